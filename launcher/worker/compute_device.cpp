@@ -37,8 +37,9 @@ at::Device choose_device(recipe::Device wish, const std::optional<Accelerators>&
             "model.device = \"cpu\", or leave it at \"auto\", which takes a GPU where there "
             "is one",
             process,
-            at::globalContext().hasCUDART() ? "none is visible: see nvidia-smi and CUDA_VISIBLE_DEVICES there"
-                          : "its libtorch is built for CPUs: install one with CUDA"));
+            at::globalContext().hasCUDART()
+                ? "none is visible: see nvidia-smi and CUDA_VISIBLE_DEVICES there"
+                : "its libtorch is built for CPUs: install one with CUDA"));
   }
   if (wish == recipe::Device::cpu || !here) return at::kCPU;
   return {here->type, static_cast<at::DeviceIndex>(index % here->count)};
@@ -109,8 +110,9 @@ DeviceCheck check_product(at::Device device) {
 
 std::vector<DeviceCheck> check_devices() {
   const std::optional<Accelerators> here = accelerators_here();
-  std::vector<DeviceCheck> checks = {{true, fmt::format("libtorch {}, built {}", TORCH_VERSION,
-                                                        at::globalContext().hasCUDART() ? "with CUDA" : "for CPUs")}};
+  std::vector<DeviceCheck> checks = {
+      {true, fmt::format("libtorch {}, built {}", TORCH_VERSION,
+                         at::globalContext().hasCUDART() ? "with CUDA" : "for CPUs")}};
   if (const auto driver = process::nvidia_driver()) {
     for (const process::NvidiaDriver::Gpu& gpu : driver->gpus) {
       checks.push_back({true, fmt::format("driver {}: {}", driver->version, gpu_text(gpu))});
