@@ -137,8 +137,8 @@ StepDecision StageLoop::evaluate(store::Step steps) {
   const Phase phase{steps, false};
   StepDecision decision;
   if (parts_.sync.membership_changes()) {
-    agreement_.agree_between_steps(
-        steps, [&] { return parts_.sync.round_complete_before_read(steps); });
+    agreement_.agree_between_steps(steps,
+                                   [&] { return parts_.sync.round_complete_before_read(steps); });
   }
   // Once more after an eviction: the shards of the evaluation are others then.
   do {
