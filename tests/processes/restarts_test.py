@@ -12,6 +12,7 @@ import runs
 SOON = 10  # seconds within which every process must have gone
 CAMPAIGN = bool(os.environ.get("STRAIT_CAMPAIGNS"))
 FAULTS = int(os.environ.get("STRAIT_FAULTS", 30))
+FLAPS = int(os.environ.get("STRAIT_FLAPS", 1000))
 SEED = int(os.environ.get("STRAIT_SEED", 1))
 
 
@@ -104,6 +105,26 @@ class Restarts(runs.RunCase):
         seconds.sort()
         print(f"seed {SEED}: {len(seconds)} kills, {FAULTS - len(seconds)} pauses; from a kill to training again: "
               f"median {seconds[len(seconds) // 2]:.2f} s, longest {seconds[-1]:.2f} s")
+
+    @unittest.skipUnless(CAMPAIGN, "a campaign: STRAIT_CAMPAIGNS=1 (./strait test --all)")
+    def test_flapping_links_of_two_replicas_change_no_bits(self):
+        """Links break for 0.1 to 5 s, again and again; their number follows from the time that a run took."""
+        base = {"pipeline.replicas": 2, "train.steps": 40, "hosts.hold": 60}
+        quiet = self.train("quiet", base)
+        links, flaps, turn = 2 * 2 + 1 + 2, 0, 0  # boundaries and ties, consensus, sync
+        while flaps < FLAPS:
+            broken = (0.1, 0.5, 2, 5)[turn % 4]
+            whole = max(0.5, broken / 2)
+            turn += 1
+            flapping = {"hosts.simulate.cut_every": f"{whole}s", "hosts.simulate.cut_for": f"{broken}s"}
+            launched = self.start(f"flapping-{turn}", {**base, **flapping})
+            self.assertEqual(launched.end(600), 0, launched.output())
+            run = launched.run
+            self.assert_same_bits((quiet.curve(), quiet.state(40)), (run.curve(), run.state(40)))
+            self.assertEqual(run.events("restart"), [])
+            seconds = time.time() - run.events("training")[0]["time"]
+            flaps += int(seconds / (whole + broken)) * links
+            print(f"broken for {broken} s: {seconds:.0f} s, {flaps} flaps so far", flush=True)
 
     def test_failure_of_every_start_ends_run_with_first_cause(self):
         launched = self.start("doomed", self.SUPERVISED)

@@ -1,0 +1,58 @@
+#include "tests/interleavings/exploration.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace strait::interleavings {
+
+Exploration::Exploration(Case settings, int every, int last) {
+  for (settings.operations = 0; failure_.empty() && settings.operations < last;
+       settings.operations += every) {
+    if (!explore(settings)) return;
+    ++kills_;
+    if (!settings.victim) return;
+  }
+}
+
+bool Exploration::explore(const Case& settings) {
+  seen_.clear();
+  paths_ = {{}};
+  killed_ = !settings.victim;
+  while (!paths_.empty() && failure_.empty()) {
+    std::vector<Transition> path = std::move(paths_.back());
+    paths_.pop_back();
+    execute(settings, std::move(path));
+    if (!killed_) return false;
+  }
+  return true;
+}
+
+void Exploration::execute(const Case& settings, std::vector<Transition> path) {
+  Simulation simulation(settings);
+  killed_ = killed_ || simulation.victim_was_killed();
+  if (!killed_) return;
+  ++executions_;
+  for (const Transition& one : path) simulation.perform(one);
+  while (true) {
+    if (!path.empty()) {
+      if (!seen_.insert(simulation.state()).second) return;
+      ++states_;
+    }
+    const std::vector<Transition> choices = simulation.choices();
+    if (choices.empty()) break;
+    for (std::size_t other = 1; other < choices.size(); ++other) {
+      paths_.push_back(path);
+      paths_.back().push_back(choices[other]);
+    }
+    path.push_back(choices.front());
+    simulation.perform(choices.front());
+  }
+  outcomes_.insert(simulation.outcome());
+  const std::string wrong = simulation.verdict();
+  if (wrong.empty()) return;
+  failure_ = fmt::format("killed after {} operations: {};", settings.operations, wrong);
+  for (const Transition& one : path) failure_ += " " + one.text();
+}
+
+}  // namespace strait::interleavings

@@ -1,0 +1,152 @@
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdlib>
+#include <iostream>
+
+#include "tests/interleavings/exploration.h"
+
+namespace strait::interleavings {
+namespace {
+
+void print(const std::string& what, const Exploration& done) {
+  std::cout << what << ": " << done.kills() << " kills, " << done.states() << " states, "
+            << done.executions() << " executions, " << done.outcomes().size() << " outcomes"
+            << std::endl;
+}
+
+bool campaigns() { return std::getenv("STRAIT_CAMPAIGNS") != nullptr; }
+
+// A gradient's round, which is undone if it has not passed; a round that is applied one step later;
+// one that is applied by an agreement of its own.
+constexpr std::array kMethods = {"allreduce", "cocktail", "diloco"};
+
+void explore_all(const std::string& what, Case one, int every) {
+  for (const char* const method : kMethods) {
+    for (std::uint32_t stage = 0; stage < one.stages; ++stage) {
+      for (std::uint32_t replica = 0; replica < one.replicas; ++replica) {
+        one.method = method;
+        one.victim = net::ProcessName{stage, replica};
+        const Exploration done(one, every);
+        print(std::string(method) + ", " + what + ", " + one.victim->describe() + " killed", done);
+        ASSERT_EQ(done.failure(), "");
+        ASSERT_GT(done.kills(), 1U);
+      }
+    }
+  }
+}
+
+TEST(Interleavings, KillBeforeAnyMessageForksNothingAndStopsNobody) {
+  explore_all("1 stage", {}, 1);
+}
+
+TEST(Interleavings, KillWhileAReplicaJoinsForksNothingAndStopsNobody) {
+  Case one;
+  one.arrives = 2;
+  one.checkpoint = 1;
+  explore_all("1 stage, replica 2 joins", one, 1);
+}
+
+TEST(Interleavings, KillOfOneOfTwoStagesForksNothingAndStopsNobody) {
+  Case one;
+  one.stages = 2;
+  one.steps = 1;
+  one.victim = net::ProcessName{1, 1};
+  const Exploration done(one, 4);
+  print("allreduce, 2 stages, every 4th", done);
+  EXPECT_EQ(done.failure(), "");
+  EXPECT_GT(done.states(), 100'000U);
+}
+
+TEST(Interleavings, CampaignOfTwoStages) {
+  if (!campaigns()) GTEST_SKIP() << "part of the campaigns: STRAIT_CAMPAIGNS=1";
+  Case one;
+  one.stages = 2;
+  one.steps = 1;
+  explore_all("2 stages", one, 1);
+}
+
+TEST(Interleavings, CampaignOfTwoStagesWhileAReplicaJoins) {
+  if (!campaigns()) GTEST_SKIP() << "part of the campaigns: STRAIT_CAMPAIGNS=1";
+  Case one;
+  one.stages = 2;
+  one.arrives = 2;
+  one.checkpoint = 1;
+  explore_all("2 stages, replica 2 joins", one, 3);
+}
+
+TEST(Interleavings, CampaignOfKillsBetweenTwoSends) {
+  if (!campaigns()) GTEST_SKIP() << "part of the campaigns: STRAIT_CAMPAIGNS=1";
+  Case one;
+  one.sends_are_operations = true;
+  explore_all("1 stage, each send", one, 1);
+}
+
+TEST(Interleavings, WithoutFaultAllEndEqual) {
+  for (const bool joins : {false, true}) {
+    for (const char* const method : kMethods) {
+      Case one;
+      one.method = method;
+      one.stages = 2;
+      if (joins) one.arrives = 1;
+      one.checkpoint = 1;
+      const Exploration done(one);
+      EXPECT_EQ(done.failure(), "");
+      EXPECT_EQ(done.outcomes().size(), 1U);
+    }
+  }
+}
+
+// What the reduction leaves out can have no other outcome.
+TEST(Interleavings, ReductionLosesNoOutcome) {
+  Case one;
+  one.steps = 1;
+  one.victim = net::ProcessName{0, 1};
+  const Exploration reduced(one, 1, campaigns() ? 1 << 20 : 6);
+  one.reduced = false;
+  const Exploration all(one, 1, campaigns() ? 1 << 20 : 6);
+  print("reduced", reduced);
+  print("not reduced", all);
+  EXPECT_GT(all.executions(), 10 * reduced.executions());
+  EXPECT_EQ(reduced.outcomes(), all.outcomes());
+  EXPECT_EQ(reduced.failure() + all.failure(), "");
+}
+
+struct Planted {
+  Mistake mistake;
+  const char* method;
+  std::uint32_t stages;
+};
+
+TEST(Interleavings, FindsPlantedMistakes) {
+  const std::vector<Planted> all = {
+      {Mistake::undo_passed_round, "allreduce", 1},
+      {Mistake::undo_passed_round, "cocktail", 1},
+      {Mistake::undo_passed_round, "diloco", 1},
+      {Mistake::keep_round, "allreduce", 1},
+      {Mistake::keep_round, "cocktail", 1},
+      {Mistake::keep_round, "diloco", 1},
+      {Mistake::apply_before_all_reported, "allreduce", 1},
+      {Mistake::apply_before_all_reported, "diloco", 1},
+      {Mistake::report_incomplete_round, "allreduce", 1},
+      {Mistake::report_incomplete_round, "cocktail", 1},
+      {Mistake::forget_dropped_checkpoint, "allreduce", 1},
+      {Mistake::forget_dropped_checkpoint, "cocktail", 1},
+      {Mistake::forget_dropped_checkpoint, "diloco", 1},
+  };
+  for (const Planted& planted : all) {
+    Case one;
+    one.method = planted.method;
+    one.stages = planted.stages;
+    one.mistake = planted.mistake;
+    one.victim = net::ProcessName{0, 2};
+    const Exploration done(one);
+    const int number = static_cast<int>(planted.mistake);
+    EXPECT_NE(done.failure(), "") << planted.method << ", mistake " << number;
+    std::cout << planted.method << ", mistake " << number << ": after " << done.states()
+              << " states " << done.failure().substr(0, 160) << "\n";
+  }
+}
+
+}  // namespace
+}  // namespace strait::interleavings

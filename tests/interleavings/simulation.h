@@ -1,0 +1,164 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "framework/sync/membership.h"
+#include "launcher/control/checkpoint_committer.h"
+#include "launcher/control/membership.h"
+#include "tests/interleavings/fibers.h"
+#include "tests/interleavings/wire.h"
+
+namespace strait::interleavings {
+
+// Planted in the simulation's own part, to see that the exploration finds it.
+enum class Mistake {
+  none,
+  undo_passed_round,          // regroup() is told that no round has passed
+  keep_round,                 // regroup() is told that every round has passed
+  apply_before_all_reported,  // a round that is complete here is applied without agreement
+  report_incomplete_round,    // a process without all data reports that it has them
+  forget_dropped_checkpoint,  // the coordinator does not withdraw a checkpoint of a former epoch
+};
+
+struct Case {
+  std::string method = "allreduce";
+  std::uint32_t replicas = 3;
+  std::uint32_t stages = 1;
+  int steps = 2;
+  int checkpoint = 0;                                     // after so many steps, and after the last
+  std::optional<std::uint32_t> arrives = std::nullopt;    // absent at first, joins at `checkpoint`
+  std::optional<net::ProcessName> victim = std::nullopt;  // killed before an operation
+  int operations = 0;                                     // of the victim before that
+  bool sends_are_operations = false;  // a fault may come between two sends of a process, too
+  bool reduced = true;                // leaves out orders that cannot differ
+  Mistake mistake = Mistake::none;
+};
+
+// What a process has trained, and by which replicas.
+struct TrainedStep {
+  std::int64_t step = 0;
+  std::uint64_t contributions = 0;  // with methods that sum gradients: how often by each replica
+  std::uint64_t model = 0;          // hash of the model's bits
+  bool operator==(const TrainedStep&) const = default;
+};
+
+// The end of a replica that joins, and whose sender of the state is lost.
+inline constexpr const char* kSenderLost = "the sender of the state was evicted";
+
+class Simulation;
+struct JoinPoint;
+
+// A stage process: product code on fibers, and what the coordinator sends to it.
+struct Process {
+  net::ProcessName name;
+  bool started = false;
+  bool killed = false;
+  bool doomed = false;  // it, or another process of its replica, has been killed or has failed
+  bool finished = false;
+  bool saving = false;
+  std::string error;  // what it ended by; empty: it has trained all steps, or still does
+  std::unique_ptr<sync::MembershipTracker> tracker;
+  std::vector<SimulatedLink*> to_replicas;  // of its stage, by replica; null: none
+  std::vector<SimulatedLink*> consensus;    // of first stages, likewise
+  using Control = std::variant<control::Regroup, control::Dropped, control::Committed>;
+  std::deque<Control> control;
+  std::map<std::pair<store::Step, std::uint32_t>,
+           std::variant<control::Dropped, control::Committed>>
+      decided;
+  char decided_changed = 0;  // fibers wait for its address
+  std::vector<TrainedStep> trained;
+  std::uint32_t epoch = 0;
+};
+
+// One step of the exploration.
+struct Transition {
+  enum class Kind { operation, control, coordinator };
+  Kind kind = Kind::operation;
+  int process = 0;
+  int fiber = 0;  // of an operation
+  Outcome outcome = Outcome::done;
+  std::string text() const;
+};
+
+// All processes of a run and their coordinator, one message at a time.
+class Simulation {
+ public:
+  explicit Simulation(const Case& settings);
+  ~Simulation();
+
+  // Transitions that have to be tried in this state: with `reduced` some only, so that every
+  // outcome is still reached. Empty: nothing more happens.
+  std::vector<Transition> choices();
+  void perform(const Transition& transition);
+  std::uint64_t state() const;
+  // Of a state without choices: what is wrong, or nothing.
+  std::string verdict() const;
+  // What each process has trained: equal for runs that cannot be told apart.
+  std::string outcome() const;
+  bool victim_was_killed() const { return killed_; }
+
+ private:
+  friend class Trainer;
+  friend class SimulatedLink;
+  using Report = std::variant<control::ShardsWritten, std::monostate>;  // monostate: its end
+
+  Process& process(int index) { return *processes_[static_cast<std::size_t>(index)]; }
+  int index_of(net::ProcessName name) const;
+  void start(int index, std::optional<JoinPoint> join);
+  void connect_replica(std::uint32_t replica);
+  std::pair<std::shared_ptr<Wire>, std::size_t> newest_wire(Wire::Use use, int mine, int other);
+  void kill(int index);
+  void doom(std::uint32_t replica);
+  void after_run(int index);
+
+  // Until the victim is to be killed: only what it waits for.
+  void run_to_kill();
+  bool advance(int index, std::size_t depth);
+  bool advance_anything();
+
+  std::vector<Transition> operations_of(const Fiber& fiber);
+  std::vector<Transition> steps_of(int index);
+  std::vector<Transition> coordinators() const;
+  std::vector<Transition> reduced_choices();
+  std::string compare(const Process& one, const TrainedStep& trained) const;
+  Outcome operate(const Operation& operation);
+  void deliver(int index);
+  std::uint64_t& history(int process, int fiber);
+
+  // The coordinator.
+  void saved(int index, const control::ShardsWritten& shards, std::uint64_t model);
+  void handle_report(int from);
+  void evict(std::uint32_t replica);
+  void written(int from, const control::ShardsWritten& shards);
+  void broadcast(const Process::Control& message);
+  void check_committed(std::pair<store::Step, std::uint32_t> key);
+
+  const Case case_;
+  Fibers fibers_;
+  std::vector<std::unique_ptr<Process>> processes_;
+  std::vector<std::shared_ptr<Wire>> wires_;
+  std::map<const Fiber*, Operation> operations_;
+  std::map<std::pair<int, int>, std::uint64_t> histories_;
+  int victims_operations_ = 0;
+  bool killed_ = false;
+
+  control::Membership membership_;
+  control::CheckpointLedger ledger_;
+  std::vector<std::deque<Report>> reports_;  // by process
+  bool arrival_waits_ = false;
+  bool joined_ = false;
+  // Of the shards that were written: hash of the model by process.
+  std::map<std::pair<store::Step, std::uint32_t>, std::map<int, std::uint64_t>> models_;
+  std::string found_;  // what was wrong on the way
+  std::uint64_t coordinator_history_ = 0;
+};
+
+}  // namespace strait::interleavings
