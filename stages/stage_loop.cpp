@@ -221,6 +221,7 @@ StepDecision StageLoop::agree_on_step(const Phase& phase) {
   while (true) {
     const bool round_complete = parts_.sync.gradient_whole(phase.step);
     StepReport all = report(phase);
+    parts_.sync.check_sums();
     all.round_incomplete = all.round_incomplete || !round_complete;
     const StepDecision decision = exchange(all);
     regroup(decision);
