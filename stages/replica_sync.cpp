@@ -29,19 +29,14 @@ std::uint32_t sender_to(const sync::Membership& members, const sync::Rejoin& rej
                                [&](std::uint32_t one) { return one != rejoin.replica; });
 }
 
-// A view of one parameter in a slot.
-at::Tensor tensor_over(sync::Slots& slots, const std::string& slot, const sync::Piece& piece) {
-  const std::span<std::byte> bytes = slots.bytes(slot, piece.range);
-  const bool narrow = bytes.size() != static_cast<std::size_t>(piece.range.count()) * sizeof(float);
-  return at::from_blob(bytes.data(), piece.spec.shape, narrow ? at::kBFloat16 : at::kFloat);
-}
-
 }  // namespace
 
 ReplicaSync::ReplicaSync(const sync::SyncSettings& settings, std::int64_t replicas,
                          std::int64_t replica, sync::Layout layout, AdamW& optimizer,
-                         Gradients& gradients, WaitClock& waits)
-    : optimizer_(optimizer),
+                         Gradients& gradients, WaitClock& waits, GroupOptions group)
+    : settings_(settings),
+      group_options_(std::move(group)),
+      optimizer_(optimizer),
       gradients_(gradients),
       waits_(waits),
       layout_(std::move(layout)),
@@ -49,8 +44,14 @@ ReplicaSync::ReplicaSync(const sync::SyncSettings& settings, std::int64_t replic
       replicas_(static_cast<std::size_t>(replicas)),
       members_(all_replicas(replicas_, replica_)) {
   if (replicas_ == 1) return;
-  method_ = sync::make_method(settings);
-  memory_ = std::make_unique<SyncMemory>(optimizer, gradients, method_->trainer_slots());
+  // Until connect() knows better: then the host needs no copy of the gradient.
+  settings_.in_group = group_options_.use != GroupOptions::Use::never;
+  make_method();
+}
+
+void ReplicaSync::make_method() {
+  method_ = sync::make_method(settings_);
+  memory_ = std::make_unique<SyncMemory>(optimizer_, gradients_, method_->trainer_slots());
   slots_ = std::make_unique<sync::Slots>(layout_, memory_->spans(), method_->slots());
   slots_->spread_by(
       [](std::int64_t count, const sync::Work& work) { at::parallel_for(0, count, 1, work); });
@@ -67,17 +68,32 @@ void ReplicaSync::connect(std::vector<std::unique_ptr<net::Link>> links, store::
   for (const auto& link : links) links_.push_back(link.get());
   if (tracker_ != nullptr && !rejoin) members_ = tracker_->wait_for(0);
   if (rejoin) receive_from_member(*rejoin);
+  if (settings_.in_group) set_up_group();
   // Only now: the method derives its slots from the weights, which are loaded before connect().
   memory_->to_host();
   if (!restored_) method_->start(*slots_);
-  rounds_ = std::make_unique<sync::SyncRounds>(std::move(method_), *slots_, members_,
-                                               std::move(links), tracker);
+  rounds_ = std::make_unique<sync::SyncRounds>(
+      std::move(method_), *slots_, members_, std::move(links), tracker,
+      sync::GroupRounds{group_.get(), [this] { memory_->wait_for_weights(); }});
   // A copy of the gradient is made when it is whole.
-  if (!memory_->is_copy()) {
-    gradients_.on_ready(layout_, [this](sync::Range range) { rounds_->gradient_ready(range); });
+  if (!memory_->is_copy() || group_ != nullptr) {
+    gradients_.on_ready(layout_, [this](sync::Range range) {
+      if (group_ != nullptr) group_->gradient_ready();
+      rounds_->gradient_ready(range);
+    });
   }
   // Opens the round again that was in progress when the slots were saved.
   if (restored_) rounds_->resume(next);
+}
+
+void ReplicaSync::set_up_group() {
+  TORCH_INTERNAL_ASSERT(tracker_ == nullptr, "a group whose members may change");
+  GroupSetup made = stages::set_up_group(group_options_, gradients_.values(), links_, members_);
+  group_ = std::move(made.group);
+  group_text_ = std::move(made.text);
+  if (group_ != nullptr) return;
+  settings_.in_group = false;
+  make_method();
 }
 
 void ReplicaSync::receive_from_member(const RejoinOptions& options) {
@@ -148,8 +164,10 @@ std::vector<sync::Range> ReplicaSync::compared_weights() const {
 template <class Work>
 void ReplicaSync::wait_at(const sync::Moment& moment, Work work) {
   wait([&] {
-    const bool reads = memory_->is_copy() && (rounds_->in_progress() ||
-                                              method().plan(moment, layout_, members_).has_value());
+    // In a group the gradient stays where it is; weights were copied when the step began.
+    const bool reads =
+        memory_->is_copy() && group_ == nullptr &&
+        (rounds_->in_progress() || method().plan(moment, layout_, members_).has_value());
     if (reads) memory_->to_host(compared_weights());
     const std::uint64_t before = rounds_->changes();
     work();
@@ -160,6 +178,7 @@ void ReplicaSync::wait_at(const sync::Moment& moment, Work work) {
 void ReplicaSync::gradient_begins(store::Step step) {
   if (alone()) return;
   memory_->gradient_changed();
+  if (group_ != nullptr) memory_->begin_to_host(compared_weights());
   rounds_->gradient_begins(step);
 }
 
@@ -170,6 +189,7 @@ void ReplicaSync::last_backward_begins() {
 bool ReplicaSync::gradient_whole(store::Step step) {
   if (alone()) return true;
   gradients_.announce(false);
+  if (group_ != nullptr) group_->gradient_ready();
   bool whole = true;
   wait_at({step, sync::Hook::gradient}, [&] {
     whole = rounds_->gradient_whole(step);
@@ -177,6 +197,10 @@ bool ReplicaSync::gradient_whole(store::Step step) {
     if (tracker_ != nullptr) whole = rounds_->round_complete(step) && whole;
   });
   return whole;
+}
+
+void ReplicaSync::check_sums() const {
+  if (!alone()) rounds_->check_sums();
 }
 
 void ReplicaSync::regroup(std::uint32_t epoch, bool complete) {
@@ -265,75 +289,6 @@ void ReplicaSync::hide_model() {
 }
 
 bool ReplicaSync::differs() const { return !alone() && method().model_slot() != sync::kWeights; }
-
-std::string ReplicaSync::own(const std::string& slot, const std::string& name) const {
-  return fmt::format("replica-{}/{}/{}", replica_, slot, name);
-}
-
-std::vector<tensors::NamedTensor> ReplicaSync::model() const {
-  std::vector<tensors::NamedTensor> tensors;
-  for (const AdamW::Slot& slot : optimizer_.slots()) {
-    const bool own = !differs();
-    tensors.push_back(
-        {slot.name, own ? slot.master
-                        : tensor_over(*slots_, method().model_slot(), layout_.piece(slot.name))});
-  }
-  return tensors;
-}
-
-std::vector<tensors::NamedTensor> ReplicaSync::saved_tensors() const {
-  std::vector<tensors::NamedTensor> tensors;
-  const bool first = replica_ == members_.members.front();
-  const std::string model = alone() ? sync::kWeights : method().model_slot();
-  for (tensors::NamedTensor& tensor : stages::saved_tensors(optimizer_)) {
-    const auto slot = std::find_if(optimizer_.slots().begin(), optimizer_.slots().end(),
-                                   [&](const AdamW::Slot& one) { return one.name == tensor.name; });
-    const bool is_weight = slot != optimizer_.slots().end();
-    // The plain names belong to the agreed model. Own weights, and own moments of all but the first
-    // member, are saved under the replica's prefix.
-    if (differs() && (is_weight || !first)) {
-      tensors.push_back({own(sync::kWeights, tensor.name), tensor.tensor});
-    }
-    if (!first) continue;
-    // In float32, as a checkpoint of one replica has it.
-    if (differs() && is_weight) {
-      tensor.tensor = tensor_over(*slots_, model, layout_.piece(tensor.name)).to(at::kFloat);
-    }
-    tensors.push_back(std::move(tensor));
-  }
-  if (alone()) return tensors;
-  for (const sync::SlotNeed& need : slots_->needs()) {
-    if (!need.saved || need.name == model) continue;
-    for (const AdamW::Slot& slot : optimizer_.slots()) {
-      tensors.push_back(
-          {own(need.name, slot.name), tensor_over(*slots_, need.name, layout_.piece(slot.name))});
-    }
-  }
-  return tensors;
-}
-
-void ReplicaSync::restore(const ReadTensor& read, bool exact) {
-  const bool own_state = exact && differs();
-  stages::restore(optimizer_, [&](const std::string& name) {
-    return own_state && replica_ != 0 ? read(own(sync::kWeights, name)) : read(name);
-  });
-  restored_ = exact;
-  if (alone() || !exact) return;
-  const at::NoGradGuard no_grad;
-  const std::string model = method().model_slot();
-  for (const AdamW::Slot& slot : optimizer_.slots()) {
-    const sync::Piece& piece = layout_.piece(slot.name);
-    if (own_state) {
-      slot.master.copy_(read(own(sync::kWeights, slot.name)));
-      tensor_over(*slots_, model, piece).copy_(read(slot.name));
-    }
-    for (const sync::SlotNeed& need : slots_->needs()) {
-      if (!need.saved || need.name == model) continue;
-      tensor_over(*slots_, need.name, piece).copy_(read(own(need.name, slot.name)));
-    }
-  }
-  optimizer_.publish();
-}
 
 sync::SyncTraffic ReplicaSync::traffic() const {
   return rounds_ == nullptr ? sync::SyncTraffic{} : rounds_->traffic();

@@ -11,6 +11,7 @@
 #include "framework/tensors/safetensors_writer.h"
 #include "stages/adamw.h"
 #include "stages/gradients.h"
+#include "stages/group_setup.h"
 #include "stages/stage_state.h"
 #include "stages/sync_memory.h"
 #include "stages/wait_clock.h"
@@ -29,7 +30,8 @@ struct RejoinOptions {
 class ReplicaSync {
  public:
   ReplicaSync(const sync::SyncSettings& settings, std::int64_t replicas, std::int64_t replica,
-              sync::Layout layout, AdamW& optimizer, Gradients& gradients, WaitClock& waits);
+              sync::Layout layout, AdamW& optimizer, Gradients& gradients, WaitClock& waits,
+              GroupOptions group = {});
   ~ReplicaSync();
 
   // Whether gradients are summed over the replicas before their norms are computed.
@@ -41,6 +43,8 @@ class ReplicaSync {
   void connect(std::vector<std::unique_ptr<net::Link>> links, store::Step next,
                sync::MembershipTracker* tracker, const std::optional<RejoinOptions>& rejoin = {});
   net::Link* link(std::size_t replica) const;  // null if there is none
+  // After connect(), where a group was asked for: what sums the gradients, or why links carry them.
+  const std::string& group_text() const { return group_text_; }
 
   // Hooks of a step, in this order; each returns when the method has done its work at that point.
   void gradient_begins(store::Step step);
@@ -49,6 +53,9 @@ class ReplicaSync {
   void last_backward_begins();
   // False: a replica was evicted, and a process may lack data of the round of this step.
   bool gradient_whole(store::Step step);
+  // After the norms of the gradient are read, before they are reported: throws if the gradient is
+  // none, because the sums of a group have failed on the device.
+  void check_sums() const;
   void gradient_clipped(store::Step step);
   void before_update(store::Step step);
   sync::UpdateRule update_rule(store::Step step) const;
@@ -98,10 +105,14 @@ class ReplicaSync {
   template <class Work>
   void wait_at(const sync::Moment& moment, Work work);
   std::vector<sync::Range> compared_weights() const;
+  void make_method();  // with its memory and slots
+  void set_up_group();
   void receive_from_member(const RejoinOptions& options);
   void send_to_new_member(std::uint32_t replica);
   std::string own(const std::string& slot, const std::string& name) const;
 
+  sync::SyncSettings settings_;
+  const GroupOptions group_options_;
   AdamW& optimizer_;
   Gradients& gradients_;
   WaitClock& waits_;
@@ -110,9 +121,11 @@ class ReplicaSync {
   std::size_t replicas_;
   sync::Membership members_;
   sync::MembershipTracker* tracker_ = nullptr;
-  std::unique_ptr<sync::SyncMethod> method_;  // until connect() moves it to rounds_
-  std::unique_ptr<SyncMemory> memory_;        // null with one replica
-  std::unique_ptr<sync::Slots> slots_;        // over memory_; likewise
+  std::unique_ptr<sync::SyncMethod> method_;   // until connect() moves it to rounds_
+  std::unique_ptr<SyncMemory> memory_;         // null with one replica
+  std::unique_ptr<sync::Slots> slots_;         // over memory_; likewise
+  std::unique_ptr<sync::ReplicaGroup> group_;  // null: sums go over links
+  std::string group_text_;
   std::unique_ptr<sync::SyncRounds> rounds_;
   std::vector<net::Link*> links_;
   bool restored_ = false;  // slots_ hold the state of an earlier step

@@ -31,7 +31,7 @@ Stage::Stage(const StageOptions& options)
       optimizer_(std::make_unique<AdamW>(parameters_, layout_, options.adamw)),
       sync_(std::make_unique<ReplicaSync>(options.sync, options.batch.replicas,
                                           options.batch.replica, layout_, *optimizer_, *gradients_,
-                                          waits_)) {
+                                          waits_, options.group)) {
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     slots_[i].upper = make_boundary(options.chunks[i], BoundarySide::receiver);
     slots_[i].lower = make_boundary(options.chunks[i], BoundarySide::sender);

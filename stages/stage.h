@@ -39,6 +39,7 @@ class Stage {
   bool has_frozen_weights() const { return !frozen_.empty(); }
   AdamW& optimizer() { return *optimizer_; }
   const WaitClock& waits() const { return waits_; }
+  const std::string& group_text() const { return sync_->group_text(); }
   // Before run(), once. On a first stage `requests` is called in every consensus round.
   void connect(StageLinks links, const StageData& data, std::function<Requests()> requests);
 

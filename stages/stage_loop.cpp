@@ -240,6 +240,7 @@ StepReport StageLoop::report(const Phase& phase) {
   }
   const std::vector<double> values =
       read_together(kernels::squared_norms(sums), parts_.below.loss_sum(phase));
+  if (phase.training) parts_.sync.check_sums();
   for (std::size_t i = 0; i < norms.size(); ++i) norms[i].value = values[i];
   // After the own norms: the report of the stages below has arrived meanwhile.
   StepReport all = parts_.below.collect(phase, values.size() > norms.size() ? values.back() : 0);

@@ -53,6 +53,8 @@ struct StageOptions {
   at::ScalarType evaluation_wire = at::kFloat;  // of the raw codec in evaluation
   AdamWOptions adamw;
   sync::SyncSettings sync;  // used with several replicas
+  // For methods that can sum in a group (MethodOffer::in_group), where the membership is fixed.
+  GroupOptions group = {};
   BatchOptions batch;
   LoopOptions loop;
   std::optional<SnapshotOptions> snapshots = {};  // none: training pauses for checkpoints

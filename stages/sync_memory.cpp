@@ -55,6 +55,24 @@ void SyncMemory::state_changed() {
   changed(sync::kSecondMoment);
 }
 
+void SyncMemory::copy_weights(const Slot& slot, const std::vector<sync::Range>& ranges) {
+  for (const sync::Range& range : ranges) {
+    slot.host.narrow(0, range.first, range.count())
+        .copy_(slot.device.narrow(0, range.first, range.count()), /*non_blocking=*/true);
+  }
+}
+
+void SyncMemory::begin_to_host(const std::vector<sync::Range>& of_weights) {
+  if (!is_copy()) return;
+  const at::NoGradGuard no_grad;
+  copy_weights(slots_.front(), of_weights);
+  downloaded_.emplace(recorded_on(slots_.front().device.device()));
+}
+
+void SyncMemory::wait_for_weights() const {
+  if (downloaded_) downloaded_->synchronize();
+}
+
 void SyncMemory::to_host(bool all, const std::vector<sync::Range>& of_weights) {
   if (!is_copy()) return;
   const at::NoGradGuard no_grad;
@@ -66,11 +84,8 @@ void SyncMemory::to_host(bool all, const std::vector<sync::Range>& of_weights) {
       slot.changed = false;
       copied = true;
     } else if (slot.name == sync::kWeights) {
-      for (const sync::Range& range : of_weights) {
-        slot.host.narrow(0, range.first, range.count())
-            .copy_(slot.device.narrow(0, range.first, range.count()), /*non_blocking=*/true);
-        copied = true;
-      }
+      copy_weights(slot, of_weights);
+      copied = copied || !of_weights.empty();
     }
   }
   // Whoever called this reads the host's memory, and changes it: no copy may be on its way, in

@@ -35,6 +35,10 @@ class SyncMemory {
   // ranges of weights that are not; or all.
   void to_host(const std::vector<sync::Range>& of_weights = {}) { to_host(false, of_weights); }
   void all_to_host() { to_host(true, {}); }
+  // Of a group: begins to copy these ranges of weights, which wait_for_weights() waits for, on
+  // another thread.
+  void begin_to_host(const std::vector<sync::Range>& of_weights);
+  void wait_for_weights() const;
   // The engine has changed the used slots; all slots; one slot.
   void to_device();
   void all_to_device();
@@ -51,11 +55,13 @@ class SyncMemory {
 
   void changed(std::string_view name);
   void to_host(bool all, const std::vector<sync::Range>& of_weights);
+  static void copy_weights(const Slot& slot, const std::vector<sync::Range>& ranges);
   void upload(Slot& slot);
   std::span<float> span_of(std::string_view name) const;
 
   std::array<Slot, 4> slots_;
-  std::optional<c10::Event> uploaded_;  // of the last copy to the device
+  std::optional<c10::Event> uploaded_;    // of the last copy to the device
+  std::optional<c10::Event> downloaded_;  // of the last begin_to_host()
 };
 
 }  // namespace strait::stages

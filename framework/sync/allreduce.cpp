@@ -19,6 +19,7 @@ std::optional<RoundPlan> Allreduce::plan(const Moment& moment, const Layout& lay
                                          const Membership& membership) const {
   if (moment.hook != Hook::gradient) return std::nullopt;
   RoundPlan plan;
+  if (in_group_) plan.pattern = Pattern::group;
   plan.ranges = buckets_of(layout, bucket_values(membership.count(), kSumBits));
   return plan;
 }

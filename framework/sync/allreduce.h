@@ -9,15 +9,19 @@ namespace strait::sync {
 // The exact sum of the gradients, in the order of the replicas, so that the run has the bits of a
 // run of one replica with all their rows. In buckets, last coordinates first, so that they travel
 // while the backward pass still computes the others. With a narrow wire, values travel in bfloat16
-// and are summed in float32.
+// and are summed in float32. In a group (SyncSettings::in_group) nothing travels here, and the
+// group decides the order of a sum.
 class Allreduce final : public SyncMethod {
  public:
-  explicit Allreduce(const SyncSettings& settings) : narrow_(settings.narrow_wire) {}
+  explicit Allreduce(const SyncSettings& settings)
+      : narrow_(settings.narrow_wire), in_group_(settings.in_group) {}
   static Forecast forecast(const ForecastInput& input);
   static CodingCost coding_cost(const SyncSettings& settings);
 
   bool sums_gradients() const override { return true; }
-  std::vector<std::string> trainer_slots() const override { return {kGradient}; }
+  std::vector<std::string> trainer_slots() const override {
+    return in_group_ ? std::vector<std::string>() : std::vector<std::string>{kGradient};
+  }
   std::optional<RoundPlan> plan(const Moment& moment, const Layout& layout,
                                 const Membership& membership) const override;
   void encode(const Round& round, const Part& part, const Slots& slots, net::Frame& out) override;
@@ -28,6 +32,7 @@ class Allreduce final : public SyncMethod {
 
  private:
   bool narrow_;
+  bool in_group_;
 };
 
 }  // namespace strait::sync

@@ -31,6 +31,7 @@ class RoundInProgress {
   void shard_reduce();
   void gather_all();
   void pair();
+  void sum_in_group();
   void confirm_ready();
 
  private:
@@ -158,6 +159,16 @@ void RoundInProgress::pair() {
   }
 }
 
+// Slots are not read but for the checksum.
+void RoundInProgress::sum_in_group() {
+  for (const Part& part : round_.parts) {
+    hooks_.wait_until_ready(part.range);
+    hooks_.rounds.group->sum(part.range);
+  }
+  hooks_.rounds.group->complete(hooks_.while_waiting);
+  if (hooks_.rounds.model_copied) hooks_.rounds.model_copied();
+}
+
 // The ready messages carry the checksums: a fork is found before the round is applied. Once a
 // member has heard from all its peers, each of them holds the round, too, so no member can apply it
 // alone.
@@ -205,9 +216,14 @@ void run_exchange(Round& round, SyncMethod& method, const Slots& slots, MemberLi
       case Pattern::pair:
         in_progress.pair();
         break;
+      case Pattern::group:
+        in_progress.sum_in_group();
+        break;
     }
   }
   in_progress.confirm_ready();
+  // Of a group all members have given their sums now, and the checksum is made.
+  if (round.plan.pattern == Pattern::group) hooks.all_encoded();
 }
 
 }  // namespace strait::sync

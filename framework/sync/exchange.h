@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "framework/sync/member_links.h"
+#include "framework/sync/replica_group.h"
 #include "framework/sync/sync_method.h"
 
 namespace strait::sync {
@@ -15,6 +16,9 @@ struct ExchangeHooks {
   // before apply(). reduce() and decode() read only what apply() changes, and the checksum reads
   // the model slot.
   std::function<void()> all_encoded;
+  // Of Pattern::group.
+  GroupRounds rounds = {};
+  WhileWaiting while_waiting = {};
 };
 
 // Carries a round from its plan to the point where it may be applied: encodes, reduces and collects

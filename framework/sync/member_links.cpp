@@ -115,6 +115,32 @@ bool MemberLinks::keep(std::uint32_t replica, const RoundMessage& header, net::F
                               links_[replica]->state().peer, header.round));
 }
 
+std::vector<std::uint32_t> MemberLinks::check(std::optional<std::size_t> member) {
+  awaited_ = member ? links_[replica(*member)].get() : nullptr;
+  check_membership();
+  // First: others may have ended because of it.
+  if (member) receive_what_came(replica(*member));
+  std::vector<std::uint32_t> interrupted;
+  for (const std::uint32_t other : membership_.members) {
+    if (links_[other] == nullptr) continue;
+    receive_what_came(other);
+    if (!links_[other]->state().connected) interrupted.push_back(other);
+  }
+  return interrupted;
+}
+
+void MemberLinks::receive_what_came(std::uint32_t replica) {
+  if (links_[replica] == nullptr) return;
+  try {
+    while (auto frame = links_[replica]->receive_until(std::chrono::steady_clock::now())) {
+      const RoundMessage header = read_header(*frame);
+      keep(replica, header, std::move(*frame));
+    }
+  } catch (const net::LinkError& error) {
+    report(replica, error);
+  }
+}
+
 void MemberLinks::regroup(const Membership& membership) {
   membership_ = membership;
   for (auto& early : early_) {

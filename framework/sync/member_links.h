@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "framework/net/link.h"
@@ -35,12 +36,16 @@ class MemberLinks {
   // Whether receive() would not wait. False too for a dead link, so that receive() reports it.
   bool available(std::size_t member, const RoundMessage& expected);
 
+  // While something else than links waits for members, for this one if it is known: receives what
+  // has come and returns the replicas whose link is interrupted. Throws as receive() does.
+  std::vector<std::uint32_t> check(std::optional<std::size_t> member);
+
   // Changes the members.
   void regroup(const Membership& membership);
   // Receives what has already come, so that no member waits for room here.
   void drain();
 
-  // Any thread. The link that send() or receive() waits on; null: none.
+  // Any thread. The link that send(), receive() or the caller of check() waits on; null: none.
   const net::Link* awaited() const { return awaited_; }
   // Aborts all links. Their errors are not reported as lost members.
   void abort(const net::LinkError& cause);
@@ -51,6 +56,7 @@ class MemberLinks {
   template <class Work>
   auto wait_on(std::uint32_t replica, Work work);
   net::Frame receive_next(std::uint32_t replica);
+  void receive_what_came(std::uint32_t replica);
   void accept(std::uint32_t replica, net::Frame frame, const RoundMessage& expected);
   // False: the frame is of an older membership.
   bool keep(std::uint32_t replica, const RoundMessage& header, net::Frame frame);

@@ -33,6 +33,12 @@ MethodOffer offer_of(std::string name, int rank, std::vector<std::string> reads)
   return offer;
 }
 
+MethodOffer allreduce_offer() {
+  MethodOffer offer = offer_of<Allreduce>("allreduce", 10, {"group", "wire_dtype"});
+  offer.in_group = true;
+  return offer;
+}
+
 MethodOffer cocktail_offer() {
   MethodOffer offer = offer_of<Cocktail>(
       "cocktail", 40,
@@ -79,7 +85,7 @@ Catalogue<MethodOffer>& methods() {
   // (tests/bench/RESULTS.md), with gaps for plugins.
   static Catalogue<MethodOffer> all(
       "sync method",
-      {offer_of<Allreduce>("allreduce", 10, {"wire_dtype"}), cocktail_offer(),
+      {allreduce_offer(), cocktail_offer(),
        offer_of<Diloco>("diloco", 70,
                         {"wire_dtype", "every", "outer_learning_rate", "outer_momentum"}),
        streaming_diloco_offer(), noloco_offer(), onebit_adam_offer(),

@@ -35,6 +35,8 @@ struct MethodOffer {
   std::vector<std::string> reads = {};
   // Bits of a value on the wire, for a forecast from the method's plans.
   double wire_bits = 32;
+  // Its replicas can be a ReplicaGroup (SyncSettings::in_group).
+  bool in_group = false;
   // Why its replicas cannot continue without one of them, to follow "it"; empty: they can.
   std::string needs_all = {};
 

@@ -27,7 +27,8 @@ enum class Hook : std::uint8_t {
 enum class Pattern : std::uint8_t {
   shard_reduce,  // each part to its owner, which reduces it and sends the result to all
   gather_all,    // each part from every member to every other; nothing is reduced
-  pair           // each part to one partner and back
+  pair,          // each part to one partner and back
+  group          // each part is summed in its place by the ReplicaGroup; nothing is encoded
 };
 
 // What a round exchanges: a pure function of settings, moment and membership, so every replica

@@ -33,7 +33,7 @@ RoundMessage read_header(std::span<const std::byte> frame) {
   header.epoch = reader.value<std::uint32_t>();
   header.round = reader.value<std::uint64_t>();
   header.part = reader.value<std::uint32_t>();
-  if (kind < 1 || kind > 3 || reserved != 0 || reader.value<std::uint32_t>() != 0) {
+  if (kind < 1 || kind > 4 || reserved != 0 || reader.value<std::uint32_t>() != 0) {
     throw SyncError(SyncError::Kind::corrupt,
                     fmt::format("a message between replicas is of unknown kind {}", kind));
   }

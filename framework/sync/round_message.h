@@ -14,7 +14,8 @@ struct RoundMessage {
   enum class Kind : std::uint8_t {
     contribution = 1,  // to the owner of a part, or to the partner or all others
     result = 2,        // from the owner to all others
-    ready = 3          // the sender holds the whole round and can apply it
+    ready = 3,         // the sender holds the whole round and can apply it
+    hello = 4          // the first one of a link: who could be in a group (group_hello.h)
   };
   Kind kind = Kind::contribution;
   std::uint8_t exchange = 0;

@@ -1,21 +1,12 @@
 #include "framework/sync/sync_rounds.h"
 
-#include <algorithm>
 #include <stdexcept>
 #include <utility>
-
-#include "framework/sync/sync_error.h"
 
 namespace strait::sync {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// How often the links are drained while a new membership is being agreed on.
-constexpr std::chrono::milliseconds kDrainInterval{20};
-
-const net::LinkError kLeaving(net::LinkError::Kind::aborted,
-                              "the replica left in the middle of a sync round");
 
 store::Step step_before(store::Step step) {
   return static_cast<store::Step>(store::number(step) - 1);
@@ -24,11 +15,13 @@ store::Step step_before(store::Step step) {
 }  // namespace
 
 SyncRounds::SyncRounds(std::unique_ptr<SyncMethod> method, Slots& slots, Membership membership,
-                       std::vector<std::unique_ptr<net::Link>> links, MembershipTracker* tracker)
+                       std::vector<std::unique_ptr<net::Link>> links, MembershipTracker* tracker,
+                       GroupRounds grouped)
     : method_(std::move(method)),
       slots_(slots),
       membership_(std::move(membership)),
       tracker_(tracker),
+      grouped_(std::move(grouped)),
       links_(std::move(links), membership_, tracker),
       thread_([this] { exchange_rounds(); }) {}
 
@@ -41,14 +34,13 @@ SyncRounds::~SyncRounds() {
   }
   changed_.notify_all();
   // Before join(): the thread may wait on a link.
-  if (unfinished) links_.abort(kLeaving);
+  if (unfinished) links_.abort(leaving());
   thread_.join();
 }
 
 void SyncRounds::gradient_begins(store::Step step) {
   {
     const MutexLock lock(mutex_);
-    all_ready_ = false;
     ready_.clear();
   }
   open({step, Hook::gradient});
@@ -57,7 +49,7 @@ void SyncRounds::gradient_begins(store::Step step) {
 void SyncRounds::gradient_ready(Range range) {
   {
     const MutexLock lock(mutex_);
-    ready_.push_back(range);
+    ready_.add(range);
   }
   changed_.notify_all();
 }
@@ -65,7 +57,7 @@ void SyncRounds::gradient_ready(Range range) {
 bool SyncRounds::gradient_whole(store::Step step) {
   {
     const MutexLock lock(mutex_);
-    all_ready_ = true;
+    ready_.add_all();
   }
   changed_.notify_all();
   if (!round_ || round_->opened.step != step || round_->opened.hook != Hook::gradient) return true;
@@ -240,101 +232,18 @@ void SyncRounds::apply() {
     ++traffic_.rounds;
     traffic_.round_seconds += round_seconds_;
   }
-  method_->apply(*round_, slots_);
+  if (round_->plan.pattern == Pattern::group) {
+    grouped_.group->arrive();
+  } else {
+    method_->apply(*round_, slots_);
+  }
   ++changes_;
   round_.reset();
   asked_for_ = false;
 }
 
-bool SyncRounds::ready(Range range) const {
-  if (all_ready_) return true;
-  // Padding belongs to no piece, so it is never reported ready.
-  for (const Piece& piece : slots_.layout().pieces()) {
-    const Range wanted{std::max(range.first, piece.range.first),
-                       std::min(range.last, piece.range.last)};
-    if (wanted.count() <= 0) continue;
-    const bool there = std::any_of(ready_.begin(), ready_.end(), [&](const Range& got) {
-      return got.first <= wanted.first && wanted.last <= got.last;
-    });
-    if (!there) return false;
-  }
-  return true;
-}
-
-void SyncRounds::wait_until_ready(Range range) {
-  const MutexLock lock(mutex_);
-  while (!closing_ && !ready(range)) changed_.wait(mutex_);
-  if (closing_) throw kLeaving;
-}
-
-void SyncRounds::exchange_rounds() {
-  while (true) {
-    bool abandoned = false;
-    {
-      const MutexLock lock(mutex_);
-      while (!closing_ && (error_ != nullptr || (!requested_ && !abandoned_)))
-        changed_.wait(mutex_);
-      if (abandoned_ && !requested_) changed_.wait_until(mutex_, Clock::now() + kDrainInterval);
-      if (closing_) return;
-      abandoned = !requested_;
-      requested_ = false;
-    }
-    if (abandoned)
-      drain();
-    else
-      exchange_one();
-  }
-}
-
-// Members that do not know of the new membership yet may wait for room in this replica's window.
-void SyncRounds::drain() {
-  try {
-    links_.drain();
-  } catch (const std::exception&) {
-    {
-      const MutexLock lock(mutex_);
-      error_ = std::current_exception();
-    }
-    changed_.notify_all();
-  }
-}
-
-void SyncRounds::exchange_one() {
-  std::exception_ptr error;
-  bool abandoned = false;
-  try {
-    // Here and not in regroup(): only this thread uses the links while a round is in progress.
-    links_.regroup(round_->membership);
-    // Rounds of other hooks read slots that do not change, so they do not wait for the gradient of
-    // the next step, which already arrives.
-    const bool of_gradient = round_->opened.hook == Hook::gradient;
-    const ExchangeHooks hooks{[this, of_gradient](Range range) {
-                                if (of_gradient) wait_until_ready(range);
-                              },
-                              [this] {
-                                {
-                                  const MutexLock lock(mutex_);
-                                  read_ = true;
-                                }
-                                changed_.notify_all();
-                              }};
-    run_exchange(*round_, *method_, slots_, links_, hooks);
-  } catch (const SyncError& thrown) {
-    abandoned = thrown.kind() == SyncError::Kind::membership_changed;
-    if (!abandoned) error = std::current_exception();
-  } catch (const std::exception&) {
-    error = std::current_exception();
-  }
-  {
-    const MutexLock lock(mutex_);
-    error_ = error;
-    exchanged_ = true;
-    // An abandoned round reads nothing any more, so the trainer need not wait for it.
-    read_ = read_ || abandoned;
-    abandoned_ = abandoned;
-    round_seconds_ = std::chrono::duration<double>(Clock::now() - opened_at_).count();
-  }
-  changed_.notify_all();
+void SyncRounds::check_sums() const {
+  if (grouped_.group != nullptr) grouped_.group->check();
 }
 
 SyncTraffic SyncRounds::traffic() const {

@@ -1,16 +1,15 @@
 #pragma once
 
 #include <chrono>
-#include <cstdint>
 #include <exception>
 #include <memory>
 #include <optional>
 #include <thread>
-#include <vector>
 
 #include "framework/mutex.h"
 #include "framework/sync/exchange.h"
 #include "framework/sync/member_links.h"
+#include "framework/sync/ready_ranges.h"
 #include "framework/sync/sync_method.h"
 
 namespace strait::sync {
@@ -26,8 +25,7 @@ struct SyncTraffic {
 // The engine: opens the rounds that the method plans, exchanges them on a thread of its own while
 // the trainer computes, and applies them when they are due.
 //
-// The trainer's thread calls everything but traffic() and awaited_link(), in this order in every
-// step:
+// The trainer's thread calls everything but traffic() and awaited_link(), in every step as follows:
 //   gradient_begins, gradient_ready…, gradient_whole, [gradient_clipped,] before_update, updated
 // and before_model_read before the model is read between two steps. An error of the exchange
 // (net::LinkError, SyncError) is thrown by the next call that needs the exchange, and by all later
@@ -41,7 +39,8 @@ class SyncRounds {
   // `slots` and `tracker` outlive the engine. Links by replica, null at the own number. Without a
   // tracker the members never change, and a dead link is an error.
   SyncRounds(std::unique_ptr<SyncMethod> method, Slots& slots, Membership membership,
-             std::vector<std::unique_ptr<net::Link>> links, MembershipTracker* tracker = nullptr);
+             std::vector<std::unique_ptr<net::Link>> links, MembershipTracker* tracker = nullptr,
+             GroupRounds grouped = {});
   // Aborts the links if a round is in progress, so that no member waits for this replica.
   ~SyncRounds();
 
@@ -51,9 +50,10 @@ class SyncRounds {
   // gradient_whole() all of it.
   void gradient_begins(store::Step step);
   void gradient_ready(Range range);
-  // Returns when the method has applied its round of this gradient, or false if a replica has left
-  // before that.
+  // Returns when the round of this gradient is applied, or false if a replica has left before that.
   bool gradient_whole(store::Step step);
+  // After a read of what was computed from it: throws if a group's sums have failed meanwhile.
+  void check_sums() const;
 
   // With a tracker: waits for the exchange of the round that is applied before this step's update,
   // before a read of the model after so many steps, or now. False: a replica has left, and the
@@ -74,18 +74,16 @@ class SyncRounds {
   void gradient_clipped(store::Step step);
   // The weights of this step are about to change: applies a round that is due.
   void before_update(store::Step step);
-  // The weights have changed, or the step was skipped. `leaving`: this process ends after this
-  // step, so a round that is applied in a later step is left to resume() of the next process. True
-  // (only with a tracker): a round was opened that apply_now() applies as soon as all replicas hold
-  // it.
+  // The weights have changed, or the step was skipped. `leaving`: this process ends after it, so a
+  // round that is applied in a later step is left to resume() of the next process. True (only with
+  // a tracker): a round was opened that apply_now() applies as soon as all replicas hold it.
   bool updated(store::Step step, bool leaving);
   void apply_now();
 
   // `steps` are made, and the slots are about to be read or saved. A round that the last update
-  // opened stays in progress: the saved slots are enough to open it again.
+  // opened stays in progress: saved slots are enough to open it again.
   void before_model_read(store::Step steps);
-  // The slots hold what they held after the update of the step before `next`: opens its round
-  // again.
+  // The slots are those after the update of the step before `next`: opens its round again.
   void resume(store::Step next);
 
   // A round is open; the number of that, or of the next one; how often slots have changed so far.
@@ -110,13 +108,16 @@ class SyncRounds {
   void exchange_rounds();
   void drain();
   void exchange_one();
+  void watch_sums();
+  WhileWaiting while_waiting();
+  static net::LinkError leaving();
   void wait_until_ready(Range range);
-  bool ready(Range range) const STRAIT_REQUIRES(mutex_);
 
   const std::unique_ptr<SyncMethod> method_;
   Slots& slots_;
   Membership membership_;
   MembershipTracker* const tracker_;
+  const GroupRounds grouped_;
   MemberLinks links_;
 
   // The engine's thread owns it from open() until exchanged_.
@@ -137,8 +138,7 @@ class SyncRounds {
   bool exchanged_ STRAIT_GUARDED_BY(mutex_) = true;   // no exchange is in progress
   bool abandoned_ STRAIT_GUARDED_BY(mutex_) = false;  // the last exchange was
   bool closing_ STRAIT_GUARDED_BY(mutex_) = false;
-  bool all_ready_ STRAIT_GUARDED_BY(mutex_) = true;     // of the gradient
-  std::vector<Range> ready_ STRAIT_GUARDED_BY(mutex_);  // of the gradient
+  ReadyRanges ready_ STRAIT_GUARDED_BY(mutex_);  // of the gradient
   std::exception_ptr error_ STRAIT_GUARDED_BY(mutex_);
   SyncTraffic traffic_ STRAIT_GUARDED_BY(mutex_);
   std::chrono::steady_clock::time_point opened_at_ STRAIT_GUARDED_BY(mutex_);

@@ -44,6 +44,9 @@ struct SyncSettings {
   // Steps with exact means before the second moment is frozen; 0: a fifteenth of the run.
   std::int64_t warmup = 0;
 
+  // The members are a ReplicaGroup: allreduce plans sums in their places. Not a key of recipes.
+  bool in_group = false;
+
   // Of the run; 0: unknown.
   std::int64_t steps = 0;
   // Of the optimizer.

@@ -138,6 +138,53 @@ TEST(StagesOnTestDevice, AgreeAsReplicasByEveryMethod) {
   }
 }
 
+RunSettings grouped() {
+  RunSettings settings = two_stages();
+  settings.replicas = 2;
+  settings.micro_batches = 1;
+  settings.sync.method = "allreduce";
+  // A device for each replica of a stage.
+  settings.devices = {test_device::device(0), test_device::device(0), test_device::device(1),
+                      test_device::device(1)};
+  settings.group.use = GroupOptions::Use::always;
+  settings.group.nccl_library = TEST_NCCL_LIBRARY;
+  return settings;
+}
+
+TEST(StagesOnTestDevice, AgreeAsReplicasOfNccl) {
+  RunSettings settings = grouped();
+  settings.evaluate = true;
+  const RunResult over_links = [&] {
+    RunSettings plain = settings;
+    plain.group = {};
+    Streams::all().begin(0);
+    return run_stages(plain);
+  }();
+  for (const std::uint64_t seed : {0, 3}) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    Streams::all().begin(seed);
+    const RunResult ours = run_stages(settings);
+    ASSERT_TRUE(ours.errors.empty()) << ours.errors.front();
+    // Of two values there is one order to add them in.
+    EXPECT_EQ(ours.losses, over_links.losses);
+    EXPECT_EQ(ours.norms, over_links.norms);
+    EXPECT_EQ(ours.evaluations, over_links.evaluations);
+  }
+}
+
+TEST(StagesOnTestDevice, EndWithReplicaOfNcclThatDies) {
+  RunSettings settings = grouped();
+  settings.before = [](Stage&, std::size_t process, const Phase& phase,
+                       const schedules::Action& action) {
+    const bool here = process == 3 && number(phase.step) == 1;
+    if (here && action.work == schedules::Work::backward) throw std::runtime_error("killed");
+  };
+  Streams::all().begin(1);
+  const RunResult got = run_stages(settings);
+  EXPECT_EQ(got.errors.size(), 4);
+  EXPECT_EQ(got.losses.size(), 1);
+}
+
 // A replica on the CPU and one on the device: what they exchange is the host's.
 TEST(StagesOnTestDevice, TrainBesideStagesOnTheCpu) {
   RunSettings settings = two_stages();
@@ -224,6 +271,13 @@ TEST(WaitsForTestDevice, AreOneWithReplicas) {
   }
 }
 
+TEST(WaitsForTestDevice, AreOneWithReplicasOfNccl) {
+  RunSettings settings = grouped();
+  settings.schedule = "zero_bubble";
+  settings.bfloat16 = true;
+  expect_one_wait_per_step(settings);
+}
+
 // The smallest run with everything that crosses: activations, gradients, rows of a tied weight and
 // their gradients; or what replicas sync.
 RunSettings smallest() {
@@ -279,6 +333,16 @@ TEST(WaitsForTestDevice, AreAllNeededBySync) {
     settings.sync.every = 1;
     expect_every_wait_is_needed(settings);
   }
+}
+
+TEST(WaitsForTestDevice, AreAllNeededByNccl) {
+  RunSettings settings = smallest();
+  settings.blocks = {{0, 3}};
+  settings.replicas = 2;
+  settings.sync.method = "allreduce";
+  settings.group.use = GroupOptions::Use::always;
+  settings.group.nccl_library = TEST_NCCL_LIBRARY;
+  expect_every_wait_is_needed(settings);
 }
 
 }  // namespace

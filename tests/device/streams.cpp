@@ -74,6 +74,25 @@ void Streams::wait(const Ticket& ticket, const std::optional<c10::Stream>& strea
   run_ahead();
 }
 
+void Streams::hold(const c10::Stream& stream, std::shared_ptr<Gate> gate) {
+  const std::scoped_lock lock(mutex_);
+  queue(stream).items.push_back({nullptr, std::nullopt, std::move(gate)});
+  run_ahead();
+}
+
+void Streams::add(Gate& gate, const Ticket& place) {
+  const std::scoped_lock lock(mutex_);
+  gate.places.push_back(place);
+  run_ahead();
+  gates_changed_.notify_all();
+}
+
+void Streams::open(Gate& gate) {
+  const std::scoped_lock lock(mutex_);
+  gate.open = true;
+  gates_changed_.notify_all();
+}
+
 void Streams::finish(const Ticket& ticket) {
   const std::scoped_lock lock(mutex_);
   run_until(ticket);
@@ -87,9 +106,7 @@ void Streams::finish(c10::Device device) {
 
 bool Streams::query(const Ticket& ticket) {
   const std::scoped_lock lock(mutex_);
-  if (!reached(ticket) && chance_() % 2 == 0) {
-    run_until({ticket.stream, queue(ticket.stream).done + 1, run_});
-  }
+  if (!reached(ticket) && chance_() % 2 == 0) nudge(queue(ticket.stream));
   return reached(ticket);
 }
 
@@ -145,8 +162,28 @@ bool Streams::reached(const Ticket& ticket) const {
   return ticket.run != run_ || queue(ticket.stream).done >= ticket.number;
 }
 
+bool Streams::passable(const Gate& gate) const {
+  return gate.open ||
+         (gate.places.size() == gate.expected &&
+          std::ranges::all_of(gate.places, [this](const Ticket& place) { return reached(place); }));
+}
+
 bool Streams::may_run(const Queue& of) const {
-  return !of.items.empty() && (!of.items.front().awaited || reached(*of.items.front().awaited));
+  if (of.items.empty()) return false;
+  const Item& first = of.items.front();
+  return (!first.awaited || reached(*first.awaited)) && (!first.gate || passable(*first.gate));
+}
+
+// Lets one item run, of this queue or of what it waits for. Does not wait.
+void Streams::nudge(Queue& of) {
+  if (of.items.empty()) return;
+  if (may_run(of)) return run_first(of);
+  const Item& first = of.items.front();
+  if (first.awaited) return nudge(queue(first.awaited->stream));
+  const std::vector<Ticket> places = first.gate->places;
+  for (const Ticket& place : places) {
+    if (!reached(place)) nudge(queue(place.stream));
+  }
 }
 
 bool Streams::skip_wait() { return event_waits_++ == skipped_; }
@@ -166,8 +203,16 @@ void Streams::run_until(const Ticket& ticket) {
   Queue& of = queue(ticket.stream);
   const Memory::Open opened(memory_);  // once for all of it
   while (!reached(ticket)) {
-    if (const auto& awaited = of.items.front().awaited) run_until(Ticket(*awaited));
-    run_first(of);
+    const Item first{nullptr, of.items.front().awaited, of.items.front().gate};
+    if (first.awaited && !reached(*first.awaited)) {
+      run_until(*first.awaited);
+    } else if (first.gate && !passable(*first.gate)) {
+      for (const Ticket& place : std::vector<Ticket>(first.gate->places)) run_until(place);
+      // Another thread gives what is missing. It may run this stream meanwhile, too.
+      if (!passable(*first.gate)) gates_changed_.wait(mutex_);
+    } else {
+      run_first(of);
+    }
   }
 }
 

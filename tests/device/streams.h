@@ -2,10 +2,12 @@
 
 #include <c10/core/Stream.h>
 
+#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <random>
@@ -22,6 +24,14 @@ struct Ticket {
   c10::Stream stream;
   std::uint64_t number = 0;
   std::uint64_t run = 0;  // which begin() it was taken after; all former places are reached
+};
+
+// Where a stream waits for streams of other processes, or of other threads here, as a collective
+// operation does: passed when so many places are known and reached, or when it is opened.
+struct Gate {
+  std::size_t expected = 0;
+  std::vector<Ticket> places;
+  bool open = false;
 };
 
 // Every stream of the test devices is a queue of work that was issued and has not run. Work runs in
@@ -45,6 +55,10 @@ class Streams {
   Ticket last(const c10::Stream& stream) const;
   // `stream` goes on once the ticket is reached; the host, without a stream.
   void wait(const Ticket& ticket, const std::optional<c10::Stream>& stream);
+  // The stream goes on past the gate. Who waits for the stream meanwhile waits for the gate.
+  void hold(const c10::Stream& stream, std::shared_ptr<Gate> gate);
+  void add(Gate& gate, const Ticket& place);
+  void open(Gate& gate);
   void finish(const Ticket& ticket);
   void finish(c10::Device device);
   bool query(const Ticket& ticket);  // lets something run, so that polling makes progress
@@ -60,6 +74,7 @@ class Streams {
   struct Item {
     Work work;
     std::optional<Ticket> awaited;
+    std::shared_ptr<Gate> gate = nullptr;
   };
   struct Queue {
     std::deque<Item> items;
@@ -72,7 +87,9 @@ class Streams {
   Ticket end(const c10::Stream& stream) const;
   void run_all(std::optional<c10::DeviceIndex> device);
   bool reached(const Ticket& ticket) const;
+  bool passable(const Gate& gate) const;
   bool may_run(const Queue& of) const;
+  void nudge(Queue& of);
   bool skip_wait();
   void run_first(Queue& of);
   void run_until(const Ticket& ticket);
@@ -80,6 +97,7 @@ class Streams {
   void free_released();
 
   mutable std::mutex mutex_;
+  std::condition_variable_any gates_changed_;
   mutable std::map<Key, Queue> queues_;
   Memory memory_;
   std::unordered_map<const void*, std::vector<c10::Stream>> users_;  // of blocks; the owner's first

@@ -56,14 +56,23 @@ build() {
     build/gpu/bin/strait --version
 }
 
-part "bits of the kernels against the plain ones" bits
-part "encode and decode beside a copy" bench
 trained() { timeout 600 python3 -B tests/gpu/trained.py "$1" --bin build/gpu/bin; }
 
+# NCCL takes no two replicas on one GPU.
+nccl() {
+  [[ $(nvidia-smi -L | grep -c GPU) -ge 2 ]] || { echo "two GPUs are needed"; return 77; }
+  [[ -x build/gpu/bin/strait ]] || { echo "strait is not built"; return 77; }
+  STRAIT_BIN=$PWD/build/gpu/bin python3 -B tests/gpu/nccl_replicas.py
+}
+
+part "bits of the kernels against the plain ones" bits
+part "encode and decode beside a copy" bench
 part "strait with CUDA kernels and its own libtorch" build
 for name in speed waits links variants resume losses; do
   part "training: $name" trained "$name"
 done
+part "gradients of two replicas summed by NCCL" nccl
+part "declarations of NCCL against its header" bash tests/gpu/nccl_header_test.sh
 printf '\n%-44s %-12s %6s\n' part result time
 printf '%s\n' "${table[@]}"
 exit $((failures ? 1 : 0))

@@ -121,6 +121,69 @@ TEST(Replicas, AllreduceEqualsOneReplicaWithAllRows) {
   }
 }
 
+// Where replicas share memory and no links carry their gradients.
+RunSettings in_group(RunSettings settings) {
+  settings.group.use = GroupOptions::Use::always;
+  settings.group.limits.setup = std::chrono::seconds(20);
+  return settings;
+}
+
+TEST(Replicas, SumsInSharedMemoryHaveBitsOfSumsOverLinks) {
+  for (const int stages : {1, 2}) {
+    RunSettings settings = replicated("allreduce", stages, 3);
+    settings.steps = 4;
+    const RunResult expected = run_stages(settings);
+    const RunResult got = run_stages(in_group(settings));
+    ASSERT_THAT(got.errors, IsEmpty());
+    EXPECT_EQ(got.losses, expected.losses);
+    EXPECT_EQ(got.norms, expected.norms);
+    EXPECT_EQ(got.evaluations, expected.evaluations);
+    for (std::size_t replica = 0; replica < 3; ++replica) {
+      expect_same_bits(got.masters[replica], expected.masters[replica]);
+    }
+  }
+}
+
+// One that was saved over links, too: the state is the same.
+TEST(Replicas, OfGroupResumeFromCheckpoint) {
+  RunSettings whole = replicated("allreduce", 1, 2);
+  whole.steps = 4;
+  RunSettings half = whole;
+  half.stop_at = 2;
+  const RunResult there = run_stages(half);
+  const RunResult expected = run_stages(whole);
+  const RunResult resumed = run_stages(in_group(whole), there.saved, 2);
+  ASSERT_THAT(resumed.errors, IsEmpty());
+  expect_same_bits(resumed.saved, expected.saved);
+}
+
+TEST(Replicas, OfGroupEndWithOneThatDies) {
+  RunSettings settings = in_group(replicated("allreduce", 1, 3));
+  settings.before = [](Stage&, std::size_t process, const Phase& phase, const schedules::Action&) {
+    if (process == 1 && number(phase.step) == 2) throw std::runtime_error("killed");
+  };
+  const RunResult got = run_stages(settings);
+  EXPECT_THAT(got.errors, testing::UnorderedElementsAre(testing::HasSubstr("killed"),
+                                                        testing::HasSubstr("ended the link"),
+                                                        testing::HasSubstr("ended the link")));
+  EXPECT_EQ(got.losses.size(), 2);
+}
+
+// Two models that differ are not trained on by the sums of both.
+TEST(Replicas, OfGroupFindForks) {
+  RunSettings settings = in_group(replicated("allreduce", 1, 2));
+  settings.before = [](Stage& stage, std::size_t process, const Phase& phase,
+                       const schedules::Action& action) {
+    const bool here = process == 1 && number(phase.step) == 1 && phase.training;
+    if (!here || action.work != schedules::Work::forward) return;
+    const at::NoGradGuard no_grad;
+    for (const AdamW::Slot& slot : stage.optimizer().slots()) slot.master.add_(1e-3);
+  };
+  const RunResult got = run_stages(settings);
+  ASSERT_FALSE(got.errors.empty());
+  EXPECT_THAT(got.errors, testing::Contains(testing::HasSubstr("their states have forked")));
+}
+
 // Distance of the weights from those after the first step, over all coordinates.
 double way_of(const RunSettings& settings) {
   RunSettings still = settings;

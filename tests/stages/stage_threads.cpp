@@ -265,6 +265,8 @@ StageOptions options_of(const RunSettings& settings, std::size_t process, std::i
   options.batch.replicas = settings.replicas;
   options.batch.replica = static_cast<std::int64_t>(process / settings.stages());
   options.sync = settings.sync;
+  options.group = settings.group;
+  options.group.place = fmt::format("{} of process {}", options.device.str(), process);
   options.sync.seed = 5;
   options.sync.steps = settings.steps;
   options.sync.outer_momentum = 0.5;  // short as these runs are

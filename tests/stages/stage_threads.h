@@ -33,6 +33,7 @@ struct RunSettings {
   bool bfloat16 = false;
   std::shared_ptr<const models::Lora> lora;  // null: all weights are trained
   std::vector<at::Device> devices;           // of the processes, in turn; empty: the CPU
+  GroupOptions group;                        // its place is filled in
   double learning_rate = 1e-2;
   double clip = 0.7;
   double dropout = 0.1;

@@ -111,6 +111,8 @@ void DirectRound::exchange(const std::function<void()>& damage) {
       case Pattern::pair:
         swap(exchange);
         break;
+      case Pattern::group:
+        throw std::logic_error("there is no group here");
     }
     if (damage) damage();
     decode();

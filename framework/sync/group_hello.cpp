@@ -1,0 +1,110 @@
+#include "framework/sync/group_hello.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <utility>
+
+#include "framework/bytes.h"
+#include "framework/sync/round_message.h"
+#include "framework/sync/sync_error.h"
+
+namespace strait::sync {
+namespace {
+
+constexpr RoundMessage kHello{.kind = RoundMessage::Kind::hello};
+
+}  // namespace
+
+std::string replicas_text(std::span<const std::uint32_t> replicas) {
+  return fmt::format("{} {}", replicas.size() == 1 ? "replica" : "replicas",
+                     fmt::join(replicas, ", "));
+}
+
+net::Frame write_hello(const GroupHello& hello) {
+  net::Frame frame = start_frame(kHello);
+  for (const std::string* text :
+       {&hello.kind, &hello.version, &hello.place, &hello.obstacle, &hello.key}) {
+    append_text(frame, *text);
+  }
+  return frame;
+}
+
+GroupHello read_hello(std::span<const std::byte> frame) {
+  const bool is_hello = read_header(frame) == kHello;
+  ByteReader reader(frame.subspan(kRoundMessageBytes));
+  GroupHello hello;
+  for (std::string* text :
+       {&hello.kind, &hello.version, &hello.place, &hello.obstacle, &hello.key}) {
+    *text = reader.text();
+  }
+  if (is_hello && reader.complete()) return hello;
+  throw SyncError(SyncError::Kind::corrupt,
+                  "the first message of a replica is none of those that make a group");
+}
+
+std::vector<GroupHello> exchange_hellos(const GroupHello& mine, std::span<net::Link* const> links,
+                                        const Membership& membership,
+                                        std::chrono::milliseconds limit) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  std::vector<std::uint32_t> missing;
+  for (std::size_t member = 0; member < membership.count(); ++member) {
+    if (member == membership.mine) continue;
+    net::Frame frame = write_hello(mine);
+    // No room in a window that nothing was sent into yet: its link is not connected.
+    if (!links[membership.members[member]]->send_until(frame, deadline)) {
+      missing.push_back(membership.members[member]);
+    }
+  }
+  std::vector<GroupHello> hellos(membership.count());
+  hellos[membership.mine] = mine;
+  for (std::size_t member = 0; member < membership.count() && missing.empty(); ++member) {
+    if (member == membership.mine) continue;
+    const std::uint32_t replica = membership.members[member];
+    const auto frame = links[replica]->receive_until(deadline);
+    if (frame) {
+      hellos[member] = read_hello(*frame);
+    } else {
+      missing.push_back(replica);
+    }
+  }
+  if (missing.empty()) return hellos;
+  throw net::LinkError(
+      net::LinkError::Kind::lost,
+      fmt::format("{} did not come within {:.1f} s to the group of replicas that sums gradients",
+                  replicas_text(missing), std::chrono::duration<double>(limit).count()));
+}
+
+std::optional<std::string> objection(std::span<const GroupHello> hellos,
+                                     const Membership& membership, bool place_each) {
+  const GroupHello& first = hellos.front();
+  for (std::size_t i = 0; i < hellos.size(); ++i) {
+    const GroupHello& hello = hellos[i];
+    const std::uint32_t replica = membership.members[i];
+    if (!hello.obstacle.empty()) {
+      return fmt::format("replica {} ({}): {}", replica, hello.place, hello.obstacle);
+    }
+    if (hello.kind != first.kind) {
+      return fmt::format("replica {} ({}) would use {}, replica {} ({}) {}",
+                         membership.members.front(), first.place, first.kind, replica, hello.place,
+                         hello.kind);
+    }
+    for (std::size_t j = 0; place_each && j < i; ++j) {
+      if (hello.place != hellos[j].place) continue;
+      return fmt::format("replicas {} and {} share {}, and {} needs a device for each",
+                         membership.members[j], replica, hello.place, hello.kind);
+    }
+  }
+  for (std::size_t i = 1; i < hellos.size(); ++i) {
+    if (hellos[i].version == first.version) continue;
+    throw net::LinkError(
+        net::LinkError::Kind::refused,
+        fmt::format("replica {} ({}) has {} {} and replica {} ({}) has {}; install the same "
+                    "version for all replicas, or set sync.group = \"never\"",
+                    membership.members.front(), first.place, first.kind, first.version,
+                    membership.members[i], hellos[i].place, hellos[i].version));
+  }
+  return std::nullopt;
+}
+
+}  // namespace strait::sync

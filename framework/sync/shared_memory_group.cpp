@@ -1,0 +1,190 @@
+#include "framework/sync/shared_memory_group.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <sstream>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "framework/sync/sync_error.h"
+
+namespace strait::sync {
+namespace {
+
+// Between two looks at the progress of others.
+constexpr std::chrono::microseconds kPause{100};
+// Another layout of the memory is another version.
+constexpr const char* kLayoutVersion = "layout 1";
+
+[[noreturn]] void no_memory(const char* what) {
+  throw std::system_error(errno, std::generic_category(), what);
+}
+
+}  // namespace
+
+SharedMemory::SharedMemory(std::size_t bytes)
+    : descriptor_(memfd_create("strait-gradient", MFD_CLOEXEC)), bytes_(bytes) {
+  if (descriptor_ < 0) no_memory("memory that replicas share");
+  if (ftruncate(descriptor_, static_cast<off_t>(bytes)) != 0) no_memory("memory to share");
+  map();
+  // Numbers of processes and descriptors are those of some other memory on another host.
+  std::random_device random;
+  token() = std::uint64_t{random()} << 32U | random();
+}
+
+SharedMemory::SharedMemory(SharedMemoryKey key, std::size_t bytes, std::uint32_t replica)
+    : bytes_(bytes) {
+  const std::string file = fmt::format("/proc/{}/fd/{}", key.process, key.descriptor);
+  // Not by a name in /dev/shm: a process that is killed would leave it there.
+  descriptor_ = open(file.c_str(), O_RDWR | O_CLOEXEC);
+  struct stat status {};
+  const bool there = descriptor_ >= 0 && fstat(descriptor_, &status) == 0;
+  std::string why = there ? "it is something else" : std::generic_category().message(errno);
+  if (there && status.st_size == static_cast<off_t>(bytes)) {
+    map();
+    if (token() == key.token) return;
+    munmap(begin_, bytes_);
+  }
+  if (descriptor_ >= 0) close(descriptor_);
+  throw net::LinkError(
+      net::LinkError::Kind::refused,
+      fmt::format("the shared memory of replica {} cannot be opened: {} ({}). Replicas that sum in "
+                  "shared memory run on one host, as one user; otherwise set sync.group = "
+                  "\"never\"",
+                  replica, why, file));
+}
+
+void SharedMemory::map() {
+  void* const at = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor_, 0);
+  if (at == MAP_FAILED) {
+    close(descriptor_);
+    no_memory("mapping memory that replicas share");
+  }
+  begin_ = static_cast<std::byte*>(at);
+}
+
+SharedMemory::SharedMemory(SharedMemory&& other) noexcept
+    : descriptor_(std::exchange(other.descriptor_, -1)),
+      begin_(std::exchange(other.begin_, nullptr)),
+      bytes_(other.bytes_) {}
+
+SharedMemory::~SharedMemory() {
+  if (begin_ != nullptr) munmap(begin_, bytes_);
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+std::uint64_t& SharedMemory::token() const { return *reinterpret_cast<std::uint64_t*>(begin_); }
+
+SharedMemoryKey SharedMemory::key() const { return {getpid(), descriptor_, token()}; }
+
+std::string SharedMemoryKey::text() const {
+  return fmt::format("{} {} {}", process, descriptor, token);
+}
+
+std::optional<SharedMemoryKey> SharedMemoryKey::parse(const std::string& text) {
+  SharedMemoryKey key;
+  std::istringstream words(text);
+  words >> key.process >> key.descriptor >> key.token;
+  return words ? std::optional(key) : std::nullopt;
+}
+
+SharedMemory SharedMemoryGroup::memory_for(std::size_t values) {
+  return SharedMemory(sizeof(Progress) + values * sizeof(float));
+}
+
+GroupHello SharedMemoryGroup::hello(const std::string& place, const SharedMemory& memory) {
+  return {"shared memory", kLayoutVersion, place, "", memory.key().text()};
+}
+
+SharedMemoryGroup::SharedMemoryGroup(std::span<float> gradient, SharedMemory mine,
+                                     std::span<const GroupHello> hellos, Membership membership)
+    : gradient_(gradient), membership_(std::move(membership)) {
+  const std::size_t bytes = sizeof(Progress) + gradient.size_bytes();
+  for (std::size_t member = 0; member < hellos.size(); ++member) {
+    if (member == membership_.mine) {
+      memories_.push_back(std::move(mine));
+    } else {
+      const auto key = SharedMemoryKey::parse(hellos[member].key);
+      if (!key) throw SyncError(SyncError::Kind::corrupt, "a replica sent no key of its memory");
+      memories_.emplace_back(*key, bytes, membership_.members[member]);
+    }
+  }
+}
+
+// New memory is zero, which is what the counters begin with; a token is at the begin.
+SharedMemoryGroup::Progress& SharedMemoryGroup::progress(std::size_t member) const {
+  return *reinterpret_cast<Progress*>(memories_[member].begin());
+}
+
+std::span<float> SharedMemoryGroup::values(std::size_t member, Range range) const {
+  auto* const first = reinterpret_cast<float*>(memories_[member].begin() + sizeof(Progress));
+  return within(std::span(first, gradient_.size()), range);
+}
+
+SharedMemoryGroup::Slowest SharedMemoryGroup::slowest(
+    std::atomic<std::uint64_t> Progress::*count) const {
+  Slowest slowest{0, std::numeric_limits<std::uint64_t>::max()};
+  for (std::size_t member = 0; member < memories_.size(); ++member) {
+    const std::uint64_t ranges = (progress(member).*count).load(std::memory_order_acquire);
+    if (ranges < slowest.ranges) slowest = {member, ranges};
+  }
+  return slowest;
+}
+
+void SharedMemoryGroup::sum(Range range) {
+  std::ranges::copy(within(gradient_, range), values(membership_.mine, range).begin());
+  ranges_.push_back(range);
+  progress(membership_.mine).written.fetch_add(1, std::memory_order_release);
+  reduce();
+}
+
+void SharedMemoryGroup::reduce() {
+  const std::uint64_t written = slowest(&Progress::written).ranges;
+  for (; reduced_ < ranges_.size() && before_ + reduced_ < written; ++reduced_) {
+    const Range own = share(ranges_[reduced_], membership_.count(), membership_.mine);
+    // Into the gradient, whose share is not needed any more: all read the copies of it.
+    const std::span<float> sum = within(gradient_, own);
+    // In the order of the members and without a zero to begin with, as Allreduce adds them.
+    std::ranges::copy(values(0, own), sum.begin());
+    for (std::size_t member = 1; member < memories_.size(); ++member) {
+      const std::span<const float> theirs = values(member, own);
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += theirs[i];
+    }
+    std::ranges::copy(sum, values(membership_.mine, own).begin());
+    progress(membership_.mine).reduced.fetch_add(1, std::memory_order_release);
+  }
+}
+
+void SharedMemoryGroup::complete(const WhileWaiting& while_waiting) {
+  while (true) {
+    reduce();
+    const Slowest last = slowest(&Progress::reduced);
+    if (last.ranges >= before_ + ranges_.size()) break;
+    // A member that has reduced all that it could waits for contributions itself.
+    const Slowest writer = slowest(&Progress::written);
+    while_waiting(writer.ranges < before_ + ranges_.size() ? writer.member : last.member);
+    std::this_thread::sleep_for(kPause);
+  }
+  for (const Range& range : ranges_) {
+    for (std::size_t owner = 0; owner < memories_.size(); ++owner) {
+      const Range shared = share(range, membership_.count(), owner);
+      std::ranges::copy(values(owner, shared), within(gradient_, shared).begin());
+    }
+  }
+  before_ += ranges_.size();
+  reduced_ = 0;
+  ranges_.clear();
+}
+
+}  // namespace strait::sync
