@@ -106,6 +106,7 @@ struct Recipe {
   struct Sync {
     std::string method;                               // empty: allreduce, where there are replicas
     LossRule on_loss = LossRule::stop;                // when a process of a replica is lost
+    GroupUse group = GroupUse::automatic;             // sums without links
     Dtype wire_dtype = Dtype::float32;                // of means
     std::optional<double> random = std::nullopt;      // share of the weights that a round considers
     std::optional<double> top = std::nullopt;         // share of these that is sent
@@ -115,11 +116,10 @@ struct Recipe {
     std::int64_t fragments = 4;                        // that take turns
     std::int64_t late = 1;                             // updates until a result is applied
     double blend = 0.5;                                // share of the own weights that is kept
-    std::optional<double> outer_learning_rate =
-        std::nullopt;  // of the step from one agreement to the next
-    std::optional<double> outer_momentum = std::nullopt;  // of these steps
-    std::int64_t rank = 2;                                // of a matrix that is sent
-    std::optional<std::int64_t> warmup = std::nullopt;    // steps with exact means
+    std::optional<double> outer_learning_rate = std::nullopt;  // from agreement to agreement
+    std::optional<double> outer_momentum = std::nullopt;       // of these steps
+    std::int64_t rank = 2;                                     // of a matrix that is sent
+    std::optional<std::int64_t> warmup = std::nullopt;         // steps with exact means
     bool operator==(const Sync&) const = default;
   };
 
