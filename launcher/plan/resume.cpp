@@ -94,6 +94,7 @@ std::map<std::string, std::string> saved_sync(const Plan& plan) {
   nlohmann::json settings = recipe.value("sync", nlohmann::json::object());
   settings.erase("method");
   settings.erase("on_loss");
+  settings.erase("group");  // the state is the same
   return {{"method", plan.sync_method},
           {"settings", settings.dump()},
           {"replicas", fmt::format("{}", plan.recipe.pipeline.replicas)},

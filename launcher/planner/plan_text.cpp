@@ -11,6 +11,7 @@
 #include "launcher/plan/plan.h"
 #include "launcher/planner/forecast_text.h"
 #include "launcher/planner/planned_boundary.h"
+#include "launcher/planner/planned_group.h"
 #include "launcher/planner/planned_model.h"
 #include "launcher/planner/planned_sync.h"
 #include "launcher/recipe/recipe_sync_keys.h"
@@ -190,8 +191,9 @@ std::string text_of_sync(const plan::Plan& plan) {
   if (plan.sync_method.empty()) return "";
   const std::string strength =
       plan.sync_strength ? fmt::format(" {}", plan.sync_strength->text()) : "";
-  return fmt::format("; {} replicas, sync {}{}{}", plan.recipe.pipeline.replicas, plan.sync_method,
-                     strength,
+  const std::string group = group_text(plan);
+  return fmt::format("; {} replicas, sync {}{}{}{}", plan.recipe.pipeline.replicas,
+                     plan.sync_method, strength, group.empty() ? "" : " " + group,
                      plan.recipe.sync.method == recipe::kAutomaticSync ? " (auto chose it)" : "");
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "framework/sync/forecast.h"
+#include "launcher/planner/planned_group.h"
 #include "launcher/recipe/recipe_sync_keys.h"
 #include "stages/stage_layout.h"
 #include "stages/step_consensus.h"
@@ -128,6 +129,7 @@ void plan_sync(plan::Plan& plan, const models::ModelDescription& model, const pl
   plan.sync_offers = sync_offers(plan, model);
   if (automatic) choose(plan, before);
   check_loss_rule(plan);
+  check_group(plan);
   const sync::SyncSettings settings =
       sync_settings(plan::resolved_recipe(plan), plan.sync_method, plan.steps);
   plan.sync_strength = strength_of(settings);

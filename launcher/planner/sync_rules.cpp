@@ -1,3 +1,4 @@
+#include "launcher/planner/planned_group.h"
 #include "launcher/planner/planned_sync.h"
 
 #include <fmt/format.h>
@@ -72,6 +73,23 @@ void check_loss_rule(const plan::Plan& plan) {
       "{}, but {}, which cannot continue without a replica: it {}; choose another "
       "method, or set sync.on_loss to \"stop\"",
       setting(plan, "sync.on_loss", "\"continue\""), method_setting(plan), method->needs_all));
+}
+
+void check_group(const plan::Plan& plan) {
+  if (plan.recipe.sync.group != recipe::GroupUse::always || plan.sync_method.empty()) return;
+  const std::string group = setting(plan, "sync.group", "\"always\"");
+  if (plan.recipe.sync.on_loss == recipe::LossRule::continue_run) {
+    refuse(fmt::format(
+        "{}, but {}: a group cannot lose a replica; leave sync.group at \"auto\", or set "
+        "sync.on_loss to \"stop\"",
+        group, setting(plan, "sync.on_loss", "\"continue\"")));
+  }
+  if (plan.recipe.model.device == recipe::Device::cpu && !on_one_host(plan)) {
+    refuse(fmt::format(
+        "{}, but the replicas compute on CPUs of several hosts, which share no memory; leave "
+        "sync.group at \"auto\"",
+        group));
+  }
 }
 
 }  // namespace strait::planner

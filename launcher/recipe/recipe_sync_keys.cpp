@@ -58,6 +58,10 @@ std::vector<RecipeKey> sync_keys() {
   using key_kinds::integer;
   using key_kinds::number;
   std::vector<RecipeKey> keys = {
+      choice("group", in_sync<&S::group>(),
+             "whether gradients are summed without links; auto: by NCCL, in float32, where all "
+             "replicas of a stage have GPUs of one host; always: also between hosts, and in shared "
+             "memory between CPUs of one host"),
       choice("wire_dtype", in_sync<&S::wire_dtype>(), "of what is sent; sums are float32"),
       number("random", in_sync<&S::random>(), {1e-6, 1},
              "the share of the weights that a round considers; auto: 0.1, or what sync.method "

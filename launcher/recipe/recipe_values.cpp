@@ -21,6 +21,7 @@ constexpr std::array kCacheNames = {"bfloat16"sv, "8bit"sv};
 constexpr std::array kSavedCachesNames = {"save"sv, "drop"sv};
 constexpr std::array kCheckpointHomeNames = {"auto"sv, "all"sv, "weights"sv, "none"sv};
 constexpr std::array kLossRuleNames = {"stop"sv, "continue"sv};
+constexpr std::array kGroupUseNames = {"auto"sv, "never"sv, "always"sv};
 constexpr std::array kBackendNames = {"local"sv, "ssh"sv, "slurm"sv, "join"sv};
 constexpr std::array kTargetsNames = {"assistant"sv, "all"sv, "last"sv};
 constexpr std::array kPackingNames = {"first_fit"sv, "decreasing"sv, "single"sv};
@@ -41,6 +42,7 @@ Names all_names(kernels::CacheFormat) { return kCacheNames; }
 Names all_names(SavedCaches) { return kSavedCachesNames; }
 Names all_names(CheckpointHome) { return kCheckpointHomeNames; }
 Names all_names(LossRule) { return kLossRuleNames; }
+Names all_names(GroupUse) { return kGroupUseNames; }
 Names all_names(BackendKind) { return kBackendNames; }
 Names all_names(store::Targets) { return kTargetsNames; }
 Names all_names(store::TooLong) { return kTooLongNames; }

@@ -32,6 +32,8 @@ enum class SavedCaches : std::uint8_t { save, drop };
 // When checkpoints come from the hosts to the launcher.
 enum class CheckpointHome : std::uint8_t { automatic, all, weights, none };
 enum class LossRule : std::uint8_t { stop, continue_run };  // "stop", "continue"
+// Whether replicas sum gradients where these lie, or over links.
+enum class GroupUse : std::uint8_t { automatic, never, always };
 enum class BackendKind : std::uint8_t { local, ssh, slurm, join };
 
 // The names of an enumeration in recipes, in the order of its values. The argument only selects the
@@ -50,6 +52,7 @@ Names all_names(kernels::CacheFormat);
 Names all_names(SavedCaches);
 Names all_names(CheckpointHome);
 Names all_names(LossRule);
+Names all_names(GroupUse);
 Names all_names(BackendKind);
 Names all_names(store::Targets);
 Names all_names(store::TooLong);

@@ -216,6 +216,11 @@ store::Step train(const plan::StageJob& job, net::Node& node, ControlClient& con
   const stages::StageData data = stage_data(job, connected);
   if (job.plan.recipe.sync.on_loss == recipe::LossRule::continue_run) connected.tracker = &tracker;
   stage->connect(std::move(connected), data, [&control] { return control.requests(); });
+  if (const std::string& sums = stage->group_text(); !sums.empty()) {
+    spdlog::info("{}", sums);
+    control.send(
+        control::Event{"gradient_sums", fmt::format("stage {}: {}", job.process.text(), sums)});
+  }
   StageSaver saver(job, control, *stage);
   const auto save = [&](store::Step step) {
     reporter.set_phase("checkpoint");

@@ -7,6 +7,7 @@
 
 #include "framework/codec/codec.h"
 #include "launcher/base/build_id.h"
+#include "launcher/planner/planned_group.h"
 #include "launcher/planner/planned_model.h"
 #include "launcher/planner/planned_sync.h"
 #include "launcher/recipe/recipe_io.h"
@@ -60,6 +61,20 @@ std::vector<stages::ChunkPlan> chunk_plans(const plan::StageJob& job) {
   return chunks;
 }
 
+stages::GroupOptions group_options(const plan::StageJob& job, at::Device device) {
+  using Use = stages::GroupOptions::Use;
+  stages::GroupOptions options;
+  const bool always = job.plan.recipe.sync.group == recipe::GroupUse::always;
+  if (!planner::tries_group(job.plan, job.process.stage)) return options;
+  // A build for CPUs has no GPU on any of the stage's processes: they need not ask each other.
+  if (!always && device.is_cpu() && !at::hasCUDA()) return options;
+  options.use = always ? Use::always : Use::automatic;
+  options.place = fmt::format("{}, {}", job.plan.process(job.process).host, device.str());
+  // A plugin's device may be anything else.
+  if (!device.is_cuda()) options.nccl_library.clear();
+  return options;
+}
+
 }  // namespace
 
 stages::StageOptions stage_options(const plan::StageJob& job, store::Step first,
@@ -84,6 +99,7 @@ stages::StageOptions stage_options(const plan::StageJob& job, store::Step first,
     options.sync =
         planner::sync_settings(plan::resolved_recipe(plan), plan.sync_method, plan.steps);
   }
+  options.group = group_options(job, device);
   options.batch.seed = options.seed;
   options.batch.replicas = recipe.pipeline.replicas;
   options.batch.replica = job.process.replica;

@@ -67,6 +67,18 @@ class Exactness(Replicated):
                 run = self.train(f"of-{replicas}", {**self.PLAIN, **split})
                 self.assert_close(alone.curve(), run.curve())
 
+    def test_sums_in_shared_memory_have_the_bits_of_sums_over_links(self):
+        short = {"train.steps": 6, "checkpoint.every": 0}
+        links = self.train("links", short)
+        group = self.train("group", {**short, "sync.group": "always"})
+        self.assert_same_bits(self.learnt(links, 6), self.learnt(group, 6))
+        self.assertEqual(
+            sorted(e["text"] for e in group.events("stage_event") if e["name"] == "gradient_sums"),
+            [f"stage {s}.{r}: gradients are summed by shared memory" for s in (0, 1) for r in (0, 1)])
+        # What is left of the traffic: agreement on each step, and checksums of the model.
+        sent = [sum(one["sent_bytes"] for m in run.metrics() for one in m["sync"]) for run in (links, group)]
+        self.assertLess(sent[1], sent[0] / 4, sent)
+
     def assert_close(self, expected, got):
         self.assertEqual(sorted(got), list(range(1, STEPS + 1)))
         for step in expected:

@@ -142,17 +142,20 @@ TEST(SyncResume, NamesEveryDifference) {
   EXPECT_THAT(restarted(plan_of(2), other), IsEmpty());
 }
 
-// Keys that are left out have their defaults; sync.on_loss does not change what is learnt.
+// Keys that are left out have their defaults; sync.on_loss and sync.group do not change what is
+// learnt.
 TEST(SyncResume, TreatsDefaultsLikeTheirExplicitValues) {
   Plan implicit = plan_of(2, "");
   implicit.sync_method = "allreduce";
   Plan with_rule = implicit;
   with_rule.recipe.sync.on_loss = recipe::LossRule::continue_run;
+  Plan in_group = implicit;
+  in_group.recipe.sync.group = recipe::GroupUse::always;
   const Plan stated = plan_of(2, "allreduce");
   Plan narrow = implicit;
   narrow.recipe.sync.wire_dtype = recipe::Dtype::bfloat16;
-  for (const Plan& before : {implicit, with_rule, stated}) {
-    for (const Plan& after : {implicit, with_rule, stated}) {
+  for (const Plan& before : {implicit, with_rule, in_group, stated}) {
+    for (const Plan& after : {implicit, with_rule, in_group, stated}) {
       EXPECT_THAT(restarted(before, after), IsEmpty());
     }
     EXPECT_THAT(restarted(before, narrow), HasSubstr("bfloat16"));
