@@ -265,7 +265,8 @@ control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFil
   }
   std::optional<store::Step> recovered;
   after_end(report, "lost_memory", "the checkpoint in memory cannot be used", [&] {
-    if (memory == nullptr || outcome.code == base::ExitCode::done) return;
+    // Who stops a run at once waits for nothing.
+    if (memory == nullptr || outcome.stopped || outcome.code == base::ExitCode::done) return;
     const int requests = signals.count().load();
     const auto give_up = [&] { return signals.count().load() > requests; };
     const auto commit = [&](store::Step step, const std::vector<store::ShardFile>& files) {

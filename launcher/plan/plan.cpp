@@ -62,7 +62,10 @@ void describe(auto& f, base::Is<Plan::Process> auto& m) {
   f("name", m.name), f("host", m.host), f("host_index", m.host_index), f("chunks", m.chunks);
   f("threads", m.threads), f("parameters", m.parameters), f("state_bytes", m.state_bytes);
   f("activation_bytes", m.activation_bytes), f("cache_bytes", m.cache_bytes);
-  f("in_flight", m.in_flight), f.added("saved_bytes", m.saved_bytes);
+  f("in_flight", m.in_flight);
+  // Written where it is set, so that plans of former builds, and their hashes, stay what they are.
+  constexpr bool kReads = !std::is_const_v<std::remove_reference_t<decltype(m)>>;
+  if (kReads || m.saved_bytes > 0) f.added("saved_bytes", m.saved_bytes);
 }
 void describe(auto& f, base::Is<Plan::Link> auto& m) {
   f("name", m.name), f("use", m.use), f("connects", m.connects), f("listens", m.listens);

@@ -181,7 +181,7 @@ plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDesc
   if (has_head) working = std::max(working, model.logits_bytes(sizes.micro_batch_tokens));
   process.activation_bytes = schedules::most_held(schedule.list(shape, stage), held) + working;
   const StateBytes bytes = state_bytes(plan.recipe);
-  process.saved_bytes = trained * kSavedBytes;
+  if (plan.recipe.checkpoint.memory_every > 0) process.saved_bytes = trained * kSavedBytes;
   // A matrix of few bits is dequantised for each use, one at a time.
   process.state_bytes = trained * bytes.trained + quantized.bytes +
                         (process.parameters - trained - quantized.parameters) * bytes.frozen +

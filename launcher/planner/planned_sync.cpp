@@ -139,7 +139,7 @@ void plan_sync(plan::Plan& plan, const models::ModelDescription& model, const pl
     const sync::Forecast costs =
         sync::forecast(settings, stages::stage_layout(model, process.chunks), replicas);
     process.state_bytes += std::llround(costs.slot_bytes);
-    process.saved_bytes += std::llround(costs.slot_bytes);
+    if (process.saved_bytes > 0) process.saved_bytes += std::llround(costs.slot_bytes);
     if (process.name.replica != 0) continue;
     link_bytes.push_back(std::llround(costs.step_bytes / static_cast<double>(replicas - 1)));
   }

@@ -202,13 +202,13 @@ void HostCommands::run(std::size_t peer, const message::FetchToMemory& fetch) {
     return send_failure(peer, fetch.command, std::current_exception());
   }
   const std::uint64_t number = ++numbers_;
-  fetch_numbers_[fetch.command] = number;
+  coming_[fetch.table.id()] = number;
   const FetchRequest request{fetch.table, ChunkSet::all(fetch.table.count()),
                              store::descriptor_path(content->number()), FetchRequest::As::memory};
   fetches_.start(number, request,
                  [this, peer, command = fetch.command, table = fetch.table, content](
                      const std::exception_ptr& error, std::uint64_t fetched) {
-                   fetch_numbers_.erase(command);
+                   coming_.erase(table.id());
                    if (error) return send_failure(peer, command, error);
                    try {
                      store::seal_memory(*content);
@@ -222,7 +222,10 @@ void HostCommands::run(std::size_t peer, const message::FetchToMemory& fetch) {
 
 void HostCommands::run(std::size_t peer, const message::Release& release) {
   for (std::size_t at = 0; at < release.ids.size(); at += ChunkTable::kDigits) {
-    held_.erase(release.ids.substr(at, ChunkTable::kDigits));
+    const std::string id = release.ids.substr(at, ChunkTable::kDigits);
+    held_.erase(id);
+    // Otherwise it would be held for ever once it is here.
+    if (const auto coming = coming_.extract(id)) fetches_.cancel(coming.mapped());
   }
   peers_.send(peer, message::Done{release.command, 0});
 }

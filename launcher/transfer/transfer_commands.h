@@ -85,7 +85,9 @@ class HostCommands {
   FileWorker& file_worker_;
   std::atomic<std::uint64_t>& numbers_;
   std::map<std::uint64_t, std::uint64_t> fetch_numbers_;  // of the fetch queue, by command
-  std::map<std::string, store::FileDescriptor> held_;     // in memory, by content id
+  // In memory, by content id; and the numbers of the fetches that bring others.
+  std::map<std::string, store::FileDescriptor> held_;
+  std::map<std::string, std::uint64_t> coming_;
 };
 
 }  // namespace strait::transfer

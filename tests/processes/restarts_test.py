@@ -82,11 +82,12 @@ class Restarts(runs.RunCase):
 
     @unittest.skipUnless(CAMPAIGN, "a campaign: STRAIT_CAMPAIGNS=1 (./strait test --all)")
     def test_random_kills_pauses_and_cuts_change_no_bits(self):
-        """Every second one a SIGKILL, the others SIGSTOP for a moment; on links that break every 3 s."""
+        """Every second one a SIGKILL, the others SIGSTOP for a moment; on links that break every 3 s. Checkpoints on
+        disk, and twice as many in memory."""
         settings = {**self.SUPERVISED, "train.steps": 40 * FAULTS, "checkpoint.every": 10}
         quiet = self.train("quiet", {**settings, "hosts.restart": None})
         flapping = {"hosts.simulate.cut_every": "3s", "hosts.simulate.cut_for": "100ms"}
-        launched = self.start("loud", {**settings, **flapping})
+        launched = self.start("loud", {**settings, **flapping, "checkpoint.memory_every": 5})
         run, choose, seconds = launched.run, random.Random(SEED), []
         for fault in range(FAULTS):
             launched.at_step(40 * fault + choose.randint(1, 39))

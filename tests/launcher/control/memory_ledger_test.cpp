@@ -42,7 +42,7 @@ class Noted : public RunObserver {
 class MemoryLedgerTest : public testing::Test {
  protected:
   MemoryLedgerTest() : workers_(handles()) {
-    for (Worker& worker : workers_.all()) worker.hello = Hello{worker.handle.name, 17};
+    for (Worker& worker : workers_.all()) worker.hello = Hello{worker.handle.name, 17, "a", "1"};
   }
 
   std::vector<WorkerHandle> handles() {
