@@ -19,14 +19,16 @@ struct FaultState {
   SystemFault fault;
   int calls = 0;
   int longest_write = 0;
+  const std::function<void()>* before = nullptr;
 };
 FaultState fault_state;
 
 // True when this call is to fail; errno is set then.
 bool strikes(SystemCall call) {
+  const bool changes = call != SystemCall::stat && call != SystemCall::pread;
+  if (fault_state.before != nullptr && changes) (*fault_state.before)();
   if (!fault_state.armed) return false;
   const SystemFault& fault = fault_state.fault;
-  const bool changes = call != SystemCall::stat && call != SystemCall::pread;
   if (fault.call == SystemCall::any ? !changes : fault.call != call) return false;
   const int index = fault_state.calls++;
   if (index < fault.after || (fault.once && index > fault.after)) return false;
@@ -41,7 +43,7 @@ int with_fault(const SystemFault& fault, const std::function<void()>& work) {
   struct Disarm {
     ~Disarm() { fault_state.armed = false; }
   } disarm;
-  fault_state = {.armed = true, .fault = fault, .calls = 0, .longest_write = 0};
+  fault_state = {.armed = true, .fault = fault};
   work();
   return fault_state.calls;
 }
@@ -74,6 +76,14 @@ void with_short_writes(int bytes, const std::function<void()>& work) {
   fault_state.longest_write = bytes;
   work();
   fault_state.longest_write = 0;
+}
+
+void with_slow_calls(const std::function<void()>& before, const std::function<void()>& work) {
+  struct End {
+    ~End() { fault_state.before = nullptr; }
+  } end;
+  fault_state.before = &before;
+  work();
 }
 
 }  // namespace strait::store

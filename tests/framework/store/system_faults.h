@@ -22,6 +22,9 @@ int with_fault(const SystemFault& fault, const std::function<void()>& work);
 // Runs `work` in a child process that dies at the given call. True when it got to its end instead.
 bool survives_death_at(int call, const std::function<void()>& work);
 
+// Calls `before` before every call that changes something while `work` runs.
+void with_slow_calls(const std::function<void()>& before, const std::function<void()>& work);
+
 // Every write takes at most this many bytes while `work` runs.
 void with_short_writes(int bytes, const std::function<void()>& work);
 
