@@ -101,8 +101,7 @@ struct Recipe {
     bool operator==(const Train&) const = default;
   };
 
-  // How the replicas of a stage agree on weights; absent: the default of the method. Keys that a
-  // method does not read keep their defaults; see recipe_sync_keys.h.
+  // How replicas agree on weights. Absent: the method's default, see recipe_sync_keys.h.
   struct Sync {
     std::string method;                               // empty: allreduce, where there are replicas
     LossRule on_loss = LossRule::stop;                // when a process of a replica is lost
