@@ -13,6 +13,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/hosts/ssh_session.h"
+#include "launcher/plan/gpu_memory.h"
 #include "launcher/plan/memory_copies.h"
 #include "launcher/plan/placement.h"
 
@@ -113,11 +114,12 @@ std::vector<HostNeed> needs_of(const plan::Plan& plan) {
   for (const plan::Plan::Process& process : plan.processes) {
     HostNeed& need = needs.at(process.host_index);
     ++need.processes;
-    need.memory += plan.memory_bytes(process);
     // One more than are kept: the newest is written before the oldest goes.
     need.disk += process.parameters * kValueAndMoments * (plan.recipe.checkpoint.keep + 1);
   }
-  for (std::size_t i = 0; i < needs.size(); ++i) needs[i].memory += plan::held_bytes(plan, i);
+  for (std::size_t i = 0; i < needs.size(); ++i) {
+    needs[i].memory = plan::host_memory_needed(plan, i) + plan::held_bytes(plan, i);
+  }
   for (const plan::Plan::Link& link : plan.links)
     ++needs.at(plan.process(link.listens).host_index).ports;
   return needs;
