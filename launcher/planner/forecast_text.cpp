@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/planner/planned_sync.h"
 #include "launcher/planner/step_forecast.h"
 
 namespace strait::planner {
