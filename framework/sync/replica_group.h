@@ -43,13 +43,13 @@ class ReplicaGroup {
   // Puts the sum over all members in the place of this range of the gradient, now or later.
   virtual void sum(Range range) = 0;
   // All ranges of a round are given. Returns when sums wait for no host any more: what is left is
-  // for devices to do. The engine then tells the other members, and waits for the same from them.
+  // for devices to do. The engine then informs the others, and waits for the same from them.
   virtual void complete(const WhileWaiting& while_waiting) = 0;
   // All members have said so: what the trainer computes, or gives to its device, from now on sees
   // the sums.
   virtual void arrive() {}
   // Beside the trainer: returns when the sums are there. If they do not come, ends them so that
-  // nobody waits for the device for ever, and throws.
+  // no thread waits for the device for ever, and throws.
   virtual void watch(const WhileWaiting& /*while_waiting*/) {}
   // The trainer has read from the device what was computed from the sums. Throws what watch() has
   // thrown: then they are none.

@@ -209,7 +209,7 @@ base::ExitCode run_recipe(const RunOptions& options) {
     try {
       return prepare_directory(directory, std::move(planned));
     } catch (const std::exception&) {
-      directory.discard();  // it holds no run, which nobody should have to remove
+      directory.discard();  // it holds no run, so it need not stay
       throw;
     }
   }();

@@ -23,7 +23,7 @@ struct MemoryPart {
 // What became of one.
 struct MemoryDecision {
   store::Step step{};
-  std::string place = {};    // a phrase: who holds it; empty: it is given up
+  std::string place = {};    // a phrase: where it is; empty: it is given up
   std::string trouble = {};  // a sentence for the user; empty: none
 };
 

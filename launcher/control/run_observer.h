@@ -73,7 +73,7 @@ class RunObserver {
   virtual void step(const StepLine& /*line*/) {}
   virtual void evaluated(const Evaluated& /*evaluated*/) {}
   virtual void checkpointed(store::Step /*step*/) {}
-  // The newest checkpoint in memory, and who holds it.
+  // The newest checkpoint in memory, and where it is.
   virtual void in_memory(store::Step /*step*/, const std::string& /*place*/) {}
   virtual void checkpoint_failed(store::Step /*step*/, const std::string& /*text*/) {}
   virtual void event(const std::string& /*source*/, const Event& /*event*/) {}

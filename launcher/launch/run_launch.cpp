@@ -265,7 +265,7 @@ control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFil
   }
   std::optional<store::Step> recovered;
   after_end(report, "lost_memory", "the checkpoint in memory cannot be used", [&] {
-    // Who stops a run at once waits for nothing.
+    // To stop at once is to wait for nothing.
     if (memory == nullptr || outcome.stopped || outcome.code == base::ExitCode::done) return;
     const int requests = signals.count().load();
     const auto give_up = [&] { return signals.count().load() > requests; };

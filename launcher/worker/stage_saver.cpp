@@ -157,7 +157,7 @@ stages::CheckpointResult StageSaver::keep(store::Step step) {
   const bool on_disk =
       !pending_ || pending_->written.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
   if (!on_disk || !memory_.begin(step)) {
-    if (caches) stage_.snapshot(step, caches).close();  // nobody reads what they have preserved
+    if (caches) stage_.snapshot(step, caches).close();  // what they have preserved is not read
     memory_.skip(step, on_disk ? "the former one is still on its way to another host"
                                : "a checkpoint is still being written to disk");
     return {};

@@ -249,7 +249,7 @@ INSTANTIATE_TEST_SUITE_P(, NcclGroups,
                                           testing::Values(0, 1, 2)));
 
 // All have given their sums and said so, then one is gone while the device sums: what waits for the
-// device comes back, and nobody takes what it reads for a gradient.
+// device comes back, and no process takes what it reads for a gradient.
 TEST_P(NcclGroups, AreAbortedIfMemberDiesWhileDevicesSum) {
   nccl_faults().silent_rank = 2;
   std::vector<Member> all = members(kMembers);

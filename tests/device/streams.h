@@ -55,7 +55,7 @@ class Streams {
   Ticket last(const c10::Stream& stream) const;
   // `stream` goes on once the ticket is reached; the host, without a stream.
   void wait(const Ticket& ticket, const std::optional<c10::Stream>& stream);
-  // The stream goes on past the gate. Who waits for the stream meanwhile waits for the gate.
+  // The stream goes on past the gate. A wait for the stream meanwhile waits for the gate.
   void hold(const c10::Stream& stream, std::shared_ptr<Gate> gate);
   void add(Gate& gate, const Ticket& place);
   void open(Gate& gate);
