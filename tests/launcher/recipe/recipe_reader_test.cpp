@@ -164,8 +164,12 @@ TEST(RecipeReader, SetsFieldOfEveryKey) {
                     kernels::Rounding::stochastic,
                     kernels::CacheFormat::eight_bits,
                     std::int64_t{2} << 30U};
-  expected.sync = {"cocktail", LossRule::continue_run, Dtype::float32, 0.25, 1.0,
-                   3,          Dtype::bfloat16};
+  expected.sync = {.method = "cocktail",
+                   .on_loss = LossRule::continue_run,
+                   .random = 0.25,
+                   .top = 1.0,
+                   .bits = 3,
+                   .reference_dtype = Dtype::bfloat16};
   expected.checkpoint = {50, 5, SavedCaches::drop};
   expected.hosts.backend = BackendKind::ssh;
   expected.hosts.list = {{.name = "alice@10.0.0.1"},
