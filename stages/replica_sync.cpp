@@ -31,10 +31,10 @@ std::uint32_t sender_to(const sync::Membership& members, const sync::Rejoin& rej
 
 }  // namespace
 
-ReplicaSync::ReplicaSync(const sync::SyncSettings& settings, std::int64_t replicas,
-                         std::int64_t replica, sync::Layout layout, AdamW& optimizer,
-                         Gradients& gradients, WaitClock& waits, GroupOptions group)
-    : settings_(settings),
+ReplicaSync::ReplicaSync(sync::SyncSettings settings, std::int64_t replicas, std::int64_t replica,
+                         sync::Layout layout, AdamW& optimizer, Gradients& gradients,
+                         WaitClock& waits, GroupOptions group)
+    : settings_(std::move(settings)),
       group_options_(std::move(group)),
       optimizer_(optimizer),
       gradients_(gradients),

@@ -29,7 +29,7 @@ struct RejoinOptions {
 // optimizer, the gradients and checkpoints. With one replica every call does nothing.
 class ReplicaSync {
  public:
-  ReplicaSync(const sync::SyncSettings& settings, std::int64_t replicas, std::int64_t replica,
+  ReplicaSync(sync::SyncSettings settings, std::int64_t replicas, std::int64_t replica,
               sync::Layout layout, AdamW& optimizer, Gradients& gradients, WaitClock& waits,
               GroupOptions group = {});
   ~ReplicaSync();

@@ -111,15 +111,14 @@ SharedMemoryGroup::SharedMemoryGroup(std::span<float> gradient, SharedMemory min
                                      std::span<const GroupHello> hellos, Membership membership)
     : gradient_(gradient), membership_(std::move(membership)) {
   const std::size_t bytes = sizeof(Progress) + gradient.size_bytes();
-  for (std::size_t member = 0; member < hellos.size(); ++member) {
-    if (member == membership_.mine) {
-      memories_.push_back(std::move(mine));
-    } else {
-      const auto key = SharedMemoryKey::parse(hellos[member].key);
-      if (!key) throw SyncError(SyncError::Kind::corrupt, "a replica sent no key of its memory");
-      memories_.emplace_back(*key, bytes, membership_.members[member]);
-    }
-  }
+  const auto open = [&](std::size_t member) {
+    const auto key = SharedMemoryKey::parse(hellos[member].key);
+    if (!key) throw SyncError(SyncError::Kind::corrupt, "a replica sent no key of its memory");
+    memories_.emplace_back(*key, bytes, membership_.members[member]);
+  };
+  for (std::size_t member = 0; member < membership_.mine; ++member) open(member);
+  memories_.push_back(std::move(mine));
+  for (std::size_t member = membership_.mine + 1; member < hellos.size(); ++member) open(member);
 }
 
 // New memory is zero, which is what the counters begin with; a token is at the begin.

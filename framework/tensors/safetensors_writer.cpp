@@ -128,12 +128,13 @@ store::SafetensorsHeader header_of(const std::vector<const TensorSource*>& order
   return header;
 }
 
-void write_all(auto& file, const std::string& text, const std::vector<const TensorSource*>& order,
+template <class File>
+void write_all(File& file, const std::string& text, const std::vector<const TensorSource*>& order,
                const store::SafetensorsHeader& header, std::vector<store::TensorHash>* hashes) {
   file.write(std::as_bytes(std::span(text)));
   for (std::size_t i = 0; i < order.size(); ++i) {
     store::FileHash hash;
-    const HashedFile hashed{file, hashes == nullptr ? nullptr : &hash};
+    const HashedFile<File> hashed{file, hashes == nullptr ? nullptr : &hash};
     if (order[i]->copy) {
       write_copied(*order[i], hashed);
     } else {

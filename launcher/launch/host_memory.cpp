@@ -214,6 +214,7 @@ void HostMemory::save(const Held& one, const fs::path& folder,
                                       names.size() == 1 ? "is" : "are"));
   };
   for (const Content& content : contents) check(content);
+  fetches.reserve(contents.size());
   for (const Content& content : contents) {
     fetches.push_back(agent_.fetch({content.table, transfer::ChunkSet::all(content.table.count()),
                                     folder / content.file.name, transfer::FetchRequest::As::file}));

@@ -108,7 +108,7 @@ void StageReporter::read_sensors(const process::NvidiaSession& driver) {
   const std::optional<process::NvidiaDriver> all = driver.read();
   if (!all) return;
   const auto shown = process::visible_gpus(*all, std::getenv("CUDA_VISIBLE_DEVICES"));
-  const auto index = static_cast<std::size_t>(device.index());
+  const std::size_t index = static_cast<std::uint8_t>(device.index());
   if (index >= shown.size()) return;
   const MutexLock lock(mutex_);
   gpu_ = shown[index];

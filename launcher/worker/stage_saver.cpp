@@ -263,6 +263,7 @@ void StageSaver::copy_to_memory(store::Step step, const std::vector<store::Shard
   if (files.empty()) return memory_.skip(step, "its files could not be written");
   try {
     std::vector<MemoryShards::File> copies;
+    copies.reserve(files.size());
     for (const store::ShardFile& file : files) {
       copies.push_back(worker::copy_to_memory(shards_->checkpoint(step), file));
     }
