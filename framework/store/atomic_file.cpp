@@ -11,7 +11,9 @@
 #include <stdexcept>
 #include <system_error>
 #include <utility>
+#include <vector>
 
+#include "framework/store/input_file.h"
 #include "framework/store/store_error.h"
 
 namespace strait::store {
@@ -137,6 +139,19 @@ FileSummary replace_file(const std::filesystem::path& path, std::string_view byt
   AtomicFile file(path, bytes.size());
   file.write(std::as_bytes(std::span(bytes)));
   return file.commit();
+}
+
+FileSummary copy_file(const std::filesystem::path& from, const std::filesystem::path& to) {
+  const InputFile input(from);
+  AtomicFile output(to, input.size());
+  std::vector<std::byte> piece(std::min<std::uint64_t>(input.size(), kFilePiece));
+  for (std::uint64_t first = 0; first < input.size(); first += piece.size()) {
+    const auto part =
+        std::span(piece).first(std::min<std::uint64_t>(input.size() - first, piece.size()));
+    input.read(first, part);
+    output.write(part);
+  }
+  return output.commit();
 }
 
 void make_directory(const std::filesystem::path& path) {

@@ -51,6 +51,9 @@ class AtomicFile {
 // The whole of it at once.
 FileSummary replace_file(const std::filesystem::path& path, std::string_view bytes);
 
+// A copy of a file, likewise whole and durable or not at all. Errors are those of InputFile, too.
+FileSummary copy_file(const std::filesystem::path& from, const std::filesystem::path& to);
+
 // Makes the directory (and its parents) so that they survive a power cut.
 void make_directory(const std::filesystem::path& path);
 // Makes what was created, renamed or removed in the directory durable.

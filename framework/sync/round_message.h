@@ -15,7 +15,7 @@ struct RoundMessage {
     contribution = 1,  // to the owner of a part, or to the partner or all others
     result = 2,        // from the owner to all others
     ready = 3,         // the sender holds the whole round and can apply it
-    hello = 4          // the first one of a link: who could be in a group (group_hello.h)
+    hello = 4          // the first one of a link: what the member could sum with (group_hello.h)
   };
   Kind kind = Kind::contribution;
   std::uint8_t exchange = 0;

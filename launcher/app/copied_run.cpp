@@ -3,16 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <span>
 #include <string>
 #include <system_error>
-#include <vector>
 
 #include "framework/net/run_id.h"
 #include "framework/store/atomic_file.h"
-#include "framework/store/file_descriptor.h"
-#include "framework/store/input_file.h"
 #include "framework/store/store_error.h"
 #include "launcher/base/errors.h"
 #include "launcher/plan/run_files.h"
@@ -22,19 +17,6 @@ namespace strait::app {
 namespace {
 
 namespace fs = std::filesystem;
-
-store::FileSummary copy_durably(const fs::path& from, const fs::path& to) {
-  const store::InputFile input(from);
-  store::AtomicFile output(to, input.size());
-  std::vector<std::byte> piece(std::min<std::uint64_t>(input.size(), store::kFilePiece));
-  for (std::uint64_t offset = 0; offset < input.size(); offset += piece.size()) {
-    const auto part =
-        std::span(piece).first(std::min<std::uint64_t>(input.size() - offset, piece.size()));
-    input.read(offset, part);
-    output.write(part);
-  }
-  return output.commit();
-}
 
 bool is_present(const fs::path& path) {
   std::error_code error;
@@ -51,7 +33,8 @@ std::uint64_t copy_checkpoint(const store::Checkpoint& checkpoint, const fs::pat
       whole = false;
       continue;
     }
-    const store::FileSummary copied = copy_durably(checkpoint.path / file.name, folder / file.name);
+    const store::FileSummary copied =
+        store::copy_file(checkpoint.path / file.name, folder / file.name);
     if (copied != store::FileSummary{file.size, file.hash}) {
       throw store::StoreError(
           store::StoreError::Kind::corrupt,
@@ -71,7 +54,7 @@ void copy_rows(const fs::path& run, const fs::path& target, plan::Plan::Data& da
   if (file.parent_path() != fs::absolute(run / "data").lexically_normal()) return;
   store::make_directory(target / "data");
   const fs::path copy = fs::absolute(target / "data" / file.filename()).lexically_normal();
-  copy_durably(file, copy);
+  store::copy_file(file, copy);
   data.file = copy.string();
 }
 
@@ -95,7 +78,7 @@ CopiedRun copy_run(const fs::path& run, const fs::path& target,
   copy_rows(run, target, file.plan.train);
   if (file.plan.eval) copy_rows(run, target, *file.plan.eval);
   for (const char* name : {"recipe.toml", "metrics.jsonl", "events.jsonl"}) {
-    if (is_present(run / name)) copy_durably(run / name, target / name);
+    if (is_present(run / name)) store::copy_file(run / name, target / name);
   }
   // Hosts and locks distinguish runs by it.
   file.run = net::RunId::random();

@@ -21,8 +21,8 @@ class MemoryLedger {
 
   // base::MessageError: the process has reported it before.
   void add(const Worker& from, const ShardsInMemory& shards);
-  // Releases what is decided, and tells the observers. `quiet`: the processes leave, so a copy that
-  // failed is none.
+  // Releases what is decided, and reports to the observers. `quiet`: the processes leave, so a copy
+  // that failed is none.
   void poll(bool quiet);
 
  private:
@@ -35,7 +35,7 @@ class MemoryLedger {
   const RunObservers& observers_;
   MemoryHolder* holder_;
   std::map<store::Step, Open> open_;
-  std::string trouble_;  // that was told last; the same is told once
+  std::string trouble_;  // the last one reported; the same is reported once
 };
 
 }  // namespace strait::control

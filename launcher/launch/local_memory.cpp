@@ -1,11 +1,8 @@
 #include "launcher/launch/local_memory.h"
 
-#include <algorithm>
-#include <span>
 #include <utility>
 
 #include "framework/store/atomic_file.h"
-#include "framework/store/input_file.h"
 #include "framework/store/memory_file.h"
 #include "framework/store/store_error.h"
 
@@ -16,16 +13,8 @@ namespace fs = std::filesystem;
 
 void write_copy(const store::FileDescriptor& content, const store::ShardFile& file,
                 const fs::path& path) {
-  const store::InputFile from(store::descriptor_path(content.number()));
-  store::AtomicFile copy(path, from.size());
-  std::vector<std::byte> piece(std::min<std::uint64_t>(from.size(), store::kFilePiece));
-  for (std::uint64_t first = 0; first < from.size(); first += piece.size()) {
-    const auto part =
-        std::span(piece).first(std::min<std::uint64_t>(from.size() - first, piece.size()));
-    from.read(first, part);
-    copy.write(part);
-  }
-  const store::FileSummary written = copy.commit();
+  const store::FileSummary written =
+      store::copy_file(store::descriptor_path(content.number()), path);
   if (written.size == file.size && written.hash == file.hash) return;
   throw store::StoreError(store::StoreError::Kind::corrupt,
                           file.name + " in memory is not what its process wrote");

@@ -432,7 +432,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("view", TORCH_FN(at::native::view));
   library.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
   library.impl("unfold", TORCH_FN(at::native::unfold));
-  // Kernels of its own (flash_attention.cpp), as a GPU has them; nothing else is told by that.
+  // Kernels of its own (flash_attention.cpp), as a GPU has them; this says nothing else.
   for (const char* name : {"_flash_attention_forward", "_flash_attention_backward"}) {
     library.impl(name, torch::CppFunction::makeFromBoxedFunction<&on_stream>());
   }

@@ -12,7 +12,7 @@ namespace strait::interleavings {
 namespace {
 
 constexpr float kRate = 0.01F;
-// A gradient tells who contributed: each replica has a digit to this base.
+// A gradient shows which replicas contributed: each replica has a digit to this base.
 constexpr std::uint64_t kDigit = 8;
 
 sync::SyncSettings settings_of(const Case& settings) {

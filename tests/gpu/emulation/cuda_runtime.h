@@ -7,6 +7,8 @@
 #include <cstring>
 #include <functional>
 
+#include <vector_types.h>
+
 // CUDA for a compiler that knows none, for tests: what the kernels use of the language and of the
 // runtime library. Threads of a block are fibers, which change places at every barrier and at every
 // operation of a warp, in an order that a seed decides; streams run as late as they may. See
@@ -24,23 +26,6 @@
 #define STRAIT_SHARED_MEMORY(name) unsigned char* const name = emulated::shared_memory()
 #define STRAIT_GPU_DEVICE "test"  // tests/device
 
-struct uint3 {
-  unsigned x, y, z;
-};
-struct dim3 {
-  unsigned x, y, z;
-  constexpr dim3(unsigned x_size = 1, unsigned y_size = 1, unsigned z_size = 1)
-      : x(x_size), y(y_size), z(z_size) {}
-};
-struct alignas(16) uint4 {
-  unsigned x, y, z, w;
-};
-struct alignas(16) float4 {
-  float x, y, z, w;
-};
-inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
-inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
-
 // Of the thread that runs.
 extern uint3 threadIdx;
 extern uint3 blockIdx;
@@ -48,7 +33,6 @@ extern dim3 blockDim;
 extern dim3 gridDim;
 
 // --- the runtime library
-// --------------------------------------------------------------------------
 
 enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorMemoryAllocation = 2 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
@@ -120,7 +104,6 @@ class Launch {
 }  // namespace emulated
 
 // --- the language
-// ---------------------------------------------------------------------------------
 
 void __syncthreads();
 void __threadfence();

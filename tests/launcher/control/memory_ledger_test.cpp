@@ -68,7 +68,7 @@ class MemoryLedgerTest : public testing::Test {
     ledger_.add(workers_.at(from), shards);
   }
 
-  // Steps that both workers were told to release since the last call.
+  // Steps that both workers got to release since the last call.
   std::vector<std::int64_t> released() {
     std::vector<std::int64_t> first;
     for (auto& end : ends_) {

@@ -86,6 +86,16 @@ stages::StageData rows() {
   return {std::make_shared<const tensors::TokenFile>(std::move(rows), "rows"), nullptr};
 }
 
+// A stage that is the whole pipeline, ready to train.
+std::unique_ptr<stages::Stage> connected_stage(const plan::StageJob& job,
+                                               stages::StageLinks links = {}) {
+  auto stage = std::make_unique<stages::Stage>(stage_options(job, Step{0}));
+  stage->initialize();
+  links.chunks.resize(1);
+  stage->connect(std::move(links), rows(), [] { return stages::Requests{}; });
+  return stage;
+}
+
 class NoObserver final : public stages::StageObserver {
  public:
   void before(const stages::Phase& /*phase*/, const schedules::Action& /*action*/) override {}
@@ -106,19 +116,16 @@ class StageSaverTest : public testing::Test {
   }
 
   void train() {
-    stages::Stage stage(stage_options(job_, Step{0}));
-    stage.initialize();
     stages::StageLinks links;
-    links.chunks.resize(1);
     for (auto* row : {&links.replicas, &links.consensus}) {
       row->push_back(nullptr);
       row->push_back(dead_link());
     }
     links.tracker = &tracker_;
-    stage.connect(std::move(links), rows(), [] { return stages::Requests{}; });
-    StageSaver saver(job_, *control_, stage);
+    const auto stage = connected_stage(job_, std::move(links));
+    StageSaver saver(job_, *control_, *stage);
     NoObserver observer;
-    stage.run(observer, [&saver](Step steps) { return saver.save(steps); });
+    stage->run(observer, [&saver](Step steps) { return saver.save(steps); });
   }
 
   control::ShardsWritten next_shards() {
@@ -204,14 +211,10 @@ class BesideTrainingTest : public testing::Test {
   };
 
   void train() {
-    stages::Stage stage(stage_options(job_, Step{0}));
-    stage.initialize();
-    stages::StageLinks links;
-    links.chunks.resize(1);
-    stage.connect(std::move(links), rows(), [] { return stages::Requests{}; });
-    StageSaver saver(job_, *control_, stage);
+    const auto stage = connected_stage(job_);
+    StageSaver saver(job_, *control_, *stage);
     Observer observer(*control_);
-    stage.run(observer, [&saver](Step steps) { return saver.save(steps); });
+    stage->run(observer, [&saver](Step steps) { return saver.save(steps); });
     saver.finish();
   }
 
@@ -294,14 +297,10 @@ class InMemoryTest : public testing::Test {
 
   // Trains to the end; the last step is saved to disk.
   void train() {
-    stages::Stage stage(stage_options(job_, Step{0}));
-    stage.initialize();
-    stages::StageLinks links;
-    links.chunks.resize(1);
-    stage.connect(std::move(links), rows(), [] { return stages::Requests{}; });
-    StageSaver saver(job_, *control_, stage);
+    const auto stage = connected_stage(job_);
+    StageSaver saver(job_, *control_, *stage);
     NoObserver observer;
-    stage.run(
+    stage->run(
         observer, [&saver](Step steps) { return saver.save(steps); },
         [&](Step steps) {
           auto result = saver.keep(steps);
