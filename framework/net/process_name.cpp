@@ -8,7 +8,7 @@ namespace strait::net {
 namespace {
 
 constexpr std::string_view kCoordinatorText = "coordinator";
-constexpr std::string_view kHostAgentText = "keeper.";
+constexpr std::string_view kHostAgentText = "agent.";
 
 std::optional<std::uint32_t> parse_index(std::string_view digits) {
   std::uint32_t index = 0;

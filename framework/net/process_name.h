@@ -25,7 +25,7 @@ struct ProcessName {
   }
   bool is_host_agent() const { return stage == host_agent(0).stage; }
 
-  std::string text() const;      // "1.0", "coordinator", "keeper.2": in keys, ids and file names
+  std::string text() const;      // "1.0", "coordinator", "agent.2": in keys, ids and file names
   std::string describe() const;  // "stage 1.0", "the coordinator": in sentences
   static std::optional<ProcessName> parse(std::string_view text);
 

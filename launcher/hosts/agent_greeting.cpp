@@ -13,8 +13,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::string_view kGreetingMarker = "strait-keeper-here ";
-constexpr std::string_view kAnswerMarker = "strait-keeper-says ";
+constexpr std::string_view kGreetingMarker = "strait-agent-here ";
+constexpr std::string_view kAnswerMarker = "strait-agent-says ";
 constexpr std::int64_t kMaxClockOffset = 300;  // seconds
 
 std::string marked(std::string_view marker, const json& value) {

@@ -15,7 +15,7 @@ void describe(auto& f, base::Is<AgentJob> auto& m) {
   f("run", m.run), f("run_name", m.run_name), f("generation", m.generation), f("host", m.host);
   f("host_name", m.host_name), f("build", m.build), f("public_key", m.keys.public_key);
   f("secret_key", m.keys.secret_key), f("launcher_key", m.launcher_key);
-  f("endpoints", m.endpoints), f("keeper_keys", m.agent_keys), f("directory", m.directory);
+  f("endpoints", m.endpoints), f("agent_keys", m.agent_keys), f("directory", m.directory);
   f("environment", m.environment), f("address", m.address), f("devices", m.devices);
   f("ports", m.ports), f("hold", m.hold), f("up_megabits", m.up_megabits);
   f("down_megabits", m.down_megabits);
@@ -42,7 +42,7 @@ namespace {
 using nlohmann::json;
 
 // The same in every job, and it grows with the number of hosts.
-constexpr const char* kCommonPart = "keeper_keys";
+constexpr const char* kCommonPart = "agent_keys";
 
 }  // namespace
 

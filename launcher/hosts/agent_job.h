@@ -56,7 +56,7 @@ AgentJob unpack_job(const std::string& text, std::size_t index);
 std::filesystem::path agent_directory(const std::string& written);
 
 // The agent's log, in the folder of a run's logs.
-inline constexpr const char* kAgentLog = "keeper.log";
+inline constexpr const char* kAgentLog = "agent.log";
 
 // The directory of a run on a host, below the agent's: the same for all generations of the run, and
 // different for every run.

@@ -49,7 +49,7 @@ void describe(auto& f, base::Is<EndProcess> auto& m) { f("process", m.process), 
 void describe(auto& /*f*/, base::Is<Leave> auto& /*m*/) {}
 
 constexpr std::string_view type_name(std::type_identity<AgentHello> /*type*/) {
-  return "keeper_hello";
+  return "agent_hello";
 }
 constexpr std::string_view type_name(std::type_identity<ProcessStarted> /*type*/) {
   return "process_started";

@@ -18,7 +18,7 @@ namespace strait::hosts {
 
 // A host's agent has a link with the launcher for each service, so that no service waits for
 // another. The launcher listens for each at an endpoint of its own.
-inline constexpr const char* kAgentService = "keeper";   // processes and their logs
+inline constexpr const char* kAgentService = "agent";    // processes and their logs
 inline constexpr const char* kTransferService = "ship";  // files
 inline constexpr const char* kReachService =
     "reach";  // which paths between hosts work, and how fast

@@ -62,7 +62,7 @@ class SlurmStep {
   }
 
  private:
-  fs::path log() const { return run_ / "logs" / "keepers.log"; }
+  fs::path log() const { return run_ / "logs" / "agents.log"; }
 
   void start(Clock::time_point deadline) STRAIT_REQUIRES(mutex_) {
     const std::string count = fmt::format("{}", jobs_.size());

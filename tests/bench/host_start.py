@@ -80,13 +80,13 @@ class Start(hosts.HostsCase):
         """Who has spent how much up to now: label -> seconds."""
         _, own, ended = cpu_of(launched.process.pid)
         spent = {"CPU launcher": own, "CPU its ssh": ended, "CPU sshd": 0.0}
-        spent |= {"CPU keepers": 0.0, "CPU stages": 0.0}
+        spent |= {"CPU agents": 0.0, "CPU stages": 0.0}
         for host in self.hosts:
             _, own, ended = cpu_of(host.pid)
             spent["CPU sshd"] += own + ended
             for pid in self.processes_on(host):
                 line, own, ended = cpu_of(pid)
-                kind = "CPU keepers" if "--agent" in line else "CPU stages"
+                kind = "CPU agents" if "--agent" in line else "CPU stages"
                 spent[kind if "strait" in line else "CPU sshd"] += own + ended
         spent["CPU in all"] = sum(spent.values())
         return spent

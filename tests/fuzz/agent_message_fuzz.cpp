@@ -1,4 +1,4 @@
-// libFuzzer target: any bytes as what launcher and keepers say to each other, the first byte
+// libFuzzer target: any bytes as what launcher and agents say to each other, the first byte
 // choosing the reader: a message or one MessageError, and what was read is written so that it reads
 // back the same.
 #include <cstddef>

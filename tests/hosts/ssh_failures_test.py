@@ -276,7 +276,7 @@ class LostHosts(hosts.HostsCase):
 
     @hosts.needs_namespaces
     def test_host_lost_as_agent_starts(self):
-        agent = lambda host: [*host.home.glob(".strait/runs/*/logs/keeper.log")]
+        agent = lambda host: [*host.home.glob(".strait/runs/*/logs/agent.log")]
         self.lose_host(self.begin(), "as its agent started", agent)
 
     @hosts.needs_namespaces

@@ -125,7 +125,7 @@ class Joins(runs.RunCase):
             launched.signal(runs.signal.SIGINT)
             launched.end(20)
         # The launcher of the second lives again, under other keys.
-        at = json.loads(kept["again"].read_text())["endpoints"]["keeper"].rpartition(":")[2]
+        at = json.loads(kept["again"].read_text())["endpoints"]["agent"].rpartition(":")[2]
         ports = {"hosts.ports": f"{at}-{int(at) + 20}"}
         launched, tokens = self.start_joining("again", ports)
         hosts = {name: self.join(token, f"{name}-host") for name, token in kept.items()}
@@ -147,7 +147,7 @@ class Joins(runs.RunCase):
         code, line = self.refusal("-", text=json.dumps(job))
         self.assertEqual(code, 11, line)
         self.assertRegex(line, r"of build 0\.0\.1-another, but this is build ")
-        for text in ("", "rubbish", "[]", "{}", json.dumps({**job, "keeper_keys": 3})):
+        for text in ("", "rubbish", "[]", "{}", json.dumps({**job, "agent_keys": 3})):
             code, line = self.refusal("-", text=text)
             self.assertEqual(code, 11, line)
             self.assertIn("this is not a run token", line)

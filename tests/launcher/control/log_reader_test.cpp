@@ -59,12 +59,12 @@ TEST(LogReader, SortsLinesOfSeveralLogsByTime) {
 
 TEST(LogReader, FindsLogsByProcess) {
   const ScratchDirectory folder;
-  for (const char* name : {"10.0.log", "2.0.log", "2.1.log", "keeper.log", "2.0.trace.json"}) {
+  for (const char* name : {"10.0.log", "2.0.log", "2.1.log", "agent.log", "2.0.trace.json"}) {
     ScratchDirectory::write(folder / name, "");
   }
   std::vector<std::string> names;
   for (const auto& file : log_files(folder / "", "")) names.push_back(file.stem().string());
-  EXPECT_THAT(names, ElementsAre("keeper", "2.0", "10.0", "2.1"));
+  EXPECT_THAT(names, ElementsAre("agent", "2.0", "10.0", "2.1"));
   EXPECT_EQ(log_files(folder / "", "2.1").size(), 1U);
   EXPECT_TRUE(log_files(folder / "", "9.9").empty());
 }

@@ -27,7 +27,7 @@ class HostAgentsTest : public testing::Test {
   Link link_to(std::uint32_t host) {
     net::MemoryEnd ours{net::ProcessName::coordinator(), run_, 1, {}};
     net::MemoryEnd theirs{net::ProcessName::host_agent(host), run_, 1, {}};
-    ours.options.name = theirs.options.name = "keeper";
+    ours.options.name = theirs.options.name = "agent";
     ours.options.peer = theirs.name;
     theirs.options.peer = ours.name;
     auto [left, right] = net::memory_link(ours, theirs);

@@ -57,8 +57,8 @@ TEST(Greetings, AreFoundAfterOtherOutput) {
   EXPECT_EQ(got->caller, sent.caller);
   EXPECT_EQ(got->clock, sent.clock);
   EXPECT_FALSE(greeting_from("Last login: today"));
-  EXPECT_FALSE(greeting_from("strait-keeper-here {\"build\": 7}"));
-  EXPECT_FALSE(greeting_from("strait-keeper-here {\"build\""));
+  EXPECT_FALSE(greeting_from("strait-agent-here {\"build\": 7}"));
+  EXPECT_FALSE(greeting_from("strait-agent-here {\"build\""));
   EXPECT_FALSE(answer_from(to_line(sent)));
 }
 

@@ -24,10 +24,10 @@ struct ServedHosts {
   explicit ServedHosts(std::size_t count, const MeasureFunction& measure = nothing_measured) {
     std::vector<ReachClient::Host> hosts;
     for (std::size_t i = 0; i < count; ++i) {
-      const auto keeper = net::ProcessName::host_agent(static_cast<std::uint32_t>(i));
+      const auto agent = net::ProcessName::host_agent(static_cast<std::uint32_t>(i));
       const auto launcher = net::ProcessName::coordinator();
-      auto [near, far] = net::memory_link({launcher, {}, 1, options(keeper, keeper)},
-                                          {keeper, {}, 1, options(keeper, launcher)});
+      auto [near, far] = net::memory_link({launcher, {}, 1, options(agent, agent)},
+                                          {agent, {}, 1, options(agent, launcher)});
       hosts.push_back({"h" + std::to_string(i), std::move(near)});
       ends.push_back(std::make_unique<ReachService>(std::move(far), static_cast<std::uint32_t>(i),
                                                     std::pair(0, 0), measure));
@@ -35,8 +35,8 @@ struct ServedHosts {
     reach = std::make_unique<ReachClient>(std::move(hosts));
   }
 
-  static net::LinkOptions options(net::ProcessName keeper, net::ProcessName peer) {
-    return hosts::service_link(hosts::kReachService, keeper, peer, "", std::chrono::seconds(60));
+  static net::LinkOptions options(net::ProcessName agent, net::ProcessName peer) {
+    return hosts::service_link(hosts::kReachService, agent, peer, "", std::chrono::seconds(60));
   }
 
   std::vector<std::unique_ptr<ReachService>> ends;

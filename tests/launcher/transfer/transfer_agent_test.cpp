@@ -103,8 +103,8 @@ TEST(TransferAgent, NamesHostWhereFileIsMissing) {
     FAIL() << "stat of a missing file succeeded";
   } catch (const base::UserError& error) {
     EXPECT_EQ(error.code(), base::ExitCode::bad_input);
-    EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("keeper.0"),
-                                             testing::HasSubstr("/no/such/file")));
+    EXPECT_THAT(error.what(),
+                testing::AllOf(testing::HasSubstr("agent.0"), testing::HasSubstr("/no/such/file")));
   }
 }
 
