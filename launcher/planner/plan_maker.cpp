@@ -246,27 +246,6 @@ void check_device(const recipe::Recipe& recipe) {
       "build again (./strait setup), or set model.device = \"cpu\"");
 }
 
-// What checkpoints in memory cannot be combined with.
-void check_memory_checkpoints(const recipe::Recipe& recipe) {
-  if (recipe.checkpoint.memory_every == 0) return;
-  const auto refuse = [](const char* setting, const char* why) {
-    throw base::UserError(base::ExitCode::bad_input,
-                          fmt::format("checkpoint.memory_every is set, but {}: {}", setting, why));
-  };
-  if (recipe.sync.on_loss == recipe::LossRule::continue_run) {
-    refuse("sync.on_loss is \"continue\"",
-           "then the other replicas hold the newest state of a lost host; leave one of them out");
-  }
-  if (recipe.checkpoint.memory == 0) {
-    refuse("checkpoint.memory is 0",
-           "they are copied while training goes on, which takes memory; raise it");
-  }
-  if (recipe.hosts.backend == recipe::BackendKind::slurm) {
-    refuse("hosts.backend is \"slurm\"",
-           "the nodes of a job end with it, and their memory too; leave it out");
-  }
-}
-
 // Where the recipe says how much memory a host may use. Of other hosts that is known when the run
 // begins.
 void check_held_memory(const plan::Plan& plan, const std::vector<recipe::RecipeHost>& hosts) {
@@ -295,7 +274,6 @@ void check_held_memory(const plan::Plan& plan, const std::vector<recipe::RecipeH
 PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before) {
   recipe::check_supported(recipe);
   check_device(recipe);
-  check_memory_checkpoints(recipe);
   PlannedRun run;
   plan::Plan& plan = run.plan;
   plan.recipe = with_adapter_settings(with_chosen_checkpoint(recipe));

@@ -85,7 +85,8 @@ class SlowWriters {
     {
       const std::lock_guard lock(mutex_);
       Writing& writing = writing_[index];
-      writing = {.step = step};
+      writing = Writing();
+      writing.step = step;
       if (!may_wait_) open(writing);
       writing.written =
           std::async(std::launch::async, [snapshots, random = std::mt19937_64(random_()),

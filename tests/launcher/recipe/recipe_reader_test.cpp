@@ -293,6 +293,21 @@ TEST(RecipeReader, RefusesContradictingCodecsWithReason) {
   EXPECT_EQ(parse(std::string(kLeast) + "[codec]\nforward_bits = 3\n").codec.forward, "raw");
 }
 
+TEST(RecipeReader, RefusesCheckpointsInMemoryWhereTheyCannotBe) {
+  const std::string every = "[checkpoint]\nmemory_every = 5\n";
+  EXPECT_EQ(mistake_after_least(every + "memory = 0\n"),
+            "checkpoint.memory_every is set, but checkpoint.memory is 0 (recipes/x.toml:8:16, "
+            "recipes/x.toml:9:10): they are copied while training goes on, which takes memory; "
+            "raise it");
+  EXPECT_THAT(mistake_after_least(every + "[hosts]\nbackend = \"slurm\"\n"),
+              HasSubstr("but hosts.backend is \"slurm\" (recipes/x.toml:8:16, "
+                        "recipes/x.toml:10:11): the nodes of a job end with it"));
+  EXPECT_THAT(mistake_after_least(every + "[pipeline]\nreplicas = 1\n[sync]\n"
+                                          "on_loss = \"continue\"\n"),
+              HasSubstr("but sync.on_loss is \"continue\" (recipes/x.toml:8:16, "
+                        "recipes/x.toml:12:11): then the other replicas hold"));
+}
+
 Recipe::Sync sync_of(const std::string& lines) {
   return parse(std::string(kLeast) + "batch = 8\n[pipeline]\nreplicas = 2\n[sync]\n" + lines).sync;
 }

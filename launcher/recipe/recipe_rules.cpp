@@ -1,0 +1,181 @@
+#include "launcher/recipe/recipe_rules.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "launcher/recipe/recipe_keys.h"
+#include "launcher/recipe/recipe_sync_keys.h"
+
+namespace strait::recipe {
+namespace {
+
+// The origins of those of the keys that the recipe sets, for "(recipes/x.toml:3:9)".
+std::string origins_of(std::initializer_list<std::string_view> keys, const Origins& origins,
+                       const std::string& source) {
+  std::vector<std::string_view> known;
+  for (const auto key : keys) {
+    if (const auto place = origins.find(key); place != origins.end()) {
+      known.push_back(place->second);
+    }
+  }
+  return known.empty() ? source : fmt::format("{}", fmt::join(known, ", "));
+}
+
+// Where these keys are set.
+using OriginsOf = std::function<std::string(std::initializer_list<std::string_view>)>;
+
+void check_data(const Recipe& recipe, const OriginsOf& at, Mistakes& mistakes) {
+  const Recipe::Data& data = recipe.data;
+  if (recipe.train.eval_every > 0 && data.eval.empty() && data.hold_out == 0) {
+    mistakes.push_back(
+        fmt::format("train.eval_every is {} ({}), but data.eval is missing; set it to a data file, "
+                    "or set data.hold_out",
+                    recipe.train.eval_every, at({"train.eval_every"})));
+  }
+  if (data.hold_out > 0 && !data.eval.empty()) {
+    mistakes.push_back(fmt::format(
+        "data.hold_out and data.eval are both set ({}); keep one of them: the records that are "
+        "held out are what is evaluated",
+        at({"data.hold_out", "data.eval"})));
+  }
+  if (data.overlap >= data.row) {
+    mistakes.push_back(fmt::format("data.overlap is {} ({}), but must be less than data.row, {}",
+                                   data.overlap, at({"data.overlap", "data.row"}), data.row));
+  }
+}
+
+void check_hosts(const Recipe::Hosts& hosts, const OriginsOf& at, Mistakes& mistakes) {
+  const BackendKind backend = hosts.backend;
+  const bool listed = backend == BackendKind::ssh || backend == BackendKind::join;
+  if (listed == hosts.list.empty()) {
+    mistakes.push_back(fmt::format(
+        "hosts.list is {} while hosts.backend is \"{}\" ({}); a list of hosts goes with \"ssh\" "
+        "and \"join\"",
+        listed ? "missing" : "set", name_of(backend), at({"hosts.backend", "hosts.list"})));
+  }
+  const auto only_for = [&](bool used, BackendKind kind, std::string_view key) {
+    if (!used || backend == kind) return;
+    mistakes.push_back(
+        fmt::format("{} is set while hosts.backend is \"{}\" ({}); it goes with \"{}\"", key,
+                    name_of(backend), at({"hosts.backend", key}), name_of(kind)));
+  };
+  only_for(!hosts.spare.empty(), BackendKind::ssh, "hosts.spare");
+  only_for(hosts.simulate.any(), BackendKind::local, "hosts.simulate");
+  if (backend == BackendKind::join && hosts.restart.value_or(0) > 0) {
+    mistakes.push_back(fmt::format(
+        "hosts.restart is {} while hosts.backend is \"join\" ({}); a token is valid for one start, "
+        "so such a run cannot restart by itself",
+        *hosts.restart, at({"hosts.backend", "hosts.restart"})));
+  }
+  for (const RecipeHost& spare : hosts.spare) {
+    if (std::ranges::find(hosts.list, spare.name, &RecipeHost::name) == hosts.list.end()) continue;
+    mistakes.push_back(fmt::format("host {} is in hosts.list and in hosts.spare ({}); keep one",
+                                   spare.name, at({"hosts.list", "hosts.spare"})));
+  }
+}
+
+// What checkpoints in memory cannot be combined with.
+void check_memory_checkpoints(const Recipe& recipe, const OriginsOf& at, Mistakes& mistakes) {
+  if (recipe.checkpoint.memory_every == 0) return;
+  const auto refuse = [&](std::string_view key, std::string_view value, std::string_view why) {
+    mistakes.push_back(fmt::format("checkpoint.memory_every is set, but {} is {} ({}): {}", key,
+                                   value, at({"checkpoint.memory_every", key}), why));
+  };
+  if (recipe.sync.on_loss == LossRule::continue_run) {
+    refuse("sync.on_loss", "\"continue\"",
+           "then the other replicas hold the newest state of a lost host; leave one of them out");
+  }
+  if (recipe.checkpoint.memory == 0) {
+    refuse("checkpoint.memory", "0",
+           "they are copied while training goes on, which takes memory; raise it");
+  }
+  if (recipe.hosts.backend == BackendKind::slurm) {
+    refuse("hosts.backend", "\"slurm\"",
+           "the nodes of a job end with it, and their memory too; leave it out");
+  }
+}
+
+}  // namespace
+
+void check_required(const Recipe& recipe, const std::string& source, const Origins& origins,
+                    Mistakes& mistakes) {
+  const auto& train = recipe.train;
+  if (recipe.model.path.empty() && !origins.contains("model.path")) {
+    mistakes.push_back(fmt::format(
+        "model.path is missing ({}): say which model to train, a Hugging Face directory", source));
+  }
+  if (recipe.data.train.empty() && !origins.contains("data.train")) {
+    mistakes.push_back(fmt::format(
+        "data.train is missing ({}): say what to train on, a text or JSONL file", source));
+  }
+  if (!origins.contains("train.steps") && !origins.contains("train.epochs")) {
+    mistakes.push_back(fmt::format(
+        "train.steps is missing ({}): say how long to train, in steps or in epochs", source));
+  }
+  if (train.steps && train.epochs) {
+    mistakes.push_back(
+        fmt::format("train.steps ({}) and train.epochs ({}) are both set; keep one of them",
+                    origins.at("train.steps"), origins.at("train.epochs")));
+  }
+}
+
+void check_consistent(const Recipe& recipe, const std::string& source, const Origins& origins,
+                      Mistakes& mistakes) {
+  const auto& [stages, replicas, schedule, chunks, depth, partition, threads] = recipe.pipeline;
+  const auto at = [&](std::initializer_list<std::string_view> keys) {
+    return origins_of(keys, origins, source);
+  };
+  const auto rows = recipe.train.micro_batch.value_or(1) * replicas;
+  if (recipe.train.batch % rows != 0) {
+    mistakes.push_back(fmt::format(
+        "train.batch is {} ({}), but must be a multiple of {}: train.micro_batch {} times "
+        "pipeline.replicas {}",
+        recipe.train.batch, at({"train.batch", "train.micro_batch", "pipeline.replicas"}), rows,
+        recipe.train.micro_batch.value_or(1), replicas));
+  }
+  const std::int64_t ranges = std::ssize(partition.ranges);
+  if (partition.kind == PartitionKind::ranges &&
+      (chunks ? ranges != stages * *chunks : ranges % stages != 0)) {
+    mistakes.push_back(
+        fmt::format("pipeline.partition has {} ranges, but pipeline.stages is {}{} ({})", ranges,
+                    stages, chunks ? fmt::format(" and pipeline.chunks {}", *chunks) : "",
+                    at({"pipeline.partition", "pipeline.stages", "pipeline.chunks"})));
+  }
+  if (recipe.model.quantization != Quantization::none && !recipe.model.lora &&
+      recipe.model.adapter.empty()) {
+    mistakes.push_back(
+        fmt::format("model.quantization is \"{}\" ({}), but the whole model is trained, and "
+                    "weights of few bits "
+                    "cannot be; add model.lora or model.adapter, or leave it out",
+                    name_of(recipe.model.quantization), at({"model.quantization"})));
+  }
+  check_data(recipe, at, mistakes);
+  for (const auto& [key, codec] : {std::pair("codec.forward", recipe.codec.forward),
+                                   {"codec.backward", recipe.codec.backward}}) {
+    if (codec != "delta" || recipe.codec.cache + recipe.codec.cache_disk > 0) continue;
+    mistakes.push_back(
+        fmt::format("codec.cache and codec.cache_disk are both 0 ({}), but {} is \"delta\", which "
+                    "needs them for its activation cache; set one of them, or {} = \"fixed\"",
+                    at({"codec.cache", "codec.cache_disk"}), key, key));
+  }
+  check_hosts(recipe.hosts, at, mistakes);
+  check_memory_checkpoints(recipe, at, mistakes);
+}
+
+void check_sync(const std::vector<FoundValue>& found, const Recipe& recipe, Mistakes& mistakes) {
+  for (const auto& value : found) {
+    if (section_of(value.key) != "sync") {
+      continue;
+    }
+    if (const auto objection = sync_objection(value.key, recipe); !objection.empty()) {
+      mistakes.push_back(
+          fmt::format("{} is {} ({}), {}", value.key, value.shown, value.where, objection));
+    }
+  }
+}
+
+}  // namespace strait::recipe
