@@ -7,8 +7,7 @@
 namespace strait::interleavings {
 
 Exploration::Exploration(Case settings, int every, int last) {
-  for (settings.operations = 0; failure_.empty() && settings.operations < last;
-       settings.operations += every) {
+  for (; failure_.empty() && settings.operations < last; settings.operations += every) {
     if (!explore(settings)) return;
     ++kills_;
     if (!settings.victim) return;

@@ -15,7 +15,7 @@ namespace strait::interleavings {
 class Exploration {
  public:
   // With a victim: for a kill before each of its operations, or before each `every`-th of the first
-  // `last`.
+  // `last`, from that of `settings` on.
   explicit Exploration(Case settings, int every = 1, int last = 1 << 20);
 
   std::uint64_t kills() const { return kills_; }

@@ -1,8 +1,12 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <iostream>
+#include <string>
+#include <vector>
 
 #include "tests/interleavings/exploration.h"
 
@@ -21,13 +25,13 @@ bool campaigns() { return std::getenv("STRAIT_CAMPAIGNS") != nullptr; }
 // one that is applied by an agreement of its own.
 constexpr std::array kMethods = {"allreduce", "cocktail", "diloco"};
 
-void explore_all(const std::string& what, Case one, int every) {
+void explore_all(const std::string& what, Case one) {
   for (const char* const method : kMethods) {
     for (std::uint32_t stage = 0; stage < one.stages; ++stage) {
       for (std::uint32_t replica = 0; replica < one.replicas; ++replica) {
         one.method = method;
         one.victim = net::ProcessName{stage, replica};
-        const Exploration done(one, every);
+        const Exploration done(one);
         print(std::string(method) + ", " + what + ", " + one.victim->describe() + " killed", done);
         ASSERT_EQ(done.failure(), "");
         ASSERT_GT(done.kills(), 1U);
@@ -36,15 +40,43 @@ void explore_all(const std::string& what, Case one, int every) {
   }
 }
 
-TEST(Interleavings, KillBeforeAnyMessageForksNothingAndStopsNobody) {
-  explore_all("1 stage", {}, 1);
+// The same from the first operation of each process towards its last, for five minutes or
+// STRAIT_MINUTES.
+void explore_in_time(const std::string& what, Case one) {
+  using Clock = std::chrono::steady_clock;
+  const char* const minutes = std::getenv("STRAIT_MINUTES");
+  const Clock::time_point until =
+      Clock::now() + std::chrono::minutes(minutes == nullptr ? 5 : std::stoi(minutes));
+  std::uint64_t kills = 0;
+  std::uint64_t states = 0;
+  std::size_t ended = 0;
+  const std::size_t all = kMethods.size() * one.stages * one.replicas;
+  for (one.operations = 0; ended < all && Clock::now() < until; ++one.operations) {
+    ended = 0;
+    for (std::size_t i = 0; i < all && Clock::now() < until; ++i) {
+      const auto process = static_cast<std::uint32_t>(i / kMethods.size());
+      one.method = kMethods[i % kMethods.size()];
+      one.victim = net::ProcessName{process / one.replicas, process % one.replicas};
+      const Exploration done(one, 1, one.operations + 1);
+      ASSERT_EQ(done.failure(), "") << one.method << ", " << one.victim->describe();
+      kills += done.kills();
+      states += done.states();
+      ended += done.kills() == 0 ? 1 : 0;
+    }
+  }
+  std::cout << what << ": " << kills << " kills, " << states << " states, "
+            << (ended == all ? "all there are"
+                             : fmt::format("of the first {} operations", one.operations))
+            << std::endl;
 }
+
+TEST(Interleavings, KillBeforeAnyMessageForksNothingAndStopsNobody) { explore_all("1 stage", {}); }
 
 TEST(Interleavings, KillWhileAReplicaJoinsForksNothingAndStopsNobody) {
   Case one;
   one.arrives = 2;
   one.checkpoint = 1;
-  explore_all("1 stage, replica 2 joins", one, 1);
+  explore_all("1 stage, replica 2 joins", one);
 }
 
 TEST(Interleavings, KillOfOneOfTwoStagesForksNothingAndStopsNobody) {
@@ -63,7 +95,7 @@ TEST(Interleavings, CampaignOfTwoStages) {
   Case one;
   one.stages = 2;
   one.steps = 1;
-  explore_all("2 stages", one, 1);
+  explore_in_time("2 stages", one);
 }
 
 TEST(Interleavings, CampaignOfTwoStagesWhileAReplicaJoins) {
@@ -72,14 +104,14 @@ TEST(Interleavings, CampaignOfTwoStagesWhileAReplicaJoins) {
   one.stages = 2;
   one.arrives = 2;
   one.checkpoint = 1;
-  explore_all("2 stages, replica 2 joins", one, 3);
+  explore_in_time("2 stages, replica 2 joins", one);
 }
 
 TEST(Interleavings, CampaignOfKillsBetweenTwoSends) {
   if (!campaigns()) GTEST_SKIP() << "part of the campaigns: STRAIT_CAMPAIGNS=1";
   Case one;
   one.sends_are_operations = true;
-  explore_all("1 stage, each send", one, 1);
+  explore_in_time("1 stage, each send", one);
 }
 
 TEST(Interleavings, WithoutFaultAllEndEqual) {
