@@ -136,7 +136,7 @@ class Training(Compressed):
         code, out, err = self.strait("plan", recipe)
         self.assertEqual(code, 0, err)
         for word in (
-            r"delta 4 bits \(8 bits on a cache miss\) forward, fixed 4 bits backward",
+            r"delta 4 bits \(8 bits on a cache miss\) forward, fixed 5 bits backward",
             r"boundary 0\.0>1\.0 .* 20 of 20 ",
             r"forecast at .* s in the first epoch \(5 steps\)",
         ):

@@ -77,7 +77,7 @@ TEST(PlannedTie, CompressedRowsAreThoseOfCodec) {
   plan.recipe.codec.forward = "delta";
   plan.recipe.codec.backward = "fixed";
   const TieBytes bytes = tie_bytes(plan, model, eight_rows()).value();
-  EXPECT_NEAR(bytes.gradients / raw.gradients, 1.0 / 8, 0.02) << "4 bits and scales";
+  EXPECT_NEAR(bytes.gradients / raw.gradients, 5.0 / 32, 0.02) << "5 bits and scales";
   EXPECT_NEAR(bytes.values / raw.values, 1.0 / 4, 0.02);
   plan.recipe.codec.first_bits = 16;
   EXPECT_EQ(tie_bytes(plan, model, eight_rows())->values, raw.values / 2);
