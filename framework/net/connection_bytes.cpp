@@ -10,13 +10,6 @@
 namespace strait::net {
 namespace {
 
-std::uint64_t cookie_of(int descriptor) {  // 0: it is no socket any more
-  std::uint64_t cookie = 0;
-  socklen_t size = sizeof cookie;
-  if (getsockopt(descriptor, SOL_SOCKET, SO_COOKIE, &cookie, &size) != 0) return 0;
-  return cookie;
-}
-
 // Payload alone: confirmations of the kernel at the other end, or of something in between, are no
 // part of it. 0: not known.
 std::uint64_t received_on(int descriptor) {
@@ -29,11 +22,18 @@ std::uint64_t received_on(int descriptor) {
 
 }  // namespace
 
+std::uint64_t socket_cookie(int descriptor) {
+  std::uint64_t cookie = 0;
+  socklen_t size = sizeof cookie;
+  if (getsockopt(descriptor, SOL_SOCKET, SO_COOKIE, &cookie, &size) != 0) return 0;
+  return cookie;
+}
+
 void ConnectionBytes::follow(const zmq::message_t& message) {
   const int descriptor = zmq_msg_get(message.handle(), ZMQ_SRCFD);
   if (descriptor < 0 || descriptor == descriptor_) return;
   descriptor_ = descriptor;
-  cookie_ = cookie_of(descriptor);
+  cookie_ = socket_cookie(descriptor);
   received_ = received_on(descriptor);
 }
 
@@ -41,7 +41,7 @@ bool ConnectionBytes::grew() {
   if (descriptor_ < 0) return false;
   const std::uint64_t received = received_on(descriptor_);
   // Asked afterwards, so that what was read is of the same connection.
-  if (cookie_ == 0 || cookie_of(descriptor_) != cookie_) {
+  if (cookie_ == 0 || socket_cookie(descriptor_) != cookie_) {
     descriptor_ = -1;  // the next message names its successor
     return false;
   }

@@ -6,6 +6,9 @@
 
 namespace strait::net {
 
+// By which the kernel tells a socket from a later one of the same descriptor; 0: it is no socket.
+std::uint64_t socket_cookie(int descriptor);
+
 // Whether bytes still arrive on the connection that a link's messages come on, long before they
 // make a whole message. libzmq owns the connection and may close it at any time; its descriptor may
 // then be another one's, so the kernel's cookie is compared. Belongs to the net thread.

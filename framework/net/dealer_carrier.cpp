@@ -82,6 +82,8 @@ bool DealerCarrier::write(Time now) {
 void DealerCarrier::follow_events(Time now) {
   while (const auto event = monitor_->next()) {
     switch (*event) {
+      case Monitor::Event::accepted:
+        break;  // of listeners only
       case Monitor::Event::up:
         up_ = true;
         up_since_ = now;

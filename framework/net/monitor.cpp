@@ -1,15 +1,17 @@
 #include "framework/net/monitor.h"
 
 #include <atomic>
+#include <cstddef>
 #include <cstring>
 #include <string>
 
 namespace strait::net {
 namespace {
 
-constexpr int kWatchedEvents =
-    ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
-    ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
+constexpr int kWatchedEvents = ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED |
+                               ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
+                               ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
+                               ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
 
 // Never used twice: libzmq takes its time to give an address back.
 std::string fresh_address() {
@@ -39,9 +41,14 @@ std::optional<Monitor::Event> Monitor::next() {
     zmq::message_t address;  // of no use here, and part of the same message
     if (!events_.recv(address, zmq::recv_flags::dontwait)) return std::nullopt;
     std::uint16_t number = 0;
-    if (event.size() < sizeof number) continue;
+    std::int32_t value = 0;
+    if (event.size() < sizeof number + sizeof value) continue;
     std::memcpy(&number, event.data(), sizeof number);
+    std::memcpy(&value, event.data<std::byte>() + sizeof number, sizeof value);
+    descriptor_ = value;
     switch (number) {
+      case ZMQ_EVENT_ACCEPTED:
+        return Event::accepted;
       case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
         return Event::up;
       case ZMQ_EVENT_DISCONNECTED:

@@ -17,6 +17,7 @@ class Monitor {
   Monitor& operator=(const Monitor&) = delete;
 
   enum class Event : std::uint8_t {
+    accepted,               // somebody has connected to a listener; descriptor() is the connection
     up,                     // a connection and its handshake stand
     down,                   // a connection is gone
     authentication_failed,  // the other side's gate refused our key, or ours refused theirs
@@ -24,12 +25,14 @@ class Monitor {
     handshake_failed,       // the handshake ended without a reason
   };
   std::optional<Event> next();
+  int descriptor() const { return descriptor_; }  // of the last event, where it has one
 
   zmq::socket_t& events() { return events_; }  // readable when next() has something
 
  private:
   zmq::socket_t& watched_;
   zmq::socket_t events_;
+  int descriptor_ = -1;
 };
 
 }  // namespace strait::net

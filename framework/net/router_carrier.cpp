@@ -73,7 +73,10 @@ int RouterCarrier::read(Time now) {
     }
     // What comes in more parts was not written by this protocol.
     if (count != 1) continue;
-    if (Place* place = place_of(id, body)) place->end->arrived(now, body);
+    Place* const place = place_of(id, body);
+    if (place == nullptr) continue;
+    unproven_.proven(zmq_msg_get(body.handle(), ZMQ_SRCFD));
+    place->end->arrived(now, body);
   }
   return reads;
 }
@@ -129,6 +132,10 @@ bool RouterCarrier::post(Time now, Place& place) {
 
 void RouterCarrier::follow_events() {
   while (const auto event = monitor_->next()) {
+    if (*event == Monitor::Event::accepted) {
+      unproven_.accepted(monitor_->descriptor());
+      continue;
+    }
     if (*event == Monitor::Event::up || *event == Monitor::Event::down) continue;
     ++failures_;
     const std::string words =

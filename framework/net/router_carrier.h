@@ -11,6 +11,7 @@
 #include "framework/net/endpoint.h"
 #include "framework/net/monitor.h"
 #include "framework/net/node.h"
+#include "framework/net/unproven_connections.h"
 
 namespace strait::net {
 
@@ -47,6 +48,7 @@ class RouterCarrier final : public Carrier {
   const NodeOptions& node_;
   std::optional<zmq::socket_t> socket_;
   std::unique_ptr<Monitor> monitor_;
+  UnprovenConnections unproven_;
   Endpoint endpoint_;
   std::vector<Place> places_;
   std::uint64_t failures_ = 0;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <bit>
 #include <utility>
 #include <vector>
 #include <zmq_addon.hpp>
@@ -63,9 +64,10 @@ void ZapGate::turn() {
     const std::string key = curve ? z85_of(request[kCredentialPart]) : std::string();
     const auto found = allowed_.find(key);
     const bool enters = found != allowed_.end() && request[kDomainPart].to_string_view() == domain_;
-    if (!enters) {
-      on_event_(fmt::format("refused: a process at {} with an unknown key",
-                            request[kAddressPart].to_string()));
+    // Strangers must not fill logs: the 1st, 2nd, 4th, 8th ... is reported.
+    if (!enters && std::has_single_bit(++refused_)) {
+      on_event_(fmt::format("refused: a process at {} with an unknown key ({} so far)",
+                            request[kAddressPart].to_string(), refused_));
     }
     const std::string name = enters ? found->second.name.text() : "";
     std::vector<zmq::message_t> reply;

@@ -35,6 +35,7 @@ class ZapGate {
   const std::function<void(const std::string&)> on_event_;
   zmq::socket_t requests_;
   std::map<std::string, Allowed> allowed_;  // by public key in Z85
+  std::uint64_t refused_ = 0;
 };
 
 }  // namespace strait::net

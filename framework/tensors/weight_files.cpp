@@ -4,11 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 
-#include "framework/store/bounded_json.h"
+#include "framework/store/input_file.h"
 #include "framework/store/store_error.h"
+#include "framework/store/weight_index.h"
 
 namespace strait::tensors {
 namespace {
@@ -19,42 +19,6 @@ constexpr const char* kIndex = "model.safetensors.index.json";
 
 [[noreturn]] void refuse_weights(const std::string& sentence) {
   throw store::StoreError(store::StoreError::Kind::bad_input, sentence);
-}
-
-// A path that a file from outside gave: it must stay below the directory of that file.
-std::filesystem::path inside(const std::filesystem::path& index, const std::string& name) {
-  const std::filesystem::path relative(name);
-  const bool climbs = std::any_of(relative.begin(), relative.end(),
-                                  [](const std::filesystem::path& part) { return part == ".."; });
-  if (name.empty() || relative.is_absolute() || climbs || name.find('\0') != std::string::npos) {
-    refuse_weights(fmt::format("{}: the shard \"{}\" is not a name inside the directory",
-                               index.string(), name));
-  }
-  return index.parent_path() / relative;
-}
-
-// Tensor name to shard name, as the index says.
-std::map<std::string, std::string> read_weight_map(const std::filesystem::path& index) {
-  nlohmann::json root;
-  try {
-    root = store::parse_bounded_json(store::read_text_file(index, kIndexBytes));
-  } catch (const store::JsonError& error) {
-    refuse_weights(fmt::format("{} is not valid: {}", index.string(), error.what()));
-  }
-  const auto map = root.is_object() ? root.find("weight_map") : root.end();
-  if (!root.is_object() || map == root.end() || !map->is_object() || map->empty()) {
-    refuse_weights(
-        fmt::format("{} has no \"weight_map\" of tensor names to files", index.string()));
-  }
-  std::map<std::string, std::string> files;
-  for (const auto& [tensor, file] : map->items()) {
-    if (!file.is_string()) {
-      refuse_weights(
-          fmt::format("{}: the file of tensor \"{}\" is not a name", index.string(), tensor));
-    }
-    files[tensor] = file.get<std::string>();
-  }
-  return files;
 }
 
 }  // namespace
@@ -82,11 +46,12 @@ WeightFiles::WeightFiles(std::filesystem::path directory) : directory_(std::move
 }
 
 void WeightFiles::open_index(const std::filesystem::path& index) {
-  const std::map<std::string, std::string> weight_map = read_weight_map(index);
+  const store::WeightIndex weight_map =
+      store::parse_weight_index(store::read_text_file(index, kIndexBytes), index.string());
   std::set<std::string> files;
   for (const auto& [tensor, file] : weight_map) files.insert(file);
   for (const std::string& file : files) {
-    const std::filesystem::path path = inside(index, file);
+    const std::filesystem::path path = directory_ / file;
     std::error_code ignored;
     if (!std::filesystem::exists(path, ignored)) {
       refuse_weights(fmt::format("{} is missing; {} lists it", path.string(), index.string()));
@@ -95,9 +60,9 @@ void WeightFiles::open_index(const std::filesystem::path& index) {
   }
   for (const auto& [tensor, file] : weight_map) {
     const auto found = where_.find(tensor);
-    if (found == where_.end() || found->second->path() != inside(index, file)) {
+    if (found == where_.end() || found->second->path() != directory_ / file) {
       refuse_weights(fmt::format("{} does not hold tensor \"{}\", which {} says is there",
-                                 inside(index, file).string(), tensor, index.string()));
+                                 (directory_ / file).string(), tensor, index.string()));
     }
   }
 }

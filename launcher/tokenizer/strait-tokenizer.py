@@ -159,11 +159,23 @@ class ChatTemplate:
 # --- files of a tokenizer
 
 
-def read_json(path):
+def read_text(path):
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise Refusal(f"{path}: {error}") from None
+
+
+def read_object(path):
+    try:
+        value = json.loads(read_text(path))
+    except RecursionError:
+        raise Refusal(f"{path}: it is nested too deeply") from None
+    except ValueError as error:
+        raise Refusal(f"{path}: {error}") from None
+    if not isinstance(value, dict):
+        raise Refusal(f"{path} is not a JSON object, which it has to be; take the file from the model again")
+    return value
 
 
 def content_of(token):
@@ -221,7 +233,7 @@ def named_tokens(folder, config):
     """bos_token, eos_token, ...: their texts."""
     found = {}
     older = folder / "special_tokens_map.json"
-    for source in ([read_json(older)] if older.is_file() else []) + [config]:
+    for source in ([read_object(older)] if older.is_file() else []) + [config]:
         for name, token in source.items():
             text = content_of(token) if name.endswith("_token") else None
             if isinstance(text, str):
@@ -238,9 +250,9 @@ def template_texts(folder, config):
     elif isinstance(listed, list):
         found.update({entry["name"]: entry["template"] for entry in listed})
     for file in sorted((folder / "additional_chat_templates").glob("*.jinja")):
-        found[file.stem] = file.read_text(encoding="utf-8")
+        found[file.stem] = read_text(file)
     if (folder / "chat_template.jinja").is_file():
-        found["default"] = (folder / "chat_template.jinja").read_text(encoding="utf-8")
+        found["default"] = read_text(folder / "chat_template.jinja")
     return found
 
 
@@ -248,7 +260,7 @@ class TokenizerFolder:
     def __init__(self, jinja2, tokenizers, folder):
         self.folder = folder
         file = folder / "tokenizer_config.json"
-        config = read_json(file) if file.is_file() else {}
+        config = read_object(file) if file.is_file() else {}
         self.tokenizer = load_tokenizer(tokenizers, folder, config)
         named = named_tokens(folder, config)
         ids = {name: self.tokenizer.token_to_id(text) for name, text in named.items()}
@@ -276,7 +288,7 @@ class TokenizerFolder:
         ends = {self.eos}
         for name in ("generation_config.json", "config.json"):
             file = self.folder / name
-            listed = read_json(file).get("eos_token_id") if file.is_file() else None
+            listed = read_object(file).get("eos_token_id") if file.is_file() else None
             ends.update(listed if isinstance(listed, list) else [listed])
         return sorted(x for x in ends if isinstance(x, int))
 
@@ -502,6 +514,13 @@ def main():
                 answer["record"] = refusal.record
         except MemoryError:
             answer = {"error": f"the tokenizer process needs more than {MAXIMUM_MEMORY >> 30} GiB"}
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # of packages: any kind, and a panic of Rust is no Exception
+            folder = request.get("directory") or worker.folder.folder
+            what = " ".join(str(error).split())[:300]
+            answer = {"error": f"the tokenizer of {folder} cannot be used, its files may be damaged: "
+                               f"{what or 'no cause given'} ({type(error).__name__})"}
         answer["body"] = len(body)
         text = json.dumps(answer).encode()
         sink.write(struct.pack("<I", len(text)) + text + body)

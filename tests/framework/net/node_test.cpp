@@ -3,14 +3,20 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <cerrno>
 #include <thread>
 
 #include "framework/mutex.h"
 #include "framework/net/endpoint.h"
 #include "framework/net/simulated_path.h"
 #include "framework/net/socket_settings.h"
+#include "framework/net/unproven_connections.h"
 #include "tests/framework/net/link_pair.h"
 
 namespace strait::net {
@@ -102,6 +108,85 @@ TEST_F(NodeTest, UnknownKeyDeliversNothingAndDoesNotDisturbTheRealPeer) {
       node.connect(listener->endpoint(), link_options({}, kRight, right_keys.public_key));
   left->send(numbered_frame(2, 10));
   EXPECT_EQ(right->receive(), numbered_frame(2, 10));
+}
+
+// Connections of strangers, without a word.
+class SilentConnections {
+ public:
+  SilentConnections(std::uint16_t port, int count) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const void* const where = &address;
+    for (int i = 0; i < count; ++i) {
+      sockets_.push_back(::socket(AF_INET, SOCK_STREAM, 0));
+      EXPECT_EQ(::connect(sockets_.back(), static_cast<const sockaddr*>(where), sizeof address), 0);
+      // Accepted. A full queue of the listener would drop the next one, and cost a second.
+      char greeting = 0;
+      EXPECT_EQ(::recv(sockets_.back(), &greeting, 1, 0), 1);
+    }
+  }
+  ~SilentConnections() {
+    for (const int socket : sockets_) ::close(socket);
+  }
+  // Of those that the listener has not closed.
+  std::ptrdiff_t open() const {
+    return std::ranges::count_if(sockets_, [](int socket) {
+      std::array<char, 256> greeting{};
+      ssize_t got = 1;
+      while (got > 0) got = ::recv(socket, greeting.data(), greeting.size(), MSG_DONTWAIT);
+      return got < 0 && errno == EAGAIN;
+    });
+  }
+
+ private:
+  std::vector<int> sockets_;
+};
+
+TEST_F(NodeTest, StrangersHoldFewConnectionsAndThePeerKeepsItsOwn) {
+  start_right();
+  const auto right = expect_left();
+  Node node(named(kLeft, left_keys));
+  const auto left =
+      node.connect(listener->endpoint(), link_options({}, kRight, right_keys.public_key));
+  left->send(numbered_frame(1, 10));
+  EXPECT_EQ(right->receive(), numbered_frame(1, 10));
+  constexpr int kStrangers = 150;
+  const SilentConnections strangers(port_of(listener->endpoint()), kStrangers);
+  // Those in the middle of their greeting get libzmq's own, which is no end. Long before libzmq
+  // gives up on any of them.
+  constexpr auto kMost = static_cast<std::ptrdiff_t>(UnprovenConnections::kMost);
+  const auto begun = std::chrono::steady_clock::now();
+  while (strangers.open() > kMost) std::this_thread::yield();
+  const auto took = std::chrono::steady_clock::now() - begun;
+  // libzmq itself gives up on silent ones after 4 s.
+  EXPECT_LT(std::chrono::duration<double>(took).count(), 2);
+  EXPECT_GT(strangers.open(), 0);
+  left->send(numbered_frame(2, 10));
+  EXPECT_EQ(right->receive(), numbered_frame(2, 10));
+  EXPECT_EQ(left->state().reconnects, 0u);
+}
+
+TEST_F(NodeTest, ManyUnknownKeysAreReportedInFewLines) {
+  start_right();
+  const auto right = expect_left();
+  EndSetup brief;
+  brief.connect_limit = milliseconds(20'000);
+  constexpr std::size_t kStrangers = 9;
+  std::vector<std::unique_ptr<Node>> nodes;
+  std::vector<std::unique_ptr<Link>> links;
+  for (std::size_t i = 0; i < kStrangers; ++i) {
+    nodes.push_back(std::make_unique<Node>(named(kLeft, CurveKeyPair::generate())));
+    links.push_back(nodes.back()->connect(listener->endpoint(),
+                                          link_options(brief, kRight, right_keys.public_key)));
+  }
+  const auto eighth = testing::Contains(HasSubstr("(8 so far)"));
+  while (!testing::Matches(eighth)(events_so_far())) std::this_thread::yield();
+  EXPECT_LE(
+      std::ranges::count_if(
+          events_so_far(), [](const std::string& event) { return event.starts_with("refused: "); }),
+      5);
 }
 
 TEST_F(NodeTest, PlaintextPeerIsRefusedByAnEncryptedListener) {

@@ -1,0 +1,88 @@
+// libFuzzer target: any bytes as what coordinator and stages say to each other, the first byte
+// choosing the direction: a message or one MessageError, and what was read is written so that it
+// reads back the same.
+#include <cstdlib>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include "launcher/control/control_message.h"
+#include "tests/fuzz/examples.h"
+
+namespace control = strait::control;
+
+namespace {
+
+std::string text_of(char direction, const strait::net::Frame& frame) {
+  const void* bytes = frame.data();
+  return direction + std::string(static_cast<const char*>(bytes), frame.size());
+}
+
+// One of every type, with nothing in its lists.
+template <class Message, std::size_t... Types>
+void add_empty_ones(std::vector<std::string>& to, char direction, std::index_sequence<Types...>) {
+  (to.push_back(text_of(direction, control::format(Message(std::in_place_index<Types>)))), ...);
+}
+
+std::vector<std::string> examples() {
+  using control::CoordinatorMessage;
+  using control::StageMessage;
+  std::vector<std::string> all;
+  add_empty_ones<StageMessage>(all, 0,
+                               std::make_index_sequence<std::variant_size_v<StageMessage>>());
+  add_empty_ones<CoordinatorMessage>(
+      all, 1, std::make_index_sequence<std::variant_size_v<CoordinatorMessage>>());
+  control::StepDone step;
+  step.boundaries.resize(1);
+  step.sync.resize(1);
+  step.links.resize(1);
+  step.loss = 1;
+  control::ShardsInMemory memory;
+  memory.shards.resize(1);
+  control::Admit admit;
+  admit.keys = {{"0.1", "key"}};
+  for (const StageMessage& message :
+       {StageMessage(step), StageMessage(memory),
+        StageMessage(control::Ready{{{"boundary 0.0>1.0", "tcp://127.0.0.1:1"}}, 1}),
+        StageMessage(control::Progress{.waits_on = strait::net::ProcessName{}, .links = {{}}}),
+        StageMessage(control::ShardsWritten{{}, {{"file", 1, "hash"}}, 1})}) {
+    all.push_back(text_of(0, control::format(message)));
+  }
+  for (const CoordinatorMessage& message :
+       {CoordinatorMessage(admit), CoordinatorMessage(control::Regroup{1, {0, 1}}),
+        CoordinatorMessage(control::ScoreRows{1, 2, {1, 2}, {1}, {2}, {0, 1}}),
+        CoordinatorMessage(control::Committed{{}, 1, 2, 3})}) {
+    all.push_back(text_of(1, control::format(message)));
+  }
+  return all;
+}
+
+template <class Parse>
+void read_twice(Parse parse, std::span<const std::byte> frame) {
+  try {
+    const auto first = control::format(parse(frame));
+    if (control::format(parse(first)) != first) std::abort();
+  } catch (const strait::base::MessageError& error) {
+    if (*error.what() == '\0') std::abort();
+  }
+}
+
+}  // namespace
+
+extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
+                                               std::size_t most, unsigned seed) {
+  static const std::vector<std::string> kExamples = examples();
+  return mutate_or_begin_at(kExamples, data, size, most, seed);
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  const std::span<const std::byte> frame = std::as_bytes(std::span(data + 1, size - 1));
+  if (data[0] % 2 == 0) {
+    read_twice(control::parse_stage_message, frame);
+  } else {
+    read_twice(control::parse_coordinator_message, frame);
+  }
+  return 0;
+}

@@ -1,0 +1,108 @@
+// libFuzzer target: any text as what programs on other hosts print, the first byte choosing the
+// reader: an agent behind ssh and the noise of login scripts, squeue, sbatch and scontrol. A value,
+// nothing, or one UserError; what an agent's line holds is written so that it reads back the same.
+#include <cstdlib>
+#include <string>
+
+#include "launcher/base/errors.h"
+#include "launcher/hosts/agent_greeting.h"
+#include "launcher/hosts/host_inspection.h"
+#include "launcher/hosts/slurm_commands.h"
+#include "tests/fuzz/examples.h"
+
+namespace hosts = strait::hosts;
+
+namespace {
+
+void read_greeting(const std::string& line) {
+  const auto greeting = hosts::greeting_from(line);
+  if (!greeting) return;
+  hosts::clock_warning("host", greeting->clock, 1);
+  const std::string again = to_line(*greeting);
+  if (to_line(hosts::greeting_from(again).value()) != again) std::abort();
+}
+
+void read_answer(const std::string& line) {
+  const auto answer = hosts::answer_from(line);
+  if (answer && to_line(hosts::answer_from(to_line(*answer)).value()) != to_line(*answer)) {
+    std::abort();
+  }
+}
+
+void read_inspection(const std::string& line) {
+  const auto look = hosts::inspection_from(line);
+  if (look && to_line(hosts::inspection_from(to_line(*look)).value()) != to_line(*look)) {
+    std::abort();
+  }
+}
+
+void read_request(const std::string& text) {
+  const auto request = hosts::inspection_request_from(text);
+  if (request && !hosts::inspection_request_from(to_text(*request))) std::abort();
+}
+
+void read_queue(const std::string& text) {
+  if (const auto state = hosts::parse_job_state(text)) {
+    if (state->sentence().empty() || state->restarts < 0) std::abort();
+  }
+}
+
+void read_number(const std::string& text) {
+  if (hosts::parse_job_number(text) < 0) std::abort();
+}
+
+void read_nodes(const std::string& text) {
+  for (const hosts::NodeAddress& one : hosts::parse_node_addresses(text)) {
+    if (one.node.empty() || one.address.empty()) std::abort();
+  }
+}
+
+constexpr void (*kReaders[])(const std::string&) = {
+    read_greeting, read_answer, read_inspection, read_request, read_queue, read_number, read_nodes};
+
+std::string queue_line() {
+  std::string line;
+  for (const auto& [word, width] : {std::pair{"RUNNING", 20},
+                                    {"None", 60},
+                                    {"n[0-3]", 400},
+                                    {"3:21", 20},
+                                    {"UNLIMITED", 20},
+                                    {"1", 12}}) {
+    line += word + std::string(static_cast<std::size_t>(width) - std::string(word).size(), ' ');
+  }
+  return line + "\n";
+}
+
+std::vector<std::string> examples() {
+  hosts::HostInspection look;
+  look.facts.gpus = {1};
+  look.facts.addresses = {"10.0.0.1"};
+  look.busy_ports = {1};
+  look.devices = {{true, "cpu"}};
+  return {std::string(1, '\0') + "motd " + to_line(hosts::AgentGreeting{}),
+          "\1" + to_line(hosts::AgentAnswer{}),
+          "\2" + to_line(look),
+          "\3" + to_text(hosts::InspectionRequest{}),
+          "\4" + queue_line(),
+          "\5welcome\n123;cluster\n",
+          "\6NodeName=n0 NodeAddr=10.0.0.1 State=IDLE\n"};
+}
+
+}  // namespace
+
+extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
+                                               std::size_t most, unsigned seed) {
+  static const std::vector<std::string> kExamples = examples();
+  return mutate_or_begin_at(kExamples, data, size, most, seed);
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  const void* rest = data + 1;
+  try {
+    kReaders[data[0] % std::size(kReaders)]({static_cast<const char*>(rest), size - 1});
+  } catch (const strait::base::UserError& error) {
+    if (*error.what() == '\0') std::abort();
+  }
+  return 0;
+}

@@ -1,0 +1,158 @@
+// libFuzzer target: rounds of every sync method between three replicas, one of which sends other
+// bytes than it should: the input says which method, and cuts, extends, flips and replaces what
+// replica 1 contributes and reduces. A round is applied, or refused in one SyncError.
+#include <fuzzer/FuzzedDataProvider.h>
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "framework/sync/methods.h"
+#include "framework/sync/round_message.h"
+#include "framework/sync/sync_error.h"
+#include "tests/framework/sync/direct_round.h"
+
+using namespace strait::sync;
+using strait::net::Frame;
+
+namespace {
+
+constexpr std::int64_t kSteps = 6;
+constexpr std::size_t kHostile = 1;
+
+void damage(FuzzedDataProvider& input, Frame& frame, std::size_t begin) {
+  const std::size_t size = frame.size() - begin;
+  switch (input.ConsumeIntegralInRange(0, 4)) {
+    case 0:
+      frame.resize(begin + input.ConsumeIntegralInRange<std::size_t>(0, size));
+      break;
+    case 1:
+      frame.insert(frame.end(), input.ConsumeIntegralInRange<std::size_t>(1, 64), std::byte{1});
+      break;
+    case 2: {
+      const auto bytes = input.ConsumeBytes<std::uint8_t>(
+          input.ConsumeIntegralInRange<std::size_t>(0, 2 * size + 1));
+      frame.resize(begin);
+      for (const std::uint8_t byte : bytes) frame.push_back(std::byte{byte});
+      break;
+    }
+    case 3:
+      for (int i = input.ConsumeIntegralInRange(1, 8); i > 0 && size > 0; --i) {
+        frame[begin + input.ConsumeIntegralInRange<std::size_t>(0, size - 1)] ^=
+            std::byte{input.ConsumeIntegral<std::uint8_t>()};
+      }
+      break;
+    default:
+      break;
+  }
+}
+
+// A method whose bytes on the wire are damaged.
+class HostileMethod : public SyncMethod {
+ public:
+  HostileMethod(std::unique_ptr<SyncMethod> method, FuzzedDataProvider& input)
+      : method_(std::move(method)), input_(input) {}
+
+  std::vector<SlotNeed> slots() const override { return method_->slots(); }
+  UpdateRule update_rule(strait::store::Step step) const override {
+    return method_->update_rule(step);
+  }
+  void start(Slots& slots) override { method_->start(slots); }
+  std::optional<RoundPlan> plan(const Moment& moment, const Layout& layout,
+                                const Membership& membership) const override {
+    return method_->plan(moment, layout, membership);
+  }
+  void encode(const Round& round, const Part& part, const Slots& slots, Frame& out) override {
+    const std::size_t begin = out.size();
+    method_->encode(round, part, slots, out);
+    damage(input_, out, begin);
+  }
+  void reduce(const Round& round, const Part& part, Contributions contributions, const Slots& slots,
+              Frame& out) override {
+    const std::size_t begin = out.size();
+    method_->reduce(round, part, contributions, slots, out);
+    damage(input_, out, begin);
+  }
+  void decode(const Round& round, const Part& part, const Slots& slots) override {
+    method_->decode(round, part, slots);
+  }
+  void apply(const Round& round, Slots& slots) override { method_->apply(round, slots); }
+  void drop(const Round& round) override { method_->drop(round); }
+
+ private:
+  std::unique_ptr<SyncMethod> method_;
+  FuzzedDataProvider& input_;
+};
+
+SyncSettings settings_of(FuzzedDataProvider& input) {
+  SyncSettings settings;
+  const std::vector<std::string> names = method_names();
+  settings.method = names[input.ConsumeIntegralInRange<std::size_t>(0, names.size() - 1)];
+  settings.narrow_wire = input.ConsumeBool();
+  settings.random = 0.5;
+  settings.bits = std::vector{1, 2, 4, 8}[input.ConsumeIntegralInRange<std::size_t>(0, 3)];
+  settings.every = 2;
+  settings.fragments = 2;
+  settings.warmup = 2;
+  settings.steps = kSteps;
+  return settings;
+}
+
+void make_gradients(DirectRound& stage, std::int64_t step) {
+  for (std::size_t number = 0; number < stage.size(); ++number) {
+    DirectReplica& replica = stage.replica(number);
+    for (std::size_t i = 0; i < replica.gradient.size(); ++i) {
+      const auto value =
+          static_cast<float>((i * 7 + number * 3 + static_cast<std::size_t>(step)) % 13) - 6;
+      replica.gradient[i] = value;
+      replica.weights[i] -= value / 64;
+    }
+  }
+}
+
+void train(DirectRound& stage) {
+  for (std::int64_t step = 0; step < kSteps; ++step) {
+    const auto at = static_cast<strait::store::Step>(step);
+    make_gradients(stage, step);
+    for (const Hook hook : {Hook::gradient, Hook::clipped, Hook::update}) {
+      try {
+        stage.pass({at, hook});
+      } catch (const SyncError& error) {
+        if (*error.what() == '\0') std::abort();
+        if (stage.in_progress()) stage.drop();
+        return;
+      }
+    }
+  }
+}
+
+void read_header_twice(std::span<const std::byte> frame) {
+  try {
+    const RoundMessage header = read_header(frame);
+    if (read_header(start_frame(header)) != header) std::abort();
+  } catch (const SyncError&) {
+    return;
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  read_header_twice(std::as_bytes(std::span(data, size)));
+  FuzzedDataProvider input(data, size);
+  const SyncSettings settings = settings_of(input);
+  const Layout layout({{.name = "matrix", .shape = {24, 20}},
+                       {.name = "bias", .shape = {33}},
+                       {.name = "tied", .shape = {16, 4}, .tied = true}});
+  std::size_t made = 0;
+  DirectRound stage(layout, 3, [&]() -> std::unique_ptr<SyncMethod> {
+    auto method = make_method(settings);
+    if (made++ != kHostile) return method;
+    return std::make_unique<HostileMethod>(std::move(method), input);
+  });
+  stage.start();
+  train(stage);
+  return 0;
+}

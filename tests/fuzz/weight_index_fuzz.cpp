@@ -1,0 +1,32 @@
+// libFuzzer target: whatever a model.safetensors.index.json says, it is refused in one StoreError,
+// or every file that it names lies in the directory.
+#include <cstdlib>
+#include <filesystem>
+
+#include "framework/store/store_error.h"
+#include "framework/store/weight_index.h"
+#include "tests/fuzz/examples.h"
+
+extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
+                                               std::size_t most, unsigned seed) {
+  static const std::vector<std::string> kExamples = {
+      R"({"metadata":{"total_size":8},"weight_map":{"a":"1.safetensors","b":"sub/2.safetensors"}})"};
+  return mutate_or_begin_at(kExamples, data, size, most, seed);
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::filesystem::path directory = "/models/m";
+  const void* bytes = data;
+  try {
+    const auto index =
+        strait::store::parse_weight_index({static_cast<const char*>(bytes), size}, "fuzz");
+    if (index.empty()) std::abort();
+    for (const auto& [tensor, file] : index) {
+      const auto path = (directory / file).lexically_normal();
+      if (path.lexically_relative(directory).string().starts_with("..")) std::abort();
+    }
+  } catch (const strait::store::StoreError& error) {
+    if (*error.what() == '\0') std::abort();
+  }
+  return 0;
+}

@@ -1,0 +1,267 @@
+"""Attackers of a run: they find every port that its processes listen at, and try to get in, to fill memory, or to take
+all connections. Not a test itself; see strangers_test.py.
+
+They know what anybody on the network can know, and more: with `JobShim` the public keys of all processes and every
+secret of other runs and of earlier starts."""
+
+import contextlib
+import json
+import os
+import pathlib
+import select
+import shutil
+import socket
+import stat
+import struct
+import subprocess
+import sys
+import threading
+import time
+
+import runs
+
+LISTEN = "0A"
+GREETING = b"\xff" + bytes(8) + b"\x7f" + b"\x03\x00"  # ZMTP 3.0, then 20 bytes of mechanism, 1 of role, 31 of zeros
+CURVE_GREETING = GREETING + b"CURVE".ljust(20, b"\0") + bytes(32)
+NULL_GREETING = GREETING + b"NULL".ljust(20, b"\0") + bytes(32)
+GARBAGE = [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"SSH-2.0-x\r\n", b"\xff" * 64, b"\x16\x03\x01\x02\x00\x01\x00", GREETING,
+           CURVE_GREETING[:40], NULL_GREETING + b"\x04\x29\x05READY" + bytes(32), CURVE_GREETING + b"\x04\xc8\x05HELLO" + bytes(194),
+           CURVE_GREETING + b"\x06" + struct.pack(">Q", 1 << 62), CURVE_GREETING + b"\x02" + struct.pack(">Q", 1 << 30) + bytes(5000)]
+
+
+def listening(pid):
+    """(address, port) of every TCP socket that a process listens at."""
+    inodes = set()
+    with contextlib.suppress(OSError):
+        for entry in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):
+                target = os.readlink(f"/proc/{pid}/fd/{entry}")
+                if target.startswith("socket:["):
+                    inodes.add(target[8:-1])
+    found = set()
+    for table in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError):
+            for line in pathlib.Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+                words = line.split()
+                if words[3] == LISTEN and words[9] in inodes:
+                    address, port = words[1].split(":")
+                    packed = b"".join(struct.pack("<I", int(address[i:i + 8], 16)) for i in range(0, len(address), 8))
+                    text = socket.inet_ntop(socket.AF_INET if len(packed) == 4 else socket.AF_INET6, packed)
+                    found.add((text, int(port, 16)))
+    return found
+
+
+def ports_of(pids):
+    """{(address, port): pid}"""
+    return {place: pid for pid in pids for place in listening(pid)}
+
+
+def connect(place, seconds=5):
+    return socket.create_connection(place, timeout=seconds)
+
+
+def say_nothing(place, count=20):
+    """Connections that are left open."""
+    return [connect(place) for _ in range(count)]
+
+
+def send_all(place, pieces, most_seconds=20):
+    """Sends until all is gone or the other side has had enough; how many bytes it took."""
+    sent, until = 0, time.monotonic() + most_seconds
+    with contextlib.suppress(OSError), connect(place) as peer:
+        for piece in pieces:
+            rest = memoryview(piece)
+            while rest:
+                if time.monotonic() > until:
+                    return sent
+                peer.settimeout(max(0.1, until - time.monotonic()))
+                done = peer.send(rest)
+                sent, rest = sent + done, rest[done:]
+        with contextlib.suppress(OSError):
+            peer.settimeout(0.2)
+            peer.recv(1000)
+    return sent
+
+
+def send_garbage(place, choose):
+    for piece in [*GARBAGE, choose.randbytes(100_000), CURVE_GREETING + choose.randbytes(100_000)]:
+        send_all(place, [piece], 5)
+
+
+def send_zeros(place, total):
+    block = bytes(1 << 20)
+    sent = send_all(place, (block for _ in range(total >> 20)))
+    return sent + send_all(place, [CURVE_GREETING, *(block for _ in range(total >> 20))])
+
+
+def flood(place, count, seconds=20):
+    """Opens so many connections at once, none of which says a thing, and returns those that stand at the end."""
+    family = socket.AF_INET6 if ":" in place[0] else socket.AF_INET
+    waits, poll, standing = {}, select.poll(), []
+    for _ in range(count):
+        one = socket.socket(family)
+        one.setblocking(False)
+        one.connect_ex(place)
+        waits[one.fileno()] = one
+        poll.register(one, select.POLLOUT)
+    until = time.monotonic() + seconds
+    while waits and time.monotonic() < until:
+        for number, _ in poll.poll(500):
+            poll.unregister(number)
+            one = waits.pop(number)
+            if one.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                one.close()
+            else:
+                standing.append(one)
+    for one in waits.values():
+        one.close()
+    return standing
+
+
+def stranger(*words, keys=None):
+    """Runs the stranger program: whether anybody talked to it, and its sentence."""
+    done = subprocess.run([runs.BIN / "stranger", *map(str, words)], input="\n".join(keys or ("", "", "")) + "\n",
+                          capture_output=True, text=True, timeout=runs.scaled_timeout(30))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.startswith("in"), done.stdout.strip()
+
+
+class Recorder:
+    """What was sent to some ports of this machine, as it passes the loopback device. Needs the right to listen there."""
+
+    def __init__(self):
+        self.tap = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(0x0800))
+        self.tap.bind(("lo", 0))
+        self.tap.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 20)
+        self.tap.settimeout(0.2)
+        self.streams = {}  # (source port, port) -> {offset: bytes}
+        self.first = {}
+        self.running = True
+        self.thread = threading.Thread(target=self.record)
+        self.thread.start()
+
+    def record(self):
+        while self.running:
+            try:
+                packet, address = self.tap.recvfrom(1 << 17)
+            except TimeoutError:
+                continue
+            if address[2] != socket.PACKET_HOST or packet[9] != socket.IPPROTO_TCP:
+                continue
+            segment = packet[(packet[0] & 15) * 4:struct.unpack(">H", packet[2:4])[0] or None]
+            source, port, number = struct.unpack(">HHI", segment[:8])
+            key, data = (source, port), segment[(segment[12] >> 4) * 4:]
+            if segment[13] & 2:  # SYN
+                self.first[key], self.streams[key] = number + 1, {}
+            elif data and key in self.first and sum(map(len, self.streams[key].values())) < 4 << 20:
+                self.streams[key].setdefault((number - self.first[key]) & 0xffffffff, data)
+
+    def stop(self):
+        """May be called again."""
+        self.running = False
+        self.thread.join()
+        self.tap.close()
+
+    def streams_to(self, port):
+        """The longest beginnings without a gap, longest first."""
+        found = []
+        for (_, to), pieces in list(self.streams.items()):
+            whole = b""
+            while to == port and len(whole) in pieces:
+                whole += pieces[len(whole)]
+            if whole:
+                found.append(whole)
+        return sorted(found, key=len, reverse=True)
+
+
+class MemoryWatch:
+    """The peak memory (VmHWM, bytes) of every process of a run, by name."""
+
+    def __init__(self, launched):
+        self.launched, self.peaks, self.running = launched, {}, True
+        self.thread = threading.Thread(target=self.watch)
+        self.thread.start()
+
+    def watch(self):
+        while self.running:
+            for name, pid in {"launcher": self.launched.process.pid, **self.launched.run.processes()}.items():
+                with contextlib.suppress(OSError, StopIteration):
+                    lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
+                    peak = next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM"))
+                    self.peaks[name] = max(peak, self.peaks.get(name, 0))
+            time.sleep(0.1)
+
+    def stop(self):
+        self.running = False
+        self.thread.join()
+        return self.peaks
+
+
+SHIM = """#!{python} -I
+import os, select, struct, sys
+words = [{real!r}, *sys.argv[1:]]
+if len(sys.argv) > 1:
+    os.execv(words[0], words)
+
+def exactly(size):
+    data = b""
+    while len(data) < size:
+        more = os.read(0, size - len(data))
+        if not more:
+            sys.exit(1)
+        data += more
+    return data
+
+size = exactly(4)
+job = exactly(struct.unpack("<I", size)[0])
+path = {jobs!r} + "/" + str(os.getpid())
+with open(path + ".next", "wb") as file:
+    file.write(job)
+os.rename(path + ".next", path)
+reads, writes = os.pipe()
+stage = os.getpid()
+if os.fork() == 0:
+    os.close(reads)
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 1), os.dup2(null, 2)
+    data = size + job
+    try:
+        while data:
+            data = data[os.write(writes, data):]
+        while os.getppid() == stage:
+            if select.select([0], [], [], 0.5)[0]:
+                more = os.read(0, 65536)
+                if not more:
+                    break
+                os.write(writes, more)
+    except OSError:
+        pass
+    os._exit(0)
+os.close(writes)
+os.dup2(reads, 0)
+os.close(reads)
+os.execv(words[0], words)
+"""
+
+
+class JobShim:
+    """A copy of the programs whose strait-stage keeps the job that it is given, secrets and all, under its pid."""
+
+    def __init__(self, home):
+        self.bin, self.jobs = home / "bin", home / "jobs"
+        self.bin.mkdir()
+        self.jobs.mkdir(mode=0o700)
+        for file in runs.BIN.resolve().iterdir():
+            name = "strait-stage-itself" if file.name == "strait-stage" else file.name
+            if name.startswith("strait"):
+                try:
+                    os.link(file, self.bin / name)
+                except OSError:
+                    shutil.copy2(file, self.bin / name)
+        shim = self.bin / "strait-stage"
+        shim.write_text(SHIM.format(python=sys.executable, real=str(self.bin / "strait-stage-itself"), jobs=str(self.jobs)))
+        shim.chmod(shim.stat().st_mode | stat.S_IXUSR)
+        self.program = self.bin / "strait"
+
+    def job(self, pid):
+        return json.loads((self.jobs / str(pid)).read_text())
