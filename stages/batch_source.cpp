@@ -109,8 +109,4 @@ std::int64_t BatchSource::target_tokens(store::Step step,
   return sum;
 }
 
-std::int64_t BatchSource::own_target_tokens(const Phase& phase) const {
-  return target_tokens(phase.step, {static_cast<std::uint32_t>(options_.replica)});
-}
-
 }  // namespace strait::stages

@@ -49,8 +49,6 @@ class BatchSource {
   std::int64_t target_tokens(const Phase& phase) const;
   // Target tokens of a training step of these replicas.
   std::int64_t target_tokens(store::Step step, const std::vector<std::uint32_t>& replicas) const;
-  // Target tokens of a training step of this replica.
-  std::int64_t own_target_tokens(const Phase& phase) const;
 
  private:
   std::shared_ptr<const tensors::TokenFile> training_;

@@ -1,78 +1,117 @@
 #include "stages/group_setup.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "framework/sync/group_hello.h"
 #include "framework/sync/shared_memory_group.h"
+#include "framework/sync/sync_error.h"
 
 namespace strait::stages {
 namespace {
-
-std::span<float> values_of(const at::Tensor& gradient) {
-  return {gradient.mutable_data_ptr<float>(), static_cast<std::size_t>(gradient.numel())};
-}
 
 // What one replica brings to the group.
 struct GroupMember {
   sync::GroupHello hello;
   std::shared_ptr<const nccl::Library> library;  // on a device
-  std::optional<sync::SharedMemory> memory;      // on the CPU
+  std::optional<sync::SharedMemory> memory;      // to sum in
+  std::optional<sync::SharedMemory> relay;
 };
 
-GroupMember member_on_cpu(const GroupOptions& options, const at::Tensor& gradient) {
+sync::GroupHello no_nccl(const GroupOptions& options, const std::string& why) {
+  return {.kind = "NCCL", .place = options.place, .obstacle = why};
+}
+
+sync::GroupHello hello_on_cpu(const GroupOptions& options) {
+  sync::GroupHello hello = sync::SharedMemoryGroup::hello(options.place);
+  if (options.use == GroupOptions::Use::automatic) hello.obstacle = "it computes on the CPU";
+  if (!options.one_host) hello.obstacle = "it computes on the CPU of one of several hosts";
+  return hello;
+}
+
+GroupMember member_of(const GroupOptions& options, const at::Tensor& gradient,
+                      std::span<float> host, const sync::Membership& membership) {
   GroupMember member;
-  if (options.use == GroupOptions::Use::always) {
-    member.memory.emplace(sync::SharedMemoryGroup::memory_for(values_of(gradient).size()));
-    member.hello = sync::SharedMemoryGroup::hello(options.place, *member.memory);
+  if (gradient.is_cpu()) {
+    member.hello = hello_on_cpu(options);
+  } else if (options.nccl_library.empty()) {
+    member.hello = no_nccl(options, "NCCL sums on NVIDIA's GPUs only");
   } else {
-    member.hello = {"shared memory", "", options.place, "it computes on the CPU", ""};
+    try {
+      member.library = std::make_shared<const nccl::Library>(options.nccl_library);
+      member.hello = NcclGroup::hello(*member.library, options.place, membership.mine == 0);
+    } catch (const net::LinkError& error) {
+      member.hello = no_nccl(options, error.what());
+    }
+  }
+  // Memory that is not touched takes none.
+  if (options.use == GroupOptions::Use::always && options.one_host) {
+    member.memory.emplace(sync::SharedMemoryGroup::memory_for(host.size()));
+    member.hello.memory = member.memory->key().text();
+  }
+  if (options.groups.size() > 1 && membership.mine == 0) {
+    member.relay.emplace(sync::FrameRelay::memory_for(membership.count() - 1));
+    member.hello.relay = member.relay->key().text();
   }
   return member;
 }
 
-GroupMember member_on_device(const GroupOptions& options, bool first) {
-  GroupMember member;
-  if (options.nccl_library.empty()) {
-    member.hello = {"NCCL", "", options.place, "NCCL sums on NVIDIA's GPUs only", ""};
-    return member;
+std::unique_ptr<sync::FrameRelay> make_relay(GroupMember& member, const sync::GroupHello& first,
+                                             const sync::Membership& membership) {
+  const std::size_t readers = membership.count() - 1;
+  if (member.relay) return std::make_unique<sync::FrameRelay>(std::move(*member.relay), readers);
+  const auto key = sync::SharedMemoryKey::parse(first.relay);
+  if (!key) {
+    throw sync::SyncError(sync::SyncError::Kind::corrupt, "a replica sent no key of its relay");
   }
-  try {
-    member.library = std::make_shared<const nccl::Library>(options.nccl_library);
-    member.hello = NcclGroup::hello(*member.library, options.place, first);
-  } catch (const net::LinkError& error) {
-    member.hello = {"NCCL", "", options.place, error.what(), ""};
-  }
-  return member;
+  return std::make_unique<sync::FrameRelay>(
+      sync::FrameRelay::open(*key, readers, membership.members.front()), readers,
+      membership.mine - 1);
+}
+
+std::string text_of(const GroupOptions& options, const sync::ReplicaGroup& group,
+                    const sync::Membership& membership) {
+  if (options.groups.size() <= 1) return "gradients are summed by " + group.name();
+  return fmt::format("gradients of {} are summed by {}; {} groups exchange over links",
+                     sync::replicas_text(membership.members), group.name(), options.groups.size());
 }
 
 }  // namespace
 
 GroupSetup set_up_group(const GroupOptions& options, const at::Tensor& gradient,
-                        std::span<net::Link* const> links, const sync::Membership& membership) {
-  const bool on_cpu = gradient.is_cpu();
-  GroupMember member =
-      on_cpu ? member_on_cpu(options, gradient) : member_on_device(options, membership.mine == 0);
+                        std::span<float> host, std::span<net::Link* const> links,
+                        const sync::Membership& membership) {
+  GroupMember member = member_of(options, gradient, host, membership);
   const std::vector<sync::GroupHello> hellos =
       sync::exchange_hellos(member.hello, links, membership, options.limits.setup);
-  if (const auto why = sync::objection(hellos, membership, /*place_each=*/!on_cpu)) {
-    if (options.use == GroupOptions::Use::always) {
-      throw net::LinkError(net::LinkError::Kind::refused,
-                           "sync.group is \"always\", but replicas cannot sum without links: " +
-                               *why + "; leave sync.group at \"auto\"");
-    }
-    return {nullptr, "gradients are summed over links: " + *why};
-  }
+  // The same on all members: all see these hellos.
+  const auto why = sync::objection(hellos, membership, /*place_each=*/!gradient.is_cpu());
+  const bool share_memory =
+      std::ranges::none_of(hellos, [](const auto& hello) { return hello.memory.empty(); });
   GroupSetup made;
-  if (on_cpu) {
-    made.group = std::make_unique<sync::SharedMemoryGroup>(
-        values_of(gradient), std::move(*member.memory), hellos, membership);
-  } else {
+  if (!why && !gradient.is_cpu()) {
     made.group = std::make_unique<NcclGroup>(std::move(member.library), gradient, hellos.front(),
                                              membership, options.limits);
+  } else if (share_memory) {
+    made.group = std::make_unique<sync::SharedMemoryGroup>(host, std::move(*member.memory), hellos,
+                                                           membership);
+    made.on_host = !gradient.is_cpu();
+  } else if (options.use == GroupOptions::Use::automatic) {
+    made.text = "gradients are summed over links: " + why.value_or("they share no memory");
+    return made;
+  } else {
+    throw net::LinkError(net::LinkError::Kind::refused,
+                         "sync.group is \"always\", but replicas cannot sum without links: " +
+                             why.value_or("they share no memory") +
+                             "; leave sync.group at \"auto\"");
   }
-  made.text = "gradients are summed by " + made.group->name();
+  if (options.groups.size() > 1) made.relay = make_relay(member, hellos.front(), membership);
+  made.text = text_of(options, *made.group, membership);
   return made;
 }
 

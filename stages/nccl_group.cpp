@@ -33,7 +33,7 @@ c10::Stream stream_beside(at::Device device) {
 
 sync::GroupHello NcclGroup::hello(const nccl::Library& library, const std::string& place,
                                   bool first) {
-  sync::GroupHello hello{"NCCL", library.version(), place, "", ""};
+  sync::GroupHello hello{.kind = "NCCL", .version = library.version(), .place = place};
   if (!first) return hello;
   nccl::UniqueId id{};
   const nccl::Result result = library.functions().get_unique_id(&id);

@@ -20,8 +20,33 @@ at::Tensor tensor_over(sync::Slots& slots, const std::string& slot, const sync::
 
 }  // namespace
 
+void ReplicaSync::show_model(store::Step steps) {
+  if (alone()) return;
+  before_checkpoint(steps);
+  const std::string model = method().model_slot();
+  if (model == sync::kWeights) return;
+  const std::span<float> weights = slots_->values(sync::kWeights);
+  memory_->to_host();
+  // The layers read their parameters from these weights, so the model replaces them for a while.
+  hidden_.assign(weights.begin(), weights.end());
+  slots_->load(model, {0, layout_.size()}, weights);
+  memory_->to_device(sync::kWeights);
+  optimizer_.publish();
+}
+
+void ReplicaSync::hide_model() {
+  if (alone() || hidden_.empty()) return;
+  const std::span<float> weights = slots_->values(sync::kWeights);
+  std::copy(hidden_.begin(), hidden_.end(), weights.begin());
+  hidden_ = {};
+  memory_->to_device(sync::kWeights);
+  optimizer_.publish();
+}
+
+bool ReplicaSync::differs() const { return !alone() && method().model_slot() != sync::kWeights; }
+
 std::string ReplicaSync::own(const std::string& slot, const std::string& name) const {
-  return fmt::format("replica-{}/{}/{}", replica_, slot, name);
+  return fmt::format("replica-{}/{}/{}", leader(), slot, name);
 }
 
 std::vector<tensors::NamedTensor> ReplicaSync::model() const {
@@ -37,6 +62,8 @@ std::vector<tensors::NamedTensor> ReplicaSync::model() const {
 
 std::vector<tensors::NamedTensor> ReplicaSync::saved_tensors() const {
   std::vector<tensors::NamedTensor> tensors;
+  // All members of a group have the same.
+  if (!leads()) return tensors;
   const bool first = replica_ == members_.members.front();
   const std::string model = alone() ? sync::kWeights : method().model_slot();
   for (tensors::NamedTensor& tensor : stages::saved_tensors(optimizer_)) {
@@ -69,7 +96,7 @@ std::vector<tensors::NamedTensor> ReplicaSync::saved_tensors() const {
 void ReplicaSync::restore(const ReadTensor& read, bool exact) {
   const bool own_state = exact && differs();
   stages::restore(optimizer_, [&](const std::string& name) {
-    return own_state && replica_ != 0 ? read(own(sync::kWeights, name)) : read(name);
+    return own_state && leader() != 0 ? read(own(sync::kWeights, name)) : read(name);
   });
   restored_ = exact;
   if (alone() || !exact) return;

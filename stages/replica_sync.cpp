@@ -44,13 +44,17 @@ ReplicaSync::ReplicaSync(sync::SyncSettings settings, std::int64_t replicas, std
       replicas_(static_cast<std::size_t>(replicas)),
       members_(all_replicas(replicas_, replica_)) {
   if (replicas_ == 1) return;
-  // Until connect() knows better: then the host needs no copy of the gradient.
-  settings_.in_group = group_options_.use != GroupOptions::Use::never;
+  if (const sync::ReplicaGroups& groups = group_options_.groups; !groups.empty()) {
+    own_ = sync::group_of(groups, static_cast<std::uint32_t>(replica));
+    leaders_ = sync::leaders_of(groups, static_cast<std::uint32_t>(replica));
+  }
   make_method();
 }
 
 void ReplicaSync::make_method() {
-  method_ = sync::make_method(settings_);
+  // Between members of one group there is nothing left to exchange.
+  const bool all_in_group = grouped() && leaders_.count() == 1;
+  method_ = sync::make_method(all_in_group ? sync::settings_in_group(settings_) : settings_);
   memory_ = std::make_unique<SyncMemory>(optimizer_, gradients_, method_->trainer_slots());
   slots_ = std::make_unique<sync::Slots>(layout_, memory_->spans(), method_->slots());
   slots_->spread_by(
@@ -68,32 +72,25 @@ void ReplicaSync::connect(std::vector<std::unique_ptr<net::Link>> links, store::
   for (const auto& link : links) links_.push_back(link.get());
   if (tracker_ != nullptr && !rejoin) members_ = tracker_->wait_for(0);
   if (rejoin) receive_from_member(*rejoin);
-  if (settings_.in_group) set_up_group();
+  if (own_.count() > 1) set_up_group();
   // Only now: the method derives its slots from the weights, which are loaded before connect().
   memory_->to_host();
   if (!restored_) method_->start(*slots_);
-  rounds_ = std::make_unique<sync::SyncRounds>(
-      std::move(method_), *slots_, members_, std::move(links), tracker,
-      sync::GroupRounds{group_.get(), [this] { memory_->wait_for_weights(); }});
+  if (group_.group != nullptr) links = make_sums(std::move(links));
+  if (method_ != nullptr) {
+    rounds_ = std::make_unique<sync::SyncRounds>(std::move(method_), *slots_, contributors(),
+                                                 std::move(links), tracker);
+  }
   // A copy of the gradient is made when it is whole.
-  if (!memory_->is_copy() || group_ != nullptr) {
+  if (!memory_->is_copy() || (group_.group != nullptr && !group_.on_host)) {
     gradients_.on_ready(layout_, [this](sync::Range range) {
-      if (group_ != nullptr) group_->gradient_ready();
-      rounds_->gradient_ready(range);
+      if (sums_ == nullptr) return rounds_->gradient_ready(range);
+      group_.group->gradient_ready();
+      sums_->gradient_ready(range);
     });
   }
   // Opens the round again that was in progress when the slots were saved.
-  if (restored_) rounds_->resume(next);
-}
-
-void ReplicaSync::set_up_group() {
-  TORCH_INTERNAL_ASSERT(tracker_ == nullptr, "a group whose members may change");
-  GroupSetup made = stages::set_up_group(group_options_, gradients_.values(), links_, members_);
-  group_ = std::move(made.group);
-  group_text_ = std::move(made.text);
-  if (group_ != nullptr) return;
-  settings_.in_group = false;
-  make_method();
+  if (restored_ && rounds_ != nullptr) rounds_->resume(next);
 }
 
 void ReplicaSync::receive_from_member(const RejoinOptions& options) {
@@ -139,12 +136,13 @@ net::Link* ReplicaSync::link(std::size_t replica) const {
   return replica < links_.size() ? links_[replica] : nullptr;
 }
 
-template <class Work>
-void ReplicaSync::wait(Work work) {
+void ReplicaSync::wait(const std::function<void()>& work) {
   const auto started = std::chrono::steady_clock::now();
   {
-    const WaitClock::Wait waiting(waits_, "the sync with other replicas",
-                                  [this] { return rounds_->awaited_link(); });
+    const WaitClock::Wait waiting(waits_, "the sync with other replicas", [this] {
+      const net::Link* const in_group = sums_ == nullptr ? nullptr : sums_->awaited_link();
+      return in_group != nullptr || rounds_ == nullptr ? in_group : rounds_->awaited_link();
+    });
     work();
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - started;
@@ -152,23 +150,23 @@ void ReplicaSync::wait(Work work) {
 }
 
 // With every round members compare a share of the model, which may be in the trainer's memory.
-std::vector<sync::Range> ReplicaSync::compared_weights() const {
+std::vector<sync::Range> ReplicaSync::compared_weights(const sync::SyncRounds& rounds) const {
   std::vector<sync::Range> ranges;
-  if (!method().model_is_replicated() || differs()) return ranges;
-  for (const std::size_t piece : sync::checked_pieces(layout_, rounds_->number())) {
+  const sync::SyncMethod& compares = rounds.method();
+  if (!compares.model_is_replicated() || compares.model_slot() != sync::kWeights) return ranges;
+  for (const std::size_t piece : sync::checked_pieces(layout_, rounds.number())) {
     ranges.push_back(layout_.pieces()[piece].range);
   }
   return ranges;
 }
 
-template <class Work>
-void ReplicaSync::wait_at(const sync::Moment& moment, Work work) {
+void ReplicaSync::wait_at(const sync::Moment& moment, const std::function<void()>& work) {
+  if (rounds_ == nullptr) return;
   wait([&] {
-    // In a group the gradient stays where it is; weights were copied when the step began.
     const bool reads =
-        memory_->is_copy() && group_ == nullptr &&
-        (rounds_->in_progress() || method().plan(moment, layout_, members_).has_value());
-    if (reads) memory_->to_host(compared_weights());
+        memory_->is_copy() &&
+        (rounds_->in_progress() || method().plan(moment, layout_, contributors()).has_value());
+    if (reads) memory_->to_host(compared_weights(*rounds_));
     const std::uint64_t before = rounds_->changes();
     work();
     if (rounds_->changes() != before) memory_->to_device();
@@ -178,8 +176,9 @@ void ReplicaSync::wait_at(const sync::Moment& moment, Work work) {
 void ReplicaSync::gradient_begins(store::Step step) {
   if (alone()) return;
   memory_->gradient_changed();
-  if (group_ != nullptr) memory_->begin_to_host(compared_weights());
-  rounds_->gradient_begins(step);
+  if (sums_ == nullptr) return rounds_->gradient_begins(step);
+  memory_->begin_to_host(compared_weights(*sums_));
+  sums_->gradient_begins(step);
 }
 
 void ReplicaSync::last_backward_begins() {
@@ -189,9 +188,11 @@ void ReplicaSync::last_backward_begins() {
 bool ReplicaSync::gradient_whole(store::Step step) {
   if (alone()) return true;
   gradients_.announce(false);
-  if (group_ != nullptr) group_->gradient_ready();
+  if (sums_ != nullptr) sum_in_group(step);
   bool whole = true;
   wait_at({step, sync::Hook::gradient}, [&] {
+    // Not before: it would encode what is no sum.
+    check_sums();
     whole = rounds_->gradient_whole(step);
     // Without a tracker, before_update() waits for the round, which may be in progress until then.
     if (tracker_ != nullptr) whole = rounds_->round_complete(step) && whole;
@@ -200,7 +201,7 @@ bool ReplicaSync::gradient_whole(store::Step step) {
 }
 
 void ReplicaSync::check_sums() const {
-  if (!alone()) rounds_->check_sums();
+  if (sums_ != nullptr) sums_->check_sums();
 }
 
 void ReplicaSync::regroup(std::uint32_t epoch, bool complete) {
@@ -245,13 +246,13 @@ void ReplicaSync::apply_now() {
 
 bool ReplicaSync::round_complete_now() {
   bool whole = true;
-  if (!alone()) wait([&] { whole = rounds_->round_complete_now(); });
+  if (rounds_ != nullptr) wait([&] { whole = rounds_->round_complete_now(); });
   return whole;
 }
 
 bool ReplicaSync::round_complete_before_read(store::Step steps) {
   bool whole = true;
-  if (!alone()) wait([&] { whole = rounds_->round_complete_before_read(steps); });
+  if (rounds_ != nullptr) wait([&] { whole = rounds_->round_complete_before_read(steps); });
   return whole;
 }
 
@@ -265,33 +266,13 @@ void ReplicaSync::before_checkpoint(store::Step steps) {
   optimizer_.publish();  // a round may have been applied
 }
 
-void ReplicaSync::show_model(store::Step steps) {
-  if (alone()) return;
-  before_checkpoint(steps);
-  const std::string model = method().model_slot();
-  if (model == sync::kWeights) return;
-  const std::span<float> weights = slots_->values(sync::kWeights);
-  memory_->to_host();
-  // The layers read their parameters from these weights, so the model replaces them for a while.
-  hidden_.assign(weights.begin(), weights.end());
-  slots_->load(model, {0, layout_.size()}, weights);
-  memory_->to_device(sync::kWeights);
-  optimizer_.publish();
-}
-
-void ReplicaSync::hide_model() {
-  if (alone() || hidden_.empty()) return;
-  const std::span<float> weights = slots_->values(sync::kWeights);
-  std::copy(hidden_.begin(), hidden_.end(), weights.begin());
-  hidden_ = {};
-  memory_->to_device(sync::kWeights);
-  optimizer_.publish();
-}
-
-bool ReplicaSync::differs() const { return !alone() && method().model_slot() != sync::kWeights; }
-
 sync::SyncTraffic ReplicaSync::traffic() const {
-  return rounds_ == nullptr ? sync::SyncTraffic{} : rounds_->traffic();
+  sync::SyncTraffic traffic;
+  if (rounds_ != nullptr) traffic = rounds_->traffic();
+  if (sums_ == nullptr) return traffic;
+  if (rounds_ == nullptr) return sums_->traffic();
+  traffic.sent_bytes += sums_->traffic().sent_bytes;
+  return traffic;
 }
 
 }  // namespace strait::stages

@@ -21,12 +21,15 @@ namespace strait::stages {
 // A process of a replica that rejoins a running job.
 struct RejoinOptions {
   sync::Rejoin rejoin;
-  std::function<void()>
-      on_progress;  // called for every part of the state that arrives; may be empty
+  std::function<void()> on_progress = {};  // for every part of the state that arrives
 };
 
 // Keeps a stage in sync with the same stage of other replicas: connects the sync engine to the
 // optimizer, the gradients and checkpoints. With one replica every call does nothing.
+//
+// In groups (GroupOptions::groups) there are two engines: one sums gradients in the own group, the
+// other one runs the method between groups. Every member of a group runs the method on the same
+// frames, which the leader exchanges, so all of them hold the same weights and slots.
 class ReplicaSync {
  public:
   ReplicaSync(sync::SyncSettings settings, std::int64_t replicas, std::int64_t replica,
@@ -44,7 +47,7 @@ class ReplicaSync {
                sync::MembershipTracker* tracker, const std::optional<RejoinOptions>& rejoin = {});
   net::Link* link(std::size_t replica) const;  // null if there is none
   // After connect(), where a group was asked for: what sums the gradients, or why links carry them.
-  const std::string& group_text() const { return group_text_; }
+  const std::string& group_text() const { return group_.text; }
 
   // Hooks of a step, in this order; each returns when the method has done its work at that point.
   void gradient_begins(store::Step step);
@@ -66,6 +69,10 @@ class ReplicaSync {
 
   bool membership_changes() const { return tracker_ != nullptr; }
   const sync::Membership& members() const { return members_; }
+  // As the method counts members: of several groups their leaders.
+  const sync::Membership& contributors() const { return grouped() ? leaders_ : members_; }
+  // The replicas on whose rows this one trains: itself, or its group.
+  std::vector<std::uint32_t> trained_together() const;
   // Waits until all data of the round that is applied next has arrived: now, or before a read of
   // the model after so many steps. False: a replica was evicted.
   bool round_complete_now();
@@ -96,17 +103,22 @@ class ReplicaSync {
 
  private:
   bool alone() const { return slots_ == nullptr; }
-  const sync::SyncMethod& method() const { return rounds_ ? rounds_->method() : *method_; }
+  bool grouped() const { return own_.count() > 0; }
+  bool leads() const { return !grouped() || own_.mine == 0; }
+  // Whose state in checkpoints is that of this replica, too.
+  std::uint32_t leader() const;
+  const sync::SyncMethod& method() const;
   bool differs() const;  // replicas have different weights and moments
-  template <class Work>
-  void wait(Work work);
+  void wait(const std::function<void()>& work);
   // The same, where the engine may open a round at this moment, or apply one. The method sees what
   // the stage has computed, and the stage what the method has changed.
-  template <class Work>
-  void wait_at(const sync::Moment& moment, Work work);
-  std::vector<sync::Range> compared_weights() const;
+  void wait_at(const sync::Moment& moment, const std::function<void()>& work);
+  std::vector<sync::Range> compared_weights(const sync::SyncRounds& rounds) const;
   void make_method();  // with its memory and slots
   void set_up_group();
+  // Takes the links to the own group, and returns those of the method.
+  std::vector<std::unique_ptr<net::Link>> make_sums(std::vector<std::unique_ptr<net::Link>> links);
+  void sum_in_group(store::Step step);
   void receive_from_member(const RejoinOptions& options);
   void send_to_new_member(std::uint32_t replica);
   std::string own(const std::string& slot, const std::string& name) const;
@@ -120,13 +132,15 @@ class ReplicaSync {
   std::size_t replica_;
   std::size_t replicas_;
   sync::Membership members_;
+  sync::Membership own_;      // the own group; empty: there are none
+  sync::Membership leaders_;  // of all groups
   sync::MembershipTracker* tracker_ = nullptr;
-  std::unique_ptr<sync::SyncMethod> method_;   // until connect() moves it to rounds_
-  std::unique_ptr<SyncMemory> memory_;         // null with one replica
-  std::unique_ptr<sync::Slots> slots_;         // over memory_; likewise
-  std::unique_ptr<sync::ReplicaGroup> group_;  // null: sums go over links
-  std::string group_text_;
-  std::unique_ptr<sync::SyncRounds> rounds_;
+  std::unique_ptr<sync::SyncMethod> method_;  // until connect() moves it to rounds_
+  std::unique_ptr<SyncMemory> memory_;        // null with one replica
+  std::unique_ptr<sync::Slots> slots_;        // over memory_; likewise
+  GroupSetup group_;
+  std::unique_ptr<sync::SyncRounds> sums_;    // in the own group; null: there is none
+  std::unique_ptr<sync::SyncRounds> rounds_;  // null: one group of all replicas
   std::vector<net::Link*> links_;
   bool restored_ = false;  // slots_ hold the state of an earlier step
   double waited_seconds_ = 0;

@@ -272,7 +272,8 @@ void StageLoop::update(store::Step step, const StepDecision& decision, double ra
   // Also in a skipped step: rounds of earlier steps become due in it.
   sync.before_update(step);
   if (!decision.skip) {
-    parts_.optimizer.update(parts_.gradients, rate, sync.update_rule(step), sync.members().count());
+    parts_.optimizer.update(parts_.gradients, rate, sync.update_rule(step),
+                            sync.contributors().count());
   }
   const bool last = number(step) + 1 == number(options_.last);
   if (sync.updated(step, decision.stop || last)) {

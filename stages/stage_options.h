@@ -53,7 +53,7 @@ struct StageOptions {
   at::ScalarType evaluation_wire = at::kFloat;  // of the raw codec in evaluation
   AdamWOptions adamw;
   sync::SyncSettings sync;  // used with several replicas
-  // For methods that can sum in a group (MethodOffer::in_group), where the membership is fixed.
+  // Where the membership is fixed.
   GroupOptions group = {};
   BatchOptions batch;
   LoopOptions loop;

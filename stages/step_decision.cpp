@@ -51,7 +51,7 @@ StepDecision StepDecider::decide(StepReport report) {
   const auto tokens = static_cast<double>(report.target_tokens);
   double own_factor = 1;
   if (!sync_.sums_gradients() && training) {
-    const std::int64_t own = source_.own_target_tokens({report.step, true});
+    const std::int64_t own = source_.target_tokens(report.step, sync_.trained_together());
     if (own > 0) own_factor = tokens / static_cast<double>(own);
     scale_norms(report, own_factor);
   }

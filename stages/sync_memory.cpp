@@ -63,7 +63,8 @@ void SyncMemory::copy_weights(const Slot& slot, const std::vector<sync::Range>& 
 }
 
 void SyncMemory::begin_to_host(const std::vector<sync::Range>& of_weights) {
-  if (!is_copy()) return;
+  // A copy that has not changed since may be read by a round in progress.
+  if (!is_copy() || !slots_.front().changed) return;
   const at::NoGradGuard no_grad;
   copy_weights(slots_.front(), of_weights);
   downloaded_.emplace(recorded_on(slots_.front().device.device()));
@@ -96,6 +97,15 @@ void SyncMemory::to_host(bool all, const std::vector<sync::Range>& of_weights) {
     uploaded_->synchronize();
   }
   uploaded_.reset();
+}
+
+void SyncMemory::to_host(std::string_view name) {
+  if (!is_copy()) return;
+  const at::NoGradGuard no_grad;
+  Slot& slot = *std::ranges::find(slots_, name, &Slot::name);
+  slot.host.copy_(slot.device, /*non_blocking=*/true);
+  recorded_on(slot.device.device()).synchronize();
+  slot.changed = false;
 }
 
 void SyncMemory::upload(Slot& slot) {

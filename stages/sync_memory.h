@@ -35,6 +35,7 @@ class SyncMemory {
   // ranges of weights that are not; or all.
   void to_host(const std::vector<sync::Range>& of_weights = {}) { to_host(false, of_weights); }
   void all_to_host() { to_host(true, {}); }
+  void to_host(std::string_view name);  // one slot, and waits for it
   // Of a group: begins to copy these ranges of weights, which wait_for_weights() waits for, on
   // another thread.
   void begin_to_host(const std::vector<sync::Range>& of_weights);

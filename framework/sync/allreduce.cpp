@@ -58,6 +58,7 @@ void Allreduce::apply(const Round& round, Slots& slots) {
 
 // Buckets are sized for float32 whatever the wire, as plan() sizes them.
 Forecast Allreduce::forecast(const ForecastInput& input) {
+  if (input.settings.in_group) return every_step(input.ready_bytes());
   const double bits = input.settings.narrow_wire ? kSumBits / 2 : kSumBits;
   return every_step(input.bucketed_bytes(input.values(), bits, input.bucket(kSumBits)));
 }

@@ -94,6 +94,19 @@ Forecast forecast(const SyncSettings& settings, const Layout& layout, std::size_
   return costs;
 }
 
+Forecast forecast(const SyncSettings& settings, const Layout& layout, const ReplicaGroups& groups,
+                  std::uint32_t replica) {
+  const Membership own = group_of(groups, replica);
+  const Forecast sums =
+      own.count() == 1 ? Forecast() : forecast(settings_in_group(settings), layout, own.count());
+  if (groups.size() == 1) return sums;
+  Forecast costs = forecast(settings, layout, groups.size());
+  if (own.mine > 0) costs.step_bytes = costs.round_bytes = 0;
+  costs.step_bytes += sums.step_bytes;
+  costs.round_bytes += sums.round_bytes;
+  return costs;
+}
+
 CodingCost coding_cost(const SyncSettings& settings) {
   const MethodOffer* const offer = methods().find(settings.method);
   const bool known = offer != nullptr && offer->coding_cost != nullptr;

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "framework/sync/layout.h"
+#include "framework/sync/membership.h"
 #include "framework/sync/sync_settings.h"
 
 // What a method costs one replica of a stage, from settings and shapes alone.
@@ -69,6 +70,10 @@ CodingCost once_in(std::int64_t every, std::int64_t unless_set, const CodingCost
 // By the offer of settings.method: its own forecast if it has one, otherwise from its plans and its
 // wire_bits. SyncError (setting) as make_method().
 Forecast forecast(const SyncSettings& settings, const Layout& layout, std::size_t members);
+// Of a replica in one of these groups: sums in its group take no link, and only the leader of a
+// group exchanges with other groups.
+Forecast forecast(const SyncSettings& settings, const Layout& layout, const ReplicaGroups& groups,
+                  std::uint32_t replica);
 
 // By the offer of settings.method; kPlainCodingCost if it has none.
 CodingCost coding_cost(const SyncSettings& settings);

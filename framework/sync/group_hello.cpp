@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <array>
 #include <utility>
 
 #include "framework/bytes.h"
@@ -14,6 +15,12 @@ namespace {
 
 constexpr RoundMessage kHello{.kind = RoundMessage::Kind::hello};
 
+// In the order of the message.
+auto texts_of(auto& hello) {
+  return std::array{&hello.kind, &hello.version, &hello.place, &hello.obstacle,
+                    &hello.key,  &hello.memory,  &hello.relay};
+}
+
 }  // namespace
 
 std::string replicas_text(std::span<const std::uint32_t> replicas) {
@@ -23,8 +30,7 @@ std::string replicas_text(std::span<const std::uint32_t> replicas) {
 
 net::Frame write_hello(const GroupHello& hello) {
   net::Frame frame = start_frame(kHello);
-  for (const std::string* text :
-       {&hello.kind, &hello.version, &hello.place, &hello.obstacle, &hello.key}) {
+  for (const std::string* text : texts_of(hello)) {
     append_text(frame, *text);
   }
   return frame;
@@ -34,8 +40,7 @@ GroupHello read_hello(std::span<const std::byte> frame) {
   const bool is_hello = read_header(frame) == kHello;
   ByteReader reader(frame.subspan(kRoundMessageBytes));
   GroupHello hello;
-  for (std::string* text :
-       {&hello.kind, &hello.version, &hello.place, &hello.obstacle, &hello.key}) {
+  for (std::string* text : texts_of(hello)) {
     *text = reader.text();
   }
   if (is_hello && reader.complete()) return hello;

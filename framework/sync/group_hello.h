@@ -16,11 +16,13 @@ namespace strait::sync {
 // What a member says before a group is made. Bytes: the header of a round's message (ROUND.md),
 // then the texts in this order.
 struct GroupHello {
-  std::string kind;      // "NCCL", "shared memory"
-  std::string version;   // of the library that sums
-  std::string place;     // where the gradient lies: "host 0, cuda:1"
-  std::string obstacle;  // why this member can be in no group; empty: it can
-  std::string key;       // what the others need to reach it
+  std::string kind = {};      // "NCCL", "shared memory"
+  std::string version = {};   // of the library that sums
+  std::string place = {};     // where the gradient lies: "host 0, cuda:1"
+  std::string obstacle = {};  // why this member can be in no group; empty: it can
+  std::string key = {};       // what the others need to reach it
+  std::string memory = {};    // key of memory to sum in where that cannot be; empty: none
+  std::string relay = {};     // of the first member: key of its FrameRelay; empty: none
   bool operator==(const GroupHello&) const = default;
 };
 

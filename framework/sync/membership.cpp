@@ -1,6 +1,7 @@
 #include "framework/sync/membership.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <numeric>
@@ -9,6 +10,37 @@
 #include "framework/net/link_error.h"
 
 namespace strait::sync {
+
+ReplicaGroups separate_replicas(std::size_t replicas) {
+  ReplicaGroups groups;
+  for (std::uint32_t i = 0; i < replicas; ++i) groups.push_back({i});
+  return groups;
+}
+
+Membership group_of(const ReplicaGroups& groups, std::uint32_t replica) {
+  Membership own;
+  own.members = groups.at(leaders_of(groups, replica).mine);
+  own.mine =
+      static_cast<std::size_t>(std::ranges::find(own.members, replica) - own.members.begin());
+  return own;
+}
+
+Membership leaders_of(const ReplicaGroups& groups, std::uint32_t replica) {
+  Membership leaders;
+  for (const std::vector<std::uint32_t>& group : groups) {
+    if (std::ranges::find(group, replica) != group.end()) leaders.mine = leaders.count();
+    leaders.members.push_back(group.front());
+  }
+  return leaders;
+}
+
+std::string groups_text(const ReplicaGroups& groups) {
+  std::vector<std::string> texts;
+  for (const std::vector<std::uint32_t>& group : groups) {
+    texts.push_back(fmt::format("{}", fmt::join(group, ", ")));
+  }
+  return fmt::format("{}", fmt::join(texts, " | "));
+}
 
 MembershipTracker::MembershipTracker(std::uint32_t replicas, std::uint32_t mine,
                                      const std::set<std::uint32_t>& absent)

@@ -23,6 +23,19 @@ struct Membership {
   bool operator==(const Membership&) const = default;
 };
 
+// The replicas of a stage in groups that train as one, each on the rows of all of its members: a
+// group sums the gradients of its members (ReplicaGroup), then is one member of the sync method.
+// Members are ascending, groups too; the first member of a group is its leader.
+using ReplicaGroups = std::vector<std::vector<std::uint32_t>>;
+
+// A group of one for each replica: none sums.
+ReplicaGroups separate_replicas(std::size_t replicas);
+// The own group of a replica; and the leaders of all groups, that of the own one being `mine`.
+Membership group_of(const ReplicaGroups& groups, std::uint32_t replica);
+Membership leaders_of(const ReplicaGroups& groups, std::uint32_t replica);
+// "0, 1 | 2, 3".
+std::string groups_text(const ReplicaGroups& groups);
+
 // A replica that joins a running job. It has no state and receives it from another member.
 struct Rejoin {
   std::uint32_t epoch = 0;    // the first epoch in which it is a member

@@ -34,8 +34,8 @@ MethodOffer offer_of(std::string name, int rank, std::vector<std::string> reads)
 }
 
 MethodOffer allreduce_offer() {
-  MethodOffer offer = offer_of<Allreduce>("allreduce", 10, {"group", "wire_dtype"});
-  offer.in_group = true;
+  MethodOffer offer = offer_of<Allreduce>("allreduce", 10, {"wire_dtype"});
+  offer.is_exact_sum = true;
   return offer;
 }
 
@@ -73,6 +73,12 @@ MethodOffer onebit_adam_offer() {
 }
 
 }  // namespace
+
+SyncSettings settings_in_group(SyncSettings settings) {
+  settings.method = "allreduce";
+  settings.in_group = true;
+  return settings;
+}
 
 std::string Strength::text() const { return fmt::format("{}/{}/{}", random, top, bits); }
 

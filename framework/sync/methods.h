@@ -35,8 +35,8 @@ struct MethodOffer {
   std::vector<std::string> reads = {};
   // Bits of a value on the wire, for a forecast from the method's plans.
   double wire_bits = 32;
-  // Its replicas can be a ReplicaGroup (SyncSettings::in_group).
-  bool in_group = false;
+  // What it computes is what a ReplicaGroup computes: a group of all replicas can take its place.
+  bool is_exact_sum = false;
   // Why its replicas cannot continue without one of them, to follow "it"; empty: they can.
   std::string needs_all = {};
 

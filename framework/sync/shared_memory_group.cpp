@@ -1,19 +1,8 @@
 #include "framework/sync/shared_memory_group.h"
 
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <limits>
-#include <random>
-#include <sstream>
-#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -27,84 +16,14 @@ constexpr std::chrono::microseconds kPause{100};
 // Another layout of the memory is another version.
 constexpr const char* kLayoutVersion = "layout 1";
 
-[[noreturn]] void no_memory(const char* what) {
-  throw std::system_error(errno, std::generic_category(), what);
-}
-
 }  // namespace
-
-SharedMemory::SharedMemory(std::size_t bytes)
-    : descriptor_(memfd_create("strait-gradient", MFD_CLOEXEC)), bytes_(bytes) {
-  if (descriptor_ < 0) no_memory("memory that replicas share");
-  if (ftruncate(descriptor_, static_cast<off_t>(bytes)) != 0) no_memory("memory to share");
-  map();
-  // Numbers of processes and descriptors are those of some other memory on another host.
-  std::random_device random;
-  token() = std::uint64_t{random()} << 32U | random();
-}
-
-SharedMemory::SharedMemory(SharedMemoryKey key, std::size_t bytes, std::uint32_t replica)
-    : bytes_(bytes) {
-  const std::string file = fmt::format("/proc/{}/fd/{}", key.process, key.descriptor);
-  // Not by a name in /dev/shm: a process that is killed would leave it there.
-  descriptor_ = open(file.c_str(), O_RDWR | O_CLOEXEC);
-  struct stat status {};
-  const bool there = descriptor_ >= 0 && fstat(descriptor_, &status) == 0;
-  std::string why = there ? "it is something else" : std::generic_category().message(errno);
-  if (there && status.st_size == static_cast<off_t>(bytes)) {
-    map();
-    if (token() == key.token) return;
-    munmap(begin_, bytes_);
-  }
-  if (descriptor_ >= 0) close(descriptor_);
-  throw net::LinkError(
-      net::LinkError::Kind::refused,
-      fmt::format("the shared memory of replica {} cannot be opened: {} ({}). Replicas that sum in "
-                  "shared memory run on one host, as one user; otherwise set sync.group = "
-                  "\"never\"",
-                  replica, why, file));
-}
-
-void SharedMemory::map() {
-  void* const at = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor_, 0);
-  if (at == MAP_FAILED) {
-    close(descriptor_);
-    no_memory("mapping memory that replicas share");
-  }
-  begin_ = static_cast<std::byte*>(at);
-}
-
-SharedMemory::SharedMemory(SharedMemory&& other) noexcept
-    : descriptor_(std::exchange(other.descriptor_, -1)),
-      begin_(std::exchange(other.begin_, nullptr)),
-      bytes_(other.bytes_) {}
-
-SharedMemory::~SharedMemory() {
-  if (begin_ != nullptr) munmap(begin_, bytes_);
-  if (descriptor_ >= 0) close(descriptor_);
-}
-
-std::uint64_t& SharedMemory::token() const { return *reinterpret_cast<std::uint64_t*>(begin_); }
-
-SharedMemoryKey SharedMemory::key() const { return {getpid(), descriptor_, token()}; }
-
-std::string SharedMemoryKey::text() const {
-  return fmt::format("{} {} {}", process, descriptor, token);
-}
-
-std::optional<SharedMemoryKey> SharedMemoryKey::parse(const std::string& text) {
-  SharedMemoryKey key;
-  std::istringstream words(text);
-  words >> key.process >> key.descriptor >> key.token;
-  return words ? std::optional(key) : std::nullopt;
-}
 
 SharedMemory SharedMemoryGroup::memory_for(std::size_t values) {
   return SharedMemory(sizeof(Progress) + values * sizeof(float));
 }
 
-GroupHello SharedMemoryGroup::hello(const std::string& place, const SharedMemory& memory) {
-  return {"shared memory", kLayoutVersion, place, "", memory.key().text()};
+GroupHello SharedMemoryGroup::hello(const std::string& place) {
+  return {.kind = "shared memory", .version = kLayoutVersion, .place = place};
 }
 
 SharedMemoryGroup::SharedMemoryGroup(std::span<float> gradient, SharedMemory mine,
@@ -112,7 +31,7 @@ SharedMemoryGroup::SharedMemoryGroup(std::span<float> gradient, SharedMemory min
     : gradient_(gradient), membership_(std::move(membership)) {
   const std::size_t bytes = sizeof(Progress) + gradient.size_bytes();
   const auto open = [&](std::size_t member) {
-    const auto key = SharedMemoryKey::parse(hellos[member].key);
+    const auto key = SharedMemoryKey::parse(hellos[member].memory);
     if (!key) throw SyncError(SyncError::Kind::corrupt, "a replica sent no key of its memory");
     memories_.emplace_back(*key, bytes, membership_.members[member]);
   };

@@ -62,8 +62,9 @@ bool SyncRounds::gradient_whole(store::Step step) {
   changed_.notify_all();
   if (!round_ || round_->opened.step != step || round_->opened.hook != Hook::gradient) return true;
   if (!wait_for_exchange()) return false;
-  // Without a tracker a step is never repeated, only skipped; then the gradient is not needed.
-  before_applied_.take(slots_, tracker_ != nullptr);
+  // A group's sum is in the gradient's place already, and changes no other slot. Without a tracker
+  // a step is never repeated, only skipped; then the gradient is not needed.
+  if (round_->plan.pattern != Pattern::group) before_applied_.take(slots_, tracker_ != nullptr);
   applied_at_ = round_->opened;
   applied_ = round_->id;
   apply();

@@ -44,7 +44,8 @@ struct SyncSettings {
   // Steps with exact means before the second moment is frozen; 0: a fifteenth of the run.
   std::int64_t warmup = 0;
 
-  // The members are a ReplicaGroup: allreduce plans sums in their places. Not a key of recipes.
+  // The members are a ReplicaGroup: allreduce plans sums in their places. Not a key of recipes; see
+  // settings_in_group().
   bool in_group = false;
 
   // Of the run; 0: unknown.
@@ -53,6 +54,9 @@ struct SyncSettings {
   double beta1 = 0.9;
   double beta2 = 0.95;
 };
+
+// Of the sums in a group, in a run with these settings.
+SyncSettings settings_in_group(SyncSettings settings);
 
 // How strongly a sparsifying method compresses: the three settings that `auto` chooses together.
 struct Strength {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "framework/store/file_hash.h"
@@ -66,6 +67,7 @@ void describe(auto& f, base::Is<Plan::Process> auto& m) {
   // Written where it is set, so that plans of former builds, and their hashes, stay what they are.
   constexpr bool kReads = !std::is_const_v<std::remove_reference_t<decltype(m)>>;
   if (kReads || m.saved_bytes > 0) f.added("saved_bytes", m.saved_bytes);
+  if (kReads || m.group) f.added("group", m.group);
 }
 void describe(auto& f, base::Is<Plan::Link> auto& m) {
   f("name", m.name), f("use", m.use), f("connects", m.connects), f("listens", m.listens);
@@ -102,6 +104,17 @@ std::int64_t own_micro_batches(std::int64_t all, std::int64_t replicas, std::int
 
 std::string Plan::SyncOffer::name() const {
   return strength ? fmt::format("{} {}", method, strength->text()) : method;
+}
+
+sync::ReplicaGroups groups_of(const Plan& plan, std::uint32_t stage) {
+  std::map<std::uint32_t, std::vector<std::uint32_t>> by_leader;
+  for (const Plan::Process& process : plan.processes) {
+    if (process.name.stage != stage) continue;
+    by_leader[process.group.value_or(process.name.replica)].push_back(process.name.replica);
+  }
+  sync::ReplicaGroups groups;
+  for (auto& [leader, members] : by_leader) groups.push_back(std::move(members));
+  return groups;
 }
 
 const Plan::Process& Plan::process(net::ProcessName name) const {

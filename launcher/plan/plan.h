@@ -11,6 +11,7 @@
 #include "framework/codec/settings.h"
 #include "framework/net/process_name.h"
 #include "framework/store/sample.h"
+#include "framework/sync/membership.h"
 #include "framework/sync/sync_settings.h"
 #include "launcher/recipe/links.h"
 #include "launcher/recipe/recipe.h"
@@ -43,6 +44,8 @@ struct Plan {
     std::int64_t activation_bytes = 0;  // peak, kept for backwards and weight gradients
     std::int64_t cache_bytes = 0;       // limit of all activation caches in memory
     std::int64_t in_flight = 0;         // peak of micro-batches held, by each chunk
+    // The first replica of the group in which this stage sums its gradients; see groups_of().
+    std::optional<std::uint32_t> group = std::nullopt;
   };
   // replica: between two replicas of a stage; consensus: between the first stages of two replicas,
   // which decide each step together.
@@ -132,6 +135,9 @@ struct Plan {
 nlohmann::json to_json(const Plan& plan);
 // UserError (mismatch): the JSON is not a plan of this build.
 Plan plan_from_json(const nlohmann::json& json);
+
+// The groups of a stage's replicas; each is one of its own where none sums without links.
+sync::ReplicaGroups groups_of(const Plan& plan, std::uint32_t stage);
 
 // The plan's recipe with "auto" in [sync] replaced by what was chosen. Stages use it, and a resumed
 // run is compared by it.

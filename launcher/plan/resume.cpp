@@ -94,11 +94,19 @@ std::map<std::string, std::string> saved_sync(const Plan& plan) {
   nlohmann::json settings = recipe.value("sync", nlohmann::json::object());
   settings.erase("method");
   settings.erase("on_loss");
-  settings.erase("group");  // the state is the same
-  return {{"method", plan.sync_method},
-          {"settings", settings.dump()},
-          {"replicas", fmt::format("{}", plan.recipe.pipeline.replicas)},
-          {"layers", text_of_layers(plan)}};
+  settings.erase("group");  // what it has led to is below
+  std::map<std::string, std::string> saved = {
+      {"method", plan.sync_method},
+      {"settings", settings.dump()},
+      {"replicas", fmt::format("{}", plan.recipe.pipeline.replicas)},
+      {"layers", text_of_layers(plan)}};
+  // Replicas that sum exactly have no state of their own, in groups or not. Groups of other methods
+  // are those of all stages.
+  const bool exact = plan.sync_method == sync::kDefaultMethod;
+  const bool grouped = std::ranges::any_of(
+      plan.processes, [](const Plan::Process& process) { return process.group.has_value(); });
+  if (grouped && !exact) saved["groups"] = sync::groups_text(groups_of(plan, 0));
+  return saved;
 }
 
 void mark_missing_replicas(store::Manifest& checkpoint, const Plan& plan) {
@@ -123,7 +131,7 @@ SyncResume decide_sync(const store::Manifest& checkpoint, const Plan& plan,
   const auto wanted = saved_sync(plan);
   if (checkpoint.sync == wanted && without.empty()) return {};
   std::vector<std::string> differences;
-  for (const char* key : {"replicas", "method", "settings", "layers"}) {
+  for (const char* key : {"replicas", "method", "settings", "layers", "groups"}) {
     const std::string before = value_or_none(checkpoint.sync, key);
     const std::string now = value_or_none(wanted, key);
     if (before != now) differences.push_back(fmt::format("{} {} instead of {}", key, now, before));

@@ -193,7 +193,7 @@ std::string text_of_sync(const plan::Plan& plan) {
       plan.sync_strength ? fmt::format(" {}", plan.sync_strength->text()) : "";
   const std::string group = group_text(plan);
   return fmt::format("; {} replicas, sync {}{}{}{}", plan.recipe.pipeline.replicas,
-                     plan.sync_method, strength, group.empty() ? "" : " " + group,
+                     plan.sync_method, strength, group,
                      plan.recipe.sync.method == recipe::kAutomaticSync ? " (auto chose it)" : "");
 }
 

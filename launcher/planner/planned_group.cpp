@@ -1,44 +1,205 @@
 #include "launcher/planner/planned_group.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <functional>
+#include <optional>
 
 #include "framework/sync/methods.h"
+#include "launcher/base/errors.h"
 
 namespace strait::planner {
+namespace {
 
-bool on_one_host(const plan::Plan& plan, std::uint32_t stage) {
-  const std::size_t first = plan.process({stage, 0}).host_index;
-  return std::ranges::all_of(plan.processes, [&](const plan::Plan::Process& process) {
-    return process.name.stage != stage || process.host_index == first;
+using Together = std::function<bool(std::uint32_t one, std::uint32_t other)>;
+
+std::uint32_t replicas_of(const plan::Plan& plan) {
+  return static_cast<std::uint32_t>(plan.recipe.pipeline.replicas);
+}
+
+// `together` is an equivalence.
+sync::ReplicaGroups grouped_by(std::uint32_t replicas, const Together& together) {
+  sync::ReplicaGroups groups;
+  for (std::uint32_t replica = 0; replica < replicas; ++replica) {
+    const auto found = std::ranges::find_if(
+        groups, [&](const auto& group) { return together(group.front(), replica); });
+    if (found == groups.end()) {
+      groups.push_back({replica});
+    } else {
+      found->push_back(replica);
+    }
+  }
+  return groups;
+}
+
+bool share_host(const plan::Plan& plan, std::uint32_t stage, std::uint32_t one,
+                std::uint32_t other) {
+  return plan.process({stage, one}).host_index == plan.process({stage, other}).host_index;
+}
+
+sync::ReplicaGroups by_host_of_stage(const plan::Plan& plan, std::uint32_t stage) {
+  return grouped_by(replicas_of(plan), [&](std::uint32_t one, std::uint32_t other) {
+    return share_host(plan, stage, one, other);
   });
 }
 
-bool on_one_host(const plan::Plan& plan) {
-  return std::ranges::all_of(plan.processes, [&](const plan::Plan::Process& process) {
-    return on_one_host(plan, process.name.stage);
+// Replicas whose every stage shares a host: a method that averages weights counts whole replicas.
+sync::ReplicaGroups by_hosts(const plan::Plan& plan) {
+  return grouped_by(replicas_of(plan), [&](std::uint32_t one, std::uint32_t other) {
+    for (std::uint32_t stage = 0; stage < plan.recipe.pipeline.stages; ++stage) {
+      if (!share_host(plan, stage, one, other)) return false;
+    }
+    return true;
   });
 }
 
-bool tries_group(const plan::Plan& plan, std::uint32_t stage) {
-  const recipe::Recipe::Sync& sync = plan.recipe.sync;
-  const sync::MethodOffer* const method = sync::methods().find(plan.sync_method);
-  if (method == nullptr || !method->in_group) return false;
+bool any_sums(const sync::ReplicaGroups& groups) {
+  return std::ranges::any_of(groups, [](const auto& group) { return group.size() > 1; });
+}
+
+// What is known of the devices of a stage: true: all have GPUs; false: all compute on CPUs.
+std::optional<bool> on_gpus(const plan::Plan& plan, std::uint32_t stage) {
+  std::optional<bool> gpus;
+  for (const plan::Plan::Process& process : plan.processes) {
+    if (process.name.stage != stage) continue;
+    const auto& known = plan.hosts.at(process.host_index).gpus;
+    const bool cpu = plan.recipe.model.device == recipe::Device::cpu || (known && known->empty());
+    if (!cpu && !known) return std::nullopt;
+    if (gpus && *gpus == cpu) return std::nullopt;
+    gpus = !cpu;
+  }
+  return gpus;
+}
+
+// Exact sums between CPUs stay over links unless asked for: these add in the order of replicas, as
+// one replica with all rows does. NCCL has an order of its own in any case.
+sync::ReplicaGroups groups_of_sums(const plan::Plan& plan, std::uint32_t stage) {
+  const sync::ReplicaGroups by_host = by_host_of_stage(plan, stage);
+  const std::optional<bool> gpus = on_gpus(plan, stage);
+  if (plan.recipe.sync.group == recipe::GroupUse::always) {
+    // NCCL between hosts, too.
+    return gpus == false ? by_host : grouped_by(replicas_of(plan), [](auto, auto) { return true; });
+  }
+  const bool cpu = gpus == false;
+  const bool certain = by_host.size() == 1 || gpus == true;
+  return cpu || !certain ? sync::separate_replicas(replicas_of(plan)) : by_host;
+}
+
+// The groups of a method, or why there are none; that is empty if none are wanted.
+struct Choice {
+  sync::ReplicaGroups groups;
+  std::string objection;
+};
+
+Choice choice_of_sums(const plan::Plan& plan, std::uint32_t stage) {
+  Choice choice{groups_of_sums(plan, stage)};
+  if (!any_sums(choice.groups)) {
+    choice.objection = "the replicas compute on CPUs of several hosts, which share no memory";
+  }
+  return choice;
+}
+
+Choice choice_of_method(const plan::Plan& plan, const sync::MethodOffer& offer) {
+  Choice choice{by_hosts(plan)};
+  if (!any_sums(choice.groups)) {
+    choice.objection = "no two replicas have all of their stages on the same hosts";
+    return choice;
+  }
+  const auto method = offer.make({.method = offer.name, .steps = plan.steps});
+  for (const auto& group : choice.groups) {
+    const std::size_t first = choice.groups.front().size();
+    if (group.size() == first || method->sums_gradients()) continue;
+    choice.objection = fmt::format(
+        "there are hosts with {} and with {} replicas, whose weights {} would average "
+        "as if they were of as many rows",
+        first, group.size(), offer.name);
+  }
+  return choice;
+}
+
+Choice choose_groups(const plan::Plan& plan, const std::string& name, std::uint32_t stage) {
+  const Choice separate{sync::separate_replicas(replicas_of(plan))};
+  const sync::MethodOffer* const offer = sync::methods().find(name);
   // The members of a group are fixed.
-  if (sync.on_loss == recipe::LossRule::continue_run) return false;
-  if (sync.group != recipe::GroupUse::automatic) return sync.group == recipe::GroupUse::always;
-  return plan.recipe.model.device != recipe::Device::cpu && on_one_host(plan, stage);
+  const bool fixed = plan.recipe.sync.on_loss == recipe::LossRule::stop;
+  if (plan.recipe.sync.group == recipe::GroupUse::never || !fixed || offer == nullptr) {
+    return separate;
+  }
+  if (offer->is_exact_sum) return choice_of_sums(plan, stage);
+  Choice choice = choice_of_method(plan, *offer);
+  // On one host nothing is left to the method. So it is used there only if the recipe says so, as
+  // in a trial of a method for slow links on one machine.
+  const bool wanted =
+      plan.recipe.sync.group == recipe::GroupUse::always || choice.groups.size() > 1;
+  if (!choice.objection.empty()) choice.groups = separate.groups;
+  return wanted ? choice : separate;
+}
+
+bool same_groups_possible(const plan::Plan& before, const plan::Plan& plan) {
+  if (before.recipe.sync != plan.recipe.sync || before.sync_method != plan.sync_method)
+    return false;
+  if (before.processes.size() != plan.processes.size()) return false;
+  return std::ranges::all_of(before.processes, [&](const plan::Plan::Process& process) {
+    const auto [stage, replica] = process.name;
+    return !process.group || share_host(plan, stage, *process.group, replica);
+  });
+}
+
+}  // namespace
+
+sync::ReplicaGroups groups_with(const plan::Plan& plan, const std::string& method,
+                                std::uint32_t stage) {
+  return choose_groups(plan, method, stage).groups;
+}
+
+void plan_groups(plan::Plan& plan, const plan::Plan* before) {
+  const bool always = plan.recipe.sync.group == recipe::GroupUse::always;
+  const bool keep = before != nullptr && !always && same_groups_possible(*before, plan);
+  for (plan::Plan::Process& process : plan.processes) {
+    const auto [stage, replica] = process.name;
+    if (keep) {
+      process.group = before->process(process.name).group;
+      continue;
+    }
+    const Choice choice = choose_groups(plan, plan.sync_method, stage);
+    process.group.reset();
+    if (any_sums(choice.groups)) {
+      process.group = sync::group_of(choice.groups, replica).members.front();
+    }
+    if (!always || choice.objection.empty()) continue;
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("sync.group is \"always\" ({}), but {}; leave sync.group at \"auto\"",
+                    plan.recipe.origins.of("sync.group"), choice.objection));
+  }
+}
+
+bool group_is_uncertain(const plan::Plan& plan, std::uint32_t stage) {
+  return plan.recipe.sync.group == recipe::GroupUse::automatic &&
+         plan::groups_of(plan, stage).size() == 1;
+}
+
+bool group_shares_host(const plan::Plan& plan, net::ProcessName process) {
+  const auto own = sync::group_of(plan::groups_of(plan, process.stage), process.replica);
+  return std::ranges::all_of(own.members, [&](std::uint32_t member) {
+    return share_host(plan, process.stage, process.replica, member);
+  });
 }
 
 std::string group_text(const plan::Plan& plan) {
-  const bool any = std::ranges::any_of(plan.processes, [&](const plan::Plan::Process& process) {
-    return tries_group(plan, process.name.stage);
-  });
-  if (!any) return "";
-  if (plan.recipe.sync.group == recipe::GroupUse::automatic) {
-    return "by NCCL between GPUs of one host";
+  for (std::uint32_t stage = 0; stage < plan.recipe.pipeline.stages; ++stage) {
+    const sync::ReplicaGroups groups = plan::groups_of(plan, stage);
+    if (!any_sums(groups)) continue;
+    const bool cpu = on_gpus(plan, stage) == false;
+    const char* const by = cpu                               ? "in shared memory"
+                           : group_is_uncertain(plan, stage) ? "by NCCL between GPUs of one host"
+                                                             : "by NCCL, or in shared memory";
+    if (groups.size() == 1) return fmt::format(" {}", by);
+    return fmt::format(" between groups of replicas ({}), which sum {}", sync::groups_text(groups),
+                       by);
   }
-  return plan.recipe.model.device == recipe::Device::cpu ? "in shared memory"
-                                                         : "by NCCL, or in shared memory of CPUs";
+  return "";
 }
 
 }  // namespace strait::planner

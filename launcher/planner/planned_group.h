@@ -3,23 +3,32 @@
 #include <cstdint>
 #include <string>
 
+#include "framework/sync/membership.h"
+#include "framework/sync/sync_settings.h"
 #include "launcher/plan/plan.h"
 
 namespace strait::planner {
 
-// Whether the replicas of this stage try to sum their gradients without links when they start: by
-// the recipe and by their hosts. What they compute on, and whether NCCL is there, they say then
-// (stages/group_setup.h). A pure function of the plan, so that all of them do the same.
-bool tries_group(const plan::Plan& plan, std::uint32_t stage);
+// The groups that the replicas of a stage would be in with this sync method, by the recipe and by
+// their hosts. Nothing else decides it. A pure function, so that a forecast of a method has its
+// groups, too.
+sync::ReplicaGroups groups_with(const plan::Plan& plan, const std::string& method,
+                                std::uint32_t stage);
 
-// Of the stages of a plan that try: "by NCCL between GPUs of one host". Empty: none does.
+// Puts the processes of the plan into the groups of its method. Those that "auto" chose for the
+// plan `before` stay, where hosts still allow it: replicas have their state by groups. UserError
+// (bad_input): sync.group is "always", but there can be no group.
+void plan_groups(plan::Plan& plan, const plan::Plan* before);
+
+// Whether replicas of a stage that are one group find out when they start whether they have GPUs
+// and NCCL for it, and leave the sums to links if not.
+bool group_is_uncertain(const plan::Plan& plan, std::uint32_t stage);
+
+// Whether the group of a process is on one host.
+bool group_shares_host(const plan::Plan& plan, net::ProcessName process);
+
+// Of the plan's stages: " by NCCL between GPUs of one host", " between groups of 2 replicas, which
+// sum …". Empty: there are no groups.
 std::string group_text(const plan::Plan& plan);
-
-// Whether all replicas of this stage, or of each stage, are on one host.
-bool on_one_host(const plan::Plan& plan, std::uint32_t stage);
-bool on_one_host(const plan::Plan& plan);
-
-// Checks sync.group with the rest of the plan. UserError: "always" cannot be.
-void check_group(const plan::Plan& plan);
 
 }  // namespace strait::planner

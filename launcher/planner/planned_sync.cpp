@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -65,16 +66,43 @@ void plan_link(plan::Plan& plan, plan::Plan::Use use, const plan::Plan::Process&
   plan.links.push_back(link);
 }
 
-// A link between every two replicas of a stage, and one more between first stages for consensus.
-// The name of the latter is part of plan.json and of events.
-void plan_links(plan::Plan& plan, const std::vector<std::int64_t>& bytes,
-                std::int64_t proposal_bytes) {
+// Of a stage: what a replica sends in a step to each other one of its group, and the leader of a
+// group to each other leader.
+struct LinkBytes {
+  std::int64_t in_group = 0;
+  std::int64_t of_leaders = 0;
+};
+
+std::int64_t to_each(const sync::SyncSettings& settings, const sync::Layout& layout,
+                     std::size_t members) {
+  if (members < 2) return 0;
+  const double bytes = sync::forecast(settings, layout, members).step_bytes;
+  return std::llround(bytes / static_cast<double>(members - 1));
+}
+
+// A link between every two replicas of a stage that exchange anything: those of a group, and
+// leaders of groups. One more between first stages for consensus. The name of the latter is part of
+// plan.json and of events.
+void plan_links(plan::Plan& plan, const sync::SyncSettings& settings,
+                const models::ModelDescription& model) {
+  const std::int64_t proposal = consensus_bytes(model);
   for (const plan::Plan::Process& one : plan.processes) {
+    const sync::Layout layout = stages::stage_layout(model, one.chunks);
+    const sync::ReplicaGroups groups = plan::groups_of(plan, one.name.stage);
+    const std::vector<std::uint32_t> own = sync::group_of(groups, one.name.replica).members;
+    const LinkBytes bytes{to_each(sync::settings_in_group(settings), layout, own.size()),
+                          to_each(settings, layout, groups.size())};
     for (const plan::Plan::Process& other : plan.processes) {
       if (one.name.stage != other.name.stage || one.name.replica >= other.name.replica) continue;
-      plan_link(plan, plan::Plan::Use::replica, one, other, bytes[one.name.stage]);
-      if (one.name.stage == 0)
-        plan_link(plan, plan::Plan::Use::consensus, one, other, proposal_bytes);
+      const bool in_group = std::ranges::count(own, other.name.replica) > 0;
+      const auto others = sync::leaders_of(groups, other.name.replica).members;
+      const bool leaders =
+          one.name.replica == own.front() && std::ranges::count(others, other.name.replica) > 0;
+      if (in_group || leaders) {
+        plan_link(plan, plan::Plan::Use::replica, one, other,
+                  in_group ? bytes.in_group : bytes.of_leaders);
+      }
+      if (one.name.stage == 0) plan_link(plan, plan::Plan::Use::consensus, one, other, proposal);
     }
   }
 }
@@ -130,20 +158,18 @@ void plan_sync(plan::Plan& plan, const models::ModelDescription& model, const pl
   if (automatic) choose(plan, before);
   check_loss_rule(plan);
   check_group(plan);
+  plan_groups(plan, before);
   const sync::SyncSettings settings =
       sync_settings(plan::resolved_recipe(plan), plan.sync_method, plan.steps);
   plan.sync_strength = strength_of(settings);
-  const auto replicas = static_cast<std::size_t>(plan.recipe.pipeline.replicas);
-  std::vector<std::int64_t> link_bytes;  // by stage
   for (plan::Plan::Process& process : plan.processes) {
     const sync::Forecast costs =
-        sync::forecast(settings, stages::stage_layout(model, process.chunks), replicas);
+        sync::forecast(settings, stages::stage_layout(model, process.chunks),
+                       plan::groups_of(plan, process.name.stage), process.name.replica);
     process.state_bytes += std::llround(costs.slot_bytes);
     if (process.saved_bytes > 0) process.saved_bytes += std::llround(costs.slot_bytes);
-    if (process.name.replica != 0) continue;
-    link_bytes.push_back(std::llround(costs.step_bytes / static_cast<double>(replicas - 1)));
   }
-  plan_links(plan, link_bytes, consensus_bytes(model));
+  plan_links(plan, settings, model);
 }
 
 }  // namespace strait::planner

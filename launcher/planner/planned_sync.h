@@ -39,8 +39,10 @@ void plan_sync(plan::Plan& plan, const models::ModelDescription& model,
 // "auto".
 void check_sync_settings(const plan::Plan& plan);
 
-// Checks `sync.on_loss` with the method of the plan, including one that "auto" chose.
+// Checks `sync.on_loss` with the method of the plan, including one that "auto" chose, and with
+// sync.group.
 void check_loss_rule(const plan::Plan& plan);
+void check_group(const plan::Plan& plan);
 
 // ---- forecasts
 

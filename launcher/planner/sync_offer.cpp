@@ -9,6 +9,7 @@
 
 #include "framework/sync/forecast.h"
 #include "framework/sync/methods.h"
+#include "launcher/planner/planned_group.h"
 #include "launcher/planner/step_forecast.h"
 #include "launcher/recipe/recipe_sync_keys.h"
 #include "stages/stage_layout.h"
@@ -38,9 +39,9 @@ RoundTime round_time_of(sync::Hook hook, const sync::RoundPlan& plan) {
 // When the method's regular rounds start and are applied. The last step of a run often has a round
 // of its own, which nothing hides; it counts only if there is no other.
 RoundTime round_time(const sync::SyncMethod& method, const sync::Layout& layout,
-                     std::int64_t replicas, std::int64_t steps) {
+                     std::size_t members, std::int64_t steps) {
   sync::Membership membership;
-  for (std::uint32_t i = 0; i < replicas; ++i) membership.members.push_back(i);
+  for (std::uint32_t i = 0; i < members; ++i) membership.members.push_back(i);
   std::optional<RoundTime> time;
   const std::int64_t first = std::max<std::int64_t>(steps - 1 - kStepsLookedAt, 0);
   for (std::int64_t step = first; step < steps; ++step) {
@@ -159,26 +160,37 @@ double added_seconds(const plan::Plan& plan, const plan::Plan::Process& process,
   return rounds * (waited + beside) + coding.trainer * copy / static_cast<double>(process.threads);
 }
 
+// The same of the rounds of so many members. Sums in a group are taken to cost what coding them
+// costs: memory moves a multiple of what links do.
+double added_by(const plan::Plan& plan, const models::ModelDescription& model,
+                const plan::Plan::Process& process, const sync::SyncSettings& settings,
+                std::size_t members) {
+  if (members < 2) return 0;
+  const sync::Layout layout = stages::stage_layout(model, process.chunks);
+  const auto method = sync::make_method(settings);
+  const RoundTime time = round_time(*method, layout, members, plan.steps);
+  return added_seconds(plan, process, sync::forecast(settings, layout, members),
+                       sync::coding_cost(settings), static_cast<double>(layout.size()), time,
+                       window(plan, model, process, time));
+}
+
 plan::Plan::SyncOffer offer_of(const plan::Plan& plan, const models::ModelDescription& model,
                                const sync::SyncSettings& settings) {
-  const auto method = sync::make_method(settings);
   plan::Plan::SyncOffer offer;
   offer.method = settings.method;
   offer.strength = strength_of(settings);
-  const sync::CodingCost coding = sync::coding_cost(settings);
   const double without = seconds_without(plan);
   const double with_consensus = without + consensus_seconds(plan);
   offer.step_seconds = with_consensus;
   for (const plan::Plan::Process& process : plan.processes) {
     if (process.name.replica != 0) continue;
     const sync::Layout layout = stages::stage_layout(model, process.chunks);
-    const std::int64_t replicas = plan.recipe.pipeline.replicas;
-    const sync::Forecast costs =
-        sync::forecast(settings, layout, static_cast<std::size_t>(replicas));
-    const RoundTime time = round_time(*method, layout, replicas, plan.steps);
+    // The first replica leads its group.
+    const sync::ReplicaGroups groups = groups_with(plan, settings.method, process.name.stage);
+    const sync::Forecast costs = sync::forecast(settings, layout, groups, 0);
     const double added =
-        added_seconds(plan, process, costs, coding, static_cast<double>(layout.size()), time,
-                      window(plan, model, process, time));
+        added_by(plan, model, process, settings, groups.size()) +
+        added_by(plan, model, process, sync::settings_in_group(settings), groups.front().size());
     const double on_the_wire = (boundary_bytes_of(plan, process.name) + costs.step_bytes) /
                                uplink_bytes_per_second(plan, process);
     offer.step_seconds = std::max({offer.step_seconds, with_consensus + added, on_the_wire});

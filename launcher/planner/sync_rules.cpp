@@ -1,4 +1,3 @@
-#include "launcher/planner/planned_group.h"
 #include "launcher/planner/planned_sync.h"
 
 #include <fmt/format.h>
@@ -40,7 +39,7 @@ std::string all_settings(const plan::Plan& plan) {
   std::vector<std::string> settings = {method_setting(plan)};
   for (const recipe::RecipeKey& key : recipe::recipe_keys()) {
     if (recipe::section_of(key.name) != "sync" || key.name == "sync.method" ||
-        key.name == "sync.on_loss")
+        key.name == "sync.on_loss" || key.name == "sync.group")
       continue;
     const recipe::RecipeValue value = key.get(plan.recipe);
     if (value.is_null() || !plan.recipe.origins.by_key.contains(key.name)) continue;
@@ -76,20 +75,12 @@ void check_loss_rule(const plan::Plan& plan) {
 }
 
 void check_group(const plan::Plan& plan) {
-  if (plan.recipe.sync.group != recipe::GroupUse::always || plan.sync_method.empty()) return;
-  const std::string group = setting(plan, "sync.group", "\"always\"");
-  if (plan.recipe.sync.on_loss == recipe::LossRule::continue_run) {
-    refuse(fmt::format(
-        "{}, but {}: a group cannot lose a replica; leave sync.group at \"auto\", or set "
-        "sync.on_loss to \"stop\"",
-        group, setting(plan, "sync.on_loss", "\"continue\"")));
-  }
-  if (plan.recipe.model.device == recipe::Device::cpu && !on_one_host(plan)) {
-    refuse(fmt::format(
-        "{}, but the replicas compute on CPUs of several hosts, which share no memory; leave "
-        "sync.group at \"auto\"",
-        group));
-  }
+  if (plan.recipe.sync.group != recipe::GroupUse::always) return;
+  if (plan.recipe.sync.on_loss == recipe::LossRule::stop) return;
+  refuse(fmt::format("{}, but {}: a group cannot lose a replica; leave sync.group at \"auto\", or "
+                     "set sync.on_loss to \"stop\"",
+                     setting(plan, "sync.group", "\"always\""),
+                     setting(plan, "sync.on_loss", "\"continue\"")));
 }
 
 }  // namespace strait::planner

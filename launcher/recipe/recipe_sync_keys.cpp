@@ -50,6 +50,13 @@ RecipeKey of_methods(RecipeKey key) {
   return key;
 }
 
+RecipeKey of_all_methods(RecipeKey key) {
+  key.get = [get = std::move(key.get)](const Recipe& recipe) {
+    return recipe.sync == Recipe::Sync() ? RecipeValue() : get(recipe);
+  };
+  return key;
+}
+
 }  // namespace
 
 std::vector<RecipeKey> sync_keys() {
@@ -58,10 +65,6 @@ std::vector<RecipeKey> sync_keys() {
   using key_kinds::integer;
   using key_kinds::number;
   std::vector<RecipeKey> keys = {
-      choice("group", in_sync<&S::group>(),
-             "whether gradients are summed without links; auto: by NCCL, in float32, where all "
-             "replicas of a stage have GPUs of one host; always: also between hosts, and in shared "
-             "memory between CPUs of one host"),
       choice("wire_dtype", in_sync<&S::wire_dtype>(), "of what is sent; sums are float32"),
       number("random", in_sync<&S::random>(), {1e-6, 1},
              "the share of the weights that a round considers; auto: 0.1, or what sync.method "
@@ -90,12 +93,16 @@ std::vector<RecipeKey> sync_keys() {
               "steps with exact means before the second moment is frozen", kAuthors)};
   std::ranges::transform(keys, keys.begin(), of_methods);
   keys.insert(keys.begin(),
-              choice("sync.on_loss", in_sync<&S::on_loss>(),
-                     "when a process or host of a replica is lost: the run stops, or the other "
-                     "replicas continue with their own sequences"));
-  keys.front().get = [get = std::move(keys.front().get)](const Recipe& recipe) {
-    return recipe.sync == Recipe::Sync() ? RecipeValue() : get(recipe);
-  };
+              of_all_methods(choice(
+                  "sync.group", in_sync<&S::group>(),
+                  "whether replicas that share a host sum their gradients without links, and the "
+                  "method runs between hosts; auto: where it runs between hosts, and allreduce "
+                  "between GPUs; always: also on one host, allreduce also by NCCL between hosts")));
+  keys.insert(keys.begin(),
+              of_all_methods(
+                  choice("sync.on_loss", in_sync<&S::on_loss>(),
+                         "when a process or host of a replica is lost: the run stops, or the other "
+                         "replicas continue with their own sequences")));
   keys.insert(keys.begin(),
               key_kinds::part("sync.method", in_sync<&S::method>(), PartKind::sync_method,
                               "how the replicas of a stage agree on weights; auto: the freshest "
@@ -123,7 +130,8 @@ std::string sync_objection(std::string_view key, const Recipe& recipe) {
     return "but pipeline.replicas is 1: there is nothing to synchronise; leave [sync] out, or set "
            "more replicas";
   }
-  if (key == "sync.method" || key == "sync.on_loss" || reads(method, last_part_of(key))) {
+  const bool of_all = key == "sync.method" || key == "sync.on_loss" || key == "sync.group";
+  if (of_all || reads(method, last_part_of(key))) {
     return "";
   }
   const auto known = keys_read_by(method);

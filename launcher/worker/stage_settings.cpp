@@ -64,11 +64,13 @@ std::vector<stages::ChunkPlan> chunk_plans(const plan::StageJob& job) {
 stages::GroupOptions group_options(const plan::StageJob& job, at::Device device) {
   using Use = stages::GroupOptions::Use;
   stages::GroupOptions options;
-  const bool always = job.plan.recipe.sync.group == recipe::GroupUse::always;
-  if (!planner::tries_group(job.plan, job.process.stage)) return options;
+  if (!job.plan.process(job.process).group) return options;
+  const bool uncertain = planner::group_is_uncertain(job.plan, job.process.stage);
   // A build for CPUs has no GPU on any of the stage's processes: they need not ask each other.
-  if (!always && device.is_cpu() && !at::hasCUDA()) return options;
-  options.use = always ? Use::always : Use::automatic;
+  if (uncertain && device.is_cpu() && !at::hasCUDA()) return options;
+  options.groups = plan::groups_of(job.plan, job.process.stage);
+  options.use = uncertain ? Use::automatic : Use::always;
+  options.one_host = planner::group_shares_host(job.plan, job.process);
   options.place = fmt::format("{}, {}", job.plan.process(job.process).host, device.str());
   // A plugin's device may be anything else.
   if (!device.is_cuda()) options.nccl_library.clear();

@@ -73,6 +73,7 @@ struct Member {
   std::vector<std::unique_ptr<net::Link>> owned;
   std::unique_ptr<sync::MemberLinks> links;
   at::Tensor gradient;
+  at::Tensor host;
   GroupSetup made;
 
   std::vector<net::Link*> raw() const {
@@ -81,7 +82,10 @@ struct Member {
     return links_of;
   }
   void set_up(const GroupOptions& options) {
-    made = set_up_group(options, gradient, raw(), membership);
+    host = gradient.cpu();  // the gradient itself, on the CPU
+    const std::span<float> values(host.mutable_data_ptr<float>(),
+                                  static_cast<std::size_t>(host.numel()));
+    made = set_up_group(options, gradient, values, raw(), membership);
     links = std::make_unique<sync::MemberLinks>(std::move(owned), membership, nullptr);
   }
   sync::WhileWaiting while_waiting() {
@@ -341,7 +345,7 @@ TEST_P(NcclGroups, LeaveSumsToLinksWhereNcclCannotBe) {
 }
 
 TEST(GroupHello, RefusesWhatIsNone) {
-  const sync::GroupHello hello{"NCCL", "2.29.7", "host 0", "", std::string("\0a", 2)};
+  const sync::GroupHello hello{"NCCL", "2.29.7", "host 0", "", std::string("\0a", 2), "1 2 3", "4"};
   EXPECT_EQ(sync::read_hello(sync::write_hello(hello)), hello);
   net::Frame cut = sync::write_hello(hello);
   cut.pop_back();

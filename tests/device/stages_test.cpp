@@ -146,7 +146,7 @@ RunSettings grouped() {
   // A device for each replica of a stage.
   settings.devices = {test_device::device(0), test_device::device(0), test_device::device(1),
                       test_device::device(1)};
-  settings.group.use = GroupOptions::Use::always;
+  settings.group.groups = {{0, 1}};
   settings.group.nccl_library = TEST_NCCL_LIBRARY;
   return settings;
 }
@@ -169,6 +169,32 @@ TEST(StagesOnTestDevice, AgreeAsReplicasOfNccl) {
     EXPECT_EQ(ours.losses, over_links.losses);
     EXPECT_EQ(ours.norms, over_links.norms);
     EXPECT_EQ(ours.evaluations, over_links.evaluations);
+  }
+}
+
+// Two groups: sums by NCCL, or in shared memory where there is none, and a method between them.
+// What that memory sums is the host's copy of the gradient.
+RunSettings in_two_groups(const std::string& library) {
+  RunSettings settings = two_stages();
+  settings.blocks = {{0, 3}};
+  settings.micro_batches = 1;
+  settings.replicas = 4;
+  settings.steps = 4;
+  settings.group.groups = {{0, 1}, {2, 3}};
+  settings.group.nccl_library = library;
+  return settings;
+}
+
+TEST(StagesOnTestDevice, TrainInGroupsWhatTheyTrainOnTheCpu) {
+  for (const std::string library : {TEST_NCCL_LIBRARY, ""}) {
+    for (const std::string method : {"allreduce", "cocktail", "powersgd", "onebit_adam"}) {
+      SCOPED_TRACE(library + method);
+      RunSettings settings = in_two_groups(library);
+      settings.evaluate = true;
+      settings.sync.method = method;
+      settings.sync.warmup = 2;
+      expect_same_run(settings, 0.01);
+    }
   }
 }
 
@@ -335,12 +361,21 @@ TEST(WaitsForTestDevice, AreAllNeededBySync) {
   }
 }
 
+TEST(WaitsForTestDevice, AreAllNeededBySumsOfTheHost) {
+  RunSettings settings = smallest();
+  settings.blocks = {{0, 3}};
+  settings.replicas = 2;
+  settings.group.groups = {{0, 1}};
+  settings.group.nccl_library.clear();
+  expect_every_wait_is_needed(settings);
+}
+
 TEST(WaitsForTestDevice, AreAllNeededByNccl) {
   RunSettings settings = smallest();
   settings.blocks = {{0, 3}};
   settings.replicas = 2;
   settings.sync.method = "allreduce";
-  settings.group.use = GroupOptions::Use::always;
+  settings.group.groups = {{0, 1}};
   settings.group.nccl_library = TEST_NCCL_LIBRARY;
   expect_every_wait_is_needed(settings);
 }

@@ -123,7 +123,10 @@ TEST(Replicas, AllreduceEqualsOneReplicaWithAllRows) {
 
 // Where replicas share memory and no links carry their gradients.
 RunSettings in_group(RunSettings settings) {
-  settings.group.use = GroupOptions::Use::always;
+  settings.group.groups = {{}};
+  for (int i = 0; i < settings.replicas; ++i) {
+    settings.group.groups[0].push_back(static_cast<std::uint32_t>(i));
+  }
   settings.group.limits.setup = std::chrono::seconds(20);
   return settings;
 }
@@ -167,6 +170,152 @@ TEST(Replicas, OfGroupEndWithOneThatDies) {
                                                         testing::HasSubstr("ended the link"),
                                                         testing::HasSubstr("ended the link")));
   EXPECT_EQ(got.losses.size(), 2);
+}
+
+// So many groups of two replicas, with a row each; and as many replicas with these two rows, one
+// after the other. Replicas take rows in turns, so the members of a group are `groups` apart.
+RunSettings in_pairs(const std::string& method, int stages, int groups) {
+  RunSettings settings = replicated(method, stages, 2 * groups);
+  settings.micro_batches = 1;
+  settings.rows = 1;
+  // One stage adds the two gradients of a tied weight after those of all micro-batches; and the
+  // norms of more replicas are added in another order.
+  settings.tied = false;
+  settings.clip = 0;
+  settings.evaluate = false;
+  for (int i = 0; i < groups; ++i) {
+    const auto first = static_cast<std::uint32_t>(i);
+    settings.group.groups.push_back({first, first + static_cast<std::uint32_t>(groups)});
+  }
+  settings.group.limits.setup = std::chrono::seconds(20);
+  return settings;
+}
+
+RunSettings of_pairs(RunSettings settings) {
+  settings.replicas /= 2;
+  settings.micro_batches *= 2;
+  settings.group = {};
+  return settings;
+}
+
+// The order of summation is that: the members of each group, then the groups. A replica adds its
+// micro-batches in their order, too, so a pair has the bits of one replica with the rows of both.
+TEST_P(EveryMethod, TreatsGroupAsReplicaWithRowsOfItsMembers) {
+  const auto& [method, stages] = GetParam();
+  for (const int groups : {2, 3}) {
+    SCOPED_TRACE(groups);
+    RunSettings settings = in_pairs(method, stages, groups);
+    settings.shuffle = false;
+    settings.dropout = 0;
+    const RunResult got = run_stages(settings);
+    ASSERT_THAT(got.errors, IsEmpty());
+    const RunResult expected = run_stages(of_pairs(settings));
+    ASSERT_THAT(expected.errors, IsEmpty());
+    EXPECT_THAT(got.losses, Pointwise(testing::DoubleNear(1e-9), expected.losses));
+    EXPECT_LT(got.losses.back(), got.losses.front());
+    for (std::size_t i = 0; i < got.masters.size(); ++i) {
+      SCOPED_TRACE(i);
+      const std::size_t group = i % static_cast<std::size_t>(groups);
+      expect_same_bits(got.masters[i], expected.masters[group]);
+      expect_same_bits(got.models[i], expected.models[group]);
+    }
+  }
+}
+
+// Also when the process that leads a group is another one than before: all members have its state.
+TEST_P(EveryMethod, ResumesFromCheckpointOfGroupsBitForBit) {
+  const auto& [method, stages] = GetParam();
+  RunSettings whole = in_pairs(method, stages, 2);
+  whole.evaluate = true;
+  whole.checkpoint_every = 5;
+  RunSettings half = whole;
+  half.stop_at = 5;
+  const RunResult there = run_stages(half);
+  ASSERT_THAT(there.errors, IsEmpty());
+  for (const auto& [name, tensor] : there.saved) {
+    EXPECT_FALSE(name.starts_with("replica-2/") || name.starts_with("replica-3/")) << name;
+  }
+  const RunResult expected = run_stages(whole);
+  const RunResult resumed = run_stages(whole, there.saved, 5);
+  ASSERT_THAT(resumed.errors, IsEmpty());
+  expect_same_bits(expected.saved, resumed.saved);
+  EXPECT_EQ(resumed.losses, std::vector(expected.losses.begin() + 5, expected.losses.end()));
+}
+
+// Nothing is left to a method.
+TEST(Replicas, OfOneGroupTrainAsByExactSumsWithAnyMethod) {
+  RunSettings sums = in_group(replicated("allreduce", 1, 3));
+  sums.steps = 4;
+  const RunResult expected = run_stages(sums);
+  for (const std::string& method : sync::method_names()) {
+    SCOPED_TRACE(method);
+    RunSettings settings = sums;
+    settings.sync.method = method;
+    const RunResult got = run_stages(settings);
+    ASSERT_THAT(got.errors, IsEmpty());
+    EXPECT_EQ(got.losses, expected.losses);
+    EXPECT_EQ(got.evaluations, expected.evaluations);
+    expect_same_bits(got.saved, expected.saved);
+  }
+}
+
+TEST(Replicas, OfSeparateGroupsTrainAsWithoutGroups) {
+  for (const std::string& method : sync::method_names()) {
+    SCOPED_TRACE(method);
+    RunSettings settings = replicated(method, 1, 3);
+    settings.steps = 6;
+    const RunResult expected = run_stages(settings);
+    settings.group.groups = {{0}, {1}, {2}};
+    const RunResult got = run_stages(settings);
+    ASSERT_THAT(got.errors, IsEmpty());
+    EXPECT_EQ(got.losses, expected.losses);
+    expect_same_bits(got.saved, expected.saved);
+  }
+}
+
+// Sums of gradients need no groups of one size.
+TEST(Replicas, OfUnequalGroupsSumAllGradients) {
+  RunSettings settings = replicated("allreduce", 1, 3);
+  settings.steps = 4;
+  settings.dropout = 0;
+  const RunResult expected = run_stages(settings);
+  settings.group.groups = {{0, 2}, {1}};
+  const RunResult got = run_stages(settings);
+  ASSERT_THAT(got.errors, IsEmpty());
+  EXPECT_THAT(got.losses, Pointwise(testing::DoubleNear(2e-5), expected.losses));
+  expect_same_bits(got.masters[0], got.masters[1]);
+  expect_same_bits(got.masters[0], got.masters[2]);
+}
+
+// Whichever dies: a leader, or one that follows.
+TEST(Replicas, OfSeveralGroupsEndWithOneThatDies) {
+  for (const std::size_t victim : {0U, 2U}) {
+    SCOPED_TRACE(victim);
+    RunSettings settings = in_pairs("cocktail", 1, 2);
+    settings.before = [victim](Stage&, std::size_t process, const Phase& phase,
+                               const schedules::Action&) {
+      if (process == victim && number(phase.step) == 2) throw std::runtime_error("killed");
+    };
+    const RunResult got = run_stages(settings);
+    EXPECT_EQ(got.errors.size(), 4);
+    EXPECT_THAT(got.errors, testing::Contains(testing::HasSubstr("killed")));
+    EXPECT_LE(got.curves[1].size(), 3);
+  }
+}
+
+TEST(Replicas, OfSeveralGroupsFindForksWithinOne) {
+  RunSettings settings = in_pairs("cocktail", 1, 2);
+  settings.before = [](Stage& stage, std::size_t process, const Phase& phase,
+                       const schedules::Action& action) {
+    const bool here = process == 3 && number(phase.step) == 1 && phase.training;
+    if (!here || action.work != schedules::Work::forward) return;
+    const at::NoGradGuard no_grad;
+    for (const AdamW::Slot& slot : stage.optimizer().slots()) slot.master.add_(1e-3);
+  };
+  const RunResult got = run_stages(settings);
+  EXPECT_THAT(got.errors,
+              testing::Contains(testing::AllOf(testing::HasSubstr("their states have forked"),
+                                               testing::HasSubstr("replicas 1 and 3"))));
 }
 
 // Two models that differ are not trained on by the sums of both.

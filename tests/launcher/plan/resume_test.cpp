@@ -142,6 +142,22 @@ TEST(SyncResume, NamesEveryDifference) {
   EXPECT_THAT(restarted(plan_of(2), other), IsEmpty());
 }
 
+// Other groups have other states, but for exact sums, which have none.
+TEST(SyncResume, IsExactForSameGroups) {
+  const auto in_groups = [](const std::string& method, const std::vector<std::uint32_t>& leaders) {
+    Plan plan = plan_of(4, method);
+    for (Plan::Process& process : plan.processes) process.group = leaders[process.name.replica];
+    return plan;
+  };
+  const Plan pairs = in_groups("cocktail", {0, 0, 2, 2});
+  EXPECT_THAT(restarted(pairs, pairs), IsEmpty());
+  EXPECT_THAT(restarted(pairs, plan_of(4)), HasSubstr("groups none instead of 0, 1 | 2, 3"));
+  EXPECT_THAT(restarted(plan_of(4), pairs), HasSubstr("groups 0, 1 | 2, 3 instead of none"));
+  EXPECT_THAT(restarted(pairs, in_groups("cocktail", {0, 1, 0, 1})),
+              HasSubstr("groups 0, 2 | 1, 3 instead of 0, 1 | 2, 3"));
+  EXPECT_THAT(restarted(in_groups("allreduce", {0, 0, 2, 2}), plan_of(4, "allreduce")), IsEmpty());
+}
+
 // Keys that are left out have their defaults; sync.on_loss and sync.group do not change what is
 // learnt.
 TEST(SyncResume, TreatsDefaultsLikeTheirExplicitValues) {

@@ -365,7 +365,7 @@ TEST(RecipeReader, RefusesKeysThatSyncMethodDoesNotRead) {
             "outer_learning_rate, outer_momentum");
   EXPECT_EQ(mistake_after_least(replicas + "top = 0.5\n"),
             "sync.top is 0.5 (recipes/x.toml:11:7), but sync.method \"allreduce\" does not read "
-            "it; it reads group, wire_dtype");
+            "it; it reads wire_dtype");
   EXPECT_THAT(mistake_after_least(replicas + "method = \"auto\"\nrank = 4\n"),
               HasSubstr("\"auto\" does not read it; it reads random, top, bits"));
   EXPECT_THAT(mistake_after_least(replicas + "method = \"bytegrad\"\nbits = 8\n"),

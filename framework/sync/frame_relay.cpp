@@ -1,0 +1,164 @@
+#include "framework/sync/frame_relay.h"
+
+#include <algorithm>
+#include <limits>
+#include <thread>
+#include <utility>
+
+namespace strait::sync {
+namespace {
+
+// Much more than a part of a round, so that the writer seldom waits for a reader.
+constexpr std::size_t kRingBytes = std::size_t{8} << 20;
+// Between two looks at the progress of others; longer the longer it takes, since slow links decide
+// when the next frame comes.
+constexpr std::chrono::microseconds kFirstLook{50};
+constexpr std::chrono::microseconds kLastLook{1000};
+
+// What a reader has read that is gone.
+constexpr std::uint64_t kLeft = std::numeric_limits<std::uint64_t>::max();
+
+// Waits between looks.
+class Pause {
+ public:
+  void wait() {
+    std::this_thread::sleep_for(pause_);
+    pause_ = std::min(pause_ * 2, kLastLook);
+  }
+
+ private:
+  std::chrono::microseconds pause_ = kFirstLook;
+};
+
+}  // namespace
+
+// At the begin of the memory; those of the readers and the ring follow.
+struct FrameRelay::Progress {
+  std::uint64_t token;                             // of SharedMemory
+  alignas(64) std::atomic<std::uint64_t> written;  // bytes of the stream; of readers: read
+  std::atomic<std::uint32_t> ended;                // the writer is gone
+};
+
+SharedMemory FrameRelay::memory_for(std::size_t readers) {
+  return SharedMemory((readers + 1) * sizeof(Progress) + kRingBytes);
+}
+
+SharedMemory FrameRelay::open(SharedMemoryKey key, std::size_t readers, std::uint32_t writer) {
+  return {key, (readers + 1) * sizeof(Progress) + kRingBytes, writer};
+}
+
+FrameRelay::FrameRelay(SharedMemory memory, std::size_t readers)
+    : memory_(std::move(memory)), readers_(readers) {}
+
+FrameRelay::FrameRelay(SharedMemory memory, std::size_t readers, std::size_t mine)
+    : memory_(std::move(memory)), readers_(readers), mine_(mine) {}
+
+FrameRelay::~FrameRelay() {
+  if (mine_) {
+    read_by(*mine_).store(kLeft, std::memory_order_release);
+  } else {
+    progress().ended.store(1, std::memory_order_release);
+  }
+}
+
+FrameRelay::Progress& FrameRelay::progress() const {
+  return *reinterpret_cast<Progress*>(memory_.begin());
+}
+
+std::atomic<std::uint64_t>& FrameRelay::read_by(std::size_t reader) const {
+  return reinterpret_cast<Progress*>(memory_.begin())[reader + 1].written;
+}
+
+std::byte* FrameRelay::ring() const { return memory_.begin() + (readers_ + 1) * sizeof(Progress); }
+
+std::span<std::byte> FrameRelay::piece(std::uint64_t at, std::size_t bytes) const {
+  const std::size_t first = at % kRingBytes;
+  return {ring() + first, std::min(bytes, kRingBytes - first)};
+}
+
+std::uint64_t FrameRelay::slowest() const {
+  std::uint64_t least = progress().written.load(std::memory_order_relaxed);
+  for (std::size_t reader = 0; reader < readers_; ++reader) {
+    least = std::min(least, read_by(reader).load(std::memory_order_acquire));
+  }
+  return least;
+}
+
+void FrameRelay::check() const {
+  if (!aborted_) return;
+  const MutexLock lock(mutex_);
+  throw net::LinkError(*cause_);
+}
+
+void FrameRelay::abort(const net::LinkError& cause) {
+  const MutexLock lock(mutex_);
+  if (!cause_) cause_ = cause;
+  aborted_ = true;
+}
+
+void FrameRelay::put(std::span<const std::byte> bytes) {
+  std::uint64_t at = progress().written.load(std::memory_order_relaxed);
+  Pause pause;
+  while (!bytes.empty()) {
+    check();
+    const std::uint64_t room = slowest() + kRingBytes - at;
+    if (room == 0) {
+      pause.wait();
+      continue;
+    }
+    const std::span<std::byte> to = piece(at, std::min<std::uint64_t>(room, bytes.size()));
+    std::ranges::copy(bytes.first(to.size()), to.begin());
+    bytes = bytes.subspan(to.size());
+    at += to.size();
+    progress().written.store(at, std::memory_order_release);
+  }
+}
+
+void FrameRelay::write(std::uint32_t source, std::span<const std::byte> frame) {
+  const Header header{source, 0, frame.size()};
+  put(std::as_bytes(std::span(&header, 1)));
+  put(frame);
+}
+
+bool FrameRelay::take(std::span<std::byte> to, std::size_t& taken,
+                      std::chrono::steady_clock::time_point deadline) {
+  std::atomic<std::uint64_t>& read = read_by(*mine_);
+  Pause pause;
+  while (taken < to.size()) {
+    check();
+    const std::uint64_t at = read.load(std::memory_order_relaxed);
+    // Before the bytes: what the writer wrote before it ended is still read.
+    const bool ended = progress().ended.load(std::memory_order_acquire) != 0;
+    const std::uint64_t here = progress().written.load(std::memory_order_acquire) - at;
+    if (here > 0) {
+      const std::span<const std::byte> from =
+          piece(at, std::min<std::uint64_t>(here, to.size() - taken));
+      std::ranges::copy(from, to.begin() + static_cast<std::ptrdiff_t>(taken));
+      taken += from.size();
+      read.store(at + from.size(), std::memory_order_release);
+      continue;
+    }
+    if (ended) {
+      abort({net::LinkError::Kind::lost,
+             "the replica of this host that exchanges with other hosts has ended"});
+    } else if (std::chrono::steady_clock::now() >= deadline) {
+      return false;
+    } else {
+      pause.wait();
+    }
+  }
+  return true;
+}
+
+std::optional<FrameRelay::Relayed> FrameRelay::read(
+    std::chrono::steady_clock::time_point deadline) {
+  if (!take(std::as_writable_bytes(std::span(&header_, 1)), header_taken_, deadline)) {
+    return std::nullopt;
+  }
+  frame_.resize(header_.bytes);
+  if (!take(frame_, frame_taken_, deadline)) return std::nullopt;
+  header_taken_ = frame_taken_ = 0;
+  return Relayed{header_.source, std::exchange(frame_, {})};
+}
+
+}  // namespace strait::sync
