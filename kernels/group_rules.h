@@ -41,7 +41,8 @@ STRAIT_ON_BOTH inline float float_of_bits(std::uint32_t bits) {
 
 STRAIT_ON_BOTH constexpr int levels_of(int bits) { return 1 << bits; }
 
-// From 6 bits on nearest rounding does not clip and is unbiased to 0.1 % by itself.
+// From 6 bits on nearest rounding does not clip and is unbiased to 0.1 % by itself. Below, a level
+// is drawn for values between the two that are nearest to zero, and groups get their length back.
 STRAIT_ON_BOTH inline bool restores_length(int bits, Rounding rounding) {
   return rounding == Rounding::unbiased && bits <= 5;
 }
@@ -70,11 +71,13 @@ STRAIT_ON_BOTH inline float scale_of_code(std::uint16_t scale_code) {
 }
 
 // The scale code with which levels c that were rounded with `scale_code` have the length of their
-// values: scale · 2 <t, t> / <2c - highest, t>, t being the values over twice the scale. Rounded up
-// or down at random, so that the mean is exact. Keeps kTurned.
+// values: scale · 2 <t, t> / <2c - highest, t>, t being the values over twice the scale. At most
+// twice the scale, however levels were drawn. Rounded up or down at random, so that the mean is
+// exact. Keeps kTurned.
 STRAIT_ON_BOTH inline std::uint16_t restored_code(std::uint16_t scale_code, float squares,
                                                   float product, std::uint32_t draw) {
-  const std::uint32_t bits = bits_of_float(scale_of_code(scale_code) * (2.0F * squares / product));
+  const float least = product < squares ? squares : product;
+  const std::uint32_t bits = bits_of_float(scale_of_code(scale_code) * (2.0F * squares / least));
   const std::uint32_t code = (bits + (draw & 0xFFFFFU)) >> 20U;
   const auto bounded =
       static_cast<std::uint16_t>(code < kLowestScaleCode ? kLowestScaleCode : code);

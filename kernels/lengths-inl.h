@@ -1,5 +1,5 @@
-// Unbiased rounding of one group: nearest levels, and the scale that restores the group's length.
-// Read once per instruction set, as lanes-inl.h.
+// Unbiased rounding of one group: its levels, and the scale that restores the group's length. Read
+// once per instruction set, as lanes-inl.h.
 #if defined(STRAIT_KERNELS_LENGTHS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef STRAIT_KERNELS_LENGTHS_INL_H_
 #undef STRAIT_KERNELS_LENGTHS_INL_H_
@@ -8,6 +8,7 @@
 #endif
 
 #include "kernels/group_rules.h"
+#include "kernels/groups-inl.h"
 #include "kernels/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -31,20 +32,28 @@ struct ColumnSums {
   }
 };
 
-// Values to nearest levels, and the scale code that restores their length. The values stay.
+// Values to levels, and the scale code that restores their length. The values stay. `index`: of the
+// first one in its row. Levels are the nearest ones, but between the two that are nearest to zero
+// one is drawn.
 template <int kBits>
 HWY_NOINLINE std::uint16_t level_group(const float* values, int group, std::uint16_t scale_code,
-                                       std::uint32_t draw, std::uint8_t* levels) {
+                                       std::uint64_t words, std::uint32_t index,
+                                       std::uint8_t* levels) {
   const Lanes lanes;
   constexpr auto highest = static_cast<float>(levels_of(kBits) - 1);
   constexpr auto middle = static_cast<float>(levels_of(kBits - 1));
   const auto inverse = hn::Set(lanes, inverse_of(scale_of_code(scale_code)));
+  const auto numbers = hn::Mul(hn::Iota(BitLanes(), 0), hn::Set(BitLanes(), kDrawStep));
   ColumnSums squares;
   ColumnSums products;
   for (int i = 0; i < group; i += static_cast<int>(lane_count())) {
     const auto steps = hn::Mul(hn::Load(lanes, values + i), inverse);
     auto level = hn::Add(steps, hn::Set(lanes, middle));
     level = hn::Floor(hn::Min(hn::Max(level, hn::Zero(lanes)), hn::Set(lanes, highest)));
+    const auto drawn = drawn_lanes(words, index + static_cast<std::uint32_t>(i), numbers);
+    const auto up = hn::Lt(drawn, hn::Add(steps, hn::Set(lanes, 0.5F)));
+    const auto inner = hn::IfThenElse(up, hn::Set(lanes, middle), hn::Set(lanes, middle - 1));
+    level = hn::IfThenElse(hn::Lt(hn::Abs(steps), hn::Set(lanes, 0.5F)), inner, level);
     const auto whole = hn::BitCast(CountLanes(), hn::Add(level, hn::Set(lanes, 0x1p23F)));
     const auto byte = hn::And(whole, hn::Set(CountLanes(), 0xFF));
     hn::StoreU(hn::DemoteTo(ByteLanes(), byte), ByteLanes(), levels + i);
@@ -52,7 +61,7 @@ HWY_NOINLINE std::uint16_t level_group(const float* values, int group, std::uint
     squares.add(i, hn::Mul(steps, steps));
     products.add(i, hn::Mul(odd, steps));
   }
-  return restored_code(scale_code, squares.total(), products.total(), draw);
+  return restored_code(scale_code, squares.total(), products.total(), draw_of(words, index));
 }
 
 }  // namespace strait::kernels::HWY_NAMESPACE

@@ -29,17 +29,28 @@ __device__ inline int nearest_level(float steps) {
   return static_cast<int>(fminf(fmaxf(level, 0.0F), highest));
 }
 
-// Unbiased rounding: the scale code that restores the length of the octet's group.
+// Unbiased rounding of a value. `index`: of it in its row.
+template <int kBits>
+__device__ inline int unbiased_level(float steps, std::uint64_t words, std::uint32_t index) {
+  if (fabsf(steps) >= 0.5F) return nearest_level<kBits>(steps);
+  const float drawn = __fmul_rn(static_cast<float>(draw_of(words, index)), kDrawUnit);
+  return levels_of(kBits - 1) - (drawn < __fadd_rn(steps, 0.5F) ? 0 : 1);
+}
+
+// Unbiased rounding: the scale code that restores the length of the octet's group. `index`: of the
+// octet's first value in its row.
 template <int kBits>
 __device__ inline std::uint16_t restored(const Octet& values, std::uint16_t code, int group,
-                                         std::uint32_t draw) {
+                                         std::uint32_t draw, std::uint64_t words,
+                                         std::uint32_t index) {
   const float inverse = inverse_of(scale_of_code(code));
   Octet squares;
   Octet products;
 #pragma unroll
   for (int i = 0; i < kOctet; ++i) {
     const float steps = __fmul_rn(values.value[i], inverse);
-    const int odd = 2 * nearest_level<kBits>(steps) - (levels_of(kBits) - 1);
+    const int level = unbiased_level<kBits>(steps, words, index + static_cast<std::uint32_t>(i));
+    const int odd = 2 * level - (levels_of(kBits) - 1);
     squares.value[i] = __fmul_rn(steps, steps);
     products.value[i] = __fmul_rn(static_cast<float>(odd), steps);
   }
@@ -75,8 +86,9 @@ __device__ inline WeighedOctet weigh(const Octet& values, const StagedToken<kBit
   std::uint16_t written = marked;
   if (restores_length(kBits, how.rounding)) {
     const auto first = static_cast<std::uint32_t>(number * group);
-    written =
-        restored<kBits>(result.values, marked, group, draw_of(how.words, how.first_index + first));
+    const std::uint32_t index = how.first_index + static_cast<std::uint32_t>(octet * kOctet);
+    written = restored<kBits>(result.values, marked, group,
+                              draw_of(how.words, how.first_index + first), how.words, index);
   }
   if (refused) {
     result.scale_code = result.rounding_code = kRefusedScaleCode;
@@ -106,6 +118,8 @@ __device__ inline void levels_of_octet(const WeighedOctet& weighed, float scale,
       float drawn = __fadd_rn(steps, 0.5F * highest);
       drawn = __fadd_rn(drawn, __fmul_rn(static_cast<float>(draw), kDrawUnit));
       level = static_cast<int>(fminf(fmaxf(drawn, 0.0F), highest));
+    } else if (restores_length(kBits, how.rounding)) {
+      level = unbiased_level<kBits>(steps, how.words, index + static_cast<std::uint32_t>(i));
     } else {
       level = nearest_level<kBits>(steps);
     }

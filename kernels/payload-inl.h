@@ -61,8 +61,8 @@ HWY_INLINE void level_groups(TokenScratch& scratch, std::int64_t groups, int siz
     std::uint16_t& scale_code = scratch.scale_codes()[g];
     if (scale_code == kZeroScaleCode || scale_code == kRefusedScaleCode) continue;
     const auto first = static_cast<std::uint32_t>(g * size);
-    scale_code = level_group<kBits>(scratch.values() + first, size, scale_code,
-                                    draw_of(words, index + first), scratch.levels() + first);
+    scale_code = level_group<kBits>(scratch.values() + first, size, scale_code, words,
+                                    index + first, scratch.levels() + first);
   }
 }
 

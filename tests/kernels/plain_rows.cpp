@@ -149,6 +149,9 @@ Group weigh(float* values, const GroupFormat& format, Rounding rounding, float r
 int level_of(float value, float inverse, int bits, const Draw& draw, std::uint64_t words,
              std::uint32_t index) {
   float level = value * inverse;
+  if (draw.rounding == Rounding::unbiased && bits <= 5 && std::fabs(level) < 0.5F) {
+    return (1 << (bits - 1)) - (draw_of(words, index) < level + 0.5F ? 0 : 1);
+  }
   if (draw.rounding != Rounding::stochastic) {
     level = level + static_cast<float>(1 << (bits - 1));
   } else {
@@ -168,7 +171,7 @@ float column_sum(const std::vector<float>& values) {
   return columns[0];
 }
 
-// The scale code with which nearest levels have the length of their values.
+// The scale code with which levels have the length of their values.
 int length_code(const float* values, const Group& group, const GroupFormat& format,
                 const Draw& draw, std::uint64_t words, std::uint32_t index) {
   const float scale = float_of(static_cast<std::uint32_t>(group.scale_code) << 20U);
@@ -178,12 +181,14 @@ int length_code(const float* values, const Group& group, const GroupFormat& form
   std::vector<float> products(squares.size());
   for (int i = 0; i < group.count; ++i) {
     const float steps = values[i] * inverse;
-    const int level = level_of(values[i], inverse, format.bits, draw, 0, 0);
+    const int level = level_of(values[i], inverse, format.bits, draw, words,
+                               index + static_cast<std::uint32_t>(i));
     squares[static_cast<std::size_t>(i)] = steps * steps;
     products[static_cast<std::size_t>(i)] =
         static_cast<float>(2 * level - ((1 << format.bits) - 1)) * steps;
   }
-  const float target = scale * (2.0F * column_sum(squares) / column_sum(products));
+  const float square = column_sum(squares);
+  const float target = scale * (2.0F * square / std::max(column_sum(products), square));
   const auto draw_bits = static_cast<std::uint32_t>(draw_of(words, index) * 0x1p24F) & 0xFFFFFU;
   return std::max<int>(8, static_cast<int>((bits_of(target) + draw_bits) >> 20U));
 }
