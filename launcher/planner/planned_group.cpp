@@ -89,7 +89,7 @@ sync::ReplicaGroups groups_of_sums(const plan::Plan& plan, std::uint32_t stage) 
 // The groups of a method, or why there are none; that is empty if none are wanted.
 struct Choice {
   sync::ReplicaGroups groups;
-  std::string objection;
+  std::string objection = {};
 };
 
 Choice choice_of_sums(const plan::Plan& plan, std::uint32_t stage) {
@@ -106,7 +106,10 @@ Choice choice_of_method(const plan::Plan& plan, const sync::MethodOffer& offer) 
     choice.objection = "no two replicas have all of their stages on the same hosts";
     return choice;
   }
-  const auto method = offer.make({.method = offer.name, .steps = plan.steps});
+  sync::SyncSettings settings;
+  settings.method = offer.name;
+  settings.steps = plan.steps;
+  const auto method = offer.make(settings);
   for (const auto& group : choice.groups) {
     const std::size_t first = choice.groups.front().size();
     if (group.size() == first || method->sums_gradients()) continue;

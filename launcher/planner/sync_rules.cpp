@@ -77,10 +77,10 @@ void check_loss_rule(const plan::Plan& plan) {
 void check_group(const plan::Plan& plan) {
   if (plan.recipe.sync.group != recipe::GroupUse::always) return;
   if (plan.recipe.sync.on_loss == recipe::LossRule::stop) return;
-  refuse(fmt::format("{}, but {}: a group cannot lose a replica; leave sync.group at \"auto\", or "
-                     "set sync.on_loss to \"stop\"",
-                     setting(plan, "sync.group", "\"always\""),
-                     setting(plan, "sync.on_loss", "\"continue\"")));
+  refuse(fmt::format(
+      "{}, but {}: a group cannot lose a replica; leave sync.group at \"auto\", or "
+      "set sync.on_loss to \"stop\"",
+      setting(plan, "sync.group", "\"always\""), setting(plan, "sync.on_loss", "\"continue\"")));
 }
 
 }  // namespace strait::planner
