@@ -118,6 +118,10 @@ StepDecision read_decision(std::span<const std::byte> frame) {
   decision.epoch = reader.value<std::uint32_t>();
   decision.retry = reader.value<std::uint8_t>() != 0;
   check_length(reader);
+  if (!reader.complete()) {
+    throw codec::CodecError(fmt::format("invalid step decision: {} bytes follow it, expected none",
+                                        reader.rest().size()));
+  }
   return decision;
 }
 

@@ -50,7 +50,8 @@ RecipeKey lora_table() {
 
 bool is_pattern(const std::string& text) {
   try {
-    const std::regex compiled(text, std::regex::ECMAScript);
+    // As models/lora.cpp compiles it, without back references.
+    const std::regex compiled(text, std::regex::ECMAScript | std::regex_constants::__polynomial);
     return !text.empty();
   } catch (const std::regex_error& not_one) {
     static_cast<void>(not_one);

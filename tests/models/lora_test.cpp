@@ -92,6 +92,17 @@ TEST(Lora, UnsupportedSettingIsNamed) {
   }
 }
 
+// A search that tries every way would take 2^60 steps here.
+TEST(Lora, PatternsOfStrangersTakeBoundedTime) {
+  const auto read = [](const std::string& pattern) {
+    return parse_lora(R"({"peft_type": "LORA", "target_modules": ")" + pattern + "\"}", "a.json");
+  };
+  EXPECT_FALSE(adapter_of(read("(a*)*b"), std::string(60, 'a')));
+  EXPECT_TRUE(adapter_of(read("(a*)*b"), std::string(60, 'a') + "b"));
+  EXPECT_THROW(read("(a)\\\\1"), ConfigError) << "back reference";
+  EXPECT_THROW(read(std::string(100'000, '(') + std::string(100'000, ')')), ConfigError);
+}
+
 ModelConfig adapted_gpt2(Lora lora, const std::string& more = "") {
   ModelConfig config = parse_config(
       R"({"model_type": "gpt2", "vocab_size": 61, "n_positions": 8, "n_embd": 8, "n_layer": 3,

@@ -178,21 +178,20 @@ class MemoryWatch:
     """The peak memory (VmHWM, bytes) of every process of a run, by name."""
 
     def __init__(self, launched):
-        self.launched, self.peaks, self.running = launched, {}, True
+        self.launched, self.peaks, self.ended = launched, {}, threading.Event()
         self.thread = threading.Thread(target=self.watch)
         self.thread.start()
 
     def watch(self):
-        while self.running:
+        while not self.ended.wait(0.1):
             for name, pid in {"launcher": self.launched.process.pid, **self.launched.run.processes()}.items():
                 with contextlib.suppress(OSError, StopIteration):
                     lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
                     peak = next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM"))
                     self.peaks[name] = max(peak, self.peaks.get(name, 0))
-            time.sleep(0.1)
 
     def stop(self):
-        self.running = False
+        self.ended.set()
         self.thread.join()
         return self.peaks
 

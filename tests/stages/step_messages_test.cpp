@@ -67,7 +67,13 @@ TEST(StepMessages, RefusesTruncatedAndOtherMessages) {
     EXPECT_THROW(read_report(std::span(report.data(), size)), codec::CodecError) << size;
   }
   EXPECT_THROW(read_decision(report), codec::CodecError);
-  EXPECT_THROW(read_report(to_frame(decide_step(example(), 1, false))), codec::CodecError);
+  net::Frame decision = to_frame(decide_step(example(), 1, false));
+  EXPECT_THROW(read_report(decision), codec::CodecError);
+  for (std::size_t size = 0; size < decision.size(); ++size) {
+    EXPECT_THROW(read_decision(std::span(decision.data(), size)), codec::CodecError) << size;
+  }
+  decision.push_back(std::byte{0});
+  EXPECT_THROW(read_decision(decision), codec::CodecError) << "one byte too many";
 }
 
 }  // namespace
