@@ -54,9 +54,9 @@ class Groups(hosts.HostsCase):
             [f"stage 0.{r}: gradients of replicas {r // 2 * 2}, {r // 2 * 2 + 1} are summed by shared memory; "
              "2 groups exchange over links" for r in range(4)],
         )
-        # By the plan exactly half; what is sent inside hosts is next to nothing.
-        self.assertAlmostEqual(self.planned(grouped, True) / self.planned(flat, True), 0.5, places=2)
-        self.assertLess(self.planned(grouped, False), self.planned(grouped, True) / 100)
+        # By the plan half, and fewer frames; what is sent inside hosts is next to nothing.
+        self.assertAlmostEqual(self.planned(grouped, True) / self.planned(flat, True), 0.5, delta=0.05)
+        self.assertLess(self.planned(grouped, False), self.planned(grouped, True) / 20)
         # Each of four sends to three others, two of them on the other host.
         sent = {run.path.name: self.sent(run) for run in (flat, grouped)}
         between = sum(sent["flat"].values()) * 2 / 3
