@@ -41,11 +41,14 @@ STRAIT_ON_BOTH inline float float_of_bits(std::uint32_t bits) {
 
 STRAIT_ON_BOTH constexpr int levels_of(int bits) { return 1 << bits; }
 
-// From 6 bits on nearest rounding does not clip and is unbiased to 0.1 % by itself. Below, a level
-// is drawn for values between the two that are nearest to zero, and groups get their length back.
+// From 6 bits on nearest rounding does not clip and is unbiased to 0.1 % by itself.
 STRAIT_ON_BOTH inline bool restores_length(int bits, Rounding rounding) {
   return rounding == Rounding::unbiased && bits <= 5;
 }
+
+// Whether unbiased rounding draws the level of values between the two that are nearest to zero. At
+// 2 and 3 bits these are most of all levels, and errors would grow by a tenth and more.
+STRAIT_ON_BOTH constexpr bool draws_small_values(int bits) { return bits == 4 || bits == 5; }
 
 // The scale of a group per its largest value. At few bits the error is smaller when the few largest
 // values of a group are clipped; at 4 bits it is not worth it for values that are sent once, whose

@@ -33,8 +33,7 @@ struct ColumnSums {
 };
 
 // Values to levels, and the scale code that restores their length. The values stay. `index`: of the
-// first one in its row. Levels are the nearest ones, but between the two that are nearest to zero
-// one is drawn.
+// first one in its row.
 template <int kBits>
 HWY_NOINLINE std::uint16_t level_group(const float* values, int group, std::uint16_t scale_code,
                                        std::uint64_t words, std::uint32_t index,
@@ -43,17 +42,20 @@ HWY_NOINLINE std::uint16_t level_group(const float* values, int group, std::uint
   constexpr auto highest = static_cast<float>(levels_of(kBits) - 1);
   constexpr auto middle = static_cast<float>(levels_of(kBits - 1));
   const auto inverse = hn::Set(lanes, inverse_of(scale_of_code(scale_code)));
-  const auto numbers = hn::Mul(hn::Iota(BitLanes(), 0), hn::Set(BitLanes(), kDrawStep));
+  [[maybe_unused]] const auto numbers =
+      hn::Mul(hn::Iota(BitLanes(), 0), hn::Set(BitLanes(), kDrawStep));
   ColumnSums squares;
   ColumnSums products;
   for (int i = 0; i < group; i += static_cast<int>(lane_count())) {
     const auto steps = hn::Mul(hn::Load(lanes, values + i), inverse);
     auto level = hn::Add(steps, hn::Set(lanes, middle));
     level = hn::Floor(hn::Min(hn::Max(level, hn::Zero(lanes)), hn::Set(lanes, highest)));
-    const auto drawn = drawn_lanes(words, index + static_cast<std::uint32_t>(i), numbers);
-    const auto up = hn::Lt(drawn, hn::Add(steps, hn::Set(lanes, 0.5F)));
-    const auto inner = hn::IfThenElse(up, hn::Set(lanes, middle), hn::Set(lanes, middle - 1));
-    level = hn::IfThenElse(hn::Lt(hn::Abs(steps), hn::Set(lanes, 0.5F)), inner, level);
+    if constexpr (draws_small_values(kBits)) {
+      const auto drawn = drawn_lanes(words, index + static_cast<std::uint32_t>(i), numbers);
+      const auto up = hn::Lt(drawn, hn::Add(steps, hn::Set(lanes, 0.5F)));
+      const auto inner = hn::IfThenElse(up, hn::Set(lanes, middle), hn::Set(lanes, middle - 1));
+      level = hn::IfThenElse(hn::Lt(hn::Abs(steps), hn::Set(lanes, 0.5F)), inner, level);
+    }
     const auto whole = hn::BitCast(CountLanes(), hn::Add(level, hn::Set(lanes, 0x1p23F)));
     const auto byte = hn::And(whole, hn::Set(CountLanes(), 0xFF));
     hn::StoreU(hn::DemoteTo(ByteLanes(), byte), ByteLanes(), levels + i);

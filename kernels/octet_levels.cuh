@@ -32,7 +32,7 @@ __device__ inline int nearest_level(float steps) {
 // Unbiased rounding of a value. `index`: of it in its row.
 template <int kBits>
 __device__ inline int unbiased_level(float steps, std::uint64_t words, std::uint32_t index) {
-  if (fabsf(steps) >= 0.5F) return nearest_level<kBits>(steps);
+  if (!draws_small_values(kBits) || fabsf(steps) >= 0.5F) return nearest_level<kBits>(steps);
   const float drawn = __fmul_rn(static_cast<float>(draw_of(words, index)), kDrawUnit);
   return levels_of(kBits - 1) - (drawn < __fadd_rn(steps, 0.5F) ? 0 : 1);
 }

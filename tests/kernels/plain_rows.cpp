@@ -149,7 +149,7 @@ Group weigh(float* values, const GroupFormat& format, Rounding rounding, float r
 int level_of(float value, float inverse, int bits, const Draw& draw, std::uint64_t words,
              std::uint32_t index) {
   float level = value * inverse;
-  if (draw.rounding == Rounding::unbiased && bits <= 5 && std::fabs(level) < 0.5F) {
+  if (draw.rounding == Rounding::unbiased && (bits == 4 || bits == 5) && std::fabs(level) < 0.5F) {
     return (1 << (bits - 1)) - (draw_of(words, index) < level + 0.5F ? 0 : 1);
   }
   if (draw.rounding != Rounding::stochastic) {
