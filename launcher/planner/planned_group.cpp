@@ -153,7 +153,10 @@ bool same_groups_possible(const plan::Plan& before, const plan::Plan& plan) {
 
 sync::ReplicaGroups groups_with(const plan::Plan& plan, const std::string& method,
                                 std::uint32_t stage) {
-  return choose_groups(plan, method, stage).groups;
+  const sync::ReplicaGroups groups = choose_groups(plan, method, stage).groups;
+  const bool sure = plan.recipe.sync.group == recipe::GroupUse::always ||
+                    on_gpus(plan, stage) == true || groups.size() > 1;
+  return sure ? groups : sync::separate_replicas(replicas_of(plan));
 }
 
 void plan_groups(plan::Plan& plan, const plan::Plan* before) {

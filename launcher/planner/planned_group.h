@@ -10,8 +10,8 @@
 namespace strait::planner {
 
 // The groups that the replicas of a stage would be in with this sync method, by the recipe and by
-// their hosts. Nothing else decides it. A pure function, so that a forecast of a method has its
-// groups, too.
+// their hosts. Nothing else decides it, but that no forecast counts on GPUs that are not known of.
+// A pure function, so that a forecast of a method has its groups, too.
 sync::ReplicaGroups groups_with(const plan::Plan& plan, const std::string& method,
                                 std::uint32_t stage);
 

@@ -39,7 +39,7 @@ TEST(BoundaryForecast, CountsBytesOfCacheHitsAndMisses) {
   // A token of width 96 in groups of 64: top exponent, two scales, bits of 96 values.
   EXPECT_EQ(bytes.known_forward, kHeader + 3 + 4 * 11 + 4 * 128 * (1 + 2 + 4 * 12));
   EXPECT_EQ(bytes.first_forward, kHeader + 3 + 4 * 3 + 4 * 128 * (1 + 2 + 8 * 12));
-  EXPECT_EQ(bytes.backward, kHeader + 3 + 4 * 3 + 4 * 128 * (1 + 2 + 4 * 12));
+  EXPECT_EQ(bytes.backward, kHeader + 3 + 4 * 3 + 4 * 128 * (1 + 2 + 5 * 12));
   codec.first_bits = 16;
   EXPECT_EQ(boundary_bytes(codec, full_rows()).first_forward,
             kHeader + 3 + 4 * 3 + 4 * 128 * 96 * 2);
