@@ -35,7 +35,7 @@ std::vector<std::unique_ptr<net::Link>> ReplicaSync::make_sums(
     for (const std::uint32_t replica : own_.members) in_group[replica] = std::move(links[replica]);
   } else {
     // Reports may ask for any of its links as long as this lives.
-    in_group = std::move(links);
+    in_group.swap(links);
   }
   auto sums = sync::make_method(sync::settings_in_group(settings_));
   sums_ = std::make_unique<sync::SyncRounds>(

@@ -122,7 +122,7 @@ Choice choice_of_method(const plan::Plan& plan, const sync::MethodOffer& offer) 
 }
 
 Choice choose_groups(const plan::Plan& plan, const std::string& name, std::uint32_t stage) {
-  const Choice separate{sync::separate_replicas(replicas_of(plan))};
+  Choice separate{sync::separate_replicas(replicas_of(plan))};
   const sync::MethodOffer* const offer = sync::methods().find(name);
   // The members of a group are fixed.
   const bool fixed = plan.recipe.sync.on_loss == recipe::LossRule::stop;
