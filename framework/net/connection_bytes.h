@@ -6,7 +6,8 @@
 
 namespace strait::net {
 
-// By which the kernel tells a socket from a later one of the same descriptor; 0: it is no socket.
+// The kernel's number of a socket: a later one of the same descriptor has another; 0: it is no
+// socket.
 std::uint64_t socket_cookie(int descriptor);
 
 // Whether bytes still arrive on the connection that a link's messages come on, long before they

@@ -17,7 +17,7 @@ class Monitor {
   Monitor& operator=(const Monitor&) = delete;
 
   enum class Event : std::uint8_t {
-    accepted,               // somebody has connected to a listener; descriptor() is the connection
+    accepted,               // a peer has connected to a listener; descriptor() is the connection
     up,                     // a connection and its handshake stand
     down,                   // a connection is gone
     authentication_failed,  // the other side's gate refused our key, or ours refused theirs

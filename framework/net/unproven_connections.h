@@ -6,7 +6,7 @@
 
 namespace strait::net {
 
-// Connections of a listener on which no expected peer has spoken yet. libzmq accepts whoever comes
+// Connections of a listener on which no expected peer has spoken yet. libzmq accepts any peer
 // and waits seconds for a key; so that strangers cannot take all descriptors of the process, only
 // so many may wait: for one more the oldest is closed. libzmq owns them and may close them at any
 // time; a descriptor may then be another one's, so the kernel's cookie is compared. Belongs to the

@@ -201,7 +201,11 @@ std::string group_text(const plan::Plan& plan) {
     const char* const by = cpu                               ? "in shared memory"
                            : group_is_uncertain(plan, stage) ? "by NCCL between GPUs of one host"
                                                              : "by NCCL, or in shared memory";
-    if (groups.size() == 1) return fmt::format(" {}", by);
+    if (groups.size() == 1) {
+      const sync::MethodOffer* const offer = sync::methods().find(plan.sync_method);
+      const bool exact = offer != nullptr && offer->is_exact_sum;
+      return fmt::format("{} {}", exact ? "" : ", replaced by exact sums", by);
+    }
     return fmt::format(" between groups of replicas ({}), which sum {}", sync::groups_text(groups),
                        by);
   }

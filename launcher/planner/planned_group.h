@@ -27,8 +27,8 @@ bool group_is_uncertain(const plan::Plan& plan, std::uint32_t stage);
 // Whether the group of a process is on one host.
 bool group_shares_host(const plan::Plan& plan, net::ProcessName process);
 
-// Of the plan's stages: " by NCCL between GPUs of one host", " between groups of 2 replicas, which
-// sum …". Empty: there are no groups.
+// To follow the method's name: " by NCCL between GPUs of one host", " between groups of replicas …,
+// which sum …", ", replaced by exact sums …". Empty: there are no groups.
 std::string group_text(const plan::Plan& plan);
 
 }  // namespace strait::planner

@@ -16,6 +16,7 @@
 #include "framework/sync/cocktail.h"
 #include "framework/sync/methods.h"
 #include "tests/framework/sync/direct_round.h"
+#include "tests/framework/sync/wrapped_method.h"
 
 namespace {
 
@@ -46,45 +47,31 @@ class Stopwatch {
 };
 
 // Measures the time of a method on each thread.
-class Timed : public SyncMethod {
+class Timed : public WrappedMethod {
  public:
   Timed(std::unique_ptr<SyncMethod> method, Seconds& seconds)
-      : method_(std::move(method)), seconds_(seconds) {}
+      : WrappedMethod(std::move(method)), seconds_(seconds) {}
 
-  std::vector<SlotNeed> slots() const override { return method_->slots(); }
-  std::string model_slot() const override { return method_->model_slot(); }
-  bool model_is_replicated() const override { return method_->model_is_replicated(); }
-  bool sums_gradients() const override { return method_->sums_gradients(); }
-  UpdateRule update_rule(strait::store::Step step) const override {
-    return method_->update_rule(step);
-  }
-  void start(Slots& slots) override { method_->start(slots); }
-  std::optional<RoundPlan> plan(const Moment& moment, const Layout& layout,
-                                const Membership& membership) const override {
-    return method_->plan(moment, layout, membership);
-  }
   void encode(const Round& round, const Part& part, const Slots& slots,
               strait::net::Frame& out) override {
     const Stopwatch watch(seconds_.engine);
-    method_->encode(round, part, slots, out);
+    WrappedMethod::encode(round, part, slots, out);
   }
   void reduce(const Round& round, const Part& part, Contributions contributions, const Slots& slots,
               strait::net::Frame& out) override {
     const Stopwatch watch(seconds_.engine);
-    method_->reduce(round, part, contributions, slots, out);
+    WrappedMethod::reduce(round, part, contributions, slots, out);
   }
   void decode(const Round& round, const Part& part, const Slots& slots) override {
     const Stopwatch watch(seconds_.engine);
-    method_->decode(round, part, slots);
+    WrappedMethod::decode(round, part, slots);
   }
   void apply(const Round& round, Slots& slots) override {
     const Stopwatch watch(seconds_.trainer);
-    method_->apply(round, slots);
+    WrappedMethod::apply(round, slots);
   }
-  void drop(const Round& round) override { method_->drop(round); }
 
  private:
-  std::unique_ptr<SyncMethod> method_;
   Seconds& seconds_;
 };
 

@@ -25,6 +25,18 @@ void add_empty_ones(std::vector<std::string>& to, char direction, std::index_seq
   (to.push_back(text_of(direction, control::format(Message(std::in_place_index<Types>)))), ...);
 }
 
+template <class Parse>
+void read_twice(Parse parse, std::span<const std::byte> frame) {
+  try {
+    const auto first = control::format(parse(frame));
+    if (control::format(parse(first)) != first) std::abort();
+  } catch (const strait::base::MessageError& error) {
+    if (*error.what() == '\0') std::abort();
+  }
+}
+
+}  // namespace
+
 std::vector<std::string> examples() {
   using control::CoordinatorMessage;
   using control::StageMessage;
@@ -56,24 +68,6 @@ std::vector<std::string> examples() {
     all.push_back(text_of(1, control::format(message)));
   }
   return all;
-}
-
-template <class Parse>
-void read_twice(Parse parse, std::span<const std::byte> frame) {
-  try {
-    const auto first = control::format(parse(frame));
-    if (control::format(parse(first)) != first) std::abort();
-  } catch (const strait::base::MessageError& error) {
-    if (*error.what() == '\0') std::abort();
-  }
-}
-
-}  // namespace
-
-extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
-                                               std::size_t most, unsigned seed) {
-  static const std::vector<std::string> kExamples = examples();
-  return mutate_or_begin_at(kExamples, data, size, most, seed);
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -73,6 +73,8 @@ std::string queue_line() {
   return line + "\n";
 }
 
+}  // namespace
+
 std::vector<std::string> examples() {
   hosts::HostInspection look;
   look.facts.gpus = {1};
@@ -86,14 +88,6 @@ std::vector<std::string> examples() {
           "\4" + queue_line(),
           "\5welcome\n123;cluster\n",
           "\6NodeName=n0 NodeAddr=10.0.0.1 State=IDLE\n"};
-}
-
-}  // namespace
-
-extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
-                                               std::size_t most, unsigned seed) {
-  static const std::vector<std::string> kExamples = examples();
-  return mutate_or_begin_at(kExamples, data, size, most, seed);
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -8,7 +8,7 @@
 
 using namespace strait::models;
 
-namespace {
+namespace {}  // namespace
 
 std::vector<std::string> examples() {
   Lora named;
@@ -20,14 +20,6 @@ std::vector<std::string> examples() {
   Lora by_pattern;
   by_pattern.pattern = ".*\\.(q|v)_proj";
   return {lora_text(named, "base", false), lora_text(by_pattern, "base", true)};
-}
-
-}  // namespace
-
-extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
-                                               std::size_t most, unsigned seed) {
-  static const std::vector<std::string> kExamples = examples();
-  return mutate_or_begin_at(kExamples, data, size, most, seed);
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -46,6 +46,8 @@ plan::Plan small_plan() {
   return small;
 }
 
+}  // namespace
+
 std::vector<std::string> examples() {
   plan::StageJob stage;
   stage.plan = small_plan();
@@ -57,14 +59,6 @@ std::vector<std::string> examples() {
   return {std::string(1, 0) + plan::run_file_text({{}, small_plan(), "hash"}),
           "\1" + plan::to_text(stage), "\2" + hosts::to_text(agent),
           "\3" + hosts::pack_jobs({agent})};
-}
-
-}  // namespace
-
-extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
-                                               std::size_t most, unsigned seed) {
-  static const std::vector<std::string> kExamples = examples();
-  return mutate_or_begin_at(kExamples, data, size, most, seed);
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -13,6 +13,7 @@
 #include "framework/sync/round_message.h"
 #include "framework/sync/sync_error.h"
 #include "tests/framework/sync/direct_round.h"
+#include "tests/framework/sync/wrapped_method.h"
 
 using namespace strait::sync;
 using strait::net::Frame;
@@ -50,39 +51,24 @@ void damage(FuzzedDataProvider& input, Frame& frame, std::size_t begin) {
 }
 
 // A method whose bytes on the wire are damaged.
-class HostileMethod : public SyncMethod {
+class HostileMethod : public WrappedMethod {
  public:
   HostileMethod(std::unique_ptr<SyncMethod> method, FuzzedDataProvider& input)
-      : method_(std::move(method)), input_(input) {}
+      : WrappedMethod(std::move(method)), input_(input) {}
 
-  std::vector<SlotNeed> slots() const override { return method_->slots(); }
-  UpdateRule update_rule(strait::store::Step step) const override {
-    return method_->update_rule(step);
-  }
-  void start(Slots& slots) override { method_->start(slots); }
-  std::optional<RoundPlan> plan(const Moment& moment, const Layout& layout,
-                                const Membership& membership) const override {
-    return method_->plan(moment, layout, membership);
-  }
   void encode(const Round& round, const Part& part, const Slots& slots, Frame& out) override {
     const std::size_t begin = out.size();
-    method_->encode(round, part, slots, out);
+    WrappedMethod::encode(round, part, slots, out);
     damage(input_, out, begin);
   }
   void reduce(const Round& round, const Part& part, Contributions contributions, const Slots& slots,
               Frame& out) override {
     const std::size_t begin = out.size();
-    method_->reduce(round, part, contributions, slots, out);
+    WrappedMethod::reduce(round, part, contributions, slots, out);
     damage(input_, out, begin);
   }
-  void decode(const Round& round, const Part& part, const Slots& slots) override {
-    method_->decode(round, part, slots);
-  }
-  void apply(const Round& round, Slots& slots) override { method_->apply(round, slots); }
-  void drop(const Round& round) override { method_->drop(round); }
 
  private:
-  std::unique_ptr<SyncMethod> method_;
   FuzzedDataProvider& input_;
 };
 

@@ -152,6 +152,9 @@ TEST(PlannedGroup, IsInThePlanAndItsText) {
   plan = with(plan_of("allreduce", 1, {0, 0}, kNoGpu), recipe::GroupUse::always);
   plan_groups(plan, nullptr);
   EXPECT_EQ(group_text(plan), " in shared memory");
+  plan = with(plan_of("cocktail", 1, {0, 0}, kNoGpu), recipe::GroupUse::always);
+  plan_groups(plan, nullptr);
+  EXPECT_EQ(group_text(plan), ", replaced by exact sums in shared memory");
   plan = plan_of("cocktail", 1, {0, 1});
   plan_groups(plan, nullptr);
   EXPECT_EQ(plan::groups_of(plan, 0), kTwo);
