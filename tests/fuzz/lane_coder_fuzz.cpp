@@ -10,7 +10,7 @@
 #include "framework/sync/symbol_model.h"
 
 using strait::sync::kLanes;
-using strait::sync::kMostPlaceBits;
+using strait::sync::kMostScaleBits;
 using strait::sync::LaneReader;
 using strait::sync::LaneWriter;
 using strait::sync::SymbolModel;
@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::uint8_t kModelled = 100;  // kinds below
 
-unsigned plain_bits(std::uint8_t kind) { return (kind - kModelled) % (kMostPlaceBits + 1); }
+unsigned plain_bits(std::uint8_t kind) { return (kind - kModelled) % (kMostScaleBits + 1); }
 
 // A model's symbol, or one of 2^bits.
 std::vector<std::uint32_t> read_symbols(std::span<const std::uint8_t> kinds, LaneReader& reader) {
@@ -30,7 +30,7 @@ std::vector<std::uint32_t> read_symbols(std::span<const std::uint8_t> kinds, Lan
     if (kind < kModelled) {
       symbols.push_back(static_cast<std::uint32_t>(model.take(reader, lane)));
     } else {
-      symbols.push_back(reader.place(lane, plain_bits(kind)));
+      symbols.push_back(reader.peek(lane, plain_bits(kind)));
       reader.take(lane, symbols.back(), 1, plain_bits(kind));
     }
   }
