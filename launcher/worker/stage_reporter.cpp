@@ -93,8 +93,11 @@ std::set<std::uint32_t> StageReporter::disconnected_for(std::chrono::seconds tim
 }
 
 void StageReporter::set_device(at::Device device) {
-  const MutexLock lock(mutex_);
-  device_ = device;
+  {
+    const MutexLock lock(mutex_);
+    device_ = device;
+  }
+  if (!device.is_cpu()) read_sensors(process::NvidiaSession{});  // the first steps report it, too
 }
 
 // The driver may be slow to answer, and a step waits for the lock.

@@ -105,7 +105,7 @@ class StageReporter final : public stages::StageObserver {
   Mutex mutex_;
   Condition changed_;
   at::Device device_ STRAIT_GUARDED_BY(mutex_) = at::kCPU;
-  process::NvidiaDriver::Gpu gpu_ STRAIT_GUARDED_BY(mutex_);  // as of the last Progress
+  process::NvidiaDriver::Gpu gpu_ STRAIT_GUARDED_BY(mutex_);  // as of the last reading
   std::string phase_ STRAIT_GUARDED_BY(mutex_) = "loading";
   std::uint64_t file_bytes_ STRAIT_GUARDED_BY(mutex_) = 0;  // of the process, in the last report
   const stages::WaitClock* waits_ STRAIT_GUARDED_BY(mutex_) = nullptr;
