@@ -77,7 +77,7 @@ std::unique_ptr<Decoder> sample_decoder(const DirectionSettings& settings, Cache
 // By the encoder's own sizes: average rows and tokens in place of counted ones.
 double quantised(const DirectionSettings& settings, const PayloadLoad& load, int bits,
                  RowBase base) {
-  const RowHeader row{base, bits, settings.codec.rotate && bits != kWholeBits, 0};
+  const RowHeader row = row_header(base, bits, settings.codec, settings.direction);
   const int group = static_cast<int>(settings.codec.group);
   return static_cast<double>(kPayloadHeaderBytes) +
          load.rows * static_cast<double>(row_header_bytes(base)) +

@@ -56,14 +56,13 @@ void SampleEncoder::begin_step(store::Step step) {
 }
 
 RowHeader SampleEncoder::cache_miss_header() const {
-  const int bits = options_.choice.first_bits;
-  return {RowBase::fresh, bits, options_.codec.rotate && bits != kWholeBits, 0};
+  return row_header(RowBase::fresh, options_.choice.first_bits, options_.codec, options_.direction);
 }
 
 RowHeader SampleEncoder::plan(const Row& row, const kernels::Values& values) {
   const Choice& choice = options_.choice;
   if (choice.way == Choice::Way::raw) return {RowBase::none, kWholeBits, false, 0};
-  RowHeader plan{RowBase::none, choice.bits, options_.codec.rotate, 0};
+  RowHeader plan = row_header(RowBase::none, choice.bits, options_.codec, options_.direction);
   if (choice.way == Choice::Way::fixed || cache_ == nullptr || row.length() == 0) return plan;
   const auto size = static_cast<std::size_t>(
       kernels::entry_bytes(cache_->options().kind, row.length(), cache_->options().width));

@@ -79,6 +79,12 @@ RowHeader read_row_header(std::span<const std::byte>& rest, std::size_t place) {
 
 }  // namespace
 
+RowHeader row_header(RowBase base, int bits, const CodecSettings& settings, Direction direction) {
+  constexpr int kFewBits = 4;
+  const bool loses = direction == Direction::backward && bits <= kFewBits;
+  return {base, bits, bits != kWholeBits && (settings.rotate || loses), 0};
+}
+
 std::size_t data_bytes(const RowHeader& row, int group, std::int64_t tokens, std::int64_t width) {
   const std::int64_t token = row.bits == kWholeBits
                                  ? 2 * width

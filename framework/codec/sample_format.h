@@ -6,6 +6,7 @@
 #include <span>
 
 #include "framework/codec/message.h"
+#include "framework/codec/settings.h"
 #include "kernels/group_format.h"
 
 namespace strait::codec {
@@ -35,6 +36,11 @@ struct RowHeader {
   bool rotate = false;
   std::uint64_t hash = 0;  // of the base, with RowBase::entry
 };
+
+// The header of a row that is written, but for its hash. Groups with outliers are rotated where the
+// settings ask for it, and in gradients of four bits or fewer: what rounding loses of a gradient is
+// not sent with its next visit, as it is of an activation.
+RowHeader row_header(RowBase base, int bits, const CodecSettings& settings, Direction direction);
 
 inline constexpr std::size_t kPayloadHeaderBytes = 3;
 constexpr std::size_t row_header_bytes(RowBase base) { return base == RowBase::entry ? 11 : 3; }

@@ -42,9 +42,6 @@ struct CodecSettings {
   int bits(Direction direction) const {
     return static_cast<int>(direction == Direction::forward ? forward_bits : backward_bits);
   }
-  kernels::GroupFormat group_format(int bits) const {
-    return {bits, static_cast<int>(group), rotate};
-  }
 };
 
 // The share of one direction of one boundary in the activation cache of a process. Both ends have

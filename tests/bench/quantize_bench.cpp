@@ -194,7 +194,7 @@ void register_all() {
   constexpr auto kNearest = Rounding::nearest;
   constexpr auto kBfloat16 = CacheFormat::bfloat16;
   add("copy", copy);
-  for (const int bits : {2, 4, 8}) {
+  for (const int bits : {2, 4, 5, 8}) {
     const std::string name = std::to_string(bits) + " bits";
     const GroupFormat format{bits, 64, false};
     add("encode " + name, encode, format, kNearest);
@@ -205,6 +205,9 @@ void register_all() {
   }
   const GroupFormat four{4, 64, false};
   const GroupFormat turned{4, 64, true};
+  add("encode 4 bits rotated unbiased", encode, turned, Rounding::unbiased);
+  add("encode 4 bits stochastic", encode, four, Rounding::stochastic);
+  add("decode 4 bits rotated", decode, turned);
   add("encode change 4 bits stochastic", encode_change, four, kBfloat16, Rounding::stochastic);
   add("encode change 4 bits rotated", encode_change, turned, kBfloat16, kNearest);
   add("decode change 4 bits rotated", decode_change, turned, kBfloat16);
