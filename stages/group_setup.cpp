@@ -35,7 +35,7 @@ sync::GroupHello hello_on_cpu(const GroupOptions& options) {
 }
 
 GroupMember member_of(const GroupOptions& options, const at::Tensor& gradient,
-                      std::span<float> host, const sync::Membership& membership) {
+                      const sync::Membership& membership) {
   GroupMember member;
   if (gradient.is_cpu()) {
     member.hello = hello_on_cpu(options);
@@ -51,7 +51,8 @@ GroupMember member_of(const GroupOptions& options, const at::Tensor& gradient,
   }
   // Memory that is not touched takes none.
   if (options.use == GroupOptions::Use::always && options.one_host) {
-    member.memory.emplace(sync::SharedMemoryGroup::memory_for(host.size()));
+    member.memory.emplace(
+        sync::SharedMemoryGroup::memory_for(static_cast<std::size_t>(gradient.numel())));
     member.hello.memory = member.memory->key().text();
   }
   if (options.groups.size() > 1 && membership.mine == 0) {
@@ -84,9 +85,9 @@ std::string text_of(const GroupOptions& options, const sync::ReplicaGroup& group
 }  // namespace
 
 GroupSetup set_up_group(const GroupOptions& options, const at::Tensor& gradient,
-                        std::span<float> host, std::span<net::Link* const> links,
-                        const sync::Membership& membership) {
-  GroupMember member = member_of(options, gradient, host, membership);
+                        const std::function<std::span<float>()>& on_host,
+                        std::span<net::Link* const> links, const sync::Membership& membership) {
+  GroupMember member = member_of(options, gradient, membership);
   const std::vector<sync::GroupHello> hellos =
       sync::exchange_hellos(member.hello, links, membership, options.limits.setup);
   // The same on all members: all see these hellos.
@@ -98,8 +99,8 @@ GroupSetup set_up_group(const GroupOptions& options, const at::Tensor& gradient,
     made.group = std::make_unique<NcclGroup>(std::move(member.library), gradient, hellos.front(),
                                              membership, options.limits);
   } else if (share_memory) {
-    made.group = std::make_unique<sync::SharedMemoryGroup>(host, std::move(*member.memory), hellos,
-                                                           membership);
+    made.group = std::make_unique<sync::SharedMemoryGroup>(on_host(), std::move(*member.memory),
+                                                           hellos, membership);
     made.on_host = !gradient.is_cpu();
   } else if (options.use == GroupOptions::Use::automatic) {
     made.text = "gradients are summed over links: " + why.value_or("they share no memory");

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -40,11 +41,11 @@ struct GroupSetup {
 };
 
 // Makes the group of a replica over the links between its members, which are by replica and have
-// carried nothing yet. `gradient` is flat, `host` is its place in the host's memory; both outlive
-// the group. Throws net::LinkError: a replica does not come in time, or versions differ; with
-// Use::always also if there can be no group.
+// carried nothing yet. `gradient` is flat and outlives the group, as does its place in the host's
+// memory, which is asked for only where it is summed there. Throws net::LinkError: a replica does
+// not come in time, or versions differ; with Use::always also if there can be no group.
 GroupSetup set_up_group(const GroupOptions& options, const at::Tensor& gradient,
-                        std::span<float> host, std::span<net::Link* const> links,
-                        const sync::Membership& membership);
+                        const std::function<std::span<float>()>& on_host,
+                        std::span<net::Link* const> links, const sync::Membership& membership);
 
 }  // namespace strait::stages

@@ -21,8 +21,12 @@ const sync::SyncMethod& ReplicaSync::method() const {
 
 void ReplicaSync::set_up_group() {
   TORCH_INTERNAL_ASSERT(tracker_ == nullptr, "a group whose members may change");
-  group_ = stages::set_up_group(group_options_, gradients_.values(), memory_->spans().gradient,
-                                links_, own_);
+  const auto on_host = [this] {
+    const std::span<float> gradient = memory_->pin_gradient();
+    slots_->move_gradient(gradient);
+    return gradient;
+  };
+  group_ = stages::set_up_group(group_options_, gradients_.values(), on_host, links_, own_);
   if (group_.group != nullptr) return;
   own_ = {};
   make_method();
@@ -38,9 +42,13 @@ std::vector<std::unique_ptr<net::Link>> ReplicaSync::make_sums(
     in_group.swap(links);
   }
   auto sums = sync::make_method(sync::settings_in_group(settings_));
+  const auto wait_for_weights = [this] {
+    // On the host the gradient, which is copied behind them, has been waited for.
+    if (!group_.on_host) memory_->wait_for_weights();
+  };
   sums_ = std::make_unique<sync::SyncRounds>(
       std::move(sums), *slots_, own_, std::move(in_group), nullptr,
-      sync::GroupRounds{group_.group.get(), [this] { memory_->wait_for_weights(); }});
+      sync::GroupRounds{group_.group.get(), wait_for_weights});
   if (group_.relay == nullptr) {
     method_.reset();
     return {};

@@ -45,6 +45,14 @@ sync::StageMemory SyncMemory::spans() const {
           span_of(sync::kSecondMoment)};
 }
 
+std::span<float> SyncMemory::pin_gradient() {
+  Slot& slot = *std::ranges::find(slots_, sync::kGradient, &Slot::name);
+  if (is_copy() && !slot.host.is_pinned()) {
+    slot.host = at::empty(slot.device.sizes(), at::TensorOptions(at::kFloat).pinned_memory(true));
+  }
+  return span_of(sync::kGradient);
+}
+
 void SyncMemory::changed(std::string_view name) {
   std::ranges::find(slots_, name, &Slot::name)->changed = true;
 }

@@ -74,6 +74,8 @@ class Slots {
   // All values of a float32 slot. std::out_of_range if there is no such slot.
   std::span<float> values(std::string_view name);
   std::span<const float> values(std::string_view name) const;
+  // The trainer's gradient is in other memory from now on. Nothing may hold its values() yet.
+  void move_gradient(std::span<float> gradient) { wide_[kGradient] = gradient; }
 
   // A range of a slot of any width. store() rounds to the nearest, ties to even.
   void load(std::string_view name, Range range, std::span<float> to) const;

@@ -85,7 +85,8 @@ struct Member {
     host = gradient.cpu();  // the gradient itself, on the CPU
     const std::span<float> values(host.mutable_data_ptr<float>(),
                                   static_cast<std::size_t>(host.numel()));
-    made = set_up_group(options, gradient, values, raw(), membership);
+    made = set_up_group(
+        options, gradient, [&] { return values; }, raw(), membership);
     links = std::make_unique<sync::MemberLinks>(std::move(owned), membership, nullptr);
   }
   sync::WhileWaiting while_waiting() {

@@ -361,6 +361,15 @@ TEST(WaitsForTestDevice, AreAllNeededBySync) {
   }
 }
 
+TEST(WaitsForTestDevice, AreAllNeededBySumsOfTheHost) {
+  RunSettings settings = smallest();
+  settings.blocks = {{0, 3}};
+  settings.replicas = 2;
+  settings.group.groups = {{0, 1}};
+  settings.group.nccl_library.clear();
+  expect_every_wait_is_needed(settings);
+}
+
 TEST(WaitsForTestDevice, AreAllNeededByNccl) {
   RunSettings settings = smallest();
   settings.blocks = {{0, 3}};

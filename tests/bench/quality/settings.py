@@ -47,6 +47,7 @@ SETTINGS = {
     "delta 4/4, first 8, rotated": delta(4, 4, 8, rotate=True),
     "delta 3/6, first 8": delta(3, 6, 8),
     "delta 2/4, first 8": delta(2, 4, 8),
+    "delta 2/4, first 8, rotated": delta(2, 4, 8, rotate=True),
     "delta 4/4, first 8, stochastic": delta(4, 4, 8, rounding="stochastic"),
     "delta 4/delta 5, first 8": delta(4, 5, 8, backward="delta"),
     "delta 4/delta 3, first 8": delta(4, 3, 8, backward="delta"),
