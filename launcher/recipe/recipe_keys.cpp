@@ -119,7 +119,8 @@ void add_wire(std::vector<RecipeKey>& keys) {
                choice("codec.wire_dtype", at<&R::codec, &R::Codec::wire_dtype>(), "of raw"),
                special_keys::group(),
                flag("codec.rotate", at<&R::codec, &R::Codec::rotate>(),
-                    "spread a group with outliers by a rotation before it is quantised"),
+                    "spread groups with outliers by a rotation before they are quantised, as "
+                    "gradients of 4 bits or fewer always are"),
                choice("codec.rounding", at<&R::codec, &R::Codec::rounding>(),
                       "to a quantisation level; stochastic: random, and unbiased"),
                special_keys::cache(), special_keys::cache_disk(),
