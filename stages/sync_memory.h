@@ -41,8 +41,8 @@ class SyncMemory {
   // another thread.
   void begin_to_host(const std::vector<sync::Range>& of_weights);
   void wait_for_weights() const;
-  // Of a group that sums on the host: the gradient's copy, now in memory that a device reads
-  // without waiting for the host. Before the first gradient.
+  // Of a group that sums on the host: the gradient's copy, from now on in pinned memory, so that
+  // copying it does not block the caller. Before the first gradient.
   std::span<float> pin_gradient();
   // The engine has changed the used slots; all slots; one slot.
   void to_device();
