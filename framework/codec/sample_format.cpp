@@ -81,8 +81,8 @@ RowHeader read_row_header(std::span<const std::byte>& rest, std::size_t place) {
 
 RowHeader row_header(RowBase base, int bits, const CodecSettings& settings, Direction direction) {
   constexpr int kFewBits = 4;
-  const bool loses = direction == Direction::backward && bits <= kFewBits;
-  return {base, bits, bits != kWholeBits && (settings.rotate || loses), 0};
+  const bool coarse_gradient = direction == Direction::backward && bits <= kFewBits;
+  return {base, bits, bits != kWholeBits && (settings.rotate || coarse_gradient), 0};
 }
 
 std::size_t data_bytes(const RowHeader& row, int group, std::int64_t tokens, std::int64_t width) {
