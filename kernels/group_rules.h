@@ -3,18 +3,13 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/draws.h"
 #include "kernels/group_format.h"
 
 // The arithmetic of a group as far as it is one number at a time: what the CPU and the GPU code
 // must share to give the same bits. A scale is given by its scale code: it is
 // the float whose bits are scale_code << 20. So there are eight scales per power of two, and the
 // product of a scale and an odd level is exact.
-#ifdef __CUDACC__
-#define STRAIT_ON_BOTH __host__ __device__
-#else
-#define STRAIT_ON_BOTH
-#endif
-
 namespace strait::kernels {
 
 // The scale code of a group, with kTurned set if the group is rotated, or one of two special codes.
@@ -112,28 +107,6 @@ STRAIT_ON_BOTH inline float turn_factor(int group) { return group == 32 ? 0.25F 
 STRAIT_ON_BOTH inline float turn_back_factor(int group) { return group == 128 ? 0.0625F : 0.125F; }
 STRAIT_ON_BOTH inline float turned_size(float largest, int group) {
   return group == 64 ? largest : largest * 0.70710678F;
-}
-
-// SplitMix64's step: the two halves of the result go into every draw.
-STRAIT_ON_BOTH inline std::uint64_t draw_words(std::uint64_t key) {
-  key += 0x9e3779b97f4a7c15ULL;
-  key = (key ^ (key >> 30U)) * 0xbf58476d1ce4e5b9ULL;
-  key = (key ^ (key >> 27U)) * 0x94d049bb133111ebULL;
-  return key ^ (key >> 31U);
-}
-
-inline constexpr std::uint32_t kDrawStep = 0x9E3779B1;
-inline constexpr std::uint32_t kDrawMix1 = 0x2C1B3C6D;
-inline constexpr std::uint32_t kDrawMix2 = 0x297A2D39;
-inline constexpr float kDrawUnit = 0x1p-24F;
-
-// 24 bits for the value with this index in the row; times kDrawUnit it is uniform in [0, 1).
-STRAIT_ON_BOTH inline std::uint32_t draw_of(std::uint64_t words, std::uint32_t index) {
-  std::uint32_t hash = index * kDrawStep + static_cast<std::uint32_t>(words);
-  hash = (hash ^ (hash >> 15U)) * kDrawMix1;
-  hash = (hash ^ (hash >> 12U)) + static_cast<std::uint32_t>(words >> 32U);
-  hash *= kDrawMix2;
-  return (hash ^ (hash >> 15U)) >> 8U;
 }
 
 // Where the parts of a token begin.

@@ -90,7 +90,8 @@ HWY_INLINE void turn(float* values, int group, float factor) {
 }
 
 // `steps`: the lanes' numbers times kDrawStep.
-HWY_INLINE Vector drawn_lanes(std::uint64_t words, std::uint32_t index, hn::Vec<BitLanes> steps) {
+HWY_INLINE hn::Vec<BitLanes> hash_lanes(std::uint64_t words, std::uint32_t index,
+                                        hn::Vec<BitLanes> steps) {
   const BitLanes bits;
   const std::uint32_t first = index * kDrawStep + static_cast<std::uint32_t>(words);
   auto hash = hn::Add(steps, hn::Set(bits, first));
@@ -98,8 +99,12 @@ HWY_INLINE Vector drawn_lanes(std::uint64_t words, std::uint32_t index, hn::Vec<
   hash = hn::Add(hn::Xor(hash, hn::ShiftRight<12>(hash)),
                  hn::Set(bits, static_cast<std::uint32_t>(words >> 32U)));
   hash = hn::Mul(hash, hn::Set(bits, kDrawMix2));
-  hash = hn::ShiftRight<8>(hn::Xor(hash, hn::ShiftRight<15>(hash)));
-  const auto counts = hn::ConvertTo(Lanes(), hn::BitCast(CountLanes(), hash));
+  return hn::Xor(hash, hn::ShiftRight<15>(hash));
+}
+
+HWY_INLINE Vector drawn_lanes(std::uint64_t words, std::uint32_t index, hn::Vec<BitLanes> steps) {
+  const auto draws = hn::ShiftRight<8>(hash_lanes(words, index, steps));
+  const auto counts = hn::ConvertTo(Lanes(), hn::BitCast(CountLanes(), draws));
   return hn::Mul(counts, hn::Set(Lanes(), kDrawUnit));
 }
 
@@ -121,9 +126,8 @@ HWY_INLINE void round_group(float* values, int group, float scale, std::uint64_t
     }
     level = hn::Floor(hn::Min(hn::Max(level, hn::Zero(lanes)), hn::Set(lanes, highest)));
     // Small whole numbers stand in the last bits of themselves plus 2^23.
-    const auto whole = hn::BitCast(CountLanes(), hn::Add(level, hn::Set(lanes, 0x1p23F)));
-    const auto byte = hn::And(whole, hn::Set(CountLanes(), 0xFF));
-    hn::StoreU(hn::DemoteTo(ByteLanes(), byte), ByteLanes(), levels + i);
+    const auto whole = hn::BitCast(BitLanes(), hn::Add(level, hn::Set(lanes, 0x1p23F)));
+    hn::StoreU(hn::TruncateTo(ByteLanes(), whole), ByteLanes(), levels + i);
     const auto odd = hn::Sub(hn::Add(level, level), hn::Set(lanes, highest));
     hn::Store(hn::Mul(odd, hn::Set(lanes, scale)), lanes, values + i);
   }

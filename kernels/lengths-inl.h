@@ -14,23 +14,14 @@
 HWY_BEFORE_NAMESPACE();
 namespace strait::kernels::HWY_NAMESPACE {
 
-// A sum over a group has one order on every processor: 16 columns, each summed from its first value
-// to its last, then halves of the columns.
-struct ColumnSums {
-  static constexpr int kColumns = 16;
-  HWY_ALIGN float columns[kColumns] = {};
-
-  HWY_INLINE void add(int at, Vector values) {
-    float* const to = columns + at % kColumns;
-    hn::Store(hn::Add(hn::Load(Lanes(), to), values), Lanes(), to);
+// A sum over a group has one order on every processor: each column from its first value to its
+// last, then halves of the columns.
+HWY_INLINE float total_of(float* columns) {
+  for (int half = kColumns / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) columns[i] += columns[i + half];
   }
-  HWY_INLINE float total() {
-    for (int half = kColumns / 2; half > 0; half /= 2) {
-      for (int i = 0; i < half; ++i) columns[i] += columns[i + half];
-    }
-    return columns[0];
-  }
-};
+  return columns[0];
+}
 
 // Values to levels, and the scale code that restores their length. The values stay. `index`: of the
 // first one in its row.
@@ -44,26 +35,36 @@ HWY_NOINLINE std::uint16_t level_group(const float* values, int group, std::uint
   const auto inverse = hn::Set(lanes, inverse_of(scale_of_code(scale_code)));
   [[maybe_unused]] const auto numbers =
       hn::Mul(hn::Iota(BitLanes(), 0), hn::Set(BitLanes(), kDrawStep));
-  ColumnSums squares;
-  ColumnSums products;
-  for (int i = 0; i < group; i += static_cast<int>(lane_count())) {
-    const auto steps = hn::Mul(hn::Load(lanes, values + i), inverse);
-    auto level = hn::Add(steps, hn::Set(lanes, middle));
-    level = hn::Floor(hn::Min(hn::Max(level, hn::Zero(lanes)), hn::Set(lanes, highest)));
-    if constexpr (draws_small_values(kBits)) {
-      const auto drawn = drawn_lanes(words, index + static_cast<std::uint32_t>(i), numbers);
-      const auto up = hn::Lt(drawn, hn::Add(steps, hn::Set(lanes, 0.5F)));
-      const auto inner = hn::IfThenElse(up, hn::Set(lanes, middle), hn::Set(lanes, middle - 1));
-      level = hn::IfThenElse(hn::Lt(hn::Abs(steps), hn::Set(lanes, 0.5F)), inner, level);
+  HWY_ALIGN float squares[kColumns];
+  HWY_ALIGN float products[kColumns];
+  for (int column = 0; column < kColumns; column += static_cast<int>(lane_count())) {
+    auto square = hn::Zero(lanes);
+    auto product = hn::Zero(lanes);
+    auto hash = hn::Zero(BitLanes());
+    for (int i = column; i < group; i += kColumns) {
+      const auto steps = hn::Mul(hn::Load(lanes, values + i), inverse);
+      auto level = hn::Add(steps, hn::Set(lanes, middle));
+      if constexpr (draws_small_values(kBits)) {
+        hash = i % kHashedValues < kColumns
+                   ? hash_lanes(words, index + static_cast<std::uint32_t>(i), numbers)
+                   : hn::RotateRight<8>(hash);
+        const auto drawn = hn::ConvertTo(lanes, hn::BitCast(CountLanes(), hash));
+        const auto small = hn::Lt(hn::Abs(steps), hn::Set(lanes, 0.5F));
+        // The product is exact, so it is the same whether the sum is fused or not.
+        const auto moved = hn::MulAdd(drawn, hn::Set(lanes, kSignedDrawUnit), level);
+        level = hn::IfThenElse(small, moved, level);
+      }
+      level = hn::Floor(hn::Min(hn::Max(level, hn::Zero(lanes)), hn::Set(lanes, highest)));
+      const auto whole = hn::BitCast(BitLanes(), hn::Add(level, hn::Set(lanes, 0x1p23F)));
+      hn::StoreU(hn::TruncateTo(ByteLanes(), whole), ByteLanes(), levels + i);
+      const auto odd = hn::Sub(hn::Add(level, level), hn::Set(lanes, highest));
+      square = hn::Add(square, hn::Mul(steps, steps));
+      product = hn::Add(product, hn::Mul(odd, steps));
     }
-    const auto whole = hn::BitCast(CountLanes(), hn::Add(level, hn::Set(lanes, 0x1p23F)));
-    const auto byte = hn::And(whole, hn::Set(CountLanes(), 0xFF));
-    hn::StoreU(hn::DemoteTo(ByteLanes(), byte), ByteLanes(), levels + i);
-    const auto odd = hn::Sub(hn::Add(level, level), hn::Set(lanes, highest));
-    squares.add(i, hn::Mul(steps, steps));
-    products.add(i, hn::Mul(odd, steps));
+    hn::Store(square, lanes, squares + column);
+    hn::Store(product, lanes, products + column);
   }
-  return restored_code(scale_code, squares.total(), products.total(), draw_of(words, index));
+  return restored_code(scale_code, total_of(squares), total_of(products), draw_of(words, index));
 }
 
 }  // namespace strait::kernels::HWY_NAMESPACE

@@ -49,10 +49,9 @@ __device__ inline WeighedOctet weigh(const Octet& values, const StagedToken<kBit
   const auto marked = static_cast<std::uint16_t>(turned ? code | kTurned : code);
   std::uint16_t written = marked;
   if (restores_length(kBits, how.rounding)) {
-    const auto first = static_cast<std::uint32_t>(number * group);
-    const std::uint32_t index = how.first_index + static_cast<std::uint32_t>(octet * kOctet);
-    written = restored<kBits>(result.values, marked, group,
-                              draw_of(how.words, how.first_index + first), how.words, index);
+    written = restored<kBits>(result.values, marked, group, how.words,
+                              how.first_index + static_cast<std::uint32_t>(number * group),
+                              token.place_of(octet));
   }
   if (refused) {
     result.scale_code = result.rounding_code = kRefusedScaleCode;
@@ -63,11 +62,12 @@ __device__ inline WeighedOctet weigh(const Octet& values, const StagedToken<kBit
   return result;
 }
 
-// Eight levels, a byte each, of a group that has a scale; 0 behind the end of the token.
+// Eight levels, a byte each, of a group that has a scale; 0 behind the end of the token. `place`:
+// of the first one in its group.
 template <int kBits>
-__device__ inline void levels_of_octet(const WeighedOctet& weighed, float scale, int octet,
-                                       int count, const Quantising& how, std::uint32_t& low,
-                                       std::uint32_t& high) {
+__device__ inline void levels_of_octet(const WeighedOctet& weighed, float scale, int place,
+                                       int octet, int count, const Quantising& how,
+                                       std::uint32_t& low, std::uint32_t& high) {
   constexpr auto highest = static_cast<float>(levels_of(kBits) - 1);
   if (restores_length(kBits, how.rounding)) scale = scale_of_code(weighed.rounding_code);
   const float inverse = inverse_of(scale);
@@ -83,7 +83,8 @@ __device__ inline void levels_of_octet(const WeighedOctet& weighed, float scale,
       drawn = __fadd_rn(drawn, __fmul_rn(static_cast<float>(draw), kDrawUnit));
       level = static_cast<int>(fminf(fmaxf(drawn, 0.0F), highest));
     } else if (restores_length(kBits, how.rounding)) {
-      level = unbiased_level<kBits>(steps, how.words, index + static_cast<std::uint32_t>(i));
+      level = unbiased_level<kBits>(steps, how.words, index - static_cast<std::uint32_t>(place),
+                                    place + i);
     } else {
       level = nearest_level<kBits>(steps);
     }
@@ -114,7 +115,7 @@ __device__ inline Octet write_weighed(const StagedToken<kBits>& token, const Wei
   std::uint32_t high = 0;
   if (byte != kZeroGroup && byte != kRefusedGroup) {
     const float scale = scale_of(byte, top, kBits);
-    levels_of_octet<kBits>(weighed, scale, octet, count, how, low, high);
+    levels_of_octet<kBits>(weighed, scale, token.place_of(octet), octet, count, how, low, high);
     known = values_of_levels<kBits>(low, high, scale);
   }
   if (count > 0) write_octet(token, octet, low, high);

@@ -26,7 +26,9 @@ struct StagedToken {
 
   __device__ int group_size() const { return 1 << shift; }
   __device__ int group_of(int octet) const { return octet * kOctet >> shift; }
-  __device__ bool is_first(int octet) const { return (octet * kOctet & (group_size() - 1)) == 0; }
+  // Of the octet's first value in its group.
+  __device__ int place_of(int octet) const { return octet * kOctet & (group_size() - 1); }
+  __device__ bool is_first(int octet) const { return place_of(octet) == 0; }
   __device__ bool is_whole(int group) const { return ((group + 1) << shift) <= width; }
   __device__ int size() const {
     const int tail = width - ((groups - 1) << shift);

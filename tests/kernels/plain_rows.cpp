@@ -77,14 +77,25 @@ float scale_from(int byte, int top, int bits) {
   return float_of(static_cast<std::uint32_t>(scale_code) << 20U);
 }
 
-// Uniform in [0, 1), 24 bits.
-float draw_of(std::uint64_t key, std::uint32_t index) {
+std::uint32_t hash_of(std::uint64_t key, std::uint32_t index) {
   std::uint32_t hash = index * 0x9E3779B1U + static_cast<std::uint32_t>(key);
   hash = (hash ^ (hash >> 15U)) * 0x2C1B3C6DU;
   hash = (hash ^ (hash >> 12U)) + static_cast<std::uint32_t>(key >> 32U);
   hash *= 0x297A2D39U;
-  hash ^= hash >> 15U;
-  return static_cast<float>(hash >> 8U) * 0x1p-24F;
+  return hash ^ (hash >> 15U);
+}
+
+// Uniform in [0, 1), 24 bits.
+float draw_of(std::uint64_t key, std::uint32_t index) {
+  return static_cast<float>(hash_of(key, index) >> 8U) * 0x1p-24F;
+}
+
+// Uniform in [-0.5, 0.5). Values 16 apart share a hash, four of them, and begin with its bytes in
+// turn.
+float signed_draw_of(std::uint64_t key, std::uint32_t first, std::uint32_t i) {
+  const std::uint32_t hash = hash_of(key, first + i / 64 * 64 + i % 16);
+  const std::uint32_t turned = std::rotr(hash, static_cast<int>(i / 16 % 4 * 8));
+  return static_cast<float>(static_cast<std::int32_t>(turned)) * 0x1p-32F;
 }
 
 std::uint64_t scrambled(std::uint64_t key) {
@@ -146,17 +157,18 @@ Group weigh(float* values, const GroupFormat& format, Rounding rounding, float r
   return group;
 }
 
+// `first`: index in the row of the first value of the group, whose value `i` this is.
 int level_of(float value, float inverse, int bits, const Draw& draw, std::uint64_t words,
-             std::uint32_t index) {
+             std::uint32_t first, std::uint32_t i) {
   float level = value * inverse;
-  if (draw.rounding == Rounding::unbiased && (bits == 4 || bits == 5) && std::fabs(level) < 0.5F) {
-    return (1 << (bits - 1)) - (draw_of(words, index) < level + 0.5F ? 0 : 1);
-  }
+  const bool drawn =
+      draw.rounding == Rounding::unbiased && (bits == 4 || bits == 5) && std::fabs(level) < 0.5F;
   if (draw.rounding != Rounding::stochastic) {
     level = level + static_cast<float>(1 << (bits - 1));
+    if (drawn) level = level + signed_draw_of(words, first, i);
   } else {
     level = level + 0.5F * static_cast<float>((1 << bits) - 1);
-    level = level + draw_of(words, index);
+    level = level + draw_of(words, first + i);
   }
   return static_cast<int>(std::clamp(level, 0.0F, static_cast<float>((1 << bits) - 1)));
 }
@@ -181,8 +193,8 @@ int length_code(const float* values, const Group& group, const GroupFormat& form
   std::vector<float> products(squares.size());
   for (int i = 0; i < group.count; ++i) {
     const float steps = values[i] * inverse;
-    const int level = level_of(values[i], inverse, format.bits, draw, words,
-                               index + static_cast<std::uint32_t>(i));
+    const int level = level_of(values[i], inverse, format.bits, draw, words, index,
+                               static_cast<std::uint32_t>(i));
     squares[static_cast<std::size_t>(i)] = steps * steps;
     products[static_cast<std::size_t>(i)] =
         static_cast<float>(2 * level - ((1 << format.bits) - 1)) * steps;
@@ -231,9 +243,9 @@ void quantize_token(std::vector<float>& values, const GroupFormat& format, const
                                    : scale_from(out[1 + g], top, format.bits);
       const float inverse = 1.0F / (2.0F * scale);
       for (int i = 0; i < group.count; ++i) {
-        const auto index = static_cast<std::uint32_t>(token * width + group.begin + i);
+        const auto first = static_cast<std::uint32_t>(token * width + group.begin);
         const int level = level_of(values[static_cast<std::size_t>(group.begin + i)], inverse,
-                                   format.bits, draw, words, index);
+                                   format.bits, draw, words, first, static_cast<std::uint32_t>(i));
         for (int bit = 0; bit < format.bits; ++bit) {
           planes[bit * plane + i / 8] |= static_cast<std::uint8_t>(((level >> bit) & 1) << (i % 8));
         }

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+
+// Random draws of a value: a hash of a key and of the value's index in its row, the same on the CPU
+// and the GPU.
+#ifdef __CUDACC__
+#define STRAIT_ON_BOTH __host__ __device__
+#else
+#define STRAIT_ON_BOTH
+#endif
+
+namespace strait::kernels {
+
+// SplitMix64's step: the two halves of the result go into every draw.
+STRAIT_ON_BOTH inline std::uint64_t draw_words(std::uint64_t key) {
+  key += 0x9e3779b97f4a7c15ULL;
+  key = (key ^ (key >> 30U)) * 0xbf58476d1ce4e5b9ULL;
+  key = (key ^ (key >> 27U)) * 0x94d049bb133111ebULL;
+  return key ^ (key >> 31U);
+}
+
+inline constexpr std::uint32_t kDrawStep = 0x9E3779B1;
+inline constexpr std::uint32_t kDrawMix1 = 0x2C1B3C6D;
+inline constexpr std::uint32_t kDrawMix2 = 0x297A2D39;
+inline constexpr float kDrawUnit = 0x1p-24F;
+inline constexpr float kSignedDrawUnit = 0x1p-32F;
+
+STRAIT_ON_BOTH inline std::uint32_t hash_of(std::uint64_t words, std::uint32_t index) {
+  std::uint32_t hash = index * kDrawStep + static_cast<std::uint32_t>(words);
+  hash = (hash ^ (hash >> 15U)) * kDrawMix1;
+  hash = (hash ^ (hash >> 12U)) + static_cast<std::uint32_t>(words >> 32U);
+  hash *= kDrawMix2;
+  return hash ^ (hash >> 15U);
+}
+
+// 24 bits for the value with this index in the row; times kDrawUnit it is uniform in [0, 1).
+STRAIT_ON_BOTH inline std::uint32_t draw_of(std::uint64_t words, std::uint32_t index) {
+  return hash_of(words, index) >> 8U;
+}
+
+// The values of a group stand in 16 columns, whatever the vectors of a processor hold: sums go down
+// a column, and so does a hash, for four values, as a hash of its own for each would take a fifth
+// of an encoder's time. Each of the four begins with another byte of it.
+inline constexpr int kColumns = 16;
+inline constexpr int kHashedValues = 4 * kColumns;
+
+// For the value with index `first` + `i` in the row, `first` being the first of its group; times
+// kSignedDrawUnit it is uniform in [-0.5, 0.5).
+STRAIT_ON_BOTH inline std::int32_t signed_draw_of(std::uint64_t words, std::uint32_t first, int i) {
+  const int hashed = i / kHashedValues * kHashedValues + i % kColumns;
+  const std::uint32_t hash = hash_of(words, first + static_cast<std::uint32_t>(hashed));
+  const auto turned = static_cast<unsigned>(i % kHashedValues / kColumns * 8);
+  return static_cast<std::int32_t>(turned == 0 ? hash : hash >> turned | hash << (32 - turned));
+}
+
+}  // namespace strait::kernels
