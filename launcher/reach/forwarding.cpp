@@ -10,7 +10,8 @@ namespace strait::reach {
 namespace {
 
 // Per direction. More would only add latency: TCP's own buffers hold what the path can.
-constexpr std::size_t kBufferBytes = std::size_t{256} << 10;
+constexpr std::size_t kMostBuffered = std::size_t{256} << 10;
+constexpr std::size_t kFirstBuffered = std::size_t{4} << 10;
 
 // A socket without wanted events is left out (-1): poll(2) would report its POLLHUP in a busy loop.
 pollfd poll_for(const store::FileDescriptor& socket, bool reads, bool writes) {
@@ -25,11 +26,11 @@ bool would_block(int error) { return error == EAGAIN || error == EINTR; }
 Forwarding::Forwarding(store::FileDescriptor near, store::FileDescriptor far,
                        std::span<const std::byte> ahead)
     : near_socket_(std::move(near)), far_socket_(std::move(far)) {
-  near_.memory.resize(kBufferBytes);
-  far_.memory.resize(kBufferBytes);
-  std::ranges::copy(ahead, near_.memory.begin());
+  near_.memory.assign(ahead.begin(), ahead.end());
   near_.last = ahead.size();
 }
+
+bool Forwarding::Buffer::has_room() const { return !ended && last < kMostBuffered; }
 
 std::array<pollfd, 2> Forwarding::waits_for() const {
   return {poll_for(near_socket_, near_.has_room(), !far_.empty()),
@@ -38,6 +39,9 @@ std::array<pollfd, 2> Forwarding::waits_for() const {
 
 bool Forwarding::fill(int from, Buffer& held) {
   if (!held.has_room()) return true;
+  if (held.last == held.memory.size()) {
+    held.memory.resize(std::clamp(2 * held.memory.size(), kFirstBuffered, kMostBuffered));
+  }
   const std::span<std::byte> room(held.memory.data() + held.last, held.memory.size() - held.last);
   const ssize_t got = ::recv(from, room.data(), room.size(), 0);
   if (got < 0) return would_block(errno);

@@ -14,8 +14,9 @@
 namespace strait::reach {
 
 // Forwards bytes between two connections in both directions. Its buffers are bounded, so a slow
-// reader slows the sender. One thread, which polls for waits_for() and calls move(). Either
-// connection may still be connecting; its errors show at the first move.
+// reader slows the sender, and grow with what comes, so a silent connection takes no memory. One
+// thread, which polls for waits_for() and calls move(). Either connection may still be connecting;
+// its errors show at the first move.
 class Forwarding {
  public:
   // `ahead` is sent to `far` before the bytes from `near`.
@@ -39,7 +40,7 @@ class Forwarding {
     bool ended = false;  // nothing more will come
     std::uint64_t bytes = 0;
 
-    bool has_room() const { return !ended && last < memory.size(); }
+    bool has_room() const;
     bool empty() const { return first == last; }
   };
 

@@ -83,17 +83,19 @@ class Restarts(runs.RunCase):
 
     @unittest.skipUnless(CAMPAIGN, "a campaign: STRAIT_CAMPAIGNS=1 (./strait test --all)")
     def test_random_kills_pauses_and_cuts_change_no_bits(self):
-        """Every second one a SIGKILL, the others SIGSTOP for a moment; on links that break every 3 s. Checkpoints on
+        """Two of three SIGKILL, the others SIGSTOP for a moment; on links that break every 3 s. Checkpoints on
         disk, and twice as many in memory."""
         settings = {**self.SUPERVISED, "train.steps": 40 * FAULTS, "checkpoint.every": 10}
-        quiet = self.train("quiet", {**settings, "hosts.restart": None})
+        undisturbed = self.start("quiet", {**settings, "hosts.restart": None})
+        self.assertEqual(undisturbed.end(600 + 2 * FAULTS), 0, undisturbed.output())
+        quiet = undisturbed.run
         flapping = {"hosts.simulate.cut_every": "3s", "hosts.simulate.cut_for": "100ms"}
         launched = self.start("loud", {**settings, **flapping, "checkpoint.memory_every": 5})
         run, choose, seconds = launched.run, random.Random(SEED), []
         for fault in range(FAULTS):
             launched.at_step(40 * fault + choose.randint(1, 39))
             stage = choose.randrange(3)
-            if choose.random() < 0.5:
+            if choose.random() < 2 / 3:
                 seconds.append(self.kill(run, stage, launched))
                 continue
             pid, until = run.stages()[stage], time.monotonic() + choose.uniform(0.05, 2)

@@ -1,13 +1,17 @@
 """Attackers of a run: they find every port that its processes listen at, and try to get in, to fill memory, or to take
-all connections. Not a test itself; see strangers_test.py.
+all connections. Not a test itself; see strangers_test.py here and over hosts. STRAIT_CAMPAIGNS: 10,000 connections and
+half a gigabyte of zeros for each port; STRAIT_SEED chooses the garbage.
 
 They know what anybody on the network can know, and more: with `JobShim` the public keys of all processes and every
 secret of other runs and of earlier starts."""
 
+import concurrent.futures
 import contextlib
 import json
 import os
 import pathlib
+import random
+import resource
 import select
 import shutil
 import socket
@@ -19,6 +23,12 @@ import threading
 import time
 
 import runs
+
+CAMPAIGN = bool(os.environ.get("STRAIT_CAMPAIGNS"))
+SEED = int(os.environ.get("STRAIT_SEED", random.randrange(1 << 32)))
+CONNECTIONS = 10_000 if CAMPAIGN else 300
+ZEROS = (512 if CAMPAIGN else 64) << 20
+MOST_MEMORY = 32 << 20  # that strangers may add to a process
 
 LISTEN = "0A"
 GREETING = b"\xff" + bytes(8) + b"\x7f" + b"\x03\x00"  # ZMTP 3.0, then 20 bytes of mechanism, 1 of role, 31 of zeros
@@ -52,8 +62,8 @@ def listening(pid):
 
 
 def ports_of(pids):
-    """{(address, port): pid}"""
-    return {place: pid for pid in pids for place in listening(pid)}
+    """Pairs of (address, port) and pid, in order."""
+    return sorted((place, pid) for pid in pids for place in listening(pid))
 
 
 def connect(place, seconds=5):
@@ -127,11 +137,11 @@ def stranger(*words, keys=None):
 
 
 class Recorder:
-    """What was sent to some ports of this machine, as it passes the loopback device. Needs the right to listen there."""
+    """What was sent to some ports, as it passes a network device. Needs the right to listen there."""
 
-    def __init__(self):
+    def __init__(self, device="lo"):
         self.tap = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(0x0800))
-        self.tap.bind(("lo", 0))
+        self.tap.bind((device, 0))
         self.tap.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 20)
         self.tap.settimeout(0.2)
         self.streams = {}  # (source port, port) -> {offset: bytes}
@@ -146,7 +156,7 @@ class Recorder:
                 packet, address = self.tap.recvfrom(1 << 17)
             except TimeoutError:
                 continue
-            if address[2] != socket.PACKET_HOST or packet[9] != socket.IPPROTO_TCP:
+            if address[2] == socket.PACKET_OUTGOING or packet[9] != socket.IPPROTO_TCP:
                 continue
             segment = packet[(packet[0] & 15) * 4:struct.unpack(">H", packet[2:4])[0] or None]
             source, port, number = struct.unpack(">HHI", segment[:8])
@@ -175,16 +185,16 @@ class Recorder:
 
 
 class MemoryWatch:
-    """The peak memory (VmHWM, bytes) of every process of a run, by name."""
+    """The peak memory (VmHWM, bytes) of processes, by name. `pids`: a function that returns name -> pid."""
 
-    def __init__(self, launched):
-        self.launched, self.peaks, self.ended = launched, {}, threading.Event()
+    def __init__(self, pids):
+        self.pids, self.peaks, self.ended = pids, {}, threading.Event()
         self.thread = threading.Thread(target=self.watch)
         self.thread.start()
 
     def watch(self):
         while not self.ended.wait(0.1):
-            for name, pid in {"launcher": self.launched.process.pid, **self.launched.run.processes()}.items():
+            for name, pid in self.pids().items():
                 with contextlib.suppress(OSError, StopIteration):
                     lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
                     peak = next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM"))
@@ -244,23 +254,119 @@ os.execv(words[0], words)
 
 
 class JobShim:
-    """A copy of the programs whose strait-stage keeps the job that it is given, secrets and all, under its pid."""
+    """A copy of the programs, in `home`/bin, whose strait-stage-torch keeps the job that it is given, secrets and all, under
+    its pid. `inside`: what `home` is called where the programs run."""
 
-    def __init__(self, home):
-        self.bin, self.jobs = home / "bin", home / "jobs"
+    def __init__(self, home, inside=None):
+        self.bin, self.jobs, inside = home / "bin", home / "jobs", pathlib.Path(inside or home)
         self.bin.mkdir()
         self.jobs.mkdir(mode=0o700)
         for file in runs.BIN.resolve().iterdir():
-            name = "strait-stage-itself" if file.name == "strait-stage" else file.name
+            name = f"{file.name}-itself" if file.name == "strait-stage-torch" else file.name
             if name.startswith("strait"):
                 try:
                     os.link(file, self.bin / name)
                 except OSError:
                     shutil.copy2(file, self.bin / name)
-        shim = self.bin / "strait-stage"
-        shim.write_text(SHIM.format(python=sys.executable, real=str(self.bin / "strait-stage-itself"), jobs=str(self.jobs)))
+        shim = self.bin / "strait-stage-torch"
+        shim.write_text(SHIM.format(python=sys.executable, real=str(inside / "bin/strait-stage-torch-itself"), jobs=str(inside / "jobs")))
         shim.chmod(shim.stat().st_mode | stat.S_IXUSR)
         self.program = self.bin / "strait"
 
     def job(self, pid):
         return json.loads((self.jobs / str(pid)).read_text())
+
+    def all_jobs(self):
+        """Of the processes that were started and still have their jobs, by name."""
+        jobs = [json.loads(path.read_text()) for path in self.jobs.iterdir() if path.suffix != ".next"]
+        return {job["process"]: job for job in jobs}
+
+
+class Attacks:
+    """For a RunCase: kinds of attacks, each at every port of a run that trains, which must go on."""
+
+    def setUp(self):
+        super().setUp()
+        # Descriptors for our own connections.
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        self.choose = random.Random(SEED)
+
+    def pids(self, launched):
+        """name -> pid of all processes of the run that may listen."""
+        return {"launcher": launched.process.pid, **launched.run.processes()}
+
+    def ports(self, launched):
+        return ports_of(self.pids(launched).values())
+
+    def reach(self, place, pid, act):
+        """What `act` returns, called where that port can be reached."""
+        return act(place, pid)
+
+    def server(self, launched, pid):
+        """(name of the process, its public key)"""
+        raise NotImplementedError
+
+    def watch_memory(self, launched):
+        watch = MemoryWatch(lambda: self.pids(launched))
+        self.addCleanup(watch.stop)
+        return watch
+
+    def step(self, launched):
+        return max((m["step"] for m in launched.run.metrics()[-1:]), default=0)
+
+    def attack(self, name, launched, act):
+        before, began = self.step(launched), time.monotonic()
+        kept = [self.reach(place, pid, act) for place, pid in self.ports(launched)]
+        launched.at_step(before + 2)
+        print(f"{name}: {time.monotonic() - began:.1f} s, {self.step(launched) - before} steps", flush=True)
+        return kept
+
+    def refuse_keys(self, launched, mine, jobs_of_others):
+        """Whoever has no key of this start is turned away, whatever else it knows. `mine`: a job of this start."""
+
+        def act(place, pid):
+            name, server = self.server(launched, pid)
+            at = f"{place[0]}:{place[1]}"
+            callers = [("plain", None), (mine["process"], ("", "", "")), (mine["process"], (server, "", ""))]
+            callers += [(job["process"], (server, job["public_key"], job["secret_key"])) for job in jobs_of_others]
+
+            def call(caller):
+                own, keys = caller
+                words = ("plain", at, 20) if keys is None else ("link", at, own, name, mine["run"], mine["generation"])
+                return words, stranger(*words, keys=keys)
+
+            with concurrent.futures.ThreadPoolExecutor() as pool:
+                for words, (is_in, said) in pool.map(call, callers):
+                    self.assertFalse(is_in, f"{words}: {said}")
+
+        self.attack(f"{3 + len(jobs_of_others)} peers without a key of this start", launched, act)
+
+    def replay(self, launched, recorders):
+        sent = []
+
+        def act(place, _):
+            for stream in sum((recorder.streams_to(place[1])[:4] for recorder in recorders), []):
+                for cut in (len(stream), self.choose.randrange(len(stream)) + 1):
+                    sent.append(send_all(place, [stream[:cut]], 5))
+
+        self.attack("recorded streams, again", launched, act)
+        self.assertGreater(sum(sent), 0, "nothing was recorded")
+
+    def fill_memory_and_connections(self, launched):
+        def flooded(place, _):
+            sockets = flood(place, CONNECTIONS)
+            for one in sockets:
+                one.close()
+            return len(sockets)
+
+        zeros = self.attack("zeros", launched, lambda place, _: send_zeros(place, ZEROS))
+        standing = self.attack("connections", launched, flooded)
+        print(f"zeros taken: {max(zeros) >> 20} of {2 * ZEROS >> 20} MiB at most; connections standing: {standing}", flush=True)
+
+    def assert_little_memory(self, loud, quiet):
+        growth = {name: loud[name] - quiet[name] for name in quiet}
+        print(f"peak memory beside a quiet run, MiB: {({name: round(more / (1 << 20), 1) for name, more in growth.items()})}", flush=True)
+        for name, more in growth.items():
+            self.assertLess(more, MOST_MEMORY, name)

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -187,6 +188,35 @@ TEST(Relay, SlowReaderSlowsSenderInBoundedMemory) {
   std::array<std::byte, 1> last{};
   receive_all(detour.called.number(), last, in_time());
   EXPECT_EQ(last, word);
+}
+
+// What strangers who only connect take.
+TEST(Forwarding, TakesMemoryForBytesOnly) {
+  const auto peak_bytes = [] {
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    return static_cast<std::uint64_t>(usage.ru_maxrss) << 10U;
+  };
+  const auto ends = [] {
+    std::array<int, 2> numbers{};
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, numbers.data()), 0);
+    return std::pair(store::FileDescriptor(numbers[0]), store::FileDescriptor(numbers[1]));
+  };
+  const std::uint64_t before = peak_bytes();
+  std::vector<store::FileDescriptor> outer;
+  ForwardingSet forwardings;
+  for (int i = 0; i < 100; ++i) {
+    auto [near, caller] = ends();
+    auto [far, called] = ends();
+    forwardings.add("token", Forwarding(std::move(near), std::move(far)));
+    outer.push_back(std::move(caller));
+    outer.push_back(std::move(called));
+  }
+  EXPECT_LT(peak_bytes() - before, std::uint64_t{8} << 20U);
+  std::vector<pollfd> polls;
+  forwardings.append_to(polls);
+  forwardings.move(polls);
+  EXPECT_EQ(forwardings.size(), 100U);
 }
 
 TEST(Relay, ForwardsLastBytesBeforeClosing) {
