@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -15,7 +15,7 @@ using nlohmann::json;
 
 constexpr std::string_view kGreetingMarker = "strait-agent-here ";
 constexpr std::string_view kAnswerMarker = "strait-agent-says ";
-constexpr std::int64_t kMaxClockOffset = 300;  // seconds
+constexpr std::uint64_t kMaxClockOffset = 300;  // seconds
 
 std::string marked(std::string_view marker, const json& value) {
   return std::string(marker) + value.dump(-1, ' ', true, json::error_handler_t::replace) + "\n";
@@ -71,7 +71,9 @@ std::optional<AgentAnswer> answer_from(const std::string& line) {
 }
 
 std::string clock_warning(const std::string& host, std::int64_t theirs, std::int64_t ours) {
-  const std::int64_t apart = std::abs(theirs - ours);
+  // What a host says may be any number.
+  const auto [low, high] = std::minmax(theirs, ours);
+  const std::uint64_t apart = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
   if (apart <= kMaxClockOffset) return "";
   const std::string how_much =
       apart < 7200 ? fmt::format("{} minutes", apart / 60) : fmt::format("{} hours", apart / 3600);

@@ -19,19 +19,29 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SOURCES = (
     "stages/transfer.cpp",
+    "stages/group_setup.cpp",
+    "stages/nccl_group.cpp",
+    "stages/nccl_library.cpp",
+    "stages/adamw.cpp",
     "stages/sync_memory.cpp",
     "stages/boundary_codecs.cpp",
+    "framework/codec/device_rows.cpp",
+    "framework/codec/slot_store.cpp",
+    "framework/codec/tensor_pool.cpp",
+    "kernels/gpu_rows.cpp",
+    "kernels/row_lookup.cpp",
+    "kernels/squared_norm.cpp",
     "kernels/host_values.cpp",
     "kernels/causal_attention.cpp",
     "kernels/flash_attention.cpp",
     "kernels/matrix_operators.cpp",
 )
-ROOM_UNIT = {"stages": "strait_stages.dir", "kernels": "strait_kernels.dir"}
+ROOM_UNIT = {"stages": "strait_stages.dir", "kernels": "strait_kernels.dir", "framework/codec": "strait_codec.dir"}
 
 
 def compile_command(build, source):
     """Words that compile it as its room is compiled, without precompiled headers."""
-    marker = ROOM_UNIT[source.split("/")[0]]
+    marker = ROOM_UNIT[str(pathlib.PurePath(source).parent)]
     entries = json.loads((build / "compile_commands.json").read_text())
     entry = next(e for e in entries if marker in e.get("output", e["command"]))
     words = shlex.split(entry["command"])

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "launcher/hosts/agent_greeting.h"
 #include "launcher/hosts/build_files.h"
 #include "launcher/hosts/ssh_session.h"
@@ -66,6 +68,8 @@ TEST(Greetings, ToleratesClockOffsetOfFiveMinutes) {
   EXPECT_EQ(clock_warning("h0", 1000, 1300), "");
   EXPECT_THAT(clock_warning("h0", 1000, 1420), HasSubstr("h0 is 7 minutes behind"));
   EXPECT_THAT(clock_warning("h0", 20000, 1000), HasSubstr("h0 is 5 hours ahead of"));
+  EXPECT_THAT(clock_warning("h0", std::numeric_limits<std::int64_t>::min(), 1000),
+              HasSubstr("behind"));
 }
 
 TEST(Addresses, AcceptsOnlyOwnAddresses) {
