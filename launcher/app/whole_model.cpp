@@ -122,11 +122,14 @@ std::string on_one_line(std::string text) {
 
 std::vector<std::string> show_samples(const std::filesystem::path& run_directory) {
   const plan::RunFile run = plan::read_run_file(run_directory / "plan.json", plugin::load_plugins);
-  if (run.plan.recipe.data.eval.empty()) return {};
-  const std::filesystem::path data = run.plan.recipe.data.eval.front().path;
-  if (data.extension() != ".jsonl" && data.extension() != ".ndjson") return {};
+  const auto& files = run.plan.recipe.data.eval;
+  const auto records = std::ranges::find_if(files, [](const auto& file) {
+    const std::filesystem::path ending = std::filesystem::path(file.path).extension();
+    return ending == ".jsonl" || ending == ".ndjson";
+  });
+  if (records == files.end()) return {};
   std::vector<store::Record> shown;
-  store::RecordReader reader(data);
+  store::RecordReader reader(records->path);
   while (static_cast<int>(shown.size()) < kShown) {
     auto record = reader.next();
     if (!record) break;

@@ -33,6 +33,12 @@ class Inference(runs.RunCase):
         self.assertEqual(code, 0, out + err)
         return out
 
+    def test_completions_shown_behind_a_run_are_of_the_first_file_with_prompts(self):
+        (self.home / "book.txt").write_text("A text has no prompts. " * 100)
+        launched = self.start("asked", {**self.TRAINED, "data.eval": ["book.txt", "eval.jsonl"]})
+        self.assertEqual(launched.end(), 0, launched.output())
+        self.assertRegex(launched.output(), r"completions of evaluation prompts \(\d of 6 right\)")
+
     def both(self, verb, run, *words):
         """The output in one process, which has to be that over the stages, too."""
         here = self.ok(verb, run, *words, "--on", "here")
