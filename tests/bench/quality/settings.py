@@ -40,6 +40,8 @@ SETTINGS = {
     "fixed 3/6": fixed(3, 6),
     "fixed 2/4": fixed(2, 4),
     "fixed 4/6, groups of 32, rotated": fixed(4, 6, group=32, rotate=True),
+    "delta 6/8, first 8": delta(6, 8, 8),
+    "delta 6/5, first 8": delta(6, 5, 8),
     "delta 4/8, first 8": delta(4, 8, 8),
     "delta 4/6, first 8": delta(4, 6, 8),
     "delta 4/5, first 8": delta(4, 5, 8),
