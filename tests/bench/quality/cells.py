@@ -44,7 +44,7 @@ class Sizes:
     pretrain_steps = 1200
     pretrain_batch = 16
     rows = 512
-    eval_rows = 1000  # of 20 files of a source; 256, of five, left 0.3 % to chance after 1,500 steps
+    eval_rows = 1000  # of twenty files of a source; the first 256 are of five
     records = 1400
     eval_records = 400
     epochs = 3
