@@ -277,9 +277,9 @@ class JobShim:
         return json.loads((self.jobs / str(pid)).read_text())
 
     def all_jobs(self):
-        """Of the processes that were started and still have their jobs, by name."""
-        jobs = [json.loads(path.read_text()) for path in self.jobs.iterdir() if path.suffix != ".next"]
-        return {job["process"]: job for job in jobs}
+        """The latest of each process, by its name."""
+        paths = sorted((p for p in self.jobs.iterdir() if p.suffix != ".next"), key=lambda p: p.stat().st_mtime_ns)
+        return {job["process"]: job for job in (json.loads(path.read_text()) for path in paths)}
 
 
 class Attacks:
