@@ -41,17 +41,17 @@ STRAIT_ON_BOTH inline std::uint32_t draw_of(std::uint64_t words, std::uint32_t i
 
 // The values of a group stand in 16 columns, whatever the vectors of a processor hold: sums go down
 // a column, and so does a hash, for four values, as a hash of its own for each would take a fifth
-// of an encoder's time. Each of the four begins with another byte of it.
+// of an encoder's time. Each of the four has it rotated right by one byte more.
 inline constexpr int kColumns = 16;
 inline constexpr int kHashedValues = 4 * kColumns;
 
-// For the value with index `first` + `i` in the row, `first` being the first of its group; times
-// kSignedDrawUnit it is uniform in [-0.5, 0.5).
+// For the value with index `first` + `i` in the row, `first` being the first of its group; as a
+// float times kSignedDrawUnit it is uniform in [-0.5, 0.5].
 STRAIT_ON_BOTH inline std::int32_t signed_draw_of(std::uint64_t words, std::uint32_t first, int i) {
   const int hashed = i / kHashedValues * kHashedValues + i % kColumns;
   const std::uint32_t hash = hash_of(words, first + static_cast<std::uint32_t>(hashed));
-  const auto turned = static_cast<unsigned>(i % kHashedValues / kColumns * 8);
-  return static_cast<std::int32_t>(turned == 0 ? hash : hash >> turned | hash << (32 - turned));
+  const auto bits = static_cast<unsigned>(i % kHashedValues / kColumns * 8);
+  return static_cast<std::int32_t>(bits == 0 ? hash : hash >> bits | hash << (32 - bits));
 }
 
 }  // namespace strait::kernels

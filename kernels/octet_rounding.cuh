@@ -12,7 +12,7 @@ __device__ inline int nearest_level(float steps) {
   return static_cast<int>(fminf(fmaxf(level, 0.0F), highest));
 }
 
-// Unbiased rounding of value `i` of the group whose first value has the index `first` in its row.
+// Unbiased rounding of value `i` of a group. `first`: index in the row of the group's first value.
 template <int kBits>
 __device__ inline int unbiased_level(float steps, std::uint64_t words, std::uint32_t first, int i) {
   if (!draws_small_values(kBits) || !(fabsf(steps) < 0.5F)) return nearest_level<kBits>(steps);

@@ -5,11 +5,11 @@ not notice."""
 import concurrent.futures
 import ctypes
 import shutil
+import signal
 import unittest
 
 import hosts
 import namespace_host
-import runs
 import strangers
 
 _CLONE_NEWNET = 0x40000000
@@ -77,7 +77,10 @@ class HostStrangers(strangers.Attacks, hosts.HostsCase):
         host = self.host_of(pid)
         if host is None:
             return "coordinator", jobs["0.0"]["coordinator_key"]
-        name = launched.run.plan()["processes"][host.number]["name"]
+        number = host.number
+        if self.pids(launched).get(f"agent of {host.name}") == pid:
+            number = self.COUNT - 1 - number  # the stage at the other end of the relayed link
+        name = next(p["name"] for p in launched.run.plan()["processes"] if p["host_index"] == number)
         return name, jobs[name]["public_key"]
 
     @hosts.needs_namespaces
@@ -99,6 +102,8 @@ class HostStrangers(strangers.Attacks, hosts.HostsCase):
             recorder.stop()
         watch = self.watch_memory(launched)
         ports = self.ports(launched)
+        self.assertTrue(any(place[0] == "127.0.0.1" for place, _ in ports), "no port leads to the relay")
+        self.assertEqual({self.host_of(pid) for _, pid in ports}, {None, *self.hosts})
         listed = ", ".join(f"{place[0]}:{place[1]}" for place, _ in ports)
         print(f"seed {strangers.SEED}; {len(ports)} ports of {len(set(pid for _, pid in ports))} processes: {listed}", flush=True)
 
@@ -112,7 +117,7 @@ class HostStrangers(strangers.Attacks, hosts.HostsCase):
                 one.close()
         self.assertEqual(self.ports(launched), ports)
 
-        launched.signal(runs.signal.SIGTERM)
+        launched.signal(signal.SIGTERM)
         self.assertEqual(launched.end(), 0, launched.output())
         self.assertEqual(run.events("restart"), [])
         loud = watch.stop()
@@ -120,7 +125,7 @@ class HostStrangers(strangers.Attacks, hosts.HostsCase):
         quiet = self.start("quiet", self.over_ssh(self.RUN))
         watch = self.watch_memory(quiet)
         quiet.at_step(steps)
-        quiet.signal(runs.signal.SIGTERM)
+        quiet.signal(signal.SIGTERM)
         self.assertEqual(quiet.end(), 0, quiet.output())
         expected = {step: one for step, one in quiet.run.curve().items() if step <= steps}
         self.assert_same_bits((expected, {}), (run.curve(), {}))

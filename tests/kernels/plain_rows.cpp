@@ -90,12 +90,11 @@ float draw_of(std::uint64_t key, std::uint32_t index) {
   return static_cast<float>(hash_of(key, index) >> 8U) * 0x1p-24F;
 }
 
-// Uniform in [-0.5, 0.5). Values 16 apart share a hash, four of them, and begin with its bytes in
-// turn.
+// Uniform in [-0.5, 0.5]. Four values 16 apart share a hash, each rotated right by one byte more.
 float signed_draw_of(std::uint64_t key, std::uint32_t first, std::uint32_t i) {
   const std::uint32_t hash = hash_of(key, first + i / 64 * 64 + i % 16);
-  const std::uint32_t turned = std::rotr(hash, static_cast<int>(i / 16 % 4 * 8));
-  return static_cast<float>(static_cast<std::int32_t>(turned)) * 0x1p-32F;
+  const std::uint32_t rotated = std::rotr(hash, static_cast<int>(i / 16 % 4 * 8));
+  return static_cast<float>(static_cast<std::int32_t>(rotated)) * 0x1p-32F;
 }
 
 std::uint64_t scrambled(std::uint64_t key) {
@@ -157,7 +156,7 @@ Group weigh(float* values, const GroupFormat& format, Rounding rounding, float r
   return group;
 }
 
-// `first`: index in the row of the first value of the group, whose value `i` this is.
+// Of value `i` of a group. `first`: index in the row of the group's first value.
 int level_of(float value, float inverse, int bits, const Draw& draw, std::uint64_t words,
              std::uint32_t first, std::uint32_t i) {
   float level = value * inverse;

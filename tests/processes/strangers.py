@@ -254,8 +254,8 @@ os.execv(words[0], words)
 
 
 class JobShim:
-    """A copy of the programs, in `home`/bin, whose strait-stage-torch keeps the job that it is given, secrets and all, under
-    its pid. `inside`: what `home` is called where the programs run."""
+    """A copy of the programs in `home`/bin. Its strait-stage-torch keeps each job, secrets and all, under the pid of the
+    stage. `inside`: what `home` is called where the programs run."""
 
     def __init__(self, home, inside=None):
         self.bin, self.jobs, inside = home / "bin", home / "jobs", pathlib.Path(inside or home)

@@ -190,7 +190,7 @@ TEST(Relay, SlowReaderSlowsSenderInBoundedMemory) {
   EXPECT_EQ(last, word);
 }
 
-// What strangers who only connect take.
+// So connections of strangers that send nothing cost next to nothing.
 TEST(Forwarding, TakesMemoryForBytesOnly) {
   const auto peak_bytes = [] {
     rusage usage{};
