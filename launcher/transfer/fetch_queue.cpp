@@ -218,6 +218,13 @@ void FetchQueue::subscribe(std::size_t peer, Fetch& fetch, Time now) {
   peers_.send(peer, message::Subscribe{fetch.id});
 }
 
+// Sources keep a subscription until they are told, and allow a peer only so many.
+void FetchQueue::unsubscribe(const std::string& id) {
+  for (std::size_t peer = 0; peer < sources_.size(); ++peer) {
+    if (sources_[peer].connected) peers_.send(peer, message::Unsubscribe{id});
+  }
+}
+
 bool FetchQueue::request_one(std::size_t peer, Time now) {
   for (Fetch& fetch : fetches_) {
     if (fetch.state != State::fetching) continue;
@@ -254,6 +261,7 @@ void FetchQueue::end(Position fetch, const std::exception_ptr& error) {
   if (ended.destination && ended.state == State::fetching) {
     file_worker_.run([destination = ended.destination] { destination->abandon(); }, [] {});
   }
+  if (ended.plan) unsubscribe(ended.id);
   ended.done(error, ended.fetched);
 }
 

@@ -79,6 +79,7 @@ class FetchQueue {
   void open(Position fetch);
   void opened(Position fetch, const std::exception_ptr& error);
   void subscribe(std::size_t peer, Fetch& fetch, Time now);
+  void unsubscribe(const std::string& id);
   bool request_one(std::size_t peer, Time now);
   void finish(Position fetch);
   void end(Position fetch, const std::exception_ptr& error);

@@ -260,6 +260,12 @@ struct TransferAgent::MessageHandler {
     if (offer == nullptr) agent.offer_stored(subscribe.id);
   }
 
+  void operator()(const message::Unsubscribe& unsubscribe) const {
+    agent.peers_.unsubscribe(peer, unsubscribe.id);
+    // Where its chunks went matters only while somebody else may ask for them.
+    if (!agent.peers_.has_subscriber(unsubscribe.id)) agent.serve_queue_.forget(unsubscribe.id);
+  }
+
   void operator()(const message::GetChunk& get) const {
     const ServeQueue::Request request{peer, get.id, get.chunk, get.force};
     const ChunkSource::Offer* offer = agent.chunk_source_.find(get.id);

@@ -31,6 +31,7 @@ auto content_id(auto& id) { return base::exactly(id, ChunkTable::kDigits); }
 }  // namespace
 
 void describe(auto& fields, base::Is<Subscribe> auto& m) { fields("id", content_id(m.id)); }
+void describe(auto& fields, base::Is<Unsubscribe> auto& m) { fields("id", content_id(m.id)); }
 void describe(auto& fields, base::Is<Have> auto& m) {
   fields("id", content_id(m.id)), fields("runs", m.runs);
 }

@@ -20,6 +20,10 @@ namespace strait::transfer::message {
 struct Subscribe {
   std::string id;
 };
+// The fetch has ended: nothing more need be said of this content.
+struct Unsubscribe {
+  std::string id;
+};
 // These chunks can be requested, in addition to those of earlier messages.
 struct Have {
   std::string id;
@@ -131,7 +135,7 @@ struct Failed {
 using Message =
     std::variant<Subscribe, Have, GetChunk, Chunk, Redirect, Missing, Stat, Fetch, WriteFile,
                  Cancel, StatResult, Done, Failed, PeerEndpoint, PruneCheckpoints, Listening,
-                 Rewind, HoldMemory, FetchToMemory, Release>;
+                 Rewind, HoldMemory, FetchToMemory, Release, Unsubscribe>;
 
 net::Frame format(const Message& message);
 // A frame of Chunk; the caller writes the content to the place that this returns in `content`.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "launcher/hosts/agent_message.h"
@@ -77,6 +78,15 @@ void TransferPeers::subscribe(std::size_t number, const std::string& id) {
     throw base::MessageError("protocol error: too many subscriptions");
   }
   subscriptions.insert(id);
+}
+
+void TransferPeers::unsubscribe(std::size_t number, const std::string& id) {
+  peers_.at(number)->subscriptions.erase(id);
+}
+
+bool TransferPeers::has_subscriber(const std::string& id) const {
+  return std::ranges::any_of(peers_,
+                             [&id](const auto& peer) { return peer->subscriptions.contains(id); });
 }
 
 void TransferPeers::unsubscribe_all(const std::string& id) {

@@ -58,6 +58,8 @@ class TransferPeers {
   net::LinkState state(std::size_t peer) const { return peers_.at(peer)->link->state(); }
 
   void subscribe(std::size_t peer, const std::string& id);
+  void unsubscribe(std::size_t peer, const std::string& id);
+  bool has_subscriber(const std::string& id) const;
   void unsubscribe_all(const std::string& id);
   // Sends Have to every subscriber of this content.
   void announce(const std::string& id, const std::vector<ChunkRun>& runs);

@@ -1,5 +1,6 @@
 #include "launcher/transfer/transfer_agent.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -150,6 +151,42 @@ TEST(TransferAgent, FetchesChunkElsewhereAfterWrongHash) {
   send_wrong_chunks(*link, table);
   EXPECT_EQ(get_soon(done), bytes.size());
   EXPECT_EQ(store::read_bytes(host.directory / "file"), bytes);
+}
+
+TEST(TransferAgent, FetchThatHasEndedKeepsNoSubscription) {
+  TransferRig rig(1);
+  const auto source = rig.launcher.directory / "file";
+  store::write_bytes(source, random_bytes(kMebibyte, 13));
+  const ChunkTable table = rig.launcher.agent->offer(source);
+  TransferHost& host = *rig.hosts[0];
+  const auto link = TransferRig::link_peer(host, net::ProcessName::host_agent(9));
+  auto done = rig.launcher.agent->fetch_on(host.name, all_of(table, host.directory / "file"));
+  get_soon(done);
+  const auto next_kind = [&] { return message::parse_message(link->receive()).index(); };
+  ASSERT_EQ(next_kind(), message::Message(message::Subscribe{}).index());
+  ASSERT_EQ(next_kind(), message::Message(message::Unsubscribe{}).index());
+}
+
+// A run of weeks fetches more contents than a peer may subscribe to at once.
+TEST(TransferAgent, ServesAnyNumberOfFetchesOneAfterTheOther) {
+  TransferRig rig(1);
+  const auto link = TransferRig::link_peer(*rig.hosts[0], net::ProcessName::host_agent(9));
+  constexpr int kFetches = 100'100;
+  constexpr int kAtOnce = 700;
+  for (int first = 0; first < kFetches; first += kAtOnce) {
+    const auto send_to_all = [&](auto message) {
+      for (int i = 0; i < kAtOnce; ++i) {
+        message.id = fmt::format("{:032x}", first + i);
+        link->send(message::format(message));
+      }
+    };
+    send_to_all(message::Subscribe{});
+    for (int i = 0; i < kAtOnce; ++i) {
+      const message::Message answer = message::parse_message(link->receive());
+      ASSERT_TRUE(std::holds_alternative<message::Have>(answer));
+    }
+    send_to_all(message::Unsubscribe{});
+  }
 }
 
 TEST(TransferAgent, RefusesCommandsFromOtherHosts) {

@@ -30,7 +30,8 @@ std::vector<Message> one_of_each() {
           Rewind{6, "/run", 100},
           HoldMemory{7, "/proc/12/fd/5"},
           FetchToMemory{8, kTable},
-          Release{9, kId + kId}};
+          Release{9, kId + kId},
+          Unsubscribe{kId}};
 }
 
 TEST(TransferMessage, EveryKindRoundTrips) {
