@@ -182,20 +182,16 @@ std::optional<store::Resumable> newest_resume_point(control::RunDirectory& direc
                                                     const plan::RunFile& run,
                                                     const std::set<std::size_t>& lost,
                                                     console::Console& console) {
-  const auto pass_over = [&console](const std::exception& error) {
-    console.note(
-        fmt::format("an older checkpoint is used: {}", base::describe_failure(error).text));
-  };
   try {
     const std::string recovered = launch::recover_checkpoint(
         directory, run, std::nullopt, model_questions(),
         [&console](const control::Event& event) { console.event("the launcher", event); }, lost);
     if (!recovered.empty()) console.note(recovered);
   } catch (const base::UserError& error) {
-    if (error.code() == base::ExitCode::interrupted) throw;
-    pass_over(error);
-  } catch (const store::StoreError& error) {
-    pass_over(error);
+    // A failure that may pass fails this attempt. A newer checkpoint is passed over only where
+    // nothing can bring it back.
+    if (error.code() != base::ExitCode::corrupt) throw;
+    console.note(fmt::format("an older checkpoint is used: {}", error.what()));
   }
   std::optional<store::Resumable> found = store::choose_checkpoint(directory.path());
   if (found && !found->damage.empty() && is_on_hosts(run) &&

@@ -20,9 +20,10 @@ namespace strait::app {
 store::Resumable choose_resume_point(control::RunDirectory& directory, const plan::RunFile& run,
                                      std::optional<store::Step> from, console::Console& console);
 
-// The newest checkpoint that can be gone on from without a word of the user: where a newer one is
-// only on `lost` hosts, or cannot be read, `console` gets a note. nullopt: there is none.
-// UserError (interrupted): the user ended the wait.
+// The newest checkpoint that can be gone on from without a word of the user. Where part of a newer
+// one was only on `lost` hosts, or no host has it any more, `console` gets a note. nullopt: there
+// is none. UserError, StoreError: it cannot be fetched or read now, and another attempt may
+// succeed; `interrupted`: the user ended the wait.
 std::optional<store::Resumable> newest_resume_point(control::RunDirectory& directory,
                                                     const plan::RunFile& run,
                                                     const std::set<std::size_t>& lost,

@@ -84,10 +84,11 @@ plan::RunFile with_hosts_of(const plan::RunFile& run, const std::vector<store::S
   return part;
 }
 
-std::string fetch_from_hosts(control::RunDirectory& directory, plan::RunFile part,
-                             const store::Manifest& manifest,
-                             const std::vector<store::ShardFile>& shards,
-                             const ModelQuestions& model, const RunTransfer::Report& report) {
+// Returns what could not be fetched, and why.
+base::Failure fetch_from_hosts(control::RunDirectory& directory, plan::RunFile part,
+                               const store::Manifest& manifest,
+                               const std::vector<store::ShardFile>& shards,
+                               const ModelQuestions& model, const RunTransfer::Report& report) {
   const control::StopSignals signals;
   net::NodeOptions options;
   options.name = net::ProcessName::coordinator();
@@ -99,11 +100,12 @@ std::string fetch_from_hosts(control::RunDirectory& directory, plan::RunFile par
   hosts.file_transfer()->start_downloads({directory.path(), std::nullopt});
   hosts.file_transfer()->checkpoint_committed(part.plan, manifest.step, shards);
   const auto stopped = [&signals] { return signals.count().load() > 0; };
-  std::string missing = hosts.file_transfer()->finish_downloads(stopped, report).missing;
-  if (!missing.empty() && stopped()) {
-    throw base::UserError(base::ExitCode::interrupted, fmt::format("not resumed: {}", missing));
+  const auto finished = hosts.file_transfer()->finish_downloads(stopped, report);
+  if (!finished.missing.empty() && stopped()) {
+    throw base::UserError(base::ExitCode::interrupted,
+                          fmt::format("not resumed: {}", finished.missing));
   }
-  return missing;
+  return {finished.code, finished.missing};
 }
 
 }  // namespace
@@ -127,18 +129,18 @@ std::string recover_checkpoint(control::RunDirectory& directory, const plan::Run
   };
   for (const std::size_t host : used) {
     if (!lost.contains(host)) continue;
-    throw refusal(base::ExitCode::peer_lost,
+    throw refusal(base::ExitCode::corrupt,
                   fmt::format("part of it is only on host {}, which does not answer",
                               run.plan.hosts.at(host).name));
   }
-  std::string missing;
+  base::Failure missing;
   try {
     missing = fetch_from_hosts(directory, part, *manifest, shards, model, report);
   } catch (const base::UserError& error) {
     if (error.code() == base::ExitCode::interrupted) throw;
     throw refusal(error.code(), error.what());
   }
-  if (!missing.empty()) throw refusal(base::ExitCode::peer_lost, missing);
+  if (!missing.text.empty()) throw refusal(missing.code, missing.text);
   return fmt::format(
       "checkpoint {} was incomplete on this machine; fetched the rest from {}",
       number(manifest->step),

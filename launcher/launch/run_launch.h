@@ -40,8 +40,9 @@ control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFil
 
 // Downloads the shards of the newest checkpoint, or of that of step `from`, which a former launch
 // left on hosts because it ended before they were downloaded. Removes nothing. `report` is called
-// if it takes long. Returns a message for the user; empty: nothing was missing. UserError: shards
-// are not available now, so the checkpoint cannot be used; `interrupted`: the user ended the wait.
+// if it takes long. Returns a message for the user; empty: nothing was missing. UserError: the
+// checkpoint cannot be used; `interrupted`: the user ended the wait; `corrupt`: no host that can be
+// called has all of it any more; any other code: not now, another attempt may succeed.
 //
 // `lost`: hosts that do not answer; they are not called, and what only they have is missing.
 std::string recover_checkpoint(control::RunDirectory& directory, const plan::RunFile& run,

@@ -37,6 +37,12 @@ void sort_weights_first(std::vector<CheckpointDownloader::Shard>& shards) {
                         [](const auto& shard) { return shard.weights; });
 }
 
+// One more that is missing. What is lost for good decides: fetching the others again will not help.
+void add_missing(base::Failure& all, const base::Failure& one) {
+  if (all.text.empty() || one.code == base::ExitCode::corrupt) all.code = one.code;
+  all.text += (all.text.empty() ? "" : "; ") + one.text;
+}
+
 }  // namespace
 
 CheckpointDownloader::CheckpointDownloader(TransferAgent& agent, std::vector<Host> hosts,
@@ -91,7 +97,7 @@ CheckpointDownloader::Finished CheckpointDownloader::finish(
   if (!current_) return last_;
   return {fmt::format("{} of checkpoint {} stay on the hosts, where `strait resume` finds them",
                       base::byte_text(remaining().bytes), number(remaining().step)),
-          ""};
+          "", base::ExitCode::interrupted};
 }
 
 bool CheckpointDownloader::wanted(const Shard& shard) const {
@@ -151,13 +157,13 @@ void CheckpointDownloader::run() {
       if (closing_) return;
       current = *current_;
     }
-    const std::string missing = download(current);
+    const base::Failure missing = download(current);
     {
       const MutexLock lock(mutex_);
-      last_ = {missing, left_of(current)};
-      if (!missing.empty()) {
+      last_ = {missing.text, left_of(current), missing.code};
+      if (!missing.text.empty()) {
         warnings_.push_back(fmt::format("checkpoint {} is incomplete on this machine: {}",
-                                        number(current.step), missing));
+                                        number(current.step), missing.text));
       }
       begin(std::exchange(next_, std::nullopt));
     }
@@ -181,21 +187,21 @@ std::optional<T> CheckpointDownloader::wait(std::future<T>& future, const Shard&
   return future.get();
 }
 
-std::string CheckpointDownloader::download(const Download& current) {
-  std::string missing;
+base::Failure CheckpointDownloader::download(const Download& current) {
+  base::Failure missing{base::ExitCode::done, ""};
   try {
     send_manifest(current.step);
     for (const Shard& shard : current.shards) {
-      const std::string error = download_shard(current.step, shard);
+      const base::Failure one = download_shard(current.step, shard);
       const MutexLock lock(mutex_);
-      if (!error.empty() && wanted(shard)) missing += (missing.empty() ? "" : "; ") + error;
+      if (!one.text.empty() && wanted(shard)) add_missing(missing, one);
       ++current_->done;
       fetched_before_ = agent_.totals().fetched_bytes;
     }
-    if (missing.empty() && !closing_ && settings_.keep) prune(current.step);
+    if (missing.text.empty() && !closing_ && settings_.keep) prune(current.step);
   } catch (const std::exception& error) {
     // An exception that leaves this thread would end the run.
-    missing += (missing.empty() ? "" : "; ") + base::describe_failure(error).text;
+    add_missing(missing, base::describe_failure(error));
   }
   return missing;
 }
@@ -210,29 +216,40 @@ CheckpointDownloader::Host CheckpointDownloader::host_at(std::size_t host) const
   return hosts_.at(host);
 }
 
-std::string CheckpointDownloader::download_shard(store::Step step, const Shard& shard) {
+base::Failure CheckpointDownloader::download_shard(store::Step step, const Shard& shard) {
   const fs::path here = store::checkpoint_directory(settings_.run, step) / shard.file.name;
-  if (is_complete(here, shard.file) || !is_wanted(shard)) return "";
+  if (is_complete(here, shard.file) || !is_wanted(shard)) return {base::ExitCode::done, ""};
   const Host host = host_at(shard.host);
-  std::string not_waited_for =
-      fmt::format("{} of host {} was not waited for", shard.file.name, host.name);
+  const base::Failure not_waited_for{
+      base::ExitCode::interrupted,
+      fmt::format("{} of host {} was not waited for", shard.file.name, host.name)};
+  const auto failed = [&](const base::Failure& cause) {
+    return base::Failure{cause.code,
+                         fmt::format("{} of host {} ({})", shard.file.name, host.name, cause.text)};
+  };
   const fs::path there = store::checkpoint_directory(host.directory, step) / shard.file.name;
+  std::optional<ChunkTable> table;
   try {
     auto table_result = agent_.stat(host.agent, there);
-    const std::optional<ChunkTable> table = wait(table_result, shard);
-    if (!table) return not_waited_for;
-    if (table->size != shard.file.size || table->whole != shard.file.hash) {
-      return fmt::format("{} on host {} has changed since it was written", there.string(),
-                         host.name);
-    }
+    table = wait(table_result, shard);
+  } catch (const std::exception& error) {
+    base::Failure cause = base::describe_failure(error);
+    if (cause.code == base::ExitCode::bad_input) cause.code = base::ExitCode::corrupt;  // no file
+    return failed(cause);
+  }
+  if (!table) return not_waited_for;
+  if (table->size != shard.file.size || table->whole != shard.file.hash) {
+    return {base::ExitCode::corrupt, fmt::format("{} on host {} has changed since it was written",
+                                                 there.string(), host.name)};
+  }
+  try {
     auto fetching =
         agent_.fetch({*table, ChunkSet::all(table->count()), here, FetchRequest::As::file});
-    if (wait(fetching.fetched, shard)) return "";
+    if (wait(fetching.fetched, shard)) return {base::ExitCode::done, ""};
     agent_.cancel(fetching.number);
     return not_waited_for;
   } catch (const std::exception& error) {
-    return fmt::format("{} of host {} ({})", shard.file.name, host.name,
-                       base::describe_failure(error).text);
+    return failed(base::describe_failure(error));
   }
 }
 

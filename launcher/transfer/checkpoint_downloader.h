@@ -13,6 +13,7 @@
 
 #include "framework/mutex.h"
 #include "framework/store/checkpoint.h"
+#include "launcher/base/errors.h"
 #include "launcher/transfer/transfer_agent.h"
 
 namespace strait::transfer {
@@ -66,6 +67,9 @@ class CheckpointDownloader {
   struct Finished {
     std::string missing;  // could not be fetched
     std::string left;     // stays on hosts, as the settings say
+    // Why it could not be fetched: `corrupt` where no host has it any more, so that trying again
+    // does not help.
+    base::ExitCode code = base::ExitCode::done;
   };
   // Waits until the awaited part of the newest checkpoint is here; no more is fetched from now on.
   // `give_up` is called repeatedly and ends the wait; it must not call this object.
@@ -83,9 +87,9 @@ class CheckpointDownloader {
   bool wanted(const Shard& shard) const STRAIT_REQUIRES(mutex_);
   Remaining remaining() const STRAIT_REQUIRES(mutex_);
   std::string left_of(const Download& download) const STRAIT_REQUIRES(mutex_);
-  // Both return what is missing; empty: nothing.
-  std::string download(const Download& download) STRAIT_EXCLUDES(mutex_);
-  std::string download_shard(store::Step step, const Shard& shard) STRAIT_EXCLUDES(mutex_);
+  // Both return what is missing, and why; without text: nothing.
+  base::Failure download(const Download& download) STRAIT_EXCLUDES(mutex_);
+  base::Failure download_shard(store::Step step, const Shard& shard) STRAIT_EXCLUDES(mutex_);
   void send_manifest(store::Step step) STRAIT_EXCLUDES(mutex_);
   void prune(store::Step downloaded) STRAIT_EXCLUDES(mutex_);
   // A warning for each folder that cannot be removed, once.

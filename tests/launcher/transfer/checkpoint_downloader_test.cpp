@@ -219,6 +219,22 @@ TEST(CheckpointDownloader, FormerReleasesWeightsAreInTheShard) {
   EXPECT_THAT(run.complete(), testing::ElementsAre(3));
 }
 
+// Whether trying again can help decides if a restart may go back to an older checkpoint.
+TEST(CheckpointDownloader, TellsShardsThatAreGoneFromThoseThatCannotBeFetchedNow) {
+  RemoteRun run({}, 2);
+  const auto shards = run.commit(3, {0, 1});
+  const auto finished = [&] {
+    const auto downloader = run.downloader();
+    downloader->add(store::Step{3}, shards);
+    return downloader->finish(never);
+  };
+  run.rig.hosts[1]->stop();
+  EXPECT_EQ(finished().code, base::ExitCode::peer_lost);
+  fs::remove(run.place(run.host().directory / "run", 3) / store::shard_name(0, 0));
+  fs::remove(run.place(run.here(), 3) / store::shard_name(0, 0));
+  EXPECT_EQ(finished().code, base::ExitCode::corrupt);
+}
+
 TEST(CheckpointDownloader, NamesShardThatChangedSinceWritten) {
   RemoteRun run;
   const auto shards = run.commit(3);
@@ -226,8 +242,9 @@ TEST(CheckpointDownloader, NamesShardThatChangedSinceWritten) {
   store::write_bytes(there, random_bytes(100'000, 77));
   const auto downloader = run.downloader();
   downloader->add(store::Step{3}, shards);
-  const std::string missing = downloader->finish(never).missing;
-  EXPECT_THAT(missing, testing::HasSubstr("on host h0 has changed since it was written"));
+  const auto finished = downloader->finish(never);
+  EXPECT_THAT(finished.missing, testing::HasSubstr("on host h0 has changed since it was written"));
+  EXPECT_EQ(finished.code, base::ExitCode::corrupt);
   EXPECT_THAT(downloader->take_warnings(),
               testing::ElementsAre(testing::HasSubstr("checkpoint 3")));
   EXPECT_THAT(run.complete(), testing::IsEmpty());
