@@ -122,11 +122,11 @@ base::ExitCode run_allocated(const fs::path& run, bool as_json) {
   hosts::SlurmJob::refuse_live(run);
   // Slurm signals and requeues only the job whose script this process is.
   if (allocation->is_script) hosts::SlurmJob::remember(run, allocation->job);
-  const std::int64_t steps = planned_steps(run);
   const std::int64_t before = saved_steps(run);
   const base::ExitCode code = launch_in_job(run, as_json);
   const std::int64_t after = saved_steps(run);
-  const bool out_of_time = control::StopSignals::warned() && after < steps &&
+  // planned_steps() only now: a resume changes the plan once its processes are up.
+  const bool out_of_time = control::StopSignals::warned() && after < planned_steps(run) &&
                            (code == base::ExitCode::done || code == base::ExitCode::interrupted);
   if (out_of_time && allocation->is_script) return requeue(run, *allocation, after > before);
   hosts::SlurmJob::forget(run);

@@ -53,10 +53,11 @@ bool wait_for_end(const fs::path& run, const control::LiveRun& live, int pidfd,
 }
 
 void print_stopped(const fs::path& run) {
-  const store::CheckpointList checkpoints = store::list_checkpoints(run);
-  if (!checkpoints.complete.empty()) {
+  // Part of it may still be on its hosts, from where a resume fetches it.
+  const std::vector<store::Step> steps = store::committed_steps(run);
+  if (!steps.empty()) {
     fmt::print("stopped; the newest checkpoint is {}\nresume with: strait resume {}\n",
-               checkpoints.complete.front().path.string(), run.string());
+               store::checkpoint_directory(run, steps.front()).string(), run.string());
   } else {
     fmt::print("stopped; it has no checkpoint yet\n");
   }
