@@ -25,6 +25,7 @@
 #include "launcher/control/stop_signals.h"
 #include "launcher/hosts/host_calls.h"
 #include "launcher/launch/restart_policy.h"
+#include "launcher/plan/absent_replicas.h"
 #include "launcher/plan/lost_hosts.h"
 #include "launcher/recipe/recipe_io.h"
 
@@ -66,11 +67,13 @@ class SupervisedRun {
         run_(std::move(run)),
         options_(std::move(options)),
         console_(console),
-        policy_(launch::restart_limit(run_.plan.recipe.hosts)) {}
+        policy_(launch::restart_limit(run_.plan.recipe.hosts)),
+        left_out_(options_.without) {}
 
   control::Outcome run() {
     control::Outcome outcome = launch::launch_run(directory_, run_, options_);
     for (;;) {
+      for (const std::uint32_t replica : outcome.joined) left_out_.erase(replica);
       const auto decision = policy_.after(outcome, newest_checkpoint(directory_));
       if (decision.exhausted) return give_up(fmt::format("{} restarts", policy_.limit()));
       if (!decision.restart) return attempt_failed_ ? give_up(outcome.cause) : outcome;
@@ -109,7 +112,9 @@ class SupervisedRun {
     }
     // First: the shards lie where the former plan says.
     const auto point = newest_resume_point(directory_, run_, lost, console_);
-    if (!lost.empty()) place_again(std::move(lost), absent, restart.moves);
+    options_.without = left_out_;  // replicas that were lost come back where their hosts answer
+    const std::set<std::size_t> not_needed = plan::hosts_only_of(run_.plan, left_out_);
+    if (!std::ranges::includes(not_needed, lost)) place_again(lost, absent, restart.moves);
     options_.resume.clear();
     options_.from = {};
     options_.caches = {};
@@ -132,6 +137,8 @@ class SupervisedRun {
     return hosts::call_hosts(hosts, all, Clock::now() + kCallLimit);
   }
 
+  // On spare hosts, then without the replicas that have none left to run on, at last with fewer
+  // stages.
   void place_again(std::set<std::size_t> lost, const std::vector<std::string>& absent,
                    std::vector<std::string>& moves) {
     plan::RunFile run = run_;
@@ -141,7 +148,9 @@ class SupervisedRun {
       if (absent[hosts.list.size() + i].empty()) spares.push_back(hosts.spare[i].name);
     }
     const std::set<std::size_t> all = lost;
+    const std::set<std::size_t> not_needed = plan::hosts_only_of(run.plan, left_out_);
     for (const std::size_t host : all) {
+      if (not_needed.contains(host)) continue;
       const std::string name = hosts.list[host].name;
       if (spares.empty()) {
         moves.push_back(fmt::format("host {} is left out: {}", name, absent[host]));
@@ -154,7 +163,16 @@ class SupervisedRun {
       spares.erase(spares.begin());
       lost.erase(host);
     }
-    if (!lost.empty()) {
+    std::set<std::size_t> needed = lost;
+    for (const std::size_t host : not_needed) needed.erase(host);
+    const auto gone = plan::replicas_to_leave_out(run.plan, left_out_, needed);
+    for (const std::uint32_t replica : gone) {
+      options_.without.insert(replica);
+      moves.push_back(fmt::format("replica {} is left out until its host answers", replica));
+    }
+    if (!needed.empty() && gone.empty()) {
+      left_out_.clear();  // all replicas are placed on the hosts that answer
+      options_.without.clear();
       const std::int64_t before = run.plan.recipe.pipeline.stages;
       run = run_without(run, lost);
       const std::int64_t now = run.plan.recipe.pipeline.stages;
@@ -203,7 +221,8 @@ class SupervisedRun {
   launch::LaunchOptions options_;
   console::Console& console_;
   launch::RestartPolicy policy_;
-  bool attempt_failed_ = false;  // the latest one did not come as far as a launch
+  bool attempt_failed_ = false;       // the latest one did not come as far as a launch
+  std::set<std::uint32_t> left_out_;  // replicas, by the user (--without), and not added since
 };
 
 }  // namespace

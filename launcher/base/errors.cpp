@@ -115,7 +115,8 @@ Failure describe_failure(const std::exception& error) {
 Failure describe_failed_save(const std::exception& error) {
   Failure failure = describe_failure(error);
   const auto* known = dynamic_cast<const store::StoreError*>(&error);
-  if (known != nullptr && known->kind() == store::StoreError::Kind::bad_input) {
+  using Kind = store::StoreError::Kind;
+  if (known != nullptr && (known->kind() == Kind::bad_input || known->kind() == Kind::busy)) {
     failure.code = ExitCode::storage_io;
   }
   return failure;

@@ -105,7 +105,7 @@ struct Failure {
 Failure describe_failure(const std::exception& error);
 
 // Likewise, of a checkpoint that could not be written. No input of the user is read for that: a
-// path that is gone, or is no folder, is an error of the storage.
+// path that is gone, is no folder, or holds a checkpoint already is an error of the storage.
 Failure describe_failed_save(const std::exception& error);
 
 ExitCode exit_code_of(const store::StoreError& error);

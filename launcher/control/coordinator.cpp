@@ -184,6 +184,7 @@ void Coordinator::admit_from(Committed& committed) {
   const std::optional<std::uint32_t> replica = rejoin_.take_waiting();
   if (!replica) return;
   membership_.join(*replica);
+  joined_.insert(*replica);
   for (Worker& worker : workers_.all()) {
     if (std::exchange(worker.rejoining, false)) steps_.join(worker.handle.name, committed.step);
   }
@@ -328,6 +329,7 @@ Outcome Coordinator::outcome() const {
   result.stopped = stops_handled_ > 0 && (phase_ == Phase::aborting || last_step_ < options_.to);
   result.step = last_step_;
   result.checkpoint = checkpoints_.last();
+  result.joined = joined_;
   std::optional<Finding> cause = root_cause_.cause();
   if (!cause && checkpoints_.last_drop()) {
     cause = checkpoints_.last_drop();

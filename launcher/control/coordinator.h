@@ -2,7 +2,9 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -99,6 +101,7 @@ class Coordinator {
   StepLedger steps_;
   Watchdog watchdog_;
   Membership membership_;
+  std::set<std::uint32_t> joined_;  // replicas, since training began
   CheckpointCommitter checkpoints_;
   MemoryLedger memory_;
   BrokenPaths broken_paths_;  // between members

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,6 +25,7 @@ struct Outcome {
   bool stopped = false;                     // on the user's request, before its last step
   store::Step step{};                       // updates made by all processes
   std::optional<store::Step> checkpoint;    // newest one committed by this launch
+  std::set<std::uint32_t> joined;           // replicas that were added while it trained
 };
 
 nlohmann::ordered_json to_json(const Outcome& outcome);

@@ -1,6 +1,7 @@
 #include "launcher/control/rejoin.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 namespace strait::control {
@@ -45,7 +46,8 @@ void Rejoin::begin(std::uint32_t replica, bool stopping) {
     workers[i].handle.process.reset();
   }
   current_ = Current{.replica = replica};
-  started_ = std::async(std::launch::async, options_.start_replica, replica);
+  given_up_ = false;
+  started_ = std::async(std::launch::async, options_.start_replica, replica, std::cref(given_up_));
 }
 
 void Rejoin::poll_started(bool training) {
@@ -152,6 +154,7 @@ void Rejoin::cancel(const std::string& why) {
   if (!current_) return;
   const std::uint32_t replica = current_->replica;
   current_.reset();
+  given_up_ = true;
   for (Worker& worker : workers_.all()) {
     if (!std::exchange(worker.rejoining, false)) continue;
     workers_.evict(worker, Abort{base::ExitCode::peer_lost, why, "the launcher"});

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <future>
@@ -22,7 +23,7 @@ namespace strait::control {
 //   waiting    all have the endpoints; it becomes a member at the next checkpoint
 // A failure on the way, or cancel(), evicts its processes again; the run is not disturbed.
 //
-// One thread (the coordinator's). The destructor waits for start_replica.
+// One thread (the coordinator's). The destructor tells start_replica to give up, and waits for it.
 class Rejoin {
  public:
   Rejoin(Workers& workers, WorkerInbox& inbox, Watchdog& watchdog, const Membership& membership,
@@ -33,6 +34,9 @@ class Rejoin {
         membership_(membership),
         observers_(observers),
         options_(options) {}
+  ~Rejoin() { given_up_ = true; }
+  Rejoin(const Rejoin&) = delete;
+  Rejoin& operator=(const Rejoin&) = delete;
 
   // Reads new requests and begins the oldest one if none is in progress. `stopping`: requests fail,
   // because the run is about to stop.
@@ -86,7 +90,8 @@ class Rejoin {
   // rejoin are recognised.
   std::uint32_t admits_ = 0;
   std::uint32_t checkpoint_requests_ = 0;
-  // Outlives `current_` where that is cancelled: start_replica cannot be interrupted.
+  std::atomic<bool> given_up_ = false;  // read by start_replica
+  // Outlives `current_` where that is cancelled: start_replica ends a little later.
   std::future<StartedReplica> started_;
 };
 

@@ -190,8 +190,9 @@ control::CoordinatorOptions coordination_of(const plan::RunFile& run,
   };
   coordination.leave_requests = requests(control::ReplicaRequest::leave);
   coordination.rejoin_requests = requests(control::ReplicaRequest::rejoin);
-  coordination.start_replica = [&starter](std::uint32_t replica) {
-    return starter.restart_replica(replica);
+  coordination.start_replica = [&starter](std::uint32_t replica,
+                                          const std::atomic<bool>& given_up) {
+    return starter.restart_replica(replica, given_up);
   };
   coordination.locate_endpoints = [&hosts](std::map<std::string, std::string> endpoints) {
     return hosts.connect_endpoints(std::move(endpoints));

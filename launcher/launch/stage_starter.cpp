@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "framework/store/checkpoint.h"
 #include "launcher/base/build_id.h"
 
 namespace strait::launch {
@@ -39,9 +40,12 @@ std::vector<control::WorkerHandle> StageStarter::start_all() {
   return workers;
 }
 
-control::StartedReplica StageStarter::restart_replica(std::uint32_t replica) {
+control::StartedReplica StageStarter::restart_replica(std::uint32_t replica,
+                                                      const std::atomic<bool>& given_up) {
+  const std::vector<store::Step> saved = store::committed_steps(directory_.path());
   control::StartedReplica result;
-  result.notes = hosts_.rejoin_hosts(run_, replica);
+  result.notes =
+      hosts_.rejoin_hosts(run_, replica, saved.empty() ? store::Step{0} : saved.front(), given_up);
   std::vector<net::ProcessName> processes;
   for (const plan::Plan::Process& process : run_.plan.processes) {
     if (process.name.replica == replica) processes.push_back(process.name);

@@ -44,16 +44,27 @@ std::set<std::size_t> hosts_only_of(const Plan& plan, const std::set<std::uint32
   return hosts;
 }
 
-std::string advice_to_start_without(const Plan& plan, const std::set<std::uint32_t>& without,
-                                    const std::vector<std::size_t>& hosts) {
+std::set<std::uint32_t> replicas_to_leave_out(const Plan& plan,
+                                              const std::set<std::uint32_t>& without,
+                                              const std::set<std::size_t>& lost) {
   const bool possible = plan.recipe.sync.on_loss == recipe::LossRule::continue_run &&
                         plan.recipe.hosts.backend != recipe::BackendKind::slurm;
-  if (!possible) return "";
-  std::set<std::uint32_t> missing = without;
+  if (!possible) return {};
+  std::set<std::uint32_t> gone;
   for (const Plan::Process& process : plan.processes) {
-    if (std::ranges::count(hosts, process.host_index) > 0) missing.insert(process.name.replica);
+    if (lost.contains(process.host_index)) gone.insert(process.name.replica);
   }
-  if (std::ssize(missing) >= plan.recipe.pipeline.replicas) return "";
+  std::set<std::uint32_t> all = without;
+  all.insert(gone.begin(), gone.end());
+  if (std::ssize(all) >= plan.recipe.pipeline.replicas) return {};
+  return gone;
+}
+
+std::string advice_to_start_without(const Plan& plan, const std::set<std::uint32_t>& without,
+                                    const std::set<std::size_t>& lost) {
+  std::set<std::uint32_t> missing = replicas_to_leave_out(plan, without, lost);
+  if (missing.empty()) return "";
+  missing.insert(without.begin(), without.end());
   std::string options;
   for (const std::uint32_t replica : missing) options += fmt::format(" --without {}", replica);
   return fmt::format("; to start without {} and add {} later:{}",

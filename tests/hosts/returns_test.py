@@ -114,6 +114,65 @@ class Returns(replica_hosts.ReplicaHosts):
         self.stop(launched)
 
     @hosts.needs_namespaces
+    def test_joining_host_gets_frozen_weights(self):
+        self.write_model("base", weights=True)
+        adapters = {"model.path": "base", "model.weights": "load", "model.lora.rank": 2, "model.lora.targets": ["c_attn"]}
+        self.hosts[1].power_off()
+        recipe = self.write_recipe("late", self.over_ssh({**self.ENDLESS, **adapters}))
+        launched = self.launch("run", recipe, "--without", 1, name="late")
+        launched.at_event("checkpoint")
+        self.power_on(self.hosts[1])
+        self.rejoin(launched, 1, "0, 1, 2")
+        self.stop(launched)
+
+    @hosts.needs_namespaces
+    def test_restart_leaves_out_replicas_whose_hosts_are_gone(self):
+        def lose_last_replica(launched):
+            restarts, starts = len(launched.run.events("restart")), len(launched.run.events("training"))
+            self.kill_stage(self.hosts[0])
+            launched.wait_for("training to go on", lambda: len(launched.run.events("training")) > starts, 120)
+            self.assertEqual(len(launched.run.events("restart")), restarts + 1)
+            self.train_on(launched)
+            return launched.run.events("restart")[-1]
+
+        self.hosts[1].power_off()
+        recipe = self.write_recipe("alone", self.over_ssh({**self.ENDLESS, "hosts.restart": 5}))
+        launched = self.launch("run", recipe, "--without", 1, name="alone")
+        launched.at_event("checkpoint")
+        self.assertEqual(self.lose_replica(launched, self.hosts[2].power_off), 2)
+        self.wait_for_download(launched, [0])
+        restart = lose_last_replica(launched)
+        self.assertEqual(restart["moves"][1], "replica 2 is left out until its host answers")
+        self.assertEqual(launched.run.status()["replicas"], [0])
+        # The user has left replica 1 out, and nothing but the user brings it back.
+        self.power_on(self.hosts[1])
+        self.power_on(self.hosts[2])
+        self.assertEqual(lose_last_replica(launched)["moves"], [])
+        self.assertEqual(launched.run.status()["replicas"], [0, 2])
+        self.rejoin(launched, 1, "0, 1, 2")
+        self.stop(launched)
+
+    @hosts.needs_namespaces
+    def test_host_that_comes_back_forgets_checkpoints_of_steps_given_up(self):
+        launched = self.start("back", self.over_ssh(self.ENDLESS))
+        launched.at_event("checkpoint")
+        self.wait_for_download(launched, [0, 1, 2])
+        self.assertEqual(self.lose_replica(launched, self.hosts[1].power_off), 1)
+        # As after a resume from an older step while the host was off, of any number of steps.
+        manifest = next(self.hosts[1].home.rglob("checkpoints/step-*/manifest.json"))
+        newest = launched.run.checkpoints()[-1]
+        for step in range(newest + 5, newest + 5000, 5):
+            folder = manifest.parents[1] / f"step-{step}"
+            folder.mkdir(exist_ok=True)
+            (folder / "manifest.json").write_bytes(manifest.read_bytes())
+        self.power_on(self.hosts[1])
+        self.rejoin(launched, 1, "0, 1, 2")
+        self.wait_for_download(launched, [0, 1, 2])
+        missed = [event for event in launched.run.events("stage_event") if "complete already" in event["text"]]
+        self.assertEqual(missed, [])
+        self.stop(launched)
+
+    @hosts.needs_namespaces
     def test_killed_agent_is_restarted(self):
         launched = self.start("kept", self.over_ssh(self.ENDLESS))
         launched.at_event("checkpoint")

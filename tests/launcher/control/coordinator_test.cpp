@@ -192,7 +192,8 @@ class CoordinatorTest : public testing::Test {
       });
       return gone ? std::exchange(asked, {}) : std::vector<std::uint32_t>{};
     };
-    options_.start_replica = [this, play = std::move(play)](std::uint32_t replica) {
+    options_.start_replica = [this, play = std::move(play)](std::uint32_t replica,
+                                                            const std::atomic<bool>&) {
       StartedReplica started;
       started.workers.push_back(worker({0, replica}, play));
       started.binds[{0, 0}] = {{"replica 0.0~0.1", "127.0.0.1"}};
@@ -603,6 +604,7 @@ TEST_F(CoordinatorTest, ReplicaRejoinsAtCheckpoint) {
   EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
   EXPECT_EQ(outcome.step, Step{2});
   EXPECT_THAT(notes_.said, Contains("replica 1 joined at 1"));
+  EXPECT_EQ(outcome.joined, std::set<std::uint32_t>{1});
   EXPECT_THAT(committed_, ElementsAre(std::pair<std::int64_t, std::size_t>(1, 1),
                                       std::pair<std::int64_t, std::size_t>(2, 2)));
 }
@@ -657,6 +659,31 @@ TEST_F(CoordinatorTest, FailedRejoinIsCancelledAndRunContinues) {
   play_as({0, 1}, [](Script& me) { me.start(); });
   const Outcome outcome = run();
   EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
+}
+
+TEST_F(CoordinatorTest, EndOfRunGivesUpAReplicaThatIsStillStarting) {
+  std::promise<void> begun;
+  bool was_given_up = false;
+  ask_for_replica_1([](Script&) {});
+  options_.start_replica = [&](std::uint32_t, const std::atomic<bool>& given_up) -> StartedReplica {
+    begun.set_value();
+    const auto deadline = std::chrono::steady_clock::now() + 20s;
+    while (!given_up && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(1ms);
+    }
+    was_given_up = given_up;
+    throw base::UserError(base::ExitCode::interrupted, "given up");
+  };
+  play_as({0, 0}, [&](Script& me) {
+    me.start();
+    EXPECT_EQ(begun.get_future().wait_for(20s), std::future_status::ready);
+    me.step(1);
+    me.end_behind_step_2();
+  });
+  workers_.push_back({{0, 1}, nullptr, nullptr, ""});
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
+  EXPECT_TRUE(was_given_up);
 }
 
 TEST_F(CoordinatorTest, ErrorCommonToAllReplicasEndsRun) {

@@ -44,6 +44,17 @@ TEST(AbsentReplicas, AdvisesOptionsForAllAffectedReplicasIfPossible) {
   EXPECT_THAT(advice_to_start_without(stops, {}, {3}), IsEmpty());
 }
 
+TEST(AbsentReplicas, LeavesOutReplicasOfLostHostsWhileAnotherRemains) {
+  EXPECT_THAT(replicas_to_leave_out(three_replicas(), {}, {3}), ElementsAre(2));
+  EXPECT_THAT(replicas_to_leave_out(three_replicas(), {}, {1}), ElementsAre(0, 1));
+  EXPECT_THAT(replicas_to_leave_out(three_replicas(), {2}, {2}), ElementsAre(1));
+  EXPECT_THAT(replicas_to_leave_out(three_replicas(), {2}, {1}), IsEmpty()) << "none remains";
+  EXPECT_THAT(replicas_to_leave_out(three_replicas(), {}, {}), IsEmpty());
+  Plan stops = three_replicas();
+  stops.recipe.sync.on_loss = recipe::LossRule::stop;
+  EXPECT_THAT(replicas_to_leave_out(stops, {}, {3}), IsEmpty());
+}
+
 TEST(AbsentReplicas, RefusesWithReason) {
   check_can_start_without(three_replicas(), {});
   check_can_start_without(three_replicas(), {0, 2});
