@@ -67,10 +67,6 @@ void for_each_host(const std::vector<std::size_t>& hosts,
   throw base::UserError(code, fmt::format("{}{}", fmt::join(sentences, "\n"), advice(failed)));
 }
 
-void check_not_given_up(const std::atomic<bool>& given_up) {
-  if (given_up) throw base::UserError(base::ExitCode::interrupted, "the run needs it no longer");
-}
-
 // From the agents' jobs to their first message.
 std::chrono::seconds facts_limit(const recipe::Recipe::Hosts& hosts) {
   if (hosts.backend == recipe::BackendKind::join) return std::chrono::seconds(hosts.join_wait);
@@ -277,7 +273,7 @@ void RunHosts::tolerate_outages() {
 
 std::vector<control::Event> RunHosts::rejoin_hosts(const plan::RunFile& run, std::uint32_t replica,
                                                    store::Step saved,
-                                                   const std::atomic<bool>& given_up) {
+                                                   const std::function<void()>& check) {
   if (!agents_) return {};
   starting_up_ = false;
   std::set<std::size_t> hosts;
@@ -287,14 +283,14 @@ std::vector<control::Event> RunHosts::rejoin_hosts(const plan::RunFile& run, std
   std::vector<std::size_t> restarted;
   for (const std::size_t host : hosts) {
     if (agents_->responds(host)) continue;
-    restart_agent(run, host, given_up);
+    restart_agent(run, host, check);
     restarted.push_back(host);
   }
   // Hosts whose agents stayed have their files and their ends of relayed links already.
   if (restarted.empty()) return {};
   if (transfer_) {
     const auto poll = [&] {
-      check_not_given_up(given_up);
+      check();
       for (const std::size_t host : restarted) {
         if (!lost(host)) continue;
         throw base::UserError(base::ExitCode::peer_lost,
@@ -308,7 +304,7 @@ std::vector<control::Event> RunHosts::rejoin_hosts(const plan::RunFile& run, std
         run.plan, {restarted, plan::plugin_copies(run.plan.recipe.plugins), "", weights}, poll,
         [](const control::Event&) {});
   }
-  check_not_given_up(given_up);
+  check();
   return reach_->lay(run.plan, facts_, listeners_.addresses(), [&](const plan::Plan::Link& link) {
     if (link.listens.replica != replica && link.connects.replica != replica) return false;
     return !lost(run.plan.process(link.listens).host_index) &&
@@ -317,7 +313,7 @@ std::vector<control::Event> RunHosts::rejoin_hosts(const plan::RunFile& run, std
 }
 
 void RunHosts::restart_agent(const plan::RunFile& run, std::size_t host,
-                             const std::atomic<bool>& given_up) {
+                             const std::function<void()>& check) {
   starters_[host] = hosts::agent_starter_in_run(run.plan, host);
   hosts::AgentStarter& starter = *starters_[host];
   const auto deadline = Clock::now() + kCallLimit;
@@ -331,8 +327,8 @@ void RunHosts::restart_agent(const plan::RunFile& run, std::size_t host,
     // The other agents do not know its new key, so it fetches everything from the launcher.
     std::erase_if(job.agent_keys, [&](const auto& one) { return one.first != job.name().text(); });
     starter.start_agent(job, deadline);
-    const auto poll = [&starter, &given_up] {
-      check_not_given_up(given_up);
+    const auto poll = [&starter, &check] {
+      check();
       const std::string why = starter.failure();
       if (!why.empty()) throw base::UserError(base::ExitCode::peer_lost, why);
     };

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -71,9 +72,10 @@ class RunHosts {
   // While the run goes: starts the agents of a replica's hosts again where they are lost or were
   // never started, sends them the files that the replica reads, sets their checkpoints later than
   // `saved` aside, which are of steps that the run has gone back behind, and routes its links anew.
-  // Returns notes for the user. UserError: a host cannot be used, or `given_up` is true.
+  // Returns notes for the user. `check` is called while this waits, and throws to give
+  // up. UserError: a host cannot be used.
   std::vector<control::Event> rejoin_hosts(const plan::RunFile& run, std::uint32_t replica,
-                                           store::Step saved, const std::atomic<bool>& given_up);
+                                           store::Step saved, const std::function<void()>& check);
 
   // How the two ends of each link connect, in the plan's order.
   const std::vector<reach::LinkRoute>& routes() const {
@@ -97,7 +99,8 @@ class RunHosts {
                 const std::atomic<int>& stops, const std::set<std::uint32_t>& without);
   void record_facts(const plan::RunFile& run, const control::RunDirectory& directory,
                     const std::vector<hosts::HostFacts>& facts);
-  void restart_agent(const plan::RunFile& run, std::size_t host, const std::atomic<bool>& given_up);
+  void restart_agent(const plan::RunFile& run, std::size_t host,
+                     const std::function<void()>& check);
   void start_transfer(const plan::RunFile& run);
   void check_starters(const std::atomic<int>& stops) const;
   std::map<std::string, std::string> simulated(std::map<std::string, std::string> endpoints);

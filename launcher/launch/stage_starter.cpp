@@ -7,6 +7,7 @@
 
 #include "framework/store/checkpoint.h"
 #include "launcher/base/build_id.h"
+#include "launcher/base/errors.h"
 
 namespace strait::launch {
 namespace {
@@ -44,8 +45,11 @@ control::StartedReplica StageStarter::restart_replica(std::uint32_t replica,
                                                       const std::atomic<bool>& given_up) {
   const std::vector<store::Step> saved = store::committed_steps(directory_.path());
   control::StartedReplica result;
+  const auto check = [&given_up] {
+    if (given_up) throw base::UserError(base::ExitCode::interrupted, "the run needs it no longer");
+  };
   result.notes =
-      hosts_.rejoin_hosts(run_, replica, saved.empty() ? store::Step{0} : saved.front(), given_up);
+      hosts_.rejoin_hosts(run_, replica, saved.empty() ? store::Step{0} : saved.front(), check);
   std::vector<net::ProcessName> processes;
   for (const plan::Plan::Process& process : run_.plan.processes) {
     if (process.name.replica == replica) processes.push_back(process.name);
