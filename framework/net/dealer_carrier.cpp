@@ -50,12 +50,7 @@ void DealerCarrier::open() {
 bool DealerCarrier::turn(Time now) {
   if (end_ == nullptr) return false;
   follow_events(now);
-  if (up_ && now - std::max(up_since_, end_->last_heard()) >= kRenewWhenQuietFor) renew_at_ = now;
-  if (renew_at_ && now >= *renew_at_) {
-    renew_at_.reset();
-    if (std::exchange(up_, false)) end_->path_down(now);
-    open();
-  }
+  if (renew_at_ && now >= *renew_at_) renew(now);
   int reads = 0;
   for (zmq::message_t message;
        reads < kReadsPerTurn && socket_->recv(message, zmq::recv_flags::dontwait); ++reads) {
@@ -63,7 +58,16 @@ bool DealerCarrier::turn(Time now) {
     if (!message.more()) end_->arrived(now, message);
   }
   end_->tick(now);
+  // Only now: what has come while this process stood still is read, and that time discounted.
+  if (up_ && now - std::max(up_since_, end_->last_heard()) >= kRenewWhenQuietFor) renew_at_ = now;
   return write(now) || reads == kReadsPerTurn;
+}
+
+// By a new socket: the former one would first send what it still holds for the former connection.
+void DealerCarrier::renew(Time now) {
+  renew_at_.reset();
+  if (std::exchange(up_, false)) end_->path_down(now);
+  open();
 }
 
 bool DealerCarrier::write(Time now) {
@@ -91,7 +95,9 @@ void DealerCarrier::follow_events(Time now) {
         end_->path_up(now);
         break;
       case Monitor::Event::down:
-        if (std::exchange(up_, false)) end_->path_down(now);
+        if (!std::exchange(up_, false)) break;
+        end_->path_down(now);
+        renew_at_ = now;
         break;
       case Monitor::Event::authentication_failed:
         note_failure("it does not know our key, or does not expect us yet");

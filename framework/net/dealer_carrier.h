@@ -28,6 +28,7 @@ class DealerCarrier final : public Carrier {
 
  private:
   void open();
+  void renew(Time now);
   void follow_events(Time now);
   void note_failure(const std::string& words);
   bool write(Time now);

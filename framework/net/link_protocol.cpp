@@ -62,6 +62,7 @@ void LinkProtocol::path_up(Time now) {
   greeting_due_ = options_.role == ProtocolOptions::Role::opener;
   greeted_at_ = now;
   receiver_.ask_again();
+  path_attempt_ = receiver_.asked_attempt();
   if (death_ && !peer_knows_) final_due_ = true;
 }
 
@@ -136,6 +137,12 @@ void LinkProtocol::accept_greeting(Time now, const MessageHeader& header,
   const bool answerer = options_.role == ProtocolOptions::Role::answerer;
   const std::optional<Hello> theirs = decode_hello(payload);
   if (!theirs || answerer != (header.kind == MessageKind::hello)) {
+    ++state_.rejected_chunks;
+    return;
+  }
+  // A welcome to the hello of a former path: to take it for this one's would ask for everything
+  // twice.
+  if (!answerer && header.position.sequence < path_attempt_) {
     ++state_.rejected_chunks;
     return;
   }
@@ -300,7 +307,10 @@ std::optional<LinkProtocol::Outgoing> LinkProtocol::next_control(Time now) {
     const bool opener = options_.role == ProtocolOptions::Role::opener;
     greeted_at_ = now;
     greeting_words_ = encode_hello(hello_);
-    return outgoing(opener ? MessageKind::hello : MessageKind::welcome, greeting_words_);
+    Outgoing message =
+        outgoing(opener ? MessageKind::hello : MessageKind::welcome, greeting_words_);
+    if (!opener) message.header.position.sequence = sender_.attempt();
+    return message;
   }
   if (greeted_ && std::exchange(resend_due_, false)) return outgoing(MessageKind::resend);
   return std::nullopt;

@@ -98,6 +98,7 @@ class LinkProtocol {
   ReceiveAssembly receiver_;
   Hello hello_;           // ours
   bool path_ = false;     // opener: a connection stands
+  std::uint32_t path_attempt_ = 0;  // opener: that the first hello on this path asks for
   bool agreed_ = false;   // there was a hello once
   bool greeted_ = false;  // ... on this path
   std::optional<LinkError> death_;

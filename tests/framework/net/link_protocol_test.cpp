@@ -236,6 +236,29 @@ TEST_F(LinkProtocolPair, OnlyTheMissingBytesAreSentAgainAfterACut) {
   EXPECT_EQ(right->state().rejected_chunks, 0u);
 }
 
+// What the answerer still owed to a path that broke may go out on the next one.
+TEST_F(LinkProtocolPair, WelcomeToAFormerPathIsNoAnswerToThisOne) {
+  start();
+  settle();
+  const auto break_path = [&] {
+    left->path_down(now);
+    left->path_up(now);
+  };
+  break_path();
+  ASSERT_TRUE(move(*left, *right));
+  const auto late = right->next(now);
+  ASSERT_TRUE(late);
+  ASSERT_EQ(late->header.kind, MessageKind::welcome);
+  const Message welcome = sealed(*late);
+  break_path();
+  left->receive(now, welcome);
+  EXPECT_FALSE(left->connected());
+  EXPECT_EQ(left->state().reconnects, 0u);
+  settle();
+  EXPECT_TRUE(left->connected());
+  EXPECT_EQ(left->state().reconnects, 1u);
+}
+
 TEST_F(LinkProtocolPair, NothingIsSentBeforeTheHelloWasAnswered) {
   start();
   send_frame(*left, numbered_frame(1, 10));
