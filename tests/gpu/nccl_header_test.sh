@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# What stages/nccl_library.h declares is what NCCL's header declares: where that is, in NCCL_HOME, in
-# the package of a Python, or installed.
+# What stages/nccl_library.h declares is what NCCL's header declares: where that is, in NCCL_HOME (or
+# installed), or in the package nvidia.nccl of .venv or of the python3 on the PATH.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-include=$(for folder in "${NCCL_HOME:-/usr}/include" .venv/lib/python3*/site-packages/nvidia/nccl/include; do
-  [[ -f $folder/nccl.h ]] && echo "$folder" && break
-done || true)
-[[ -n $include ]] || { echo "there is no nccl.h: set NCCL_HOME"; exit 77; }
+package_of() { "$1" -c 'import nvidia.nccl; print(list(nvidia.nccl.__path__)[0])' 2>/dev/null || true; }
+include=
+for folder in "${NCCL_HOME:-/usr}" "$(package_of .venv/bin/python)" "$(package_of python3)"; do
+  if [[ -z $include && -f $folder/include/nccl.h ]]; then include=$folder/include; fi
+done
+[[ -n $include ]] || { echo "no nccl.h in /usr or in a package of Python: set NCCL_HOME"; exit 77; }
 cuda=$(dirname "$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)")/../include
 [[ -f $cuda/cuda_runtime.h ]] || cuda=/usr/local/cuda/include
 [[ -f $cuda/cuda_runtime.h ]] || { echo "there is no cuda_runtime.h, which nccl.h reads"; exit 77; }
