@@ -105,7 +105,10 @@ CrossEntropyResult cross_entropy(const Projection& projection, const at::Tensor&
     at::Tensor inner;
     if (projection.softcap > 0) inner = cap_slope(logits, projection.softcap);
     result.loss_sum.sub_(consume_logits(logits, target));
-    logits.scatter_add_(1, target.unsqueeze(1), at::full({rows, 1}, -1.0, logits.options()));
+    // In one dimension: in two, deterministic algorithms of some versions of libtorch wait for the
+    // device.
+    const at::Tensor first = at::arange(rows, target.options()).mul_(logits.size(1));
+    logits.view({-1}).scatter_add_(0, first.add_(target), at::full({rows}, -1.0, logits.options()));
     if (inner.defined()) logits.mul_(inner);
     if (gradient.bias.defined()) at::Tensor(gradient.bias).add_(logits.sum(0), scale);
     // The scale goes into the products: it costs no pass over the logits there.

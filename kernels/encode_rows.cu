@@ -175,6 +175,14 @@ __global__ void __launch_bounds__(32 * kMostWarps, 2)
 
 std::string_view device_type() { return STRAIT_GPU_DEVICE; }
 
+bool has_image() {
+  cudaFuncAttributes attributes{};
+  const bool found = cudaFuncGetAttributes(
+                         &attributes, reinterpret_cast<const void*>(encode_table)) == cudaSuccess;
+  if (!found) cudaGetLastError();  // or the next call would report it
+  return found;
+}
+
 void encode_rows(void* stream, const RowShape& shape, std::span<const GpuRow> rows,
                  const RowSums& sums) {
   for_each_table(shape, rows,

@@ -5,8 +5,10 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 
+#include "framework/mutex.h"
 #include "kernels/host_values.h"
 
 namespace strait::kernels {
@@ -31,6 +33,57 @@ bool device_has_flash_attention(at::Device device) {
   };
   return has("aten::_flash_attention_forward") && has("aten::_flash_attention_backward");
 }
+
+// A GPU may be too old, which libtorch says only when it is asked to compute.
+bool computes_flash_attention(at::Device device) {
+  const at::NoGradGuard no_grad;
+  const auto options = at::device(device);
+  const at::Tensor tokens = at::zeros({kPaddingSequence, 1, kWidthStep}, options.dtype(at::kHalf));
+  const at::Tensor offsets =
+      on_device(at::tensor({0, static_cast<int>(kPaddingSequence)}, at::kInt), device);
+  try {
+    at::_flash_attention_forward(tokens, tokens, tokens, offsets, offsets, kPaddingSequence,
+                                 kPaddingSequence, /*dropout_p=*/0.0, /*is_causal=*/true,
+                                 /*return_debug_mask=*/false, /*scale=*/1.0,
+                                 /*window_size_left=*/std::nullopt, /*window_size_right=*/0);
+    return true;
+  } catch (const c10::Error&) {
+    return false;
+  }
+}
+
+// Asked once for each device.
+bool runs_flash_attention(at::Device device) {
+  static Mutex mutex;
+  static std::map<c10::DeviceIndex, bool> known;
+  const MutexLock lock(mutex);
+  const auto found = known.find(device.index());
+  if (found != known.end()) return found->second;
+  const bool runs = device_has_flash_attention(device) && computes_flash_attention(device);
+  return known.emplace(device.index(), runs).first->second;
+}
+
+// While operators that have no deterministic algorithm are only warned of, libtorch's backward adds
+// up in any order, although it has one.
+class InFixedOrder {
+ public:
+  InFixedOrder() {
+    if (warn_only_) set_warn_only(false);
+  }
+  ~InFixedOrder() {
+    if (warn_only_) set_warn_only(true);
+  }
+  InFixedOrder(const InFixedOrder&) = delete;
+  InFixedOrder& operator=(const InFixedOrder&) = delete;
+
+ private:
+  static void set_warn_only(bool warn_only) {
+    at::Context& context = at::globalContext();
+    context.setDeterministicAlgorithms(context.deterministicAlgorithms(), warn_only);
+  }
+
+  const bool warn_only_ = at::globalContext().deterministicAlgorithmsWarnOnly();
+};
 
 at::Tensor tokens_of_rows(const at::Tensor& heads) { return heads.contiguous().flatten(0, 1); }
 
@@ -81,6 +134,7 @@ struct FlashAttention : public torch::autograd::Function<FlashAttention> {
     const auto capsule = context->saved_data["job"].toCapsule();
     const auto* job = dynamic_cast<const Job*>(capsule.get());
     const std::int64_t longest = job->packed.longest;
+    const InFixedOrder fixed_order;
     const std::tuple<at::Tensor, at::Tensor, at::Tensor> made = at::_flash_attention_backward(
         tokens_of_rows(gradients[0]), saved[0], saved[1], saved[2], saved[3], saved[4], saved[7],
         saved[7], longest, longest, /*dropout_p=*/0.0, /*is_causal=*/true, saved[5], saved[6],
@@ -138,7 +192,7 @@ bool flash_attention_fits(const AttentionHeads& heads, const AttentionRules& rul
          width == heads.value.size(3) && width <= kWidest && width % kWidthStep == 0 &&
          !(width > kWideForAll && width <= kWideForSome) && rules.dropout == 0 &&
          rules.softcap == 0 && heads.query.numel() > 0 &&
-         device_has_flash_attention(heads.query.device());
+         runs_flash_attention(heads.query.device());
 }
 
 at::Tensor flash_attention(const AttentionHeads& heads, const std::vector<AttentionSpan>& spans,

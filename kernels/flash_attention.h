@@ -18,12 +18,13 @@ struct PackedSequences {
 PackedSequences pack_sequences(const std::vector<AttentionSpan>& spans, std::int64_t rows,
                                std::int64_t length);
 
-// Whether flash_attention() computes this: float16 or bfloat16 on a device whose libtorch has that
-// operator, heads of at most 256 values, a multiple of 8 that every GPU has, neither cap nor
-// dropout. Pure.
+// Whether flash_attention() computes this: float16 or bfloat16 on a device that runs libtorch's
+// operator (tried once), heads of at most 256 values, a multiple of 8 that every GPU has, neither
+// cap nor dropout.
 bool flash_attention_fits(const AttentionHeads& heads, const AttentionRules& rules);
 
-// As causal_attention(), by libtorch's flash attention. Does not wait for the device.
+// As causal_attention(), by libtorch's flash attention, deterministically where libtorch is to be.
+// Does not wait for the device.
 at::Tensor flash_attention(const AttentionHeads& heads, const std::vector<AttentionSpan>& spans,
                            const AttentionRules& rules);
 

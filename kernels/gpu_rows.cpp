@@ -21,6 +21,8 @@ void check_rows(const RowShape& shape, std::span<const GpuRow> rows) {
 
 bool has_gpu_rows(std::string_view device_type) { return device_type == cuda::device_type(); }
 
+bool gpu_rows_run_here() { return cuda::has_image(); }
+
 void encode_rows(void* stream, const RowShape& shape, std::span<const GpuRow> rows,
                  const RowSums& sums) {
   check_rows(shape, rows);

@@ -18,6 +18,9 @@ namespace strait::kernels {
 
 // Whether this build has kernels for devices of that type, by libtorch's word for it ("cuda").
 bool has_gpu_rows(std::string_view device_type);
+// And whether they run on the calling thread's current device: not on a GPU, or with a driver, that
+// is older than what they were built for.
+bool gpu_rows_run_here();
 
 inline constexpr int kRowsPerLaunch = 48;
 

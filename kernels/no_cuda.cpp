@@ -15,6 +15,7 @@ namespace {
 
 // Weak, so that a test program can link kernels in their place.
 [[gnu::weak]] std::string_view device_type() { return {}; }
+[[gnu::weak]] bool has_image() { return false; }
 [[gnu::weak]] void encode_rows(void*, const RowShape&, std::span<const GpuRow>, const RowSums&) {
   refuse_cuda();
 }

@@ -27,6 +27,7 @@ void load_entry(CacheFormat kind, const std::byte* entry, const MutableValues& o
 namespace cuda {
 // The type of libtorch's devices that these run on; empty: none.
 std::string_view device_type();
+bool has_image();
 void encode_rows(void* stream, const RowShape& shape, std::span<const GpuRow> rows,
                  const RowSums& sums);
 void decode_rows(void* stream, const RowShape& shape, std::span<const GpuRow> rows);

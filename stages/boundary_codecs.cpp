@@ -1,5 +1,6 @@
 #include "stages/boundary_codecs.h"
 
+#include <c10/core/DeviceGuard.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -69,8 +70,11 @@ codec::DirectionSettings direction_settings(Direction direction, const BoundaryO
 }  // namespace
 
 at::Device codec_device(at::Device compute) {
-  return kernels::has_gpu_rows(c10::DeviceTypeName(compute.type(), /*lower_case=*/true)) ? compute
-                                                                                         : at::kCPU;
+  if (!kernels::has_gpu_rows(c10::DeviceTypeName(compute.type(), /*lower_case=*/true))) {
+    return at::kCPU;
+  }
+  const c10::OptionalDeviceGuard on_it(compute);
+  return kernels::gpu_rows_run_here() ? compute : at::kCPU;
 }
 
 std::string cache_prefix(const BoundaryOptions& options, const BoundarySetting& setting,

@@ -48,7 +48,6 @@ class OwnerTie final : public WeightTie {
 
   void begin(const Phase& phase, int micro_batches) override;
   void combine(Gradients& gradients) override;
-  net::Link* link() override { return link_.get(); }
 
  private:
   at::Tensor head_;
@@ -78,7 +77,6 @@ class ReaderTie final : public WeightTie {
   // After the backward of a micro-batch through the embedding, in index order.
   void backward_done(MicroBatch micro_batch);
   void combine(Gradients&) override {}
-  net::Link* link() override { return link_.get(); }
   double waited_seconds() const override { return waited_seconds_; }
 
  private:

@@ -68,7 +68,7 @@ void ReplicaSync::connect(std::vector<std::unique_ptr<net::Link>> links, store::
                           const std::optional<RejoinOptions>& rejoin) {
   if (alone()) return;
   tracker_ = tracker;
-  // The engine owns the links; reports and rejoining replicas use these pointers.
+  // The engine owns the links; evictions and rejoining replicas use these pointers.
   for (const auto& link : links) links_.push_back(link.get());
   if (tracker_ != nullptr && !rejoin) members_ = tracker_->wait_for(0);
   if (rejoin) receive_from_member(*rejoin);

@@ -48,9 +48,13 @@ void RowSender::send_loop() {
       const MutexLock lock(mutex_);
       outbox_.pop_front();
     }
-  } catch (const std::exception&) {
-    const MutexLock lock(mutex_);
-    error_ = std::current_exception();
+  } catch (const std::exception& error) {
+    {
+      const MutexLock lock(mutex_);
+      error_ = std::current_exception();
+    }
+    // There may be no further send() to throw it, while both ends wait for what was not sent.
+    link_.abort(net::LinkError(net::LinkError::Kind::aborted, error.what()));
   }
 }
 

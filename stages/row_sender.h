@@ -28,7 +28,8 @@ class RowSender {
   RowSender(const RowSender&) = delete;
   RowSender& operator=(const RowSender&) = delete;
 
-  // `encoder` outlives this. Throws what an earlier one could not be sent for.
+  // `encoder` outlives this. Throws what an earlier one could not be sent for, which has also
+  // aborted the link.
   void send(codec::Encoder& encoder, codec::TensorHeader header, Copied tensor)
       STRAIT_EXCLUDES(mutex_);
 

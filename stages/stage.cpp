@@ -269,22 +269,8 @@ void Stage::load(const ReadTensor& read) {
                [&](const std::string& name) { return !adapters.contains(name); });
 }
 
-net::Link* Stage::upstream_link(ChunkIndex chunk) {
-  return slots_.at(static_cast<std::size_t>(number(chunk))).upper->link();
-}
-net::Link* Stage::downstream_link(ChunkIndex chunk) {
-  return slots_.at(static_cast<std::size_t>(number(chunk))).lower->link();
-}
-net::Link* Stage::tie_link() { return tie_ == nullptr ? nullptr : tie_->link(); }
-net::Link* Stage::replica_link(std::size_t replica) const { return sync_->link(replica); }
 net::Link* Stage::consensus_link(std::size_t replica) const {
   return decider_ == nullptr ? nullptr : decider_->consensus().link(replica);
-}
-
-sync::SyncTraffic Stage::sync_traffic() const {
-  sync::SyncTraffic traffic = sync_->traffic();
-  if (decider_ != nullptr) traffic.sent_bytes += decider_->consensus().sent_bytes();
-  return traffic;
 }
 
 std::vector<Boundary*> Stage::boundaries() const {

@@ -43,13 +43,6 @@ class Stage {
   // Before run(), once. On a first stage `requests` is called in every consensus round.
   void connect(StageLinks links, const StageData& data, std::function<Requests()> requests);
 
-  // For reports; null if there is none.
-  net::Link* upstream_link(ChunkIndex chunk = {});
-  net::Link* downstream_link(ChunkIndex chunk = {});
-  net::Link* tie_link();
-  net::Link* replica_link(std::size_t replica) const;
-  net::Link* consensus_link(std::size_t replica) const;
-
   // Weights, moments and slots of the sync method, for a checkpoint. They share memory with the
   // stage. Call from `save` of run(), or after run().
   std::vector<tensors::NamedTensor> saved_tensors() const;
@@ -87,7 +80,6 @@ class Stage {
 
   // Of the membership of the replicas. Call on the thread of run().
   std::uint32_t epoch() const { return sync_->members().epoch; }
-  sync::SyncTraffic sync_traffic() const;  // so far, with consensus; any thread, after connect()
   // So far, of all connected ends, sent before received; any thread, after connect().
   std::vector<BoundaryTraffic> traffic() const;
 
@@ -107,6 +99,9 @@ class Stage {
   void connect_upstream(std::size_t slot, ChunkLinks& links);
   void connect_downstream(std::size_t slot, ChunkLinks& links);
   void connect_first_stage(StageLinks& links, ReaderTie* tie, std::function<Requests()> requests);
+  // Null if there is none.
+  net::Link* replica_link(std::size_t replica) const { return sync_->link(replica); }
+  net::Link* consensus_link(std::size_t replica) const;
   // Aborts the links to replicas that are not members, so that no thread sends or waits there.
   void disconnect_evicted(const std::vector<std::uint32_t>& members) const;
   // Returns the embedding's end of a tie between two stages, or null.

@@ -243,12 +243,4 @@ StepConsensus::Proposal combine_proposals(const std::vector<StepConsensus::Propo
   return all;
 }
 
-std::uint64_t StepConsensus::sent_bytes() const {
-  std::uint64_t bytes = 0;
-  for (const auto& link : links_) {
-    if (link != nullptr) bytes += link->state().sent_bytes;
-  }
-  return bytes;
-}
-
 }  // namespace strait::stages

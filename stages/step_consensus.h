@@ -50,7 +50,6 @@ class StepConsensus {
   void rejoin(const sync::Membership& members);
   std::uint32_t epoch() const { return members_.epoch; }
 
-  std::uint64_t sent_bytes() const;
   net::Link* link(std::size_t replica) const {
     return replica < links_.size() ? links_[replica].get() : nullptr;
   }

@@ -4,7 +4,6 @@
 
 #include <utility>
 
-#include "framework/net/link.h"
 #include "stages/gradients.h"
 #include "stages/step_messages.h"
 
@@ -25,8 +24,6 @@ class WeightTie {
   virtual void begin(const Phase&, int /*micro_batches*/) {}
   // After the last backward of a step, before its norms are computed.
   virtual void combine(Gradients& gradients) = 0;
-  // Null if both layers are in this process.
-  virtual net::Link* link() { return nullptr; }
   virtual double waited_seconds() const { return 0; }  // for values, so far
 };
 

@@ -51,6 +51,10 @@ bool DealerCarrier::turn(Time now) {
   if (end_ == nullptr) return false;
   follow_events(now);
   if (renew_at_ && now >= *renew_at_) renew(now);
+  if (!socket_) {
+    end_->tick(now);
+    return false;
+  }
   int reads = 0;
   for (zmq::message_t message;
        reads < kReadsPerTurn && socket_->recv(message, zmq::recv_flags::dontwait); ++reads) {
@@ -67,7 +71,16 @@ bool DealerCarrier::turn(Time now) {
 void DealerCarrier::renew(Time now) {
   renew_at_.reset();
   if (std::exchange(up_, false)) end_->path_down(now);
-  open();
+  try {
+    open();
+  } catch (const std::exception& error) {
+    // It worked before: too many open files, or a name that is not resolved now. The link holds on
+    // for as long as it may be down.
+    monitor_.reset();
+    socket_.reset();
+    note_failure(error.what());
+    renew_at_ = now + kRenewAfter;
+  }
 }
 
 bool DealerCarrier::write(Time now) {
@@ -84,6 +97,7 @@ bool DealerCarrier::write(Time now) {
 }
 
 void DealerCarrier::follow_events(Time now) {
+  if (!monitor_) return;
   while (const auto event = monitor_->next()) {
     switch (*event) {
       case Monitor::Event::accepted:
@@ -123,7 +137,7 @@ void DealerCarrier::note_failure(const std::string& words) {
 }
 
 void DealerCarrier::poll_on(std::vector<zmq::pollitem_t>& items) {
-  if (end_ == nullptr) return;
+  if (end_ == nullptr || !socket_) return;
   items.push_back(poll_item(*socket_, unsent_.has_value()));
   items.push_back(poll_item(monitor_->events(), false));
 }

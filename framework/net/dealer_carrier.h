@@ -37,8 +37,8 @@ class DealerCarrier final : public Carrier {
   const NodeOptions& node_;
   const Endpoint peer_;
   const std::string peer_key_;
-  LinkEnd* end_;  // null once detached
-  std::optional<zmq::socket_t> socket_;
+  LinkEnd* end_;                         // null once detached
+  std::optional<zmq::socket_t> socket_;  // none while renewing it fails
   std::unique_ptr<Monitor> monitor_;
   std::optional<zmq::message_t> unsent_;  // composed, but the queue was full
   std::optional<Time> renew_at_;

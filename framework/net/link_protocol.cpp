@@ -81,10 +81,7 @@ void LinkProtocol::path_down(Time now) {
 void LinkProtocol::receive(Time now, std::span<const std::byte> message) {
   state_.received_bytes += message.size();
   const Parsed parsed = parse_message(message);
-  if (!belongs(parsed)) {
-    ++state_.rejected_chunks;
-    return;
-  }
+  if (!belongs(parsed)) return reject();
   const MessageHeader& header = parsed.header;
   const bool ends = header.kind == MessageKind::refuse || header.kind == MessageKind::abort ||
                     header.kind == MessageKind::bye;
@@ -96,10 +93,7 @@ void LinkProtocol::receive(Time now, std::span<const std::byte> message) {
   if (header.kind == MessageKind::hello || header.kind == MessageKind::welcome) {
     return accept_greeting(now, header, parsed.payload);
   }
-  if (!agreed_ || !sender_.acknowledge(header.received, header.taken)) {
-    ++state_.rejected_chunks;
-    return;
-  }
+  if (!agreed_ || !sender_.acknowledge(header.received, header.taken)) return reject();
   state_.last_heard = now;
   if (header.kind == MessageKind::chunk) return accept_chunk(now, header, parsed.payload);
   if (header.kind == MessageKind::resend) {
@@ -136,16 +130,10 @@ void LinkProtocol::accept_greeting(Time now, const MessageHeader& header,
                                    std::span<const std::byte> payload) {
   const bool answerer = options_.role == ProtocolOptions::Role::answerer;
   const std::optional<Hello> theirs = decode_hello(payload);
-  if (!theirs || answerer != (header.kind == MessageKind::hello)) {
-    ++state_.rejected_chunks;
-    return;
-  }
+  if (!theirs || answerer != (header.kind == MessageKind::hello)) return reject();
   // A welcome to the hello of a former path: to take it for this one's would ask for everything
   // twice.
-  if (!answerer && header.position.sequence < path_attempt_) {
-    ++state_.rejected_chunks;
-    return;
-  }
+  if (!answerer && header.position.sequence < path_attempt_) return reject();
   const GreetingResult outcome = judge_greeting(
       {hello_, options_.run, options_.generation, options_.link.name, options_.link.peer},
       header.run, header.generation, *theirs);
@@ -160,10 +148,7 @@ void LinkProtocol::accept_greeting(Time now, const MessageHeader& header,
     trouble_ = outcome.refusal->what();
     return refuse(*outcome.refusal);
   }
-  if (!sender_.acknowledge(header.received, header.taken)) {
-    ++state_.rejected_chunks;
-    return;
-  }
+  if (!sender_.acknowledge(header.received, header.taken)) return reject();
   hello_.peer_life = theirs->life;
   sender_.limit_chunk(theirs->chunk_bytes);
   const bool fresh = sender_.rewind(header.received, header.attempt);
@@ -212,10 +197,7 @@ void LinkProtocol::accept_last_words(const MessageHeader& header,
     die(LinkError(Kind::lost, fmt::format("{}: {} closed its end", name, peer())),
         MessageKind::bye);
   } else {
-    if (payload.empty() || payload[0] > static_cast<std::byte>(Kind::unusable)) {
-      ++state_.rejected_chunks;
-      return;
-    }
+    if (payload.empty() || payload[0] > static_cast<std::byte>(Kind::unusable)) return reject();
     const std::string words(reinterpret_cast<const char*>(payload.data()) + 1, payload.size() - 1);
     if (header.kind == MessageKind::refuse) {
       die(LinkError(static_cast<Kind>(payload[0]), words), MessageKind::bye);

@@ -85,6 +85,7 @@ class LinkProtocol {
   void accept_chunk(Time now, const MessageHeader& header, std::span<const std::byte> payload);
   void accept_last_words(const MessageHeader& header, std::span<const std::byte> payload);
   bool belongs(const Parsed& parsed);
+  void reject() { ++state_.rejected_chunks; }
   void ask_again(Time now);
   void give_up_if_due(Time now);
   void die(const LinkError& cause, MessageKind kind);
@@ -96,11 +97,11 @@ class LinkProtocol {
   ProtocolOptions options_;
   SendWindow sender_;
   ReceiveAssembly receiver_;
-  Hello hello_;           // ours
-  bool path_ = false;     // opener: a connection stands
+  Hello hello_;                     // ours
+  bool path_ = false;               // opener: a connection stands
   std::uint32_t path_attempt_ = 0;  // opener: that the first hello on this path asks for
-  bool agreed_ = false;   // there was a hello once
-  bool greeted_ = false;  // ... on this path
+  bool agreed_ = false;             // there was a hello once
+  bool greeted_ = false;            // ... on this path
   std::optional<LinkError> death_;
   bool peer_knows_ = false;  // the peer ended the link or is gone: no message is owed
 

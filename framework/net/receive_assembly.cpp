@@ -15,8 +15,10 @@ constexpr std::uint64_t kTrustedBytes = std::uint64_t{64} << 20;
 ReceiveAssembly::Outcome ReceiveAssembly::accept(const MessageHeader& header,
                                                  std::span<const std::byte> payload) {
   seen_attempt_ = std::max(seen_attempt_, header.attempt);
-  if (header.position < expected_) return Outcome::repeated;
-  if (header.position > expected_) {
+  if (header.position < expected_) {
+    if (!reaches_beyond(header, payload.size())) return Outcome::repeated;
+    payload = payload.subspan(expected_.offset - header.position.offset);
+  } else if (header.position > expected_) {
     if (header.attempt < asked_attempt_ || waits_for_attempt()) return Outcome::repeated;
     ask_again();
     return Outcome::gap;
@@ -36,6 +38,13 @@ ReceiveAssembly::Outcome ReceiveAssembly::accept(const MessageHeader& header,
   arriving_.insert(arriving_.end(), payload.begin(), payload.end());
   expected_.offset += payload.size();
   return expected_.offset < length_ ? Outcome::taken : finish_frame();
+}
+
+// Sent again, and cut into other chunks than before.
+bool ReceiveAssembly::reaches_beyond(const MessageHeader& header, std::uint64_t bytes) const {
+  return header.position.sequence == expected_.sequence &&
+         header.position.offset + bytes > expected_.offset && header.frame_length == length_ &&
+         header.frame_hash == hash_;
 }
 
 ReceiveAssembly::Outcome ReceiveAssembly::finish_frame() {

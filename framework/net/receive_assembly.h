@@ -36,7 +36,6 @@ class ReceiveAssembly {
   std::uint32_t asked_attempt() const { return asked_attempt_; }
 
   std::optional<Frame> take();
-  bool has_frame() const { return !ready_.empty(); }
 
   Position expected() const { return expected_; }
   std::uint64_t taken() const { return taken_; }
@@ -44,6 +43,7 @@ class ReceiveAssembly {
   std::uint32_t spoilt_in_a_row() const { return spoilt_; }
 
  private:
+  bool reaches_beyond(const MessageHeader& header, std::uint64_t bytes) const;
   Outcome finish_frame();
 
   Position expected_;

@@ -17,9 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kManifestName = "manifest.json";
-constexpr std::uint64_t kManifestBytes = 16 << 20;
-
 [[noreturn]] void refuse_checkpoint(const std::string& sentence) {
   throw StoreError(StoreError::Kind::corrupt, sentence);
 }
@@ -133,9 +130,9 @@ Pruned prune(const fs::path& run, const Work& work) {
   Pruned result;
   try {
     work(result);
-    if (!result.removed.empty()) sync_directory(run / "checkpoints");
+    if (!result.removed.empty()) sync_directory(run / kCheckpointsFolder);
   } catch (const StoreError& error) {
-    result.left.push_back({run / "checkpoints", error.what()});
+    result.left.push_back({run / kCheckpointsFolder, error.what()});
   }
   return result;
 }
@@ -150,7 +147,7 @@ bool is_committed(const fs::path& checkpoint) {
 }
 
 fs::path checkpoint_directory(const fs::path& run, Step step) {
-  return run / "checkpoints" / fmt::format("{}{}", kStepPrefix, number(step));
+  return run / kCheckpointsFolder / fmt::format("{}{}", kStepPrefix, number(step));
 }
 
 void withdraw_shard(const fs::path& checkpoint, const std::string& name) {
@@ -190,7 +187,7 @@ Manifest open_checkpoint(const fs::path& checkpoint, Verify verify, Part part) {
     refuse_checkpoint(
         fmt::format("{} is not complete: it has no {}", checkpoint.string(), kManifestName));
   }
-  Manifest manifest = Manifest::parse(read_text_file(path, kManifestBytes), path.string());
+  Manifest manifest = Manifest::parse(read_text_file(path, kMostManifestBytes), path.string());
   if (checkpoint.filename() != checkpoint_directory({}, manifest.step).filename()) {
     refuse_checkpoint(fmt::format("{} says it is of step {}: the directory was renamed or mixed up",
                                   path.string(), number(manifest.step)));
@@ -273,7 +270,7 @@ std::vector<fs::path> set_aside_newer(const fs::path& run, Step step, Uncommitte
     if (error) throw system_error("move aside", from, error.value());
     moved.push_back(to);
   }
-  if (!moved.empty()) sync_directory(run / "checkpoints");
+  if (!moved.empty()) sync_directory(run / kCheckpointsFolder);
   return moved;
 }
 

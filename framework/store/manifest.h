@@ -10,6 +10,10 @@
 
 namespace strait::store {
 
+// The manifest's file in the directory of a checkpoint. A larger one is not read.
+inline constexpr const char* kManifestName = "manifest.json";
+inline constexpr std::uint64_t kMostManifestBytes = std::uint64_t{16} << 20;
+
 // One file of a checkpoint, as it was when it was written.
 struct ShardFile {
   std::string name;  // inside the checkpoint's directory

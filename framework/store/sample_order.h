@@ -31,8 +31,6 @@ class SampleOrder {
 
   std::vector<SampleId> samples(Step step) const;
 
-  std::int64_t shard_rows() const { return shard_rows_; }
-
   // Steps that cover this many epochs on every replica; the last may reach into the next epoch.
   std::int64_t epoch_steps(std::int64_t epochs) const;
 

@@ -54,7 +54,7 @@ std::vector<fs::path> entries_of(const fs::path& folder) {
 
 std::vector<StepFolder> step_folders(const fs::path& run) {
   std::vector<StepFolder> folders;
-  for (const fs::path& path : entries_of(run / "checkpoints")) {
+  for (const fs::path& path : entries_of(run / kCheckpointsFolder)) {
     if (const auto folder = parse_step_folder(path)) folders.push_back(*folder);
   }
   std::ranges::sort(folders, std::ranges::greater(), &StepFolder::step);

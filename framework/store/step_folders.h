@@ -8,7 +8,10 @@
 
 namespace strait::store {
 
-// The names of folders in `<run>/checkpoints`: step-N, and step-N.aside-K for one whose place
+// The folder of checkpoints in a run's directory.
+inline constexpr const char* kCheckpointsFolder = "checkpoints";
+
+// The names of folders in it: step-N, and step-N.aside-K for one whose place
 // another checkpoint takes. Numbers have no sign and no leading zeros; folders of other names are
 // not strait's and are never touched.
 inline constexpr std::string_view kStepPrefix = "step-";
@@ -20,7 +23,8 @@ struct StepFolder {
   bool aside = false;
 };
 
-// Newest first; none where `checkpoints` does not exist. StoreError: it cannot be listed.
+// Newest first; none where the folder of checkpoints does not exist. StoreError: it cannot be
+// listed.
 std::vector<StepFolder> step_folders(const std::filesystem::path& run);
 
 // The paths in a folder; none where it does not exist. Throws StoreError where the iterators of the

@@ -156,7 +156,7 @@ Verification verify_checkpoint(const fs::path& checkpoint, Part here) {
     manifest = open_checkpoint(checkpoint, Verify::manifest);
   } catch (const StoreError& error) {
     if (error.kind() != StoreError::Kind::corrupt) throw;
-    return {.damage = {{"manifest.json", "", error.what()}}, .elsewhere = {}};
+    return {.damage = {{kManifestName, "", error.what()}}, .elsewhere = {}};
   }
   return Verifier(checkpoint, *manifest, here).verify();
 }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <concepts>
 #include <cstdint>
 #include <optional>
@@ -31,9 +30,6 @@ enum class Unit : std::uint8_t {
   ratio,
   flag
 };
-inline constexpr std::array kUnitText = {"name",     "nats",  "",      "per update", "tokens",
-                                         "tokens/s", "s",     "bytes", "rows",       "rounds",
-                                         "share",    "ratio", "flag"};
 
 // How several values become one: those of the processes of a step, or of the steps of a run.
 enum class Combine : std::uint8_t {
@@ -48,8 +44,6 @@ enum class Combine : std::uint8_t {
   derived,     // computed from the combined values of other metrics
   not_written  // in messages only
 };
-inline constexpr std::array kCombineText = {
-    "key", "first", "latest", "max", "any", "sum", "mean", "by process", "derived", "message only"};
 
 // Where a value stands in the line of a step: ascending ranks, 0 is nowhere.
 struct Label {

@@ -28,6 +28,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/read_all.h"
 #include "launcher/base/text.h"
+#include "launcher/control/run_file_names.h"
 #include "launcher/hosts/agent_greeting.h"
 #include "launcher/hosts/agent_job.h"
 #include "launcher/hosts/allocation.h"
@@ -116,7 +117,8 @@ hosts::AgentGreeting greeting_of_this_host() {
 store::FileDescriptor open_agent_log(const hosts::AgentJob& job) {
   const fs::path directory = hosts::agent_directory(job.directory);
   hosts::check_host_directory(directory);
-  const fs::path logs = hosts::host_run_directory(directory, job.run_name, job.run) / "logs";
+  const fs::path logs =
+      hosts::host_run_directory(directory, job.run_name, job.run) / control::kLogsFolder;
   std::error_code failed;
   fs::create_directories(logs, failed);
   const fs::path file = logs / hosts::kAgentLog;

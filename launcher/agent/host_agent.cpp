@@ -19,6 +19,7 @@
 #include "launcher/agent/agent_transfer.h"
 #include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
+#include "launcher/control/run_file_names.h"
 #include "launcher/hosts/agent_job.h"
 #include "launcher/hosts/agent_message.h"
 #include "launcher/hosts/host_facts.h"
@@ -126,7 +127,7 @@ class HostAgent {
  public:
   HostAgent(fs::path run_directory, net::Link& link)
       : directory_(std::move(run_directory)), link_(link) {
-    fs::create_directories(directory_ / "logs");
+    fs::create_directories(directory_ / control::kLogsFolder);
   }
 
   // If nothing was ever started here, removes the run's directory, unless it holds more than this
@@ -134,7 +135,7 @@ class HostAgent {
   void remove_unused_directory() const {
     if (used_) return;
     std::error_code not_empty;
-    const fs::path logs = directory_ / "logs";
+    const fs::path logs = directory_ / control::kLogsFolder;
     for (const fs::directory_entry& entry : fs::directory_iterator(logs, not_empty)) {
       if (entry.path().filename() != hosts::kAgentLog) return;
     }
@@ -170,7 +171,7 @@ class HostAgent {
   void start_process(const hosts::StartProcess& start) {
     used_ = true;
     processes_.erase(start.process);  // a former one of this name is killed first
-    const fs::path log = directory_ / "logs" / (start.process.text() + ".log");
+    const fs::path log = directory_ / control::log_file(start.process.text());
     try {
       process::Launch launch;
       launch.process = start.process;

@@ -11,8 +11,10 @@
 #include <optional>
 
 #include "framework/store/checkpoint.h"
+#include "launcher/app/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
+#include "launcher/control/run_file_names.h"
 #include "launcher/control/run_recorder.h"
 
 namespace strait::app {
@@ -33,29 +35,27 @@ std::string with_lower_rate(const plan::Plan& plan) {
 std::vector<std::string> lines_after_failure(const fs::path& run, const plan::Plan& plan,
                                              base::ExitCode code) {
   const std::vector<store::Step> saved = store::committed_steps(run);  // the newest first
+  const std::string command = command_name();
   const std::string change = code == base::ExitCode::numeric ? with_lower_rate(plan) : "";
   if (saved.empty()) {
-    return {fmt::format("again     ./strait run {} --replace{}   (there is no checkpoint)",
-                        (run / "recipe.toml").string(), change)};
+    return {fmt::format("again     {} run {} --replace{}   (there is no checkpoint)", command,
+                        (run / control::kRecipeFile).string(), change)};
   }
-  std::vector<std::string> lines = {fmt::format("resume    ./strait resume {}{}   (from step {})",
-                                                run.string(), change, number(saved.front()))};
+  std::vector<std::string> lines = {fmt::format("resume    {} resume {}{}   (from step {})",
+                                                command, run.string(), change,
+                                                number(saved.front()))};
   if (code == base::ExitCode::numeric && saved.size() > 1) {
-    lines.push_back(fmt::format("or        ./strait resume {} --from {}{}", run.string(),
+    lines.push_back(fmt::format("or        {} resume {} --from {}{}", command, run.string(),
                                 number(saved[1]), change));
   }
   return lines;
-}
-
-std::string size_text(std::int64_t bytes) {
-  return base::byte_text(static_cast<std::uint64_t>(std::max<std::int64_t>(bytes, 0)));
 }
 
 // "memory    0.0 2.71 GB of 2.44 GB planned, 1.0 ...": the most that each process has had, without
 // what every process has before it makes its layers, which no plan counts; of one that computes on
 // a GPU what its tensors took there. Of many processes, those that are furthest above their plans.
 std::vector<std::string> memory_line(const fs::path& run, const plan::Plan& plan) {
-  const std::string step = control::last_line_with(run / "metrics.jsonl", "\"memory_bytes\"");
+  const std::string step = control::last_line_with(run / control::kMetricsFile, "\"memory_bytes\"");
   const auto metrics = nlohmann::json::parse(step, nullptr, /*allow_exceptions=*/false);
   if (!metrics.is_object()) return {};
   const auto measured = [&](const char* key, const std::string& process) {
@@ -93,11 +93,11 @@ std::vector<std::string> memory_line(const fs::path& run, const plan::Plan& plan
   std::vector<std::string> texts;
   texts.reserve(uses.size());
   for (const Use& use : uses) {
-    texts.push_back(fmt::format("{} {} of {} planned{}", use.process, size_text(use.most),
-                                size_text(use.planned), use.on_gpu ? " on its GPU" : ""));
+    texts.push_back(fmt::format("{} {} of {} planned{}", use.process, base::byte_text(use.most),
+                                base::byte_text(use.planned), use.on_gpu ? " on its GPU" : ""));
   }
   std::string line = fmt::format("memory    {}", fmt::join(texts, ", "));
-  if (program > 0) line += fmt::format("; and {} of any process's own", size_text(program));
+  if (program > 0) line += fmt::format("; and {} of any process's own", base::byte_text(program));
   return {line};
 }
 
@@ -107,17 +107,18 @@ std::vector<std::string> closing_lines(const fs::path& run, const plan::Plan& pl
                                        const control::Outcome& outcome) {
   if (outcome.code != base::ExitCode::done) return lines_after_failure(run, plan, outcome.code);
   const std::string name = run.string();
+  const std::string command = command_name();
   std::vector<std::string> lines = {
       fmt::format("results   {}: metrics.jsonl, events.jsonl, logs/, trace.json, report.html, "
                   "checkpoints/step-{}",
                   name, number(outcome.step))};
   std::ranges::move(memory_line(run, plan), std::back_inserter(lines));
   if (outcome.stopped) {
-    lines.push_back(fmt::format("resume    ./strait resume {}   (from step {} of {})", name,
+    lines.push_back(fmt::format("resume    {} resume {}   (from step {} of {})", command, name,
                                 number(outcome.step), plan.steps));
   }
-  lines.push_back(fmt::format("try       ./strait generate {} --prompt \"...\"", name));
-  lines.push_back(fmt::format("export    ./strait export {} DIRECTORY", name));
+  lines.push_back(fmt::format("try       {} generate {} --prompt \"...\"", command, name));
+  lines.push_back(fmt::format("export    {} export {} DIRECTORY", command, name));
   return lines;
 }
 

@@ -10,6 +10,7 @@
 #include "framework/store/atomic_file.h"
 #include "framework/store/store_error.h"
 #include "launcher/base/errors.h"
+#include "launcher/control/run_file_names.h"
 #include "launcher/plan/run_files.h"
 #include "launcher/plugin/plugin_file.h"
 
@@ -67,7 +68,7 @@ CopiedRun copy_run(const fs::path& run, const fs::path& target,
         base::ExitCode::bad_input,
         fmt::format("{} exists already; copy into a new folder", target.string()));
   }
-  plan::RunFile file = plan::read_run_file(run / "plan.json", plugin::load_plugins);
+  plan::RunFile file = plan::read_run_file(run / control::kPlanFile, plugin::load_plugins);
   const bool whole = std::ranges::all_of(
       store::files_of(checkpoint.manifest, store::Part::all),
       [&](const store::ShardFile& one) { return is_present(checkpoint.path / one.name); });
@@ -77,12 +78,12 @@ CopiedRun copy_run(const fs::path& run, const fs::path& target,
   copied.bytes = copy_checkpoint(checkpoint, store::checkpoint_directory(target, copied.step));
   copy_rows(run, target, file.plan.train);
   if (file.plan.eval) copy_rows(run, target, *file.plan.eval);
-  for (const char* name : {"recipe.toml", "metrics.jsonl", "events.jsonl"}) {
+  for (const char* name : {control::kRecipeFile, control::kMetricsFile, control::kEventsFile}) {
     if (is_present(run / name)) store::copy_file(run / name, target / name);
   }
   // Hosts and locks distinguish runs by it.
   file.run = net::RunId::random();
-  plan::write_run_file(target / "plan.json", file);
+  plan::write_run_file(target / control::kPlanFile, file);
   return copied;
 }
 

@@ -14,6 +14,7 @@
 #include "framework/store/atomic_file.h"
 #include "framework/tensors/safetensors_writer.h"
 #include "launcher/base/errors.h"
+#include "launcher/control/run_file_names.h"
 #include "launcher/control/run_recorder.h"
 #include "launcher/planner/checkpoint_weights.h"
 #include "models/families.h"
@@ -157,16 +158,17 @@ std::string model_card(const RunCheckpoint& source, const fs::path& run) {
       plan.recipe.name, fs::path(plan.recipe.model.path).filename().string(),
       plan.recipe.model.weights == recipe::Weights::random ? "random" : "its", number(source.step),
       plan.steps, plan.train.rows, plan.recipe.data.row, plan.train.hash);
-  const std::string trained = control::last_line_with(run / "metrics.jsonl", "\"loss\"");
+  const std::string trained = control::last_line_with(run / control::kMetricsFile, "\"loss\"");
   if (!trained.empty()) {
     card += fmt::format("| training loss of the last step | {} |\n", value_text(trained, "loss"));
   }
-  const std::string evaluated = control::last_line_with(run / "events.jsonl", "\"evaluated\"");
+  const std::string evaluated =
+      control::last_line_with(run / control::kEventsFile, "\"evaluated\"");
   if (!evaluated.empty()) {
     card += fmt::format("| evaluation loss at step {} | {} |\n", value_text(evaluated, "step"),
                         value_text(evaluated, "loss"));
   }
-  std::ifstream recipe(run / "recipe.toml");
+  std::ifstream recipe(run / control::kRecipeFile);
   const std::string text{std::istreambuf_iterator<char>(recipe), {}};
   return card + "\nThe recipe:\n\n```toml\n" + text + "```\n";
 }

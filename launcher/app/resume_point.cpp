@@ -111,7 +111,7 @@ std::string fetch_damaged(control::RunDirectory& directory, const plan::RunFile&
   std::vector<fs::path> files;
   for (const store::Damage& damage : store::verify_checkpoint(checkpoint).damage) {
     const fs::path file = checkpoint / damage.file;
-    if (damage.file == "manifest.json") return "its manifest has no other copy";
+    if (damage.file == store::kManifestName) return "its manifest has no other copy";
     console.note(damage.sentence);
     if (std::ranges::find(files, file) == files.end()) files.push_back(file);
   }

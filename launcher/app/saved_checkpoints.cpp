@@ -96,7 +96,7 @@ std::vector<SavedCheckpoint> saved_checkpoints(const fs::path& run, const plan::
   std::vector<SavedCheckpoint> list;
   for (const store::StepFolder& folder : store::step_folders(run)) {
     SavedCheckpoint one{.path = folder.path, .step = folder.step, .hosts = {}, .problem = {}};
-    one.saved = time_of(folder.path / "manifest.json");
+    one.saved = time_of(folder.path / store::kManifestName);
     if (folder.aside) {
       one.state = State::aside;
       one.problem = "another launch went on from an older one; the next checkpoint removes it";

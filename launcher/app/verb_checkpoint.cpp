@@ -24,6 +24,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/control/run_directory.h"
+#include "launcher/control/run_file_names.h"
 #include "launcher/hosts/slurm_job.h"
 #include "launcher/plugin/plugin_file.h"
 
@@ -35,7 +36,7 @@ using nlohmann::json;
 using State = SavedCheckpoint::State;
 
 plan::Plan plan_of(const fs::path& run) {
-  return plan::read_run_file(run / "plan.json", plugin::load_plugins).plan;
+  return plan::read_run_file(run / control::kPlanFile, plugin::load_plugins).plan;
 }
 
 std::vector<SavedCheckpoint> list_of(const fs::path& run) {

@@ -16,6 +16,7 @@
 #include "launcher/base/text.h"
 #include "launcher/control/log_reader.h"
 #include "launcher/control/run_directory.h"
+#include "launcher/control/run_file_names.h"
 
 #include <cstddef>
 #include <filesystem>
@@ -39,7 +40,9 @@ constexpr int kFollowEvery = 200;  // milliseconds
 class RunLogs {
  public:
   explicit RunLogs(const LogOptions& options)
-      : folder_(options.run / "logs"), process_(options.process), named_(options.process.empty()) {}
+      : folder_(options.run / control::kLogsFolder),
+        process_(options.process),
+        named_(options.process.empty()) {}
 
   bool empty() const { return readers_.empty(); }
   bool names_processes() const { return named_; }
@@ -80,7 +83,7 @@ void print_log(const std::vector<control::LogLine>& lines, bool with_process) {
 
 [[noreturn]] void no_such_log(const LogOptions& options) {
   std::vector<std::string> known;
-  for (const fs::path& file : control::log_files(options.run / "logs", "")) {
+  for (const fs::path& file : control::log_files(options.run / control::kLogsFolder, "")) {
     known.push_back(file.stem().string());
   }
   if (known.empty()) {

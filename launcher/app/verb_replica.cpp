@@ -16,6 +16,7 @@
 
 #include "launcher/base/errors.h"
 #include "launcher/control/run_directory.h"
+#include "launcher/control/run_file_names.h"
 #include "launcher/control/run_status.h"
 #include "launcher/plan/run_files.h"
 #include "launcher/plugin/plugin_file.h"
@@ -85,7 +86,7 @@ plan::Plan plan_of_live(const fs::path& run) {
         base::ExitCode::bad_input,
         fmt::format("no run is live in {}; see: strait status {}", run.string(), run.string()));
   }
-  return plan::read_run_file(run / "plan.json", plugin::load_plugins).plan;
+  return plan::read_run_file(run / control::kPlanFile, plugin::load_plugins).plan;
 }
 
 void check_can_leave(const fs::path& run, const plan::Plan& plan, std::uint32_t replica,

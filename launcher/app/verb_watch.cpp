@@ -21,6 +21,7 @@
 #include "launcher/console/status_text.h"
 #include "launcher/control/log_reader.h"
 #include "launcher/control/run_directory.h"
+#include "launcher/control/run_file_names.h"
 #include "launcher/control/run_status.h"
 #include "launcher/control/stop_signals.h"
 
@@ -40,7 +41,8 @@ constexpr const char* kHelp = "q quits; the run continues";
 // Reads the state of a run from its files, repeatedly.
 class WatchedRun {
  public:
-  explicit WatchedRun(fs::path run) : run_(std::move(run)), metrics_(run_ / "metrics.jsonl") {}
+  explicit WatchedRun(fs::path run)
+      : run_(std::move(run)), metrics_(run_ / control::kMetricsFile) {}
 
   bool live() const { return live_; }
 

@@ -11,6 +11,7 @@
 #include "framework/store/record_reader.h"
 #include "launcher/app/generation.h"
 #include "launcher/base/errors.h"
+#include "launcher/control/run_file_names.h"
 #include "launcher/planner/checkpoint_weights.h"
 #include "launcher/planner/planned_model.h"
 #include "launcher/plugin/plugin_file.h"
@@ -30,7 +31,7 @@ bool weights_are_here(const std::filesystem::path& run) {
 
 RunCheckpoint find_checkpoint(const std::filesystem::path& run_directory) {
   RunCheckpoint whole;
-  whole.run = plan::read_run_file(run_directory / "plan.json", plugin::load_plugins);
+  whole.run = plan::read_run_file(run_directory / control::kPlanFile, plugin::load_plugins);
   const recipe::Recipe::Checkpoint& settings = whole.run.plan.recipe.checkpoint;
   if (settings.home == recipe::CheckpointHome::none && !weights_are_here(run_directory)) {
     throw base::UserError(
@@ -121,7 +122,8 @@ std::string on_one_line(std::string text) {
 }  // namespace
 
 std::vector<std::string> show_samples(const std::filesystem::path& run_directory) {
-  const plan::RunFile run = plan::read_run_file(run_directory / "plan.json", plugin::load_plugins);
+  const plan::RunFile run =
+      plan::read_run_file(run_directory / control::kPlanFile, plugin::load_plugins);
   const auto& files = run.plan.recipe.data.eval;
   const auto records = std::ranges::find_if(files, [](const auto& file) {
     const std::filesystem::path ending = std::filesystem::path(file.path).extension();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -11,6 +12,12 @@ namespace strait::base {
 
 // "980 B", "98.0 kB", "1.2 MB", "3.45 GB": decimal units.
 std::string byte_text(std::uint64_t bytes);
+
+// Forecasts and differences are signed; a negative number counts as 0.
+template <std::signed_integral Bytes>
+std::string byte_text(Bytes bytes) {
+  return byte_text(bytes < 0 ? std::uint64_t{0} : static_cast<std::uint64_t>(bytes));
+}
 
 // One line without control characters, safe to print to a terminal: stage output, file contents and
 // file names can contain escape sequences. Bytes that are not UTF-8 become U+FFFD.

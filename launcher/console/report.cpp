@@ -16,6 +16,7 @@
 #include "framework/trace/step_metrics.h"
 #include "framework/trace/traffic_metrics.h"
 #include "launcher/console/metric_text.h"
+#include "launcher/control/run_file_names.h"
 
 namespace strait::console {
 namespace {
@@ -239,11 +240,11 @@ std::string report_page(const std::string& run, const std::string& plan_text,
 void write_report(const std::filesystem::path& run_directory, const std::string& run,
                   const std::string& plan_text) {
   Report report;
-  std::ifstream stream(run_directory / "metrics.jsonl");
+  std::ifstream stream(run_directory / control::kMetricsFile);
   for (std::string line; std::getline(stream, line);) {
     report.add(nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false));
   }
-  std::ifstream events(run_directory / "events.jsonl");
+  std::ifstream events(run_directory / control::kEventsFile);
   for (std::string line; std::getline(events, line);) {
     // Others are not parsed in vain.
     if (line.find("\"restart\"") == std::string::npos &&
@@ -252,7 +253,7 @@ void write_report(const std::filesystem::path& run_directory, const std::string&
     }
     report.add_event(nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false));
   }
-  store::replace_file(run_directory / "report.html", report.page(run, plan_text));
+  store::replace_file(run_directory / control::kReportFile, report.page(run, plan_text));
 }
 
 }  // namespace strait::console

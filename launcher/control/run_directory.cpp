@@ -11,7 +11,6 @@
 
 #include "framework/store/atomic_file.h"
 #include "framework/store/input_file.h"
-#include "framework/store/step_folders.h"
 #include "framework/store/store_error.h"
 #include "launcher/base/errors.h"
 #include "launcher/control/resume_changes.h"
@@ -24,9 +23,9 @@ namespace fs = std::filesystem;
 // A start that failed before its first step leaves nothing to resume: the same command may be
 // repeated.
 bool has_trained(const fs::path& path) {
-  const fs::path metrics = path / "metrics.jsonl";
+  const fs::path metrics = path / kMetricsFile;
   if (fs::exists(metrics) && fs::file_size(metrics) > 0) return true;
-  const fs::path checkpoints = path / "checkpoints";
+  const fs::path checkpoints = path / store::kCheckpointsFolder;
   return fs::is_directory(checkpoints) && !fs::is_empty(checkpoints);
 }
 
@@ -58,7 +57,7 @@ fs::path move_aside(const fs::path& path) {
 // What a process that was killed while it replaced a file of the run left beside it. It only takes
 // room: one that cannot be removed now goes at the next start.
 void remove_temporary_files(const fs::path& path) {
-  constexpr std::array kReplaced = {"plan.json",  "recipe.toml",         "metrics.jsonl",
+  constexpr std::array kReplaced = {kPlanFile,    kRecipeFile,           kMetricsFile,
                                     "generation", "resume.journal.json", "resume.pending.json"};
   for (const fs::path& entry : store::entries_of(path)) {
     const std::string name = entry.filename();
@@ -110,7 +109,7 @@ RunDirectory RunDirectory::create(const fs::path& given, Existing existing) {
     }
     store::make_directory(path);
     RunDirectory directory(path, lock_new(path));
-    fs::create_directories(path / "logs");
+    fs::create_directories(path / kLogsFolder);
     fs::create_directories(directory.checkpoints());
     directory.moved_aside_ = std::move(old);
     return directory;
@@ -124,8 +123,8 @@ RunDirectory RunDirectory::create(const fs::path& given, Existing existing) {
 RunDirectory RunDirectory::open(const fs::path& given) {
   const fs::path path = without_trailing_slash(given);
   std::error_code error;
-  const bool holds_plan = fs::exists(path / "plan.json", error);
-  if (error) throw store::system_error("look at", path / "plan.json", error.value());
+  const bool holds_plan = fs::exists(path / kPlanFile, error);
+  if (error) throw store::system_error("look at", path / kPlanFile, error.value());
   if (!holds_plan) {
     throw base::UserError(
         base::ExitCode::bad_input,
@@ -136,7 +135,7 @@ RunDirectory RunDirectory::open(const fs::path& given) {
   RunDirectory directory(path, RunLock(path));
   complete_changes(directory);
   remove_temporary_files(path);
-  fs::create_directories(path / "logs");
+  fs::create_directories(path / kLogsFolder);
   return directory;
 }
 

@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "framework/store/step_folders.h"
+#include "launcher/control/run_file_names.h"
 #include "launcher/control/run_lock.h"
 
 namespace strait::control {
@@ -41,18 +43,18 @@ class RunDirectory {
   const std::optional<std::filesystem::path>& moved_aside() const { return moved_aside_; }
 
   const std::filesystem::path& path() const { return path_; }
-  std::filesystem::path plan() const { return path_ / "plan.json"; }
-  std::filesystem::path recipe() const { return path_ / "recipe.toml"; }
-  std::filesystem::path events() const { return path_ / "events.jsonl"; }
-  std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
+  std::filesystem::path plan() const { return path_ / kPlanFile; }
+  std::filesystem::path recipe() const { return path_ / kRecipeFile; }
+  std::filesystem::path events() const { return path_ / kEventsFile; }
+  std::filesystem::path metrics() const { return path_ / kMetricsFile; }
   std::filesystem::path status() const { return status(path_); }
-  std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
+  std::filesystem::path checkpoints() const { return path_ / store::kCheckpointsFolder; }
   std::filesystem::path log(const std::string& process) const {  // "1.0"
-    return path_ / "logs" / (process + ".log");
+    return path_ / log_file(process);
   }
 
   static std::filesystem::path status(const std::filesystem::path& path) {
-    return path / "status.json";
+    return path / kStatusFile;
   }
 
  private:

@@ -30,8 +30,8 @@ std::string to_line(const AgentAnswer& answer);
 std::optional<AgentGreeting> greeting_from(const std::string& line);
 std::optional<AgentAnswer> answer_from(const std::string& line);
 
-// "h0's clock is 7 minutes behind ...", where two clocks are more than five minutes apart; else
-// empty. Nothing in a run depends on wall clocks, but logs and certificates do.
+// "the clock of h0 is 7 minutes behind ...", where two clocks are more than five minutes apart;
+// else empty. Nothing in a run depends on wall clocks, but logs and certificates do.
 std::string clock_warning(const std::string& host, std::int64_t theirs, std::int64_t ours);
 
 }  // namespace strait::hosts

@@ -26,11 +26,6 @@ using Kind = Finding::Kind;
 // For all hosts at the same time: the login, then the inspection.
 constexpr auto kDoctorCallLimit = std::chrono::seconds(25);
 constexpr auto kInspectionLimit = std::chrono::seconds(15);
-constexpr std::int64_t kValueAndMoments = 12;  // bytes of a parameter in a checkpoint
-
-std::string size_text(std::int64_t bytes) {
-  return base::byte_text(static_cast<std::uint64_t>(std::max<std::int64_t>(bytes, 0)));
-}
 
 Finding wrong(base::ExitCode code, const std::string& where, std::string text) {
   return {Kind::wrong, code, where, std::move(text)};
@@ -115,7 +110,7 @@ std::vector<HostNeed> needs_of(const plan::Plan& plan) {
     HostNeed& need = needs.at(process.host_index);
     ++need.processes;
     // One more than are kept: the newest is written before the oldest goes.
-    need.disk += process.parameters * kValueAndMoments * (plan.recipe.checkpoint.keep + 1);
+    need.disk += process.saved_bytes * (plan.recipe.checkpoint.keep + 1);
   }
   for (std::size_t i = 0; i < needs.size(); ++i) {
     needs[i].memory = plan::host_memory_needed(plan, i) + plan::held_bytes(plan, i);
@@ -135,21 +130,22 @@ std::vector<Finding> diagnose_host(const recipe::RecipeHost& listed, const HostN
   }
   const std::int64_t memory = std::min(facts.memory, listed.memory.value_or(facts.memory));
   if (memory < need.memory) {
-    findings.push_back(wrong(
-        base::ExitCode::out_of_memory, listed.name,
-        fmt::format(
-            "its {} {} need {} of memory, but {} {}; give it fewer stages, or make "
-            "train.micro_batch smaller",
-            need.processes, need.processes == 1 ? "process" : "processes", size_text(need.memory),
-            memory < facts.memory ? "the recipe lets it take" : "it has", size_text(memory))));
+    findings.push_back(
+        wrong(base::ExitCode::out_of_memory, listed.name,
+              fmt::format("its {} {} need {} of memory, but {} {}; give it fewer stages, or make "
+                          "train.micro_batch smaller",
+                          need.processes, need.processes == 1 ? "process" : "processes",
+                          base::byte_text(need.memory),
+                          memory < facts.memory ? "the recipe lets it take" : "it has",
+                          base::byte_text(memory))));
   }
   if (look.objection.empty() && facts.free_disk < need.disk) {
     findings.push_back(
         wrong(base::ExitCode::storage_full, listed.name,
               fmt::format("its checkpoints take {}, but {} has {} free; make room, name another "
                           "directory for it under [[hosts.list]], or lower checkpoint.keep",
-                          size_text(need.disk), base::printable(facts.directory),
-                          size_text(facts.free_disk))));
+                          base::byte_text(need.disk), base::printable(facts.directory),
+                          base::byte_text(facts.free_disk))));
   }
   diagnose_ports(listed, need, look, ports, findings);
   if (std::string late = clock_warning(listed.name, facts.clock, now); !late.empty()) {
@@ -166,8 +162,8 @@ std::vector<Finding> diagnose_host(const recipe::RecipeHost& listed, const HostN
     findings.insert(findings.begin(),
                     {Kind::well, base::ExitCode::done, listed.name,
                      fmt::format("{} cores, {} of memory ({} needed), {} of disk free ({} needed)",
-                                 facts.cores, size_text(memory), size_text(need.memory),
-                                 size_text(facts.free_disk), size_text(need.disk))});
+                                 facts.cores, base::byte_text(memory), base::byte_text(need.memory),
+                                 base::byte_text(facts.free_disk), base::byte_text(need.disk))});
   }
   return findings;
 }

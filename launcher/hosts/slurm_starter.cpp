@@ -16,6 +16,7 @@
 #include "framework/mutex.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
+#include "launcher/control/run_file_names.h"
 #include "launcher/hosts/agent_job.h"
 #include "launcher/hosts/allocation.h"
 #include "launcher/hosts/host_facts.h"
@@ -62,7 +63,7 @@ class SlurmStep {
   }
 
  private:
-  fs::path log() const { return run_ / "logs" / "agents.log"; }
+  fs::path log() const { return run_ / control::kLogsFolder / "agents.log"; }
 
   void start(Clock::time_point deadline) STRAIT_REQUIRES(mutex_) {
     const std::string count = fmt::format("{}", jobs_.size());

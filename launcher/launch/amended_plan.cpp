@@ -4,18 +4,19 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <map>
+#include <string>
+#include <utility>
 
 #include "launcher/base/errors.h"
+#include "launcher/base/text.h"
+#include "launcher/hosts/agent_greeting.h"
 #include "launcher/plan/gpu_memory.h"
 #include "launcher/plan/memory_copies.h"
 #include "launcher/plan/placement.h"
 
 namespace strait::launch {
 namespace {
-
-constexpr std::int64_t kClockTolerance = 300;  // seconds
 
 std::int64_t memory_of(const plan::Plan& plan, std::size_t host, const hosts::HostFacts& facts) {
   return std::min(facts.memory, plan::hosts_of(plan.recipe)[host].memory.value_or(facts.memory));
@@ -36,11 +37,8 @@ std::vector<control::Event> amend_by_facts(plan::Plan& plan,
     host.memory = memory_of(plan, i, facts[i]);
     host.gpus = facts[i].gpus;
     if (plan.recipe.model.device == recipe::Device::cpu) host.gpus->clear();
-    if (std::abs(facts[i].clock - now) > kClockTolerance) {
-      notes.push_back({"clock", fmt::format("the clock of host {} is {} s off; nothing depends on "
-                                            "it but the times in its logs",
-                                            host.name, facts[i].clock - now)});
-    }
+    std::string warning = hosts::clock_warning(host.name, facts[i].clock, now);
+    if (!warning.empty()) notes.push_back({"clock", std::move(warning)});
     check_memory(plan, i, facts[i]);
   }
   if (plan.recipe.pipeline.threads) return notes;
@@ -68,15 +66,13 @@ void check_memory(const plan::Plan& plan, std::size_t host, const hosts::HostFac
   if (needed <= memory) return;
   throw base::UserError(
       base::ExitCode::out_of_memory,
-      fmt::format("host {} may use {:.1f} GiB, but by the plan its stages need {:.1f} "
-                  "GiB; give it fewer stages or layers, or make train.micro_batch, "
-                  "codec.cache or checkpoint.memory smaller{}",
-                  plan.hosts[host].name, static_cast<double>(memory) / (1U << 30U),
-                  static_cast<double>(needed) / (1U << 30U),
+      fmt::format("host {} may use {}, but by the plan its stages need {}; give it fewer stages or "
+                  "layers, or make train.micro_batch, codec.cache or checkpoint.memory smaller{}",
+                  plan.hosts[host].name, base::byte_text(memory), base::byte_text(needed),
                   held == 0 ? ""
-                            : fmt::format("; {:.1f} GiB of it are checkpoints in memory "
+                            : fmt::format("; {} of it are checkpoints in memory "
                                           "(checkpoint.memory_every)",
-                                          static_cast<double>(held) / (1U << 30U))));
+                                          base::byte_text(held))));
 }
 
 }  // namespace strait::launch

@@ -16,6 +16,7 @@
 #include "launcher/console/report.h"
 #include "launcher/control/coordinator.h"
 #include "launcher/control/resume_changes.h"
+#include "launcher/control/run_file_names.h"
 #include "launcher/control/run_recorder.h"
 #include "launcher/control/run_status.h"
 #include "launcher/control/stop_signals.h"
@@ -145,10 +146,10 @@ std::unique_ptr<MemoryCheckpoints> memory_of(const plan::Plan& plan, RunHosts& h
 void collect_traces(const control::RunDirectory& directory, const plan::Plan& plan) {
   std::vector<fs::path> files;
   for (const plan::Plan::Process& process : plan.processes) {
-    const fs::path file = directory.path() / "logs" / (process.name.text() + ".trace.json");
+    const fs::path file = directory.path() / control::trace_file(process.name.text());
     if (fs::exists(file)) files.push_back(file);
   }
-  if (!files.empty()) trace::merge_traces(files, directory.path() / "trace.json");
+  if (!files.empty()) trace::merge_traces(files, directory.path() / control::kTraceFile);
 }
 
 // The run has ended, and how is known: nothing that follows may change it.

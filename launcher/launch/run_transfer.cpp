@@ -5,8 +5,10 @@
 #include <chrono>
 #include <utility>
 
+#include "framework/store/step_folders.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
+#include "launcher/control/run_file_names.h"
 
 namespace strait::launch {
 namespace {
@@ -99,10 +101,10 @@ std::vector<RunTransfer::Delivery> RunTransfer::needed_deliveries(
       delivery.tables.push_back(agent_->offer(file.from));
       const Host& host = hosts_[delivery.host];
       // A checkpoint's shards may still be where the host's processes wrote them.
-      const fs::path there =
-          delivery.group.kind == Kind::checkpoint
-              ? host.directory / "checkpoints" / file.from.parent_path().filename() / file.name
-              : file.from;
+      const fs::path there = delivery.group.kind == Kind::checkpoint
+                                 ? host.directory / store::kCheckpointsFolder /
+                                       file.from.parent_path().filename() / file.name
+                                 : file.from;
       delivery.tables_there.push_back(agent_->stat(host.agent, there));
     }
   }
@@ -238,7 +240,7 @@ std::vector<std::string> RunTransfer::download_traces(
     const std::function<bool(std::size_t)>& lost) {
   std::vector<std::string> missing;
   for (const plan::Plan::Process& process : plan.processes) {
-    const fs::path name = fs::path("logs") / (process.name.text() + ".trace.json");
+    const fs::path name = control::trace_file(process.name.text());
     const Host& host = hosts_.at(process.host_index);
     const auto poll = [&] {
       if (give_up()) {

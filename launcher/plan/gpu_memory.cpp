@@ -23,7 +23,7 @@ void check_gpu_memory(const Plan& plan, std::size_t host) {
     for (const Plan::Process& process : plan.processes) {
       if (process.host_index != host || plan.gpu_of(process) != gpu) continue;
       const std::int64_t bytes = Plan::compute_bytes(process);
-      needed += bytes;
+      needed += bytes + kGpuContextBytes;
       stages.push_back(fmt::format("{}: {:.1f} GiB", process.name.describe(), gibibytes(bytes)));
     }
     const std::int64_t there = (*gpus)[gpu];
@@ -31,9 +31,10 @@ void check_gpu_memory(const Plan& plan, std::size_t host) {
     throw base::UserError(
         base::ExitCode::out_of_memory,
         fmt::format("GPU {} of host {} has {:.1f} GiB, but by the plan it has to hold {:.1f} GiB "
-                    "({}); give the host fewer stages or layers, or make train.micro_batch smaller",
+                    "({}, and {:.1f} GiB of CUDA's own for each); give the host fewer stages or "
+                    "layers, or make train.micro_batch smaller",
                     gpu, plan.hosts[host].name, gibibytes(there), gibibytes(needed),
-                    fmt::join(stages, ", ")));
+                    fmt::join(stages, ", "), gibibytes(kGpuContextBytes)));
   }
 }
 

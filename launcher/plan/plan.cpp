@@ -125,6 +125,8 @@ const Plan::Process& Plan::process(net::ProcessName name) const {
 }
 
 std::int64_t Plan::snapshot_bytes(const Process& process) const {
+  // Of what is on a GPU all is copied at once, also for the last checkpoint.
+  if (gpu_of(process)) return process.saved_bytes;
   if (!saves_beside_training(recipe)) return 0;
   const bool caches = recipe.checkpoint.caches == recipe::SavedCaches::save;
   return std::min(recipe.checkpoint.memory,
@@ -136,7 +138,10 @@ std::int64_t Plan::memory_bytes(const Process& process) const {
 }
 
 std::int64_t Plan::beside_bytes(const Process& process) const {
-  return process.cache_bytes + snapshot_bytes(process);
+  // Values and gradients of 12 saved bytes a parameter: what replicas exchange is in host memory.
+  const bool exchanged = recipe.pipeline.replicas > 1 && gpu_of(process);
+  return process.cache_bytes + snapshot_bytes(process) +
+         (exchanged ? process.saved_bytes * 2 / 3 : 0);
 }
 
 std::int64_t Plan::index_on_host(const Process& process) const {

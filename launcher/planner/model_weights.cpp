@@ -124,7 +124,7 @@ at::Tensor AdapterWeights::read(const std::string& name) const {
 recipe::Recipe with_chosen_checkpoint(recipe::Recipe recipe) {
   if (recipe.model.weights != recipe::Weights::run) return recipe;
   const fs::path run = recipe.model.weights_run;
-  if (fs::exists(run / "manifest.json")) return recipe;  // a checkpoint itself
+  if (fs::exists(run / store::kManifestName)) return recipe;  // a checkpoint itself
   const auto newest = store::choose_checkpoint(run, store::Part::weights);
   if (!newest) {
     throw base::UserError(base::ExitCode::bad_input,

@@ -164,7 +164,8 @@ transfer::NeededGroup needed_checkpoint(const plan::Plan& plan, std::size_t host
       own_files.insert(std::move(name));
     }
   }
-  transfer::NeededGroup group{Kind::checkpoint, {{checkpoint / "manifest.json", "manifest.json"}}};
+  transfer::NeededGroup group{Kind::checkpoint,
+                              {{checkpoint / store::kManifestName, store::kManifestName}}};
   for (const store::ShardFile& shard : store::files_of(manifest, part)) {
     transfer::NeededFile file{
         checkpoint / shard.name, shard.name, own_files.contains(shard.name), {}};

@@ -181,7 +181,7 @@ plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDesc
   if (has_head) working = std::max(working, model.logits_bytes(sizes.micro_batch_tokens));
   process.activation_bytes = schedules::most_held(schedule.list(shape, stage), held) + working;
   const StateBytes bytes = state_bytes(plan.recipe);
-  if (plan.recipe.checkpoint.memory_every > 0) process.saved_bytes = trained * kSavedBytes;
+  process.saved_bytes = trained * kSavedBytes;
   // A matrix of few bits is dequantised for each use, one at a time.
   process.state_bytes = trained * bytes.trained + quantized.bytes +
                         (process.parameters - trained - quantized.parameters) * bytes.frozen +
@@ -252,20 +252,15 @@ void check_held_memory(const plan::Plan& plan, const std::vector<recipe::RecipeH
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     const std::int64_t held = plan::held_bytes(plan, i);
     if (held == 0 || !hosts[i].memory) continue;
-    std::int64_t needed = held;
-    for (const plan::Plan::Process& process : plan.processes) {
-      if (process.host_index == i) needed += plan.memory_bytes(process);
-    }
+    const std::int64_t needed = held + plan::host_memory_needed(plan, i);
     if (needed <= *hosts[i].memory) continue;
-    const auto text = [](std::int64_t bytes) {
-      return base::byte_text(static_cast<std::uint64_t>(bytes));
-    };
     throw base::UserError(
         base::ExitCode::out_of_memory,
         fmt::format("host {} may use {}, but by the plan it needs {}, {} of it for checkpoints in "
                     "memory (its own and those of the host before it, two of each); leave out "
                     "checkpoint.memory_every, or give it fewer layers",
-                    hosts[i].name, text(*hosts[i].memory), text(needed), text(held)));
+                    hosts[i].name, base::byte_text(*hosts[i].memory), base::byte_text(needed),
+                    base::byte_text(held)));
   }
 }
 

@@ -20,10 +20,6 @@
 namespace strait::planner {
 namespace {
 
-std::string human_bytes(std::int64_t bytes) {
-  return base::byte_text(static_cast<std::uint64_t>(bytes));
-}
-
 std::string human_count(std::int64_t count) {
   const auto value = static_cast<double>(count);
   if (count < 1'000'000) return fmt::format("{:.1f} k", value / 1e3);
@@ -88,7 +84,7 @@ std::string gpu_table(const plan::Plan& plan) {
       }
       if (needed == 0 || (*gpus)[gpu] == 0) continue;
       text += fmt::format("  GPU {} of {}: {} of its {}\n", gpu, plan.hosts[host].name,
-                          human_bytes(needed), human_bytes((*gpus)[gpu]));
+                          base::byte_text(needed), base::byte_text((*gpus)[gpu]));
     }
   }
   return text.empty() ? text : "\n" + text;
@@ -115,9 +111,9 @@ std::string process_table(const plan::Plan& plan, const models::ModelDescription
     text += fmt::format(
         "  {:<8}{:<{}}{:<8}{:<24}{:>12}{:>14}{:>14}{}{}{:>9}\n", process.name.text(), process.host,
         column, text_of_device(plan, process), text_of_layers(process.chunks.front(), layers),
-        human_count(process.parameters), human_bytes(process.state_bytes),
-        human_bytes(process.activation_bytes), caches(human_bytes(process.cache_bytes)),
-        saving(human_bytes(plan.snapshot_bytes(process))), process.threads);
+        human_count(process.parameters), base::byte_text(process.state_bytes),
+        base::byte_text(process.activation_bytes), caches(base::byte_text(process.cache_bytes)),
+        saving(base::byte_text(plan.snapshot_bytes(process))), process.threads);
     for (std::size_t c = 1; c < process.chunks.size(); ++c) {
       text +=
           fmt::format("  {:<{}}{}\n", "", column + 16, text_of_layers(process.chunks[c], layers));
@@ -149,8 +145,8 @@ std::string link_table(const plan::Plan& plan) {
                         simulated   ? "CURVE, simulated"
                         : same_host ? "CURVE over loopback"
                                     : "CURVE over TCP",
-                        first(human_bytes(link.first_forward_bytes)),
-                        human_bytes(link.forward_bytes), human_bytes(link.backward_bytes));
+                        first(base::byte_text(link.first_forward_bytes)),
+                        base::byte_text(link.forward_bytes), base::byte_text(link.backward_bytes));
   }
   return text;
 }
@@ -167,9 +163,10 @@ std::string cache_table(const plan::Plan& plan) {
     const codec::CacheLimits& cache = link.cache;
     const std::int64_t directions = cached_directions(plan.recipe.codec);
     text += fmt::format(
-        "  {:<{}}{:>12}{:>20}{:>18}{:>16}\n", link.name, column, human_bytes(cache.entry_bytes),
-        fmt::format("{} of {}", cache.rows, rows), human_bytes(directions * cache.used_memory()),
-        human_bytes(directions * (cache.rows * cache.entry_bytes - cache.used_memory())));
+        "  {:<{}}{:>12}{:>20}{:>18}{:>16}\n", link.name, column, base::byte_text(cache.entry_bytes),
+        fmt::format("{} of {}", cache.rows, rows),
+        base::byte_text(directions * cache.used_memory()),
+        base::byte_text(directions * (cache.rows * cache.entry_bytes - cache.used_memory())));
   }
   if (plan.steps <= plan.epoch_steps) {
     text += "  there is one epoch: no sample is used twice, and none is cached\n";
@@ -206,8 +203,8 @@ std::string sync_offer_table(const plan::Plan& plan) {
   for (const plan::Plan::SyncOffer& offer : plan.sync_offers) {
     const char* mark = is_selected(offer, plan) ? "* " : "  ";
     text += fmt::format("{}{:<22}{:>14}{:>14}{:>14}{:>12.3g}{:>12}{:>10}\n", mark, offer.name(),
-                        human_bytes(offer.step_bytes), human_bytes(offer.round_bytes),
-                        human_bytes(offer.slot_bytes), offer.staleness,
+                        base::byte_text(offer.step_bytes), base::byte_text(offer.round_bytes),
+                        base::byte_text(offer.slot_bytes), offer.staleness,
                         fmt::format("{:.3g} s", offer.step_seconds),
                         fmt::format("{:.2f}x", offer.slowdown));
   }
@@ -232,7 +229,8 @@ std::string text_of_memory_checkpoints(const plan::Plan& plan) {
   bool copies = false;
   for (std::size_t i = 0; i < plan.hosts.size(); ++i) {
     const std::int64_t bytes = plan::held_bytes(plan, i);
-    if (bytes > 0) shares.push_back(fmt::format("{} {}", plan.hosts[i].name, human_bytes(bytes)));
+    if (bytes > 0)
+      shares.push_back(fmt::format("{} {}", plan.hosts[i].name, base::byte_text(bytes)));
     copies = copies || neighbours[i].has_value();
   }
   return fmt::format("\na checkpoint in memory every {} steps{}; at most: {}\n", every,

@@ -114,7 +114,7 @@ std::string relay_warning(const plan::Plan& plan, const std::vector<LinkRoute>& 
       "come in there and go out again, and a step takes {:.3g} s by forecast ({:.3g} s without the "
       "relay); open their ports to each other to spare that",
       fmt::join(pairs, "; "), fmt::join(links, ", "), links.size() == 1 ? "goes" : "go",
-      base::byte_text(static_cast<std::uint64_t>(bytes)), step_seconds, plan.step_seconds);
+      base::byte_text(bytes), step_seconds, plan.step_seconds);
 }
 
 }  // namespace strait::reach

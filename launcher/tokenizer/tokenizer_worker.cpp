@@ -115,7 +115,6 @@ TokenizerWorker::TokenizerWorker(const fs::path& directory, std::chrono::seconds
       process_({python(), "-I", "-B", worker_script().string()}) {
   const Json head = ask(Json{{"do", "open"}, {"directory", directory_.string()}}.dump()).head;
   ends_ = head.at("ends").get<std::vector<std::int32_t>>();
-  has_chat_template_ = head.at("chat").get<bool>();
 }
 
 std::vector<store::Document> TokenizerWorker::documents(std::span<const store::Record> records,

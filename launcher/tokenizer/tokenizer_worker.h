@@ -51,7 +51,6 @@ class TokenizerWorker {
   std::string decode_all(std::span<const std::int32_t> tokens);
 
   const std::vector<std::int32_t>& ends() const { return ends_; }  // tokens that end an answer
-  bool has_chat_template() const { return has_chat_template_; }
 
  private:
   struct Answer;
@@ -71,7 +70,6 @@ class TokenizerWorker {
   process::PipedProcess process_;
   std::deque<Batch> batches_;
   std::vector<std::int32_t> ends_;
-  bool has_chat_template_ = false;
 };
 
 // The worker's script, which is part of what a token file depends on. UserError: it is not there.

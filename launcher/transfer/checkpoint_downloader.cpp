@@ -18,8 +18,6 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kPollInterval{100};
-constexpr const char* kManifest = "manifest.json";
-constexpr std::uint64_t kMostManifest = std::uint64_t{16} << 20;
 
 bool is_complete(const fs::path& path, const store::ShardFile& file) {
   std::error_code error;
@@ -254,12 +252,13 @@ base::Failure CheckpointDownloader::download_shard(store::Step step, const Shard
 }
 
 void CheckpointDownloader::send_manifest(store::Step step) {
-  const std::string text = store::read_text_file(
-      store::checkpoint_directory(settings_.run, step) / kManifest, kMostManifest);
+  const std::string text =
+      store::read_text_file(store::checkpoint_directory(settings_.run, step) / store::kManifestName,
+                            store::kMostManifestBytes);
   for (const Host& host : known_hosts()) {
     // The result is not needed: the manifest only shows people on that host what the shards are.
-    agent_.write_file(host.agent, store::checkpoint_directory(host.directory, step) / kManifest,
-                      text);
+    agent_.write_file(
+        host.agent, store::checkpoint_directory(host.directory, step) / store::kManifestName, text);
   }
 }
 

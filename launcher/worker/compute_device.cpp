@@ -48,12 +48,8 @@ at::Device choose_device(recipe::Device wish, const std::optional<Accelerators>&
 std::vector<std::int64_t> accelerator_memory() {
   const std::optional<Accelerators> here = accelerators_here();
   if (!here || here->type != at::kCUDA) return {};
-  std::vector<std::int64_t> bytes;
-  for (std::int64_t i = 0; i < here->count; ++i) {
-    const std::size_t all = at::accelerator::getMemoryInfo(static_cast<at::DeviceIndex>(i)).second;
-    bytes.push_back(static_cast<std::int64_t>(all));
-  }
-  return bytes;
+  // Not libtorch, which would make a context on each.
+  return process::gpu_memory_here();
 }
 
 std::int64_t peak_device_memory(at::Device device) {
@@ -66,14 +62,10 @@ std::int64_t peak_device_memory(at::Device device) {
 
 namespace {
 
-std::string size_text(std::int64_t bytes) {
-  return base::byte_text(static_cast<std::uint64_t>(bytes));
-}
-
 std::string gpu_text(const process::NvidiaDriver::Gpu& gpu) {
   std::string text = gpu.name;
-  if (gpu.memory_bytes) text += ", " + size_text(*gpu.memory_bytes);
-  if (gpu.free_bytes) text += fmt::format(" ({} free)", size_text(*gpu.free_bytes));
+  if (gpu.memory_bytes) text += ", " + base::byte_text(*gpu.memory_bytes);
+  if (gpu.free_bytes) text += fmt::format(" ({} free)", base::byte_text(*gpu.free_bytes));
   if (gpu.celsius) text += fmt::format(", {} °C", *gpu.celsius);
   if (gpu.busy_percent) text += fmt::format(", {} % busy", *gpu.busy_percent);
   return text;
@@ -146,9 +138,10 @@ at::Device compute_device(const plan::StageJob& job) {
       choose_device(job.plan.recipe.model.device, accelerators_here(), job.plan.index_on_host(own),
                     fmt::format("{} on host {}", job.process.describe(), own.host));
   if (!device.is_cpu()) use_deterministic_algorithms();
-  if (device.is_cuda()) {
+  const std::vector<std::int64_t> memory = accelerator_memory();
+  if (device.is_cuda() && !memory.empty()) {
     plan::Plan plan = job.plan;
-    plan.hosts[own.host_index].gpus = accelerator_memory();
+    plan.hosts[own.host_index].gpus = memory;
     plan::check_gpu_memory(plan, own.host_index);
   }
   return device;

@@ -27,7 +27,7 @@ std::optional<Accelerators> accelerators_here();
 at::Device choose_device(recipe::Device wish, const std::optional<Accelerators>& here,
                          std::int64_t index, const std::string& process);
 
-// Bytes of each GPU that this process can use; empty: none.
+// Bytes of each GPU that this process can use, as the driver says; empty: none, or not known.
 std::vector<std::int64_t> accelerator_memory();
 
 // The most that tensors of this process have taken there so far; 0 on the CPU, and where the

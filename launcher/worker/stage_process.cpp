@@ -18,6 +18,7 @@
 #include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
+#include "launcher/control/run_file_names.h"
 #include "launcher/plan/stage_job.h"
 #include "launcher/planner/model_weights.h"
 #include "launcher/planner/planned_model.h"
@@ -62,18 +63,14 @@ struct ReportedFailure : std::exception {
   base::ExitCode code;
 };
 
-std::string byte_text(std::int64_t bytes) {
-  return base::byte_text(static_cast<std::uint64_t>(bytes));
-}
-
 base::ExitCode report_failure(ControlClient& control, const std::exception& error,
                               const plan::StageJob& job) {
   base::Failure failure = base::describe_failure(error);
   if (failure.code == base::ExitCode::out_of_memory) {
     const auto planned = job.plan.memory_bytes(job.plan.process(job.process));
     failure.text += fmt::format(". It was planned to have {} and has had {} of the {} of this host",
-                                byte_text(planned), byte_text(process::peak_memory()),
-                                byte_text(process::host_memory().total));
+                                base::byte_text(planned), base::byte_text(process::peak_memory()),
+                                base::byte_text(process::host_memory().total));
   }
   spdlog::error("{}", failure.text);
   control.send(control::Failed{failure.code, failure.text});
@@ -244,8 +241,8 @@ store::Step train(const plan::StageJob& job, net::Node& node, ControlClient& con
     }
   }();
   reporter.set_phase("leaving");
-  reporter.write_trace(std::filesystem::path(job.run_directory) / "logs" /
-                       (job.process.text() + ".trace.json"));
+  reporter.write_trace(std::filesystem::path(job.run_directory) /
+                       control::trace_file(job.process.text()));
   return done;
 }
 

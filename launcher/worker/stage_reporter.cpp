@@ -124,8 +124,9 @@ void StageReporter::set_phase(const std::string& phase) {
 }
 
 void StageReporter::report_loop() {
-  const process::NvidiaSession driver;
   try {
+    control_.send(progress());  // a driver may take longer to begin than a process may be silent
+    const process::NvidiaSession driver;
     while (true) {
       read_sensors(driver);
       control_.send(progress());
@@ -183,17 +184,13 @@ StageReporter::Traffic StageReporter::traffic() {
 }
 
 std::vector<control::LinkTraffic> StageReporter::links_since_last() {
-  // A link that was made anew counts from 0.
-  const auto since = [](std::uint64_t before, std::uint64_t now) {
-    return before <= now ? now - before : now;
-  };
   const MutexLock lock(mutex_);
   std::vector<control::LinkTraffic> links;
   for (const WatchedLink& watched : links_) {
     const net::LinkState state = watched.link->state();
     const net::LinkState before = std::exchange(link_states_[state.name], state);
-    links.push_back({state.name, state.peer, since(before.sent_bytes, state.sent_bytes),
-                     since(before.received_bytes, state.received_bytes), state.bytes_per_second});
+    links.push_back({state.name, state.peer, state.sent_bytes - before.sent_bytes,
+                     state.received_bytes - before.received_bytes, state.bytes_per_second});
   }
   return links;
 }

@@ -117,6 +117,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> flash_backward(
     const at::Tensor& offsets, const at::Tensor& key_offsets, c10::SymInt longest,
     c10::SymInt longest_key, double dropout, bool causal, const at::Tensor& random,
     const at::Tensor& unused, std::optional<double> scale, MaybeSize left, MaybeSize right) {
+  TORCH_CHECK(!at::globalContext().deterministicAlgorithmsWarnOnly(),
+              "the backward of CUDA's flash attention would add up in any order");
   check_values(slope, query, "gradient");
   check_values(result, query, "result");
   TORCH_CHECK(longest == longest_key && at::equal(offsets, key_offsets) && random.numel() == 2 &&

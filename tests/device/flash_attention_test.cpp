@@ -122,6 +122,17 @@ TEST(FlashAttention, EqualsAttentionByBlocksWithoutAnyWait) {
   }
 }
 
+// The device's backward refuses to run where it would add up in any order.
+TEST(FlashAttention, BackwardKeepsItsOrderWhereLibtorchOnlyWarns) {
+  at::Context& context = at::globalContext();
+  context.setDeterministicAlgorithms(true, /*warn_only=*/true);
+  const AttentionHeads heads = heads_of({}, at::kBFloat16, test_device::device());
+  const at::Tensor result = causal_attention(heads, kDocuments, rules_of(0.3, 0));
+  torch::autograd::backward({result}, {at::ones_like(result)});
+  EXPECT_TRUE(context.deterministicAlgorithmsWarnOnly());
+  context.setDeterministicAlgorithms(false, /*warn_only=*/false);
+}
+
 TEST(FlashAttention, GivesPaddingNeitherResultNorGradient) {
   test_device::Streams::all().begin(0);
   const AttentionHeads heads = heads_of({}, at::kBFloat16, test_device::device());

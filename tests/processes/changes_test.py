@@ -4,6 +4,7 @@ printed when a run stops, fails or diverges is followed to the letter."""
 import os
 import re
 import signal
+import subprocess
 
 import runs
 
@@ -17,9 +18,19 @@ class Changes(runs.RunCase):
         return err
 
     def follow(self, output, label):
-        """Runs the command that this line of the output advises."""
-        [line] = re.findall(rf"^{label} +\./strait (.*?)(?:   \(.*)?$", output, re.M)
-        return line, *self.strait(*line.split())
+        """Runs the command that this line of the output advises, as it is printed."""
+        [line] = re.findall(rf"^{label} +(\S*strait .*?)(?:   \(.*)?$", output, re.M)
+        done = subprocess.run(
+            line,
+            shell=True,
+            cwd=self.home,
+            env={**os.environ, "PATH": f"{runs.BIN}{os.pathsep}{os.environ['PATH']}"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=runs.scaled_timeout(runs.PATIENCE),
+        )
+        return line, done.returncode, done.stdout, done.stderr
 
     def test_finished_run_goes_on_with_the_bits_of_a_longer_one(self):
         whole = self.train("whole", {"train.steps": 8, "train.decay": "constant"})
@@ -75,15 +86,15 @@ class Changes(runs.RunCase):
         older, newest = run.checkpoints()
         line, code, _, err = self.follow(out, "resume")
         self.assertIn(f"(from step {newest})", out)
-        self.assertIn("resume runs/wild --set train.learning_rate=1", line)
+        self.assertIn("strait resume runs/wild --set train.learning_rate=1", line)
         self.assertNotIn("would change", err)
         self.assertEqual(run.plan()["recipe"]["train"]["learning_rate"], 1)
-        self.assertRegex(out, rf"(?m)^or +\./strait resume runs/wild --from {older} --set train\.learning_rate=1$")
+        self.assertRegex(out, rf"(?m)^or +strait resume runs/wild --from {older} --set train\.learning_rate=1$")
         # Without a checkpoint the run begins anew, and here it then ends well.
         code, out, err = self.strait("run", self.write_recipe("none", {**wild, "checkpoint.every": 0}))
         self.assertEqual(code, 40, out + err)
         line, code, out, err = self.follow(out, "again")
-        self.assertIn("run runs/none/recipe.toml --replace --set train.learning_rate=1", line)
+        self.assertIn("strait run runs/none/recipe.toml --replace --set train.learning_rate=1", line)
         self.assertIn("the earlier run is now", out)
 
     def test_second_ctrl_c_names_the_newest_checkpoint(self):
@@ -95,7 +106,7 @@ class Changes(runs.RunCase):
         launched.signal(signal.SIGINT)
         self.assertEqual(launched.end(), 130)
         newest = launched.run.checkpoints()[-1]
-        self.assertRegex(launched.output(), rf"resume +\./strait resume runs/run   \(from step {newest}\)")
+        self.assertRegex(launched.output(), rf"resume +strait resume runs/run   \(from step {newest}\)")
         self.assertEqual(launched.run.outcome()["stopped"], True)
         # A stopped run says so, and goes on.
         launched = self.launch("resume", "runs/run", name="run")

@@ -80,8 +80,9 @@ class Devices(runs.RunCase):
         self.assertRegex(out, r"step 4/4 .* GPU 4[89] %")  # the mean of both
 
     def test_plan_gives_stages_to_gpus_and_refuses_what_does_not_fit(self):
+        small = (640 << 20) + 100_000  # what CUDA takes for itself, and little else
         (self.home / "speeds.toml").write_text(
-            '[[hosts]]\nname = "a"\ngpu_memory = [100_000, 80_000_000_000]\n'
+            f'[[hosts]]\nname = "a"\ngpu_memory = [{small}, 80_000_000_000]\n'
             '[[hosts]]\nname = "b"\ngpu_memory = []\n'
         )
         hosts = {"hosts.backend": "ssh", "hosts.list": ["a", "b", "c"], "hosts.links": "speeds.toml"}
@@ -91,7 +92,7 @@ class Devices(runs.RunCase):
         self.assertEqual(code, 10, out + err)
         self.assertRegex(err, r"over memory: with stage 0 .* on GPU 0 of a need .* of its 0.0001 GB")
         (self.home / "speeds.toml").write_text(
-            (self.home / "speeds.toml").read_text().replace("100_000", "24_000_000_000")
+            (self.home / "speeds.toml").read_text().replace(str(small), "24_000_000_000")
         )
         out = self.answer("plan", recipe)
         for line in (r"0\.0 +a +cuda:0 ", r"1\.0 +a +cuda:1 ", r"2\.0 +b +cpu ", r"3\.0 +c +auto "):

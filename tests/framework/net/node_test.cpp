@@ -4,13 +4,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <future>
 #include <thread>
+#include <utility>
 
 #include "framework/mutex.h"
 #include "framework/net/endpoint.h"
@@ -279,6 +282,48 @@ TEST_F(NodeTest, CutConnectionsLoseNothingAndRepeatNothing) {
   answerer.join();
   EXPECT_GT(relay.connections(), 2u) << "the relay has cut nothing, so nothing was tested";
   EXPECT_GE(left->state().reconnects, 2u);
+}
+
+// The process allows no further descriptor while this lives.
+class NoMoreFiles {
+ public:
+  NoMoreFiles() {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    rlimit none = before_;
+    none.rlim_cur = 3;
+    ::setrlimit(RLIMIT_NOFILE, &none);
+  }
+  ~NoMoreFiles() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  NoMoreFiles(const NoMoreFiles&) = delete;
+  NoMoreFiles& operator=(const NoMoreFiles&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(NodeTest, LinkOutlivesATimeInWhichNoFileCanBeOpened) {
+  start_right();
+  SimulatedPath relay;
+  relay.forward_to(listener->endpoint());
+  const auto right = expect_left();
+  NodeOptions options = named(kLeft, left_keys);
+  std::promise<void> failed;
+  options.on_event = [&failed, told = false](const std::string& text) mutable {
+    if (std::exchange(told, true)) return;
+    EXPECT_THAT(text, HasSubstr("Too many open files"));
+    failed.set_value();
+  };
+  Node node(std::move(options));
+  const auto left = node.connect(relay.endpoint(), link_options({}, kRight, right_keys.public_key));
+  left->send(numbered_frame(1, 10));
+  EXPECT_EQ(right->receive(), numbered_frame(1, 10));
+  {
+    const NoMoreFiles none;
+    relay.cut();
+    EXPECT_EQ(failed.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  }
+  left->send(numbered_frame(2, 10));
+  EXPECT_EQ(right->receive(), numbered_frame(2, 10));
 }
 
 TEST_F(NodeTest, PathThatSwallowsEverythingIsNoticedAndTheLinkIsLost) {

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstdint>
+#include <limits>
 #include <string>
 
 namespace strait::base {
@@ -56,6 +58,14 @@ TEST(ByteText, PicksDecimalUnit) {
   EXPECT_EQ(byte_text(980), "980 B");
   EXPECT_EQ(byte_text(98'000), "98.0 kB");
   EXPECT_EQ(byte_text(3'450'000'000), "3.45 GB");
+}
+
+TEST(ByteText, TakesAnyIntegerAndShowsNegativeOnesAsZero) {
+  EXPECT_EQ(byte_text(std::int64_t{98'000}), "98.0 kB");
+  EXPECT_EQ(byte_text(std::numeric_limits<std::int64_t>::min()), "0 B");
+  EXPECT_EQ(byte_text(-1), "0 B");
+  EXPECT_EQ(byte_text(98'000U), "98.0 kB");
+  EXPECT_EQ(byte_text(98'000ULL), "98.0 kB");
 }
 
 TEST(CutToColumns, CountsCharactersNotBytes) {

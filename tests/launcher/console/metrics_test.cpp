@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -174,16 +175,22 @@ TEST(EveryMetric, IsInFilesOfTheRunAndInTheReport) {
 
 // ---- docs/metrics.md
 
+// In the order of trace::Unit and trace::Combine.
+constexpr std::array kUnitText = {"name",     "nats",  "",      "per update", "tokens",
+                                  "tokens/s", "s",     "bytes", "rows",       "rounds",
+                                  "share",    "ratio", "flag"};
+constexpr std::array kCombineText = {"key", "first", "latest",     "max",     "any",
+                                     "sum", "mean",  "by process", "derived", "message only"};
+
 template <class S>
 std::string table_of_keys() {
   std::string table;
   trace::each_metric<S>([&](const auto& one) {
     const trace::MetricInfo& info = one.info;
     if (info.key == nullptr || info.combine == Combine::not_written) return;
-    table +=
-        fmt::format("| `{}` | {} | {} | {} |\n", info.key,
-                    trace::kUnitText.at(static_cast<std::size_t>(info.unit)),
-                    trace::kCombineText.at(static_cast<std::size_t>(info.combine)), info.meaning);
+    table += fmt::format("| `{}` | {} | {} | {} |\n", info.key,
+                         kUnitText.at(static_cast<std::size_t>(info.unit)),
+                         kCombineText.at(static_cast<std::size_t>(info.combine)), info.meaning);
   });
   return table;
 }

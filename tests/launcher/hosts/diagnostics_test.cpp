@@ -66,6 +66,26 @@ TEST(Diagnostics, ReportsEachDeviceAndOneThatDoesNotWork) {
   EXPECT_THAT(findings[1].text, HasSubstr("cuda:0"));
 }
 
+// Of an adapter's run a checkpoint has the adapter alone.
+TEST(HostNeed, CountsOnDiskWhatCheckpointsHold) {
+  plan::Plan plan;
+  plan.recipe.checkpoint.keep = 3;
+  for (const char* name : {"h0", "h1"}) plan.hosts.push_back({name});
+  for (std::uint32_t stage : {0U, 1U}) {
+    plan::Plan::Process& process = plan.processes.emplace_back();
+    process.name = {stage, 0};
+    process.host_index = stage;
+    process.parameters = 1000;
+    process.state_bytes = 4000;
+    process.saved_bytes = 24 * (stage + 1);
+  }
+  const std::vector<HostNeed> needs = needs_of(plan);
+  ASSERT_EQ(needs.size(), 2U);
+  EXPECT_EQ(needs[0].processes, 1U);
+  EXPECT_EQ(needs[0].disk, 4 * 24) << "one more than are kept";
+  EXPECT_EQ(needs[1].disk, 4 * 48);
+}
+
 TEST(HostInspection, RoundTripsThroughLine) {
   HostInspection look = healthy();
   look.facts.addresses = {"10.0.0.1", "fd00::1"};

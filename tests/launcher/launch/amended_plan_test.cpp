@@ -5,8 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdint>
+#include <limits>
 
 #include "launcher/base/errors.h"
+#include "launcher/plan/gpu_memory.h"
 
 namespace strait::launch {
 namespace {
@@ -59,7 +62,7 @@ TEST(AmendedPlan, ReportsLittleMemoryAndWrongClock) {
   late.clock -= 4000;
   const auto notes = amend_by_facts(plan, {facts_of(1, 5000), late}, {0, 1});
   ASSERT_EQ(notes.size(), 1U);
-  EXPECT_THAT(notes[0].text, HasSubstr("the clock of host h1 is -40"));
+  EXPECT_THAT(notes[0].text, HasSubstr("the clock of h1 is 66 minutes behind"));
   try {
     amend_by_facts(plan, {facts_of(1, 5000), facts_of(1, 999)}, {0, 1});
     FAIL() << "it was taken";
@@ -69,15 +72,28 @@ TEST(AmendedPlan, ReportsLittleMemoryAndWrongClock) {
   }
 }
 
+// A host may report any number as its clock.
+TEST(AmendedPlan, ReportsClocksAtTheEndsOfTheirRange) {
+  plan::Plan plan = plan_of_two();
+  std::vector<hosts::HostFacts> facts = {facts_of(1, 5000), facts_of(1, 5000)};
+  facts[0].clock = std::numeric_limits<std::int64_t>::min();
+  facts[1].clock = std::numeric_limits<std::int64_t>::max();
+  const auto notes = amend_by_facts(plan, facts, {0, 1});
+  ASSERT_EQ(notes.size(), 2U);
+  EXPECT_THAT(notes[0].text, HasSubstr("hours behind"));
+  EXPECT_THAT(notes[1].text, HasSubstr("hours ahead of"));
+}
+
 TEST(AmendedPlan, TakesGpusFromFactsAndHoldsStagesAgainstThem) {
   plan::Plan plan = plan_of_two();
   plan.recipe.checkpoint.every = 0;           // no copies in the host's memory
   hosts::HostFacts facts = facts_of(1, 500);  // less than a stage needs, which is on the GPU
-  facts.gpus = {2000};
+  const std::int64_t enough = 2000 + plan::kGpuContextBytes;
+  facts.gpus = {enough};
   amend_by_facts(plan, {facts, facts_of(1, 5000)}, {0, 1});
-  EXPECT_THAT(plan.hosts[0].gpus, testing::Optional(testing::ElementsAre(2000)));
+  EXPECT_THAT(plan.hosts[0].gpus, testing::Optional(testing::ElementsAre(enough)));
   EXPECT_THAT(plan.hosts[1].gpus, testing::Optional(IsEmpty()));
-  facts.gpus = {999};
+  facts.gpus = {999 + plan::kGpuContextBytes};
   EXPECT_THAT(
       [&] {
         amend_by_facts(plan, {facts, facts_of(1, 5000)}, {0, 1});

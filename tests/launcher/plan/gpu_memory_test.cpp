@@ -18,7 +18,7 @@ constexpr std::int64_t kGiB = std::int64_t{1} << 30;
 Plan five_stages() {
   Plan plan;
   plan.hosts = {{.name = "a"}, {.name = "b"}};
-  plan.hosts[0].gpus = {8 * kGiB, 8 * kGiB};
+  plan.hosts[0].gpus = {8 * kGiB + 2 * kGpuContextBytes, 8 * kGiB + 2 * kGpuContextBytes};
   for (std::uint32_t i = 0; i < 5; ++i) {
     Plan::Process& process = plan.processes.emplace_back();
     process.name = {i, 0};
@@ -48,9 +48,10 @@ TEST(GpuMemory, StagesThatShareGpuFitTogether) {
   (*plan.hosts[0].gpus)[1] -= 1;
   EXPECT_THAT([&] { check_gpu_memory(plan, 0); },
               ThrowsMessage<base::UserError>(HasSubstr(
-                  "GPU 1 of host a has 8.0 GiB, but by the plan it has to hold 8.0 GiB (stage "
-                  "1.0: 3.0 GiB, stage 3.0: 5.0 GiB); give the host fewer")));
-  plan.hosts[0].gpus = {8 * kGiB, 0};
+                  "GPU 1 of host a has 9.2 GiB, but by the plan it has to hold 9.2 GiB (stage 1.0: "
+                  "3.0 GiB, stage 3.0: 5.0 GiB, and 0.6 GiB of CUDA's own for each); give the host "
+                  "fewer")));
+  plan.hosts[0].gpus = {20 * kGiB, 0};
   check_gpu_memory(plan, 0);  // of a GPU of unknown size nothing is said
 }
 
@@ -58,6 +59,13 @@ TEST(GpuMemory, HostKeepsWhatIsNotOnItsGpus) {
   Plan plan = five_stages();
   plan.recipe.checkpoint.every = 0;  // no copies for checkpoints
   EXPECT_EQ(host_memory_needed(plan, 0), 4 * 1000 * kGiB);
+  EXPECT_EQ(host_memory_needed(plan, 1), 1006 * kGiB);
+  // A checkpoint of what is on a GPU is a copy of all of it, and so is what replicas exchange.
+  for (Plan::Process& process : plan.processes) process.saved_bytes = 12 * kGiB;
+  EXPECT_EQ(host_memory_needed(plan, 0), 4 * 1012 * kGiB);
+  EXPECT_EQ(host_memory_needed(plan, 1), 1006 * kGiB);
+  plan.recipe.pipeline.replicas = 2;
+  EXPECT_EQ(host_memory_needed(plan, 0), 4 * 1020 * kGiB);
   EXPECT_EQ(host_memory_needed(plan, 1), 1006 * kGiB);
 }
 

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "launcher/base/errors.h"
+#include "launcher/plan/gpu_memory.h"
 #include "launcher/plan/speeds.h"
 #include "models/model_config.h"
 #include "stages/partition.h"
@@ -104,7 +105,8 @@ TEST(PlannedCut, AsksWithTheGpusThatHostsHaveReported) {
   EXPECT_THAT(gpus_of_hosts(recipe_of(2, "1f1b"), speeds),
               testing::ElementsAre(testing::Optional(testing::IsEmpty())))
       << "this machine is asked";
-  speeds.hosts[0].gpu_memory = {5'000'000, 0};
+  // For two processes, and what these take beside their tensors.
+  speeds.hosts[0].gpu_memory = {5'000'000 + 2 * plan::kGpuContextBytes, 0};
   recipe::Recipe recipe = recipe_of(2, "1f1b");
   recipe.pipeline.replicas = 2;
   // Of the last replica: both GPUs have a stage of the first one.

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace strait::control {
+
+// What a run's directory contains, for RunDirectory and for readers of a run that another process
+// owns. A run's directory on a remote host has the same names.
+inline constexpr const char* kPlanFile = "plan.json";
+inline constexpr const char* kRecipeFile = "recipe.toml";
+inline constexpr const char* kMetricsFile = "metrics.jsonl";
+inline constexpr const char* kEventsFile = "events.jsonl";
+inline constexpr const char* kStatusFile = "status.json";
+inline constexpr const char* kReportFile = "report.html";
+inline constexpr const char* kTraceFile = "trace.json";  // of all processes together
+inline constexpr const char* kLogsFolder = "logs";
+
+// Files of one process ("1.0"), relative to the run's directory.
+inline std::filesystem::path log_file(const std::string& process) {
+  return std::filesystem::path(kLogsFolder) / (process + ".log");
+}
+inline std::filesystem::path trace_file(const std::string& process) {
+  return std::filesystem::path(kLogsFolder) / (process + ".trace.json");
+}
+
+}  // namespace strait::control

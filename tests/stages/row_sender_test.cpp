@@ -1,0 +1,43 @@
+#include "stages/row_sender.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "framework/net/memory_link.h"
+
+namespace strait::stages {
+namespace {
+
+class FailingEncoder : public codec::Encoder {
+ public:
+  void encode(const codec::TensorHeader&, const at::Tensor&, net::Frame&) override {
+    throw std::runtime_error("no memory for rows");
+  }
+  codec::Traffic traffic() const override { return {}; }
+};
+
+// Both ends of a tied table wait for rows by then, and nothing more is sent.
+TEST(RowSender, FailureToEncodeReachesTheOtherEnd) {
+  net::MemoryEnd left;
+  left.name = {0, 0};
+  left.options.name = "tie";
+  left.options.peer = {1, 0};
+  net::MemoryEnd right = left;
+  right.name = {1, 0};
+  right.options.peer = {0, 0};
+  const auto [here, there] = net::memory_link(left, right);
+  FailingEncoder encoder;
+  Transfer transfer(at::kCPU);
+  RowSender sender(*here);
+  sender.send(encoder, {}, transfer.to_host(at::zeros({1, 1, 1})));
+  for (net::Link* link : {here.get(), there.get()}) {
+    EXPECT_THAT([link] { link->receive(); },
+                testing::ThrowsMessage<net::LinkError>(testing::HasSubstr("no memory for rows")));
+  }
+}
+
+}  // namespace
+}  // namespace strait::stages
