@@ -97,7 +97,9 @@ std::vector<std::string> memory_line(const fs::path& run, const plan::Plan& plan
                                 base::byte_text(use.planned), use.on_gpu ? " on its GPU" : ""));
   }
   std::string line = fmt::format("memory    {}", fmt::join(texts, ", "));
-  if (program > 0) line += fmt::format("; and {} of any process's own", base::byte_text(program));
+  if (program > 0) {
+    line += fmt::format(" (beside {} of each process before it loads)", base::byte_text(program));
+  }
   return {line};
 }
 

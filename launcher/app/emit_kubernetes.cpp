@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "launcher/base/build_id.h"
+#include "launcher/plan/gpu_memory.h"
 #include "launcher/plan/memory_copies.h"
 
 namespace strait::app {
@@ -25,9 +26,10 @@ PodShare largest_pod(const plan::Plan& plan) {
     PodShare& pod = pods.at(process.host_index);
     ++pod.processes;
     pod.cores += process.threads;
-    pod.bytes += plan.memory_bytes(process);
   }
-  for (std::size_t i = 0; i < pods.size(); ++i) pods[i].bytes += plan::held_bytes(plan, i);
+  for (std::size_t i = 0; i < pods.size(); ++i) {
+    pods[i].bytes = plan::host_memory_needed(plan, i) + plan::held_bytes(plan, i);
+  }
   PodShare most;
   for (const PodShare& pod : pods) {
     most.processes = std::max(most.processes, pod.processes);

@@ -322,7 +322,7 @@ void add_resume(CLI::App& cli, Command& command) {
       verb->add_option("--from", options->from,
                        "from the checkpoint of this step; newer ones are given up once it trains")
           ->check(CLI::NonNegativeNumber));
-  verb->add_option("--patience", replica->timeout, "with --replica: seconds to wait for it to join")
+  verb->add_option("--timeout", replica->timeout, "with --replica: seconds to wait for it to join")
       ->needs(one)
       ->check(CLI::Range(1, 86'400))
       ->capture_default_str();

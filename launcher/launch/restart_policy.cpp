@@ -32,7 +32,7 @@ bool may_pass(base::ExitCode code) {
   return false;
 }
 
-// The first restart begins at once: most losses are no row.
+// The first restart begins at once: most losses do not repeat.
 std::chrono::milliseconds delay_before(std::int64_t number) {
   if (number <= 1) return std::chrono::milliseconds(0);
   auto delay = kFirstDelay;

@@ -109,9 +109,9 @@ fs::path worker_script() {
   return script;
 }
 
-TokenizerWorker::TokenizerWorker(const fs::path& directory, std::chrono::seconds patience)
+TokenizerWorker::TokenizerWorker(const fs::path& directory, std::chrono::seconds timeout)
     : directory_(fs::absolute(directory)),
-      patience_(patience),
+      timeout_(timeout),
       process_({python(), "-I", "-B", worker_script().string()}) {
   const Json head = ask(Json{{"do", "open"}, {"directory", directory_.string()}}.dump()).head;
   ends_ = head.at("ends").get<std::vector<std::int32_t>>();
@@ -203,7 +203,7 @@ TokenizerWorker::Answer TokenizerWorker::ask(const std::string& request) {
 }
 
 void TokenizerWorker::write(const std::string& request) {
-  const auto deadline = std::chrono::steady_clock::now() + patience_;
+  const auto deadline = std::chrono::steady_clock::now() + timeout_;
   if (!process_.write(little_endian(request.size()), deadline) ||
       !process_.write(request, deadline)) {
     refuse_death("did not take its input");
@@ -211,14 +211,14 @@ void TokenizerWorker::write(const std::string& request) {
 }
 
 TokenizerWorker::Answer TokenizerWorker::read() {
-  const auto deadline = std::chrono::steady_clock::now() + patience_;
+  const auto deadline = std::chrono::steady_clock::now() + timeout_;
   std::string bytes;
   const auto receive = [&](std::size_t size) {
     bytes.clear();
     if (size > kMaximumAnswer) refuse_death("gave an answer of impossible size");
     const auto result = process_.read_bytes(bytes, size, deadline);
     if (result == process::PipedProcess::ReadResult::timeout) {
-      refuse_death(fmt::format("did not answer within {} s", patience_.count()));
+      refuse_death(fmt::format("did not answer within {} s", timeout_.count()));
     }
     if (result == process::PipedProcess::ReadResult::end) refuse_death("ended");
   };

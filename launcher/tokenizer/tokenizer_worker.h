@@ -27,7 +27,7 @@ class TokenizerWorker {
 
   // The Python is $STRAIT_PYTHON, else .venv/bin/python beside or above this program, else python3.
   explicit TokenizerWorker(const std::filesystem::path& directory,
-                           std::chrono::seconds patience = std::chrono::minutes(5));
+                           std::chrono::seconds timeout = std::chrono::minutes(5));
 
   // One document for each record, in order.
   std::vector<store::Document> documents(std::span<const store::Record> records,
@@ -66,7 +66,7 @@ class TokenizerWorker {
   [[noreturn]] void refuse_death(const std::string& how);
 
   std::filesystem::path directory_;
-  std::chrono::seconds patience_;
+  std::chrono::seconds timeout_;
   process::PipedProcess process_;
   std::deque<Batch> batches_;
   std::vector<std::int32_t> ends_;

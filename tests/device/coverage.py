@@ -9,7 +9,9 @@ within itself is its own anyway.
 """
 
 import argparse
+import concurrent.futures
 import json
+import os
 import pathlib
 import re
 import shlex
@@ -62,11 +64,15 @@ def main():
     build = parser.parse_args().build.resolve()
     with tempfile.TemporaryDirectory(prefix="strait-coverage-") as folder:
         folder = pathlib.Path(folder)
-        objects = []
-        for source in SOURCES:
-            objects.append(folder / (source.replace("/", "_") + ".o"))
+
+        def compiled(source):
+            made = folder / (source.replace("/", "_") + ".o")
             words = [*compile_command(build, source), "--coverage", "-O1", "-c", str(ROOT / source)]
-            subprocess.run([*words, "-o", objects[-1]], cwd=build, check=True)
+            subprocess.run([*words, "-o", made], cwd=build, check=True)
+            return made
+
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            objects = list(pool.map(compiled, SOURCES))
         commands = subprocess.run(
             ["ninja", "-C", build, "-t", "commands", "device_test"], capture_output=True, text=True, check=True
         ).stdout
