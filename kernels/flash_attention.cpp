@@ -47,6 +47,8 @@ bool computes_flash_attention(at::Device device) {
                                  /*return_debug_mask=*/false, /*scale=*/1.0,
                                  /*window_size_left=*/std::nullopt, /*window_size_right=*/0);
     return true;
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
   } catch (const c10::Error&) {
     return false;
   }

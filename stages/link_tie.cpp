@@ -144,7 +144,7 @@ void OwnerTie::combine(Gradients& gradients) {
     const std::vector<std::int64_t>& rows = rows_.last_use[m];
     if (rows.empty()) continue;
     const WaitClock::Wait wait(waits_, "the gradients of a tied weight", *link_);
-    const net::Frame frame = link_->receive();
+    const net::Frame frame = sender_.receive();
     const codec::TensorHeader header = row_header(phase_, m, rows.size(), sum.size(1));
     // No row is in two messages: each gets one addition.
     sum.index_add_(0, index_tensor(tokens_at(rows_, rows), sum),
@@ -204,7 +204,7 @@ void ReaderTie::receive_values() {
   net::Frame frame;
   {
     const WaitClock::Wait wait(waits_, "the values of a tied weight", *link_);
-    frame = link_->receive();
+    frame = sender_.receive();
   }
   waited_seconds_ += waits_.read().total - before;
   codec::Decoder& decoder = phase_.training ? *decoder_ : *evaluation_decoder_;

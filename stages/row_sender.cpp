@@ -32,6 +32,16 @@ void RowSender::send(codec::Encoder& encoder, codec::TensorHeader header, Copied
   changed_.notify_all();
 }
 
+net::Frame RowSender::receive() {
+  try {
+    return link_.receive();
+  } catch (const net::LinkError&) {
+    const MutexLock lock(mutex_);
+    if (error_ != nullptr) std::rethrow_exception(error_);
+    throw;
+  }
+}
+
 void RowSender::send_loop() {
   try {
     while (true) {

@@ -33,6 +33,10 @@ class RowSender {
   void send(codec::Encoder& encoder, codec::TensorHeader header, Copied tensor)
       STRAIT_EXCLUDES(mutex_);
 
+  // A frame of the other end. Where the link was aborted because of what could not be sent, throws
+  // that, which is the cause.
+  net::Frame receive() STRAIT_EXCLUDES(mutex_);
+
  private:
   struct Outgoing {
     codec::Encoder* encoder;

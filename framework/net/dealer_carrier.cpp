@@ -112,7 +112,7 @@ void DealerCarrier::follow_events(Time now) {
         if (!std::exchange(up_, false)) break;
         end_->path_down(now);
         renew_at_ = now;
-        break;
+        return;  // what follows is of a socket that will be gone
       case Monitor::Event::authentication_failed:
         note_failure("it does not know our key, or does not expect us yet");
         // libzmq never retries a connection whose handshake was refused.

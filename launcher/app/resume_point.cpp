@@ -101,35 +101,39 @@ class SetAside {
 };
 
 // Fetches files of the newest checkpoint, or of that of step `from`, that are damaged here again
-// from the hosts that wrote them. Returns why that was not possible; empty: they are whole again.
-std::string fetch_damaged(control::RunDirectory& directory, const plan::RunFile& run,
-                          std::optional<store::Step> from, const std::set<std::size_t>& lost,
-                          console::Console& console) {
+// from the hosts that wrote them. Returns why that was not possible, `corrupt` where it never will
+// be; without text: they are whole again.
+base::Failure fetch_damaged(control::RunDirectory& directory, const plan::RunFile& run,
+                            std::optional<store::Step> from, const std::set<std::size_t>& lost,
+                            console::Console& console) {
   const std::vector<store::Step> steps = store::committed_steps(directory.path());
   const fs::path checkpoint =
       store::checkpoint_directory(directory.path(), from.value_or(steps.front()));
   std::vector<fs::path> files;
   for (const store::Damage& damage : store::verify_checkpoint(checkpoint).damage) {
     const fs::path file = checkpoint / damage.file;
-    if (damage.file == store::kManifestName) return "its manifest has no other copy";
+    if (damage.file == store::kManifestName)
+      return {base::ExitCode::corrupt, "its manifest has no other copy"};
     console.note(damage.sentence);
     if (std::ranges::find(files, file) == files.end()) files.push_back(file);
   }
   SetAside aside(files);
-  if (aside.empty()) return "it cannot be set aside";
+  if (aside.empty()) return {base::ExitCode::storage_io, "it cannot be set aside"};
   const auto report = [&console](const control::Event& event) {
     console.event("the launcher", event);
   };
   try {
     const std::string recovered =
         launch::recover_checkpoint(directory, run, from, model_questions(), report, lost);
-    if (recovered.empty()) return "no host is known to have another copy";
+    if (recovered.empty()) {
+      return {base::ExitCode::corrupt, "no host is known to have another copy"};
+    }
     aside.fetched();
     console.note(recovered);
-    return "";
+    return {base::ExitCode::done, ""};
   } catch (const base::UserError& error) {
     if (error.code() == base::ExitCode::interrupted) throw;
-    return error.what();
+    return {error.code(), error.what()};
   }
 }
 
@@ -170,10 +174,11 @@ store::Resumable choose_resume_point(control::RunDirectory& directory, const pla
     if (!corrupt) refuse_to_go_back(directory, base::describe_failure(error));
     damage = error.what();
   }
-  if (const std::string why = fetch_damaged(directory, run, from, {}, console); !why.empty()) {
+  if (const base::Failure why = fetch_damaged(directory, run, from, {}, console);
+      !why.text.empty()) {
     refuse_to_go_back(directory,
                       {base::ExitCode::corrupt,
-                       fmt::format("{}; it could not be fetched again: {}", damage, why)});
+                       fmt::format("{}; it could not be fetched again: {}", damage, why.text)});
   }
   return choose();
 }
@@ -193,11 +198,21 @@ std::optional<store::Resumable> newest_resume_point(control::RunDirectory& direc
     if (error.code() != base::ExitCode::corrupt) throw;
     console.note(fmt::format("an older checkpoint is used: {}", error.what()));
   }
-  std::optional<store::Resumable> found = store::choose_checkpoint(directory.path());
-  if (found && !found->damage.empty() && is_on_hosts(run) &&
-      fetch_damaged(directory, run, std::nullopt, lost, console).empty()) {
+  std::optional<store::Resumable> found;
+  bool damaged = false;
+  try {
     found = store::choose_checkpoint(directory.path());
+    damaged = found && !found->damage.empty();
+  } catch (const store::StoreError& error) {
+    if (error.kind() != store::StoreError::Kind::corrupt) throw;
+    damaged = true;  // and there is no other one
   }
+  if (damaged && is_on_hosts(run)) {
+    const base::Failure why = fetch_damaged(directory, run, std::nullopt, lost, console);
+    const bool for_good = why.code == base::ExitCode::corrupt;
+    if (!why.text.empty() && !for_good) throw base::UserError(why.code, why.text);
+  }
+  if (damaged) found = store::choose_checkpoint(directory.path());
   if (found && !found->warning.empty()) console.note(found->warning);
   return found;
 }

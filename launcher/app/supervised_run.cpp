@@ -171,10 +171,10 @@ class SupervisedRun {
       moves.push_back(fmt::format("replica {} is left out until its host answers", replica));
     }
     if (!needed.empty() && gone.empty()) {
-      left_out_.clear();  // all replicas are placed on the hosts that answer
-      options_.without.clear();
       const std::int64_t before = run.plan.recipe.pipeline.stages;
       run = run_without(run, lost);
+      left_out_.clear();  // all replicas are placed on the hosts that answer
+      options_.without.clear();
       const std::int64_t now = run.plan.recipe.pipeline.stages;
       moves.push_back(
           fmt::format("{} {} instead of {}", now, now == 1 ? "stage" : "stages", before));

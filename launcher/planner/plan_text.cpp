@@ -80,7 +80,7 @@ std::string gpu_table(const plan::Plan& plan) {
       std::int64_t needed = 0;
       for (const plan::Plan::Process& process : plan.processes) {
         if (process.host_index != host || plan.gpu_of(process) != gpu) continue;
-        needed += plan::Plan::compute_bytes(process);
+        needed += plan::Plan::compute_bytes(process) + plan::kGpuContextBytes;
       }
       if (needed == 0 || (*gpus)[gpu] == 0) continue;
       text += fmt::format("  GPU {} of {}: {} of its {}\n", gpu, plan.hosts[host].name,

@@ -167,7 +167,9 @@ void plan_sync(plan::Plan& plan, const models::ModelDescription& model, const pl
         sync::forecast(settings, stages::stage_layout(model, process.chunks),
                        plan::groups_of(plan, process.name.stage), process.name.replica);
     process.state_bytes += std::llround(costs.slot_bytes);
-    process.saved_bytes += std::llround(costs.slot_bytes);
+    if (plan.recipe.checkpoint.memory_every > 0) {
+      process.saved_bytes += std::llround(costs.slot_bytes);
+    }
   }
   plan_links(plan, settings, model);
 }

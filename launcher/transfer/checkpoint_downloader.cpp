@@ -247,7 +247,10 @@ base::Failure CheckpointDownloader::download_shard(store::Step step, const Shard
     agent_.cancel(fetching.number);
     return not_waited_for;
   } catch (const std::exception& error) {
-    return failed(base::describe_failure(error));
+    base::Failure cause = base::describe_failure(error);
+    // Of a file here, while the host has the right one.
+    if (cause.code == base::ExitCode::corrupt) cause.code = base::ExitCode::storage_io;
+    return failed(cause);
   }
 }
 

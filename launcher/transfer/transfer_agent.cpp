@@ -262,8 +262,11 @@ struct TransferAgent::MessageHandler {
 
   void operator()(const message::Unsubscribe& unsubscribe) const {
     agent.peers_.unsubscribe(peer, unsubscribe.id);
-    // Where its chunks went matters only while somebody else may ask for them.
-    if (!agent.peers_.has_subscriber(unsubscribe.id)) agent.serve_queue_.forget(unsubscribe.id);
+    // What the launcher fetches, which is checkpoints, it passes on to nobody. Where chunks of
+    // inputs went is remembered for hosts that ask later.
+    if (agent.peers_.name(peer) == net::ProcessName::coordinator()) {
+      agent.serve_queue_.forget(unsubscribe.id);
+    }
   }
 
   void operator()(const message::GetChunk& get) const {

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "launcher/hosts/agent_message.h"
@@ -82,11 +81,6 @@ void TransferPeers::subscribe(std::size_t number, const std::string& id) {
 
 void TransferPeers::unsubscribe(std::size_t number, const std::string& id) {
   peers_.at(number)->subscriptions.erase(id);
-}
-
-bool TransferPeers::has_subscriber(const std::string& id) const {
-  return std::ranges::any_of(peers_,
-                             [&id](const auto& peer) { return peer->subscriptions.contains(id); });
 }
 
 void TransferPeers::unsubscribe_all(const std::string& id) {

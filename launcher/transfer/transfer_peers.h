@@ -59,7 +59,6 @@ class TransferPeers {
 
   void subscribe(std::size_t peer, const std::string& id);
   void unsubscribe(std::size_t peer, const std::string& id);
-  bool has_subscriber(const std::string& id) const;
   void unsubscribe_all(const std::string& id);
   // Sends Have to every subscriber of this content.
   void announce(const std::string& id, const std::vector<ChunkRun>& runs);
