@@ -78,7 +78,9 @@ std::string recipe_hash(const RunFile& run) {
   recipe.plugins = {};
   recipe.pipeline = {};
   recipe.codec = {};
-  recipe.codec.backward_bits = 8;  // its default when the first runs were made
+  // The defaults when the first runs were made.
+  recipe.codec.forward_bits = 4;
+  recipe.codec.backward_bits = 8;
   recipe.sync = {};
   recipe.checkpoint = {};
   recipe.hosts = {};
