@@ -9,7 +9,7 @@ import runs
 STEPS = 24  # of four rows: nearly five epochs of the 20 that this data packs into
 MIDDLE = 10  # a checkpoint, two epochs from the start
 RAW = {"codec.forward": "raw", "codec.backward": "raw"}
-DELTA = {"codec.forward": "delta", "codec.backward": "fixed"}
+DELTA = {"codec.forward": "delta", "codec.forward_bits": 4, "codec.backward": "fixed", "codec.backward_bits": 5}
 
 
 class Compressed(runs.RunCase):

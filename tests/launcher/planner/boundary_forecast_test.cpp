@@ -34,7 +34,9 @@ TEST(BoundaryForecast, RawBytesAreValuesInWireType) {
 TEST(BoundaryForecast, CountsBytesOfCacheHitsAndMisses) {
   codec::CodecSettings codec;
   codec.forward = "delta";
+  codec.forward_bits = 4;
   codec.backward = "fixed";
+  codec.backward_bits = 5;
   const BoundaryBytes bytes = boundary_bytes(codec, full_rows());
   // A token of width 96 in groups of 64: top exponent, two scales, bits of 96 values.
   EXPECT_EQ(bytes.known_forward, kHeader + 3 + 4 * 11 + 4 * 128 * (1 + 2 + 4 * 12));

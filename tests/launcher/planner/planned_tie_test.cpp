@@ -76,6 +76,7 @@ TEST(PlannedTie, CompressedRowsAreThoseOfCodec) {
   const TieBytes raw = tie_bytes(plan, model, eight_rows()).value();
   plan.recipe.codec.forward = "delta";
   plan.recipe.codec.backward = "fixed";
+  plan.recipe.codec.backward_bits = 5;
   const TieBytes bytes = tie_bytes(plan, model, eight_rows()).value();
   EXPECT_NEAR(bytes.gradients / raw.gradients, 5.0 / 32, 0.02) << "5 bits and scales";
   EXPECT_NEAR(bytes.values / raw.values, 1.0 / 4, 0.02);
