@@ -66,7 +66,7 @@ bool runs_flash_attention(at::Device device) {
 }
 
 // While operators that have no deterministic algorithm are only warned of, libtorch's backward adds
-// up in any order, although it has one.
+// up in any order, although it has one. The setting is the process's, and one thread computes.
 class InFixedOrder {
  public:
   InFixedOrder() {

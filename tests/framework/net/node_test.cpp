@@ -1,6 +1,7 @@
 // What ZeroMQ links promise beyond Link: who may come in, and what becomes of a broken path.
 #include "framework/net/node.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -14,6 +15,7 @@
 #include <future>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "framework/mutex.h"
 #include "framework/net/endpoint.h"
@@ -284,20 +286,29 @@ TEST_F(NodeTest, CutConnectionsLoseNothingAndRepeatNothing) {
   EXPECT_GE(left->state().reconnects, 2u);
 }
 
-// The process allows no further descriptor while this lives.
+// The process allows no further descriptor while this lives: those below the limit are taken.
 class NoMoreFiles {
  public:
   NoMoreFiles() {
+    constexpr int kLimit = 16;  // poll() refuses lists that are longer than it
+    for (int taken = 0; taken < kLimit;) {
+      taken = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+      taken_.push_back(taken);
+    }
     ::getrlimit(RLIMIT_NOFILE, &before_);
     rlimit none = before_;
-    none.rlim_cur = 3;
+    none.rlim_cur = kLimit;
     ::setrlimit(RLIMIT_NOFILE, &none);
   }
-  ~NoMoreFiles() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  ~NoMoreFiles() {
+    ::setrlimit(RLIMIT_NOFILE, &before_);
+    for (const int descriptor : taken_) ::close(descriptor);
+  }
   NoMoreFiles(const NoMoreFiles&) = delete;
   NoMoreFiles& operator=(const NoMoreFiles&) = delete;
 
  private:
+  std::vector<int> taken_;
   rlimit before_{};
 };
 
