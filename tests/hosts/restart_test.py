@@ -1,6 +1,8 @@
 """A run over hosts that loses some of them goes on by itself: on a spare host, then with fewer stages,
 to the bits of a run on one machine."""
 
+import os
+import signal
 import time
 
 import hosts
@@ -67,6 +69,28 @@ class Restart(hosts.HostsCase):
         self.assertEqual(launched.end(180), 0, launched.output())
         self.assert_same_bits((local.curve(), local.state(250)), (run.curve(), run.state(250)))
         self.assertRegex((run.path / "recipe.toml").read_text(), r'spare = \["h1", *"h2", *"h3"\]')
+
+    @hosts.needs_namespaces
+    def test_damaged_copy_is_fetched_again(self):
+        """The only checkpoint: damaged on the launcher's machine, whole on the host that wrote it."""
+        settings = {**self.SUPERVISED, "pipeline.stages": 2, "train.steps": 100_000, "checkpoint.every": 1500}
+        launched = self.start("flipped", self.over_ssh(settings, ["h0", "h1"]))
+        run = launched.run
+        self.whole_checkpoint_here(launched, 1500)
+        (step,) = run.checkpoints()
+        shard = run.path / "checkpoints" / f"step-{step}" / "stage-1.replica-0.weights.safetensors"
+        good = shard.read_bytes()
+        shard.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+        (victim,) = (pid for pid, line in self.processes_on(self.hosts[1]).items()
+                     if "--agent" not in line and "strait-stage" in line)
+        os.kill(victim, signal.SIGKILL)
+        launched.wait_for("training to go on", lambda: len(run.events("training")) > 1, 120)
+        self.assertEqual(run.events("restart")[-1]["from"], step)
+        self.assertEqual(shard.read_bytes(), good)
+        self.assertRegex(launched.output(), f"{shard.name}: tensor .* is damaged")
+        code, out, err = self.strait("stop", run.path)
+        self.assertEqual(code, 0, out + err + launched.output())
+        self.assertEqual(launched.end(), 0, launched.output())
 
     def in_memory(self, launched, step):
         """At least this step is on two hosts each."""
