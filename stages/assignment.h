@@ -48,6 +48,7 @@ struct Host {
   // They take the GPUs in turn, the first stage of this replica the one with number next_gpu.
   std::vector<std::int64_t> gpu_bytes = {};
   std::size_t next_gpu = 0;
+  std::int64_t gpu_process_bytes = 0;  // of its GPU, that each stage's process takes beside it
   // With all its cores; absent: not measured.
   std::optional<double> seconds_per_flop = std::nullopt;
 };

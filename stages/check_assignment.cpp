@@ -141,7 +141,7 @@ class Occupation {
     const Host& of = hosts_[host];
     const std::size_t gpu = gpu_of(of, static_cast<std::size_t>(stages_[host]) - 1);
     std::int64_t& taken = gpu_bytes_[host][gpu];
-    taken += bytes;
+    taken += bytes + of.gpu_process_bytes;
     if (of.gpu_bytes[gpu] == 0 || taken <= of.gpu_bytes[gpu]) return;
     check.refuse("is over memory: with stage {} ({}) the stages on GPU {} of {} need {} of its {}",
                  stage, in_gigabytes(bytes), gpu, of.name, in_gigabytes(taken),

@@ -86,11 +86,6 @@ std::int64_t memory_of(const recipe::RecipeHost& host, const recipe::Recipe& rec
   return static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
 }
 
-// Of an unknown one (0) it stays unknown; one that is full is not unknown.
-std::int64_t left_on_gpu(std::int64_t free, std::int64_t used) {
-  return free > 0 ? std::max<std::int64_t>(free - used, 1) : free;
-}
-
 // Cores of other hosts are not known yet: assumed to be as many as here.
 partition::Cluster cluster_of(const recipe::Recipe& recipe, const recipe::LinkTable& speeds) {
   const std::vector<KnownGpus> gpus = gpus_of_hosts(recipe, speeds);
@@ -106,7 +101,7 @@ partition::Cluster cluster_of(const recipe::Recipe& recipe, const recipe::LinkTa
     host.cores = static_cast<int>(std::thread::hardware_concurrency());
     host.memory_bytes = memory_of(hosts[i], recipe);
     host.gpu_bytes = gpus[i].value_or(std::vector<std::int64_t>());
-    for (std::int64_t& bytes : host.gpu_bytes) bytes = left_on_gpu(bytes, plan::kGpuContextBytes);
+    host.gpu_process_bytes = plan::kGpuContextBytes;
   }
   return cluster;
 }
@@ -227,8 +222,10 @@ void take(partition::Question& question, const partition::Assignment& answer) {
     --host.slots;
     if (!host.gpu_bytes.empty()) {
       std::int64_t& free = host.gpu_bytes[host.next_gpu++ % host.gpu_bytes.size()];
-      const std::int64_t used = question.stage_bytes(s, answer.stages[s].chunks);
-      free = left_on_gpu(free, used + plan::kGpuContextBytes);  // and that of a next process
+      // Of an unknown one it stays unknown; one that is full is not unknown.
+      const std::int64_t left =
+          free - question.stage_bytes(s, answer.stages[s].chunks) - host.gpu_process_bytes;
+      if (free > 0) free = std::max<std::int64_t>(left, 1);
     } else if (host.memory_bytes > 0) {
       host.memory_bytes -= question.stage_bytes(s, answer.stages[s].chunks);
     }

@@ -303,6 +303,17 @@ TEST(Partition, BalancedMovesLayersOffGpuThatIsTooSmall) {
       << "a GPU of unknown size limits nothing";
 }
 
+// Each process takes some of its GPU beside its stage.
+TEST(Partition, CountsWhatProcessesTakeOfTheirGpu) {
+  Question question = on_gpus(3, {12200, 3100});  // two on the first
+  question.cluster.hosts[0].gpu_process_bytes = 100;
+  EXPECT_THAT(blocks_in(check_assignment(question, balanced(question), "balanced")),
+              testing::ElementsAre(3, 4, 7));
+  question.cluster.hosts[0].gpu_bytes = {12199, 3100};
+  // Layers as before would not fit, and no others do.
+  EXPECT_THROW(check_assignment(question, balanced(question), "balanced"), PartitionError);
+}
+
 TEST(Partition, NamesStageAndGpuThatIsTooSmall) {
   Question question = on_gpus(2, {5000, 5000});
   question.cluster.hosts[0].next_gpu = 1;  // an earlier replica has a stage here

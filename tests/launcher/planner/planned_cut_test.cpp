@@ -105,7 +105,6 @@ TEST(PlannedCut, AsksWithTheGpusThatHostsHaveReported) {
   EXPECT_THAT(gpus_of_hosts(recipe_of(2, "1f1b"), speeds),
               testing::ElementsAre(testing::Optional(testing::IsEmpty())))
       << "this machine is asked";
-  // For two processes, and what these take beside their tensors.
   speeds.hosts[0].gpu_memory = {5'000'000 + 2 * plan::kGpuContextBytes, 0};
   recipe::Recipe recipe = recipe_of(2, "1f1b");
   recipe.pipeline.replicas = 2;
@@ -113,8 +112,8 @@ TEST(PlannedCut, AsksWithTheGpusThatHostsHaveReported) {
   const partition::Host host = question_in(recipe, speeds).cluster.hosts.front();
   EXPECT_EQ(host.next_gpu, 2U);
   ASSERT_EQ(host.gpu_bytes.size(), 2U);
-  EXPECT_LT(host.gpu_bytes[0], 5'000'000);
-  EXPECT_GT(host.gpu_bytes[0], 1'000'000);
+  EXPECT_LT(host.gpu_bytes[0], 5'000'000 + plan::kGpuContextBytes);
+  EXPECT_GT(host.gpu_bytes[0], 1'000'000 + plan::kGpuContextBytes);
   EXPECT_EQ(host.gpu_bytes[1], 0);
   recipe.model.device = recipe::Device::cpu;
   EXPECT_TRUE(question_in(recipe, speeds).cluster.hosts.front().gpu_bytes.empty());
