@@ -218,9 +218,11 @@ base::Failure CheckpointDownloader::download_shard(store::Step step, const Shard
   const fs::path here = store::checkpoint_directory(settings_.run, step) / shard.file.name;
   if (is_complete(here, shard.file) || !is_wanted(shard)) return {base::ExitCode::done, ""};
   const Host host = host_at(shard.host);
-  const base::Failure not_waited_for{
-      base::ExitCode::interrupted,
-      fmt::format("{} of host {} was not waited for", shard.file.name, host.name)};
+  const auto not_waited_for = [&] {
+    return base::Failure{
+        base::ExitCode::interrupted,
+        fmt::format("{} of host {} was not waited for", shard.file.name, host.name)};
+  };
   const auto failed = [&](const base::Failure& cause) {
     return base::Failure{cause.code,
                          fmt::format("{} of host {} ({})", shard.file.name, host.name, cause.text)};
@@ -235,7 +237,7 @@ base::Failure CheckpointDownloader::download_shard(store::Step step, const Shard
     if (cause.code == base::ExitCode::bad_input) cause.code = base::ExitCode::corrupt;  // no file
     return failed(cause);
   }
-  if (!table) return not_waited_for;
+  if (!table) return not_waited_for();
   if (table->size != shard.file.size || table->whole != shard.file.hash) {
     return {base::ExitCode::corrupt, fmt::format("{} on host {} has changed since it was written",
                                                  there.string(), host.name)};
@@ -245,7 +247,7 @@ base::Failure CheckpointDownloader::download_shard(store::Step step, const Shard
         agent_.fetch({*table, ChunkSet::all(table->count()), here, FetchRequest::As::file});
     if (wait(fetching.fetched, shard)) return {base::ExitCode::done, ""};
     agent_.cancel(fetching.number);
-    return not_waited_for;
+    return not_waited_for();
   } catch (const std::exception& error) {
     base::Failure cause = base::describe_failure(error);
     // Of a file here, while the host has the right one.
