@@ -73,7 +73,7 @@ struct CoordinatorOptions {
   std::function<std::vector<std::uint32_t>()> rejoin_requests;
   // Starts the processes of an absent replica; their former links are closed by then. Runs on a
   // thread of its own because it may take minutes; never twice at a time. Ends soon once `given_up`
-  // is true: nobody waits for the replica any more. UserError: why it failed.
+  // is true: the run does not need the replica any more. UserError: why it failed.
   std::function<StartedReplica(std::uint32_t, const std::atomic<bool>& given_up)> start_replica;
   // The run continues when a replica is lost and another one remains.
   bool survives_lost_replicas = false;

@@ -23,7 +23,7 @@ namespace strait::control {
 //   waiting    all have the endpoints; it becomes a member at the next checkpoint
 // A failure on the way, or cancel(), evicts its processes again; the run is not disturbed.
 //
-// One thread (the coordinator's). The destructor tells start_replica to give up, and waits for it.
+// One thread (the coordinator's). The destructor has start_replica give up, and waits for it.
 class Rejoin {
  public:
   Rejoin(Workers& workers, WorkerInbox& inbox, Watchdog& watchdog, const Membership& membership,

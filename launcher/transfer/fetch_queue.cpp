@@ -218,7 +218,7 @@ void FetchQueue::subscribe(std::size_t peer, Fetch& fetch, Time now) {
   peers_.send(peer, message::Subscribe{fetch.id});
 }
 
-// Sources keep a subscription until they are told, and allow a peer only so many.
+// Sources keep a subscription until it is withdrawn, and limit how many a peer has.
 void FetchQueue::unsubscribe(const std::string& id) {
   for (std::size_t peer = 0; peer < sources_.size(); ++peer) {
     if (sources_[peer].connected) peers_.send(peer, message::Unsubscribe{id});

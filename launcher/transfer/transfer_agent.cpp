@@ -262,8 +262,8 @@ struct TransferAgent::MessageHandler {
 
   void operator()(const message::Unsubscribe& unsubscribe) const {
     agent.peers_.unsubscribe(peer, unsubscribe.id);
-    // What the launcher fetches, which is checkpoints, it passes on to nobody. Where chunks of
-    // inputs went is remembered for hosts that ask later.
+    // The launcher fetches checkpoints, and offers them to no host. Where chunks of inputs went is
+    // remembered for hosts that ask later.
     if (agent.peers_.name(peer) == net::ProcessName::coordinator()) {
       agent.serve_queue_.forget(unsubscribe.id);
     }

@@ -10,9 +10,9 @@
 
 #include "framework/codec/message.h"
 #include "framework/codec/raw.h"
-#include "framework/net/memory_link.h"
 #include "stages/chunk_ports.h"
 #include "stages/step_decision.h"
+#include "tests/stages/stage_threads.h"
 
 namespace strait::stages {
 namespace {
@@ -79,14 +79,7 @@ class BoundaryEndTest : public testing::Test {
   BoundaryEndTest() { connect(raw_codecs(), raw_codecs()); }
 
   void connect(BoundaryCodecs upper_codecs, BoundaryCodecs lower_codecs) {
-    net::MemoryEnd left;
-    left.name = {0, 0};
-    left.options.name = "boundary 0>1";
-    left.options.peer = {1, 0};
-    net::MemoryEnd right = left;
-    right.name = {1, 0};
-    right.options.peer = {0, 0};
-    auto [first, second] = net::memory_link(left, right);
+    auto [first, second] = links_between({0, 0}, {1, 0}, "boundary 0>1");
     upper_ = std::make_unique<BoundaryEnd>(std::move(first), std::move(upper_codecs), upper_waits_,
                                            "stage 1");
     lower_ = std::make_unique<BoundaryEnd>(std::move(second), std::move(lower_codecs), lower_waits_,

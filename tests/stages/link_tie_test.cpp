@@ -9,8 +9,8 @@
 #include <set>
 
 #include "framework/codec/message.h"
-#include "framework/net/memory_link.h"
 #include "kernels/row_lookup.h"
+#include "tests/stages/stage_threads.h"
 
 namespace strait::stages {
 namespace {
@@ -36,16 +36,7 @@ BatchSource small_source() {
   return {file, file, options};
 }
 
-std::pair<std::unique_ptr<net::Link>, std::unique_ptr<net::Link>> links() {
-  net::MemoryEnd left;
-  left.name = {0, 0};
-  left.options.name = "tie";
-  left.options.peer = {1, 0};
-  net::MemoryEnd right = left;
-  right.name = {1, 0};
-  right.options.peer = {0, 0};
-  return net::memory_link(left, right);
-}
+LinkPair links() { return links_between({0, 0}, {1, 0}, "tie"); }
 
 // The head's leaf with its gradient, and both ends.
 struct TieEnds {

@@ -6,7 +6,7 @@
 
 #include <stdexcept>
 
-#include "framework/net/memory_link.h"
+#include "tests/stages/stage_threads.h"
 
 namespace strait::stages {
 namespace {
@@ -21,14 +21,7 @@ class FailingEncoder : public codec::Encoder {
 
 // Both ends of a tied table wait for rows by then, and nothing more is sent.
 TEST(RowSender, FailureToEncodeReachesTheOtherEnd) {
-  net::MemoryEnd left;
-  left.name = {0, 0};
-  left.options.name = "tie";
-  left.options.peer = {1, 0};
-  net::MemoryEnd right = left;
-  right.name = {1, 0};
-  right.options.peer = {0, 0};
-  const auto [here, there] = net::memory_link(left, right);
+  const auto [here, there] = links_between({0, 0}, {1, 0}, "tie");
   FailingEncoder encoder;
   Transfer transfer(at::kCPU);
   RowSender sender(*here);

@@ -292,19 +292,6 @@ StageOptions options_of(const RunSettings& settings, std::size_t process, std::i
   return options;
 }
 
-using LinkPair = std::pair<std::unique_ptr<net::Link>, std::unique_ptr<net::Link>>;
-
-LinkPair links_between(net::ProcessName upper, net::ProcessName lower, const std::string& name) {
-  net::MemoryEnd left;
-  left.name = upper;
-  left.options.name = name;
-  left.options.peer = lower;
-  net::MemoryEnd right = left;
-  right.name = lower;
-  right.options.peer = upper;
-  return net::memory_link(left, right);
-}
-
 void connect_pipeline(std::span<StageLinks> links, std::uint32_t replica, bool tied, int chunks) {
   const auto stages = static_cast<std::uint32_t>(links.size());
   for (StageLinks& one : links) one.chunks.resize(static_cast<std::size_t>(chunks));
@@ -525,6 +512,17 @@ class Threads {
 };
 
 }  // namespace
+
+LinkPair links_between(net::ProcessName upper, net::ProcessName lower, const std::string& name) {
+  net::MemoryEnd left;
+  left.name = upper;
+  left.options.name = name;
+  left.options.peer = lower;
+  net::MemoryEnd right = left;
+  right.name = lower;
+  right.options.peer = upper;
+  return net::memory_link(left, right);
+}
 
 RunResult run_stages(const RunSettings& settings, const Tensors& from, std::int64_t first,
                      const Tensors& caches) {

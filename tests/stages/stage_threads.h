@@ -8,8 +8,11 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "framework/net/link.h"
+#include "framework/net/process_name.h"
 #include "stages/stage.h"
 
 namespace strait::stages {
@@ -95,5 +98,9 @@ RunResult run_stages(const RunSettings& settings, const Tensors& from = {}, std:
 
 // Traffic of all boundaries in one direction.
 codec::Traffic sum_of(const RunResult& result, BoundaryTraffic::Direction direction, bool sent);
+
+// Two ends of a link in memory between these processes.
+using LinkPair = std::pair<std::unique_ptr<net::Link>, std::unique_ptr<net::Link>>;
+LinkPair links_between(net::ProcessName upper, net::ProcessName lower, const std::string& name);
 
 }  // namespace strait::stages

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "framework/net/memory_link.h"
 #include "framework/net/node.h"
 #include "stages/boundary_codecs.h"
 #include "stages/boundary_end.h"
 #include "tests/stages/large_allocations.h"
+#include "tests/stages/stage_threads.h"
 
 // Buffers are reused: once every size has occurred, a boundary does not allocate.
 namespace strait::stages {
@@ -57,14 +57,7 @@ struct Ends {
 
 std::unique_ptr<Ends> over_memory(const BoundaryOptions& options) {
   auto ends = std::make_unique<Ends>();
-  net::MemoryEnd left;
-  left.name = {0, 0};
-  left.options.name = "boundary 0>1";
-  left.options.peer = {1, 0};
-  net::MemoryEnd right = left;
-  right.name = {1, 0};
-  right.options.peer = {0, 0};
-  auto [first, second] = net::memory_link(left, right);
+  auto [first, second] = links_between({0, 0}, {1, 0}, "boundary 0>1");
   ends->join(std::move(first), std::move(second), options);
   return ends;
 }

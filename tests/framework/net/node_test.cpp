@@ -319,8 +319,8 @@ TEST_F(NodeTest, LinkOutlivesATimeInWhichNoFileCanBeOpened) {
   const auto right = expect_left();
   NodeOptions options = named(kLeft, left_keys);
   std::promise<void> failed;
-  options.on_event = [&failed, told = false](const std::string& text) mutable {
-    if (std::exchange(told, true)) return;
+  options.on_event = [&failed, seen = false](const std::string& text) mutable {
+    if (std::exchange(seen, true)) return;
     EXPECT_THAT(text, HasSubstr("Too many open files"));
     failed.set_value();
   };
