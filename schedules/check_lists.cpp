@@ -1,10 +1,9 @@
-#include "schedules/schedule.h"
-
 #include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "schedules/schedule.h"
 #include "schedules/simulate.h"
 
 namespace strait::schedules {

@@ -18,7 +18,8 @@ struct Layer {
   std::int64_t saved_bytes_per_token = 0;   // kept from a forward for its backward
   std::int64_t output_bytes_per_token = 0;  // sent over a boundary after it, before any codec
   // Of a micro-batch, on a host of average speed that runs one stage. Speeds are those of
-  // Host::seconds_per_flop if links.toml has them, otherwise derived from the hosts' cores.
+  // Host::seconds_per_flop if links.toml has them, otherwise derived from the hosts' cores. For
+  // "profile" it is measured, and backward_factor is the backward's time by the forward's.
   std::optional<double> forward_seconds = std::nullopt;
   std::int64_t frozen_parameters = 0;     // of `parameters`
   double backward_factor = 2;             // operations of the backward by those of the forward

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <ATen/core/ScalarType.h>
-
 #include <c10/core/Device.h>
 
 #include <array>

@@ -24,11 +24,21 @@ Layers layers_of_blocks(const ModelDescription& model, int first, int last) {
   return {first == 0 ? 0 : first + 1, last == blocks - 1 ? blocks + 1 : last + 1};
 }
 
-double cost_of(const ModelDescription& model, const Layers& range) {
+// Of a layer's forward and backward, in any unit.
+using LayerCost = double (*)(const partition::Layer&);
+
+double operations(const partition::Layer& layer) {
+  return layer.forward_flops_per_token * (1 + layer.backward_factor);
+}
+
+double seconds(const partition::Layer& layer) {
+  return layer.forward_seconds.value() * (1 + layer.backward_factor);
+}
+
+double cost_of(const ModelDescription& model, const Layers& range, LayerCost cost) {
   double sum = 0;
   for (int i = range.first; i <= range.last; ++i) {
-    const partition::Layer& layer = model.layers[static_cast<std::size_t>(i)];
-    sum += layer.forward_flops_per_token * (1 + layer.backward_factor);
+    sum += cost(model.layers[static_cast<std::size_t>(i)]);
   }
   return sum;
 }
@@ -55,7 +65,7 @@ using Allowed = std::function<bool(std::size_t position, const Layers& range)>;
 
 // The cheapest of all allowed cuts of the blocks into so many ranges; without ranges if there is
 // none. `add` returns the cost of some ranges (0 of none) with one more.
-Cut best_cut(const ModelDescription& model, int ranges, const Allowed& allowed,
+Cut best_cut(const ModelDescription& model, int ranges, LayerCost of_layer, const Allowed& allowed,
              const std::function<double(double sum, double range)>& add) {
   // best[s][b]: cost of the first b blocks in s ranges. begins[s][b]: first block of the last one.
   const auto rows = static_cast<std::size_t>(ranges) + 1;
@@ -69,7 +79,7 @@ Cut best_cut(const ModelDescription& model, int ranges, const Allowed& allowed,
         const Layers range =
             layers_of_blocks(model, static_cast<int>(begin), static_cast<int>(b) - 1);
         if (best[s - 1][begin] == kNever || !allowed(s - 1, range)) continue;
-        const double cost = add(best[s - 1][begin], cost_of(model, range));
+        const double cost = add(best[s - 1][begin], cost_of(model, range, of_layer));
         // Of equal cuts the later one: it gives less to the stages that wait longest for their
         // first input.
         if (cost <= best[s][b]) {
@@ -93,16 +103,17 @@ Cut best_cut(const ModelDescription& model, int ranges, const Allowed& allowed,
 // Of the allowed cuts whose slowest range takes no longer than that of any, the most even one:
 // stages that do not set the pace need not hold much more than others. Without stages if no cut is
 // allowed.
-Assignment most_even(const Question& question, const Allowed& allowed) {
+Assignment most_even(const Question& question, LayerCost of_layer, const Allowed& allowed) {
   const int runs = question.stages * question.chunks;
-  const Cut by_slowest = best_cut(question.model, runs, allowed, [](double slowest, double range) {
-    return std::max(slowest, range);
-  });
+  const Cut by_slowest =
+      best_cut(question.model, runs, of_layer, allowed,
+               [](double slowest, double range) { return std::max(slowest, range); });
   if (by_slowest.ranges.empty()) return {};
   const double limit = by_slowest.cost;
-  const Cut even = best_cut(question.model, runs, allowed, [limit](double squares, double range) {
-    return range > limit ? kNever : squares + range * range;
-  });
+  const Cut even =
+      best_cut(question.model, runs, of_layer, allowed, [limit](double squares, double range) {
+        return range > limit ? kNever : squares + range * range;
+      });
   return assign_in_turn(even.ranges, static_cast<std::size_t>(question.stages));
 }
 
@@ -139,7 +150,7 @@ std::vector<std::int64_t> memory_shares(const Question& question) {
   return shares;
 }
 
-Assignment balanced(const Question& question) {
+Assignment evenly_cut(const Question& question, LayerCost of_layer) {
   const ModelDescription& model = question.model;
   const int blocks = block_count(model);
   const int runs = question.stages * question.chunks;
@@ -152,21 +163,26 @@ Assignment balanced(const Question& question) {
         blocks, question.chunks == 1 ? "stages" : "chunks in all"));
   }
   const Allowed any = [](std::size_t, const Layers&) { return true; };
-  Assignment fastest = most_even(question, any);
+  Assignment fastest = most_even(question, of_layer, any);
   if (fits(question, fastest)) return fastest;
   const std::vector<std::int64_t> shares = memory_shares(question);
   const auto stages = static_cast<std::size_t>(question.stages);
-  Assignment fitting = most_even(question, [&](std::size_t position, const Layers& range) {
-    const std::size_t stage = position % stages;
-    return shares[stage] == 0 || question.stage_bytes(stage, {range}) <= shares[stage];
-  });
+  Assignment fitting =
+      most_even(question, of_layer, [&](std::size_t position, const Layers& range) {
+        const std::size_t stage = position % stages;
+        return shares[stage] == 0 || question.stage_bytes(stage, {range}) <= shares[stage];
+      });
   return fitting.stages.empty() ? fastest : fitting;
 }
 
 }  // namespace
 
 Catalogue<PartitionOffer>& partitions() {
-  static Catalogue<PartitionOffer> all("partition", {{"balanced", "by cost", balanced}});
+  static Catalogue<PartitionOffer> all(
+      "partition", {{"balanced", "by cost",
+                     [](const Question& question) { return evenly_cut(question, operations); }},
+                    {"profile", "by measured time",
+                     [](const Question& question) { return evenly_cut(question, seconds); }}});
   return all;
 }
 

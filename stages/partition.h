@@ -23,11 +23,11 @@ struct PartitionOffer {
   partition::Partition cut;
 };
 
-// "balanced", and those of plugins. "balanced" minimises the floating-point operations per token of
-// the largest chunk, backward included; among equals it gives later chunks less. Where that does
-// not fit into memory, it does so among cuts in which no stage takes more than its share of its
-// host or GPU, if there are any. The embedding is in the chunk of the first block, the LM head in
-// that of the last.
+// "balanced", "profile", and those of plugins. "balanced" minimises the floating-point operations
+// per token of the largest chunk, backward included, "profile" its seconds, which the question must
+// have; among equals they give later chunks less. Where that does not fit into memory, they do so
+// among cuts in which no stage takes more than its share of its host or GPU, if there are any. The
+// embedding is in the chunk of the first block, the LM head in that of the last.
 Catalogue<PartitionOffer>& partitions();
 
 // The partition of `pipeline.partition`: first and last block of every stage, inclusive, numbered

@@ -1,6 +1,7 @@
 #include "stages/stage.h"
 
 #include <ATen/ATen.h>
+
 #include <algorithm>
 #include <map>
 #include <set>

@@ -1,9 +1,8 @@
 #pragma once
 
-#include <zmq.hpp>
-
 #include <optional>
 #include <vector>
+#include <zmq.hpp>
 
 #include "framework/net/link_end.h"
 

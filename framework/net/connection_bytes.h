@@ -1,8 +1,7 @@
 #pragma once
 
-#include <zmq.hpp>
-
 #include <cstdint>
+#include <zmq.hpp>
 
 namespace strait::net {
 

@@ -1,11 +1,10 @@
 #pragma once
 
-#include <zmq.hpp>
-
 #include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
+#include <zmq.hpp>
 
 #include "framework/mutex.h"
 #include "framework/net/background_pace.h"

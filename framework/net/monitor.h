@@ -1,9 +1,8 @@
 #pragma once
 
-#include <zmq.hpp>
-
 #include <cstdint>
 #include <optional>
+#include <zmq.hpp>
 
 namespace strait::net {
 

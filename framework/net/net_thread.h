@@ -1,12 +1,11 @@
 #pragma once
 
-#include <zmq.hpp>
-
 #include <atomic>
 #include <functional>
 #include <memory>
 #include <thread>
 #include <vector>
+#include <zmq.hpp>
 
 #include "framework/mutex.h"
 #include "framework/net/carrier.h"

@@ -1,11 +1,10 @@
 #pragma once
 
-#include <zmq.hpp>
-
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
+#include <zmq.hpp>
 
 #include "framework/net/carrier.h"
 #include "framework/net/endpoint.h"

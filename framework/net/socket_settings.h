@@ -1,8 +1,7 @@
 #pragma once
 
-#include <zmq.hpp>
-
 #include <string>
+#include <zmq.hpp>
 
 #include "framework/net/curve_keys.h"
 

@@ -1,11 +1,10 @@
 #pragma once
 
-#include <zmq.hpp>
-
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
+#include <zmq.hpp>
 
 #include "framework/net/process_name.h"
 

@@ -1,5 +1,3 @@
-#include "framework/sync/group_codes.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 #include <limits>
 #include <numeric>
 
+#include "framework/sync/group_codes.h"
 #include "framework/sync/sync_error.h"
 
 namespace strait::sync {

@@ -1,5 +1,3 @@
-#include "framework/sync/group_codes.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 
 #include "framework/sync/bit_stream.h"
 #include "framework/sync/float_codes.h"
+#include "framework/sync/group_codes.h"
 #include "framework/sync/sync_error.h"
 
 namespace strait::sync {

@@ -1,5 +1,3 @@
-#include "launcher/agent/host_agent.h"
-
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
@@ -24,6 +22,7 @@
 #include <system_error>
 
 #include "framework/store/file_descriptor.h"
+#include "launcher/agent/host_agent.h"
 #include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/read_all.h"

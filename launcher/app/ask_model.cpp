@@ -1,12 +1,11 @@
 #include "launcher/app/ask_model.h"
 
-#include <CLI/CLI.hpp>
-#include <memory>
-
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <iostream>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 

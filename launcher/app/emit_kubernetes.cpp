@@ -1,11 +1,10 @@
-#include "launcher/app/emit.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <vector>
 
+#include "launcher/app/emit.h"
 #include "launcher/base/build_id.h"
 #include "launcher/plan/gpu_memory.h"
 #include "launcher/plan/memory_copies.h"

@@ -1,7 +1,5 @@
 #include "launcher/app/link_checkup.h"
 
-#include "launcher/app/run_options.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -10,6 +8,7 @@
 #include <string>
 #include <tuple>
 
+#include "launcher/app/run_options.h"
 #include "launcher/base/errors.h"
 #include "launcher/launch/hosts_session.h"
 

@@ -184,9 +184,9 @@ void Prober::measure_hosts() {
     threads[process.host_index] = std::max(threads[process.host_index], process.threads);
   }
   for (const auto& [host, count] : threads) {
-    orders[host] = reach::MeasureCompute{plan_.model_config, *plan_.recipe.train.micro_batch,
-                                         plan_.recipe.data.row, count,
-                                         plan_.recipe.model.device != recipe::Device::cpu};
+    orders[host] =
+        reach::MeasureCompute{plan_.model_config, plan_.micro_batch_rows(), plan_.recipe.data.row,
+                              count, plan_.recipe.model.device != recipe::Device::cpu};
   }
   for (const auto& [host, answer] : reach_.ask(orders, kProbeTimeout)) {
     std::string trouble;

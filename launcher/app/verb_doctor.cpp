@@ -1,17 +1,16 @@
-#include "launcher/app/verbs.h"
-
-#include <CLI/CLI.hpp>
-#include <memory>
-
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <exception>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
 #include "launcher/app/link_checkup.h"
+#include "launcher/app/run_options.h"
+#include "launcher/app/verbs.h"
 #include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
@@ -20,8 +19,6 @@
 #include "launcher/plugin/plugin_file.h"
 #include "launcher/recipe/recipe_io.h"
 #include "launcher/worker/compute_device.h"
-
-#include "launcher/app/run_options.h"
 
 namespace strait::app {
 namespace {

@@ -1,15 +1,12 @@
-#include "launcher/app/verbs.h"
-
-#include <CLI/CLI.hpp>
-#include <memory>
-
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -18,6 +15,7 @@
 #include "launcher/app/ask_model.h"
 #include "launcher/app/generation.h"
 #include "launcher/app/text_coder.h"
+#include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "models/model_description.h"

@@ -1,24 +1,21 @@
-#include "launcher/app/verbs.h"
-
-#include <CLI/CLI.hpp>
-#include <memory>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <sstream>
+#include <string>
 #include <system_error>
+#include <vector>
 
 #include "framework/store/atomic_file.h"
+#include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
 #include "launcher/recipe/recipe_io.h"
-
-#include <filesystem>
-#include <string>
-#include <vector>
 
 namespace strait::app {
 namespace {

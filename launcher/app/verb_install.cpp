@@ -1,21 +1,20 @@
-#include "launcher/app/verbs.h"
-
-#include <CLI/CLI.hpp>
-#include <memory>
-
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <iterator>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "framework/mutex.h"
+#include "launcher/app/run_options.h"
+#include "launcher/app/verbs.h"
 #include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
@@ -24,8 +23,6 @@
 #include "launcher/hosts/host_install.h"
 #include "launcher/plugin/plugin_file.h"
 #include "launcher/recipe/recipe_io.h"
-
-#include "launcher/app/run_options.h"
 
 namespace strait::app {
 namespace {

@@ -1,26 +1,23 @@
-#include "launcher/app/verbs.h"
-
-#include <CLI/CLI.hpp>
-#include <memory>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <poll.h>
 
+#include <CLI/CLI.hpp>
+#include <cstddef>
 #include <cstdio>
+#include <filesystem>
 #include <iterator>
 #include <map>
+#include <memory>
+#include <string>
 #include <vector>
 
+#include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/control/log_reader.h"
 #include "launcher/control/run_directory.h"
 #include "launcher/control/run_file_names.h"
-
-#include <cstddef>
-#include <filesystem>
-#include <string>
 
 namespace strait::app {
 namespace {

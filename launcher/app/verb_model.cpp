@@ -1,15 +1,12 @@
-#include "launcher/app/verbs.h"
-
-#include <CLI/CLI.hpp>
-#include <memory>
-
 #include <ATen/core/Tensor.h>
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <iostream>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -17,6 +14,7 @@
 #include "launcher/app/evaluation.h"
 #include "launcher/app/export_model.h"
 #include "launcher/app/text_coder.h"
+#include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
 #include "launcher/planner/data_preparation.h"
 
@@ -64,7 +62,7 @@ base::ExitCode evaluate(const EvalFlags& flags) {
   }
   const Place place = choose_place(source, flags.place);
   Evaluation evaluation(evaluation_data(source.run, file, flags.tokenizer).tokens,
-                        *plan.recipe.train.micro_batch, requests_in_flight(source, place));
+                        plan.micro_batch_rows(), requests_in_flight(source, place));
   const base::ExitCode code = ask_model(flags.run, source, place, evaluation);
   if (code != base::ExitCode::done) return code;
   const double loss = evaluation.loss();

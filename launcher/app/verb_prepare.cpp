@@ -1,12 +1,17 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
-#include <CLI/CLI.hpp>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdint>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <numeric>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "framework/store/byte_tokenizer.h"
 #include "framework/store/record_reader.h"
@@ -17,12 +22,6 @@
 #include "launcher/recipe/recipe_values.h"
 #include "launcher/tokenizer/tokenizer_folder.h"
 #include "launcher/tokenizer/tokenizer_worker.h"
-
-#include <cstdint>
-#include <filesystem>
-#include <span>
-#include <string>
-#include <vector>
 
 namespace strait::app {
 namespace {

@@ -1,20 +1,20 @@
-#include "launcher/app/verbs.h"
-
-#include <CLI/CLI.hpp>
-#include <memory>
-
-#include "launcher/app/run_options.h"
-
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <ctime>
 #include <iostream>
+#include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "framework/net/memory_link.h"
 #include "framework/store/atomic_file.h"
 #include "launcher/app/probe.h"
+#include "launcher/app/run_options.h"
+#include "launcher/app/verbs.h"
+#include "launcher/base/errors.h"
 #include "launcher/hosts/agent_message.h"
 #include "launcher/launch/hosts_session.h"
 #include "launcher/planner/plan_maker.h"
@@ -23,10 +23,6 @@
 #include "launcher/recipe/links.h"
 #include "launcher/recipe/recipe_io.h"
 #include "launcher/worker/commands.h"
-
-#include <string>
-#include <vector>
-#include "launcher/base/errors.h"
 
 namespace strait::app {
 namespace {

@@ -1,29 +1,26 @@
-#include "launcher/app/verbs.h"
-
-#include <CLI/CLI.hpp>
-#include <memory>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <poll.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
 #include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
 #include <vector>
 
+#include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
 #include "launcher/control/run_directory.h"
 #include "launcher/control/run_file_names.h"
 #include "launcher/control/run_status.h"
 #include "launcher/plan/run_files.h"
 #include "launcher/plugin/plugin_file.h"
-
-#include <chrono>
-#include <cstdint>
-#include <filesystem>
 
 namespace strait::app {
 namespace {

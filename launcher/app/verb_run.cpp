@@ -1,5 +1,3 @@
-#include "launcher/app/verbs.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/ioctl.h>
@@ -26,6 +24,7 @@
 #include "launcher/app/resume_point.h"
 #include "launcher/app/run_options.h"
 #include "launcher/app/supervised_run.h"
+#include "launcher/app/verbs.h"
 #include "launcher/app/whole_model.h"
 #include "launcher/base/errors.h"
 #include "launcher/console/console.h"

@@ -1,28 +1,25 @@
-#include "launcher/app/verbs.h"
-
-#include <CLI/CLI.hpp>
-#include <memory>
-
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <cstdint>
+#include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "framework/store/checkpoint.h"
+#include "launcher/app/run_options.h"
+#include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
+#include "launcher/control/run_directory.h"
 #include "launcher/control/stop_signals.h"
 #include "launcher/hosts/allocation.h"
 #include "launcher/hosts/slurm_job.h"
+#include "launcher/plan/plan.h"
 #include "launcher/plan/run_files.h"
 #include "launcher/plugin/plugin_file.h"
-
-#include <filesystem>
-#include "launcher/app/run_options.h"
-#include "launcher/control/run_directory.h"
-#include "launcher/plan/plan.h"
 
 namespace strait::app {
 namespace {

@@ -1,25 +1,22 @@
-#include "framework/store/checkpoint.h"
-#include "framework/store/store_error.h"
-#include "launcher/app/verbs.h"
-
-#include <CLI/CLI.hpp>
-#include <memory>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <CLI/CLI.hpp>
 #include <chrono>
+#include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
+#include "framework/store/checkpoint.h"
+#include "framework/store/store_error.h"
+#include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
 #include "launcher/console/status_text.h"
 #include "launcher/control/run_directory.h"
 #include "launcher/control/run_status.h"
 #include "launcher/hosts/slurm_job.h"
-
-#include <filesystem>
 
 namespace strait::app {
 namespace {

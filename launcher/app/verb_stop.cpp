@@ -1,27 +1,24 @@
-#include "launcher/app/verbs.h"
-
-#include <CLI/CLI.hpp>
-#include <memory>
-
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "framework/store/checkpoint.h"
 #include "framework/store/file_descriptor.h"
+#include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
 #include "launcher/control/run_directory.h"
 #include "launcher/hosts/slurm_job.h"
-
-#include <chrono>
-#include <filesystem>
 
 namespace strait::app {
 namespace {

@@ -1,21 +1,20 @@
-#include "launcher/app/verbs.h"
-
-#include <CLI/CLI.hpp>
-#include <memory>
-
 #include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
 #include "launcher/console/full_screen.h"
 #include "launcher/console/status_text.h"
@@ -24,8 +23,6 @@
 #include "launcher/control/run_file_names.h"
 #include "launcher/control/run_status.h"
 #include "launcher/control/stop_signals.h"
-
-#include <filesystem>
 
 namespace strait::app {
 namespace {

@@ -117,10 +117,10 @@ void CheckpointCommitter::prune(store::PruneTime time) {
   }
   for (const store::Pruned::Left& one : pruned.left) {
     if (!not_pruned_.insert(one.path).second) continue;
-    observers_.notify(&RunObserver::event, std::string("the launcher"),
-                      Event{"not_pruned", fmt::format("an old checkpoint stays and takes room: {}. "
-                                                      "The run continues; remove it by hand",
-                                                      one.reason)});
+    observers_.launcher_event(
+        {"not_pruned", fmt::format("an old checkpoint stays and takes room: {}. "
+                                   "The run continues; remove it by hand",
+                                   one.reason)});
   }
 }
 

@@ -47,8 +47,8 @@ Outcome Coordinator::run(const std::atomic<int>& stops) {
     report_every_second();
   }
   if (phase_ == Phase::leaving && !workers_.every(&Worker::gone)) {
-    observers_.notify(&RunObserver::event, std::string("the launcher"),
-                      Event{"lingered", "some processes did not exit after Done and are killed"});
+    observers_.launcher_event(
+        {"lingered", "some processes did not exit after Done and are killed"});
   }
   workers_.kill_all();
   Outcome result = outcome();

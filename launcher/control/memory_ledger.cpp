@@ -33,8 +33,7 @@ void MemoryLedger::poll(bool quiet) {
     if (!one.place.empty()) observers_.notify(&RunObserver::in_memory, one.step, one.place);
     if (quiet || one.trouble.empty() || one.trouble == trouble_) continue;
     trouble_ = one.trouble;
-    observers_.notify(&RunObserver::event, std::string("the launcher"),
-                      Event{"not_in_memory", one.trouble});
+    observers_.launcher_event({"not_in_memory", one.trouble});
   }
 }
 

@@ -64,9 +64,7 @@ void Rejoin::poll_started(bool training) {
 void Rejoin::add_workers(StartedReplica started) {
   current_->state = State::binding;
   current_->binds = std::move(started.binds);
-  for (const Event& note : started.notes) {
-    observers_.notify(&RunObserver::event, std::string("the launcher"), note);
-  }
+  for (const Event& note : started.notes) observers_.launcher_event(note);
   auto& workers = workers_.all();
   for (WorkerHandle& handle : started.workers) {
     const auto former = std::ranges::find_if(

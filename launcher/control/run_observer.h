@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -99,9 +100,19 @@ class RunObservers {
   void notify(void (RunObserver::*what)(Arguments...), const Given&... given) const {
     for (RunObserver* observer : observers_) (observer->*what)(given...);
   }
+  // An event of the launcher itself; none where there is no text.
+  void launcher_event(const Event& event) const {
+    if (!event.text.empty()) notify(&RunObserver::event, std::string("the launcher"), event);
+  }
 
  private:
   std::vector<RunObserver*> observers_;
 };
+
+// Reports events of the launcher itself to these observers.
+inline std::function<void(const Event&)> launcher_events(std::vector<RunObserver*> observers) {
+  return
+      [all = RunObservers(std::move(observers))](const Event& event) { all.launcher_event(event); };
+}
 
 }  // namespace strait::control

@@ -1,5 +1,3 @@
-#include "launcher/hosts/agent_starter.h"
-
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -12,6 +10,7 @@
 
 #include "framework/store/file_descriptor.h"
 #include "launcher/base/errors.h"
+#include "launcher/hosts/agent_starter.h"
 #include "launcher/hosts/host_facts.h"
 
 namespace strait::hosts {

@@ -1,5 +1,3 @@
-#include "launcher/hosts/agent_starter.h"
-
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netdb.h>
@@ -18,6 +16,7 @@
 #include "launcher/base/text.h"
 #include "launcher/control/run_file_names.h"
 #include "launcher/hosts/agent_job.h"
+#include "launcher/hosts/agent_starter.h"
 #include "launcher/hosts/allocation.h"
 #include "launcher/hosts/host_facts.h"
 #include "launcher/process/piped_process.h"

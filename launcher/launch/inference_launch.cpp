@@ -14,6 +14,7 @@
 #include "launcher/control/coordinator.h"
 #include "launcher/control/stop_signals.h"
 #include "launcher/launch/run_hosts.h"
+#include "launcher/launch/run_storage.h"
 #include "launcher/launch/stage_starter.h"
 
 namespace strait::launch {
@@ -58,17 +59,9 @@ control::Outcome launch_inference(control::RunDirectory& directory, const plan::
   node_options.keys = net::CurveKeyPair::generate();
   net::Node node(node_options);
   RunHosts hosts(node, run, directory, options.model, signals.count());
-  if (hosts.file_transfer() != nullptr) {
-    RunTransfer::Needs needs{hosts.called(), plan::plugin_copies(run.plan.recipe.plugins),
-                             options.resume};
-    needs.part = store::Part::weights;
-    hosts.file_transfer()->deliver_inputs(
-        run.plan, needs, [&] { hosts.check_startup(signals.count()); },
-        [&options](const control::Event& event) {
-          for (control::RunObserver* observer : options.observers)
-            observer->event("the launcher", event);
-        });
-  }
+  storage_of(hosts, run, directory.path(), signals.count())
+      ->send_inputs(options.resume, store::Part::weights,
+                    control::launcher_events(options.observers));
   StageStarter starter(run, directory, node_options, hosts, options);
   std::vector<control::WorkerHandle> workers = starter.start_all();
   StartObserver start(hosts);

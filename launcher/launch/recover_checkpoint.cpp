@@ -1,5 +1,3 @@
-#include "launcher/launch/run_launch.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,6 +12,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/control/stop_signals.h"
 #include "launcher/launch/run_hosts.h"
+#include "launcher/launch/run_launch.h"
 #include "launcher/plan/placement.h"
 
 namespace strait::launch {

@@ -14,7 +14,8 @@ bool may_pass(base::ExitCode code) {
   switch (code) {
     case base::ExitCode::peer_lost:
     case base::ExitCode::stalled:
-    case base::ExitCode::internal:  // a process that crashed
+    case base::ExitCode::internal:    // a process that crashed
+    case base::ExitCode::storage_io:  // a file server that was away for a moment
       return true;
     case base::ExitCode::done:
     case base::ExitCode::bad_input:
@@ -22,7 +23,6 @@ bool may_pass(base::ExitCode code) {
     case base::ExitCode::authentication:
     case base::ExitCode::fenced:
     case base::ExitCode::storage_full:
-    case base::ExitCode::storage_io:
     case base::ExitCode::corrupt:
     case base::ExitCode::numeric:
     case base::ExitCode::out_of_memory:

@@ -13,10 +13,11 @@ namespace strait::launch {
 // hosts.restart, or the default of the backend.
 std::int64_t restart_limit(const recipe::Recipe::Hosts& hosts);
 
-// Whether a run that ended restarts by itself. It does after the loss of a process or host; not
-// after the user's stop, nor after failures that another start would meet again (bad input, a full
-// disk, numbers that are not finite). So often in a row at most: a new checkpoint begins a new row,
-// and without one the failure is taken for one that always comes back. Pure.
+// Whether a run that ended restarts by itself. It does after the loss of a process or host, and
+// after an error of a disk or file server, which often pass; not after the user's stop, nor after
+// failures that another start would meet again (bad input, a full disk, numbers that are not
+// finite). So often in a row at most: a new checkpoint begins a new row, and without one the
+// failure is taken for one that always comes back. Pure.
 class RestartPolicy {
  public:
   // `limit` restarts in a row without a new checkpoint; 0: never.

@@ -40,12 +40,10 @@ control::ExpectedSpeeds expected_speeds(const plan::Plan& plan, const ModelQuest
 void SlowObserver::step(const control::StepLine& line) {
   const std::vector<control::SlowParts::Change> changes = slow_.add(line);
   if (changes.empty()) return;
-  for (control::RunObserver* observer : observers_) {
-    for (const auto& change : changes) {
-      observer->event("the launcher", {change.slow ? "slow" : "not_slow", change.sentence});
-    }
-    observer->slow_parts(slow_.sentences());
+  for (const auto& change : changes) {
+    observers_.launcher_event({change.slow ? "slow" : "not_slow", change.sentence});
   }
+  observers_.notify(&control::RunObserver::slow_parts, slow_.sentences());
 }
 
 }  // namespace strait::launch

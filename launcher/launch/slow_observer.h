@@ -24,7 +24,7 @@ class SlowObserver : public control::RunObserver {
 
  private:
   control::SlowParts slow_;
-  const std::vector<control::RunObserver*> observers_;
+  const control::RunObservers observers_;
 };
 
 }  // namespace strait::launch

@@ -124,6 +124,11 @@ const Plan::Process& Plan::process(net::ProcessName name) const {
   throw base::UserError(base::ExitCode::mismatch, "the plan has no process " + name.text());
 }
 
+std::int64_t Plan::micro_batch_rows() const {
+  return recipe.train.micro_batch.value_or(recipe.train.batch /
+                                           (recipe.pipeline.replicas * micro_batches));
+}
+
 std::int64_t Plan::snapshot_bytes(const Process& process) const {
   // Of what is on a GPU all is copied at once, also for the last checkpoint.
   if (gpu_of(process)) return process.saved_bytes;

@@ -2,11 +2,10 @@
 
 #include <cstdint>
 #include <iterator>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
-
-#include <nlohmann/json_fwd.hpp>
 
 #include "framework/codec/settings.h"
 #include "framework/net/process_name.h"
@@ -119,8 +118,8 @@ struct Plan {
   std::int64_t index_on_host(const Process& process) const;
   // The number of its GPU; nullopt: it computes on the CPU, or that is not known.
   std::optional<std::size_t> gpu_of(const Process& process) const;
-  // Chunks per stage.
-  std::int64_t chunks() const { return std::ssize(processes.at(0).chunks); }
+  std::int64_t micro_batch_rows() const;  // of the recipe, or as many as were chosen
+  std::int64_t chunks() const { return std::ssize(processes.at(0).chunks); }  // of each stage
   // Actions of a stage in a training step.
   schedules::ActionList training_actions(net::ProcessName name) const;
   // Actions of a stage in an evaluation, which all replicas share.

@@ -14,6 +14,10 @@ inline constexpr double kAssumedFlopsPerThread = 2e10;
 inline constexpr double kAssumedBackwardCost = 2.0;            // relative to a forward
 inline constexpr double kAssumedLinkBytesPerSecond = 4e9 / 8;  // CURVE over loopback
 inline constexpr double kAssumedMemoryBytesPerSecond = 2e10;   // read and written
+// A pass takes as long as if it had so many tokens more. Measured on CPUs (layers 256 to 1536
+// wide); assumed of GPUs.
+inline constexpr std::int64_t kPassTokensOfCpu = 24;
+inline constexpr std::int64_t kAssumedPassTokensOfGpu = 512;
 
 struct PathSpeed {
   double bytes_per_second = kAssumedLinkBytesPerSecond;

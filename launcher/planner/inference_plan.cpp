@@ -8,6 +8,7 @@ namespace strait::planner {
 
 plan::Plan inference_plan(const plan::Plan& trained) {
   plan::Plan plan = trained;
+  plan.recipe.train.micro_batch = trained.micro_batch_rows();
   plan.recipe.pipeline.replicas = 1;
   plan.recipe.sync = {};
   plan.sync_method.clear();

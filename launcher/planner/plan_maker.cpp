@@ -4,31 +4,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <fstream>
 #include <iterator>
 #include <optional>
-#include <span>
-#include <thread>
 
 #include "framework/store/file_hash.h"
 #include "launcher/base/errors.h"
-#include "launcher/base/text.h"
-#include "launcher/plan/gpu_memory.h"
-#include "launcher/plan/memory_copies.h"
 #include "launcher/plan/placement.h"
+#include "launcher/plan/speeds.h"
+#include "launcher/planner/layer_times.h"
 #include "launcher/planner/model_weights.h"
-#include "launcher/planner/planned_boundary.h"
 #include "launcher/planner/planned_cut.h"
 #include "launcher/planner/planned_data.h"
 #include "launcher/planner/planned_model.h"
-#include "launcher/planner/planned_sync.h"
-#include "launcher/planner/planned_tie.h"
+#include "launcher/planner/planned_pipeline.h"
 #include "launcher/planner/step_forecast.h"
 #include "launcher/recipe/links.h"
-#include "launcher/recipe/recipe_io.h"
 #include "models/model_description.h"
-#include "schedules/schedule.h"
 
 namespace strait::planner {
 namespace {
@@ -63,179 +55,6 @@ void check_weights(const recipe::Recipe::Model& source, const models::ModelConfi
   if (!source.adapter.empty()) const AdapterWeights adapter(source.adapter, config);
 }
 
-std::int64_t bytes_per_value(recipe::Dtype dtype) {
-  return dtype == recipe::Dtype::bfloat16 ? 2 : 4;
-}
-
-std::size_t stages_of(const plan::Plan& plan) {
-  return static_cast<std::size_t>(plan.recipe.pipeline.stages);
-}
-
-// Numbers that several steps of planning need.
-struct Sizes {
-  std::int64_t micro_batch_tokens;
-  std::int64_t threads;
-  std::optional<TieBytes> tie;
-};
-
-// Costs of a replica's pipeline after the first epoch (cache hits), and in it.
-struct ReplicaCosts {
-  StepCosts known;
-  StepCosts first_epoch;
-};
-
-// `hosts` by stage; `ranges` and `boundaries` by position in the pipeline.
-ReplicaCosts replica_costs(const plan::Plan& plan, const models::ModelDescription& model,
-                           const std::vector<models::LayerRange>& ranges,
-                           std::span<const std::size_t> hosts,
-                           const std::vector<PlannedBoundary>& boundaries, const Sizes& sizes) {
-  ReplicaCosts costs;
-  costs.known.schedule = plan.recipe.pipeline.schedule;
-  costs.known.micro_batches = plan.micro_batches;
-  costs.known.stages = std::ssize(hosts);
-  for (std::size_t i = 0; i < ranges.size(); ++i) {
-    const plan::ComputeSpeed speed =
-        plan::compute_speed(plan, hosts[i % hosts.size()], sizes.threads);
-    costs.known.chunks.push_back(stage_cost(model, ranges[i], sizes.micro_batch_tokens, speed));
-  }
-  costs.known.links.resize(ranges.size() - 1);  // nothing is sent within a stage
-  costs.first_epoch = costs.known;
-  for (std::size_t i = 0; i < boundaries.size(); ++i) {
-    const std::size_t upper = hosts[i % hosts.size()];
-    const std::size_t lower = hosts[(i + 1) % hosts.size()];
-    const plan::PathSpeed down = plan::path_speed(plan, upper, lower);
-    const plan::PathSpeed up = plan::path_speed(plan, lower, upper);
-    const BoundaryBytes& bytes = boundaries[i].bytes;
-    costs.known.links[i] = link_cost(boundaries[i].forward_bytes(), bytes.backward, down, up);
-    costs.first_epoch.links[i] = link_cost(bytes.first_forward, bytes.backward, down, up);
-  }
-  const std::size_t first = hosts.front();
-  const std::size_t last = hosts.back();
-  if (sizes.tie) {
-    costs.known.tie_seconds =
-        tie_seconds(sizes.tie->gradients, sizes.tie->values, plan.micro_batches,
-                    plan::path_speed(plan, first, last), plan::path_speed(plan, last, first));
-    costs.first_epoch.tie_seconds = costs.known.tie_seconds;
-  }
-  return costs;
-}
-
-// Chooses the depth for steps after the first epoch, which are most of a run. All replicas have the
-// same depth and wait for the slowest one.
-void plan_steps(plan::Plan& plan, const models::ModelDescription& model, const PlannedCut& cut,
-                const std::vector<PlannedBoundary>& boundaries, const Sizes& sizes) {
-  std::vector<ReplicaCosts> replicas;
-  const std::span<const std::size_t> hosts(cut.hosts);
-  const std::size_t stages = stages_of(plan);
-  for (std::size_t at = 0; at < hosts.size(); at += stages) {
-    replicas.push_back(
-        replica_costs(plan, model, cut.layers, hosts.subspan(at, stages), boundaries, sizes));
-  }
-  const auto plain = [](const ReplicaCosts& costs) { return step_seconds(costs.known, 0); };
-  const auto slowest = std::ranges::max_element(replicas, {}, plain);
-  plan.depth = plan.recipe.pipeline.depth.value_or(best_depth(slowest->known));
-  for (const ReplicaCosts& costs : replicas) {
-    plan.step_seconds = std::max(plan.step_seconds, step_seconds(costs.known, plan.depth));
-    plan.first_epoch_step_seconds =
-        std::max(plan.first_epoch_step_seconds, step_seconds(costs.first_epoch, plan.depth));
-  }
-}
-
-plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDescription& model,
-                                 const std::vector<models::LayerRange>& ranges,
-                                 net::ProcessName name, const Sizes& sizes) {
-  plan::Plan::Process process;
-  process.name = name;
-  process.threads = sizes.threads;
-  std::int64_t trained = 0;
-  std::vector<schedules::PassBytes> held;  // of a micro-batch, by chunk
-  std::int64_t working = 0;                // of the one layer that needs most
-  models::Quantized quantized;
-  for (std::size_t at = name.stage; at < ranges.size(); at += stages_of(plan)) {
-    process.chunks.push_back(ranges[at]);
-    schedules::PassBytes& of_chunk = held.emplace_back();
-    for (int i = ranges[at].first; i <= ranges[at].last; ++i) {
-      const models::LayerCost& layer = model.layers[static_cast<std::size_t>(i)];
-      process.parameters += layer.parameters;
-      trained += layer.trained;
-      of_chunk.forward += layer.saved_bytes_per_token * sizes.micro_batch_tokens;
-      of_chunk.weight_gradient += layer.weight_gradient_bytes_per_token * sizes.micro_batch_tokens;
-      working = std::max(working, layer.working_bytes_per_token * sizes.micro_batch_tokens);
-      quantized.parameters += layer.quantized.parameters;
-      quantized.bytes += layer.quantized.bytes;
-      quantized.largest_matrix = std::max(quantized.largest_matrix, layer.quantized.largest_matrix);
-    }
-  }
-  // The stage of the LM head owns a tied table; of a frozen one both stages have a copy.
-  const bool has_embedding = process.chunks.front().first == 0;
-  const bool has_head = process.chunks.back().last + 1 == std::ssize(model.layers);
-  if (model.tied && has_embedding != has_head) {
-    const std::int64_t moved = (has_head ? 1 : -1) * model.tied_parameters;
-    if (has_head || model.tied_trained) process.parameters += moved;
-    if (model.tied_trained) trained += moved;
-  }
-  const schedules::PipelineShape shape = shape_of(plan.recipe, plan.micro_batches, plan.depth);
-  const auto stage = static_cast<StageIndex>(name.stage);
-  const schedules::Schedule& schedule = schedules::schedule_named(plan.recipe.pipeline.schedule);
-  process.in_flight = schedule.most_in_flight(shape, stage);
-  if (has_head) working = std::max(working, model.logits_bytes(sizes.micro_batch_tokens));
-  process.activation_bytes = schedules::most_held(schedule.list(shape, stage), held) + working;
-  const StateBytes bytes = state_bytes(plan.recipe);
-  process.saved_bytes = trained * kSavedBytes;
-  // A matrix of few bits is dequantised for each use, one at a time.
-  process.state_bytes = trained * bytes.trained + quantized.bytes +
-                        (process.parameters - trained - quantized.parameters) * bytes.frozen +
-                        quantized.largest_matrix * bytes_per_value(plan.recipe.model.dtype);
-  return process;
-}
-
-plan::Plan::Link boundary_link(const plan::Plan& plan, const PlannedBoundary& boundary,
-                               std::size_t position, std::uint32_t replica) {
-  const std::size_t stages = stages_of(plan);
-  // "1.0", or with its chunk where there are several: "1.0/1".
-  const auto end = [&](const net::ProcessName& name, std::size_t at) {
-    return plan.chunks() == 1 ? name.text() : fmt::format("{}/{}", name.text(), at / stages);
-  };
-  const auto of_a_step = [&](double bytes) {
-    return std::llround(bytes * static_cast<double>(plan.micro_batches));
-  };
-  plan::Plan::Link link;
-  link.position = static_cast<std::int64_t>(position);
-  link.connects = {static_cast<std::uint32_t>(position % stages), replica};
-  link.listens = {static_cast<std::uint32_t>((position + 1) % stages), replica};
-  link.name =
-      fmt::format("boundary {}>{}", end(link.connects, position), end(link.listens, position + 1));
-  link.forward_bytes = of_a_step(boundary.forward_bytes());
-  link.backward_bytes = of_a_step(boundary.bytes.backward);
-  link.first_forward_bytes = of_a_step(boundary.bytes.first_forward);
-  link.cache = boundary.cache;
-  return link;
-}
-
-void plan_boundary_links(plan::Plan& plan, const std::vector<PlannedBoundary>& boundaries) {
-  for (std::uint32_t replica = 0; replica < plan.recipe.pipeline.replicas; ++replica) {
-    for (std::size_t position = 0; position < boundaries.size(); ++position) {
-      plan.links.push_back(boundary_link(plan, boundaries[position], position, replica));
-    }
-  }
-}
-
-// Cores of other hosts are unknown until they report them: assumed to be as many as here.
-std::int64_t threads_of(const recipe::Recipe& recipe, std::int64_t processes_of_host) {
-  if (recipe.pipeline.threads) return *recipe.pipeline.threads;
-  const auto cores = static_cast<std::int64_t>(std::thread::hardware_concurrency());
-  return std::max<std::int64_t>(1, cores / processes_of_host);
-}
-
-// The most processes that share a host.
-std::int64_t most_on_a_host(const std::vector<std::size_t>& hosts) {
-  std::ptrdiff_t most = 1;
-  for (const std::size_t host : hosts) {
-    most = std::max(most, std::count(hosts.begin(), hosts.end(), host));
-  }
-  return most;
-}
-
 // Hosts may have another build than this one; each stage checks its own.
 void check_device(const recipe::Recipe& recipe) {
   if (recipe.model.device != recipe::Device::cuda || at::globalContext().hasCUDART()) return;
@@ -246,28 +65,73 @@ void check_device(const recipe::Recipe& recipe) {
       "build again (./strait setup), or set model.device = \"cpu\"");
 }
 
-// Where the recipe says how much memory a host may use. Of other hosts that is known when the run
-// begins.
-void check_held_memory(const plan::Plan& plan, const std::vector<recipe::RecipeHost>& hosts) {
-  for (std::size_t i = 0; i < hosts.size(); ++i) {
-    const std::int64_t held = plan::held_bytes(plan, i);
-    if (held == 0 || !hosts[i].memory) continue;
-    const std::int64_t needed = held + plan::host_memory_needed(plan, i);
-    if (needed <= *hosts[i].memory) continue;
-    throw base::UserError(
-        base::ExitCode::out_of_memory,
-        fmt::format("host {} may use {}, but by the plan it needs {}, {} of it for checkpoints in "
-                    "memory (its own and those of the host before it, two of each); leave out "
-                    "checkpoint.memory_every, or give it fewer layers",
-                    hosts[i].name, base::byte_text(*hosts[i].memory), base::byte_text(needed),
-                    base::byte_text(held)));
+// Layers of the run that is resumed, where "profile" has chosen them: measured again they would be
+// others, and with them the bits of a run whose links quantise.
+bool keep_profiled_cut(const plan::Plan* before, recipe::Recipe& settled) {
+  recipe::Recipe::Partition& partition = settled.pipeline.partition;
+  if (before == nullptr || before->recipe.pipeline.partition != partition) return false;
+  if (before->recipe.pipeline.stages != settled.pipeline.stages) return false;
+  if (before->chunks() != chunks_of(settled)) return false;
+  const auto stages = static_cast<std::size_t>(settled.pipeline.stages);
+  const int head = before->processes.at(stages - 1).chunks.back().last;
+  for (std::size_t c = 0; c < before->processes.front().chunks.size(); ++c) {
+    for (std::size_t s = 0; s < stages; ++s) {
+      const models::LayerRange& layers = before->processes.at(s).chunks[c];
+      // Ranges count blocks: layer 0 is the embedding.
+      partition.ranges.emplace_back(std::max(layers.first, 1) - 1,
+                                    std::min(layers.last, head - 1) - 1);
+    }
   }
+  partition.kind = recipe::PartitionKind::ranges;
+  return true;
+}
+
+ProfileQuestion profile_of(const recipe::Recipe& settled) {
+  ProfileQuestion question;
+  question.rows = *settled.train.micro_batch;
+  question.row = settled.data.row;
+  question.threads = settled.pipeline.threads.value_or(1);
+  question.dtype = settled.model.dtype == recipe::Dtype::bfloat16 ? at::kBFloat16 : at::kFloat;
+  question.recompute = settled.model.recompute == recipe::Recompute::layer;
+  question.gpu = settled.model.device != recipe::Device::cpu;
+  return question;
+}
+
+// Rows of a micro-batch: of the recipe, else of the run that is resumed, whose bits depend on them,
+// else chosen.
+std::int64_t micro_batch_rows(const plan::Plan& plan, const PipelineQuestion& question) {
+  const recipe::Recipe& recipe = plan.recipe;
+  if (recipe.train.micro_batch) return *recipe.train.micro_batch;
+  const std::int64_t rows = recipe.train.batch / recipe.pipeline.replicas;
+  const plan::Plan* const before = question.before;
+  if (before != nullptr && !before->recipe.train.micro_batch &&
+      rows % before->micro_batch_rows() == 0) {
+    return before->micro_batch_rows();
+  }
+  PipelineQuestion compared = question;
+  const bool gpus = std::ranges::any_of(
+      plan.hosts, [](const auto& host) { return host.gpus && !host.gpus->empty(); });
+  compared.pass_tokens = gpus ? plan::kAssumedPassTokensOfGpu : plan::kPassTokensOfCpu;
+  return best_micro_batch(rows, [&](std::int64_t candidate) -> std::optional<double> {
+    recipe::Recipe settled = recipe;
+    settled.train.micro_batch = candidate;
+    if (settled.pipeline.partition.kind == recipe::PartitionKind::profile) {
+      settled.pipeline.partition.kind = recipe::PartitionKind::balanced;
+    }
+    plan::Plan one = plan;
+    try {
+      plan_pipeline(one, settled, compared);
+    } catch (const base::UserError& error) {
+      if (error.code() != base::ExitCode::out_of_memory) throw;
+      return std::nullopt;
+    }
+    return one.step_seconds;
+  });
 }
 
 }  // namespace
 
 PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before) {
-  recipe::check_supported(recipe);
   check_device(recipe);
   PlannedRun run;
   plan::Plan& plan = run.plan;
@@ -275,41 +139,25 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before) {
   plan.model_config = read_config(recipe.model.path);
   plan.model_hash = store::hash_text(plan.model_config);
   const models::ModelConfig config = planned_model(plan);
-  models::ModelDescription model =
-      models::describe(config, {recipe.data.row, bytes_per_value(recipe.model.dtype)});
-  const std::int64_t recomputed =
-      recompute_layers(recipe.model, model) * *recipe.train.micro_batch * recipe.data.row;
+  models::ModelDescription model = models::describe(config, {recipe.data.row, value_bytes(recipe)});
+  const std::int64_t recomputed = recompute_layers(recipe.model, model);
   check_weights(plan.recipe.model, config);
 
   read_data_sets(run, recipe, model);
 
-  const std::vector<recipe::RecipeHost> hosts = plan::hosts_of(recipe);
-  for (const recipe::RecipeHost& host : hosts) plan.hosts.push_back({host.name});
+  for (const recipe::RecipeHost& host : plan::hosts_of(recipe)) plan.hosts.push_back({host.name});
   if (!recipe.hosts.links.empty()) plan.speeds = recipe::read_links(recipe.hosts.links);
   const std::vector<KnownGpus> gpus = gpus_of_hosts(recipe, plan.speeds);
-  for (std::size_t i = 0; i < hosts.size(); ++i) plan.hosts[i].gpus = gpus[i];
-  const PlannedCut cut = plan_cut(recipe, plan.speeds, model, plan.micro_batches);
-  const Sizes sizes{*recipe.train.micro_batch * recipe.data.row,
-                    threads_of(recipe, most_on_a_host(cut.hosts)),
-                    tie_bytes(plan, model, run.train)};
-  const std::vector<PlannedBoundary> boundaries =
-      plan_boundaries(recipe, model, cut.layers, *run.train.tokens);
-  plan_steps(plan, model, cut, boundaries, sizes);
-  for (std::uint32_t replica = 0; replica < recipe.pipeline.replicas; ++replica) {
-    for (std::uint32_t stage = 0; stage < recipe.pipeline.stages; ++stage) {
-      const std::size_t host = cut.hosts.at(plan.processes.size());
-      plan.processes.push_back(plan_process(plan, model, cut.layers, {stage, replica}, sizes));
-      plan.processes.back().activation_bytes += recomputed;
-      plan.processes.back().host = hosts[host].name;
-      plan.processes.back().host_index = host;
-      plan.processes.back().cache_bytes = cache_bytes_of(boundaries, stage, stages_of(plan));
-    }
+  for (std::size_t i = 0; i < gpus.size(); ++i) plan.hosts[i].gpus = gpus[i];
+
+  PipelineQuestion question{model, run.train, recomputed, before};
+  recipe::Recipe settled = recipe;
+  settled.train.micro_batch = micro_batch_rows(plan, question);
+  if (recipe.pipeline.partition.kind == recipe::PartitionKind::profile &&
+      !keep_profiled_cut(before, settled)) {
+    question.layer_times = profile_layers(config, model, profile_of(settled));
   }
-  for (std::size_t i = 0; i < hosts.size(); ++i) plan::check_gpu_memory(plan, i);
-  plan_boundary_links(plan, boundaries);
-  if (sizes.tie) plan_tie_links(plan, *sizes.tie);
-  plan_sync(plan, model, before);
-  check_held_memory(plan, hosts);
+  plan_pipeline(plan, settled, question);
   return run;
 }
 

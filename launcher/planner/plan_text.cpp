@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "launcher/base/text.h"
+#include "launcher/plan/gpu_memory.h"
 #include "launcher/plan/memory_copies.h"
 #include "launcher/plan/plan.h"
 #include "launcher/planner/forecast_text.h"
@@ -248,7 +249,7 @@ std::string plan_text(const plan::Plan& plan) {
       "schedule {}{}, depth {}; codec {} forward, {} backward{}; {} training rows",
       recipe.name, model.family, human_count(model.parameters()),
       text_of_trained(model, recipe.model.quantization), plan.steps, recipe.train.batch,
-      recipe.data.row, plan.micro_batches, *recipe.train.micro_batch, recipe.pipeline.schedule,
+      recipe.data.row, plan.micro_batches, plan.micro_batch_rows(), recipe.pipeline.schedule,
       text_of_chunks(plan), plan.depth, text_of_forward(recipe.codec),
       text_of_backward(recipe.codec), text_of_sync(plan), plan.train.rows);
   if (plan.eval) text += fmt::format(", {} evaluation rows", plan.eval->rows);

@@ -16,6 +16,7 @@
 #include "launcher/plan/gpu_memory.h"
 #include "launcher/plan/placement.h"
 #include "launcher/plan/speeds.h"
+#include "launcher/planner/planned_model.h"
 #include "launcher/plugin/plugin_file.h"
 #include "launcher/process/nvidia_driver.h"
 #include "schedules/schedule.h"
@@ -41,7 +42,7 @@ std::int64_t micro_batch_tokens(const recipe::Recipe& recipe) {
 
 partition::ModelDescription partition_view(const recipe::Recipe& recipe,
                                            const models::ModelDescription& model) {
-  const std::int64_t value_bytes = recipe.model.dtype == recipe::Dtype::bfloat16 ? 2 : 4;
+  const std::int64_t bytes = value_bytes(recipe);
   partition::ModelDescription view;
   view.family = model.family;
   view.tied_parameters = model.tied_parameters;
@@ -53,12 +54,12 @@ partition::ModelDescription partition_view(const recipe::Recipe& recipe,
     one.frozen_parameters = layer.parameters - layer.trained;
     one.quantized_parameters = layer.quantized.parameters;
     one.quantized_bytes = layer.quantized.bytes;
-    one.working_bytes = layer.quantized.largest_matrix * value_bytes +
+    one.working_bytes = layer.quantized.largest_matrix * bytes +
                         layer.working_bytes_per_token * micro_batch_tokens(recipe);
     one.forward_flops_per_token = layer.forward_flops_per_token;
     one.backward_factor = layer.backward_factor;
     one.saved_bytes_per_token = layer.saved_bytes_per_token;
-    one.output_bytes_per_token = layer.output_width * value_bytes;
+    one.output_bytes_per_token = layer.output_width * bytes;
   }
   view.layers.back().working_bytes = model.logits_bytes(micro_batch_tokens(recipe));
   return view;
@@ -235,13 +236,19 @@ void take(partition::Question& question, const partition::Assignment& answer) {
 }  // namespace
 
 PlannedCut plan_cut(const recipe::Recipe& recipe, const recipe::LinkTable& speeds,
-                    const models::ModelDescription& model, std::int64_t micro_batches) {
+                    const models::ModelDescription& model, std::int64_t micro_batches,
+                    const std::vector<LayerTime>& layer_times) {
   partition::Question question = first_question(recipe, speeds, model, micro_batches);
   add_speeds(speeds, question.cluster);
   const double slowness = seconds_per_flop(question.cluster);
   for (partition::Layer& layer : question.model.layers) {
     layer.forward_seconds =
         layer.forward_flops_per_token * static_cast<double>(question.micro_batch_tokens) * slowness;
+  }
+  for (std::size_t i = 0; i < layer_times.size(); ++i) {
+    partition::Layer& layer = question.model.layers[i];
+    layer.forward_seconds = layer_times[i].forward;
+    layer.backward_factor = layer_times[i].backward / layer_times[i].forward;
   }
   const NamedPartition asked = partition_of(recipe.pipeline.partition);
   PlannedCut cut;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "launcher/planner/layer_times.h"
 #include "launcher/recipe/links.h"
 #include "launcher/recipe/recipe.h"
 #include "models/model_description.h"
@@ -26,10 +27,11 @@ using KnownGpus = std::optional<std::vector<std::int64_t>>;
 std::vector<KnownGpus> gpus_of_hosts(const recipe::Recipe& recipe, const recipe::LinkTable& speeds);
 
 // Calls the recipe's partition, built in or of a plugin, once for every replica, and checks its
-// result. `speeds`: measured speeds of the hosts. stages::PartitionError, UserError: there is no
-// result, or a wrong one.
+// result. `speeds`: measured speeds of the hosts. `layer_times`: measured, for "profile".
+// stages::PartitionError, UserError: there is no result, or a wrong one.
 PlannedCut plan_cut(const recipe::Recipe& recipe, const recipe::LinkTable& speeds,
-                    const models::ModelDescription& model, std::int64_t micro_batches);
+                    const models::ModelDescription& model, std::int64_t micro_batches,
+                    const std::vector<LayerTime>& layer_times = {});
 
 // Memory of a parameter: one that is trained has master, gradient and two moments in float32, with
 // bfloat16 also the parameter itself.

@@ -56,17 +56,17 @@ void check_data_files(const char* key, const std::vector<recipe::DataFile>& file
   }
 }
 
-void plan_batches(plan::Plan& plan, const PreparedData& train) {
+void plan_steps(plan::Plan& plan, const PreparedData& train) {
   const recipe::Recipe& recipe = plan.recipe;
-  const std::int64_t rows = *recipe.train.micro_batch * recipe.pipeline.replicas;
+  const std::int64_t micro_batch = recipe.train.micro_batch.value_or(1);
+  const std::int64_t rows = micro_batch * recipe.pipeline.replicas;
   if (recipe.train.batch % rows != 0) {
     throw base::UserError(
         base::ExitCode::bad_input,
         fmt::format("train.batch = {} is not a multiple of train.micro_batch = {}{}",
-                    recipe.train.batch, *recipe.train.micro_batch,
+                    recipe.train.batch, micro_batch,
                     recipe.pipeline.replicas == 1 ? "" : " times pipeline.replicas"));
   }
-  plan.micro_batches = recipe.train.batch / rows;
   const store::SampleOrder order(
       store::SampleOrderOptions{.seed = static_cast<std::uint64_t>(recipe.seed),
                                 .rows = train.tokens->rows(),
@@ -100,15 +100,13 @@ void read_data_sets(PlannedRun& run, const recipe::Recipe& recipe,
   }
   check_data(recipe, model, run.train);
   run.plan.train = plan_data(run.train);
-  plan_batches(run.plan, run.train);
+  plan_steps(run.plan, run.train);
   run.eval = std::move(split.held_out);
   if (!recipe.data.eval.empty()) run.eval = read_data(recipe.data.eval, options);
   if (!run.eval) return;
   check_tokenizer(*run.eval, run.train.tokenizer, "data.train");
   check_data(recipe, model, *run.eval);
   run.plan.eval = plan_data(*run.eval);
-  const std::int64_t rows = *recipe.train.micro_batch;
-  run.plan.eval_micro_batches = (run.plan.eval->rows + rows - 1) / rows;
 }
 
 }  // namespace strait::planner

@@ -7,7 +7,7 @@
 namespace strait::planner {
 
 // Reads the rows to train on and to evaluate, checks them against the model, and writes into the
-// plan what it says of them: files, micro-batches, steps. UserError: a file is missing, of another
+// plan what it says of them: files and steps. UserError: a file is missing, of another
 // tokenizer, or does not fit the model or the batch.
 void read_data_sets(PlannedRun& run, const recipe::Recipe& recipe,
                     const models::ModelDescription& model);

@@ -71,6 +71,10 @@ models::ModelConfig planned_model(const plan::Plan& plan) {
   return config;
 }
 
+std::int64_t value_bytes(const recipe::Recipe& recipe) {
+  return recipe.model.dtype == recipe::Dtype::bfloat16 ? 2 : 4;
+}
+
 std::int64_t recompute_layers(const recipe::Recipe::Model& recipe,
                               models::ModelDescription& model) {
   if (recipe.recompute == recipe::Recompute::none) return 0;

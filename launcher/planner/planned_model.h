@@ -11,6 +11,9 @@ namespace strait::planner {
 // The model of a plan, with its adapters if it has any.
 models::ModelConfig planned_model(const plan::Plan& plan);
 
+// Bytes of a value of an activation.
+std::int64_t value_bytes(const recipe::Recipe& recipe);
+
 // Makes the costs of layers those of this recipe: with recompute a layer keeps only its input, and
 // its backward begins with another forward. Returns the bytes per token of the largest layer while
 // it is recomputed, beyond what it keeps. Pure.

@@ -39,7 +39,7 @@ std::optional<TieBytes> tie_bytes(const plan::Plan& plan, const models::ModelDes
   stages::BatchOptions batch;
   batch.seed = static_cast<std::uint64_t>(recipe.seed);
   batch.replicas = recipe.pipeline.replicas;
-  batch.micro_batch_rows = *recipe.train.micro_batch;
+  batch.micro_batch_rows = plan.micro_batch_rows();
   batch.micro_batches = plan.micro_batches;
   batch.shuffle = recipe.data.shuffle;
   const stages::BatchSource source(train.tokens, nullptr, batch);

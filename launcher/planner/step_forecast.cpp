@@ -68,6 +68,20 @@ std::int64_t best_depth(const StepCosts& costs) {
                                  costs.links, shape.chunks * shape.micro_batches);
 }
 
+std::int64_t best_micro_batch(std::int64_t rows,
+                              const std::function<std::optional<double>(std::int64_t)>& forecast) {
+  constexpr double kTolerance = 1.05;  // forecasts are not better than that
+  std::map<std::int64_t, double> seconds;
+  for (std::int64_t candidate = 1; candidate <= rows; ++candidate) {
+    if (rows % candidate != 0) continue;
+    if (const std::optional<double> one = forecast(candidate)) seconds[candidate] = *one;
+  }
+  const auto shortest = std::ranges::min_element(seconds, {}, [](auto& one) { return one.second; });
+  const auto chosen = std::ranges::find_if(
+      seconds, [&](auto& one) { return one.second <= kTolerance * shortest->second; });
+  return chosen == seconds.end() ? 1 : chosen->first;
+}
+
 double step_seconds(const StepCosts& costs, std::int64_t depth) {
   const auto lists = schedules::action_lists(schedules::schedule_named(costs.schedule),
                                              shape_of_costs(costs, depth));
@@ -76,7 +90,7 @@ double step_seconds(const StepCosts& costs, std::int64_t depth) {
 
 double forecast_step(const plan::Plan& plan, const plan::PathSpeeds& speed) {
   const models::ModelDescription model = trained_model(plan);
-  const std::int64_t tokens = *plan.recipe.train.micro_batch * plan.recipe.data.row;
+  const std::int64_t tokens = plan.micro_batch_rows() * plan.recipe.data.row;
   const auto micro_batches = static_cast<double>(plan.micro_batches);
   std::vector<StepCosts> replicas(static_cast<std::size_t>(plan.recipe.pipeline.replicas));
   const auto stages = static_cast<std::size_t>(plan.recipe.pipeline.stages);
@@ -117,7 +131,7 @@ double forecast_step(const plan::Plan& plan, const plan::PathSpeeds& speed) {
 
 std::map<net::ProcessName, double> compute_seconds(const plan::Plan& plan) {
   const models::ModelDescription model = trained_model(plan);
-  const std::int64_t tokens = *plan.recipe.train.micro_batch * plan.recipe.data.row;
+  const std::int64_t tokens = plan.micro_batch_rows() * plan.recipe.data.row;
   std::map<net::ProcessName, double> seconds;
   for (const plan::Plan::Process& process : plan.processes) {
     const plan::ComputeSpeed speed = plan::compute_speed(plan, process.host_index, process.threads);

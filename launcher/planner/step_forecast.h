@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,13 @@ double tie_seconds(double gradients, double values, std::int64_t micro_batches,
 
 // `depth = "auto"`.
 std::int64_t best_depth(const StepCosts& costs);
+
+// `micro_batch = "auto"`: of the divisors of a replica's rows, the smallest with which a step is
+// forecast to take at most 5 % longer than the shortest, so that less memory is needed. `forecast`:
+// seconds of a step with micro-batches of so many rows; nullopt: that does not fit into memory. 1
+// if nothing fits.
+std::int64_t best_micro_batch(std::int64_t rows,
+                              const std::function<std::optional<double>(std::int64_t)>& forecast);
 
 double step_seconds(const StepCosts& costs, std::int64_t depth);
 

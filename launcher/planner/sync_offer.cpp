@@ -1,5 +1,3 @@
-#include "launcher/planner/planned_sync.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -10,6 +8,7 @@
 #include "framework/sync/forecast.h"
 #include "framework/sync/methods.h"
 #include "launcher/planner/planned_group.h"
+#include "launcher/planner/planned_sync.h"
 #include "launcher/planner/step_forecast.h"
 #include "launcher/recipe/recipe_sync_keys.h"
 #include "stages/stage_layout.h"
@@ -115,7 +114,7 @@ double window(const plan::Plan& plan, const models::ModelDescription& model,
   }
   if (time.hook != sync::Hook::gradient) return 0;
   // Gradients are sent while the backward of the last micro-batch computes the others.
-  const std::int64_t tokens = *plan.recipe.train.micro_batch * plan.recipe.data.row;
+  const std::int64_t tokens = plan.micro_batch_rows() * plan.recipe.data.row;
   const plan::ComputeSpeed speed = plan::compute_speed(plan, process.host_index, process.threads);
   // With several chunks only the first one counts: the others finish before it.
   return stage_cost(model, process.chunks.front(), tokens, speed).backward_seconds;

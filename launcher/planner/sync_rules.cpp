@@ -1,5 +1,3 @@
-#include "launcher/planner/planned_sync.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -10,6 +8,7 @@
 #include "framework/sync/methods.h"
 #include "framework/sync/sync_error.h"
 #include "launcher/base/errors.h"
+#include "launcher/planner/planned_sync.h"
 #include "launcher/recipe/recipe_keys.h"
 
 namespace strait::planner {

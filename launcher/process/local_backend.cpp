@@ -1,5 +1,3 @@
-#include "launcher/process/backend.h"
-
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
@@ -20,6 +18,7 @@
 
 #include "framework/store/file_descriptor.h"
 #include "launcher/base/errors.h"
+#include "launcher/process/backend.h"
 
 namespace strait::process {
 namespace {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <poll.h>
+
 #include <array>
 #include <cstddef>
 #include <cstdint>

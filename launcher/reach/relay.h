@@ -1,6 +1,7 @@
 #pragma once
 
 #include <poll.h>
+
 #include <atomic>
 #include <cstdint>
 #include <map>

@@ -1,10 +1,10 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <functional>
 #include <set>
 #include <string_view>
-
-#include <fmt/format.h>
 
 #include "launcher/base/text.h"
 #include "launcher/recipe/key_kinds.h"

@@ -1,17 +1,17 @@
 #include "launcher/recipe/links.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <toml++/toml.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <fstream>
 #include <functional>
-#include <sstream>
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <toml++/toml.h>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "launcher/base/errors.h"
 

@@ -1,11 +1,11 @@
 #include "launcher/recipe/number_keys.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <string_view>
-
-#include <fmt/format.h>
 
 namespace strait::recipe {
 namespace {

@@ -1,11 +1,11 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
-
-#include <fmt/format.h>
 
 #include "launcher/recipe/recipe_keys.h"
 

@@ -1,11 +1,10 @@
 #include "launcher/recipe/recipe_assembly.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
@@ -115,21 +114,6 @@ void complete_name(const std::string& source, Recipe& recipe, Mistakes& mistakes
   }
 }
 
-struct MissingFeature {
-  bool (*requested)(const Recipe&);
-  std::string_view sentence;
-};
-
-// Settings of recipes that this build does not support. A new feature removes its line.
-constexpr std::array kMissingFeatures = {
-    MissingFeature{
-        [](const Recipe& r) { return r.pipeline.partition.kind == PartitionKind::profile; },
-        "pipeline.partition = \"profile\" is not in this build; it offers \"balanced\" and ranges "
-        "such as [[0, 5], [6, 11]]"},
-    MissingFeature{[](const Recipe& r) { return !r.train.micro_batch.has_value(); },
-                   "train.micro_batch = \"auto\" is not in this build; give a number of rows"},
-};
-
 }  // namespace
 
 Recipe assemble_recipe(const std::vector<FoundValue>& found, const std::string& source,
@@ -173,24 +157,6 @@ Recipe assemble_recipe(const std::vector<FoundValue>& found, const std::string& 
                   count > kMostMistakesShown
                       ? fmt::format("\n  and {} more", count - kMostMistakesShown)
                       : ""));
-}
-
-std::vector<std::string> unsupported_settings(const Recipe& recipe) {
-  std::vector<std::string> sentences;
-  for (const auto& feature : kMissingFeatures) {
-    if (feature.requested(recipe)) {
-      sentences.emplace_back(feature.sentence);
-    }
-  }
-  return sentences;
-}
-
-void check_supported(const Recipe& recipe) {
-  const auto sentences = unsupported_settings(recipe);
-  if (!sentences.empty()) {
-    throw base::UserError(base::ExitCode::bad_input,
-                          fmt::format("recipe {}: {}", recipe.name, fmt::join(sentences, "\n  ")));
-  }
 }
 
 }  // namespace strait::recipe

@@ -29,8 +29,7 @@ inline constexpr std::size_t kMostRecipeBytes = 1 << 20;
 // train.steps replaces the file's train.epochs, and the other way round; with hosts.backend=local
 // the file's hosts.list is ignored.
 // `load` is called with the recipe's plugins before names of parts are checked; without it, names
-// of plugins are unknown. The result can request features that this build does not have: see
-// check_supported().
+// of plugins are unknown.
 Recipe read_recipe(const std::filesystem::path& file, std::span<const std::string> overrides = {},
                    const LoadPlugins& load = {});
 // The same for a text; `source` names it in errors.
@@ -39,15 +38,6 @@ Recipe parse_recipe(std::string_view text, const std::string& source,
 
 // UserError (bad_input): the JSON is not a recipe. `source` names it in errors.
 Recipe recipe_from_json(const nlohmann::json& json, const std::string& source);
-
-// ---- features
-
-// One sentence for each setting that this build does not support, with the alternatives. The list
-// is in recipe_assembly.cpp: a new feature removes its line there. Pure.
-std::vector<std::string> unsupported_settings(const Recipe& recipe);
-
-// UserError (bad_input) with all of these sentences.
-void check_supported(const Recipe& recipe);
 
 // ---- writing
 

@@ -1,10 +1,10 @@
 #include "launcher/recipe/recipe_keys.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <atomic>
 #include <iterator>
-
-#include <fmt/ranges.h>
 
 #include "launcher/recipe/key_kinds.h"
 #include "launcher/recipe/key_lists.h"
@@ -89,7 +89,7 @@ void add_pipeline_and_train(std::vector<RecipeKey>& keys) {
        integer("train.batch", at<&R::train, &R::Train::batch>(), {1, 1 << 20},
                "rows per step, all replicas together"),
        integer("train.micro_batch", at<&R::train, &R::Train::micro_batch>(), {1, 1 << 16},
-               "sequences of one forward", "auto"),
+               "sequences of one forward; auto: the fewest that keep a step short", "auto"),
        number("train.learning_rate", at<&R::train, &R::Train::learning_rate>(), {0, 10},
               "at the end of the warm-up"),
        choice("train.decay", at<&R::train, &R::Train::decay>(),
@@ -169,20 +169,7 @@ const std::vector<RecipeKey>& recipe_keys() {
 }
 
 std::string allowed_by(const RecipeKey& key) {
-  std::string allowed =
-      key.names ? fmt::format("one of \"{}\"", fmt::join(key.names(), "\", \"")) : key.allowed;
-  for (const std::string_view choice : key.choices) {
-    Recipe recipe;
-    if (!key.set(RecipeValue(choice), recipe) || unsupported_settings(recipe).empty()) continue;
-    for (const char* form : {", \"{}\"", "\"{}\", ", " or \"{}\""}) {
-      const std::string named = fmt::format(fmt::runtime(form), choice);
-      const auto at = allowed.find(named);
-      if (at == std::string::npos) continue;
-      allowed.erase(at, named.size());
-      break;
-    }
-  }
-  return allowed;
+  return key.names ? fmt::format("one of \"{}\"", fmt::join(key.names(), "\", \"")) : key.allowed;
 }
 
 const RecipeKey* find_recipe_key(std::string_view name) {

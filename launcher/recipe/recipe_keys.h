@@ -2,11 +2,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <nlohmann/json.hpp>
 
 #include "launcher/recipe/recipe.h"
 
@@ -34,7 +33,7 @@ struct RecipeKey {
   std::function<std::vector<std::string>()> names = {};
 };
 
-// `allowed`, or the current names of parts; without choices that this build does not support.
+// `allowed`, or the current names of parts.
 std::string allowed_by(const RecipeKey& key);
 
 // All keys, in the order of the documentation. A key that is a prefix of others (model.lora) is an

@@ -1,4 +1,5 @@
-#include "launcher/recipe/recipe_io.h"
+#include <fmt/format.h>
+#include <toml++/toml.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -11,11 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-#include <toml++/toml.h>
-
 #include "launcher/base/errors.h"
 #include "launcher/recipe/recipe_assembly.h"
+#include "launcher/recipe/recipe_io.h"
 #include "launcher/recipe/recipe_keys.h"
 
 namespace strait::recipe {

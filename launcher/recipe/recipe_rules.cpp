@@ -1,11 +1,11 @@
 #include "launcher/recipe/recipe_rules.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <functional>
 #include <utility>
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "launcher/recipe/recipe_keys.h"
 #include "launcher/recipe/recipe_sync_keys.h"

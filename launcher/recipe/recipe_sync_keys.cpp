@@ -1,9 +1,9 @@
 #include "launcher/recipe/recipe_sync_keys.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "framework/sync/methods.h"
 #include "launcher/recipe/key_kinds.h"

@@ -1,14 +1,13 @@
-#include "launcher/recipe/recipe_io.h"
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cctype>
-#include <vector>
-
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "launcher/base/errors.h"
 #include "launcher/recipe/recipe_assembly.h"
+#include "launcher/recipe/recipe_io.h"
 #include "launcher/recipe/recipe_keys.h"
 
 namespace strait::recipe {

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <array>
 #include <charconv>
 #include <chrono>
@@ -7,8 +9,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-
-#include <fmt/format.h>
 
 #include "launcher/recipe/key_kinds.h"
 #include "launcher/recipe/key_lists.h"

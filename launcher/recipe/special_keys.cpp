@@ -1,8 +1,7 @@
-#include "launcher/recipe/key_lists.h"
-
 #include <algorithm>
 
 #include "launcher/recipe/key_kinds.h"
+#include "launcher/recipe/key_lists.h"
 #include "launcher/recipe/number_keys.h"
 
 namespace strait::recipe::special_keys {
@@ -136,7 +135,8 @@ RecipeKey partition() {
       "\"balanced\", \"profile\", \"plugin:PATH\", or the first and last layer of each stage "
       "as in [[0, 5], [6, 11]] (of several chunks: the first ones of all stages, then the second "
       "ones)",
-      "the layers of each stage",
+      "the layers of each stage; balanced: as many operations each, profile: as much time, which "
+      "is measured",
       {"balanced", "profile"},
       set_partition,
       get_partition};

@@ -1,10 +1,7 @@
-#include "launcher/worker/commands.h"
-
 #include <ATen/ATen.h>
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
-#include <torch/csrc/autograd/autograd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +13,8 @@
 
 #include "launcher/base/errors.h"
 #include "launcher/base/read_all.h"
+#include "launcher/planner/layer_times.h"
+#include "launcher/worker/commands.h"
 #include "launcher/worker/compute_device.h"
 #include "models/initialize.h"
 #include "models/model.h"
@@ -27,10 +26,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The median of at least 5 rounds, for a second where blocks are small.
-constexpr auto kMeasureFor = std::chrono::milliseconds(1000);
-constexpr int kMinRounds = 5;
-constexpr int kMaxRounds = 2000;
 constexpr std::int64_t kCopiedFloats = std::int64_t{16} << 20;  // 64 MiB, more than CPU caches hold
 constexpr int kCopies = 8;
 constexpr int kFirstBlock = 1;  // layer 0 is the embedding
@@ -47,35 +42,9 @@ double median(std::vector<double>& values) {
   return *middle;
 }
 
-struct BlockTimes {
-  std::vector<double> forward;
-  std::vector<double> backward;
-};
-
 // Work on an accelerator is only queued when a call returns.
 void finish(at::Device device) {
   if (!device.is_cpu()) at::accelerator::synchronizeDevice(device.index());
-}
-
-BlockTimes time_block(models::Layer& block, const at::Tensor& input, const models::Pass& pass) {
-  const at::Tensor gradient = at::ones_like(input);
-  BlockTimes times;
-  const Clock::time_point begin = Clock::now();
-  for (int i = 0; i < kMaxRounds; ++i) {
-    if (i > kMinRounds && Clock::now() - begin > kMeasureFor) break;
-    Clock::time_point start = Clock::now();
-    const at::Tensor output = block.forward(input, pass);
-    finish(input.device());
-    const double forward = seconds_since(start);
-    start = Clock::now();
-    torch::autograd::backward({output}, {gradient});
-    finish(input.device());
-    const double backward = seconds_since(start);
-    if (i == 0) continue;  // warm-up: pages are mapped and code is loaded
-    times.forward.push_back(forward);
-    times.backward.push_back(backward);
-  }
-  return times;
 }
 
 double memory_rate(at::Device device) {
@@ -113,13 +82,12 @@ reach::ComputeMeasured measure_compute(const reach::MeasureCompute& order) {
                                                     {order.row});
   const at::Tensor input = at::randn({order.rows, order.row, description.hidden}, device);
   input.set_requires_grad(true);  // as the input of a stage is
-  BlockTimes times =
-      time_block(model->layer(kFirstBlock), input, models::make_pass(rows, order.row));
-  const double forward = median(times.forward);
+  const planner::LayerTime time =
+      planner::time_layer(model->layer(kFirstBlock), input, models::make_pass(rows, order.row));
   reach::ComputeMeasured measured;
   measured.flops_per_second = description.layers[kFirstBlock].forward_flops_per_token *
-                              static_cast<double>(order.rows * order.row) / forward;
-  measured.backward = median(times.backward) / forward;
+                              static_cast<double>(order.rows * order.row) / time.forward;
+  measured.backward = time.backward / time.forward;
   measured.memory_bytes_per_second = memory_rate(device);
   if (order.gpu) measured.gpu_memory = accelerator_memory();
   return measured;

@@ -1,5 +1,3 @@
-#include "launcher/worker/commands.h"
-
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
@@ -26,6 +24,7 @@
 #include "launcher/plugin/plugin_file.h"
 #include "launcher/process/generation_lock.h"
 #include "launcher/process/memory.h"
+#include "launcher/worker/commands.h"
 #include "launcher/worker/compute_device.h"
 #include "launcher/worker/control_client.h"
 #include "launcher/worker/data_links.h"

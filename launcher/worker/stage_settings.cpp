@@ -105,7 +105,7 @@ stages::StageOptions stage_options(const plan::StageJob& job, store::Step first,
   options.batch.seed = options.seed;
   options.batch.replicas = recipe.pipeline.replicas;
   options.batch.replica = job.process.replica;
-  options.batch.micro_batch_rows = *recipe.train.micro_batch;
+  options.batch.micro_batch_rows = plan.micro_batch_rows();
   options.batch.micro_batches = plan.micro_batches;
   options.batch.shuffle = recipe.data.shuffle;
   options.loop.first = first;

@@ -1,5 +1,7 @@
 // Tiny models of every family on the test device, held against the same on the CPU: forward, loss,
 // backward and an update.
+#include "models/families.h"
+
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
@@ -9,7 +11,6 @@
 #include "kernels/cross_entropy.h"
 #include "kernels/leaf_gradient.h"
 #include "kernels/random_key.h"
-#include "models/families.h"
 #include "models/model.h"
 #include "tests/device/streams.h"
 #include "tests/device/test_device.h"

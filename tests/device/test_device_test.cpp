@@ -1,4 +1,6 @@
 // What the test device promises: memory that the host cannot read, late streams, counted waits.
+#include "tests/device/test_device.h"
+
 #include <ATen/ATen.h>
 #include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
@@ -9,7 +11,6 @@
 #include <thread>
 
 #include "tests/device/streams.h"
-#include "tests/device/test_device.h"
 #include "tests/device/waits.h"
 
 namespace strait::test_device {

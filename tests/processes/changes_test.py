@@ -65,6 +65,23 @@ class Changes(runs.RunCase):
         self.resumed(run, "--from", "6")
         self.assertEqual(run.curve(), before, "the changed run resumes to its own bits")
 
+    def test_what_the_plan_chose_stays_when_a_run_goes_on(self):
+        """The rows of a micro-batch and the layers of stages: measured again they might be others."""
+        left_to_plan = {"train.micro_batch": "auto", "pipeline.partition": "profile", "train.decay": "constant"}
+        run = self.train("run", left_to_plan)
+        plan = run.plan()
+        chunks = [one["chunks"] for one in plan["processes"]]
+        head = chunks[1][-1][1]
+        blocks = [[max(first, 1) - 1, min(last, head - 1) - 1] for [[first, last]] in chunks]
+        rows = 8 // plan["micro_batches"]
+        named = self.train("named", {"train.micro_batch": rows, "pipeline.partition": blocks, "train.steps": 8,
+                                     "train.decay": "constant"})
+        out = self.resumed(run, "--set", "train.steps=8")
+        self.assertRegex(out, "changed: train.steps 8 instead of 4")
+        self.assertEqual([one["chunks"] for one in run.plan()["processes"]], chunks)
+        self.assertEqual(run.plan()["micro_batches"], plan["micro_batches"])
+        self.assert_same_bits((named.curve(), named.state(8)), (run.curve(), run.state(8)))
+
     def test_what_cannot_change_is_refused_with_what_can(self):
         run = self.train("run")
         for key in ("data.row=16", "seed=8", "model.dtype=bfloat16", "data.shuffle=false"):

@@ -1,10 +1,10 @@
-#include "schedules/schedule.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <stdexcept>
 #include <string>
+
+#include "schedules/schedule.h"
 
 namespace strait::schedules {
 namespace {

@@ -92,6 +92,20 @@ TEST(Partition, BalancedEqualsBestOfAllCuts) {
   }
 }
 
+// As where a head of few operations takes long, or a backward more than twice its forward.
+TEST(Partition, ProfileBalancesSecondsOfForwardAndBackward) {
+  const std::vector<double> seconds = {0.5, 1, 1, 1, 1, 1, 1, 6};
+  ModelDescription model = model_of({0, 1, 1, 1, 1, 1, 1, 1});
+  for (std::size_t i = 0; i < seconds.size(); ++i) {
+    model.layers[i].forward_seconds = seconds[i] / 4;
+    model.layers[i].backward_factor = 3;
+  }
+  const Question question = question_of(model, 2);
+  const Assignment profile = partitions().named("profile").cut(question);
+  EXPECT_EQ(profile.stages[0].chunks.front(), (Layers{0, 5})) << "5.5 and 7 seconds";
+  EXPECT_EQ(balanced(question).stages[0].chunks.front(), (Layers{0, 4})) << "4 and 4 operations";
+}
+
 TEST(Partition, BalancedIsMostEvenOfCutsWithSameSlowestStage) {
   // A head as large as three blocks: five blocks set the pace, and the others share the rest.
   std::vector<double> costs(32, 1);

@@ -1,6 +1,5 @@
-#include <strait/plugin.h>
-
 #include <ATen/ops/zeros.h>
+#include <strait/plugin.h>
 
 #include <cmath>
 #include <cstring>

@@ -1,6 +1,5 @@
-#include <strait/plugin.h>
-
 #include <ATen/ops/cat.h>
+#include <strait/plugin.h>
 
 #include <cmath>
 #include <utility>

@@ -56,6 +56,8 @@ SETTINGS = {
     "delta 3/6, first 8": delta(3, 6, 8),
     "delta 2/4, first 8": delta(2, 4, 8),
     "delta 2/4, first 8, rotated": delta(2, 4, 8, rotate=True),
+    "delta 2/4, first 8, groups of 32": delta(2, 4, 8, group=32),
+    "delta 2/4, first 8, groups of 32, rotated": delta(2, 4, 8, group=32, rotate=True),
     "delta 4/4, first 8, stochastic": delta(4, 4, 8, rounding="stochastic"),
     "delta 4/delta 5, first 8": delta(4, 5, 8, backward="delta"),
     "delta 4/delta 3, first 8": delta(4, 3, 8, backward="delta"),

@@ -1,8 +1,7 @@
-#include "framework/sync/forecast.h"
-#include "framework/sync/methods.h"
-
 #include <gtest/gtest.h>
 
+#include "framework/sync/forecast.h"
+#include "framework/sync/methods.h"
 #include "tests/framework/sync/usual_settings.h"
 
 namespace strait::sync {

@@ -1,4 +1,6 @@
 // The error bounds of the three group codes, for random sizes.
+#include "framework/sync/group_codes.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,7 +10,6 @@
 #include <limits>
 #include <random>
 
-#include "framework/sync/group_codes.h"
 #include "framework/sync/sync_error.h"
 
 namespace strait::sync {

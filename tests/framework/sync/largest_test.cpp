@@ -1,5 +1,3 @@
-#include "framework/sync/top_values.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +6,8 @@
 #include <functional>
 #include <random>
 #include <vector>
+
+#include "framework/sync/top_values.h"
 
 namespace strait::sync {
 namespace {

@@ -1,5 +1,4 @@
 #include "framework/store/checkpoint.h"
-#include "framework/tensors/shard_writer.h"
 
 #include <ATen/ATen.h>
 
@@ -7,6 +6,7 @@
 #include <random>
 
 #include "framework/tensors/checkpoint_reader.h"
+#include "framework/tensors/shard_writer.h"
 #include "tests/framework/store/expect_store_error.h"
 #include "tests/framework/store/system_faults.h"
 #include "tests/framework/store/temporary_directory.h"

@@ -1,9 +1,9 @@
 #pragma once
 
+#include <cuda_runtime.h>
+
 #include <cstdint>
 #include <cstring>
-
-#include <cuda_runtime.h>
 
 // What the kernels use of half precision, exact.
 struct __half {

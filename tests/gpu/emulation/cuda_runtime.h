@@ -1,13 +1,13 @@
 #pragma once
 
+#include <vector_types.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <functional>
-
-#include <vector_types.h>
 
 // CUDA for a compiler that knows none, for tests: what the kernels use of the language and of the
 // runtime library. Threads of a block are fibers, which change places at every barrier and at every

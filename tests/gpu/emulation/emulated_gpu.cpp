@@ -1,5 +1,7 @@
 #include "tests/gpu/emulation/emulated_gpu.h"
 
+#include <cuda_runtime.h>
+
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -7,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include <cuda_runtime.h>
 #include "tests/gpu/emulation/fiber.h"
 
 uint3 threadIdx{};

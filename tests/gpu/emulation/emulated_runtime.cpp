@@ -1,3 +1,5 @@
+#include <cuda_runtime.h>
+
 #include <cstdlib>
 #include <deque>
 #include <map>
@@ -6,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include <cuda_runtime.h>
 #include "tests/gpu/emulation/emulated_gpu.h"
 
 // The runtime library: memory, streams and events. Nothing runs before somebody waits for it.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ucontext.h>
+
 #include <cstddef>
 #include <memory>
 

@@ -1,5 +1,3 @@
-#include "launcher/app/verbs.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -9,6 +7,9 @@
 #include <array>
 #include <csignal>
 
+#include "framework/store/atomic_file.h"
+#include "framework/store/checkpoint.h"
+#include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
 #include "launcher/control/run_directory.h"
 #include "launcher/control/stop_signals.h"
@@ -81,6 +82,25 @@ TEST_F(VerbStopTest, SendsOneRequestAndWaits) {
   EXPECT_THAT(said, HasSubstr("requested process " + std::to_string(other.pid()) + " to finish"));
   EXPECT_THAT(said, HasSubstr("it has no checkpoint yet"));
   EXPECT_FALSE(control::RunDirectory::live(run_).has_value());
+}
+
+TEST_F(VerbStopTest, NamesNewestCheckpointWhosePartsAreOnHosts) {
+  const OtherLauncher other(run_, 1);
+  const auto save = [this](std::int64_t step) {
+    const std::filesystem::path path = store::checkpoint_directory(run_, store::Step{step});
+    store::make_directory(path);
+    const std::string shard = store::shard_name(0, 0);
+    const store::FileSummary file = store::replace_file(path / shard, "moments");
+    store::Manifest manifest;
+    manifest.step = store::Step{step};
+    manifest.files = {{shard, file.size, file.hash}};
+    store::commit_checkpoint(path, manifest);
+    return path;
+  };
+  save(10);
+  const std::filesystem::path newest = save(20);
+  std::filesystem::remove(newest / store::shard_name(0, 0));
+  EXPECT_THAT(stop(false), HasSubstr("the newest checkpoint is " + newest.string() + "\n"));
 }
 
 TEST_F(VerbStopTest, NowCountsAsTwoRequests) {

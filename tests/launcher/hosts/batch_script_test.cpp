@@ -1,7 +1,7 @@
-#include "launcher/hosts/slurm_job.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "launcher/hosts/slurm_job.h"
 
 namespace strait::hosts {
 namespace {

@@ -1,9 +1,8 @@
 #include "launcher/hosts/slurm_commands.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <fmt/format.h>
 
 #include "launcher/base/errors.h"
 

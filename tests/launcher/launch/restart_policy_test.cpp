@@ -15,14 +15,15 @@ control::Outcome ended(ExitCode code, const std::string& cause = "stage 1.0 was 
   return outcome;
 }
 
-TEST(RestartPolicy, RestartsAfterLossesOnly) {
-  for (const ExitCode code : {ExitCode::peer_lost, ExitCode::stalled, ExitCode::internal}) {
+TEST(RestartPolicy, RestartsAfterFailuresThatMayPass) {
+  for (const ExitCode code :
+       {ExitCode::peer_lost, ExitCode::stalled, ExitCode::internal, ExitCode::storage_io}) {
     EXPECT_TRUE(RestartPolicy(3).after(ended(code), std::nullopt).restart) << base::meaning(code);
   }
   for (const ExitCode code :
        {ExitCode::done, ExitCode::bad_input, ExitCode::mismatch, ExitCode::authentication,
-        ExitCode::fenced, ExitCode::storage_full, ExitCode::storage_io, ExitCode::corrupt,
-        ExitCode::numeric, ExitCode::out_of_memory, ExitCode::interrupted}) {
+        ExitCode::fenced, ExitCode::storage_full, ExitCode::corrupt, ExitCode::numeric,
+        ExitCode::out_of_memory, ExitCode::interrupted}) {
     const auto decision = RestartPolicy(3).after(ended(code), store::Step{5});
     EXPECT_FALSE(decision.restart || decision.exhausted) << base::meaning(code);
   }

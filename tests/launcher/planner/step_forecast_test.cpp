@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "launcher/plan/speeds.h"
@@ -70,6 +72,17 @@ TEST(StepForecast, CountsTheForwardsThatRecomputeRepeats) {
   EXPECT_EQ(recompute_layers(plan.recipe.model, model), whole - 64 * 4) << "of a block";
   EXPECT_EQ(model.layers[1].saved_bytes_per_token, 64 * 4) << "its input";
   EXPECT_EQ(model.layers[1].backward_factor, 3);
+}
+
+TEST(BestMicroBatch, IsSmallestOfThoseThatAreNearlyFastest) {
+  using Seconds = std::map<std::int64_t, std::optional<double>>;
+  const auto best = [](Seconds seconds) {
+    return best_micro_batch(12, [&](std::int64_t rows) { return seconds.at(rows); });
+  };
+  EXPECT_EQ(best({{1, 2.0}, {2, 1.04}, {3, 1.0}, {4, 1.02}, {6, 1.5}, {12, 2.0}}), 2);
+  EXPECT_EQ(best({{1, 1.0}, {2, 1.0}, {3, 1.0}, {4, 1.0}, {6, 1.0}, {12, 1.0}}), 1);
+  EXPECT_EQ(best({{1, 5.0}, {2, 4.0}, {3, 3.0}, {4, {}}, {6, {}}, {12, {}}}), 3) << "fits";
+  EXPECT_EQ(best({{1, {}}, {2, {}}, {3, {}}, {4, {}}, {6, {}}, {12, {}}}), 1);
 }
 
 TEST(Speeds, PrefersMeasuredToStatedToAssumed) {

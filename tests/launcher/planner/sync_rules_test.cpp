@@ -1,5 +1,3 @@
-#include "launcher/planner/planned_sync.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +5,7 @@
 #include <vector>
 
 #include "launcher/base/errors.h"
+#include "launcher/planner/planned_sync.h"
 #include "launcher/recipe/recipe_io.h"
 #include "launcher/recipe/recipe_sync_keys.h"
 

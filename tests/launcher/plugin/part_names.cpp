@@ -1,8 +1,7 @@
-#include "launcher/recipe/recipe_keys.h"
-
 #include <gtest/gtest.h>
 
 #include "launcher/plugin/offered_parts.h"
+#include "launcher/recipe/recipe_keys.h"
 
 namespace strait::plugin {
 namespace {

@@ -1,3 +1,5 @@
+#include "launcher/process/backend.h"
+
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +13,6 @@
 #include <sstream>
 
 #include "launcher/base/errors.h"
-#include "launcher/process/backend.h"
 #include "tests/launcher/scratch_directory.h"
 
 namespace strait::process {

@@ -1,11 +1,10 @@
-#include "launcher/process/piped_process.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <csignal>
 
 #include "launcher/base/errors.h"
+#include "launcher/process/piped_process.h"
 
 namespace strait::process {
 namespace {

@@ -1,8 +1,8 @@
-#include "launcher/reach/flow.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
+
+#include "launcher/reach/flow.h"
 
 namespace strait::reach {
 namespace {

@@ -1,8 +1,7 @@
-#include "launcher/recipe/recipe_keys.h"
-
 #include <gtest/gtest.h>
 
 #include "framework/sync/methods.h"
+#include "launcher/recipe/recipe_keys.h"
 #include "schedules/schedule.h"
 
 namespace strait::recipe {

@@ -1,5 +1,3 @@
-#include "launcher/recipe/recipe_io.h"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,6 +8,7 @@
 #include <vector>
 
 #include "launcher/base/errors.h"
+#include "launcher/recipe/recipe_io.h"
 
 namespace strait::recipe {
 namespace {

@@ -1,10 +1,9 @@
-#include "launcher/worker/commands.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <variant>
 
+#include "launcher/worker/commands.h"
 #include "tests/launcher/reach/served_hosts.h"
 
 namespace strait::worker {

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "launcher/plan/plan.h"
+#include "launcher/planner/data_preparation.h"
+#include "launcher/planner/layer_times.h"
+#include "launcher/recipe/recipe.h"
+#include "models/model_description.h"
+
+namespace strait::planner {
+
+// What the pipeline of a plan follows from, beside the plan's recipe, data and hosts.
+struct PipelineQuestion {
+  const models::ModelDescription& model;
+  const PreparedData& train;
+  std::int64_t recomputed_bytes_per_token = 0;  // see recompute_layers()
+  const plan::Plan* before = nullptr;           // see plan_sync()
+  std::vector<LayerTime> layer_times = {};      // for the partition "profile"
+  // Each pass is forecast to take as long as if it had so many tokens more. Measured speeds have
+  // that in them, so it counts only where sizes of micro-batches are compared.
+  std::int64_t pass_tokens = 0;
+};
+
+// Completes a plan that has recipe, data, hosts and speeds: layers, depth, processes, links, sync.
+// `settled` is its recipe with the rows of a micro-batch. UserError, stages::PartitionError: there
+// is no such pipeline; out_of_memory where it does not fit.
+void plan_pipeline(plan::Plan& plan, const recipe::Recipe& settled,
+                   const PipelineQuestion& question);
+
+}  // namespace strait::planner
