@@ -147,10 +147,10 @@ class SupervisedRun {
     for (std::size_t i = 0; i < hosts.spare.size(); ++i) {
       if (absent[hosts.list.size() + i].empty()) spares.push_back(hosts.spare[i].name);
     }
-    const std::set<std::size_t> all = lost;
     const std::set<std::size_t> not_needed = plan::hosts_only_of(run.plan, left_out_);
-    for (const std::size_t host : all) {
-      if (not_needed.contains(host)) continue;
+    std::set<std::size_t> needed = lost;
+    for (const std::size_t host : not_needed) needed.erase(host);
+    for (const std::size_t host : plan::replacement_order(run.plan, needed)) {
       const std::string name = hosts.list[host].name;
       if (spares.empty()) {
         moves.push_back(fmt::format("host {} is left out: {}", name, absent[host]));
@@ -162,9 +162,8 @@ class SupervisedRun {
       plan::replace_host(run.plan, host, static_cast<std::size_t>(spare - hosts.spare.begin()));
       spares.erase(spares.begin());
       lost.erase(host);
+      needed.erase(host);
     }
-    std::set<std::size_t> needed = lost;
-    for (const std::size_t host : not_needed) needed.erase(host);
     const auto gone = plan::replicas_to_leave_out(run.plan, left_out_, needed);
     for (const std::uint32_t replica : gone) {
       options_.without.insert(replica);

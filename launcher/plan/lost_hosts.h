@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <optional>
 #include <set>
+#include <vector>
 
 #include "launcher/plan/plan.h"
 
@@ -10,6 +11,10 @@ namespace strait::plan {
 
 // How a run goes on without hosts that were lost (hosts.restart). All functions are pure. A host
 // that was lost becomes the last of the spare ones: it may answer again one day.
+
+// Lost hosts in the order in which spare ones take their places: first those of the replica that
+// misses fewest, so that as many replicas as possible are whole again.
+std::vector<std::size_t> replacement_order(const Plan& plan, const std::set<std::size_t>& lost);
 
 // Puts a spare host (an index into hosts.spare) in the place of another one. Processes, layers,
 // threads and links stay, so the run has the same bits.

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+#include <vector>
+
 namespace strait::plan {
 namespace {
 
@@ -50,6 +53,21 @@ TEST(LostHosts, SpareTakesPlaceAndSlotsAndLostOneBecomesSpare) {
   EXPECT_EQ(plan.process({1, 0}).host, "y");
   EXPECT_EQ(plan.process({1, 1}).host, "y");
   EXPECT_EQ(plan.process({2, 1}).host, "c");
+}
+
+// Replica 0 on hosts 0 and 1, replica 1 on 2 and 3, replica 2 on 3 and 4.
+TEST(LostHosts, SparesGoFirstToReplicasThatMissFewest) {
+  Plan plan;
+  plan.hosts.resize(5);
+  for (const auto& [replica, host] : std::vector<std::pair<std::uint32_t, std::size_t>>{
+           {0, 0}, {0, 1}, {1, 2}, {1, 3}, {2, 3}, {2, 4}}) {
+    Plan::Process& process = plan.processes.emplace_back();
+    process.name = {static_cast<std::uint32_t>(host % 2), replica};
+    process.host_index = host;
+  }
+  EXPECT_THAT(replacement_order(plan, {0, 1, 2}), ElementsAre(2, 0, 1));
+  EXPECT_THAT(replacement_order(plan, {0, 1, 3, 4}), ElementsAre(3, 4, 0, 1)) << "1, then 2";
+  EXPECT_THAT(replacement_order(plan, {}), ElementsAre());
 }
 
 TEST(LostHosts, FewerStagesOnTheOthers) {
