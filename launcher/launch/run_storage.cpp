@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <functional>
+#include <utility>
 
 #include "launcher/launch/host_memory.h"
 #include "launcher/launch/local_memory.h"
@@ -14,8 +15,8 @@ namespace fs = std::filesystem;
 
 class LocalStorage : public RunStorage {
  public:
-  LocalStorage(const plan::RunFile& run, const fs::path& directory)
-      : run_(run), directory_(directory) {}
+  LocalStorage(const plan::RunFile& run, fs::path directory)
+      : run_(run), directory_(std::move(directory)) {}
 
   void send_inputs(const std::string& /*resume*/, store::Part /*part*/,
                    const Report& /*report*/) override {}
@@ -39,12 +40,12 @@ class LocalStorage : public RunStorage {
 
 class HostStorage : public RunStorage {
  public:
-  HostStorage(RunHosts& hosts, const plan::RunFile& run, const fs::path& directory,
+  HostStorage(RunHosts& hosts, const plan::RunFile& run, fs::path directory,
               const std::atomic<int>& stops)
       : hosts_(hosts),
         transfer_(*hosts.file_transfer()),
         run_(run),
-        directory_(directory),
+        directory_(std::move(directory)),
         stops_(stops) {}
 
   void send_inputs(const std::string& resume, store::Part part, const Report& report) override {

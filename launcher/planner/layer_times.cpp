@@ -74,7 +74,7 @@ LayerTime time_head(models::Head& head, const at::Tensor& input, const models::P
   kernels::Projection gradient;
   if (trained) gradient.weight = at::zeros_like(projection.weight, at::kFloat);
   return time_rounds(input.device(), [&] {
-    const at::Tensor hidden = head.forward(input, pass);
+    at::Tensor hidden = head.forward(input, pass);
     const at::NoGradGuard no_graph;
     kernels::cross_entropy(projection, hidden.flatten(0, 1), targets, 1, gradient);
     return hidden;

@@ -21,11 +21,10 @@
 #include "launcher/planner/step_forecast.h"
 #include "launcher/recipe/links.h"
 #include "models/model_description.h"
+#include "stages/partition.h"
 
 namespace strait::planner {
 namespace {
-
-constexpr std::int64_t kSavedBytes = 12;  // of a parameter in a checkpoint: value and moments
 
 namespace fs = std::filesystem;
 
@@ -121,6 +120,8 @@ std::int64_t micro_batch_rows(const plan::Plan& plan, const PipelineQuestion& qu
     plan::Plan one = plan;
     try {
       plan_pipeline(one, settled, compared);
+    } catch (const stages::PartitionError&) {
+      return std::nullopt;
     } catch (const base::UserError& error) {
       if (error.code() != base::ExitCode::out_of_memory) throw;
       return std::nullopt;

@@ -101,6 +101,21 @@ class Devices(runs.RunCase):
         out = self.answer("plan", recipe, "--set", 'model.device="cpu"')
         self.assertNotIn("cuda", out)
 
+    def test_micro_batches_that_the_plan_chooses_fit_their_gpus(self):
+        def plan_with(bytes_of_gpu, micro_batch):
+            (self.home / "speeds.toml").write_text(
+                "".join(f'[[hosts]]\nname = "{name}"\ngpu_memory = [{bytes_of_gpu}]\n' for name in "ab")
+            )
+            return json.loads(self.answer("plan", recipe, "--json", "--set", f"train.micro_batch={micro_batch}"))
+
+        recipe = self.write_recipe("gpus", {
+            "hosts.backend": "ssh", "hosts.list": ["a", "b"], "hosts.links": "speeds.toml", "train.batch": 16})
+        # A GPU is busy with many tokens only, so passes of few rows are not worth it.
+        self.assertLess(plan_with(80_000_000_000, "auto")["micro_batches"], 4)
+        two = plan_with(80_000_000_000, 2)
+        needed = max(one["state_bytes"] + one["activation_bytes"] for one in two["processes"])
+        self.assertEqual(plan_with((640 << 20) + needed, "auto")["micro_batches"], 8)
+
     def answer(self, *words):
         code, out, err = self.strait(*words)
         self.assertEqual(code, 0, out + err)
