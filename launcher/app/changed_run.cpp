@@ -120,7 +120,7 @@ void check_data_is_unchanged(const plan::Plan::Data& before, const plan::Plan::D
                   source, now.hash, before.hash));
 }
 
-// `before`: keeps its choices.
+// Keeps the choices of `before`.
 plan::RunFile planned_again(const plan::RunFile& run, const recipe::Recipe& recipe,
                             const plan::Plan* before) {
   plan::RunFile changed{run.run, planner::make_plan(recipe, before).plan};
@@ -198,7 +198,9 @@ ChangedRun changed_run(const control::RunDirectory& directory, const plan::RunFi
       recipe::read_recipe(directory.recipe(), overrides, plugin::load_plugins);
   const auto keys = changed_keys(run.plan.recipe, recipe);
   check_may_change(keys);
-  plan::RunFile changed = planned_again(run, recipe, changes_sync(overrides) ? nullptr : &run.plan);
+  plan::Plan before = run.plan;
+  if (changes_sync(overrides)) before.sync_method.clear();
+  plan::RunFile changed = planned_again(run, recipe, &before);
   if (changed.plan.steps < number(step)) {
     throw base::UserError(
         base::ExitCode::bad_input,

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/error.h"
 #include "framework/net/link_error.h"
 #include "framework/store/checkpoint.h"
 #include "framework/store/store_error.h"
@@ -28,6 +29,7 @@
 #include "launcher/plan/absent_replicas.h"
 #include "launcher/plan/lost_hosts.h"
 #include "launcher/recipe/recipe_io.h"
+#include "stages/partition.h"
 
 namespace strait::app {
 namespace {
@@ -53,6 +55,8 @@ plan::RunFile run_without(const plan::RunFile& run, const std::set<std::size_t>&
   for (;; --recipe->pipeline.stages) {
     try {
       return changed_run(run, *recipe);
+    } catch (const stages::PartitionError&) {
+      if (recipe->pipeline.stages == 1) throw;
     } catch (const base::UserError& error) {
       if (error.code() != base::ExitCode::bad_input || recipe->pipeline.stages == 1) throw;
     }
@@ -87,6 +91,8 @@ class SupervisedRun {
       } catch (const store::StoreError& error) {
         outcome = failed_attempt(error);
       } catch (const net::LinkError& error) {
+        outcome = failed_attempt(error);
+      } catch (const InputError& error) {
         outcome = failed_attempt(error);
       }
     }
@@ -150,7 +156,7 @@ class SupervisedRun {
     const std::set<std::size_t> not_needed = plan::hosts_only_of(run.plan, left_out_);
     std::set<std::size_t> needed = lost;
     for (const std::size_t host : not_needed) needed.erase(host);
-    for (const std::size_t host : plan::replacement_order(run.plan, needed)) {
+    for (const std::size_t host : plan::replacement_order(run.plan, left_out_, needed)) {
       const std::string name = hosts.list[host].name;
       if (spares.empty()) {
         moves.push_back(fmt::format("host {} is left out: {}", name, absent[host]));

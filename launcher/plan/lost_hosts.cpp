@@ -16,24 +16,26 @@ void add_spare(recipe::Recipe::Hosts& hosts, recipe::RecipeHost lost) {
 
 }  // namespace
 
-std::vector<std::size_t> replacement_order(const Plan& plan, const std::set<std::size_t>& lost) {
+std::vector<std::size_t> replacement_order(const Plan& plan, const std::set<std::uint32_t>& without,
+                                           std::set<std::size_t> lost) {
   std::map<std::uint32_t, std::set<std::size_t>> missing;  // hosts, by replica
   for (const Plan::Process& process : plan.processes) {
-    if (!lost.contains(process.host_index)) continue;
+    if (!lost.contains(process.host_index) || without.contains(process.name.replica)) continue;
     missing[process.name.replica].insert(process.host_index);
   }
   std::vector<std::size_t> order;
   while (!missing.empty()) {
     const auto next =
         std::ranges::min_element(missing, {}, [](const auto& one) { return one.second.size(); });
-    const std::set<std::size_t> hosts = next->second;
-    order.insert(order.end(), hosts.begin(), hosts.end());
-    // Replicas that share a host with it miss that one no more.
-    for (auto& [replica, others] : missing) {
-      for (const std::size_t host : hosts) others.erase(host);
+    for (const std::size_t host : std::set<std::size_t>(next->second)) {
+      order.push_back(host);
+      lost.erase(host);
+      // Replicas that share it miss it no more.
+      for (auto& [replica, hosts] : missing) hosts.erase(host);
     }
     std::erase_if(missing, [](const auto& one) { return one.second.empty(); });
   }
+  order.insert(order.end(), lost.begin(), lost.end());
   return order;
 }
 

@@ -21,23 +21,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kMeasureFor = std::chrono::milliseconds(1000);
-constexpr int kMinRounds = 5;
 constexpr int kMaxRounds = 2000;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-double median(std::vector<double>& values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
-
-// Work on an accelerator is only queued when a call returns.
-void finish(at::Device device) {
-  if (!device.is_cpu()) at::accelerator::synchronizeDevice(device.index());
-}
+constexpr std::int64_t kBusyTokens = 512;  // see plan::kPassTokensOfCpu
 
 LayerTime time_rounds(at::Device device, const std::function<at::Tensor()>& forward) {
   std::vector<double> forwards;
@@ -45,18 +30,13 @@ LayerTime time_rounds(at::Device device, const std::function<at::Tensor()>& forw
   at::Tensor gradient;
   const Clock::time_point begin = Clock::now();
   for (int i = 0; i < kMaxRounds; ++i) {
-    if (i > kMinRounds && Clock::now() - begin > kMeasureFor) break;
-    Clock::time_point start = Clock::now();
-    const at::Tensor output = forward();
-    finish(device);
-    const double ahead = seconds_since(start);
+    if (i > 1 && Clock::now() - begin > kMeasureFor) break;
+    at::Tensor output;
+    const double ahead = timed(device, [&] { output = forward(); });
     if (!gradient.defined()) gradient = at::ones_like(output);
     double back = 0;
     if (output.requires_grad()) {
-      start = Clock::now();
-      torch::autograd::backward({output}, {gradient});
-      finish(device);
-      back = seconds_since(start);
+      back = timed(device, [&] { torch::autograd::backward({output}, {gradient}); });
     }
     if (i == 0) continue;  // warm-up: pages are mapped and code is loaded
     forwards.push_back(ahead);
@@ -69,8 +49,7 @@ LayerTime time_rounds(at::Device device, const std::function<at::Tensor()>& forw
 LayerTime time_head(models::Head& head, const at::Tensor& input, const models::Pass& pass,
                     bool trained) {
   const kernels::Projection& projection = head.projection();
-  const at::Tensor targets =
-      at::zeros({input.size(0) * input.size(1)}, at::kLong).to(input.device());
+  const at::Tensor targets = at::zeros({input.size(0) * input.size(1)}, at::kLong);
   kernels::Projection gradient;
   if (trained) gradient.weight = at::zeros_like(projection.weight, at::kFloat);
   return time_rounds(input.device(), [&] {
@@ -95,6 +74,20 @@ class Threads {
 
 }  // namespace
 
+double timed(at::Device device, const std::function<void()>& call) {
+  const Clock::time_point start = Clock::now();
+  call();
+  // Work on an accelerator is only queued when a call returns.
+  if (!device.is_cpu()) at::accelerator::synchronizeDevice(device.index());
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+double median(std::vector<double>& values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
 LayerTime time_layer(models::Layer& layer, const at::Tensor& input, const models::Pass& pass) {
   return time_rounds(input.device(), [&] { return layer.forward(input, pass); });
 }
@@ -103,25 +96,24 @@ std::vector<LayerTime> profile_layers(const models::ModelConfig& config,
                                       const models::ModelDescription& description,
                                       const ProfileQuestion& question) {
   const Threads threads(question.threads);
-  const bool gpu = question.gpu && at::globalContext().hasCUDA();
-  const at::Device device = gpu ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
-  const std::vector<std::vector<std::int64_t>> rows(static_cast<std::size_t>(question.rows),
+  const std::int64_t busy = std::max<std::int64_t>(1, kBusyTokens / question.row);
+  const std::int64_t count = std::min(question.rows, busy);
+  const std::vector<std::vector<std::int64_t>> rows(static_cast<std::size_t>(count),
                                                     {question.row});
   const int last = static_cast<int>(description.layers.size()) - 1;
   const auto time_of = [&](int index) {
     const models::LayerCost& cost = description.layers[static_cast<std::size_t>(index)];
-    const auto model = models::make_model(config, {index, index}, question.dtype, device);
+    const auto model = models::make_model(config, {index, index}, question.dtype, at::kCPU);
     models::initialize(*model, config, 1);
     models::Pass pass = models::make_pass(rows, question.row);
     pass.training = true;
     models::Layer& layer = model->layer(index);
     if (index == 0) {
       const at::Tensor tokens =
-          at::randint(description.vocabulary, {question.rows, question.row}, at::kLong).to(device);
+          at::randint(description.vocabulary, {count, question.row}, at::kLong);
       return time_layer(layer, tokens, pass);
     }
-    at::Tensor input = at::randn({question.rows, question.row, description.hidden},
-                                 at::TensorOptions(question.dtype).device(device));
+    at::Tensor input = at::randn({count, question.row, description.hidden}, question.dtype);
     input.set_requires_grad(cost.backward_factor > 0 && index > description.first_trained_layer());
     const bool projects = description.tied ? description.tied_trained : cost.trained > 0;
     if (index == last) return time_head(*model->head(), input, pass, projects);

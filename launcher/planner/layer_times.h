@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "models/model.h"
@@ -17,8 +18,13 @@ struct LayerTime {
   double backward = 0;
 };
 
-// The median of at least five rounds, after one to warm up. The layer is not the embedding, and
-// `input` as it comes from the layer before; a backward is run where something needs one.
+// Seconds of a call, and of what it queues on an accelerator.
+double timed(at::Device device, const std::function<void()>& call);
+
+double median(std::vector<double>& values);
+
+// The median of several rounds, after one to warm up. `input` as it comes from the layer before; a
+// backward is run where something needs one.
 LayerTime time_layer(models::Layer& layer, const at::Tensor& input, const models::Pass& pass);
 
 struct ProfileQuestion {
@@ -27,11 +33,11 @@ struct ProfileQuestion {
   std::int64_t threads = 1;
   at::ScalarType dtype = at::kFloat;
   bool recompute = false;  // blocks run their forward once more
-  bool gpu = false;        // on this machine's first, if it has one
 };
 
-// Of each layer of `description`, which is that of `config`; measured on this machine with random
-// weights, layers that are alike once. Takes seconds, and the memory of the largest layer.
+// Of each layer of `description`, which is that of `config`; measured on the CPU of this machine
+// with random weights, layers that are alike once, and with no more rows than keep it busy. Takes a
+// second for each kind, or two rounds where these take longer, and the memory of the largest layer.
 std::vector<LayerTime> profile_layers(const models::ModelConfig& config,
                                       const models::ModelDescription& description,
                                       const ProfileQuestion& question);

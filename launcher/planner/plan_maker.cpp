@@ -66,12 +66,12 @@ void check_device(const recipe::Recipe& recipe) {
 
 // Layers of the run that is resumed, where "profile" has chosen them: measured again they would be
 // others, and with them the bits of a run whose links quantise.
-bool keep_profiled_cut(const plan::Plan* before, recipe::Recipe& settled) {
-  recipe::Recipe::Partition& partition = settled.pipeline.partition;
+bool keep_profiled_cut(const plan::Plan* before, recipe::Recipe& resolved) {
+  recipe::Recipe::Partition& partition = resolved.pipeline.partition;
   if (before == nullptr || before->recipe.pipeline.partition != partition) return false;
-  if (before->recipe.pipeline.stages != settled.pipeline.stages) return false;
-  if (before->chunks() != chunks_of(settled)) return false;
-  const auto stages = static_cast<std::size_t>(settled.pipeline.stages);
+  if (before->recipe.pipeline.stages != resolved.pipeline.stages) return false;
+  if (before->chunks() != chunks_of(resolved)) return false;
+  const auto stages = static_cast<std::size_t>(resolved.pipeline.stages);
   const int head = before->processes.at(stages - 1).chunks.back().last;
   for (std::size_t c = 0; c < before->processes.front().chunks.size(); ++c) {
     for (std::size_t s = 0; s < stages; ++s) {
@@ -85,15 +85,46 @@ bool keep_profiled_cut(const plan::Plan* before, recipe::Recipe& settled) {
   return true;
 }
 
-ProfileQuestion profile_of(const recipe::Recipe& settled) {
+ProfileQuestion profile_of(const recipe::Recipe& resolved) {
   ProfileQuestion question;
-  question.rows = *settled.train.micro_batch;
-  question.row = settled.data.row;
-  question.threads = settled.pipeline.threads.value_or(1);
-  question.dtype = settled.model.dtype == recipe::Dtype::bfloat16 ? at::kBFloat16 : at::kFloat;
-  question.recompute = settled.model.recompute == recipe::Recompute::layer;
-  question.gpu = settled.model.device != recipe::Device::cpu;
+  question.rows = *resolved.train.micro_batch;
+  question.row = resolved.data.row;
+  const std::int64_t processes = recipe::BackendKind::local == resolved.hosts.backend
+                                     ? resolved.pipeline.stages * resolved.pipeline.replicas
+                                     : 1;
+  question.threads = threads_of(resolved, processes);
+  question.dtype = resolved.model.dtype == recipe::Dtype::bfloat16 ? at::kBFloat16 : at::kFloat;
+  question.recompute = resolved.model.recompute == recipe::Recompute::layer;
   return question;
+}
+
+// Without a layer measured.
+recipe::Recipe by_cost(recipe::Recipe recipe) {
+  recipe::Recipe::Partition& partition = recipe.pipeline.partition;
+  if (partition.kind == recipe::PartitionKind::profile) {
+    partition.kind = recipe::PartitionKind::balanced;
+  }
+  return recipe;
+}
+
+// Nullopt: there is no such pipeline, mostly for want of memory.
+std::optional<double> seconds_of_step(plan::Plan plan, const recipe::Recipe& resolved,
+                                      const PipelineQuestion& question) {
+  try {
+    plan_pipeline(plan, resolved, question);
+  } catch (const stages::PartitionError&) {
+    return std::nullopt;
+  } catch (const base::UserError&) {
+    return std::nullopt;
+  }
+  return plan.step_seconds;
+}
+
+bool on_gpus(const plan::Plan& plan) {
+  const recipe::Recipe& recipe = plan.recipe;
+  return recipe.model.device == recipe::Device::cuda || recipe.hosts.slurm.gpus_per_node > 0 ||
+         std::ranges::any_of(plan.hosts,
+                             [](const auto& host) { return host.gpus && !host.gpus->empty(); });
 }
 
 // Rows of a micro-batch: of the recipe, else of the run that is resumed, whose bits depend on them,
@@ -101,33 +132,20 @@ ProfileQuestion profile_of(const recipe::Recipe& settled) {
 std::int64_t micro_batch_rows(const plan::Plan& plan, const PipelineQuestion& question) {
   const recipe::Recipe& recipe = plan.recipe;
   if (recipe.train.micro_batch) return *recipe.train.micro_batch;
+  PipelineQuestion compared = question;
+  compared.pass_tokens = on_gpus(plan) ? plan::kAssumedPassTokensOfGpu : plan::kPassTokensOfCpu;
+  const auto forecast = [&](std::int64_t rows) {
+    recipe::Recipe resolved = by_cost(recipe);
+    resolved.train.micro_batch = rows;
+    return seconds_of_step(plan, resolved, compared);
+  };
   const std::int64_t rows = recipe.train.batch / recipe.pipeline.replicas;
   const plan::Plan* const before = question.before;
   if (before != nullptr && !before->recipe.train.micro_batch &&
-      rows % before->micro_batch_rows() == 0) {
+      rows % before->micro_batch_rows() == 0 && forecast(before->micro_batch_rows())) {
     return before->micro_batch_rows();
   }
-  PipelineQuestion compared = question;
-  const bool gpus = std::ranges::any_of(
-      plan.hosts, [](const auto& host) { return host.gpus && !host.gpus->empty(); });
-  compared.pass_tokens = gpus ? plan::kAssumedPassTokensOfGpu : plan::kPassTokensOfCpu;
-  return best_micro_batch(rows, [&](std::int64_t candidate) -> std::optional<double> {
-    recipe::Recipe settled = recipe;
-    settled.train.micro_batch = candidate;
-    if (settled.pipeline.partition.kind == recipe::PartitionKind::profile) {
-      settled.pipeline.partition.kind = recipe::PartitionKind::balanced;
-    }
-    plan::Plan one = plan;
-    try {
-      plan_pipeline(one, settled, compared);
-    } catch (const stages::PartitionError&) {
-      return std::nullopt;
-    } catch (const base::UserError& error) {
-      if (error.code() != base::ExitCode::out_of_memory) throw;
-      return std::nullopt;
-    }
-    return one.step_seconds;
-  });
+  return best_micro_batch(rows, forecast);
 }
 
 }  // namespace
@@ -140,7 +158,8 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before) {
   plan.model_config = read_config(recipe.model.path);
   plan.model_hash = store::hash_text(plan.model_config);
   const models::ModelConfig config = planned_model(plan);
-  models::ModelDescription model = models::describe(config, {recipe.data.row, value_bytes(recipe)});
+  models::ModelDescription model =
+      models::describe(config, {recipe.data.row, value_bytes(recipe.model)});
   const std::int64_t recomputed = recompute_layers(recipe.model, model);
   check_weights(plan.recipe.model, config);
 
@@ -152,13 +171,20 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before) {
   for (std::size_t i = 0; i < gpus.size(); ++i) plan.hosts[i].gpus = gpus[i];
 
   PipelineQuestion question{model, run.train, recomputed, before};
-  recipe::Recipe settled = recipe;
-  settled.train.micro_batch = micro_batch_rows(plan, question);
-  if (recipe.pipeline.partition.kind == recipe::PartitionKind::profile &&
-      !keep_profiled_cut(before, settled)) {
-    question.layer_times = profile_layers(config, model, profile_of(settled));
+  recipe::Recipe resolved = recipe;
+  resolved.train.micro_batch = micro_batch_rows(plan, question);
+  if (recipe.pipeline.partition.kind == recipe::PartitionKind::profile) {
+    recipe::Recipe kept = resolved;
+    if (keep_profiled_cut(before, kept) && seconds_of_step(plan, kept, question)) {
+      resolved = kept;
+    } else {
+      // All that is wrong with the recipe shows before layers are measured, which takes longest.
+      plan::Plan checked = plan;
+      plan_pipeline(checked, by_cost(resolved), question);
+      question.layer_times = profile_layers(config, model, profile_of(resolved));
+    }
   }
-  plan_pipeline(plan, settled, question);
+  plan_pipeline(plan, resolved, question);
   return run;
 }
 

@@ -42,7 +42,7 @@ std::int64_t micro_batch_tokens(const recipe::Recipe& recipe) {
 
 partition::ModelDescription partition_view(const recipe::Recipe& recipe,
                                            const models::ModelDescription& model) {
-  const std::int64_t bytes = value_bytes(recipe);
+  const std::int64_t bytes = value_bytes(recipe.model);
   partition::ModelDescription view;
   view.family = model.family;
   view.tied_parameters = model.tied_parameters;

@@ -56,7 +56,7 @@ void check_data_files(const char* key, const std::vector<recipe::DataFile>& file
   }
 }
 
-void plan_steps(plan::Plan& plan, const PreparedData& train) {
+void count_steps(plan::Plan& plan, const PreparedData& train) {
   const recipe::Recipe& recipe = plan.recipe;
   const std::int64_t micro_batch = recipe.train.micro_batch.value_or(1);
   const std::int64_t rows = micro_batch * recipe.pipeline.replicas;
@@ -100,7 +100,7 @@ void read_data_sets(PlannedRun& run, const recipe::Recipe& recipe,
   }
   check_data(recipe, model, run.train);
   run.plan.train = plan_data(run.train);
-  plan_steps(run.plan, run.train);
+  count_steps(run.plan, run.train);
   run.eval = std::move(split.held_out);
   if (!recipe.data.eval.empty()) run.eval = read_data(recipe.data.eval, options);
   if (!run.eval) return;

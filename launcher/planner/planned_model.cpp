@@ -71,14 +71,14 @@ models::ModelConfig planned_model(const plan::Plan& plan) {
   return config;
 }
 
-std::int64_t value_bytes(const recipe::Recipe& recipe) {
-  return recipe.model.dtype == recipe::Dtype::bfloat16 ? 2 : 4;
+std::int64_t value_bytes(const recipe::Recipe::Model& model) {
+  return model.dtype == recipe::Dtype::bfloat16 ? 2 : 4;
 }
 
 std::int64_t recompute_layers(const recipe::Recipe::Model& recipe,
                               models::ModelDescription& model) {
   if (recipe.recompute == recipe::Recompute::none) return 0;
-  const std::int64_t input = model.hidden * (recipe.dtype == recipe::Dtype::bfloat16 ? 2 : 4);
+  const std::int64_t input = model.hidden * value_bytes(recipe);
   std::int64_t most = 0;
   for (models::LayerCost& layer : model.layers) {
     const std::int64_t all = layer.saved_bytes_per_token;

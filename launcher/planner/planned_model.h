@@ -12,7 +12,7 @@ namespace strait::planner {
 models::ModelConfig planned_model(const plan::Plan& plan);
 
 // Bytes of a value of an activation.
-std::int64_t value_bytes(const recipe::Recipe& recipe);
+std::int64_t value_bytes(const recipe::Recipe::Model& model);
 
 // Makes the costs of layers those of this recipe: with recompute a layer keeps only its input, and
 // its backward begins with another forward. Returns the bytes per token of the largest layer while

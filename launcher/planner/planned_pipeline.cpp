@@ -146,7 +146,7 @@ plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDesc
   // A matrix of few bits is dequantised for each use, one at a time.
   process.state_bytes = trained * bytes.trained + quantized.bytes +
                         (process.parameters - trained - quantized.parameters) * bytes.frozen +
-                        quantized.largest_matrix * value_bytes(plan.recipe);
+                        quantized.largest_matrix * value_bytes(plan.recipe.model);
   return process;
 }
 
@@ -181,13 +181,6 @@ void plan_boundary_links(plan::Plan& plan, const std::vector<PlannedBoundary>& b
   }
 }
 
-// Cores of other hosts are unknown until they report them: assumed to be as many as here.
-std::int64_t threads_of(const recipe::Recipe& recipe, std::int64_t processes_of_host) {
-  if (recipe.pipeline.threads) return *recipe.pipeline.threads;
-  const auto cores = static_cast<std::int64_t>(std::thread::hardware_concurrency());
-  return std::max<std::int64_t>(1, cores / processes_of_host);
-}
-
 // The most processes that share a host.
 std::int64_t most_on_a_host(const std::vector<std::size_t>& hosts) {
   std::ptrdiff_t most = 1;
@@ -217,23 +210,30 @@ void check_held_memory(const plan::Plan& plan, const std::vector<recipe::RecipeH
 
 }  // namespace
 
-void plan_pipeline(plan::Plan& plan, const recipe::Recipe& settled,
+// Cores of other hosts are unknown until they report them: assumed to be as many as here.
+std::int64_t threads_of(const recipe::Recipe& recipe, std::int64_t processes_of_host) {
+  if (recipe.pipeline.threads) return *recipe.pipeline.threads;
+  const auto cores = static_cast<std::int64_t>(std::thread::hardware_concurrency());
+  return std::max<std::int64_t>(1, cores / processes_of_host);
+}
+
+void plan_pipeline(plan::Plan& plan, const recipe::Recipe& resolved,
                    const PipelineQuestion& question) {
   const models::ModelDescription& model = question.model;
-  const std::vector<recipe::RecipeHost> hosts = plan::hosts_of(settled);
-  const std::int64_t rows = *settled.train.micro_batch;
-  plan.micro_batches = settled.train.batch / (rows * settled.pipeline.replicas);
+  const std::vector<recipe::RecipeHost> hosts = plan::hosts_of(resolved);
+  const std::int64_t rows = *resolved.train.micro_batch;
+  plan.micro_batches = resolved.train.batch / (rows * resolved.pipeline.replicas);
   if (plan.eval) plan.eval_micro_batches = (plan.eval->rows + rows - 1) / rows;
   const PlannedCut cut =
-      plan_cut(settled, plan.speeds, model, plan.micro_batches, question.layer_times);
-  const std::int64_t tokens = rows * settled.data.row;
-  const Sizes sizes{tokens, question.pass_tokens, threads_of(settled, most_on_a_host(cut.hosts)),
+      plan_cut(resolved, plan.speeds, model, plan.micro_batches, question.layer_times);
+  const std::int64_t tokens = rows * resolved.data.row;
+  const Sizes sizes{tokens, question.pass_tokens, threads_of(resolved, most_on_a_host(cut.hosts)),
                     tie_bytes(plan, model, question.train)};
   const std::vector<PlannedBoundary> boundaries =
-      plan_boundaries(settled, model, cut.layers, *question.train.tokens);
+      plan_boundaries(resolved, model, cut.layers, *question.train.tokens);
   plan_steps(plan, model, cut, boundaries, sizes);
-  for (std::uint32_t replica = 0; replica < settled.pipeline.replicas; ++replica) {
-    for (std::uint32_t stage = 0; stage < settled.pipeline.stages; ++stage) {
+  for (std::uint32_t replica = 0; replica < resolved.pipeline.replicas; ++replica) {
+    for (std::uint32_t stage = 0; stage < resolved.pipeline.stages; ++stage) {
       const std::size_t host = cut.hosts.at(plan.processes.size());
       plan.processes.push_back(plan_process(plan, model, cut.layers, {stage, replica}, sizes));
       plan.processes.back().activation_bytes += question.recomputed_bytes_per_token * tokens;

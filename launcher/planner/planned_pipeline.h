@@ -23,10 +23,14 @@ struct PipelineQuestion {
   std::int64_t pass_tokens = 0;
 };
 
+// Threads of a process on a host with so many of them, as far as they are known before the host
+// reports its cores.
+std::int64_t threads_of(const recipe::Recipe& recipe, std::int64_t processes_of_host);
+
 // Completes a plan that has recipe, data, hosts and speeds: layers, depth, processes, links, sync.
-// `settled` is its recipe with the rows of a micro-batch. UserError, stages::PartitionError: there
-// is no such pipeline; out_of_memory where it does not fit.
-void plan_pipeline(plan::Plan& plan, const recipe::Recipe& settled,
+// `resolved` is its recipe with what was chosen for "auto" and "profile". UserError,
+// stages::PartitionError: there is no such pipeline; out_of_memory where it does not fit.
+void plan_pipeline(plan::Plan& plan, const recipe::Recipe& resolved,
                    const PipelineQuestion& question);
 
 }  // namespace strait::planner

@@ -151,6 +151,7 @@ std::uint64_t bfloat16_sync_bytes(const plan::Plan& plan, net::ProcessName proce
 void plan_sync(plan::Plan& plan, const models::ModelDescription& model, const plan::Plan* before) {
   plan.sync_method = recipe::sync_method_of(plan.recipe);
   if (plan.sync_method.empty()) return;
+  if (before != nullptr && before->sync_method.empty()) before = nullptr;
   const bool automatic = plan.sync_method == recipe::kAutomaticSync;
   // First, so that a wrong recipe is reported as such, not as a failed forecast.
   if (!automatic) check_sync_settings(plan);

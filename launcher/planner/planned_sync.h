@@ -27,8 +27,8 @@ std::uint64_t bfloat16_sync_bytes(const plan::Plan& plan, net::ProcessName proce
 
 // Plans what concerns replicas: the method, its state in each process, and the links between
 // replicas. Needs processes and steps. No effect with one replica. A method that "auto" chose stays
-// that of `before`, the plan from which the run resumes: the state of replicas is of use to that
-// method only. UserError: settings of the recipe contradict each other.
+// that of `before`, the plan from which the run resumes, unless that names none: the state of
+// replicas is of use to that method only. UserError: settings of the recipe contradict each other.
 void plan_sync(plan::Plan& plan, const models::ModelDescription& model,
                const plan::Plan* before = nullptr);
 

@@ -89,7 +89,9 @@ void add_pipeline_and_train(std::vector<RecipeKey>& keys) {
        integer("train.batch", at<&R::train, &R::Train::batch>(), {1, 1 << 20},
                "rows per step, all replicas together"),
        integer("train.micro_batch", at<&R::train, &R::Train::micro_batch>(), {1, 1 << 16},
-               "sequences of one forward; auto: the fewest that keep a step short", "auto"),
+               "sequences of one forward; auto: the fewest with which a step is at most 5 % longer "
+               "than the shortest",
+               "auto"),
        number("train.learning_rate", at<&R::train, &R::Train::learning_rate>(), {0, 10},
               "at the end of the warm-up"),
        choice("train.decay", at<&R::train, &R::Train::decay>(),

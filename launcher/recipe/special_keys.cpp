@@ -135,8 +135,8 @@ RecipeKey partition() {
       "\"balanced\", \"profile\", \"plugin:PATH\", or the first and last layer of each stage "
       "as in [[0, 5], [6, 11]] (of several chunks: the first ones of all stages, then the second "
       "ones)",
-      "the layers of each stage; balanced: as many operations each, profile: as much time, which "
-      "is measured",
+      "the layers of each stage; balanced: as many operations each, profile: as much time, as "
+      "measured on this machine's CPU",
       {"balanced", "profile"},
       set_partition,
       get_partition};

@@ -24,42 +24,22 @@
 namespace strait::worker {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr std::int64_t kCopiedFloats = std::int64_t{16} << 20;  // 64 MiB, more than CPU caches hold
 constexpr int kCopies = 8;
 constexpr int kFirstBlock = 1;  // layer 0 is the embedding
 constexpr std::size_t kMaxOrderBytes = std::size_t{16} << 20;
 constexpr auto kOrderLimit = std::chrono::seconds(20);
 
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-double median(std::vector<double>& values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
-
-// Work on an accelerator is only queued when a call returns.
-void finish(at::Device device) {
-  if (!device.is_cpu()) at::accelerator::synchronizeDevice(device.index());
-}
-
 double memory_rate(at::Device device) {
   const at::Tensor from = at::ones({kCopiedFloats}, device);
   at::Tensor to = at::zeros({kCopiedFloats}, device);
-  finish(device);
-  std::vector<double> rates;
-  for (int i = 0; i < kCopies; ++i) {
-    const Clock::time_point start = Clock::now();
-    to.copy_(from);
-    finish(device);
-    // A copy reads and writes every byte.
-    rates.push_back(2.0 * static_cast<double>(from.nbytes()) / seconds_since(start));
+  std::vector<double> seconds;
+  for (int i = 0; i <= kCopies; ++i) {
+    seconds.push_back(planner::timed(device, [&] { to.copy_(from); }));
+    if (i == 0) seconds.clear();  // the tensors themselves were being made
   }
-  return median(rates);
+  // A copy reads and writes every byte.
+  return 2.0 * static_cast<double>(from.nbytes()) / planner::median(seconds);
 }
 
 }  // namespace

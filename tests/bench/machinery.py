@@ -67,7 +67,8 @@ class Run:
                     self.look_at_memory()
         self.seconds = time.monotonic() - begun
         if process.returncode != 0:
-            raise SystemExit(f"{command} ended with {process.returncode}: {self.lines[-1:]}")
+            ended = self.events("ended") or self.lines[-1:]
+            raise SystemExit(f"{command} ended with {process.returncode}: {ended}")
 
     def events(self, name):
         return [line for line in self.lines if line["event"] == name]

@@ -81,6 +81,12 @@ class Changes(runs.RunCase):
         self.assertEqual([one["chunks"] for one in run.plan()["processes"]], chunks)
         self.assertEqual(run.plan()["micro_batches"], plan["micro_batches"])
         self.assert_same_bits((named.curve(), named.state(8)), (run.curve(), run.state(8)))
+        code, out, err = self.strait("eval", "runs/run", "--data", "train.jsonl", "--json")
+        self.assertEqual(code, 0, out + err)
+        # A change of something else does not have them chosen again, and more replicas divide the batch anew.
+        self.resumed(run, "--set", "train.steps=9", "--set", "pipeline.replicas=2", "--set", "sync.method=allreduce")
+        self.assertEqual([one["chunks"] for one in run.plan()["processes"]], 2 * chunks)
+        self.assertEqual(8 // 2 // run.plan()["micro_batches"], rows)
 
     def test_what_cannot_change_is_refused_with_what_can(self):
         run = self.train("run")

@@ -108,15 +108,16 @@ class SlurmRuns(runs.RunCase):
 
     def test_warned_job_with_more_steps_requeues(self):
         """The plan on disk, which ended with step 20, changes only when the job's processes have loaded."""
-        _, run = self.submit("longer", {"train.steps": 20})
+        settings = {"train.steps": 390, "train.decay": "constant"}
+        _, run = self.submit("longer", {**settings, "train.steps": 20})
         self.wait_for_end(run)
-        self.resumed(run, "--set", "train.steps=400")
+        self.resumed(run, "--set", "train.steps=390")
         self.at_step(run, 23)
         self.assertEqual(self.cluster.call("scancel", "--batch", "--signal=USR1", self.job_of("longer"))[0], 0)
         runs.wait_for("the requeue", lambda: "goes back into the queue" in self.said(run), SLOW)
         self.wait_for_end(run)
-        self.assertEqual(len(run.curve()), 400)
-        self.assert_is_local_run(run, {"train.steps": 400})
+        self.assertEqual(len(run.curve()), 390)
+        self.assert_is_local_run(run, settings)
 
     def test_time_limit_requeues_job(self):
         job, run = self.submit("limited", {

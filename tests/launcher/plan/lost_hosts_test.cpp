@@ -58,16 +58,18 @@ TEST(LostHosts, SpareTakesPlaceAndSlotsAndLostOneBecomesSpare) {
 // Replica 0 on hosts 0 and 1, replica 1 on 2 and 3, replica 2 on 3 and 4.
 TEST(LostHosts, SparesGoFirstToReplicasThatMissFewest) {
   Plan plan;
-  plan.hosts.resize(5);
+  plan.hosts.resize(6);
   for (const auto& [replica, host] : std::vector<std::pair<std::uint32_t, std::size_t>>{
            {0, 0}, {0, 1}, {1, 2}, {1, 3}, {2, 3}, {2, 4}}) {
     Plan::Process& process = plan.processes.emplace_back();
     process.name = {static_cast<std::uint32_t>(host % 2), replica};
     process.host_index = host;
   }
-  EXPECT_THAT(replacement_order(plan, {0, 1, 2}), ElementsAre(2, 0, 1));
-  EXPECT_THAT(replacement_order(plan, {0, 1, 3, 4}), ElementsAre(3, 4, 0, 1)) << "1, then 2";
-  EXPECT_THAT(replacement_order(plan, {}), ElementsAre());
+  EXPECT_THAT(replacement_order(plan, {}, {0, 1, 2}), ElementsAre(2, 0, 1));
+  EXPECT_THAT(replacement_order(plan, {}, {0, 1, 3, 4}), ElementsAre(3, 4, 0, 1)) << "1, then 2";
+  EXPECT_THAT(replacement_order(plan, {1}, {0, 1, 2}), ElementsAre(0, 1, 2)) << "1 is left out";
+  EXPECT_THAT(replacement_order(plan, {}, {5, 2}), ElementsAre(2, 5)) << "nothing runs on 5";
+  EXPECT_THAT(replacement_order(plan, {}, {}), ElementsAre());
 }
 
 TEST(LostHosts, FewerStagesOnTheOthers) {
