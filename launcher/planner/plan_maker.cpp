@@ -64,8 +64,8 @@ void check_device(const recipe::Recipe& recipe) {
       "build again (./strait setup), or set model.device = \"cpu\"");
 }
 
-// Layers of the run that is resumed, where "profile" has chosen them: measured again they would be
-// others, and with them the bits of a run whose links quantise.
+// Takes the layers of the run that is resumed, where "profile" chose them: another measurement may
+// give others, which changes the bits of a run with quantised boundaries. False: it has none.
 bool keep_profiled_cut(const plan::Plan* before, recipe::Recipe& resolved) {
   recipe::Recipe::Partition& partition = resolved.pipeline.partition;
   if (before == nullptr || before->recipe.pipeline.partition != partition) return false;
@@ -89,7 +89,7 @@ ProfileQuestion profile_of(const recipe::Recipe& resolved) {
   ProfileQuestion question;
   question.rows = *resolved.train.micro_batch;
   question.row = resolved.data.row;
-  const std::int64_t processes = recipe::BackendKind::local == resolved.hosts.backend
+  const std::int64_t processes = resolved.hosts.backend == recipe::BackendKind::local
                                      ? resolved.pipeline.stages * resolved.pipeline.replicas
                                      : 1;
   question.threads = threads_of(resolved, processes);
@@ -98,7 +98,7 @@ ProfileQuestion profile_of(const recipe::Recipe& resolved) {
   return question;
 }
 
-// Without a layer measured.
+// With "balanced" in place of "profile", for which layers are measured.
 recipe::Recipe by_cost(recipe::Recipe recipe) {
   recipe::Recipe::Partition& partition = recipe.pipeline.partition;
   if (partition.kind == recipe::PartitionKind::profile) {
@@ -127,7 +127,7 @@ bool on_gpus(const plan::Plan& plan) {
                              [](const auto& host) { return host.gpus && !host.gpus->empty(); });
 }
 
-// Rows of a micro-batch: of the recipe, else of the run that is resumed, whose bits depend on them,
+// Rows of a micro-batch: of the recipe, else of the run that is resumed (its bits depend on them),
 // else chosen.
 std::int64_t micro_batch_rows(const plan::Plan& plan, const PipelineQuestion& question) {
   const recipe::Recipe& recipe = plan.recipe;

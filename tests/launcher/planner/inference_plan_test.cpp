@@ -5,7 +5,7 @@
 namespace strait::planner {
 namespace {
 
-// Two replicas of one stage each, whose micro-batches the plan chose.
+// Two replicas of one stage each; the plan chose the size of their micro-batches.
 TEST(InferencePlan, HasOneReplicaWithTheMicroBatchesOfTheRun) {
   plan::Plan trained;
   trained.recipe.train.batch = 24;
