@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "framework/store/store_error.h"
@@ -68,17 +69,30 @@ bool is_on_hosts(const plan::RunFile& run) {
 }
 
 // Files under other names while they are fetched again; put back where that fails, so that nothing
-// has changed.
+// has changed. UserError: one cannot be renamed.
 class SetAside {
  public:
-  explicit SetAside(const std::vector<fs::path>& files) {
-    for (const fs::path& file : files) {
+  explicit SetAside(std::vector<fs::path> files) : files_(std::move(files)) {
+    for (const fs::path& file : files_) {
       std::error_code error;
       fs::rename(file, damaged(file), error);
-      if (!error) files_.push_back(file);
+      if (error) {
+        put_back();
+        throw base::UserError(base::ExitCode::storage_io,
+                              fmt::format("cannot rename {}: {}", file.string(), error.message()));
+      }
     }
   }
-  ~SetAside() {
+  ~SetAside() { put_back(); }
+  SetAside(const SetAside&) = delete;
+  SetAside& operator=(const SetAside&) = delete;
+
+  void fetched() { fetched_ = true; }
+
+ private:
+  static fs::path damaged(const fs::path& file) { return file.string() + ".damaged"; }
+
+  void put_back() {
     std::error_code ignored;
     for (const fs::path& file : files_) {
       if (!fetched_ || !fs::exists(file, ignored))
@@ -87,14 +101,6 @@ class SetAside {
         fs::remove(damaged(file), ignored);
     }
   }
-  SetAside(const SetAside&) = delete;
-  SetAside& operator=(const SetAside&) = delete;
-
-  bool empty() const { return files_.empty(); }
-  void fetched() { fetched_ = true; }
-
- private:
-  static fs::path damaged(const fs::path& file) { return file.string() + ".damaged"; }
 
   std::vector<fs::path> files_;
   bool fetched_ = false;
@@ -117,12 +123,16 @@ base::Failure fetch_damaged(control::RunDirectory& directory, const plan::RunFil
     console.note(damage.sentence);
     if (std::ranges::find(files, file) == files.end()) files.push_back(file);
   }
-  SetAside aside(files);
-  if (aside.empty()) return {base::ExitCode::storage_io, "it cannot be set aside"};
+  // Of one that is missing there is nothing to rename.
+  std::erase_if(files, [](const fs::path& file) {
+    std::error_code error;
+    return fs::symlink_status(file, error).type() == fs::file_type::not_found;
+  });
   const auto report = [&console](const control::Event& event) {
     console.event("the launcher", event);
   };
   try {
+    SetAside aside(std::move(files));
     const std::string recovered =
         launch::recover_checkpoint(directory, run, from, model_questions(), report, lost);
     if (recovered.empty()) {

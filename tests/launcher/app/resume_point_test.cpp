@@ -1,0 +1,102 @@
+#include "launcher/app/resume_point.h"
+
+#include <gmock/gmock.h>
+
+#include <set>
+#include <string>
+
+#include "framework/store/atomic_file.h"
+#include "launcher/base/errors.h"
+#include "launcher/plan/plan.h"
+#include "tests/launcher/scratch_directory.h"
+
+namespace strait::app {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+// One stage on each of two hosts that cannot be reached.
+plan::RunFile run_on_hosts() {
+  plan::RunFile run;
+  run.plan.recipe.hosts.backend = recipe::BackendKind::ssh;
+  for (const std::int64_t stage : {0, 1}) {
+    const std::string host = "h" + std::to_string(stage);
+    run.plan.recipe.hosts.list.push_back({.name = host, .address = host});
+    run.plan.hosts.push_back({.name = host});
+    plan::Plan::Process process;
+    process.name = {static_cast<std::uint16_t>(stage), 0};
+    process.host = host;
+    process.host_index = static_cast<std::size_t>(stage);
+    run.plan.processes.push_back(process);
+  }
+  return run;
+}
+
+void save(const fs::path& run, std::int64_t step) {
+  const fs::path path = store::checkpoint_directory(run, store::Step{step});
+  store::make_directory(path);
+  store::Manifest manifest;
+  manifest.step = store::Step{step};
+  for (const std::int64_t stage : {0, 1}) {
+    for (const std::string& name : {store::weights_name(stage, 0), store::shard_name(stage, 0)}) {
+      const store::FileSummary file = store::replace_file(path / name, name);
+      manifest.files.push_back({name, file.size, file.hash});
+    }
+  }
+  store::commit_checkpoint(path, manifest);
+}
+
+class Lines : public console::TextSink {
+ public:
+  void write(std::string text, bool) override { all += text; }
+  std::string all;
+};
+
+class ResumePointOfARestart : public testing::Test {
+ protected:
+  ResumePointOfARestart() {
+    for (const std::int64_t step : {5, 10}) save(directory_.path(), step);
+  }
+
+  fs::path newest(const std::string& file) const {
+    return store::checkpoint_directory(directory_.path(), store::Step{10}) / file;
+  }
+  std::int64_t step_without(const std::set<std::size_t>& lost) {
+    const auto found = newest_resume_point(directory_, run_on_hosts(), lost, console_);
+    return found ? number(found->checkpoint.manifest.step) : 0;
+  }
+
+  ScratchDirectory scratch_;
+  control::RunDirectory directory_ =
+      control::RunDirectory::create(scratch_ / "run", control::RunDirectory::Existing::refuse);
+  Lines lines_;
+  console::Console console_{lines_, {}};
+};
+
+TEST_F(ResumePointOfARestart, IsTheNewestCheckpointThatIsWholeHere) {
+  EXPECT_EQ(step_without({1}), 10);
+  EXPECT_EQ(lines_.all, "");
+}
+
+TEST_F(ResumePointOfARestart, IsAnOlderOneWhereFilesWereOnlyOnALostHost) {
+  for (const std::string& file : {store::shard_name(1, 0), store::weights_name(1, 0)}) {
+    fs::remove(newest(file));
+    EXPECT_EQ(step_without({1}), 5);
+    EXPECT_THAT(lines_.all, HasSubstr("part of it is only on host h1, which does not answer"));
+    EXPECT_THAT(lines_.all, HasSubstr(file + " is missing"));
+  }
+}
+
+TEST_F(ResumePointOfARestart, IsAnOlderOneWhereAFileIsDamagedAndItsHostIsLost) {
+  const fs::path damaged = newest(store::weights_name(1, 0));
+  std::string text = ScratchDirectory::read(damaged);
+  text.back() ^= 1;
+  ScratchDirectory::write(damaged, text);
+  fs::remove(newest(store::shard_name(1, 0)));
+  EXPECT_EQ(step_without({1}), 5);
+  EXPECT_EQ(ScratchDirectory::read(damaged), text);  // nothing has changed
+}
+
+}  // namespace
+}  // namespace strait::app
