@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "launcher/base/median.h"
+
 namespace strait::control {
 namespace {
 
@@ -18,12 +20,6 @@ constexpr double kAlike = 2;            // times the bytes of a link that carrie
 
 bool matters(double seconds, double step) {
   return seconds >= kLeastSeconds && seconds >= kShare * step;
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 double seconds_of(const StepLine::SentOver& one) {
@@ -75,7 +71,7 @@ std::string SlowParts::judge_link(const StepLine& line, const StepLine::SentOver
     }
   }
   if (rates.empty()) return "";
-  const double usual = median(rates);
+  const double usual = base::median(rates);
   return kSlow * one.bytes_per_second <= usual ? sentence(usual, "links like it carry") : "";
 }
 
@@ -101,8 +97,8 @@ std::string SlowParts::judge_process(const StepLine& line, const net::ProcessNam
         "as {}",
         process.describe(), own->second.host, busy, line.seconds, ratio / reference, basis);
   };
-  if (!replicas.empty() && ratio >= kSlow * median(replicas)) {
-    return sentence(median(replicas), "other replicas of its stage");
+  if (!replicas.empty() && ratio >= kSlow * base::median(replicas)) {
+    return sentence(base::median(replicas), "other replicas of its stage");
   }
   if (own->second.measured && ratio >= kSlow)
     return sentence(1, "the plan has it from strait probe");

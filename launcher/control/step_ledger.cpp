@@ -8,6 +8,7 @@
 
 #include "framework/trace/combine_metrics.h"
 #include "framework/trace/metric_json.h"
+#include "launcher/base/median.h"
 
 namespace strait::control {
 namespace {
@@ -91,11 +92,7 @@ StepLine StepLedger::merge(const std::map<net::ProcessName, StepDone>& parts) co
 }
 
 double StepLedger::median_seconds() const {
-  if (seconds_.empty()) return 0;
-  std::vector<double> sorted = seconds_;
-  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
-  std::nth_element(sorted.begin(), middle, sorted.end());
-  return *middle;
+  return base::median(seconds_);
 }
 
 void RemainingTime::add(store::Step step, double seconds) {
@@ -111,11 +108,8 @@ void RemainingTime::add(store::Step step, double seconds) {
 std::optional<double> RemainingTime::seconds() const {
   if (latest_.empty()) return std::nullopt;
   // The median, because a step with a checkpoint or an evaluation is an outlier.
-  std::vector<double> sorted = latest_;
-  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
-  std::nth_element(sorted.begin(), middle, sorted.end());
   const auto left = std::max<std::int64_t>(0, store::number(to_) - store::number(step_));
-  return static_cast<double>(left) * *middle;
+  return static_cast<double>(left) * base::median(latest_);
 }
 
 std::string clock_text(double seconds) {

@@ -11,8 +11,10 @@
 #include <functional>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "kernels/cross_entropy.h"
+#include "launcher/base/median.h"
 #include "models/initialize.h"
 
 namespace strait::planner {
@@ -42,7 +44,7 @@ LayerTime time_rounds(at::Device device, const std::function<at::Tensor()>& forw
     forwards.push_back(ahead);
     backwards.push_back(back);
   }
-  return {median(forwards), median(backwards)};
+  return {base::median(std::move(forwards)), base::median(std::move(backwards))};
 }
 
 // The loss makes the gradients of the projection in its forward, as in a run.
@@ -80,12 +82,6 @@ double timed(at::Device device, const std::function<void()>& call) {
   // Work on an accelerator is only queued when a call returns.
   if (!device.is_cpu()) at::accelerator::synchronizeDevice(device.index());
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-double median(std::vector<double>& values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
 }
 
 LayerTime time_layer(models::Layer& layer, const at::Tensor& input, const models::Pass& pass) {

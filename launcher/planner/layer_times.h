@@ -21,8 +21,6 @@ struct LayerTime {
 // Seconds of a call, and of what it queues on an accelerator.
 double timed(at::Device device, const std::function<void()>& call);
 
-double median(std::vector<double>& values);
-
 // The median of several rounds, after one to warm up. `input` as it comes from the layer before; a
 // backward is run where something needs one.
 LayerTime time_layer(models::Layer& layer, const at::Tensor& input, const models::Pass& pass);

@@ -10,6 +10,8 @@
 #include <iterator>
 #include <random>
 
+#include "launcher/base/median.h"
+
 namespace strait::reach {
 namespace {
 
@@ -72,12 +74,10 @@ double flow_rate_of_samples(std::span<const FlowSample> samples) {
   if (samples.size() < 2) return 0;
   const double end = samples.back().seconds;
   const double start = samples.front().seconds + kBeginning * (end - samples.front().seconds);
-  std::vector<double> rates = piece_rates(samples, start);
+  const std::vector<double> rates = piece_rates(samples, start);
   if (rates.empty()) return 0;
-  const auto middle = rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2);
-  std::ranges::nth_element(rates, middle);
   // Where packets are lost, bytes come in gushes, and most pieces see too few.
-  return std::max(*middle, gush_rate(samples, start));
+  return std::max(base::median(rates), gush_rate(samples, start));
 }
 
 std::vector<FlowSample> merge_flows(std::span<const std::vector<FlowSample>> flows) {

@@ -9,9 +9,11 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "launcher/base/errors.h"
+#include "launcher/base/median.h"
 #include "launcher/base/read_all.h"
 #include "launcher/planner/layer_times.h"
 #include "launcher/worker/commands.h"
@@ -39,7 +41,7 @@ double memory_rate(at::Device device) {
     if (i == 0) seconds.clear();  // the tensors themselves were being made
   }
   // A copy reads and writes every byte.
-  return 2.0 * static_cast<double>(from.nbytes()) / planner::median(seconds);
+  return 2.0 * static_cast<double>(from.nbytes()) / base::median(std::move(seconds));
 }
 
 }  // namespace
