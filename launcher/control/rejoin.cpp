@@ -102,8 +102,14 @@ void Rejoin::advance() {
   std::erase_if(current_->unanswered,
                 [&](const net::ProcessName& process) { return !membership_.has(process.replica); });
   if (current_->state != State::admitting || !current_->unanswered.empty()) return;
+  Peers peers;
+  try {
+    peers = workers_.peers(options_.locate_endpoints);
+  } catch (const base::UserError& error) {
+    return cancel(error.what());  // a host that relays a link was lost
+  }
   current_->state = State::waiting;
-  workers_.broadcast(workers_.peers(options_.locate_endpoints));
+  workers_.broadcast(peers);
   request_checkpoint();
 }
 

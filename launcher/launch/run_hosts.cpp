@@ -28,11 +28,6 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-// For ssh to connect and the agents to get their jobs. Logins have a limit of their own.
-constexpr auto kCallLimit = std::chrono::seconds(30);
-// For the agents to connect to the launcher.
-constexpr auto kFactsLimit = std::chrono::seconds(20);
-
 // Works on all hosts at the same time, one thread each, because each waits for its host. Errors of
 // several hosts become one UserError, with advice about all of them.
 void for_each_host(const std::vector<std::size_t>& hosts,
@@ -71,7 +66,8 @@ void for_each_host(const std::vector<std::size_t>& hosts,
 std::chrono::seconds facts_limit(const recipe::Recipe::Hosts& hosts) {
   if (hosts.backend == recipe::BackendKind::join) return std::chrono::seconds(hosts.join_wait);
   // All nodes load the program from one file system at the same moment.
-  return hosts.backend == recipe::BackendKind::slurm ? 6 * kFactsLimit : kFactsLimit;
+  return hosts.backend == recipe::BackendKind::slurm ? 6 * RunHosts::kFactsLimit
+                                                     : RunHosts::kFactsLimit;
 }
 
 }  // namespace
@@ -269,82 +265,6 @@ std::vector<std::vector<std::string>> RunHosts::addresses(const recipe::Recipe& 
 
 void RunHosts::tolerate_outages() {
   if (agents_) agents_->tolerate_outages();
-}
-
-std::vector<control::Event> RunHosts::rejoin_hosts(const plan::RunFile& run, std::uint32_t replica,
-                                                   store::Step saved,
-                                                   const std::function<void()>& check) {
-  if (!agents_) return {};
-  starting_up_ = false;
-  std::set<std::size_t> hosts;
-  for (const plan::Plan::Process& process : run.plan.processes) {
-    if (process.name.replica == replica) hosts.insert(process.host_index);
-  }
-  std::vector<std::size_t> restarted;
-  for (const std::size_t host : hosts) {
-    if (agents_->responds(host)) continue;
-    restart_agent(run, host, check);
-    restarted.push_back(host);
-  }
-  // Hosts whose agents stayed have their files and their ends of relayed links already.
-  if (restarted.empty()) return {};
-  if (transfer_) {
-    const auto poll = [&] {
-      check();
-      for (const std::size_t host : restarted) {
-        if (!lost(host)) continue;
-        throw base::UserError(base::ExitCode::peer_lost,
-                              fmt::format("host {} was lost again", run.plan.hosts[host].name));
-      }
-    };
-    transfer_->rewind(restarted, saved, poll);
-    // Another replica sends what is trained, but not what is frozen.
-    const bool weights = run.plan.recipe.model.lora.has_value();
-    transfer_->deliver_inputs(
-        run.plan, {restarted, plan::plugin_copies(run.plan.recipe.plugins), "", weights}, poll,
-        [](const control::Event&) {});
-  }
-  check();
-  return reach_->lay(run.plan, facts_, listeners_.addresses(), [&](const plan::Plan::Link& link) {
-    if (link.listens.replica != replica && link.connects.replica != replica) return false;
-    return !lost(run.plan.process(link.listens).host_index) &&
-           !lost(run.plan.process(link.connects).host_index);
-  });
-}
-
-void RunHosts::restart_agent(const plan::RunFile& run, std::size_t host,
-                             const std::function<void()>& check) {
-  starters_[host] = hosts::agent_starter_in_run(run.plan, host);
-  hosts::AgentStarter& starter = *starters_[host];
-  const auto deadline = Clock::now() + kCallLimit;
-  // New listeners and keys before the job, as in bring_up().
-  listeners_.listen_again(host, starter.launcher_address(deadline), run.plan.recipe.hosts.ports);
-  AgentListeners::Links links = listeners_.expect_agent(run.plan, host);
-  agents_->replace(host, std::move(links.agent));
-  reach_->hosts().replace(host, std::move(links.reach));
-  try {
-    hosts::AgentJob job = listeners_.job_for(run, host);
-    // The other agents do not know its new key, so it fetches everything from the launcher.
-    std::erase_if(job.agent_keys, [&](const auto& one) { return one.first != job.name().text(); });
-    starter.start_agent(job, deadline);
-    const auto poll = [&starter, &check] {
-      check();
-      const std::string why = starter.failure();
-      if (!why.empty()) throw base::UserError(base::ExitCode::peer_lost, why);
-    };
-    facts_[host] = agents_->wait_for_facts({host}, Clock::now() + kFactsLimit, poll).front();
-    starter.disconnect();
-    check_memory(run.plan, host, facts_[host]);
-  } catch (const base::UserError& error) {
-    agents_->mark_lost(host, error.what());
-    throw;
-  }
-  run_directories_[host] =
-      hosts::host_run_directory(facts_[host].directory, run.plan.recipe.name, run.run).string();
-  if (transfer_) {
-    transfer_->add_host(host, run_directories_[host],
-                        listeners_.expect_transfer_agent(run.plan, host));
-  }
 }
 
 }  // namespace strait::launch

@@ -33,6 +33,11 @@ namespace strait::launch {
 // tolerate_outages(), lost() and the parts of file_transfer() that allow it.
 class RunHosts {
  public:
+  // For ssh to connect and the agents to get their jobs. Logins have a limit of their own.
+  static constexpr std::chrono::seconds kCallLimit{30};
+  // For the agents to connect to the launcher.
+  static constexpr std::chrono::seconds kFactsLimit{20};
+
   // Brings the hosts up; a local run has nothing to bring up. What only a host knows (cores,
   // threads) goes into run.plan. The node with its keys, the directory and the model outlive this
   // object. `stops` as in Coordinator::run: a positive count ends the wait. Hosts that only serve
@@ -101,6 +106,10 @@ class RunHosts {
                     const std::vector<hosts::HostFacts>& facts);
   void restart_agent(const plan::RunFile& run, std::size_t host,
                      const std::function<void()>& check);
+  std::vector<control::Event> prepare_restarted(const plan::RunFile& run, std::uint32_t replica,
+                                                store::Step saved,
+                                                const std::vector<std::size_t>& restarted,
+                                                const std::function<void()>& check);
   void start_transfer(const plan::RunFile& run);
   void check_starters(const std::atomic<int>& stops) const;
   std::map<std::string, std::string> simulated(std::map<std::string, std::string> endpoints);
