@@ -13,10 +13,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::size_t kTailLines = 20;
 constexpr auto kTick = std::chrono::milliseconds(50);
-constexpr auto kReportEvery = std::chrono::seconds(1);
-// The last message of a process may still be in transit when its exit is noticed; it says why the
-// process left, which the exit status does not.
-constexpr auto kLastMessageDelay = std::chrono::milliseconds(300);
 
 }  // namespace
 
@@ -110,8 +106,14 @@ void Coordinator::on(Worker& from, const Ready& ready) {
   from.ready = ready;
   if (!workers_.every(&Worker::is_ready) || phase_ != Phase::connecting) return;
   if (const auto failure = checkpoints_.apply_changes()) return fail(*failure);
-  const Peers peers = workers_.peers(options_.locate_endpoints);
+  Peers peers;
+  try {
+    peers = workers_.peers(options_.locate_endpoints);
+  } catch (const base::UserError& error) {
+    return fail({std::nullopt, error.code(), fmt::format("the launcher: {}", error.what())});
+  }
   phase_ = Phase::training;
+  trained_ = true;
   watchdog_.restart(Clock::now());
   workers_.broadcast(peers);
   observers_.notify(&RunObserver::training, options_.from, options_.to);
@@ -197,86 +199,6 @@ void Coordinator::admit_from(Committed& committed) {
                     ReplicaJoined{*replica, committed.step, regroup.replicas});
 }
 
-// ---- polled in every turn of the loop
-
-void Coordinator::check_exits() {
-  workers_.poll_exits();
-  for (Worker& worker : workers_.all()) {
-    if (!worker.status || worker.killed || worker.failed || worker.evicted) continue;
-    if (worker.done && worker.status->code == 0) continue;
-    if (!worker.status->signal && Clock::now() - worker.ended < kLastMessageDelay) continue;
-    // After Abort the exit is expected.
-    if (phase_ == Phase::aborting && !worker.status->signal) continue;
-    worker.failed = true;
-    const char* const early = worker.status->code == 0 ? " before its work was done" : "";
-    fail(worker, worker.status->exit_code(), worker.status->sentence() + early, false);
-  }
-}
-
-void Coordinator::check_stops(int stops) {
-  if (ending() || stops <= stops_handled_) return;
-  stops_handled_ = stops;
-  const bool now = stops >= 2 || phase_ == Phase::connecting;  // nothing is trained yet
-  observers_.notify(&RunObserver::stopping, now);
-  if (now) {
-    fail({std::nullopt, base::ExitCode::interrupted, "stopped immediately on request"});
-  } else {
-    rejoin_.cancel("the run is stopping");
-    workers_.broadcast(StopAfterStep{});
-  }
-}
-
-void Coordinator::check_watchdog() {
-  if (ending()) return;
-  for (const Worker& worker : workers_.all()) {
-    if (worker.gone()) watchdog_.finished(worker.handle.name);
-  }
-  // First the broken paths: waiting over one of them looks like a stall, too.
-  if (const auto cut_off = broken_paths_.judge(Clock::now())) {
-    return fail(
-        {net::ProcessName{0, cut_off->replica}, base::ExitCode::peer_lost, cut_off->report, true});
-  }
-  const auto stall = watchdog_.judge(Clock::now(), steps_.median_seconds());
-  if (!stall) return;
-  Worker& worker = workers_.at(stall->process);
-  fail(worker, base::ExitCode::stalled, stall->sentence, false);
-  if (stall->silent) workers_.kill(worker);
-}
-
-void Coordinator::report_every_second() {
-  const auto now = Clock::now();
-  if (now - reported_ < kReportEvery) return;
-  reported_ = now;
-  if (phase_ == Phase::training) evict_on_request();
-  if (phase_ == Phase::training) rejoin_.poll_requests(stops_handled_ > 0);
-  if (const auto why = watchdog_.standstill_change(now, steps_.median_seconds()))
-    observers_.notify(&RunObserver::standing_still, *why);
-  observers_.notify(&RunObserver::reports, workers_.reports(now));
-}
-
-void Coordinator::evict_on_request() {
-  if (!options_.leave_requests) return;
-  for (const std::uint32_t replica : options_.leave_requests()) {
-    const Finding request{net::ProcessName{0, replica}, base::ExitCode::peer_lost, "on request"};
-    if (membership_.survives(request)) evict_replica(request);
-  }
-}
-
-void Coordinator::check_done() {
-  if (phase_ != Phase::training || !workers_.every(&Worker::is_not_awaited)) return;
-  rejoin_.cancel("the run is over");
-  phase_ = Phase::leaving;
-  deadline_ = Clock::now() + options_.exit_timeout;
-}
-
-bool Coordinator::over() const {
-  if (!ending()) return false;
-  if (!workers_.every(&Worker::gone)) return Clock::now() >= deadline_;
-  return phase_ == Phase::leaving || std::ranges::all_of(workers_.all(), [](const Worker& one) {
-           return one.link_over || one.evicted || Clock::now() - one.ended >= kLastMessageDelay;
-         });
-}
-
 // ---- failures
 
 void Coordinator::fail(const Worker& worker, base::ExitCode code, const std::string& text,
@@ -330,6 +252,7 @@ Outcome Coordinator::outcome() const {
   result.step = last_step_;
   result.checkpoint = checkpoints_.last();
   result.joined = joined_;
+  result.trained = trained_;
   std::optional<Finding> cause = root_cause_.cause();
   if (!cause && checkpoints_.last_drop()) {
     cause = checkpoints_.last_drop();

@@ -102,6 +102,7 @@ class Coordinator {
   Watchdog watchdog_;
   Membership membership_;
   std::set<std::uint32_t> joined_;  // replicas, since training began
+  bool trained_ = false;
   CheckpointCommitter checkpoints_;
   MemoryLedger memory_;
   BrokenPaths broken_paths_;  // between members

@@ -23,6 +23,7 @@ struct Outcome {
   std::vector<std::string> log_tail;        // last lines of its log
   std::vector<std::string> followers;       // failures that followed, one sentence each
   bool stopped = false;                     // on the user's request, before its last step
+  bool trained = false;                     // it came as far as training: its changes are applied
   store::Step step{};                       // updates made by all processes
   std::optional<store::Step> checkpoint;    // newest one committed by this launch
   std::set<std::uint32_t> joined;           // replicas that were added while it trained

@@ -91,9 +91,7 @@ StepLine StepLedger::merge(const std::map<net::ProcessName, StepDone>& parts) co
   return line;
 }
 
-double StepLedger::median_seconds() const {
-  return base::median(seconds_);
-}
+double StepLedger::median_seconds() const { return base::median(seconds_); }
 
 void RemainingTime::add(store::Step step, double seconds) {
   step_ = step;

@@ -230,6 +230,7 @@ TEST_F(CoordinatorTest, RunsFromFirstHelloToLastExit) {
   const Outcome outcome = run();
   EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
   EXPECT_FALSE(outcome.stopped);
+  EXPECT_TRUE(outcome.trained);
   EXPECT_EQ(outcome.step, Step{2});
   EXPECT_EQ(outcome.checkpoint, Step{2});
   EXPECT_THAT(peers, testing::SizeIs(2));
@@ -300,6 +301,22 @@ TEST_F(CoordinatorTest, ChangesThatFailEndRunBeforeTraining) {
   const Outcome outcome = run();
   EXPECT_EQ(outcome.code, base::ExitCode::storage_full);
   EXPECT_THAT(outcome.cause, HasSubstr("no room for plan.json"));
+  EXPECT_THAT(notes_.said, Not(Contains(HasSubstr("training"))));
+}
+
+// A host that relays a link was lost meanwhile.
+TEST_F(CoordinatorTest, LinksThatCannotBeRoutedEndRunBeforeTraining) {
+  options_.locate_endpoints = [](const auto&) -> std::map<std::string, std::string> {
+    throw base::UserError(base::ExitCode::peer_lost, "host c is not connected");
+  };
+  stage(0, [](Script& me) {
+    me.hello();
+    me.say(Ready{});
+    EXPECT_THAT(me.hear<Abort>().text, HasSubstr("host c is not connected"));
+  });
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, base::ExitCode::peer_lost);
+  EXPECT_FALSE(outcome.trained);
   EXPECT_THAT(notes_.said, Not(Contains(HasSubstr("training"))));
 }
 
@@ -661,6 +678,32 @@ TEST_F(CoordinatorTest, FailedRejoinIsCancelledAndRunContinues) {
   EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
 }
 
+TEST_F(CoordinatorTest, RejoinWhoseLinksCannotBeRoutedIsCancelledAndRunContinues) {
+  std::promise<void> away;
+  notes_.on_add = [&](const std::string& note) {
+    if (note.ends_with("host c is not connected")) away.set_value();
+  };
+  options_.locate_endpoints = [first = true](std::map<std::string, std::string> endpoints) mutable {
+    if (std::exchange(first, false)) return endpoints;
+    throw base::UserError(base::ExitCode::peer_lost, "host c is not connected");
+  };
+  ask_for_replica_1([](Script& me) {
+    me.hello();
+    me.say(Ready{});
+    me.hang();
+  });
+  play_as({0, 0}, [&](Script& me) {
+    me.start();
+    me.say(Ready{{}, me.hear<Admit>().number});
+    EXPECT_EQ(away.get_future().wait_for(20s), std::future_status::ready);
+    me.step(1);
+    me.end_behind_step_2(1);
+  });
+  play_as({0, 1}, [](Script& me) { me.start(); });
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
+}
+
 TEST_F(CoordinatorTest, EndOfRunGivesUpAReplicaThatIsStillStarting) {
   std::promise<void> begun;
   bool was_given_up = false;
@@ -892,6 +935,23 @@ TEST_F(CoordinatorProcessTest, FailedMessageIsPreferredToExitCode) {
       },
       shell("exit 10"));
   EXPECT_THAT(run().cause, HasSubstr("config.json is missing"));
+}
+
+// All that the run was for is on disk by then.
+TEST_F(CoordinatorProcessTest, ProcessThatCrashesAfterItsWorkFailsNoRun) {
+  auto crashing = shell("sleep 1000");
+  const int pid = crashing->pid();
+  stage(
+      0,
+      [pid](Script& me) {
+        whole_run(me);
+        ::kill(pid, SIGKILL);
+        me.hang();
+      },
+      std::move(crashing));
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
+  EXPECT_THAT(notes_.said, Contains(HasSubstr("killed by signal 9")));
 }
 
 TEST_F(CoordinatorProcessTest, KillsLingeringProcessAfterSuccess) {
