@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "framework/store/checkpoint.h"
+#include "framework/store/store_error.h"
 #include "launcher/app/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
@@ -34,9 +35,16 @@ std::string with_lower_rate(const plan::Plan& plan) {
 // further from where the loss broke.
 std::vector<std::string> lines_after_failure(const fs::path& run, const plan::Plan& plan,
                                              base::ExitCode code) {
-  const std::vector<store::Step> saved = store::committed_steps(run);  // the newest first
   const std::string command = command_name();
   const std::string change = code == base::ExitCode::numeric ? with_lower_rate(plan) : "";
+  std::vector<store::Step> saved;  // the newest first
+  try {
+    saved = store::committed_steps(run);
+  } catch (const store::StoreError& error) {
+    // How the run ended is known, and a disk that cannot be read now does not change it.
+    return {fmt::format("resume    {} resume {}{}   (its checkpoints cannot be seen: {})", command,
+                        run.string(), change, error.what())};
+  }
   if (saved.empty()) {
     return {fmt::format("again     {} run {} --replace{}   (there is no checkpoint)", command,
                         (run / control::kRecipeFile).string(), change)};

@@ -193,21 +193,23 @@ store::Resumable choose_resume_point(control::RunDirectory& directory, const pla
   return choose();
 }
 
-std::optional<store::Resumable> newest_resume_point(control::RunDirectory& directory,
-                                                    const plan::RunFile& run,
-                                                    const std::set<std::size_t>& lost,
-                                                    console::Console& console) {
+std::optional<store::Resumable> restart_point(control::RunDirectory& directory,
+                                              const plan::RunFile& run,
+                                              std::optional<store::Step> from,
+                                              const std::set<std::size_t>& lost,
+                                              console::Console& console) {
   try {
     const std::string recovered = launch::recover_checkpoint(
-        directory, run, std::nullopt, model_questions(),
+        directory, run, from, model_questions(),
         [&console](const control::Event& event) { console.event("the launcher", event); }, lost);
     if (!recovered.empty()) console.note(recovered);
   } catch (const base::UserError& error) {
     // A failure that may pass fails this attempt. A newer checkpoint is passed over only where
     // nothing can bring it back.
-    if (error.code() != base::ExitCode::corrupt) throw;
+    if (from || error.code() != base::ExitCode::corrupt) throw;
     console.note(fmt::format("an older checkpoint is used: {}", error.what()));
   }
+  if (from) return chosen_by_user(directory, *from);
   std::optional<store::Resumable> found;
   bool damaged = false;
   try {

@@ -20,14 +20,16 @@ namespace strait::app {
 store::Resumable choose_resume_point(control::RunDirectory& directory, const plan::RunFile& run,
                                      std::optional<store::Step> from, console::Console& console);
 
-// The newest checkpoint that can be gone on from without a word of the user. Where part of a newer
-// one was only on `lost` hosts, or no host has it any more, `console` gets a note. nullopt: there
-// is none. UserError, StoreError: it cannot be fetched or read now, and another attempt may
-// succeed; `interrupted`: the user ended the wait.
-std::optional<store::Resumable> newest_resume_point(control::RunDirectory& directory,
-                                                    const plan::RunFile& run,
-                                                    const std::set<std::size_t>& lost,
-                                                    console::Console& console);
+// What a restart goes on from: the checkpoint of step `from` or, without, the newest that can be
+// gone on from without a word of the user. Where part of a newer one was only on `lost` hosts, or
+// no host has it any more, `console` gets a note. nullopt: there is none. UserError, StoreError: it
+// cannot be fetched or read now, and another attempt may succeed; `interrupted`: the user ended the
+// wait.
+std::optional<store::Resumable> restart_point(control::RunDirectory& directory,
+                                              const plan::RunFile& run,
+                                              std::optional<store::Step> from,
+                                              const std::set<std::size_t>& lost,
+                                              console::Console& console);
 
 // Sets what a launch restores from this checkpoint. `options.without` is set already.
 void go_on_from(const store::Checkpoint& checkpoint, const plan::Plan& plan,

@@ -15,8 +15,6 @@
 #include <utility>
 #include <vector>
 
-#include "framework/error.h"
-#include "framework/net/link_error.h"
 #include "framework/store/checkpoint.h"
 #include "framework/store/store_error.h"
 #include "launcher/app/changed_run.h"
@@ -39,10 +37,15 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kCallLimit{8};  // for a host to answer
 constexpr std::chrono::milliseconds kPollInterval{50};
 
+// Nullopt, too, while the disk cannot be read: that must not replace how the run ended.
 std::optional<store::Step> newest_checkpoint(const control::RunDirectory& directory) {
-  const std::vector<store::Step> steps = store::committed_steps(directory.path());
-  if (steps.empty()) return std::nullopt;
-  return steps.front();
+  try {
+    const std::vector<store::Step> steps = store::committed_steps(directory.path());
+    if (!steps.empty()) return steps.front();
+  } catch (const store::StoreError&) {
+    return std::nullopt;
+  }
+  return std::nullopt;
 }
 
 // As many stages as the other hosts have room for, or fewer where the schedule or the model takes
@@ -66,10 +69,11 @@ plan::RunFile run_without(const plan::RunFile& run, const std::set<std::size_t>&
 class SupervisedRun {
  public:
   SupervisedRun(control::RunDirectory& directory, plan::RunFile run, launch::LaunchOptions options,
-                console::Console& console)
+                std::optional<store::Step> chosen, console::Console& console)
       : directory_(directory),
         run_(std::move(run)),
         options_(std::move(options)),
+        chosen_(chosen),
         console_(console),
         policy_(launch::restart_limit(run_.plan.recipe.hosts)),
         left_out_(options_.without) {}
@@ -78,6 +82,7 @@ class SupervisedRun {
     control::Outcome outcome = launch::launch_run(directory_, run_, options_);
     for (;;) {
       for (const std::uint32_t replica : outcome.joined) left_out_.erase(replica);
+      if (outcome.trained) chosen_.reset();
       const auto decision = policy_.after(outcome, newest_checkpoint(directory_));
       if (decision.exhausted) return give_up(fmt::format("{} restarts", policy_.limit()));
       if (!decision.restart) return attempt_failed_ ? give_up(outcome.cause) : outcome;
@@ -85,15 +90,11 @@ class SupervisedRun {
       try {
         outcome = restart(decision.number, outcome.cause);
         attempt_failed_ = false;
-      } catch (const base::UserError& error) {
-        if (error.code() == base::ExitCode::interrupted) return stopped();
-        outcome = failed_attempt(error);
-      } catch (const store::StoreError& error) {
-        outcome = failed_attempt(error);
-      } catch (const net::LinkError& error) {
-        outcome = failed_attempt(error);
-      } catch (const InputError& error) {
-        outcome = failed_attempt(error);
+      } catch (const std::exception& error) {
+        const base::Failure failure = base::describe_failure(error);
+        if (failure.code == base::ExitCode::internal) throw;
+        if (failure.code == base::ExitCode::interrupted) return stopped();
+        outcome = failed_attempt(failure);
       }
     }
   }
@@ -117,7 +118,7 @@ class SupervisedRun {
       if (!absent[i].empty()) lost.insert(i);
     }
     // First: the shards lie where the former plan says.
-    const auto point = newest_resume_point(directory_, run_, lost, console_);
+    const auto point = restart_point(directory_, run_, chosen_, lost, console_);
     options_.without = left_out_;  // replicas that were lost come back where their hosts answer
     const std::set<std::size_t> not_needed = plan::hosts_only_of(run_.plan, left_out_);
     if (!std::ranges::includes(not_needed, lost)) place_again(lost, absent, restart.moves);
@@ -188,8 +189,7 @@ class SupervisedRun {
     run_ = std::move(run);
   }
 
-  control::Outcome failed_attempt(const std::exception& error) {
-    const base::Failure failure = base::describe_failure(error);
+  control::Outcome failed_attempt(const base::Failure& failure) {
     console_.note(fmt::format("the restart failed: {}", failure.text));
     attempt_failed_ = true;
     control::Outcome outcome;
@@ -224,6 +224,7 @@ class SupervisedRun {
   control::RunDirectory& directory_;
   plan::RunFile run_;
   launch::LaunchOptions options_;
+  std::optional<store::Step> chosen_;
   console::Console& console_;
   launch::RestartPolicy policy_;
   bool attempt_failed_ = false;       // the latest one did not come as far as a launch
@@ -233,8 +234,9 @@ class SupervisedRun {
 }  // namespace
 
 control::Outcome run_supervised(control::RunDirectory& directory, const plan::RunFile& run,
-                                const launch::LaunchOptions& options, console::Console& console) {
-  return SupervisedRun(directory, run, options, console).run();
+                                const launch::LaunchOptions& options,
+                                std::optional<store::Step> chosen, console::Console& console) {
+  return SupervisedRun(directory, run, options, chosen, console).run();
 }
 
 }  // namespace strait::app

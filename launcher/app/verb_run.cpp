@@ -69,9 +69,10 @@ plan::RunFile prepare_directory(const control::RunDirectory& directory,
   }
   // Stages may have another working directory.
   auto& recipe = plan.recipe;
-  std::vector<std::string*> paths = {&recipe.model.path, &recipe.model.weights_run,
-                                     &recipe.model.adapter, &recipe.data.tokenizer,
-                                     &recipe.pipeline.partition.plugin};
+  std::vector<std::string*> paths = {
+      &recipe.model.path,      &recipe.model.weights_run,         &recipe.model.adapter,
+      &recipe.data.tokenizer,  &recipe.pipeline.partition.plugin, &recipe.hosts.links,
+      &recipe.hosts.ssh_config};
   for (recipe::DataFile& file : recipe.data.train) paths.push_back(&file.path);
   for (recipe::DataFile& file : recipe.data.eval) paths.push_back(&file.path);
   for (std::string& plugin : recipe.plugins) paths.push_back(&plugin);
@@ -99,7 +100,8 @@ void show_final_samples(const control::RunDirectory& directory, console::Console
 }
 
 base::ExitCode launch_and_show(control::RunDirectory& directory, const plan::RunFile& run,
-                               launch::LaunchOptions options, console::Console& console) {
+                               launch::LaunchOptions options, std::optional<store::Step> chosen,
+                               console::Console& console) {
   options.model = model_questions();
   options.observers = {&console};
   if (!options.without.empty()) {
@@ -111,7 +113,7 @@ base::ExitCode launch_and_show(control::RunDirectory& directory, const plan::Run
     for (const std::string& line : hosts::join_instructions(run.plan, directory.path()))
       console.note(line);
   }
-  const control::Outcome outcome = run_supervised(directory, run, options, console);
+  const control::Outcome outcome = run_supervised(directory, run, options, chosen, console);
   if (outcome.code == base::ExitCode::done && !outcome.stopped) {
     show_final_samples(directory, console);
   }
@@ -223,7 +225,7 @@ base::ExitCode run_recipe(const RunOptions& options) {
   console.plan(planner::plan_text(run.plan), to_json(run.plan).dump());
   launch::LaunchOptions launch;
   launch.without = {options.without.begin(), options.without.end()};
-  return launch_and_show(directory, run, launch, console);
+  return launch_and_show(directory, run, launch, std::nullopt, console);
 }
 
 base::ExitCode run_prepared(const RunOptions& options) {
@@ -233,7 +235,7 @@ base::ExitCode run_prepared(const RunOptions& options) {
   console::TextPump pump(STDOUT_FILENO);
   console::Console console(pump, console_options(options.json));
   console.plan(planner::plan_text(run.plan), to_json(run.plan).dump());
-  return launch_and_show(directory, run, {}, console);
+  return launch_and_show(directory, run, {}, std::nullopt, console);
 }
 
 base::ExitCode resume_run(const RunOptions& options) {
@@ -271,7 +273,7 @@ base::ExitCode resume_run(const RunOptions& options) {
   launch.recipe = request.recipe;
   launch.without = {options.without.begin(), options.without.end()};
   go_on_from(point.checkpoint, run.plan, launch);
-  return launch_and_show(directory, run, launch, console);
+  return launch_and_show(directory, run, launch, request.from, console);
 }
 
 void add_plan(CLI::App& cli, Command& command) {

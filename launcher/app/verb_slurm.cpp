@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "launcher/app/run_options.h"
 #include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
+#include "launcher/control/resume_changes.h"
 #include "launcher/control/run_directory.h"
 #include "launcher/control/stop_signals.h"
 #include "launcher/hosts/allocation.h"
@@ -30,6 +32,13 @@ namespace fs = std::filesystem;
 std::int64_t saved_steps(const fs::path& run) {
   const store::CheckpointList list = store::list_checkpoints(run);
   return list.complete.empty() ? 0 : number(list.complete.front().manifest.step);
+}
+
+// From which the job trains: of the newest checkpoint, or of an older one that the user chose.
+std::int64_t first_step(const fs::path& run) {
+  const std::int64_t newest = saved_steps(run);
+  const auto pending = control::pending_changes(control::RunDirectory::open(run));
+  return pending && pending->from ? std::min(newest, number(*pending->from)) : newest;
 }
 
 // Steps that the run makes in all.
@@ -119,7 +128,7 @@ base::ExitCode run_allocated(const fs::path& run, bool as_json) {
   hosts::SlurmJob::refuse_live(run);
   // Slurm signals and requeues only the job whose script this process is.
   if (allocation->is_script) hosts::SlurmJob::remember(run, allocation->job);
-  const std::int64_t before = saved_steps(run);
+  const std::int64_t before = first_step(run);
   const base::ExitCode code = launch_in_job(run, as_json);
   const std::int64_t after = saved_steps(run);
   // planned_steps() only now: a resume changes the plan once its processes are up.

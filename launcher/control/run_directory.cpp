@@ -142,13 +142,17 @@ RunDirectory RunDirectory::open(const fs::path& given) {
 void RunDirectory::discard() {
   std::error_code ignored;  // the caller has an error to report already
   fs::remove_all(path_, ignored);
+  if (moved_aside_) fs::rename(*moved_aside_, path_, ignored);
 }
 
 std::optional<LiveRun> RunDirectory::live(const fs::path& path) { return RunLock::holder(path); }
 
 std::uint32_t RunDirectory::generation() const {
   const fs::path file = path_ / "generation";
-  if (!fs::exists(file)) return 0;
+  std::error_code error;
+  const bool there = fs::exists(file, error);
+  if (error) throw store::system_error("look at", file, error.value());
+  if (!there) return 0;
   std::istringstream in(store::read_text_file(file, 64));
   std::uint32_t last = 0;
   // Starting again from 1 would make processes of former starts look like present ones.

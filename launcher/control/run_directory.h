@@ -36,7 +36,8 @@ class RunDirectory {
   // The last one; 0: there was none.
   std::uint32_t generation() const;
 
-  // Removes a directory that create() has made and in which nothing was started.
+  // Removes a directory that create() has made and in which nothing was started. An earlier run
+  // gets its name back.
   void discard();
 
   // The new path of an earlier run, if create() renamed one.

@@ -55,6 +55,8 @@ RestartPolicy::Decision RestartPolicy::after(const control::Outcome& outcome,
     newest_ = newest;
     in_row_ = 0;
   }
+  // The run went back to an older one: what it saves from there on is new.
+  if (newest && newest < newest_) newest_ = newest;
   Decision decision;
   if (outcome.stopped || !may_pass(outcome.code) || limit_ == 0) return decision;
   decision.exhausted = in_row_ >= limit_;

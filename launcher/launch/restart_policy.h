@@ -29,8 +29,8 @@ class RestartPolicy {
     std::chrono::milliseconds delay{0};  // before it begins
     bool exhausted = false;  // it would, had there not been so many in a row: first_failure()
   };
-  // The run, or an attempt to restart it, ended so; `newest` is its newest complete checkpoint, if
-  // any.
+  // The run, or an attempt to restart it, ended so; `newest` is its newest complete checkpoint:
+  // nullopt where there is none, or none can be seen now.
   Decision after(const control::Outcome& outcome, std::optional<store::Step> newest);
 
   // The first of the failures in the present row; only after after() was called.

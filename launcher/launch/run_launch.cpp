@@ -187,8 +187,9 @@ control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFil
   }
   std::optional<store::Step> recovered;
   after_end(report, "lost_memory", "the checkpoint in memory cannot be used", [&] {
-    // To stop at once is to wait for nothing.
-    if (memory == nullptr || outcome.stopped || outcome.code == base::ExitCode::done) return;
+    // To stop at once is to wait for nothing. A stop after the step that met a failure is not that.
+    const bool at_once = outcome.code == base::ExitCode::interrupted;
+    if (memory == nullptr || at_once || outcome.code == base::ExitCode::done) return;
     const int requests = signals.count().load();
     const auto give_up = [&] { return signals.count().load() > requests; };
     const auto commit = [&](store::Step step, const std::vector<store::ShardFile>& files) {

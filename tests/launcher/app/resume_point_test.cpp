@@ -53,9 +53,9 @@ class Lines : public console::TextSink {
   std::string all;
 };
 
-class ResumePointOfARestart : public testing::Test {
+class RestartPoint : public testing::Test {
  protected:
-  ResumePointOfARestart() {
+  RestartPoint() {
     for (const std::int64_t step : {5, 10}) save(directory_.path(), step);
   }
 
@@ -63,7 +63,7 @@ class ResumePointOfARestart : public testing::Test {
     return store::checkpoint_directory(directory_.path(), store::Step{10}) / file;
   }
   std::int64_t step_without(const std::set<std::size_t>& lost) {
-    const auto found = newest_resume_point(directory_, run_on_hosts(), lost, console_);
+    const auto found = restart_point(directory_, run_on_hosts(), std::nullopt, lost, console_);
     return found ? number(found->checkpoint.manifest.step) : 0;
   }
 
@@ -74,12 +74,12 @@ class ResumePointOfARestart : public testing::Test {
   console::Console console_{lines_, {}};
 };
 
-TEST_F(ResumePointOfARestart, IsTheNewestCheckpointThatIsWholeHere) {
+TEST_F(RestartPoint, IsTheNewestCheckpointThatIsWholeHere) {
   EXPECT_EQ(step_without({1}), 10);
   EXPECT_EQ(lines_.all, "");
 }
 
-TEST_F(ResumePointOfARestart, IsAnOlderOneWhereFilesWereOnlyOnALostHost) {
+TEST_F(RestartPoint, IsAnOlderOneWhereFilesWereOnlyOnALostHost) {
   for (const std::string& file : {store::shard_name(1, 0), store::weights_name(1, 0)}) {
     fs::remove(newest(file));
     EXPECT_EQ(step_without({1}), 5);
@@ -88,7 +88,17 @@ TEST_F(ResumePointOfARestart, IsAnOlderOneWhereFilesWereOnlyOnALostHost) {
   }
 }
 
-TEST_F(ResumePointOfARestart, IsAnOlderOneWhereAFileIsDamagedAndItsHostIsLost) {
+TEST_F(RestartPoint, IsTheChosenOneThoughANewerOneIsWhole) {
+  const auto found = restart_point(directory_, run_on_hosts(), store::Step{5}, {1}, console_);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(number(found->checkpoint.manifest.step), 5);
+  fs::remove(store::checkpoint_directory(directory_.path(), store::Step{5}) /
+             store::shard_name(1, 0));
+  EXPECT_THROW(restart_point(directory_, run_on_hosts(), store::Step{5}, {1}, console_),
+               base::UserError);
+}
+
+TEST_F(RestartPoint, IsAnOlderOneWhereAFileIsDamagedAndItsHostIsLost) {
   const fs::path damaged = newest(store::weights_name(1, 0));
   std::string text = ScratchDirectory::read(damaged);
   text.back() ^= 1;

@@ -113,6 +113,13 @@ TEST_F(RunDirectoryTest, ReplaceRenamesAndDeletesNothing) {
   ScratchDirectory::write(second.plan(), "{}");
 }
 
+TEST_F(RunDirectoryTest, ReplacedRunGetsItsNameBackWhereTheNewOneIsDiscarded) {
+  past_run();
+  RunDirectory::create(run_, Existing::move_aside).discard();
+  EXPECT_EQ(ScratchDirectory::read(run_ / "metrics.jsonl"), "{\"step\":1}\n");
+  EXPECT_FALSE(std::filesystem::exists(scratch_ / "dates.old-1"));
+}
+
 TEST_F(RunDirectoryTest, EveryReplacedRunGetsItsOwnName) {
   past_run();
   ScratchDirectory::write(RunDirectory::create(run_, Existing::move_aside).plan(), "{}");

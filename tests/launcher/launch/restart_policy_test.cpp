@@ -61,9 +61,22 @@ TEST(RestartPolicy, NewCheckpointBeginsNewRow) {
     EXPECT_EQ(decision.number, 1);
     EXPECT_EQ(policy.first_failure().cause, std::to_string(step));
   }
-  // An older one, because the newest was passed over, is no progress.
-  EXPECT_EQ(policy.after(ended(ExitCode::peer_lost), store::Step{7}).number, 2);
-  EXPECT_TRUE(policy.after(ended(ExitCode::peer_lost), store::Step{19}).exhausted);
+}
+
+TEST(RestartPolicy, NeitherAnOlderCheckpointNorADiskThatIsAwayIsProgress) {
+  RestartPolicy policy(4);
+  EXPECT_EQ(policy.after(ended(ExitCode::peer_lost), store::Step{19}).number, 1);
+  EXPECT_EQ(policy.after(ended(ExitCode::peer_lost), std::nullopt).number, 2);
+  EXPECT_EQ(policy.after(ended(ExitCode::peer_lost), store::Step{19}).number, 3);
+  EXPECT_EQ(policy.after(ended(ExitCode::peer_lost), store::Step{7}).number, 4);
+  EXPECT_TRUE(policy.after(ended(ExitCode::peer_lost), store::Step{7}).exhausted);
+}
+
+TEST(RestartPolicy, CheckpointAfterGoingBackIsProgress) {
+  RestartPolicy policy(2);
+  policy.after(ended(ExitCode::peer_lost), store::Step{19});
+  policy.after(ended(ExitCode::peer_lost), store::Step{7});
+  EXPECT_EQ(policy.after(ended(ExitCode::peer_lost), store::Step{12}).number, 1);
 }
 
 TEST(RestartPolicy, DelayIsZeroAtFirstThenGrowsToTenSeconds) {
