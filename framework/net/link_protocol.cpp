@@ -13,6 +13,7 @@ namespace {
 using Kind = LinkError::Kind;
 using std::chrono::milliseconds;
 constexpr std::uint32_t kSpoiltLimit = 3;
+constexpr std::uint64_t kLeastUntaken = std::uint64_t{1} << 20;
 constexpr std::size_t kMaxErrorText = 16384;
 
 double seconds_of(std::chrono::steady_clock::duration span) {
@@ -171,7 +172,12 @@ void LinkProtocol::accept_chunk(Time now, const MessageHeader& header,
   status_due_ = true;
   if (outcome == Outcome::taken || outcome == Outcome::complete) {
     state_.last_data = now;
-    return;
+    // Not exactly its window, which may be larger than that of this end.
+    if (receiver_.waiting_bytes() <= std::max(4 * options_.link.window_bytes, kLeastUntaken))
+      return;
+    return die(LinkError(Kind::aborted, fmt::format("{}: {} sends more than its window allows",
+                                                    options_.link.name, peer())),
+               MessageKind::abort);
   }
   ++state_.rejected_chunks;
   if (outcome == Outcome::repeated) return;

@@ -56,6 +56,7 @@ ReceiveAssembly::Outcome ReceiveAssembly::finish_frame() {
   }
   spoilt_ = 0;
   ++expected_.sequence;
+  ready_bytes_ += arriving_.size() + kHeaderBytes;
   ready_.push_back(std::move(arriving_));
   arriving_ = Frame();
   return Outcome::complete;
@@ -70,8 +71,13 @@ std::optional<Frame> ReceiveAssembly::take() {
   if (ready_.empty()) return std::nullopt;
   Frame frame = std::move(ready_.front());
   ready_.pop_front();
+  ready_bytes_ -= frame.size() + kHeaderBytes;
   ++taken_;
   return frame;
+}
+
+std::uint64_t ReceiveAssembly::waiting_bytes() const {
+  return ready_.empty() ? 0 : ready_bytes_ - (ready_.front().size() + kHeaderBytes);
 }
 
 }  // namespace strait::net

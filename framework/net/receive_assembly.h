@@ -39,6 +39,8 @@ class ReceiveAssembly {
 
   Position expected() const { return expected_; }
   std::uint64_t taken() const { return taken_; }
+  // Of whole frames that take() has not returned, without the first: one of any size may be there.
+  std::uint64_t waiting_bytes() const;
   std::uint64_t awaited_bytes() const { return expected_.offset == 0 ? 0 : length_; }
   std::uint32_t spoilt_in_a_row() const { return spoilt_; }
 
@@ -51,6 +53,7 @@ class ReceiveAssembly {
   FrameHash hash_;
   Frame arriving_;
   std::deque<Frame> ready_;
+  std::uint64_t ready_bytes_ = 0;
   std::uint64_t taken_ = 0;
   std::uint32_t seen_attempt_ = 0;
   std::uint32_t asked_attempt_ = 0;

@@ -415,6 +415,25 @@ TEST_F(LinkProtocolPair, OtherProtocolVersionIsNamedWithBothNumbersAtBothEnds) {
   EXPECT_EQ(answer->header.kind, MessageKind::refuse);
 }
 
+// With valid keys, too, no peer fills this end's memory: it takes nothing here.
+TEST_F(LinkProtocolPair, PeerThatDoesNotKeepToItsWindowIsCutOff) {
+  EndSetup boundless;
+  boundless.window_bytes = std::uint64_t{1} << 30;
+  EndSetup usual;
+  usual.window_bytes = 300'000;
+  start(boundless, usual);
+  settle();
+  int sent = 0;
+  for (; sent < 50 && !right->death(); ++sent) {
+    send_frame(*left, numbered_frame(sent, 100'000));
+    settle();
+  }
+  ASSERT_TRUE(right->death());
+  EXPECT_NE(std::string(right->death()->what()).find("sends more than its window"), std::string::npos);
+  EXPECT_GT(sent, 12);  // four windows, and the frame that may be there in any case
+  EXPECT_LT(sent, 16);
+}
+
 TEST_F(LinkProtocolPair, FrameWhoseBytesKeepChangingEndsTheLink) {
   start();
   settle();
