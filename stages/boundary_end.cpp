@@ -169,8 +169,8 @@ void BoundaryEnd::send_loop() {
       }
       changed_.notify_all();
     }
-  } catch (const std::exception&) {
-    poison(std::current_exception());
+  } catch (const std::exception& error) {
+    poison(error);
   }
 }
 
@@ -191,8 +191,8 @@ void BoundaryEnd::receive_loop() {
           link_->receive_until(std::chrono::steady_clock::now() + kClosingPoll);
       if (frame) accept(std::move(*frame));
     }
-  } catch (const std::exception&) {
-    poison(std::current_exception());
+  } catch (const std::exception& error) {
+    poison(error);
   }
 }
 
@@ -258,12 +258,15 @@ void BoundaryEnd::accept_resent_rows(const codec::ReadTensor& read) {
   changed_.notify_all();
 }
 
-void BoundaryEnd::poison(std::exception_ptr error) {
+void BoundaryEnd::poison(const std::exception& error) {
   {
     const MutexLock lock(mutex_);
-    if (error_ == nullptr) error_ = std::move(error);
+    if (error_ == nullptr) error_ = std::current_exception();
   }
   changed_.notify_all();
+  if (dynamic_cast<const net::LinkError*>(&error) != nullptr) return;  // the link has ended
+  // Computation may wait for something else, which the peer sends only after what is missing now.
+  link_->abort(net::LinkError(net::LinkError::Kind::aborted, error.what()));
 }
 
 void BoundaryEnd::throw_if_poisoned() const {

@@ -70,7 +70,8 @@ class BoundaryEnd {
   void accept(net::Frame frame) STRAIT_EXCLUDES(mutex_);
   void accept_tensor(codec::ReadTensor read) STRAIT_EXCLUDES(mutex_);
   void accept_resent_rows(const codec::ReadTensor& read) STRAIT_EXCLUDES(mutex_);
-  void poison(std::exception_ptr error) STRAIT_EXCLUDES(mutex_);
+  // In a handler of this exception.
+  void poison(const std::exception& error) STRAIT_EXCLUDES(mutex_);
   void throw_if_poisoned() const STRAIT_REQUIRES(mutex_);
 
   const std::unique_ptr<net::Link> link_;

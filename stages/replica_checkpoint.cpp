@@ -37,6 +37,7 @@ void ReplicaSync::show_model(store::Step steps) {
 void ReplicaSync::hide_model() {
   if (alone() || hidden_.empty()) return;
   const std::span<float> weights = slots_->values(sync::kWeights);
+  memory_->to_host();  // the copy of the model to a device may still read them
   std::copy(hidden_.begin(), hidden_.end(), weights.begin());
   hidden_ = {};
   memory_->to_device(sync::kWeights);
@@ -93,7 +94,7 @@ std::vector<tensors::NamedTensor> ReplicaSync::saved_tensors() const {
   return tensors;
 }
 
-void ReplicaSync::restore(const ReadTensor& read, bool exact) {
+void ReplicaSync::restore(const ReadTensor& read, const HasTensor& has, bool exact) {
   const bool own_state = exact && differs();
   stages::restore(optimizer_, [&](const std::string& name) {
     return own_state && leader() != 0 ? read(own(sync::kWeights, name)) : read(name);
@@ -110,7 +111,9 @@ void ReplicaSync::restore(const ReadTensor& read, bool exact) {
     }
     for (const sync::SlotNeed& need : slots_->needs()) {
       if (!need.saved || need.name == model) continue;
-      tensor_over(*slots_, need.name, piece).copy_(read(own(need.name, slot.name)));
+      const std::string name = own(need.name, slot.name);
+      if (need.optional && !has(name)) continue;
+      tensor_over(*slots_, need.name, piece).copy_(read(name));
     }
   }
   optimizer_.publish();

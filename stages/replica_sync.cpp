@@ -75,7 +75,12 @@ void ReplicaSync::connect(std::vector<std::unique_ptr<net::Link>> links, store::
   if (own_.count() > 1) set_up_group();
   // Only now: the method derives its slots from the weights, which are loaded before connect().
   memory_->to_host();
-  if (!restored_) method_->start(*slots_);
+  if (!restored_) {
+    method_->start(*slots_);
+    // It may have rounded the weights.
+    memory_->to_device();
+    optimizer_.publish();
+  }
   if (group_.group != nullptr) links = make_sums(std::move(links));
   if (method_ != nullptr) {
     rounds_ = std::make_unique<sync::SyncRounds>(std::move(method_), *slots_, contributors(),

@@ -96,7 +96,7 @@ class ReplicaSync {
   std::vector<tensors::NamedTensor> saved_tensors() const;
   // `exact`: the checkpoint is of the same method, settings and replicas, so each replica restores
   // its own state. Otherwise all begin with the agreed model and the moments of replica 0.
-  void restore(const ReadTensor& read, bool exact);
+  void restore(const ReadTensor& read, const HasTensor& has, bool exact);
 
   sync::SyncTraffic traffic() const;                         // any thread
   double waited_seconds() const { return waited_seconds_; }  // so far, in the calls above

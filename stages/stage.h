@@ -51,7 +51,7 @@ class Stage {
   // Before connect(). `exact`: the checkpoint is of a run with the same replicas and sync method,
   // so each replica restores its own state. Otherwise all begin with the agreed model. StoreError
   // if the frozen weights are not those of the checkpoint's run.
-  void restore(const ReadTensor& read, bool exact);
+  void restore(const ReadTensor& read, const HasTensor& has, bool exact);
 
   // The activation caches of all boundaries, for a checkpoint; empty without caches. The tensors
   // share the caches' memory. Names contain boundary, replica and direction:

@@ -42,9 +42,9 @@ void Stage::Snapshots::close() const {
   for (const auto& [prefix, cache] : caches) cache->close();
 }
 
-void Stage::restore(const ReadTensor& read, bool exact) {
+void Stage::restore(const ReadTensor& read, const HasTensor& has, bool exact) {
   check_hashes(frozen_, read);
-  sync_->restore(read, exact);
+  sync_->restore(read, has, exact);
 }
 
 std::vector<tensors::NamedTensor> Stage::saved_caches() const {

@@ -17,6 +17,7 @@ namespace strait::stages {
 
 // Returns the tensor of this global name; throws if there is none.
 using ReadTensor = std::function<at::Tensor(const std::string& name)>;
+using HasTensor = std::function<bool(const std::string& name)>;
 
 // Copies or quantises a tensor of a file; StoreError if its shape is another one.
 void load_parameter(const models::Parameter& parameter, const ReadTensor& read);

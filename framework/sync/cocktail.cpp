@@ -123,7 +123,9 @@ Cocktail::Cocktail(const SyncSettings& settings)
 std::vector<SlotNeed> Cocktail::slots() const {
   const auto width = narrow_ ? SlotNeed::Width::bfloat16 : SlotNeed::Width::float32;
   std::vector<SlotNeed> needs = {{kReference, width, true}, {kResidual, width, true}};
-  if (outer_.momentum > 0) needs.push_back({kOuter, width, true, true});
+  if (outer_.momentum > 0) {
+    needs.push_back({.name = kOuter, .width = width, .shared = true, .optional = true});
+  }
   return needs;
 }
 

@@ -67,13 +67,14 @@ std::int64_t bucket_values(std::size_t members, int bits) {
 std::vector<Range> buckets_of(const Layout& layout, std::int64_t values) {
   std::vector<Range> buckets;
   for (const Zone& zone : layout.zones()) {
+    const std::ptrdiff_t begin = std::ssize(buckets);
     for (std::int64_t first = zone.range.first; first < zone.range.last; first += values) {
       buckets.push_back({first, std::min(first + values, zone.range.last)});
     }
+    // Cut from its first coordinate, so that two stages cut a tied tensor alike; reversed
+    // afterwards. Zones stay in their order: gradients of tied tensors are complete last.
+    std::reverse(buckets.begin() + begin, buckets.end());
   }
-  // Zones are cut from their first coordinate, so that two stages cut a tied tensor alike; reversed
-  // afterwards.
-  std::reverse(buckets.begin(), buckets.end());
   return buckets;
 }
 

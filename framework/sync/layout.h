@@ -77,8 +77,9 @@ Range share(Range range, std::size_t members, std::size_t index);
 // that parts share no cache line. `bits`: of a value on the wire.
 std::int64_t bucket_values(std::size_t members, int bits);
 
-// The layout in ranges of about `values` values, cut at grains, last coordinates first: the
-// backward pass completes gradients in that order. No range spans two zones.
+// The layout in ranges of about `values` values, cut at grains, last coordinates first, tied
+// tensors at the end: the backward pass completes gradients in that order. No range spans two
+// zones.
 std::vector<Range> buckets_of(const Layout& layout, std::int64_t values);
 
 }  // namespace strait::sync

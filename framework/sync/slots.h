@@ -36,6 +36,9 @@ struct SlotNeed {
   // Equal on all members, so a replica that rejoins receives it from one of them. Otherwise each
   // replica has its own, and one that rejoins begins with zero.
   bool shared = false;
+  // A checkpoint may lack it, as one of a run that was too short to need it; then it is zero, as in
+  // the first step.
+  bool optional = false;
 };
 
 // Aligns a vector to cache lines, as libtorch aligns tensors. A block of kGrain values is then one

@@ -127,7 +127,8 @@ void load(stages::Stage& stage, const plan::StageJob& job) {
   // Sizes only: the launcher has compared every hash before it started this process.
   const tensors::CheckpointReader checkpoint(job.resume, store::Verify::sizes);
   const auto read = [&](const std::string& name) { return checkpoint.read(name); };
-  stage.restore(read, job.resume_exact);
+  const auto has = [&](const std::string& name) { return checkpoint.find(name) != nullptr; };
+  stage.restore(read, has, job.resume_exact);
   if (job.resume_caches) stage.restore_caches(read);
 }
 

@@ -163,6 +163,28 @@ TEST_F(BoundaryEndTest, EveryCallAfterAbortThrowsItsCause) {
   }
 }
 
+class FailingEncoder final : public codec::Encoder {
+ public:
+  void encode(const codec::TensorHeader&, const at::Tensor&, net::Frame&) override {
+    throw std::runtime_error("the activation cache cannot grow");
+  }
+  codec::Traffic traffic() const override { return {}; }
+};
+
+// Computation of this end may be waiting elsewhere, so that it calls nothing that throws.
+TEST_F(BoundaryEndTest, EncoderThatFailsEndsThePeerWithItsCause) {
+  BoundaryCodecs failing = raw_codecs();
+  failing.encoder = std::make_unique<FailingEncoder>();
+  connect(std::move(failing), raw_codecs());
+  LinkDownstream(*upper_).give(kTraining, MicroBatch{0}, flow(0));
+  try {
+    lower_->take(codec::Kind::forward, kTraining, MicroBatch{0});
+    FAIL() << "something was taken that could not be encoded";
+  } catch (const net::LinkError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("the activation cache cannot grow"));
+  }
+}
+
 TEST_F(BoundaryEndTest, InvalidMessagePoisonsEnd) {
   upper_->link().send(net::Frame(30, std::byte{1}));
   EXPECT_THROW(lower_->take(codec::Kind::forward, kTraining, MicroBatch{0}), codec::CodecError);

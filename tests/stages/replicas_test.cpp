@@ -242,6 +242,26 @@ TEST_P(EveryMethod, ResumesFromCheckpointOfGroupsBitForBit) {
   EXPECT_EQ(resumed.losses, std::vector(expected.losses.begin() + 5, expected.losses.end()));
 }
 
+// A longer run may begin with momentum where the shorter one had none.
+TEST(Replicas, GoOnWithMomentumThatTheirCheckpointLacks) {
+  RunSettings brief = replicated("cocktail", 1, 2);
+  brief.steps = 5;
+  brief.sync.outer_momentum = 0;
+  const RunResult there = run_stages(brief);
+  ASSERT_THAT(there.errors, IsEmpty());
+  RunSettings longer = replicated("cocktail", 1, 2);
+  longer.steps = 8;
+  const RunResult resumed = run_stages(longer, there.saved, 5);
+  ASSERT_THAT(resumed.errors, IsEmpty());
+  EXPECT_EQ(resumed.losses.size(), 3U);
+  const auto has_momentum = [](const auto& saved) {
+    return std::ranges::any_of(
+        saved, [](const auto& one) { return one.first.starts_with("replica-0/outer/"); });
+  };
+  EXPECT_FALSE(has_momentum(there.saved));
+  EXPECT_TRUE(has_momentum(resumed.saved));
+}
+
 // Nothing is left to a method.
 TEST(Replicas, OfOneGroupTrainAsByExactSumsWithAnyMethod) {
   RunSettings sums = in_group(replicated("allreduce", 1, 3));

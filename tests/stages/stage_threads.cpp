@@ -269,7 +269,8 @@ StageOptions options_of(const RunSettings& settings, std::size_t process, std::i
   options.group.place = fmt::format("{} of process {}", options.device.str(), process);
   options.sync.seed = 5;
   options.sync.steps = settings.steps;
-  options.sync.outer_momentum = 0.5;  // short as these runs are
+  // Short as these runs are.
+  if (!options.sync.outer_momentum) options.sync.outer_momentum = 0.5;
   options.loop.first = static_cast<store::Step>(first);
   options.loop.last = static_cast<store::Step>(settings.steps);
   options.loop.evaluate = settings.evaluate;
@@ -428,7 +429,9 @@ void run_stage(const RunSettings& settings, const StageInput& input, StageLinks 
     Stage stage(options_of(settings, index, input.first));
     if (input.from.empty() || stage.has_frozen_weights()) stage.initialize();
     if (!input.from.empty()) {
-      stage.restore([&](const std::string& name) { return input.from.at(name); }, settings.exact);
+      stage.restore([&](const std::string& name) { return input.from.at(name); },
+                    [&](const std::string& name) { return input.from.contains(name); },
+                    settings.exact);
     }
     if (!input.caches.empty() && (!settings.finds_caches || settings.finds_caches(index))) {
       stage.restore_caches([&](const std::string& name) { return input.caches.at(name); });
