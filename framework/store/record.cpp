@@ -11,12 +11,15 @@
 #include "framework/store/bounded_json.h"
 #include "framework/store/chat_record.h"
 #include "framework/store/file_hash.h"
+#include "framework/store/record_reader.h"
 #include "framework/store/store_error.h"
 
 namespace strait::store {
 namespace {
 
-constexpr JsonLimits kRecordLimits{.depth = 64, .string_bytes = 1 << 20, .values = 1 << 20};
+// A text may fill its line.
+constexpr JsonLimits kRecordLimits{
+    .depth = 64, .string_bytes = RecordReader::kMaximumLine, .values = 1 << 20};
 
 [[noreturn]] void refuse_record(const std::string& origin, const std::string& why) {
   throw StoreError(StoreError::Kind::bad_input, origin + ": " + why);

@@ -154,6 +154,13 @@ base::ExitCode prepare(const PrepareFlags& flags) {
   if (fs::path(flags.data).extension() == ".safetensors") {
     throw base::UserError(base::ExitCode::bad_input, flags.data + " is a token file already");
   }
+  if (!flags.file.empty() && fs::path(flags.file).extension() != ".safetensors") {
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("{} would be replaced by tokens: the second file is the one to write, and its "
+                    "name must end in .safetensors; prepare one file of data at a time",
+                    flags.file));
+  }
   planner::DataOptions options;
   options.rows = {flags.row, named<store::TooLong>(flags.too_long),
                   named<store::Packing>(flags.packing), flags.overlap};

@@ -116,7 +116,8 @@ std::string read_host(const RecipeValue& value, RecipeHost& host) {
     if (known == host_fields().end()) {
       const auto near = base::nearest_name(name, names);
       return fmt::format("a host has no \"{}\"{}", name,
-                         near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near));
+                         near.empty() ? fmt::format("; it may have {}", fmt::join(names, ", "))
+                                      : fmt::format("; did you mean \"{}\"?", near));
     }
     if (!known->take(field, host)) {
       return fmt::format("{} of host {} is {}, but must be {}", name, value.value("name", "?"),

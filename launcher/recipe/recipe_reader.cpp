@@ -197,7 +197,11 @@ void drop_hosts_of_local_run(const std::vector<PlacedValue>& overrides,
     return one.found.key == "hosts.backend" && one.found.value == "local";
   });
   if (!local) return;
-  std::erase_if(file, [](const PlacedValue& one) { return one.found.key == "hosts.list"; });
+  std::erase_if(file, [](const PlacedValue& one) {
+    const std::string& key = one.found.key;
+    return key == "hosts.list" || key == "hosts.spare" || key == "hosts.join_wait" ||
+           key.starts_with("hosts.slurm.");
+  });
 }
 
 // Empty if the value of the key is not allowed; that is reported later.

@@ -48,6 +48,27 @@ void check_data(const Recipe& recipe, const OriginsOf& at, Mistakes& mistakes) {
   }
 }
 
+// Bits are read by codecs that quantise only, and without a codec values are sent raw.
+void check_codecs(const Recipe::Codec& codec, const Origins& origins, const OriginsOf& at,
+                  Mistakes& mistakes) {
+  for (const auto& [key, name] :
+       {std::pair<std::string, std::string>("codec.forward", codec.forward),
+        {"codec.backward", codec.backward}}) {
+    if (name == "delta" && codec.cache + codec.cache_disk == 0) {
+      mistakes.push_back(fmt::format(
+          "codec.cache and codec.cache_disk are both 0 ({}), but {} is \"delta\", which "
+          "needs them for its activation cache; set one of them, or {} = \"fixed\"",
+          at({"codec.cache", "codec.cache_disk"}), key, key));
+    }
+    const std::string bits = key + "_bits";
+    if (!origins.contains(bits) || origins.contains(key)) continue;
+    mistakes.push_back(fmt::format(
+        "{} is set ({}), but {} is missing, and without it values are sent raw; set {} too, for "
+        "example to \"fixed\"",
+        bits, at({bits}), key, key));
+  }
+}
+
 void check_hosts(const Recipe::Hosts& hosts, const OriginsOf& at, Mistakes& mistakes) {
   const BackendKind backend = hosts.backend;
   const bool listed = backend == BackendKind::ssh || backend == BackendKind::join;
@@ -65,6 +86,8 @@ void check_hosts(const Recipe::Hosts& hosts, const OriginsOf& at, Mistakes& mist
   };
   only_for(!hosts.spare.empty(), BackendKind::ssh, "hosts.spare");
   only_for(hosts.simulate.any(), BackendKind::local, "hosts.simulate");
+  only_for(hosts.slurm != SlurmSettings{}, BackendKind::slurm, "hosts.slurm");
+  only_for(hosts.join_wait != Recipe::Hosts{}.join_wait, BackendKind::join, "hosts.join_wait");
   if (backend == BackendKind::join && hosts.restart.value_or(0) > 0) {
     mistakes.push_back(fmt::format(
         "hosts.restart is {} while hosts.backend is \"join\" ({}); a token is valid for one start, "
@@ -154,14 +177,7 @@ void check_consistent(const Recipe& recipe, const std::string& source, const Ori
                     name_of(recipe.model.quantization), at({"model.quantization"})));
   }
   check_data(recipe, at, mistakes);
-  for (const auto& [key, codec] : {std::pair("codec.forward", recipe.codec.forward),
-                                   {"codec.backward", recipe.codec.backward}}) {
-    if (codec != "delta" || recipe.codec.cache + recipe.codec.cache_disk > 0) continue;
-    mistakes.push_back(
-        fmt::format("codec.cache and codec.cache_disk are both 0 ({}), but {} is \"delta\", which "
-                    "needs them for its activation cache; set one of them, or {} = \"fixed\"",
-                    at({"codec.cache", "codec.cache_disk"}), key, key));
-  }
+  check_codecs(recipe.codec, origins, at, mistakes);
   check_hosts(recipe.hosts, at, mistakes);
   check_memory_checkpoints(recipe, at, mistakes);
 }

@@ -289,7 +289,15 @@ TEST(RecipeReader, RefusesContradictingCodecsWithReason) {
             "codec.cache and codec.cache_disk are both 0 (recipes/x.toml:9:9, "
             "recipes/x.toml:10:14), but codec.forward is \"delta\", which needs them for its "
             "activation cache; set one of them, or codec.forward = \"fixed\"");
-  EXPECT_EQ(parse(std::string(kLeast) + "[codec]\nforward_bits = 3\n").codec.forward, "raw");
+}
+
+TEST(RecipeReader, RefusesBitsOfACodecThatIsNotNamed) {
+  EXPECT_EQ(mistake_after_least("[codec]\nforward_bits = 3\n"),
+            "codec.forward_bits is set (recipes/x.toml:8:16), but codec.forward is missing, and "
+            "without it values are sent raw; set codec.forward too, for example to \"fixed\"");
+  EXPECT_THAT(mistake(kLeast, {"codec.backward_bits=3"}), HasSubstr("codec.backward is missing"));
+  const std::string raw = "[codec]\nforward = \"raw\"\nforward_bits = 3\n";
+  EXPECT_EQ(parse(std::string(kLeast) + raw).codec.forward, "raw");
 }
 
 TEST(RecipeReader, RefusesCheckpointsInMemoryWhereTheyCannotBe) {
@@ -467,6 +475,8 @@ TEST(RecipeReader, NamesInvalidHost) {
   EXPECT_THAT(of_list("[\"a\", \"a\"]"), HasSubstr("a is listed twice; list it once, with slots"));
   EXPECT_THAT(of_list("[{ name = \"a\", slot = 2 }]"),
               HasSubstr("a host has no \"slot\"; did you mean \"slots\"?"));
+  EXPECT_THAT(of_list("[{ name = \"a\", colour = 2 }]"),
+              HasSubstr("a host has no \"colour\"; it may have name, address, slots, memory"));
   EXPECT_THAT(of_list("[{ name = \"a\", memory = \"8GB\" }]"),
               HasSubstr("memory of host a is \"8GB\", but must be a size"));
   EXPECT_THAT(of_list("[{ slots = 2 }]"), HasSubstr("a host without a name"));
@@ -476,12 +486,19 @@ TEST(RecipeReader, RefusesRestartsAndSparesThatCannotBe) {
   const std::string ssh = "[hosts]\nbackend = \"ssh\"\nlist = [\"a\", \"b\"]\n";
   EXPECT_EQ(parse(std::string(kLeast) + ssh + "spare = [\"c\"]\nrestart = 5\n").hosts.restart, 5);
   EXPECT_EQ(parse(std::string(kLeast) + ssh + "spare = []\n").hosts.restart, std::nullopt);
+  // For a trial on this machine nothing has to be edited.
+  const std::string spare = kLeast + ssh + "spare = [\"c\"]\n";
+  EXPECT_EQ(parse(spare, {"hosts.backend=local"}).hosts.spare.size(), 0U);
   EXPECT_THAT(mistake_after_least(ssh + "spare = [\"b\"]\n"),
               HasSubstr("host b is in hosts.list and in hosts.spare"));
   EXPECT_THAT(mistake_after_least(ssh + "spare = [{ name = \"c\", slots = 2 }]\n"),
               HasSubstr("a spare host gets those of the host that it replaces"));
   EXPECT_THAT(mistake_after_least("[hosts]\nspare = [\"c\"]\n"),
               HasSubstr("hosts.spare is set while hosts.backend is \"local\""));
+  EXPECT_THAT(mistake_after_least("[hosts.slurm]\npartition = \"gpu\"\n"),
+              HasSubstr("hosts.slurm is set while hosts.backend is \"local\""));
+  EXPECT_THAT(mistake_after_least("[hosts]\njoin_wait = 60\n"),
+              HasSubstr("hosts.join_wait is set while hosts.backend is \"local\""));
   EXPECT_THAT(mistake_after_least("[hosts]\nbackend = \"join\"\nlist = [\"a\"]\nrestart = 1\n"),
               HasSubstr("a token is valid for one start"));
 }
