@@ -35,6 +35,7 @@ constexpr std::array kChangeable = {
     Changeable{"train.micro_batch", Effect::sums},
     Changeable{"train", Effect::later_steps},
     Changeable{"pipeline.replicas", Effect::replicas},
+    Changeable{"pipeline.threads", Effect::sums},
     Changeable{"pipeline", Effect::none},
     Changeable{"model.recompute", Effect::none},
     Changeable{"codec", Effect::wire},

@@ -127,7 +127,7 @@ class LockFile {
     if (!descriptor_.open()) fail("open", path);
   }
 
-  // Takes the lock, or gives who has it. An empty Holder: it has not written yet.
+  // Takes the lock, or returns its holder. An empty Holder: it has not written its name yet.
   std::optional<Holder> take() {
     const bool refused =
         ::flock(descriptor_.number(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;

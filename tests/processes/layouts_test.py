@@ -38,7 +38,7 @@ CUT = ("pipeline.stages", "pipeline.schedule", "pipeline.partition")
 def random_cut(choose):
     stages = choose.randint(1, 4)
     schedule = choose.choice(["gpipe", "1f1b", "interleaved", "zero_bubble"])
-    partition = "balanced"
+    partition = choose.choice(["balanced", "balanced", "profile"])
     if choose.random() < 0.4:
         pieces = stages * (2 if schedule == "interleaved" else 1)
         ends = sorted(choose.sample(range(1, BLOCKS), pieces - 1)) + [BLOCKS]
@@ -52,7 +52,7 @@ def random_layout(choose):
         **random_cut(choose),
         "pipeline.replicas": choose.choice([1, 1, 2, 3]),
         "train.batch": batch,
-        "train.micro_batch": choose.choice([1, 2]),
+        "train.micro_batch": choose.choice([1, 2, "auto"]),
         **choose.choice(CODECS),
     }
     return {**layout, **(choose.choice(SYNC) if layout["pipeline.replicas"] > 1 else {})}
