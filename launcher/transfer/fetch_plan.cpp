@@ -188,4 +188,11 @@ bool FetchPlan::waits_for(std::size_t from) const {
                      [from](const auto& request) { return request.second == from; });
 }
 
+bool FetchPlan::has_open(std::size_t from) const {
+  for (std::uint32_t chunk = 0; chunk < lacking_.size(); ++chunk) {
+    if (lacking_.contains(chunk) && has(from, chunk) && !requested_.contains(chunk)) return true;
+  }
+  return false;
+}
+
 }  // namespace strait::transfer

@@ -83,6 +83,8 @@ class FetchPlan {
   bool waits_for(std::size_t source) const;
   bool waits_for(std::size_t source, std::uint32_t chunk) const;
   bool waits() const { return !requested_.empty(); }
+  // The source has a chunk that is lacking and requested from no source.
+  bool has_open(std::size_t source) const;
 
  private:
   struct Redirect {

@@ -137,10 +137,8 @@ void FetchQueue::receive(std::size_t peer, const message::Missing& missing) {
 }
 
 void FetchQueue::advance(Time now) {
-  for (auto next = fetches_.begin(); next != fetches_.end();) {
-    const auto fetch = next++;  // end() erases it
+  for (auto fetch = fetches_.begin(); fetch != fetches_.end(); ++fetch) {
     if (fetch->state == State::waiting && may_open(fetch, now)) open(fetch);
-    if (fetch->state == State::fetching) end_if_stalled(fetch, now);
   }
   std::vector<std::size_t> nearest_first;
   for (std::size_t peer = 0; peer < sources_.size(); ++peer) {
@@ -152,6 +150,11 @@ void FetchQueue::advance(Time now) {
   for (const std::size_t peer : nearest_first) {
     while (windows_[peer].room() > 0 && limit_.due() <= now && request_one(peer, now)) {
     }
+  }
+  // Behind the requests: a source without outstanding ones has nothing that may be requested now.
+  for (auto next = fetches_.begin(); next != fetches_.end();) {
+    const auto fetch = next++;  // end() erases it
+    if (fetch->state == State::fetching) end_if_stalled(fetch, now);
   }
 }
 
@@ -269,7 +272,10 @@ void FetchQueue::end_if_stalled(Position fetch, Time now) {
   if (now - fetch->last_progress <= stall_timeout_) return;
   std::string cause = "no connected host has the rest";
   for (std::size_t peer = 0; peer < sources_.size(); ++peer) {
-    if (!sources_[peer].connected || !fetch->plan->waits_for(peer)) continue;
+    if (!sources_[peer].connected) continue;
+    // The window of a source is shared: the fetches before this one use it first.
+    const bool behind = windows_[peer].outstanding() > 0 && fetch->plan->has_open(peer);
+    if (!behind && !fetch->plan->waits_for(peer)) continue;
     const net::LinkState link = peers_.state(peer);
     // While a path is down, the link itself decides when to give up.
     fetch->last_progress = link.connected ? std::max(fetch->last_progress, link.last_data) : now;

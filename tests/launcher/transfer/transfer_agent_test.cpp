@@ -11,12 +11,6 @@
 namespace strait::transfer {
 namespace {
 
-constexpr std::size_t kMebibyte = std::size_t{1} << 20;
-
-FetchRequest all_of(const ChunkTable& table, const std::filesystem::path& path) {
-  return {table, ChunkSet::all(table.count()), path, FetchRequest::As::content};
-}
-
 TEST(TransferAgent, HostsFetchFromEachOtherToo) {
   TransferRig rig(3);
   const std::string bytes = random_bytes(24 * kMebibyte + 77, 1);

@@ -29,6 +29,10 @@ std::string random_bytes(std::size_t count, std::uint64_t seed) {
   return bytes;
 }
 
+FetchRequest all_of(const ChunkTable& table, const std::filesystem::path& path) {
+  return {table, ChunkSet::all(table.count()), path, FetchRequest::As::content};
+}
+
 TransferHost::TransferHost(net::ProcessName its_name, TransferAgentOptions its_options)
     : name(its_name), options(std::move(its_options)) {
   options.store = directory / "content";

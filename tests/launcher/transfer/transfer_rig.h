@@ -12,7 +12,11 @@
 
 namespace strait::transfer {
 
+constexpr std::size_t kMebibyte = std::size_t{1} << 20;
+
 std::string random_bytes(std::size_t count, std::uint64_t seed);
+
+FetchRequest all_of(const ChunkTable& table, const std::filesystem::path& path);
 
 // A host with a directory and a transfer agent, which can be stopped and started again.
 struct TransferHost {
@@ -40,6 +44,15 @@ struct TransferRig {
   TransferHost launcher;
   std::vector<std::unique_ptr<TransferHost>> hosts;
 };
+
+// The next message of this kind; others are passed over.
+template <class Kind>
+Kind receive_next(net::Link& link) {
+  while (true) {
+    const message::Message received = message::parse_message(link.receive());
+    if (const auto* wanted = std::get_if<Kind>(&received)) return *wanted;
+  }
+}
 
 // The value of a future; fails after a minute, so that a test that hangs is named.
 template <class T>
