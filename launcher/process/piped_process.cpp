@@ -28,6 +28,8 @@ using store::FileDescriptor;
 constexpr std::size_t kStderrLimit = 64 << 10;
 constexpr std::size_t kLineLimit = 1 << 20;
 constexpr std::size_t kOutputLimit = 1 << 20;  // of run_program()
+// Of stdout, kept while a caller writes: several answers that it will read afterwards.
+constexpr std::size_t kUnreadLimit = 64 << 20;
 
 // Not a pipe: MSG_NOSIGNAL avoids SIGPIPE when the reader has died.
 std::pair<FileDescriptor, FileDescriptor> stream_to_child(const std::string& program) {
@@ -141,14 +143,18 @@ bool PipedProcess::write(std::string_view bytes, Time deadline) {
 void PipedProcess::close_input() { input_ = FileDescriptor(); }
 
 bool PipedProcess::poll_streams(bool writing, Time deadline) {
+  const bool full = writing && unread_.size() >= kUnreadLimit;
   const int left = poll_timeout(deadline);
   if (left == 0) return false;
-  std::array<pollfd, 4> waited = {
-      pollfd{writing ? input_.number() : -1, POLLOUT, 0}, pollfd{output_.number(), POLLIN, 0},
-      pollfd{error_output_.number(), POLLIN, 0}, pollfd{status_ ? -1 : pidfd_.number(), POLLIN, 0}};
+  std::array<pollfd, 4> waited = {pollfd{writing ? input_.number() : -1, POLLOUT, 0},
+                                  pollfd{full ? -1 : output_.number(), POLLIN, 0},
+                                  pollfd{error_output_.number(), POLLIN, 0},
+                                  pollfd{status_ ? -1 : pidfd_.number(), POLLIN, 0}};
   // Without a pidfd (Linux before 5.3) the status is polled every 10 ms.
   ::poll(waited.data(), waited.size(), pidfd_.open() ? left : std::min(left, 10));
-  if (waited[1].revents != 0) receive(output_, unread_, kLineLimit);
+  // Otherwise unread_ is part of one line, or waits for no reader.
+  const std::size_t most = writing ? unread_.max_size() : kLineLimit;
+  if (waited[1].revents != 0) receive(output_, unread_, most);
   if (waited[2].revents != 0) receive(error_output_, errors_, kStderrLimit);
   reap();
   return true;
@@ -171,6 +177,7 @@ bool PipedProcess::next_line(std::string& line) {
   if (end == unread_.npos && (output_.open() || unread_.empty())) return false;
   line = unread_.substr(0, end);
   unread_.erase(0, end == unread_.npos ? end : end + 1);
+  if (line.size() > kLineLimit) line.erase(0, line.size() - kLineLimit);
   return true;
 }
 

@@ -27,7 +27,8 @@ class PipedProcess {
   PipedProcess& operator=(const PipedProcess&) = delete;
   ~PipedProcess();
 
-  // False if it has not read everything by the deadline, or has closed its stdin.
+  // False if it has not read everything by the deadline, or has closed its stdin. What it writes to
+  // stdout meanwhile is kept; beyond 64 MiB it has to wait until that is read.
   bool write(std::string_view bytes, Time deadline);
   void close_input();
 
@@ -39,6 +40,7 @@ class PipedProcess {
   // there.
   ReadResult read_bytes(std::string& into, std::size_t size, Time deadline);
 
+  // Of stdout that is not read by then, the last 1 MiB is kept.
   std::optional<ExitStatus> wait_until(Time deadline);
 
   // What it has written to stderr so far.

@@ -37,11 +37,27 @@ TEST(PipedProcess, TransfersMoreThanPipeCapacity) {
   for (int i = 0; i < 40'000; ++i) all += "a line of some length\n";
   ASSERT_TRUE(cat.write(all, soon()));
   cat.close_input();
-  // What nobody reads in time is kept up to a limit; the newest is there.
   std::string line;
   int lines = 0;
   while (cat.read_line(line, soon()) == ReadResult::line) ++lines;
   EXPECT_EQ(lines, 40'000);
+}
+
+// A tokenizer's answers are read after more requests were written.
+TEST(PipedProcess, KeepsAnswersThatAreReadAfterMoreIsWritten) {
+  PipedProcess cat({"cat"});
+  std::string all;
+  while (all.size() < (8U << 20U)) all += std::to_string(all.size());
+  ASSERT_TRUE(cat.write(all, soon()));
+  std::string read;
+  ASSERT_EQ(cat.read_bytes(read, all.size(), soon()), ReadResult::line);
+  EXPECT_TRUE(read == all);
+  std::string lines;
+  for (int i = 0; i < 200'000; ++i) lines += std::to_string(1'000'000 + i) + "\n";
+  ASSERT_TRUE(cat.write(lines, soon()));
+  std::string line;
+  ASSERT_EQ(cat.read_line(line, soon()), ReadResult::line);
+  EXPECT_EQ(line, "1000000");
 }
 
 TEST(PipedProcess, WriteTimesOutWhenProgramDoesNotRead) {
