@@ -152,7 +152,7 @@ bool PipedProcess::poll_streams(bool writing, Time deadline) {
                                   pollfd{status_ ? -1 : pidfd_.number(), POLLIN, 0}};
   // Without a pidfd (Linux before 5.3) the status is polled every 10 ms.
   ::poll(waited.data(), waited.size(), pidfd_.open() ? left : std::min(left, 10));
-  // Otherwise unread_ is part of one line, or waits for no reader.
+  // Where nothing is written, unread_ is the beginning of a line, or will not be read any more.
   const std::size_t most = writing ? unread_.max_size() : kLineLimit;
   if (waited[1].revents != 0) receive(output_, unread_, most);
   if (waited[2].revents != 0) receive(error_output_, errors_, kStderrLimit);

@@ -19,6 +19,15 @@ namespace fs = std::filesystem;
 
 constexpr const char* kPart = ".part";
 
+// Contents stay pinned for as long as their process lives, and a lock that is left on one would
+// stop every later fetch of it.
+struct UnlockOnExit {
+  std::shared_ptr<PinnedContent> content;
+  ~UnlockOnExit() {
+    if (content) content->unlock_writing();
+  }
+};
+
 }  // namespace
 
 DestinationFile::DestinationFile(const FetchRequest& request,
@@ -72,19 +81,21 @@ void DestinationFile::finish() {
     file_->finish(path_);
     return;
   }
-  file_->save();
-  content_->unlock_writing();
+  {
+    const UnlockOnExit unlock{content_};
+    file_->save();
+  }
   place_link(path_, content_->data());
 }
 
 void DestinationFile::abandon() {
   if (as_ == FetchRequest::As::memory) return;
+  const UnlockOnExit unlock{content_};
   try {
     file_->save();
   } catch (const store::StoreError&) {
     // Without the note the next fetch verifies the chunks.
   }
-  if (content_) content_->unlock_writing();
 }
 
 void place_link(const fs::path& link, const fs::path& target) {
