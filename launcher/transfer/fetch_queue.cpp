@@ -39,8 +39,8 @@ void FetchQueue::cancel(std::uint64_t number) {
   for (auto fetch = fetches_.begin(); fetch != fetches_.end(); ++fetch) {
     if (fetch->number != number || fetch->cancelled) continue;
     fetch->cancelled = true;
-    fetch->done = [](const std::exception_ptr&, std::uint64_t) {};
-    // In the other states the file thread uses the fetch; it ends when that is done.
+    // In the other states the file thread uses the fetch; it ends when that is done. Until then
+    // `done` is kept: what it holds, such as a file in memory, is what the file thread opens.
     if (fetch->state == State::waiting || fetch->state == State::fetching) end(fetch, nullptr);
     return;
   }
@@ -265,7 +265,7 @@ void FetchQueue::end(Position fetch, const std::exception_ptr& error) {
     file_worker_.run([destination = ended.destination] { destination->abandon(); }, [] {});
   }
   if (ended.plan) unsubscribe(ended.id);
-  ended.done(error, ended.fetched);
+  if (!ended.cancelled) ended.done(error, ended.fetched);
 }
 
 void FetchQueue::end_if_stalled(Position fetch, Time now) {

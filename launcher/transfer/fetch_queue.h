@@ -33,7 +33,7 @@ class FetchQueue {
              FileWorker& file_worker, std::chrono::seconds stall_timeout, RateLimit limit);
 
   void start(std::uint64_t number, FetchRequest request, Done done);
-  void cancel(std::uint64_t number);  // `done` will not be called
+  void cancel(std::uint64_t number);  // `done` will not be called, but lives until the fetch ends
 
   // `spared`: its uplink is shared by all hosts.
   void add_peer(std::size_t peer, bool spared, Time now);

@@ -71,7 +71,8 @@ class TransferAgent {
     std::future<std::uint64_t> fetched;  // bytes that were not here before
   };
   Fetching fetch(FetchRequest request);
-  // The future breaks (std::future_error) unless it is ready by then.
+  // The future breaks (std::future_error) unless it is ready by then; where a file is just opened
+  // or finished for the fetch, after that.
   void cancel(std::uint64_t number);
 
   // Commands to a host agent; paths are of its host. The numbers are fetched bytes, or 0.

@@ -1,8 +1,11 @@
 #include "launcher/transfer/fetch_queue.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 
+#include "framework/store/file_descriptor.h"
 #include "launcher/base/errors.h"
 #include "tests/launcher/transfer/transfer_rig.h"
 
@@ -59,6 +62,45 @@ TEST(FetchQueue, SilentSourceEndsFetchesBehindOthersToo) {
       EXPECT_THAT(error.what(), testing::HasSubstr("no data from"));
     }
   }
+}
+
+ChunkTable table_of(const std::string& bytes) {
+  const store::TemporaryDirectory directory;
+  store::write_bytes(directory / "file", bytes);
+  return read_chunk_table(directory / "file");
+}
+
+// A fetch to memory names its file by the number of a descriptor.
+TEST(FetchQueue, ReleasedFetchToMemoryOpensNoOtherFile) {
+  TransferHost host(net::ProcessName::host_agent(0), {});
+  const auto launcher = TransferRig::link_peer(host, net::ProcessName::coordinator());
+  const auto send = [&](const message::Message& sent) { launcher->send(message::format(sent)); };
+  const ChunkTable slow = table_of(random_bytes(kMebibyte, 1));
+  const ChunkTable wanted = table_of(random_bytes(kMebibyte, 2));
+  // The file thread waits for this lock, as if another process evicted the content.
+  const auto folder = host.directory.path() / "content" / slow.id();
+  std::filesystem::create_directories(folder);
+  const store::FileDescriptor lock(
+      ::open((folder / "in-use").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  ASSERT_EQ(::flock(lock.number(), LOCK_EX), 0);
+  const std::string at = (host.directory / "in").string();
+  send(message::Fetch{1, slow, {{0, 1}}, at});
+  send(message::FetchToMemory{2, wanted});
+  // The second answer shows that the agent has passed the fetches on to the file thread.
+  for (int i = 0; i < 2; ++i) {
+    send(message::Subscribe{std::string(ChunkTable::kDigits, 'a')});
+    receive_next<message::Have>(*launcher);
+  }
+  send(message::Release{3, wanted.id()});
+  EXPECT_EQ(receive_next<message::Done>(*launcher).command, 3U);
+
+  const auto victim = host.directory / "victim";
+  store::write_bytes(victim, "short");
+  const store::FileDescriptor open(::open(victim.c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_EQ(::flock(lock.number(), LOCK_UN), 0);
+  send(message::WriteFile{4, (host.directory / "behind").string(), "both"});
+  EXPECT_EQ(receive_next<message::Done>(*launcher).command, 4U);
+  EXPECT_EQ(store::read_bytes(victim), "short");
 }
 
 }  // namespace
