@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <iterator>
 #include <memory>
+#include <thread>
 #include <utility>
 
 #include "launcher/base/build_id.h"
@@ -53,8 +54,9 @@ std::vector<Finding> inspect_over_ssh(SshSession& call, const recipe::RecipeHost
         [](const std::string& text) { return inspection_from(text).has_value(); },
         Clock::now() + kInspectionLimit);
     return diagnose_host(host, need, *inspection_from(line), recipe.hosts.ports, clock_now());
-  } catch (const base::UserError& error) {
-    return {wrong(error.code(), host.name, error.what())};
+  } catch (const std::exception& error) {  // of any kind: this is a thread of its own
+    const base::Failure failure = base::describe_failure(error);
+    return {wrong(failure.code, host.name, failure.text)};
   }
 }
 
@@ -71,13 +73,20 @@ std::vector<Finding> check_ssh_hosts(const recipe::Recipe& recipe,
   } catch (const base::UserError& error) {
     return {wrong(error.code(), "ssh", error.what())};
   }
-  // All ssh run by now; each answer waits in its pipe until we come to it.
+  // A thread for each host: a slow one takes no time from the others.
   const auto deadline = Clock::now() + kDoctorCallLimit;
-  std::vector<Finding> findings;
+  std::vector<std::vector<Finding>> found(hosts.size());
+  std::vector<std::thread> threads;
   for (std::size_t i = 0; i < hosts.size(); ++i) {
-    const HostNeed need = i < needs.size() ? needs[i] : HostNeed{};
-    auto found = inspect_over_ssh(*calls[i], hosts[i], need, recipe, deadline);
-    findings.insert(findings.end(), found.begin(), found.end());
+    threads.emplace_back([&, i] {
+      const HostNeed need = i < needs.size() ? needs[i] : HostNeed{};
+      found[i] = inspect_over_ssh(*calls[i], hosts[i], need, recipe, deadline);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::vector<Finding> findings;
+  for (const auto& of_host : found) {
+    findings.insert(findings.end(), of_host.begin(), of_host.end());
   }
   return findings;
 }

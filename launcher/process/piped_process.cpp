@@ -16,6 +16,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
@@ -145,19 +146,21 @@ void PipedProcess::close_input() { input_ = FileDescriptor(); }
 bool PipedProcess::poll_streams(bool writing, Time deadline) {
   const bool full = writing && unread_.size() >= kUnreadLimit;
   const int left = poll_timeout(deadline);
-  if (left == 0) return false;
+  // Once: a program that writes without end would be read for ever.
+  if (left == 0 && std::exchange(looked_, deadline) == deadline) return false;
   std::array<pollfd, 4> waited = {pollfd{writing ? input_.number() : -1, POLLOUT, 0},
                                   pollfd{full ? -1 : output_.number(), POLLIN, 0},
                                   pollfd{error_output_.number(), POLLIN, 0},
                                   pollfd{status_ ? -1 : pidfd_.number(), POLLIN, 0}};
   // Without a pidfd (Linux before 5.3) the status is polled every 10 ms.
-  ::poll(waited.data(), waited.size(), pidfd_.open() ? left : std::min(left, 10));
+  const int events =
+      ::poll(waited.data(), waited.size(), pidfd_.open() ? left : std::min(left, 10));
   // Where nothing is written, unread_ is the beginning of a line, or will not be read any more.
   const std::size_t most = writing ? unread_.max_size() : kLineLimit;
   if (waited[1].revents != 0) receive(output_, unread_, most);
   if (waited[2].revents != 0) receive(error_output_, errors_, kStderrLimit);
   reap();
-  return true;
+  return left > 0 || events > 0;
 }
 
 bool PipedProcess::receive(FileDescriptor& from, std::string& into, std::size_t most) {

@@ -47,7 +47,8 @@ class PipedProcess {
   const std::string& errors() const { return errors_; }
 
  private:
-  // Waits for an event on any of the streams and reads what is available. False at the deadline.
+  // Waits for an event on any of the streams and reads what is available. False at the deadline; to
+  // a caller that comes late only after a look at what is there, one for each deadline.
   bool poll_streams(bool writing, Time deadline);
   // False: nothing was available. Closes a stream that has ended.
   bool receive(store::FileDescriptor& from, std::string& into, std::size_t most);
@@ -62,6 +63,7 @@ class PipedProcess {
   std::string unread_;  // of stdout, not returned by read_line() yet
   std::string errors_;
   std::optional<ExitStatus> status_;
+  Time looked_{};  // the last deadline after which the streams were looked at
 };
 
 // Output of a program that has ended.

@@ -2,6 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+
+#include "launcher/base/build_id.h"
+#include "launcher/hosts/agent_greeting.h"
+#include "tests/framework/store/temporary_directory.h"
 
 namespace strait::hosts {
 namespace {
@@ -64,6 +71,50 @@ TEST(Diagnostics, ReportsEachDeviceAndOneThatDoesNotWork) {
   EXPECT_EQ(findings[0].kind, Kind::well);
   EXPECT_EQ(findings[1].kind, Kind::wrong);
   EXPECT_THAT(findings[1].text, HasSubstr("cuda:0"));
+}
+
+// An ssh in PATH for which the host "first" greets only once "second" has got its request.
+class SlowFirstHost {
+ public:
+  SlowFirstHost() {
+    HostInspection look;
+    look.facts.directory = "/srv/strait";
+    store::write_bytes(folder_ / "greeting",
+                       to_line(AgentGreeting{base::build_id(), "h", "", "", 0}));
+    store::write_bytes(folder_ / "look", to_line(look));
+    store::write_bytes(folder_ / "ssh", "#!/bin/sh\ncd " + folder_.path().string() + R"(
+case "$*" in *"-- first "*) cat turn > /dev/null;; esac
+cat greeting
+head -c 5 > /dev/null
+case "$*" in *"-- second "*) echo > turn;; esac
+cat look
+exec cat > /dev/null
+)");
+    ::chmod((folder_ / "ssh").c_str(), 0700);
+    ::mkfifo((folder_ / "turn").c_str(), 0600);
+    ::setenv("PATH", (folder_.path().string() + ":" + path_).c_str(), 1);
+  }
+  SlowFirstHost(const SlowFirstHost&) = delete;
+  SlowFirstHost& operator=(const SlowFirstHost&) = delete;
+  ~SlowFirstHost() { ::setenv("PATH", path_.c_str(), 1); }
+
+ private:
+  const store::TemporaryDirectory folder_;
+  const std::string path_ = std::getenv("PATH");
+};
+
+TEST(CheckHosts, InspectsAllHostsAtTheSameTime) {
+  const SlowFirstHost ssh;
+  recipe::Recipe asked;
+  asked.hosts.backend = recipe::BackendKind::ssh;
+  asked.hosts.address = "127.0.0.1";
+  asked.hosts.list = {{.name = "first"}, {.name = "second"}};
+  std::vector<std::string> well;
+  for (const Finding& finding : check_hosts(asked, {})) {
+    EXPECT_NE(finding.kind, Kind::wrong) << finding.text;
+    if (finding.kind == Kind::well) well.push_back(finding.where);
+  }
+  EXPECT_THAT(well, testing::ElementsAre("first", "second"));
 }
 
 // Of an adapter's run a checkpoint has the adapter alone.

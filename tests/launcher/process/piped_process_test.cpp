@@ -2,11 +2,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <csignal>
+#include <fstream>
 
 #include "launcher/base/errors.h"
+#include "tests/framework/store/temporary_directory.h"
 
 namespace strait::process {
 namespace {
@@ -67,6 +70,30 @@ TEST(PipedProcess, WriteTimesOutWhenProgramDoesNotRead) {
   const std::string much(8 << 20, 'x');
   EXPECT_FALSE(deaf.write(much, Clock::now() + 50ms));
   EXPECT_FALSE(deaf.wait_until(Clock::now() + 10ms));
+}
+
+TEST(PipedProcess, ReadsAfterTheDeadlineWhatWasThereBefore) {
+  const store::TemporaryDirectory directory;
+  const auto fifo = directory / "fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  PipedProcess early({"sh", "-c", "echo up; echo > " + fifo.string() + "; exec tail -f /dev/null"});
+  std::string line;
+  std::ifstream signal(fifo);
+  ASSERT_TRUE(std::getline(signal, line)) << "it has written its line";
+  const auto past = Clock::now() - 1s;
+  ASSERT_EQ(early.read_line(line, past), ReadResult::line);
+  EXPECT_EQ(line, "up");
+  EXPECT_EQ(early.read_line(line, past), ReadResult::timeout);
+}
+
+TEST(PipedProcess, EndlessOutputDoesNotExtendTheDeadline) {
+  PipedProcess yes({"yes"});
+  std::string line;
+  ASSERT_EQ(yes.read_line(line, soon()), ReadResult::line);
+  const auto past = Clock::now() - 1s;
+  while (yes.read_line(line, past) == ReadResult::line) {
+  }
+  EXPECT_FALSE(yes.wait_until(past));
 }
 
 TEST(PipedProcess, ReportsExitStatusAndStderr) {
