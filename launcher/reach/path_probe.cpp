@@ -9,6 +9,7 @@
 
 #include "framework/net/endpoint.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/text.h"
 #include "launcher/reach/tcp_socket.h"
 
 namespace strait::reach {
@@ -23,6 +24,14 @@ constexpr double kCompareSeconds = 0.6;  // enough to distinguish a fast path fr
 constexpr seconds kFlowTimeout{60};
 
 using Wire = std::tuple<std::size_t, std::size_t, std::string>;  // from a host to another's
+
+// Places are what a host says of itself.
+void check_place(const std::string& host, const std::string& place) {
+  if (net::Endpoint::parse(place)) return;
+  throw base::UserError(base::ExitCode::internal,
+                        fmt::format("host {} says that it listens at \"{}\", which is no address",
+                                    host, base::printable(place)));
+}
 
 // The first try that got there over each wire, where several wires lead from one host to another.
 std::vector<const PathProbe*> rivals_of(const OpenPorts& ports,
@@ -114,6 +123,7 @@ OpenPorts::OpenPorts(ReachClient& reach, const std::vector<std::vector<std::stri
       wires_[host] = opened->wires;
       wires_[host].resize(places_[host].size());
       for (std::size_t i = 0; i < places_[host].size(); ++i) {
+        check_place(reach_.name(host), places_[host][i]);
         if (wires_[host][i].empty()) wires_[host][i] = places_[host][i];
       }
       for (const std::string& one : opened->troubles) {
@@ -172,9 +182,15 @@ std::vector<PathProbe> probe_paths(ReachClient& reach, const OpenPorts& ports,
   for (const auto& [from, answer] : answers) {
     std::string trouble;
     const auto* tried = answer_in<PathsTried>(answer, trouble);
+    if (tried != nullptr && tried->results.size() != tries_of[from].size()) {
+      throw base::UserError(
+          base::ExitCode::internal,
+          fmt::format("host {} was asked to try {} addresses and reports {}", reach.name(from),
+                      tries_of[from].size(), tried->results.size()));
+    }
     for (std::size_t i = 0; i < tries_of[from].size(); ++i) {
       PathProbe& one = tries[tries_of[from][i]];
-      one.trouble = tried != nullptr ? tried->results.at(i).trouble : trouble;
+      one.trouble = tried != nullptr ? tried->results[i].trouble : trouble;
       if (tried != nullptr) one.seconds = tried->results[i].seconds;
     }
   }

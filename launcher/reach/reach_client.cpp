@@ -33,7 +33,10 @@ void ReachClient::give(std::size_t host, const ReachOrder& order) {
 std::map<std::size_t, ReachAnswer> ReachClient::ask(const std::map<std::size_t, ReachOrder>& orders,
                                                     std::chrono::seconds limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
-  for (const auto& [host, order] : orders) give(host, order);
+  for (const auto& [host, order] : orders) {
+    give(host, order);
+    ++hosts_[host].owed;
+  }
   std::map<std::size_t, ReachAnswer> answers;
   for (const auto& [host, order] : orders) answers.emplace(host, take(host, deadline));
   return answers;
@@ -45,7 +48,7 @@ ReachAnswer ReachClient::take(std::size_t host, std::chrono::steady_clock::time_
       if (poll_) poll_();
       const auto until = std::min(deadline, now + kPollEvery);
       const auto frame = hosts_.at(host).link->receive_until(until);
-      if (frame) return parse_reach_answer(*frame);
+      if (frame && --hosts_[host].owed == 0) return parse_reach_answer(*frame);
     }
   } catch (const net::LinkError& error) {
     throw_lost_host(hosts_[host].name, error);

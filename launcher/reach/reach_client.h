@@ -19,6 +19,7 @@ class ReachClient {
   struct Host {
     std::string name;
     std::unique_ptr<net::Link> link;  // null: no agent; it must not be asked
+    std::size_t owed = 0;             // answers that have not come yet
   };
 
   // `poll` is called every 200 ms while answers are waited for, and throws to give up.
@@ -31,13 +32,15 @@ class ReachClient {
   // A new agent was started on that host.
   void replace(std::size_t host, std::unique_ptr<net::Link> link) {
     hosts_.at(host).link = std::move(link);
+    hosts_[host].owed = 0;
   }
 
   // Sends an order that has no answer. UserError (peer_lost): the link is lost.
   void give(std::size_t host, const ReachOrder& order);
 
   // Sends orders to several hosts and waits for all answers, which may be OrderFailed. UserError
-  // (peer_lost, stalled) names a host that does not answer.
+  // (peer_lost, stalled) names a host that does not answer; answers to orders of a call that failed
+  // are passed over.
   std::map<std::size_t, ReachAnswer> ask(const std::map<std::size_t, ReachOrder>& orders,
                                          std::chrono::seconds limit);
 
@@ -52,7 +55,9 @@ class ReachClient {
 template <class Answer>
 const Answer* answer_in(const ReachAnswer& answer, std::string& trouble) {
   if (const auto* failed = std::get_if<OrderFailed>(&answer)) trouble = failed->text;
-  return std::get_if<Answer>(&answer);
+  const auto* expected = std::get_if<Answer>(&answer);
+  if (expected == nullptr && trouble.empty()) trouble = "its agent does not answer what was asked";
+  return expected;
 }
 
 }  // namespace strait::reach

@@ -67,7 +67,13 @@ std::optional<ReachAnswer> ReachService::execute(const ReachOrder& order) {
   try {
     return std::visit([this](const auto& known) { return answer(known); }, order);
   } catch (const std::exception& error) {
-    return OrderFailed{base::describe_failure(error).text};
+    const std::string text = base::describe_failure(error).text;
+    const bool answered =
+        !std::holds_alternative<BindRelay>(order) && !std::holds_alternative<ClosePort>(order);
+    if (answered) return OrderFailed{text};
+    // It would be taken for the answer to the next order.
+    spdlog::error("{}", text);
+    return std::nullopt;
   }
 }
 

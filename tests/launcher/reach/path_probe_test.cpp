@@ -104,6 +104,73 @@ TEST(PathProbe, ReturnsMeasurementErrorAsAnswer) {
   EXPECT_THAT(std::get<OrderFailed>(answers.at(0)).text, HasSubstr("127.0.0.1:1"));
 }
 
+// Two hosts with the answers that a test puts into their links.
+struct PlayedHosts {
+  PlayedHosts() {
+    std::vector<ReachClient::Host> hosts;
+    for (std::size_t i = 0; i < 2; ++i) {
+      auto [near, far] = ServedHosts::links(i);
+      hosts.push_back({"h" + std::to_string(i), std::move(near)});
+      ends.push_back(std::move(far));
+    }
+    reach = std::make_unique<ReachClient>(std::move(hosts));
+  }
+  void answer(std::size_t host, const ReachAnswer& answer) { ends[host]->send(format(answer)); }
+  // Probes the path from host 0 to host 1, which listens at this place.
+  std::vector<PathProbe> probe(const std::string& place, const ReachAnswer& tried) {
+    answer(1, PortOpened{{place}, {""}, {}});
+    answer(0, tried);
+    const OpenPorts ports(*reach, {{}, {"127.0.0.1"}});
+    return probe_paths(*reach, ports, {{0, 1}});
+  }
+  std::string refusal(const std::string& place, const ReachAnswer& tried) {
+    try {
+      probe(place, tried);
+    } catch (const base::UserError& error) {
+      return error.what();
+    }
+    return "nothing was refused";
+  }
+
+  std::vector<std::unique_ptr<net::Link>> ends;
+  std::unique_ptr<ReachClient> reach;
+};
+
+TEST(PathProbe, PassesOverAnswersOfAnEarlierQuestion) {
+  PlayedHosts hosts;
+  const std::map<std::size_t, ReachOrder> orders = {{0, MeasureRoundTrip{}},
+                                                    {1, MeasureRoundTrip{}}};
+  EXPECT_THROW(hosts.reach->ask(orders, std::chrono::seconds(0)), base::UserError);
+  for (const double seconds : {1.0, 2.0}) {
+    for (std::size_t host : {0U, 1U}) hosts.answer(host, RoundTripMeasured{seconds});
+  }
+  for (const auto& [host, answer] : hosts.reach->ask(orders, std::chrono::seconds(20))) {
+    EXPECT_EQ(std::get<RoundTripMeasured>(answer).seconds, 2.0) << host;
+  }
+}
+
+TEST(PathProbe, FailedOrderWithoutAnswerIsNotTheNextAnswer) {
+  ServedHosts hosts(1);
+  const std::string token = Preamble::random_token();
+  hosts.reach->give(0, BindRelay{token, "no place", "no place"});
+  const auto answers = hosts.reach->ask({{0, TryPaths{token, {}, 1}}}, std::chrono::seconds(20));
+  EXPECT_TRUE(std::holds_alternative<PathsTried>(answers.at(0)));
+}
+
+TEST(PathProbe, AnswerOfAnotherKindIsNoSuccess) {
+  PlayedHosts hosts;
+  const auto tries = hosts.probe("tcp://127.0.0.1:1", RoundTripMeasured{});
+  ASSERT_EQ(tries.size(), 1U);
+  EXPECT_THAT(tries[0].trouble, HasSubstr("does not answer what was asked"));
+}
+
+TEST(PathProbe, NamesHostThatReportsNonsense) {
+  EXPECT_THAT(PlayedHosts().refusal("next door", PathsTried{{{"", 0}}}),
+              testing::AllOf(HasSubstr("host h1"), HasSubstr("next door")));
+  EXPECT_THAT(PlayedHosts().refusal("tcp://127.0.0.1:1", PathsTried{}),
+              HasSubstr("host h0 was asked to try 1 addresses and reports 0"));
+}
+
 TEST(PathProbe, PrefersAddressesOfRecipe) {
   hosts::HostFacts one;
   one.address = "10.0.0.1";

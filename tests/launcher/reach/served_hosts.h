@@ -24,10 +24,7 @@ struct ServedHosts {
   explicit ServedHosts(std::size_t count, const MeasureFunction& measure = nothing_measured) {
     std::vector<ReachClient::Host> hosts;
     for (std::size_t i = 0; i < count; ++i) {
-      const auto agent = net::ProcessName::host_agent(static_cast<std::uint32_t>(i));
-      const auto launcher = net::ProcessName::coordinator();
-      auto [near, far] = net::memory_link({launcher, {}, 1, options(agent, agent)},
-                                          {agent, {}, 1, options(agent, launcher)});
+      auto [near, far] = links(i);
       hosts.push_back({"h" + std::to_string(i), std::move(near)});
       ends.push_back(std::make_unique<ReachService>(std::move(far), static_cast<std::uint32_t>(i),
                                                     std::pair(0, 0), measure));
@@ -35,6 +32,13 @@ struct ServedHosts {
     reach = std::make_unique<ReachClient>(std::move(hosts));
   }
 
+  // The launcher's end and the host's.
+  static std::pair<std::unique_ptr<net::Link>, std::unique_ptr<net::Link>> links(std::size_t host) {
+    const auto agent = net::ProcessName::host_agent(static_cast<std::uint32_t>(host));
+    const auto launcher = net::ProcessName::coordinator();
+    return net::memory_link({launcher, {}, 1, options(agent, agent)},
+                            {agent, {}, 1, options(agent, launcher)});
+  }
   static net::LinkOptions options(net::ProcessName agent, net::ProcessName peer) {
     return hosts::service_link(hosts::kReachService, agent, peer, "", std::chrono::seconds(60));
   }
