@@ -92,6 +92,17 @@ std::optional<ServeQueue::Request> ServeQueue::next() {
   return next_of(forced_);
 }
 
+std::map<std::size_t, std::string> ServeQueue::waiting() const {
+  std::map<std::size_t, std::string> ids;
+  for (const auto* queues : {&normal_, &forced_}) {
+    for (std::size_t peer = 0; peer < queues->size(); ++peer) {
+      const std::deque<Request>& queue = (*queues)[peer];
+      if (!queue.empty()) ids.emplace(peer, queue.front().id);
+    }
+  }
+  return ids;
+}
+
 void ServeQueue::remove_peer(std::size_t peer) {
   if (peer < normal_.size()) {
     waiting_ -= normal_[peer].size() + forced_[peer].size();

@@ -87,6 +87,8 @@ class ServeQueue {
   void remove_peer(std::size_t peer);
   void forget(const std::string& id) { sent_to_.erase(id); }
   bool empty() const { return waiting_ == 0; }
+  // Of each peer that waits, a content that it waits for.
+  std::map<std::size_t, std::string> waiting() const;
 
  private:
   std::optional<Request> next_of(std::vector<std::deque<Request>>& queues);

@@ -273,8 +273,11 @@ void FetchQueue::end_if_stalled(Position fetch, Time now) {
   std::string cause = "no connected host has the rest";
   for (std::size_t peer = 0; peer < sources_.size(); ++peer) {
     if (!sources_[peer].connected) continue;
+    const bool open = fetch->plan->has_open(peer);
+    // Our own limit is no fault of a source.
+    if (open && limit_.due() > now && !fetch->plan->waits()) fetch->last_progress = now;
     // The window of a source is shared: the fetches before this one use it first.
-    const bool behind = windows_[peer].outstanding() > 0 && fetch->plan->has_open(peer);
+    const bool behind = open && windows_[peer].outstanding() > 0;
     if (!behind && !fetch->plan->waits_for(peer)) continue;
     const net::LinkState link = peers_.state(peer);
     // While a path is down, the link itself decides when to give up.

@@ -45,7 +45,7 @@ void TransferAgent::run() {
   while (!tasks_.closed()) {
     const Clock::time_point now = Clock::now();
     survive([&] { fetches_.advance(now); });
-    survive([&] { serve(now); });
+    survive([&] { serve(now), show_life(now); });
     fetched_ = fetches_.fetched_bytes();
     repeated_ = fetches_.repeated_bytes();
     const auto next = now + kAdvanceEvery;
@@ -80,6 +80,13 @@ void TransferAgent::serve(Clock::time_point now) {
     upload_limit_.add(now, bytes);
     sent_ += bytes;
   }
+}
+
+// A chunk may be due later than a peer waits for data. A message that offers nothing new is data.
+void TransferAgent::show_life(Clock::time_point now) {
+  if (upload_limit_.due() <= now || now < showed_life_ + options_.stall_timeout / 4.0) return;
+  showed_life_ = now;
+  for (const auto& [peer, id] : serve_queue_.waiting()) peers_.send(peer, message::Have{id, {}});
 }
 
 void TransferAgent::add_peer(const net::ProcessName& name, const std::string& host,
@@ -206,9 +213,8 @@ void TransferAgent::forget(const std::string& ids) {
 
 void TransferAgent::announce_endpoint(const std::string& endpoint) {
   tasks_.add([this, endpoint] {
-    if (const auto launcher = peers_.find(net::ProcessName::coordinator())) {
-      peers_.send(*launcher, message::Listening{endpoint});
-    }
+    const auto launcher = peers_.find(net::ProcessName::coordinator());
+    if (launcher) peers_.send(*launcher, message::Listening{endpoint});
   });
 }
 

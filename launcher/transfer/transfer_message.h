@@ -24,7 +24,8 @@ struct Subscribe {
 struct Unsubscribe {
   std::string id;
 };
-// These chunks can be requested, in addition to those of earlier messages.
+// These chunks can be requested, in addition to those of earlier messages. None: the sender lives,
+// but its limit delays what was requested.
 struct Have {
   std::string id;
   std::vector<ChunkRun> runs;

@@ -64,6 +64,19 @@ TEST(FetchQueue, SilentSourceEndsFetchesBehindOthersToo) {
   }
 }
 
+// A limit may let a chunk pass in longer than the timeout, at either end.
+TEST(FetchQueue, LimitsStallNoFetch) {
+  for (double TransferAgentOptions::*const limit :
+       {&TransferAgentOptions::upload_bytes_per_second,
+        &TransferAgentOptions::download_bytes_per_second}) {
+    TransferAgentOptions options = stalled_after_a_second();
+    options.*limit = 500e3;
+    TransferRig rig(1, options);
+    auto fetch = fetch_file(rig, "file", 2 * kMebibyte, 1);
+    EXPECT_EQ(get_soon(fetch), 2 * kMebibyte);
+  }
+}
+
 ChunkTable table_of(const std::string& bytes) {
   const store::TemporaryDirectory directory;
   store::write_bytes(directory / "file", bytes);
