@@ -67,11 +67,13 @@ constexpr std::size_t kPieceBytes = 1 << 20;
 // every login shell passes it to sh unchanged. It prints the hashes that the host has, and reads
 // the build's id, "hash path" lines up to "end", and a tar archive of the missing files, named by
 // hash. Two builds stay, and those that a process of this host has mapped: a live run still starts
-// stages of its build.
+// stages of its build. Hosts may share a home: one at a time puts files in place, links and removes
+// them, where there is flock; the limit is for a holder that hangs. What another host has removed
+// since it was listed is sent again, like what is damaged.
 constexpr const char* kInstallCommand =
     "exec sh -c '"
     "set -eu; umask 022; root=$HOME/.strait; mkdir -p \"$root/content\" \"$root/builds\"; "
-    "cd \"$root\"; in=incoming.$$; next=next.$$; "
+    "cd \"$root\"; me=$(uname -n).$$; in=incoming.$me; next=next.$me; "
     "trap \"rm -rf $in $next\" EXIT; trap \"exit 1\" HUP INT TERM; "
     "for old in incoming next; do "
     "find . -maxdepth 1 -name \"$old.*\" -mmin +1440 -exec rm -rf {} +; done; "
@@ -86,9 +88,11 @@ constexpr const char* kInstallCommand =
     "while read -r hash path; do if [ \"$hash\" = end ]; then break; fi; "
     "echo \"$hash  $path\"; done > $next/files; "
     "tar -xf - -C $in; cat > /dev/null; "
+    "exec 9> install-lock; flock -w 120 9 2> /dev/null || :; "
     "for f in $in/*; do if [ -e \"$f\" ]; then keep \"$f\" ${f##*/}; fi; done; "
     "while read -r hash path; do "
-    "ln content/$hash/data $next/$path 2> /dev/null || cp content/$hash/data $next/$path; "
+    "data=content/$hash/data; "
+    "ln $data $next/$path 2> /dev/null || cp $data $next/$path || [ ! -e $data ]; "
     "if echo \"$hash  $next/$path\" | sha256sum -c > /dev/null 2>&1; then :; "
     "else rm -rf content/$hash; echo strait-install-torn $path; exit 1; fi; "
     "done < $next/files; "

@@ -4,11 +4,9 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <cstdlib>
-
 #include "launcher/base/build_id.h"
 #include "launcher/hosts/agent_greeting.h"
-#include "tests/framework/store/temporary_directory.h"
+#include "tests/launcher/hosts/ssh_in_path.h"
 
 namespace strait::hosts {
 namespace {
@@ -73,38 +71,23 @@ TEST(Diagnostics, ReportsEachDeviceAndOneThatDoesNotWork) {
   EXPECT_THAT(findings[1].text, HasSubstr("cuda:0"));
 }
 
-// An ssh in PATH for which the host "first" greets only once "second" has got its request.
-class SlowFirstHost {
- public:
-  SlowFirstHost() {
-    HostInspection look;
-    look.facts.directory = "/srv/strait";
-    store::write_bytes(folder_ / "greeting",
-                       to_line(AgentGreeting{base::build_id(), "h", "", "", 0}));
-    store::write_bytes(folder_ / "look", to_line(look));
-    store::write_bytes(folder_ / "ssh", "#!/bin/sh\ncd " + folder_.path().string() + R"(
+// The host "first" greets only once "second" has got its request.
+constexpr const char* kSlowFirstHost = R"(
 case "$*" in *"-- first "*) cat turn > /dev/null;; esac
 cat greeting
 head -c 5 > /dev/null
 case "$*" in *"-- second "*) echo > turn;; esac
 cat look
 exec cat > /dev/null
-)");
-    ::chmod((folder_ / "ssh").c_str(), 0700);
-    ::mkfifo((folder_ / "turn").c_str(), 0600);
-    ::setenv("PATH", (folder_.path().string() + ":" + path_).c_str(), 1);
-  }
-  SlowFirstHost(const SlowFirstHost&) = delete;
-  SlowFirstHost& operator=(const SlowFirstHost&) = delete;
-  ~SlowFirstHost() { ::setenv("PATH", path_.c_str(), 1); }
-
- private:
-  const store::TemporaryDirectory folder_;
-  const std::string path_ = std::getenv("PATH");
-};
+)";
 
 TEST(CheckHosts, InspectsAllHostsAtTheSameTime) {
-  const SlowFirstHost ssh;
+  const SshInPath ssh(kSlowFirstHost);
+  HostInspection look;
+  look.facts.directory = "/srv/strait";
+  store::write_bytes(ssh / "greeting", to_line(AgentGreeting{base::build_id(), "h", "", "", 0}));
+  store::write_bytes(ssh / "look", to_line(look));
+  ASSERT_EQ(::mkfifo((ssh / "turn").c_str(), 0600), 0);
   recipe::Recipe asked;
   asked.hosts.backend = recipe::BackendKind::ssh;
   asked.hosts.address = "127.0.0.1";

@@ -1,0 +1,61 @@
+#include "launcher/hosts/host_install.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "launcher/base/build_id.h"
+#include "launcher/hosts/agent_greeting.h"
+#include "launcher/process/piped_process.h"
+#include "tests/launcher/hosts/ssh_in_path.h"
+
+namespace strait::hosts {
+namespace {
+
+// A host that is a folder of this machine.
+constexpr const char* kHomeHere = R"(
+for command; do :; done
+export HOME="$PWD/home"
+exec sh -c "$command"
+)";
+
+// Installs a build whose program answers --check with the output of this script.
+Installed install(const SshInPath& ssh, const std::string& check) {
+  std::filesystem::create_directory(ssh / "home");
+  store::write_bytes(ssh / "home/greeting",
+                     to_line(AgentGreeting{base::build_id(), "h", "", "", 0}));
+  const auto program = ssh / "strait-stage";
+  store::write_bytes(program, fmt::format(R"(#!/bin/sh
+case "$1" in
+--check) {};;
+*) cat "$HOME/greeting"; exec cat > /dev/null;;
+esac
+)",
+                                          check));
+  const auto sum = process::run_program({"sha256sum", program.string()}, std::chrono::seconds(20));
+  Build build;
+  build.files = {
+      {program, "bin/strait-stage", sum.out.substr(0, 64), std::filesystem::file_size(program)}};
+  return install_on_host({"h", ""}, {build}, [](auto, auto) {});
+}
+
+const std::string kRightAnswer = fmt::format("echo strait-stage {}", base::build_id());
+
+// Other hosts with the same home remove files that no build links yet.
+TEST(HostInstall, HoldsALockUntilItsBuildIsInPlace) {
+  const SshInPath ssh(kHomeHere);
+  const auto installed = install(
+      ssh, fmt::format("if flock -n \"$HOME/.strait/install-lock\" true; then echo unlocked; "
+                       "else {}; fi",
+                       kRightAnswer));
+  EXPECT_EQ(installed.sent, installed.all);
+  EXPECT_TRUE(std::filesystem::exists(ssh / "home/.strait/bin/strait-stage"));
+}
+
+TEST(HostInstall, WorksWithoutFlock) {
+  const SshInPath ssh(kHomeHere);
+  ssh.add_program("flock", "exit 127\n");
+  EXPECT_GT(install(ssh, kRightAnswer).sent, 0U);
+}
+
+}  // namespace
+}  // namespace strait::hosts
