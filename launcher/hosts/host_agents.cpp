@@ -258,16 +258,21 @@ void HostAgents::handle(std::size_t host, const AgentMessage& message) {
   if (const auto* hello = std::get_if<AgentHello>(&message)) {
     hosts_[host].facts = hello->facts;
   } else if (const auto* started = std::get_if<ProcessStarted>(&message)) {
-    processes_[started->process].pid = started->pid;
+    if (Known* known = process_on(host, started->process)) known->pid = started->pid;
   } else if (const auto* refused = std::get_if<ProcessRefused>(&message)) {
-    processes_[refused->process].refused = *refused;
+    if (Known* known = process_on(host, refused->process)) known->refused = *refused;
   } else if (const auto* ended = std::get_if<ProcessEnded>(&message)) {
     process::ExitStatus status;
     if (ended->code) status.code = static_cast<int>(*ended->code);
     if (ended->signal) status.signal = static_cast<int>(*ended->signal);
-    processes_[ended->process].ended = status;
+    if (Known* known = process_on(host, ended->process)) known->ended = status;
   }
   changed_.notify_all();
+}
+
+HostAgents::Known* HostAgents::process_on(std::size_t host, net::ProcessName process) {
+  const auto found = processes_.find(process);
+  return found != processes_.end() && found->second.host == host ? &found->second : nullptr;
 }
 
 void HostAgents::lose(std::size_t host, const std::string& why) {

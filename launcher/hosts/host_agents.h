@@ -80,6 +80,8 @@ class HostAgents : public process::Backend {
 
   void receive(std::size_t host, net::Link& link);
   void handle(std::size_t host, const AgentMessage& message) STRAIT_EXCLUDES(mutex_);
+  // Null: it was not put there, or has been put on another host since.
+  Known* process_on(std::size_t host, net::ProcessName process) STRAIT_REQUIRES(mutex_);
   void lose(std::size_t host, const std::string& why) STRAIT_EXCLUDES(mutex_);
   void send(std::size_t host, const LauncherMessage& message);
   void check_silence(std::size_t host) STRAIT_REQUIRES(mutex_);

@@ -112,6 +112,21 @@ TEST_F(HostAgentsTest, RestartedAgentRecoversHostButNotItsProcesses) {
   lose(1, *after);
 }
 
+// As the late report of a host that a process was moved away from.
+TEST_F(HostAgentsTest, HostReportsNoProcessOfAnotherHost) {
+  come_up();
+  const auto one = start({0, 1}, 1);
+  say(0, ProcessEnded{{0, 1}, 0, {}});
+  say(0, ProcessRefused{{0, 1}, base::ExitCode::internal, "not here"});
+  const auto behind = start({0, 0}, 0);  // both were read before it
+  EXPECT_EQ(one->exit_status(), std::nullopt);
+  say(1, ProcessEnded{{0, 1}, 3, {}});
+  const auto status = one->wait_until(Clock::now() + 20s);
+  ASSERT_TRUE(status);
+  EXPECT_EQ(status->code, 3);
+  remote_[0].reset();
+}
+
 TEST_F(HostAgentsTest, HostIsLostUntilItsAgentIsStarted) {
   std::vector<HostAgents::Agent> agents;
   agents.push_back({"h0", link_to(0)});
