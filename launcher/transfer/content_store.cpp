@@ -62,11 +62,17 @@ struct StoredContent {
   bool linked = false;      // a build has a hard link to it
 };
 
-// Least recently used first.
+// Least recently used first. Only with the lock of evict(): what an eviction that was killed has
+// left is removed.
 std::vector<StoredContent> stored_contents(const fs::path& directory) {
   std::vector<StoredContent> contents;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
+    if (entry.path().extension() == kRemovedSuffix) {
+      std::error_code ignored;
+      fs::remove_all(entry.path(), ignored);
+      continue;
+    }
     const std::string name = entry.path().filename().string();
     if (!is_content_id(name) && !is_installed_file(name)) continue;
     StoredContent content{entry.path()};

@@ -73,6 +73,15 @@ TEST_F(ContentStoreTest, KeepsInstalledFilesThatBuildsLink) {
   EXPECT_FALSE(std::filesystem::exists(unlinked));
 }
 
+TEST_F(ContentStoreTest, RemovesWhatAKilledEvictionLeft) {
+  ContentStore store(directory_ / "content");
+  const ChunkTable table = add(store, 1, 1000);
+  const auto left = store.directory() / (table.id() + ".gone");
+  std::filesystem::rename(store.directory() / table.id(), left);
+  store.evict();
+  EXPECT_FALSE(std::filesystem::exists(left));
+}
+
 TEST_F(ContentStoreTest, OneWriterAtATime) {
   ContentStore store(directory_ / "content");
   const ChunkTable table = add(store, 1, 1000);
