@@ -18,7 +18,7 @@ export HOME="$PWD/home"
 exec sh -c "$command"
 )";
 
-// Installs a build whose program answers --check with the output of this script.
+// Installs a build with a program that runs this script for --check.
 Installed install(const SshInPath& ssh, const std::string& check) {
   std::filesystem::create_directory(ssh / "home");
   store::write_bytes(ssh / "home/greeting",

@@ -12,9 +12,9 @@
 namespace strait::transfer {
 namespace {
 
-TransferAgentOptions stalled_after_a_second() {
+TransferAgentOptions stalled_after_two_seconds() {
   TransferAgentOptions options;
-  options.stall_timeout = std::chrono::seconds(1);
+  options.stall_timeout = std::chrono::seconds(2);
   return options;
 }
 
@@ -30,7 +30,7 @@ std::future<std::uint64_t> fetch_file(TransferRig& rig, const std::string& name,
 
 // The window of a source is shared, and the first fetch uses it for longer than the timeout.
 TEST(FetchQueue, FetchBehindAnotherIsNotStalled) {
-  TransferAgentOptions options = stalled_after_a_second();
+  TransferAgentOptions options = stalled_after_two_seconds();
   options.upload_bytes_per_second = 4e6;
   TransferRig rig(1, options);
   auto first = fetch_file(rig, "first", 12 * kMebibyte, 1);
@@ -40,7 +40,7 @@ TEST(FetchQueue, FetchBehindAnotherIsNotStalled) {
 }
 
 TEST(FetchQueue, SilentSourceEndsFetchesBehindOthersToo) {
-  TransferRig rig(1, stalled_after_a_second());
+  TransferRig rig(1, stalled_after_two_seconds());
   TransferHost& host = *rig.hosts[0];
   const auto link = TransferRig::link_peer(host, net::ProcessName::host_agent(9));
   std::vector<std::future<std::uint64_t>> fetches;
@@ -69,8 +69,8 @@ TEST(FetchQueue, LimitsStallNoFetch) {
   for (double TransferAgentOptions::*const limit :
        {&TransferAgentOptions::upload_bytes_per_second,
         &TransferAgentOptions::download_bytes_per_second}) {
-    TransferAgentOptions options = stalled_after_a_second();
-    options.*limit = 500e3;
+    TransferAgentOptions options = stalled_after_two_seconds();
+    options.*limit = 350e3;
     TransferRig rig(1, options);
     auto fetch = fetch_file(rig, "file", 2 * kMebibyte, 1);
     EXPECT_EQ(get_soon(fetch), 2 * kMebibyte);
