@@ -111,23 +111,22 @@ bool changes_sync(const std::vector<std::string>& overrides) {
                              [](const std::string& one) { return one.starts_with("sync."); });
 }
 
-void check_data_is_unchanged(const plan::Plan::Data& before, const plan::Plan::Data& now,
-                             const std::string& source) {
+// The rows are the run's own, but a token file of the user is read where it is.
+void check_data_is_unchanged(const plan::Plan::Data& before, const plan::Plan::Data& now) {
   if (before.hash == now.hash) return;
   throw base::UserError(
       base::ExitCode::mismatch,
-      fmt::format("{} has changed since the run began (its rows have the hash {}, and "
-                  "had {}); put it back to resume with --set, or resume without",
-                  source, now.hash, before.hash));
+      fmt::format("{} has changed since the run began (its rows have the hash {}, and had {}); put "
+                  "it back, or start a run of another name",
+                  before.file, now.hash, before.hash));
 }
 
-// Keeps the choices of `before`.
+// Keeps the choices of `before`: the plan of `run`, which may leave some open.
 plan::RunFile planned_again(const plan::RunFile& run, const recipe::Recipe& recipe,
-                            const plan::Plan* before) {
-  plan::RunFile changed{run.run, planner::make_plan(recipe, before).plan};
-  check_data_is_unchanged(run.plan.train, changed.plan.train, recipe::paths_of(recipe.data.train));
-  changed.plan.train = run.plan.train;
-  changed.plan.eval = run.plan.eval;
+                            const plan::Plan& before) {
+  plan::RunFile changed{run.run, planner::make_plan(recipe, &before).plan};
+  check_data_is_unchanged(run.plan.train, changed.plan.train);
+  if (run.plan.eval) check_data_is_unchanged(*run.plan.eval, *changed.plan.eval);
   const std::string hash = plan::recipe_hash(run);
   if (plan::recipe_hash(changed) != hash) changed.recipe_hash = hash;
   return changed;
@@ -201,7 +200,7 @@ ChangedRun changed_run(const control::RunDirectory& directory, const plan::RunFi
   check_may_change(keys);
   plan::Plan before = run.plan;
   if (changes_sync(overrides)) before.sync_method.clear();
-  plan::RunFile changed = planned_again(run, recipe, &before);
+  plan::RunFile changed = planned_again(run, recipe, before);
   if (changed.plan.steps < number(step)) {
     throw base::UserError(
         base::ExitCode::bad_input,
@@ -214,7 +213,7 @@ ChangedRun changed_run(const control::RunDirectory& directory, const plan::RunFi
 
 plan::RunFile changed_run(const plan::RunFile& run, const recipe::Recipe& recipe) {
   check_may_change(changed_keys(run.plan.recipe, recipe));
-  return planned_again(run, recipe, &run.plan);
+  return planned_again(run, recipe, run.plan);
 }
 
 }  // namespace strait::app

@@ -163,7 +163,7 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before) {
   const std::int64_t recomputed = recompute_layers(recipe.model, model);
   check_weights(plan.recipe.model, config);
 
-  read_data_sets(run, recipe, model);
+  read_data_sets(run, recipe, model, before);
 
   for (const recipe::RecipeHost& host : plan::hosts_of(recipe)) plan.hosts.push_back({host.name});
   if (!recipe.hosts.links.empty()) plan.speeds = recipe::read_links(recipe.hosts.links);

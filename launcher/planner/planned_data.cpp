@@ -10,40 +10,70 @@
 #include <vector>
 
 #include "framework/store/sample_order.h"
+#include "framework/store/store_error.h"
 #include "launcher/base/errors.h"
 #include "launcher/planner/data_preparation.h"
+#include "launcher/tokenizer/tokenizer_folder.h"
 
 namespace strait::planner {
 namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kBytes = "bytes";
+
 // A recipe that names a tokenizer, and data that another one made, is a mistake; so are two data
 // files of different ones.
 void check_tokenizer(const PreparedData& data, const std::string& expected,
-                     const std::string& whose) {
+                     const std::string& source) {
   if (data.tokenizer.empty() || expected.empty() || data.tokenizer == expected) return;
   throw base::UserError(
       base::ExitCode::mismatch,
       fmt::format("{} was made by another tokenizer ({}) than {} ({}); prepare it again",
-                  data.name(), data.tokenizer, whose, expected));
+                  data.name(), data.tokenizer, source, expected));
 }
 
-void check_data(const recipe::Recipe& recipe, const models::ModelDescription& model,
-                const PreparedData& data) {
-  if (data.tokens->largest_token() >= model.vocabulary) {
-    throw base::UserError(base::ExitCode::bad_input,
-                          fmt::format("{} has token {}, but the model of {} has tokens 0 to {} "
-                                      "(byte tokens need a vocabulary of 257)",
-                                      data.name(), data.tokens->largest_token(), recipe.model.path,
-                                      model.vocabulary - 1));
+// Of token files without data.tokenizer, which should be of the model's own tokenizer.
+void compare_with_model(PreparedData& data, const std::string& model) {
+  if (data.tokenizer.empty() || !tokenizer::has_tokenizer(model)) return;
+  if (data.tokenizer == kBytes) {
+    throw base::UserError(
+        base::ExitCode::mismatch,
+        fmt::format("{} has byte tokens, but the model of {} has another tokenizer, its own; "
+                    "prepare it again with --model {}, or confirm it with data.tokenizer = "
+                    "\"bytes\"",
+                    data.name(), model, model));
   }
-  if (recipe.data.row > model.positions) {
-    throw base::UserError(base::ExitCode::bad_input,
-                          fmt::format("data.row is {}, but the model of {} has {} positions; "
-                                      "set data.row to that or less",
-                                      recipe.data.row, recipe.model.path, model.positions));
+  std::string own;
+  try {
+    own = tokenizer_identity(model);
+  } catch (const store::StoreError&) {
+    return;  // in a form that this build does not read: there is nothing to compare with
   }
+  if (data.tokenizer == own) return;
+  data.notes.push_back(
+      fmt::format("{} was made by another tokenizer or chat template ({}) than that of {} is now "
+                  "({}); prepare it again unless that is meant",
+                  data.name(), data.tokenizer, model, own));
+}
+
+// Before data are read, which may take long.
+void check_row(const recipe::Recipe& recipe, const models::ModelDescription& model) {
+  if (recipe.data.row <= model.positions) return;
+  throw base::UserError(base::ExitCode::bad_input,
+                        fmt::format("data.row is {}, but the model of {} has {} positions; "
+                                    "set data.row to that or less",
+                                    recipe.data.row, recipe.model.path, model.positions));
+}
+
+void check_tokens(const recipe::Recipe& recipe, const models::ModelDescription& model,
+                  const PreparedData& data) {
+  if (data.tokens->largest_token() < model.vocabulary) return;
+  throw base::UserError(base::ExitCode::bad_input,
+                        fmt::format("{} has token {}, but the model of {} has tokens 0 to {} "
+                                    "(byte tokens need a vocabulary of 257)",
+                                    data.name(), data.tokens->largest_token(), recipe.model.path,
+                                    model.vocabulary - 1));
 }
 
 void check_data_files(const char* key, const std::vector<recipe::DataFile>& files) {
@@ -83,29 +113,70 @@ plan::Plan::Data plan_data(const PreparedData& data) {
           data.tokens->hash(), data.tokens->rows()};
 }
 
+// The warm-up is made for a longer run: then no step has the learning rate that is asked for.
+void note_long_warmup(const plan::Plan& plan, PreparedData& train) {
+  const recipe::Recipe::Train& settings = plan.recipe.train;
+  if (settings.warmup == 0 || settings.warmup < plan.steps) return;
+  const double share = static_cast<double>(plan.steps) / static_cast<double>(settings.warmup);
+  train.notes.push_back(fmt::format(
+      "train.warmup is {} steps, and the run has {}: the learning rate only rises, to {:.3g} in "
+      "the last step, of train.learning_rate = {:.3g}; make train.warmup smaller",
+      settings.warmup, plan.steps, settings.learning_rate * share, settings.learning_rate));
+}
+
+recipe::DataFile own_file(const plan::Plan::Data& data) {
+  std::error_code none;
+  if (fs::exists(data.file, none)) return {data.file};
+  throw base::UserError(base::ExitCode::mismatch,
+                        fmt::format("{}, from which the run reads its rows, is missing; put it "
+                                    "back, or start a run of another name",
+                                    data.file));
+}
+
+// What rows are made of: for a run that goes on its own token files, because the sources may have
+// been moved or changed since it began. Their tokens are as they are, so no tokenizer is needed.
+recipe::Recipe::Data sources_of(const recipe::Recipe& recipe, const plan::Plan* before) {
+  recipe::Recipe::Data data = recipe.data;
+  if (before == nullptr) {
+    check_data_files("data.train", data.train);
+    check_data_files("data.eval", data.eval);
+    return data;
+  }
+  data.train = {own_file(before->train)};
+  data.eval.clear();
+  if (before->eval) data.eval.push_back(own_file(*before->eval));
+  data.hold_out = 0;
+  return data;
+}
+
+void check_made_by(PreparedData& data, const recipe::Recipe& recipe) {
+  const bool token_files_only = std::ranges::all_of(
+      data.files, [](const recipe::DataFile& file) { return is_token_file(file.path); });
+  if (!token_files_only) return;
+  if (recipe.data.tokenizer.empty()) return compare_with_model(data, recipe.model.path);
+  check_tokenizer(data, tokenizer_identity(recipe.data.tokenizer), "data.tokenizer");
+}
+
 }  // namespace
 
 void read_data_sets(PlannedRun& run, const recipe::Recipe& recipe,
-                    const models::ModelDescription& model) {
-  check_data_files("data.train", recipe.data.train);
-  check_data_files("data.eval", recipe.data.eval);
+                    const models::ModelDescription& model, const plan::Plan* before) {
+  const recipe::Recipe::Data sources = sources_of(recipe, before);
+  check_row(recipe, model);
   DataOptions options = data_options(recipe);
-  options.hold_out = recipe.data.hold_out;
-  PreparedSplit split = read_split(recipe.data.train, options);
+  options.hold_out = sources.hold_out;
+  PreparedSplit split = read_split(sources.train, options);
   run.train = std::move(split.training);
-  const bool token_files_only = std::ranges::all_of(
-      run.train.files, [](const recipe::DataFile& file) { return is_token_file(file.path); });
-  if (token_files_only && !recipe.data.tokenizer.empty()) {
-    check_tokenizer(run.train, tokenizer_identity(recipe.data.tokenizer), "data.tokenizer");
-  }
-  check_data(recipe, model, run.train);
+  if (before == nullptr) check_made_by(run.train, recipe);
+  check_tokens(recipe, model, run.train);
   run.plan.train = plan_data(run.train);
   count_steps(run.plan, run.train);
+  note_long_warmup(run.plan, run.train);
   run.eval = std::move(split.held_out);
-  if (!recipe.data.eval.empty()) run.eval = read_data(recipe.data.eval, options);
+  if (!sources.eval.empty()) run.eval = read_data(sources.eval, options);
   if (!run.eval) return;
   check_tokenizer(*run.eval, run.train.tokenizer, "data.train");
-  check_data(recipe, model, *run.eval);
+  check_tokens(recipe, model, *run.eval);
   run.plan.eval = plan_data(*run.eval);
 }
 

@@ -217,9 +217,11 @@ class BadInput(runs.RunCase):
                     self.assertFalse((self.home / "out.safetensors").exists())
 
     def test_layouts(self):
+        # Before data are tokenised, which takes longest.
+        (self.home / "unread.jsonl").write_text("{oops\n")
         for settings, *says in [
             ({"pipeline.stages": 5}, "pipeline.stages is 5", "only 4"),
-            ({"data.row": 65}, "data.row is 65", "64 positions"),
+            ({"data.row": 65, "data.train": "unread.jsonl"}, "data.row is 65", "64 positions"),
             ({"pipeline.partition": [[0, 1], [3, 3]]}, "pipeline.partition", "2"),
             ({"pipeline.partition": [[0, 1], [2, 4]]}, "pipeline.partition"),
             ({"pipeline.partition": [[0, 3]]}, "pipeline.partition", "pipeline.stages"),

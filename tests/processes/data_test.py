@@ -76,16 +76,22 @@ class DataRuns(runs.RunCase):
         self.assertEqual(set(times), {2, 3})
         self.assertEqual({trained.count(text) for text in set(trained) if not text.startswith(b"more")}, {1})
         self.assertIn("weight = 2.5", (run.path / "recipe.toml").read_text())
-        # The plan is made anew from the same files, and they must give the same rows.
         whole = run.state(4)
-        self.resumed(run, "--from", "2", "--set", "checkpoint.keep=3")
-        self.assertEqual(run.state(4), whole)
         self.assertIn("target tokens of", self.ok("eval", "runs/mix"))
         self.ok("export", "runs/mix", "exported")
         self.assertIn("weight = 2.5", (self.home / "exported/README.md").read_text())
+        # The plan is made anew from the rows that the run has: its sources may change or be gone.
         with open(self.home / "more.jsonl", "a") as file:
             file.write('{"prompt": "new ", "completion": "record"}\n')
-        self.assertRegex(self.said(11, "resume", "runs/mix", "--from", "2", "--set", "checkpoint.keep=2"), "has changed since")
+        (self.home / "train.jsonl").unlink()
+        data = {name: run.plan()[name] for name in ("train", "eval", "eval_micro_batches")}
+        self.resumed(run, "--from", "2", "--set", "checkpoint.keep=3")
+        self.assertEqual(run.state(4), whole)
+        self.assertEqual({name: run.plan()[name] for name in data}, data)
+        self.assertIn("weight = 2.5", (run.path / "recipe.toml").read_text())
+        (run.path / "data/eval.safetensors").unlink()
+        error = self.said(11, "resume", "runs/mix", "--from", "2", "--set", "checkpoint.keep=2")
+        self.assertRegex(error, "eval.safetensors, from which the run reads its rows, is missing; put it back")
 
     def test_packed_loss_is_unpacked_loss(self):
         self.ok("run", self.recipe("tiny"))
@@ -117,6 +123,16 @@ class DataRuns(runs.RunCase):
         code, out, err = self.strait("resume", "runs/parts", "--from", "2")
         self.assertEqual(code, 11, out + err)
         self.assertIn("has changed since the run was planned", out + err)
+
+    def test_a_users_token_file_that_changes_is_refused(self):
+        for name in ("rows", "held"):
+            self.ok("prepare", "train.jsonl", f"{name}.safetensors", "--row", "32")
+        self.ok("run", self.recipe("own", **{"data.train": "rows.safetensors", "data.eval": "held.safetensors"}))
+        self.resumed(self.run_of("own"), "--from", "2", "--set", "checkpoint.keep=3")
+        for name in ("held", "rows"):
+            self.ok("prepare", "more.jsonl", f"{name}.safetensors", "--row", "32")
+            error = self.said(11, "resume", "runs/own", "--from", "2", "--set", "checkpoint.keep=2")
+            self.assertRegex(error, rf"{name}.safetensors has changed since the run began .*put it back")
 
     def test_refusals_are_one_sentence(self):
         (self.home / "book.txt").write_text("a text\n" * 50)

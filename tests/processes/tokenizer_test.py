@@ -91,6 +91,24 @@ class TokenizerRuns(runs.RunCase):
         self.ok("generate", "runs/tiny", "--prompt", "what", "--max-tokens", "2")
         self.refused("another tokenizer", "eval", "runs/tiny", "--data", "b.safetensors")
 
+    def test_without_data_tokenizer_token_files_are_compared_with_the_model(self):
+        self.ok("prepare", "train.jsonl", "a.safetensors", "--model", "model", "--row", "64")
+        self.ok("prepare", "train.jsonl", "b.safetensors", "--row", "64")
+        self.refused('byte tokens.*data.tokenizer = "bytes"', "plan", self.words(**{"data.train": "b.safetensors"}))
+        # What is confirmed stays so when the run goes on.
+        self.ok("run", self.words(**{"data.train": "b.safetensors", "data.tokenizer": "bytes"}))
+        self.ok("resume", "runs/tiny", "--from", "2", "--set", "checkpoint.keep=3")
+        plan = ("plan", self.words(**{"data.train": "a.safetensors"}))
+        self.assertEqual(self.strait(*plan)[2], "")
+        config = self.home / "model/tokenizer_config.json"
+        config.write_text(config.read_text().replace("|>assistant", "|>model"))
+        code, out, err = self.strait(*plan)
+        self.assertEqual(code, 0, out + err)
+        self.assertRegex(err, "a.safetensors was made by another tokenizer or chat template .* than that of model is now")
+        # In a form that cannot be read there is nothing to compare.
+        (self.home / "model/tokenizer.json").rename(self.home / "model/tokenizer.model")
+        self.assertEqual(self.strait(*plan)[::2], (0, ""))
+
     def test_a_damaged_cache_is_made_anew(self):
         first = self.ok("prepare", "train.jsonl", "--model", "model", "--row", "64")
         [file] = (self.home / "cache/tokens").iterdir()
