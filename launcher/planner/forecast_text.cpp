@@ -70,14 +70,20 @@ std::string text_of_seconds(double seconds) {
   return fmt::format("{:.0f} days", seconds / kDay);
 }
 
+// With what replicas add to each step: sync, which contains the consensus, or that alone.
 double seconds_of_all_steps(const plan::Plan& plan) {
   const std::int64_t first = std::min(plan.steps, plan.epoch_steps);
+  const plan::Plan::SyncOffer* const offer = chosen_offer(plan);
+  const double added =
+      offer != nullptr ? offer->step_seconds - plan.step_seconds : consensus_seconds(plan);
   return static_cast<double>(first) * plan.first_epoch_step_seconds +
-         static_cast<double>(plan.steps - first) * plan.step_seconds;
+         static_cast<double>(plan.steps - first) * plan.step_seconds +
+         static_cast<double>(plan.steps) * added;
 }
 
 // hosts.simulate: "100 Mbit/s, 20 ms one way"; empty: links are as they are.
-std::string text_of_simulation(const net::PathConditions& path) {
+std::string text_of_simulation(const recipe::Recipe::Hosts& hosts) {
+  const net::PathConditions& path = hosts.simulate;
   if (!path.any()) return "";
   const auto seconds = [](std::chrono::nanoseconds time) {
     return std::chrono::duration<double>(time).count();
@@ -95,7 +101,9 @@ std::string text_of_simulation(const net::PathConditions& path) {
     words.push_back(fmt::format("cut every {:.3g} s for {:.3g} s", seconds(path.cut_every),
                                 seconds(path.cut_for)));
   }
-  return fmt::format("\nevery link is simulated, in each direction: {}\n", fmt::join(words, ", "));
+  const std::string rest = fmt::format("simulated, in each direction: {}", fmt::join(words, ", "));
+  if (hosts.simulate_link.empty()) return fmt::format("\nevery link is {}\n", rest);
+  return fmt::format("\nonly {} is {}; the forecast leaves that out\n", hosts.simulate_link, rest);
 }
 
 std::string text_of_forecast(const plan::Plan& plan) {
@@ -114,7 +122,7 @@ std::string text_of_forecast(const plan::Plan& plan) {
 }  // namespace
 
 std::string forecast_text(const plan::Plan& plan) {
-  return text_of_simulation(plan.recipe.hosts.simulate) + text_of_forecast(plan);
+  return text_of_simulation(plan.recipe.hosts) + text_of_forecast(plan);
 }
 
 }  // namespace strait::planner

@@ -133,7 +133,6 @@ std::size_t link_column(const plan::Plan& plan) {
 std::string link_table(const plan::Plan& plan) {
   if (plan.links.empty()) return "";
   const std::size_t column = link_column(plan);
-  const bool simulated = plan.recipe.hosts.simulate.any();
   const bool cached = std::ranges::any_of(plan.links, &plan::Plan::Link::has_cache);
   const auto first = [&](const std::string& text) {
     return cached ? fmt::format("{:>16}", text) : std::string();
@@ -141,6 +140,8 @@ std::string link_table(const plan::Plan& plan) {
   std::string text = fmt::format("\n  {:<{}}{:<24}{}{:>16}{:>16}\n", "link", column, "",
                                  first("in epoch 1"), "down per step", "up per step");
   for (const plan::Plan::Link& link : plan.links) {
+    const std::string& only = plan.recipe.hosts.simulate_link;
+    const bool simulated = plan.recipe.hosts.simulate.any() && (only.empty() || only == link.name);
     const bool same_host = plan.process(link.connects).host == plan.process(link.listens).host;
     text += fmt::format("  {:<{}}{:<24}{}{:>16}{:>16}\n", link.name, column,
                         simulated   ? "CURVE, simulated"
@@ -180,10 +181,6 @@ std::string text_of_chunks(const plan::Plan& plan) {
   return chunks == 1 ? "" : fmt::format(", {} chunks a stage", chunks);
 }
 
-bool is_selected(const plan::Plan::SyncOffer& offer, const plan::Plan& plan) {
-  return offer.method == plan.sync_method && offer.strength == plan.sync_strength;
-}
-
 // "sync cocktail 0.1/0.2/4", "sync allreduce (auto chose it)".
 std::string text_of_sync(const plan::Plan& plan) {
   if (plan.sync_method.empty()) return "";
@@ -202,7 +199,7 @@ std::string sync_offer_table(const plan::Plan& plan) {
       fmt::format("\n  {:<22}{:>14}{:>14}{:>14}{:>12}{:>12}{:>10}\n", "sync method", "sent a step",
                   "in a round", "memory", "steps late", "a step", "slower");
   for (const plan::Plan::SyncOffer& offer : plan.sync_offers) {
-    const char* mark = is_selected(offer, plan) ? "* " : "  ";
+    const char* mark = &offer == chosen_offer(plan) ? "* " : "  ";
     text += fmt::format("{}{:<22}{:>14}{:>14}{:>14}{:>12.3g}{:>12}{:>10}\n", mark, offer.name(),
                         base::byte_text(offer.step_bytes), base::byte_text(offer.round_bytes),
                         base::byte_text(offer.slot_bytes), offer.staleness,

@@ -20,8 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kBytes = "bytes";
-
 // A recipe that names a tokenizer, and data that another one made, is a mistake; so are two data
 // files of different ones.
 void check_tokenizer(const PreparedData& data, const std::string& expected,
@@ -36,7 +34,7 @@ void check_tokenizer(const PreparedData& data, const std::string& expected,
 // Of token files without data.tokenizer, which should be of the model's own tokenizer.
 void compare_with_model(PreparedData& data, const std::string& model) {
   if (data.tokenizer.empty() || !tokenizer::has_tokenizer(model)) return;
-  if (data.tokenizer == kBytes) {
+  if (data.tokenizer == "bytes") {
     throw base::UserError(
         base::ExitCode::mismatch,
         fmt::format("{} has byte tokens, but the model of {} has another tokenizer, its own; "

@@ -1,6 +1,7 @@
 #include "launcher/planner/planned_pipeline.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -16,6 +17,7 @@
 #include "launcher/plan/placement.h"
 #include "launcher/planner/planned_boundary.h"
 #include "launcher/planner/planned_cut.h"
+#include "launcher/planner/planned_model.h"
 #include "launcher/planner/planned_sync.h"
 #include "launcher/planner/planned_tie.h"
 #include "launcher/planner/step_forecast.h"
@@ -208,6 +210,21 @@ void check_held_memory(const plan::Plan& plan, const std::vector<recipe::RecipeH
   }
 }
 
+// A link of another name would simulate nothing, without a word.
+void check_simulated_link(const plan::Plan& plan) {
+  const std::string& name = plan.recipe.hosts.simulate_link;
+  if (name.empty()) return;
+  std::vector<std::string> names;
+  for (const plan::Plan::Link& link : plan.links) names.push_back(link.name);
+  if (std::ranges::count(names, name) > 0) return;
+  throw base::UserError(
+      base::ExitCode::bad_input,
+      fmt::format("hosts.simulate.link = \"{}\" is no link of this plan; {}", name,
+                  names.empty() ? "it has none, so leave hosts.simulate out"
+                                : fmt::format("set it to one of {}, or leave it out for all",
+                                              fmt::join(names, ", "))));
+}
+
 }  // namespace
 
 // Cores of other hosts are unknown until they report them: assumed to be as many as here.
@@ -246,6 +263,7 @@ void plan_pipeline(plan::Plan& plan, const recipe::Recipe& resolved,
   plan_boundary_links(plan, boundaries);
   if (sizes.tie) plan_tie_links(plan, *sizes.tie);
   plan_sync(plan, model, question.before);
+  check_simulated_link(plan);
   check_held_memory(plan, hosts);
 }
 

@@ -8,6 +8,7 @@
 
 #include "framework/sync/forecast.h"
 #include "launcher/planner/planned_group.h"
+#include "launcher/planner/planned_model.h"
 #include "launcher/recipe/recipe_sync_keys.h"
 #include "stages/stage_layout.h"
 #include "stages/step_consensus.h"
@@ -141,9 +142,14 @@ std::optional<sync::Strength> strength_of(const sync::SyncSettings& settings) {
 }
 
 std::uint64_t bfloat16_sync_bytes(const plan::Plan& plan, net::ProcessName process) {
-  // It sends all values except its own shard to be reduced, and the reduced shard to all others.
   const auto replicas = static_cast<std::uint64_t>(plan.recipe.pipeline.replicas);
-  const auto values = static_cast<std::uint64_t>(plan.process(process).parameters);
+  if (replicas == 1) return 0;
+  // Frozen parameters are never sent, with any method.
+  const models::ModelDescription model =
+      models::describe(planned_model(plan), {plan.recipe.data.row, 4});
+  const auto values =
+      static_cast<std::uint64_t>(stages::stage_layout(model, plan.process(process).chunks).size());
+  // It sends all values except its own shard to be reduced, and the reduced shard to all others.
   constexpr std::uint64_t kBytesBothWays = 4;
   return kBytesBothWays * values * (replicas - 1) / replicas;
 }

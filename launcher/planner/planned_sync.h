@@ -21,7 +21,7 @@ sync::SyncSettings sync_settings(const recipe::Recipe& recipe, const std::string
 // The strength of these settings; nothing: the method has no strengths.
 std::optional<sync::Strength> strength_of(const sync::SyncSettings& settings);
 
-// Bytes that this process would send in a step if all of its weights were reduced in bfloat16; 0
+// Bytes that this process would send in a step if all that it trains were reduced in bfloat16; 0
 // with one replica. The baseline of compression ratios.
 std::uint64_t bfloat16_sync_bytes(const plan::Plan& plan, net::ProcessName process);
 
@@ -51,6 +51,9 @@ void check_group(const plan::Plan& plan);
 // consensus round.
 std::vector<plan::Plan::SyncOffer> sync_offers(const plan::Plan& plan,
                                                const models::ModelDescription& model);
+
+// The one of the plan's method; null: it is not among them, or there is one replica.
+const plan::Plan::SyncOffer* chosen_offer(const plan::Plan& plan);
 
 // The consensus round of a step, with any method: the message of each first stage has to reach all
 // others. In seconds, and as the ratio of the durations of a step with and without it.

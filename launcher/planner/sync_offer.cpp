@@ -88,15 +88,13 @@ double seconds_without(const plan::Plan& plan) {
 
 // The largest one-way latency between two replicas of a stage.
 double sibling_seconds(const plan::Plan& plan, std::uint32_t stage) {
-  const auto there = [&](const std::string& host) {
-    return std::ranges::count_if(plan.processes, [&](const plan::Plan::Process& process) {
-      return process.name.stage == stage && plan.hosts.at(process.host_index).name == host;
-    });
-  };
   double seconds = 0;
-  for (const recipe::MeasuredLink& link : plan.speeds.links) {
-    if (link.seconds <= seconds || there(link.from) < (link.from == link.to ? 2 : 1)) continue;
-    if (there(link.to) > 0) seconds = link.seconds;
+  for (const plan::Plan::Process& one : plan.processes) {
+    if (one.name.stage != stage) continue;
+    for (const plan::Plan::Process& other : plan.processes) {
+      if (other.name.stage != stage || other.name.replica == one.name.replica) continue;
+      seconds = std::max(seconds, plan::path_speed(plan, one.host_index, other.host_index).seconds);
+    }
   }
   return seconds;
 }
@@ -241,6 +239,14 @@ std::vector<plan::Plan::SyncOffer> sync_offers(const plan::Plan& plan,
     }
   }
   return offers;
+}
+
+const plan::Plan::SyncOffer* chosen_offer(const plan::Plan& plan) {
+  const auto found =
+      std::ranges::find_if(plan.sync_offers, [&](const plan::Plan::SyncOffer& offer) {
+        return offer.method == plan.sync_method && offer.strength == plan.sync_strength;
+      });
+  return found == plan.sync_offers.end() ? nullptr : &*found;
 }
 
 // One latency: first stages send at the same time, or in turns, which takes the same on average.

@@ -32,8 +32,8 @@ class StageReporter final : public stages::StageObserver {
     std::chrono::steady_clock::time_point last_data{};  // seen in the last report
   };
 
-  // `bfloat16_sync_bytes`: what this process would send to other replicas in every step if all of
-  // its weights were reduced in bfloat16; 0: there are none.
+  // `bfloat16_sync_bytes`: what this process would send to other replicas in every step if all
+  // that it trains were reduced in bfloat16; 0: there are none.
   StageReporter(ControlClient& control, net::ProcessName process,
                 std::uint64_t bfloat16_sync_bytes);
   ~StageReporter() override;

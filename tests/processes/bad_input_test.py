@@ -222,6 +222,10 @@ class BadInput(runs.RunCase):
         for settings, *says in [
             ({"pipeline.stages": 5}, "pipeline.stages is 5", "only 4"),
             ({"data.row": 65, "data.train": "unread.jsonl"}, "data.row is 65", "64 positions"),
+            (
+                {"hosts.simulate.delay": "1ms", "hosts.simulate.link": "boundary 0>1"},
+                'hosts.simulate.link = "boundary 0>1"', "one of .*boundary 0.0>1.0",
+            ),
             ({"pipeline.partition": [[0, 1], [3, 3]]}, "pipeline.partition", "2"),
             ({"pipeline.partition": [[0, 1], [2, 4]]}, "pipeline.partition"),
             ({"pipeline.partition": [[0, 3]]}, "pipeline.partition", "pipeline.stages"),

@@ -29,6 +29,14 @@ class Slow(runs.RunCase):
             self.assertIn(LINK, one["text"])
         print(f"named after {steps} steps: {said}")
 
+    def test_plan_says_that_one_link_alone_is_simulated(self):
+        settings = {"pipeline.stages": 3, "hosts.simulate.rate": "3Mbit/s"}
+        for link, says, marked in ((LINK, f"only {LINK} is simulated", 1), (None, "every link is simulated", 2)):
+            code, out, err = self.strait("plan", self.write_recipe("one", {**settings, "hosts.simulate.link": link}))
+            self.assertEqual(code, 0, err)
+            self.assertIn(f"\n{says}, in each direction: 3 Mbit/s", out)
+            self.assertEqual(out.count("CURVE, simulated"), marked, out)
+
 
 if __name__ == "__main__":
     runs.main()

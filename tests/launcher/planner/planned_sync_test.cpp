@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -17,6 +18,8 @@
 #include "framework/sync/cocktail.h"
 #include "framework/sync/methods.h"
 #include "launcher/base/errors.h"
+#include "launcher/planner/forecast_text.h"
+#include "launcher/planner/planned_model.h"
 #include "launcher/recipe/recipe_sync_keys.h"
 #include "models/model_config.h"
 #include "stages/stage_layout.h"
@@ -145,10 +148,11 @@ TEST(PlannedSync, AutoTakesExactMeansOnFastLinksAndCompressesOnSlowOnes) {
   EXPECT_EQ(chosen(0.05), "cocktail");
 }
 
+constexpr const char* kWide =
+    R"({"model_type": "gpt2", "n_layer": 4, "n_embd": 128, "n_head": 2, "vocab_size": 500})";
+
 models::ModelDescription wide() {
-  return models::describe(models::parse_config(
-      R"({"model_type": "gpt2", "n_layer": 4, "n_embd": 128, "n_head": 2, "vocab_size": 500})",
-      "config.json"));
+  return models::describe(models::parse_config(kWide, "config.json"));
 }
 
 plan::Plan planned_on(double link_megabits, const recipe::Recipe::Sync& sync,
@@ -313,6 +317,43 @@ TEST(PlannedSync, CountsLatencyOfEachExchange) {
     EXPECT_NEAR(slowdown(planned_apart(way, goes_on), "cocktail 0.1/0.2/4"),
                 way + std::max(1.0, 3 * way), tolerance);
   }
+}
+
+// Simulated and stated paths count as measured ones do; on one host, too.
+TEST(PlannedSync, CountsLatencyOfSimulatedLinks) {
+  plan::Plan plan = plan_of(1, 2);
+  plan.recipe.hosts.simulate.delay = std::chrono::milliseconds(100);
+  plan_sync(plan, wide());
+  EXPECT_DOUBLE_EQ(consensus_seconds(plan), 0.1);
+  EXPECT_NEAR(slowdown(plan, "allreduce"), 1 + 4 * 0.1, 0.03);
+  plan.recipe.hosts.simulate_link = "replica 0.0~0.1";  // of one link, which plans do not expect
+  EXPECT_EQ(consensus_seconds(plan), 0);
+}
+
+TEST(PlannedSync, ForecastOfAllStepsContainsSync) {
+  plan::Plan plan = planned_apart(0.1, {});
+  plan.epoch_steps = 10;
+  plan.first_epoch_step_seconds = 2;  // one more than later ones
+  const double seconds = 100 * taken(plan).step_seconds + 10 * 1.0;
+  EXPECT_GT(seconds, 100 * (1 + 4 * 0.1) + 10);
+  EXPECT_THAT(forecast_text(plan), testing::HasSubstr(fmt::format("; {:.3g} s in all", seconds)));
+}
+
+TEST(PlannedSync, ComparesWithBytesOfTrainedParameters) {
+  plan::Plan plan = plan_of(2, 2, "allreduce");
+  plan.model_config = kWide;
+  const net::ProcessName last{1, 0};
+  const auto values = [&](const models::ModelDescription& model) {
+    const sync::Layout layout = stages::stage_layout(model, plan.process(last).chunks);
+    return static_cast<std::uint64_t>(layout.size());
+  };
+  EXPECT_EQ(bfloat16_sync_bytes(plan, last), 2 * values(wide()));  // half there, and half back
+  plan.recipe.model.lora.emplace();
+  const std::uint64_t adapters = values(models::describe(planned_model(plan)));
+  EXPECT_LT(5 * adapters, values(wide()));
+  EXPECT_EQ(bfloat16_sync_bytes(plan, last), 2 * adapters);
+  plan.recipe.pipeline.replicas = 1;
+  EXPECT_EQ(bfloat16_sync_bytes(plan, last), 0U);
 }
 
 TEST(PlannedSync, LongerLatencyNeverMakesMethodFaster) {
