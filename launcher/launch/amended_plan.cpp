@@ -14,12 +14,15 @@
 #include "launcher/plan/gpu_memory.h"
 #include "launcher/plan/memory_copies.h"
 #include "launcher/plan/placement.h"
+#include "launcher/process/memory.h"
 
 namespace strait::launch {
 namespace {
 
+// What stages may use of it; 0: not known.
 std::int64_t memory_of(const plan::Plan& plan, std::size_t host, const hosts::HostFacts& facts) {
-  return std::min(facts.memory, plan::hosts_of(plan.recipe)[host].memory.value_or(facts.memory));
+  const std::int64_t stated = plan::hosts_of(plan.recipe)[host].memory.value_or(facts.memory);
+  return facts.memory == 0 ? stated : std::min(facts.memory, stated);
 }
 
 }  // namespace
@@ -63,7 +66,7 @@ void check_memory(const plan::Plan& plan, std::size_t host, const hosts::HostFac
   plan::check_gpu_memory(plan, host);
   const std::int64_t held = plan::held_bytes(plan, host);
   const std::int64_t needed = held + plan::host_memory_needed(plan, host);
-  if (needed <= memory) return;
+  if (memory == 0 || needed <= memory) return;
   throw base::UserError(
       base::ExitCode::out_of_memory,
       fmt::format("host {} may use {}, but by the plan its stages need {}; give it fewer stages or "
@@ -73,6 +76,12 @@ void check_memory(const plan::Plan& plan, std::size_t host, const hosts::HostFac
                             : fmt::format("; {} of it are checkpoints in memory "
                                           "(checkpoint.memory_every)",
                                           base::byte_text(held))));
+}
+
+void check_memory_here(const plan::Plan& plan) {
+  hosts::HostFacts facts;
+  facts.memory = process::host_memory().total;
+  for (std::size_t i = 0; i < plan.hosts.size(); ++i) check_memory(plan, i, facts);
 }
 
 }  // namespace strait::launch

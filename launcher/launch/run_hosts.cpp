@@ -80,6 +80,7 @@ RunHosts::RunHosts(net::Node& node, plan::RunFile& run, const control::RunDirect
                      ? AgentListeners::loopback(node, run.plan.hosts.size())
                      : AgentListeners(node, run.plan.hosts.size())) {
   if (run.plan.recipe.hosts.backend == recipe::BackendKind::local) {
+    check_memory_here(run.plan);
     local_ = std::make_unique<process::LocalBackend>();
     routes_ = reach::choose_routes(run.plan, {});
     conditions_ = run.plan.recipe.hosts.simulate;

@@ -15,6 +15,7 @@
 #include "launcher/planner/planned_group.h"
 #include "launcher/planner/planned_model.h"
 #include "launcher/planner/planned_sync.h"
+#include "launcher/process/memory.h"
 #include "launcher/recipe/recipe_sync_keys.h"
 #include "models/model_description.h"
 
@@ -235,6 +236,18 @@ std::string text_of_memory_checkpoints(const plan::Plan& plan) {
                      copies ? ", with a copy on the next host" : "", fmt::join(shares, ", "));
 }
 
+// Where the processes of a run on this machine need more memory than it has: a start refuses that.
+std::string text_of_lacking_memory(const plan::Plan& plan) {
+  if (plan.recipe.hosts.backend != recipe::BackendKind::local) return "";
+  const std::int64_t memory = process::host_memory().total;
+  const std::int64_t needed = plan::held_bytes(plan, 0) + plan::host_memory_needed(plan, 0);
+  if (memory == 0 || needed <= memory) return "";
+  return fmt::format(
+      "\nall processes together need {} of memory, and this machine has {}: a run will be "
+      "refused\n",
+      base::byte_text(needed), base::byte_text(memory));
+}
+
 }  // namespace
 
 std::string plan_text(const plan::Plan& plan) {
@@ -252,7 +265,7 @@ std::string plan_text(const plan::Plan& plan) {
   if (plan.eval) text += fmt::format(", {} evaluation rows", plan.eval->rows);
   return text + "\n" + process_table(plan, model) + gpu_table(plan) + link_table(plan) +
          cache_table(plan) + sync_offer_table(plan) + text_of_memory_checkpoints(plan) +
-         forecast_text(plan);
+         text_of_lacking_memory(plan) + forecast_text(plan);
 }
 
 }  // namespace strait::planner

@@ -332,6 +332,18 @@ class BadInput(runs.RunCase):
             rf"{size} and has had {size} of the {size} of this host",
         )
 
+    def test_a_run_that_this_machine_has_too_little_memory_for_is_refused(self):
+        huge = self.write_model("huge", n_embd=65_536, n_layer=16)  # 800 billion parameters
+        recipe = self.write_recipe("huge", {"model.path": str(huge)})
+        code, out, err = self.strait("plan", recipe)
+        self.assertEqual((code, err), (0, ""), out)
+        self.assertRegex(out, r"\nall processes together need \S+ [GT]B of memory, and this machine has \S+ [GT]B: .*refused\n")
+        code, out, err = self.strait("run", recipe)
+        self.assertEqual(code, 50, out + err)
+        self.assertRegex(out + err, r"host localhost may use \S+ [GT]B, but by the plan its stages need \S+ [GT]B; give it fewer")
+        self.assertEqual(self.run_of("huge").processes(), {})
+        self.assertNotIn("all processes together", self.strait("plan", self.write_recipe("small"))[1])
+
 
 class OtherBuilds(runs.RunCase):
     def programs(self, content, name="strait-stage"):

@@ -72,6 +72,13 @@ TEST(AmendedPlan, ReportsLittleMemoryAndWrongClock) {
   }
 }
 
+TEST(AmendedPlan, TakesUnknownMemoryForEnough) {
+  plan::Plan plan = plan_of_two();
+  EXPECT_NO_THROW(check_memory(plan, 0, facts_of(1, 0)));
+  plan.recipe.hosts.list[0].memory = 999;
+  EXPECT_THROW(check_memory(plan, 0, facts_of(1, 0)), base::UserError);
+}
+
 // A host may report any number as its clock.
 TEST(AmendedPlan, ReportsClocksAtTheEndsOfTheirRange) {
   plan::Plan plan = plan_of_two();
