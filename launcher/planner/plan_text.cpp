@@ -14,6 +14,7 @@
 #include "launcher/planner/planned_boundary.h"
 #include "launcher/planner/planned_group.h"
 #include "launcher/planner/planned_model.h"
+#include "launcher/planner/planned_pipeline.h"
 #include "launcher/planner/planned_sync.h"
 #include "launcher/process/memory.h"
 #include "launcher/recipe/recipe_sync_keys.h"
@@ -171,7 +172,7 @@ std::string cache_table(const plan::Plan& plan) {
         base::byte_text(directions * cache.used_memory()),
         base::byte_text(directions * (cache.rows * cache.entry_bytes - cache.used_memory())));
   }
-  if (plan.steps <= plan.epoch_steps) {
+  if (!fills_caches(plan)) {
     text += "  there is one epoch: no sample is used twice, and none is cached\n";
   }
   return text;

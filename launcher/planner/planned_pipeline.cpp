@@ -10,6 +10,7 @@
 #include <span>
 #include <thread>
 
+#include "framework/codec/upcoming_uses.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/plan/gpu_memory.h"
@@ -234,6 +235,15 @@ std::int64_t threads_of(const recipe::Recipe& recipe, std::int64_t processes_of_
   return std::max<std::int64_t>(1, cores / processes_of_host);
 }
 
+// As codec::ActivationCache decides, for the replica with the fewest rows: it looks for a second
+// use among so many. An epoch that ends within a step brings some samples early.
+bool fills_caches(const plan::Plan& plan) {
+  const std::int64_t replicas = plan.recipe.pipeline.replicas;
+  const auto looked_at = static_cast<std::int64_t>(codec::UpcomingUses::kMostAhead);
+  return plan.steps * (plan.recipe.train.batch / replicas) >
+         std::min(plan.train.rows / replicas, looked_at);
+}
+
 void plan_pipeline(plan::Plan& plan, const recipe::Recipe& resolved,
                    const PipelineQuestion& question) {
   const models::ModelDescription& model = question.model;
@@ -256,7 +266,9 @@ void plan_pipeline(plan::Plan& plan, const recipe::Recipe& resolved,
       plan.processes.back().activation_bytes += question.recomputed_bytes_per_token * tokens;
       plan.processes.back().host = hosts[host].name;
       plan.processes.back().host_index = host;
-      plan.processes.back().cache_bytes = cache_bytes_of(boundaries, stage, stages_of(plan));
+      if (fills_caches(plan)) {
+        plan.processes.back().cache_bytes = cache_bytes_of(boundaries, stage, stages_of(plan));
+      }
     }
   }
   for (std::size_t i = 0; i < hosts.size(); ++i) plan::check_gpu_memory(plan, i);

@@ -27,6 +27,10 @@ struct PipelineQuestion {
 // reports its cores.
 std::int64_t threads_of(const recipe::Recipe& recipe, std::int64_t processes_of_host);
 
+// Whether caches of activations hold anything: where no sample comes a second time they stay empty.
+// Needs data and steps.
+bool fills_caches(const plan::Plan& plan);
+
 // Completes a plan that has recipe, data, hosts and speeds: layers, depth, processes, links, sync.
 // `resolved` is its recipe with what was chosen for "auto" and "profile". UserError,
 // stages::PartitionError: there is no such pipeline; out_of_memory where it does not fit.

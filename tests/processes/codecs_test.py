@@ -3,6 +3,7 @@ remembered of samples through checkpoints, on disk and within limits, and what f
 """
 
 import json
+import shutil
 
 import runs
 
@@ -182,6 +183,21 @@ class CacheResume(Compressed):
                 self.assertNotIn("dropped", self.resumed(run))
                 self.assert_same_bits(reference, self.learnt(run))
                 self.assertEqual(self.total(run, "resends"), 0)
+
+    def test_plan_counts_caches_only_where_samples_come_again(self):
+        # 20 rows in steps of 3: the seventh step ends the epoch and has the first row again.
+        for steps, filled in ((6, False), (7, True)):
+            settings = {**DELTA, "train.steps": steps, "train.batch": 3, "train.micro_batch": 1, "checkpoint.every": 0}
+            recipe = self.write_recipe("plan", settings)
+            code, out, err = self.strait("plan", recipe, "--json")
+            self.assertEqual((code, err), (0, ""))
+            plan = json.loads(out)
+            self.assertEqual((plan["train"]["rows"], plan["epoch_steps"]), (20, 7))
+            self.assertEqual([one["cache_bytes"] > 0 for one in plan["processes"]], 3 * [filled])
+            self.assertEqual("none is cached" in self.strait("plan", recipe)[1], not filled)
+            run = self.train("plan", settings)
+            self.assertEqual(self.total(run, "cache_bytes") > 0, filled)
+            shutil.rmtree(run.path)
 
     def test_dropped_caches_restart_at_all_ends(self):
         run = self.train("run", {**DELTA, "checkpoint.caches": "drop"})
