@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
+#include <system_error>
 #include <vector>
 
 #include "framework/store/checkpoint.h"
@@ -124,6 +125,14 @@ at::Tensor AdapterWeights::read(const std::string& name) const {
 recipe::Recipe with_chosen_checkpoint(recipe::Recipe recipe) {
   if (recipe.model.weights != recipe::Weights::run) return recipe;
   const fs::path run = recipe.model.weights_run;
+  std::error_code none;
+  if (!fs::exists(run, none)) {
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("model.weights = \"{}\" is no directory here ({}); it must be that of a run, "
+                    "runs/NAME",
+                    run.string(), fs::current_path().string()));
+  }
   if (fs::exists(run / store::kManifestName)) return recipe;  // a checkpoint itself
   const auto newest = store::choose_checkpoint(run, store::Part::weights);
   if (!newest) {

@@ -4,11 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <optional>
 
 #include "framework/store/file_hash.h"
+#include "framework/store/input_file.h"
 #include "launcher/base/errors.h"
 #include "launcher/plan/placement.h"
 #include "launcher/plan/speeds.h"
@@ -30,21 +29,20 @@ namespace fs = std::filesystem;
 
 std::string read_config(const fs::path& model) {
   const fs::path file = model / "config.json";
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) {
-    std::error_code none;
+  std::error_code none;
+  if (!fs::exists(file, none)) {
     const bool there = fs::is_directory(model, none);
     throw base::UserError(
         base::ExitCode::bad_input,
         fmt::format("model.path = \"{}\" {}; it must be a Hugging Face model directory{}",
                     model.string(),
-                    there ? "has no config.json that can be read"
+                    there ? "has no config.json"
                     : fs::exists(model, none)
                         ? "is a file"
                         : "is no directory here (" + fs::current_path().string() + ")",
                     there ? "" : " with config.json; strait downloads none"));
   }
-  return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+  return store::read_text_file(file, kMostConfigBytes);
 }
 
 // Compares names and shapes of the weight files with those of the model, before anything starts.

@@ -6,14 +6,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <system_error>
 
 #include "framework/store/input_file.h"
 #include "launcher/base/errors.h"
 
 namespace strait::planner {
 namespace {
-
-constexpr std::uint64_t kMostConfigBytes = std::uint64_t{1} << 20;
 
 std::optional<kernels::MatrixFormat> format_of(recipe::Quantization quantization) {
   switch (quantization) {
@@ -92,8 +91,19 @@ std::int64_t recompute_layers(const recipe::Recipe::Model& recipe,
 
 recipe::Recipe with_adapter_settings(recipe::Recipe recipe) {
   if (recipe.model.adapter.empty()) return recipe;
-  const std::filesystem::path file =
-      std::filesystem::path(recipe.model.adapter) / "adapter_config.json";
+  namespace fs = std::filesystem;
+  const fs::path file = fs::path(recipe.model.adapter) / "adapter_config.json";
+  std::error_code none;
+  if (!fs::exists(file, none)) {
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("model.adapter = \"{}\" {}; it must be a directory that PEFT or strait export "
+                    "has written",
+                    recipe.model.adapter,
+                    fs::exists(recipe.model.adapter, none)
+                        ? "has no adapter_config.json"
+                        : "is no directory here (" + fs::current_path().string() + ")"));
+  }
   const recipe::Recipe::Lora settings =
       settings_of(models::parse_lora(store::read_text_file(file, kMostConfigBytes), file.string()));
   if (recipe.model.lora && recipe.model.lora != settings) {

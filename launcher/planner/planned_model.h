@@ -8,6 +8,9 @@
 
 namespace strait::planner {
 
+// Of a file that configures a model or adapters.
+inline constexpr std::uint64_t kMostConfigBytes = std::uint64_t{1} << 24;
+
 // The model of a plan, with its adapters if it has any.
 models::ModelConfig planned_model(const plan::Plan& plan);
 

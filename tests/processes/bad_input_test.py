@@ -125,6 +125,29 @@ class BadInput(runs.RunCase):
         ]:
             with self.subTest(model):
                 self.refused_recipe({"model.path": model}, *says, verbs=("run",))
+        self.write_model("endless")
+        with open(self.home / "endless" / "config.json", "r+b") as file:
+            file.truncate(1 << 33)
+        self.refused_recipe({"model.path": "endless"}, "endless/config.json has 8589934592 bytes; at most")
+
+    def test_weights_and_adapters_that_are_not_there(self):
+        (self.home / "empty").mkdir()
+        for settings, *says in [
+            ({"model.weights": "runs/x"}, 'model.weights = "runs/x" is no directory here', "runs/NAME"),
+            ({"model.weights": "empty"}, 'model.weights = "empty" is a directory without a complete checkpoint'),
+            ({"model.adapter": "none"}, 'model.adapter = "none" is no directory here', "PEFT"),
+            ({"model.adapter": "empty"}, 'model.adapter = "empty" has no adapter_config.json', "PEFT"),
+        ]:
+            with self.subTest(settings):
+                self.refused_recipe(settings, *says, verbs=("plan",))
+
+    def test_a_warmup_that_never_ends_is_noted(self):
+        for warmup, noted in ((19, False), (20, True), (40, True)):
+            recipe = self.write_recipe("warm", {"train.warmup": warmup, "train.learning_rate": 0.004})
+            code, out, err = self.strait("plan", recipe)
+            self.assertEqual(code, 0, out + err)
+            says = rf"train.warmup is {warmup} steps, and the run has 20: .* to {0.004 * 20 / warmup:.3g} in the last step, of .* 0.004;"
+            self.assertRegex(err, says if noted else r"\A\Z")
 
     def test_lists_all_wrong_tensors(self):
         file = self.write_model("other", weights=True) / "model.safetensors"
