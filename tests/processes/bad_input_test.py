@@ -134,7 +134,7 @@ class BadInput(runs.RunCase):
         (self.home / "empty").mkdir()
         for settings, *says in [
             ({"model.weights": "runs/x"}, 'model.weights = "runs/x" is no directory here', "runs/NAME"),
-            ({"model.weights": "empty"}, 'model.weights = "empty" is a directory without a complete checkpoint'),
+            ({"model.weights": "./empty"}, 'model.weights = "./empty" is a directory without a complete checkpoint'),
             ({"model.adapter": "none"}, 'model.adapter = "none" is no directory here', "PEFT"),
             ({"model.adapter": "empty"}, 'model.adapter = "empty" has no adapter_config.json', "PEFT"),
         ]:

@@ -10,6 +10,7 @@ import subprocess
 import runs
 
 STEPS = 90
+SHORTEST = ["--set", "train.steps=3", "--set", "train.warmup=0"]
 PROMPT = "5 March 2021 -> "
 # Names that other people's scripts rely on.
 METRICS = (
@@ -119,23 +120,23 @@ class Quickstart(runs.RunCase):
         self.assertEqual(shapes, runs.gpt2_shapes(config))
         # What was exported can be trained on; the first loss is that of a model that learnt.
         words = ["--set", "model.path=exported", "--set", 'model.weights="load"']
-        words += ["--set", "name=again", "--set", "train.steps=1", "--set", "pipeline.stages=1"]
+        words += ["--set", "name=again", *SHORTEST, "--set", "pipeline.stages=1"]
         self.ok("run", self.recipe_without_evaluation(), *words)
         before, after = self.run_of("quickstart").metrics(), self.run_of("again").metrics()
         self.assertLess(after[0]["loss"], before[0]["loss"] - 1)
 
     def test_token_file_matches_run_from_text(self):
         self.ok("prepare", "recipes/data/dates.jsonl", "dates.safetensors", "--row", "128")
-        short = [self.recipe_without_evaluation(), "--set", "train.steps=2"]
+        short = [self.recipe_without_evaluation(), *SHORTEST]
         self.ok("run", *short, "--set", "name=text")
         words = ["--set", "data.train=dates.safetensors", "--set", "name=tokens"]
         self.ok("run", *short, *words)
         curve = self.run_of("text").curve()
         self.assertEqual(self.run_of("tokens").curve(), curve)
-        self.assertEqual(len(curve), 2)
+        self.assertEqual(len(curve), 3)
 
     def test_json_output_matches_run_files(self):
-        words = ["--json", "--set", "train.steps=3"]
+        words = ["--json", *SHORTEST]
         events = [json.loads(x) for x in self.ok("run", "recipes/quickstart.toml", *words).splitlines()]
         names = [e["event"] for e in events]
         self.assertEqual(names[0], "plan")
