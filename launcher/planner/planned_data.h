@@ -7,9 +7,9 @@
 namespace strait::planner {
 
 // Reads the rows to train on and to evaluate, checks them against the model, and writes into the
-// plan what it says of them: files and steps. `before`: of the run that goes on, whose own token
-// files are read instead of the recipe's sources; null: it begins. UserError: a file is missing, of
-// another tokenizer, or does not fit the model or the batch.
+// plan what it says of them: files and steps. `before`: the plan of a run that goes on; its own
+// token files are read instead of the recipe's sources. Null: the run begins. UserError: a file is
+// missing, of another tokenizer, or does not fit the model or the batch.
 void read_data_sets(PlannedRun& run, const recipe::Recipe& recipe,
                     const models::ModelDescription& model, const plan::Plan* before);
 
