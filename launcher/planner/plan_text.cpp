@@ -165,7 +165,7 @@ std::string cache_table(const plan::Plan& plan) {
   for (const plan::Plan::Link& link : plan.links) {
     if (!link.has_cache()) continue;
     const codec::CacheLimits& cache = link.cache;
-    const std::int64_t directions = cached_directions(plan.recipe.codec);
+    const std::int64_t directions = cached_directions(plan.recipe.codec, true);
     text += fmt::format(
         "  {:<{}}{:>12}{:>20}{:>18}{:>16}\n", link.name, column, base::byte_text(cache.entry_bytes),
         fmt::format("{} of {}", cache.rows, rows),

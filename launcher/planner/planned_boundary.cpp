@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <iterator>
 
 #include "framework/codec/codecs.h"
 #include "launcher/base/errors.h"
@@ -38,7 +40,7 @@ codec::PayloadBytes payload_bytes(const codec::CodecSettings& settings, codec::D
 // `ends`: of boundaries, that share the memory of a process.
 void plan_cache(const recipe::Recipe& recipe, std::int64_t rows, std::int64_t ends,
                 PlannedBoundary& boundary) {
-  const std::int64_t sharers = ends * cached_directions(recipe.codec);
+  const std::int64_t sharers = ends * boundary.cached_directions;
   codec::CacheLimits& cache = boundary.cache;
   cache.entry_bytes =
       kernels::entry_bytes(recipe.codec.cache_kind, recipe.data.row, boundary.load.width);
@@ -68,9 +70,17 @@ bool caches_samples(const codec::CodecSettings& settings, codec::Direction direc
   return offer.caching_of(direction) != codec::CodecOffer::Caching::none;
 }
 
-std::int64_t cached_directions(const codec::CodecSettings& settings) {
-  return (caches_samples(settings, codec::Direction::forward) ? 1 : 0) +
-         (caches_samples(settings, codec::Direction::backward) ? 1 : 0);
+std::int64_t cached_directions(const codec::CodecSettings& settings, bool samples_return) {
+  using Caching = codec::CodecOffer::Caching;
+  const auto caching = [&](codec::Direction direction) {
+    return codec::codecs().named(settings.name(direction)).caching_of(direction);
+  };
+  const std::array both = {caching(codec::Direction::forward), caching(codec::Direction::backward)};
+  // Limits are shared by all that may cache, as the stages share them.
+  const bool any = std::ranges::any_of(both, [&](Caching one) {
+    return one == Caching::always || (one == Caching::if_samples_repeat && samples_return);
+  });
+  return any ? std::ssize(both) - std::ranges::count(both, Caching::none) : 0;
 }
 
 BoundaryBytes boundary_bytes(const codec::CodecSettings& settings, const BoundaryLoad& load) {
@@ -86,7 +96,8 @@ BoundaryBytes boundary_bytes(const codec::CodecSettings& settings, const Boundar
 std::vector<PlannedBoundary> plan_boundaries(const recipe::Recipe& recipe,
                                              const models::ModelDescription& model,
                                              const std::vector<models::LayerRange>& ranges,
-                                             const tensors::TokenFile& tokens) {
+                                             const tensors::TokenFile& tokens,
+                                             bool samples_return) {
   check_codec_of_gradients(recipe);
   BoundaryLoad load;
   load.rows = *recipe.train.micro_batch;
@@ -106,7 +117,7 @@ std::vector<PlannedBoundary> plan_boundaries(const recipe::Recipe& recipe,
     boundary.load = load;
     boundary.bytes = boundary_bytes(recipe.codec, load);
     if (ranges[i].last < model.first_trained_layer()) boundary.bytes.backward = 0;
-    boundary.cached_directions = cached_directions(recipe.codec);
+    boundary.cached_directions = cached_directions(recipe.codec, samples_return);
     if (boundary.cached_directions > 0) {
       plan_cache(recipe, replica_rows, most_ends(i, ranges.size() - 1, stages), boundary);
     }

@@ -25,9 +25,10 @@ struct BoundaryBytes {
   double backward = 0;
 };
 
-// Whether the codec of a direction caches samples, and in how many directions.
+// Whether the codec of a direction caches samples, and in how many directions; in none where none
+// keeps any because samples do not return.
 bool caches_samples(const codec::CodecSettings& settings, codec::Direction direction);
-std::int64_t cached_directions(const codec::CodecSettings& settings);
+std::int64_t cached_directions(const codec::CodecSettings& settings, bool samples_return);
 
 // The sizes of the encoders' messages for a load. `auto` is forecast at its fewest bits, and
 // gradients as values: what can do with less follows measurements that a plan does not have. Pure.
@@ -48,11 +49,12 @@ struct PlannedBoundary {
 
 // All boundaries, by position of the upstream chunk; `ranges` by position. The cache limit of a
 // process is shared equally by its boundaries; a boundary gets the smaller limit of its two ends,
-// so that both evict the same samples. A single stage has no boundaries.
+// so that both evict the same samples. A single stage has no boundaries. `samples_return`: the run
+// is longer than an epoch, as stages decide it.
 std::vector<PlannedBoundary> plan_boundaries(const recipe::Recipe& recipe,
                                              const models::ModelDescription& model,
                                              const std::vector<models::LayerRange>& ranges,
-                                             const tensors::TokenFile& tokens);
+                                             const tensors::TokenFile& tokens, bool samples_return);
 
 // Cache bytes in memory of all boundaries of a stage.
 std::int64_t cache_bytes_of(const std::vector<PlannedBoundary>& boundaries, std::size_t stage,

@@ -256,8 +256,8 @@ void plan_pipeline(plan::Plan& plan, const recipe::Recipe& resolved,
   const std::int64_t tokens = rows * resolved.data.row;
   const Sizes sizes{tokens, question.pass_tokens, threads_of(resolved, most_on_a_host(cut.hosts)),
                     tie_bytes(plan, model, question.train)};
-  const std::vector<PlannedBoundary> boundaries =
-      plan_boundaries(resolved, model, cut.layers, *question.train.tokens);
+  const std::vector<PlannedBoundary> boundaries = plan_boundaries(
+      resolved, model, cut.layers, *question.train.tokens, plan.steps > plan.epoch_steps);
   plan_steps(plan, model, cut, boundaries, sizes);
   for (std::uint32_t replica = 0; replica < resolved.pipeline.replicas; ++replica) {
     for (std::uint32_t stage = 0; stage < resolved.pipeline.stages; ++stage) {

@@ -26,7 +26,7 @@ tensors::TokenFile ten_rows() {
 }
 
 std::vector<PlannedBoundary> planned(const recipe::Recipe::Codec& codec, std::int64_t stages,
-                                     int chunks = 1) {
+                                     int chunks = 1, bool samples_return = true) {
   const models::ModelConfig config = models::parse_config(
       R"({"model_type": "gpt2", "n_layer": 4, "n_embd": 8, "n_head": 2})", "config.json");
   recipe::Recipe recipe;
@@ -37,7 +37,7 @@ std::vector<PlannedBoundary> planned(const recipe::Recipe::Codec& codec, std::in
   std::vector<models::LayerRange> ranges;
   const auto places = static_cast<int>(stages) * chunks;
   for (int p = 0; p < places; ++p) ranges.push_back({p, p == places - 1 ? 5 : p});
-  return plan_boundaries(recipe, models::describe(config), ranges, ten_rows());
+  return plan_boundaries(recipe, models::describe(config), ranges, ten_rows(), samples_return);
 }
 
 recipe::Recipe::Codec delta(std::int64_t cache, std::int64_t disk) {
@@ -46,6 +46,15 @@ recipe::Recipe::Codec delta(std::int64_t cache, std::int64_t disk) {
   codec.cache = cache;
   codec.cache_disk = disk;
   return codec;
+}
+
+// A checkpoint says by the plan which caches it has: where stages make none, there is none in it.
+TEST(PlannedBoundary, HasNoCacheOfAutoWhereSamplesDoNotReturn) {
+  recipe::Recipe::Codec codec = delta(1 << 20, 0);
+  EXPECT_GT(planned(codec, 2, 1, false).at(0).cache.entry_bytes, 0);
+  codec.forward = "auto";
+  EXPECT_GT(planned(codec, 2, 1, true).at(0).cache.entry_bytes, 0);
+  EXPECT_EQ(planned(codec, 2, 1, false).at(0).cache.entry_bytes, 0);
 }
 
 TEST(PlannedBoundary, CountsTokensWithoutPadding) {
