@@ -59,6 +59,11 @@ void apply_changes(const control::RunDirectory& directory, const plan::RunFile& 
   if (directory.generation() != 1) storage.rewind(options.from);
 }
 
+// To stop at once is to wait for nothing; a stop after the step that met a failure is another one.
+bool may_recover(base::ExitCode code) {
+  return code != base::ExitCode::done && code != base::ExitCode::interrupted;
+}
+
 void collect_traces(const control::RunDirectory& directory, const plan::Plan& plan) {
   std::vector<fs::path> files;
   for (const plan::Plan::Process& process : plan.processes) {
@@ -187,9 +192,7 @@ control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFil
   }
   std::optional<store::Step> recovered;
   after_end(report, "lost_memory", "the checkpoint in memory cannot be used", [&] {
-    // To stop at once is to wait for nothing. A stop after the step that met a failure is not that.
-    const bool at_once = outcome.code == base::ExitCode::interrupted;
-    if (memory == nullptr || at_once || outcome.code == base::ExitCode::done) return;
+    if (memory == nullptr || !may_recover(outcome.code)) return;
     const int requests = signals.count().load();
     const auto give_up = [&] { return signals.count().load() > requests; };
     const auto commit = [&](store::Step step, const std::vector<store::ShardFile>& files) {

@@ -429,7 +429,8 @@ TEST_F(LinkProtocolPair, PeerThatDoesNotKeepToItsWindowIsCutOff) {
     settle();
   }
   ASSERT_TRUE(right->death());
-  EXPECT_NE(std::string(right->death()->what()).find("sends more than its window"), std::string::npos);
+  EXPECT_NE(std::string(right->death()->what()).find("sends more than its window"),
+            std::string::npos);
   EXPECT_GT(sent, 12);  // four windows, and the frame that may be there in any case
   EXPECT_LT(sent, 16);
 }

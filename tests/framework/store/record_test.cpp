@@ -65,9 +65,14 @@ TEST(Record, SaysWhatIsWrongAndWhatIsAllowed) {
   expect_refused_record(R"({"messages":[{"role":"user","content":"hi"}]})", {"nothing to learn"});
 }
 
+TEST(Record, MayBeATextOfManyMebibytes) {
+  const std::string text(5 << 20, 'a');
+  EXPECT_EQ(parse_record(R"({"text":")" + text + "\"}", "books.jsonl:1").pieces.at(0).text, text);
+}
+
 TEST(Record, RefusesBombs) {
-  expect_refused_record(R"({"text":")" + std::string((1 << 20) + 1, 'a') + "\"}",
-                        {"a string is longer than 1048576 bytes"});
+  expect_refused_record(R"({"text":")" + std::string((16 << 20) + 1, 'a') + "\"}",
+                        {"a string is longer than 16777216 bytes"});
   expect_refused_record(R"({"text":"","x":)" + std::string(100'000, '['),
                         {"nested deeper than 64"});
   expect_refused_record("{\"text\":\"\xc3\x28\"}", {"a line that is not JSON"});
