@@ -60,6 +60,14 @@ void BatchUpstream::give_gradient(const Phase&, MicroBatch micro_batch, at::Tens
   if (tie_ != nullptr) tie_->backward_done(micro_batch);
 }
 
+LossDownstream::LossDownstream(models::Head& head, Gradients& gradients, const BatchSource& source)
+    : head_(head), gradients_(gradients), source_(source) {
+  gradients_.added_before_backward(head_.projection().weight);
+  if (head_.projection().bias.defined()) {
+    gradients_.added_before_backward(head_.projection().bias);
+  }
+}
+
 void LossDownstream::reset_if_reported(const std::optional<Phase>& collected) {
   if (!reported_ || (collected && *collected == *reported_)) return;
   loss_sum_.reset();

@@ -38,8 +38,7 @@ class BatchUpstream final : public Upstream {
 // gradient of that input, and adds that of the projection.
 class LossDownstream final : public Downstream {
  public:
-  LossDownstream(models::Head& head, Gradients& gradients, const BatchSource& source)
-      : head_(head), gradients_(gradients), source_(source) {}
+  LossDownstream(models::Head& head, Gradients& gradients, const BatchSource& source);
 
   void give(const Phase& phase, MicroBatch micro_batch, Flow flow) override;
   at::Tensor take_gradient(const Phase& phase, MicroBatch micro_batch) override;

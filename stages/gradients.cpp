@@ -46,15 +46,28 @@ Gradients::Gradients(const std::vector<models::Parameter>& parameters, const syn
 
 void Gradients::on_ready(const sync::Layout& layout,
                          const std::function<void(sync::Range)>& ready) {
-  for (std::size_t i = 0; i < leaves_.size(); ++i) {
+  ready_ = [ready, &layout, this](std::size_t i) {
     const auto namesakes = std::count(names_.begin(), names_.end(), names_[i]);
     const sync::Piece& piece = layout.piece(names_[i]);
     // The gradient of a tied weight is complete only after its two parts are added.
-    if (namesakes > 1 || piece.spec.tied) continue;
+    if (namesakes == 1 && !piece.spec.tied) ready(piece.range);
+  };
+  for (std::size_t i = 0; i < leaves_.size(); ++i) {
     torch::autograd::impl::set_post_acc_grad_hooks(
-        leaves_[i],
-        std::make_unique<ReadyHook>(announces_, [ready, range = piece.range] { ready(range); }));
+        leaves_[i], std::make_unique<ReadyHook>(announces_, [this, i] { ready_(i); }));
   }
+}
+
+void Gradients::announce(bool on) {
+  *announces_ = on;
+  if (!on || !ready_) return;
+  for (const std::size_t i : early_) ready_(i);
+}
+
+void Gradients::added_before_backward(const at::Tensor& leaf) {
+  const auto is_leaf = [&](const at::Tensor& one) { return one.is_same(leaf); };
+  const auto found = std::ranges::find_if(leaves_, is_leaf);
+  if (found != leaves_.end()) early_.push_back(static_cast<std::size_t>(found - leaves_.begin()));
 }
 
 // The layout's in one pass: a device is given one piece of work, not one for every parameter.

@@ -26,7 +26,10 @@ class Gradients {
   // autograd has added its gradient; only while announce() is on, that is in the last backward of a
   // step. Not called for tied weights, which need a further addition.
   void on_ready(const sync::Layout& layout, const std::function<void(sync::Range)>& ready);
-  void announce(bool on) { *announces_ = on; }
+  void announce(bool on);
+  // The gradient of this leaf is added to without autograd, and is complete when the last backward
+  // begins. Ignores a leaf that is not trained.
+  void added_before_backward(const at::Tensor& leaf);
 
   void clear();
   void scale(double factor);
@@ -49,6 +52,8 @@ class Gradients {
   std::vector<std::string> names_;
   std::vector<at::Tensor> leaves_;
   std::vector<at::Tensor> sums_;
+  std::vector<std::size_t> early_;  // see added_before_backward()
+  std::function<void(std::size_t index)> ready_;
 };
 
 }  // namespace strait::stages
