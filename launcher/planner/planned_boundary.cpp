@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <iterator>
 
 #include "framework/codec/codecs.h"
+#include "framework/net/wire_format.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/text.h"
 
 namespace strait::planner {
 namespace {
@@ -63,6 +66,21 @@ void check_codec_of_gradients(const recipe::Recipe& recipe) {
                                     recipe.codec.backward));
 }
 
+// With rows that are full: a message of a micro-batch is one frame of a link.
+void check_message_fits(const recipe::Recipe& recipe, BoundaryLoad load) {
+  load.tokens_per_row = static_cast<double>(recipe.data.row);
+  const BoundaryBytes bytes = boundary_bytes(recipe.codec, load);
+  const double largest = std::max({bytes.first_forward, bytes.known_forward, bytes.backward});
+  if (largest <= static_cast<double>(net::kMaxFrameBytes)) return;
+  throw base::UserError(
+      base::ExitCode::bad_input,
+      fmt::format("a micro-batch of {} rows of {} tokens sends {} over a boundary in one message, "
+                  "which may have {}; set train.micro_batch to less, or codec.forward and "
+                  "codec.backward",
+                  load.rows, recipe.data.row, base::byte_text(std::llround(largest)),
+                  base::byte_text(std::int64_t{net::kMaxFrameBytes})));
+}
+
 }  // namespace
 
 bool caches_samples(const codec::CodecSettings& settings, codec::Direction direction) {
@@ -116,6 +134,7 @@ std::vector<PlannedBoundary> plan_boundaries(const recipe::Recipe& recipe,
     PlannedBoundary boundary;
     boundary.load = load;
     boundary.bytes = boundary_bytes(recipe.codec, load);
+    check_message_fits(recipe, load);
     if (ranges[i].last < model.first_trained_layer()) boundary.bytes.backward = 0;
     boundary.cached_directions = cached_directions(recipe.codec, samples_return);
     if (boundary.cached_directions > 0) {

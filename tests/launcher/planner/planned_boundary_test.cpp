@@ -1,7 +1,9 @@
 #include "launcher/planner/planned_boundary.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "launcher/base/errors.h"
 #include "models/model_config.h"
 
 namespace strait::planner {
@@ -26,13 +28,14 @@ tensors::TokenFile ten_rows() {
 }
 
 std::vector<PlannedBoundary> planned(const recipe::Recipe::Codec& codec, std::int64_t stages,
-                                     int chunks = 1, bool samples_return = true) {
+                                     int chunks = 1, bool samples_return = true,
+                                     std::int64_t rows = 2) {
   const models::ModelConfig config = models::parse_config(
       R"({"model_type": "gpt2", "n_layer": 4, "n_embd": 8, "n_head": 2})", "config.json");
   recipe::Recipe recipe;
   recipe.codec = codec;
   recipe.data.row = kTokens;
-  recipe.train.micro_batch = 2;
+  recipe.train.micro_batch = rows;
   recipe.pipeline.stages = stages;
   std::vector<models::LayerRange> ranges;
   const auto places = static_cast<int>(stages) * chunks;
@@ -55,6 +58,18 @@ TEST(PlannedBoundary, HasNoCacheOfAutoWhereSamplesDoNotReturn) {
   codec.forward = "auto";
   EXPECT_GT(planned(codec, 2, 1, true).at(0).cache.entry_bytes, 0);
   EXPECT_EQ(planned(codec, 2, 1, false).at(0).cache.entry_bytes, 0);
+}
+
+TEST(PlannedBoundary, RefusesMicroBatchesThatAreNoMessage) {
+  const std::int64_t most = (std::int64_t{4} << 30) / (kTokens * 8 * 4 + 100);
+  EXPECT_NO_THROW(planned(recipe::Recipe::Codec(), 2, 1, true, most));
+  try {
+    planned(recipe::Recipe::Codec(), 2, 1, true, 2 * most);
+    FAIL() << "accepted";
+  } catch (const base::UserError& error) {
+    EXPECT_EQ(error.code(), base::ExitCode::bad_input);
+    EXPECT_THAT(error.what(), testing::HasSubstr("set train.micro_batch to less"));
+  }
 }
 
 TEST(PlannedBoundary, CountsTokensWithoutPadding) {
