@@ -34,6 +34,13 @@ class Returns(replica_hosts.ReplicaHosts):
         self.assertIn(f"active replicas: {together}", out)
         self.train_on(launched)
 
+    def fail_to_rejoin(self, launched, replica, host):
+        code, out, err = self.strait("resume", launched.run.path, "--replica", replica)
+        self.assertEqual(code, 20, out + err)
+        self.assertIn(f"replica {replica} could not rejoin", err)
+        self.assertIn(host, err)
+        self.assertEqual(len(err.strip().splitlines()), 1, err)
+
     def train_on(self, launched, steps=5):
         launched.at_step(launched.run.metrics()[-1]["step"] + steps)
 
@@ -60,11 +67,7 @@ class Returns(replica_hosts.ReplicaHosts):
         self.assertEqual(self.lose_replica(launched, self.hosts[1].power_off), 1)
         self.assertEqual(self.lose_replica(launched, lambda: self.kill_stage(self.hosts[2])), 2)
 
-        code, out, err = self.strait("resume", run.path, "--replica", 1)
-        self.assertEqual(code, 20, out + err)
-        self.assertIn("replica 1 could not rejoin", err)
-        self.assertIn("h1", err)
-        self.assertEqual(len(err.strip().splitlines()), 1, err)
+        self.fail_to_rejoin(launched, 1, "h1")
         self.train_on(launched)
 
         # Its host was there all the time, and another one that is lost is none of its business.
@@ -81,6 +84,7 @@ class Returns(replica_hosts.ReplicaHosts):
         # And once more, while another one is lost.
         self.assertEqual(self.lose_replica(launched, self.hosts[2].power_off), 2)
         self.assertEqual(self.lose_replica(launched, self.hosts[1].power_off), 1)
+        self.fail_to_rejoin(launched, 2, "h2")
         self.power_on(self.hosts[1])
         self.rejoin(launched, 1, "0, 1")
         self.wait_for_download(launched, [0, 1])
