@@ -110,11 +110,7 @@ base::ExitCode show_status(const std::filesystem::path& run, bool as_json) {
   std::optional<json> status = control::read_run_status(run);
   const JobStatus job = job_status(run);
   if (!status && !live && job.sentence.empty()) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("{} holds no run that has started; name the directory of one, such "
-                    "as runs/NAME",
-                    run.string()));
+    control::refuse_run_not_started(run);
   }
   if (!status) {
     status = json{{"state", "preparing"},

@@ -117,11 +117,7 @@ void watch_on_pipe(WatchedRun& run) {
 
 base::ExitCode watch_run(const fs::path& run) {
   if (!control::RunDirectory::live(run) && !control::read_run_status(run)) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("{} holds no run that has started; name the directory of one, such "
-                    "as runs/NAME",
-                    run.string()));
+    control::refuse_run_not_started(run);
   }
   WatchedRun watched(run);
   if (::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0) {

@@ -6,15 +6,13 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <nlohmann/json.hpp>
 
-#include "framework/store/bounded_json.h"
 #include "launcher/base/errors.h"
+#include "launcher/process/lock_holder.h"
 
 namespace strait::control {
 namespace {
@@ -27,42 +25,20 @@ std::string own_job() {
 }
 
 std::optional<LiveRun> read_holder(int descriptor) {
-  std::array<char, 512> bytes{};
-  const ssize_t size = ::pread(descriptor, bytes.data(), bytes.size(), 0);
-  if (size <= 0) return std::nullopt;
-  try {
-    const nlohmann::json fields =
-        store::parse_bounded_json({bytes.data(), static_cast<std::size_t>(size)});
-    return LiveRun{{fields.at("pid").get<std::int64_t>(), fields.at("started").get<std::uint64_t>(),
-                    fields.value("host", ""), fields.value("boot", "")},
-                   fields.at("since").get<std::string>(),
-                   fields.value("job", "")};
-  } catch (const nlohmann::json::exception&) {
-    return std::nullopt;
-  } catch (const store::JsonError&) {
-    return std::nullopt;  // its writer died while writing: not held
-  }
+  const auto holder = process::read_lock_holder(descriptor);
+  if (!holder) return std::nullopt;
+  const auto text = [&](const char* key) {
+    const auto found = holder->fields.find(key);
+    return found == holder->fields.end() || !found->is_string() ? "" : found->get<std::string>();
+  };
+  return LiveRun{holder->process, text("since"), text("job")};
 }
 
 void write_holder(int descriptor, const std::filesystem::path& path) {
-  const auto own = process::ProcessIdentity::own();
-  const nlohmann::ordered_json fields = {
-      {"pid", own.pid},
-      {"started", own.started},
-      {"since", fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(std::time(nullptr)))},
-      {"host", own.host},
-      {"boot", own.boot},
-      {"job", own_job()}};
-  const std::string text = fields.dump() + "\n";
-  const bool written =
-      ::ftruncate(descriptor, 0) == 0 &&
-      ::pwrite(descriptor, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
-  if (!written) {
-    const base::ExitCode code =
-        errno == ENOSPC ? base::ExitCode::storage_full : base::ExitCode::storage_io;
-    throw base::UserError(code,
-                          fmt::format("cannot write {}: {}", path.string(), std::strerror(errno)));
-  }
+  process::write_lock_holder(
+      descriptor, path,
+      {{"since", fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(std::time(nullptr)))},
+       {"job", own_job()}});
 }
 
 [[noreturn]] void refuse_live(const std::filesystem::path& run,

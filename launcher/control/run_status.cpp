@@ -26,6 +26,13 @@ std::string_view prefix_of(ReplicaRequest request) {
 
 }  // namespace
 
+void refuse_run_not_started(const fs::path& run) {
+  throw base::UserError(base::ExitCode::bad_input,
+                        fmt::format("{} holds no run that has started; name the directory of one, "
+                                    "such as runs/NAME",
+                                    run.string()));
+}
+
 std::optional<nlohmann::json> read_run_status(const std::filesystem::path& run) {
   const std::filesystem::path path = RunDirectory::status(run);
   std::ifstream in(path);

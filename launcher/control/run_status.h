@@ -13,6 +13,8 @@ namespace strait::control {
 
 // The content of status.json; empty: there is none yet. UserError: it is damaged.
 std::optional<nlohmann::json> read_run_status(const std::filesystem::path& run);
+// For a verb that needs a run with a status, or a live one: a UserError.
+[[noreturn]] void refuse_run_not_started(const std::filesystem::path& run);
 
 // A request to the launcher of a live run: a file that the launcher polls for and removes.
 enum class ReplicaRequest : std::uint8_t { leave, rejoin };

@@ -8,20 +8,18 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstring>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "framework/store/atomic_file.h"
-#include "framework/store/bounded_json.h"
 #include "framework/store/step_folders.h"
 #include "launcher/base/errors.h"
+#include "launcher/process/lock_holder.h"
 #include "launcher/process/process_identity.h"
 
 namespace strait::process {
@@ -61,33 +59,20 @@ constexpr const char* kSuffix = ".lock";
 }
 
 std::optional<Holder> read_holder_of(int descriptor) {
-  std::array<char, 512> bytes{};
-  const ssize_t size = ::pread(descriptor, bytes.data(), bytes.size(), 0);
-  if (size <= 0) return std::nullopt;
-  try {
-    const nlohmann::json fields =
-        store::parse_bounded_json({bytes.data(), static_cast<std::size_t>(size)});
-    return Holder{{fields.at("pid").get<std::int64_t>(), fields.at("started").get<std::uint64_t>(),
-                   fields.at("host").get<std::string>(), fields.at("boot").get<std::string>()},
-                  fields.at("agent").get<std::uint32_t>(),
-                  fields.at("generation").get<std::uint32_t>()};
-  } catch (const nlohmann::json::exception&) {
-    return std::nullopt;
-  } catch (const store::JsonError&) {
-    return std::nullopt;  // its writer died while writing
-  }
+  const auto holder = read_lock_holder(descriptor);
+  if (!holder) return std::nullopt;
+  const auto number = [&](const char* key) {
+    const auto found = holder->fields.find(key);
+    return found == holder->fields.end() || !found->is_number_unsigned()
+               ? std::optional<std::uint32_t>()
+               : found->get<std::uint32_t>();
+  };
+  if (!number("agent") || !number("generation")) return std::nullopt;
+  return Holder{holder->process, *number("agent"), *number("generation")};
 }
 
 void record_holder(int descriptor, const Membership& self, const fs::path& path) {
-  const ProcessIdentity own = ProcessIdentity::own();
-  const nlohmann::ordered_json fields = {{"pid", own.pid},     {"started", own.started},
-                                         {"host", own.host},   {"boot", own.boot},
-                                         {"agent", self.host}, {"generation", self.generation}};
-  const std::string text = fields.dump() + "\n";
-  if (::ftruncate(descriptor, 0) != 0 ||
-      ::pwrite(descriptor, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
-    fail("write", path);
-  }
+  write_lock_holder(descriptor, path, {{"agent", self.host}, {"generation", self.generation}});
 }
 
 // 0: no generation has begun.

@@ -1,0 +1,49 @@
+#include "launcher/process/lock_holder.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "framework/store/bounded_json.h"
+#include "launcher/base/errors.h"
+
+namespace strait::process {
+
+std::optional<LockHolder> read_lock_holder(int descriptor) {
+  std::array<char, 512> bytes{};
+  const ssize_t size = ::pread(descriptor, bytes.data(), bytes.size(), 0);
+  if (size <= 0) return std::nullopt;
+  try {
+    nlohmann::json fields =
+        store::parse_bounded_json({bytes.data(), static_cast<std::size_t>(size)});
+    ProcessIdentity process{fields.at("pid").get<std::int64_t>(),
+                            fields.at("started").get<std::uint64_t>(), fields.value("host", ""),
+                            fields.value("boot", "")};
+    return LockHolder{std::move(process), std::move(fields)};
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  } catch (const store::JsonError&) {
+    return std::nullopt;
+  }
+}
+
+void write_lock_holder(int descriptor, const std::filesystem::path& path,
+                       const nlohmann::ordered_json& further) {
+  const ProcessIdentity own = ProcessIdentity::own();
+  nlohmann::ordered_json fields = {
+      {"pid", own.pid}, {"started", own.started}, {"host", own.host}, {"boot", own.boot}};
+  fields.update(further);
+  const std::string text = fields.dump() + "\n";
+  const bool written =
+      ::ftruncate(descriptor, 0) == 0 &&
+      ::pwrite(descriptor, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
+  if (written) return;
+  throw base::UserError(errno == ENOSPC ? base::ExitCode::storage_full : base::ExitCode::storage_io,
+                        fmt::format("cannot write {}: {}", path.string(), std::strerror(errno)));
+}
+
+}  // namespace strait::process
