@@ -25,8 +25,9 @@ void Coordinator::check_exits() {
     if (phase_ == Phase::aborting && !worker.status->signal) continue;
     worker.failed = true;
     if (worker.done && phase_ == Phase::leaving) {
-      observers_.launcher_event({"lingered", worker.sentence_about(worker.status->sentence()) +
-                                                 " after all work of the run was done"});
+      observers_.launcher_event(
+          {"failed_after_end", worker.sentence_about(worker.status->sentence()) +
+                                   " after all work of the run was done"});
       continue;
     }
     const char* const early = worker.status->code == 0 ? " before its work was done" : "";
