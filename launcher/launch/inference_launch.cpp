@@ -52,11 +52,7 @@ control::Outcome launch_inference(control::RunDirectory& directory, const plan::
                                   const LaunchOptions& options) {
   plan::RunFile run = planned;
   const control::StopSignals signals;
-  net::NodeOptions node_options;
-  node_options.name = net::ProcessName::coordinator();
-  node_options.run = run.run;
-  node_options.generation = directory.next_generation();
-  node_options.keys = net::CurveKeyPair::generate();
+  const net::NodeOptions node_options = launcher_node(run.run, directory.next_generation());
   net::Node node(node_options);
   RunHosts hosts(node, run, directory, options.model, signals.count());
   storage_of(hosts, run, directory.path(), signals.count())

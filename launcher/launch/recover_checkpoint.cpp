@@ -89,12 +89,7 @@ base::Failure fetch_from_hosts(control::RunDirectory& directory, plan::RunFile p
                                const std::vector<store::ShardFile>& shards,
                                const ModelQuestions& model, const RunTransfer::Report& report) {
   const control::StopSignals signals;
-  net::NodeOptions options;
-  options.name = net::ProcessName::coordinator();
-  options.run = part.run;
-  options.generation = directory.next_generation();
-  options.keys = net::CurveKeyPair::generate();
-  net::Node node(options);
+  net::Node node(launcher_node(part.run, directory.next_generation()));
   RunHosts hosts(node, part, directory, model, signals.count());
   hosts.file_transfer()->start_downloads({directory.path(), std::nullopt});
   hosts.file_transfer()->checkpoint_committed(part.plan, manifest.step, shards);

@@ -72,6 +72,15 @@ std::chrono::seconds facts_limit(const recipe::Recipe::Hosts& hosts) {
 
 }  // namespace
 
+net::NodeOptions launcher_node(const net::RunId& run, std::uint32_t generation) {
+  net::NodeOptions options;
+  options.name = net::ProcessName::coordinator();
+  options.run = run;
+  options.generation = generation;
+  options.keys = net::CurveKeyPair::generate();
+  return options;
+}
+
 RunHosts::RunHosts(net::Node& node, plan::RunFile& run, const control::RunDirectory& directory,
                    const ModelQuestions& model, const std::atomic<int>& stops,
                    const std::set<std::uint32_t>& without)
@@ -80,7 +89,6 @@ RunHosts::RunHosts(net::Node& node, plan::RunFile& run, const control::RunDirect
                      ? AgentListeners::loopback(node, run.plan.hosts.size())
                      : AgentListeners(node, run.plan.hosts.size())) {
   if (run.plan.recipe.hosts.backend == recipe::BackendKind::local) {
-    check_memory_here(run.plan);
     local_ = std::make_unique<process::LocalBackend>();
     routes_ = reach::choose_routes(run.plan, {});
     conditions_ = run.plan.recipe.hosts.simulate;

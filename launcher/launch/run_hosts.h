@@ -26,6 +26,9 @@
 
 namespace strait::launch {
 
+// The launcher in a generation of a run, with new keys.
+net::NodeOptions launcher_node(const net::RunId& run, std::uint32_t generation);
+
 // The hosts of one launch: this machine in a local run, else those that host agents manage. Starts
 // the agents, starts processes through them, and fills in what a process's job says about its host.
 //

@@ -20,6 +20,7 @@
 #include "launcher/control/run_recorder.h"
 #include "launcher/control/run_status.h"
 #include "launcher/control/stop_signals.h"
+#include "launcher/launch/amended_plan.h"
 #include "launcher/launch/run_hosts.h"
 #include "launcher/launch/run_storage.h"
 #include "launcher/launch/slow_observer.h"
@@ -145,12 +146,9 @@ control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFil
   plan::RunFile run = planned;
   const std::uint32_t generation = directory.next_generation();
   const control::StopSignals signals;
-  net::NodeOptions node_options;
-  node_options.name = net::ProcessName::coordinator();
-  node_options.run = run.run;
-  node_options.generation = generation;
-  node_options.keys = net::CurveKeyPair::generate();
+  const net::NodeOptions node_options = launcher_node(run.run, generation);
   net::Node node(node_options);
+  if (run.plan.recipe.hosts.backend == recipe::BackendKind::local) check_memory_here(run.plan);
   RunHosts hosts(node, run, directory, options.model, signals.count(), options.without);
 
   const std::unique_ptr<RunStorage> storage =
