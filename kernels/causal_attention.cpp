@@ -206,8 +206,11 @@ struct DocumentAttention : public torch::autograd::Function<DocumentAttention> {
     const auto capsule = context->saved_data["spans"].toCapsule();
     const auto* job = dynamic_cast<const Job*>(capsule.get());
     const AttentionHeads heads{saved[0], saved[1], saved[2]};
-    const AttentionHeads into{at::zeros_like(saved[0]), at::zeros_like(saved[1]),
-                              at::zeros_like(saved[2])};
+    const auto type = saved[1].scalar_type();
+    // Blocks of queries add to the same keys and values: in a narrow type each addition rounds.
+    const auto sums = saved[1].options().dtype(type == at::kDouble ? type : at::kFloat);
+    const AttentionHeads into{at::zeros_like(saved[0]), at::zeros_like(saved[1], sums),
+                              at::zeros_like(saved[2], sums)};
     std::size_t weights = 4;
     for (const AttentionSpan& span : job->spans) {
       const SpanHeads own = span_heads(heads, span);
@@ -225,7 +228,7 @@ struct DocumentAttention : public torch::autograd::Function<DocumentAttention> {
       gradient.key.copy_(key.sum(1, /*keepdim=*/true));
       gradient.value.copy_(value.sum(1, /*keepdim=*/true));
     }
-    return {into.query, into.key, into.value, at::Tensor(), at::Tensor()};
+    return {into.query, into.key.to(type), into.value.to(type), at::Tensor(), at::Tensor()};
   }
 
   struct Job : public torch::CustomClassHolder {

@@ -45,11 +45,13 @@ struct RowLookup : public torch::autograd::Function<RowLookup> {
     // that what is added to the gradient does not depend on what it held.
     const auto [rows, places, counts] =
         at::_unique2(indices, /*sorted=*/true, /*return_inverse=*/true, /*return_counts=*/false);
-    at::Tensor sums = at::embedding_dense_backward(slope, places, rows.numel(),
-                                                   /*padding_idx=*/-1,
-                                                   /*scale_grad_by_freq=*/false);
+    // In the gradient's type: in bfloat16 a frequent token's sum would soon stand still.
+    at::Tensor sums =
+        at::embedding_dense_backward(slope.to(gradient.scalar_type()), places, rows.numel(),
+                                     /*padding_idx=*/-1,
+                                     /*scale_grad_by_freq=*/false);
     if (padding >= 0) sums.masked_fill_(rows.eq(padding).unsqueeze(1), 0);
-    gradient.index_add_(0, rows, sums.to(gradient.scalar_type()));
+    gradient.index_add_(0, rows, sums);
   }
 
   // How many rows there are is known on the device alone: nothing may depend on it, or the host

@@ -62,5 +62,14 @@ TEST(RowLookup, WorksInBfloat16) {
   EXPECT_EQ(table.grad()[8].sum().item<double>(), 8.0);
 }
 
+// A narrow sum stands still where what is added is less than half a unit of its last place.
+TEST(RowLookup, SumsFrequentRowsInTheTypeOfTheGradient) {
+  at::Tensor table = lookup_values({9, 4}, 3).to(at::kBFloat16).requires_grad_();
+  table.mutable_grad() = at::zeros({9, 4}, at::kFloat);
+  const at::Tensor indices = at::full({1000}, 5, at::kLong);
+  torch::autograd::backward({look_up_rows(table, indices)}, {at::ones({1000, 4}, at::kBFloat16)});
+  EXPECT_EQ(table.grad()[5].sum().item<double>(), 4000.0);
+}
+
 }  // namespace
 }  // namespace strait::kernels
