@@ -50,11 +50,17 @@ console::ConsoleOptions console_options(bool as_json) {
     options.style = console::ConsoleOptions::Style::json;
   } else if (isatty(STDOUT_FILENO) != 0) {
     options.style = console::ConsoleOptions::Style::live;
-    winsize size{};
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
-      options.columns = size.ws_col;
+    options.columns = [usual = options.columns]() -> std::size_t {
+      winsize size{};
+      const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+      return known ? size.ws_col : usual();
+    };
   }
   return options;
+}
+
+console::TextPump::Form form_of(const RunOptions& options) {
+  return options.json ? console::TextPump::Form::json : console::TextPump::Form::text;
 }
 
 // Writes everything that stages and a later resume need, before anything is started.
@@ -77,8 +83,10 @@ plan::RunFile prepare_directory(const control::RunDirectory& directory,
   for (recipe::DataFile& file : recipe.data.eval) paths.push_back(&file.path);
   for (std::string& plugin : recipe.plugins) paths.push_back(&plugin);
   for (std::string* path : paths) {
-    // Of a partition linked into this program, or the tokenizer of bytes.
-    const bool is_name = path->starts_with('#') || *path == "bytes";
+    // Of a partition linked into this program, the tokenizer of bytes, or ssh without
+    // configuration.
+    const bool is_name = path->starts_with('#') || *path == "bytes" ||
+                         (path == &recipe.hosts.ssh_config && *path == "none");
     if (!path->empty() && !is_name) *path = fs::absolute(*path).lexically_normal().string();
   }
   plan::RunFile run{net::RunId::random(), std::move(plan)};
@@ -217,7 +225,7 @@ base::ExitCode run_recipe(const RunOptions& options) {
   if (run.plan.recipe.hosts.backend == recipe::BackendKind::slurm) {
     return submit_to_slurm(std::move(directory), run.plan, options.json);
   }
-  console::TextPump pump(STDOUT_FILENO);
+  console::TextPump pump(STDOUT_FILENO, form_of(options));
   console::Console console(pump, console_options(options.json));
   if (directory.moved_aside()) {
     console.note(fmt::format("the earlier run is now {}", directory.moved_aside()->string()));
@@ -232,7 +240,7 @@ base::ExitCode run_prepared(const RunOptions& options) {
   control::RunDirectory directory = control::RunDirectory::open(options.recipe);
   plan::RunFile run = plan::read_run_file(directory.plan(), plugin::load_plugins);
   name_nodes(run);
-  console::TextPump pump(STDOUT_FILENO);
+  console::TextPump pump(STDOUT_FILENO, form_of(options));
   console::Console console(pump, console_options(options.json));
   console.plan(planner::plan_text(run.plan), to_json(run.plan).dump());
   return launch_and_show(directory, run, {}, std::nullopt, console);
@@ -243,7 +251,7 @@ base::ExitCode resume_run(const RunOptions& options) {
   control::RunDirectory directory = control::RunDirectory::open(options.recipe);
   ResumeRequest request = read_request(directory, options);
   plan::RunFile& run = request.run;
-  console::TextPump pump(STDOUT_FILENO);
+  console::TextPump pump(STDOUT_FILENO, form_of(options));
   console::Console console(pump, console_options(options.json));
   const store::Resumable point = choose_resume_point(directory, run, request.from, console);
   const store::Manifest& manifest = point.checkpoint.manifest;

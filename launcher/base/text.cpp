@@ -94,7 +94,7 @@ std::string byte_text(std::uint64_t bytes) {
 }
 
 std::string printable(std::string_view line) { return without_controls(line, {}); }
-std::string printable_lines(std::string_view lines) { return without_controls(lines, "\n"); }
+std::string printable_lines(std::string_view lines) { return without_controls(lines, "\n\t"); }
 
 std::string cut_to_columns(const std::string& text, std::size_t columns) {
   std::size_t used = 0;

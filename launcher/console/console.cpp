@@ -67,7 +67,8 @@ void Console::lasting(const std::string& line) {
 
 void Console::passing(const std::string& line) {
   // The last column stays free: some terminals wrap when it is written.
-  sink_.write(kLineStart + base::cut_to_columns(base::printable(line), options_.columns - 1), true);
+  sink_.write(kLineStart + base::cut_to_columns(base::printable(line), options_.columns() - 1),
+              true);
 }
 
 void Console::json(const std::string& event, const Json& fields) {

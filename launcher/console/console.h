@@ -27,7 +27,8 @@ class TextSink {
 struct ConsoleOptions {
   enum class Style { live, plain, json };  // a terminal, a file or pipe, a program
   Style style = Style::plain;
-  std::size_t columns = 100;               // of the terminal
+  // Of the terminal, now: its window may be resized.
+  std::function<std::size_t()> columns = [] { return std::size_t{100}; };
   std::chrono::milliseconds every{1'000};  // plain: least time between lines of steps
   std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
 };

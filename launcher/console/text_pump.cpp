@@ -18,15 +18,18 @@ using Clock = std::chrono::steady_clock;
 // After poll() reports room, a write of this size does not block, to a pipe or to a terminal.
 constexpr std::size_t kWriteBytes = 512;
 constexpr auto kDrainTimeout = std::chrono::seconds(1);
+// A program waits for the last event.
+constexpr auto kJsonDrainTimeout = std::chrono::seconds(10);
 constexpr int kPollMilliseconds = 50;
 
 }  // namespace
 
-TextPump::TextPump(int descriptor, std::size_t limit)
-    : descriptor_(descriptor), limit_(limit), thread_([this] { run(); }) {}
+TextPump::TextPump(int descriptor, Form form, std::size_t limit)
+    : descriptor_(descriptor), form_(form), limit_(limit), thread_([this] { run(); }) {}
 
 TextPump::~TextPump() {
-  deadline_ = (Clock::now() + kDrainTimeout).time_since_epoch().count();
+  const auto timeout = form_ == Form::json ? kJsonDrainTimeout : kDrainTimeout;
+  deadline_ = (Clock::now() + timeout).time_since_epoch().count();
   {
     const MutexLock lock(mutex_);
     ending_ = true;
@@ -43,7 +46,7 @@ void TextPump::write(std::string text, bool passing) {
       waiting_bytes_ -= waiting_.back().text.size();
       waiting_.pop_back();
     }
-    if (waiting_bytes_ + text.size() > limit_) {
+    if (!waiting_.empty() && waiting_bytes_ + text.size() > limit_) {
       ++dropped_;
       return;
     }
@@ -69,8 +72,10 @@ void TextPump::run() {
       waiting_bytes_ -= text.size();
       waiting_.pop_front();
       if (waiting_.empty() && dropped_ > 0) {
-        text += fmt::format("({} lines dropped: the output was not read)\n",
-                            std::exchange(dropped_, 0));
+        const std::size_t lines = std::exchange(dropped_, 0);
+        text += form_ == Form::json
+                    ? fmt::format("{{\"event\":\"dropped\",\"lines\":{}}}\n", lines)
+                    : fmt::format("({} lines dropped: the output was not read)\n", lines);
       }
     }
     if (write_out(text)) continue;

@@ -14,12 +14,13 @@ namespace strait::console {
 
 // Writes text to a descriptor on its own thread, so that a terminal that is slow, stopped with
 // Ctrl-S or closed never blocks the run. Passing text is replaced by newer text. Of lasting text at
-// most `limit` bytes are queued; more is dropped, and a line reports how many. The caller owns the
-// descriptor. Any thread may write.
+// most `limit` bytes are queued, or one piece of any size; more is dropped, and a line reports how
+// many. The caller owns the descriptor. Any thread may write.
 class TextPump : public TextSink {
  public:
-  explicit TextPump(int descriptor, std::size_t limit = 1 << 20);
-  ~TextPump() override;  // writes queued text for at most a second
+  enum class Form { text, json };  // of the lines: a reader of JSON gets nothing else
+  explicit TextPump(int descriptor, Form form = Form::text, std::size_t limit = 1 << 20);
+  ~TextPump() override;  // writes queued text for at most a second, JSON for ten
 
   void write(std::string text, bool passing) override STRAIT_EXCLUDES(mutex_);
 
@@ -33,6 +34,7 @@ class TextPump : public TextSink {
   bool give_up() const;
 
   const int descriptor_;
+  const Form form_;
   const std::size_t limit_;
   Mutex mutex_;
   Condition changed_;

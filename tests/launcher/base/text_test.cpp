@@ -40,9 +40,10 @@ TEST(PrintableText, RemovesControlCharacters) {
   EXPECT_EQ(printable(std::string_view("a\0b", 3)), "ab");
 }
 
-TEST(PrintableText, KeepsLineEndsOnlyInSeveralLines) {
+TEST(PrintableText, KeepsLineEndsAndTabsOnlyInSeveralLines) {
   EXPECT_EQ(printable("a\nb"), "ab");
-  EXPECT_EQ(printable_lines("a\n\tb\n"), "a\nb\n");
+  EXPECT_EQ(printable("a\tb"), "ab");
+  EXPECT_EQ(printable_lines("a\n\tb\r\n"), "a\n\tb\n");
 }
 
 TEST(PrintableText, ReplacesInvalidUtf8) {

@@ -28,7 +28,8 @@ class ConsoleTest : public testing::Test {
  protected:
   Console& console(Style style, std::size_t columns = 200) {
     console_ = std::make_unique<Console>(
-        paper_, ConsoleOptions{style, columns, 1000ms, [this] { return now_; }});
+        paper_,
+        ConsoleOptions{style, [columns] { return columns; }, 1000ms, [this] { return now_; }});
     return *console_;
   }
   static control::StepLine line(std::int64_t step) {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <sstream>
 
 namespace strait::console {
 namespace {
@@ -56,10 +57,31 @@ TEST_F(TextPumpTest, DestructorWritesQueuedText) {
 
 // A writer that waited for the reader would hang this test.
 TEST_F(TextPumpTest, BlockedReaderDoesNotBlockWriters) {
-  TextPump pump(ends_[1], 1 << 20);
+  TextPump pump(ends_[1], TextPump::Form::text, 1 << 20);
   const std::string line(1000, 'x');
   for (int i = 0; i < 10'000; ++i) pump.write(line + "\n", false);
   for (int i = 0; i < 10'000; ++i) pump.write(line, true);
+}
+
+// A reader of JSON gets an object on each line, also about what it did not read.
+TEST_F(TextPumpTest, WhatIsDroppedIsJsonAmongJson) {
+  std::string text;
+  {
+    TextPump pump(ends_[1], TextPump::Form::json, 1000);
+    const std::string big = "{\"x\":\"" + std::string(30'000, 'x') + "\"}\n";
+    for (int i = 0; i < 50; ++i) pump.write(big, false);
+    const auto deadline = Clock::now() + 20s;
+    while (text.find("dropped") == text.npos && Clock::now() < deadline) text += drain();
+  }
+  text += drain();
+  std::istringstream lines(text);
+  int dropped = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const auto object = nlohmann::json::parse(line);
+    dropped += object.value("lines", 0);
+  }
+  EXPECT_GT(dropped, 0);
+  EXPECT_LT(dropped, 50);  // a piece of any size goes alone
 }
 
 TEST_F(TextPumpTest, ClosedReaderDoesNotBlockWriters) {
