@@ -88,7 +88,7 @@ class ListCheck {
 }  // namespace
 
 void check_lists(const Schedule& schedule, const PipelineShape& shape) {
-  const std::string subject = "the schedule \"" + std::string(schedule.name) + "\"";
+  const std::string subject = "the schedule \"" + schedule.name + "\"";
   if (shape.chunks > 1 && schedule.chunks == 1) {
     throw std::invalid_argument(subject + " runs one chunk a stage, not " +
                                 std::to_string(shape.chunks) + "; \"interleaved\" runs several");

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -12,8 +13,8 @@ namespace strait::schedules {
 
 // A training schedule under the name that recipes use: two pure functions.
 struct Schedule {
-  std::string_view name;
-  std::string_view summary;                              // half a sentence for `strait`'s output
+  std::string name;
+  std::string summary;                                   // half a sentence for `strait`'s output
   ActionList (*list)(const PipelineShape&, StageIndex);  // what the stage does
   // Micro-batches held at once, to their backwards, or to their weight gradients where backwards
   // are split; a micro-batch counts once for each chunk that holds it.
