@@ -66,10 +66,13 @@ std::vector<Boundary::CacheSnapshot> Boundary::cache_snapshots(store::Step steps
   return taken;
 }
 
-void Boundary::restore_cache(const ReadTensor& read) {
+void Boundary::restore_cache(const ReadTensor& read, const HasTensor& has) {
   for (const Direction direction : {Direction::forward, Direction::backward}) {
     codec::ActivationCache* cache = caches_.at(static_cast<std::size_t>(direction));
-    if (cache != nullptr) cache->restore(cache_prefix(options_, setting_, direction), read);
+    if (cache == nullptr) continue;
+    const std::string prefix = cache_prefix(options_, setting_, direction);
+    // A run of one epoch saved none for `auto`, at both ends.
+    if (has(prefix + codec::ActivationCache::kLayout)) cache->restore(prefix, read);
   }
 }
 

@@ -59,7 +59,7 @@ class Boundary {
   // With the prefixes of their names; see codec::ActivationCache::snapshot().
   using CacheSnapshot = std::pair<std::string, std::shared_ptr<tensors::Snapshot>>;
   std::vector<CacheSnapshot> cache_snapshots(store::Step steps);
-  void restore_cache(const ReadTensor& read);
+  void restore_cache(const ReadTensor& read, const HasTensor& has);
 
   BoundaryTraffic sent() const;
   BoundaryTraffic received() const;

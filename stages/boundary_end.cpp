@@ -21,12 +21,13 @@ const char* direction_word(codec::Kind kind) {
 }  // namespace
 
 BoundaryEnd::BoundaryEnd(std::unique_ptr<net::Link> link, BoundaryCodecs codecs, WaitClock& waits,
-                         std::string peer, at::Device device)
+                         std::string peer, at::Device device, std::chrono::milliseconds report_time)
     : link_(std::move(link)),
       codecs_(std::move(codecs)),
       waits_(waits),
       peer_(std::move(peer)),
       transfer_(device),
+      report_time_(report_time),
       sender_([this] { send_loop(); }),
       receiver_([this] { receive_loop(); }) {}
 
@@ -266,6 +267,14 @@ void BoundaryEnd::poison(const std::exception& error) {
   changed_.notify_all();
   if (dynamic_cast<const net::LinkError*>(&error) != nullptr) return;  // the link has ended
   // Computation may wait for something else, which the peer sends only after what is missing now.
+  // Not at once: a peer that reports a lost link first would be taken for the cause.
+  {
+    const auto until = std::chrono::steady_clock::now() + report_time_;
+    const MutexLock lock(mutex_);
+    while (!closing_ && std::chrono::steady_clock::now() < until)
+      changed_.wait_until(mutex_, until);
+    if (closing_) return;
+  }
   link_->abort(net::LinkError(net::LinkError::Kind::aborted, error.what()));
 }
 

@@ -31,9 +31,11 @@ class BoundaryEnd {
  public:
   static constexpr std::size_t kQueueBytes = std::size_t{256} << 20;
 
-  // `peer` names the other side in reports: "stage 1 (host b)".
+  // `peer` names the other side in reports: "stage 1 (host b)". `report_time`: from an error of its
+  // threads until the peer is cut off, in which the next call throws it and the process reports it.
   BoundaryEnd(std::unique_ptr<net::Link> link, BoundaryCodecs codecs, WaitClock& waits,
-              std::string peer, at::Device device = at::kCPU);
+              std::string peer, at::Device device = at::kCPU,
+              std::chrono::milliseconds report_time = std::chrono::seconds(30));
   ~BoundaryEnd();
   BoundaryEnd(const BoundaryEnd&) = delete;
   BoundaryEnd& operator=(const BoundaryEnd&) = delete;
@@ -79,6 +81,7 @@ class BoundaryEnd {
   WaitClock& waits_;
   const std::string peer_;
   Transfer transfer_;
+  const std::chrono::milliseconds report_time_;
 
   mutable Mutex mutex_;
   Condition changed_;

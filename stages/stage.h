@@ -76,7 +76,7 @@ class Stage {
   // Before connect(). Reads every tensor that saved_caches() returns for the same options; throws
   // StoreError if one does not fit. Without this call the caches start empty. If only one end has
   // its cache, changes whose base is missing are resent as whole rows.
-  void restore_caches(const ReadTensor& read);
+  void restore_caches(const ReadTensor& read, const HasTensor& has);
 
   // Of the membership of the replicas. Call on the thread of run().
   std::uint32_t epoch() const { return sync_->members().epoch; }

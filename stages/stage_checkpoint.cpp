@@ -56,10 +56,10 @@ std::vector<tensors::NamedTensor> Stage::saved_caches() const {
   return tensors;
 }
 
-void Stage::restore_caches(const ReadTensor& read) {
+void Stage::restore_caches(const ReadTensor& read, const HasTensor& has) {
   for (const ChunkSlot& slot : slots_) {
-    slot.upper->restore_cache(read);
-    slot.lower->restore_cache(read);
+    slot.upper->restore_cache(read, has);
+    slot.lower->restore_cache(read, has);
   }
 }
 

@@ -84,6 +84,7 @@ class ActivationCache {
   // The state for a checkpoint: tensors that share the cache's memory, their names prefixed with
   // `prefix`. restore() needs an empty cache and all of these tensors, of which it holds one slab
   // at a time; throws StoreError (mismatch) if they were saved with other options.
+  static constexpr const char* kLayout = "layout";  // the name of one that every cache has
   std::vector<tensors::NamedTensor> saved(const std::string& prefix) const;
   using ReadTensor = std::function<at::Tensor(const std::string& name)>;
   void restore(const std::string& prefix, const ReadTensor& read);

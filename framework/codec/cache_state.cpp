@@ -64,7 +64,7 @@ std::vector<tensors::NamedTensor> ActivationCache::saved(const std::string& pref
   }
   std::vector<tensors::NamedTensor> tensors;
   tensors.push_back(
-      {prefix + "layout", layout_of(options_, static_cast<std::int64_t>(slabs.size()))});
+      {prefix + kLayout, layout_of(options_, static_cast<std::int64_t>(slabs.size()))});
   tensors.push_back({prefix + "index", std::move(index)});
   for (std::size_t i = 0; i < slabs.size(); ++i) {
     tensors.push_back({fmt::format("{}slab.{}", prefix, i), slabs[i]});
@@ -95,7 +95,7 @@ void ActivationCache::take_snapshot(store::Step step) {
 
 void ActivationCache::restore(const std::string& prefix, const ReadTensor& read) {
   if (!held_.empty()) throw std::logic_error("an activation cache is restored that holds entries");
-  const at::Tensor layout = read_integers(read, prefix + "layout", {4});
+  const at::Tensor layout = read_integers(read, prefix + kLayout, {4});
   const auto slab_count = layout[3].item<std::int64_t>();
   if (!at::equal(layout, layout_of(options_, slab_count))) {
     throw store::StoreError(

@@ -129,7 +129,7 @@ void load(stages::Stage& stage, const plan::StageJob& job) {
   const auto read = [&](const std::string& name) { return checkpoint.read(name); };
   const auto has = [&](const std::string& name) { return checkpoint.find(name) != nullptr; };
   stage.restore(read, has, job.resume_exact);
-  if (job.resume_caches) stage.restore_caches(read);
+  if (job.resume_caches) stage.restore_caches(read, has);
 }
 
 store::Step first_step(const plan::StageJob& job) {

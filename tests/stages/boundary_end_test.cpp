@@ -175,7 +175,10 @@ class FailingEncoder final : public codec::Encoder {
 TEST_F(BoundaryEndTest, EncoderThatFailsEndsThePeerWithItsCause) {
   BoundaryCodecs failing = raw_codecs();
   failing.encoder = std::make_unique<FailingEncoder>();
-  connect(std::move(failing), raw_codecs());
+  auto [first, second] = links_between({0, 0}, {1, 0}, "boundary 0>1");
+  upper_ = std::make_unique<BoundaryEnd>(std::move(first), std::move(failing), upper_waits_,
+                                         "stage 1", at::kCPU, std::chrono::milliseconds(100));
+  lower_ = std::make_unique<BoundaryEnd>(std::move(second), raw_codecs(), lower_waits_, "stage 0");
   LinkDownstream(*upper_).give(kTraining, MicroBatch{0}, flow(0));
   try {
     lower_->take(codec::Kind::forward, kTraining, MicroBatch{0});

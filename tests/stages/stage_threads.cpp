@@ -434,7 +434,8 @@ void run_stage(const RunSettings& settings, const StageInput& input, StageLinks 
                     settings.exact);
     }
     if (!input.caches.empty() && (!settings.finds_caches || settings.finds_caches(index))) {
-      stage.restore_caches([&](const std::string& name) { return input.caches.at(name); });
+      stage.restore_caches([&](const std::string& name) { return input.caches.at(name); },
+                           [&](const std::string& name) { return input.caches.contains(name); });
     }
     if (settings.replicas_leave) links.tracker = together.trackers[index].get();
     stage.connect(std::move(links), input.data, [&together] {
