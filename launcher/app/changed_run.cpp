@@ -48,7 +48,8 @@ constexpr std::array kChangeable = {
 std::string_view given_up(Effect effect) {
   switch (effect) {
     case Effect::none:
-      return "no bits, with raw float32 links on machines of one type";
+      return "no bits, with raw float32 links, a number as pipeline.threads and machines of one "
+             "type";
     case Effect::later_steps:
       return "the bits of all later steps: they are those of neither setting from the start";
     case Effect::sums:

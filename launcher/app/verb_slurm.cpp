@@ -34,7 +34,8 @@ std::int64_t saved_steps(const fs::path& run) {
   return list.complete.empty() ? 0 : number(list.complete.front().manifest.step);
 }
 
-// From which the job trains: of the newest checkpoint, or of an older one that the user chose.
+// From which a job trains: of the newest checkpoint, or of an older one that the user chose, until
+// that is applied.
 std::int64_t first_step(const fs::path& run) {
   const std::int64_t newest = saved_steps(run);
   const auto pending = control::pending_changes(control::RunDirectory::open(run));
@@ -130,7 +131,7 @@ base::ExitCode run_allocated(const fs::path& run, bool as_json) {
   if (allocation->is_script) hosts::SlurmJob::remember(run, allocation->job);
   const std::int64_t before = first_step(run);
   const base::ExitCode code = launch_in_job(run, as_json);
-  const std::int64_t after = saved_steps(run);
+  const std::int64_t after = first_step(run);
   // planned_steps() only now: a resume changes the plan once its processes are up.
   const bool out_of_time = control::StopSignals::warned() && after < planned_steps(run) &&
                            (code == base::ExitCode::done || code == base::ExitCode::interrupted);

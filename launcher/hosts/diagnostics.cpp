@@ -76,14 +76,14 @@ std::vector<Finding> check_ssh_hosts(const recipe::Recipe& recipe,
   // A thread for each host: a slow one takes no time from the others.
   const auto deadline = Clock::now() + kDoctorCallLimit;
   std::vector<std::vector<Finding>> found(hosts.size());
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     threads.emplace_back([&, i] {
       const HostNeed need = i < needs.size() ? needs[i] : HostNeed{};
       found[i] = inspect_over_ssh(*calls[i], hosts[i], need, recipe, deadline);
     });
   }
-  for (std::thread& thread : threads) thread.join();
+  threads.clear();
   std::vector<Finding> findings;
   for (const auto& of_host : found) {
     findings.insert(findings.end(), of_host.begin(), of_host.end());

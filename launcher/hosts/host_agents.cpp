@@ -251,6 +251,10 @@ void HostAgents::receive(std::size_t host, net::Link& link) {
 
 void HostAgents::handle(std::size_t host, const AgentMessage& message) {
   if (const auto* log = std::get_if<LogText>(&message)) {
+    {
+      const MutexLock lock(mutex_);
+      if (process_on(host, log->process) == nullptr) return;
+    }
     keep_log_(log->process, log->text);
     return;
   }

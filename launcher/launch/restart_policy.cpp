@@ -50,13 +50,13 @@ std::int64_t restart_limit(const recipe::Recipe::Hosts& hosts) {
 
 RestartPolicy::Decision RestartPolicy::after(const control::Outcome& outcome,
                                              std::optional<store::Step> newest) {
-  if (!first_ || newest > newest_) {
+  // Also behind a checkpoint that was gone back to.
+  const bool saved = outcome.checkpoint.has_value();
+  if (!first_ || newest > newest_ || saved) {
     first_ = outcome;
     newest_ = newest;
     in_row_ = 0;
   }
-  // The run went back to an older one: what it saves from there on is new.
-  if (newest && newest < newest_) newest_ = newest;
   Decision decision;
   if (outcome.stopped || !may_pass(outcome.code) || limit_ == 0) return decision;
   decision.exhausted = in_row_ >= limit_;

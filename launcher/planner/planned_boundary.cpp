@@ -66,17 +66,21 @@ void check_codec_of_gradients(const recipe::Recipe& recipe) {
                                     recipe.codec.backward));
 }
 
-// With rows that are full: a message of a micro-batch is one frame of a link.
-void check_message_fits(const recipe::Recipe& recipe, BoundaryLoad load) {
+// With rows that are full: a message of a micro-batch is one frame of a link. Evaluation sends raw
+// activations.
+void check_message_fits(const recipe::Recipe& recipe, BoundaryLoad load, bool sends_gradients) {
   load.tokens_per_row = static_cast<double>(recipe.data.row);
-  const BoundaryBytes bytes = boundary_bytes(recipe.codec, load);
-  const double largest = std::max({bytes.first_forward, bytes.known_forward, bytes.backward});
+  codec::CodecSettings raw = recipe.codec;
+  raw.forward = "raw";
+  const bool evaluates = !recipe.data.eval.empty() || recipe.data.hold_out > 0;
+  const BoundaryBytes bytes = boundary_bytes(evaluates ? raw : recipe.codec, load);
+  const double largest =
+      std::max({bytes.first_forward, bytes.known_forward, sends_gradients ? bytes.backward : 0});
   if (largest <= static_cast<double>(net::kMaxFrameBytes)) return;
   throw base::UserError(
       base::ExitCode::bad_input,
       fmt::format("a micro-batch of {} rows of {} tokens sends {} over a boundary in one message, "
-                  "which may have {}; set train.micro_batch to less, or codec.forward and "
-                  "codec.backward",
+                  "which may have {}; set train.micro_batch to less",
                   load.rows, recipe.data.row, base::byte_text(std::llround(largest)),
                   base::byte_text(std::int64_t{net::kMaxFrameBytes})));
 }
@@ -134,8 +138,9 @@ std::vector<PlannedBoundary> plan_boundaries(const recipe::Recipe& recipe,
     PlannedBoundary boundary;
     boundary.load = load;
     boundary.bytes = boundary_bytes(recipe.codec, load);
-    check_message_fits(recipe, load);
-    if (ranges[i].last < model.first_trained_layer()) boundary.bytes.backward = 0;
+    const bool sends_gradients = ranges[i].last >= model.first_trained_layer();
+    check_message_fits(recipe, load, sends_gradients);
+    if (!sends_gradients) boundary.bytes.backward = 0;
     boundary.cached_directions = cached_directions(recipe.codec, samples_return);
     if (boundary.cached_directions > 0) {
       plan_cache(recipe, replica_rows, most_ends(i, ranges.size() - 1, stages), boundary);

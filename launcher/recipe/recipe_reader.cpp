@@ -190,17 +190,18 @@ void drop_other_length(const std::vector<PlacedValue>& overrides, std::vector<Pl
   });
 }
 
-// With hosts.backend = "local" as an override, a recipe for other hosts runs on this machine.
-void drop_hosts_of_local_run(const std::vector<PlacedValue>& overrides,
-                             std::vector<PlacedValue>& file) {
-  const bool local = std::ranges::any_of(overrides, [](const PlacedValue& one) {
-    return one.found.key == "hosts.backend" && one.found.value == "local";
-  });
-  if (!local) return;
-  std::erase_if(file, [](const PlacedValue& one) {
+// With hosts.backend = "local" as an override, a recipe for other hosts runs on this machine. With
+// any backend, settings of Slurm are left out where that is not it.
+void drop_hosts_of_other_backends(const std::vector<PlacedValue>& overrides,
+                                  std::vector<PlacedValue>& file) {
+  const auto backend = std::ranges::find_if(
+      overrides, [](const PlacedValue& one) { return one.found.key == "hosts.backend"; });
+  if (backend == overrides.end() || backend->found.value == "slurm") return;
+  const bool local = backend->found.value == "local";
+  std::erase_if(file, [local](const PlacedValue& one) {
     const std::string& key = one.found.key;
-    return key == "hosts.list" || key == "hosts.spare" || key == "hosts.join_wait" ||
-           key.starts_with("hosts.slurm.");
+    return key.starts_with("hosts.slurm.") ||
+           (local && (key == "hosts.list" || key == "hosts.spare"));
   });
 }
 
@@ -259,7 +260,7 @@ Recipe parse_recipe(std::string_view text, const std::string& source,
   }
   drop_unread_sync_keys(overriding, placed);
   drop_other_length(overriding, placed);
-  drop_hosts_of_local_run(overriding, placed);
+  drop_hosts_of_other_backends(overriding, placed);
   std::ranges::move(overriding, std::back_inserter(placed));
   std::vector<FoundValue> found;
   std::ranges::transform(placed, std::back_inserter(found), &PlacedValue::found);

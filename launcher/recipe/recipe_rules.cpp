@@ -87,7 +87,6 @@ void check_hosts(const Recipe::Hosts& hosts, const OriginsOf& at, Mistakes& mist
   only_for(!hosts.spare.empty(), BackendKind::ssh, "hosts.spare");
   only_for(hosts.simulate.any(), BackendKind::local, "hosts.simulate");
   only_for(hosts.slurm != SlurmSettings{}, BackendKind::slurm, "hosts.slurm");
-  only_for(hosts.join_wait != Recipe::Hosts{}.join_wait, BackendKind::join, "hosts.join_wait");
   if (backend == BackendKind::join && hosts.restart.value_or(0) > 0) {
     mistakes.push_back(fmt::format(
         "hosts.restart is {} while hosts.backend is \"join\" ({}); a token is valid for one start, "

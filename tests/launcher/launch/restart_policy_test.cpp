@@ -75,8 +75,10 @@ TEST(RestartPolicy, NeitherAnOlderCheckpointNorADiskThatIsAwayIsProgress) {
 TEST(RestartPolicy, CheckpointAfterGoingBackIsProgress) {
   RestartPolicy policy(2);
   policy.after(ended(ExitCode::peer_lost), store::Step{19});
-  policy.after(ended(ExitCode::peer_lost), store::Step{7});
-  EXPECT_EQ(policy.after(ended(ExitCode::peer_lost), store::Step{12}).number, 1);
+  EXPECT_EQ(policy.after(ended(ExitCode::peer_lost), store::Step{7}).number, 2);
+  control::Outcome saved = ended(ExitCode::peer_lost);
+  saved.checkpoint = store::Step{12};
+  EXPECT_EQ(policy.after(saved, store::Step{12}).number, 1);
 }
 
 TEST(RestartPolicy, DelayIsZeroAtFirstThenGrowsToTenSeconds) {

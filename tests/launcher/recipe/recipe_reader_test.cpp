@@ -497,8 +497,6 @@ TEST(RecipeReader, RefusesRestartsAndSparesThatCannotBe) {
               HasSubstr("hosts.spare is set while hosts.backend is \"local\""));
   EXPECT_THAT(mistake_after_least("[hosts.slurm]\npartition = \"gpu\"\n"),
               HasSubstr("hosts.slurm is set while hosts.backend is \"local\""));
-  EXPECT_THAT(mistake_after_least("[hosts]\njoin_wait = 60\n"),
-              HasSubstr("hosts.join_wait is set while hosts.backend is \"local\""));
   EXPECT_THAT(mistake_after_least("[hosts]\nbackend = \"join\"\nlist = [\"a\"]\nrestart = 1\n"),
               HasSubstr("a token is valid for one start"));
 }

@@ -12,9 +12,10 @@
 namespace strait::transfer {
 namespace {
 
-TransferAgentOptions stalled_after_two_seconds() {
+// Long enough for a thread that waits for a busy machine.
+TransferAgentOptions soon_stalled() {
   TransferAgentOptions options;
-  options.stall_timeout = std::chrono::seconds(2);
+  options.stall_timeout = std::chrono::seconds(5);
   return options;
 }
 
@@ -30,8 +31,8 @@ std::future<std::uint64_t> fetch_file(TransferRig& rig, const std::string& name,
 
 // The window of a source is shared, and the first fetch uses it for longer than the timeout.
 TEST(FetchQueue, FetchBehindAnotherIsNotStalled) {
-  TransferAgentOptions options = stalled_after_two_seconds();
-  options.upload_bytes_per_second = 4e6;
+  TransferAgentOptions options = soon_stalled();
+  options.upload_bytes_per_second = 1.5e6;
   TransferRig rig(1, options);
   auto first = fetch_file(rig, "first", 12 * kMebibyte, 1);
   auto second = fetch_file(rig, "second", kMebibyte, 2);
@@ -40,7 +41,7 @@ TEST(FetchQueue, FetchBehindAnotherIsNotStalled) {
 }
 
 TEST(FetchQueue, SilentSourceEndsFetchesBehindOthersToo) {
-  TransferRig rig(1, stalled_after_two_seconds());
+  TransferRig rig(1, soon_stalled());
   TransferHost& host = *rig.hosts[0];
   const auto link = TransferRig::link_peer(host, net::ProcessName::host_agent(9));
   std::vector<std::future<std::uint64_t>> fetches;
@@ -69,8 +70,8 @@ TEST(FetchQueue, LimitsStallNoFetch) {
   for (double TransferAgentOptions::*const limit :
        {&TransferAgentOptions::upload_bytes_per_second,
         &TransferAgentOptions::download_bytes_per_second}) {
-    TransferAgentOptions options = stalled_after_two_seconds();
-    options.*limit = 350e3;
+    TransferAgentOptions options = soon_stalled();
+    options.*limit = 150e3;
     TransferRig rig(1, options);
     auto fetch = fetch_file(rig, "file", 2 * kMebibyte, 1);
     EXPECT_EQ(get_soon(fetch), 2 * kMebibyte);
