@@ -325,46 +325,28 @@ def chat_of(record):
     return messages, tools or None
 
 
-def turn_spans(template, messages, tools, text):
-    """Where the assistant's turns are, by what each one adds to the text of those before it."""
-    spans = []
-    for i, message in enumerate(messages):
-        if message.get("role") != "assistant":
+def turn_span(template, messages, tools, text, i):
+    """Where message i, one of the assistant's, is: by what it adds to the text of those before it."""
+    until = text if i + 1 == len(messages) else template.render(messages[:i + 1], tools)[0]
+    if not text.startswith(until):
+        raise Refusal(
+            f"message {i + 1}: the chat template of {template.name} renders it differently when more messages "
+            'follow, so its place is not known; use data.targets = "last", or mark the assistant\'s text in the '
+            "template with {% generation %} and {% endgeneration %}")
+    if i == 0:
+        return 0, len(until)
+    for prompt in (True, False):
+        try:
+            before = template.render(messages[:i], tools, prompt)[0]
+        except Refusal:
             continue
-        until = text if i + 1 == len(messages) else template.render(messages[:i + 1], tools)[0]
-        if not text.startswith(until):
-            raise Refusal(
-                f"message {i + 1}: the chat template of {template.name} renders it differently when more messages "
-                'follow, so its place is not known; use data.targets = "last", or mark the assistant\'s text in the '
-                "template with {% generation %} and {% endgeneration %}")
-        before = ""
-        for prompt in (True, False) if i else ():
-            try:
-                before = template.render(messages[:i], tools, prompt)[0]
-            except Refusal:
-                continue
-            if until.startswith(before):
-                break
-        if not until.startswith(before):
-            raise Refusal(
-                f"message {i + 1}: what the chat template of {template.name} renders for the messages before it is no "
-                "beginning of the whole, so its place is not known; mark the assistant's text in the template with "
-                "{% generation %} and {% endgeneration %}")
-        spans.append((len(before), len(until)))
-    return spans
-
-
-def last_turn_span(template, messages, tools, text):
-    last = max(i for i, message in enumerate(messages) if message.get("role") == "assistant")
-    if last + 1 == len(messages):
-        for prompt in (True, False) if last else ():
-            try:
-                head = template.render(messages[:last], tools, prompt)[0]
-            except Refusal:
-                continue
-            if text.startswith(head):
-                return [(len(head), len(text))]
-    return turn_spans(template, messages, tools, text)[-1:]
+        if until.startswith(before):
+            return len(before), len(until)
+    # Not the whole text: what the user and the system say would be learnt as the answer.
+    raise Refusal(
+        f"message {i + 1}: what the chat template of {template.name} renders for the messages before it is no "
+        "beginning of the whole, or it refuses them, so its place is not known; mark the assistant's text in the "
+        "template with {% generation %} and {% endgeneration %}")
 
 
 def chat_spans(template, messages, tools, targets):
@@ -373,13 +355,11 @@ def chat_spans(template, messages, tools, targets):
     if targets == "all":
         return text, [(0, len(text))]
     if template.marks_spans:
-        spans = marked
-        if targets == "last":
-            spans = spans[-1:]
-    elif targets == "last":
-        spans = last_turn_span(template, messages, tools, text)
+        spans = marked[-1:] if targets == "last" else marked
     else:
-        spans = turn_spans(template, messages, tools, text)
+        turns = [i for i, message in enumerate(messages) if message.get("role") == "assistant"]
+        turns = turns[-1:] if targets == "last" else turns
+        spans = [turn_span(template, messages, tools, text, i) for i in turns]
     if not spans:
         raise Refusal(f"the chat template of {template.name} renders nothing of the assistant's: nothing to learn")
     return text, spans

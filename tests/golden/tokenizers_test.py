@@ -274,6 +274,26 @@ class TokenizersTest(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "message 2: .*differently when more messages follow"):
             worker.records([{"messages": turn + turn}])
 
+    def test_an_answer_whose_place_is_not_known_is_refused(self):
+        """The template takes no beginning of the chat that lacks the answer, so what comes before it is not known."""
+        body = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+        picky = "{% if messages[-1].role != 'assistant' %}{{ raise_exception('no answer') }}{% endif %}" + body
+        turn = [{"role": "user", "content": "ask"}, {"role": "assistant", "content": "say"}]
+        worker = self.worker(write_folder(self.folder / "picky", byte_level(), picky))
+        for targets in ("assistant", "last"):
+            with self.assertRaisesRegex(ValueError, "message 2: .*its place is not known"):
+                worker.records([{"messages": turn}], targets)
+        # Of a turn that is not learnt the place is not asked: here the template refuses one that begins a chat.
+        later = "{% if messages | length == 1 %}{{ raise_exception('too short') }}{% endif %}" + body
+        worker = self.worker(write_folder(self.folder / "later", byte_level(), later))
+        records = [{"messages": turn + turn + turn[:1]}]
+        with self.assertRaisesRegex(ValueError, "message 2: .*its place is not known"):
+            worker.records(records)
+        [(ids, mask)] = worker.records(records, "last")
+        learnt = [token for token, marked in zip(ids, mask) if marked]
+        self.assertIn("say", worker.ask(do="decode", ids=learnt)["text"])
+        self.assertNotIn("ask", worker.ask(do="decode", ids=learnt)["text"])
+
     def test_ids_of_a_thousand_texts_in_one_request_match_transformers(self):
         """Also prints how fast they came."""
         folder = write_folder(self.folder / "many", byte_level())
