@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/store/byte_tokenizer.h"
+#include "framework/store/record.h"
 #include "framework/store/store_error.h"
 #include "framework/tensors/safetensors_reader.h"
 #include "launcher/planner/data_preparation.h"
@@ -23,14 +24,16 @@ class ByteCoder : public TextCoder {
   std::vector<std::int32_t> encode(const std::string& text) override {
     return store::ByteTokenizer::encode(text);
   }
-  // As records of chats are rendered.
-  std::vector<std::int32_t> encode_chat(const std::string& messages) override {
-    std::string text;
-    for (const auto& message : nlohmann::json::parse(messages)) {
-      text += fmt::format("{}: {}\n", message.at("role").get<std::string>(),
-                          message.at("content").get<std::string>());
-    }
-    return store::ByteTokenizer::encode(text + "assistant: ");
+  // As the record of the same chat with an empty answer, up to there.
+  std::vector<std::int32_t> encode_chat(const std::string& chat) override {
+    const auto asked = nlohmann::json::parse(chat);
+    nlohmann::json answered = {{"messages", asked.at("messages")}};
+    answered["messages"].push_back({{"role", "assistant"}, {"content", ""}});
+    if (asked.contains("tools")) answered["tools"] = asked["tools"];
+    store::Record record = store::parse_record(answered.dump(), "a prompt");
+    record.pieces.pop_back();
+    record.last = false;
+    return store::ByteTokenizer::document(record).tokens;
   }
   std::string decode(std::span<const std::int32_t> /*prompt*/,
                      std::span<const std::int32_t> answer) override {
@@ -46,8 +49,8 @@ class WorkerCoder : public TextCoder {
   std::vector<std::int32_t> encode(const std::string& text) override {
     return worker_.prompt(text);
   }
-  std::vector<std::int32_t> encode_chat(const std::string& messages) override {
-    return worker_.chat_prompt(messages);
+  std::vector<std::int32_t> encode_chat(const std::string& chat) override {
+    return worker_.chat_prompt(chat);
   }
   std::string decode(std::span<const std::int32_t> prompt,
                      std::span<const std::int32_t> answer) override {

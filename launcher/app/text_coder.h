@@ -20,9 +20,9 @@ class TextCoder {
 
   // A text that is continued.
   virtual std::vector<std::int32_t> encode(const std::string& text) = 0;
-  // Messages as a JSON list ({"role", "content"}), which the assistant's answer follows. StoreError
-  // where there is no chat template, or it refuses them.
-  virtual std::vector<std::int32_t> encode_chat(const std::string& messages) = 0;
+  // A chat (store::Record::chat), which the assistant's answer follows. StoreError where there is
+  // no chat template, or it refuses the chat.
+  virtual std::vector<std::int32_t> encode_chat(const std::string& chat) = 0;
   virtual std::string decode(std::span<const std::int32_t> prompt,
                              std::span<const std::int32_t> answer) = 0;
   virtual bool is_end(std::int64_t token) const = 0;

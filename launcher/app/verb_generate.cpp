@@ -35,18 +35,18 @@ struct GenerateFlags {
   GenerationOptions options;
 };
 
-std::string user_message(const std::string& text) {
-  return Json::array({{{"role", "user"}, {"content", text}}}).dump();
+std::string user_chat(const std::string& text) {
+  return Json{{"messages", Json::array({{{"role", "user"}, {"content", text}}})}}.dump();
 }
 
 // One line of a file of prompts.
 std::vector<std::int32_t> read_prompt(const std::string& line, bool chat, TextCoder& coder) {
   const Json record = Json::parse(line);
   if (record.is_object() && record.contains("messages")) {
-    return coder.encode_chat(record.at("messages").dump());
+    return coder.encode_chat(line.substr(line.find('{')));  // behind a byte order mark, too
   }
   const std::string text = record.at("prompt").get<std::string>();
-  return chat ? coder.encode_chat(user_message(text)) : coder.encode(text);
+  return chat ? coder.encode_chat(user_chat(text)) : coder.encode(text);
 }
 
 std::vector<std::vector<std::int32_t>> read_prompts(const std::filesystem::path& file, bool chat,
@@ -114,7 +114,7 @@ base::ExitCode generate(const GenerateFlags& flags) {
   const auto coder = make_text_coder(tokenizer_of_run(source.run, flags.tokenizer));
   std::vector<std::vector<std::int32_t>> prompts;
   if (flags.prompts.empty()) {
-    prompts.push_back(flags.chat ? coder->encode_chat(user_message(flags.prompt))
+    prompts.push_back(flags.chat ? coder->encode_chat(user_chat(flags.prompt))
                                  : coder->encode(flags.prompt));
   } else {
     prompts = read_prompts(flags.prompts, flags.chat, *coder);

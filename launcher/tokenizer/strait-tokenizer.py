@@ -311,9 +311,14 @@ class TokenizerFolder:
 def chat_of(record):
     """messages and tools; contents that are lists of texts become texts, which every template expects."""
     messages = []
-    for message in record["messages"]:
+    listed = record["messages"]
+    if not isinstance(listed, list) or not all(isinstance(message, dict) for message in listed):
+        raise Refusal('"messages" is not a list of {"role", "content"}')
+    for message in listed:
         content = message.get("content")
         if isinstance(content, list):
+            if not all(isinstance(part, dict) and isinstance(part.get("text"), str) for part in content):
+                raise Refusal('a part of "content" is no {"type": "text", "text": ...}')
             message = dict(message, content="".join(part["text"] for part in content))
         messages.append(message)
     tools = record.get("tools")
@@ -442,8 +447,9 @@ class Worker:
             results[i] = (encoding.ids, token_spans(encoding, where))
 
     def prompt(self, request):
-        if "messages" in request:
-            text, _ = self.folder.template_for(None).render(request["messages"], None, prompt=True)
+        if "record" in request:
+            messages, tools = chat_of(request["record"])
+            text, _ = self.folder.template_for(tools).render(messages, tools, prompt=True)
             ids = self.folder.plain([text])[0]
         else:
             ids = self.folder.prefix + self.folder.plain([request["text"]])[0]

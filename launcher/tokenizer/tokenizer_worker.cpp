@@ -182,8 +182,10 @@ std::vector<std::int32_t> TokenizerWorker::prompt(const std::string& text) {
   return ask(Json{{"do", "prompt"}, {"text", text}}.dump()).tokens;
 }
 
-std::vector<std::int32_t> TokenizerWorker::chat_prompt(const std::string& messages) {
-  return ask(Json{{"do", "prompt"}, {"messages", Json::parse(messages)}}.dump()).tokens;
+std::vector<std::int32_t> TokenizerWorker::chat_prompt(const std::string& chat) {
+  // As it is, like a record: parsed and written again, its keys would be in another order, which
+  // templates show.
+  return ask(fmt::format(R"({{"do":"prompt","record":{}}})", chat)).tokens;
 }
 
 std::string TokenizerWorker::decode(std::span<const std::int32_t> prompt,

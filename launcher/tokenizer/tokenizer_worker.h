@@ -40,10 +40,10 @@ class TokenizerWorker {
   std::vector<store::Document> receive();
   std::size_t sent() const { return batches_.size(); }  // and not received
 
-  // The tokens before a continuation of the text, or before the assistant's answer to messages (a
-  // JSON list).
+  // The tokens before a continuation of the text, or before the assistant's answer to a chat
+  // (store::Record::chat).
   std::vector<std::int32_t> prompt(const std::string& text);
-  std::vector<std::int32_t> chat_prompt(const std::string& messages);
+  std::vector<std::int32_t> chat_prompt(const std::string& chat);
 
   // The text that `tokens` are behind `prompt`; control tokens are left out.
   std::string decode(std::span<const std::int32_t> prompt, std::span<const std::int32_t> tokens);

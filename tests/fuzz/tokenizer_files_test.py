@@ -149,7 +149,7 @@ def use(worker, folder):
     for targets in ("assistant", "last"):
         worker.ask(do="records", targets=targets, records=[{"messages": chat}])
     worker.ask(do="records", targets="all", records=[{"text": "what is é?"}, {"prompt": "is ", "completion": "it"}])
-    worker.ask(do="prompt", messages=chat[:1])
+    worker.ask(do="prompt", record={"messages": chat[:1]})
     worker.ask(do="decode", prompt=[2, 3], ids=[4, 5])
     worker.ask(do="decode", ids=[0, 70_000])
     return True

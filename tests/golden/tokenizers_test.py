@@ -212,6 +212,24 @@ class TokenizersTest(unittest.TestCase):
         [(others, _)] = worker.records([{"messages": parts, "tools": json.dumps(tools)}], "all")
         self.assertEqual(others, ids)
 
+    def test_a_prompt_is_the_beginning_of_its_record(self):
+        """With tools, which have a template of their own, and a list as content; in the order of keys of the record."""
+        folder = write_folder(self.folder / "asked", byte_level(), TEMPLATES["qwen2"])
+        (folder / "additional_chat_templates").mkdir()
+        (folder / "additional_chat_templates/tool_use.jinja").write_text("{{ tools | tojson }}\n" + TEMPLATES["qwen2"])
+        worker = self.worker(folder)
+        asked = [{"role": "user", "content": [{"type": "text", "text": "how "}, {"type": "text", "text": "warm?"}]}]
+        answer = {"role": "assistant", "content": "very"}
+        for more in ({}, {"tools": [{"z": 1, "a": 2}]}, {"tools": json.dumps([{"z": 1, "a": 2}])}):
+            head = worker.ask(do="prompt", record={"messages": asked, **more})["ids"]
+            [(whole, _)] = worker.records([{"messages": [*asked, answer], **more}])
+            self.assertEqual(whole[:len(head)], head)
+            text = worker.ask(do="decode", ids=head)["text"]
+            self.assertEqual(text.startswith('[{"z": 1, "a": 2}]'), bool(more), text)
+            self.assertTrue(text.endswith("how warm?<|im_end|>\n<|im_start|>assistant\n"), text)
+        for messages in ({}, ["how warm?"], [{"role": "user", "content": [{"type": "image"}]}]):
+            self.assertRegex(worker.ask(do="prompt", record={"messages": messages})["error"], "is no")
+
     def test_completions_are_targets_with_their_end(self):
         folder = write_folder(self.folder / "pairs", byte_fallback())
         worker = self.worker(folder)

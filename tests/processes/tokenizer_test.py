@@ -81,6 +81,25 @@ class TokenizerRuns(runs.RunCase):
         self.refused("tokenizer", "generate", "runs/tiny", "--prompt", "a")
         self.refused("made by another tokenizer", "generate", "runs/tiny", "--prompt", "a", "--tokenizer", "bytes")
 
+    def test_a_file_of_prompts_is_rendered_as_records_are(self):
+        tools = '[{"z": 1, "a": 2}]'
+        templates = self.home / "model/additional_chat_templates"
+        templates.mkdir()
+        (templates / "tool_use.jinja").write_text(
+            f"{{% if tools | tojson != '{tools}' %}}{{{{ raise_exception('other tools') }}}}{{% endif %}}"
+            + TEMPLATE.replace("<|im_start|>assistant", "<|im_end|>assistant"))
+        self.ok("run", self.words())
+        text, parts = '"what is 3?"', '[{"type": "text", "text": "what "}, {"type": "text", "text": "is 3?"}]'
+        lines = [f'{{"messages": [{{"role": "user", "content": {content}}}]{more}}}'
+                 for content in (text, parts) for more in ("", f', "tools": {tools}')]
+        (self.home / "prompts.jsonl").write_text("\ufeff" + "\n".join(lines) + "\n")
+        out = self.ok("generate", "runs/tiny", "--prompts", "prompts.jsonl", "--max-tokens", "4").splitlines()
+        answers = [json.loads(line)["completion"] for line in out]
+        self.assertEqual(len(answers), 4)
+        self.assertEqual(answers[:2], answers[2:])
+        (self.home / "prompts.jsonl").write_text(lines[1].replace('"z": 1', '"z": 3'))
+        self.refused("other tools", "generate", "runs/tiny", "--prompts", "prompts.jsonl")
+
     def test_another_tokenizer_is_refused(self):
         self.ok("prepare", "train.jsonl", "a.safetensors", "--model", "model", "--row", "64")
         self.ok("prepare", "train.jsonl", "b.safetensors", "--row", "64")

@@ -20,9 +20,7 @@ struct Bytes : TextCoder {
   std::vector<std::int32_t> encode(const std::string& text) override {
     return {text.begin(), text.end()};
   }
-  std::vector<std::int32_t> encode_chat(const std::string& messages) override {
-    return encode(messages);
-  }
+  std::vector<std::int32_t> encode_chat(const std::string& chat) override { return encode(chat); }
   std::string decode(std::span<const std::int32_t> /*prompt*/,
                      std::span<const std::int32_t> answer) override {
     std::string text;
