@@ -6,6 +6,13 @@ record is answered as {"error": sentence}, and the process goes on. Templates co
 jinja2's sandbox, with limits of time and size, and cannot reach files.
 """
 
+import sys
+
+# Python is started with -E, not with -I, which hides what pip install --user has put in place. So the folder of this
+# script, which holds programs, is still the first place of imports.
+if __name__ == "__main__" and not getattr(sys.flags, "safe_path", sys.flags.isolated):
+    del sys.path[0]
+
 import array
 import bisect
 import datetime
@@ -16,12 +23,11 @@ import queue
 import resource
 import signal
 import struct
-import sys
 import threading
 
 os.environ["TOKENIZERS_PARALLELISM"] = "true"
 
-MAXIMUM_MEMORY = 8 << 30  # address space of this process
+MAXIMUM_MEMORY = 8 << 30  # address space of this process, where the system grants that much
 MAXIMUM_RENDERED = 32 << 20  # characters of a rendered record
 RENDER_SECONDS = 5
 MAXIMUM_OPERAND = 1 << 20  # of * and ** in templates
@@ -478,8 +484,16 @@ def read_requests(stream, requests):
             return  # the launcher has ended, or needs us no more
 
 
+def limit_memory():
+    """The limit that is in force then."""
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]  # which only root may raise
+    memory = MAXIMUM_MEMORY if hard == resource.RLIM_INFINITY else min(MAXIMUM_MEMORY, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    return memory
+
+
 def main():
-    resource.setrlimit(resource.RLIMIT_AS, (MAXIMUM_MEMORY, MAXIMUM_MEMORY))
+    memory = limit_memory()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     sys.setrecursionlimit(2000)
@@ -499,7 +513,7 @@ def main():
             if hasattr(refusal, "record"):
                 answer["record"] = refusal.record
         except MemoryError:
-            answer = {"error": f"the tokenizer process needs more than {MAXIMUM_MEMORY >> 30} GiB"}
+            answer = {"error": f"the tokenizer process needs more than {memory / 2**30:.3g} GiB"}
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # of packages: any kind, and a panic of Rust is no Exception

@@ -112,7 +112,7 @@ fs::path worker_script() {
 TokenizerWorker::TokenizerWorker(const fs::path& directory, std::chrono::seconds timeout)
     : directory_(fs::absolute(directory)),
       timeout_(timeout),
-      process_({python(), "-I", "-B", worker_script().string()}) {
+      process_({python(), "-E", "-B", worker_script().string()}) {
   const Json head = ask(Json{{"do", "open"}, {"directory", directory_.string()}}.dump()).head;
   ends_ = head.at("ends").get<std::vector<std::int32_t>>();
 }

@@ -108,7 +108,7 @@ class Worker:
         script = ROOT / "launcher/tokenizer/strait-tokenizer.py"
         self.errors = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
-            [sys.executable, "-I", "-B", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, bufsize=0)
+            [sys.executable, "-E", "-B", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, bufsize=0)
 
     def read(self, size, until):
         data = b""

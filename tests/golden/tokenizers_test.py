@@ -3,6 +3,8 @@ here and templates of several families; and templates that loop, recurse or reac
 
 import json
 import pathlib
+import resource
+import shutil
 import struct
 import subprocess
 import sys
@@ -60,8 +62,9 @@ def without_spans(template):
 
 
 class WorkerProcess:
-    def __init__(self, folder):
-        self.process = subprocess.Popen([sys.executable, "-I", "-B", str(SCRIPT)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    def __init__(self, folder, script=SCRIPT, **options):
+        self.process = subprocess.Popen(
+            [sys.executable, "-E", "-B", str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, **options)
         self.opened = self.ask(do="open", directory=str(folder))
 
     def ask(self, **request):
@@ -148,8 +151,8 @@ class TokenizersTest(unittest.TestCase):
         self.addCleanup(self.scratch.cleanup)
         self.folder = pathlib.Path(self.scratch.name)
 
-    def worker(self, folder):
-        made = WorkerProcess(folder)
+    def worker(self, folder, **options):
+        made = WorkerProcess(folder, **options)
         self.addCleanup(made.close)
         return made
 
@@ -311,6 +314,23 @@ class TokenizersTest(unittest.TestCase):
         learnt = [token for token, marked in zip(ids, mask) if marked]
         self.assertIn("say", worker.ask(do="decode", ids=learnt)["text"])
         self.assertNotIn("ask", worker.ask(do="decode", ids=learnt)["text"])
+
+    def test_a_lower_limit_of_memory_is_kept(self):
+        """Without root's rights a limit of the system, or of a batch job, cannot be raised."""
+        limit = 6 << 30
+        worker = self.worker(write_folder(self.folder / "limited", byte_level()),
+                             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+        self.assertNotIn("error", worker.opened)
+        self.assertEqual(resource.prlimit(worker.process.pid, resource.RLIMIT_AS), (limit, limit))
+
+    def test_no_package_comes_from_beside_the_script(self):
+        programs = self.folder / "bin"
+        programs.mkdir()
+        for module in ("jinja2", "array"):
+            (programs / f"{module}.py").write_text("raise SystemExit('of the wrong folder')\n")
+        script = shutil.copy(SCRIPT, programs)
+        worker = self.worker(write_folder(self.folder / "beside", byte_level()), script=script, cwd=programs)
+        self.assertNotIn("error", worker.opened)
 
     def test_ids_of_a_thousand_texts_in_one_request_match_transformers(self):
         """Also prints how fast they came."""

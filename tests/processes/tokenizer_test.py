@@ -3,11 +3,15 @@ not happen unnoticed: another tokenizer, a cache or data that are damaged, a wor
 
 import json
 import os
+import pathlib
 import shutil
 import signal
+import subprocess
 import sys
+import sysconfig
 import time
 import unittest
+import unittest.mock
 
 import runs
 
@@ -190,6 +194,20 @@ class TokenizerRuns(runs.RunCase):
         self.refused("tokenizer process of .* ended|did not take", "plan", self.words())
         (self.home / "model/tokenizer.json").rename(self.home / "model/tokenizer.model")
         self.refused("tokenizer.model and no tokenizer.json.*AutoTokenizer", "plan", self.words())
+
+    def test_packages_of_pip_user_are_found_and_those_of_PYTHONPATH_are_not(self):
+        """With a Python that has the packages in the user's home alone, as pip install --user puts them there."""
+        bare = getattr(sys, "_base_executable", sys.executable)
+        bad = self.home / "bad"
+        bad.mkdir()
+        (bad / "jinja2.py").write_text("raise SystemExit('of PYTHONPATH')\n")
+        with unittest.mock.patch.dict(os.environ, HOME=str(self.home), STRAIT_PYTHON=bare):
+            asked = subprocess.run([bare, "-E", "-m", "site", "--user-site"], stdout=subprocess.PIPE, text=True)
+            user = pathlib.Path(asked.stdout.strip())
+            user.mkdir(parents=True)
+            (user / "all.pth").write_text(sysconfig.get_path("purelib") + "\n")
+            os.environ["PYTHONPATH"] = str(bad)
+            self.ok("prepare", "train.jsonl", "--model", "model", "--row", "64")
 
     def test_long_records_are_counted(self):
         with open(self.home / "train.jsonl", "a") as file:
