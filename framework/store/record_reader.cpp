@@ -42,9 +42,17 @@ std::optional<Record> RecordReader::next() {
 }
 
 std::optional<Record> RecordReader::next_part() {
+  if (offset_ == 0) {
+    fill();
+    if (buffer_.starts_with(kByteOrderMark)) position_ = kByteOrderMark.size();
+  }
   // A part, and the character behind it.
   while (buffer_.size() - position_ <= kPartBytes && offset_ < file_.size()) fill();
-  if (position_ == buffer_.size()) return std::nullopt;
+  if (position_ == buffer_.size()) {
+    if (records_ > 0) return std::nullopt;
+    throw StoreError(StoreError::Kind::bad_input,
+                     fmt::format("{} is empty but for its byte order mark", file_.path().string()));
+  }
   const std::size_t end = part_end(buffer_, position_);
   const std::uint64_t before = offset_ - (buffer_.size() - position_);
   Record record;

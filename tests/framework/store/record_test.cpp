@@ -114,6 +114,23 @@ TEST(RecordReader, TakesAnyOtherFileAsOneText) {
   EXPECT_FALSE(records[0].whole);
 }
 
+TEST(RecordReader, PassesOverTheByteOrderMarkOfATextAndNoOther) {
+  const TemporaryDirectory folder;
+  const std::string mark = "\xef\xbb\xbf";
+  write_bytes(folder / "a.txt", mark + "one\n" + mark + "two\n");
+  const std::vector<Record> records = read_all(folder / "a.txt");
+  ASSERT_EQ(records.size(), 1U);
+  EXPECT_EQ(records[0].pieces[0].text, "one\n" + mark + "two\n");
+  EXPECT_TRUE(records[0].first);
+  EXPECT_TRUE(records[0].last);
+  write_bytes(folder / "none.txt", mark);
+  expect_store_error(StoreError::Kind::bad_input, {"none.txt is empty"},
+                     [&] { read_all(folder / "none.txt"); });
+  // Places are those in the file.
+  write_bytes(folder / "b.txt", mark + "ab\xff");
+  expect_store_error(StoreError::Kind::bad_input, {"byte 6"}, [&] { read_all(folder / "b.txt"); });
+}
+
 TEST(RecordReader, ReadsALongTextInPartsThatEndAtLines) {
   const TemporaryDirectory folder;
   std::string text;
