@@ -46,6 +46,15 @@ target_link_libraries(linked PRIVATE libtorch)
 add_dependencies(linked %s)
 """
 
+CHANGED_PROJECT = """
+cmake_minimum_required(VERSION 3.25)
+project(changed LANGUAGES NONE)
+include(%s)
+strait_add_torch(libtorch "")
+get_target_property(linked libtorch INTERFACE_LINK_LIBRARIES)
+file(WRITE ${CMAKE_BINARY_DIR}/linked.txt "${linked}")
+"""
+
 
 def run(*command):
     result = subprocess.run([str(word) for word in command], capture_output=True, text=True)
@@ -67,6 +76,21 @@ def test_cuda_stays_linked():
     loaded = run("readelf", "-d", build / "linked")
     for part in ["c10_cuda", "torch_cuda"]:
         assert f"[lib{part}.so]" in loaded, f"lib{part} was left out of the program:\n{loaded}"
+
+
+def test_a_changed_torch_dir_links_that_libtorch():
+    project, build = SCRATCH / "changed project", SCRATCH / "changed build"
+    project.mkdir()
+    for libtorch in ("first", "second"):
+        (project / libtorch / "lib").mkdir(parents=True)
+        for name in ("c10", "torch_cpu"):
+            (project / libtorch / f"lib/lib{name}.so").write_text("")
+    (project / "CMakeLists.txt").write_text(CHANGED_PROJECT % f'"{PACKAGE / "torch.cmake"}"')
+    for libtorch in ("first", "second"):
+        run("cmake", "-G", "Ninja", "-S", project, "-B", build, f"-DTorch_DIR={project / libtorch / 'share/cmake/Torch'}")
+        linked = (build / "linked.txt").read_text()
+        for name in ("c10", "torch_cpu"):
+            assert str(project / libtorch / f"lib/lib{name}.so") in linked, f"of {libtorch}: {linked}"
 
 
 def test_installed_package():
@@ -93,6 +117,7 @@ def main():
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir()
     test_cuda_stays_linked()
+    test_a_changed_torch_dir_links_that_libtorch()
     test_installed_package()
 
 

@@ -10,13 +10,14 @@ function(strait_add_torch target imported)
                  INTERFACE_COMPILE_OPTIONS "SHELL:-idirafter \"${torch}/${folder}\"")
   endforeach()
   foreach(name torch_cpu c10)
-    find_library(STRAIT_LIB_${name} ${name} PATHS ${torch}/lib NO_DEFAULT_PATH)
-    if(NOT STRAIT_LIB_${name})
+    # Not by find_library, which keeps what it has found when Torch_DIR changes.
+    set(library ${torch}/lib/lib${name}.so)
+    if(NOT EXISTS ${library})
       message(FATAL_ERROR "no lib${name} in ${torch}/lib; set Torch_DIR to the folder that holds "
                           "TorchConfig.cmake, inside a whole libtorch")
     endif()
     set_property(TARGET ${target} APPEND PROPERTY
-                 INTERFACE_LINK_LIBRARIES $<LINK_ONLY:${STRAIT_LIB_${name}}>)
+                 INTERFACE_LINK_LIBRARIES $<LINK_ONLY:${library}>)
   endforeach()
   # Nothing refers to these by a symbol: they register the device when they are loaded. So the linker
   # must not leave them out, as it does by default on some systems.
