@@ -60,7 +60,7 @@ console::ConsoleOptions console_options(bool as_json) {
 }
 
 console::TextPump::Form form_of(const RunOptions& options) {
-  return options.json ? console::TextPump::Form::json : console::TextPump::Form::text;
+  return options.json ? console::TextPump::Form::as_json : console::TextPump::Form::plain;
 }
 
 // Writes everything that stages and a later resume need, before anything is started.

@@ -28,7 +28,7 @@ TextPump::TextPump(int descriptor, Form form, std::size_t limit)
     : descriptor_(descriptor), form_(form), limit_(limit), thread_([this] { run(); }) {}
 
 TextPump::~TextPump() {
-  const auto timeout = form_ == Form::json ? kJsonDrainTimeout : kDrainTimeout;
+  const auto timeout = form_ == Form::as_json ? kJsonDrainTimeout : kDrainTimeout;
   deadline_ = (Clock::now() + timeout).time_since_epoch().count();
   {
     const MutexLock lock(mutex_);
@@ -73,7 +73,7 @@ void TextPump::run() {
       waiting_.pop_front();
       if (waiting_.empty() && dropped_ > 0) {
         const std::size_t lines = std::exchange(dropped_, 0);
-        text += form_ == Form::json
+        text += form_ == Form::as_json
                     ? fmt::format("{{\"event\":\"dropped\",\"lines\":{}}}\n", lines)
                     : fmt::format("({} lines dropped: the output was not read)\n", lines);
       }

@@ -18,8 +18,8 @@ namespace strait::console {
 // many. The caller owns the descriptor. Any thread may write.
 class TextPump : public TextSink {
  public:
-  enum class Form { text, json };  // of the lines: a reader of JSON gets nothing else
-  explicit TextPump(int descriptor, Form form = Form::text, std::size_t limit = 1 << 20);
+  enum class Form { plain, as_json };  // a reader of JSON gets nothing else
+  explicit TextPump(int descriptor, Form form = Form::plain, std::size_t limit = 1 << 20);
   ~TextPump() override;  // writes queued text for at most a second, JSON for ten
 
   void write(std::string text, bool passing) override STRAIT_EXCLUDES(mutex_);

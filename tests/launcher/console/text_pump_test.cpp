@@ -57,7 +57,7 @@ TEST_F(TextPumpTest, DestructorWritesQueuedText) {
 
 // A writer that waited for the reader would hang this test.
 TEST_F(TextPumpTest, BlockedReaderDoesNotBlockWriters) {
-  TextPump pump(ends_[1], TextPump::Form::text, 1 << 20);
+  TextPump pump(ends_[1], TextPump::Form::plain, 1 << 20);
   const std::string line(1000, 'x');
   for (int i = 0; i < 10'000; ++i) pump.write(line + "\n", false);
   for (int i = 0; i < 10'000; ++i) pump.write(line, true);
@@ -67,7 +67,7 @@ TEST_F(TextPumpTest, BlockedReaderDoesNotBlockWriters) {
 TEST_F(TextPumpTest, WhatIsDroppedIsJsonAmongJson) {
   std::string text;
   {
-    TextPump pump(ends_[1], TextPump::Form::json, 1000);
+    TextPump pump(ends_[1], TextPump::Form::as_json, 1000);
     const std::string big = "{\"x\":\"" + std::string(30'000, 'x') + "\"}\n";
     for (int i = 0; i < 50; ++i) pump.write(big, false);
     const auto deadline = Clock::now() + 20s;
