@@ -2,6 +2,8 @@
 
 import os
 import pathlib
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -106,6 +108,7 @@ def missing_tools_are_named(tree, scratch):
     done = tree.start("never", path=tools(scratch / "poor", missing))
     assert done.returncode == 1, done
     assert "ninja-build" in done.stderr and "pkg-config" in done.stderr and "cmake" not in done.stderr, done.stderr
+    assert "mold" not in done.stderr, "it is not needed"
     apt = tools(scratch / "apt", missing | {"sudo"})
     (apt / "apt-get").write_text("#!/bin/sh\necho \"asked: $*\"\nexit 100\n")
     (apt / "apt-get").chmod(0o755)
@@ -113,6 +116,87 @@ def missing_tools_are_named(tree, scratch):
     assert done.returncode == 1, done
     wanted = "asked: update" if os.geteuid() == 0 else "sudo apt-get install -y --no-install-recommends"
     assert wanted in done.stderr, done.stderr
+
+
+def write_program(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("#!/bin/sh\n" + text)
+    path.chmod(0o755)
+
+
+class StandInPython:
+    """A .venv, and a python3 that makes one: pip and venv only say what was asked of them."""
+
+    def __init__(self, folder):
+        folder.mkdir()
+        self.tree = Tree(folder)
+        self.asked = folder / "asked"
+        self.has_pip = folder / "has pip"
+        self.packages = folder / "packages"
+        (self.tree.root / ".venv").unlink()
+        self.path = tools(folder / "path", {"python3"})
+        asked, has_pip = shlex.quote(str(self.asked)), shlex.quote(str(self.has_pip))
+        write_program(self.path / "python3",
+                      f'test "$1" = -c || {{ echo "$*" >>{asked}; touch {has_pip}; }}\n')
+
+    def give_venv(self, version, torch):
+        """Of a version of Python, with one of torch."""
+        real, packages = shlex.quote(str(ROOT / ".venv/bin/python")), shlex.quote(str(self.packages))
+        asked, has_pip = shlex.quote(str(self.asked)), shlex.quote(str(self.has_pip))
+        write_program(self.tree.root / ".venv/bin/python", f"""
+case "$*" in
+  "-m pip --version") test -f {has_pip} ;;
+  "-m pip install "*) echo "$*" >>{asked}; exit 1 ;;
+  -c*) exec {real} -c "import sys; sys.version_info = {version}; exec(sys.argv[1])" "$2" ;;
+  *) PYTHONPATH={packages} exec {real} "$@" ;;
+esac
+""")
+        shutil.rmtree(self.packages, ignore_errors=True)
+        (self.packages / "torch").mkdir(parents=True)
+        (self.packages / "torch/__init__.py").write_text("")
+        information = self.packages / f"torch-{torch}.dist-info"
+        information.mkdir()
+        (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: torch\nVersion: {torch}\n")
+
+    def set_up(self):
+        """The result, and what was asked of pip and venv."""
+        self.asked.write_text("")
+        done = self.tree.start("setup", path=self.path)
+        return done, self.asked.read_text().splitlines()
+
+
+def venv_is_mended_and_follows_the_pin(scratch):
+    python = StandInPython(scratch / "python")
+    own = python.tree.environment.pop("Torch_DIR")
+    pin = re.search(r"^torch_pin=torch==(\S+)$", (ROOT / "strait").read_text(), re.MULTILINE).group(1)
+    making = f"-m venv {python.tree.root}/.venv"
+    python.give_venv((3, 12), "1.0.0+cpu")
+    _, asked = python.set_up()  # its making was interrupted before pip
+    assert asked[0] == making and asked[1].startswith(f"-m pip install torch=={pin}"), asked
+    _, asked = python.set_up()
+    assert len(asked) == 1 and asked[0].startswith(f"-m pip install torch=={pin}"), asked
+    python.give_venv((3, 9), "1.0.0+cpu")
+    _, asked = python.set_up()  # of a Python that torch is not made for
+    assert asked[0] == making.replace("venv ", "venv --clear ", 1), asked
+    for version in (pin, f"{pin}+cpu"):
+        python.give_venv((3, 12), version)
+        done, asked = python.set_up()
+        assert not asked and "no TorchConfig.cmake" in done.stderr, (asked, done.stderr)
+    python.give_venv((3, 12), "1.0.0")
+    python.tree.environment["Torch_DIR"] = own
+    done, asked = python.set_up()  # torch is the user's own
+    assert done.returncode == 0 and not asked, (asked, done.stderr)
+
+
+def python_is_recent(scratch):
+    function = re.search(r"^is_recent=.*?^}$", (ROOT / "strait").read_text(), re.MULTILINE | re.DOTALL).group()
+    for version, found in (((3, 9), False), ((3, 10), True)):
+        imitation = "import sys; sys.version_info = %s; exec(sys.argv[1].partition('; ')[2])" % (version,)
+        write_program(scratch / "old/python3", f'exec {shlex.quote(sys.executable)} -c "{imitation}" "$2"\n')
+        # Behind it there may be a recent one of the system, which has a path.
+        name = subprocess.run(["bash", "-c", f"{function}\nfind_python"], stdout=subprocess.PIPE, text=True,
+                              env=dict(os.environ, PATH=f"{scratch / 'old'}:{os.environ['PATH']}")).stdout
+        assert (name == "python3") == found, (version, name)
 
 
 def main():
@@ -127,6 +211,8 @@ def main():
         calls_at_the_same_time_build_once(tree)
         broken_source_shows_compiler_errors(tree)
         missing_tools_are_named(tree, scratch)
+        venv_is_mended_and_follows_the_pin(scratch)
+        python_is_recent(scratch)
     print("./strait builds once, hands over at once, and says what is missing")
     return 0
 
