@@ -125,6 +125,28 @@ TEST(CausalAttention, GivesTheSameBitsForAnyNumberOfThreads) {
   }
 }
 
+// Every query looks at all keys alike. Each block adds less to the first value's gradient than half
+// a unit in the last place of what the first block has added: in bfloat16 the sum stood still.
+TEST(CausalAttention, SumsNarrowGradientsOfKeysAndValuesOverBlocksInFloat32) {
+  constexpr std::int64_t kTokens = 256;
+  constexpr std::int64_t kHeads = 512;  // so many that a block has the fewest queries
+  constexpr std::int64_t kBlock = 16;
+  const auto options = at::TensorOptions(at::kBFloat16);
+  const auto zeros = [&] { return at::zeros({1, kTokens, kHeads, 2}, options).requires_grad_(); };
+  const AttentionHeads heads{zeros(), zeros(), zeros()};
+  AttentionRules rules;
+  rules.softcap = 1;
+  const at::Tensor result = causal_attention(heads, {{0, 0, kTokens}}, rules);
+  at::Tensor weights = at::arange(1, kTokens + 1).to(at::kDouble);
+  weights.narrow(0, 0, kBlock).mul_(600);
+  weights = weights.to(at::kBFloat16);
+  torch::autograd::backward({result}, {weights.view({1, kTokens, 1, 1}).expand_as(result)});
+  const double expected =
+      weights.to(at::kDouble).div(at::arange(1, kTokens + 1)).sum().item<double>();
+  const double got = heads.value.grad()[0][0][0][0].item<double>();
+  EXPECT_NEAR(got / expected, 1, 0.01);
+}
+
 // The expected value of what dropout leaves is the value itself, and the gradient is that of the
 // mask that the forward drew: the sum of both over a linear function agrees with finite steps.
 TEST(CausalAttention, DropsTheSameProbabilitiesInForwardAndBackward) {
