@@ -3,18 +3,48 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <cerrno>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 
 namespace strait::trace {
 namespace {
 
+// Behind the last newline.
+off_t end_of_lines(const Descriptor& file, off_t size) {
+  std::array<char, 4096> piece{};
+  while (size > 0) {
+    const off_t begin = std::max<off_t>(0, size - static_cast<off_t>(piece.size()));
+    const auto count = static_cast<std::size_t>(size - begin);
+    if (::pread(file.number(), piece.data(), count, begin) != static_cast<ssize_t>(count)) {
+      file.fail("read the end of");
+    }
+    const std::size_t newline = std::string_view(piece.data(), count).rfind('\n');
+    if (newline != std::string_view::npos) return begin + static_cast<off_t>(newline) + 1;
+    size = begin;
+  }
+  return 0;
+}
+
+// Takes back what was written of a line. False: another process has written behind it.
+bool take_back(const Descriptor& file, std::size_t written) {
+  const off_t end = ::lseek(file.number(), 0, SEEK_CUR);
+  return end > 0 && ::lseek(file.number(), 0, SEEK_END) == end &&
+         ::ftruncate(file.number(), end - static_cast<off_t>(written)) == 0;
+}
+
+// Where the line cannot be removed; a crash, or a full disk, has cut it short.
 bool ends_inside_a_line(const Descriptor& file) {
   const off_t size = ::lseek(file.number(), 0, SEEK_END);
   if (size <= 0) return false;  // empty, or a pipe, which has no past
   char last = '\n';
   if (::pread(file.number(), &last, 1, size - 1) != 1) file.fail("read the end of");
-  return last != '\n';
+  if (last == '\n') return false;
+  // Readers take one line after the other, and half of one stops them.
+  return ::ftruncate(file.number(), end_of_lines(file, size)) != 0;
 }
 
 }  // namespace
@@ -33,7 +63,9 @@ void JsonLines::append(const nlohmann::ordered_json& line) {
     torn_ = false;
     return;
   }
-  if (written > 0) torn_ = text[written - 1] != '\n';
+  const int why = errno;
+  if (written > 0 && !take_back(file_, written)) torn_ = text[written - 1] != '\n';
+  errno = why;
   file_.fail("write a line to");
 }
 

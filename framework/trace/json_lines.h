@@ -18,17 +18,16 @@ namespace strait::trace {
 class JsonLines {
  public:
   // Creates the file where it does not exist, and goes on behind its end where it does; a last line
-  // cut short by a crash is ended first. The folder must exist. Throws TraceError.
+  // cut short by a crash is removed first. The folder must exist. Throws TraceError.
   explicit JsonLines(const std::filesystem::path& path);
 
-  // Throws TraceError. When a line went out only in part (a full disk), the next one still starts
-  // on a line of its own.
+  // Throws TraceError. When a line went out only in part (a full disk), that part is taken back.
   void append(const nlohmann::ordered_json& line) STRAIT_EXCLUDES(mutex_);
 
  private:
   Mutex mutex_;
   const Descriptor file_;
-  bool torn_ STRAIT_GUARDED_BY(mutex_) = false;  // the file does not end with a newline
+  bool torn_ STRAIT_GUARDED_BY(mutex_) = false;  // half a line at the end could not be removed
 };
 
 }  // namespace strait::trace

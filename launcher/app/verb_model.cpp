@@ -17,15 +17,25 @@
 #include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
 #include "launcher/planner/data_preparation.h"
+#include "launcher/planner/planned_data.h"
+#include "launcher/planner/planned_model.h"
+#include "models/model_description.h"
 
 namespace strait::app {
 namespace {
 
 namespace fs = std::filesystem;
 
-// The data to evaluate, made as the run's training data were.
-planner::PreparedData evaluation_data(const plan::RunFile& run, const fs::path& source,
+// The data to evaluate, made as the run's training data were: the user's file, or the run's own.
+planner::PreparedData evaluation_data(const plan::RunFile& run, const std::string& chosen_file,
                                       const std::string& chosen) {
+  const fs::path source = !chosen_file.empty() ? fs::path(chosen_file)
+                          : run.plan.eval      ? fs::path(run.plan.eval->file)
+                                               : fs::path();
+  if (source.empty()) {
+    throw base::UserError(base::ExitCode::bad_input,
+                          "the run's recipe has no data.eval; name a file with --data FILE");
+  }
   planner::DataOptions options = planner::data_options(run.plan.recipe);
   if (source.extension() != ".safetensors") options.tokenizer = tokenizer_of_run(run, chosen);
   planner::PreparedData data = planner::read_data({{source.string()}}, options);
@@ -38,6 +48,19 @@ planner::PreparedData evaluation_data(const plan::RunFile& run, const fs::path& 
                     source.string(), data.tokenizer, made_by));
   }
   for (const std::string& note : data.notes) std::cerr << "strait: " << note << '\n';
+  const recipe::Recipe& recipe = run.plan.recipe;
+  planner::check_tokens(recipe,
+                        models::describe(planner::planned_model(run.plan),
+                                         {recipe.data.row, planner::value_bytes(recipe.model)}),
+                        data);
+  const bool own = chosen_file.empty() && run.plan.eval;
+  if (own && data.tokens->hash() != run.plan.eval->hash) {
+    throw base::UserError(
+        base::ExitCode::mismatch,
+        fmt::format("{} has changed since the run began (its rows have the hash {}, and had {}); "
+                    "put it back, or name a file with --data FILE",
+                    source.string(), data.tokens->hash(), run.plan.eval->hash));
+  }
   return data;
 }
 
@@ -53,16 +76,9 @@ base::ExitCode evaluate(const EvalFlags& flags) {
   const RunCheckpoint source = find_checkpoint(flags.run);
   if (!source.warning.empty()) std::cerr << "strait: " << source.warning << '\n';
   const plan::Plan& plan = source.run.plan;
-  const fs::path file = !flags.data.empty() ? fs::path(flags.data)
-                        : plan.eval         ? fs::path(plan.eval->file)
-                                            : fs::path();
-  if (file.empty()) {
-    throw base::UserError(base::ExitCode::bad_input,
-                          "the run's recipe has no data.eval; name a file with --data FILE");
-  }
+  const planner::PreparedData data = evaluation_data(source.run, flags.data, flags.tokenizer);
   const Place place = choose_place(source, flags.place);
-  Evaluation evaluation(evaluation_data(source.run, file, flags.tokenizer).tokens,
-                        plan.micro_batch_rows(), requests_in_flight(source, place));
+  Evaluation evaluation(data.tokens, plan.micro_batch_rows(), requests_in_flight(source, place));
   const base::ExitCode code = ask_model(flags.run, source, place, evaluation);
   if (code != base::ExitCode::done) return code;
   const double loss = evaluation.loss();
@@ -74,7 +90,7 @@ base::ExitCode evaluate(const EvalFlags& flags) {
   } else {
     std::cout << fmt::format(
         "step {}: loss {:.6f}, perplexity {:.4f} over {} target tokens of {}\n",
-        number(source.step), loss, std::exp(loss), evaluation.target_tokens(), file.string());
+        number(source.step), loss, std::exp(loss), evaluation.target_tokens(), data.name());
   }
   return base::ExitCode::done;
 }

@@ -14,6 +14,7 @@
 #include "framework/store/store_error.h"
 #include "launcher/base/errors.h"
 #include "launcher/control/resume_changes.h"
+#include "launcher/process/generation_lock.h"
 
 namespace strait::control {
 namespace {
@@ -152,7 +153,8 @@ std::uint32_t RunDirectory::generation() const {
   std::error_code error;
   const bool there = fs::exists(file, error);
   if (error) throw store::system_error("look at", file, error.value());
-  if (!there) return 0;
+  // Lost, it must not count from 1 again: processes of this run would be taken for older ones.
+  if (!there) return process::begun_generation(path_);
   std::istringstream in(store::read_text_file(file, 64));
   std::uint32_t last = 0;
   // Starting again from 1 would make processes of former starts look like present ones.

@@ -53,6 +53,20 @@ RunFile read_run_file(const std::filesystem::path& file, const recipe::LoadPlugi
                         file, load);
 }
 
+namespace {
+
+// Rows that the run has made are in its directory, wherever that is now: a run may be moved.
+void find_own_rows(const std::filesystem::path& run, Plan::Data& data) {
+  const std::filesystem::path file = data.file;
+  if (file.parent_path().filename() != "data") return;
+  const std::filesystem::path own =
+      std::filesystem::absolute(run / "data" / file.filename()).lexically_normal();
+  std::error_code none;
+  if (std::filesystem::exists(own, none)) data.file = own.string();
+}
+
+}  // namespace
+
 RunFile parse_run_file(const std::string& text, const std::filesystem::path& file,
                        const recipe::LoadPlugins& load) {
   try {
@@ -64,6 +78,8 @@ RunFile parse_run_file(const std::string& text, const std::filesystem::path& fil
     }
     RunFile read{*run, plan_from_json(whole.at("plan")), whole.value("recipe_hash", "")};
     load(read.plan.recipe.plugins);
+    find_own_rows(file.parent_path(), read.plan.train);
+    if (read.plan.eval) find_own_rows(file.parent_path(), *read.plan.eval);
     return read;
   } catch (const nlohmann::json::exception& error) {
     throw base::UserError(

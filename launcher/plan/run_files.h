@@ -20,8 +20,8 @@ struct RunFile {
 };
 
 void write_run_file(const std::filesystem::path& file, const RunFile& run);
-// `load` is called with the plugins of the run. UserError: the file is missing, or its plan is not
-// one of this build.
+// `load` is called with the plugins of the run. Rows that are in the run's directory are found
+// there, though it was moved. UserError: the file is missing, or its plan is not one of this build.
 RunFile read_run_file(const std::filesystem::path& file, const recipe::LoadPlugins& load);
 
 // Both with the file's text instead; `file` is named in errors.

@@ -64,16 +64,6 @@ void check_row(const recipe::Recipe& recipe, const models::ModelDescription& mod
                                     recipe.data.row, recipe.model.path, model.positions));
 }
 
-void check_tokens(const recipe::Recipe& recipe, const models::ModelDescription& model,
-                  const PreparedData& data) {
-  if (data.tokens->largest_token() < model.vocabulary) return;
-  throw base::UserError(base::ExitCode::bad_input,
-                        fmt::format("{} has token {}, but the model of {} has tokens 0 to {} "
-                                    "(byte tokens need a vocabulary of 257)",
-                                    data.name(), data.tokens->largest_token(), recipe.model.path,
-                                    model.vocabulary - 1));
-}
-
 void check_data_files(const char* key, const std::vector<recipe::DataFile>& files) {
   for (const recipe::DataFile& file : files) {
     std::error_code none;
@@ -156,6 +146,26 @@ void check_made_by(PreparedData& data, const recipe::Recipe& recipe) {
 }
 
 }  // namespace
+
+void check_tokens(const recipe::Recipe& recipe, const models::ModelDescription& model,
+                  const PreparedData& data) {
+  const tensors::TokenFile& rows = *data.tokens;
+  if (rows.largest_token() >= model.vocabulary) {
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("{} has token {}, but the model of {} has tokens 0 to {} "
+                    "(byte tokens need a vocabulary of 257)",
+                    data.name(), rows.largest_token(), recipe.model.path, model.vocabulary - 1));
+  }
+  for (std::int64_t row = 0; row < rows.rows(); ++row) {
+    if (rows.targets(store::SampleId{row}) > 0) return;
+  }
+  throw base::UserError(
+      base::ExitCode::bad_input,
+      fmt::format("{} has no target: none of its tokens is to be predicted, so there is nothing to "
+                  "learn or to evaluate; look at it with strait prepare --show",
+                  data.name()));
+}
 
 void read_data_sets(PlannedRun& run, const recipe::Recipe& recipe,
                     const models::ModelDescription& model, const plan::Plan* before) {

@@ -6,6 +6,10 @@
 
 namespace strait::planner {
 
+// UserError: a token is beyond the model's vocabulary, or none of them is a target.
+void check_tokens(const recipe::Recipe& recipe, const models::ModelDescription& model,
+                  const PreparedData& data);
+
 // Reads the rows to train on and to evaluate, checks them against the model, and writes into the
 // plan what it says of them: files and steps. `before`: the plan of a run that goes on; its own
 // token files are read instead of the recipe's sources. Null: the run begins. UserError: a file is

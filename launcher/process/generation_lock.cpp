@@ -75,14 +75,6 @@ void record_holder(int descriptor, const Membership& self, const fs::path& path)
   write_lock_holder(descriptor, path, {{"agent", self.host}, {"generation", self.generation}});
 }
 
-// 0: no generation has begun.
-std::uint32_t begun_generation(const fs::path& run_directory) {
-  std::ifstream in(number_file(run_directory));
-  std::uint32_t number = 0;
-  in >> number;
-  return number;
-}
-
 [[noreturn]] void refuse_fenced(std::uint32_t own, std::uint32_t newer, const fs::path& run) {
   throw base::UserError(
       base::ExitCode::fenced,
@@ -181,6 +173,13 @@ std::vector<fs::path> lock_files(const fs::path& run_directory) {
 }
 
 }  // namespace
+
+std::uint32_t begun_generation(const fs::path& run_directory) {
+  std::ifstream in(number_file(run_directory));
+  std::uint32_t number = 0;
+  in >> number;
+  return number;
+}
 
 GenerationLock::GenerationLock(const fs::path& run_directory, const Membership& self) {
   store::make_directory(locks_of(run_directory));

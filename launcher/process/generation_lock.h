@@ -40,6 +40,9 @@ class GenerationLock {
   std::string ended_;
 };
 
+// The newest generation that has begun in a run's directory; 0: none.
+std::uint32_t begun_generation(const std::filesystem::path& run_directory);
+
 // Begins a generation on a host: on return no process of an older one runs here, and none that the
 // former agent of the same host started in this one; none can start any more. Returns a sentence
 // for each process that was ended. UserError as above.

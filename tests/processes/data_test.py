@@ -124,6 +124,28 @@ class DataRuns(runs.RunCase):
         self.assertEqual(code, 11, out + err)
         self.assertIn("has changed since the run was planned", out + err)
 
+    def test_a_moved_run_has_its_own_rows(self):
+        """Also where another run has its place and its name since."""
+        settings = {"data.hold_out": 0.3}
+        self.ok("run", self.recipe("mix", **settings))
+        before = self.ok("eval", "runs/mix", "--json")
+        self.ok("run", self.recipe("mix", **{**settings, "data.hold_out": 0.5, "data.train": "more.jsonl"}), "--replace")
+        self.assertEqual(self.ok("eval", "runs/mix.old-1", "--json"), before)
+        (self.home / "runs" / "mix.old-1").rename(self.home / "elsewhere")
+        self.assertEqual(self.ok("eval", "elsewhere", "--json"), before)
+        self.ok("resume", "elsewhere", "--set", "train.steps=6")
+        rows = self.home / "elsewhere" / "data" / "eval.safetensors"
+        rows.write_bytes((self.home / "runs" / "mix" / "data" / "eval.safetensors").read_bytes())
+        self.assertIn("eval.safetensors has changed since the run began", self.said(11, "eval", "elsewhere"))
+
+    def test_data_without_a_target_is_refused(self):
+        (self.home / "empty.jsonl").write_text('{"text": ""}\n' * 4)
+        refusal = "empty.jsonl has no target: none of its tokens is to be predicted"
+        self.assertIn(refusal, self.said(10, "plan", self.recipe("none", **{"data.train": "empty.jsonl"})))
+        self.assertIn(refusal, self.said(10, "plan", self.recipe("none", **{"data.eval": "empty.jsonl"})))
+        self.ok("run", self.recipe("some"))
+        self.assertIn(refusal, self.said(10, "eval", "runs/some", "--data", "empty.jsonl"))
+
     def test_a_users_token_file_that_changes_is_refused(self):
         for name in ("rows", "held"):
             self.ok("prepare", "train.jsonl", f"{name}.safetensors", "--row", "32")

@@ -73,14 +73,18 @@ TEST(JsonLines, WhatIsNoNumberIsNullAndWhatIsNoUtf8IsReplaced) {
   EXPECT_EQ(ordered_json::parse(lines[1])["text"], "a\xef\xbf\xbdz\nb");
 }
 
-TEST(JsonLines, GoesOnBehindWhatIsThereAndEndsATornLine) {
+TEST(JsonLines, GoesOnBehindWhatIsThereAndRemovesATornLine) {
   const TemporaryFolder folder;
   put_text(folder / "whole.jsonl", "{\"step\":1}\n");
-  put_text(folder / "torn.jsonl", "{\"step\":1}\n{\"st");
+  const std::string half = "{\"text\":\"" + std::string(10'000, 'x');
+  put_text(folder / "torn.jsonl", "{\"step\":1}\n" + half);
   JsonLines(folder / "whole.jsonl").append({{"step", 2}});
   JsonLines(folder / "torn.jsonl").append({{"step", 2}});
   EXPECT_EQ(text_in(folder / "whole.jsonl"), "{\"step\":1}\n{\"step\":2}\n");
-  EXPECT_EQ(text_in(folder / "torn.jsonl"), "{\"step\":1}\n{\"st\n{\"step\":2}\n");
+  EXPECT_EQ(text_in(folder / "torn.jsonl"), "{\"step\":1}\n{\"step\":2}\n");
+  put_text(folder / "nothing.jsonl", half);
+  JsonLines(folder / "nothing.jsonl").append({{"step", 2}});
+  EXPECT_EQ(text_in(folder / "nothing.jsonl"), "{\"step\":2}\n");
 }
 
 TEST(JsonLines, LinesOfManyWritersDoNotMix) {
