@@ -59,6 +59,36 @@ void copy_rows(const fs::path& run, const fs::path& target, plan::Plan::Data& da
   data.file = copy.string();
 }
 
+// Removes what a copy that failed has written: the next one asks for a new folder. The disk may be
+// full or fail, so what cannot be removed stays.
+class Unfinished {
+ public:
+  explicit Unfinished(const fs::path& target) : target_(target), made_(!is_present(target)) {}
+  Unfinished(const Unfinished&) = delete;
+  Unfinished& operator=(const Unfinished&) = delete;
+  ~Unfinished() {
+    if (ended_) return;
+    std::error_code ignored;
+    if (made_) {
+      fs::remove_all(target_, ignored);
+      return;
+    }
+    // An empty folder that was there before stays.
+    for (fs::directory_iterator entry(target_, ignored), end; !ignored && entry != end;
+         entry.increment(ignored)) {
+      std::error_code left;
+      fs::remove_all(entry->path(), left);
+    }
+  }
+
+  void end() { ended_ = true; }
+
+ private:
+  fs::path target_;
+  bool made_;
+  bool ended_ = false;
+};
+
 }  // namespace
 
 CopiedRun copy_run(const fs::path& run, const fs::path& target,
@@ -73,6 +103,7 @@ CopiedRun copy_run(const fs::path& run, const fs::path& target,
       store::files_of(checkpoint.manifest, store::Part::all),
       [&](const store::ShardFile& one) { return is_present(checkpoint.path / one.name); });
   CopiedRun copied{checkpoint.manifest.step, whole ? store::Part::all : store::Part::weights, 0};
+  Unfinished unfinished(target);
   store::make_directory(target);
   plan::protect_secrets(target, file.plan.recipe);
   copied.bytes = copy_checkpoint(checkpoint, store::checkpoint_directory(target, copied.step));
@@ -84,6 +115,7 @@ CopiedRun copy_run(const fs::path& run, const fs::path& target,
   // Hosts and locks distinguish runs by it.
   file.run = net::RunId::random();
   plan::write_run_file(target / control::kPlanFile, file);
+  unfinished.end();
   return copied;
 }
 

@@ -42,8 +42,12 @@ class Checkpoints(runs.RunCase):
         self.assertIn("every byte is right", self.checkpoint("verify", "runs/run", "--step", "4"))
         self.assertIn("it has: 8, 6, 4, 2", self.checkpoint("verify", "runs/run", "--step", "5", code=10))
         self.assertIn("is damaged", self.checkpoint("copy", "runs/run", "broken", "--step", "6", code=32))
-        self.assertFalse((self.home / "broken/plan.json").exists())
+        self.assertFalse((self.home / "broken").exists())
+        (self.home / "empty").mkdir()
+        self.checkpoint("copy", "runs/run", "empty", "--step", "6", code=32)
+        self.assertEqual(list((self.home / "empty").iterdir()), [])
         shard.write_bytes(good)
+        self.checkpoint("copy", "runs/run", "broken", "--step", "6")  # the failed copy is not in its way
 
     def copy_goes_on_to_same_bits(self):
         expected = self.run_.curve(), self.run_.state(8)
