@@ -59,9 +59,11 @@ std::string ExitStatus::sentence() const {
 
 base::ExitCode ExitStatus::exit_code() const {
   if (signal) {
+    // A page of a mapped file that cannot be read.
+    if (*signal == SIGBUS) return base::ExitCode::storage_io;
     // These signals are bugs of the process itself; others were sent to it from outside.
-    const bool own_fault = *signal == SIGSEGV || *signal == SIGABRT || *signal == SIGBUS ||
-                           *signal == SIGILL || *signal == SIGFPE;
+    const bool own_fault =
+        *signal == SIGSEGV || *signal == SIGABRT || *signal == SIGILL || *signal == SIGFPE;
     return own_fault ? base::ExitCode::internal : base::ExitCode::peer_lost;
   }
   if (!lost.empty()) return base::ExitCode::peer_lost;

@@ -84,6 +84,9 @@ TEST_F(LocalBackendTest, ReportsSignal) {
   const auto broken = shell("kill -SEGV $$")->wait_until(Clock::now() + 20s);
   ASSERT_TRUE(broken.has_value());
   EXPECT_EQ(broken->exit_code(), base::ExitCode::internal);
+  const auto truncated = shell("kill -BUS $$")->wait_until(Clock::now() + 20s);
+  ASSERT_TRUE(truncated.has_value());
+  EXPECT_EQ(truncated->exit_code(), base::ExitCode::storage_io);
 }
 
 TEST_F(LocalBackendTest, WritesInputAfterLengthAndKeepsStdinOpen) {
