@@ -52,12 +52,14 @@ base::ExitCode ask_hosts(const std::filesystem::path& path, const RunCheckpoint&
 }  // namespace
 
 void add_place(CLI::App* verb, Place& place) {
-  static const std::map<std::string, Place> kPlaces = {
+  // A transformer over the enum would take its numbers, too.
+  const std::map<std::string, Place> places = {
       {"auto", Place::automatic}, {"here", Place::here}, {"hosts", Place::hosts}};
-  verb->add_option("--on", place,
-                   "here: in this process; hosts: over the run's stages; auto: here if the model "
-                   "fits into memory")
-      ->transform(CLI::CheckedTransformer(kPlaces))
+  verb->add_option_function<std::string>(
+          "--on", [places, &place](const std::string& name) { place = places.at(name); },
+          "here: in this process; hosts: over the run's stages; auto: here if the model fits into "
+          "memory")
+      ->check(CLI::IsMember({"auto", "here", "hosts"}))
       ->default_str("auto");
 }
 

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -9,11 +10,16 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
+#include "framework/store/bounded_json.h"
+#include "framework/store/record_reader.h"
 #include "launcher/app/ask_model.h"
 #include "launcher/app/generation.h"
+#include "launcher/app/number_range.h"
 #include "launcher/app/text_coder.h"
 #include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
@@ -24,6 +30,10 @@ namespace strait::app {
 namespace {
 
 using Json = nlohmann::json;
+
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+// A prompt may be as long as a record.
+constexpr store::JsonLimits kLineLimits{.string_bytes = store::RecordReader::kMaximumLine};
 
 struct GenerateFlags {
   std::filesystem::path run;
@@ -39,38 +49,58 @@ std::string user_chat(const std::string& text) {
   return Json{{"messages", Json::array({{{"role", "user"}, {"content", text}}})}}.dump();
 }
 
+[[noreturn]] void refuse(const std::string& what) {
+  throw base::UserError(base::ExitCode::bad_input, what);
+}
+
 // One line of a file of prompts.
-std::vector<std::int32_t> read_prompt(const std::string& line, bool chat, TextCoder& coder) {
-  const Json record = Json::parse(line);
-  if (record.is_object() && record.contains("messages")) {
-    return coder.encode_chat(line.substr(line.find('{')));  // behind a byte order mark, too
+std::vector<std::int32_t> read_prompt(const std::string& line, const std::string& origin, bool chat,
+                                      TextCoder& coder) {
+  constexpr const char* kAllowed =
+      "expected {\"prompt\": \"text\"} or {\"messages\": [...]} in every line";
+  Json record;
+  try {
+    record = store::parse_bounded_json(line, kLineLimits);
+  } catch (const store::JsonError& error) {
+    refuse(fmt::format("{}: {}; this one is not JSON: {}", origin, kAllowed, error.what()));
   }
-  const std::string text = record.at("prompt").get<std::string>();
+  if (!record.is_object()) {
+    refuse(fmt::format("{}: {}; this one is {}", origin, kAllowed, record.type_name()));
+  }
+  if (record.contains("messages")) {
+    return coder.encode_chat(line.substr(line.find('{')));
+  }
+  const auto prompt = record.find("prompt");
+  if (prompt == record.end()) {
+    refuse(
+        fmt::format("{}: {}; this one has neither \"prompt\" nor \"messages\"", origin, kAllowed));
+  }
+  if (!prompt->is_string()) {
+    refuse(fmt::format("{}: \"prompt\" is {} where a string is expected", origin,
+                       prompt->type_name()));
+  }
+  const auto text = prompt->get<std::string>();
   return chat ? coder.encode_chat(user_chat(text)) : coder.encode(text);
 }
 
 std::vector<std::vector<std::int32_t>> read_prompts(const std::filesystem::path& file, bool chat,
                                                     TextCoder& coder) {
-  std::ifstream lines(file);
-  if (!lines) {
-    throw base::UserError(base::ExitCode::bad_input,
-                          fmt::format("{} cannot be read; --prompts takes a file with a JSON "
-                                      "object in every line",
-                                      file.string()));
+  constexpr const char* kTakes = "--prompts takes a file with a JSON object in every line";
+  std::error_code ignored;
+  if (std::filesystem::is_directory(file, ignored)) {
+    refuse(fmt::format("{} is a directory; {}", file.string(), kTakes));
   }
+  std::ifstream lines(file);
+  if (!lines) refuse(fmt::format("{} cannot be read; {}", file.string(), kTakes));
   std::vector<std::vector<std::int32_t>> prompts;
   std::string line;
   for (int number = 1; std::getline(lines, line); ++number) {
+    if (number == 1 && line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    try {
-      prompts.push_back(read_prompt(line, chat, coder));
-    } catch (const Json::exception& error) {
-      throw base::UserError(
-          base::ExitCode::bad_input,
-          fmt::format("{}:{}: expected {{\"prompt\": \"text\"}} or {{\"messages\": [...]}}: {}",
-                      file.string(), number, error.what()));
-    }
+    prompts.push_back(read_prompt(line, fmt::format("{}:{}", file.string(), number), chat, coder));
   }
+  if (lines.bad()) refuse(fmt::format("{} cannot be read to its end", file.string()));
+  if (prompts.empty()) refuse(fmt::format("{} holds no prompt; {}", file.string(), kTakes));
   return prompts;
 }
 
@@ -109,6 +139,10 @@ void print_lines(Generation& generation) {
 }
 
 base::ExitCode generate(const GenerateFlags& flags) {
+  // Every text has it at its beginning.
+  if (std::ranges::count(flags.options.stops, "") > 0) {
+    refuse("--stop is empty, and would end every answer before its first token; name a text");
+  }
   const RunCheckpoint source = find_checkpoint(flags.run);
   if (!source.warning.empty()) std::cerr << "strait: " << source.warning << '\n';
   const auto coder = make_text_coder(tokenizer_of_run(source.run, flags.tokenizer));
@@ -118,7 +152,6 @@ base::ExitCode generate(const GenerateFlags& flags) {
                                  : coder->encode(flags.prompt));
   } else {
     prompts = read_prompts(flags.prompts, flags.chat, *coder);
-    if (prompts.empty()) return base::ExitCode::done;
   }
   const Place place = choose_place(source, flags.place);
   Generation generation(std::move(prompts), models::describe(source.config).positions, *coder,
@@ -149,21 +182,21 @@ void add_generate(CLI::App& cli, Command& command) {
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
   verb->add_option("--temperature", sampling.temperature, "0 always takes the likeliest token")
-      ->check(CLI::Range(0.0, 100.0))
+      ->check(number_range(0.0, 100.0))
       ->capture_default_str();
   verb->add_option("--top-k", sampling.top_k, "sample among this many; 0: among all")
       ->check(CLI::Range(0, 10'000'000))
       ->capture_default_str();
   verb->add_option("--top-p", sampling.top_p,
                    "among the likeliest that have this probability together")
-      ->check(CLI::Range(1e-6, 1.0))
+      ->check(number_range(1e-6, 1.0))
       ->capture_default_str();
   verb->add_option("--min-p", sampling.min_p, "among those with this share of the likeliest's")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(number_range(0.0, 1.0))
       ->capture_default_str();
   verb->add_option("--repetition-penalty", sampling.repetition_penalty,
                    "above 1: tokens that were there become less likely")
-      ->check(CLI::Range(0.01, 100.0))
+      ->check(number_range(0.01, 100.0))
       ->capture_default_str();
   verb->add_option("--stop", options.stops, "ends before this text; repeatable")
       ->take_all()

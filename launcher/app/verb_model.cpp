@@ -13,6 +13,7 @@
 #include "launcher/app/ask_model.h"
 #include "launcher/app/evaluation.h"
 #include "launcher/app/export_model.h"
+#include "launcher/app/number_range.h"
 #include "launcher/app/text_coder.h"
 #include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
@@ -124,7 +125,7 @@ void add_export(CLI::App& cli, Command& command) {
       ->check(CLI::IsMember({"float32", "bfloat16", "float16"}));
   verb->add_flag("--merge", options->merge, "of a LoRA run: the whole model, adapters added");
   verb->add_option("--shard-gb", options->shard_gigabytes, "the most that a file holds")
-      ->check(CLI::Range(1e-6, 1e6))
+      ->check(number_range(1e-6, 1e6))
       ->capture_default_str();
   verb->callback([options, &command] {
     command = [options] {

@@ -11,6 +11,7 @@
 
 #include "framework/net/memory_link.h"
 #include "framework/store/atomic_file.h"
+#include "launcher/app/number_range.h"
 #include "launcher/app/probe.h"
 #include "launcher/app/run_options.h"
 #include "launcher/app/verbs.h"
@@ -90,7 +91,7 @@ void add_probe(CLI::App& cli, Command& command) {
   verb->add_option("-o,--out", options->out, "the table that hosts.links names")
       ->capture_default_str();
   verb->add_option("--seconds", options->seconds, "of each measurement of bandwidth")
-      ->check(CLI::Range(0.1, 20.0))
+      ->check(number_range(0.1, 20.0))
       ->capture_default_str();
   verb->add_option("--set", options->overrides, "key=value instead of the recipe's; repeatable");
   verb->callback([options, &command] { command = [options] { return probe(*options); }; });

@@ -83,7 +83,11 @@ class Inference(runs.RunCase):
         self.train("bad", {**self.SETTINGS, **self.TRAINED})
         for text, *patterns in (
             ('{"prompt": "a"}\n{"text": "b"}\n', r"bad.jsonl:2: expected", "prompt"),
-            ("nonsense\n", r"bad.jsonl:1: expected"),
+            ("nonsense\n", r"bad.jsonl:1: expected", "not JSON"),
+            ('{"x": 1}\n', r'bad.jsonl:1: expected .* neither "prompt" nor "messages"\n'),
+            ('{"prompt": 7}\n', r'bad.jsonl:1: "prompt" is number where a string'),
+            ("[]\n", "bad.jsonl:1: expected .* is array"),
+            ("\n \n", "bad.jsonl holds no prompt"),
             ('{"prompt": "a"}\n{"prompt": ""}\n', "prompt 2 has 0 tokens"),
         ):
             (self.home / "bad.jsonl").write_text(text)
@@ -95,6 +99,17 @@ class Inference(runs.RunCase):
         code, _, err = self.strait("generate", "runs/bad", "--prompts", "none.jsonl")
         self.assertEqual(code, 10, err)
         self.assertIn("none.jsonl cannot be read", err)
+        for words, says in (
+            (("--prompts", "runs"), "runs is a directory"),
+            (("--prompt", "a", "--stop", ""), "--stop is empty"),
+            (("--prompt", "a", "--temperature", "nan"), "nan is no number from 0 to 100"),
+            (("--prompt", "a", "--repetition-penalty", "nan"), "nan is no number from 0.01 to 100"),
+            (("--prompt", "a", "--on", "foo"), "--on: foo not in {auto,here,hosts}"),
+            (("--prompt", "a", "--on", "1"), "--on: 1 not in {auto,here,hosts}"),
+        ):
+            code, out, err = self.strait("generate", "runs/bad", *words)
+            self.assertEqual((code, out), (10, ""), err)
+            self.assertIn(says, err)
 
     def test_killed_stage_is_named(self):
         self.train("killed", {**self.SETTINGS, **self.TRAINED, "pipeline.stages": 2})

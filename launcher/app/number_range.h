@@ -1,0 +1,20 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+namespace strait::app {
+
+// CLI::Range compares so that "nan" passes.
+inline CLI::Validator number_range(double least, double most) {
+  const auto fault = [least, most](const std::string& text) -> std::string {
+    double value = 0;
+    if (CLI::detail::lexical_cast(text, value) && value >= least && value <= most) return "";
+    return fmt::format("{} is no number from {} to {}", text, least, most);
+  };
+  return CLI::Validator(fault, fmt::format("FLOAT in [{} - {}]", least, most));
+}
+
+}  // namespace strait::app
