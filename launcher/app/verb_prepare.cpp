@@ -15,6 +15,7 @@
 
 #include "framework/store/byte_tokenizer.h"
 #include "framework/store/record_reader.h"
+#include "launcher/app/number_range.h"
 #include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
@@ -56,7 +57,9 @@ void add_choice(CLI::App& verb, const char* flag, std::string& value, const char
 }
 
 // A record's text, the targets green on a terminal and in [[ ]] elsewhere.
-void print_document(const store::Document& document, tokenizer::TokenizerWorker* worker) {
+void print_document(store::Document document, bool first, tokenizer::TokenizerWorker* worker) {
+  // Nothing stands before a text's first token that could predict it.
+  if (first && !document.is_target.empty()) document.is_target.front() = 0;
   const bool colours = isatty(STDOUT_FILENO) != 0;
   const auto learnt = std::accumulate(document.is_target.begin(), document.is_target.end(), 0);
   std::cout << fmt::format("--- {}: {} tokens, {} of them targets\n", document.origin,
@@ -89,10 +92,11 @@ void show_records(const PrepareFlags& flags, const planner::DataOptions& options
     if (!record) return;
     if (worker == nullptr) {
       choose_targets(*record, options.targets);
-      print_document(store::ByteTokenizer::document(*record), nullptr);
+      print_document(store::ByteTokenizer::document(*record), record->first, nullptr);
     } else {
       const store::Record one = *record;
-      print_document(worker->documents(std::span(&one, 1), options.targets).front(), worker.get());
+      print_document(worker->documents(std::span(&one, 1), options.targets).front(), one.first,
+                     worker.get());
     }
   }
 }
@@ -133,9 +137,8 @@ void print_summary(const PrepareFlags& flags, const planner::PreparedData& prepa
   std::int64_t learnt = 0;
   for (std::int64_t row = 0; row < rows.rows(); ++row) {
     const store::SampleId sample{row};
-    const auto mask = rows.loss_mask(sample);
     tokens += rows.length(sample);
-    learnt += std::accumulate(mask.begin(), mask.end(), std::int64_t{0});
+    learnt += rows.targets(sample);
   }
   const std::int64_t padding = rows.rows() * rows.row_length() - tokens;
   std::cout << fmt::format(
@@ -197,7 +200,7 @@ void add_prepare(CLI::App& cli, Command& command) {
   verb->add_option("--overlap", flags->overlap, "tokens of context in further rows of a long text")
       ->check(CLI::Range(0, 1 << 24));
   verb->add_option("--shard-gb", flags->shard_gigabytes, "the most that a token file holds")
-      ->check(CLI::Range(1e-6, 1e6))
+      ->check(number_range(1e-6, 1e6))
       ->capture_default_str();
   verb->add_option("--show", flags->shown, "print this many records, with what is learnt")
       ->check(CLI::Range(0, 1'000'000));

@@ -105,6 +105,16 @@ class DataRuns(runs.RunCase):
             self.assertEqual(one["target_tokens"], single["target_tokens"])
             self.assertAlmostEqual(one["loss"] / single["loss"], 1, delta=2e-6, msg=packing)
 
+    def test_a_first_token_is_no_target(self):
+        (self.home / "texts.jsonl").write_text('{"text": "abcd"}\n' * 100)
+        self.ok("run", self.recipe("tiny"))
+        said = self.ok("prepare", "texts.jsonl", "texts.safetensors", "--row", "32", "--show", "1")
+        self.assertIn("\na[[bcd", said)
+        scored = json.loads(self.ok("eval", "runs/tiny", "--data", "texts.safetensors", "--json"))
+        self.assertIn(f", {scored['target_tokens']} targets, ", said)
+        error = self.said(10, "prepare", "texts.jsonl", "more.safetensors", "--shard-gb", "nan")
+        self.assertIn("nan is no number from 1e-06 to 1000000", error)
+
     def test_shards_are_the_rows_of_one_file(self):
         self.ok("prepare", "train.jsonl", "whole.safetensors", "--row", "32")
         said = self.ok("prepare", "train.jsonl", "part.safetensors", "--row", "32", "--shard-gb", "0.000005")
