@@ -18,23 +18,45 @@ std::string module_of(const std::string& tensor) { return tensor.substr(0, tenso
 
 std::string last_part(const std::string& name) { return name.substr(name.rfind('.') + 1); }
 
+// The number of blocks: without embedding and head.
+std::int64_t blocks_of(const ModelDescription& model) { return std::ssize(model.layers) - 2; }
+
+enum class Among { blocks, all };
+
 // Last parts of the names of matrices.
-std::set<std::string> matrices(const ModelDescription& model) {
+std::set<std::string> matrices(const ModelDescription& model, Among among) {
   std::set<std::string> names;
-  for (const TensorShape& tensor : model.tensors()) {
-    if (tensor.shape.size() == 2) names.insert(last_part(module_of(tensor.name)));
+  for (std::int64_t i = 0; i < std::ssize(model.layers); ++i) {
+    if (among == Among::blocks && (i == 0 || i > blocks_of(model))) continue;
+    for (const TensorShape& tensor : model.layers[static_cast<std::size_t>(i)].tensors) {
+      if (tensor.adapter || tensor.shape.size() != 2) continue;
+      names.insert(last_part(module_of(tensor.name)));
+    }
   }
   return names;
 }
 
-[[noreturn]] void refuse(const ModelDescription& model, const std::string& what) {
-  throw ConfigError(fmt::format("{}; matrices of this {} model are called {}", what, model.family,
-                                fmt::join(matrices(model), ", ")));
+[[noreturn]] void refuse(const ModelDescription& model, Among among, const std::string& what) {
+  throw ConfigError(fmt::format("{}; matrices of {} {} model are called {}", what,
+                                among == Among::blocks ? "the blocks of this" : "this",
+                                model.family, fmt::join(matrices(model, among), ", ")));
+}
+
+void check_blocks(const ModelDescription& model, const Lora& lora) {
+  const std::int64_t count = blocks_of(model);
+  const auto absent =
+      std::ranges::find_if(lora.blocks, [&](std::int64_t block) { return block >= count; });
+  if (absent == lora.blocks.end()) return;
+  throw ConfigError(fmt::format(
+      "model.lora.layers (of an adapter: layers_to_transform) names block {}; the model has 0 to "
+      "{}",
+      *absent, count - 1));
 }
 
 // Every setting that names something must have found it: a misspelt one would train less than it
 // says.
 void check_adapters(const ModelDescription& model, const Lora& lora) {
+  check_blocks(model, lora);
   std::vector<std::string> adapted;
   std::vector<std::string> modules;
   for (const LayerCost& layer : model.layers) {
@@ -53,17 +75,19 @@ void check_adapters(const ModelDescription& model, const Lora& lora) {
   };
   for (const std::string& target : lora.targets) {
     if (!has(adapted, target)) {
-      refuse(model, fmt::format("LoRA's target \"{}\" is no matrix of a block", target));
+      refuse(model, Among::blocks,
+             fmt::format("LoRA's target \"{}\" is no matrix of a block", target));
     }
   }
-  if (adapted.empty()) refuse(model, fmt::format("LoRA's targets match no matrix of a block"));
+  if (adapted.empty()) refuse(model, Among::blocks, "LoRA's targets match no matrix of a block");
   for (const std::string& saved : lora.saved) {
     if (!has(modules, saved)) {
-      refuse(model, fmt::format("LoRA's modules to save have \"{}\", which is none", saved));
+      refuse(model, Among::all,
+             fmt::format("LoRA's modules to save have \"{}\", which is none", saved));
     }
     const std::string& tied = model.layers.back().tied_to;
     if (!tied.empty() && (ends_with_module(module_of(tied), saved) || saved == "lm_head")) {
-      refuse(model,
+      refuse(model, Among::all,
              fmt::format("LoRA's modules to save have \"{}\", but embedding and head of this "
                          "model are one table, which PEFT would untie",
                          saved));

@@ -12,6 +12,7 @@
 
 #include "framework/store/checkpoint.h"
 #include "launcher/base/errors.h"
+#include "models/lora.h"
 #include "models/tensor_names.h"
 
 namespace strait::planner {
@@ -40,6 +41,13 @@ std::vector<models::TensorShape> shapes_of(const Infos& infos) {
   return shapes;
 }
 
+// The frozen weights of such a run are in its model's files, or in a part that is not read here.
+bool holds_adapters(const tensors::CheckpointReader& checkpoint) {
+  return std::ranges::any_of(checkpoint.names(), [](const std::string& name) {
+    return name.ends_with(models::kAdapterDown);
+  });
+}
+
 }  // namespace
 
 ModelWeights::ModelWeights(const recipe::Recipe::Model& source, const models::ModelConfig& config) {
@@ -52,10 +60,13 @@ ModelWeights::ModelWeights(const recipe::Recipe::Model& source, const models::Mo
   }
   checkpoint_.emplace(source.weights_run, store::Verify::sizes, store::Part::weights);
   std::vector<models::TensorShape> shapes;
+  bool whole = true;
   for (const models::TensorShape& tensor : models::describe(config).tensors()) {
     const store::TensorInfo* const found = checkpoint_->find(tensor.name);
     if (found != nullptr) shapes.push_back({found->name, found->shape});
-    if (found != nullptr || checkpoint_->find("frozen/" + tensor.name) == nullptr) continue;
+    whole = whole && found != nullptr;
+  }
+  if (!whole && holds_adapters(*checkpoint_)) {
     throw base::UserError(
         base::ExitCode::bad_input,
         fmt::format("model.weights = \"{}\" is a run that trained adapters only; start from its "

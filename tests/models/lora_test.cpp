@@ -276,10 +276,10 @@ TEST(AdaptedModel, NameThatFindsNothingIsRefused) {
   Lora lora;
   lora.targets = {"c_attn", "q_proj"};
   EXPECT_THAT(refusal(lora), HasSubstr("\"q_proj\" is no matrix of a block"));
-  EXPECT_THAT(refusal(lora), HasSubstr("c_attn, c_fc, c_proj"));
+  EXPECT_THAT(refusal(lora), testing::EndsWith("are called c_attn, c_fc, c_proj"));
   lora.targets = {"c_attn"};
   lora.blocks = {3};
-  EXPECT_THAT(refusal(lora), HasSubstr("\"c_attn\" is no matrix"));
+  EXPECT_THAT(refusal(lora), HasSubstr("names block 3; the model has 0 to 2"));
   lora.blocks.clear();
   lora.saved = {"head"};
   EXPECT_THAT(refusal(lora), HasSubstr("modules to save have \"head\", which is none"));

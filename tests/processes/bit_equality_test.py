@@ -229,6 +229,10 @@ class Adapters(Compared):
         self.assertIn("is not the one that this run's adapters were trained with", out + err)
         (base / "model.safetensors").write_bytes(weights)
         self.resumed(run)
+        # A run of adapters is no model to start from.
+        code, out, err = self.strait("plan", self.write_recipe("next", {"model.weights": "runs/run"}))
+        self.assertEqual((code, out, err.count("\n")), (10, "", 1), out + err)
+        self.assertIn("is a run that trained adapters only", err)
 
 
 class Resume(Compared):
