@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <exception>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -15,8 +16,11 @@
 #include "launcher/base/errors.h"
 #include "launcher/console/status_text.h"
 #include "launcher/control/run_directory.h"
+#include "launcher/control/run_file_names.h"
 #include "launcher/control/run_status.h"
 #include "launcher/hosts/slurm_job.h"
+#include "launcher/plan/run_files.h"
+#include "launcher/plugin/plugin_file.h"
 
 namespace strait::app {
 namespace {
@@ -63,14 +67,28 @@ json checkpoints_here(const std::filesystem::path& run) {
   return list;
 }
 
-std::string checkpoint_line(const json& checkpoints) {
+// Whether files of its checkpoints may lie elsewhere.
+bool has_hosts(const std::filesystem::path& run) {
+  try {
+    const plan::RunFile file = plan::read_run_file(run / control::kPlanFile, plugin::load_plugins);
+    const recipe::BackendKind backend = file.plan.recipe.hosts.backend;
+    return backend == recipe::BackendKind::ssh || backend == recipe::BackendKind::join;
+  } catch (const std::exception&) {
+    return true;  // not known: status only looks
+  }
+}
+
+std::string checkpoint_line(const std::filesystem::path& run, const json& checkpoints) {
   std::vector<std::string> parts;
   for (const json& one : checkpoints) {
     const auto here = one.at("here").get<std::string>();
-    parts.push_back(fmt::format("{} ({})", one.at("step").get<std::int64_t>(),
-                                here == "all"       ? "whole"
-                                : here == "weights" ? "its weights, the rest on hosts"
-                                                    : "on hosts"));
+    const std::string where =
+        here == "all" ? "whole"
+        : !has_hosts(run)
+            ? fmt::format("damaged, or of another build: strait checkpoint verify {}", run.string())
+        : here == "weights" ? "its weights, the rest on hosts"
+                            : "on hosts";
+    parts.push_back(fmt::format("{} ({})", one.at("step").get<std::int64_t>(), where));
   }
   return fmt::format("checkpoints here: {}", fmt::join(parts, ", "));
 }
@@ -95,7 +113,7 @@ void print(const std::filesystem::path& run, const json& status,
   }
   fmt::print("  {}\n", console::numbers_line(status));
   const json checkpoints = checkpoints_here(run);
-  if (!checkpoints.empty()) fmt::print("  {}\n", checkpoint_line(checkpoints));
+  if (!checkpoints.empty()) fmt::print("  {}\n", checkpoint_line(run, checkpoints));
   for (const std::string& line : console::traffic_lines(status)) fmt::print("  {}\n", line);
   for (const std::string& line : console::restart_lines(status)) fmt::print("  {}\n", line);
   if (!live) return;

@@ -46,6 +46,11 @@ class Checkpoints(runs.RunCase):
         (self.home / "empty").mkdir()
         self.checkpoint("copy", "runs/run", "empty", "--step", "6", code=32)
         self.assertEqual(list((self.home / "empty").iterdir()), [])
+        shard.write_bytes(good[:-1])
+        code, out, err = self.strait("status", "runs/run")
+        self.assertEqual(code, 0, out + err)
+        self.assertIn("6 (damaged, or of another build: strait checkpoint verify runs/run), ", out)
+        self.assertNotIn("on hosts", out)
         shard.write_bytes(good)
         self.checkpoint("copy", "runs/run", "broken", "--step", "6")  # the failed copy is not in its way
 
