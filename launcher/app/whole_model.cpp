@@ -11,6 +11,7 @@
 #include "framework/store/record_reader.h"
 #include "launcher/app/generation.h"
 #include "launcher/base/errors.h"
+#include "launcher/control/run_directory.h"
 #include "launcher/control/run_file_names.h"
 #include "launcher/planner/checkpoint_weights.h"
 #include "launcher/planner/planned_model.h"
@@ -41,6 +42,13 @@ RunCheckpoint find_checkpoint(const std::filesystem::path& run_directory) {
                     run_directory.string()));
   }
   const auto newest = store::choose_checkpoint(run_directory, store::Part::weights);
+  if (!newest && !control::RunDirectory::live(run_directory)) {
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("{} has no complete checkpoint, and the run has ended; run its recipe again "
+                    "with --replace",
+                    run_directory.string()));
+  }
   if (!newest) {
     throw base::UserError(
         base::ExitCode::bad_input,

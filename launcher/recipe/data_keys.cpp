@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <iterator>
 #include <optional>
 #include <set>
@@ -66,7 +67,8 @@ std::string fault_of_files(const RecipeValue& value) {
   for (const RecipeValue& entry : value) {
     if (std::string fault = fault_of_entry(entry); !fault.empty()) return fault;
     const std::string path = (entry.is_object() ? entry["path"] : entry).get<std::string>();
-    if (!paths.insert(path).second) {
+    // "a.jsonl" and "./a.jsonl" are one file.
+    if (!paths.insert(std::filesystem::path(path).lexically_normal().string()).second) {
       return fmt::format("{} is listed twice; list it once, with a weight", path);
     }
   }

@@ -61,6 +61,20 @@ std::string unknown_key(const FoundValue& found) {
                      fmt::join(known_in(section), ", "));
 }
 
+// An argument of --set is read as TOML where it is TOML, so a text of digits needs quotes.
+std::string advice_to_quote(const FoundValue& found, const RecipeKey& key) {
+  const std::string start = fmt::format("--set {}=", found.key);
+  if (found.value.is_string() || !found.where.starts_with(start)) return "";
+  const std::string text = found.where.substr(start.size());
+  Recipe scratch;
+  if (text.find_first_of("\"'\\") != text.npos || !key.set(text, scratch)) return "";
+  return fmt::format("; it was read as {}, a text has to be in quotes: --set '{}=\"{}\"'",
+                     found.value.is_number()    ? "a number"
+                     : found.value.is_boolean() ? "true or false"
+                                                : "no text",
+                     found.key, text);
+}
+
 std::string wrong_value(const FoundValue& found, const RecipeKey& key) {
   std::string proposal;
   if (const auto* written = found.value.get_ptr<const std::string*>()) {
@@ -73,7 +87,7 @@ std::string wrong_value(const FoundValue& found, const RecipeKey& key) {
   const std::string objection = key.objection ? key.objection(found.value) : std::string();
   if (!objection.empty()) proposal += "; " + objection;
   return fmt::format("{} is {} ({}), but must be {}{}", found.key, found.shown, found.where,
-                     allowed_by(key), proposal);
+                     allowed_by(key), proposal + advice_to_quote(found, key));
 }
 
 // Whether the value is not the name of an existing part, where it has to be.

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 
 import runs
@@ -110,6 +111,14 @@ class Inference(runs.RunCase):
             code, out, err = self.strait("generate", "runs/bad", *words)
             self.assertEqual((code, out), (10, ""), err)
             self.assertIn(says, err)
+
+    def test_an_ended_run_without_checkpoint_is_not_waited_for(self):
+        run = self.train("none", {**self.SETTINGS, **self.TRAINED})
+        for checkpoint in (run.path / "checkpoints").iterdir():
+            shutil.rmtree(checkpoint)
+        code, out, err = self.strait("generate", "runs/none", "--prompt", "a")
+        self.assertEqual((code, out), (10, ""), err)
+        self.assertIn("no complete checkpoint, and the run has ended; run its recipe again", err)
 
     def test_killed_stage_is_named(self):
         self.train("killed", {**self.SETTINGS, **self.TRAINED, "pipeline.stages": 2})
