@@ -151,10 +151,10 @@ std::vector<Finding> diagnose_host(const recipe::RecipeHost& listed, const HostN
   if (look.objection.empty() && facts.free_disk < need.disk) {
     findings.push_back(
         wrong(base::ExitCode::storage_full, listed.name,
-              fmt::format("its checkpoints take {}, but {} has {} free; make room, name another "
-                          "directory for it under [[hosts.list]], or lower checkpoint.keep",
+              fmt::format("its checkpoints take {}, but {} has {} free; make room, lower "
+                          "checkpoint.keep, or {}",
                           base::byte_text(need.disk), base::printable(facts.directory),
-                          base::byte_text(facts.free_disk))));
+                          base::byte_text(facts.free_disk), look.advice)));
   }
   diagnose_ports(listed, need, look, ports, findings);
   if (std::string late = clock_warning(listed.name, facts.clock, now); !late.empty()) {
@@ -185,8 +185,9 @@ std::vector<Finding> check_hosts(const recipe::Recipe& recipe, const std::vector
       const recipe::RecipeHost here{.name = "this machine",
                                     .directory = std::filesystem::current_path().string()};
       const InspectionRequest request = inspection_request_for(here, recipe.hosts.ports);
-      return diagnose_host(here, needs.empty() ? HostNeed{} : needs[0], inspect_this_host(request),
-                           recipe.hosts.ports, clock_now());
+      return diagnose_host(here, needs.empty() ? HostNeed{} : needs[0],
+                           inspect_this_host(request, kStartElsewhere), recipe.hosts.ports,
+                           clock_now());
     }
     case recipe::BackendKind::slurm:
       return {

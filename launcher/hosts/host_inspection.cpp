@@ -45,11 +45,9 @@ bool port_is_taken(int family, int port) {
   return !bound && errno == EADDRINUSE;
 }
 
-std::string unusable_directory(const fs::path& directory, const std::string& why) {
-  return fmt::format(
-      "cannot keep files in {}: {}; name another place under [[hosts.list]]: "
-      "directory = \"...\"",
-      directory.string(), why);
+std::string unusable_directory(const fs::path& directory, const std::string& why,
+                               const char* advice) {
+  return fmt::format("cannot keep files in {}: {}; {}", directory.string(), why, advice);
 }
 
 }  // namespace
@@ -117,11 +115,12 @@ std::optional<HostInspection> inspection_from(const std::string& line) {
   }
 }
 
-HostInspection inspect_this_host(const InspectionRequest& request) {
+HostInspection inspect_this_host(const InspectionRequest& request, const char* advice) {
   HostInspection look;
+  look.advice = advice;
   const fs::path directory = agent_directory(request.directory);
   try {
-    check_host_directory(directory);
+    check_host_directory(directory, advice);
   } catch (const base::UserError& error) {
     look.objection = error.what();
     look.objection_code = error.code();
@@ -135,12 +134,12 @@ HostInspection inspect_this_host(const InspectionRequest& request) {
   return look;
 }
 
-void check_host_directory(const fs::path& directory) {
+void check_host_directory(const fs::path& directory, const char* advice) {
   std::error_code failed;
   fs::create_directories(directory, failed);
   if (failed)
     throw base::UserError(base::ExitCode::storage_io,
-                          unusable_directory(directory, failed.message()));
+                          unusable_directory(directory, failed.message(), advice));
   const fs::path probe = directory / fmt::format("probe.{}", ::getpid());
   {
     std::ofstream out(probe);
@@ -156,14 +155,16 @@ void check_host_directory(const fs::path& directory) {
   if (full) {
     throw base::UserError(
         base::ExitCode::storage_full,
-        unusable_directory(directory, fmt::format("its disk is full, {} are free and {} the "
-                                                  "least that a run needs",
-                                                  base::byte_text(ignored ? 0 : space.available),
-                                                  base::byte_text(kLeastDisk))));
+        unusable_directory(directory,
+                           fmt::format("its disk is full, {} are free and {} the "
+                                       "least that a run needs",
+                                       base::byte_text(ignored ? 0 : space.available),
+                                       base::byte_text(kLeastDisk)),
+                           advice));
   }
   if (failed)
     throw base::UserError(base::ExitCode::storage_io,
-                          unusable_directory(directory, failed.message()));
+                          unusable_directory(directory, failed.message(), advice));
 }
 
 }  // namespace strait::hosts

@@ -12,6 +12,13 @@
 // The request of `strait doctor` to a host, which starts no agent.
 namespace strait::hosts {
 
+// What to do about a directory that cannot be used: of a host in the recipe's list, and of a run
+// on this machine alone, which has no list.
+inline constexpr const char* kListAnother =
+    "name another place under [[hosts.list]]: directory = \"...\"";
+inline constexpr const char* kStartElsewhere =
+    "start strait in a directory with room that can be written to";
+
 struct InspectionRequest {
   std::string directory;            // for its files; "~" is its home
   std::pair<int, int> ports{0, 0};  // that a run would bind; 0: any
@@ -24,6 +31,7 @@ struct HostInspection {
   std::vector<std::pair<bool, std::string>> devices;
   std::string objection;  // why it cannot keep files there; empty: it can
   base::ExitCode objection_code = base::ExitCode::done;
+  const char* advice = kListAnother;  // where its disk has too little room; not of the line
 };
 
 std::string to_text(const InspectionRequest& request);
@@ -34,9 +42,11 @@ std::string to_line(const HostInspection& look);
 std::optional<HostInspection> inspection_from(const std::string& line);
 
 // On the host itself. Creates the directory and nothing else.
-HostInspection inspect_this_host(const InspectionRequest& request);
+HostInspection inspect_this_host(const InspectionRequest& request,
+                                 const char* advice = kListAnother);
 
 // Creates the directory. UserError: it cannot be created or written to, or the disk is full.
-void check_host_directory(const std::filesystem::path& directory);
+void check_host_directory(const std::filesystem::path& directory,
+                          const char* advice = kListAnother);
 
 }  // namespace strait::hosts

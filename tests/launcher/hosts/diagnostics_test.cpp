@@ -31,6 +31,19 @@ std::vector<Finding> judged(const HostInspection& look, const HostNeed& need = {
   return diagnose_host(told, need, look, {47000, 47009}, kNow);
 }
 
+TEST(Diagnostics, ListOfHostsIsNoAdviceForARunWithoutOne) {
+  HostInspection look = healthy();
+  look.facts.free_disk = 1'000'000;
+  const HostNeed need{2, 1'000'000'000, 2'000'000'000, 3};
+  EXPECT_THAT(judged(look, need).at(0).text, HasSubstr("[[hosts.list]]"));
+  look.advice = kStartElsewhere;
+  EXPECT_THAT(judged(look, need).at(0).text,
+              testing::AllOf(HasSubstr("start strait in"), testing::Not(HasSubstr("hosts.list"))));
+  const HostInspection here = inspect_this_host({.directory = "/proc/none"}, kStartElsewhere);
+  EXPECT_THAT(here.objection,
+              testing::AllOf(HasSubstr("start strait in"), testing::Not(HasSubstr("hosts.list"))));
+}
+
 TEST(Diagnostics, ReportsHealthyHostOnce) {
   const auto findings = judged(healthy(), {2, 1'000'000'000, 2'000'000'000, 3});
   ASSERT_EQ(findings.size(), 1U);
