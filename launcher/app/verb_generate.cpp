@@ -67,7 +67,11 @@ std::vector<std::int32_t> read_prompt(const std::string& line, const std::string
   if (!record.is_object()) {
     refuse(fmt::format("{}: {}; this one is {}", origin, kAllowed, record.type_name()));
   }
-  if (record.contains("messages")) {
+  if (const auto messages = record.find("messages"); messages != record.end()) {
+    if (!messages->is_array()) {
+      refuse(fmt::format("{}: \"messages\" is {} where a list is expected", origin,
+                         messages->type_name()));
+    }
     return coder.encode_chat(line.substr(line.find('{')));
   }
   const auto prompt = record.find("prompt");

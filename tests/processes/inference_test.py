@@ -87,6 +87,7 @@ class Inference(runs.RunCase):
             ("nonsense\n", r"bad.jsonl:1: expected", "not JSON"),
             ('{"x": 1}\n', r'bad.jsonl:1: expected .* neither "prompt" nor "messages"\n'),
             ('{"prompt": 7}\n', r'bad.jsonl:1: "prompt" is number where a string'),
+            ('{"messages": 7}\n', r'bad.jsonl:1: "messages" is number where a list'),
             ("[]\n", "bad.jsonl:1: expected .* is array"),
             ("\n \n", "bad.jsonl holds no prompt"),
             ('{"prompt": "a"}\n{"prompt": ""}\n', "prompt 2 has 0 tokens"),
