@@ -121,7 +121,7 @@ TEST(JsonLines, NamesMissingFolder) {
 
 // A limit on the size of files stands in for a full disk: the system takes a part of the line, then
 // refuses.
-TEST(JsonLines, AFullDiskIsNamedAndTheNextLineStartsAfresh) {
+TEST(JsonLines, AFullDiskIsNamedAndLeavesNoHalfLine) {
   const TemporaryFolder folder;
   const std::filesystem::path path = folder / "full.jsonl";
   JsonLines file(path);
@@ -137,7 +137,7 @@ TEST(JsonLines, AFullDiskIsNamedAndTheNextLineStartsAfresh) {
   EXPECT_EQ(refusal, "cannot write a line to " + path.string() + ": File too large");
   file.append({{"step", 3}});
   file.append({{"step", 4}});
-  EXPECT_EQ(text_in(path), "{\"step\":1}\n{\"ste\n{\"step\":3}\n{\"step\":4}\n");
+  EXPECT_EQ(text_in(path), "{\"step\":1}\n{\"step\":3}\n{\"step\":4}\n");
 }
 
 }  // namespace
