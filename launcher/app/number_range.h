@@ -14,7 +14,7 @@ inline CLI::Validator number_range(double least, double most) {
     if (CLI::detail::lexical_cast(text, value) && value >= least && value <= most) return "";
     return fmt::format("{} is no number from {} to {}", text, least, most);
   };
-  return CLI::Validator(fault, fmt::format("FLOAT in [{} - {}]", least, most));
+  return {fault, fmt::format("FLOAT in [{} - {}]", least, most)};
 }
 
 }  // namespace strait::app
