@@ -52,7 +52,7 @@ std::vector<control::Event> RunHosts::prepare_restarted(const plan::RunFile& run
                                                         std::uint32_t replica, store::Step saved,
                                                         const std::vector<std::size_t>& restarted,
                                                         const std::function<void()>& check) {
-  // Hosts whose agents stayed have their files and their ends of relayed links already.
+  // Hosts with agents that stayed have their files and their ends of relayed links already.
   if (restarted.empty()) return {};
   if (transfer_) {
     const auto poll = [&] {

@@ -12,6 +12,7 @@
 
 #include "framework/store/checkpoint.h"
 #include "launcher/base/errors.h"
+#include "launcher/planner/planned_model.h"
 #include "models/lora.h"
 #include "models/tensor_names.h"
 
@@ -137,12 +138,11 @@ recipe::Recipe with_chosen_checkpoint(recipe::Recipe recipe) {
   if (recipe.model.weights != recipe::Weights::run) return recipe;
   const fs::path run = recipe.model.weights_run;
   std::error_code none;
-  if (!fs::exists(run, none)) {
+  if (!fs::is_directory(run, none)) {
     throw base::UserError(
         base::ExitCode::bad_input,
-        fmt::format("model.weights = \"{}\" is no directory here ({}); it must be that of a run, "
-                    "runs/NAME",
-                    run.string(), fs::current_path().string()));
+        fmt::format("model.weights = \"{}\" {}; it must be the directory of a run, runs/NAME",
+                    run.string(), folder_fault(run, store::kManifestName)));
   }
   if (fs::exists(run / store::kManifestName)) return recipe;  // a checkpoint itself
   const auto newest = store::choose_checkpoint(run, store::Part::weights);

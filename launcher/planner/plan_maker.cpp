@@ -35,11 +35,7 @@ std::string read_config(const fs::path& model) {
     throw base::UserError(
         base::ExitCode::bad_input,
         fmt::format("model.path = \"{}\" {}; it must be a Hugging Face model directory{}",
-                    model.string(),
-                    there ? "has no config.json"
-                    : fs::exists(model, none)
-                        ? "is a file"
-                        : "is no directory here (" + fs::current_path().string() + ")",
+                    model.string(), folder_fault(model, file.filename()),
                     there ? "" : " with config.json; strait downloads none"));
   }
   return store::read_text_file(file, kMostConfigBytes);

@@ -89,6 +89,13 @@ std::int64_t recompute_layers(const recipe::Recipe::Model& recipe,
   return most;
 }
 
+std::string folder_fault(const std::filesystem::path& folder, const std::string& file) {
+  std::error_code none;
+  if (std::filesystem::is_directory(folder, none)) return "has no " + file;
+  if (std::filesystem::exists(folder, none)) return "is a file";
+  return "is no directory here (" + std::filesystem::current_path().string() + ")";
+}
+
 recipe::Recipe with_adapter_settings(recipe::Recipe recipe) {
   if (recipe.model.adapter.empty()) return recipe;
   namespace fs = std::filesystem;
@@ -99,10 +106,7 @@ recipe::Recipe with_adapter_settings(recipe::Recipe recipe) {
         base::ExitCode::bad_input,
         fmt::format("model.adapter = \"{}\" {}; it must be a directory that PEFT or strait export "
                     "has written",
-                    recipe.model.adapter,
-                    fs::exists(recipe.model.adapter, none)
-                        ? "has no adapter_config.json"
-                        : "is no directory here (" + fs::current_path().string() + ")"));
+                    recipe.model.adapter, folder_fault(recipe.model.adapter, file.filename())));
   }
   const recipe::Recipe::Lora settings =
       settings_of(models::parse_lora(store::read_text_file(file, kMostConfigBytes), file.string()));

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <string>
 
 #include "launcher/plan/plan.h"
 #include "models/model_config.h"
@@ -10,6 +12,10 @@ namespace strait::planner {
 
 // Of a file that configures a model or adapters.
 inline constexpr std::uint64_t kMostConfigBytes = std::uint64_t{1} << 24;
+
+// Why a folder that a recipe names does not have this file: "has no config.json", "is a file", "is
+// no directory here (...)". Only where it has none.
+std::string folder_fault(const std::filesystem::path& folder, const std::string& file);
 
 // The model of a plan, with its adapters if it has any.
 models::ModelConfig planned_model(const plan::Plan& plan);
