@@ -12,6 +12,7 @@
 
 #include "launcher/base/errors.h"
 #include "launcher/planner/plan_maker.h"
+#include "launcher/planner/planned_data.h"
 #include "launcher/plugin/plugin_file.h"
 #include "launcher/recipe/recipe_io.h"
 #include "launcher/recipe/recipe_keys.h"
@@ -174,6 +175,8 @@ std::vector<std::string> change_notes(const plan::Plan& before, const plan::Plan
   if (const std::string rate = learning_rate_note(before, now, step); !rate.empty()) {
     notes.push_back(rate);
   }
+  const std::string warmup = planner::long_warmup_note(now);
+  if (!warmup.empty() && warmup != planner::long_warmup_note(before)) notes.push_back(warmup);
   if (before.recipe.train.batch != now.recipe.train.batch) {
     notes.push_back(fmt::format(
         "step {} takes the rows that it has in a run of {} rows a step from the start: others "

@@ -21,7 +21,9 @@ namespace fs = std::filesystem;
 
 bool is_present(const fs::path& path) {
   std::error_code error;
-  return fs::exists(path, error);
+  const bool present = fs::exists(path, error);
+  if (error) throw store::system_error("look at", path, error.value());
+  return present;
 }
 
 // What is here of it. Returns the bytes.
@@ -52,9 +54,10 @@ std::uint64_t copy_checkpoint(const store::Checkpoint& checkpoint, const fs::pat
 // The rows that the run has made of its data; those of a user's token file stay where they are.
 void copy_rows(const fs::path& run, const fs::path& target, plan::Plan::Data& data) {
   const fs::path file = data.file;
-  if (file.parent_path() != fs::absolute(run / "data").lexically_normal()) return;
-  store::make_directory(target / "data");
-  const fs::path copy = fs::absolute(target / "data" / file.filename()).lexically_normal();
+  if (file.parent_path() != fs::absolute(run / plan::kRowsFolder).lexically_normal()) return;
+  store::make_directory(target / plan::kRowsFolder);
+  const fs::path copy =
+      fs::absolute(target / plan::kRowsFolder / file.filename()).lexically_normal();
   store::copy_file(file, copy);
   data.file = copy.string();
 }

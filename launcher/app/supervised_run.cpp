@@ -92,7 +92,10 @@ class SupervisedRun {
         attempt_failed_ = false;
       } catch (const std::exception& error) {
         const base::Failure failure = base::describe_failure(error);
-        if (failure.code == base::ExitCode::internal) throw;
+        if (failure.defect) {
+          control::record_end(directory_, failed_attempt(failure));
+          throw;
+        }
         if (failure.code == base::ExitCode::interrupted) return stopped();
         outcome = failed_attempt(failure);
       }

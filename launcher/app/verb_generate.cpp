@@ -17,6 +17,7 @@
 
 #include "framework/store/bounded_json.h"
 #include "framework/store/record_reader.h"
+#include "framework/store/store_error.h"
 #include "launcher/app/ask_model.h"
 #include "launcher/app/generation.h"
 #include "launcher/app/number_range.h"
@@ -53,6 +54,16 @@ std::string user_chat(const std::string& text) {
   throw base::UserError(base::ExitCode::bad_input, what);
 }
 
+// Names the line in what the coder refuses.
+std::vector<std::int32_t> encode_chat(TextCoder& coder, const std::string& chat,
+                                      const std::string& origin) {
+  try {
+    return coder.encode_chat(chat);
+  } catch (const store::StoreError& error) {
+    throw store::StoreError(error.kind(), fmt::format("{}: {}", origin, error.what()));
+  }
+}
+
 // One line of a file of prompts.
 std::vector<std::int32_t> read_prompt(const std::string& line, const std::string& origin, bool chat,
                                       TextCoder& coder) {
@@ -72,7 +83,7 @@ std::vector<std::int32_t> read_prompt(const std::string& line, const std::string
       refuse(fmt::format("{}: \"messages\" is {} where a list is expected", origin,
                          messages->type_name()));
     }
-    return coder.encode_chat(line.substr(line.find('{')));
+    return encode_chat(coder, line.substr(line.find('{')), origin);
   }
   const auto prompt = record.find("prompt");
   if (prompt == record.end()) {
@@ -84,7 +95,7 @@ std::vector<std::int32_t> read_prompt(const std::string& line, const std::string
                        prompt->type_name()));
   }
   const auto text = prompt->get<std::string>();
-  return chat ? coder.encode_chat(user_chat(text)) : coder.encode(text);
+  return chat ? encode_chat(coder, user_chat(text), origin) : coder.encode(text);
 }
 
 std::vector<std::vector<std::int32_t>> read_prompts(const std::filesystem::path& file, bool chat,

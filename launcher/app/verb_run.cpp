@@ -67,12 +67,9 @@ console::TextPump::Form form_of(const RunOptions& options) {
 plan::RunFile prepare_directory(const control::RunDirectory& directory,
                                 planner::PlannedRun planned) {
   plan::Plan& plan = planned.plan;
-  plan.train.file =
-      planner::place_data(planned.train, directory.path() / "data" / "train.safetensors");
-  if (planned.eval) {
-    plan.eval->file =
-        planner::place_data(*planned.eval, directory.path() / "data" / "eval.safetensors");
-  }
+  const std::filesystem::path rows = directory.path() / plan::kRowsFolder;
+  plan.train.file = planner::place_data(planned.train, rows / plan::kTrainRows);
+  if (planned.eval) plan.eval->file = planner::place_data(*planned.eval, rows / plan::kEvalRows);
   // Stages may have another working directory.
   auto& recipe = plan.recipe;
   std::vector<std::string*> paths = {

@@ -109,7 +109,7 @@ Failure describe_failure(const std::exception& error) {
                 "; a smaller train.micro_batch, model.recompute = \"layer\" or more "
                 "pipeline.stages need less"};
   }
-  return {ExitCode::internal, "broken invariant: " + first_line(text)};
+  return {ExitCode::internal, "broken invariant: " + first_line(text), true};
 }
 
 Failure describe_failed_save(const std::exception& error) {

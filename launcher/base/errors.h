@@ -98,6 +98,7 @@ class MessageError : public ProtocolError {
 struct Failure {
   ExitCode code = ExitCode::internal;
   std::string text;
+  bool defect = false;  // of this program: the exception has none of the known types
 };
 
 // Classifies any exception; the only place where typed errors become exit codes. An exception of an

@@ -10,7 +10,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr auto kReportEvery = std::chrono::seconds(1);
 // The last message of a process may still be in transit when its exit is noticed; it says why the
-// process left, which the exit status does not.
+// process left, or that its work was done, which the exit status does not. A process that a signal
+// ended before the last step has said nothing of it.
 constexpr auto kLastMessageDelay = std::chrono::milliseconds(300);
 
 }  // namespace
@@ -20,11 +21,12 @@ void Coordinator::check_exits() {
   for (Worker& worker : workers_.all()) {
     if (!worker.status || worker.killed || worker.failed || worker.evicted) continue;
     if (worker.done && worker.status->code == 0) continue;
-    if (!worker.status->signal && Clock::now() - worker.ended < kLastMessageDelay) continue;
+    const bool may_be_done = !worker.status->signal || last_step_ >= options_.to;
+    if (may_be_done && Clock::now() - worker.ended < kLastMessageDelay) continue;
     // After Abort the exit is expected.
     if (phase_ == Phase::aborting && !worker.status->signal) continue;
     worker.failed = true;
-    if (worker.done && phase_ == Phase::leaving) {
+    if (worker.done && phase_ == Phase::leaving && worker.status->lost.empty()) {
       observers_.launcher_event(
           {"failed_after_end", worker.sentence_about(worker.status->sentence()) +
                                    " after all work of the run was done"});

@@ -68,8 +68,9 @@ constexpr std::size_t kPieceBytes = 1 << 20;
 // the build's id, "hash path" lines up to "end", and a tar archive of the missing files, named by
 // hash. Two builds stay, and those that a process of this host has mapped: a live run still starts
 // stages of its build. Hosts may share a home: one at a time puts files in place, links and removes
-// them, where there is flock; the limit is for a holder that hangs. What another host has removed
-// since it was listed is sent again, like what is damaged.
+// them, where there is flock (1: another one holds it); the others say every two seconds that they
+// wait, for at most half an hour. What another host has removed since it was listed is sent again,
+// like what is damaged.
 constexpr const char* kInstallCommand =
     "exec sh -c '"
     "set -eu; umask 022; root=$HOME/.strait; mkdir -p \"$root/content\" \"$root/builds\"; "
@@ -80,7 +81,6 @@ constexpr const char* kInstallCommand =
     "echo strait-install-here $(uname -m); "
     "if nvidia-smi -L 2> /dev/null | grep -q ^GPU; then echo strait-install-gpu; fi; "
     "keep() { mkdir -p content/$2; mv \"$1\" content/$2/data; }; "
-    "for f in store/*; do if [ -e \"$f\" ]; then keep \"$f\" ${f#store/}; fi; done; rm -rf store; "
     "for f in content/*/data; do h=${f#content/}; h=${h%/data}; "
     "if [ -e \"$f\" ] && [ ${#h} = 64 ]; then echo strait-install-has $h; fi; done; "
     "echo strait-install-asks; "
@@ -88,7 +88,11 @@ constexpr const char* kInstallCommand =
     "while read -r hash path; do if [ \"$hash\" = end ]; then break; fi; "
     "echo \"$hash  $path\"; done > $next/files; "
     "tar -xf - -C $in; cat > /dev/null; "
-    "exec 9> install-lock; flock -w 120 9 2> /dev/null || :; "
+    "exec 9> install-lock; n=0; "
+    "while s=0; flock -n 9 2> /dev/null || s=$?; [ $s = 1 ]; do "
+    "n=$((n+1)); if [ $n -gt 900 ]; then echo strait-install-busy; exit 1; fi; "
+    "echo strait-install-waits; sleep 2; done; "
+    "for f in store/*; do if [ -e \"$f\" ]; then keep \"$f\" ${f#store/}; fi; done; rm -rf store; "
     "for f in $in/*; do if [ -e \"$f\" ]; then keep \"$f\" ${f##*/}; fi; done; "
     "while read -r hash path; do "
     "data=content/$hash/data; "
@@ -231,8 +235,15 @@ class Installation {
   }
 
   bool read_result() {
-    const auto deadline = Clock::now() + kCheckLimit;
+    auto deadline = Clock::now() + kCheckLimit;
     for (std::string line; ssh_.read_line(line, deadline) == ReadResult::line;) {
+      if (line == "strait-install-waits") deadline = Clock::now() + kCheckLimit;
+      if (line == "strait-install-busy") {
+        throw base::UserError(base::ExitCode::stalled,
+                              fmt::format("{} has waited half an hour for another installation "
+                                          "into the same home; install again when that has ended",
+                                          target_.host));
+      }
       if (line == "strait-install-done") return true;
       if (line.starts_with("strait-install-torn ")) return false;
       if (const auto other = text_after(line, "strait-install-other "); !other.empty()) {

@@ -193,9 +193,9 @@ void RunTransfer::set_input_paths(plan::StageJob& job, std::size_t host) const {
   };
   plan::Plan& plan = job.plan;
   if (!plan.train.file.empty()) {
-    plan.train.file = path_there(Kind::train, plan.train.file, "train.safetensors");
+    plan.train.file = path_there(Kind::train, plan.train.file, plan::kTrainRows);
   }
-  if (plan.eval) plan.eval->file = path_there(Kind::eval, plan.eval->file, "eval.safetensors");
+  if (plan.eval) plan.eval->file = path_there(Kind::eval, plan.eval->file, plan::kEvalRows);
   recipe::Recipe::Model& model = plan.recipe.model;
   model.path = path_there(Kind::model, model.path, "");
   if (!model.weights_run.empty()) {

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <system_error>
 
 #include "framework/store/atomic_file.h"
@@ -55,12 +56,13 @@ RunFile read_run_file(const std::filesystem::path& file, const recipe::LoadPlugi
 
 namespace {
 
-// Rows that the run has made are in its directory, wherever that is now: a run may be moved.
-void find_own_rows(const std::filesystem::path& run, Plan::Data& data) {
+// Rows that the run has made are in its directory, wherever that is now: a run may be moved. A
+// token file of the user, which has another name or is in another folder, stays where it is.
+void find_own_rows(const std::filesystem::path& run, std::string_view name, Plan::Data& data) {
   const std::filesystem::path file = data.file;
-  if (file.parent_path().filename() != "data") return;
+  if (file.parent_path().filename() != kRowsFolder || file.filename() != name) return;
   const std::filesystem::path own =
-      std::filesystem::absolute(run / "data" / file.filename()).lexically_normal();
+      std::filesystem::absolute(run / kRowsFolder / name).lexically_normal();
   std::error_code none;
   if (std::filesystem::exists(own, none)) data.file = own.string();
 }
@@ -78,8 +80,8 @@ RunFile parse_run_file(const std::string& text, const std::filesystem::path& fil
     }
     RunFile read{*run, plan_from_json(whole.at("plan")), whole.value("recipe_hash", "")};
     load(read.plan.recipe.plugins);
-    find_own_rows(file.parent_path(), read.plan.train);
-    if (read.plan.eval) find_own_rows(file.parent_path(), *read.plan.eval);
+    find_own_rows(file.parent_path(), kTrainRows, read.plan.train);
+    if (read.plan.eval) find_own_rows(file.parent_path(), kEvalRows, *read.plan.eval);
     return read;
   } catch (const nlohmann::json::exception& error) {
     throw base::UserError(

@@ -10,6 +10,12 @@
 
 namespace strait::plan {
 
+// The rows that a run makes of its data, in its directory. A host that gets rows has these names,
+// too.
+inline constexpr const char* kRowsFolder = "data";
+inline constexpr const char* kTrainRows = "train.safetensors";
+inline constexpr const char* kEvalRows = "eval.safetensors";
+
 // The content of <run>/plan.json.
 struct RunFile {
   net::RunId run;

@@ -125,9 +125,9 @@ std::vector<transfer::NeededGroup> needed_files(const plan::Plan& plan, std::siz
                                                 bool weights) {
   std::vector<transfer::NeededGroup> groups;
   if (!plan.train.file.empty() && reads_rows(plan, host)) {
-    groups.push_back({Kind::train, {{fs::absolute(plan.train.file), "train.safetensors"}}});
+    groups.push_back({Kind::train, {{fs::absolute(plan.train.file), plan::kTrainRows}}});
     if (plan.eval) {
-      groups.push_back({Kind::eval, {{fs::absolute(plan.eval->file), "eval.safetensors"}}});
+      groups.push_back({Kind::eval, {{fs::absolute(plan.eval->file), plan::kEvalRows}}});
     }
   }
   const recipe::Recipe::Model& source = plan.recipe.model;

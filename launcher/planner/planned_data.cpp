@@ -101,20 +101,10 @@ plan::Plan::Data plan_data(const PreparedData& data) {
           data.tokens->hash(), data.tokens->rows()};
 }
 
-// The warm-up is made for a longer run: then no step has the learning rate that is asked for.
-void note_long_warmup(const plan::Plan& plan, PreparedData& train) {
-  const recipe::Recipe::Train& settings = plan.recipe.train;
-  if (settings.warmup == 0 || settings.warmup < plan.steps) return;
-  const double share = static_cast<double>(plan.steps) / static_cast<double>(settings.warmup);
-  train.notes.push_back(fmt::format(
-      "train.warmup is {} steps, and the run has {}: the learning rate only rises, to {:.3g} in "
-      "the last step, of train.learning_rate = {:.3g}; make train.warmup smaller",
-      settings.warmup, plan.steps, settings.learning_rate * share, settings.learning_rate));
-}
-
 recipe::DataFile own_file(const plan::Plan::Data& data) {
-  std::error_code none;
-  if (fs::exists(data.file, none)) return {data.file};
+  std::error_code error;
+  if (fs::exists(data.file, error)) return {data.file};
+  if (error) throw store::system_error("look at", data.file, error.value());
   throw base::UserError(base::ExitCode::mismatch,
                         fmt::format("{}, from which the run reads its rows, is missing; put it "
                                     "back, or start a run of another name",
@@ -167,6 +157,16 @@ void check_tokens(const recipe::Recipe& recipe, const models::ModelDescription& 
                   data.name()));
 }
 
+std::string long_warmup_note(const plan::Plan& plan) {
+  const recipe::Recipe::Train& settings = plan.recipe.train;
+  if (settings.warmup == 0 || settings.warmup < plan.steps) return "";
+  const double share = static_cast<double>(plan.steps) / static_cast<double>(settings.warmup);
+  return fmt::format(
+      "train.warmup is {} steps, and the run has {}: the learning rate only rises, to {:.3g} in "
+      "the last step, of train.learning_rate = {:.3g}; make train.warmup smaller",
+      settings.warmup, plan.steps, settings.learning_rate * share, settings.learning_rate);
+}
+
 void read_data_sets(PlannedRun& run, const recipe::Recipe& recipe,
                     const models::ModelDescription& model, const plan::Plan* before) {
   const recipe::Recipe::Data sources = sources_of(recipe, before);
@@ -179,7 +179,9 @@ void read_data_sets(PlannedRun& run, const recipe::Recipe& recipe,
   check_tokens(recipe, model, run.train);
   run.plan.train = plan_data(run.train);
   count_steps(run.plan, run.train);
-  note_long_warmup(run.plan, run.train);
+  if (auto note = long_warmup_note(run.plan); !note.empty()) {
+    run.train.notes.push_back(std::move(note));
+  }
   run.eval = std::move(split.held_out);
   if (!sources.eval.empty()) run.eval = read_data(sources.eval, options);
   if (!run.eval) return;

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+
+#include "launcher/plan/plan.h"
 #include "launcher/planner/plan_maker.h"
 #include "launcher/recipe/recipe.h"
 #include "models/model_description.h"
@@ -16,5 +19,9 @@ void check_tokens(const recipe::Recipe& recipe, const models::ModelDescription& 
 // missing, of another tokenizer, or does not fit the model or the batch.
 void read_data_sets(PlannedRun& run, const recipe::Recipe& recipe,
                     const models::ModelDescription& model, const plan::Plan* before);
+
+// Where the warm-up is made for a longer run, so that no step has the learning rate that is asked
+// for: says so. Else empty.
+std::string long_warmup_note(const plan::Plan& plan);
 
 }  // namespace strait::planner

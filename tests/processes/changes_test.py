@@ -42,11 +42,14 @@ class Changes(runs.RunCase):
         self.assert_same_bits((whole.curve(), whole.state(8)), (run.curve(), run.state(8)))
         # Of epochs, too; and the schedule of the learning rate is that of the new length.
         out = self.resumed(run, "--set", "train.epochs=4", "--set", "train.decay=linear")
+        self.assertNotIn("only rises", out)
         steps = run.plan()["steps"]
         self.assertGreater(steps, 8)
         self.assertRegex(out, rf'learning rate of step 9 is \S+ \(step 8 had 0\.003\): "linear" decay over all {steps} steps')
         self.assertAlmostEqual(run.metrics()[8]["learning_rate"], 0.003 * (1 - 8 / steps))
         self.assertLess(run.metrics()[-1]["learning_rate"], 0.003 / 4)
+        out = self.resumed(run, "--set", "train.epochs=5", "--set", "train.warmup=1000")
+        self.assertRegex(out, r"train\.warmup is 1000 steps, and the run has \d+: the learning rate only rises")
 
     def test_changed_settings_stay_and_older_checkpoints_still_fit(self):
         run = self.train("run")

@@ -86,6 +86,7 @@ class Inference(runs.RunCase):
             ('{"prompt": "a"}\n{"text": "b"}\n', r"bad.jsonl:2: expected", "prompt"),
             ("nonsense\n", r"bad.jsonl:1: expected", "not JSON"),
             ('{"x": 1}\n', r'bad.jsonl:1: expected .* neither "prompt" nor "messages"\n'),
+            ('{"prompt": "a"}\n{"messages": ["x"]}\n', r'bad.jsonl:2: '),
             ('{"prompt": 7}\n', r'bad.jsonl:1: "prompt" is number where a string'),
             ('{"messages": 7}\n', r'bad.jsonl:1: "messages" is number where a list'),
             ("[]\n", "bad.jsonl:1: expected .* is array"),

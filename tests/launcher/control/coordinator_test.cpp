@@ -937,15 +937,20 @@ TEST_F(CoordinatorProcessTest, FailedMessageIsPreferredToExitCode) {
   EXPECT_THAT(run().cause, HasSubstr("config.json is missing"));
 }
 
-// All that the run was for is on disk by then.
+// All that the run was for is on disk by then. Its end may be noticed before its last message.
 TEST_F(CoordinatorProcessTest, ProcessThatCrashesAfterItsWorkFailsNoRun) {
   auto crashing = shell("sleep 1000");
   const int pid = crashing->pid();
   stage(
       0,
       [pid](Script& me) {
-        whole_run(me);
+        me.start();
+        me.step(1);
+        me.step(2);
+        me.shard(2);
+        me.hear<Committed>();
         ::kill(pid, SIGKILL);
+        me.say(Done{Step{2}});
         me.hang();
       },
       std::move(crashing));

@@ -42,6 +42,10 @@ const std::string kRightAnswer = fmt::format("echo strait-stage {}", base::build
 
 // Other hosts with the same home remove files that no build links yet.
 TEST(HostInstall, HoldsALockUntilItsBuildIsInPlace) {
+  if (process::run_program({"sh", "-c", "command -v flock"}, std::chrono::seconds(20))
+          .out.empty()) {
+    GTEST_SKIP() << "there is no flock here";
+  }
   const SshInPath ssh(kHomeHere);
   const auto installed = install(
       ssh, fmt::format("if flock -n \"$HOME/.strait/install-lock\" true; then echo unlocked; "
@@ -49,6 +53,19 @@ TEST(HostInstall, HoldsALockUntilItsBuildIsInPlace) {
                        kRightAnswer));
   EXPECT_EQ(installed.sent, installed.all);
   EXPECT_TRUE(std::filesystem::exists(ssh / "home/.strait/bin/strait-stage"));
+}
+
+// Another host is in the middle of it: nothing is touched before that has ended.
+TEST(HostInstall, WaitsForAnotherInstallationIntoTheSameHome) {
+  const SshInPath ssh(kHomeHere);
+  const std::filesystem::path held = ssh / "held";
+  ssh.add_program("flock", fmt::format("if [ -e {0}.2 ]; then exit 0; fi; "
+                                       "if [ -e {0} ]; then touch {0}.2; else touch {0}; fi; "
+                                       "ls $HOME/.strait/content > {0}.content; exit 1\n",
+                                       held.string()));
+  EXPECT_GT(install(ssh, kRightAnswer).sent, 0U);
+  EXPECT_TRUE(std::filesystem::exists(held.string() + ".2"));
+  EXPECT_EQ(std::filesystem::file_size(held.string() + ".content"), 0U);
 }
 
 TEST(HostInstall, WorksWithoutFlock) {

@@ -88,6 +88,34 @@ TEST(RunFile, KeepsTheRecipeHashOfItsCheckpointsWhereSettingsChange) {
   EXPECT_EQ(manifest_for(read(), 1, store::Step{3}).recipe_hash, hash);
 }
 
+// A run may be moved, with its rows; a user's token file of another name stays the user's.
+TEST(RunFile, FindsRowsOfTheRunWhereItIsNow) {
+  const ScratchDirectory scratch;
+  std::filesystem::create_directories(scratch / "run/data");
+  std::ofstream(scratch / "run/data/train.safetensors") << "rows";
+  std::ofstream(scratch / "run/data/eval.safetensors") << "rows";
+  RunFile run{net::RunId::random(), plan_from_json(former_plan())};
+  const auto read = [&](const std::string& train, const std::string& eval) {
+    run.plan.train.file = train;
+    run.plan.eval = Plan::Data{eval, "", 1};
+    return parse_run_file(run_file_text(run), scratch / "run/plan.json",
+                          [](const auto& /*plugins*/) {});
+  };
+  const RunFile moved = read("/former/run/data/train.safetensors", "/former/data/eval.safetensors");
+  EXPECT_EQ(moved.plan.train.file, scratch / "run/data/train.safetensors");
+  EXPECT_EQ(moved.plan.eval->file, scratch / "run/data/eval.safetensors");
+  const RunFile own = read("/mine/data/eval.safetensors", "/mine/data/train.safetensors");
+  EXPECT_EQ(own.plan.train.file, "/mine/data/eval.safetensors");
+  EXPECT_EQ(own.plan.eval->file, "/mine/data/train.safetensors");
+}
+
+TEST(RunFile, ReadsATrialOfASlurmRecipeOnThisMachine) {
+  json plan = former_plan();
+  plan["recipe"]["hosts"]["backend"] = "local";
+  plan["recipe"]["hosts"]["slurm"]["partition"] = "gpu";
+  EXPECT_EQ(plan_from_json(plan).recipe.hosts.slurm.partition, "");
+}
+
 TEST(StageJob, ReadsBackWhatItWrote) {
   StageJob job;
   job.plan = plan_from_json(former_plan());
