@@ -9,6 +9,7 @@
 #include "framework/store/input_file.h"
 #include "framework/tensors/safetensors_reader.h"
 #include "framework/tensors/weight_files.h"
+#include "launcher/plan/run_files.h"
 #include "launcher/planner/planned_model.h"
 #include "models/model_description.h"
 #include "models/tensor_names.h"
