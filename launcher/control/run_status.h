@@ -22,7 +22,8 @@ enum class ReplicaRequest : std::uint8_t { leave, rejoin };
 void request_replica(ReplicaRequest request, const std::filesystem::path& run,
                      std::uint32_t replica);
 
-// The replicas of all requests since the last call, ascending.
+// The replicas of all requests since the last call, ascending; none where the directory cannot be
+// listed now.
 std::vector<std::uint32_t> take_requests(ReplicaRequest request, const std::filesystem::path& run);
 
 }  // namespace strait::control
