@@ -8,10 +8,14 @@
 
 namespace strait::app {
 
-void add_run_options(CLI::App* verb, const std::shared_ptr<RunOptions>& options) {
-  verb->add_option("--set", options->overrides, "key=value instead of the recipe's; repeatable")
+void add_overrides(CLI::App* verb, std::vector<std::string>& overrides) {
+  verb->add_option("--set", overrides, "key=value instead of the recipe's; repeatable")
       ->take_all()
       ->allow_extra_args(false);
+}
+
+void add_run_options(CLI::App* verb, const std::shared_ptr<RunOptions>& options) {
+  add_overrides(verb, options->overrides);
   verb->add_flag("--json", options->json, "machine-readable output");
 }
 

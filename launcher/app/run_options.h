@@ -27,6 +27,8 @@ struct RunOptions {
   bool in_job = false;                 // this is the Slurm job itself: launch, submit nothing
 };
 
+// --set; `overrides` outlives the verb.
+void add_overrides(CLI::App* verb, std::vector<std::string>& overrides);
 // --set and --json.
 void add_run_options(CLI::App* verb, const std::shared_ptr<RunOptions>& options);
 // --without.

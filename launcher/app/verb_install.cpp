@@ -142,9 +142,7 @@ void add_install(CLI::App& cli, Command& command) {
   const auto options = std::make_shared<RunOptions>();
   CLI::App* verb = cli.add_subcommand("install", "install this build on the hosts of a recipe");
   verb->add_option("--hosts", options->recipe, "the recipe that lists them")->required();
-  verb->add_option("--set", options->overrides, "key=value instead of the recipe's; repeatable")
-      ->take_all()
-      ->allow_extra_args(false);
+  add_overrides(verb, options->overrides);
   const auto other = std::make_shared<std::string>();
   verb->add_option("--other-build", *other,
                    "the programs of another build of these sources: with CUDA, for hosts with a "
