@@ -60,10 +60,7 @@ void describe_complete(SavedCheckpoint& one, const plan::Plan& plan) {
 }  // namespace
 
 store::Part part_here(const plan::Plan& plan) {
-  const recipe::BackendKind backend = plan.recipe.hosts.backend;
-  if (backend == recipe::BackendKind::local || backend == recipe::BackendKind::slurm) {
-    return store::Part::all;
-  }
+  if (!recipe::stores_on_hosts(plan.recipe.hosts.backend)) return store::Part::all;
   switch (plan.recipe.checkpoint.home) {
     case recipe::CheckpointHome::all:
       return store::Part::all;

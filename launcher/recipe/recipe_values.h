@@ -36,6 +36,11 @@ enum class LossRule : std::uint8_t { stop, continue_run };  // "stop", "continue
 enum class GroupUse : std::uint8_t { automatic, never, always };
 enum class BackendKind : std::uint8_t { local, ssh, slurm, join };
 
+// Whether a run's files lie on its hosts, where their processes wrote them; else all see the same.
+constexpr bool stores_on_hosts(BackendKind backend) {
+  return backend == BackendKind::ssh || backend == BackendKind::join;
+}
+
 // The names of an enumeration in recipes, in the order of its values. The argument only selects the
 // enumeration: all_names(Weights{}) is {"load", "random"}.
 using Names = std::span<const std::string_view>;
