@@ -71,11 +71,12 @@ std::vector<control::Event> RunHosts::prepare_restarted(const plan::RunFile& run
         [](const control::Event&) {});
   }
   check();
-  return reach_->lay(run.plan, facts_, listeners_.addresses(), [&](const plan::Plan::Link& link) {
-    if (link.listens.replica != replica && link.connects.replica != replica) return false;
-    return !lost(run.plan.process(link.listens).host_index) &&
-           !lost(run.plan.process(link.connects).host_index);
-  });
+  return reach_->route_links(
+      run.plan, facts_, listeners_.addresses(), [&](const plan::Plan::Link& link) {
+        if (link.listens.replica != replica && link.connects.replica != replica) return false;
+        return !lost(run.plan.process(link.listens).host_index) &&
+               !lost(run.plan.process(link.connects).host_index);
+      });
 }
 
 void RunHosts::restart_agent(const plan::RunFile& run, std::size_t host,
