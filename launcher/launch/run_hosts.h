@@ -64,14 +64,14 @@ class RunHosts {
   RunTransfer* file_transfer() { return transfer_.get(); }
   // UserError: a stop was requested, or a host was lost before training began.
   void check_startup(const std::atomic<int>& stops) const;
-  // Ends a phase of the start, such as "called".
+  // Ends a phase of the start, such as "agents up".
   void phase_ended(const std::string& name);
   // How long each phase took, as a sentence; empty for a local run.
   control::Event phases() const;
   // Sets what depends on the host: addresses and paths.
   void fill_in(plan::StageJob& job, std::size_t host) const;
   // Hosts whose agents were started when the run began.
-  const std::vector<std::size_t>& called() const { return called_; }
+  const std::vector<std::size_t>& hosts_with_agents() const { return hosts_with_agents_; }
   // The host's agent is disconnected; never true of this machine.
   bool lost(std::size_t host) const { return agents_ && agents_->lost(host); }
   // All processes run: from now on an agent may be silent for as long as its link holds.
@@ -120,7 +120,7 @@ class RunHosts {
   const ModelQuestions& model_;
   // Until agents are started in the middle of the run.
   bool starting_up_ = true;
-  std::vector<std::size_t> called_;
+  std::vector<std::size_t> hosts_with_agents_;
   AgentListeners listeners_;
   // By host; empty for a local run, default values for hosts that were left out.
   std::vector<hosts::HostFacts> facts_;

@@ -156,11 +156,11 @@ control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFil
   storage->send_inputs(options.resume, store::Part::all,
                        control::launcher_events(options.observers));
   storage->start_downloads();
-  hosts.phase_ended("sent");
+  hosts.phase_ended("files sent");
 
   StageStarter starter(run, directory, node_options, hosts, options);
   std::vector<control::WorkerHandle> workers = starter.start_all();
-  hosts.phase_ended("started");
+  hosts.phase_ended("stages started");
 
   control::RunRecorder recorder(directory, run.run.hex(), generation);
   std::vector<control::RunObserver*> observers = {&recorder};
