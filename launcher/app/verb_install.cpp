@@ -17,8 +17,8 @@
 #include "launcher/app/verbs.h"
 #include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/scratch_folder.h"
 #include "launcher/base/text.h"
-#include "launcher/control/run_directory.h"
 #include "launcher/hosts/build_files.h"
 #include "launcher/hosts/host_install.h"
 #include "launcher/plugin/plugin_file.h"
@@ -91,7 +91,7 @@ void install_one(const hosts::InstallTarget& target, std::size_t number,
 
 // This build, and one of the other kind: in the folder that the user names, or where it is usual.
 std::vector<hosts::Build> builds_here(const std::filesystem::path& named,
-                                      const control::ScratchFolder& scratch) {
+                                      const base::ScratchFolder& scratch) {
   std::vector<hosts::Build> builds = {hosts::build_in(hosts::own_programs(), scratch.path())};
   if (!named.empty()) {
     builds.push_back(hosts::build_in(named, scratch.path()));
@@ -117,7 +117,7 @@ base::ExitCode install_on_hosts(const RunOptions& options, const std::string& ot
         fmt::format("{} has no hosts that ssh reaches: hosts.backend is not \"ssh\"",
                     options.recipe.string()));
   }
-  const control::ScratchFolder scratch("install");
+  const base::ScratchFolder scratch("install");
   const std::vector<hosts::Build> builds = builds_here(other_build, scratch);
   std::vector<recipe::RecipeHost> hosts = recipe.hosts.list;
   std::ranges::copy(recipe.hosts.spare, std::back_inserter(hosts));

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <sstream>
 #include <system_error>
 #include <utility>
@@ -172,19 +171,6 @@ std::uint32_t RunDirectory::next_generation() {
   const std::uint32_t next = generation() + 1;
   store::replace_file(path_ / kGenerationFile, fmt::format("{}\n", next));
   return next;
-}
-
-ScratchFolder::ScratchFolder(const std::string& purpose) {
-  std::string name = (fs::temp_directory_path() / ("strait-" + purpose + "-XXXXXX")).string();
-  if (::mkdtemp(name.data()) == nullptr) {
-    throw base::UserError(base::ExitCode::storage_io, "cannot create a temporary folder " + name);
-  }
-  path_ = name;
-}
-
-ScratchFolder::~ScratchFolder() {
-  std::error_code ignored;  // the system removes temporary files some day
-  fs::remove_all(path_, ignored);
 }
 
 }  // namespace strait::control
