@@ -81,6 +81,15 @@ std::vector<fs::path> log_files(const fs::path& folder, const std::string& proce
   return files;
 }
 
+std::string last_line_with(const fs::path& file, const std::string& text) {
+  std::ifstream lines(file);
+  std::string found;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find(text) != std::string::npos) found = line;
+  }
+  return found;
+}
+
 std::vector<LogLine> by_time(std::vector<LogLine> lines) {
   std::ranges::stable_sort(lines, {}, &LogLine::time);
   return lines;

@@ -301,13 +301,4 @@ void RunRecorder::ended(const Outcome& outcome) {
   append_event("ended", fields);
 }
 
-std::string last_line_with(const std::filesystem::path& file, const std::string& text) {
-  std::ifstream lines(file);
-  std::string found;
-  for (std::string line; std::getline(lines, line);) {
-    if (line.find(text) != std::string::npos) found = line;
-  }
-  return found;
-}
-
 }  // namespace strait::control

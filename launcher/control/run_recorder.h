@@ -63,7 +63,4 @@ void record_restart(const RunDirectory& directory, const Restart& restart);
 // No further launch follows, and the run as a whole ends so, not as its last launch did.
 void record_end(const RunDirectory& directory, const Outcome& outcome);
 
-// The last line of such a file that has this text in it; empty: none.
-std::string last_line_with(const std::filesystem::path& file, const std::string& text);
-
 }  // namespace strait::control
