@@ -148,7 +148,7 @@ std::string Console::step_text(const control::StepLine& line) const {
   for (std::string& label : step_labels<trace::StepMetrics>(line, true)) {
     parts.push_back(std::move(label));
   }
-  if (const auto left = remaining_.seconds()) parts.push_back("ETA " + control::clock_text(*left));
+  if (const auto left = remaining_.seconds()) parts.push_back("ETA " + clock_text(*left));
   return fmt::format("{}", fmt::join(parts, " · "));
 }
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "framework/trace/combine_metrics.h"
@@ -98,16 +97,6 @@ std::optional<double> RemainingTime::seconds() const {
   if (seconds_.empty()) return std::nullopt;
   const auto left = std::max<std::int64_t>(0, store::number(to_) - store::number(step_));
   return static_cast<double>(left) * seconds_.median();
-}
-
-std::string clock_text(double seconds) {
-  if (!std::isfinite(seconds) || seconds < 0) return "?";
-  constexpr double kMost = 1e9;
-  const auto whole = std::int64_t{std::lround(std::min(seconds, kMost))};
-  const std::int64_t hours = whole / 3600;
-  const std::int64_t minutes = whole / 60 % 60;
-  if (hours > 0) return fmt::format("{}:{:02}:{:02}", hours, minutes, whole % 60);
-  return fmt::format("{}:{:02}", minutes, whole % 60);
 }
 
 }  // namespace strait::control

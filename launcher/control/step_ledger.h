@@ -88,7 +88,4 @@ class RemainingTime {
   RecentMedian seconds_{32};
 };
 
-// "0:41", "12:03", "3:07:00"
-std::string clock_text(double seconds);
-
 }  // namespace strait::control
