@@ -23,9 +23,9 @@
 #include "launcher/app/emit.h"
 #include "launcher/app/resume_point.h"
 #include "launcher/app/run_options.h"
+#include "launcher/app/sample_completions.h"
 #include "launcher/app/supervised_run.h"
 #include "launcher/app/verbs.h"
-#include "launcher/app/whole_model.h"
 #include "launcher/base/errors.h"
 #include "launcher/console/console.h"
 #include "launcher/console/text_pump.h"
@@ -99,7 +99,7 @@ plan::RunFile prepare_directory(const control::RunDirectory& directory,
 // The run has ended well, so missing evaluation data must not turn it into a failure.
 void show_final_samples(const control::RunDirectory& directory, console::Console& console) {
   try {
-    for (const std::string& line : show_samples(directory.path())) console.note(line);
+    for (const std::string& line : sample_completions(directory.path())) console.note(line);
   } catch (const store::StoreError& error) {
     console.note(fmt::format("no samples: {}", error.what()));
   } catch (const base::UserError& error) {
