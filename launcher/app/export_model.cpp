@@ -14,6 +14,7 @@
 #include "framework/store/atomic_file.h"
 #include "framework/store/step_folders.h"
 #include "framework/tensors/safetensors_writer.h"
+#include "launcher/app/run_options.h"
 #include "launcher/app/whole_model.h"
 #include "launcher/base/errors.h"
 #include "launcher/control/log_reader.h"
@@ -184,7 +185,7 @@ std::string export_model(const fs::path& run, const fs::path& directory,
         fmt::format("{} exists already; export into a new directory", directory.string()));
   }
   const RunCheckpoint source = find_checkpoint(run);
-  if (!source.warning.empty()) std::cerr << "strait: " << source.warning << '\n';
+  warn(source.warning);
   const planner::CheckpointWeights weights(source.run.plan.recipe, source.config,
                                            source.checkpoint);
   const bool adapter = source.config.lora != nullptr && !options.merge;

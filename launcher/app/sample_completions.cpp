@@ -8,11 +8,10 @@
 
 #include "framework/store/record_reader.h"
 #include "launcher/app/generation.h"
+#include "launcher/app/run_options.h"
 #include "launcher/app/text_coder.h"
 #include "launcher/app/whole_model.h"
-#include "launcher/control/run_file_names.h"
 #include "launcher/inference/model_part.h"
-#include "launcher/plugin/plugin_file.h"
 #include "models/model_description.h"
 
 namespace strait::app {
@@ -32,8 +31,7 @@ std::string on_one_line(std::string text) {
 }  // namespace
 
 std::vector<std::string> sample_completions(const std::filesystem::path& run_directory) {
-  const plan::RunFile run =
-      plan::read_run_file(run_directory / control::kPlanFile, plugin::load_plugins);
+  const plan::RunFile run = read_run(run_directory);
   const auto& files = run.plan.recipe.data.eval;
   const auto records = std::ranges::find_if(files, [](const auto& file) {
     const std::filesystem::path ending = std::filesystem::path(file.path).extension();

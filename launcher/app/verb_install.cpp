@@ -21,8 +21,6 @@
 #include "launcher/base/text.h"
 #include "launcher/hosts/build_files.h"
 #include "launcher/hosts/host_install.h"
-#include "launcher/plugin/plugin_file.h"
-#include "launcher/recipe/recipe_io.h"
 
 namespace strait::app {
 namespace {
@@ -109,8 +107,7 @@ std::vector<hosts::Build> builds_here(const std::filesystem::path& named,
 }
 
 base::ExitCode install_on_hosts(const RunOptions& options, const std::string& other_build) {
-  const recipe::Recipe recipe =
-      recipe::read_recipe(options.recipe, options.overrides, plugin::load_plugins);
+  const recipe::Recipe recipe = read_recipe(options);
   if (recipe.hosts.backend != recipe::BackendKind::ssh) {
     throw base::UserError(
         base::ExitCode::bad_input,

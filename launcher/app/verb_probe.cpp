@@ -19,10 +19,8 @@
 #include "launcher/hosts/agent_message.h"
 #include "launcher/launch/hosts_session.h"
 #include "launcher/planner/plan_maker.h"
-#include "launcher/plugin/plugin_file.h"
 #include "launcher/reach/reach_service.h"
 #include "launcher/recipe/links.h"
-#include "launcher/recipe/recipe_io.h"
 #include "launcher/worker/commands.h"
 
 namespace strait::app {
@@ -66,8 +64,7 @@ Probed probe_there(plan::Plan plan, const ProbeOptions& options) {
 }
 
 base::ExitCode probe(const ProbeFlags& flags) {
-  const recipe::Recipe recipe =
-      recipe::read_recipe(flags.run.recipe, flags.run.overrides, plugin::load_plugins);
+  const recipe::Recipe recipe = read_recipe(flags.run);
   plan::Plan plan = planner::make_plan(recipe).plan;
   const ProbeOptions options = probe_options(flags);
   const bool here = recipe.hosts.backend == recipe::BackendKind::local;

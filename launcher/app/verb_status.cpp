@@ -153,9 +153,7 @@ base::ExitCode show_status(const std::filesystem::path& run, bool as_json) {
   try {
     if (status->at("updated") != 0.0 || live) print(run, *status, live, job);
   } catch (const json::exception& error) {
-    throw base::UserError(base::ExitCode::corrupt,
-                          fmt::format("{} was not written by this build: {}",
-                                      control::RunDirectory::status(run).string(), error.what()));
+    control::refuse_foreign_status(run, error);
   }
   return base::ExitCode::done;
 }

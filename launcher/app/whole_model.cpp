@@ -8,12 +8,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "launcher/app/run_options.h"
 #include "launcher/base/errors.h"
 #include "launcher/control/run_directory.h"
-#include "launcher/control/run_file_names.h"
 #include "launcher/planner/checkpoint_weights.h"
 #include "launcher/planner/planned_model.h"
-#include "launcher/plugin/plugin_file.h"
 #include "launcher/process/memory.h"
 #include "launcher/worker/compute_device.h"
 #include "models/model.h"
@@ -30,7 +29,7 @@ bool weights_are_here(const std::filesystem::path& run) {
 
 RunCheckpoint find_checkpoint(const std::filesystem::path& run_directory) {
   RunCheckpoint whole;
-  whole.run = plan::read_run_file(run_directory / control::kPlanFile, plugin::load_plugins);
+  whole.run = read_run(run_directory);
   const recipe::Recipe::Checkpoint& settings = whole.run.plan.recipe.checkpoint;
   if (settings.home == recipe::CheckpointHome::none && !weights_are_here(run_directory)) {
     throw base::UserError(

@@ -35,6 +35,18 @@ void refuse_run_not_started(const fs::path& run) {
                                     run.string()));
 }
 
+void refuse_not_live(const fs::path& run) {
+  throw base::UserError(
+      base::ExitCode::bad_input,
+      fmt::format("no run is live in {}; see: strait status {}", run.string(), run.string()));
+}
+
+void refuse_foreign_status(const fs::path& run, const std::exception& error) {
+  throw base::UserError(base::ExitCode::corrupt,
+                        fmt::format("{} was not written by this build: {}",
+                                    RunDirectory::status(run).string(), error.what()));
+}
+
 std::optional<nlohmann::json> read_run_status(const std::filesystem::path& run) {
   const std::filesystem::path path = RunDirectory::status(run);
   std::ifstream in(path);
