@@ -89,6 +89,10 @@ const char* name_of(State state) {
   return "set aside";
 }
 
+const char* name_of_part(store::Part part) {
+  return part == store::Part::all ? "all" : part == store::Part::weights ? "weights" : "none";
+}
+
 std::vector<SavedCheckpoint> saved_checkpoints(const fs::path& run, const plan::Plan& plan) {
   std::vector<SavedCheckpoint> list;
   for (const store::StepFolder& folder : store::step_folders(run)) {

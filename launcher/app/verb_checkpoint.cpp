@@ -36,10 +36,6 @@ std::vector<SavedCheckpoint> list_of(const fs::path& run) {
   return saved_checkpoints(run, plan_of(run));
 }
 
-const char* name_of_part(store::Part part) {
-  return part == store::Part::all ? "all" : part == store::Part::weights ? "weights" : "none";
-}
-
 // Where a complete checkpoint survives the loss of which machine.
 std::string place_text(const SavedCheckpoint& one) {
   if (one.state != State::complete) return one.problem;
