@@ -11,7 +11,6 @@
 #include "launcher/hosts/agent_starter.h"
 #include "launcher/launch/amended_plan.h"
 #include "launcher/launch/run_hosts.h"
-#include "launcher/plan/placement.h"
 
 // Hosts of a replica that rejoins.
 namespace strait::launch {
