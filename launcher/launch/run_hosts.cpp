@@ -91,9 +91,7 @@ RunHosts::RunHosts(net::Node& node, plan::RunFile& run, const control::RunDirect
   if (run.plan.recipe.hosts.backend == recipe::BackendKind::local) {
     local_ = std::make_unique<process::LocalBackend>();
     routes_ = reach::choose_routes(run.plan, {});
-    conditions_ = run.plan.recipe.hosts.simulate;
-    simulated_link_ = run.plan.recipe.hosts.simulate_link;
-    seed_ = static_cast<std::uint64_t>(run.plan.recipe.seed);
+    simulated_links_.emplace(run.plan.recipe);
     run_directories_ = {fs::absolute(directory.path()).string()};
     for (const std::string& ended :
          process::end_former_processes(directory.path(), 0, node.options().generation)) {
@@ -249,23 +247,7 @@ void RunHosts::fill_in(plan::StageJob& job, std::size_t host) const {
 std::map<std::string, std::string> RunHosts::connect_endpoints(
     std::map<std::string, std::string> endpoints) {
   if (reach_) return reach_->connect_endpoints(std::move(endpoints));
-  return conditions_.any() ? simulated(std::move(endpoints)) : std::move(endpoints);
-}
-
-std::map<std::string, std::string> RunHosts::simulated(
-    std::map<std::string, std::string> endpoints) {
-  for (auto& [link, endpoint] : endpoints) {
-    if (!simulated_link_.empty() && link != simulated_link_) continue;
-    std::unique_ptr<net::SimulatedPath>& path = paths_[link];
-    // Of a replica that rejoins the paths are there already.
-    if (path == nullptr) {
-      constexpr std::uint64_t kApart = 1'000'000;  // more than connections of a path
-      path = std::make_unique<net::SimulatedPath>(conditions_, seed_ + kApart * paths_.size());
-    }
-    path->forward_to(endpoint);
-    endpoint = path->endpoint();
-  }
-  return endpoints;
+  return simulated_links_->redirect(std::move(endpoints));
 }
 
 std::vector<std::vector<std::string>> RunHosts::addresses(const recipe::Recipe& recipe) const {

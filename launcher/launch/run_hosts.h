@@ -6,13 +6,12 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "framework/net/node.h"
-#include "framework/net/path_conditions.h"
-#include "framework/net/simulated_path.h"
 #include "launcher/control/run_directory.h"
 #include "launcher/hosts/agent_starter.h"
 #include "launcher/hosts/host_agents.h"
@@ -20,6 +19,7 @@
 #include "launcher/launch/model_questions.h"
 #include "launcher/launch/run_reach.h"
 #include "launcher/launch/run_transfer.h"
+#include "launcher/launch/simulated_links.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/run_files.h"
 #include "launcher/plan/stage_job.h"
@@ -115,7 +115,6 @@ class RunHosts {
                                                 const std::function<void()>& check);
   void start_transfer(const plan::RunFile& run);
   void check_starters(const std::atomic<int>& stops) const;
-  std::map<std::string, std::string> simulated(std::map<std::string, std::string> endpoints);
 
   const ModelQuestions& model_;
   // Until agents are started in the middle of the run.
@@ -128,15 +127,12 @@ class RunHosts {
   // By host. Some agents live as long as their starter (srun's do), so starters are destroyed after
   // agents_, whose destructor ends the agents.
   std::vector<std::unique_ptr<hosts::AgentStarter>> starters_;
-  std::unique_ptr<hosts::HostAgents> agents_;  // null for a local run
-  std::vector<std::string> run_directories_;   // by host
-  std::unique_ptr<RunReach> reach_;            // null for a local run
-  std::unique_ptr<RunTransfer> transfer_;      // null where all see the same files
-  std::vector<reach::LinkRoute> routes_;       // of a local plan's links
-  net::PathConditions conditions_;             // of a local run's links
-  std::string simulated_link_;                 // only this one; empty: all
-  std::uint64_t seed_ = 0;                     // of what is random in them
-  std::map<std::string, std::unique_ptr<net::SimulatedPath>> paths_;  // by link
+  std::unique_ptr<hosts::HostAgents> agents_;      // null for a local run
+  std::vector<std::string> run_directories_;       // by host
+  std::unique_ptr<RunReach> reach_;                // null for a local run
+  std::unique_ptr<RunTransfer> transfer_;          // null where all see the same files
+  std::vector<reach::LinkRoute> routes_;           // of a local plan's links
+  std::optional<SimulatedLinks> simulated_links_;  // of a local run
   std::vector<control::Event> notes_;
   std::chrono::steady_clock::time_point phase_began_ = std::chrono::steady_clock::now();
   std::string phases_;
