@@ -78,7 +78,7 @@ FORBIDDEN = re.compile(r"^torch/(torch|all|extension|script)\.h$")
 OWNERS = {
     re.compile(r"^toml\+\+/"): ("launcher/recipe/",),
     re.compile(r"^zmq(_addon)?\.h(pp)?$"): ("framework/net/", "tests/"),
-    re.compile(r"^CLI/"): ("launcher/app/",),
+    re.compile(r"^CLI/"): ("launcher/app/", "tests/launcher/app/"),
     re.compile(r"^cxxopts\.hpp$"): ("launcher/agent/",),
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)

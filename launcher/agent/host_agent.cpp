@@ -16,6 +16,8 @@
 #include <utility>
 
 #include "framework/net/node.h"
+#include "framework/store/step_folders.h"
+#include "framework/store/store_error.h"
 #include "launcher/agent/agent_transfer.h"
 #include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
@@ -134,15 +136,19 @@ class HostAgent {
   // agent's own log. Files of the run stay.
   void remove_unused_directory() const {
     if (used_) return;
-    std::error_code not_empty;
     const fs::path logs = directory_ / control::kLogsFolder;
-    for (const fs::directory_entry& entry : fs::directory_iterator(logs, not_empty)) {
-      if (entry.path().filename() != hosts::kAgentLog) return;
+    const fs::path locks = directory_ / process::kLocksFolder;
+    try {
+      for (const fs::path& entry : store::entries_of(logs)) {
+        if (entry.filename() != hosts::kAgentLog) return;
+      }
+      for (const fs::path& entry : store::entries_of(directory_)) {
+        if (entry != logs && entry != locks) return;
+      }
+    } catch (const store::StoreError&) {
+      return;  // what is in it is not known
     }
-    const fs::path locks = directory_ / "locks";
-    for (const fs::directory_entry& entry : fs::directory_iterator(directory_, not_empty)) {
-      if (entry.path() != logs && entry.path() != locks) return;
-    }
+    std::error_code not_empty;
     fs::remove_all(locks, not_empty);
     fs::remove(logs / hosts::kAgentLog, not_empty);
     fs::remove(logs, not_empty);

@@ -72,9 +72,7 @@ Place choose_place(const RunCheckpoint& source, Place wanted) {
         "process with --on here, in a job of your own where it is large");
   }
   if (wanted != Place::automatic) return wanted;
-  const bool has_hosts =
-      backend == recipe::BackendKind::ssh || backend == recipe::BackendKind::join;
-  return has_hosts && !fits_here(source) ? Place::hosts : Place::here;
+  return recipe::stores_on_hosts(backend) && !fits_here(source) ? Place::hosts : Place::here;
 }
 
 std::size_t requests_in_flight(const RunCheckpoint& source, Place place) {

@@ -15,8 +15,8 @@
 #include "launcher/app/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
+#include "launcher/control/log_reader.h"
 #include "launcher/control/run_file_names.h"
-#include "launcher/control/run_recorder.h"
 
 namespace strait::app {
 namespace {

@@ -9,10 +9,10 @@
 #include "framework/net/run_id.h"
 #include "framework/store/atomic_file.h"
 #include "framework/store/store_error.h"
+#include "launcher/app/run_options.h"
 #include "launcher/base/errors.h"
 #include "launcher/control/run_file_names.h"
 #include "launcher/plan/run_files.h"
-#include "launcher/plugin/plugin_file.h"
 
 namespace strait::app {
 namespace {
@@ -101,7 +101,7 @@ CopiedRun copy_run(const fs::path& run, const fs::path& target,
         base::ExitCode::bad_input,
         fmt::format("{} exists already; copy into a new folder", target.string()));
   }
-  plan::RunFile file = plan::read_run_file(run / control::kPlanFile, plugin::load_plugins);
+  plan::RunFile file = read_run(run);
   const bool whole = std::ranges::all_of(
       store::files_of(checkpoint.manifest, store::Part::all),
       [&](const store::ShardFile& one) { return is_present(checkpoint.path / one.name); });

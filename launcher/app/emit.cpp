@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <stdexcept>
+
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/hosts/agent_starter.h"
@@ -73,7 +75,7 @@ std::string emit_launch(const plan::Plan& plan, EmitKind kind, const EmitSource&
     case EmitKind::kubernetes:
       return kubernetes_job(plan, join_command(plan, source));
   }
-  throw base::UserError(base::ExitCode::internal, "an unknown kind of launch");
+  throw std::logic_error("an unknown kind of launch");
 }
 
 }  // namespace strait::app

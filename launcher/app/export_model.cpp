@@ -12,10 +12,13 @@
 #include <vector>
 
 #include "framework/store/atomic_file.h"
+#include "framework/store/step_folders.h"
 #include "framework/tensors/safetensors_writer.h"
+#include "launcher/app/run_options.h"
+#include "launcher/app/whole_model.h"
 #include "launcher/base/errors.h"
+#include "launcher/control/log_reader.h"
 #include "launcher/control/run_file_names.h"
-#include "launcher/control/run_recorder.h"
 #include "launcher/planner/checkpoint_weights.h"
 #include "models/families.h"
 #include "models/model_description.h"
@@ -134,13 +137,12 @@ bool is_companion(const fs::path& file) {
 }
 
 void copy_companions(const fs::path& from, const fs::path& to) {
-  std::error_code none;
-  for (const fs::directory_entry& entry : fs::directory_iterator(from, none)) {
-    const fs::path name = entry.path().filename();
-    if (entry.is_regular_file() && is_companion(entry.path())) {
-      fs::copy_file(entry.path(), to / name);
-    } else if (entry.is_directory() && name == "additional_chat_templates") {
-      fs::copy(entry.path(), to / name, fs::copy_options::recursive);
+  for (const fs::path& entry : store::entries_of(from)) {
+    const fs::path name = entry.filename();
+    if (fs::is_regular_file(entry) && is_companion(entry)) {
+      fs::copy_file(entry, to / name);
+    } else if (fs::is_directory(entry) && name == "additional_chat_templates") {
+      fs::copy(entry, to / name, fs::copy_options::recursive);
     }
   }
 }
@@ -183,7 +185,7 @@ std::string export_model(const fs::path& run, const fs::path& directory,
         fmt::format("{} exists already; export into a new directory", directory.string()));
   }
   const RunCheckpoint source = find_checkpoint(run);
-  if (!source.warning.empty()) std::cerr << "strait: " << source.warning << '\n';
+  warn(source.warning);
   const planner::CheckpointWeights weights(source.run.plan.recipe, source.config,
                                            source.checkpoint);
   const bool adapter = source.config.lora != nullptr && !options.merge;

@@ -17,6 +17,8 @@ using std::chrono::seconds;
 // Of one measurement on all hosts; the longest flow takes 20 s (--seconds), compute up to 50 s.
 constexpr seconds kProbeTimeout{120};
 
+constexpr int kEchoes = 60;  // of a measurement of latency
+
 // Two hosts, the first of which dials the second, and what was measured between them.
 struct ProbedPair {
   std::size_t dials = 0;
@@ -126,7 +128,7 @@ std::optional<ProbedPair> Prober::reached_pair(const reach::HostPair& pair,
 
 void Prober::measure_round(std::vector<ProbedPair>& pairs) {
   const auto answers = measure_from_dialers(pairs, [&](const ProbedPair& pair) {
-    return reach::MeasureRoundTrip{ports_.token(), pair.endpoint, options_.echoes};
+    return reach::MeasureRoundTrip{ports_.token(), pair.endpoint, kEchoes};
   });
   for (ProbedPair& pair : pairs) {
     const auto* measured =

@@ -11,9 +11,8 @@
 namespace strait::app {
 
 struct ProbeOptions {
-  double flow_seconds = 4;  // of each measurement of bandwidth
-  int connections = 4;      // of the parallel measurement
-  int echoes = 60;
+  double flow_seconds = 4;                        // of each measurement of bandwidth
+  int connections = 4;                            // of the parallel measurement
   std::function<void(const std::string&)> print;  // prints a line; never empty
 };
 

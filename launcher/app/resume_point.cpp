@@ -64,8 +64,7 @@ store::Resumable newest(const control::RunDirectory& directory, bool on_hosts) {
 }
 
 bool is_on_hosts(const plan::RunFile& run) {
-  const recipe::BackendKind backend = run.plan.recipe.hosts.backend;
-  return backend == recipe::BackendKind::ssh || backend == recipe::BackendKind::join;
+  return recipe::stores_on_hosts(run.plan.recipe.hosts.backend);
 }
 
 // Files under other names while they are fetched again; put back where that fails, so that nothing

@@ -1,17 +1,25 @@
 #include "launcher/app/run_options.h"
 
 #include <CLI/CLI.hpp>
+#include <iostream>
 
+#include "launcher/control/run_file_names.h"
 #include "launcher/planner/needed_files.h"
 #include "launcher/planner/plan_text.h"
 #include "launcher/planner/step_forecast.h"
+#include "launcher/plugin/plugin_file.h"
+#include "launcher/recipe/recipe_io.h"
 
 namespace strait::app {
 
-void add_run_options(CLI::App* verb, const std::shared_ptr<RunOptions>& options) {
-  verb->add_option("--set", options->overrides, "key=value instead of the recipe's; repeatable")
+void add_overrides(CLI::App* verb, std::vector<std::string>& overrides) {
+  verb->add_option("--set", overrides, "key=value instead of the recipe's; repeatable")
       ->take_all()
       ->allow_extra_args(false);
+}
+
+void add_run_options(CLI::App* verb, const std::shared_ptr<RunOptions>& options) {
+  add_overrides(verb, options->overrides);
   verb->add_flag("--json", options->json, "machine-readable output");
 }
 
@@ -22,6 +30,18 @@ CLI::Option* add_without(CLI::App* verb, const std::shared_ptr<RunOptions>& opti
                    "(sync.on_loss = \"continue\"); repeatable")
       ->take_all()
       ->allow_extra_args(false);
+}
+
+recipe::Recipe read_recipe(const RunOptions& options) {
+  return recipe::read_recipe(options.recipe, options.overrides, plugin::load_plugins);
+}
+
+plan::RunFile read_run(const std::filesystem::path& run) {
+  return plan::read_run_file(run / control::kPlanFile, plugin::load_plugins);
+}
+
+void warn(const std::string& text) {
+  if (!text.empty()) std::cerr << "strait: " << text << '\n';
 }
 
 launch::ModelQuestions model_questions() {

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "launcher/launch/model_questions.h"
+#include "launcher/plan/run_files.h"
+#include "launcher/recipe/recipe.h"
 
 namespace CLI {  // NOLINT(readability-identifier-naming): the library's own
 class App;
@@ -27,10 +29,19 @@ struct RunOptions {
   bool in_job = false;                 // this is the Slurm job itself: launch, submit nothing
 };
 
+// --set; `overrides` outlives the verb.
+void add_overrides(CLI::App* verb, std::vector<std::string>& overrides);
 // --set and --json.
 void add_run_options(CLI::App* verb, const std::shared_ptr<RunOptions>& options);
 // --without.
 CLI::Option* add_without(CLI::App* verb, const std::shared_ptr<RunOptions>& options);
+
+// The recipe with its overrides; with the plan in a run's directory. Both load the plugins.
+recipe::Recipe read_recipe(const RunOptions& options);
+plan::RunFile read_run(const std::filesystem::path& run);
+
+// Prints a warning to stderr; nothing if it is empty.
+void warn(const std::string& text);
 
 // The planner's functions, for a launch.
 launch::ModelQuestions model_questions();

@@ -60,10 +60,7 @@ void describe_complete(SavedCheckpoint& one, const plan::Plan& plan) {
 }  // namespace
 
 store::Part part_here(const plan::Plan& plan) {
-  const recipe::BackendKind backend = plan.recipe.hosts.backend;
-  if (backend == recipe::BackendKind::local || backend == recipe::BackendKind::slurm) {
-    return store::Part::all;
-  }
+  if (!recipe::stores_on_hosts(plan.recipe.hosts.backend)) return store::Part::all;
   switch (plan.recipe.checkpoint.home) {
     case recipe::CheckpointHome::all:
       return store::Part::all;
@@ -90,6 +87,10 @@ const char* name_of(State state) {
       break;
   }
   return "set aside";
+}
+
+const char* name_of_part(store::Part part) {
+  return part == store::Part::all ? "all" : part == store::Part::weights ? "weights" : "none";
 }
 
 std::vector<SavedCheckpoint> saved_checkpoints(const fs::path& run, const plan::Plan& plan) {

@@ -32,6 +32,7 @@ struct SavedCheckpoint {
 };
 
 const char* name_of(SavedCheckpoint::State state);
+const char* name_of_part(store::Part part);
 
 // Newest first. Reads manifests and sizes only. StoreError storage_io: the disk cannot be read now.
 std::vector<SavedCheckpoint> saved_checkpoints(const std::filesystem::path& run,

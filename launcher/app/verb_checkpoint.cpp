@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "framework/store/committed.h"
-#include "framework/store/store_error.h"
 #include "framework/store/verify_checkpoint.h"
 #include "launcher/app/copied_run.h"
 #include "launcher/app/saved_checkpoints.h"
@@ -22,9 +21,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/control/run_directory.h"
-#include "launcher/control/run_file_names.h"
 #include "launcher/hosts/slurm_job.h"
-#include "launcher/plugin/plugin_file.h"
 
 namespace strait::app {
 namespace {
@@ -33,16 +30,10 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using State = SavedCheckpoint::State;
 
-plan::Plan plan_of(const fs::path& run) {
-  return plan::read_run_file(run / control::kPlanFile, plugin::load_plugins).plan;
-}
+plan::Plan plan_of(const fs::path& run) { return read_run(run).plan; }
 
 std::vector<SavedCheckpoint> list_of(const fs::path& run) {
   return saved_checkpoints(run, plan_of(run));
-}
-
-const char* name_of_part(store::Part part) {
-  return part == store::Part::all ? "all" : part == store::Part::weights ? "weights" : "none";
 }
 
 // Where a complete checkpoint survives the loss of which machine.

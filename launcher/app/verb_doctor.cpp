@@ -16,8 +16,6 @@
 #include "launcher/base/text.h"
 #include "launcher/hosts/diagnostics.h"
 #include "launcher/planner/plan_maker.h"
-#include "launcher/plugin/plugin_file.h"
-#include "launcher/recipe/recipe_io.h"
 #include "launcher/worker/compute_device.h"
 
 namespace strait::app {
@@ -75,8 +73,7 @@ void print_findings_json(const std::vector<hosts::Finding>& findings) {
 }
 
 base::ExitCode examine(const RunOptions& options) {
-  const recipe::Recipe recipe =
-      recipe::read_recipe(options.recipe, options.overrides, plugin::load_plugins);
+  const recipe::Recipe recipe = read_recipe(options);
   std::vector<hosts::Finding> findings = {
       {hosts::Finding::Kind::well, base::ExitCode::done, "recipe",
        fmt::format("{} (strait {})", options.recipe.string(), base::build_id())}};

@@ -159,7 +159,7 @@ base::ExitCode generate(const GenerateFlags& flags) {
     refuse("--stop is empty, and would end every answer before its first token; name a text");
   }
   const RunCheckpoint source = find_checkpoint(flags.run);
-  if (!source.warning.empty()) std::cerr << "strait: " << source.warning << '\n';
+  warn(source.warning);
   const auto coder = make_text_coder(tokenizer_of_run(source.run, flags.tokenizer));
   std::vector<std::vector<std::int32_t>> prompts;
   if (flags.prompts.empty()) {

@@ -32,9 +32,10 @@ void refuse_existing(const fs::path& file) {
 // The names of the examples in a folder: quickstart for quickstart.toml.
 std::vector<std::string> example_names(const fs::path& folder) {
   std::vector<std::string> names;
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator(folder, none)) {
-    if (entry.path().extension() == ".toml") names.push_back(entry.path().stem().string());
+  std::error_code none;  // of any folder above the program: it may be anything
+  for (fs::directory_iterator entry(folder, none), end; !none && entry != end;
+       entry.increment(none)) {
+    if (entry->path().extension() == ".toml") names.push_back(entry->path().stem().string());
   }
   std::sort(names.begin(), names.end());
   return names;

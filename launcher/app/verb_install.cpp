@@ -17,12 +17,10 @@
 #include "launcher/app/verbs.h"
 #include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/scratch_folder.h"
 #include "launcher/base/text.h"
-#include "launcher/control/run_directory.h"
 #include "launcher/hosts/build_files.h"
 #include "launcher/hosts/host_install.h"
-#include "launcher/plugin/plugin_file.h"
-#include "launcher/recipe/recipe_io.h"
 
 namespace strait::app {
 namespace {
@@ -91,7 +89,7 @@ void install_one(const hosts::InstallTarget& target, std::size_t number,
 
 // This build, and one of the other kind: in the folder that the user names, or where it is usual.
 std::vector<hosts::Build> builds_here(const std::filesystem::path& named,
-                                      const control::ScratchFolder& scratch) {
+                                      const base::ScratchFolder& scratch) {
   std::vector<hosts::Build> builds = {hosts::build_in(hosts::own_programs(), scratch.path())};
   if (!named.empty()) {
     builds.push_back(hosts::build_in(named, scratch.path()));
@@ -109,15 +107,14 @@ std::vector<hosts::Build> builds_here(const std::filesystem::path& named,
 }
 
 base::ExitCode install_on_hosts(const RunOptions& options, const std::string& other_build) {
-  const recipe::Recipe recipe =
-      recipe::read_recipe(options.recipe, options.overrides, plugin::load_plugins);
+  const recipe::Recipe recipe = read_recipe(options);
   if (recipe.hosts.backend != recipe::BackendKind::ssh) {
     throw base::UserError(
         base::ExitCode::bad_input,
         fmt::format("{} has no hosts that ssh reaches: hosts.backend is not \"ssh\"",
                     options.recipe.string()));
   }
-  const control::ScratchFolder scratch("install");
+  const base::ScratchFolder scratch("install");
   const std::vector<hosts::Build> builds = builds_here(other_build, scratch);
   std::vector<recipe::RecipeHost> hosts = recipe.hosts.list;
   std::ranges::copy(recipe.hosts.spare, std::back_inserter(hosts));
@@ -142,9 +139,7 @@ void add_install(CLI::App& cli, Command& command) {
   const auto options = std::make_shared<RunOptions>();
   CLI::App* verb = cli.add_subcommand("install", "install this build on the hosts of a recipe");
   verb->add_option("--hosts", options->recipe, "the recipe that lists them")->required();
-  verb->add_option("--set", options->overrides, "key=value instead of the recipe's; repeatable")
-      ->take_all()
-      ->allow_extra_args(false);
+  add_overrides(verb, options->overrides);
   const auto other = std::make_shared<std::string>();
   verb->add_option("--other-build", *other,
                    "the programs of another build of these sources: with CUDA, for hosts with a "

@@ -48,7 +48,7 @@ planner::PreparedData evaluation_data(const plan::RunFile& run, const std::strin
                     "with the run's",
                     source.string(), data.tokenizer, made_by));
   }
-  for (const std::string& note : data.notes) std::cerr << "strait: " << note << '\n';
+  for (const std::string& note : data.notes) warn(note);
   const recipe::Recipe& recipe = run.plan.recipe;
   planner::check_tokens(recipe,
                         models::describe(planner::planned_model(run.plan),
@@ -75,7 +75,7 @@ struct EvalFlags {
 
 base::ExitCode evaluate(const EvalFlags& flags) {
   const RunCheckpoint source = find_checkpoint(flags.run);
-  if (!source.warning.empty()) std::cerr << "strait: " << source.warning << '\n';
+  warn(source.warning);
   const plan::Plan& plan = source.run.plan;
   const planner::PreparedData data = evaluation_data(source.run, flags.data, flags.tokenizer);
   const Place place = choose_place(source, flags.place);

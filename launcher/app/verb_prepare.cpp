@@ -21,7 +21,6 @@
 #include "launcher/base/text.h"
 #include "launcher/planner/data_preparation.h"
 #include "launcher/recipe/recipe_values.h"
-#include "launcher/tokenizer/tokenizer_folder.h"
 #include "launcher/tokenizer/tokenizer_worker.h"
 
 namespace strait::app {

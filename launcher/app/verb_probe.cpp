@@ -19,18 +19,15 @@
 #include "launcher/hosts/agent_message.h"
 #include "launcher/launch/hosts_session.h"
 #include "launcher/planner/plan_maker.h"
-#include "launcher/plugin/plugin_file.h"
 #include "launcher/reach/reach_service.h"
 #include "launcher/recipe/links.h"
-#include "launcher/recipe/recipe_io.h"
 #include "launcher/worker/commands.h"
 
 namespace strait::app {
 namespace {
 
 struct ProbeFlags {
-  std::string recipe;
-  std::vector<std::string> overrides;  // as --set has them
+  RunOptions run;
   std::string out = "links.toml";
   double seconds = 4;  // of each measurement of bandwidth
 };
@@ -67,8 +64,7 @@ Probed probe_there(plan::Plan plan, const ProbeOptions& options) {
 }
 
 base::ExitCode probe(const ProbeFlags& flags) {
-  const recipe::Recipe recipe =
-      recipe::read_recipe(flags.recipe, flags.overrides, plugin::load_plugins);
+  const recipe::Recipe recipe = read_recipe(flags.run);
   plan::Plan plan = planner::make_plan(recipe).plan;
   const ProbeOptions options = probe_options(flags);
   const bool here = recipe.hosts.backend == recipe::BackendKind::local;
@@ -87,13 +83,13 @@ base::ExitCode probe(const ProbeFlags& flags) {
 void add_probe(CLI::App& cli, Command& command) {
   const auto options = std::make_shared<ProbeFlags>();
   CLI::App* verb = cli.add_subcommand("probe", "measure the hosts of a recipe and their links");
-  verb->add_option("recipe", options->recipe, "a recipe file")->required();
+  verb->add_option("recipe", options->run.recipe, "a recipe file")->required();
   verb->add_option("-o,--out", options->out, "the table that hosts.links names")
       ->capture_default_str();
   verb->add_option("--seconds", options->seconds, "of each measurement of bandwidth")
       ->check(number_range(0.1, 20.0))
       ->capture_default_str();
-  verb->add_option("--set", options->overrides, "key=value instead of the recipe's; repeatable");
+  add_overrides(verb, options->run.overrides);
   verb->callback([options, &command] { command = [options] { return probe(*options); }; });
 }
 

@@ -17,10 +17,8 @@
 #include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
 #include "launcher/control/run_directory.h"
-#include "launcher/control/run_file_names.h"
 #include "launcher/control/run_status.h"
 #include "launcher/plan/run_files.h"
-#include "launcher/plugin/plugin_file.h"
 
 namespace strait::app {
 namespace {
@@ -78,12 +76,8 @@ bool has_rejoined(const fs::path& run, std::uint32_t replica, int attempt, const
 }
 
 plan::Plan plan_of_live(const fs::path& run) {
-  if (!control::RunDirectory::live(run)) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("no run is live in {}; see: strait status {}", run.string(), run.string()));
-  }
-  return plan::read_run_file(run / control::kPlanFile, plugin::load_plugins).plan;
+  if (!control::RunDirectory::live(run)) control::refuse_not_live(run);
+  return read_run(run).plan;
 }
 
 void check_can_leave(const fs::path& run, const plan::Plan& plan, std::uint32_t replica,

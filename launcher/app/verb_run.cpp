@@ -23,9 +23,9 @@
 #include "launcher/app/emit.h"
 #include "launcher/app/resume_point.h"
 #include "launcher/app/run_options.h"
+#include "launcher/app/sample_completions.h"
 #include "launcher/app/supervised_run.h"
 #include "launcher/app/verbs.h"
-#include "launcher/app/whole_model.h"
 #include "launcher/base/errors.h"
 #include "launcher/console/console.h"
 #include "launcher/console/text_pump.h"
@@ -96,7 +96,7 @@ plan::RunFile prepare_directory(const control::RunDirectory& directory,
 // The run has ended well, so missing evaluation data must not turn it into a failure.
 void show_final_samples(const control::RunDirectory& directory, console::Console& console) {
   try {
-    for (const std::string& line : show_samples(directory.path())) console.note(line);
+    for (const std::string& line : sample_completions(directory.path())) console.note(line);
   } catch (const store::StoreError& error) {
     console.note(fmt::format("no samples: {}", error.what()));
   } catch (const base::UserError& error) {
@@ -136,7 +136,7 @@ struct ResumeRequest {
 
 ResumeRequest read_request(const control::RunDirectory& directory, const RunOptions& options) {
   if (!options.in_job) {
-    ResumeRequest request{plan::read_run_file(directory.plan(), plugin::load_plugins), {}, {}};
+    ResumeRequest request{read_run(directory.path()), {}, {}};
     if (options.from) request.from = store::Step{*options.from};
     return request;
   }
@@ -144,7 +144,7 @@ ResumeRequest read_request(const control::RunDirectory& directory, const RunOpti
       control::pending_changes(directory).value_or(control::ResumeChanges{});
   ResumeRequest request{
       pending.plan ? plan::parse_run_file(*pending.plan, directory.plan(), plugin::load_plugins)
-                   : plan::read_run_file(directory.plan(), plugin::load_plugins),
+                   : read_run(directory.path()),
       pending.from, pending.recipe};
   name_nodes(request.run);
   return request;
@@ -177,14 +177,13 @@ void check_belongs(const control::RunDirectory& directory, const plan::RunFile& 
 void show_notes(const planner::PlannedRun& planned) {
   std::vector<std::string> notes = planned.train.notes;
   if (planned.eval) std::ranges::copy(planned.eval->notes, std::back_inserter(notes));
-  for (const std::string& note : notes) std::cerr << "strait: " << note << '\n';
+  for (const std::string& note : notes) warn(note);
 }
 
 }  // namespace
 
 base::ExitCode show_plan(const RunOptions& options) {
-  const planner::PlannedRun planned = planner::make_plan(
-      recipe::read_recipe(options.recipe, options.overrides, plugin::load_plugins));
+  const planner::PlannedRun planned = planner::make_plan(read_recipe(options));
   show_notes(planned);
   std::cout << (options.json ? to_json(planned.plan).dump(1) + "\n"
                              : planner::plan_text(planned.plan));
@@ -192,8 +191,7 @@ base::ExitCode show_plan(const RunOptions& options) {
 }
 
 base::ExitCode emit_plan(const RunOptions& options, EmitKind kind) {
-  const planner::PlannedRun planned = planner::make_plan(
-      recipe::read_recipe(options.recipe, options.overrides, plugin::load_plugins));
+  const planner::PlannedRun planned = planner::make_plan(read_recipe(options));
   std::cout << emit_launch(
       planned.plan, kind,
       {fs::read_symlink("/proc/self/exe"), options.recipe.string(), options.overrides});
@@ -201,8 +199,7 @@ base::ExitCode emit_plan(const RunOptions& options, EmitKind kind) {
 }
 
 base::ExitCode run_recipe(const RunOptions& options) {
-  planner::PlannedRun planned = planner::make_plan(
-      recipe::read_recipe(options.recipe, options.overrides, plugin::load_plugins));
+  planner::PlannedRun planned = planner::make_plan(read_recipe(options));
   plan::check_can_start_without(planned.plan, options.without);
   show_notes(planned);
   const fs::path path = fs::path("runs") / planned.plan.recipe.name;
@@ -235,7 +232,7 @@ base::ExitCode run_recipe(const RunOptions& options) {
 
 base::ExitCode run_prepared(const RunOptions& options) {
   control::RunDirectory directory = control::RunDirectory::open(options.recipe);
-  plan::RunFile run = plan::read_run_file(directory.plan(), plugin::load_plugins);
+  plan::RunFile run = read_run(directory.path());
   name_nodes(run);
   console::TextPump pump(STDOUT_FILENO, form_of(options));
   console::Console console(pump, console_options(options.json));

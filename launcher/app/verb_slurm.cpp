@@ -21,7 +21,6 @@
 #include "launcher/hosts/slurm_job.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/run_files.h"
-#include "launcher/plugin/plugin_file.h"
 
 namespace strait::app {
 namespace {
@@ -45,7 +44,7 @@ std::int64_t first_step(const fs::path& run) {
 // Steps that the run makes in all.
 std::int64_t planned_steps(const fs::path& path) {
   const control::RunDirectory directory = control::RunDirectory::open(path);
-  return plan::read_run_file(directory.plan(), plugin::load_plugins).plan.steps;
+  return read_run(directory.path()).plan.steps;
 }
 
 // After the run has saved because of Slurm's warning. Without progress since the start of the job a

@@ -9,18 +9,16 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
-#include "framework/store/checkpoint.h"
-#include "framework/store/store_error.h"
+#include "launcher/app/run_options.h"
+#include "launcher/app/saved_checkpoints.h"
 #include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
 #include "launcher/console/status_text.h"
 #include "launcher/control/run_directory.h"
-#include "launcher/control/run_file_names.h"
 #include "launcher/control/run_status.h"
 #include "launcher/hosts/slurm_job.h"
-#include "launcher/plan/run_files.h"
-#include "launcher/plugin/plugin_file.h"
 
 namespace strait::app {
 namespace {
@@ -46,51 +44,54 @@ JobStatus job_status(const std::filesystem::path& run) {
   }
 }
 
+// The run's plan, which says whether the rest of a checkpoint may lie on hosts. It may where the
+// plan is not known: status only looks.
+plan::Plan plan_of_status(const std::filesystem::path& run) {
+  try {
+    return read_run(run).plan;
+  } catch (const std::exception&) {
+    plan::Plan unknown;
+    unknown.recipe.hosts.backend = recipe::BackendKind::ssh;
+    unknown.recipe.checkpoint.home = recipe::CheckpointHome::none;
+    return unknown;
+  }
+}
+
+// Checkpoints that were complete once, newest first.
+std::vector<SavedCheckpoint> committed_checkpoints(const std::filesystem::path& run,
+                                                   const plan::Plan& plan) {
+  std::vector<SavedCheckpoint> list = saved_checkpoints(run, plan);
+  std::erase_if(list, [](const SavedCheckpoint& one) {
+    return one.state == SavedCheckpoint::State::unfinished ||
+           one.state == SavedCheckpoint::State::aside;
+  });
+  return list;
+}
+
 // Which checkpoints are here, and how much of them: the rest of one is on the run's hosts.
 json checkpoints_here(const std::filesystem::path& run) {
   json list = json::array();
-  for (const store::Step step : store::committed_steps(run)) {
-    const auto path = store::checkpoint_directory(run, step);
-    const auto has = [&path](store::Part part) {
-      try {
-        store::open_checkpoint(path, store::Verify::sizes, part);
-        return true;
-      } catch (const store::StoreError&) {
-        return false;  // status only looks: a resume says what is wrong
-      }
-    };
-    const char* here = has(store::Part::all)       ? "all"
-                       : has(store::Part::weights) ? "weights"
-                                                   : "none";
-    list.push_back({{"step", number(step)}, {"here", here}});
+  for (const SavedCheckpoint& one : committed_checkpoints(run, plan_of_status(run))) {
+    list.push_back({{"step", number(one.step)}, {"here", name_of_part(one.here)}});
   }
   return list;
 }
 
-// Whether files of its checkpoints may lie elsewhere.
-bool has_hosts(const std::filesystem::path& run) {
-  try {
-    const plan::RunFile file = plan::read_run_file(run / control::kPlanFile, plugin::load_plugins);
-    const recipe::BackendKind backend = file.plan.recipe.hosts.backend;
-    return backend == recipe::BackendKind::ssh || backend == recipe::BackendKind::join;
-  } catch (const std::exception&) {
-    return true;  // not known: status only looks
-  }
-}
-
-std::string checkpoint_line(const std::filesystem::path& run, const json& checkpoints) {
+// Empty: there is none.
+std::string checkpoint_line(const std::filesystem::path& run) {
+  const plan::Plan plan = plan_of_status(run);
+  const bool on_hosts = recipe::stores_on_hosts(plan.recipe.hosts.backend);
   std::vector<std::string> parts;
-  for (const json& one : checkpoints) {
-    const auto here = one.at("here").get<std::string>();
+  for (const SavedCheckpoint& one : committed_checkpoints(run, plan)) {
     const std::string where =
-        here == "all" ? "whole"
-        : !has_hosts(run)
+        one.here == store::Part::all ? "whole"
+        : !on_hosts
             ? fmt::format("damaged, or of another build: strait checkpoint verify {}", run.string())
-        : here == "weights" ? "its weights, the rest on hosts"
-                            : "on hosts";
-    parts.push_back(fmt::format("{} ({})", one.at("step").get<std::int64_t>(), where));
+        : one.here == store::Part::weights ? "its weights, the rest on hosts"
+                                           : "on hosts";
+    parts.push_back(fmt::format("{} ({})", number(one.step), where));
   }
-  return fmt::format("checkpoints here: {}", fmt::join(parts, ", "));
+  return parts.empty() ? "" : fmt::format("checkpoints here: {}", fmt::join(parts, ", "));
 }
 
 void print(const std::filesystem::path& run, const json& status,
@@ -112,8 +113,7 @@ void print(const std::filesystem::path& run, const json& status,
         run.string(), age, state, run.string());
   }
   fmt::print("  {}\n", console::numbers_line(status));
-  const json checkpoints = checkpoints_here(run);
-  if (!checkpoints.empty()) fmt::print("  {}\n", checkpoint_line(run, checkpoints));
+  if (const std::string line = checkpoint_line(run); !line.empty()) fmt::print("  {}\n", line);
   for (const std::string& line : console::traffic_lines(status)) fmt::print("  {}\n", line);
   for (const std::string& line : console::restart_lines(status)) fmt::print("  {}\n", line);
   if (!live) return;
@@ -153,9 +153,7 @@ base::ExitCode show_status(const std::filesystem::path& run, bool as_json) {
   try {
     if (status->at("updated") != 0.0 || live) print(run, *status, live, job);
   } catch (const json::exception& error) {
-    throw base::UserError(base::ExitCode::corrupt,
-                          fmt::format("{} was not written by this build: {}",
-                                      control::RunDirectory::status(run).string(), error.what()));
+    control::refuse_foreign_status(run, error);
   }
   return base::ExitCode::done;
 }

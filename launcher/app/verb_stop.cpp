@@ -18,6 +18,7 @@
 #include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
 #include "launcher/control/run_directory.h"
+#include "launcher/control/run_status.h"
 #include "launcher/hosts/slurm_job.h"
 
 namespace strait::app {
@@ -91,11 +92,7 @@ base::ExitCode stop_run(const fs::path& run, bool now, std::chrono::seconds time
     if (state && state->is_active()) return stop_job(run, *job, *state, now, timeout);
   }
   const std::optional<control::LiveRun> live = control::RunDirectory::live(run);
-  if (!live) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("no run is live in {}; see: strait status {}", run.string(), run.string()));
-  }
+  if (!live) control::refuse_not_live(run);
   if (!live->here()) {
     throw base::UserError(base::ExitCode::bad_input, fmt::format("{} is run by {}; stop it there",
                                                                  run.string(), live->sentence()));

@@ -54,10 +54,7 @@ class WatchedRun {
     try {
       return console::watch_frame(headline(*status), *status, losses, size);
     } catch (const json::exception& error) {
-      throw base::UserError(
-          base::ExitCode::corrupt,
-          fmt::format("{} was not written by this build: {}",
-                      control::RunDirectory::status(run_).string(), error.what()));
+      control::refuse_foreign_status(run_, error);
     }
   }
 

@@ -8,14 +8,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "framework/store/record_reader.h"
-#include "launcher/app/generation.h"
+#include "launcher/app/run_options.h"
 #include "launcher/base/errors.h"
 #include "launcher/control/run_directory.h"
-#include "launcher/control/run_file_names.h"
 #include "launcher/planner/checkpoint_weights.h"
 #include "launcher/planner/planned_model.h"
-#include "launcher/plugin/plugin_file.h"
 #include "launcher/process/memory.h"
 #include "launcher/worker/compute_device.h"
 #include "models/model.h"
@@ -32,7 +29,7 @@ bool weights_are_here(const std::filesystem::path& run) {
 
 RunCheckpoint find_checkpoint(const std::filesystem::path& run_directory) {
   RunCheckpoint whole;
-  whole.run = plan::read_run_file(run_directory / control::kPlanFile, plugin::load_plugins);
+  whole.run = read_run(run_directory);
   const recipe::Recipe::Checkpoint& settings = whole.run.plan.recipe.checkpoint;
   if (settings.home == recipe::CheckpointHome::none && !weights_are_here(run_directory)) {
     throw base::UserError(
@@ -112,66 +109,6 @@ std::unique_ptr<inference::ModelPart> load_whole_model(const RunCheckpoint& sour
     if (parameter.owned) models::assign(parameter, weights.read(parameter.name));
   }
   return std::make_unique<inference::ModelPart>(std::move(model), device);
-}
-
-namespace {
-
-constexpr int kShown = 6;  // samples: what fits on a screen
-
-// Cut to one line of the console.
-std::string on_one_line(std::string text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
-  for (char& letter : text) {
-    if (letter == '\n' || letter == '\r' || letter == '\t') letter = ' ';
-  }
-  return text;
-}
-
-}  // namespace
-
-std::vector<std::string> show_samples(const std::filesystem::path& run_directory) {
-  const plan::RunFile run =
-      plan::read_run_file(run_directory / control::kPlanFile, plugin::load_plugins);
-  const auto& files = run.plan.recipe.data.eval;
-  const auto records = std::ranges::find_if(files, [](const auto& file) {
-    const std::filesystem::path ending = std::filesystem::path(file.path).extension();
-    return ending == ".jsonl" || ending == ".ndjson";
-  });
-  if (records == files.end()) return {};
-  std::vector<store::Record> shown;
-  store::RecordReader reader(records->path);
-  while (static_cast<int>(shown.size()) < kShown) {
-    auto record = reader.next();
-    if (!record) break;
-    if (record->pieces.size() != 2 || !record->chat.empty() || record->pieces[0].is_target)
-      continue;
-    shown.push_back(std::move(*record));
-  }
-  if (shown.empty()) return {};
-  const RunCheckpoint source = find_checkpoint(run_directory);
-  if (!fits_here(source)) return {};
-  const auto coder = make_text_coder(tokenizer_of_run(run, ""));
-  std::vector<std::vector<std::int32_t>> prompts;
-  prompts.reserve(shown.size());
-  for (const store::Record& record : shown) {
-    prompts.push_back(coder->encode(record.pieces[0].text));
-  }
-  Generation generation(std::move(prompts), models::describe(source.config).positions, *coder, {},
-                        1);
-  std::vector<std::string> lines;
-  int right = 0;
-  generation.on_done([&](std::size_t number, const Completion& completion) {
-    const store::Record& record = shown[number];
-    const bool same = on_one_line(completion.text) == on_one_line(record.pieces[1].text);
-    right += same ? 1 : 0;
-    lines.push_back(fmt::format("  {}  {} {}", same ? "right" : "wrong",
-                                on_one_line(record.pieces[0].text), on_one_line(completion.text)));
-  });
-  inference::answer_here(*load_whole_model(source), generation);
-  lines.insert(
-      lines.begin(),
-      fmt::format("completions of evaluation prompts ({} of {} right):", right, lines.size()));
-  return lines;
 }
 
 }  // namespace strait::app

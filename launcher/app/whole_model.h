@@ -3,7 +3,6 @@
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "framework/store/sample.h"
 #include "launcher/inference/model_part.h"
@@ -29,9 +28,5 @@ bool fits_here(const RunCheckpoint& source);
 
 // The model of a checkpoint in one piece. UserError, StoreError where its files are damaged.
 std::unique_ptr<inference::ModelPart> load_whole_model(const RunCheckpoint& source);
-
-// A few prompts of the evaluation data with the trained model's completions and the expected ones.
-// Empty where the data has no prompts, or the model does not fit here.
-std::vector<std::string> show_samples(const std::filesystem::path& run_directory);
 
 }  // namespace strait::app

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <new>
 #include <regex>
 #include <string>
+#include <system_error>
 
 #include "framework/net/link_error.h"
 #include "framework/store/store_error.h"
@@ -33,6 +35,18 @@ std::string asked_for(const std::string& text) {
 
 // libtorch appends a stack trace to its messages; users get the first line.
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+// Of a system call or of the standard library's file functions, which throw it where no error code
+// is asked for.
+ExitCode exit_code_of(const std::system_error& error) {
+  const std::error_category& category = error.code().category();
+  if (category == std::generic_category() || category == std::system_category()) {
+    const int number = error.code().value();
+    if (number == ENOSPC || number == EDQUOT) return ExitCode::storage_full;
+    if (number == ENOMEM || number == EAGAIN) return ExitCode::out_of_memory;
+  }
+  return ExitCode::storage_io;
+}
 
 }  // namespace
 
@@ -102,6 +116,9 @@ Failure describe_failure(const std::exception& error) {
   }
   if (dynamic_cast<const ProtocolError*>(&error) != nullptr) {
     return {ExitCode::internal, "protocol error: " + text};
+  }
+  if (const auto* known = dynamic_cast<const std::system_error*>(&error)) {
+    return {exit_code_of(*known), text};
   }
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr || reports_missing_memory(text)) {
     return {ExitCode::out_of_memory,

@@ -148,7 +148,7 @@ std::string Console::step_text(const control::StepLine& line) const {
   for (std::string& label : step_labels<trace::StepMetrics>(line, true)) {
     parts.push_back(std::move(label));
   }
-  if (const auto left = remaining_.seconds()) parts.push_back("ETA " + control::clock_text(*left));
+  if (const auto left = remaining_.seconds()) parts.push_back("ETA " + clock_text(*left));
   return fmt::format("{}", fmt::join(parts, " · "));
 }
 
@@ -235,14 +235,14 @@ void Console::replica_left(const control::ReplicaLeft& gone) {
                       store::number(gone.step), gone.why, fmt::join(gone.remaining, ", ")));
 }
 
-void Console::replica_returns(const control::ReplicaReturns& returns) {
-  const bool fails = !returns.failed.empty();
+void Console::rejoin_attempted(const control::RejoinAttempt& attempt) {
+  const bool fails = !attempt.failure.empty();
   if (is(Style::json)) {
     return json(fails ? "replica_not_back" : "replica_returns",
-                {{"replica", returns.replica}, {"text", returns.failed}});
+                {{"replica", attempt.replica}, {"text", attempt.failure}});
   }
-  lasting(fails ? fmt::format("replica {} did not rejoin: {}", returns.replica, returns.failed)
-                : fmt::format("replica {} is rejoining", returns.replica));
+  lasting(fails ? fmt::format("replica {} did not rejoin: {}", attempt.replica, attempt.failure)
+                : fmt::format("replica {} is rejoining", attempt.replica));
 }
 
 void Console::replica_joined(const control::ReplicaJoined& joined) {

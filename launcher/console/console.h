@@ -74,7 +74,7 @@ class Console : public control::RunObserver {
   void event(const std::string& source, const control::Event& event) override;
   void replicas_absent(const control::ReplicasAbsent& absent) override;
   void replica_left(const control::ReplicaLeft& gone) override;
-  void replica_returns(const control::ReplicaReturns& returns) override;
+  void rejoin_attempted(const control::RejoinAttempt& attempt) override;
   void replica_joined(const control::ReplicaJoined& joined) override;
   void standing_still(const std::string& why) override;
   void stopping(bool now) override;

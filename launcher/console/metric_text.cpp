@@ -1,5 +1,9 @@
 #include "launcher/console/metric_text.h"
 
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
 #include "launcher/base/text.h"
 
 namespace strait::console {
@@ -56,6 +60,16 @@ std::string number_cell(Unit unit, const std::optional<double>& value) {
 
 std::string count_cell(Unit unit, std::uint64_t value) {
   return unit == Unit::bytes ? base::byte_text(value) : fmt::format("{}", value);
+}
+
+std::string clock_text(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0) return "?";
+  constexpr double kMost = 1e9;
+  const auto whole = std::int64_t{std::lround(std::min(seconds, kMost))};
+  const std::int64_t hours = whole / 3600;
+  const std::int64_t minutes = whole / 60 % 60;
+  if (hours > 0) return fmt::format("{}:{:02}:{:02}", hours, minutes, whole % 60);
+  return fmt::format("{}:{:02}", minutes, whole % 60);
 }
 
 }  // namespace strait::console

@@ -16,6 +16,9 @@ namespace strait::console {
 // "loss 0.412", "12.3k tok/s"; `whole`: without the prefix k or M.
 std::string label_text(const trace::MetricInfo& metric, double value, bool whole = false);
 
+// A duration: "0:41", "12:03", "3:07:00".
+std::string clock_text(double seconds);
+
 // "8.0 MB", "12 %", "-" where it is not known.
 std::string count_cell(trace::Unit unit, std::uint64_t value);
 std::string number_cell(trace::Unit unit, const std::optional<double>& value);

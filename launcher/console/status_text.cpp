@@ -75,7 +75,7 @@ std::string numbers_line(const json& status) {
     line += " · " + label;
   }
   if (status.at("state") != "ended" && status.at("eta_seconds").is_number()) {
-    line += " · ETA " + control::clock_text(status.at("eta_seconds").get<double>());
+    line += " · ETA " + clock_text(status.at("eta_seconds").get<double>());
   }
   if (status.at("checkpoint").is_number()) {
     line += fmt::format(" · checkpoint at step {}", status.at("checkpoint").get<std::int64_t>());

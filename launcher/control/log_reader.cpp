@@ -9,6 +9,8 @@
 #include <system_error>
 #include <tuple>
 
+#include "framework/store/step_folders.h"
+
 namespace strait::control {
 namespace {
 
@@ -71,13 +73,21 @@ std::vector<LogLine> LogReader::take(bool rest) {
 
 std::vector<fs::path> log_files(const fs::path& folder, const std::string& process) {
   std::vector<fs::path> files;
-  std::error_code none;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, none)) {
-    if (entry.path().extension() != ".log") continue;
-    if (process.empty() || entry.path().stem() == process) files.push_back(entry.path());
+  for (const fs::path& file : store::entries_of(folder)) {
+    if (file.extension() != ".log") continue;
+    if (process.empty() || file.stem() == process) files.push_back(file);
   }
   std::ranges::sort(files, {}, process_order);
   return files;
+}
+
+std::string last_line_with(const fs::path& file, const std::string& text) {
+  std::ifstream lines(file);
+  std::string found;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find(text) != std::string::npos) found = line;
+  }
+  return found;
 }
 
 std::vector<LogLine> by_time(std::vector<LogLine> lines) {

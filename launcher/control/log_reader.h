@@ -35,6 +35,9 @@ class LogReader {
 std::vector<std::filesystem::path> log_files(const std::filesystem::path& folder,
                                              const std::string& process);
 
+// The last line of a file, such as metrics.jsonl, that has this text in it; empty: none.
+std::string last_line_with(const std::filesystem::path& file, const std::string& text);
+
 // Sorts lines of several logs by time; lines of one log keep their order. Pure.
 std::vector<LogLine> by_time(std::vector<LogLine> lines);
 

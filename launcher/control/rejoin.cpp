@@ -32,10 +32,10 @@ void Rejoin::poll_requests(bool stopping) {
 void Rejoin::begin(std::uint32_t replica, bool stopping) {
   const auto belongs = [&](const Worker& one) { return one.handle.name.replica == replica; };
   if (membership_.has(replica) || std::ranges::none_of(workers_.all(), belongs)) return;
-  observers_.notify(&RunObserver::replica_returns, ReplicaReturns{replica, ""});
+  observers_.notify(&RunObserver::rejoin_attempted, RejoinAttempt{replica, ""});
   if (stopping) {
-    return observers_.notify(&RunObserver::replica_returns,
-                             ReplicaReturns{replica, "the run is stopping"});
+    return observers_.notify(&RunObserver::rejoin_attempted,
+                             RejoinAttempt{replica, "the run is stopping"});
   }
   // Former links and processes first: the new ones have the same names.
   auto& workers = workers_.all();
@@ -164,7 +164,7 @@ void Rejoin::cancel(const std::string& why) {
     workers_.evict(worker, Abort{base::ExitCode::peer_lost, why, "the launcher"});
     watchdog_.finished(worker.handle.name);
   }
-  observers_.notify(&RunObserver::replica_returns, ReplicaReturns{replica, why});
+  observers_.notify(&RunObserver::rejoin_attempted, RejoinAttempt{replica, why});
 }
 
 }  // namespace strait::control

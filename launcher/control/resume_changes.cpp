@@ -26,8 +26,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path journal_file(const RunDirectory& run) { return run.path() / "resume.journal.json"; }
-fs::path pending_file(const RunDirectory& run) { return run.path() / "resume.pending.json"; }
+fs::path journal_file(const RunDirectory& run) { return run.path() / kJournalFile; }
+fs::path pending_file(const RunDirectory& run) { return run.path() / kPendingFile; }
 
 bool file_exists(const fs::path& file) {
   std::error_code error;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <sstream>
 #include <system_error>
 #include <utility>
@@ -40,7 +39,7 @@ bool holds_a_run(const fs::path& path) {
                                       path.string()));
   }
   for (const fs::directory_entry& entry : fs::directory_iterator(path)) {
-    if (entry.path().filename() != "lock") return true;
+    if (entry.path().filename() != kLockFile) return true;
   }
   return false;
 }
@@ -58,8 +57,8 @@ fs::path move_aside(const fs::path& path) {
 // What a process that was killed while it replaced a file of the run left beside it. It only takes
 // room: one that cannot be removed now goes at the next start.
 void remove_temporary_files(const fs::path& path) {
-  constexpr std::array kReplaced = {kPlanFile,    kRecipeFile,           kMetricsFile,
-                                    "generation", "resume.journal.json", "resume.pending.json"};
+  constexpr std::array kReplaced = {kPlanFile,       kRecipeFile,  kMetricsFile,
+                                    kGenerationFile, kJournalFile, kPendingFile};
   for (const fs::path& entry : store::entries_of(path)) {
     const std::string name = entry.filename();
     const bool temporary = std::ranges::any_of(kReplaced, [&name](const char* file) {
@@ -77,7 +76,7 @@ RunLock lock_new(const fs::path& path) {
   } catch (const base::UserError& error) {
     std::error_code ignored;
     const bool held = error.code() == base::ExitCode::bad_input;
-    if (!held) fs::remove(path / "lock", ignored);
+    if (!held) fs::remove(path / kLockFile, ignored);
     if (!held) fs::remove(path, ignored);
     throw;
   }
@@ -149,7 +148,7 @@ void RunDirectory::discard() {
 std::optional<LiveRun> RunDirectory::live(const fs::path& path) { return RunLock::holder(path); }
 
 std::uint32_t RunDirectory::generation() const {
-  const fs::path file = path_ / "generation";
+  const fs::path file = path_ / kGenerationFile;
   std::error_code error;
   const bool there = fs::exists(file, error);
   if (error) throw store::system_error("look at", file, error.value());
@@ -170,21 +169,8 @@ std::uint32_t RunDirectory::generation() const {
 
 std::uint32_t RunDirectory::next_generation() {
   const std::uint32_t next = generation() + 1;
-  store::replace_file(path_ / "generation", fmt::format("{}\n", next));
+  store::replace_file(path_ / kGenerationFile, fmt::format("{}\n", next));
   return next;
-}
-
-ScratchFolder::ScratchFolder(const std::string& purpose) {
-  std::string name = (fs::temp_directory_path() / ("strait-" + purpose + "-XXXXXX")).string();
-  if (::mkdtemp(name.data()) == nullptr) {
-    throw base::UserError(base::ExitCode::storage_io, "cannot create a temporary folder " + name);
-  }
-  path_ = name;
-}
-
-ScratchFolder::~ScratchFolder() {
-  std::error_code ignored;  // the system removes temporary files some day
-  fs::remove_all(path_, ignored);
 }
 
 }  // namespace strait::control

@@ -14,6 +14,10 @@ inline constexpr const char* kEventsFile = "events.jsonl";
 inline constexpr const char* kStatusFile = "status.json";
 inline constexpr const char* kReportFile = "report.html";
 inline constexpr const char* kTraceFile = "trace.json";  // of all processes together
+inline constexpr const char* kLockFile = "lock";
+inline constexpr const char* kGenerationFile = "generation";        // how often the run was started
+inline constexpr const char* kJournalFile = "resume.journal.json";  // changes that are being made
+inline constexpr const char* kPendingFile = "resume.pending.json";  // changes of the next launch
 inline constexpr const char* kLogsFolder = "logs";
 
 // Files of one process ("1.0"), relative to the run's directory.

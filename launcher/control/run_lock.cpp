@@ -12,12 +12,13 @@
 #include <ctime>
 
 #include "launcher/base/errors.h"
+#include "launcher/control/run_file_names.h"
 #include "launcher/process/lock_holder.h"
 
 namespace strait::control {
 namespace {
 
-std::filesystem::path lock_file(const std::filesystem::path& run) { return run / "lock"; }
+std::filesystem::path lock_file(const std::filesystem::path& run) { return run / kLockFile; }
 
 std::string own_job() {
   const char* const job = std::getenv("SLURM_JOB_ID");

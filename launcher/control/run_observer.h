@@ -42,10 +42,10 @@ struct ReplicaJoined {
   std::vector<std::uint32_t> replicas;
 };
 
-// A rejoin of an absent replica begins or, where `failed` says why in one sentence, has failed.
-struct ReplicaReturns {
+// A rejoin of an absent replica begins or, where `failure` says why in one sentence, has failed.
+struct RejoinAttempt {
   std::uint32_t replica = 0;
-  std::string failed;
+  std::string failure;
 };
 
 // The run restarts by itself after a failure.
@@ -80,7 +80,7 @@ class RunObserver {
   virtual void event(const std::string& /*source*/, const Event& /*event*/) {}
   virtual void replicas_absent(const ReplicasAbsent& /*absent*/) {}  // as training begins
   virtual void replica_left(const ReplicaLeft& /*gone*/) {}
-  virtual void replica_returns(const ReplicaReturns& /*returns*/) {}
+  virtual void rejoin_attempted(const RejoinAttempt& /*attempt*/) {}
   virtual void replica_joined(const ReplicaJoined& /*joined*/) {}
   // Nothing moves, and which process or link the others wait for; empty: something moves again.
   virtual void standing_still(const std::string& /*why*/) {}

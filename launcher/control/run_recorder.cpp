@@ -253,14 +253,14 @@ void RunRecorder::replica_left(const ReplicaLeft& gone) {
                                 {"replicas", gone.remaining}});
 }
 
-void RunRecorder::replica_returns(const ReplicaReturns& returns) {
-  const bool fails = !returns.failed.empty();
-  if (!fails) ++returns_;
-  (*status_)["returns"][std::to_string(returns.replica)] = {
-      {"number", returns_}, {"state", fails ? "failed" : "comes"}, {"text", returns.failed}};
+void RunRecorder::rejoin_attempted(const RejoinAttempt& attempt) {
+  const bool fails = !attempt.failure.empty();
+  if (!fails) ++rejoins_;
+  (*status_)["returns"][std::to_string(attempt.replica)] = {
+      {"number", rejoins_}, {"state", fails ? "failed" : "comes"}, {"text", attempt.failure}};
   write_status();
   append_event(fails ? "replica_not_back" : "replica_returns",
-               {{"replica", returns.replica}, {"text", returns.failed}});
+               {{"replica", attempt.replica}, {"text", attempt.failure}});
 }
 
 void RunRecorder::replica_joined(const ReplicaJoined& joined) {
@@ -268,7 +268,7 @@ void RunRecorder::replica_joined(const ReplicaJoined& joined) {
   (*status_)["left"].erase(std::to_string(joined.replica));
   // Kept when the replica leaves again: `strait replica` may poll later than that.
   (*status_)["returns"][std::to_string(joined.replica)] = {
-      {"number", returns_}, {"state", "joined"}, {"step", store::number(joined.step)}};
+      {"number", rejoins_}, {"state", "joined"}, {"step", store::number(joined.step)}};
   write_status();
   append_event("replica_joined", {{"replica", joined.replica},
                                   {"step", store::number(joined.step)},
@@ -299,15 +299,6 @@ void RunRecorder::ended(const Outcome& outcome) {
   (*status_)["outcome"] = fields;
   write_status();
   append_event("ended", fields);
-}
-
-std::string last_line_with(const std::filesystem::path& file, const std::string& text) {
-  std::ifstream lines(file);
-  std::string found;
-  for (std::string line; std::getline(lines, line);) {
-    if (line.find(text) != std::string::npos) found = line;
-  }
-  return found;
 }
 
 }  // namespace strait::control

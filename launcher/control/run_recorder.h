@@ -34,7 +34,7 @@ class RunRecorder : public RunObserver {
   void event(const std::string& source, const Event& event) override;
   void replicas_absent(const ReplicasAbsent& absent) override;
   void replica_left(const ReplicaLeft& gone) override;
-  void replica_returns(const ReplicaReturns& returns) override;
+  void rejoin_attempted(const RejoinAttempt& attempt) override;
   void replica_joined(const ReplicaJoined& joined) override;
   void standing_still(const std::string& why) override;
   void slow_parts(const std::vector<std::string>& sentences) override;
@@ -52,7 +52,7 @@ class RunRecorder : public RunObserver {
   std::optional<trace::JsonLines> metrics_;
   trace::JsonLines events_;
   std::unique_ptr<nlohmann::ordered_json> status_;  // next content of status.json
-  int returns_ = 0;                                 // rejoins so far, failed ones included
+  int rejoins_ = 0;                                 // attempts so far, failed ones included
   RemainingTime remaining_;
   bool warned_ = false;
 };
@@ -62,8 +62,5 @@ class RunRecorder : public RunObserver {
 void record_restart(const RunDirectory& directory, const Restart& restart);
 // No further launch follows, and the run as a whole ends so, not as its last launch did.
 void record_end(const RunDirectory& directory, const Outcome& outcome);
-
-// The last line of such a file that has this text in it; empty: none.
-std::string last_line_with(const std::filesystem::path& file, const std::string& text);
 
 }  // namespace strait::control

@@ -12,6 +12,8 @@
 #include <system_error>
 
 #include "framework/store/bounded_json.h"
+#include "framework/store/step_folders.h"
+#include "framework/store/store_error.h"
 #include "launcher/base/errors.h"
 #include "launcher/control/run_directory.h"
 
@@ -31,6 +33,18 @@ void refuse_run_not_started(const fs::path& run) {
                         fmt::format("{} holds no run that has started; name the directory of one, "
                                     "such as runs/NAME",
                                     run.string()));
+}
+
+void refuse_not_live(const fs::path& run) {
+  throw base::UserError(
+      base::ExitCode::bad_input,
+      fmt::format("no run is live in {}; see: strait status {}", run.string(), run.string()));
+}
+
+void refuse_foreign_status(const fs::path& run, const std::exception& error) {
+  throw base::UserError(base::ExitCode::corrupt,
+                        fmt::format("{} was not written by this build: {}",
+                                    RunDirectory::status(run).string(), error.what()));
 }
 
 std::optional<nlohmann::json> read_run_status(const std::filesystem::path& run) {
@@ -57,15 +71,21 @@ void request_replica(ReplicaRequest request, const fs::path& run, std::uint32_t 
 std::vector<std::uint32_t> take_requests(ReplicaRequest request, const fs::path& run) {
   const std::string_view prefix = prefix_of(request);
   std::vector<std::uint32_t> requested;
-  std::error_code failed;
-  for (const fs::directory_entry& entry : fs::directory_iterator(run, failed)) {
-    const std::string name = entry.path().filename().string();
+  std::vector<fs::path> entries;
+  try {
+    entries = store::entries_of(run);
+  } catch (const store::StoreError&) {
+    return requested;  // the caller asks again
+  }
+  for (const fs::path& entry : entries) {
+    const std::string name = entry.filename().string();
     if (!name.starts_with(prefix)) continue;
     std::uint32_t replica = 0;
     const char* const end = name.data() + name.size();
     const auto read = std::from_chars(name.data() + prefix.size(), end, replica);
     if (read.ec != std::errc() || read.ptr != end) continue;
-    fs::remove(entry.path(), failed);
+    std::error_code failed;
+    fs::remove(entry, failed);
     requested.push_back(replica);
   }
   std::ranges::sort(requested);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -15,6 +16,10 @@ namespace strait::control {
 std::optional<nlohmann::json> read_run_status(const std::filesystem::path& run);
 // For a verb that needs a run with a status, or a live one: a UserError.
 [[noreturn]] void refuse_run_not_started(const std::filesystem::path& run);
+[[noreturn]] void refuse_not_live(const std::filesystem::path& run);
+// A status that lacks what this build writes: a UserError.
+[[noreturn]] void refuse_foreign_status(const std::filesystem::path& run,
+                                        const std::exception& error);
 
 // A request to the launcher of a live run: a file that the launcher polls for and removes.
 enum class ReplicaRequest : std::uint8_t { leave, rejoin };
@@ -22,7 +27,8 @@ enum class ReplicaRequest : std::uint8_t { leave, rejoin };
 void request_replica(ReplicaRequest request, const std::filesystem::path& run,
                      std::uint32_t replica);
 
-// The replicas of all requests since the last call, ascending.
+// The replicas of all requests since the last call, ascending; none where the directory cannot be
+// listed now.
 std::vector<std::uint32_t> take_requests(ReplicaRequest request, const std::filesystem::path& run);
 
 }  // namespace strait::control

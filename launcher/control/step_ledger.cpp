@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "framework/trace/combine_metrics.h"
@@ -11,14 +10,17 @@
 #include "launcher/base/median.h"
 
 namespace strait::control {
-namespace {
 
-// For the watchdog's timeout: many, so that it changes slowly.
-constexpr std::size_t kMedianSteps = 64;
-// For the remaining time: fewer, so that it follows a change of speed.
-constexpr std::size_t kForecastSteps = 32;
+void RecentMedian::add(double value) {
+  if (latest_.size() < most_) {
+    latest_.push_back(value);
+  } else {
+    latest_[next_] = value;
+  }
+  next_ = (next_ + 1) % most_;
+}
 
-}  // namespace
+double RecentMedian::median() const { return base::median(latest_); }
 
 nlohmann::ordered_json to_json(const StepLine& line) {
   nlohmann::ordered_json object = {{"step", store::number(line.step)}};
@@ -69,12 +71,7 @@ bool StepLedger::complete(const std::map<net::ProcessName, StepDone>& parts) con
 StepLine StepLedger::close(store::Step step) {
   StepLine line = merge(open_.at(step));
   open_.erase(step);
-  if (seconds_.size() < kMedianSteps) {
-    seconds_.push_back(line.seconds);
-  } else {
-    seconds_[next_second_] = line.seconds;
-  }
-  next_second_ = (next_second_ + 1) % kMedianSteps;
+  seconds_.add(line.seconds);
   return line;
 }
 
@@ -91,33 +88,15 @@ StepLine StepLedger::merge(const std::map<net::ProcessName, StepDone>& parts) co
   return line;
 }
 
-double StepLedger::median_seconds() const { return base::median(seconds_); }
-
 void RemainingTime::add(store::Step step, double seconds) {
   step_ = step;
-  if (latest_.size() < kForecastSteps) {
-    latest_.push_back(seconds);
-  } else {
-    latest_[next_] = seconds;
-  }
-  next_ = (next_ + 1) % kForecastSteps;
+  seconds_.add(seconds);
 }
 
 std::optional<double> RemainingTime::seconds() const {
-  if (latest_.empty()) return std::nullopt;
-  // The median, because a step with a checkpoint or an evaluation is an outlier.
+  if (seconds_.empty()) return std::nullopt;
   const auto left = std::max<std::int64_t>(0, store::number(to_) - store::number(step_));
-  return static_cast<double>(left) * base::median(latest_);
-}
-
-std::string clock_text(double seconds) {
-  if (!std::isfinite(seconds) || seconds < 0) return "?";
-  constexpr double kMost = 1e9;
-  const auto whole = std::int64_t{std::lround(std::min(seconds, kMost))};
-  const std::int64_t hours = whole / 3600;
-  const std::int64_t minutes = whole / 60 % 60;
-  if (hours > 0) return fmt::format("{}:{:02}:{:02}", hours, minutes, whole % 60);
-  return fmt::format("{}:{:02}", minutes, whole % 60);
+  return static_cast<double>(left) * seconds_.median();
 }
 
 }  // namespace strait::control

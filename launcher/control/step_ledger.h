@@ -29,6 +29,20 @@ struct StepLine : trace::StepMetrics {
 // The keys in the order of the metrics' table; unknown values are null; numbers read back exactly.
 nlohmann::ordered_json to_json(const StepLine& line);
 
+// Median of the latest values. Pure.
+class RecentMedian {
+ public:
+  explicit RecentMedian(std::size_t most) : most_(most) {}
+  void add(double value);
+  double median() const;  // 0 before the first
+  bool empty() const { return latest_.empty(); }
+
+ private:
+  std::size_t most_;
+  std::vector<double> latest_;  // ring
+  std::size_t next_ = 0;
+};
+
 // Combines the reports of the processes about a step. Pure: no clock, no file.
 class StepLedger {
  public:
@@ -45,7 +59,7 @@ class StepLedger {
   void join(net::ProcessName process, store::Step made);
 
   // Median of the latest steps; 0 before the first.
-  double median_seconds() const;
+  double median_seconds() const { return seconds_.median(); }
 
  private:
   bool complete(const std::map<net::ProcessName, StepDone>& parts) const;
@@ -55,9 +69,8 @@ class StepLedger {
   std::vector<net::ProcessName> processes_;
   std::map<net::ProcessName, store::Step> newest_;
   std::map<store::Step, std::map<net::ProcessName, StepDone>> open_;
-  // Ring of the latest steps.
-  std::vector<double> seconds_;
-  std::size_t next_second_ = 0;
+  // Of steps, for the watchdog's timeout: of many, so that it changes slowly.
+  RecentMedian seconds_{64};
 };
 
 // Forecast of the rest of a run from its latest steps. Pure.
@@ -70,11 +83,9 @@ class RemainingTime {
  private:
   store::Step to_;
   store::Step step_{};
-  std::vector<double> latest_;  // ring
-  std::size_t next_ = 0;
+  // Of steps: of fewer, so that it follows a change of speed. The median, because a step with a
+  // checkpoint or an evaluation is an outlier.
+  RecentMedian seconds_{32};
 };
-
-// "0:41", "12:03", "3:07:00"
-std::string clock_text(double seconds);
 
 }  // namespace strait::control

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <stdexcept>
 #include <utility>
 
 #include "launcher/base/errors.h"
@@ -46,7 +47,7 @@ std::vector<std::unique_ptr<AgentStarter>> make_agent_starters(
     case recipe::BackendKind::local:
       break;
   }
-  throw base::UserError(base::ExitCode::internal, "a local run calls no hosts");
+  throw std::logic_error("a local run calls no hosts");
 }
 
 std::unique_ptr<AgentStarter> agent_starter_in_run(const plan::Plan& plan, std::size_t host) {

@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "framework/store/step_folders.h"
 #include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
@@ -114,14 +115,12 @@ std::vector<fs::path> loaded_on_demand(const fs::path& library) {
   const bool of_nvidia = library.string().find("/nvidia/") != std::string::npos;
   std::vector<fs::path> found;
   if (!of_torch && !of_nvidia) return found;
-  std::error_code unreadable;
-  for (const fs::directory_entry& entry :
-       fs::directory_iterator(library.parent_path(), unreadable)) {
-    const std::string other = entry.path().filename().string();
+  for (const fs::path& entry : store::entries_of(library.parent_path())) {
+    const std::string other = entry.filename().string();
     const bool wanted = of_torch
                             ? other == "libtorch_cuda_linalg.so" || other == "libcaffe2_nvrtc.so"
                             : other.find(".so") != std::string::npos;
-    if (wanted && other != name) found.push_back(entry.path());
+    if (wanted && other != name) found.push_back(entry);
   }
   std::ranges::sort(found);
   return found;

@@ -12,6 +12,7 @@
 #include "framework/store/atomic_file.h"
 #include "framework/store/bounded_json.h"
 #include "launcher/base/errors.h"
+#include "launcher/control/run_file_names.h"
 #include "launcher/control/run_lock.h"
 #include "launcher/hosts/allocation.h"
 #include "launcher/hosts/slurm_commands.h"
@@ -123,7 +124,7 @@ void SlurmJob::drop_dead_lock(const fs::path& run) {
   const std::optional<control::LiveRun> holder = control::RunLock::holder(run);
   if (!holder || holder->here() || holder->job.empty()) return;
   const std::optional<JobState> state = SlurmJob(parse_job_number(holder->job)).state();
-  if (!state || !state->is_active()) fs::remove(run / "lock");
+  if (!state || !state->is_active()) fs::remove(run / control::kLockFile);
 }
 
 void SlurmJob::refuse_live(const fs::path& run) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "framework/net/node.h"
+#include "launcher/base/scratch_folder.h"
 #include "launcher/control/run_directory.h"
 #include "launcher/control/stop_signals.h"
 #include "launcher/launch/run_hosts.h"
@@ -28,7 +29,7 @@ class HostsSession {
   RunHosts& hosts() { return *hosts_; }
 
  private:
-  const control::ScratchFolder scratch_{"visit"};  // agents need a run's directory
+  const base::ScratchFolder scratch_{"visit"};  // agents need a run's directory
   const control::StopSignals signals_;
   plan::RunFile run_;
   control::RunDirectory directory_;

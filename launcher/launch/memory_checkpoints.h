@@ -9,7 +9,6 @@
 #include "framework/store/manifest.h"
 #include "launcher/control/coordinator_options.h"
 #include "launcher/control/run_directory.h"
-#include "launcher/plan/run_files.h"
 
 namespace strait::launch {
 

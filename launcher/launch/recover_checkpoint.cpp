@@ -108,8 +108,7 @@ std::string recover_checkpoint(control::RunDirectory& directory, const plan::Run
                                std::optional<store::Step> from, const ModelQuestions& model,
                                const RunTransfer::Report& report,
                                const std::set<std::size_t>& lost) {
-  const recipe::BackendKind backend = run.plan.recipe.hosts.backend;
-  if (backend == recipe::BackendKind::local || backend == recipe::BackendKind::slurm) return "";
+  if (!recipe::stores_on_hosts(run.plan.recipe.hosts.backend)) return "";
   const auto manifest = find_unfinished(directory, from);
   if (!manifest) return "";
   const auto shards =

@@ -11,7 +11,6 @@
 #include "launcher/hosts/agent_starter.h"
 #include "launcher/launch/amended_plan.h"
 #include "launcher/launch/run_hosts.h"
-#include "launcher/plan/placement.h"
 
 // Hosts of a replica that rejoins.
 namespace strait::launch {
@@ -71,11 +70,12 @@ std::vector<control::Event> RunHosts::prepare_restarted(const plan::RunFile& run
         [](const control::Event&) {});
   }
   check();
-  return reach_->lay(run.plan, facts_, listeners_.addresses(), [&](const plan::Plan::Link& link) {
-    if (link.listens.replica != replica && link.connects.replica != replica) return false;
-    return !lost(run.plan.process(link.listens).host_index) &&
-           !lost(run.plan.process(link.connects).host_index);
-  });
+  return reach_->route_links(
+      run.plan, facts_, listeners_.addresses(), [&](const plan::Plan::Link& link) {
+        if (link.listens.replica != replica && link.connects.replica != replica) return false;
+        return !lost(run.plan.process(link.listens).host_index) &&
+               !lost(run.plan.process(link.connects).host_index);
+      });
 }
 
 void RunHosts::restart_agent(const plan::RunFile& run, std::size_t host,

@@ -91,9 +91,7 @@ RunHosts::RunHosts(net::Node& node, plan::RunFile& run, const control::RunDirect
   if (run.plan.recipe.hosts.backend == recipe::BackendKind::local) {
     local_ = std::make_unique<process::LocalBackend>();
     routes_ = reach::choose_routes(run.plan, {});
-    conditions_ = run.plan.recipe.hosts.simulate;
-    simulated_link_ = run.plan.recipe.hosts.simulate_link;
-    seed_ = static_cast<std::uint64_t>(run.plan.recipe.seed);
+    simulated_links_.emplace(run.plan.recipe);
     run_directories_ = {fs::absolute(directory.path()).string()};
     for (const std::string& ended :
          process::end_former_processes(directory.path(), 0, node.options().generation)) {
@@ -107,7 +105,7 @@ RunHosts::RunHosts(net::Node& node, plan::RunFile& run, const control::RunDirect
     skipped = plan::hosts_only_of(run.plan, without);
   }
   for (std::size_t host = 0; host < run.plan.hosts.size(); ++host) {
-    if (!skipped.contains(host)) called_.push_back(host);
+    if (!skipped.contains(host)) hosts_with_agents_.push_back(host);
   }
   starters_ = hosts::make_agent_starters(run.plan, directory.path(), skipped);
   bring_up(run, directory, stops, without);
@@ -124,9 +122,9 @@ void RunHosts::bring_up(plan::RunFile& run, const control::RunDirectory& directo
   std::vector<std::string> addresses(hosts);
   const auto deadline = Clock::now() + kCallLimit;
   for_each_host(
-      called_, [&](std::size_t i) { addresses[i] = starters_[i]->launcher_address(deadline); },
-      advice);
-  phase_ended("called");
+      hosts_with_agents_,
+      [&](std::size_t i) { addresses[i] = starters_[i]->launcher_address(deadline); }, advice);
+  phase_ended("connected");
 
   const recipe::Recipe::Hosts& settings = run.plan.recipe.hosts;
   std::vector<hosts::HostAgents::Agent> agents;
@@ -136,7 +134,7 @@ void RunHosts::bring_up(plan::RunFile& run, const control::RunDirectory& directo
     reached.push_back({run.plan.hosts[i].name, nullptr});
   }
   // Listeners and links first: an agent connects as soon as it has its job.
-  for (const std::size_t i : called_) {
+  for (const std::size_t i : hosts_with_agents_) {
     listeners_.listen(i, addresses[i], settings.ports);
     AgentListeners::Links links = listeners_.expect_agent(run.plan, i);
     agents[i].link = std::move(links.agent);
@@ -147,14 +145,14 @@ void RunHosts::bring_up(plan::RunFile& run, const control::RunDirectory& directo
   };
   agents_ = std::make_unique<hosts::HostAgents>(std::move(agents), keep_log);
   for_each_host(
-      called_,
+      hosts_with_agents_,
       [&](std::size_t i) { starters_[i]->start_agent(listeners_.job_for(run, i), deadline); },
       advice);
   record_facts(run, directory,
-               agents_->wait_for_facts(called_, Clock::now() + facts_limit(settings),
+               agents_->wait_for_facts(hosts_with_agents_, Clock::now() + facts_limit(settings),
                                        [this, &stops] { check_starters(stops); }));
-  phase_ended("met");
-  const std::vector<control::Event> notes = amend_by_facts(run.plan, facts_, called_);
+  phase_ended("agents up");
+  const std::vector<control::Event> notes = amend_by_facts(run.plan, facts_, hosts_with_agents_);
   notes_.insert(notes_.end(), notes.begin(), notes.end());
   if (settings.backend != recipe::BackendKind::slurm) start_transfer(run);
   const auto poll = [this, &stops] {
@@ -169,7 +167,7 @@ void RunHosts::bring_up(plan::RunFile& run, const control::RunDirectory& directo
   reach_ = std::make_unique<RunReach>(reach::ReachClient(std::move(reached), poll), run.plan,
                                       facts_, addresses, both_up, model_);
   notes_.insert(notes_.end(), reach_->notes().begin(), reach_->notes().end());
-  phase_ended("tried");
+  phase_ended("paths probed");
 }
 
 void RunHosts::record_facts(const plan::RunFile& run, const control::RunDirectory& directory,
@@ -178,10 +176,10 @@ void RunHosts::record_facts(const plan::RunFile& run, const control::RunDirector
   const bool shared = run.plan.recipe.hosts.backend == recipe::BackendKind::slurm;
   facts_.resize(run.plan.hosts.size());
   run_directories_.resize(run.plan.hosts.size());
-  for (std::size_t i = 0; i < called_.size(); ++i) {
-    starters_[called_[i]]->disconnect();
-    facts_[called_[i]] = facts[i];
-    run_directories_[called_[i]] =
+  for (std::size_t i = 0; i < hosts_with_agents_.size(); ++i) {
+    starters_[hosts_with_agents_[i]]->disconnect();
+    facts_[hosts_with_agents_[i]] = facts[i];
+    run_directories_[hosts_with_agents_[i]] =
         shared
             ? fs::absolute(directory.path()).string()
             : hosts::host_run_directory(facts[i].directory, run.plan.recipe.name, run.run).string();
@@ -211,7 +209,7 @@ void RunHosts::start_transfer(const plan::RunFile& run) {
     hosts.push_back({run.plan.hosts[i].name, name, run_directories_[i]});
   }
   transfer_ = std::make_unique<RunTransfer>(std::move(hosts), std::move(transfer_agent), model_);
-  for (const std::size_t i : called_) {
+  for (const std::size_t i : hosts_with_agents_) {
     transfer_->add_host(i, run_directories_[i], listeners_.expect_transfer_agent(run.plan, i));
   }
 }
@@ -249,23 +247,7 @@ void RunHosts::fill_in(plan::StageJob& job, std::size_t host) const {
 std::map<std::string, std::string> RunHosts::connect_endpoints(
     std::map<std::string, std::string> endpoints) {
   if (reach_) return reach_->connect_endpoints(std::move(endpoints));
-  return conditions_.any() ? simulated(std::move(endpoints)) : std::move(endpoints);
-}
-
-std::map<std::string, std::string> RunHosts::simulated(
-    std::map<std::string, std::string> endpoints) {
-  for (auto& [link, endpoint] : endpoints) {
-    if (!simulated_link_.empty() && link != simulated_link_) continue;
-    std::unique_ptr<net::SimulatedPath>& path = paths_[link];
-    // Of a replica that rejoins the paths are there already.
-    if (path == nullptr) {
-      constexpr std::uint64_t kApart = 1'000'000;  // more than connections of a path
-      path = std::make_unique<net::SimulatedPath>(conditions_, seed_ + kApart * paths_.size());
-    }
-    path->forward_to(endpoint);
-    endpoint = path->endpoint();
-  }
-  return endpoints;
+  return simulated_links_->redirect(std::move(endpoints));
 }
 
 std::vector<std::vector<std::string>> RunHosts::addresses(const recipe::Recipe& recipe) const {

@@ -6,13 +6,12 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "framework/net/node.h"
-#include "framework/net/path_conditions.h"
-#include "framework/net/simulated_path.h"
 #include "launcher/control/run_directory.h"
 #include "launcher/hosts/agent_starter.h"
 #include "launcher/hosts/host_agents.h"
@@ -20,6 +19,7 @@
 #include "launcher/launch/model_questions.h"
 #include "launcher/launch/run_reach.h"
 #include "launcher/launch/run_transfer.h"
+#include "launcher/launch/simulated_links.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/run_files.h"
 #include "launcher/plan/stage_job.h"
@@ -64,14 +64,14 @@ class RunHosts {
   RunTransfer* file_transfer() { return transfer_.get(); }
   // UserError: a stop was requested, or a host was lost before training began.
   void check_startup(const std::atomic<int>& stops) const;
-  // Ends a phase of the start, such as "called".
+  // Ends a phase of the start, such as "agents up".
   void phase_ended(const std::string& name);
   // How long each phase took, as a sentence; empty for a local run.
   control::Event phases() const;
   // Sets what depends on the host: addresses and paths.
   void fill_in(plan::StageJob& job, std::size_t host) const;
   // Hosts whose agents were started when the run began.
-  const std::vector<std::size_t>& called() const { return called_; }
+  const std::vector<std::size_t>& hosts_with_agents() const { return hosts_with_agents_; }
   // The host's agent is disconnected; never true of this machine.
   bool lost(std::size_t host) const { return agents_ && agents_->lost(host); }
   // All processes run: from now on an agent may be silent for as long as its link holds.
@@ -115,12 +115,11 @@ class RunHosts {
                                                 const std::function<void()>& check);
   void start_transfer(const plan::RunFile& run);
   void check_starters(const std::atomic<int>& stops) const;
-  std::map<std::string, std::string> simulated(std::map<std::string, std::string> endpoints);
 
   const ModelQuestions& model_;
   // Until agents are started in the middle of the run.
   bool starting_up_ = true;
-  std::vector<std::size_t> called_;
+  std::vector<std::size_t> hosts_with_agents_;
   AgentListeners listeners_;
   // By host; empty for a local run, default values for hosts that were left out.
   std::vector<hosts::HostFacts> facts_;
@@ -128,15 +127,12 @@ class RunHosts {
   // By host. Some agents live as long as their starter (srun's do), so starters are destroyed after
   // agents_, whose destructor ends the agents.
   std::vector<std::unique_ptr<hosts::AgentStarter>> starters_;
-  std::unique_ptr<hosts::HostAgents> agents_;  // null for a local run
-  std::vector<std::string> run_directories_;   // by host
-  std::unique_ptr<RunReach> reach_;            // null for a local run
-  std::unique_ptr<RunTransfer> transfer_;      // null where all see the same files
-  std::vector<reach::LinkRoute> routes_;       // of a local plan's links
-  net::PathConditions conditions_;             // of a local run's links
-  std::string simulated_link_;                 // only this one; empty: all
-  std::uint64_t seed_ = 0;                     // of what is random in them
-  std::map<std::string, std::unique_ptr<net::SimulatedPath>> paths_;  // by link
+  std::unique_ptr<hosts::HostAgents> agents_;      // null for a local run
+  std::vector<std::string> run_directories_;       // by host
+  std::unique_ptr<RunReach> reach_;                // null for a local run
+  std::unique_ptr<RunTransfer> transfer_;          // null where all see the same files
+  std::vector<reach::LinkRoute> routes_;           // of a local plan's links
+  std::optional<SimulatedLinks> simulated_links_;  // of a local run
   std::vector<control::Event> notes_;
   std::chrono::steady_clock::time_point phase_began_ = std::chrono::steady_clock::now();
   std::string phases_;

@@ -11,7 +11,6 @@
 #include "framework/net/node.h"
 #include "framework/store/checkpoint.h"
 #include "framework/trace/merge_traces.h"
-#include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
 #include "launcher/console/report.h"
 #include "launcher/control/coordinator.h"
@@ -21,6 +20,7 @@
 #include "launcher/control/run_status.h"
 #include "launcher/control/stop_signals.h"
 #include "launcher/launch/amended_plan.h"
+#include "launcher/launch/coordination.h"
 #include "launcher/launch/run_hosts.h"
 #include "launcher/launch/run_storage.h"
 #include "launcher/launch/slow_observer.h"
@@ -33,18 +33,16 @@ namespace fs = std::filesystem;
 
 using Report = RunStorage::Report;
 
-// Tolerates silent hosts once training has begun, and reports downloads that fail.
-class HostObserver : public control::RunObserver {
+// Also reports downloads that fail.
+class HostObserver : public StartObserver {
  public:
   HostObserver(RunHosts& hosts, RunStorage& storage, Report report)
-      : hosts_(hosts), storage_(storage), report_(std::move(report)) {}
-  void training(store::Step /*from*/, store::Step /*to*/) override { hosts_.tolerate_outages(); }
+      : StartObserver(hosts), storage_(storage), report_(std::move(report)) {}
   void reports(const std::vector<control::ProcessReport>& /*processes*/) override {
     for (const std::string& trouble : storage_.take_warnings()) report_({"not_home", trouble});
   }
 
  private:
-  RunHosts& hosts_;
   RunStorage& storage_;
   Report report_;
 };
@@ -102,20 +100,16 @@ store::Manifest manifest_of(const plan::RunFile& run, std::uint32_t generation,
   return manifest;
 }
 
-control::CoordinatorOptions coordination_of(const plan::RunFile& run,
-                                            const control::RunDirectory& directory,
-                                            std::uint32_t generation, RunHosts& hosts,
-                                            RunStorage& storage, StageStarter& starter,
-                                            const LaunchOptions& options) {
-  control::CoordinatorOptions coordination;
+control::CoordinatorOptions training_coordination(const plan::RunFile& run,
+                                                  const control::RunDirectory& directory,
+                                                  std::uint32_t generation, RunHosts& hosts,
+                                                  RunStorage& storage, StageStarter& starter,
+                                                  const LaunchOptions& options) {
+  control::CoordinatorOptions coordination = base_coordination(run, hosts);
   coordination.from = options.from;
   coordination.to = static_cast<store::Step>(run.plan.steps);
-  coordination.build = base::build_id();
   coordination.limits.forecast_step_seconds =
       std::max(run.plan.step_seconds, run.plan.first_epoch_step_seconds);
-  if (run.plan.recipe.hosts.backend != recipe::BackendKind::local) {
-    coordination.limits.hold = std::chrono::seconds(run.plan.recipe.hosts.hold);
-  }
   coordination.survives_lost_replicas =
       run.plan.recipe.sync.on_loss == recipe::LossRule::continue_run;
   const auto requests = [&directory](control::ReplicaRequest request) {
@@ -127,9 +121,6 @@ control::CoordinatorOptions coordination_of(const plan::RunFile& run,
   coordination.start_replica = [&starter](std::uint32_t replica,
                                           const std::atomic<bool>& given_up) {
     return starter.restart_replica(replica, given_up);
-  };
-  coordination.locate_endpoints = [&hosts](std::map<std::string, std::string> endpoints) {
-    return hosts.connect_endpoints(std::move(endpoints));
   };
   coordination.commit = [&, generation](store::Step step,
                                         const std::vector<store::ShardFile>& files) {
@@ -156,11 +147,11 @@ control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFil
   storage->send_inputs(options.resume, store::Part::all,
                        control::launcher_events(options.observers));
   storage->start_downloads();
-  hosts.phase_ended("sent");
+  hosts.phase_ended("files sent");
 
   StageStarter starter(run, directory, node_options, hosts, options);
   std::vector<control::WorkerHandle> workers = starter.start_all();
-  hosts.phase_ended("started");
+  hosts.phase_ended("stages started");
 
   control::RunRecorder recorder(directory, run.run.hex(), generation);
   std::vector<control::RunObserver*> observers = {&recorder};
@@ -175,7 +166,7 @@ control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFil
   report(hosts.phases());
   for (const control::Event& note : hosts.notes()) report(note);
   control::CoordinatorOptions coordination =
-      coordination_of(run, directory, generation, hosts, *storage, starter, options);
+      training_coordination(run, directory, generation, hosts, *storage, starter, options);
   // With the facts of the hosts, which RunHosts has filled in.
   coordination.apply_changes = [&] { apply_changes(directory, run, *storage, options); };
   std::unique_ptr<MemoryCheckpoints> memory;

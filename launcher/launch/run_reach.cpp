@@ -52,13 +52,12 @@ RunReach::RunReach(reach::ReachClient reach, const plan::Plan& plan,
     : model_(model), reach_(std::move(reach)) {
   for (const plan::Plan::Link& link : plan.links)
     routes_.push_back({link.name, link.listens, "", false});
-  notes_ = lay(plan, facts, launcher_addresses, chosen);
+  notes_ = route_links(plan, facts, launcher_addresses, chosen);
 }
 
-std::vector<control::Event> RunReach::lay(const plan::Plan& plan,
-                                          const std::vector<hosts::HostFacts>& facts,
-                                          const std::vector<std::string>& launcher_addresses,
-                                          const Chosen& chosen) {
+std::vector<control::Event> RunReach::route_links(
+    const plan::Plan& plan, const std::vector<hosts::HostFacts>& facts,
+    const std::vector<std::string>& launcher_addresses, const Chosen& chosen) {
   std::vector<control::Event> notes;
   plan::Plan part = plan;
   std::erase_if(part.links, [&](const plan::Plan::Link& link) { return !chosen(link); });
@@ -87,13 +86,13 @@ std::vector<control::Event> RunReach::lay(const plan::Plan& plan,
                                                      seconds_with_relay(model_, plan, routes_))});
   }
   for (std::size_t i = 0; i < routes.size(); ++i) {
-    lay_relay(plan, part.links[i], routes[i].relayed, launcher_addresses);
+    set_up_relay(plan, part.links[i], routes[i].relayed, launcher_addresses);
   }
   return notes;
 }
 
-void RunReach::lay_relay(const plan::Plan& plan, const plan::Plan::Link& link, bool relayed,
-                         const std::vector<std::string>& launcher_addresses) {
+void RunReach::set_up_relay(const plan::Plan& plan, const plan::Plan::Link& link, bool relayed,
+                            const std::vector<std::string>& launcher_addresses) {
   const auto former = relayed_.find(link.name);
   // Hosts identify a relayed link by its token; a new token would make a second link.
   const std::string token =

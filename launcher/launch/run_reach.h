@@ -32,10 +32,10 @@ class RunReach {
   // Also while the run goes: probes the chosen links again and decides anew. `launcher_addresses`:
   // the address of this machine that each host reaches. Returns warnings: blocked hosts and relayed
   // links. UserError: a host does not answer, or the relay has no port.
-  std::vector<control::Event> lay(const plan::Plan& plan,
-                                  const std::vector<hosts::HostFacts>& facts,
-                                  const std::vector<std::string>& launcher_addresses,
-                                  const Chosen& chosen);
+  std::vector<control::Event> route_links(const plan::Plan& plan,
+                                          const std::vector<hosts::HostFacts>& facts,
+                                          const std::vector<std::string>& launcher_addresses,
+                                          const Chosen& chosen);
 
   const std::vector<reach::LinkRoute>& routes() const { return routes_; }
 
@@ -59,8 +59,8 @@ class RunReach {
     std::string stage;       // where it listens, as last sent to its host; "": not yet
   };
 
-  void lay_relay(const plan::Plan& plan, const plan::Plan::Link& link, bool relayed,
-                 const std::vector<std::string>& launcher_addresses);
+  void set_up_relay(const plan::Plan& plan, const plan::Plan::Link& link, bool relayed,
+                    const std::vector<std::string>& launcher_addresses);
 
   const ModelQuestions& model_;  // outlives this object
   reach::ReachClient reach_;

@@ -48,8 +48,8 @@ class HostStorage : public RunStorage {
         stops_(stops) {}
 
   void send_inputs(const std::string& resume, store::Part part, const Report& report) override {
-    RunTransfer::Needs needs{hosts_.called(), plan::plugin_copies(run_.plan.recipe.plugins),
-                             resume};
+    RunTransfer::Needs needs{hosts_.hosts_with_agents(),
+                             plan::plugin_copies(run_.plan.recipe.plugins), resume};
     needs.part = part;
     transfer_.deliver_inputs(
         run_.plan, needs, [this] { hosts_.check_startup(stops_); }, report);
@@ -71,7 +71,7 @@ class HostStorage : public RunStorage {
   }
 
   void rewind(store::Step step) override {
-    transfer_.rewind(hosts_.called(), step, [this] { hosts_.check_startup(stops_); });
+    transfer_.rewind(hosts_.hosts_with_agents(), step, [this] { hosts_.check_startup(stops_); });
   }
 
   std::unique_ptr<MemoryCheckpoints> memory() override {

@@ -7,7 +7,7 @@
 
 #include "framework/net/curve_keys.h"
 #include "framework/net/node.h"
-#include "launcher/control/coordinator.h"
+#include "launcher/control/coordinator_options.h"
 #include "launcher/control/run_directory.h"
 #include "launcher/launch/run_hosts.h"
 #include "launcher/launch/run_launch.h"

@@ -150,22 +150,24 @@ std::string prune_cache(const fs::path& folder, const std::string& kept) {
     removed += bytes;
     ++files;
   };
-  std::error_code ignored;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+  std::error_code unreadable;
+  for (fs::directory_iterator found(folder, unreadable), end; !unreadable && found != end;
+       found.increment(unreadable)) {
+    const fs::path path = found->path();
     std::error_code failed;
-    const auto used = entry.last_write_time(failed);
-    const auto bytes = static_cast<double>(failed ? 0 : entry.file_size(failed));
+    const auto used = fs::last_write_time(path, failed);
+    const auto bytes = static_cast<double>(failed ? 0 : fs::file_size(path, failed));
     if (failed) continue;
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with(kept) && !kept.empty() && entry.path().extension() == ".safetensors") {
+    const std::string name = path.filename().string();
+    if (name.starts_with(kept) && !kept.empty() && path.extension() == ".safetensors") {
       all += bytes;
       continue;
     }
-    const bool whole = entry.path().extension() == ".safetensors";
+    const bool whole = path.extension() == ".safetensors";
     if (now - used > (whole ? kUnused : kAbandoned)) {
-      remove(entry.path(), bytes);
+      remove(path, bytes);
     } else if (whole) {
-      entries.push_back({entry.path(), used, bytes});
+      entries.push_back({path, used, bytes});
       all += bytes;
     }
   }

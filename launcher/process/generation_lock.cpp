@@ -46,7 +46,7 @@ struct Holder {
   }
 };
 
-fs::path locks_of(const fs::path& run_directory) { return run_directory / "locks"; }
+fs::path locks_of(const fs::path& run_directory) { return run_directory / kLocksFolder; }
 fs::path number_file(const fs::path& run_directory) {
   return locks_of(run_directory) / "generation";
 }

@@ -10,6 +10,8 @@
 
 namespace strait::process {
 
+inline constexpr const char* kLocksFolder = "locks";  // in a run's directory
+
 // Keeps the generations of a run apart on every host. In `<run directory>/locks/` there is a file
 // for each process of the run there, which the process keeps locked; the kernel unlocks it when the
 // process is gone with its memory and open files. So after a launcher was killed, the next one ends

@@ -71,7 +71,7 @@ void check_codecs(const Recipe::Codec& codec, const Origins& origins, const Orig
 
 void check_hosts(const Recipe::Hosts& hosts, const OriginsOf& at, Mistakes& mistakes) {
   const BackendKind backend = hosts.backend;
-  const bool listed = backend == BackendKind::ssh || backend == BackendKind::join;
+  const bool listed = stores_on_hosts(backend);
   if (listed == hosts.list.empty()) {
     mistakes.push_back(fmt::format(
         "hosts.list is {} while hosts.backend is \"{}\" ({}); a list of hosts goes with \"ssh\" "

@@ -35,6 +35,10 @@ enum class LossRule : std::uint8_t { stop, continue_run };  // "stop", "continue
 // Whether replicas sum gradients where these lie, or over links.
 enum class GroupUse : std::uint8_t { automatic, never, always };
 enum class BackendKind : std::uint8_t { local, ssh, slurm, join };
+// Whether files of a run stay on its hosts; else all processes see the same.
+constexpr bool stores_on_hosts(BackendKind b) {
+  return b == BackendKind::ssh || b == BackendKind::join;
+}
 
 // The names of an enumeration in recipes, in the order of its values. The argument only selects the
 // enumeration: all_names(Weights{}) is {"load", "random"}.

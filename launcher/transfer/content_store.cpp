@@ -15,6 +15,7 @@
 #include "framework/store/atomic_file.h"
 #include "framework/store/file_hash.h"
 #include "framework/store/input_file.h"
+#include "framework/store/step_folders.h"
 #include "framework/store/store_error.h"
 
 namespace strait::transfer {
@@ -66,20 +67,19 @@ struct StoredContent {
 // left is removed.
 std::vector<StoredContent> stored_contents(const fs::path& directory) {
   std::vector<StoredContent> contents;
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
-    if (entry.path().extension() == kRemovedSuffix) {
+  for (const fs::path& entry : store::entries_of(directory)) {
+    if (entry.extension() == kRemovedSuffix) {
       std::error_code ignored;
-      fs::remove_all(entry.path(), ignored);
+      fs::remove_all(entry, ignored);
       continue;
     }
-    const std::string name = entry.path().filename().string();
+    const std::string name = entry.filename().string();
     if (!is_content_id(name) && !is_installed_file(name)) continue;
-    StoredContent content{entry.path()};
+    StoredContent content{entry};
     struct stat status {};
-    if (::stat((entry.path() / kInUse).c_str(), &status) == 0) content.used = status.st_mtime;
+    if (::stat((entry / kInUse).c_str(), &status) == 0) content.used = status.st_mtime;
     constexpr std::uint64_t kBlock = 512;
-    if (::stat((entry.path() / "data").c_str(), &status) == 0) {
+    if (::stat((entry / "data").c_str(), &status) == 0) {
       content.bytes = static_cast<std::uint64_t>(status.st_blocks) * kBlock;
       content.linked = status.st_nlink > 1;
     }
@@ -224,11 +224,9 @@ void TableCache::write(const fs::path& entry, const std::string& text) const {
   // go, too: each checkpoint adds some, and most of its files are removed soon.
   const auto oldest = fs::file_time_type::clock::now() - kMaxAge;
   std::error_code ignored;
-  for (const fs::directory_entry& found : fs::directory_iterator(directory_, ignored)) {
-    const bool incomplete = found.path().extension() != entry.extension();
-    if (incomplete || found.last_write_time(ignored) < oldest) {
-      fs::remove(found.path(), ignored);
-    }
+  for (const fs::path& found : store::entries_of(directory_)) {
+    const bool incomplete = found.extension() != entry.extension();
+    if (incomplete || fs::last_write_time(found, ignored) < oldest) fs::remove(found, ignored);
   }
   store::replace_file(entry, text);
 }

@@ -112,7 +112,7 @@ class Start(hosts.HostsCase):
             at.setdefault(event["event"], event["time"] - wall)
             at["last " + event["event"]] = event["time"] - wall
             if event.get("name") == "hosts_up":
-                said = re.findall(r"([a-z]+) ([0-9.]+) s", event["text"])
+                said = re.findall(r"([a-z][a-z ]*?) ([0-9.]+) s", event["text"])
                 taken |= {f"  {phase}": float(seconds) for phase, seconds in said}
         taken["at: processes started"] = at["started"]
         taken["at: last hello"] = at["last connected"]

@@ -2,4 +2,4 @@
 
 import quick_run
 
-quick_run.check("host_start.py", ["2 stages on as many hosts", "to the first step", "  called", "CPU agents"])
+quick_run.check("host_start.py", ["2 stages on as many hosts", "to the first step", "  connected", "CPU agents"])

@@ -1,5 +1,7 @@
 #include "tests/framework/store/system_faults.h"
 
+#include <dirent.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -25,7 +27,8 @@ FaultState fault_state;
 
 // True when this call is to fail; errno is set then.
 bool strikes(SystemCall call) {
-  const bool changes = call != SystemCall::stat && call != SystemCall::pread;
+  const bool changes =
+      call != SystemCall::stat && call != SystemCall::pread && call != SystemCall::readdir;
   if (fault_state.before != nullptr && changes) (*fault_state.before)();
   if (!fault_state.armed) return false;
   const SystemFault& fault = fault_state.fault;
@@ -136,6 +139,13 @@ int stat(const char* path, struct stat* found) noexcept {
 ssize_t pread(int descriptor, void* bytes, size_t size, off_t offset) {
   if (strikes(SystemCall::pread)) return -1;
   return ::syscall(SYS_pread64, descriptor, bytes, size, offset);
+}
+
+// No system call of its own: it is passed on to the library's.
+dirent* readdir(DIR* folder) {
+  if (strikes(SystemCall::readdir)) return nullptr;
+  static const auto next = reinterpret_cast<dirent* (*)(DIR*)>(::dlsym(RTLD_NEXT, "readdir"));
+  return next(folder);
 }
 
 }  // extern "C"

@@ -83,12 +83,12 @@ TEST_F(RunRecorderTest, RecordsOutcomeOfEachRejoin) {
   RunRecorder recorder(directory, "abc", 1);
   recorder.training(Step{}, Step{300});
   recorder.replicas_absent({{1, 2, 3}, {0}});
-  recorder.replica_returns({1, ""});
-  recorder.replica_returns({1, "its host is off"});
-  recorder.replica_returns({2, ""});
+  recorder.rejoin_attempted({1, ""});
+  recorder.rejoin_attempted({1, "its host is off"});
+  recorder.rejoin_attempted({2, ""});
   recorder.replica_joined({2, Step{4}, {0, 2}});
   recorder.replica_left({2, Step{5}, "it was killed", {0}});
-  recorder.replica_returns({3, ""});
+  recorder.rejoin_attempted({3, ""});
   const std::string text = shown(false);
   EXPECT_THAT(text, HasSubstr("replica 1 did not rejoin: its host is off\n"));
   EXPECT_THAT(text, HasSubstr("replica 2 left at step 5: it was killed\n"));

@@ -3,12 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
+#include <filesystem>
 #include <new>
 #include <stdexcept>
+#include <system_error>
 
 namespace strait::base {
 namespace {
 
+using testing::HasSubstr;
 using testing::StartsWith;
 
 // The texts of libtorch's allocators for the CPU and for CUDA.
@@ -23,6 +27,25 @@ TEST(DescribeFailure, SaysHowMuchMemoryCouldNotBeHad) {
   EXPECT_EQ(gpu.code, ExitCode::out_of_memory);
   EXPECT_THAT(gpu.text, StartsWith("out of memory (2.00 GiB more could not be had); a smaller"));
   EXPECT_THAT(describe_failure(std::bad_alloc()).text, StartsWith("out of memory; a smaller"));
+}
+
+// What the standard library throws of files and threads is no broken invariant.
+TEST(DescribeFailure, KnowsTheErrorsOfTheSystem) {
+  const auto of_file = [](int number) {
+    return describe_failure(std::filesystem::filesystem_error(
+        "cannot rename", "runs/a", std::error_code(number, std::generic_category())));
+  };
+  EXPECT_EQ(of_file(ENOSPC).code, ExitCode::storage_full);
+  EXPECT_EQ(of_file(EDQUOT).code, ExitCode::storage_full);
+  EXPECT_EQ(of_file(EIO).code, ExitCode::storage_io);
+  EXPECT_EQ(of_file(EACCES).code, ExitCode::storage_io);
+  EXPECT_THAT(of_file(EIO).text, testing::AllOf(HasSubstr("cannot rename"), HasSubstr("runs/a")));
+  const auto of_call = [](int number) {
+    return describe_failure(std::system_error(number, std::system_category(), "clone")).code;
+  };
+  EXPECT_EQ(of_call(EAGAIN), ExitCode::out_of_memory);
+  EXPECT_EQ(of_call(ENOMEM), ExitCode::out_of_memory);
+  EXPECT_EQ(of_call(EMFILE), ExitCode::storage_io);
 }
 
 TEST(DescribeFailure, TakesWhatItDoesNotKnowForOurs) {

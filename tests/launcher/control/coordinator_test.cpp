@@ -111,8 +111,8 @@ class Notes : public RunObserver {
   void replica_left(const ReplicaLeft& gone) override {
     add("replica " + std::to_string(gone.replica) + " left: " + gone.why);
   }
-  void replica_returns(const ReplicaReturns& returns) override {
-    add("replica " + std::to_string(returns.replica) + " returns " + returns.failed);
+  void rejoin_attempted(const RejoinAttempt& attempt) override {
+    add("replica " + std::to_string(attempt.replica) + " returns " + attempt.failure);
   }
   void replica_joined(const ReplicaJoined& joined) override {
     add("replica " + std::to_string(joined.replica) + " joined at " +

@@ -1,0 +1,44 @@
+#include "launcher/control/run_status.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+
+#include "tests/framework/store/system_faults.h"
+#include "tests/launcher/scratch_directory.h"
+
+namespace strait::control {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+TEST(ReplicaRequests, AreTakenOnce) {
+  const ScratchDirectory run;
+  request_replica(ReplicaRequest::leave, run / "", 3);
+  request_replica(ReplicaRequest::leave, run / "", 1);
+  request_replica(ReplicaRequest::rejoin, run / "", 2);
+  ScratchDirectory::write(run / "leave-x", "");
+  EXPECT_THAT(take_requests(ReplicaRequest::leave, run / ""), ElementsAre(1, 3));
+  EXPECT_THAT(take_requests(ReplicaRequest::leave, run / ""), IsEmpty());
+  EXPECT_THAT(take_requests(ReplicaRequest::rejoin, run / ""), ElementsAre(2));
+  EXPECT_THAT(take_requests(ReplicaRequest::leave, run / "gone"), IsEmpty());
+}
+
+// The launcher of a live run asks every second: a disk error must not end the run.
+TEST(ReplicaRequests, WaitWhereTheDirectoryCannotBeListed) {
+  const ScratchDirectory run;
+  request_replica(ReplicaRequest::leave, run / "", 2);
+  const auto take = [&run] { return take_requests(ReplicaRequest::leave, run / ""); };
+  const int calls = 4;  // ".", "..", the request, the end
+  for (int after = 0; after < calls; ++after) {
+    SCOPED_TRACE(testing::Message() << "after " << after);
+    store::with_fault({.call = store::SystemCall::readdir, .after = after, .error = EIO},
+                      [&] { EXPECT_THAT(take(), IsEmpty()); });
+  }
+  EXPECT_THAT(take(), ElementsAre(2));
+}
+
+}  // namespace
+}  // namespace strait::control
