@@ -80,6 +80,7 @@ void check_adapters(const ModelDescription& model, const Lora& lora) {
     }
   }
   if (adapted.empty()) refuse(model, Among::blocks, "LoRA's targets match no matrix of a block");
+  check_patterns(lora, adapted);
   for (const std::string& saved : lora.saved) {
     if (!has(modules, saved)) {
       refuse(model, Among::all,
