@@ -159,7 +159,8 @@ std::int64_t ModelDescription::trained_parameters() const {
 }
 
 std::int64_t ModelDescription::logits_bytes(std::int64_t tokens) const {
-  const std::int64_t rows = std::min(tokens, kernels::cross_entropy_rows(vocabulary, hidden));
+  const std::int64_t width = layers.back().output_width;
+  const std::int64_t rows = std::min(tokens, kernels::cross_entropy_rows(vocabulary, width));
   return 2 * rows * vocabulary * std::int64_t{sizeof(float)};
 }
 
