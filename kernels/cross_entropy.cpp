@@ -72,6 +72,11 @@ void check_targets(std::span<const std::int64_t> targets, std::int64_t vocabular
                           ": prepare the data with the model's own tokenizer");
 }
 
+Projection detached(const Projection& leaves) {
+  return {leaves.weight.detach(), leaves.bias.defined() ? leaves.bias.detach() : at::Tensor(),
+          leaves.softcap};
+}
+
 at::Tensor project_logits(const Projection& projection, const at::Tensor& hidden) {
   at::Tensor logits = at::mm(hidden, projection.weight.t()).to(at::kFloat);
   if (projection.bias.defined()) logits.add_(projection.bias);

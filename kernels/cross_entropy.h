@@ -14,6 +14,9 @@ struct Projection {
   double softcap = 0;  // logits become softcap · tanh(logits / softcap); 0: they stay
 };
 
+// The same memory without autograd.
+Projection detached(const Projection& leaves);
+
 // [rows, hidden] to [rows, vocabulary], float32.
 at::Tensor project_logits(const Projection& projection, const at::Tensor& hidden);
 

@@ -50,7 +50,7 @@ __device__ inline void turn(Octet& octet, int group, float factor) {
   for (int i = 0; i < kOctet; ++i) octet.value[i] = __fmul_rn(octet.value[i], factor);
 }
 
-// The sum over a group in the order of ColumnSums (lengths-inl.h): 16 columns from their first
+// The sum over a group in the order of total_of (lengths-inl.h): 16 columns from their first
 // value to their last, then halves of the columns. A column has kSteps values, two lanes apart.
 // First the lanes exchange values until each has whole columns: then kSteps adjacent values are a
 // column.

@@ -4,26 +4,13 @@
 
 #include <mutex>
 
+#include "framework/mixed_bits.h"
+
 namespace strait::kernels {
-namespace {
-
-// The finalizer of SplitMix64: every input bit reaches every output bit.
-std::uint64_t scramble(std::uint64_t value) {
-  value ^= value >> 30U;
-  value *= 0xbf58476d1ce4e5b9ULL;
-  value ^= value >> 27U;
-  value *= 0x94d049bb133111ebULL;
-  value ^= value >> 31U;
-  return value;
-}
-
-}  // namespace
-
 std::uint64_t mix_key(std::initializer_list<std::uint64_t> parts) {
-  constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15ULL;
-  std::uint64_t key = kGolden;
-  // The sum keeps (1, 2) and (2, 1) apart, because what was mixed before is scrambled by then.
-  for (const std::uint64_t part : parts) key = scramble(key + kGolden + scramble(part + kGolden));
+  std::uint64_t key = 0x9e3779b97f4a7c15ULL;
+  // The sum keeps (1, 2) and (2, 1) apart, because what came before is mixed by then.
+  for (const std::uint64_t part : parts) key = mixed_bits(key + mixed_bits(part));
   return key;
 }
 

@@ -8,7 +8,7 @@
 
 namespace strait::models {
 
-at::Tensor attend(const AttentionInputs& inputs, const AttentionOptions& options,
+at::Tensor attend(const kernels::AttentionHeads& inputs, const AttentionOptions& options,
                   const Pass& pass) {
   kernels::AttentionRules rules;
   rules.scale = options.scale;
@@ -16,10 +16,11 @@ at::Tensor attend(const AttentionInputs& inputs, const AttentionOptions& options
   rules.softcap = options.softcap;
   if (pass.cache == nullptr) {
     if (pass.training) rules.dropout = options.dropout;
-    rules.dropout_key = pass.dropout_key(options.layer, options.site);
+    // Among the numbers of a layer's dropouts (decoder_layers.cpp) this is 0.
+    rules.dropout_key = pass.dropout_key(options.layer, 0);
     return kernels::causal_attention(inputs, pass.documents, rules).flatten(2);
   }
-  AttentionInputs all = inputs;
+  kernels::AttentionHeads all = inputs;
   std::tie(all.key, all.value) = pass.cache->append(options.layer, inputs.key, inputs.value);
   return kernels::attention_to_cache(all, rules).flatten(2);
 }

@@ -9,19 +9,17 @@
 
 namespace strait::models {
 
-using AttentionInputs = kernels::AttentionHeads;  // each [rows, length, its heads, width]
-
 struct AttentionOptions {
   double scale = 1;
-  double dropout = 0;  // of the probabilities, in training
-  int layer = 0;       // global: names the dropout mask and the place in the cache
-  int site = 0;
+  double dropout = 0;       // of the probabilities, in training
+  int layer = 0;            // global: names the dropout mask and the place in the cache
   std::int64_t window = 0;  // keys that a query sees, its own counted; 0: all before it
   double softcap = 0;       // scores become softcap · tanh(score / softcap); 0: they stay
 };
 
 // Causal softmax attention inside the documents of the pass, over the cache's tokens too where
 // there is one. Returns [rows, length, heads · width]; zero for padding.
-at::Tensor attend(const AttentionInputs& inputs, const AttentionOptions& options, const Pass& pass);
+at::Tensor attend(const kernels::AttentionHeads& inputs, const AttentionOptions& options,
+                  const Pass& pass);
 
 }  // namespace strait::models

@@ -39,9 +39,9 @@ struct RotaryDefaults {
 
 // Reads rope_parameters (version 5 of transformers), rope_scaling and the fields beside it (version
 // 4; rope_scaling replaces rope_parameters whole): types default, linear, dynamic, llama3, yarn and
-// longrope. `config.positions` shrinks to what dynamic and longrope leave unscaled: longer rows
-// would need angles that depend on the row's length. `group` is the layer type in a
-// rope_parameters that has one object for each; empty: it has none.
+// longrope. longrope shrinks `config.positions` to the original context; dynamic scales only rows
+// beyond it. Longer rows would need angles that depend on the row's length. `group` is the layer
+// type in a rope_parameters that has one object for each; empty: it has none.
 std::shared_ptr<const Rotary> read_rotary(const ConfigReader& reader, DecoderConfig& config,
                                           const RotaryDefaults& defaults,
                                           const std::string& group = "");

@@ -53,6 +53,11 @@ bool ConfigReader::is_list(const std::string& field) const {
   return value != nullptr && value->is_array();
 }
 
+bool ConfigReader::is_string(const std::string& field) const {
+  const nlohmann::json* value = find(field);
+  return value != nullptr && value->is_string();
+}
+
 bool ConfigReader::is_empty(const std::string& field) const {
   const nlohmann::json* value = find(field);
   if (value == nullptr || *value == false) return true;

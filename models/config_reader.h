@@ -27,6 +27,7 @@ class ConfigReader {
   bool has(const std::string& field) const;      // there, and not null
   bool is_null(const std::string& field) const;  // there as null
   bool is_list(const std::string& field) const;
+  bool is_string(const std::string& field) const;
   // Absent, null, false, or a string, list or object without content.
   bool is_empty(const std::string& field) const;
   std::vector<std::string> names() const;  // of all fields

@@ -187,8 +187,4 @@ Family decoder_family(std::string name, DecoderConfig (*read)(const ConfigReader
   return family;
 }
 
-ModelConfig decoder_model(std::string family, DecoderConfig config) {
-  return {std::move(family), std::move(config)};
-}
-
 }  // namespace strait::models

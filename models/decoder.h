@@ -12,7 +12,4 @@ namespace strait::models {
 Family decoder_family(std::string name, DecoderConfig (*read)(const ConfigReader& reader),
                       FileNames names);
 
-// For tests and for programs that have no config.json.
-ModelConfig decoder_model(std::string family, DecoderConfig config);
-
 }  // namespace strait::models

@@ -9,9 +9,9 @@
 namespace strait::models {
 namespace {
 
-// The dropouts of one layer, by number: part of the key of their masks, so the numbers stay.
+// The dropouts of one layer, by number: part of the key of their masks, so the numbers stay. That
+// of attention's probabilities is 0 (attention.cpp).
 constexpr int kEmbeddingSite = 0;
-constexpr int kProbabilitySite = 0;
 constexpr int kAttentionSite = 1;
 constexpr int kMlpSite = 2;
 
@@ -93,7 +93,6 @@ SelfAttention::SelfAttention(ParameterMaker& maker, int index, const DecoderConf
   if (config.scale_by_block_index) options_.scale /= index;
   options_.dropout = config.attention_dropout;
   options_.layer = index;
-  options_.site = kProbabilitySite;
   options_.window = windowed ? config.window : 0;
   options_.softcap = config.attention_softcap;
   rotary_ = windowed && config.window_rotary ? config.window_rotary : config.rotary;
@@ -119,7 +118,7 @@ SelfAttention::SelfAttention(ParameterMaker& maker, int index, const DecoderConf
       LinearShape{heads_ * width_, config.hidden, config.layout, config.attention_output_bias});
 }
 
-AttentionInputs SelfAttention::project(const at::Tensor& input, const Pass& pass) const {
+kernels::AttentionHeads SelfAttention::project(const at::Tensor& input, const Pass& pass) const {
   const auto by_head = [&](const at::Tensor& values) {
     return values.unflatten(2, {values.size(2) / width_, width_});
   };
@@ -137,7 +136,7 @@ AttentionInputs SelfAttention::project(const at::Tensor& input, const Pass& pass
 }
 
 at::Tensor SelfAttention::forward(const at::Tensor& input, const Pass& pass) const {
-  AttentionInputs inputs = project(input, pass);
+  kernels::AttentionHeads inputs = project(input, pass);
   if (query_norm_) inputs.query = query_norm_->forward(inputs.query);
   if (key_norm_) inputs.key = key_norm_->forward(inputs.key);
   if (rotary_) {

@@ -33,7 +33,7 @@ class SelfAttention {
   at::Tensor forward(const at::Tensor& input, const Pass& pass) const;
 
  private:
-  AttentionInputs project(const at::Tensor& input, const Pass& pass) const;
+  kernels::AttentionHeads project(const at::Tensor& input, const Pass& pass) const;
 
   std::int64_t heads_;
   std::int64_t key_heads_;

@@ -34,7 +34,7 @@ struct FileNames {
   std::string prefix;
   std::vector<std::string> parts;
   std::vector<std::string> ignored;            // endings of tensors that are no weights
-  std::map<std::string, std::string> aliases;  // other name to ours
+  std::map<std::string, std::string> aliases;  // the library's name of a tensor to ours
 };
 
 // The name in Model::parameters() of a tensor in a file; nullopt: one to be ignored.

@@ -33,8 +33,4 @@ std::int64_t KeyValueCache::length() const {
   return shortest;
 }
 
-void KeyValueCache::truncate(std::int64_t length) {
-  for (auto& [layer, entry] : entries_) entry.length = std::min(entry.length, length);
-}
-
 }  // namespace strait::models

@@ -21,8 +21,6 @@ class KeyValueCache {
 
   std::int64_t length() const;  // tokens that every layer has seen
   std::int64_t capacity() const { return capacity_; }
-  // Forgets all tokens but the first `length`.
-  void truncate(std::int64_t length);
 
  private:
   struct Entry {

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <regex>
+#include <stdexcept>
 
 #include "models/config_reader.h"
 
@@ -31,6 +33,11 @@ bool matches(const std::string& name, const std::string& pattern) {
   return std::regex_match(name, compiled(pattern));
 }
 
+// For names that end as the pattern says.
+std::regex compiled_ending(const std::string& pattern) {
+  return compiled("(.*\\.)?(" + pattern + ")");
+}
+
 // The number of the block that a name is of: its last part that is one.
 std::optional<std::int64_t> block_of(const std::string& name) {
   std::optional<std::int64_t> block;
@@ -51,7 +58,7 @@ template <class Value>
 Value by_pattern(const std::map<std::string, Value>& values, const std::string& name,
                  Value otherwise) {
   for (const auto& [pattern, value] : values) {
-    if (matches(name, "(.*\\.)?(" + pattern + ")")) return value;
+    if (std::regex_match(name, compiled_ending(pattern))) return value;
   }
   return otherwise;
 }
@@ -84,6 +91,41 @@ void read_targets(const ConfigReader& reader, Lora& lora) {
     lora.pattern.clear();
   } else {
     check_pattern(reader, "target_modules", lora.pattern);
+  }
+}
+
+// What was drawn to start with is of no use any more, but some methods subtract it from the model's
+// own matrices, and their adapters are over that difference.
+void check_initialization(const ConfigReader& reader) {
+  const std::string field = "init_lora_weights";
+  if (!reader.is_string(field)) {
+    reader.boolean(field, true);
+    return;
+  }
+  const std::string method = reader.string(field, "");
+  constexpr std::array kKeepTheModel{"gaussian", "eva", "orthogonal", "mica"};
+  if (std::ranges::find(kKeepTheModel, method) == kKeepTheModel.end()) {
+    reader.refuse(field,
+                  "an adapter over the model as it is: convert it with PEFT "
+                  "(path_initial_model_for_weight_conversion)");
+  }
+}
+
+// PEFT takes the first pattern of its file; here they are sorted.
+template <class Value>
+void refuse_two_values(const char* setting, const std::map<std::string, Value>& values,
+                       const std::vector<std::string>& matrices) {
+  std::map<std::string, Value> found;
+  for (const auto& [pattern, value] : values) {
+    const std::regex ending = compiled_ending(pattern);
+    for (const std::string& matrix : matrices) {
+      if (!std::regex_match(matrix, ending)) continue;
+      const auto [first, added] = found.emplace(matrix, value);
+      if (added || first->second == value) continue;
+      throw ConfigError(
+          fmt::format("LoRA's {} gives {} two values, {} and {}; let its patterns not overlap",
+                      setting, matrix, first->second, value));
+    }
   }
 }
 
@@ -131,6 +173,11 @@ std::optional<AdapterShape> adapter_of(const Lora& lora, const std::string& matr
   return shape;
 }
 
+void check_patterns(const Lora& lora, const std::vector<std::string>& matrices) {
+  refuse_two_values("rank_pattern", lora.ranks, matrices);
+  refuse_two_values("alpha_pattern", lora.alphas, matrices);
+}
+
 bool is_saved_module(const Lora& lora, const std::string& module) {
   return std::ranges::any_of(
       lora.saved, [&](const std::string& saved) { return ends_with_module(module, saved); });
@@ -144,9 +191,11 @@ Lora parse_lora(std::string_view text, const std::string& file) {
   if (reader.boolean("lora_bias", false)) reader.refuse("lora_bias", "false");
   for (const char* field :
        {"exclude_modules", "layers_pattern", "layer_replication", "target_parameters",
-        "trainable_token_indices", "alora_invocation_tokens", "use_qalora", "arrow_config"}) {
+        "trainable_token_indices", "alora_invocation_tokens", "use_qalora", "arrow_config",
+        "kasa_config", "use_bdlora"}) {
     refuse_unless_absent(reader, field);
   }
+  check_initialization(reader);
   Lora lora;
   lora.rank = reader.integer("r", lora.rank, 1, kLargestRank);
   // PEFT's own default, where a file leaves it out.
@@ -171,6 +220,9 @@ Lora parse_lora(std::string_view text, const std::string& file) {
 
 std::string lora_text(const Lora& lora, const std::string& base, bool input_first) {
   using nlohmann::json;
+  if (!lora.blocks.empty() && lora.targets.empty()) {
+    throw std::logic_error("an adapter_config.json with a pattern and numbers of blocks");
+  }
   json fields = {
       {"peft_type", "LORA"},
       {"task_type", "CAUSAL_LM"},

@@ -46,16 +46,20 @@ struct AdapterShape {
 // language model's head.
 std::optional<AdapterShape> adapter_of(const Lora& lora, const std::string& matrix);
 
+// ConfigError where two patterns give one of these matrices different ranks or alphas.
+void check_patterns(const Lora& lora, const std::vector<std::string>& matrices);
+
 // Whether the parameters of this module are trained as they are.
 bool is_saved_module(const Lora& lora, const std::string& module);
 
 // The text of an adapter_config.json. ConfigError: another method than LoRA, or a setting of it
-// that is not supported, with its name and value. What PEFT itself needs no more after the start of
-// a training (how weights were initialised) is ignored.
+// that is not supported, with its name and value. How weights were initialised is ignored, except
+// by methods that change the base.
 Lora parse_lora(std::string_view text, const std::string& file);
 
 // The same file for PEFT. `base` is the model that the adapters belong to; `input_first`: its
-// matrices are stored as [in, out].
+// matrices are stored as [in, out]. With `blocks`, `targets` is not empty: PEFT refuses a pattern
+// of names together with numbers of blocks. See lora_for_peft().
 std::string lora_text(const Lora& lora, const std::string& base, bool input_first);
 
 // Name of an adapter's tensors: the matrix and one of these.

@@ -80,6 +80,7 @@ void check_adapters(const ModelDescription& model, const Lora& lora) {
     }
   }
   if (adapted.empty()) refuse(model, Among::blocks, "LoRA's targets match no matrix of a block");
+  check_patterns(lora, adapted);
   for (const std::string& saved : lora.saved) {
     if (!has(modules, saved)) {
       refuse(model, Among::all,
@@ -158,7 +159,8 @@ std::int64_t ModelDescription::trained_parameters() const {
 }
 
 std::int64_t ModelDescription::logits_bytes(std::int64_t tokens) const {
-  const std::int64_t rows = std::min(tokens, kernels::cross_entropy_rows(vocabulary, hidden));
+  const std::int64_t width = layers.back().output_width;
+  const std::int64_t rows = std::min(tokens, kernels::cross_entropy_rows(vocabulary, width));
   return 2 * rows * vocabulary * std::int64_t{sizeof(float)};
 }
 

@@ -56,7 +56,8 @@ struct LayerCost {
   // the inputs and gradients that these need. An input of several matrices counts for each.
   double weight_gradient_flops_per_token = 0;
   std::int64_t weight_gradient_bytes_per_token = 0;
-  std::int64_t output_width = 0;  // values per token that cross a boundary behind it
+  // Values per token that cross a boundary behind it; of the head, that its projection takes.
+  std::int64_t output_width = 0;
   std::string
       tied_to;  // a tensor of another layer that this one computes with too; not in `tensors`
 };

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "models/families.h"
@@ -10,10 +12,26 @@
 namespace strait::models {
 namespace {
 
+constexpr std::string_view kPeftPrefix = "base_model.model.";
+
 using TensorTable = std::map<std::string, const TensorShape*>;  // by canonical name
 
 std::string shape_text(const TensorShape& tensor) {
   return fmt::format("[{}]", fmt::join(tensor.shape, ", "));
+}
+
+constexpr std::string_view kWeight = ".weight";
+
+std::string own_name(const FileNames& names, const std::string& other) {
+  const auto alias = names.aliases.find(other);
+  return alias == names.aliases.end() ? other : alias->second;
+}
+
+// As transformers calls it today.
+std::string name_in_library(const FileNames& names, const std::string& own) {
+  const auto alias = std::ranges::find_if(
+      names.aliases, [&](const auto& other_and_own) { return other_and_own.second == own; });
+  return alias == names.aliases.end() ? own : alias->first;
 }
 
 // A tied projection may be stored as the head's own: beside the embedding (then the embedding
@@ -94,21 +112,46 @@ std::optional<StoredTwice> tied_stored_twice(const ModelConfig& config,
   return twice;
 }
 
-std::string adapter_file_name(const std::string& tensor) { return "base_model.model." + tensor; }
+std::string adapter_file_name(const ModelConfig& config, const std::string& tensor) {
+  return std::string(kPeftPrefix) + name_in_library(family_of(config).names, tensor);
+}
+
+Lora lora_for_peft(const ModelConfig& config) {
+  Lora lora = *config.lora;
+  for (std::string& module : lora.saved) {
+    module = name_in_library(family_of(config).names, module.append(kWeight));
+    module.resize(module.size() - kWeight.size());
+  }
+  if (lora.blocks.empty() || !lora.targets.empty()) return lora;
+  for (const TensorShape& tensor : describe(config).trained_tensors()) {
+    if (!tensor.adapter || !tensor.name.ends_with(kAdapterDown)) continue;
+    lora.targets.push_back(tensor.name.substr(0, tensor.name.rfind(kAdapterDown)));
+  }
+  lora.pattern.clear();
+  lora.blocks.clear();
+  return lora;
+}
+
+Lora with_own_names(const ModelConfig& config, Lora lora) {
+  for (std::string& module : lora.saved) {
+    module = own_name(family_of(config).names, module.append(kWeight));
+    module.resize(module.size() - kWeight.size());
+  }
+  return lora;
+}
 
 std::map<std::string, std::string> match_adapter_tensors(const ModelConfig& config,
                                                          const std::vector<TensorShape>& in_file,
                                                          const std::string& where) {
   const ModelDescription model = describe(config);
-  const std::string prefix = adapter_file_name("");
+  const FileNames& names = family_of(config).names;
   TensorTable found;
   std::vector<std::string> surplus;
   for (const TensorShape& tensor : in_file) {
-    if (tensor.name.starts_with(prefix)) {
-      found.emplace(tensor.name.substr(prefix.size()), &tensor);
-    } else {
-      surplus.push_back(tensor.name);
-    }
+    const bool known =
+        tensor.name.starts_with(kPeftPrefix) &&
+        found.emplace(own_name(names, tensor.name.substr(kPeftPrefix.size())), &tensor).second;
+    if (!known) surplus.push_back(tensor.name);
   }
   return match(model.trained_tensors(), std::move(found), std::move(surplus),
                fmt::format("{}: not adapters of this {} model as adapter_config.json has them",

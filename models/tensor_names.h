@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "framework/error.h"
+#include "models/lora.h"
 #include "models/model_config.h"
 #include "models/model_description.h"
 
@@ -41,6 +42,14 @@ std::map<std::string, std::string> match_adapter_tensors(const ModelConfig& conf
                                                          const std::string& where);
 
 // The name of a trained tensor in PEFT's files.
-std::string adapter_file_name(const std::string& tensor);
+std::string adapter_file_name(const ModelConfig& config, const std::string& tensor);
+
+// The settings of the model's adapters for lora_text(): modules have the names that PEFT knows them
+// by, and with `blocks` but no targets each adapted matrix becomes a target.
+Lora lora_for_peft(const ModelConfig& config);
+
+// The other way: settings from an adapter_config.json or a recipe, whose modules may have the names
+// of either.
+Lora with_own_names(const ModelConfig& config, Lora lora);
 
 }  // namespace strait::models

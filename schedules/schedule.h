@@ -24,6 +24,7 @@ struct Schedule {
 
 // Every schedule: those of this build, each a line in schedule.cpp, and those of plugins.
 Catalogue<Schedule>& catalogue();
+// The same as a list, for tests that hold for each of them, those of plugins too.
 std::span<const Schedule> all_schedules();
 
 // Throws std::invalid_argument that lists the allowed names.

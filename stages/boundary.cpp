@@ -92,7 +92,7 @@ std::vector<CodecSwitch> Boundary::take_switches() {
   std::vector<CodecSwitch> switches;
   if (chooser_ == nullptr) return switches;
   for (CodecChooser::Change& change : chooser_->take_changes()) {
-    switches.push_back({options_.name, sends(), change.step, std::move(change.decision)});
+    switches.push_back({options_.name, sends(), std::move(change)});
   }
   return switches;
 }

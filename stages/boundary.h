@@ -37,14 +37,13 @@ std::vector<BoundaryTraffic> difference(std::span<const BoundaryTraffic> after,
 struct CodecSwitch {
   std::string boundary;
   BoundaryTraffic::Direction direction = BoundaryTraffic::Direction::forward;
-  store::Step step{};  // first step in the new encoding
-  codec::Decision decision;
+  CodecChooser::Change change;
 };
 
 // One end of a boundary. It is constructed with codecs only, so that their caches can be restored;
 // connect() adds the link.
 //
-// Threads: as BoundaryEnd; traffic() and take_switches() are for any, once connected.
+// Threads: as BoundaryEnd; sent(), received() and take_switches() are for any, once connected.
 class Boundary {
  public:
   Boundary(BoundaryOptions options, BoundarySetting setting);

@@ -82,9 +82,7 @@ void LossDownstream::give(const Phase& phase, MicroBatch micro_batch, Flow flow)
   const Targets targets = targets_of(flow.rows, source_.file(phase), leaves.weight);
   const at::Tensor hidden = flow.values.flatten(0, 1);
   const at::Tensor chosen = hidden.index_select(0, targets.positions);
-  const kernels::Projection projection{leaves.weight.detach(),
-                                       leaves.bias.defined() ? leaves.bias.detach() : at::Tensor(),
-                                       leaves.softcap};
+  const kernels::Projection projection = kernels::detached(leaves);
   tokens_ += flow.rows.tokens();
   if (!phase.training) {
     add_loss(kernels::cross_entropy_loss(projection, chosen, targets.tokens));

@@ -5,7 +5,6 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -21,12 +20,6 @@ sync::Membership all_replicas(std::size_t replicas, std::size_t replica) {
   }
   membership.mine = replica;
   return membership;
-}
-
-// The member that sends the state: the first one that has it.
-std::uint32_t sender_to(const sync::Membership& members, const sync::Rejoin& rejoin) {
-  return *std::ranges::find_if(members.members,
-                               [&](std::uint32_t one) { return one != rejoin.replica; });
 }
 
 }  // namespace
@@ -100,7 +93,7 @@ void ReplicaSync::connect(std::vector<std::unique_ptr<net::Link>> links, store::
 
 void ReplicaSync::receive_from_member(const RejoinOptions& options) {
   members_ = tracker_->wait_for(options.rejoin.epoch);
-  const std::uint32_t sender = sender_to(members_, options.rejoin);
+  const std::uint32_t sender = sync::rejoin_sender(members_, options.rejoin);
   const WaitClock::Wait waiting(waits_, "the state of another replica", *links_[sender]);
   receive_state(*slots_, method().model_slot(), optimizer_, *links_[sender], [&](bool received) {
     if (received && options.on_progress) options.on_progress();
@@ -119,7 +112,7 @@ void ReplicaSync::add_member(const sync::Rejoin& rejoin, store::Step steps) {
   wait([&] {
     members_ = tracker_->wait_for(rejoin.epoch);
     // Before any step of the new epoch: the state is that of the checkpoint.
-    if (sender_to(members_, rejoin) == replica_) send_to_new_member(rejoin.replica);
+    if (sync::rejoin_sender(members_, rejoin) == replica_) send_to_new_member(rejoin.replica);
     rounds_->rejoin(members_, steps);
   });
 }

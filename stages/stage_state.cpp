@@ -68,10 +68,9 @@ std::string kept_as(const std::string& hash) {
 }
 
 std::vector<std::string> sent_slots(const sync::Slots& slots, const std::string& model) {
-  std::vector<std::string> names = {model, sync::kFirstMoment, sync::kSecondMoment};
-  for (const sync::SlotNeed& need : slots.needs()) {
-    if (need.shared && need.name != model) names.push_back(need.name);
-  }
+  std::vector<std::string> names = sync::shared_slots(slots.needs(), model);
+  names.insert(names.begin() + 1,
+               {std::string(sync::kFirstMoment), std::string(sync::kSecondMoment)});
   return names;
 }
 

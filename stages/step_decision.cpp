@@ -5,14 +5,6 @@
 #include <utility>
 
 namespace strait::stages {
-namespace {
-
-void scale_norms(StepReport& report, double factor) {
-  for (SquaredNorm& norm : report.squared_norms) norm.value *= factor * factor;
-}
-
-}  // namespace
-
 StepDecision decide_step(const StepReport& report, double clip, bool stop) {
   double sum = 0;
   for (const SquaredNorm& norm : report.squared_norms) sum += norm.value;
@@ -30,6 +22,25 @@ StepDecision decide_step(const StepReport& report, double clip, bool stop) {
   return decision;
 }
 
+void scale_norms(StepReport& report, double factor) {
+  for (SquaredNorm& norm : report.squared_norms) norm.value *= factor * factor;
+}
+
+double own_divisor_factor(std::int64_t configured_tokens, std::int64_t own_tokens) {
+  if (own_tokens <= 0) return 1;
+  return static_cast<double>(configured_tokens) / static_cast<double>(own_tokens);
+}
+
+double correct_divisor(StepReport& report, std::int64_t configured_tokens,
+                       std::int64_t member_tokens, bool sums_gradients) {
+  double factor = own_divisor_factor(configured_tokens, member_tokens);
+  report.target_tokens = member_tokens;
+  report.loss *= factor;
+  if (!sums_gradients) factor = 1;
+  scale_norms(report, factor);
+  return factor;
+}
+
 StepDecider::StepDecider(StepConsensus consensus, double clip, const ReplicaSync& sync,
                          const BatchSource& source, std::function<Requests()> requests)
     : consensus_(std::move(consensus)),
@@ -38,21 +49,17 @@ StepDecider::StepDecider(StepConsensus consensus, double clip, const ReplicaSync
       source_(source),
       requests_(std::move(requests)) {}
 
-// Losses and gradients arrive divided by the target tokens of all configured replicas. Two things
-// correct this divisor. Where every replica trains on its own gradient, that is the mean over its
-// own tokens (own_factor). After an eviction, the sum is the mean over the tokens of the remaining
-// members (factor).
 StepDecision StepDecider::decide(StepReport report) {
   // A replica has rejoined since the last round.
   if (consensus_.epoch() < sync_.members().epoch) consensus_.rejoin(sync_.members());
   Requests requests = requests_();
   if (requests.save <= saved_for_) requests.save = 0;
   const bool training = !report.squared_norms.empty();
-  const auto tokens = static_cast<double>(report.target_tokens);
+  const std::int64_t configured_tokens = report.target_tokens;
   double own_factor = 1;
   if (!sync_.sums_gradients() && training) {
-    const std::int64_t own = source_.target_tokens(report.step, sync_.trained_together());
-    if (own > 0) own_factor = tokens / static_cast<double>(own);
+    own_factor = own_divisor_factor(configured_tokens,
+                                    source_.target_tokens(report.step, sync_.trained_together()));
     scale_norms(report, own_factor);
   }
   StepConsensus::Result result =
@@ -61,11 +68,9 @@ StepDecision StepDecider::decide(StepReport report) {
   StepReport& all = result.all.report;
   double factor = 1;
   if (training && result.complete && result.members.size() < source_.replicas()) {
-    all.target_tokens = source_.target_tokens(all.step, result.members);
-    if (all.target_tokens > 0) factor = tokens / static_cast<double>(all.target_tokens);
-    all.loss *= factor;
-    if (!sync_.sums_gradients()) factor = 1;
-    scale_norms(all, factor);
+    factor =
+        correct_divisor(all, configured_tokens, source_.target_tokens(all.step, result.members),
+                        sync_.sums_gradients());
   }
   StepDecision decision = decide_step(all, clip_, result.all.stop);
   decision.gradient_factor *= own_factor * factor;

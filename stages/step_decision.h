@@ -14,6 +14,22 @@ namespace strait::stages {
 // first stage decides the same.
 StepDecision decide_step(const StepReport& report, double clip, bool stop);
 
+// Losses and gradients arrive divided by the target tokens of all configured replicas. Two things
+// correct this divisor.
+//
+// Where every replica trains on its own gradient, that is the mean over its own tokens: this factor
+// makes it so. 1 where it has none.
+double own_divisor_factor(std::int64_t configured_tokens, std::int64_t own_tokens);
+
+// After an eviction, the sum over the remaining members is the mean over their tokens. Corrects the
+// report's loss and divisor, and its norms where replicas sum their gradients; gradients themselves
+// are to be multiplied by what it returns.
+double correct_divisor(StepReport& report, std::int64_t configured_tokens,
+                       std::int64_t member_tokens, bool sums_gradients);
+
+// The norms of gradients that are multiplied by `factor`.
+void scale_norms(StepReport& report, double factor);
+
 // What a run is requested to do from outside, as a first stage knows it.
 struct Requests {
   bool stop = false;       // finish the step, save a checkpoint and end

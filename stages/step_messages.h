@@ -35,6 +35,7 @@ struct StepReport {
   std::vector<SquaredNorm> squared_norms;  // of all owned parameters so far, in the model's order
   // A replica was evicted before every process had all data of the sync round of this step.
   bool round_incomplete = false;
+  bool operator==(const StepReport&) const = default;
 };
 
 // The decision of the first stage. It travels down, ahead of the next step's activations.
@@ -50,6 +51,7 @@ struct StepDecision {
   std::uint32_t epoch = 0;     // of the membership from here on
   bool save = false;           // a checkpoint was requested: save one after this step
   bool retry = false;          // no decision: sync and report again with the members of `epoch`
+  bool operator==(const StepDecision&) const = default;
 };
 
 // Adds a stage's own norms to those of the stages below it and sorts them by parameter: a sum of

@@ -23,7 +23,7 @@ class WaitClock {
   // Returns the link that is waited on at the time of the call. Called by the reader.
   using Awaited = std::function<const net::Link*()>;
 
-  // Lives as long as the wait.
+  // Lives as long as the wait. Waits do not nest: the inner one would end the outer.
   class Wait {
    public:
     Wait(WaitClock& clock, std::string what, const net::Link& link);

@@ -42,6 +42,11 @@ std::string groups_text(const ReplicaGroups& groups) {
   return fmt::format("{}", fmt::join(texts, " | "));
 }
 
+std::uint32_t rejoin_sender(const Membership& members, const Rejoin& rejoin) {
+  return *std::ranges::find_if(members.members,
+                               [&](std::uint32_t one) { return one != rejoin.replica; });
+}
+
 MembershipTracker::MembershipTracker(std::uint32_t replicas, std::uint32_t mine,
                                      const std::set<std::uint32_t>& absent)
     : mine_(mine) {

@@ -42,6 +42,9 @@ struct Rejoin {
   std::uint32_t replica = 0;  // its number
 };
 
+// The member that sends it the state: the first one that has it.
+std::uint32_t rejoin_sender(const Membership& members, const Rejoin& rejoin);
+
 // The membership as the coordinator announces it during a run. Threads that wait for a replica
 // watch it, so that they stop waiting for an evicted one. Epoch 0 is the membership at start.
 //

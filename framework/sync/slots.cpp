@@ -16,6 +16,15 @@ namespace {
 
 }  // namespace
 
+std::vector<std::string> shared_slots(const std::vector<SlotNeed>& needs,
+                                      const std::string& model) {
+  std::vector<std::string> names = {model};
+  for (const SlotNeed& need : needs) {
+    if (need.shared && need.name != model) names.push_back(need.name);
+  }
+  return names;
+}
+
 Slots::Slots(const Layout& layout, StageMemory memory, const std::vector<SlotNeed>& needs)
     : layout_(layout), needs_(needs) {
   wide_ = {{kWeights, memory.weights},

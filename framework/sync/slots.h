@@ -41,6 +41,10 @@ struct SlotNeed {
   bool optional = false;
 };
 
+// Slots that are equal on all members, the model's first: beside the optimizer's moments, what a
+// replica that rejoins receives.
+std::vector<std::string> shared_slots(const std::vector<SlotNeed>& needs, const std::string& model);
+
 // Aligns a vector to cache lines, as libtorch aligns tensors. A block of kGrain values is then one
 // line and not two, which halves the memory traffic of scattered accesses to blocks.
 template <class Value>

@@ -49,14 +49,15 @@ void write_adapter(const fs::path& directory, const RunCheckpoint& source,
   std::vector<tensors::TensorSource> all;
   for (const models::TensorShape& tensor : models::describe(source.config).trained_tensors()) {
     const at::ScalarType type = options.type.value_or(at::kFloat);
-    all.push_back({models::adapter_file_name(tensor.name), type, tensor.shape,
+    all.push_back({models::adapter_file_name(source.config, tensor.name), type, tensor.shape,
                    [&weights, type, name = tensor.name] { return weights.read(name).to(type); }});
   }
   tensors::write_safetensors(directory / "adapter_model.safetensors", std::span(all));
   // Last: a directory without it is no adapter.
-  store::replace_file(directory / "adapter_config.json",
-                      models::lora_text(*source.config.lora, source.run.plan.recipe.model.path,
-                                        models::family_of(source.config).input_first));
+  store::replace_file(
+      directory / "adapter_config.json",
+      models::lora_text(models::lora_for_peft(source.config), source.run.plan.recipe.model.path,
+                        models::family_of(source.config).input_first));
 }
 
 std::uint64_t bytes_of(const tensors::TensorSource& tensor) {

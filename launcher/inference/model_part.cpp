@@ -40,11 +40,6 @@ std::vector<std::vector<std::int64_t>> documents_of(const control::ScoreRows& re
   return rows;
 }
 
-kernels::Projection detached(const kernels::Projection& leaves) {
-  return {leaves.weight.detach(), leaves.bias.defined() ? leaves.bias.detach() : at::Tensor(),
-          leaves.softcap};
-}
-
 double loss_sum(const control::ScoreRows& request, const at::Tensor& hidden,
                 const kernels::Projection& projection) {
   std::vector<std::int64_t> positions;
@@ -116,7 +111,7 @@ at::Tensor ModelPart::forward(const control::InferenceRequest& request, const at
 std::optional<control::InferenceAnswer> ModelPart::answer(const control::InferenceRequest& request,
                                                           const at::Tensor& hidden) {
   const at::NoGradGuard no_grad;
-  const kernels::Projection projection = detached(model_->head()->projection());
+  const kernels::Projection projection = kernels::detached(model_->head()->projection());
   if (const auto* rows = std::get_if<control::ScoreRows>(&request)) {
     return control::ScoredRows{rows->number, loss_sum(*rows, hidden, projection)};
   }

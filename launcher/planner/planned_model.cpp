@@ -10,6 +10,7 @@
 
 #include "framework/store/input_file.h"
 #include "launcher/base/errors.h"
+#include "models/tensor_names.h"
 
 namespace strait::planner {
 namespace {
@@ -66,7 +67,10 @@ models::ModelConfig planned_model(const plan::Plan& plan) {
   const recipe::Recipe::Model& model = plan.recipe.model;
   models::ModelConfig config = models::parse_config(
       plan.model_config, (std::filesystem::path(model.path) / "config.json").string());
-  if (model.lora) config.lora = std::make_shared<const models::Lora>(lora_of(model));
+  if (model.lora) {
+    config.lora =
+        std::make_shared<const models::Lora>(models::with_own_names(config, lora_of(model)));
+  }
   return config;
 }
 

@@ -28,7 +28,8 @@ const char* direction_word(stages::BoundaryTraffic::Direction direction) {
 
 std::string switch_sentence(const stages::CodecSwitch& one) {
   return fmt::format("boundary {} {}, from step {} on: {}", one.boundary,
-                     direction_word(one.direction), number(one.step) + 1, one.decision.why);
+                     direction_word(one.direction), number(one.change.step) + 1,
+                     one.change.decision.why);
 }
 
 trace::BoundaryMetrics boundary_metrics(const stages::BoundaryTraffic& sent) {

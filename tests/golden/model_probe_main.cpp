@@ -78,8 +78,7 @@ ProbeLoss probe_loss(const models::Model& model, const at::Tensor& hidden, const
   const at::Tensor rows = hidden.narrow(1, 0, length - 1).flatten(0, 1).index_select(0, chosen);
 
   const kernels::Projection& head = model.head()->projection();
-  const kernels::Projection given{
-      head.weight.detach(), head.bias.defined() ? head.bias.detach() : at::Tensor(), head.softcap};
+  const kernels::Projection given = kernels::detached(head);
   kernels::Projection gradient_of_head{at::zeros(head.weight.sizes(), at::kFloat), {}};
   if (head.bias.defined()) gradient_of_head.bias = at::zeros(head.bias.sizes(), at::kFloat);
   const kernels::CrossEntropyResult result = kernels::cross_entropy(

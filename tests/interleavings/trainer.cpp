@@ -41,19 +41,9 @@ std::uint64_t power(std::uint64_t base, std::uint32_t exponent) {
   return value;
 }
 
-// The member that sends the state: the first one that has it.
-std::uint32_t sender_to(const sync::Membership& members, const sync::Rejoin& rejoin) {
-  return *std::ranges::find_if(members.members,
-                               [&](std::uint32_t one) { return one != rejoin.replica; });
-}
-
-// What a replica that joins receives, as by send_state().
+// As send_state(); there is no optimizer here.
 std::vector<std::string> sent_slots(const sync::SyncMethod& method) {
-  std::vector<std::string> slots = {method.model_slot()};
-  for (const sync::SlotNeed& need : method.slots()) {
-    if (need.shared && need.name != slots.front()) slots.push_back(need.name);
-  }
-  return slots;
+  return sync::shared_slots(method.slots(), method.model_slot());
 }
 
 }  // namespace
@@ -247,7 +237,7 @@ void Trainer::add_member(const sync::Rejoin& rejoin, store::Step steps) {
     links[rejoin.replica]->abort({net::LinkError::Kind::aborted, "the replica has left again"});
   }
   members_ = process_.tracker->wait_for(rejoin.epoch);
-  if (sender_to(members_, rejoin) == process_.name.replica) send_state(rejoin.replica);
+  if (sync::rejoin_sender(members_, rejoin) == process_.name.replica) send_state(rejoin.replica);
   rounds_->rejoin(members_, steps);
 }
 
@@ -263,7 +253,7 @@ void Trainer::send_state(std::uint32_t replica) {
 }
 
 void Trainer::receive_state(const sync::Rejoin& rejoin) {
-  const std::uint32_t sender = sender_to(members_, rejoin);
+  const std::uint32_t sender = sync::rejoin_sender(members_, rejoin);
   for (const std::string& slot : sent_slots(*method_)) {
     std::optional<net::Frame> frame;
     while (!frame) {

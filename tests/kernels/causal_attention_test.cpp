@@ -147,8 +147,24 @@ TEST(CausalAttention, SumsNarrowGradientsOfKeysAndValuesOverBlocksInFloat32) {
   EXPECT_NEAR(got / expected, 1, 0.01);
 }
 
-// The expected value of what dropout leaves is the value itself, and the gradient is that of the
-// mask that the forward drew: the sum of both over a linear function agrees with finite steps.
+// What dropout leaves is scaled, so that its expected value is the value itself.
+TEST(CausalAttention, KeepsTheExpectedValueUnderDropout) {
+  AttentionCase one;
+  one.heads = one.key_heads = 8;
+  one.length = 200;
+  one.spans = {{0, 0, 200}, {1, 0, 200}};
+  one.rules.dropout = 0.3;
+  const at::NoGradGuard no_grad;
+  AttentionHeads heads = heads_of(one, at::kDouble);
+  heads.query = at::zeros_like(heads.query);  // every key counts alike
+  heads.value = at::ones_like(heads.value);
+  const at::Tensor result = causal_attention(heads, one.spans, one.rules);
+  EXPECT_GT(result.std().item<double>(), 0.05) << "nothing was dropped";
+  EXPECT_NEAR(result.mean().item<double>(), 1, 0.02);
+}
+
+// The gradient is that of the mask that the forward drew: over a linear function it agrees with
+// finite steps.
 TEST(CausalAttention, DropsTheSameProbabilitiesInForwardAndBackward) {
   AttentionCase one;
   one.length = 50;

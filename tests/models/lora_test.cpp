@@ -6,9 +6,11 @@
 
 #include <cmath>
 #include <memory>
+#include <stdexcept>
 
 #include "models/initialize.h"
 #include "models/model.h"
+#include "models/tensor_names.h"
 #include "tests/models/tiny_gpt2.h"
 
 namespace strait::models {
@@ -70,6 +72,8 @@ TEST(Lora, FileIsReadBack) {
   lora.saved = {"lm_head"};
   EXPECT_EQ(parse_lora(lora_text(lora, "base", true), "adapter_config.json"), lora);
   lora.targets.clear();
+  EXPECT_THROW(lora_text(lora, "base", true), std::logic_error) << "PEFT refuses it";
+  lora.blocks.clear();
   EXPECT_EQ(parse_lora(lora_text(lora, "base", true), "adapter_config.json"), lora);
   lora.pattern = R"(.*\.c_(attn|fc))";
   EXPECT_EQ(parse_lora(lora_text(lora, "base", true), "adapter_config.json"), lora);
@@ -80,7 +84,12 @@ TEST(Lora, UnsupportedSettingIsNamed) {
        {std::pair{"bias", R"("all")"}, std::pair{"use_dora", "true"},
         std::pair{"layer_replication", "[[0, 2]]"}, std::pair{"target_parameters", R"(["w"])"},
         std::pair{"target_modules", R"("(")"}, std::pair{"rank_pattern", R"({"q": 0})"},
-        std::pair{"peft_type", R"("IA3")"}}) {
+        std::pair{"peft_type", R"("IA3")"}, std::pair{"kasa_config", R"({"beta": 1})"},
+        std::pair{"use_bdlora", R"({"nblocks": 2})"},
+        std::pair{"init_lora_weights", R"("pissa_niter_4")"},
+        std::pair{"init_lora_weights", R"("corda")"}, std::pair{"init_lora_weights", R"("olora")"},
+        std::pair{"init_lora_weights", R"("loftq")"},
+        std::pair{"init_lora_weights", R"("lora_ga")"}, std::pair{"init_lora_weights", "1"}}) {
     std::string text = R"({"peft_type": "LORA", "target_modules": ["q"], ")";
     text += std::string(field) + R"(": )" + value + "}";
     try {
@@ -89,6 +98,17 @@ TEST(Lora, UnsupportedSettingIsNamed) {
     } catch (const ConfigError& error) {
       EXPECT_THAT(error.what(), HasSubstr(std::string("adapter_config.json: ") + field));
     }
+  }
+}
+
+TEST(Lora, InitializationThatKeepsTheModelIsIgnored) {
+  const auto read = [](const std::string& value) {
+    return parse_lora(R"({"peft_type": "LORA", "target_modules": ["q"])" + value + "}", "a.json");
+  };
+  const Lora without = read("");
+  for (const char* value :
+       {"null", "true", "false", R"("gaussian")", R"("eva")", R"("orthogonal")", R"("mica")"}) {
+    EXPECT_EQ(read(std::string(R"(, "init_lora_weights": )") + value), without) << value;
   }
 }
 
@@ -261,6 +281,85 @@ TEST(QuantizedModel, NamesTheTensorThatCannotBeQuantised) {
     } catch (const InputError& error) {
       EXPECT_THAT(error.what(), HasSubstr(parameter.name));
     }
+  }
+}
+
+TEST(AdaptedModel, PatternsThatContradictAreRefused) {
+  const auto refusal = [](const Lora& lora) -> std::string {
+    try {
+      describe(adapted_gpt2(lora));
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  Lora lora;
+  lora.targets = {"c_attn"};
+  // The second is no matrix that is adapted.
+  lora.ranks = {{"c_attn", 2}, {"c_fc", 3}, {"(c_fc|x)", 4}};
+  lora.alphas = {{R"(h\.1\..*)", 4}, {"c_attn", 2}};
+  EXPECT_THAT(refusal(lora), HasSubstr("LoRA's alpha_pattern gives transformer.h.1.attn.c_attn two "
+                                       "values, 2 and 4"));
+  lora.alphas.at("c_attn") = 4;
+  EXPECT_EQ(refusal(lora), "") << "the same value";
+  lora.ranks = {{".*", 1}, {"c_attn", 2}};
+  EXPECT_THAT(refusal(lora), HasSubstr("LoRA's rank_pattern gives transformer.h.0.attn.c_attn two "
+                                       "values, 1 and 2"));
+}
+
+std::vector<TensorShape> trained(ModelConfig config, const Lora& lora) {
+  config.lora = std::make_shared<const Lora>(lora);
+  return describe(config).trained_tensors();
+}
+
+// The settings as PEFT and this library read them back.
+Lora exported(const ModelConfig& config) {
+  const std::string text = lora_text(lora_for_peft(config), "base", true);
+  return parse_lora(text, "adapter_config.json");
+}
+
+TEST(AdaptedModel, ExportOfBlocksNamesTheirMatrices) {
+  for (const char* pattern : {"", R"(.*\.c_(attn|fc))"}) {
+    Lora lora;
+    lora.pattern = pattern;
+    lora.blocks = {1, 2};
+    const ModelConfig config = adapted_gpt2(lora);
+    const Lora read = exported(config);
+    EXPECT_TRUE(read.blocks.empty());
+    EXPECT_THAT(read.targets, testing::Contains("transformer.h.1.attn.c_attn"));
+    EXPECT_EQ(read.targets.size(), *pattern == '\0' ? 2U * 4 : 2U * 2);
+    EXPECT_EQ(trained(config, read), describe(config).trained_tensors());
+  }
+  Lora lora;
+  lora.targets = {"c_fc"};
+  lora.blocks = {1};
+  EXPECT_EQ(exported(adapted_gpt2(lora)), lora) << "a list and blocks are what PEFT reads";
+}
+
+// Of the module that transformers has renamed, whose files have kept the name.
+TEST(AdaptedModel, SavedHeadHasTheNamesOfFileAndModule) {
+  ModelConfig config = parse_config(
+      R"({"model_type": "gpt_neox", "vocab_size": 61, "hidden_size": 8, "num_hidden_layers": 2,
+          "num_attention_heads": 2, "intermediate_size": 16})",
+      "config.json");
+  Lora lora;
+  lora.targets = {"dense"};
+  for (const char* name : {"embed_out", "lm_head"}) {
+    lora.saved = {name};
+    config.lora = std::make_shared<const Lora>(with_own_names(config, lora));
+    EXPECT_EQ(describe(config).trained_tensors().back().name, "embed_out.weight");
+    EXPECT_THAT(exported(config).saved, testing::ElementsAre("lm_head"));
+  }
+  EXPECT_EQ(adapter_file_name(config, "embed_out.weight"), "base_model.model.lm_head.weight");
+  EXPECT_EQ(adapter_file_name(config, "a.lora_A.weight"), "base_model.model.a.lora_A.weight");
+
+  for (const char* head : {"embed_out.weight", "lm_head.weight"}) {
+    std::vector<TensorShape> file = describe(config).trained_tensors();
+    file.back().name = head;
+    for (TensorShape& tensor : file) tensor.name = "base_model.model." + tensor.name;
+    EXPECT_EQ(match_adapter_tensors(config, file, "f").at("embed_out.weight"), file.back().name);
+    file.push_back(file.back());
+    EXPECT_THROW(match_adapter_tensors(config, file, "f"), TensorMismatch);
   }
 }
 

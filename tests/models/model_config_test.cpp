@@ -5,6 +5,7 @@
 #include <any>
 #include <string>
 
+#include "kernels/cross_entropy.h"
 #include "models/decoder.h"
 #include "models/model_description.h"
 
@@ -198,6 +199,19 @@ TEST(ModelConfig, CountsTheParametersOfTheModelsOnTheHub) {
                           "num_key_value_heads": 8, "vocab_size": 128256)"),
             8'030'261'248);                                            // Llama-3-8B
   EXPECT_EQ(parameters(R"("model_type": "mistral")"), 7'241'732'096);  // Mistral-7B
+}
+
+// OPT-350m projects to narrower tokens before the table, and the loss takes as many rows as its
+// width says.
+TEST(Description, LogitsAreOfRowsAsWideAsTokens) {
+  const ModelDescription model = describe(parse_config(
+      R"({"model_type": "opt", "hidden_size": 1024, "word_embed_proj_dim": 512, "ffn_dim": 4096,
+          "num_hidden_layers": 24, "num_attention_heads": 16, "vocab_size": 50272,
+          "do_layer_norm_before": false})",
+      "config.json"));
+  const std::int64_t rows = kernels::cross_entropy_rows(50272, 512);
+  EXPECT_NE(rows, kernels::cross_entropy_rows(50272, 1024));
+  EXPECT_EQ(model.logits_bytes(1 << 20), 2 * rows * 50272 * 4);
 }
 
 }  // namespace

@@ -85,18 +85,5 @@ TEST(KeyValueCache, GeneratingTokenByTokenGivesTheFullForward) {
   }
 }
 
-TEST(KeyValueCache, TruncatedItGoesOnFromThere) {
-  const DecoderConfig values = tiny_values();
-  const auto model = tiny_model(values, all_layers(values));
-  const at::NoGradGuard no_grad;
-  const at::Tensor tokens = random_tokens(1, 8, 6);
-  KeyValueCache cache(8);
-  run_layers(*model, tokens, make_pass(cache, 1, 8));
-  const at::Tensor other = random_tokens(1, 8, 7);
-  cache.truncate(0);
-  const at::Tensor again = run_layers(*model, other, make_pass(cache, 1, 8));
-  EXPECT_LT(largest_difference(again, run_layers(*model, other, make_pass({{8}}, 8))), 1e-5);
-}
-
 }  // namespace
 }  // namespace strait::models

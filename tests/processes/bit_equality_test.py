@@ -103,7 +103,7 @@ class Splits(Compared):
                 [
                     split(2, INTERLEAVED),
                     split(3, ONE_F_ONE_B, 1, "layer"),
-                    split(2, GPIPE, **{"model.dtype": "float32"}),
+                    split(2, GPIPE),
                 ]
             ):
                 with self.subTest(family=family, **settings):

@@ -38,7 +38,7 @@ std::string refusal_of(const std::vector<ActionList>& lists, const std::vector<S
   return "nothing was refused";
 }
 
-TEST(Simulate, WithoutNetworkDelayBothSchedulesTakeTheTextbookTime) {
+TEST(Simulate, WithoutNetworkDelayEveryScheduleTakesTheTextbookTime) {
   const StageCost cost{.forward_seconds = 1, .backward_seconds = 2};
   for (const Schedule& schedule : all_schedules()) {
     for (const int stages : {1, 2, 5, 8}) {
@@ -382,23 +382,24 @@ TEST(Simulate, RefusesInputThatCannotBeSimulated) {
               HasSubstr("bandwidth of the link behind stage 0"));
 }
 
-// A placement search asks thousands of times. The limit leaves room for sanitizers and for a loaded
-// machine; an optimized build takes about a twentieth of it.
-TEST(Simulate, ALongPipelineIsForecastInMilliseconds) {
-  const PipelineShape shape{64, 256, 1};
-  const auto lists = action_lists(schedule_named("1f1b"), shape);
-  const auto costs = same_cost(64, {.forward_seconds = 1, .backward_seconds = 2});
-  const auto links = same_link(64, {1, 1, 3, 3, 0.1});
-  double best = 1e9;
-  for (int i = 0; i < 5; ++i) {
+// A placement search asks thousands of times. Four times as many actions may take four times as
+// long, and some more on a loaded machine.
+TEST(Simulate, ForecastTimeGrowsWithTheNumberOfActions) {
+  const auto seconds_of = [](int stages, int micro_batches) {
+    const auto lists = action_lists(schedule_named("1f1b"), {stages, micro_batches, 1});
+    const auto costs = same_cost(stages, {.forward_seconds = 1, .backward_seconds = 2});
+    const auto links = same_link(stages, {1, 1, 3, 3, 0.1});
     const auto start = std::chrono::steady_clock::now();
-    const Forecast forecast = simulate(lists, costs, links);
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    ASSERT_TRUE(forecast.completes());
-    best = std::min(best, took.count());
+    EXPECT_TRUE(simulate(lists, costs, links).completes());
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  double small = 1e9;
+  double large = 1e9;
+  for (int i = 0; i < 10; ++i) {
+    small = std::min(small, seconds_of(32, 128));
+    large = std::min(large, seconds_of(64, 256));
   }
-  RecordProperty("milliseconds", std::to_string(best * 1e3));
-  EXPECT_LT(best, 0.1);
+  EXPECT_LT(large / small, 10);
 }
 
 }  // namespace

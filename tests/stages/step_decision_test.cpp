@@ -34,5 +34,44 @@ TEST(DecideStep, SkipsStepIfAnyLossOrNormIsNotFinite) {
   EXPECT_FALSE(decide_step(example(), 1.0, true).skip);
 }
 
+TEST(Divisor, OwnGradientIsOfOwnTokens) {
+  EXPECT_DOUBLE_EQ(own_divisor_factor(77, 22), 3.5);
+  EXPECT_DOUBLE_EQ(own_divisor_factor(77, 77), 1);
+  EXPECT_DOUBLE_EQ(own_divisor_factor(77, 0), 1) << "none of its own";
+}
+
+TEST(Divisor, AfterAnEvictionSumIsOfTheMembersTokens) {
+  StepReport report = example();
+  EXPECT_DOUBLE_EQ(correct_divisor(report, 77, 22, /*sums_gradients=*/true), 3.5);
+  EXPECT_EQ(report.target_tokens, 22);
+  EXPECT_DOUBLE_EQ(report.loss, 1.25 * 3.5);
+  EXPECT_DOUBLE_EQ(report.squared_norms[0].value, 9.0 * 3.5 * 3.5);
+  EXPECT_DOUBLE_EQ(report.squared_norms[1].value, 16.0 * 3.5 * 3.5);
+  // A limit between the norm before and behind the correction.
+  const StepDecision decision = decide_step(report, 7.0, false);
+  EXPECT_DOUBLE_EQ(decision.gradient_norm, 5.0 * 3.5);
+  EXPECT_DOUBLE_EQ(decision.gradient_factor, 7.0 / (17.5 + 1e-6));
+}
+
+// Every gradient has the divisor of its own replica already, only the loss is a sum.
+TEST(Divisor, AfterAnEvictionGradientsThatAreNotSummedStay) {
+  StepReport report = example();
+  scale_norms(report, own_divisor_factor(77, 38));
+  const std::vector<SquaredNorm> norms = report.squared_norms;
+  EXPECT_DOUBLE_EQ(norms[0].value, 9.0 * (77.0 / 38) * (77.0 / 38));
+  EXPECT_DOUBLE_EQ(correct_divisor(report, 77, 22, /*sums_gradients=*/false), 1);
+  EXPECT_EQ(report.squared_norms, norms);
+  EXPECT_EQ(report.target_tokens, 22);
+  EXPECT_DOUBLE_EQ(report.loss, 1.25 * 3.5);
+}
+
+TEST(Divisor, MembersWithoutTokensChangeNothing) {
+  StepReport report = example();
+  EXPECT_DOUBLE_EQ(correct_divisor(report, 77, 0, true), 1);
+  EXPECT_EQ(report.loss, example().loss);
+  EXPECT_EQ(report.squared_norms, example().squared_norms);
+  EXPECT_EQ(report.target_tokens, 0);
+}
+
 }  // namespace
 }  // namespace strait::stages

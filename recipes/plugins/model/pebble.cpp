@@ -81,7 +81,7 @@ class PebbleBlock final : public Layer {
     const std::int64_t width = own.size(2) / heads_;
     const at::Tensor by_head = own.view({own.size(0), own.size(1), heads_, width});
     const double scale = 1 / std::sqrt(static_cast<double>(width));
-    const at::Tensor seen = attend({by_head, by_head, by_head}, {scale, 0, index(), 0}, pass);
+    const at::Tensor seen = attend({by_head, by_head, by_head}, {scale, 0, index()}, pass);
     return input.add(mlp_.forward(at::cat({own, seen}, 2), pass));
   }
 

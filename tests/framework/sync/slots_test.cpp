@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
+
+#include "framework/sync/membership.h"
 
 namespace strait::sync {
 namespace {
@@ -19,6 +22,19 @@ TEST(Slots, BeginAtCacheLines) {
     EXPECT_EQ(offset(slots.values("wide").data()), 0U);
     EXPECT_EQ(offset(slots.bytes("narrow", {0, layout.size()}).data()), 0U);
   }
+}
+
+TEST(Rejoin, GetsModelAndSharedSlotsFromFirstMemberThatHasThem) {
+  const std::vector<SlotNeed> needs = {{.name = "residual"},
+                                       {.name = "outer", .shared = true},
+                                       {.name = "reference", .shared = true}};
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(shared_slots(needs, kWeights), (Names{kWeights, "outer", "reference"}));
+  EXPECT_EQ(shared_slots(needs, "reference"), (Names{"reference", "outer"}));
+  Membership members;
+  members.members = {1, 2, 4};
+  EXPECT_EQ(rejoin_sender(members, {7, 4}), 1U);
+  EXPECT_EQ(rejoin_sender(members, {7, 1}), 2U);
 }
 
 TEST(Slots, RunWorkOnceAndOnTheCallersThreadByDefault) {

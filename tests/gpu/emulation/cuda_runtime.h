@@ -79,7 +79,7 @@ void queue_launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared_
                   cudaStream_t stream, std::function<void()> thread);
 
 // All lanes of `mask` call the same operation; each gets what `from_lane` gave.
-enum class WarpCall { none, shuffle, ballot, sync };
+enum class WarpCall { none, shuffle, ballot };
 std::uint64_t exchange(WarpCall call, unsigned mask, std::uint64_t mine, unsigned from_lane);
 unsigned ballot(unsigned mask, bool mine);
 void before_atomic(void* address, std::size_t size);
@@ -111,9 +111,6 @@ class Launch {
 
 void __syncthreads();
 void __threadfence();
-inline void __syncwarp(unsigned mask = 0xFFFFFFFFU) {
-  emulated::exchange(emulated::WarpCall::sync, mask, 0, threadIdx.x % 32);
-}
 
 template <class Value>
 Value __shfl_xor_sync(unsigned mask, Value value, int stride) {
