@@ -1,12 +1,9 @@
 #include "framework/net/link_end.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <atomic>
 #include <memory>
 #include <span>
-#include <stdexcept>
 #include <utility>
 
 namespace strait::net {
@@ -82,10 +79,7 @@ void LinkEnd::report_to_uplink() {
 }
 
 bool LinkEnd::send_until(Frame& frame, Time deadline) {
-  if (frame.size() > kMaxFrameBytes) {
-    throw std::invalid_argument(fmt::format(
-        "a frame of {} bytes is beyond the {} that a link takes", frame.size(), kMaxFrameBytes));
-  }
+  check_frame_size(frame.size());
   {
     const MutexLock lock(mutex_);
     throw_if_dead();
