@@ -4,7 +4,7 @@
 #include <deque>
 #include <span>
 
-#include "framework/net/link.h"
+#include "framework/net/frame_memory.h"
 #include "framework/net/wire_format.h"
 
 namespace strait::net {
@@ -50,7 +50,6 @@ class SendWindow {
   std::uint64_t outstanding_bytes() const { return outstanding_bytes_; }
   bool all_received() const { return frames_.empty(); }
   std::uint64_t pushed_bytes() const { return pushed_bytes_; }
-  std::uint64_t received_bytes() const { return received_bytes_; }  // of whole frames
   // Places in the stream, counted in bytes of frames: before it all is received, all is sent.
   std::uint64_t received_place() const { return received_bytes_ + received_.offset; }
   std::uint64_t cursor_place() const { return cursor_place_; }
@@ -69,10 +68,10 @@ class SendWindow {
   std::uint64_t taken_ = 0;
   std::uint64_t outstanding_bytes_ = 0;
   std::uint64_t pushed_bytes_ = 0;
-  std::uint64_t received_bytes_ = 0;
-  Position cursor_;    // next to send
-  Position received_;  // the peer has all before
-  Position sent_;      // the furthest the cursor ever was
+  std::uint64_t received_bytes_ = 0;  // of whole frames
+  Position cursor_;                   // next to send
+  Position received_;                 // the peer has all before
+  Position sent_;                     // the furthest the cursor ever was
   std::uint64_t cursor_place_ = 0;
   std::uint32_t attempt_ = 0;
 };
