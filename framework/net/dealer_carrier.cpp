@@ -133,7 +133,7 @@ void DealerCarrier::note_failure(const std::string& words) {
   ++failures_;
   end_->note_trouble(words);
   // Every renewal fails alike: one sentence, not one per attempt.
-  if (failures_ == 1) node_.on_event(fmt::format("{}: {}", peer_.place(), words));
+  if (failures_ == 1) node_.on_event(fmt::format("{}: {}", peer_.host_and_port(), words));
 }
 
 void DealerCarrier::poll_on(std::vector<zmq::pollitem_t>& items) {

@@ -161,7 +161,8 @@ std::unique_ptr<Link> Node::connect(const std::string& endpoint, const LinkOptio
   }
   require_private_if_plain(options_, peer->host);
   auto link = std::make_unique<NodeLink>(
-      protocol_options(options_, options, ProtocolOptions::Role::opener, peer->place()), thread_);
+      protocol_options(options_, options, ProtocolOptions::Role::opener, peer->host_and_port()),
+      thread_);
   order(*thread_, endpoint, [&] {
     auto carrier = std::make_shared<DealerCarrier>(thread_->context(), options_, *peer,
                                                    options.peer_public_key, *link);

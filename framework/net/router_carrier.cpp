@@ -45,7 +45,7 @@ void RouterCarrier::attach(LinkEnd& end, const ProcessName& peer) {
   if (std::any_of(places_.begin(), places_.end(), same)) {
     throw LinkError(LinkError::Kind::unusable,
                     fmt::format("{} is already expected at {}; one link per peer and listener",
-                                peer.describe(), endpoint_.place()));
+                                peer.describe(), endpoint_.host_and_port()));
   }
   places_.push_back({&end, peer, {}, {}, {}});
 }
@@ -86,7 +86,7 @@ RouterCarrier::Place* RouterCarrier::place_of(const zmq::message_t& id,
   const std::string routing_id = id.to_string();
   const std::string name(name_in(routing_id));
   if (!node_.plaintext && property(body, kUserId) != name) {
-    node_.on_event(fmt::format("{}: dropped a message of {} under the name {}", endpoint_.place(),
+    node_.on_event(fmt::format("{}: dropped a message of {} under the name {}", endpoint_.host_and_port(),
                                property(body, kUserId), name));
     return nullptr;
   }
@@ -139,7 +139,7 @@ void RouterCarrier::follow_events() {
     if (*event == Monitor::Event::up || *event == Monitor::Event::down) continue;
     ++failures_;
     const std::string words =
-        fmt::format("{} connections at {} failed authentication", failures_, endpoint_.place());
+        fmt::format("{} connections at {} failed authentication", failures_, endpoint_.host_and_port());
     for (Place& place : places_) place.end->note_trouble(words);
     if (failures_ == 1) node_.on_event(words);
   }
