@@ -50,9 +50,9 @@ class SendWindow {
   std::uint64_t outstanding_bytes() const { return outstanding_bytes_; }
   bool all_received() const { return frames_.empty(); }
   std::uint64_t pushed_bytes() const { return pushed_bytes_; }
-  // Places in the stream, counted in bytes of frames: before it all is received, all is sent.
-  std::uint64_t received_place() const { return received_bytes_ + received_.offset; }
-  std::uint64_t cursor_place() const { return cursor_place_; }
+  // Offsets in the stream, counted in bytes of frames: before it all is received, all is sent.
+  std::uint64_t received_offset() const { return received_bytes_ + received_.offset; }
+  std::uint64_t cursor_offset() const { return cursor_offset_; }
 
  private:
   struct Held {
@@ -72,7 +72,7 @@ class SendWindow {
   Position cursor_;                   // next to send
   Position received_;                 // the peer has all before
   Position sent_;                     // the furthest the cursor ever was
-  std::uint64_t cursor_place_ = 0;
+  std::uint64_t cursor_offset_ = 0;
   std::uint32_t attempt_ = 0;
 };
 
