@@ -153,7 +153,7 @@ void DealerCarrier::close() {
     const auto now = std::chrono::steady_clock::now();
     write(now);
     if (unsent_ && wait_for_room(*socket_)) write(now);
-    socket_->set(zmq::sockopt::linger, kLastWordsMs);
+    socket_->set(zmq::sockopt::linger, kLingerMs);
   }
   end_ = nullptr;
   monitor_.reset();

@@ -46,14 +46,14 @@ void LinkEnd::throw_if_dead() {
 
 void LinkEnd::measure(Time now) {
   const SendWindow& window = protocol_.window();
-  rate_.look(now, window.pushed_bytes(), window.received_offset());
-  chunk_.look(now, window.cursor_offset(), window.received_offset());
+  rate_.update(now, window.pushed_bytes(), window.received_offset());
+  chunk_.update(now, window.cursor_offset(), window.received_offset());
 }
 
 std::uint64_t LinkEnd::chunk_limit(Time now) {
   if (priority_ == Priority::foreground) {
     // Also where nothing has been confirmed for long.
-    chunk_.look(now, protocol_.window().cursor_offset(), protocol_.window().received_offset());
+    chunk_.update(now, protocol_.window().cursor_offset(), protocol_.window().received_offset());
     return chunk_.limit(rate_.bytes_per_second());
   }
   return protocol_.window().has_piece() ? pace_.allowance(now, uplink_) : 0;

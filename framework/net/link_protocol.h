@@ -83,7 +83,7 @@ class LinkProtocol {
  private:
   void accept_greeting(Time now, const MessageHeader& header, std::span<const std::byte> payload);
   void accept_chunk(Time now, const MessageHeader& header, std::span<const std::byte> payload);
-  void accept_last_words(const MessageHeader& header, std::span<const std::byte> payload);
+  void accept_final(const MessageHeader& header, std::span<const std::byte> payload);
   bool belongs(const Parsed& parsed);
   void reject() { ++state_.rejected_chunks; }
   void ask_again(Time now);

@@ -156,7 +156,7 @@ void greet(const MemoryEnd& left, const MemoryEnd& right, std::array<Room::Side,
   if (outcome.agreed()) {
     const GreetingSelf answerer = self_of(right);
     outcome = judge_greeting(opener, answerer.run, answerer.generation, answerer.hello);
-    std::swap(outcome.refusal, outcome.die);
+    std::swap(outcome.refusal, outcome.fatal);
   }
   if (outcome.agreed()) return;
   const auto lost = [](const MemoryEnd& end) {
@@ -165,7 +165,7 @@ void greet(const MemoryEnd& left, const MemoryEnd& right, std::array<Room::Side,
                                              end.options.name, end.options.peer.describe()));
   };
   sides[0].death = outcome.refusal ? *outcome.refusal : lost(left);
-  sides[1].death = outcome.die ? *outcome.die : lost(right);
+  sides[1].death = outcome.fatal ? *outcome.fatal : lost(right);
 }
 
 }  // namespace

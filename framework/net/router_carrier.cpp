@@ -168,7 +168,7 @@ void RouterCarrier::detach(LinkEnd& end) {
 void RouterCarrier::close() {
   if (!socket_) return;
   while (!slots_.empty()) detach(*slots_.back().end);
-  socket_->set(zmq::sockopt::linger, kLastWordsMs);
+  socket_->set(zmq::sockopt::linger, kLingerMs);
   monitor_.reset();
   socket_.reset();
 }
