@@ -11,7 +11,6 @@
 #include <stdexcept>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "framework/store/input_file.h"
 #include "framework/store/store_error.h"
@@ -144,13 +143,7 @@ FileSummary replace_file(const std::filesystem::path& path, std::string_view byt
 FileSummary copy_file(const std::filesystem::path& from, const std::filesystem::path& to) {
   const InputFile input(from);
   AtomicFile output(to, input.size());
-  std::vector<std::byte> piece(std::min<std::uint64_t>(input.size(), kFilePiece));
-  for (std::uint64_t first = 0; first < input.size(); first += piece.size()) {
-    const auto part =
-        std::span(piece).first(std::min<std::uint64_t>(input.size() - first, piece.size()));
-    input.read(first, part);
-    output.write(part);
-  }
+  input.each_piece(0, input.size(), kFilePiece, [&](auto bytes) { output.write(bytes); });
   return output.commit();
 }
 
