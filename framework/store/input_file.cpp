@@ -47,7 +47,7 @@ void InputFile::read(std::uint64_t offset, std::span<std::byte> bytes) const {
                       path_.string(), offset + done, size_));
     }
     done += static_cast<std::size_t>(count);
-    file_bytes() += static_cast<std::uint64_t>(count);
+    file_progress() += static_cast<std::uint64_t>(count);
   }
 }
 
