@@ -198,7 +198,7 @@ void SampleEncoder::encode_on_device(const TensorHeader& head, const at::Tensor&
   for (std::size_t place = 0; place < plans_.size(); ++place) {
     const store::SampleId sample = head.rows.rows[place].sample;
     if (plans_[place].base != RowBase::none) {
-      cache_->seal(sample, entry_hash(cache_->find(sample)));
+      cache_->set_checksum(sample, entry_hash(cache_->find(sample)));
     }
     count(plans_[place], device_->sums(place));
   }
@@ -223,7 +223,7 @@ std::size_t SampleEncoder::encode_row(const TensorHeader& head, std::size_t plac
                              cache_->options().kind, row.base == RowBase::fresh, entry.data(), to,
                              &sums);
   }
-  if (row.base != RowBase::none) cache_->seal(sample, entry_hash(entry));
+  if (row.base != RowBase::none) cache_->set_checksum(sample, entry_hash(entry));
   count(row, sums);
   return static_cast<std::size_t>(to - frame.data());
 }
@@ -247,7 +247,7 @@ std::span<std::byte> SampleEncoder::resolve_base(RowHeader& row, store::SampleId
   if (row.base == RowBase::entry) {
     entry = cache_->find(sample);
     row.hash = entry_hash(entry);
-    if (row.hash == cache_->sealed(sample)) return entry;
+    if (row.hash == cache_->checksum(sample)) return entry;
     ++traffic_.resends;
     row = cache_miss_header();
   }
@@ -315,7 +315,7 @@ void SampleEncoder::encode_whole(const TensorHeader& head, net::Frame& frame) {
         static_cast<std::size_t>(kernels::entry_bytes(options.kind, row.length(), options.width));
     const std::span<const std::byte> entry = cache_->find(row.sample);
     const bool held = head.width == options.width && needed != 0 && entry.size() == needed &&
-                      entry_hash(entry) == cache_->sealed(row.sample);
+                      entry_hash(entry) == cache_->checksum(row.sample);
     if (!held) {
       throw CodecError(
           fmt::format("a peer asks for {} tokens of width {} of sample {} again, which "
