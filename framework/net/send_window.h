@@ -12,7 +12,7 @@ namespace strait::net {
 // The sending half of one end: frames as they were encoded, from send() until the peer has them.
 // Pure: no socket, no clock, no lock.
 //
-// Three places move forward through the stream: taken <= received <= sent. Memory is freed at
+// Three positions move forward through the stream: taken <= received <= sent. Memory is freed at
 // received, room appears at taken, and a resend puts the cursor back to received.
 class SendWindow {
  public:

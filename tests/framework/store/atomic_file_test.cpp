@@ -189,6 +189,20 @@ TEST(InputFile, TellsWhenAFileShrinksWhileItIsRead) {
   expect_store_error(StoreError::Kind::corrupt, {"ends at byte 3"}, [&] { file.read(0, bytes); });
 }
 
+TEST(InputFile, HandsOutARangeInPieces) {
+  const TemporaryDirectory folder;
+  write_bytes(folder / "text", "0123456789");
+  const InputFile file(folder / "text");
+  std::vector<std::string> pieces;
+  const auto take = [&](std::span<const std::byte> bytes) {
+    pieces.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  };
+  file.each_piece(2, 9, 3, take);
+  EXPECT_EQ(pieces, (std::vector<std::string>{"234", "567", "8"}));
+  file.each_piece(4, 4, 3, take);
+  EXPECT_EQ(pieces.size(), 3U) << "there is nothing to hand out";
+}
+
 TEST(FileHash, IsTheSameInPiecesAndKnownFromOutside) {
   EXPECT_EQ(hash_text(""), "99aa06d3014798d86001c324468d497f");  // as published with xxHash
   const std::string text(5000, 'a');
