@@ -209,12 +209,12 @@ void BoundaryEnd::accept(net::Frame frame) {
   }
   codec::ReadTensor read = codec::read_header(frame);
   if (kind == codec::Kind::resend) {
-    if (read.head.evaluation) {
+    if (read.header.evaluation) {
       throw codec::CodecError(peer_ +
                               " requested rows of an evaluation again; evaluations have no cache");
     }
-    read.head.kind = codec::Kind::whole;
-    enqueue_first(std::move(read.head));
+    read.header.kind = codec::Kind::whole;
+    enqueue_first(std::move(read.header));
   } else if (kind == codec::Kind::whole) {
     accept_resent_rows(read);
   } else {
@@ -223,19 +223,19 @@ void BoundaryEnd::accept(net::Frame frame) {
 }
 
 void BoundaryEnd::accept_tensor(codec::ReadTensor read) {
-  const bool training = !read.head.evaluation;
+  const bool training = !read.header.evaluation;
   codec::Decoder& decoder = training ? *codecs_.decoder : *codecs_.evaluation_decoder;
-  codec::Decoded decoded = decoder.decode(read.head, read.payload);
+  codec::Decoded decoded = decoder.decode(read.header, read.payload);
   std::optional<codec::TensorHeader> request;
   if (!decoded.missing.empty()) {
-    request = rows_message(codec::Kind::resend, read.head, decoded.missing);
+    request = rows_message(codec::Kind::resend, read.header, decoded.missing);
   }
   Copied values{std::move(decoded.values)};
   if (decoded.missing.empty()) values = transfer_.to_device(std::move(values.tensor));
   {
     const MutexLock lock(mutex_);
     if (training) received_ = decoder.traffic();
-    inbox_.push({std::move(read.head), std::move(values), std::move(decoded.missing)});
+    inbox_.push({std::move(read.header), std::move(values), std::move(decoded.missing)});
   }
   changed_.notify_all();
   if (request) enqueue_first(std::move(*request));
@@ -245,16 +245,16 @@ void BoundaryEnd::accept_resent_rows(const codec::ReadTensor& read) {
   codec::Decoded incomplete;
   {
     const MutexLock lock(mutex_);
-    incomplete = inbox_.requested(read.head);
+    incomplete = inbox_.requested(read.header);
   }
   // Without the lock: an incomplete tensor cannot be taken, so only this thread uses its memory.
-  codecs_.decoder->complete(read.head, read.payload, incomplete.missing, incomplete.values);
+  codecs_.decoder->complete(read.header, read.payload, incomplete.missing, incomplete.values);
   // Once the tensor can be taken, this must not hold a reference to its memory.
   Copied complete = transfer_.to_device(std::move(incomplete.values));
   {
     const MutexLock lock(mutex_);
     received_ = codecs_.decoder->traffic();
-    inbox_.complete(read.head, std::move(complete));
+    inbox_.complete(read.header, std::move(complete));
   }
   changed_.notify_all();
 }

@@ -84,12 +84,12 @@ std::span<std::byte> ActivationCache::find(store::SampleId sample) {
   return found == slot_of_.end() ? std::span<std::byte>{} : visit(found->second);
 }
 
-void ActivationCache::seal(store::SampleId sample, std::uint64_t word) {
-  held_[static_cast<std::size_t>(slot_of_.at(sample))].seal = word;
+void ActivationCache::set_checksum(store::SampleId sample, std::uint64_t checksum) {
+  held_[static_cast<std::size_t>(slot_of_.at(sample))].checksum = checksum;
 }
 
-std::uint64_t ActivationCache::sealed(store::SampleId sample) const {
-  return held_[static_cast<std::size_t>(slot_of_.at(sample))].seal;
+std::uint64_t ActivationCache::checksum(store::SampleId sample) const {
+  return held_[static_cast<std::size_t>(slot_of_.at(sample))].checksum;
 }
 
 std::span<std::byte> ActivationCache::keep(store::SampleId sample, std::int64_t tokens) {

@@ -71,8 +71,8 @@ class ActivationCache {
 
   // A checksum that is stored beside an entry and saved with it; the caller compares it with the
   // entry's bytes to find memory that changed.
-  void seal(store::SampleId sample, std::uint64_t word);
-  std::uint64_t sealed(store::SampleId sample) const;
+  void set_checksum(store::SampleId sample, std::uint64_t checksum);
+  std::uint64_t checksum(store::SampleId sample) const;
 
   const ActivationCacheOptions& options() const { return options_; }
   std::int64_t entries() const { return static_cast<std::int64_t>(held_.size()); }
@@ -102,7 +102,7 @@ class ActivationCache {
     std::int64_t tokens = 0;
     Position next = UpcomingUses::kUnknown;
     std::optional<store::Step> visited;
-    std::uint64_t seal = 0;
+    std::uint64_t checksum = 0;
   };
 
   std::size_t entry_bytes(std::int64_t tokens) const;

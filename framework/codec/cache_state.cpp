@@ -9,7 +9,7 @@
 #include "framework/store/store_error.h"
 
 // The part of ActivationCache that a checkpoint holds: "layout" int64 [4] (entry kind, tokens of a
-// row, width, slabs), "index" int64 [entries, 4] (sample, slot, tokens, seal) and the slabs
+// row, width, slabs), "index" int64 [entries, 4] (sample, slot, tokens, checksum) and the slabs
 // "slab.0" …
 namespace strait::codec {
 namespace {
@@ -60,7 +60,7 @@ std::vector<tensors::NamedTensor> ActivationCache::saved(const std::string& pref
     *row++ = number(held_[slot].sample);
     *row++ = static_cast<std::int64_t>(slot);
     *row++ = held_[slot].tokens;
-    *row++ = std::bit_cast<std::int64_t>(held_[slot].seal);
+    *row++ = std::bit_cast<std::int64_t>(held_[slot].checksum);
   }
   std::vector<tensors::NamedTensor> tensors;
   tensors.push_back(
@@ -133,7 +133,7 @@ void ActivationCache::restore(const std::string& prefix, const ReadTensor& read)
       if (row[1] < begin || !is_possible(row)) break;
       const std::span<std::byte> entry = add(store::SampleId{row[0]}, row[2]);
       std::memcpy(entry.data(), bytes + (row[1] - begin) * slab.size(1), entry.size());
-      seal(store::SampleId{row[0]}, std::bit_cast<std::uint64_t>(row[3]));
+      set_checksum(store::SampleId{row[0]}, std::bit_cast<std::uint64_t>(row[3]));
     }
     begin = end;
   }

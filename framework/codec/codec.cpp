@@ -6,15 +6,15 @@
 
 namespace strait::codec {
 
-void Encoder::encode_whole(const TensorHeader& head, net::Frame& frame) {
-  static_cast<void>(head);
+void Encoder::encode_whole(const TensorHeader& header, net::Frame& frame) {
+  static_cast<void>(header);
   static_cast<void>(frame);
   throw CodecError("a peer requests cached rows, but this codec has no cache");
 }
 
-void Decoder::complete(const TensorHeader& head, std::span<const std::byte> payload,
+void Decoder::complete(const TensorHeader& header, std::span<const std::byte> payload,
                        std::span<const std::int64_t> places, const at::Tensor& values) {
-  static_cast<void>(head);
+  static_cast<void>(header);
   static_cast<void>(payload);
   static_cast<void>(places);
   static_cast<void>(values);

@@ -28,11 +28,11 @@ class Encoder {
 
   // Appends the payload of `tensor` [rows, padded_length, width] to `frame`, which already holds
   // the header; padding is not sent.
-  virtual void encode(const TensorHeader& head, const at::Tensor& tensor, net::Frame& frame) = 0;
+  virtual void encode(const TensorHeader& header, const at::Tensor& tensor, net::Frame& frame) = 0;
 
-  // The peer misses the base of a message of this step: appends head.rows as this end's cache holds
-  // them after that message. Throws CodecError if a row is not cached.
-  virtual void encode_whole(const TensorHeader& head, net::Frame& frame);
+  // The peer misses the base of a message of this step: appends header.rows as this end's cache
+  // holds them after that message. Throws CodecError if a row is not cached.
+  virtual void encode_whole(const TensorHeader& header, net::Frame& frame);
 
   // Whether encode() may be given tensors of a device, too: it works on the current stream.
   virtual bool takes_device() const { return false; }
@@ -58,11 +58,11 @@ class Decoder {
   virtual ~Decoder() = default;
 
   // Throws CodecError if the payload does not match the header.
-  virtual Decoded decode(const TensorHeader& head, std::span<const std::byte> payload) = 0;
+  virtual Decoded decode(const TensorHeader& header, std::span<const std::byte> payload) = 0;
 
-  // `payload` is what encode_whole() wrote for the missing rows of `values`; head.rows are those
+  // `payload` is what encode_whole() wrote for the missing rows of `values`; header.rows are those
   // rows, `places` their indices in `values`.
-  virtual void complete(const TensorHeader& head, std::span<const std::byte> payload,
+  virtual void complete(const TensorHeader& header, std::span<const std::byte> payload,
                         std::span<const std::int64_t> places, const at::Tensor& values);
 
   virtual Traffic traffic() const = 0;

@@ -66,21 +66,21 @@ Kind kind_of(std::span<const std::byte> frame) {
   return static_cast<Kind>(kind);
 }
 
-void write_header(const TensorHeader& head, net::Frame& frame) {
+void write_header(const TensorHeader& header, net::Frame& frame) {
   std::size_t documents = 0;
-  for (const Row& row : head.rows.rows) documents += row.documents.size();
+  for (const Row& row : header.rows.rows) documents += row.documents.size();
   const std::size_t begin = frame.size();
-  frame.resize(begin + header_bytes(head.rows.rows.size(), documents));
+  frame.resize(begin + header_bytes(header.rows.rows.size(), documents));
   ByteWriter to(std::span<std::byte>(frame).subspan(begin));
-  to.value(static_cast<std::uint8_t>(head.kind));
-  to.value(static_cast<std::uint8_t>(head.evaluation ? 1 : 0));
+  to.value(static_cast<std::uint8_t>(header.kind));
+  to.value(static_cast<std::uint8_t>(header.evaluation ? 1 : 0));
   to.value(std::uint16_t{0});
-  to.value(head.micro_batch);
-  to.value(number(head.step));
-  to.value(static_cast<std::uint32_t>(head.width));
-  to.value(static_cast<std::uint32_t>(head.rows.padded_length));
-  to.value(static_cast<std::uint32_t>(head.rows.rows.size()));
-  for (const Row& row : head.rows.rows) {
+  to.value(header.micro_batch);
+  to.value(number(header.step));
+  to.value(static_cast<std::uint32_t>(header.width));
+  to.value(static_cast<std::uint32_t>(header.rows.padded_length));
+  to.value(static_cast<std::uint32_t>(header.rows.rows.size()));
+  for (const Row& row : header.rows.rows) {
     to.value(number(row.sample));
     to.value(static_cast<std::uint32_t>(row.documents.size()));
     for (const std::int64_t length : row.documents) to.value(static_cast<std::uint32_t>(length));
@@ -89,28 +89,28 @@ void write_header(const TensorHeader& head, net::Frame& frame) {
 
 ReadTensor read_header(std::span<const std::byte> frame) {
   ReadTensor read;
-  TensorHeader& head = read.head;
-  head.kind = kind_of(frame);
-  if (head.kind == Kind::note) throw CodecError("a boundary message is a note, not a tensor");
+  TensorHeader& header = read.header;
+  header.kind = kind_of(frame);
+  if (header.kind == Kind::note) throw CodecError("a boundary message is a note, not a tensor");
   HeaderReader cursor(frame.subspan(1));
-  head.evaluation = cursor.next<std::uint8_t>("flags") != 0;
+  header.evaluation = cursor.next<std::uint8_t>("flags") != 0;
   cursor.next<std::uint16_t>("reserved bytes");
-  head.micro_batch = cursor.next<std::int32_t>("micro-batch");
-  head.step = static_cast<store::Step>(cursor.next<std::int64_t>("step"));
-  head.width = cursor.count("elements of width", kMaxWidth, 0);
-  head.rows.padded_length = cursor.count("tokens of row length", kMaxPaddedLength, 0);
+  header.micro_batch = cursor.next<std::int32_t>("micro-batch");
+  header.step = static_cast<store::Step>(cursor.next<std::int64_t>("step"));
+  header.width = cursor.count("elements of width", kMaxWidth, 0);
+  header.rows.padded_length = cursor.count("tokens of row length", kMaxPaddedLength, 0);
   const std::int64_t rows =
       cursor.count("rows", kMaxRows, sizeof(std::int64_t) + sizeof(std::uint32_t));
-  head.rows.rows.reserve(static_cast<std::size_t>(rows));
+  header.rows.rows.reserve(static_cast<std::size_t>(rows));
   for (std::int64_t i = 0; i < rows; ++i) {
-    head.rows.rows.push_back(read_row(cursor, head.rows.padded_length));
+    header.rows.rows.push_back(read_row(cursor, header.rows.padded_length));
   }
-  if (rows * head.rows.padded_length > kMaxElements / std::max<std::int64_t>(head.width, 1)) {
+  if (rows * header.rows.padded_length > kMaxElements / std::max<std::int64_t>(header.width, 1)) {
     throw CodecError(fmt::format("a boundary message claims {} rows of {} tokens of width {}", rows,
-                                 head.rows.padded_length, head.width));
+                                 header.rows.padded_length, header.width));
   }
   read.payload = cursor.rest();
-  if (head.kind == Kind::resend && !read.payload.empty()) {
+  if (header.kind == Kind::resend && !read.payload.empty()) {
     throw CodecError(
         fmt::format("a boundary message that asks for rows again has {} bytes after its header; "
                     "none are expected",

@@ -34,13 +34,18 @@ struct TensorHeader {
   std::int32_t micro_batch = 0;
   std::int64_t width = 0;
   Rows rows;
+
+  // Of its values in float32: what compression is measured by.
+  std::uint64_t raw_bytes() const {
+    return static_cast<std::uint64_t>(rows.tokens() * width) * sizeof(float);
+  }
 };
 
 inline constexpr std::int64_t kMaxRows = 1 << 20;
 inline constexpr std::int64_t kMaxPaddedLength = 1 << 24;
 inline constexpr std::int64_t kMaxWidth = 1 << 20;
-inline constexpr std::int64_t kMaxElements = std::int64_t{1}
-                                             << 33;  // of one tensor, padding included
+// Of one tensor, padding included.
+inline constexpr std::int64_t kMaxElements = std::int64_t{1} << 33;
 
 Kind kind_of(std::span<const std::byte> frame);
 
@@ -51,10 +56,10 @@ constexpr Count header_bytes(Count rows, Count documents) {
 }
 
 // Appends the header to an empty frame; the codec's payload follows it.
-void write_header(const TensorHeader& head, net::Frame& frame);
+void write_header(const TensorHeader& header, net::Frame& frame);
 
 struct ReadTensor {
-  TensorHeader head;
+  TensorHeader header;
   std::span<const std::byte> payload;  // points into the frame that was read
 };
 

@@ -12,7 +12,7 @@ namespace strait::codec {
 class RawEncoder final : public Encoder {
  public:
   explicit RawEncoder(at::ScalarType wire) : wire_(wire), pool_(wire) {}
-  void encode(const TensorHeader& head, const at::Tensor& tensor, net::Frame& frame) override;
+  void encode(const TensorHeader& header, const at::Tensor& tensor, net::Frame& frame) override;
   Traffic traffic() const override { return traffic_; }
 
  private:
@@ -25,7 +25,7 @@ class RawDecoder final : public Decoder {
  public:
   RawDecoder(at::ScalarType wire, at::ScalarType result)
       : wire_(wire), result_(result), wire_pool_(wire), result_pool_(result) {}
-  Decoded decode(const TensorHeader& head, std::span<const std::byte> payload) override;
+  Decoded decode(const TensorHeader& header, std::span<const std::byte> payload) override;
   Traffic traffic() const override { return traffic_; }
 
  private:

@@ -25,44 +25,45 @@ Memory SampleDecoder::memory() const {
 }
 
 // Called before memory of the sizes in the header is allocated.
-void SampleDecoder::check_fits(const TensorHeader& head) const {
-  if (head.evaluation) throw std::logic_error("a training decoder is given an evaluation tensor");
+void SampleDecoder::check_fits(const TensorHeader& header) const {
+  if (header.evaluation) throw std::logic_error("a training decoder is given an evaluation tensor");
   if (cache_ == nullptr) return;
   const ActivationCacheOptions& options = cache_->options();
-  if (head.width != options.width || head.rows.padded_length > options.row_tokens) {
+  if (header.width != options.width || header.rows.padded_length > options.row_tokens) {
     throw CodecError(
         fmt::format("a message has rows of {} tokens of width {}; this run's have at "
                     "most {} of width {}",
-                    head.rows.padded_length, head.width, options.row_tokens, options.width));
+                    header.rows.padded_length, header.width, options.row_tokens, options.width));
   }
 }
 
-Decoded SampleDecoder::decode(const TensorHeader& head, std::span<const std::byte> payload) {
-  check_fits(head);
-  SamplePayload rows(head, payload, memory());
+Decoded SampleDecoder::decode(const TensorHeader& header, std::span<const std::byte> payload) {
+  check_fits(header);
+  SamplePayload rows(header, payload, memory());
   if (device_) device_->wait();
-  if (cache_ != nullptr) cache_->begin_step(head.step);
-  pin(head, rows);
-  Decoded decoded = device_ && fits_device(head, rows) ? decode_on_device(head, payload, rows)
-                                                       : decode_on_host(head, rows);
-  traffic_.rows += static_cast<std::uint64_t>(head.rows.size());
-  traffic_.raw_bytes += static_cast<std::uint64_t>(head.rows.tokens() * head.width) * sizeof(float);
+  if (cache_ != nullptr) cache_->begin_step(header.step);
+  pin(header, rows);
+  Decoded decoded = device_ && fits_device(header, rows) ? decode_on_device(header, payload, rows)
+                                                         : decode_on_host(header, rows);
+  traffic_.rows += static_cast<std::uint64_t>(header.rows.size());
+  traffic_.raw_bytes += header.raw_bytes();
   traffic_.payload_bytes += payload.size();
   return decoded;
 }
 
-Decoded SampleDecoder::decode_on_host(const TensorHeader& head, SamplePayload& rows) {
-  const std::array<std::int64_t, 3> shape{head.rows.size(), head.rows.padded_length, head.width};
+Decoded SampleDecoder::decode_on_host(const TensorHeader& header, SamplePayload& rows) {
+  const std::array<std::int64_t, 3> shape{header.rows.size(), header.rows.padded_length,
+                                          header.width};
   Decoded decoded{pool_.take(shape), {}};
   auto* to = static_cast<std::byte*>(decoded.values.mutable_data_ptr());
-  const auto token_bytes = static_cast<std::size_t>(head.width * kernels::bytes_of(element_));
-  const std::size_t row_bytes = static_cast<std::size_t>(head.rows.padded_length) * token_bytes;
-  for (std::size_t place = 0; place < head.rows.rows.size(); ++place, to += row_bytes) {
-    const Row& row = head.rows.rows[place];
+  const auto token_bytes = static_cast<std::size_t>(header.width * kernels::bytes_of(element_));
+  const std::size_t row_bytes = static_cast<std::size_t>(header.rows.padded_length) * token_bytes;
+  for (std::size_t place = 0; place < header.rows.rows.size(); ++place, to += row_bytes) {
+    const Row& row = header.rows.rows[place];
     const std::int64_t tokens = row.length();
     const SamplePayload::Part part = rows.next();
-    if (const auto base = base_of(part, row, head.width)) {
-      decode_row(part, rows.group(), *base, {to, element_, tokens, head.width});
+    if (const auto base = base_of(part, row, header.width)) {
+      decode_row(part, rows.group(), *base, {to, element_, tokens, header.width});
     } else {
       decoded.missing.push_back(static_cast<std::int64_t>(place));
     }
@@ -73,51 +74,52 @@ Decoded SampleDecoder::decode_on_host(const TensorHeader& head, SamplePayload& r
 }
 
 // All rows of the message run at once, so no two may have one entry.
-bool SampleDecoder::fits_device(const TensorHeader& head, SamplePayload payload) {
+bool SampleDecoder::fits_device(const TensorHeader& header, SamplePayload payload) {
   bool cached = false;
   samples_.clear();
-  for (const Row& row : head.rows.rows) {
-    const RowHeader part = payload.next().head;
+  for (const Row& row : header.rows.rows) {
+    const RowHeader part = payload.next().header;
     if (part.bits == kWholeBits) return false;
     cached = cached || part.base != RowBase::none;
     samples_.push_back(row.sample);
   }
   if (!cached) return true;
   std::ranges::sort(samples_);
-  return cache_->stays_in_memory(head.rows.size()) &&
+  return cache_->stays_in_memory(header.rows.size()) &&
          std::ranges::adjacent_find(samples_) == samples_.end();
 }
 
-Decoded SampleDecoder::decode_on_device(const TensorHeader& head,
+Decoded SampleDecoder::decode_on_device(const TensorHeader& header,
                                         std::span<const std::byte> payload, SamplePayload& rows) {
   const at::TensorOptions options = at::TensorOptions().dtype(result_).device(device_->device());
-  const std::array<std::int64_t, 3> shape{head.rows.size(), head.rows.padded_length, head.width};
-  const bool padded = head.rows.tokens() != shape[0] * shape[1];
+  const std::array<std::int64_t, 3> shape{header.rows.size(), header.rows.padded_length,
+                                          header.width};
+  const bool padded = header.rows.tokens() != shape[0] * shape[1];
   Decoded decoded{padded ? at::zeros(shape, options) : at::empty(shape, options), {}};
   const std::span<std::byte> pinned = device_->payload(payload.size());
   std::memcpy(pinned.data(), payload.data(), payload.size());
   auto* to = static_cast<std::byte*>(decoded.values.mutable_data_ptr());
   device_rows_.clear();
-  for (std::size_t place = 0; place < head.rows.rows.size(); ++place) {
-    const Row& row = head.rows.rows[place];
+  for (std::size_t place = 0; place < header.rows.rows.size(); ++place) {
+    const Row& row = header.rows.rows[place];
     const SamplePayload::Part part = rows.next();
-    const auto base = base_of(part, row, head.width);
+    const auto base = base_of(part, row, header.width);
     if (base) {
       const std::ptrdiff_t at = part.data.data() - payload.data();
       device_rows_.push_back({to,
                               pinned.data() + at,
                               base->empty() ? nullptr : base->data(),
                               row.length(),
-                              {part.head.bits, rows.group(), part.head.rotate},
-                              part.head.base == RowBase::fresh,
+                              {part.header.bits, rows.group(), part.header.rotate},
+                              part.header.base == RowBase::fresh,
                               {}});
     } else {
       decoded.missing.push_back(static_cast<std::int64_t>(place));
     }
-    to += head.rows.padded_length * head.width * kernels::bytes_of(element_);
+    to += header.rows.padded_length * header.width * kernels::bytes_of(element_);
   }
   const kernels::RowShape common{
-      element_, cache_ == nullptr ? kernels::CacheFormat::bfloat16 : *memory(), head.width};
+      element_, cache_ == nullptr ? kernels::CacheFormat::bfloat16 : *memory(), header.width};
   device_->decode(common, device_rows_);
   return decoded;
 }
@@ -125,10 +127,10 @@ Decoded SampleDecoder::decode_on_device(const TensorHeader& head,
 // Marks the entries of all rows as used in this step before any is added, so that none is evicted
 // while the message is decoded, one that is to be replaced neither. The sender does the same, which
 // keeps both caches equal.
-void SampleDecoder::pin(const TensorHeader& head, SamplePayload payload) {
+void SampleDecoder::pin(const TensorHeader& header, SamplePayload payload) {
   if (cache_ == nullptr) return;
-  for (const Row& row : head.rows.rows) {
-    if (payload.next().head.base != RowBase::none) cache_->find(row.sample);
+  for (const Row& row : header.rows.rows) {
+    if (payload.next().header.base != RowBase::none) cache_->find(row.sample);
   }
 }
 
@@ -143,8 +145,8 @@ std::span<std::byte> SampleDecoder::room_for(store::SampleId sample, std::int64_
 
 std::optional<std::span<std::byte>> SampleDecoder::base_of(const SamplePayload::Part& part,
                                                            const Row& row, std::int64_t width) {
-  if (part.head.base == RowBase::none) return std::span<std::byte>{};
-  if (part.head.base == RowBase::fresh) {
+  if (part.header.base == RowBase::none) return std::span<std::byte>{};
+  if (part.header.base == RowBase::fresh) {
     ++traffic_.first_visits;
     return room_for(row.sample, row.length());
   }
@@ -152,16 +154,16 @@ std::optional<std::span<std::byte>> SampleDecoder::base_of(const SamplePayload::
   const std::span<std::byte> entry = cache_->find(row.sample);
   const auto size =
       static_cast<std::size_t>(kernels::entry_bytes(cache_->options().kind, row.length(), width));
-  if (entry.size() != size || entry_hash(entry) != part.head.hash) return std::nullopt;
+  if (entry.size() != size || entry_hash(entry) != part.header.hash) return std::nullopt;
   return entry;
 }
 
 void SampleDecoder::decode_row(const SamplePayload::Part& part, int group,
                                std::span<std::byte> entry, const kernels::MutableValues& out) {
-  const kernels::GroupFormat format{part.head.bits, group, part.head.rotate};
-  const bool wide = part.head.bits == kWholeBits;
+  const kernels::GroupFormat format{part.header.bits, group, part.header.rotate};
+  const bool wide = part.header.bits == kWholeBits;
   if (wide) wide_.copy(part.data);
-  if (part.head.base == RowBase::none) {
+  if (part.header.base == RowBase::none) {
     if (wide) {
       wide_.read_into(out);
     } else {
@@ -174,45 +176,46 @@ void SampleDecoder::decode_row(const SamplePayload::Part& part, int group,
     kernels::store_entry(wide_.values(out.tokens, out.width), kind, entry.data());
     kernels::load_entry(kind, entry.data(), out);
   } else {
-    kernels::apply_change(part.data.data(), format, kind, part.head.base == RowBase::fresh,
+    kernels::apply_change(part.data.data(), format, kind, part.header.base == RowBase::fresh,
                           entry.data(), out);
   }
 }
 
-void SampleDecoder::complete(const TensorHeader& head, std::span<const std::byte> payload,
+void SampleDecoder::complete(const TensorHeader& header, std::span<const std::byte> payload,
                              std::span<const std::int64_t> places, const at::Tensor& values) {
-  if (cache_ == nullptr) return Decoder::complete(head, payload, places, values);
-  check_fits(head);
+  if (cache_ == nullptr) return Decoder::complete(header, payload, places, values);
+  check_fits(header);
   const kernels::CacheFormat kind = cache_->options().kind;
-  if (places.size() != head.rows.rows.size() || values.scalar_type() != result_ ||
-      values.dim() != 3 || values.size(2) != head.width ||
-      values.size(1) != head.rows.padded_length) {
+  if (places.size() != header.rows.rows.size() || values.scalar_type() != result_ ||
+      values.dim() != 3 || values.size(2) != header.width ||
+      values.size(1) != header.rows.padded_length) {
     throw CodecError(
         fmt::format("a peer sends {} rows of width {} again where {} of width {} were "
                     "asked for",
-                    head.rows.size(), head.width, places.size(), values.size(-1)));
+                    header.rows.size(), header.width, places.size(), values.size(-1)));
   }
-  if (cache_->step() != head.step) {
+  if (cache_->step() != header.step) {
     throw CodecError(fmt::format("a peer sends rows of step {} again, which is not this step's",
-                                 number(head.step)));
+                                 number(header.step)));
   }
-  std::span<const std::byte> rest = read_whole(head, payload, kind);
+  std::span<const std::byte> rest = read_whole(header, payload, kind);
   if (device_) device_->wait();
   for (std::size_t i = 0; i < places.size(); ++i) {
-    const std::int64_t tokens = head.rows.rows[i].length();
+    const std::int64_t tokens = header.rows.rows[i].length();
     if (tokens == 0 || places[i] < 0 || places[i] >= values.size(0)) {
       throw CodecError(fmt::format("a peer sends {} tokens again for row {} of {}", tokens,
                                    places[i], values.size(0)));
     }
-    const std::span<std::byte> entry = room_for(head.rows.rows[i].sample, tokens);
+    const std::span<std::byte> entry = room_for(header.rows.rows[i].sample, tokens);
     std::memcpy(entry.data(), rest.data(), entry.size());
     rest = rest.subspan(entry.size());
-    const std::array<std::int64_t, 2> shape{tokens, head.width};
+    const std::array<std::int64_t, 2> shape{tokens, header.width};
     const at::Tensor row = pool_.take(shape);
-    kernels::load_entry(kind, entry.data(), {row.mutable_data_ptr(), element_, tokens, head.width});
+    kernels::load_entry(kind, entry.data(),
+                        {row.mutable_data_ptr(), element_, tokens, header.width});
     values[places[i]].narrow(0, 0, tokens).copy_(row);
   }
-  traffic_.resends += static_cast<std::uint64_t>(head.rows.size());
+  traffic_.resends += static_cast<std::uint64_t>(header.rows.size());
   traffic_.payload_bytes += payload.size();
 }
 

@@ -27,19 +27,19 @@ class SampleDecoder final : public Decoder {
   SampleDecoder(at::ScalarType result, std::unique_ptr<ActivationCache> cache,
                 at::Device device = at::kCPU);
 
-  Decoded decode(const TensorHeader& head, std::span<const std::byte> payload) override;
-  void complete(const TensorHeader& head, std::span<const std::byte> payload,
+  Decoded decode(const TensorHeader& header, std::span<const std::byte> payload) override;
+  void complete(const TensorHeader& header, std::span<const std::byte> payload,
                 std::span<const std::int64_t> places, const at::Tensor& values) override;
   Traffic traffic() const override;
   ActivationCache* cache() { return cache_.get(); }
 
  private:
   Memory memory() const;
-  void check_fits(const TensorHeader& head) const;
-  void pin(const TensorHeader& head, SamplePayload payload);
-  bool fits_device(const TensorHeader& head, SamplePayload payload);
-  Decoded decode_on_host(const TensorHeader& head, SamplePayload& rows);
-  Decoded decode_on_device(const TensorHeader& head, std::span<const std::byte> payload,
+  void check_fits(const TensorHeader& header) const;
+  void pin(const TensorHeader& header, SamplePayload payload);
+  bool fits_device(const TensorHeader& header, SamplePayload payload);
+  Decoded decode_on_host(const TensorHeader& header, SamplePayload& rows);
+  Decoded decode_on_device(const TensorHeader& header, std::span<const std::byte> payload,
                            SamplePayload& rows);
   // The entry that a row is to be decoded with; nullopt: it is missing.
   std::optional<std::span<std::byte>> base_of(const SamplePayload::Part& part, const Row& row,

@@ -98,27 +98,28 @@ bool SampleEncoder::is_near(const kernels::Values& values, std::span<const std::
   return change < kNear * kNear * value;
 }
 
-void SampleEncoder::encode(const TensorHeader& head, const at::Tensor& tensor, net::Frame& frame) {
-  if (head.evaluation || tensor.dim() != 3 || tensor.size(0) != head.rows.size() ||
-      tensor.size(1) != head.rows.padded_length || tensor.size(2) != head.width ||
-      (cache_ != nullptr && cache_->options().width != head.width)) {
+void SampleEncoder::encode(const TensorHeader& header, const at::Tensor& tensor,
+                           net::Frame& frame) {
+  if (header.evaluation || tensor.dim() != 3 || tensor.size(0) != header.rows.size() ||
+      tensor.size(1) != header.rows.padded_length || tensor.size(2) != header.width ||
+      (cache_ != nullptr && cache_->options().width != header.width)) {
     throw std::logic_error(
         fmt::format("{} tensor of {} dimensions for {} rows of {} tokens of width {}",
-                    head.evaluation ? "evaluation's" : "a", tensor.dim(), head.rows.size(),
-                    head.rows.padded_length, head.width));
+                    header.evaluation ? "evaluation's" : "a", tensor.dim(), header.rows.size(),
+                    header.rows.padded_length, header.width));
   }
-  begin_step(head.step);
+  begin_step(header.step);
   const std::size_t begin = frame.size();
-  if (!tensor.is_cpu() && takes_device() && fits_device(head)) {
-    encode_on_device(head, tensor.detach().contiguous(), frame);
+  if (!tensor.is_cpu() && takes_device() && fits_device(header)) {
+    encode_on_device(header, tensor.detach().contiguous(), frame);
   } else {
-    encode_on_host(head, tensor, frame);
+    encode_on_host(header, tensor, frame);
   }
-  traffic_.raw_bytes += static_cast<std::uint64_t>(head.rows.tokens() * head.width) * sizeof(float);
+  traffic_.raw_bytes += header.raw_bytes();
   traffic_.payload_bytes += frame.size() - begin;
 }
 
-void SampleEncoder::encode_on_host(const TensorHeader& head, const at::Tensor& tensor,
+void SampleEncoder::encode_on_host(const TensorHeader& header, const at::Tensor& tensor,
                                    net::Frame& frame) {
   at::Tensor source = tensor;
   if (!tensor.is_cpu() || !tensor.is_contiguous()) {
@@ -127,21 +128,23 @@ void SampleEncoder::encode_on_host(const TensorHeader& head, const at::Tensor& t
   }
   const kernels::Element element = element_of(source.scalar_type());
   const auto* const values = static_cast<const std::byte*>(source.const_data_ptr());
-  const std::int64_t row_bytes = head.rows.padded_length * head.width * kernels::bytes_of(element);
+  const std::int64_t row_bytes =
+      header.rows.padded_length * header.width * kernels::bytes_of(element);
   plans_.clear();
   std::size_t size = kPayloadHeaderBytes;
-  for (const Row& row : head.rows.rows) {
+  for (const Row& row : header.rows.rows) {
     const std::byte* const from = values + std::ssize(plans_) * row_bytes;
-    plans_.push_back(plan(row, {from, element, row.length(), head.width}));
+    plans_.push_back(plan(row, {from, element, row.length(), header.width}));
     size += row_header_bytes(plans_.back().base) +
-            data_bytes(plans_.back(), group(), row.length(), head.width);
+            data_bytes(plans_.back(), group(), row.length(), header.width);
   }
   frame.reserve(frame.size() + size);
   write_payload_header({memory(), group()}, grown(frame, kPayloadHeaderBytes));
   const auto* from = values;
   for (std::size_t place = 0; place < plans_.size(); ++place, from += row_bytes) {
-    const std::int64_t length = head.rows.rows[place].length();
-    const std::size_t data = encode_row(head, place, {from, element, length, head.width}, frame);
+    const std::int64_t length = header.rows.rows[place].length();
+    const std::size_t data =
+        encode_row(header, place, {from, element, length, header.width}, frame);
     if (noise_ && length > 0) {
       measure_noise(plans_[place], source[static_cast<std::int64_t>(place)].narrow(0, 0, length),
                     frame.data() + data);
@@ -150,64 +153,64 @@ void SampleEncoder::encode_on_host(const TensorHeader& head, const at::Tensor& t
 }
 
 // All rows of the message run at once, so none may be based on what another one leaves.
-bool SampleEncoder::fits_device(const TensorHeader& head) {
+bool SampleEncoder::fits_device(const TensorHeader& header) {
   const Choice& choice = options_.choice;
   if (choice.way == Choice::Way::raw) return false;
   if (choice.way == Choice::Way::fixed || cache_ == nullptr) return true;
   samples_.clear();
-  for (const Row& row : head.rows.rows) samples_.push_back(row.sample);
+  for (const Row& row : header.rows.rows) samples_.push_back(row.sample);
   std::ranges::sort(samples_);
-  return choice.first_bits != kWholeBits && cache_->stays_in_memory(head.rows.size()) &&
+  return choice.first_bits != kWholeBits && cache_->stays_in_memory(header.rows.size()) &&
          std::ranges::adjacent_find(samples_) == samples_.end();
 }
 
-void SampleEncoder::encode_on_device(const TensorHeader& head, const at::Tensor& tensor,
+void SampleEncoder::encode_on_device(const TensorHeader& header, const at::Tensor& tensor,
                                      net::Frame& frame) {
   const kernels::RowShape shape{element_of(tensor.scalar_type()),
                                 cache_ == nullptr ? kernels::CacheFormat::bfloat16 : *memory(),
-                                head.width};
+                                header.width};
   auto* from = static_cast<std::byte*>(tensor.mutable_data_ptr());
   plans_.clear();
-  for (const Row& row : head.rows.rows) plans_.push_back(plan(row, {}));
+  for (const Row& row : header.rows.rows) plans_.push_back(plan(row, {}));
   device_rows_.clear();
   std::size_t size = kPayloadHeaderBytes;
   for (std::size_t place = 0; place < plans_.size(); ++place) {
     RowHeader& row = plans_[place];
-    const std::int64_t tokens = head.rows.rows[place].length();
-    const std::span<std::byte> entry = resolve_base(row, head.rows.rows[place].sample, tokens);
+    const std::int64_t tokens = header.rows.rows[place].length();
+    const std::span<std::byte> entry = resolve_base(row, header.rows.rows[place].sample, tokens);
     device_rows_.push_back({from,
                             nullptr,
                             entry.empty() ? nullptr : entry.data(),
                             tokens,
                             {row.bits, group(), row.rotate},
                             row.base == RowBase::fresh,
-                            draw_for(head, place, row.base)});
-    from += head.rows.padded_length * head.width * kernels::bytes_of(shape.element);
-    size += row_header_bytes(row.base) + data_bytes(row, group(), tokens, head.width);
+                            draw_for(header, place, row.base)});
+    from += header.rows.padded_length * header.width * kernels::bytes_of(shape.element);
+    size += row_header_bytes(row.base) + data_bytes(row, group(), tokens, header.width);
   }
   const std::span<std::byte> payload = device_->payload(size);
   std::byte* to = write_payload_header({memory(), group()}, payload.data());
   for (std::size_t place = 0; place < plans_.size(); ++place) {
     kernels::GpuRow& row = device_rows_[place];
     row.payload = write_row_header(plans_[place], to);
-    to = row.payload + data_bytes(plans_[place], group(), row.tokens, head.width);
+    to = row.payload + data_bytes(plans_[place], group(), row.tokens, header.width);
   }
   device_->encode(shape, device_rows_);
   device_->wait();
   frame.insert(frame.end(), payload.begin(), payload.end());
   for (std::size_t place = 0; place < plans_.size(); ++place) {
-    const store::SampleId sample = head.rows.rows[place].sample;
+    const store::SampleId sample = header.rows.rows[place].sample;
     if (plans_[place].base != RowBase::none) {
-      cache_->seal(sample, entry_hash(cache_->find(sample)));
+      cache_->set_checksum(sample, entry_hash(cache_->find(sample)));
     }
     count(plans_[place], device_->sums(place));
   }
 }
 
-std::size_t SampleEncoder::encode_row(const TensorHeader& head, std::size_t place,
+std::size_t SampleEncoder::encode_row(const TensorHeader& header, std::size_t place,
                                       const kernels::Values& values, net::Frame& frame) {
   RowHeader row = plans_[place];
-  const store::SampleId sample = head.rows.rows[place].sample;
+  const store::SampleId sample = header.rows.rows[place].sample;
   kernels::SquareSums sums;
   std::span<std::byte> entry = resolve_base(row, sample, values.tokens);
   if (row.bits == kWholeBits) entry = resolve_wide(row, sample, values, sums);
@@ -217,13 +220,13 @@ std::size_t SampleEncoder::encode_row(const TensorHeader& head, std::size_t plac
   if (row.bits == kWholeBits) {
     wide_.write_to(to);
   } else if (row.base == RowBase::none) {
-    kernels::quantize(values, format, draw_for(head, place, row.base), to, &sums);
+    kernels::quantize(values, format, draw_for(header, place, row.base), to, &sums);
   } else {
-    kernels::quantize_change(values, format, draw_for(head, place, row.base),
+    kernels::quantize_change(values, format, draw_for(header, place, row.base),
                              cache_->options().kind, row.base == RowBase::fresh, entry.data(), to,
                              &sums);
   }
-  if (row.base != RowBase::none) cache_->seal(sample, entry_hash(entry));
+  if (row.base != RowBase::none) cache_->set_checksum(sample, entry_hash(entry));
   count(row, sums);
   return static_cast<std::size_t>(to - frame.data());
 }
@@ -247,7 +250,7 @@ std::span<std::byte> SampleEncoder::resolve_base(RowHeader& row, store::SampleId
   if (row.base == RowBase::entry) {
     entry = cache_->find(sample);
     row.hash = entry_hash(entry);
-    if (row.hash == cache_->sealed(sample)) return entry;
+    if (row.hash == cache_->checksum(sample)) return entry;
     ++traffic_.resends;
     row = cache_miss_header();
   }
@@ -279,15 +282,15 @@ std::span<std::byte> SampleEncoder::resolve_wide(RowHeader& row, store::SampleId
 
 // Only a change of an activation since its entry has its error in the next message: what else is
 // clipped is lost. A gradient is of no use by then.
-kernels::Draw SampleEncoder::draw_for(const TensorHeader& head, std::size_t place,
+kernels::Draw SampleEncoder::draw_for(const TensorHeader& header, std::size_t place,
                                       RowBase base) const {
   const bool nearest = options_.codec.rounding == kernels::Rounding::nearest;
   const bool returns = base == RowBase::entry && options_.direction == Direction::forward;
   if (nearest && returns) return {};
   return {nearest ? kernels::Rounding::unbiased : options_.codec.rounding,
-          kernels::mix_key({options_.key, static_cast<std::uint64_t>(number(head.step)),
-                            static_cast<std::uint64_t>(head.micro_batch),
-                            static_cast<std::uint64_t>(head.kind), place})};
+          kernels::mix_key({options_.key, static_cast<std::uint64_t>(number(header.step)),
+                            static_cast<std::uint64_t>(header.micro_batch),
+                            static_cast<std::uint64_t>(header.kind), place})};
 }
 
 void SampleEncoder::count(const RowHeader& row, const kernels::SquareSums& sums) {
@@ -302,35 +305,35 @@ void SampleEncoder::count(const RowHeader& row, const kernels::SquareSums& sums)
   traffic_.changed_value_squares += sums.value;
 }
 
-void SampleEncoder::encode_whole(const TensorHeader& head, net::Frame& frame) {
-  if (cache_ == nullptr) return Encoder::encode_whole(head, frame);
-  if (step_ != head.step) {
+void SampleEncoder::encode_whole(const TensorHeader& header, net::Frame& frame) {
+  if (cache_ == nullptr) return Encoder::encode_whole(header, frame);
+  if (step_ != header.step) {
     throw CodecError(fmt::format("a peer asks for rows of step {} again in step {}",
-                                 number(head.step), step_ ? number(*step_) : -1));
+                                 number(header.step), step_ ? number(*step_) : -1));
   }
   const ActivationCacheOptions& options = cache_->options();
   std::size_t size = kWholeHeaderBytes;
-  for (const Row& row : head.rows.rows) {
+  for (const Row& row : header.rows.rows) {
     const auto needed =
         static_cast<std::size_t>(kernels::entry_bytes(options.kind, row.length(), options.width));
     const std::span<const std::byte> entry = cache_->find(row.sample);
-    const bool held = head.width == options.width && needed != 0 && entry.size() == needed &&
-                      entry_hash(entry) == cache_->sealed(row.sample);
+    const bool held = header.width == options.width && needed != 0 && entry.size() == needed &&
+                      entry_hash(entry) == cache_->checksum(row.sample);
     if (!held) {
       throw CodecError(
           fmt::format("a peer asks for {} tokens of width {} of sample {} again, which "
                       "this end does not hold",
-                      row.length(), head.width, number(row.sample)));
+                      row.length(), header.width, number(row.sample)));
     }
     size += needed;
   }
   std::byte* to = write_whole_header(options.kind, grown(frame, size));
-  for (const Row& row : head.rows.rows) {
+  for (const Row& row : header.rows.rows) {
     const std::span<const std::byte> entry = cache_->find(row.sample);
     std::memcpy(to, entry.data(), entry.size());
     to += entry.size();
   }
-  traffic_.resends += static_cast<std::uint64_t>(head.rows.size());
+  traffic_.resends += static_cast<std::uint64_t>(header.rows.size());
   traffic_.payload_bytes += size;
 }
 

@@ -52,8 +52,8 @@ class SampleEncoder final : public Encoder {
   SampleEncoder(SampleEncoderOptions options, std::unique_ptr<ActivationCache> cache);
 
   // Tensors are float32, bfloat16 or float16. Not for evaluation (std::logic_error).
-  void encode(const TensorHeader& head, const at::Tensor& tensor, net::Frame& frame) override;
-  void encode_whole(const TensorHeader& head, net::Frame& frame) override;
+  void encode(const TensorHeader& header, const at::Tensor& tensor, net::Frame& frame) override;
+  void encode_whole(const TensorHeader& header, net::Frame& frame) override;
   bool takes_device() const override;
   Traffic traffic() const override;
   ActivationCache* cache() { return cache_.get(); }
@@ -63,16 +63,16 @@ class SampleEncoder final : public Encoder {
   RowHeader cache_miss_header() const;
   RowHeader plan(const Row& row, const kernels::Values& values);
   bool is_near(const kernels::Values& values, std::span<const std::byte> entry);
-  void encode_on_host(const TensorHeader& head, const at::Tensor& tensor, net::Frame& frame);
-  bool fits_device(const TensorHeader& head);
-  void encode_on_device(const TensorHeader& head, const at::Tensor& tensor, net::Frame& frame);
+  void encode_on_host(const TensorHeader& header, const at::Tensor& tensor, net::Frame& frame);
+  bool fits_device(const TensorHeader& header);
+  void encode_on_device(const TensorHeader& header, const at::Tensor& tensor, net::Frame& frame);
   // Returns where the values begin in the frame.
-  std::size_t encode_row(const TensorHeader& head, std::size_t place, const kernels::Values& values,
-                         net::Frame& frame);
+  std::size_t encode_row(const TensorHeader& header, std::size_t place,
+                         const kernels::Values& values, net::Frame& frame);
   std::span<std::byte> resolve_base(RowHeader& row, store::SampleId sample, std::int64_t tokens);
   std::span<std::byte> resolve_wide(RowHeader& row, store::SampleId sample,
                                     const kernels::Values& values, kernels::SquareSums& sums);
-  kernels::Draw draw_for(const TensorHeader& head, std::size_t place, RowBase base) const;
+  kernels::Draw draw_for(const TensorHeader& header, std::size_t place, RowBase base) const;
   void measure_noise(const RowHeader& row, const at::Tensor& values, const std::byte* sent);
   void count(const RowHeader& row, const kernels::SquareSums& sums);
   Memory memory() const;

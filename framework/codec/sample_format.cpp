@@ -29,10 +29,10 @@ std::uint8_t take_byte(std::span<const std::byte>& rest) {
   return value;
 }
 
-void check_format(std::span<const std::byte>& rest, std::size_t head_size) {
-  if (rest.size() < head_size) {
+void check_format(std::span<const std::byte>& rest, std::size_t header_size) {
+  if (rest.size() < header_size) {
     throw CodecError(
-        fmt::format("a payload of rows ends inside its header of {} bytes", head_size));
+        fmt::format("a payload of rows ends inside its header of {} bytes", header_size));
   }
   const std::uint8_t format = take_byte(rest);
   if (format != kSampleFormat) {
@@ -52,29 +52,29 @@ RowHeader read_row_header(std::span<const std::byte>& rest, std::size_t place) {
     throw CodecError(fmt::format("a payload of rows ends inside the header of row {}", place));
   }
   const std::uint8_t base = take_byte(rest);
-  RowHeader head;
-  head.bits = take_byte(rest);
+  RowHeader header;
+  header.bits = take_byte(rest);
   const std::uint8_t flags = take_byte(rest);
-  head.rotate = flags == kRotateFlag;
-  const bool whole = head.bits == kWholeBits;
+  header.rotate = flags == kRotateFlag;
+  const bool whole = header.bits == kWholeBits;
   const bool possible =
       base <= 2 && flags <= kRotateFlag &&
-      ((head.bits >= 2 && head.bits <= 8) ||
-       (whole && !head.rotate && base != static_cast<std::uint8_t>(RowBase::entry)));
+      ((header.bits >= 2 && header.bits <= 8) ||
+       (whole && !header.rotate && base != static_cast<std::uint8_t>(RowBase::entry)));
   if (!possible) {
     throw CodecError(fmt::format(
         "row {} of a payload says base {}, {} bits, flags {}; this combination is invalid", place,
-        base, head.bits, flags));
+        base, header.bits, flags));
   }
-  head.base = static_cast<RowBase>(base);
-  if (head.base == RowBase::entry) {
-    if (rest.size() < sizeof head.hash) {
+  header.base = static_cast<RowBase>(base);
+  if (header.base == RowBase::entry) {
+    if (rest.size() < sizeof header.hash) {
       throw CodecError(fmt::format("a payload of rows ends inside the hash of row {}", place));
     }
-    std::memcpy(&head.hash, rest.data(), sizeof head.hash);
-    rest = rest.subspan(sizeof head.hash);
+    std::memcpy(&header.hash, rest.data(), sizeof header.hash);
+    rest = rest.subspan(sizeof header.hash);
   }
-  return head;
+  return header;
 }
 
 }  // namespace
@@ -92,30 +92,30 @@ std::size_t data_bytes(const RowHeader& row, int group, std::int64_t tokens, std
   return static_cast<std::size_t>(tokens * token);
 }
 
-std::byte* write_payload_header(const PayloadHeader& head, std::byte* to) {
+std::byte* write_payload_header(const PayloadHeader& header, std::byte* to) {
   *to++ = std::byte{kSampleFormat};
-  *to++ = static_cast<std::byte>(memory_byte(head.memory));
-  *to++ = static_cast<std::byte>(head.group);
+  *to++ = static_cast<std::byte>(memory_byte(header.memory));
+  *to++ = static_cast<std::byte>(header.group);
   return to;
 }
 
-std::byte* write_row_header(const RowHeader& head, std::byte* to) {
-  *to++ = static_cast<std::byte>(head.base);
-  *to++ = static_cast<std::byte>(head.bits);
-  *to++ = static_cast<std::byte>(head.rotate ? kRotateFlag : 0);
-  if (head.base != RowBase::entry) return to;
-  std::memcpy(to, &head.hash, sizeof head.hash);
-  return to + sizeof head.hash;
+std::byte* write_row_header(const RowHeader& header, std::byte* to) {
+  *to++ = static_cast<std::byte>(header.base);
+  *to++ = static_cast<std::byte>(header.bits);
+  *to++ = static_cast<std::byte>(header.rotate ? kRotateFlag : 0);
+  if (header.base != RowBase::entry) return to;
+  std::memcpy(to, &header.hash, sizeof header.hash);
+  return to + sizeof header.hash;
 }
 
 std::uint64_t entry_hash(std::span<const std::byte> entry) {
   return XXH3_64bits(entry.data(), entry.size());
 }
 
-SamplePayload::SamplePayload(const TensorHeader& head, std::span<const std::byte> payload,
+SamplePayload::SamplePayload(const TensorHeader& header, std::span<const std::byte> payload,
                              Memory memory)
-    : tensor_(head), rest_(payload), memory_(memory) {
-  if (head.width < 1) throw CodecError("a payload of rows has a width of 0");
+    : tensor_(header), rest_(payload), memory_(memory) {
+  if (header.width < 1) throw CodecError("a payload of rows has a width of 0");
   check_format(rest_, kPayloadHeaderBytes);
   check_memory(take_byte(rest_), memory);
   group_ = take_byte(rest_);
@@ -123,7 +123,7 @@ SamplePayload::SamplePayload(const TensorHeader& head, std::span<const std::byte
     throw CodecError(fmt::format("a payload has groups of {}; known are 32, 64 and 128", group_));
   }
   const std::span<const std::byte> rows = rest_;
-  while (place_ < head.rows.rows.size()) next();
+  while (place_ < header.rows.rows.size()) next();
   if (!rest_.empty()) {
     throw CodecError(fmt::format("a payload has {} bytes behind its last row", rest_.size()));
   }
@@ -133,14 +133,14 @@ SamplePayload::SamplePayload(const TensorHeader& head, std::span<const std::byte
 
 SamplePayload::Part SamplePayload::next() {
   Part part;
-  part.head = read_row_header(rest_, place_);
+  part.header = read_row_header(rest_, place_);
   const std::int64_t tokens = tensor_.rows.rows[place_].length();
-  if (part.head.base != RowBase::none && (!memory_ || tokens == 0)) {
+  if (part.header.base != RowBase::none && (!memory_ || tokens == 0)) {
     throw CodecError(fmt::format("row {} of a payload, of {} tokens, is to be cached, but {}",
                                  place_, tokens,
                                  memory_ ? "it is empty" : "this end has no cache"));
   }
-  const std::size_t size = data_bytes(part.head, group_, tokens, tensor_.width);
+  const std::size_t size = data_bytes(part.header, group_, tokens, tensor_.width);
   if (tokens * tensor_.width > kMostRowValues || rest_.size() < size) {
     throw CodecError(fmt::format("row {} of a payload takes {} bytes where {} are left", place_,
                                  size, rest_.size()));
@@ -157,14 +157,15 @@ std::byte* write_whole_header(kernels::CacheFormat kind, std::byte* to) {
   return to;
 }
 
-std::span<const std::byte> read_whole(const TensorHeader& head, std::span<const std::byte> payload,
+std::span<const std::byte> read_whole(const TensorHeader& header,
+                                      std::span<const std::byte> payload,
                                       kernels::CacheFormat kind) {
-  if (head.width < 1) throw CodecError("a payload of whole rows has a width of 0");
+  if (header.width < 1) throw CodecError("a payload of whole rows has a width of 0");
   check_format(payload, kWholeHeaderBytes);
   check_memory(take_byte(payload), kind);
   std::size_t expected = 0;
-  for (const Row& row : head.rows.rows) {
-    expected += static_cast<std::size_t>(kernels::entry_bytes(kind, row.length(), head.width));
+  for (const Row& row : header.rows.rows) {
+    expected += static_cast<std::size_t>(kernels::entry_bytes(kind, row.length(), header.width));
   }
   if (payload.size() != expected) {
     throw CodecError(fmt::format("a payload of whole rows has {} bytes where they take {}",

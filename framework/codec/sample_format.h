@@ -49,8 +49,8 @@ constexpr std::size_t row_header_bytes(RowBase base) { return base == RowBase::e
 std::size_t data_bytes(const RowHeader& row, int group, std::int64_t tokens, std::int64_t width);
 
 // Both write at `to` and return what is behind it.
-std::byte* write_payload_header(const PayloadHeader& head, std::byte* to);
-std::byte* write_row_header(const RowHeader& head, std::byte* to);
+std::byte* write_payload_header(const PayloadHeader& header, std::byte* to);
+std::byte* write_row_header(const RowHeader& header, std::byte* to);
 
 // XXH3-64 of an entry's bytes.
 std::uint64_t entry_hash(std::span<const std::byte> entry);
@@ -59,10 +59,10 @@ std::uint64_t entry_hash(std::span<const std::byte> entry);
 // a cache; throws CodecError. Keeps references to both arguments.
 class SamplePayload {
  public:
-  SamplePayload(const TensorHeader& head, std::span<const std::byte> payload, Memory memory);
+  SamplePayload(const TensorHeader& header, std::span<const std::byte> payload, Memory memory);
 
   struct Part {
-    RowHeader head;
+    RowHeader header;
     std::span<const std::byte> data;
   };
   // The next row's; as many times as the tensor has rows.
@@ -82,7 +82,8 @@ class SamplePayload {
 inline constexpr std::size_t kWholeHeaderBytes = 2;
 std::byte* write_whole_header(kernels::CacheFormat kind, std::byte* to);
 // Returns the entries, one behind the other; throws CodecError.
-std::span<const std::byte> read_whole(const TensorHeader& head, std::span<const std::byte> payload,
+std::span<const std::byte> read_whole(const TensorHeader& header,
+                                      std::span<const std::byte> payload,
                                       kernels::CacheFormat kind);
 
 }  // namespace strait::codec

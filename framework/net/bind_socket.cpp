@@ -45,10 +45,11 @@ Endpoint bind_socket(zmq::socket_t& socket, const BindAddress& address) {
     } catch (const zmq::error_t& error) {
       if (error.num() == EADDRINUSE) continue;
       throw_unbindable(fmt::format("cannot listen on {}: {}; is it an address of this machine?",
-                                   wanted.place(), error.what()));
+                                   wanted.host_and_port(), error.what()));
     }
     const auto bound = Endpoint::parse(socket.get(zmq::sockopt::last_endpoint));
-    if (!bound) throw_unbindable(fmt::format("libzmq names no port for {}", wanted.place()));
+    if (!bound)
+      throw_unbindable(fmt::format("libzmq names no port for {}", wanted.host_and_port()));
     return {address.host, bound->port};
   }
   throw_all_taken(address, last);

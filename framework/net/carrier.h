@@ -23,7 +23,7 @@ class Carrier {
   virtual bool turn(Time now) = 0;
   virtual void poll_on(std::vector<zmq::pollitem_t>& items) = 0;
 
-  // The end is about to be destroyed: its peer gets its last words.
+  // The end is about to be destroyed: its peer gets its final message.
   virtual void detach(LinkEnd& end) = 0;
   // No more turns. Ends that are still here die with the socket.
   virtual void close() = 0;
@@ -33,8 +33,8 @@ class Carrier {
 inline constexpr int kReadsPerTurn = 64;
 inline constexpr int kWritesPerTurn = 16;
 
-// How long a closed socket tries to get a last word to a peer that may be gone.
-inline constexpr int kLastWordsMs = 1000;
+// How long a closed socket goes on sending to a peer that may be gone.
+inline constexpr int kLingerMs = 1000;
 
 inline zmq::pollitem_t poll_item(zmq::socket_t& socket, bool writable) {
   const int events = writable ? ZMQ_POLLIN | ZMQ_POLLOUT : ZMQ_POLLIN;

@@ -23,7 +23,7 @@ constexpr double kFaster = 4;
 
 }  // namespace
 
-void ChunkSize::look(Time now, std::uint64_t sent, std::uint64_t confirmed) {
+void ChunkSize::update(Time now, std::uint64_t sent, std::uint64_t confirmed) {
   if (confirmed >= sent) {
     busy_ = false;
     most_ = std::numeric_limits<double>::infinity();

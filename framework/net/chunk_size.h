@@ -19,7 +19,7 @@ class ChunkSize {
   static constexpr std::uint64_t kLeast = 4096;
 
   // The places in the stream of bytes up to which all is sent, and up to which the peer has it.
-  void look(Time now, std::uint64_t sent, std::uint64_t confirmed);
+  void update(Time now, std::uint64_t sent, std::uint64_t confirmed);
 
   // `rate`: bytes per second that were measured; 0: not yet.
   std::uint64_t limit(double rate) const;

@@ -133,7 +133,7 @@ void DealerCarrier::note_failure(const std::string& words) {
   ++failures_;
   end_->note_trouble(words);
   // Every renewal fails alike: one sentence, not one per attempt.
-  if (failures_ == 1) node_.on_event(fmt::format("{}: {}", peer_.place(), words));
+  if (failures_ == 1) node_.on_event(fmt::format("{}: {}", peer_.host_and_port(), words));
 }
 
 void DealerCarrier::poll_on(std::vector<zmq::pollitem_t>& items) {
@@ -153,7 +153,7 @@ void DealerCarrier::close() {
     const auto now = std::chrono::steady_clock::now();
     write(now);
     if (unsent_ && wait_for_room(*socket_)) write(now);
-    socket_->set(zmq::sockopt::linger, kLastWordsMs);
+    socket_->set(zmq::sockopt::linger, kLingerMs);
   }
   end_ = nullptr;
   monitor_.reset();

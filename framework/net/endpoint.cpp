@@ -64,9 +64,9 @@ std::optional<Endpoint> Endpoint::parse(std::string_view text) {
   return endpoint;
 }
 
-std::string Endpoint::text() const { return std::string(kScheme) + place(); }
+std::string Endpoint::text() const { return std::string(kScheme) + host_and_port(); }
 
-std::string Endpoint::place() const {
+std::string Endpoint::host_and_port() const {
   const bool six = host.find(':') != std::string::npos;
   return six ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
 }

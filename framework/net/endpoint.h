@@ -13,8 +13,8 @@ struct Endpoint {
   std::uint16_t port = 0;
 
   static std::optional<Endpoint> parse(std::string_view text);
-  std::string text() const;   // with the scheme
-  std::string place() const;  // without, for sentences
+  std::string text() const;           // with the scheme
+  std::string host_and_port() const;  // without, for sentences
 };
 
 // Loopback, link-local or a private range (RFC 1918, RFC 4193). A host name other than localhost

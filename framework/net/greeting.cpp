@@ -21,7 +21,7 @@ GreetingResult judge_greeting(const GreetingSelf& self, const RunId& run, std::u
                                   "was restarted without this process",
                                   self.link, them, generation, self.generation));
   } else if (generation > self.generation) {
-    outcome.die = LinkError(
+    outcome.fatal = LinkError(
         Kind::fenced, fmt::format("{}: {} is of generation {}, but the run is at generation {}; it "
                                   "was restarted without this process",
                                   self.link, us, self.generation, generation));
@@ -30,19 +30,19 @@ GreetingResult judge_greeting(const GreetingSelf& self, const RunId& run, std::u
         Kind::refused,
         fmt::format("{}: {} expects {} here, not {}", self.link, us, self.peer.describe(), them));
   } else if (self.hello.peer_life != 0 && theirs.life != self.hello.peer_life) {
-    outcome.die = LinkError(
+    outcome.fatal = LinkError(
         Kind::lost, fmt::format("{}: {} was started anew and knows nothing of what was sent to it",
                                 self.link, them));
-    outcome.refusal = outcome.die;
+    outcome.refusal = outcome.fatal;
   } else if (theirs.peer_life != 0 && theirs.peer_life != self.hello.life) {
     outcome.refusal = LinkError(
         Kind::lost, fmt::format("{}: {} was started anew and knows nothing of what was sent to it",
                                 self.link, us));
   } else if (const auto words = disagreement(theirs, self.hello)) {
-    outcome.die = LinkError(Kind::refused,
-                            fmt::format("{}: {}; both must be started from the same plan and build",
-                                        self.link, *words));
-    outcome.refusal = outcome.die;
+    outcome.fatal = LinkError(
+        Kind::refused, fmt::format("{}: {}; both must be started from the same plan and build",
+                                   self.link, *words));
+    outcome.refusal = outcome.fatal;
   }
   return outcome;
 }

@@ -22,8 +22,8 @@ struct GreetingSelf {
 // What one end makes of the other's hello. Nothing set: they agree.
 struct GreetingResult {
   std::optional<LinkError> refusal;  // sent to the peer
-  std::optional<LinkError> die;      // ends this end too
-  bool agreed() const { return !refusal && !die; }
+  std::optional<LinkError> fatal;    // ends this end too
+  bool agreed() const { return !refusal && !fatal; }
 };
 
 // Pure. An older generation and a foreign run are refused and this end waits on for the right

@@ -1,12 +1,9 @@
 #include "framework/net/link_end.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <atomic>
 #include <memory>
 #include <span>
-#include <stdexcept>
 #include <utility>
 
 namespace strait::net {
@@ -49,14 +46,14 @@ void LinkEnd::throw_if_dead() {
 
 void LinkEnd::measure(Time now) {
   const SendWindow& window = protocol_.window();
-  rate_.look(now, window.pushed_bytes(), window.received_place());
-  chunk_.look(now, window.cursor_place(), window.received_place());
+  rate_.update(now, window.pushed_bytes(), window.received_offset());
+  chunk_.update(now, window.cursor_offset(), window.received_offset());
 }
 
 std::uint64_t LinkEnd::chunk_limit(Time now) {
   if (priority_ == Priority::foreground) {
     // Also where nothing has been confirmed for long.
-    chunk_.look(now, protocol_.window().cursor_place(), protocol_.window().received_place());
+    chunk_.update(now, protocol_.window().cursor_offset(), protocol_.window().received_offset());
     return chunk_.limit(rate_.bytes_per_second());
   }
   return protocol_.window().has_piece() ? pace_.allowance(now, uplink_) : 0;
@@ -65,10 +62,10 @@ std::uint64_t LinkEnd::chunk_limit(Time now) {
 void LinkEnd::note_chunk(Time now, std::uint64_t payload) {
   const std::uint64_t bytes = kHeaderBytes + payload;
   if (priority_ == Priority::foreground) {
-    rate_.went(protocol_.window().cursor_place(), protocol_.window().has_piece());
+    rate_.went(protocol_.window().cursor_offset(), protocol_.window().has_piece());
     uplink_.foreground_sent(bytes, rate_.behind_first());
   } else {
-    pace_.sent(now, protocol_.window().cursor_place(), bytes, uplink_);
+    pace_.sent(now, protocol_.window().cursor_offset(), bytes, uplink_);
   }
 }
 
@@ -82,10 +79,7 @@ void LinkEnd::report_to_uplink() {
 }
 
 bool LinkEnd::send_until(Frame& frame, Time deadline) {
-  if (frame.size() > kMaxFrameBytes) {
-    throw std::invalid_argument(fmt::format(
-        "a frame of {} bytes is beyond the {} that a link takes", frame.size(), kMaxFrameBytes));
-  }
+  check_frame_size(frame.size());
   {
     const MutexLock lock(mutex_);
     throw_if_dead();
@@ -191,7 +185,7 @@ void LinkEnd::arrived(Time now, const zmq::message_t& message) {
       rate_ = RateMeter();
       chunk_ = ChunkSize();
     } else {
-      pace_.received(now, protocol_.window().received_place(), uplink_);
+      pace_.received(now, protocol_.window().received_offset(), uplink_);
     }
     report_to_uplink();
   }

@@ -10,12 +10,12 @@ namespace strait::net {
 class LinkError : public std::runtime_error {
  public:
   enum class Kind {
-    lost,      // the path or the peer is gone
-    refused,   // the two ends do not agree on what they are; names both values
-    aborted,   // one side ended the link on purpose; carries its words
-    fenced,    // this process belongs to an older generation
-    stranger,  // a peer could not prove its identity
-    unusable,  // an address cannot be bound or connected to
+    lost,             // the path or the peer is gone
+    refused,          // the two ends do not agree on what they are; names both values
+    aborted,          // one side ended the link on purpose; carries its words
+    fenced,           // this process belongs to an older generation
+    unauthenticated,  // a peer could not prove its identity
+    unusable,         // an address cannot be bound or connected to
   };
 
   LinkError(Kind kind, const std::string& what) : std::runtime_error(what), kind_(kind) {}

@@ -26,8 +26,8 @@ struct LinkOptions {
   std::string peer_public_key;  // Z85; empty only on a plaintext node
   Terms terms;
   std::uint64_t window_bytes = std::uint64_t{64} << 20;  // sent, not yet taken by the peer
-  std::uint64_t chunk_bytes = std::uint64_t{1}
-                              << 20;                // one chunk: at most 3/8 s of the slowest path
+  // The largest chunk; on a slow path ChunkSize makes them smaller.
+  std::uint64_t chunk_bytes = std::uint64_t{1} << 20;
   std::chrono::milliseconds connect_limit{60'000};  // without a first hello: dead
   std::chrono::milliseconds hold{120'000};          // without a sign of life after that; 0: at once
   Priority priority = Priority::foreground;

@@ -86,7 +86,7 @@ void LinkProtocol::receive(Time now, std::span<const std::byte> message) {
   const MessageHeader& header = parsed.header;
   const bool ends = header.kind == MessageKind::refuse || header.kind == MessageKind::abort ||
                     header.kind == MessageKind::bye;
-  if (ends) return accept_last_words(header, parsed.payload);
+  if (ends) return accept_final(header, parsed.payload);
   if (death_) {
     final_due_ = !peer_knows_;  // the peer does not know yet
     return;
@@ -138,8 +138,8 @@ void LinkProtocol::accept_greeting(Time now, const MessageHeader& header,
   const GreetingResult outcome = judge_greeting(
       {hello_, options_.run, options_.generation, options_.link.name, options_.link.peer},
       header.run, header.generation, *theirs);
-  if (outcome.die) {
-    die(*outcome.die, MessageKind::refuse);
+  if (outcome.fatal) {
+    die(*outcome.fatal, MessageKind::refuse);
     // A newer generation is right and needs no word from us.
     if (!outcome.refusal) peer_knows_ = true;
     return;
@@ -191,8 +191,7 @@ void LinkProtocol::accept_chunk(Time now, const MessageHeader& header,
   }
 }
 
-void LinkProtocol::accept_last_words(const MessageHeader& header,
-                                     std::span<const std::byte> payload) {
+void LinkProtocol::accept_final(const MessageHeader& header, std::span<const std::byte> payload) {
   if (death_) {
     peer_knows_ = true;
     final_due_ = false;
@@ -261,7 +260,7 @@ void LinkProtocol::give_up_if_due(Time now) {
         "{}: {} {} within {:.0f} s{}", link.name, peer(),
         opener ? "could not be reached" : "has not connected to this process",
         seconds_of(link.connect_limit), trouble_.empty() ? "; is it running?" : ": " + trouble_);
-    die(LinkError(trouble_.empty() ? Kind::lost : Kind::stranger, what), MessageKind::abort);
+    die(LinkError(trouble_.empty() ? Kind::lost : Kind::unauthenticated, what), MessageKind::abort);
   } else if (agreed_ && quiet >= kSilence + link.hold) {
     die(LinkError(
             Kind::lost,

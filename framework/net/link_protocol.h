@@ -21,16 +21,14 @@ inline constexpr std::chrono::milliseconds kStatusEvery{1000};
 inline constexpr std::chrono::milliseconds kSilence{3000};
 
 struct ProtocolOptions {
-  enum class Role : std::uint8_t {
-    opener,
-    answerer
-  };  // opener: the connecting side, which sends the first hello
+  // opener: the connecting side, which sends the first hello
+  enum class Role : std::uint8_t { opener, answerer };
   Role role = Role::opener;
   ProcessName name;
   RunId run;
   std::uint32_t generation = 1;
-  std::uint64_t life =
-      0;              // random, never 0: distinguishes this end from its successor after a restart
+  // Random, never 0: distinguishes this end from its successor after a restart.
+  std::uint64_t life = 0;
   std::string place;  // where the peer is, for sentences: "127.0.0.1:4711"
   LinkOptions link;
 };
@@ -83,7 +81,7 @@ class LinkProtocol {
  private:
   void accept_greeting(Time now, const MessageHeader& header, std::span<const std::byte> payload);
   void accept_chunk(Time now, const MessageHeader& header, std::span<const std::byte> payload);
-  void accept_last_words(const MessageHeader& header, std::span<const std::byte> payload);
+  void accept_final(const MessageHeader& header, std::span<const std::byte> payload);
   bool belongs(const Parsed& parsed);
   void reject() { ++state_.rejected_chunks; }
   void ask_again(Time now);

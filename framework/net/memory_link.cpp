@@ -42,15 +42,16 @@ class MemoryLinkEnd final : public Link {
   MemoryLinkEnd& operator=(const MemoryLinkEnd&) = delete;
 
   bool send_until(Frame& frame, Time deadline) override {
+    check_frame_size(frame.size());
     const MutexLock lock(room_->mutex);
     Room::Side& mine = room_->sides[side_];
     Room::Side& theirs = room_->sides[1 - side_];
     throw_if_dead();
-    while (!theirs.inbox.empty() &&
-           used(theirs) + frame.size() + kHeaderBytes > mine.window_bytes) {
+    while (!has_room_for(frame.size())) {
       if (deadline == Time::max()) {
         room_->changed.wait(room_->mutex);
-      } else if (!room_->changed.wait_until(room_->mutex, deadline)) {
+      } else if (!room_->changed.wait_until(room_->mutex, deadline) &&
+                 !has_room_for(frame.size())) {
         return false;
       }
       throw_if_dead();
@@ -108,8 +109,11 @@ class MemoryLinkEnd final : public Link {
   }
 
  private:
-  static std::uint64_t used(const Room::Side& inbox_of) {
-    return inbox_of.inbox_bytes + inbox_of.inbox.size() * kHeaderBytes;
+  bool has_room_for(std::uint64_t frame_bytes) const STRAIT_REQUIRES(room_->mutex) {
+    const Room::Side& theirs = room_->sides[1 - side_];
+    if (theirs.inbox.empty()) return true;
+    const std::uint64_t used = theirs.inbox_bytes + theirs.inbox.size() * kHeaderBytes;
+    return used + frame_bytes + kHeaderBytes <= room_->sides[side_].window_bytes;
   }
 
   void throw_if_dead() const STRAIT_REQUIRES(room_->mutex) {
@@ -152,7 +156,7 @@ void greet(const MemoryEnd& left, const MemoryEnd& right, std::array<Room::Side,
   if (outcome.agreed()) {
     const GreetingSelf answerer = self_of(right);
     outcome = judge_greeting(opener, answerer.run, answerer.generation, answerer.hello);
-    std::swap(outcome.refusal, outcome.die);
+    std::swap(outcome.refusal, outcome.fatal);
   }
   if (outcome.agreed()) return;
   const auto lost = [](const MemoryEnd& end) {
@@ -161,7 +165,7 @@ void greet(const MemoryEnd& left, const MemoryEnd& right, std::array<Room::Side,
                                              end.options.name, end.options.peer.describe()));
   };
   sides[0].death = outcome.refusal ? *outcome.refusal : lost(left);
-  sides[1].death = outcome.die ? *outcome.die : lost(right);
+  sides[1].death = outcome.fatal ? *outcome.fatal : lost(right);
 }
 
 }  // namespace

@@ -45,11 +45,11 @@ class NodeLink final : public LinkEnd {
   NodeLink(const NodeLink&) = delete;
   NodeLink& operator=(const NodeLink&) = delete;
 
-  void ride_alone(std::shared_ptr<Carrier> carrier) {
+  void own_carrier(std::shared_ptr<Carrier> carrier) {
     carrier_ = std::move(carrier);
     owns_carrier_ = true;
   }
-  void ride_along(std::shared_ptr<Carrier> carrier, std::string allowed_key) {
+  void share_carrier(std::shared_ptr<Carrier> carrier, std::string allowed_key) {
     carrier_ = std::move(carrier);
     allowed_key_ = std::move(allowed_key);
   }
@@ -115,7 +115,7 @@ class NodeListener final : public Listener {
         protocol_options(node_, options, ProtocolOptions::Role::answerer, {}), thread_);
     thread_->run([&] {
       carrier_->attach(*link, options.peer);
-      link->ride_along(carrier_, options.peer_public_key);
+      link->share_carrier(carrier_, options.peer_public_key);
       if (!node_.plaintext) thread_->gate().allow(options.peer_public_key, options.peer);
     });
     return link;
@@ -161,12 +161,13 @@ std::unique_ptr<Link> Node::connect(const std::string& endpoint, const LinkOptio
   }
   require_private_if_plain(options_, peer->host);
   auto link = std::make_unique<NodeLink>(
-      protocol_options(options_, options, ProtocolOptions::Role::opener, peer->place()), thread_);
+      protocol_options(options_, options, ProtocolOptions::Role::opener, peer->host_and_port()),
+      thread_);
   order(*thread_, endpoint, [&] {
     auto carrier = std::make_shared<DealerCarrier>(thread_->context(), options_, *peer,
                                                    options.peer_public_key, *link);
     thread_->add(carrier);
-    link->ride_alone(std::move(carrier));
+    link->own_carrier(std::move(carrier));
   });
   return link;
 }

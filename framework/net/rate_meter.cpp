@@ -33,12 +33,12 @@ void RateMeter::went(std::uint64_t place, bool more) {
   runs_.back().whole = !more;
 }
 
-void RateMeter::look(Time now, std::uint64_t pushed, std::uint64_t confirmed) {
-  look_at_period(now, pushed, confirmed);
-  look_at_runs(now, confirmed);
+void RateMeter::update(Time now, std::uint64_t pushed, std::uint64_t confirmed) {
+  update_period(now, pushed, confirmed);
+  update_runs(now, confirmed);
 }
 
-void RateMeter::look_at_period(Time now, std::uint64_t pushed, std::uint64_t confirmed) {
+void RateMeter::update_period(Time now, std::uint64_t pushed, std::uint64_t confirmed) {
   if (open_ && confirmed > base_ && now > began_) {
     const bool idle = confirmed == pushed;
     if (idle || now - began_ >= kLongest) {
@@ -54,7 +54,7 @@ void RateMeter::look_at_period(Time now, std::uint64_t pushed, std::uint64_t con
   }
 }
 
-void RateMeter::look_at_runs(Time now, std::uint64_t confirmed) {
+void RateMeter::update_runs(Time now, std::uint64_t confirmed) {
   while (!runs_.empty() && confirmed >= runs_.front().first) {
     Run& run = runs_.front();
     if (!run.begun) {

@@ -25,7 +25,7 @@ class RateMeter {
   void went(std::uint64_t place, bool more);
   // After every change of either: the places up to which there is something to send, and up to
   // which the peer has it.
-  void look(Time now, std::uint64_t pushed, std::uint64_t confirmed);
+  void update(Time now, std::uint64_t pushed, std::uint64_t confirmed);
 
   double bytes_per_second() const;                      // 0: nothing was measured yet
   double behind_first() const { return behind_rate_; }  // by the second way alone
@@ -41,8 +41,8 @@ class RateMeter {
   };
   using Rates = std::array<double, 16>;
 
-  void look_at_period(Time now, std::uint64_t pushed, std::uint64_t confirmed);
-  void look_at_runs(Time now, std::uint64_t confirmed);
+  void update_period(Time now, std::uint64_t pushed, std::uint64_t confirmed);
+  void update_runs(Time now, std::uint64_t confirmed);
 
   // Shorter periods are noise; longer ones are cut, so that a path that is never idle is measured.
   static constexpr std::uint64_t kLeastBytes = 4096;

@@ -4,8 +4,9 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <span>
 
-#include "framework/net/link.h"
+#include "framework/net/frame_memory.h"
 #include "framework/net/wire_format.h"
 
 namespace strait::net {

@@ -41,22 +41,22 @@ RouterCarrier::RouterCarrier(zmq::context_t& context, const NodeOptions& node,
 }
 
 void RouterCarrier::attach(LinkEnd& end, const ProcessName& peer) {
-  const auto same = [&](const Place& place) { return place.peer == peer; };
-  if (std::any_of(places_.begin(), places_.end(), same)) {
+  const auto same = [&](const PeerSlot& slot) { return slot.peer == peer; };
+  if (std::any_of(slots_.begin(), slots_.end(), same)) {
     throw LinkError(LinkError::Kind::unusable,
                     fmt::format("{} is already expected at {}; one link per peer and listener",
-                                peer.describe(), endpoint_.place()));
+                                peer.describe(), endpoint_.host_and_port()));
   }
-  places_.push_back({&end, peer, {}, {}, {}});
+  slots_.push_back({&end, peer, {}, {}, {}});
 }
 
 bool RouterCarrier::turn(Time now) {
   if (!socket_) return false;
   follow_events();
   bool more = read(now) == kReadsPerTurn;
-  for (Place& place : places_) {
-    place.end->tick(now);
-    more = write(now, place) || more;
+  for (PeerSlot& slot : slots_) {
+    slot.end->tick(now);
+    more = write(now, slot) || more;
   }
   return more;
 }
@@ -73,60 +73,60 @@ int RouterCarrier::read(Time now) {
     }
     // What comes in more parts was not written by this protocol.
     if (count != 1) continue;
-    Place* const place = place_of(id, body);
-    if (place == nullptr) continue;
+    PeerSlot* const slot = slot_of(id, body);
+    if (slot == nullptr) continue;
     unproven_.proven(zmq_msg_get(body.handle(), ZMQ_SRCFD));
-    place->end->arrived(now, body);
+    slot->end->arrived(now, body);
   }
   return reads;
 }
 
-RouterCarrier::Place* RouterCarrier::place_of(const zmq::message_t& id,
-                                              const zmq::message_t& body) {
+RouterCarrier::PeerSlot* RouterCarrier::slot_of(const zmq::message_t& id,
+                                                const zmq::message_t& body) {
   const std::string routing_id = id.to_string();
   const std::string name(name_in(routing_id));
   if (!node_.plaintext && property(body, kUserId) != name) {
-    node_.on_event(fmt::format("{}: dropped a message of {} under the name {}", endpoint_.place(),
-                               property(body, kUserId), name));
+    node_.on_event(fmt::format("{}: dropped a message of {} under the name {}",
+                               endpoint_.host_and_port(), property(body, kUserId), name));
     return nullptr;
   }
-  for (Place& place : places_) {
-    if (place.peer.text() != name) continue;
-    place.routing_id = routing_id;
+  for (PeerSlot& slot : slots_) {
+    if (slot.peer.text() != name) continue;
+    slot.routing_id = routing_id;
     const std::string_view address = property(body, kPeerAddress);
-    if (place.address != address) {
-      place.address = address;
-      place.end->note_place(place.address);
+    if (slot.address != address) {
+      slot.address = address;
+      slot.end->note_place(slot.address);
     }
-    return &place;
+    return &slot;
   }
   return nullptr;
 }
 
-bool RouterCarrier::write(Time now, Place& place) {
+bool RouterCarrier::write(Time now, PeerSlot& slot) {
   for (int writes = 0; writes < kWritesPerTurn; ++writes) {
-    if (!place.unsent) {
+    if (!slot.unsent) {
       zmq::message_t message;
-      if (!place.end->compose(now, message)) return false;
-      place.unsent = std::move(message);
+      if (!slot.end->compose(now, message)) return false;
+      slot.unsent = std::move(message);
     }
-    if (!post(now, place)) return false;
+    if (!post(now, slot)) return false;
   }
   return true;
 }
 
-bool RouterCarrier::post(Time now, Place& place) {
+bool RouterCarrier::post(Time now, PeerSlot& slot) {
   try {
-    zmq::message_t id(place.routing_id);
+    zmq::message_t id(slot.routing_id);
     const auto flags = zmq::send_flags::dontwait | zmq::send_flags::sndmore;
     if (!socket_->send(id, flags)) return false;
     // The queue that took the id takes the body.
-    socket_->send(*place.unsent, zmq::send_flags::dontwait);
+    socket_->send(*slot.unsent, zmq::send_flags::dontwait);
   } catch (const zmq::error_t& error) {
     if (error.num() != EHOSTUNREACH) throw;
-    place.end->path_down(now);
+    slot.end->path_down(now);
   }
-  place.unsent.reset();
+  slot.unsent.reset();
   return true;
 }
 
@@ -138,9 +138,9 @@ void RouterCarrier::follow_events() {
     }
     if (*event == Monitor::Event::up || *event == Monitor::Event::down) continue;
     ++failures_;
-    const std::string words =
-        fmt::format("{} connections at {} failed authentication", failures_, endpoint_.place());
-    for (Place& place : places_) place.end->note_trouble(words);
+    const std::string words = fmt::format("{} connections at {} failed authentication", failures_,
+                                          endpoint_.host_and_port());
+    for (PeerSlot& slot : slots_) slot.end->note_trouble(words);
     if (failures_ == 1) node_.on_event(words);
   }
 }
@@ -149,26 +149,26 @@ void RouterCarrier::poll_on(std::vector<zmq::pollitem_t>& items) {
   if (!socket_) return;
   // With several peers the socket is writable as soon as one of them is; the others are retried
   // with the next event or tick.
-  const bool blocked = places_.size() == 1 && places_.front().unsent.has_value();
+  const bool blocked = slots_.size() == 1 && slots_.front().unsent.has_value();
   items.push_back(poll_item(*socket_, blocked));
   items.push_back(poll_item(monitor_->events(), false));
 }
 
 void RouterCarrier::detach(LinkEnd& end) {
-  const auto found = std::find_if(places_.begin(), places_.end(),
-                                  [&](const Place& place) { return place.end == &end; });
-  if (found == places_.end()) return;
+  const auto found = std::find_if(slots_.begin(), slots_.end(),
+                                  [&](const PeerSlot& slot) { return slot.end == &end; });
+  if (found == slots_.end()) return;
   end.close();
   const auto now = std::chrono::steady_clock::now();
   write(now, *found);
   if (found->unsent && wait_for_room(*socket_)) write(now, *found);
-  places_.erase(found);
+  slots_.erase(found);
 }
 
 void RouterCarrier::close() {
   if (!socket_) return;
-  while (!places_.empty()) detach(*places_.back().end);
-  socket_->set(zmq::sockopt::linger, kLastWordsMs);
+  while (!slots_.empty()) detach(*slots_.back().end);
+  socket_->set(zmq::sockopt::linger, kLingerMs);
   monitor_.reset();
   socket_.reset();
 }

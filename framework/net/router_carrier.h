@@ -30,7 +30,7 @@ class RouterCarrier final : public Carrier {
   void close() override;
 
  private:
-  struct Place {  // of one expected peer
+  struct PeerSlot {  // one expected peer
     LinkEnd* end = nullptr;
     ProcessName peer;
     std::string routing_id;  // empty until it has spoken
@@ -40,16 +40,16 @@ class RouterCarrier final : public Carrier {
 
   void follow_events();
   int read(Time now);
-  Place* place_of(const zmq::message_t& id, const zmq::message_t& body);
-  bool write(Time now, Place& place);
-  bool post(Time now, Place& place);
+  PeerSlot* slot_of(const zmq::message_t& id, const zmq::message_t& body);
+  bool write(Time now, PeerSlot& slot);
+  bool post(Time now, PeerSlot& slot);
 
   const NodeOptions& node_;
   std::optional<zmq::socket_t> socket_;
   std::unique_ptr<Monitor> monitor_;
   UnprovenConnections unproven_;
   Endpoint endpoint_;
-  std::vector<Place> places_;
+  std::vector<PeerSlot> slots_;
   std::uint64_t failures_ = 0;
 };
 

@@ -30,7 +30,7 @@ SendWindow::Piece SendWindow::next_piece(std::uint64_t limit) {
   piece.payload = std::span<const std::byte>(held.frame).subspan(cursor_.offset, length);
   piece.again = cursor_ < sent_;
   cursor_.offset += length;
-  cursor_place_ += length;
+  cursor_offset_ += length;
   if (cursor_.offset == piece.frame_length) cursor_ = {cursor_.sequence + 1, 0};
   sent_ = std::max(sent_, cursor_);
   return piece;
@@ -51,7 +51,7 @@ bool SendWindow::acknowledge(Position received, std::uint64_t taken) {
     ++first_;
   }
   cursor_ = std::max(cursor_, received_);
-  cursor_place_ = std::max(cursor_place_, received_place());
+  cursor_offset_ = std::max(cursor_offset_, received_offset());
   while (taken_ < taken) {
     outstanding_bytes_ -= sizes_.front();
     sizes_.pop_front();
@@ -67,7 +67,7 @@ bool SendWindow::rewind(Position received, std::uint32_t attempt) {
   // it, when the receiver found its whole hash wrong.
   received_ = std::max(received, Position{first_, 0});
   cursor_ = received_;
-  cursor_place_ = received_place();
+  cursor_offset_ = received_offset();
   return true;
 }
 

@@ -4,7 +4,7 @@
 #include <deque>
 #include <span>
 
-#include "framework/net/link.h"
+#include "framework/net/frame_memory.h"
 #include "framework/net/wire_format.h"
 
 namespace strait::net {
@@ -12,7 +12,7 @@ namespace strait::net {
 // The sending half of one end: frames as they were encoded, from send() until the peer has them.
 // Pure: no socket, no clock, no lock.
 //
-// Three places move forward through the stream: taken <= received <= sent. Memory is freed at
+// Three positions move forward through the stream: taken <= received <= sent. Memory is freed at
 // received, room appears at taken, and a resend puts the cursor back to received.
 class SendWindow {
  public:
@@ -50,10 +50,9 @@ class SendWindow {
   std::uint64_t outstanding_bytes() const { return outstanding_bytes_; }
   bool all_received() const { return frames_.empty(); }
   std::uint64_t pushed_bytes() const { return pushed_bytes_; }
-  std::uint64_t received_bytes() const { return received_bytes_; }  // of whole frames
-  // Places in the stream, counted in bytes of frames: before it all is received, all is sent.
-  std::uint64_t received_place() const { return received_bytes_ + received_.offset; }
-  std::uint64_t cursor_place() const { return cursor_place_; }
+  // Offsets in the stream, counted in bytes of frames: before it all is received, all is sent.
+  std::uint64_t received_offset() const { return received_bytes_ + received_.offset; }
+  std::uint64_t cursor_offset() const { return cursor_offset_; }
 
  private:
   struct Held {
@@ -69,11 +68,11 @@ class SendWindow {
   std::uint64_t taken_ = 0;
   std::uint64_t outstanding_bytes_ = 0;
   std::uint64_t pushed_bytes_ = 0;
-  std::uint64_t received_bytes_ = 0;
-  Position cursor_;    // next to send
-  Position received_;  // the peer has all before
-  Position sent_;      // the furthest the cursor ever was
-  std::uint64_t cursor_place_ = 0;
+  std::uint64_t received_bytes_ = 0;  // of whole frames
+  Position cursor_;                   // next to send
+  Position received_;                 // the peer has all before
+  Position sent_;                     // the furthest the cursor ever was
+  std::uint64_t cursor_offset_ = 0;
   std::uint32_t attempt_ = 0;
 };
 

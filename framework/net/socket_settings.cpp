@@ -26,8 +26,8 @@ void apply_link_settings(zmq::socket_t& socket, const std::string& host) {
   socket.set(opt::sndhwm, 4);
   // None for receiving: the peer's window bounds what can come.
   socket.set(opt::rcvhwm, 0);
-  // Nothing is owed by a socket: the window holds what the peer does not have. A last word is given
-  // its second where the socket is closed.
+  // Nothing is owed by a socket: the window holds what the peer does not have. A final message is
+  // given its second where the socket is closed.
   socket.set(opt::linger, 0);
   socket.set(opt::immediate, false);
   // No heartbeats of libzmq's: version 4.3.4 aborts the process when one falls due on a connection

@@ -1,8 +1,10 @@
 #include "framework/net/wire_format.h"
 
+#include <fmt/format.h>
 #include <xxhash.h>
 
 #include <array>
+#include <stdexcept>
 
 #include "framework/bytes.h"
 
@@ -46,6 +48,12 @@ bool is_lying(const MessageHeader& header) {
 FrameHash hash_frame(std::span<const std::byte> frame) {
   const XXH128_hash_t hash = XXH3_128bits(frame.data(), frame.size());
   return {hash.low64, hash.high64};
+}
+
+void check_frame_size(std::uint64_t bytes) {
+  if (bytes <= kMaxFrameBytes) return;
+  throw std::invalid_argument(
+      fmt::format("a frame of {} bytes is beyond the {} that a link takes", bytes, kMaxFrameBytes));
 }
 
 void seal(MessageHeader header, std::span<std::byte> message) {

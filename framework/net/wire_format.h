@@ -46,6 +46,9 @@ struct FrameHash {  // XXH3-128 of a whole frame
 };
 FrameHash hash_frame(std::span<const std::byte> frame);
 
+// Every kind of link refuses the same frames. std::invalid_argument beyond kMaxFrameBytes.
+void check_frame_size(std::uint64_t bytes);
+
 struct MessageHeader {
   MessageKind kind = MessageKind::status;
   std::uint32_t generation = 0;

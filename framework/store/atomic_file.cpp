@@ -11,7 +11,6 @@
 #include <stdexcept>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "framework/store/input_file.h"
 #include "framework/store/store_error.h"
@@ -68,7 +67,7 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
     hash_.update(bytes.subspan(done, static_cast<std::size_t>(count)));
     done += static_cast<std::size_t>(count);
     written_ += static_cast<std::uint64_t>(count);
-    file_bytes() += static_cast<std::uint64_t>(count);
+    file_progress() += static_cast<std::uint64_t>(count);
     flush_behind();
   }
 }
@@ -84,7 +83,7 @@ void AtomicFile::flush_behind() {
     const bool cannot =
         errno == ENOSYS || errno == EINVAL || errno == ESPIPE || errno == EOPNOTSUPP;
     if (result != 0 && !cannot && errno != EINTR) fail("write", errno);
-    ++file_bytes();
+    ++file_progress();
   };
   flush(flushed_, written_ - flushed_, SYNC_FILE_RANGE_WRITE);
   flush(waited_, flushed_ - waited_,
@@ -95,7 +94,7 @@ void AtomicFile::flush_behind() {
 FileSummary AtomicFile::commit(const std::function<void()>& may_rename) {
   if (!descriptor_.open()) throw std::logic_error("commit of a voided file: " + path_.string());
   if (::fsync(descriptor_.number()) != 0) fail("make durable", errno);
-  ++file_bytes();
+  ++file_progress();
   if (::close(descriptor_.release()) != 0) fail("close", errno);
   std::error_code unknown;  // then it may replace one
   const bool replaced = std::filesystem::exists(path_, unknown) || unknown;
@@ -106,7 +105,7 @@ FileSummary AtomicFile::commit(const std::function<void()>& may_rename) {
     throw;
   }
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("put in place", errno);
-  ++file_bytes();
+  ++file_progress();
   temporary_.clear();
   try {
     sync_directory(folder_of(path_));
@@ -144,13 +143,7 @@ FileSummary replace_file(const std::filesystem::path& path, std::string_view byt
 FileSummary copy_file(const std::filesystem::path& from, const std::filesystem::path& to) {
   const InputFile input(from);
   AtomicFile output(to, input.size());
-  std::vector<std::byte> piece(std::min<std::uint64_t>(input.size(), kFilePiece));
-  for (std::uint64_t first = 0; first < input.size(); first += piece.size()) {
-    const auto part =
-        std::span(piece).first(std::min<std::uint64_t>(input.size() - first, piece.size()));
-    input.read(first, part);
-    output.write(part);
-  }
+  input.each_piece(0, input.size(), kFilePiece, [&](auto bytes) { output.write(bytes); });
   return output.commit();
 }
 
@@ -177,7 +170,7 @@ void sync_directory(const std::filesystem::path& path) {
   const FileDescriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder.open()) throw system_error("open the directory", path, errno);
   if (::fsync(folder.number()) != 0) throw system_error("make durable", path, errno);
-  ++file_bytes();
+  ++file_progress();
 }
 
 }  // namespace strait::store

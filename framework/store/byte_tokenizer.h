@@ -17,8 +17,8 @@ struct ByteTokenizer {
   static constexpr std::int32_t kVocabulary = 257;
 
   static std::vector<std::int32_t> encode(std::string_view text);
-  static std::string decode(
-      std::span<const std::int32_t> tokens);  // ends and unknown tokens left out
+  // Ends and unknown tokens are left out.
+  static std::string decode(std::span<const std::int32_t> tokens);
 
   // The record's tokens and which of them are targets. Its end is one; a part of a text has none
   // before the last.

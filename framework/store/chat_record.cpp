@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "framework/store/store_error.h"
+#include "framework/store/record_fields.h"
 
 namespace strait::store {
 namespace {
@@ -29,29 +29,15 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kSpeaker
      {"observation", "tool"},
      {"function_response", "tool"}}};
 
-[[noreturn]] void refuse_chat(const std::string& origin, const std::string& why) {
-  throw StoreError(StoreError::Kind::bad_input, origin + ": " + why);
-}
-
-std::string string_of(const nlohmann::json& object, const char* key, const std::string& origin) {
-  const auto found = object.find(key);
-  if (found == object.end()) refuse_chat(origin, fmt::format("there is no \"{}\"", key));
-  if (!found->is_string()) {
-    refuse_chat(origin,
-                fmt::format("\"{}\" is {} where a string is expected", key, found->type_name()));
-  }
-  return found->get<std::string>();
-}
-
 std::string joined_parts(const nlohmann::json& parts, const std::string& origin) {
   std::string text;
   for (const nlohmann::json& part : parts) {
     if (!part.is_object() || part.value("type", "") != "text") {
-      refuse_chat(origin,
-                  "a part of \"content\" is no {\"type\": \"text\", \"text\": ...}; only "
-                  "text can be trained on");
+      refuse_record(origin,
+                    "a part of \"content\" is no {\"type\": \"text\", \"text\": ...}; only "
+                    "text can be trained on");
     }
-    text += string_of(part, "text", origin);
+    text += required_string(part, "text", origin);
   }
   return text;
 }
@@ -62,7 +48,7 @@ std::string content_of(const nlohmann::json& message, const std::string& origin)
   const bool calls = message.contains("tool_calls");
   if (found != message.end() && found->is_array()) return joined_parts(*found, origin);
   if (calls && (found == message.end() || found->is_null())) return "";
-  return string_of(message, "content", origin);
+  return required_string(message, "content", origin);
 }
 
 void add_message(Record& record, const std::string& role, const std::string& content) {
@@ -72,37 +58,37 @@ void add_message(Record& record, const std::string& role, const std::string& con
 
 void check_learnable(const Record& record) {
   if (std::ranges::any_of(record.pieces, &Piece::is_target)) return;
-  refuse_chat(record.origin, "no message has the role \"assistant\": there is nothing to learn");
+  refuse_record(record.origin, "no message has the role \"assistant\": there is nothing to learn");
 }
 
 std::string role_of(const std::string& speaker, const std::string& origin) {
   for (const auto& [name, role] : kSpeakers) {
     if (name == speaker) return std::string(role);
   }
-  refuse_chat(origin, fmt::format("\"from\" is \"{}\", which is none of human, gpt, system, tool",
-                                  speaker.substr(0, 64)));
+  refuse_record(origin, fmt::format("\"from\" is \"{}\", which is none of human, gpt, system, tool",
+                                    speaker.substr(0, 64)));
 }
 
 nlohmann::json shared_messages(const nlohmann::json& turns, const std::string& origin) {
   if (!turns.is_array() || turns.empty()) {
-    refuse_chat(origin, "\"conversations\" is not a list of {\"from\", \"value\"}");
+    refuse_record(origin, "\"conversations\" is not a list of {\"from\", \"value\"}");
   }
   nlohmann::json messages = nlohmann::json::array();
   for (std::size_t i = 0; i < turns.size(); ++i) {
     const std::string where = fmt::format("{}: turn {}", origin, i + 1);
-    if (!turns[i].is_object()) refuse_chat(where, "it is not an object");
-    messages.push_back({{"role", role_of(string_of(turns[i], "from", where), where)},
-                        {"content", string_of(turns[i], "value", where)}});
+    if (!turns[i].is_object()) refuse_record(where, "it is not an object");
+    messages.push_back({{"role", role_of(required_string(turns[i], "from", where), where)},
+                        {"content", required_string(turns[i], "value", where)}});
   }
   return messages;
 }
 
 nlohmann::json instruction_messages(const nlohmann::json& root, const std::string& origin) {
-  std::string asked = string_of(root, "instruction", origin);
-  const std::string input = root.contains("input") ? string_of(root, "input", origin) : "";
+  std::string asked = required_string(root, "instruction", origin);
+  const std::string input = root.contains("input") ? required_string(root, "input", origin) : "";
   if (!input.empty()) asked += "\n\n" + input;
   return {{{"role", "user"}, {"content", asked}},
-          {{"role", "assistant"}, {"content", string_of(root, "output", origin)}}};
+          {{"role", "assistant"}, {"content", required_string(root, "output", origin)}}};
 }
 
 }  // namespace
@@ -111,18 +97,18 @@ Record message_record(const nlohmann::json& root, std::string_view line,
                       const std::string& origin) {
   const nlohmann::json& messages = root["messages"];
   if (!messages.is_array() || messages.empty()) {
-    refuse_chat(origin, "\"messages\" is not a list of {\"role\", \"content\"}");
+    refuse_record(origin, "\"messages\" is not a list of {\"role\", \"content\"}");
   }
   Record record{origin, {}, true, std::string(line), root.contains("tools")};
   for (std::size_t i = 0; i < messages.size(); ++i) {
     const std::string where = fmt::format("{}: message {}", origin, i + 1);
-    if (!messages[i].is_object()) refuse_chat(where, "it is not an object");
-    const std::string role = string_of(messages[i], "role", where);
+    if (!messages[i].is_object()) refuse_record(where, "it is not an object");
+    const std::string role = required_string(messages[i], "role", where);
     const std::string content = content_of(messages[i], where);
     if (std::ranges::find(kRoles, role) == kRoles.end()) {
-      refuse_chat(where, fmt::format("the role \"{}\" is none of system, developer, user, "
-                                     "assistant, tool",
-                                     role.substr(0, 64)));
+      refuse_record(where, fmt::format("the role \"{}\" is none of system, developer, user, "
+                                       "assistant, tool",
+                                       role.substr(0, 64)));
     }
     record.needs_template = record.needs_template || messages[i].contains("tool_calls");
     add_message(record, role, content);
@@ -141,7 +127,7 @@ Record foreign_chat_record(const nlohmann::json& root, const std::string& origin
                                 ? shared_messages(root["conversations"], origin)
                                 : instruction_messages(root, origin);
   if (root.contains("system") && !root["system"].is_null()) {
-    const std::string system = string_of(root, "system", origin);
+    const std::string system = required_string(root, "system", origin);
     if (!system.empty()) {
       const nlohmann::json first = {{"role", "system"}, {"content", system}};
       messages.insert(messages.begin(), first);

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "framework/store/atomic_file.h"
-#include "framework/store/committed.h"
 #include "framework/store/input_file.h"
 #include "framework/store/step_folders.h"
 #include "framework/store/store_error.h"

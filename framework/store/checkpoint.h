@@ -36,6 +36,10 @@ enum class Shards { here, elsewhere };
 void commit_checkpoint(const std::filesystem::path& checkpoint, const Manifest& manifest,
                        const std::function<void()>& may_commit = {}, Shards shards = Shards::here);
 
+// Whether the directory of a checkpoint has a manifest: it was complete once. StoreError: that
+// cannot be seen; false only where the manifest is certainly absent.
+bool is_committed(const std::filesystem::path& checkpoint);
+
 // The manifest of a complete checkpoint: looks at nothing else, at the sizes of all shards, or at
 // their hashes too (reads everything). StoreError corrupt names the file, what was expected and
 // what is there.
@@ -76,9 +80,8 @@ std::vector<Step> committed_steps(const std::filesystem::path& run);
 
 // Before going on from `step`: frees the place of every newer step-N. One that was committed, or
 // of which that cannot be seen, moves aside (step-N.aside-K); one that never was has nothing to
-// recover and is removed. On a host that
-// holds some of a run's shards a manifest comes after the commit, if at all: there all move aside.
-// Returns the new paths.
+// recover and is removed. On a host that holds some of a run's shards a manifest comes after the
+// commit, if at all: there all move aside. Returns the new paths.
 enum class Uncommitted { remove, set_aside };
 std::vector<std::filesystem::path> set_aside_newer(const std::filesystem::path& run, Step step,
                                                    Uncommitted uncommitted = Uncommitted::remove);

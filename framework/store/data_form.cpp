@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "framework/store/store_error.h"
+#include "framework/utf8.h"
 
 namespace strait::store {
 namespace {
@@ -61,24 +62,6 @@ bool names_a_record(std::string_view line) {
   return false;
 }
 
-// The bytes of the UTF-8 character that `text` begins with; 0: there is none.
-std::size_t character_size(std::string_view text) {
-  const auto byte = [&](std::size_t i) -> unsigned {
-    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
-  };
-  const unsigned first = byte(0);
-  if (first < 0x80U) return 1;
-  const std::size_t size = first >= 0xf0U ? 4 : first >= 0xe0U ? 3 : 2;
-  if (first < 0xc2U || first > 0xf4U) return 0;
-  for (std::size_t i = 1; i < size; ++i) {
-    if ((byte(i) & 0xc0U) != 0x80U) return 0;
-  }
-  const unsigned second = byte(1);
-  const bool bad = (first == 0xe0U && second < 0xa0U) || (first == 0xedU && second > 0x9fU) ||
-                   (first == 0xf0U && second < 0x90U) || (first == 0xf4U && second > 0x8fU);
-  return bad ? 0 : size;
-}
-
 }  // namespace
 
 void refuse_other_forms(const std::filesystem::path& path, std::string_view head, bool lines) {
@@ -88,7 +71,7 @@ void refuse_other_forms(const std::filesystem::path& path, std::string_view head
   }
   if (head.find('\0') != head.npos) refuse_form(path, "a binary file: it has bytes 0");
   const std::string_view text =
-      without_space(head.substr(head.starts_with("\xef\xbb\xbf") ? 3 : 0));
+      without_space(head.substr(head.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0));
   if (text.empty()) return;
   const bool array = text[0] == '[' && without_space(text.substr(1)).starts_with('{');
   if (array) refuse_form(path, "one JSON array; write each of its records on a line of its own");
@@ -106,7 +89,7 @@ void refuse_other_forms(const std::filesystem::path& path, std::string_view head
 
 void refuse_binary(const std::filesystem::path& path, std::string_view text, std::uint64_t offset) {
   for (std::size_t at = 0; at < text.size();) {
-    const std::size_t size = text[at] == '\0' ? 0 : character_size(text.substr(at));
+    const std::size_t size = text[at] == '\0' ? 0 : utf8_length(text.substr(at));
     if (size == 0) {
       refuse_form(path, fmt::format("a binary file, or text in another encoding than UTF-8 (byte "
                                     "{} of it)",

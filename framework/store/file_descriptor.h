@@ -37,7 +37,7 @@ inline constexpr std::size_t kFilePiece = std::size_t{1} << 20U;
 // Bytes that this process has read from and written to files of checkpoints, weights and data, as
 // /proc/self/io counts them, and one for each call that makes them durable or puts a file in place:
 // progress for the watchdog while nothing is computed. Any thread.
-inline std::atomic<std::uint64_t>& file_bytes() {
+inline std::atomic<std::uint64_t>& file_progress() {
   static std::atomic<std::uint64_t> total{0};
   return total;
 }

@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
-#include <algorithm>
 #include <new>
-#include <vector>
 
 #include "framework/store/input_file.h"
 
@@ -50,13 +48,7 @@ std::string hash_text(const std::string& text) {
 FileSummary hash_file(const std::filesystem::path& path) {
   const InputFile file(path);
   FileHash hash;
-  std::vector<std::byte> piece(std::min<std::uint64_t>(file.size(), 1 << 20));
-  for (std::uint64_t offset = 0; offset < file.size(); offset += piece.size()) {
-    const std::uint64_t rest = file.size() - offset;
-    const std::span<std::byte> part(piece.data(), std::min<std::uint64_t>(piece.size(), rest));
-    file.read(offset, part);
-    hash.update(part);
-  }
+  file.each_piece(0, file.size(), kFilePiece, [&](auto bytes) { hash.update(bytes); });
   return {file.size(), hash.hex()};
 }
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <utility>
+#include <vector>
 
 #include "framework/store/store_error.h"
 
@@ -46,7 +47,17 @@ void InputFile::read(std::uint64_t offset, std::span<std::byte> bytes) const {
                       path_.string(), offset + done, size_));
     }
     done += static_cast<std::size_t>(count);
-    file_bytes() += static_cast<std::uint64_t>(count);
+    file_progress() += static_cast<std::uint64_t>(count);
+  }
+}
+
+void InputFile::each_piece(std::uint64_t begin, std::uint64_t end, std::uint64_t piece,
+                           const std::function<void(std::span<const std::byte>)>& take) const {
+  std::vector<std::byte> buffer(std::min(end - begin, piece));
+  for (std::uint64_t offset = begin; offset < end; offset += buffer.size()) {
+    const auto part = std::span(buffer).first(std::min<std::uint64_t>(end - offset, buffer.size()));
+    read(offset, part);
+    take(part);
   }
 }
 

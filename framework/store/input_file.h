@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -26,6 +27,11 @@ class InputFile {
 
   // Fills `bytes` from `offset` on; a file that ends before is an error.
   void read(std::uint64_t offset, std::span<std::byte> bytes) const;
+
+  // Reads from `begin` to `end` and calls `take` with each `piece` bytes in turn; the last may be
+  // fewer.
+  void each_piece(std::uint64_t begin, std::uint64_t end, std::uint64_t piece,
+                  const std::function<void(std::span<const std::byte>)>& take) const;
 
  private:
   std::filesystem::path path_;

@@ -59,7 +59,7 @@ void MemoryFile::write(std::span<const std::byte> bytes) {
     hash_.update(bytes.subspan(done, static_cast<std::size_t>(count)));
     done += static_cast<std::size_t>(count);
     written_ += static_cast<std::uint64_t>(count);
-    file_bytes() += static_cast<std::uint64_t>(count);
+    file_progress() += static_cast<std::uint64_t>(count);
   }
 }
 

@@ -11,8 +11,8 @@
 #include "framework/store/bounded_json.h"
 #include "framework/store/chat_record.h"
 #include "framework/store/file_hash.h"
+#include "framework/store/record_fields.h"
 #include "framework/store/record_reader.h"
-#include "framework/store/store_error.h"
 
 namespace strait::store {
 namespace {
@@ -20,20 +20,6 @@ namespace {
 // A text may fill its line.
 constexpr JsonLimits kRecordLimits{
     .depth = 64, .string_bytes = RecordReader::kMaximumLine, .values = 1 << 20};
-
-[[noreturn]] void refuse_record(const std::string& origin, const std::string& why) {
-  throw StoreError(StoreError::Kind::bad_input, origin + ": " + why);
-}
-
-std::string text_of(const nlohmann::json& object, const char* key, const std::string& origin) {
-  const auto found = object.find(key);
-  if (found == object.end()) refuse_record(origin, fmt::format("there is no \"{}\"", key));
-  if (!found->is_string()) {
-    refuse_record(origin,
-                  fmt::format("\"{}\" is {} where a string is expected", key, found->type_name()));
-  }
-  return found->get<std::string>();
-}
 
 // Data for other kinds of training, of which a part would be trained on unnoticed.
 void refuse_other_tasks(const nlohmann::json& root, const std::string& origin) {
@@ -87,10 +73,10 @@ Record parse_record(std::string_view line, const std::string& origin) {
   record.origin = origin;
   record.whole = !text;
   if (text) {
-    record.pieces = {{text_of(root, "text", origin), true}};
+    record.pieces = {{required_string(root, "text", origin), true}};
   } else {
-    record.pieces = {{text_of(root, "prompt", origin), false},
-                     {text_of(root, "completion", origin), true}};
+    record.pieces = {{required_string(root, "prompt", origin), false},
+                     {required_string(root, "completion", origin), true}};
   }
   return record;
 }

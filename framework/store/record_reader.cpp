@@ -8,12 +8,12 @@
 
 #include "framework/store/data_form.h"
 #include "framework/store/store_error.h"
+#include "framework/utf8.h"
 
 namespace strait::store {
 namespace {
 
 constexpr std::uint64_t kPiece = 1 << 20;
-constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
 }  // namespace
 

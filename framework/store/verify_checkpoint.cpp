@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <map>
 #include <optional>
-#include <span>
 #include <utility>
 
 #include "framework/store/file_descriptor.h"
@@ -24,12 +23,7 @@ constexpr std::uint64_t kMostHashes = std::uint64_t{64} << 20;
 
 std::string hash_range(const InputFile& file, std::uint64_t begin, std::uint64_t end) {
   FileHash hash;
-  std::vector<std::byte> piece(std::min<std::uint64_t>(end - begin, kFilePiece));
-  for (std::uint64_t offset = begin; offset < end; offset += piece.size()) {
-    const auto part = std::span(piece).first(std::min<std::uint64_t>(end - offset, piece.size()));
-    file.read(offset, part);
-    hash.update(part);
-  }
+  file.each_piece(begin, end, kFilePiece, [&](auto bytes) { hash.update(bytes); });
   return hash.hex();
 }
 

@@ -47,12 +47,7 @@ std::optional<RoundPlan> Diloco::plan(const Moment& moment, const Layout& layout
 }
 
 void Diloco::encode(const Round&, const Part& part, const Slots& slots, net::Frame& out) {
-  const auto reference = within(slots.values(kReference), part.range);
-  const auto weights = within(slots.values(kWeights), part.range);
-  std::vector<float> change(reference.size());
-  for (std::size_t i = 0; i < change.size(); ++i) change[i] = reference[i] - weights[i];
-  // Reference - weights: the outer step takes it as a gradient.
-  append_floats(change, narrow_, out);
+  append_floats(change_from_reference(slots, part.range), narrow_, out);
 }
 
 void Diloco::reduce(const Round&, const Part& part, Contributions contributions, const Slots&,

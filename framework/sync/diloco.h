@@ -12,7 +12,6 @@ namespace strait::sync {
 // from the reference, so what they trained on their own is replaced when a round is applied.
 class Diloco final : public SyncMethod {
  public:
-  static constexpr const char* kReference = "reference";
   static constexpr const char* kOuter = "outer";  // momentum
   static constexpr std::int64_t kEvery = 100;     // unless set
 

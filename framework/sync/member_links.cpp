@@ -119,23 +119,27 @@ std::vector<std::uint32_t> MemberLinks::check(std::optional<std::size_t> member)
   awaited_ = member ? links_[replica(*member)].get() : nullptr;
   check_membership();
   // First: others may have ended because of it.
-  if (member) receive_what_came(replica(*member));
+  if (member) receive_or_report(replica(*member));
   std::vector<std::uint32_t> interrupted;
   for (const std::uint32_t other : membership_.members) {
     if (links_[other] == nullptr) continue;
-    receive_what_came(other);
+    receive_or_report(other);
     if (!links_[other]->state().connected) interrupted.push_back(other);
   }
   return interrupted;
 }
 
-void MemberLinks::receive_what_came(std::uint32_t replica) {
+void MemberLinks::receive_pending(std::uint32_t replica) {
   if (links_[replica] == nullptr) return;
+  while (auto frame = links_[replica]->receive_until(std::chrono::steady_clock::now())) {
+    const RoundMessage header = read_header(*frame);
+    keep(replica, header, std::move(*frame));
+  }
+}
+
+void MemberLinks::receive_or_report(std::uint32_t replica) {
   try {
-    while (auto frame = links_[replica]->receive_until(std::chrono::steady_clock::now())) {
-      const RoundMessage header = read_header(*frame);
-      keep(replica, header, std::move(*frame));
-    }
+    receive_pending(replica);
   } catch (const net::LinkError& error) {
     report(replica, error);
   }
@@ -150,12 +154,8 @@ void MemberLinks::regroup(const Membership& membership) {
 
 void MemberLinks::drain() {
   for (std::uint32_t replica = 0; replica < links_.size(); ++replica) {
-    if (links_[replica] == nullptr) continue;
     try {
-      while (auto frame = links_[replica]->receive_until(std::chrono::steady_clock::now())) {
-        const RoundMessage header = read_header(*frame);
-        keep(replica, header, std::move(*frame));
-      }
+      receive_pending(replica);
     } catch (const net::LinkError&) {
       // Not needed now; the next call that needs this link throws its error.
     }

@@ -56,7 +56,8 @@ class MemberLinks {
   template <class Work>
   auto wait_on(std::uint32_t replica, Work work);
   net::Frame receive_next(std::uint32_t replica);
-  void receive_what_came(std::uint32_t replica);
+  void receive_pending(std::uint32_t replica);  // what has already come; throws net::LinkError
+  void receive_or_report(std::uint32_t replica);
   void accept(std::uint32_t replica, net::Frame frame, const RoundMessage& expected);
   // False: the frame is of an older membership.
   bool keep(std::uint32_t replica, const RoundMessage& header, net::Frame frame);

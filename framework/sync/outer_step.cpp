@@ -13,6 +13,14 @@ void OuterStep::make(std::span<const float> gradient, std::span<float> outer,
   }
 }
 
+std::vector<float> change_from_reference(const Slots& slots, Range range) {
+  const auto reference = within(slots.values(kReference), range);
+  const auto weights = within(slots.values(kWeights), range);
+  std::vector<float> change(reference.size());
+  for (std::size_t i = 0; i < change.size(); ++i) change[i] = reference[i] - weights[i];
+  return change;
+}
+
 OuterStep outer_step(const SyncSettings& settings, const OuterStep& usual) {
   OuterStep step = usual;
   if (settings.outer_learning_rate) {

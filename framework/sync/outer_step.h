@@ -1,7 +1,9 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
+#include "framework/sync/slots.h"
 #include "framework/sync/sync_settings.h"
 
 namespace strait::sync {
@@ -24,6 +26,11 @@ struct OuterStep {
   void make(std::span<const float> gradient, std::span<float> outer,
             std::span<float> reference) const;
 };
+
+// The slot with the model that the outer optimizer moves.
+inline constexpr const char* kReference = "reference";
+// What a replica trained in a range since the last round: reference - weights.
+std::vector<float> change_from_reference(const Slots& slots, Range range);
 
 // The settings, or `usual` for those that are not set. SyncError (setting) for a learning rate or a
 // momentum that would not converge.

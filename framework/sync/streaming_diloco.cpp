@@ -96,11 +96,7 @@ std::optional<RoundPlan> StreamingDiloco::plan(const Moment& moment, const Layou
 }
 
 void StreamingDiloco::encode(const Round&, const Part& part, const Slots& slots, net::Frame& out) {
-  const auto reference = within(slots.values(kReference), part.range);
-  const auto weights = within(slots.values(kWeights), part.range);
-  std::vector<float> change(reference.size());
-  for (std::size_t i = 0; i < change.size(); ++i) change[i] = reference[i] - weights[i];
-  append_symmetric_groups(change, bits_, out, kStreamedChange);
+  append_symmetric_groups(change_from_reference(slots, part.range), bits_, out, kStreamedChange);
 }
 
 void StreamingDiloco::reduce(const Round&, const Part& part, Contributions contributions,

@@ -13,7 +13,6 @@ namespace strait::sync {
 // the weights keep their own values (`blend`).
 class StreamingDiloco final : public SyncMethod {
  public:
-  static constexpr const char* kReference = "reference";
   static constexpr const char* kOuter = "outer";
   static constexpr std::int64_t kEvery = 100;    // unless set
   static constexpr std::int64_t kStretches = 3;  // of a zone in a fragment

@@ -45,8 +45,8 @@ class SymbolModel {
   void renew();
   void rebuild();
 
-  static constexpr std::uint32_t kOne =
-      32;  // weight of a symbol in counts_, so that old ones can be halved
+  // Weight of a symbol in counts_, so that old ones can be halved.
+  static constexpr std::uint32_t kOne = 32;
 
   std::array<std::uint32_t, kSymbols> counts_{};
   // The cumulative frequency below each symbol; each has a frequency of one at least.

@@ -30,8 +30,8 @@ class SafetensorsReader {
   const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
 
   const store::TensorInfo* find(const std::string& name) const;  // null: not in this file
-  const store::TensorInfo& info(
-      const std::string& name) const;  // store::StoreError: not in this file
+  // store::StoreError: not in this file.
+  const store::TensorInfo& info(const std::string& name) const;
 
   at::Tensor read(const std::string& name) const;  // contiguous, on the CPU, not shared
 

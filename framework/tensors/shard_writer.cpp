@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "framework/store/atomic_file.h"
-#include "framework/store/committed.h"
+#include "framework/store/checkpoint.h"
 #include "framework/store/store_error.h"
 
 namespace strait::tensors {

@@ -171,7 +171,7 @@ void TokenFile::compute_hash() {
 }
 
 void TokenFile::count_progress(std::int64_t row, std::size_t length) const {
-  store::file_bytes() += length;
+  store::file_progress() += length;
   const auto rows_of_window = static_cast<std::int64_t>(kReleaseTokens / length) + 1;
   if ((row + 1) % rows_of_window != 0 && row + 1 != rows()) return;
   for (const auto& mapping : tables_.mappings) mapping->release_pages();

@@ -45,8 +45,8 @@ class TokenFile {
   std::span<const std::int32_t> documents(store::SampleId sample) const;
 
   std::int64_t length(store::SampleId sample) const;  // without the padding
-  std::vector<std::int64_t> document_lengths(
-      store::SampleId sample) const;  // their sum is length()
+  // Their sum is length().
+  std::vector<std::int64_t> document_lengths(store::SampleId sample) const;
 
   // How many tokens of the row count in the loss: masked in, not padding, and not the first of
   // their document, because nothing stands before that one.

@@ -5,7 +5,6 @@
 #include <set>
 #include <system_error>
 
-#include "framework/store/committed.h"
 #include "framework/store/step_folders.h"
 #include "framework/store/store_error.h"
 

@@ -18,6 +18,7 @@
 #include "framework/store/bounded_json.h"
 #include "framework/store/record_reader.h"
 #include "framework/store/store_error.h"
+#include "framework/utf8.h"
 #include "launcher/app/ask_model.h"
 #include "launcher/app/generation.h"
 #include "launcher/app/number_range.h"
@@ -32,7 +33,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 // A prompt may be as long as a record.
 constexpr store::JsonLimits kLineLimits{.string_bytes = store::RecordReader::kMaximumLine};
 

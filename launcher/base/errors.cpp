@@ -76,7 +76,7 @@ ExitCode exit_code_of(const net::LinkError& error) {
       return ExitCode::mismatch;
     case net::LinkError::Kind::fenced:
       return ExitCode::fenced;
-    case net::LinkError::Kind::stranger:
+    case net::LinkError::Kind::unauthenticated:
       return ExitCode::authentication;
     case net::LinkError::Kind::unusable:
       return ExitCode::bad_input;

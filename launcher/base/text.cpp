@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "framework/utf8.h"
+
 namespace strait::base {
 namespace {
 
@@ -12,22 +14,6 @@ constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
 unsigned byte_at(std::string_view text, std::size_t i) {
   return static_cast<unsigned char>(text[i]);
-}
-
-// Length in bytes of the UTF-8 character at the start of this text; 0 for an invalid sequence:
-// overlong forms, surrogates and code points beyond U+10FFFF included.
-std::size_t character_length(std::string_view text) {
-  const unsigned first = byte_at(text, 0);
-  if (first < 0x80) return 1;
-  const std::size_t length = first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
-  if (length == 0 || first > 0xF4 || text.size() < length) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte_at(text, i) & 0xC0U) != 0x80U) return 0;
-  }
-  const unsigned second = byte_at(text, 1);
-  const bool overlong = (first == 0xE0 && second < 0xA0) || (first == 0xF0 && second < 0x90);
-  const bool beyond = (first == 0xED && second > 0x9F) || (first == 0xF4 && second > 0x8F);
-  return overlong || beyond ? 0 : length;
 }
 
 // C0 controls, DEL, and the C1 controls U+0080 to U+009F, which some terminals interpret too.
@@ -40,7 +26,7 @@ std::string without_controls(std::string_view text, std::string_view kept) {
   std::string result;
   result.reserve(text.size());
   while (!text.empty()) {
-    const std::size_t length = character_length(text);
+    const std::size_t length = utf8_length(text);
     const std::string_view character = text.substr(0, length == 0 ? 1 : length);
     if (length == 0) {
       result += kReplacement;

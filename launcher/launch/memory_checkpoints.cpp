@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "framework/store/checkpoint.h"
-#include "framework/store/committed.h"
 #include "launcher/base/errors.h"
 
 namespace strait::launch {

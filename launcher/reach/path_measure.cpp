@@ -40,7 +40,8 @@ DialResult try_one(const DialTarget& target, const std::string& token, Instant d
     std::array<std::byte, sizeof host> name{};
     receive_all(socket.number(), name, deadline);
     std::memcpy(&host, name.data(), sizeof host);
-    if (host != target.host) result.trouble = target.place.place() + ": another host answers there";
+    if (host != target.host)
+      result.trouble = target.place.host_and_port() + ": another host answers there";
   } catch (const PathError& error) {
     result.trouble = error.what();
   }

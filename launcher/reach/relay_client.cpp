@@ -135,7 +135,8 @@ void RelayClient::fail(BindEnd& end, const std::string& why, Instant now) {
   end.pause = std::clamp(2 * end.pause, kFirstPause, kLongestPause);
   end.try_at = now + end.pause;
   if (end.pause < kLongestPause || std::exchange(end.reported, true)) return;
-  on_event_(fmt::format("the relay at {} does not answer ({}); trying on", end.relay.place(), why));
+  on_event_(fmt::format("the relay at {} does not answer ({}); trying on",
+                        end.relay.host_and_port(), why));
 }
 
 void RelayClient::pass_on(BindEnd& end) {

@@ -51,7 +51,7 @@ Addresses resolve(const net::Endpoint& place) {
 FileDescriptor socket_for(const addrinfo& address, const net::Endpoint& place) {
   FileDescriptor made(
       ::socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
-  if (!made.open()) throw_path("opening a socket for " + place.place(), errno);
+  if (!made.open()) throw_path("opening a socket for " + place.host_and_port(), errno);
   return made;
 }
 
@@ -93,7 +93,7 @@ FileDescriptor try_to_bind(const net::Endpoint& place) {
     return socket;
   }
   if (errno == EADDRINUSE) return FileDescriptor();
-  throw_path("listening on " + place.place(), errno);
+  throw_path("listening on " + place.host_and_port(), errno);
 }
 
 }  // namespace
@@ -124,7 +124,7 @@ FileDescriptor start_connect(const net::Endpoint& place) {
   FileDescriptor socket = socket_for(*found, place);
   tune(socket.number());
   if (::connect(socket.number(), found->ai_addr, found->ai_addrlen) != 0 && errno != EINPROGRESS) {
-    throw_path(place.place(), errno);
+    throw_path(place.host_and_port(), errno);
   }
   return socket;
 }
@@ -139,10 +139,10 @@ std::string connect_error(int socket) {
 FileDescriptor dial(const net::Endpoint& place, Instant deadline) {
   FileDescriptor socket = start_connect(place);
   if (!await(socket.number(), POLLOUT, deadline)) {
-    throw PathError(place.place() + ": no answer; packets to it seem to be dropped");
+    throw PathError(place.host_and_port() + ": no answer; packets to it seem to be dropped");
   }
   const std::string trouble = connect_error(socket.number());
-  if (!trouble.empty()) throw PathError(fmt::format("{}: {}", place.place(), trouble));
+  if (!trouble.empty()) throw PathError(fmt::format("{}: {}", place.host_and_port(), trouble));
   return socket;
 }
 

@@ -66,14 +66,10 @@ ChunkTable read_chunk_table(const std::filesystem::path& path) {
   ChunkTable table;
   table.size = file.size();
   store::FileHash whole;
-  std::vector<std::byte> buffer(std::min(ChunkTable::kChunkBytes, file.size()));
-  for (std::uint64_t begin = 0; begin < file.size(); begin += ChunkTable::kChunkBytes) {
-    const auto length = std::min(ChunkTable::kChunkBytes, file.size() - begin);
-    const std::span<std::byte> chunk = std::span(buffer).first(length);
-    file.read(begin, chunk);
+  file.each_piece(0, file.size(), ChunkTable::kChunkBytes, [&](auto chunk) {
     whole.update(chunk);
     table.chunks += store::hash_bytes(chunk);
-  }
+  });
   table.whole = whole.hex();
   return table;
 }

@@ -1,8 +1,6 @@
 #include "launcher/worker/memory_shards.h"
 
-#include <algorithm>
 #include <optional>
-#include <span>
 #include <utility>
 
 #include "framework/store/input_file.h"
@@ -49,13 +47,8 @@ MemoryShards::File copy_to_memory(const std::filesystem::path& folder,
                                   const store::ShardFile& file) {
   const store::InputFile from(folder / file.name);
   MemoryShards::File copy{file, std::make_unique<store::MemoryFile>(file.name)};
-  std::vector<std::byte> piece(std::min<std::uint64_t>(from.size(), store::kFilePiece));
-  for (std::uint64_t first = 0; first < from.size(); first += piece.size()) {
-    const auto part =
-        std::span(piece).first(std::min<std::uint64_t>(from.size() - first, piece.size()));
-    from.read(first, part);
-    copy.content->write(part);
-  }
+  from.each_piece(0, from.size(), store::kFilePiece,
+                  [&](auto bytes) { copy.content->write(bytes); });
   const store::FileSummary read = copy.content->seal();
   if (read.hash != file.hash) {
     throw store::StoreError(store::StoreError::Kind::corrupt,

@@ -148,8 +148,8 @@ control::Progress StageReporter::progress() {
   progress.micro_batch = micro_batch_;
   const MutexLock lock(mutex_);
   progress.phase = phase_;
-  const std::uint64_t file_bytes = store::file_bytes();
-  if (std::exchange(file_bytes_, file_bytes) != file_bytes) ++finished_actions_;
+  const std::uint64_t file_progress = store::file_progress();
+  if (std::exchange(file_progress_, file_progress) != file_progress) ++finished_actions_;
   progress.finished_actions = finished_actions_;
   if (waits_ == nullptr) return progress;
   const stages::WaitClock::Reading wait = waits_->read();

@@ -107,7 +107,7 @@ class StageReporter final : public stages::StageObserver {
   at::Device device_ STRAIT_GUARDED_BY(mutex_) = at::kCPU;
   process::NvidiaDriver::Gpu gpu_ STRAIT_GUARDED_BY(mutex_);  // as of the last reading
   std::string phase_ STRAIT_GUARDED_BY(mutex_) = "loading";
-  std::uint64_t file_bytes_ STRAIT_GUARDED_BY(mutex_) = 0;  // of the process, in the last report
+  std::uint64_t file_progress_ STRAIT_GUARDED_BY(mutex_) = 0;  // of the process, in the last report
   const stages::WaitClock* waits_ STRAIT_GUARDED_BY(mutex_) = nullptr;
   std::vector<WatchedLink> links_ STRAIT_GUARDED_BY(mutex_);
   bool ending_ STRAIT_GUARDED_BY(mutex_) = false;

@@ -103,24 +103,24 @@ struct BothEnds {
 };
 
 TensorHeader message(const CodecCase& one, std::int64_t step, std::mt19937_64& random) {
-  TensorHeader head;
-  head.step = store::Step{step};
-  head.width = one.width;
-  head.rows.padded_length = one.tokens;
+  TensorHeader header;
+  header.step = store::Step{step};
+  header.width = one.width;
+  header.rows.padded_length = one.tokens;
   for (const store::SampleId sample :
-       shuffled_epochs(kSamples, kRowsOfMessage, one.options.key)(head.step)) {
+       shuffled_epochs(kSamples, kRowsOfMessage, one.options.key)(header.step)) {
     // The same length at every use.
     const std::int64_t length = std::min(one.tokens, number(sample) % (one.tokens + 1));
-    head.rows.rows.push_back(Row{sample, {length}});
+    header.rows.rows.push_back(Row{sample, {length}});
   }
-  if (random() % 8 == 0) head.rows.rows.pop_back();
-  return head;
+  if (random() % 8 == 0) header.rows.rows.pop_back();
+  return header;
 }
 
-net::Frame encoded(SampleEncoder& encoder, const TensorHeader& head, const at::Tensor& values) {
+net::Frame encoded(SampleEncoder& encoder, const TensorHeader& header, const at::Tensor& values) {
   net::Frame frame;
-  write_header(head, frame);
-  encoder.encode(head, values, frame);
+  write_header(header, frame);
+  encoder.encode(header, values, frame);
   return frame;
 }
 
@@ -135,8 +135,8 @@ at::Tensor computed_there(const at::Tensor& values) {
   return values.to(test_device::device()).mul(1);
 }
 
-at::Tensor tensor_of(const CodecCase& one, const TensorHeader& head, std::uint64_t seed) {
-  at::Tensor values = random_values({head.rows.size(), one.tokens, one.width}, seed).to(one.type);
+at::Tensor tensor_of(const CodecCase& one, const TensorHeader& header, std::uint64_t seed) {
+  at::Tensor values = random_values({header.rows.size(), one.tokens, one.width}, seed).to(one.type);
   if (seed % 5 == 0) values.view(-1)[0] = std::numeric_limits<float>::infinity();
   return values;
 }
@@ -148,8 +148,8 @@ int compare(const CodecCase& one, std::uint64_t seed, BothEnds& ends) {
   const c10::Stream beside = stream_beside();
   int on_device = 0;
   for (std::int64_t step = 0; step < kSteps; ++step) {
-    const TensorHeader head = message(one, step, random);
-    const at::Tensor values = tensor_of(one, head, seed + static_cast<std::uint64_t>(step));
+    const TensorHeader header = message(one, step, random);
+    const at::Tensor values = tensor_of(one, header, seed + static_cast<std::uint64_t>(step));
     const at::Tensor there = computed_there(values);
     c10::Event computed(c10::DeviceType::PrivateUse1);
     computed.record(test_device::current_stream(test_device::device()));
@@ -158,16 +158,16 @@ int compare(const CodecCase& one, std::uint64_t seed, BothEnds& ends) {
     {
       const c10::StreamGuard guard(beside);
       computed.block(beside);
-      sent = encoded(*ends.device_encoder, head, there);
+      sent = encoded(*ends.device_encoder, header, there);
       const ReadTensor read = read_header(sent);
-      decoded = ends.device_decoder->decode(read.head, read.payload);
+      decoded = ends.device_decoder->decode(read.header, read.payload);
       on_device += decoded.values.is_cpu() ? 0 : 1;
       decoded.values = decoded.values.cpu();
     }
-    const net::Frame expected = encoded(*ends.host_encoder, head, values);
+    const net::Frame expected = encoded(*ends.host_encoder, header, values);
     EXPECT_TRUE(sent == expected) << "step " << step;
     const ReadTensor read = read_header(expected);
-    const Decoded plain = ends.host_decoder->decode(read.head, read.payload);
+    const Decoded plain = ends.host_decoder->decode(read.header, read.payload);
     EXPECT_TRUE(at::equal(decoded.values.nan_to_num(7), plain.values.nan_to_num(7)))
         << "step " << step;
     EXPECT_EQ(decoded.missing, plain.missing);
@@ -220,16 +220,16 @@ TEST_F(DeviceCodec, WaitsAreAllNeeded) {
     std::vector<Decoded> decoded;
     std::vector<at::Tensor> right;
     for (std::size_t step = 0; step < inputs.size(); ++step) {
-      const TensorHeader head =
+      const TensorHeader header =
           full_rows(store::Step{static_cast<std::int64_t>(step)}, 0, one.tokens, one.width, {0, 1});
-      const net::Frame expected = encoded(*ends.host_encoder, head, inputs[step].cpu());
+      const net::Frame expected = encoded(*ends.host_encoder, header, inputs[step].cpu());
       const ReadTensor plain = read_header(expected);
-      right.push_back(ends.host_decoder->decode(plain.head, plain.payload).values.clone());
+      right.push_back(ends.host_decoder->decode(plain.header, plain.payload).values.clone());
       const c10::StreamGuard above(sending);
-      const net::Frame sent = encoded(*ends.device_encoder, head, inputs[step]);
+      const net::Frame sent = encoded(*ends.device_encoder, header, inputs[step]);
       if (sent != expected) return false;
       const c10::StreamGuard below(receiving);
-      decoded.push_back(ends.device_decoder->decode(plain.head, plain.payload));
+      decoded.push_back(ends.device_decoder->decode(plain.header, plain.payload));
       if (!decoded.back().missing.empty()) return false;
     }
     const c10::StreamGuard below(receiving);
@@ -277,16 +277,16 @@ TEST_F(DeviceCodec, SendsSampleTwiceInOneMessageAsTheCpuDoes) {
   BothEnds ends(one);
   // The second time both rows are changes, the second row's since the first one's.
   for (std::int64_t step = 0; step < 2; ++step) {
-    const TensorHeader head = full_rows(store::Step{step}, 0, one.tokens, one.width, {1, 1});
+    const TensorHeader header = full_rows(store::Step{step}, 0, one.tokens, one.width, {1, 1});
     const at::Tensor values =
         random_values({2, one.tokens, one.width}, static_cast<std::uint64_t>(step)).to(one.type);
-    const net::Frame sent = encoded(*ends.device_encoder, head, values.to(test_device::device()));
-    EXPECT_TRUE(sent == encoded(*ends.host_encoder, head, values)) << "step " << step;
+    const net::Frame sent = encoded(*ends.device_encoder, header, values.to(test_device::device()));
+    EXPECT_TRUE(sent == encoded(*ends.host_encoder, header, values)) << "step " << step;
     const ReadTensor read = read_header(sent);
-    const Decoded ours = ends.device_decoder->decode(read.head, read.payload);
+    const Decoded ours = ends.device_decoder->decode(read.header, read.payload);
     EXPECT_TRUE(ours.missing.empty());
     EXPECT_TRUE(
-        at::equal(ours.values.cpu(), ends.host_decoder->decode(read.head, read.payload).values));
+        at::equal(ours.values.cpu(), ends.host_decoder->decode(read.header, read.payload).values));
   }
 }
 
@@ -298,32 +298,33 @@ TEST_F(DeviceCodec, TakesRowsThatAreSentAgain) {
     Streams::all().begin(stream_seed);
     BothEnds ends(one);
     for (std::int64_t step = 0; step < 3; ++step) {
-      const TensorHeader head = full_rows(store::Step{step}, 0, one.tokens, one.width, {1, 2});
+      const TensorHeader header = full_rows(store::Step{step}, 0, one.tokens, one.width, {1, 2});
       const at::Tensor values =
           random_values({2, one.tokens, one.width}, static_cast<std::uint64_t>(step)).to(one.type);
-      const net::Frame sent = encoded(*ends.device_encoder, head, computed_there(values));
-      const net::Frame expected = encoded(*ends.host_encoder, head, values);
+      const net::Frame sent = encoded(*ends.device_encoder, header, computed_there(values));
+      const net::Frame expected = encoded(*ends.host_encoder, header, values);
       ASSERT_TRUE(sent == expected);
       const ReadTensor read = read_header(sent);
-      const at::Tensor right = ends.host_decoder->decode(read.head, read.payload).values;
+      const at::Tensor right = ends.host_decoder->decode(read.header, read.payload).values;
       if (step == 1) {
-        at::Tensor(ends.device_decoder->decode(read.head, read.payload).values).cpu();
+        at::Tensor(ends.device_decoder->decode(read.header, read.payload).values).cpu();
         continue;
       }
       if (step == 2) {
         ASSERT_TRUE(flip_bit(*ends.device_decoder->cache(), 2, 17));
       }
-      const Decoded decoded = ends.device_decoder->decode(read.head, read.payload);
+      const Decoded decoded = ends.device_decoder->decode(read.header, read.payload);
       if (step == 2) {
         ASSERT_EQ(decoded.missing, std::vector<std::int64_t>{1});
-        TensorHeader again = head;
+        TensorHeader again = header;
         again.kind = Kind::whole;
         again.rows.rows.erase(again.rows.rows.begin());
         net::Frame whole;
         write_header(again, whole);
         ends.device_encoder->encode_whole(again, whole);
         const ReadTensor resent = read_header(whole);
-        ends.device_decoder->complete(resent.head, resent.payload, decoded.missing, decoded.values);
+        ends.device_decoder->complete(resent.header, resent.payload, decoded.missing,
+                                      decoded.values);
       }
       EXPECT_TRUE(at::equal(decoded.values.cpu(), right)) << "step " << step;
     }
@@ -404,11 +405,11 @@ class TwoStages {
  private:
   void pass(BoundaryEnd& from, BoundaryEnd& to, codec::Kind kind) {
     for_all([&](std::int64_t step, std::int32_t m) {
-      codec::TensorHeader head =
+      codec::TensorHeader header =
           codec::full_rows(store::Step{step}, m, kTokens, kWidth, {2 * m, 2 * m + 1});
-      head.kind = kind;
-      head.rows.rows[0].documents = {1, 1};
-      from.send(head, values_[static_cast<std::size_t>(step * kMicroBatches + m)].mul(1));
+      header.kind = kind;
+      header.rows.rows[0].documents = {1, 1};
+      from.send(header, values_[static_cast<std::size_t>(step * kMicroBatches + m)].mul(1));
     });
     for_all([&](std::int64_t step, std::int32_t m) {
       // Read by compute, later.

@@ -15,16 +15,16 @@ using strait::kernels::CacheFormat;
 namespace {
 
 void read_rows(const strait::codec::ReadTensor& read, Memory memory) {
-  strait::codec::SamplePayload rows(read.head, read.payload, memory);
+  strait::codec::SamplePayload rows(read.header, read.payload, memory);
   std::size_t seen = strait::codec::kPayloadHeaderBytes;
-  for (const strait::codec::Row& row : read.head.rows.rows) {
+  for (const strait::codec::Row& row : read.header.rows.rows) {
     const auto part = rows.next();
-    seen += strait::codec::row_header_bytes(part.head.base) + part.data.size();
+    seen += strait::codec::row_header_bytes(part.header.base) + part.data.size();
     if (part.data.size() !=
-        strait::codec::data_bytes(part.head, rows.group(), row.length(), read.head.width)) {
+        strait::codec::data_bytes(part.header, rows.group(), row.length(), read.header.width)) {
       std::abort();
     }
-    if (part.head.base != strait::codec::RowBase::none && !memory) std::abort();
+    if (part.header.base != strait::codec::RowBase::none && !memory) std::abort();
   }
   if (seen != read.payload.size()) std::abort();
 }
@@ -38,7 +38,7 @@ void read_both_ways(const strait::codec::ReadTensor& read, CacheFormat kind) {
     }
   }
   try {
-    const auto entries = strait::codec::read_whole(read.head, read.payload, kind);
+    const auto entries = strait::codec::read_whole(read.header, read.payload, kind);
     if (entries.size() + strait::codec::kWholeHeaderBytes != read.payload.size()) std::abort();
   } catch (const strait::codec::CodecError& error) {
     if (*error.what() == '\0') std::abort();
@@ -50,9 +50,10 @@ void read_both_ways(const strait::codec::ReadTensor& read, CacheFormat kind) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data), size);
   strait::codec::ReadTensor known;
-  known.head.width = 40;
-  known.head.rows.padded_length = 3;
-  known.head.rows.rows = {{strait::store::SampleId{4}, {2, 1}}, {strait::store::SampleId{5}, {1}}};
+  known.header.width = 40;
+  known.header.rows.padded_length = 3;
+  known.header.rows.rows = {{strait::store::SampleId{4}, {2, 1}},
+                            {strait::store::SampleId{5}, {1}}};
   known.payload = bytes;
   for (const CacheFormat kind : {CacheFormat::bfloat16, CacheFormat::eight_bits}) {
     read_both_ways(known, kind);

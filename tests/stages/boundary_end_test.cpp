@@ -35,10 +35,10 @@ class BlockedEncoder final : public codec::Encoder {
   explicit BlockedEncoder(std::shared_future<void> may_answer)
       : may_answer_(std::move(may_answer)) {}
   void encode(const codec::TensorHeader&, const at::Tensor&, net::Frame&) override {}
-  void encode_whole(const codec::TensorHeader& head, net::Frame& frame) override {
+  void encode_whole(const codec::TensorHeader& header, net::Frame& frame) override {
     may_answer_.wait();
-    frame.insert(frame.end(), static_cast<std::size_t>(head.rows.size()), std::byte{9});
-    traffic_.resends += static_cast<std::uint64_t>(head.rows.size());
+    frame.insert(frame.end(), static_cast<std::size_t>(header.rows.size()), std::byte{9});
+    traffic_.resends += static_cast<std::uint64_t>(header.rows.size());
   }
   codec::Traffic traffic() const override { return traffic_; }
 
@@ -50,11 +50,11 @@ class BlockedEncoder final : public codec::Encoder {
 // Misses the base of every odd sample; rows that are resent have the value 9.
 class LossyDecoder final : public codec::Decoder {
  public:
-  codec::Decoded decode(const codec::TensorHeader& head, std::span<const std::byte>) override {
+  codec::Decoded decode(const codec::TensorHeader& header, std::span<const std::byte>) override {
     codec::Decoded decoded;
-    decoded.values = at::zeros({head.rows.size(), head.rows.padded_length, head.width});
-    for (std::int64_t position = 0; position < head.rows.size(); ++position) {
-      if (number(head.rows.rows[static_cast<std::size_t>(position)].sample) % 2 == 1) {
+    decoded.values = at::zeros({header.rows.size(), header.rows.padded_length, header.width});
+    for (std::int64_t position = 0; position < header.rows.size(); ++position) {
+      if (number(header.rows.rows[static_cast<std::size_t>(position)].sample) % 2 == 1) {
         decoded.missing.push_back(position);
       }
     }
@@ -234,14 +234,14 @@ class ResendTest : public BoundaryEndTest {
   // A message of the upper end about these samples.
   net::Frame about(codec::Kind kind, std::initializer_list<std::int64_t> samples,
                    int micro_batch = 0) {
-    codec::TensorHeader head;
-    head.kind = kind;
-    head.step = kTraining.step;
-    head.micro_batch = micro_batch;
-    head.width = 3;
-    head.rows = rows(samples).rows;
+    codec::TensorHeader header;
+    header.kind = kind;
+    header.step = kTraining.step;
+    header.micro_batch = micro_batch;
+    header.width = 3;
+    header.rows = rows(samples).rows;
     net::Frame frame;
-    codec::write_header(head, frame);
+    codec::write_header(header, frame);
     return frame;
   }
 
@@ -292,9 +292,9 @@ TEST_F(ResendTest, SeveralTensorsWaitForResentRows) {
 // As LossyDecoder, with tensors that each exceed the limit of the inbox (and take no memory).
 class HugeDecoder final : public codec::Decoder {
  public:
-  codec::Decoded decode(const codec::TensorHeader& head,
+  codec::Decoded decode(const codec::TensorHeader& header,
                         std::span<const std::byte> payload) override {
-    codec::Decoded decoded = small_.decode(head, payload);
+    codec::Decoded decoded = small_.decode(header, payload);
     constexpr auto kElements = static_cast<std::int64_t>(BoundaryEnd::kQueueBytes / sizeof(float));
     decoded.values = at::zeros({1, 1, 1}).expand({1, kElements + 1, 1});
     return decoded;
@@ -333,11 +333,11 @@ TEST_F(ResendTest, RefusesOtherResentRows) {
 }
 
 TEST_F(BoundaryEndTest, CodecWithoutCacheRefusesToResend) {
-  codec::TensorHeader head;
-  head.kind = codec::Kind::resend;
-  head.rows = flow(1).rows;
+  codec::TensorHeader header;
+  header.kind = codec::Kind::resend;
+  header.rows = flow(1).rows;
   net::Frame frame;
-  codec::write_header(head, frame);
+  codec::write_header(header, frame);
   lower_->link().send(net::Frame(frame));
   EXPECT_THROW(upper_->take(codec::Kind::backward, kTraining, MicroBatch{0}), codec::CodecError);
 }

@@ -89,16 +89,16 @@ std::unique_ptr<Ends> over_sockets(const BoundaryOptions& options) {
 }
 
 codec::TensorHeader head_of(codec::Kind kind, std::int64_t step, int micro_batch) {
-  codec::TensorHeader head;
-  head.kind = kind;
-  head.step = store::Step{step};
-  head.micro_batch = micro_batch;
-  head.rows.padded_length = kTokens;
+  codec::TensorHeader header;
+  header.kind = kind;
+  header.step = store::Step{step};
+  header.micro_batch = micro_batch;
+  header.rows.padded_length = kTokens;
   for (std::int64_t row = 0; row < kRowsOfTensor; ++row) {
-    head.rows.rows.push_back(
+    header.rows.rows.push_back(
         {static_cast<store::SampleId>(micro_batch * kRowsOfTensor + row), {kTokens - 5, 5}});
   }
-  return head;
+  return header;
 }
 
 // All micro-batches down, then all gradients up.

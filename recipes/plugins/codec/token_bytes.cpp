@@ -20,14 +20,14 @@ std::size_t token_size(std::int64_t width) {
   return sizeof(float) + static_cast<std::size_t>(width);
 }
 
-std::size_t payload_size(const TensorHeader& head) {
-  return static_cast<std::size_t>(head.rows.tokens()) * token_size(head.width);
+std::size_t payload_size(const TensorHeader& header) {
+  return static_cast<std::size_t>(header.rows.tokens()) * token_size(header.width);
 }
 
-void count(const TensorHeader& head, Traffic& traffic) {
-  traffic.rows += static_cast<std::uint64_t>(head.rows.size());
-  traffic.raw_bytes += static_cast<std::uint64_t>(head.rows.tokens() * head.width) * sizeof(float);
-  traffic.payload_bytes += payload_size(head);
+void count(const TensorHeader& header, Traffic& traffic) {
+  traffic.rows += static_cast<std::uint64_t>(header.rows.size());
+  traffic.raw_bytes += header.raw_bytes();
+  traffic.payload_bytes += payload_size(header);
 }
 
 // A token with a value that is not finite becomes one of NaN, which training notices.
@@ -60,20 +60,20 @@ const std::byte* decode_token(const std::byte* from, std::int64_t width, float* 
 
 class TokenBytesEncoder final : public Encoder {
  public:
-  void encode(const TensorHeader& head, const at::Tensor& tensor,
+  void encode(const TensorHeader& header, const at::Tensor& tensor,
               strait::net::Frame& frame) override {
     const at::Tensor values = tensor.detach().to(at::kCPU, at::kFloat).contiguous();
     const float* row = values.const_data_ptr<float>();
     const std::size_t begin = frame.size();
-    frame.resize(begin + payload_size(head));
+    frame.resize(begin + payload_size(header));
     std::byte* to = frame.data() + begin;
-    for (const Row& of : head.rows.rows) {
+    for (const Row& of : header.rows.rows) {
       for (std::int64_t t = 0; t < of.length(); ++t) {
-        to = encode_token(row + t * head.width, head.width, to);
+        to = encode_token(row + t * header.width, header.width, to);
       }
-      row += head.rows.padded_length * head.width;
+      row += header.rows.padded_length * header.width;
     }
-    count(head, traffic_);
+    count(header, traffic_);
   }
   Traffic traffic() const override { return traffic_; }
 
@@ -85,22 +85,22 @@ class TokenBytesDecoder final : public Decoder {
  public:
   explicit TokenBytesDecoder(at::ScalarType result) : result_(result) {}
 
-  Decoded decode(const TensorHeader& head, std::span<const std::byte> payload) override {
+  Decoded decode(const TensorHeader& header, std::span<const std::byte> payload) override {
     // Bytes come from another process: nothing is read before it is known to be there.
-    if (payload.size() != payload_size(head)) {
+    if (payload.size() != payload_size(header)) {
       throw CodecError("a token_bytes payload is not as long as its tokens are many");
     }
     const at::Tensor values =
-        at::zeros({head.rows.size(), head.rows.padded_length, head.width}, at::kFloat);
+        at::zeros({header.rows.size(), header.rows.padded_length, header.width}, at::kFloat);
     float* row = values.mutable_data_ptr<float>();
     const std::byte* from = payload.data();
-    for (const Row& of : head.rows.rows) {
+    for (const Row& of : header.rows.rows) {
       for (std::int64_t t = 0; t < of.length(); ++t) {
-        from = decode_token(from, head.width, row + t * head.width);
+        from = decode_token(from, header.width, row + t * header.width);
       }
-      row += head.rows.padded_length * head.width;
+      row += header.rows.padded_length * header.width;
     }
-    count(head, traffic_);
+    count(header, traffic_);
     return {values.to(result_), {}};
   }
   Traffic traffic() const override { return traffic_; }

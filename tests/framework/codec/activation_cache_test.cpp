@@ -301,7 +301,7 @@ TEST(ActivationCache, RestoresSavedCache) {
   options.disk_file = folder.path() / "entries";
   ActivationCache whole(options);
   for (std::int64_t step = 0; step < 33; ++step) visit_all(whole, store::Step{step});
-  whole.seal(store::SampleId{*samples_in(whole).begin()}, 0xFEDCBA9876543210);
+  whole.set_checksum(store::SampleId{*samples_in(whole).begin()}, 0xFEDCBA9876543210);
   const SavedCache saved = save(whole);
 
   // Other limits with room for as much are as good.
@@ -310,7 +310,7 @@ TEST(ActivationCache, RestoresSavedCache) {
   ActivationCache resumed(options);
   restore(resumed, saved);
   EXPECT_EQ(entries_of(resumed), entries_of(whole));
-  EXPECT_EQ(resumed.sealed(store::SampleId{*samples_in(whole).begin()}), 0xFEDCBA9876543210);
+  EXPECT_EQ(resumed.checksum(store::SampleId{*samples_in(whole).begin()}), 0xFEDCBA9876543210);
   for (std::int64_t step = 33; step < 80; ++step) {
     EXPECT_EQ(visit_all(resumed, store::Step{step}), visit_all(whole, store::Step{step}));
     ASSERT_EQ(entries_of(resumed), entries_of(whole)) << "step " << step;

@@ -84,20 +84,20 @@ struct Pair {
 
 // Allocations of the steps behind the first `warm` ones.
 std::int64_t allocations_of(Pair pair, std::int64_t warm, std::int64_t steps) {
-  std::vector<TensorHeader> heads;
+  std::vector<TensorHeader> headers;
   std::vector<at::Tensor> values;
   for (std::int64_t step = 0; step < warm + steps; ++step) {
-    heads.push_back(full_rows(store::Step{step}, 0, kTokens, kWidth,
-                              {2 * step % kSamples, (2 * step + 1) % kSamples}));
+    headers.push_back(full_rows(store::Step{step}, 0, kTokens, kWidth,
+                                {2 * step % kSamples, (2 * step + 1) % kSamples}));
     values.push_back(random_values({2, kTokens, kWidth}, static_cast<std::uint64_t>(step % 3)));
   }
   net::Frame frame;
   std::int64_t before = 0;
-  for (std::size_t i = 0; i < heads.size(); ++i) {
+  for (std::size_t i = 0; i < headers.size(); ++i) {
     if (static_cast<std::int64_t>(i) == warm) before = allocations;
     frame.clear();
-    pair.encoder->encode(heads[i], values[i], frame);
-    const Decoded decoded = pair.decoder->decode(heads[i], frame);
+    pair.encoder->encode(headers[i], values[i], frame);
+    const Decoded decoded = pair.decoder->decode(headers[i], frame);
     if (!decoded.missing.empty()) throw std::logic_error("the ends differ");
   }
   return allocations - before;

@@ -49,7 +49,7 @@ TEST_P(Healing, DetectsFlippedBitAtReceiverAtNextUse) {
     for (std::int64_t step = 0; step < 12; ++step) {
       const Batch batch = batch_at(step);
       // One of the samples that this very step visits, and has been visited before.
-      const std::int64_t sample = number(batch.head.rows.rows[1].sample);
+      const std::int64_t sample = number(batch.header.rows.rows[1].sample);
       if (step == 7) {
         ASSERT_TRUE(flip_bit(*spoiled.decoder().cache(), sample, bit));
       }
@@ -72,7 +72,8 @@ TEST_P(Healing, FlippedBitAtSenderBecomesCacheMiss) {
     for (std::int64_t step = 0; step < 12; ++step) {
       const Batch batch = batch_at(step);
       if (step == 7) {
-        ASSERT_TRUE(flip_bit(*ends.encoder().cache(), number(batch.head.rows.rows[1].sample), bit));
+        ASSERT_TRUE(
+            flip_bit(*ends.encoder().cache(), number(batch.header.rows.rows[1].sample), bit));
       }
       const at::Tensor error = ends.pass(batch) - batch.values;
       EXPECT_LT(error.norm().item<double>(), 0.2 * batch.values.norm().item<double>());
@@ -105,17 +106,17 @@ TEST_P(Healing, RefusesResendOfRowsThatAreNotCached) {
   const Batch batch = batch_at(0);
   ends.pass(batch);
   net::Frame frame;
-  TensorHeader stranger = batch.head;
+  TensorHeader stranger = batch.header;
   stranger.rows.rows[0].sample = store::SampleId{kSamples + 7};
   EXPECT_THROW(ends.encoder().encode_whole(stranger, frame), CodecError);
-  TensorHeader shorter = batch.head;
+  TensorHeader shorter = batch.header;
   shorter.rows.rows[0].documents = {kTokens - 1};
   EXPECT_THROW(ends.encoder().encode_whole(shorter, frame), CodecError);
-  TensorHeader late = batch.head;
+  TensorHeader late = batch.header;
   late.step = store::Step{1};
   EXPECT_THROW(ends.encoder().encode_whole(late, frame), CodecError);
   TwoEnds without(four_bits(), {});
-  EXPECT_THROW(without.encoder().encode_whole(batch.head, frame), CodecError);
+  EXPECT_THROW(without.encoder().encode_whole(batch.header, frame), CodecError);
   EXPECT_TRUE(frame.empty());
 }
 
@@ -124,27 +125,27 @@ TEST_P(Healing, RefusesWholeRowsThatDoNotMatchRequest) {
   const Batch batch = batch_at(0);
   const at::Tensor values = ends.pass(batch);
   net::Frame frame;
-  ends.encoder().encode_whole(batch.head, frame);
+  ends.encoder().encode_whole(batch.header, frame);
   const std::vector<std::int64_t> places{0, 1};
   SampleDecoder& decoder = ends.decoder();
   for (std::size_t size = 0; size < frame.size(); ++size) {
     const std::span<const std::byte> cut(frame.data(), size);
-    EXPECT_THROW(decoder.complete(batch.head, cut, places, values), CodecError) << size;
+    EXPECT_THROW(decoder.complete(batch.header, cut, places, values), CodecError) << size;
   }
   const std::vector<std::int64_t> one{0};
-  EXPECT_THROW(decoder.complete(batch.head, frame, one, values), CodecError);
+  EXPECT_THROW(decoder.complete(batch.header, frame, one, values), CodecError);
   const std::vector<std::int64_t> outside{0, 2};
-  EXPECT_THROW(decoder.complete(batch.head, frame, outside, values), CodecError);
-  TensorHeader late = batch.head;
+  EXPECT_THROW(decoder.complete(batch.header, frame, outside, values), CodecError);
+  TensorHeader late = batch.header;
   late.step = store::Step{1};
   EXPECT_THROW(decoder.complete(late, frame, places, values), CodecError);
   net::Frame other_kind = frame;
   other_kind[1] ^= std::byte{3};
-  EXPECT_THROW(decoder.complete(batch.head, other_kind, places, values), CodecError);
+  EXPECT_THROW(decoder.complete(batch.header, other_kind, places, values), CodecError);
   SampleDecoder without(at::kFloat, nullptr);
-  EXPECT_THROW(without.complete(batch.head, frame, places, values), CodecError);
+  EXPECT_THROW(without.complete(batch.header, frame, places, values), CodecError);
   const at::Tensor before = values.clone();
-  decoder.complete(batch.head, frame, places, values);
+  decoder.complete(batch.header, frame, places, values);
   EXPECT_TRUE(at::equal(values, before));
 }
 

@@ -26,7 +26,7 @@ ActivationCacheOptions exposed_cache(std::uint64_t rows = 20) {
 
 // Messages of every sort, and a receiver that is where their sender was.
 struct Sent {
-  TensorHeader head;
+  TensorHeader header;
   net::Frame payload;
 };
 
@@ -43,7 +43,8 @@ std::vector<Sent> messages_of_every_sort() {
   std::vector<Sent> messages;
   for (std::int64_t step = 0; step < 8; ++step) {
     Sent sent{full_rows(store::Step{step}, 0, kTokens, kWidth, {step % 2, 2 + step % 4}), {}};
-    encoder.encode(sent.head, random_values({2, kTokens, kWidth}, static_cast<std::uint64_t>(step)),
+    encoder.encode(sent.header,
+                   random_values({2, kTokens, kWidth}, static_cast<std::uint64_t>(step)),
                    sent.payload);
     messages.push_back(std::move(sent));
   }
@@ -55,7 +56,7 @@ std::unique_ptr<SampleDecoder> decoder_before(const std::vector<Sent>& messages,
   auto decoder = std::make_unique<SampleDecoder>(
       at::kFloat, std::make_unique<ActivationCache>(exposed_cache()));
   for (std::size_t i = 0; i < count; ++i) {
-    EXPECT_TRUE(decoder->decode(messages[i].head, messages[i].payload).missing.empty());
+    EXPECT_TRUE(decoder->decode(messages[i].header, messages[i].payload).missing.empty());
   }
   return decoder;
 }
@@ -68,11 +69,11 @@ TEST(HostilePayload, RefusesEveryTruncationWithoutSideEffects) {
     const Entries before = entries_of(*decoder.cache());
     for (std::size_t size = 0; size < messages[i].payload.size(); ++size) {
       const std::span<const std::byte> cut(messages[i].payload.data(), size);
-      ASSERT_THROW(decoder.decode(messages[i].head, cut), CodecError) << size << " bytes";
+      ASSERT_THROW(decoder.decode(messages[i].header, cut), CodecError) << size << " bytes";
     }
     net::Frame longer = messages[i].payload;
     longer.push_back(std::byte{0});
-    EXPECT_THROW(decoder.decode(messages[i].head, longer), CodecError);
+    EXPECT_THROW(decoder.decode(messages[i].header, longer), CodecError);
     EXPECT_EQ(entries_of(*decoder.cache()), before);
   }
 }
@@ -94,7 +95,7 @@ TEST(HostilePayload, SurvivesCorruptedBytes) {
       payload[random() % reach] = static_cast<std::byte>(random());
     }
     try {
-      const Decoded decoded = decoder.decode(messages[place].head, payload);
+      const Decoded decoded = decoder.decode(messages[place].header, payload);
       EXPECT_EQ(decoded.values.sizes(), (std::vector<std::int64_t>{2, kTokens, kWidth}));
       (decoded.missing.empty() ? accepted : missing) += 1;
     } catch (const CodecError& error) {
@@ -112,21 +113,21 @@ TEST(HostilePayload, NoiseIsRefused) {
   const std::uint64_t seed = 43;
   std::mt19937_64 random(seed);
   SampleDecoder decoder(at::kFloat, std::make_unique<ActivationCache>(exposed_cache()));
-  const TensorHeader head = full_rows(store::Step{0}, 0, kTokens, kWidth, {0, 1});
+  const TensorHeader header = full_rows(store::Step{0}, 0, kTokens, kWidth, {0, 1});
   for (int i = 0; i < 5000; ++i) {
     net::Frame noise(random() % 1200);
     for (std::byte& byte : noise) byte = static_cast<std::byte>(random() % 5);
-    ASSERT_THROW(decoder.decode(head, noise), CodecError) << "seed " << seed << ", case " << i;
+    ASSERT_THROW(decoder.decode(header, noise), CodecError) << "seed " << seed << ", case " << i;
   }
 }
 
 TEST(HostilePayload, RefusesCachedRowsWithoutCache) {
   const std::vector<Sent> messages = messages_of_every_sort();
   SampleDecoder decoder(at::kFloat, nullptr);
-  EXPECT_THROW(decoder.decode(messages[0].head, messages[0].payload), CodecError);
+  EXPECT_THROW(decoder.decode(messages[0].header, messages[0].payload), CodecError);
   net::Frame claims_none = messages[0].payload;
   claims_none[1] = std::byte{0};
-  EXPECT_THROW(decoder.decode(messages[0].head, claims_none), CodecError);
+  EXPECT_THROW(decoder.decode(messages[0].header, claims_none), CodecError);
 }
 
 TEST(HostilePayload, RefusesPayloadOfOtherCacheFormat) {
@@ -134,30 +135,30 @@ TEST(HostilePayload, RefusesPayloadOfOtherCacheFormat) {
   ActivationCacheOptions options = exposed_cache();
   options.kind = kernels::CacheFormat::eight_bits;
   SampleDecoder decoder(at::kFloat, std::make_unique<ActivationCache>(options));
-  EXPECT_THROW(decoder.decode(messages[0].head, messages[0].payload), CodecError);
+  EXPECT_THROW(decoder.decode(messages[0].header, messages[0].payload), CodecError);
 }
 
 TEST(HostilePayload, RefusesOversizedRowsBeforeAllocation) {
   SampleDecoder decoder(at::kFloat, std::make_unique<ActivationCache>(exposed_cache()));
   const std::vector<Sent> messages = messages_of_every_sort();
-  TensorHeader head = messages[0].head;
-  head.rows.padded_length = kMaxPaddedLength;
-  EXPECT_THROW(decoder.decode(head, messages[0].payload), CodecError);
-  head = messages[0].head;
-  head.width = kMaxWidth;
-  EXPECT_THROW(decoder.decode(head, messages[0].payload), CodecError);
-  head.width = 0;
-  EXPECT_THROW(decoder.decode(head, messages[0].payload), CodecError);
+  TensorHeader header = messages[0].header;
+  header.rows.padded_length = kMaxPaddedLength;
+  EXPECT_THROW(decoder.decode(header, messages[0].payload), CodecError);
+  header = messages[0].header;
+  header.width = kMaxWidth;
+  EXPECT_THROW(decoder.decode(header, messages[0].payload), CodecError);
+  header.width = 0;
+  EXPECT_THROW(decoder.decode(header, messages[0].payload), CodecError);
 }
 
 TEST(HostilePayload, RefusesMoreRowsOfAStepThanFit) {
   SampleEncoderOptions options;
   SampleEncoder encoder(options, std::make_unique<ActivationCache>(exposed_cache(20)));
   SampleDecoder decoder(at::kFloat, std::make_unique<ActivationCache>(exposed_cache(2)));
-  const TensorHeader head = full_rows(store::Step{0}, 0, kTokens, kWidth, {0, 1, 2});
+  const TensorHeader header = full_rows(store::Step{0}, 0, kTokens, kWidth, {0, 1, 2});
   net::Frame payload;
-  encoder.encode(head, random_values({3, kTokens, kWidth}, 1), payload);
-  EXPECT_THROW(decoder.decode(head, payload), CodecError);
+  encoder.encode(header, random_values({3, kTokens, kWidth}, 1), payload);
+  EXPECT_THROW(decoder.decode(header, payload), CodecError);
 }
 
 TEST(HostilePayload, FirstBytesMatchDocumentation) {

@@ -30,22 +30,22 @@ Rows random_rows(std::mt19937_64& random) {
   return rows;
 }
 
-TensorHeader random_head(std::mt19937_64& random) {
-  TensorHeader head;
-  head.kind = random() % 2 == 0 ? Kind::forward : Kind::backward;
-  head.evaluation = random() % 2 == 0;
-  head.step = static_cast<store::Step>(random() % 1000000);
-  head.micro_batch = static_cast<std::int32_t>(random() % 100);
-  head.width = 1 + static_cast<std::int64_t>(random() % 7);
-  head.rows = random_rows(random);
-  return head;
+TensorHeader random_header(std::mt19937_64& random) {
+  TensorHeader header;
+  header.kind = random() % 2 == 0 ? Kind::forward : Kind::backward;
+  header.evaluation = random() % 2 == 0;
+  header.step = static_cast<store::Step>(random() % 1000000);
+  header.micro_batch = static_cast<std::int32_t>(random() % 100);
+  header.width = 1 + static_cast<std::int64_t>(random() % 7);
+  header.rows = random_rows(random);
+  return header;
 }
 
 // A tensor whose padding is zero, as every sender's is after a round trip.
-at::Tensor tensor_for(const TensorHeader& head, at::ScalarType type) {
-  at::Tensor tensor = at::randn({head.rows.size(), head.rows.padded_length, head.width});
-  for (std::int64_t i = 0; i < head.rows.size(); ++i) {
-    const std::int64_t length = head.rows.rows[static_cast<std::size_t>(i)].length();
+at::Tensor tensor_for(const TensorHeader& header, at::ScalarType type) {
+  at::Tensor tensor = at::randn({header.rows.size(), header.rows.padded_length, header.width});
+  for (std::int64_t i = 0; i < header.rows.size(); ++i) {
+    const std::int64_t length = header.rows.rows[static_cast<std::size_t>(i)].length();
     tensor[i].slice(0, length).zero_();
   }
   return tensor.to(type);
@@ -54,63 +54,63 @@ at::Tensor tensor_for(const TensorHeader& head, at::ScalarType type) {
 TEST(Message, RawRoundTripIsExactInTensorsOwnType) {
   std::mt19937_64 random(20240817);
   for (int i = 0; i < 500; ++i) {
-    const TensorHeader head = random_head(random);
+    const TensorHeader header = random_header(random);
     for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
-      const at::Tensor tensor = tensor_for(head, type);
+      const at::Tensor tensor = tensor_for(header, type);
       net::Frame frame;
-      write_header(head, frame);
-      RawEncoder(type).encode(head, tensor, frame);
+      write_header(header, frame);
+      RawEncoder(type).encode(header, tensor, frame);
       const ReadTensor read = read_header(frame);
-      EXPECT_EQ(read.head.rows, head.rows);
-      EXPECT_EQ(read.head.step, head.step);
-      EXPECT_EQ(read.head.kind, head.kind);
-      EXPECT_EQ(read.head.evaluation, head.evaluation);
-      const at::Tensor back = RawDecoder(type, type).decode(read.head, read.payload).values;
+      EXPECT_EQ(read.header.rows, header.rows);
+      EXPECT_EQ(read.header.step, header.step);
+      EXPECT_EQ(read.header.kind, header.kind);
+      EXPECT_EQ(read.header.evaluation, header.evaluation);
+      const at::Tensor back = RawDecoder(type, type).decode(read.header, read.payload).values;
       ASSERT_TRUE(at::equal(back, tensor)) << "case " << i;
     }
   }
 }
 
 TEST(Message, DocumentedExampleHas120Bytes) {
-  TensorHeader head;
-  head.width = 2;
-  head.rows.padded_length = 4;
-  head.rows.rows = {Row{store::SampleId{40}, {4}}, Row{store::SampleId{41}, {2, 1}}};
+  TensorHeader header;
+  header.width = 2;
+  header.rows.padded_length = 4;
+  header.rows.rows = {Row{store::SampleId{40}, {4}}, Row{store::SampleId{41}, {2, 1}}};
   net::Frame frame;
-  write_header(head, frame);
+  write_header(header, frame);
   EXPECT_EQ(frame.size(), 64U);
-  RawEncoder(at::kFloat).encode(head, at::ones({2, 4, 2}), frame);
+  RawEncoder(at::kFloat).encode(header, at::ones({2, 4, 2}), frame);
   EXPECT_EQ(frame.size(), 120U);
 }
 
 TEST(Message, NarrowWireTypesRoundOnce) {
-  TensorHeader head;
-  head.width = 64;
-  head.rows.padded_length = 8;
-  head.rows.rows = {Row{store::SampleId{1}, {8}}};
+  TensorHeader header;
+  header.width = 64;
+  header.rows.padded_length = 8;
+  header.rows.rows = {Row{store::SampleId{1}, {8}}};
   const at::Tensor tensor = at::randn({1, 8, 64});
   for (const at::ScalarType wire : {at::kBFloat16, at::kHalf}) {
     net::Frame frame;
-    RawEncoder(wire).encode(head, tensor, frame);
+    RawEncoder(wire).encode(header, tensor, frame);
     EXPECT_EQ(frame.size(), 8U * 64U * 2U);
-    const at::Tensor back = RawDecoder(wire, at::kFloat).decode(head, frame).values;
+    const at::Tensor back = RawDecoder(wire, at::kFloat).decode(header, frame).values;
     EXPECT_TRUE(at::equal(back, tensor.to(wire).to(at::kFloat)));
   }
 }
 
 TEST(Message, RefusesEveryTruncatedFrame) {
   std::mt19937_64 random(7);
-  const TensorHeader head = random_head(random);
+  const TensorHeader header = random_header(random);
   net::Frame frame;
-  write_header(head, frame);
-  RawEncoder(at::kFloat).encode(head, tensor_for(head, at::kFloat), frame);
+  write_header(header, frame);
+  RawEncoder(at::kFloat).encode(header, tensor_for(header, at::kFloat), frame);
   RawDecoder decoder(at::kFloat, at::kFloat);
   for (std::size_t size = 0; size < frame.size(); ++size) {
     const std::span<const std::byte> cut(frame.data(), size);
     EXPECT_THROW(
         {
           const ReadTensor read = read_header(cut);
-          decoder.decode(read.head, read.payload);
+          decoder.decode(read.header, read.payload);
         },
         CodecError)
         << size << " of " << frame.size() << " bytes";
@@ -119,12 +119,12 @@ TEST(Message, RefusesEveryTruncatedFrame) {
 
 TEST(Message, ResendRequestCarriesOnlyHeader) {
   std::mt19937_64 random(31);
-  TensorHeader head = random_head(random);
-  head.kind = Kind::resend;
+  TensorHeader header = random_header(random);
+  header.kind = Kind::resend;
   net::Frame frame;
-  write_header(head, frame);
-  EXPECT_EQ(read_header(frame).head.kind, Kind::resend);
-  EXPECT_EQ(read_header(frame).head.rows, head.rows);
+  write_header(header, frame);
+  EXPECT_EQ(read_header(frame).header.kind, Kind::resend);
+  EXPECT_EQ(read_header(frame).header.rows, header.rows);
   frame.push_back(std::byte{0});
   EXPECT_THROW(read_header(frame), CodecError);
 }
@@ -147,8 +147,9 @@ TEST(Message, RandomBytesNeverCauseHugeAllocations) {
     for (std::byte& byte : frame) byte = static_cast<std::byte>(random() % 4);
     try {
       const ReadTensor read = read_header(frame);
-      EXPECT_LE(read.head.rows.rows.size() * 12, frame.size());
-      EXPECT_LE(read.head.rows.tokens(), read.head.rows.size() * read.head.rows.padded_length);
+      EXPECT_LE(read.header.rows.rows.size() * 12, frame.size());
+      EXPECT_LE(read.header.rows.tokens(),
+                read.header.rows.size() * read.header.rows.padded_length);
     } catch (const CodecError& error) {
       EXPECT_NE(std::string(error.what()), "");
     }

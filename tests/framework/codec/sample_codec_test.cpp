@@ -228,8 +228,8 @@ TEST(SampleCodec, PaddingIsNotSentAndDecodesAsZeros) {
   TwoEnds ends(sending(Choice::Way::delta, 4), roomy_cache(kernels::CacheFormat::bfloat16));
   for (std::int64_t step = 0; step < 2; ++step) {
     Batch batch = batch_of(step, {0, 1, 2}, random_values({3, kTokens, kWidth}, 10));
-    batch.head.rows.rows[0].documents = {2, 1};
-    batch.head.rows.rows[1].documents = {};
+    batch.header.rows.rows[0].documents = {2, 1};
+    batch.header.rows.rows[1].documents = {};
     const at::Tensor result = ends.pass(batch);
     EXPECT_EQ(result[0].slice(0, 3).abs().max().item<float>(), 0);
     EXPECT_EQ(result[1].abs().max().item<float>(), 0);
@@ -243,8 +243,8 @@ TEST(SampleCodec, SampleOfOtherLengthIsCacheMiss) {
   TwoEnds ends(sending(Choice::Way::delta, 4), roomy_cache(kernels::CacheFormat::bfloat16));
   Batch batch = batch_of(0, {0}, random_values({1, kTokens, kWidth}, 11));
   ends.pass(batch);
-  batch.head.step = store::Step{1};
-  batch.head.rows.rows[0].documents = {kTokens - 1};
+  batch.header.step = store::Step{1};
+  batch.header.rows.rows[0].documents = {kTokens - 1};
   ends.pass(batch);
   EXPECT_EQ(ends.encoder().traffic().first_visits, 2U);
   EXPECT_EQ(entries_of(*ends.encoder().cache()), entries_of(*ends.decoder().cache()));
@@ -313,7 +313,7 @@ TEST(SampleCodec, ChoiceIsRequestedOncePerStepAndReceiverFollows) {
     const double expected = step % 3 == 0 ? 0.03 : step % 3 == 1 ? 0.3 : 0.003;
     for (std::int32_t micro_batch = 0; micro_batch < 2; ++micro_batch) {
       Batch batch = batch_of(step, {2 * micro_batch, 2 * micro_batch + 1}, values);
-      batch.head.micro_batch = micro_batch;
+      batch.header.micro_batch = micro_batch;
       EXPECT_LT(relative_error(ends.pass(batch), values), expected);
       EXPECT_EQ(entries_of(*ends.encoder().cache()), entries_of(*ends.decoder().cache()));
     }
@@ -332,8 +332,8 @@ TEST(SampleCodec, StochasticRoundingIsAFunctionOfKeyStepMicroBatchKindAndPlace) 
     options.key = key;
     TwoEnds ends(options, {});
     Batch batch = batch_of(step, {0, 1}, values);
-    batch.head.micro_batch = micro_batch;
-    batch.head.kind = kind;
+    batch.header.micro_batch = micro_batch;
+    batch.header.kind = kind;
     return ends.pass(batch).clone();
   };
   const at::Tensor first = result_of(77, 3, 1, Kind::forward);
@@ -370,7 +370,7 @@ TEST(SampleCodec, BothEndsCountTheSame) {
 TEST(SampleCodec, RefusesEvaluationInTrainingCodecs) {
   TwoEnds ends(sending(Choice::Way::fixed, 4), {});
   Batch batch = batch_of(0, {0}, random_values({1, kTokens, kWidth}, 16));
-  batch.head.evaluation = true;
+  batch.header.evaluation = true;
   EXPECT_THROW(ends.pass(batch), std::logic_error);
 }
 

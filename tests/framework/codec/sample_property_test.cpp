@@ -149,7 +149,7 @@ class Ordeal {
     const Entries received = entries_of(*ends_->decoder().cache());
     ASSERT_EQ(sent.size(), received.size()) << "seed " << seed_ << ", message " << messages_;
     const bool remembered = choice_.way == Choice::Way::delta;
-    for (const Row& row : batch.head.rows.rows) {
+    for (const Row& row : batch.header.rows.rows) {
       if (remembered) differs_.erase(number(row.sample));
     }
     for (const auto& [sample, entry] : sent) {
@@ -168,8 +168,8 @@ class Ordeal {
 
   // Training sees what the entry holds, or NaN where the sender's value was none.
   void check_values(const Batch& batch, const at::Tensor& values, const Entries& entries) {
-    for (std::size_t i = 0; i < batch.head.rows.rows.size(); ++i) {
-      const auto found = entries.find(number(batch.head.rows.rows[i].sample));
+    for (std::size_t i = 0; i < batch.header.rows.rows.size(); ++i) {
+      const auto found = entries.find(number(batch.header.rows.rows[i].sample));
       if (found == entries.end()) continue;
       const at::Tensor expected = at::empty({kTokens, kWidth});
       kernels::load_entry(

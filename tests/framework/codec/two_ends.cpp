@@ -94,49 +94,49 @@ TwoEnds::TwoEnds(const SampleEncoderOptions& options,
 
 at::Tensor TwoEnds::pass(const Batch& batch) {
   net::Frame frame;
-  write_header(batch.head, frame);
-  encoder_->encode(batch.head, batch.values, frame);
+  write_header(batch.header, frame);
+  encoder_->encode(batch.header, batch.values, frame);
   const ReadTensor read = read_header(frame);
-  Decoded decoded = decoder_->decode(read.head, read.payload);
+  Decoded decoded = decoder_->decode(read.header, read.payload);
   last_missing_ = decoded.missing.size();
   last_payload_ = read.payload.size();
   if (decoded.missing.empty()) return decoded.values;
 
-  TensorHeader request = batch.head;
+  TensorHeader request = batch.header;
   request.kind = Kind::resend;
   request.rows.rows.clear();
   for (const std::int64_t place : decoded.missing) {
-    request.rows.rows.push_back(batch.head.rows.rows[static_cast<std::size_t>(place)]);
+    request.rows.rows.push_back(batch.header.rows.rows[static_cast<std::size_t>(place)]);
   }
   net::Frame asked;
   write_header(request, asked);
-  TensorHeader answer = read_header(asked).head;
+  TensorHeader answer = read_header(asked).header;
   answer.kind = Kind::whole;
   net::Frame answered;
   write_header(answer, answered);
   encoder_->encode_whole(answer, answered);
   const ReadTensor whole = read_header(answered);
-  decoder_->complete(whole.head, whole.payload, decoded.missing, decoded.values);
+  decoder_->complete(whole.header, whole.payload, decoded.missing, decoded.values);
   return decoded.values;
 }
 
 void TwoEnds::lose(const Batch& batch) {
   net::Frame frame;
-  write_header(batch.head, frame);
-  encoder_->encode(batch.head, batch.values, frame);
+  write_header(batch.header, frame);
+  encoder_->encode(batch.header, batch.values, frame);
 }
 
 TensorHeader full_rows(store::Step step, std::int32_t micro_batch, std::int64_t tokens,
                        std::int64_t width, const std::vector<std::int64_t>& samples) {
-  TensorHeader head;
-  head.step = step;
-  head.micro_batch = micro_batch;
-  head.width = width;
-  head.rows.padded_length = tokens;
+  TensorHeader header;
+  header.step = step;
+  header.micro_batch = micro_batch;
+  header.width = width;
+  header.rows.padded_length = tokens;
   for (const std::int64_t sample : samples) {
-    head.rows.rows.push_back(Row{store::SampleId{sample}, {tokens}});
+    header.rows.rows.push_back(Row{store::SampleId{sample}, {tokens}});
   }
-  return head;
+  return header;
 }
 
 at::Tensor random_values(at::IntArrayRef shape, std::uint64_t seed) {

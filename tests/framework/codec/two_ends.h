@@ -34,7 +34,7 @@ UseOrder shuffled_epochs(std::int64_t samples, std::int64_t per_step, std::uint6
 
 // One message of rows, each of which is one document of `length(sample)` tokens.
 struct Batch {
-  TensorHeader head;
+  TensorHeader header;
   at::Tensor values;
 };
 
@@ -61,7 +61,7 @@ class TwoEnds {
   std::size_t last_payload_ = 0;
 };
 
-// A head for these samples, every row full.
+// A header for these samples, every row full.
 TensorHeader full_rows(store::Step step, std::int32_t micro_batch, std::int64_t tokens,
                        std::int64_t width, const std::vector<std::int64_t>& samples);
 

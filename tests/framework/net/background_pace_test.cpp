@@ -41,7 +41,7 @@ class SharedPath {
   void burst(std::uint64_t bytes) {
     constexpr std::uint64_t kChunk = 40'000;
     const std::uint64_t end = foreground_place_ + bytes;
-    meter_.look(now_, end, foreground_confirmed_);
+    meter_.update(now_, end, foreground_confirmed_);
     while (foreground_place_ < end) {
       const std::uint64_t chunk = std::min(kChunk, end - foreground_place_);
       foreground_place_ += chunk;
@@ -91,7 +91,7 @@ class SharedPath {
     while (!foreground_.empty() && foreground_.front().at <= now_) {
       foreground_confirmed_ = foreground_.front().place;
       foreground_.pop_front();
-      meter_.look(now_, foreground_place_, foreground_confirmed_);
+      meter_.update(now_, foreground_place_, foreground_confirmed_);
       if (foreground_.empty()) tell(Load::none);
     }
     while (!background_.empty() && background_.front().at <= now_) {

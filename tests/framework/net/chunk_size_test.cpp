@@ -37,13 +37,13 @@ TEST(ChunkSize, ShrinksWhileNothingIsConfirmed) {
   ChunkSize size;
   const Time start{};
   constexpr double kRate = 100e6 / 8;
-  size.look(start, 1 << 20, 0);
-  size.look(start + milliseconds(400), 1 << 20, 0);
+  size.update(start, 1 << 20, 0);
+  size.update(start + milliseconds(400), 1 << 20, 0);
   EXPECT_EQ(size.limit(kRate), 125'000U);
-  size.look(start + milliseconds(500), 1 << 20, 0);
+  size.update(start + milliseconds(500), 1 << 20, 0);
   EXPECT_EQ(size.limit(kRate), ChunkSize::kLeast);
-  size.look(start + milliseconds(900), 1 << 20,
-            1 << 20);  // all through: nothing is known against it
+  size.update(start + milliseconds(900), 1 << 20,
+              1 << 20);  // all through: nothing is known against it
   EXPECT_EQ(size.limit(kRate), 125'000U);
 }
 
@@ -62,8 +62,8 @@ class SimulatedPath {
       now_ += std::chrono::duration_cast<Time::duration>(kTurn);
       carried_ += rate_ * kTurn.count();
       confirm();
-      meter_.look(now_, sent_ + 1, confirmed_);
-      size_.look(now_, sent_, confirmed_);
+      meter_.update(now_, sent_ + 1, confirmed_);
+      size_.update(now_, sent_, confirmed_);
       while (sent_ - confirmed_ < queue_) send();
     }
   }

@@ -102,7 +102,7 @@ TEST_F(NodeTest, UnknownKeyDeliversNothingAndDoesNotDisturbTheRealPeer) {
         stranger.connect(listener->endpoint(), link_options(brief, kRight, right_keys.public_key));
     link->send(numbered_frame(1, 10));
     const LinkError error = death_of(*link);
-    EXPECT_EQ(error.kind(), Kind::stranger);
+    EXPECT_EQ(error.kind(), Kind::unauthenticated);
     EXPECT_THAT(error.what(), HasSubstr("does not know our key"));
   }
   EXPECT_THAT(events_so_far(), testing::Contains(HasSubstr("refused: a process at 127.0.0.1")));
@@ -204,7 +204,7 @@ TEST_F(NodeTest, PlaintextPeerIsRefusedByAnEncryptedListener) {
   brief.connect_limit = kBrief;
   const auto link = node.connect(listener->endpoint(), link_options(brief, kRight, {}));
   link->send(numbered_frame(1, 10));
-  EXPECT_EQ(death_of(*link).kind(), Kind::stranger);
+  EXPECT_EQ(death_of(*link).kind(), Kind::unauthenticated);
   EXPECT_FALSE(right->state().connected);
   EXPECT_EQ(right->state().received_bytes, 0u);
 }
@@ -218,7 +218,7 @@ TEST_F(NodeTest, ListenerThatHoldsAnotherKeyIsNotTalkedTo) {
   const auto link = node.connect(listener->endpoint(),
                                  link_options(brief, kRight, CurveKeyPair::generate().public_key));
   const LinkError error = death_of(*link);
-  EXPECT_EQ(error.kind(), Kind::stranger) << error.what();
+  EXPECT_EQ(error.kind(), Kind::unauthenticated) << error.what();
   EXPECT_EQ(right->state().received_bytes, 0u);
 }
 

@@ -104,6 +104,11 @@ TEST(WireFormatTest, OtherVersionIsToldApartFromDamage) {
   EXPECT_EQ(parsed.version, 9);
 }
 
+TEST(WireFormatTest, FramesBeyondTheLimitAreRefused) {
+  EXPECT_NO_THROW(check_frame_size(kMaxFrameBytes));
+  EXPECT_THROW(check_frame_size(kMaxFrameBytes + 1), std::invalid_argument);
+}
+
 TEST(WireFormatTest, LengthsBeyondTheLimitsAreLies) {
   const auto fault_of = [](const MessageHeader& header, std::size_t payload) {
     return parse_message(sealed(header, payload)).fault;

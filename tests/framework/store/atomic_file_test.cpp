@@ -138,22 +138,22 @@ TEST(AtomicFile, SaysWhatAFullDiskLacksAndLeavesRoomBehind) {
 TEST(AtomicFile, CountsBytesAsTheyAreWrittenAndRead) {
   const TemporaryDirectory folder;
   const std::vector<std::byte> bytes(std::size_t{20} << 20U, std::byte{7});
-  const std::uint64_t before = file_bytes();
+  const std::uint64_t before = file_progress();
   AtomicFile file(folder / "large", bytes.size());
   file.write(bytes);
   // And one for each call that makes them durable.
   constexpr std::uint64_t kCalls = 16;
-  EXPECT_GE(file_bytes() - before, bytes.size());
-  EXPECT_LT(file_bytes() - before, bytes.size() + kCalls);
-  const std::uint64_t written = file_bytes();
+  EXPECT_GE(file_progress() - before, bytes.size());
+  EXPECT_LT(file_progress() - before, bytes.size() + kCalls);
+  const std::uint64_t written = file_progress();
   const FileSummary summary = file.commit();
-  EXPECT_EQ(file_bytes() - written, 3U);  // fsync, rename, fsync of the folder
+  EXPECT_EQ(file_progress() - written, 3U);  // fsync, rename, fsync of the folder
   EXPECT_EQ(summary.size, bytes.size());
   std::vector<std::byte> read(bytes.size());
   InputFile(folder / "large").read(0, read);
   EXPECT_EQ(read, bytes);
-  EXPECT_GE(file_bytes() - before, 2 * bytes.size());
-  EXPECT_LT(file_bytes() - before, 2 * bytes.size() + kCalls);
+  EXPECT_GE(file_progress() - before, 2 * bytes.size());
+  EXPECT_LT(file_progress() - before, 2 * bytes.size() + kCalls);
 }
 
 TEST(MakeDirectory, MakesParentsAndAcceptsWhatIsThere) {
@@ -187,6 +187,20 @@ TEST(InputFile, TellsWhenAFileShrinksWhileItIsRead) {
   std::filesystem::resize_file(folder / "text", 3);
   std::vector<std::byte> bytes(5);
   expect_store_error(StoreError::Kind::corrupt, {"ends at byte 3"}, [&] { file.read(0, bytes); });
+}
+
+TEST(InputFile, HandsOutARangeInPieces) {
+  const TemporaryDirectory folder;
+  write_bytes(folder / "text", "0123456789");
+  const InputFile file(folder / "text");
+  std::vector<std::string> pieces;
+  const auto take = [&](std::span<const std::byte> bytes) {
+    pieces.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  };
+  file.each_piece(2, 9, 3, take);
+  EXPECT_EQ(pieces, (std::vector<std::string>{"234", "567", "8"}));
+  file.each_piece(4, 4, 3, take);
+  EXPECT_EQ(pieces.size(), 3U) << "there is nothing to hand out";
 }
 
 TEST(FileHash, IsTheSameInPiecesAndKnownFromOutside) {

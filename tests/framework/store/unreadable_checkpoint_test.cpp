@@ -2,7 +2,6 @@
 
 #include "framework/store/atomic_file.h"
 #include "framework/store/checkpoint.h"
-#include "framework/store/committed.h"
 #include "framework/store/file_hash.h"
 #include "tests/framework/store/expect_store_error.h"
 #include "tests/framework/store/system_faults.h"

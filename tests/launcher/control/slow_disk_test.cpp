@@ -58,7 +58,7 @@ class SlowDisk {
   }
   // As StageReporter: bytes of files are progress.
   void report() {
-    if (std::exchange(bytes_, store::file_bytes()) != bytes_) ++actions_;
+    if (std::exchange(bytes_, store::file_progress()) != bytes_) ++actions_;
     Progress progress;
     progress.phase = "checkpoint";
     progress.finished_actions = actions_;
@@ -74,7 +74,7 @@ class SlowDisk {
   Watchdog dog_{{kSaver, kWaiting}, {}, now_};
   int calls_ = 0;
   std::uint64_t actions_ = 0;
-  std::uint64_t bytes_ = store::file_bytes();
+  std::uint64_t bytes_ = store::file_progress();
   std::optional<StallDiagnosis> stall_;
   double after_ = 0;
 };

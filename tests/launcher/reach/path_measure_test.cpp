@@ -47,7 +47,7 @@ TEST(PathMeasure, ReportsClosedPortAndWrongToken) {
   const PortOfHost host(2);
   const auto results = dial_all({{1, closed}, {2, host.place()}}, Preamble::random_token(), 3);
   EXPECT_THAT(results.at(0).trouble, HasSubstr("Connection refused"));
-  EXPECT_THAT(results.at(0).trouble, HasSubstr(closed.place()));
+  EXPECT_THAT(results.at(0).trouble, HasSubstr(closed.host_and_port()));
   EXPECT_NE(results.at(1).trouble, "");
 }
 
@@ -61,7 +61,7 @@ TEST(PathMeasure, ReachesHostOverIpv6) {
   if (host.port.endpoints().empty()) GTEST_SKIP() << host.port.troubles().at(0);
   const auto results = dial_all({{3, host.place()}}, PortOfHost::token, 3);
   EXPECT_EQ(results.at(0).trouble, "");
-  EXPECT_EQ(host.place().place(), "[::1]:" + std::to_string(host.place().port));
+  EXPECT_EQ(host.place().host_and_port(), "[::1]:" + std::to_string(host.place().port));
 }
 
 TEST(PathMeasure, MeasuresRoundTripsAndFlows) {

@@ -1,0 +1,26 @@
+#include "framework/store/record_fields.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "framework/store/store_error.h"
+
+namespace strait::store {
+
+void refuse_record(const std::string& origin, const std::string& why) {
+  throw StoreError(StoreError::Kind::bad_input, origin + ": " + why);
+}
+
+std::string required_string(const nlohmann::json& object, const char* key,
+                            const std::string& origin) {
+  const auto found = object.find(key);
+  if (found == object.end()) refuse_record(origin, fmt::format("there is no \"{}\"", key));
+  if (!found->is_string()) {
+    refuse_record(origin,
+                  fmt::format("\"{}\" is {} where a string is expected", key, found->type_name()));
+  }
+  return found->get<std::string>();
+}
+
+}  // namespace strait::store

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+namespace strait::store {
+
+// StoreError bad_input: "<origin>: <why>".
+[[noreturn]] void refuse_record(const std::string& origin, const std::string& why);
+
+// The string under this key, which a record has to have.
+std::string required_string(const nlohmann::json& object, const char* key,
+                            const std::string& origin);
+
+}  // namespace strait::store

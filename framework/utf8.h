@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+// Text as it comes from files, pipes and users: it may not be UTF-8 at all.
+namespace strait {
+
+// What some editors put in front of a text.
+inline constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
+// The bytes of the UTF-8 character that `text` begins with; 0: there is none. Overlong forms,
+// surrogates and code points beyond U+10FFFF are none.
+constexpr std::size_t utf8_length(std::string_view text) {
+  const auto byte = [text](std::size_t i) -> unsigned {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
+  };
+  const unsigned first = byte(0);
+  if (text.empty() || first > 0xf4U || (first >= 0x80U && first < 0xc2U)) return 0;
+  if (first < 0x80U) return 1;
+  const std::size_t length = first < 0xe0U ? 2 : first < 0xf0U ? 3 : 4;
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0U) != 0x80U) return 0;
+  }
+  const unsigned second = byte(1);
+  const bool overlong = (first == 0xe0U && second < 0xa0U) || (first == 0xf0U && second < 0x90U);
+  const bool beyond = (first == 0xedU && second > 0x9fU) || (first == 0xf4U && second > 0x8fU);
+  return overlong || beyond ? 0 : length;
+}
+
+}  // namespace strait
