@@ -38,7 +38,7 @@ std::optional<net::Frame> ChunkSource::read(const std::string& id, std::uint32_t
     net::Frame frame = message::chunk_frame(id, chunk, offer.table.bytes(chunk), content);
     store::InputFile(offer.path).read(offer.table.begin(chunk), content);
     if (offer.table.matches(chunk, content)) return frame;
-  } catch (const std::exception&) {
+  } catch (const store::StoreError&) {
     // The peer gets Missing and requests the chunk from another source.
   }
   offer.chunks.erase(chunk);

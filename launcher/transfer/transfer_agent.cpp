@@ -236,11 +236,12 @@ void TransferAgent::offer_stored(const std::string& id) {
             *stored = {content->table(), content->data(), file.chunks(),
                        std::make_shared<const PinnedContent>(std::move(*content))};
           }
-        } catch (const std::exception&) {
+        } catch (const store::StoreError&) {
           // Not offered: the peer finds another source.
         }
       },
-      [this, id, stored] {
+      [this, id, stored](const std::exception_ptr& error) {
+        if (error) std::rethrow_exception(error);
         if (!*stored) return;
         const std::vector<ChunkRun> runs = (*stored)->chunks.runs();
         chunk_source_.offer(std::move(**stored));
