@@ -18,6 +18,8 @@
 #include "launcher/transfer/content_store.h"
 #include "launcher/transfer/destination_file.h"
 #include "launcher/transfer/fetch_queue.h"
+#include "launcher/transfer/rate_limit.h"
+#include "launcher/transfer/serve_queue.h"
 #include "launcher/transfer/task_queue.h"
 #include "launcher/transfer/transfer_commands.h"
 #include "launcher/transfer/transfer_peers.h"
