@@ -22,7 +22,7 @@ constexpr int kServedAtOnce = 4;  // chunks, before messages are received again
 
 TransferAgent::TransferAgent(TransferAgentOptions options)
     : options_(std::move(options)),
-      store_(options_.store, options_.store_limit),
+      store_(options_.store),
       tables_(options_.store / "tables"),
       upload_limit_(options_.upload_bytes_per_second),
       peers_(

@@ -28,7 +28,6 @@ namespace strait::transfer {
 
 struct TransferAgentOptions {
   std::filesystem::path store;  // directory of contents; several processes may share it
-  std::uint64_t store_limit = ContentStore::kDefaultLimit;
   double upload_bytes_per_second = 0;  // to all peers together; 0: no limit
   double download_bytes_per_second = 0;
   std::chrono::seconds stall_timeout{60};  // of a fetch that gets nothing over connected links
