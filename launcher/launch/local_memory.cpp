@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "framework/store/atomic_file.h"
+#include "framework/store/checkpoint_files.h"
 #include "framework/store/memory_file.h"
 #include "framework/store/store_error.h"
 
@@ -56,8 +57,7 @@ void LocalMemory::save(const Held& one, const fs::path& folder,
   store::make_directory(folder);
   for (std::size_t i = 0; i < one.files.size(); ++i) {
     const fs::path path = folder / one.files[i].name;
-    std::error_code absent;
-    if (fs::file_size(path, absent) == one.files[i].size && !absent) continue;
+    if (store::has_size(path, one.files[i].size)) continue;
     write_copy(contents_.at(i), one.files[i], path);
   }
 }
