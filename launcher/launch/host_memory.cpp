@@ -17,8 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::chrono::milliseconds kAskAgain{20};
-
 }  // namespace
 
 HostMemory::HostMemory(transfer::TransferAgent& agent, const plan::Plan& plan,
@@ -81,13 +79,12 @@ void HostMemory::run() {
 
 template <class T>
 T HostMemory::wait_on(std::future<T>& future, std::size_t host) const {
-  while (future.wait_for(kAskAgain) != std::future_status::ready) {
+  return transfer::wait_for(future, [&] {
     if (closing_) throw base::UserError(base::ExitCode::interrupted, "the run has ended");
-    if (!lost_(host)) continue;
+    if (!lost_(host)) return;
     throw base::UserError(base::ExitCode::peer_lost,
                           fmt::format("host {} is lost", hosts_.at(host).name));
-  }
-  return future.get();
+  });
 }
 
 HostMemory::Generation HostMemory::hold_on_hosts(const Request& request) {
@@ -221,9 +218,7 @@ void HostMemory::save(const Held& one, const fs::path& folder,
   }
   try {
     for (std::size_t i = 0; i < fetches.size(); ++i) {
-      while (fetches[i].fetched.wait_for(kAskAgain) != std::future_status::ready)
-        check(contents[i]);
-      fetches[i].fetched.get();
+      transfer::wait_for(fetches[i].fetched, [&] { check(contents[i]); });
     }
   } catch (const std::exception&) {
     for (const auto& fetch : fetches) agent_.cancel(fetch.number);

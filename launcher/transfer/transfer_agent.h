@@ -27,7 +27,7 @@
 namespace strait::transfer {
 
 struct TransferAgentOptions {
-  std::filesystem::path store;  // directory of contents; several processes may share it
+  std::filesystem::path store;         // directory of contents; several processes may share it
   double upload_bytes_per_second = 0;  // to all peers together; 0: no limit
   double download_bytes_per_second = 0;
   std::chrono::seconds stall_timeout{60};  // of a fetch that gets nothing over connected links
@@ -38,6 +38,14 @@ struct TransferAgentOptions {
   std::function<void(const net::ProcessName&, const std::string& host, const std::string& endpoint)>
       on_peer_endpoint;
 };
+
+// Waits for a result. `poll` is called while it waits, and throws to give up.
+template <class T, class Poll>
+T wait_for(std::future<T>& future, const Poll& poll) {
+  constexpr std::chrono::milliseconds kPollEvery{20};
+  while (future.wait_for(kPollEvery) != std::future_status::ready) poll();
+  return future.get();
+}
 
 // Totals of one process since its start.
 struct TransferTotals {
