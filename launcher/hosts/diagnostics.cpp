@@ -4,19 +4,17 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <filesystem>
 #include <iterator>
 #include <memory>
-#include <thread>
 #include <utility>
 
-#include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/hosts/ssh_session.h"
 #include "launcher/plan/gpu_memory.h"
 #include "launcher/plan/memory_copies.h"
-#include "launcher/plan/placement.h"
 
 namespace strait::hosts {
 namespace {
@@ -54,7 +52,7 @@ std::vector<Finding> inspect_over_ssh(SshSession& call, const recipe::RecipeHost
         [](const std::string& text) { return inspection_from(text).has_value(); },
         Clock::now() + kInspectionLimit);
     return diagnose_host(host, need, *inspection_from(line), recipe.hosts.ports, clock_now());
-  } catch (const std::exception& error) {  // of any kind: this is a thread of its own
+  } catch (const std::exception& error) {  // of any kind: it is what was found
     const base::Failure failure = base::describe_failure(error);
     return {wrong(failure.code, host.name, failure.text)};
   }
@@ -73,17 +71,15 @@ std::vector<Finding> check_ssh_hosts(const recipe::Recipe& recipe,
   } catch (const base::UserError& error) {
     return {wrong(error.code(), "ssh", error.what())};
   }
-  // A thread for each host: a slow one takes no time from the others.
   const auto deadline = Clock::now() + kDoctorCallLimit;
   std::vector<std::vector<Finding>> found(hosts.size());
-  std::vector<std::jthread> threads;
-  for (std::size_t i = 0; i < hosts.size(); ++i) {
-    threads.emplace_back([&, i] {
-      const HostNeed need = i < needs.size() ? needs[i] : HostNeed{};
-      found[i] = inspect_over_ssh(*calls[i], hosts[i], need, recipe, deadline);
-    });
+  const auto errors = for_each_host(hosts.size(), [&](std::size_t i) {
+    const HostNeed need = i < needs.size() ? needs[i] : HostNeed{};
+    found[i] = inspect_over_ssh(*calls[i], hosts[i], need, recipe, deadline);
+  });
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
   }
-  threads.clear();
   std::vector<Finding> findings;
   for (const auto& of_host : found) {
     findings.insert(findings.end(), of_host.begin(), of_host.end());
