@@ -1,4 +1,4 @@
-#include "launcher/launch/host_memory.h"
+#include "launcher/launch/host_memory_checkpoints.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -19,9 +19,9 @@ namespace fs = std::filesystem;
 
 }  // namespace
 
-HostMemory::HostMemory(transfer::TransferAgent& agent, const plan::Plan& plan,
-                       std::vector<transfer::CheckpointDownloader::Host> hosts,
-                       std::function<bool(std::size_t)> lost)
+HostMemoryCheckpoints::HostMemoryCheckpoints(
+    transfer::TransferAgent& agent, const plan::Plan& plan,
+    std::vector<transfer::CheckpointDownloader::Host> hosts, std::function<bool(std::size_t)> lost)
     : agent_(agent),
       hosts_(std::move(hosts)),
       neighbours_(plan::memory_neighbours(plan)),
@@ -32,9 +32,9 @@ HostMemory::HostMemory(transfer::TransferAgent& agent, const plan::Plan& plan,
   thread_ = std::thread([this] { run(); });
 }
 
-HostMemory::~HostMemory() { held(); }
+HostMemoryCheckpoints::~HostMemoryCheckpoints() { held(); }
 
-void HostMemory::hold(store::Step step, std::vector<control::MemoryPart> parts) {
+void HostMemoryCheckpoints::hold(store::Step step, std::vector<control::MemoryPart> parts) {
   {
     const MutexLock lock(mutex_);
     request_ = Request{step, std::move(parts)};
@@ -42,12 +42,12 @@ void HostMemory::hold(store::Step step, std::vector<control::MemoryPart> parts) 
   changed_.notify_all();
 }
 
-std::vector<control::MemoryDecision> HostMemory::take_decisions() {
+std::vector<control::MemoryDecision> HostMemoryCheckpoints::take_decisions() {
   const MutexLock lock(mutex_);
   return std::exchange(decisions_, {});
 }
 
-void HostMemory::run() {
+void HostMemoryCheckpoints::run() {
   while (true) {
     Request request;
     {
@@ -58,7 +58,7 @@ void HostMemory::run() {
     }
     std::string trouble;
     try {
-      Generation held = hold_on_hosts(request);
+      HeldCheckpoint held = hold_on_hosts(request);
       {
         const MutexLock lock(mutex_);
         next_ = std::move(held);
@@ -78,7 +78,7 @@ void HostMemory::run() {
 }
 
 template <class T>
-T HostMemory::wait_on(std::future<T>& future, std::size_t host) const {
+T HostMemoryCheckpoints::wait_on(std::future<T>& future, std::size_t host) const {
   return transfer::wait_for(future, [&] {
     if (closing_) throw base::UserError(base::ExitCode::interrupted, "the run has ended");
     if (!lost_(host)) return;
@@ -87,8 +87,8 @@ T HostMemory::wait_on(std::future<T>& future, std::size_t host) const {
   });
 }
 
-HostMemory::Generation HostMemory::hold_on_hosts(const Request& request) {
-  Generation made{request.step, {}, false};
+HostMemoryCheckpoints::HeldCheckpoint HostMemoryCheckpoints::hold_on_hosts(const Request& request) {
+  HeldCheckpoint made{request.step, {}, false};
   std::vector<std::future<transfer::ChunkTable>> tables;
   for (const control::MemoryPart& part : request.parts) {
     const auto place =
@@ -111,7 +111,7 @@ HostMemory::Generation HostMemory::hold_on_hosts(const Request& request) {
   return made;
 }
 
-void HostMemory::copy_to_neighbours() {
+void HostMemoryCheckpoints::copy_to_neighbours() {
   std::vector<std::pair<std::size_t, std::future<std::uint64_t>>> copies;  // to which host
   std::vector<std::size_t> numbers;
   {
@@ -134,7 +134,7 @@ void HostMemory::copy_to_neighbours() {
   next_->on_two = copies.size() == next_->contents.size();
 }
 
-void HostMemory::decide(const std::string& trouble) {
+void HostMemoryCheckpoints::decide(const std::string& trouble) {
   const MutexLock lock(mutex_);
   const store::Step step = next_->step;
   if (!trouble.empty() && safe_ && safe_->on_two) {
@@ -154,8 +154,8 @@ void HostMemory::decide(const std::string& trouble) {
        trouble.empty() ? "" : "checkpoints in memory have no copy on a neighbour: " + trouble});
 }
 
-void HostMemory::release(const std::optional<Generation>& old,
-                         const std::optional<Generation>& kept) {
+void HostMemoryCheckpoints::release(const std::optional<HeldCheckpoint>& old,
+                                    const std::optional<HeldCheckpoint>& kept) {
   if (!old) return;
   std::set<std::string> ids;
   for (const Content& content : old->contents) ids.insert(content.table.id());
@@ -163,14 +163,14 @@ void HostMemory::release(const std::optional<Generation>& old,
   if (!ids.empty()) agent_.release({ids.begin(), ids.end()});
 }
 
-std::string HostMemory::place_of(const Generation& one) const {
+std::string HostMemoryCheckpoints::place_of(const HeldCheckpoint& one) const {
   if (one.on_two) return "the host of each stage, with a copy on a neighbour";
   return std::ranges::any_of(neighbours_, [](const auto& two) { return two.has_value(); })
              ? "the host of each stage, without copies"
              : "its host";
 }
 
-std::vector<MemoryCheckpoints::Held> HostMemory::held() {
+std::vector<MemoryCheckpoints::Held> HostMemoryCheckpoints::held() {
   {
     const MutexLock lock(mutex_);
     closing_ = true;
@@ -188,8 +188,8 @@ std::vector<MemoryCheckpoints::Held> HostMemory::held() {
   return all;
 }
 
-void HostMemory::save(const Held& one, const fs::path& folder,
-                      const std::function<bool()>& give_up) {
+void HostMemoryCheckpoints::save(const Held& one, const fs::path& folder,
+                                 const std::function<bool()>& give_up) {
   std::vector<Content> contents;
   {
     const MutexLock lock(mutex_);
