@@ -12,7 +12,7 @@ namespace strait::hosts {
 namespace {
 
 using testing::HasSubstr;
-using Kind = Finding::Kind;
+using Kind = CheckResult::Kind;
 
 constexpr std::int64_t kNow = 1'700'000'000;
 
@@ -26,8 +26,8 @@ HostInspection healthy() {
   return look;
 }
 
-std::vector<Finding> judged(const HostInspection& look, const HostNeed& need = {},
-                            const recipe::RecipeHost& told = {.name = "h0"}) {
+std::vector<CheckResult> judged(const HostInspection& look, const HostNeed& need = {},
+                                const recipe::RecipeHost& told = {.name = "h0"}) {
   return diagnose_host(told, need, look, {47000, 47009}, kNow);
 }
 
@@ -45,43 +45,43 @@ TEST(Diagnostics, ListOfHostsIsNoAdviceForARunWithoutOne) {
 }
 
 TEST(Diagnostics, ReportsHealthyHostOnce) {
-  const auto findings = judged(healthy(), {2, 1'000'000'000, 2'000'000'000, 3});
-  ASSERT_EQ(findings.size(), 1U);
-  EXPECT_EQ(findings[0].kind, Kind::well);
-  EXPECT_THAT(findings[0].text, HasSubstr("8 cores"));
+  const auto results = judged(healthy(), {2, 1'000'000'000, 2'000'000'000, 3});
+  ASSERT_EQ(results.size(), 1U);
+  EXPECT_EQ(results[0].kind, Kind::ok);
+  EXPECT_THAT(results[0].text, HasSubstr("8 cores"));
 }
 
 TEST(Diagnostics, ReportsAllProblemsTogether) {
   HostInspection look = healthy();
   look.busy_ports = {47000, 47001, 47002, 47003, 47004, 47005, 47006, 47007};
   look.facts.clock = kNow - 3600;
-  const auto findings = judged(look, {2, 32'000'000'000, 60'000'000'000, 3});
-  ASSERT_EQ(findings.size(), 4U);
-  EXPECT_EQ(findings[0].code, base::ExitCode::out_of_memory);
-  EXPECT_THAT(findings[0].text, HasSubstr("2 processes need 32.00 GB of memory, but it has 16.00"));
-  EXPECT_EQ(findings[1].code, base::ExitCode::storage_full);
-  EXPECT_THAT(findings[1].text, HasSubstr("/srv/strait has 50.00 GB free"));
-  EXPECT_EQ(findings[2].code, base::ExitCode::bad_input);
-  EXPECT_THAT(findings[2].text, HasSubstr("only 2 are free, but 3 are needed"));
-  EXPECT_EQ(findings[3].kind, Kind::note);
-  EXPECT_THAT(findings[3].text, HasSubstr("60 minutes behind"));
+  const auto results = judged(look, {2, 32'000'000'000, 60'000'000'000, 3});
+  ASSERT_EQ(results.size(), 4U);
+  EXPECT_EQ(results[0].code, base::ExitCode::out_of_memory);
+  EXPECT_THAT(results[0].text, HasSubstr("2 processes need 32.00 GB of memory, but it has 16.00"));
+  EXPECT_EQ(results[1].code, base::ExitCode::storage_full);
+  EXPECT_THAT(results[1].text, HasSubstr("/srv/strait has 50.00 GB free"));
+  EXPECT_EQ(results[2].code, base::ExitCode::bad_input);
+  EXPECT_THAT(results[2].text, HasSubstr("only 2 are free, but 3 are needed"));
+  EXPECT_EQ(results[3].kind, Kind::note);
+  EXPECT_THAT(results[3].text, HasSubstr("60 minutes behind"));
 }
 
 TEST(Diagnostics, RecipeLimitOverridesMemoryOfHost) {
   const recipe::RecipeHost told{.name = "h0", .memory = 1'000'000'000};
-  const auto findings = judged(healthy(), {1, 2'000'000'000, 0, 0}, told);
-  ASSERT_EQ(findings.size(), 1U);
-  EXPECT_THAT(findings[0].text, HasSubstr("the recipe lets it take 1.00 GB"));
+  const auto results = judged(healthy(), {1, 2'000'000'000, 0, 0}, told);
+  ASSERT_EQ(results.size(), 1U);
+  EXPECT_THAT(results[0].text, HasSubstr("the recipe lets it take 1.00 GB"));
 }
 
 TEST(Diagnostics, ReportsEachDeviceAndOneThatDoesNotWork) {
   HostInspection look = healthy();
   look.devices = {{true, "cpu: a product is right"}, {false, "cuda:0: a product is wrong"}};
-  const auto findings = judged(look, {2, 1'000'000'000, 2'000'000'000, 3});
-  ASSERT_EQ(findings.size(), 2U);
-  EXPECT_EQ(findings[0].kind, Kind::well);
-  EXPECT_EQ(findings[1].kind, Kind::wrong);
-  EXPECT_THAT(findings[1].text, HasSubstr("cuda:0"));
+  const auto results = judged(look, {2, 1'000'000'000, 2'000'000'000, 3});
+  ASSERT_EQ(results.size(), 2U);
+  EXPECT_EQ(results[0].kind, Kind::ok);
+  EXPECT_EQ(results[1].kind, Kind::wrong);
+  EXPECT_THAT(results[1].text, HasSubstr("cuda:0"));
 }
 
 // The host "first" greets only once "second" has got its request.
@@ -106,9 +106,9 @@ TEST(CheckHosts, InspectsAllHostsAtTheSameTime) {
   asked.hosts.address = "127.0.0.1";
   asked.hosts.list = {{.name = "first"}, {.name = "second"}};
   std::vector<std::string> well;
-  for (const Finding& finding : check_hosts(asked, {})) {
-    EXPECT_NE(finding.kind, Kind::wrong) << finding.text;
-    if (finding.kind == Kind::well) well.push_back(finding.where);
+  for (const CheckResult& result : check_hosts(asked, {})) {
+    EXPECT_NE(result.kind, Kind::wrong) << result.text;
+    if (result.kind == Kind::ok) well.push_back(result.where);
   }
   EXPECT_THAT(well, testing::ElementsAre("first", "second"));
 }
