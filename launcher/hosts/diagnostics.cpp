@@ -88,22 +88,22 @@ std::vector<CheckResult> check_ssh_hosts(const recipe::Recipe& recipe,
 }
 
 void diagnose_ports(const recipe::RecipeHost& listed, const HostNeed& need,
-                    const HostInspection& look, std::pair<int, int> ports,
+                    const HostInspection& inspection, std::pair<int, int> ports,
                     std::vector<CheckResult>& results) {
   if (ports.first == 0) return;
   const int all = ports.second - ports.first + 1;
-  const int left = all - static_cast<int>(look.busy_ports.size());
+  const int left = all - static_cast<int>(inspection.busy_ports.size());
   if (left < need.ports) {
     results.push_back(wrong(
         base::ExitCode::bad_input, listed.name,
         fmt::format("of its ports {}-{} only {} are free, but {} are needed; end what listens "
                     "there, or name others: hosts.ports",
                     ports.first, ports.second, left, need.ports)));
-  } else if (!look.busy_ports.empty()) {
+  } else if (!inspection.busy_ports.empty()) {
     results.push_back(
         {Kind::note, base::ExitCode::done, listed.name,
          fmt::format("{} of its ports {}-{} are taken; {} are left, {} are needed",
-                     look.busy_ports.size(), ports.first, ports.second, left, need.ports)});
+                     inspection.busy_ports.size(), ports.first, ports.second, left, need.ports)});
   }
 }
 
@@ -126,12 +126,13 @@ std::vector<HostNeed> needs_of(const plan::Plan& plan) {
 }
 
 std::vector<CheckResult> diagnose_host(const recipe::RecipeHost& listed, const HostNeed& need,
-                                       const HostInspection& look, std::pair<int, int> ports,
+                                       const HostInspection& inspection, std::pair<int, int> ports,
                                        std::int64_t now) {
   std::vector<CheckResult> results;
-  const HostFacts& facts = look.facts;
-  if (!look.objection.empty()) {
-    results.push_back(wrong(look.objection_code, listed.name, base::printable(look.objection)));
+  const HostFacts& facts = inspection.facts;
+  if (!inspection.objection.empty()) {
+    results.push_back(
+        wrong(inspection.objection_code, listed.name, base::printable(inspection.objection)));
   }
   const std::int64_t memory = std::min(facts.memory, listed.memory.value_or(facts.memory));
   if (memory < need.memory) {
@@ -144,19 +145,19 @@ std::vector<CheckResult> diagnose_host(const recipe::RecipeHost& listed, const H
                           memory < facts.memory ? "the recipe lets it take" : "it has",
                           base::byte_text(memory))));
   }
-  if (look.objection.empty() && facts.free_disk < need.disk) {
+  if (inspection.objection.empty() && facts.free_disk < need.disk) {
     results.push_back(
         wrong(base::ExitCode::storage_full, listed.name,
               fmt::format("its checkpoints take {}, but {} has {} free; make room, lower "
                           "checkpoint.keep, or {}",
                           base::byte_text(need.disk), base::printable(facts.directory),
-                          base::byte_text(facts.free_disk), look.advice)));
+                          base::byte_text(facts.free_disk), inspection.advice)));
   }
-  diagnose_ports(listed, need, look, ports, results);
+  diagnose_ports(listed, need, inspection, ports, results);
   if (std::string late = clock_warning(listed.name, facts.clock, now); !late.empty()) {
     results.push_back({Kind::note, base::ExitCode::done, listed.name, std::move(late)});
   }
-  for (const auto& [works, text] : look.devices) {
+  for (const auto& [works, text] : inspection.devices) {
     results.push_back({works ? Kind::ok : Kind::wrong,
                        works ? base::ExitCode::done : base::ExitCode::internal, listed.name,
                        base::printable(text)});

@@ -31,7 +31,7 @@ std::vector<HostNeed> needs_of(const plan::Plan& plan);  // by host
 
 // Compares one host with what the plan needs of it. `now` is this machine's clock. Pure.
 std::vector<CheckResult> diagnose_host(const recipe::RecipeHost& listed, const HostNeed& need,
-                                       const HostInspection& look, std::pair<int, int> ports,
+                                       const HostInspection& inspection, std::pair<int, int> ports,
                                        std::int64_t now);
 
 // Inspects all hosts of a recipe at the same time over ssh; for "local", this machine. Hosts of

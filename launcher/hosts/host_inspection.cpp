@@ -78,8 +78,8 @@ void describe(auto& f, base::Is<HostInspection> auto& m) {
   f("objection", m.objection), f("objection_code", m.objection_code);
 }
 
-std::string to_line(const HostInspection& look) {
-  return marked_line(kInspectionMarker, base::to_object(look));
+std::string to_line(const HostInspection& inspection) {
+  return marked_line(kInspectionMarker, base::to_object(inspection));
 }
 
 std::optional<HostInspection> inspection_from(const std::string& line) {
@@ -94,22 +94,22 @@ std::optional<HostInspection> inspection_from(const std::string& line) {
 }
 
 HostInspection inspect_this_host(const InspectionRequest& request, const char* advice) {
-  HostInspection look;
-  look.advice = advice;
+  HostInspection inspection;
+  inspection.advice = advice;
   const fs::path directory = agent_directory(request.directory);
   try {
     check_host_directory(directory, advice);
   } catch (const base::UserError& error) {
-    look.objection = error.what();
-    look.objection_code = error.code();
+    inspection.objection = error.what();
+    inspection.objection_code = error.code();
   }
-  look.facts = facts_of_this_host(directory, "");
+  inspection.facts = facts_of_this_host(directory, "");
   for (int port = request.ports.first; port != 0 && port <= request.ports.second; ++port) {
     if (port_is_taken(AF_INET, port) || port_is_taken(AF_INET6, port)) {
-      look.busy_ports.push_back(port);
+      inspection.busy_ports.push_back(port);
     }
   }
-  return look;
+  return inspection;
 }
 
 void check_host_directory(const fs::path& directory, const char* advice) {
