@@ -11,6 +11,7 @@
 #include "framework/store/store_error.h"
 #include "launcher/base/errors.h"
 #include "launcher/plan/memory_copies.h"
+#include "launcher/transfer/wait_for.h"
 
 namespace strait::launch {
 namespace {

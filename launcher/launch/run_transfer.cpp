@@ -9,6 +9,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/control/run_file_names.h"
+#include "launcher/transfer/wait_for.h"
 
 namespace strait::launch {
 namespace {

@@ -236,8 +236,7 @@ void TransferAgent::offer_stored(const std::string& id) {
             *stored = {content->table(), content->data(), file.chunks(),
                        std::make_shared<const PinnedContent>(std::move(*content))};
           }
-        } catch (const store::StoreError&) {
-          // Not offered: the peer finds another source.
+        } catch (const store::StoreError&) {  // not offered: the peer finds another source
         }
       },
       [this, id, stored](const std::exception_ptr& error) {
