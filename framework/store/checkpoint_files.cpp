@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <system_error>
 
 namespace strait::store {
 namespace {
@@ -48,6 +49,11 @@ std::vector<ShardFile> files_of(const Manifest& manifest, Part part) {
     std::erase_if(files, is(kCachesSuffix));
   }
   return files;
+}
+
+bool has_size(const std::filesystem::path& path, std::uint64_t bytes) {
+  std::error_code error;
+  return std::filesystem::file_size(path, error) == bytes && !error;
 }
 
 }  // namespace strait::store

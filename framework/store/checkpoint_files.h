@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,5 +35,8 @@ enum class Part { none, weights, all };
 // Hashes of tensors are in no part. Of a former release's checkpoint the weights are every file but
 // the caches.
 std::vector<ShardFile> files_of(const Manifest& manifest, Part part);
+
+// The file is there, and is this long.
+bool has_size(const std::filesystem::path& path, std::uint64_t bytes);
 
 }  // namespace strait::store

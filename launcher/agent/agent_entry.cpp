@@ -169,8 +169,8 @@ void hold_connection(int input) {
 
 // Whether stages could start here, which need libraries that this program does not, and on what
 // they would compute.
-void check_stage_program(hosts::HostInspection& look) {
-  if (!look.objection.empty()) return;
+void check_stage_program(hosts::HostInspection& inspection) {
+  if (!inspection.objection.empty()) return;
   const process::ProgramResult answer =
       process::run_program({stage_program_here(), "--check"}, kLoadLimit);
   std::istringstream lines(answer.out);
@@ -179,23 +179,23 @@ void check_stage_program(hosts::HostInspection& look) {
   if (answer.succeeded() && first == fmt::format("strait-stage {}", base::build_id())) {
     for (std::string line; std::getline(lines, line);) {
       const std::size_t space = line.find(' ');
-      look.devices.emplace_back(line.starts_with("ok "), line.substr(space + 1));
+      inspection.devices.emplace_back(line.starts_with("ok "), line.substr(space + 1));
     }
     return;
   }
-  look.objection = fmt::format(
+  inspection.objection = fmt::format(
       "what stages need cannot be loaded there ({}); install this build there with: strait install "
       "--hosts RECIPE",
       answer.succeeded() ? "it is " + base::printable(first) : answer.error_line());
-  look.objection_code = base::ExitCode::mismatch;
+  inspection.objection_code = base::ExitCode::mismatch;
 }
 
 base::ExitCode serve_ssh_request(int input, int output) {
   const std::string request = read_request(input);
-  if (const auto look = hosts::inspection_request_from(request)) {
-    hosts::HostInspection seen = hosts::inspect_this_host(*look);
-    check_stage_program(seen);
-    write_all(output, hosts::to_line(seen));
+  if (const auto asked = hosts::inspection_request_from(request)) {
+    hosts::HostInspection inspection = hosts::inspect_this_host(*asked);
+    check_stage_program(inspection);
+    write_all(output, hosts::to_line(inspection));
     return base::ExitCode::done;
   }
   const hosts::AgentJob job = hosts::parse_agent_job(request);

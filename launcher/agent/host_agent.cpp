@@ -184,8 +184,8 @@ class HostAgent {
       launch.argv = {stage_program_here()};
       launch.input = start.job;
       launch.log = log;
-      LogFollower pump(log);  // earlier generations have sent what is there
-      processes_[start.process] = {backend_.start(launch), std::move(pump)};
+      LogFollower follower(log);  // earlier generations have sent what is there
+      processes_[start.process] = {backend_.start(launch), std::move(follower)};
       link_.send(
           format(hosts::ProcessStarted{start.process, processes_[start.process].process->pid()}));
     } catch (const base::UserError& error) {

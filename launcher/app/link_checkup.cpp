@@ -14,13 +14,13 @@
 
 namespace strait::app {
 
-std::vector<hosts::Finding> judge_links(const plan::Plan& plan,
-                                        const std::vector<reach::LinkRoute>& routes,
-                                        const std::vector<control::Event>& notes) {
-  std::vector<hosts::Finding> findings;
-  findings.reserve(notes.size() + routes.size());
+std::vector<hosts::CheckResult> judge_links(const plan::Plan& plan,
+                                            const std::vector<reach::LinkRoute>& routes,
+                                            const std::vector<control::Event>& notes) {
+  std::vector<hosts::CheckResult> results;
+  results.reserve(notes.size() + routes.size());
   for (const control::Event& note : notes) {
-    findings.push_back({hosts::Finding::Kind::note, base::ExitCode::done, "links", note.text});
+    results.push_back({hosts::CheckResult::Kind::note, base::ExitCode::done, "links", note.text});
   }
   // One line for all links of one route.
   std::map<std::tuple<std::size_t, std::size_t, std::string>, std::vector<std::string>> groups;
@@ -35,20 +35,20 @@ std::vector<hosts::Finding> judge_links(const plan::Plan& plan,
   }
   for (const auto& [route, links] : groups) {
     const auto& [dials, binds, address] = route;
-    findings.push_back({hosts::Finding::Kind::well, base::ExitCode::done, "links",
-                        fmt::format("{} reaches {} at {}: {}", plan.hosts[dials].name,
-                                    plan.hosts[binds].name, address, fmt::join(links, ", "))});
+    results.push_back({hosts::CheckResult::Kind::ok, base::ExitCode::done, "links",
+                       fmt::format("{} reaches {} at {}: {}", plan.hosts[dials].name,
+                                   plan.hosts[binds].name, address, fmt::join(links, ", "))});
   }
-  return findings;
+  return results;
 }
 
-std::vector<hosts::Finding> check_links(const plan::Plan& plan) {
+std::vector<hosts::CheckResult> check_links(const plan::Plan& plan) {
   try {
     const launch::ModelQuestions model = model_questions();
     launch::HostsSession session(plan, model, [](const std::string&) {});
     return judge_links(session.plan(), session.hosts().routes(), session.hosts().notes());
   } catch (const base::UserError& error) {
-    return {{hosts::Finding::Kind::wrong, error.code(), "links", error.what()}};
+    return {{hosts::CheckResult::Kind::wrong, error.code(), "links", error.what()}};
   }
 }
 

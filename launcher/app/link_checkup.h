@@ -8,13 +8,13 @@
 
 namespace strait::app {
 
-// Findings about the routes of the plan's links: blocked hosts, relays, clocks that are off. Pure.
-std::vector<hosts::Finding> judge_links(const plan::Plan& plan,
-                                        const std::vector<reach::LinkRoute>& routes,
-                                        const std::vector<control::Event>& notes);
+// Results about the routes of the plan's links: blocked hosts, relays, clocks that are off. Pure.
+std::vector<hosts::CheckResult> judge_links(const plan::Plan& plan,
+                                            const std::vector<reach::LinkRoute>& routes,
+                                            const std::vector<control::Event>& notes);
 
 // Starts the agents of the plan's hosts, lets each pair that shares a link try its paths as a run
 // does, and ends the agents. Not for a local plan.
-std::vector<hosts::Finding> check_links(const plan::Plan& plan);
+std::vector<hosts::CheckResult> check_links(const plan::Plan& plan);
 
 }  // namespace strait::app

@@ -23,8 +23,7 @@ double time_of(const fs::path& file) {
 }
 
 bool has_file(const fs::path& checkpoint, const store::ShardFile& file) {
-  std::error_code error;
-  return fs::file_size(checkpoint / file.name, error) == file.size && !error;
+  return store::has_size(checkpoint / file.name, file.size);
 }
 
 // Where processes of the plan have written the files that are not here.

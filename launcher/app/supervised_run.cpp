@@ -22,7 +22,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/control/run_recorder.h"
 #include "launcher/control/stop_signals.h"
-#include "launcher/hosts/host_calls.h"
+#include "launcher/hosts/ssh_session.h"
 #include "launcher/launch/restart_policy.h"
 #include "launcher/plan/absent_replicas.h"
 #include "launcher/plan/lost_hosts.h"

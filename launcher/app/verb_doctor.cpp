@@ -22,82 +22,83 @@ namespace strait::app {
 namespace {
 
 // One line of the report: what passed, or the sentence of what failed.
-std::optional<plan::Plan> plan_or_finding(const recipe::Recipe& recipe,
-                                          std::vector<hosts::Finding>& findings) {
+std::optional<plan::Plan> plan_or_result(const recipe::Recipe& recipe,
+                                         std::vector<hosts::CheckResult>& results) {
   try {
     plan::Plan plan = planner::make_plan(recipe).plan;
-    findings.push_back({hosts::Finding::Kind::well, base::ExitCode::done, "model",
-                        fmt::format("{} in {} {}", recipe.model.path, plan.processes.size(),
-                                    plan.processes.size() == 1 ? "process" : "processes")});
-    findings.push_back(
-        {hosts::Finding::Kind::well, base::ExitCode::done, "data",
+    results.push_back({hosts::CheckResult::Kind::ok, base::ExitCode::done, "model",
+                       fmt::format("{} in {} {}", recipe.model.path, plan.processes.size(),
+                                   plan.processes.size() == 1 ? "process" : "processes")});
+    results.push_back(
+        {hosts::CheckResult::Kind::ok, base::ExitCode::done, "data",
          fmt::format("{}: {} rows", recipe::paths_of(recipe.data.train), plan.train.rows)});
     return plan;
   } catch (const std::exception& error) {
     const base::Failure failure = base::describe_failure(error);
-    findings.push_back({hosts::Finding::Kind::wrong, failure.code, "plan", failure.text});
+    results.push_back({hosts::CheckResult::Kind::wrong, failure.code, "plan", failure.text});
     return std::nullopt;
   }
 }
 
-const char* word_for(hosts::Finding::Kind kind) {
+const char* word_for(hosts::CheckResult::Kind kind) {
   switch (kind) {
-    case hosts::Finding::Kind::well:
+    case hosts::CheckResult::Kind::ok:
       return "ok";
-    case hosts::Finding::Kind::note:
+    case hosts::CheckResult::Kind::note:
       return "note";
-    case hosts::Finding::Kind::wrong:
+    case hosts::CheckResult::Kind::wrong:
       return "wrong";
   }
   return "?";
 }
 
-void print_findings(const std::vector<hosts::Finding>& findings) {
+void print_results(const std::vector<hosts::CheckResult>& results) {
   std::size_t widest = 0;
-  for (const hosts::Finding& finding : findings) widest = std::max(widest, finding.where.size());
-  for (const hosts::Finding& finding : findings) {
-    fmt::print("{:<5}  {:<{}}  {}\n", word_for(finding.kind), base::printable(finding.where),
-               widest, base::printable(finding.text));
+  for (const hosts::CheckResult& result : results) widest = std::max(widest, result.where.size());
+  for (const hosts::CheckResult& result : results) {
+    fmt::print("{:<5}  {:<{}}  {}\n", word_for(result.kind), base::printable(result.where), widest,
+               base::printable(result.text));
   }
 }
 
-void print_findings_json(const std::vector<hosts::Finding>& findings) {
+void print_results_json(const std::vector<hosts::CheckResult>& results) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const hosts::Finding& finding : findings) {
-    list.push_back({{"kind", word_for(finding.kind)},
-                    {"code", number(finding.code)},
-                    {"where", finding.where},
-                    {"text", finding.text}});
+  for (const hosts::CheckResult& result : results) {
+    list.push_back({{"kind", word_for(result.kind)},
+                    {"code", number(result.code)},
+                    {"where", result.where},
+                    {"text", result.text}});
   }
   fmt::print("{}\n", list.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
 base::ExitCode examine(const RunOptions& options) {
   const recipe::Recipe recipe = read_recipe(options);
-  std::vector<hosts::Finding> findings = {
-      {hosts::Finding::Kind::well, base::ExitCode::done, "recipe",
+  std::vector<hosts::CheckResult> results = {
+      {hosts::CheckResult::Kind::ok, base::ExitCode::done, "recipe",
        fmt::format("{} (strait {})", options.recipe.string(), base::build_id())}};
-  const std::optional<plan::Plan> plan = plan_or_finding(recipe, findings);
+  const std::optional<plan::Plan> plan = plan_or_result(recipe, results);
   const auto of_hosts =
       hosts::check_hosts(recipe, plan ? hosts::needs_of(*plan) : std::vector<hosts::HostNeed>{});
-  findings.insert(findings.end(), of_hosts.begin(), of_hosts.end());
+  results.insert(results.end(), of_hosts.begin(), of_hosts.end());
   if (recipe.hosts.backend == recipe::BackendKind::local) {
     for (const worker::DeviceCheck& check : worker::check_devices()) {
-      findings.push_back({check.works ? hosts::Finding::Kind::well : hosts::Finding::Kind::wrong,
-                          check.works ? base::ExitCode::done : base::ExitCode::internal,
-                          "this machine", check.text});
+      results.push_back(
+          {check.works ? hosts::CheckResult::Kind::ok : hosts::CheckResult::Kind::wrong,
+           check.works ? base::ExitCode::done : base::ExitCode::internal, "this machine",
+           check.text});
     }
   }
-  const bool well = std::ranges::find(findings, hosts::Finding::Kind::wrong,
-                                      &hosts::Finding::kind) == findings.end();
+  const bool well = std::ranges::find(results, hosts::CheckResult::Kind::wrong,
+                                      &hosts::CheckResult::kind) == results.end();
   if (well && recipe.hosts.backend == recipe::BackendKind::ssh && plan->hosts.size() > 1) {
     const auto of_links = check_links(*plan);
-    findings.insert(findings.end(), of_links.begin(), of_links.end());
+    results.insert(results.end(), of_links.begin(), of_links.end());
   }
-  options.json ? print_findings_json(findings) : print_findings(findings);
+  options.json ? print_results_json(results) : print_results(results);
   const auto first =
-      std::ranges::find(findings, hosts::Finding::Kind::wrong, &hosts::Finding::kind);
-  return first == findings.end() ? base::ExitCode::done : first->code;
+      std::ranges::find(results, hosts::CheckResult::Kind::wrong, &hosts::CheckResult::kind);
+  return first == results.end() ? base::ExitCode::done : first->code;
 }
 
 }  // namespace

@@ -17,11 +17,12 @@ constexpr std::string_view kGreetingMarker = "strait-agent-here ";
 constexpr std::string_view kAnswerMarker = "strait-agent-says ";
 constexpr std::uint64_t kMaxClockOffset = 300;  // seconds
 
-std::string marked(std::string_view marker, const json& value) {
+}  // namespace
+
+std::string marked_line(std::string_view marker, const json& value) {
   return std::string(marker) + value.dump(-1, ' ', true, json::error_handler_t::replace) + "\n";
 }
 
-// The JSON after a marker. Login scripts may have printed text before it on the same line.
 std::optional<json> json_after(std::string_view marker, const std::string& line) {
   const std::size_t at = line.find(marker);
   if (at == line.npos) return std::nullopt;
@@ -32,19 +33,17 @@ std::optional<json> json_after(std::string_view marker, const std::string& line)
   }
 }
 
-}  // namespace
-
 std::string to_line(const AgentGreeting& greeting) {
-  return marked(kGreetingMarker, {{"build", greeting.build},
-                                  {"host_name", greeting.host_name},
-                                  {"caller", greeting.caller},
-                                  {"reached", greeting.reached},
-                                  {"clock", greeting.clock}});
+  return marked_line(kGreetingMarker, {{"build", greeting.build},
+                                       {"host_name", greeting.host_name},
+                                       {"caller", greeting.caller},
+                                       {"reached", greeting.reached},
+                                       {"clock", greeting.clock}});
 }
 
 std::string to_line(const AgentAnswer& answer) {
-  return marked(kAnswerMarker,
-                {{"pid", answer.pid}, {"code", answer.code}, {"error", answer.error}});
+  return marked_line(kAnswerMarker,
+                     {{"pid", answer.pid}, {"code", answer.code}, {"error", answer.error}});
 }
 
 std::optional<AgentGreeting> greeting_from(const std::string& line) {

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace strait::hosts {
 
@@ -22,6 +24,11 @@ struct AgentAnswer {
   int code = 0;       // an ExitCode, where there is
   std::string error;  // a sentence without the host's name; empty: it runs
 };
+
+// A line of a host: a marker, then JSON.
+std::string marked_line(std::string_view marker, const nlohmann::json& value);
+// The JSON after a marker. Login scripts may have printed text before it on the same line.
+std::optional<nlohmann::json> json_after(std::string_view marker, const std::string& line);
 
 std::string to_line(const AgentGreeting& greeting);
 std::string to_line(const AgentAnswer& answer);

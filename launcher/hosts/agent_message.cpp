@@ -4,6 +4,7 @@
 
 #include "launcher/base/build_id.h"
 #include "launcher/base/messages.h"
+#include "launcher/hosts/host_facts_fields.h"
 
 namespace strait::hosts {
 
@@ -27,13 +28,7 @@ net::LinkOptions service_link(const std::string& service, net::ProcessName agent
 constexpr base::MessageLimits kHostLimits{.frame_bytes = std::size_t{256} << 20,
                                           .text_bytes = std::size_t{192} << 20};
 
-void describe(auto& f, base::Is<AgentHello> auto& m) {
-  f("host_name", m.facts.host_name), f("build", m.facts.build), f("cores", m.facts.cores);
-  f("memory", m.facts.memory), f("gpus", m.facts.gpus);
-  f("free_disk", m.facts.free_disk), f("clock", m.facts.clock);
-  f("directory", m.facts.directory), f("addresses", m.facts.addresses);
-  f("address", m.facts.address), f("launcher", m.facts.launcher);
-}
+void describe(auto& f, base::Is<AgentHello> auto& m) { describe(f, m.facts); }
 void describe(auto& f, base::Is<ProcessStarted> auto& m) {
   f("process", m.process), f("pid", m.pid);
 }

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 
 #include "launcher/base/errors.h"
@@ -24,15 +25,32 @@ std::unique_ptr<AgentStarter> ssh_call(const recipe::Recipe::Hosts& hosts, std::
 
 std::vector<std::unique_ptr<AgentStarter>> ssh_starters(const recipe::Recipe::Hosts& hosts,
                                                         const std::set<std::size_t>& left_out) {
-  std::vector<std::unique_ptr<AgentStarter>> calls;
+  std::vector<std::unique_ptr<AgentStarter>> starters;
   const auto progress = hosts.list.size() > 1 ? progress_from_now() : nullptr;
   for (std::size_t i = 0; i < hosts.list.size(); ++i) {
-    calls.push_back(left_out.contains(i) ? nullptr : ssh_call(hosts, i, progress));
+    starters.push_back(left_out.contains(i) ? nullptr : ssh_call(hosts, i, progress));
   }
-  return calls;
+  return starters;
 }
 
 }  // namespace
+
+std::vector<std::exception_ptr> for_each_host(std::size_t count,
+                                              const std::function<void(std::size_t)>& work) {
+  std::vector<std::exception_ptr> errors(count);
+  std::vector<std::jthread> threads;
+  for (std::size_t host = 0; host < count; ++host) {
+    threads.emplace_back([&errors, &work, host] {
+      try {
+        work(host);
+      } catch (...) {
+        errors[host] = std::current_exception();  // the caller's
+      }
+    });
+  }
+  threads.clear();
+  return errors;
+}
 
 std::vector<std::unique_ptr<AgentStarter>> make_agent_starters(
     const plan::Plan& plan, const std::filesystem::path& run,

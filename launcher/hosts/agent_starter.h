@@ -2,7 +2,9 @@
 
 #include <chrono>
 #include <cstddef>
+#include <exception>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -37,6 +39,11 @@ class AgentStarter {
   // The agent has connected to the launcher: closes what only showed that the host is alive.
   virtual void disconnect() {}
 };
+
+// Works on all of so many hosts at the same time, one thread each, because each waits for its host.
+// The error of each; null: none.
+std::vector<std::exception_ptr> for_each_host(std::size_t count,
+                                              const std::function<void(std::size_t)>& work);
 
 // Starters for the hosts of the plan, as its backend needs them; in the order of plan.hosts, null
 // for hosts that are `left_out`. `run` is the run's directory.

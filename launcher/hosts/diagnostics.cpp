@@ -4,31 +4,29 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <filesystem>
 #include <iterator>
 #include <memory>
-#include <thread>
 #include <utility>
 
-#include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/hosts/ssh_session.h"
 #include "launcher/plan/gpu_memory.h"
 #include "launcher/plan/memory_copies.h"
-#include "launcher/plan/placement.h"
 
 namespace strait::hosts {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Kind = Finding::Kind;
+using Kind = CheckResult::Kind;
 
 // For all hosts at the same time: the login, then the inspection.
 constexpr auto kDoctorCallLimit = std::chrono::seconds(25);
 constexpr auto kInspectionLimit = std::chrono::seconds(15);
 
-Finding wrong(base::ExitCode code, const std::string& where, std::string text) {
+CheckResult wrong(base::ExitCode code, const std::string& where, std::string text) {
   return {Kind::wrong, code, where, std::move(text)};
 }
 
@@ -44,9 +42,9 @@ InspectionRequest inspection_request_for(const recipe::RecipeHost& host,
 }
 
 // Inspects a host over ssh, as far as that works.
-std::vector<Finding> inspect_over_ssh(SshSession& call, const recipe::RecipeHost& host,
-                                      const HostNeed& need, const recipe::Recipe& recipe,
-                                      Clock::time_point deadline) {
+std::vector<CheckResult> inspect_over_ssh(SshSession& call, const recipe::RecipeHost& host,
+                                          const HostNeed& need, const recipe::Recipe& recipe,
+                                          Clock::time_point deadline) {
   try {
     call.launcher_address(deadline);  // the build, and whether it can find us
     const std::string line = call.send_request(
@@ -54,14 +52,14 @@ std::vector<Finding> inspect_over_ssh(SshSession& call, const recipe::RecipeHost
         [](const std::string& text) { return inspection_from(text).has_value(); },
         Clock::now() + kInspectionLimit);
     return diagnose_host(host, need, *inspection_from(line), recipe.hosts.ports, clock_now());
-  } catch (const std::exception& error) {  // of any kind: this is a thread of its own
+  } catch (const std::exception& error) {  // of any kind: it is what was found
     const base::Failure failure = base::describe_failure(error);
     return {wrong(failure.code, host.name, failure.text)};
   }
 }
 
-std::vector<Finding> check_ssh_hosts(const recipe::Recipe& recipe,
-                                     const std::vector<HostNeed>& needs) {
+std::vector<CheckResult> check_ssh_hosts(const recipe::Recipe& recipe,
+                                         const std::vector<HostNeed>& needs) {
   std::vector<recipe::RecipeHost> hosts = recipe.hosts.list;
   std::ranges::copy(recipe.hosts.spare, std::back_inserter(hosts));
   std::vector<std::unique_ptr<SshSession>> calls;
@@ -73,41 +71,39 @@ std::vector<Finding> check_ssh_hosts(const recipe::Recipe& recipe,
   } catch (const base::UserError& error) {
     return {wrong(error.code(), "ssh", error.what())};
   }
-  // A thread for each host: a slow one takes no time from the others.
   const auto deadline = Clock::now() + kDoctorCallLimit;
-  std::vector<std::vector<Finding>> found(hosts.size());
-  std::vector<std::jthread> threads;
-  for (std::size_t i = 0; i < hosts.size(); ++i) {
-    threads.emplace_back([&, i] {
-      const HostNeed need = i < needs.size() ? needs[i] : HostNeed{};
-      found[i] = inspect_over_ssh(*calls[i], hosts[i], need, recipe, deadline);
-    });
+  std::vector<std::vector<CheckResult>> found(hosts.size());
+  const auto errors = for_each_host(hosts.size(), [&](std::size_t i) {
+    const HostNeed need = i < needs.size() ? needs[i] : HostNeed{};
+    found[i] = inspect_over_ssh(*calls[i], hosts[i], need, recipe, deadline);
+  });
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
   }
-  threads.clear();
-  std::vector<Finding> findings;
+  std::vector<CheckResult> results;
   for (const auto& of_host : found) {
-    findings.insert(findings.end(), of_host.begin(), of_host.end());
+    results.insert(results.end(), of_host.begin(), of_host.end());
   }
-  return findings;
+  return results;
 }
 
 void diagnose_ports(const recipe::RecipeHost& listed, const HostNeed& need,
-                    const HostInspection& look, std::pair<int, int> ports,
-                    std::vector<Finding>& findings) {
+                    const HostInspection& inspection, std::pair<int, int> ports,
+                    std::vector<CheckResult>& results) {
   if (ports.first == 0) return;
   const int all = ports.second - ports.first + 1;
-  const int left = all - static_cast<int>(look.busy_ports.size());
+  const int left = all - static_cast<int>(inspection.busy_ports.size());
   if (left < need.ports) {
-    findings.push_back(wrong(
+    results.push_back(wrong(
         base::ExitCode::bad_input, listed.name,
         fmt::format("of its ports {}-{} only {} are free, but {} are needed; end what listens "
                     "there, or name others: hosts.ports",
                     ports.first, ports.second, left, need.ports)));
-  } else if (!look.busy_ports.empty()) {
-    findings.push_back(
+  } else if (!inspection.busy_ports.empty()) {
+    results.push_back(
         {Kind::note, base::ExitCode::done, listed.name,
          fmt::format("{} of its ports {}-{} are taken; {} are left, {} are needed",
-                     look.busy_ports.size(), ports.first, ports.second, left, need.ports)});
+                     inspection.busy_ports.size(), ports.first, ports.second, left, need.ports)});
   }
 }
 
@@ -129,17 +125,18 @@ std::vector<HostNeed> needs_of(const plan::Plan& plan) {
   return needs;
 }
 
-std::vector<Finding> diagnose_host(const recipe::RecipeHost& listed, const HostNeed& need,
-                                   const HostInspection& look, std::pair<int, int> ports,
-                                   std::int64_t now) {
-  std::vector<Finding> findings;
-  const HostFacts& facts = look.facts;
-  if (!look.objection.empty()) {
-    findings.push_back(wrong(look.objection_code, listed.name, base::printable(look.objection)));
+std::vector<CheckResult> diagnose_host(const recipe::RecipeHost& listed, const HostNeed& need,
+                                       const HostInspection& inspection, std::pair<int, int> ports,
+                                       std::int64_t now) {
+  std::vector<CheckResult> results;
+  const HostFacts& facts = inspection.facts;
+  if (!inspection.objection.empty()) {
+    results.push_back(
+        wrong(inspection.objection_code, listed.name, base::printable(inspection.objection)));
   }
   const std::int64_t memory = std::min(facts.memory, listed.memory.value_or(facts.memory));
   if (memory < need.memory) {
-    findings.push_back(
+    results.push_back(
         wrong(base::ExitCode::out_of_memory, listed.name,
               fmt::format("its {} {} need {} of memory, but {} {}; give it fewer stages, or make "
                           "train.micro_batch smaller",
@@ -148,36 +145,37 @@ std::vector<Finding> diagnose_host(const recipe::RecipeHost& listed, const HostN
                           memory < facts.memory ? "the recipe lets it take" : "it has",
                           base::byte_text(memory))));
   }
-  if (look.objection.empty() && facts.free_disk < need.disk) {
-    findings.push_back(
+  if (inspection.objection.empty() && facts.free_disk < need.disk) {
+    results.push_back(
         wrong(base::ExitCode::storage_full, listed.name,
               fmt::format("its checkpoints take {}, but {} has {} free; make room, lower "
                           "checkpoint.keep, or {}",
                           base::byte_text(need.disk), base::printable(facts.directory),
-                          base::byte_text(facts.free_disk), look.advice)));
+                          base::byte_text(facts.free_disk), inspection.advice)));
   }
-  diagnose_ports(listed, need, look, ports, findings);
+  diagnose_ports(listed, need, inspection, ports, results);
   if (std::string late = clock_warning(listed.name, facts.clock, now); !late.empty()) {
-    findings.push_back({Kind::note, base::ExitCode::done, listed.name, std::move(late)});
+    results.push_back({Kind::note, base::ExitCode::done, listed.name, std::move(late)});
   }
-  for (const auto& [works, text] : look.devices) {
-    findings.push_back({works ? Kind::well : Kind::wrong,
-                        works ? base::ExitCode::done : base::ExitCode::internal, listed.name,
-                        base::printable(text)});
+  for (const auto& [works, text] : inspection.devices) {
+    results.push_back({works ? Kind::ok : Kind::wrong,
+                       works ? base::ExitCode::done : base::ExitCode::internal, listed.name,
+                       base::printable(text)});
   }
   const bool sick = std::ranges::any_of(
-      findings, [](const Finding& finding) { return finding.kind == Kind::wrong; });
+      results, [](const CheckResult& result) { return result.kind == Kind::wrong; });
   if (!sick) {
-    findings.insert(findings.begin(),
-                    {Kind::well, base::ExitCode::done, listed.name,
-                     fmt::format("{} cores, {} of memory ({} needed), {} of disk free ({} needed)",
-                                 facts.cores, base::byte_text(memory), base::byte_text(need.memory),
-                                 base::byte_text(facts.free_disk), base::byte_text(need.disk))});
+    results.insert(results.begin(),
+                   {Kind::ok, base::ExitCode::done, listed.name,
+                    fmt::format("{} cores, {} of memory ({} needed), {} of disk free ({} needed)",
+                                facts.cores, base::byte_text(memory), base::byte_text(need.memory),
+                                base::byte_text(facts.free_disk), base::byte_text(need.disk))});
   }
-  return findings;
+  return results;
 }
 
-std::vector<Finding> check_hosts(const recipe::Recipe& recipe, const std::vector<HostNeed>& needs) {
+std::vector<CheckResult> check_hosts(const recipe::Recipe& recipe,
+                                     const std::vector<HostNeed>& needs) {
   switch (recipe.hosts.backend) {
     case recipe::BackendKind::ssh:
       return check_ssh_hosts(recipe, needs);

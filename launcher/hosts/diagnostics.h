@@ -8,12 +8,12 @@
 #include "launcher/hosts/host_inspection.h"
 #include "launcher/plan/plan.h"
 
-// The checks of `strait doctor`, a finding for each.
+// The checks of `strait doctor`, a result for each.
 namespace strait::hosts {
 
-struct Finding {
-  enum class Kind { well, note, wrong };
-  Kind kind = Kind::well;
+struct CheckResult {
+  enum class Kind { ok, note, wrong };
+  Kind kind = Kind::ok;
   base::ExitCode code = base::ExitCode::done;  // if it is wrong
   std::string where;                           // "recipe", a host
   std::string text;
@@ -30,12 +30,13 @@ struct HostNeed {
 std::vector<HostNeed> needs_of(const plan::Plan& plan);  // by host
 
 // Compares one host with what the plan needs of it. `now` is this machine's clock. Pure.
-std::vector<Finding> diagnose_host(const recipe::RecipeHost& listed, const HostNeed& need,
-                                   const HostInspection& look, std::pair<int, int> ports,
-                                   std::int64_t now);
+std::vector<CheckResult> diagnose_host(const recipe::RecipeHost& listed, const HostNeed& need,
+                                       const HostInspection& inspection, std::pair<int, int> ports,
+                                       std::int64_t now);
 
 // Inspects all hosts of a recipe at the same time over ssh; for "local", this machine. Hosts of
 // "slurm" and "join" cannot be inspected. Takes half a minute at most.
-std::vector<Finding> check_hosts(const recipe::Recipe& recipe, const std::vector<HostNeed>& needs);
+std::vector<CheckResult> check_hosts(const recipe::Recipe& recipe,
+                                     const std::vector<HostNeed>& needs);
 
 }  // namespace strait::hosts

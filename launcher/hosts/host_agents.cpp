@@ -7,7 +7,6 @@
 #include <csignal>
 #include <utility>
 
-#include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
 #include "launcher/process/backend.h"
 

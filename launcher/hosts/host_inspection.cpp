@@ -14,8 +14,11 @@
 #include "framework/store/bounded_json.h"
 #include "framework/store/file_descriptor.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/json_fields.h"
 #include "launcher/base/text.h"
+#include "launcher/hosts/agent_greeting.h"
 #include "launcher/hosts/agent_job.h"
+#include "launcher/hosts/host_facts_fields.h"
 
 namespace strait::hosts {
 namespace {
@@ -69,69 +72,44 @@ std::optional<InspectionRequest> inspection_request_from(const std::string& text
   }
 }
 
-std::string to_line(const HostInspection& look) {
-  const HostFacts& facts = look.facts;
-  const json all = {{"host_name", facts.host_name},
-                    {"build", facts.build},
-                    {"cores", facts.cores},
-                    {"memory", facts.memory},
-                    {"gpus", facts.gpus},
-                    {"free_disk", facts.free_disk},
-                    {"clock", facts.clock},
-                    {"directory", facts.directory},
-                    {"addresses", facts.addresses},
-                    {"busy_ports", look.busy_ports},
-                    {"devices", look.devices},
-                    {"objection", look.objection},
-                    {"objection_code", number(look.objection_code)}};
-  return std::string(kInspectionMarker) + all.dump(-1, ' ', true, json::error_handler_t::replace) +
-         "\n";
+void describe(auto& f, base::Is<HostInspection> auto& m) {
+  describe(f, m.facts);
+  f("busy_ports", m.busy_ports), f("devices", m.devices);
+  f("objection", m.objection), f("objection_code", m.objection_code);
+}
+
+std::string to_line(const HostInspection& inspection) {
+  return marked_line(kInspectionMarker, base::to_object(inspection));
 }
 
 std::optional<HostInspection> inspection_from(const std::string& line) {
-  const std::size_t at = line.find(kInspectionMarker);
-  if (at == line.npos) return std::nullopt;
+  const std::optional<json> fields = json_after(kInspectionMarker, line);
+  if (!fields || !fields->is_object()) return std::nullopt;
   try {
-    const json from = store::parse_bounded_json(line.substr(at + kInspectionMarker.size()));
-    HostInspection look;
-    look.facts.host_name = from.at("host_name");
-    look.facts.build = from.at("build");
-    look.facts.cores = from.at("cores");
-    look.facts.memory = from.at("memory");
-    look.facts.gpus = from.at("gpus").get<std::vector<std::int64_t>>();
-    look.facts.free_disk = from.at("free_disk");
-    look.facts.clock = from.at("clock");
-    look.facts.directory = from.at("directory");
-    look.facts.addresses = from.at("addresses").get<std::vector<std::string>>();
-    look.busy_ports = from.at("busy_ports").get<std::vector<int>>();
-    look.devices = from.at("devices").get<std::vector<std::pair<bool, std::string>>>();
-    look.objection = from.at("objection");
-    look.objection_code = base::ExitCode{from.at("objection_code").get<int>()};
-    return look;
-  } catch (const store::JsonError&) {
-    return std::nullopt;  // torn by noise: not the line that we wait for
-  } catch (const json::exception&) {
+    // Strict: a host is asked only if it has this build.
+    return base::from_object<HostInspection>(*fields, "host inspection");
+  } catch (const base::MessageError&) {
     return std::nullopt;
   }
 }
 
 HostInspection inspect_this_host(const InspectionRequest& request, const char* advice) {
-  HostInspection look;
-  look.advice = advice;
+  HostInspection inspection;
+  inspection.advice = advice;
   const fs::path directory = agent_directory(request.directory);
   try {
     check_host_directory(directory, advice);
   } catch (const base::UserError& error) {
-    look.objection = error.what();
-    look.objection_code = error.code();
+    inspection.objection = error.what();
+    inspection.objection_code = error.code();
   }
-  look.facts = facts_of_this_host(directory, "");
+  inspection.facts = facts_of_this_host(directory, "");
   for (int port = request.ports.first; port != 0 && port <= request.ports.second; ++port) {
     if (port_is_taken(AF_INET, port) || port_is_taken(AF_INET6, port)) {
-      look.busy_ports.push_back(port);
+      inspection.busy_ports.push_back(port);
     }
   }
-  return look;
+  return inspection;
 }
 
 void check_host_directory(const fs::path& directory, const char* advice) {

@@ -38,7 +38,7 @@ std::string to_text(const InspectionRequest& request);
 // nullopt: another request.
 std::optional<InspectionRequest> inspection_request_from(const std::string& text);
 
-std::string to_line(const HostInspection& look);
+std::string to_line(const HostInspection& inspection);
 std::optional<HostInspection> inspection_from(const std::string& line);
 
 // On the host itself. Creates the directory and nothing else.

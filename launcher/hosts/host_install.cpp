@@ -174,7 +174,7 @@ class Installation {
         check_machine(machine);
       }
       if (auto hash = text_after(line, "strait-install-has "); !hash.empty()) {
-        called_.insert(std::move(hash));
+        present_hashes_.insert(std::move(hash));
       }
     }
   }
@@ -193,7 +193,7 @@ class Installation {
   // Each content once, even if several files have it.
   std::vector<const BuildFile*> missing() const {
     std::vector<const BuildFile*> lacking;
-    std::set<std::string> seen = called_;
+    std::set<std::string> seen = present_hashes_;
     for (const BuildFile& file : files_) {
       if (seen.insert(file.hash).second) lacking.push_back(&file);
     }
@@ -260,7 +260,7 @@ class Installation {
   const std::vector<Build>& builds_;
   std::vector<BuildFile> files_;  // of the build that fits
   process::PipedProcess ssh_;
-  std::set<std::string> called_;  // hashes
+  std::set<std::string> present_hashes_;
 };
 
 }  // namespace

@@ -88,12 +88,12 @@ std::vector<std::string> join_instructions(const plan::Plan& plan, const fs::pat
 
 std::vector<std::unique_ptr<AgentStarter>> join_starters(const plan::Plan& plan,
                                                          const fs::path& run) {
-  std::vector<std::unique_ptr<AgentStarter>> calls;
+  std::vector<std::unique_ptr<AgentStarter>> starters;
   for (std::size_t host = 0; host < plan.hosts.size(); ++host) {
-    calls.push_back(
+    starters.push_back(
         std::make_unique<JoinStarter>(plan.recipe.hosts.address, token_file(run, host)));
   }
-  return calls;
+  return starters;
 }
 
 }  // namespace strait::hosts

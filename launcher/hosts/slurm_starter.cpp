@@ -156,11 +156,11 @@ std::vector<std::unique_ptr<AgentStarter>> slurm_starters(const plan::Plan& plan
   const std::string& configured = plan.recipe.hosts.address;
   const std::string address = configured.empty() ? address_of_this_node(nodes.front()) : configured;
   const auto step = std::make_shared<SlurmStep>(plan.hosts.size(), fs::absolute(run));
-  std::vector<std::unique_ptr<AgentStarter>> calls;
+  std::vector<std::unique_ptr<AgentStarter>> starters;
   for (std::size_t i = 0; i < plan.hosts.size(); ++i) {
-    calls.push_back(std::make_unique<SlurmStarter>(address, step));
+    starters.push_back(std::make_unique<SlurmStarter>(address, step));
   }
-  return calls;
+  return starters;
 }
 
 }  // namespace strait::hosts

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "launcher/base/build_id.h"
@@ -128,6 +129,23 @@ std::string SshSession::failure() {
 void SshSession::disconnect() {
   disconnected_ = true;
   ssh_.close_input();
+}
+
+std::vector<std::string> call_hosts(const recipe::Recipe::Hosts& settings,
+                                    const std::vector<recipe::RecipeHost>& hosts,
+                                    std::chrono::steady_clock::time_point deadline) {
+  const auto errors = for_each_host(hosts.size(), [&](std::size_t i) {
+    SshSession({hosts[i].name, settings.ssh_config, settings.address}).launcher_address(deadline);
+  });
+  std::vector<std::string> reasons(hosts.size());
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    try {
+      if (errors[i]) std::rethrow_exception(errors[i]);
+    } catch (const std::exception& error) {
+      reasons[i] = base::describe_failure(error).text;
+    }
+  }
+  return reasons;
 }
 
 std::string address_seen_by(const std::string& host, const std::string& seen,

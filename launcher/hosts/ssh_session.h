@@ -5,10 +5,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "launcher/hosts/agent_greeting.h"
 #include "launcher/hosts/agent_starter.h"
 #include "launcher/process/piped_process.h"
+#include "launcher/recipe/recipe.h"
 
 namespace strait::hosts {
 
@@ -62,6 +64,12 @@ class SshSession : public AgentStarter {
   bool disconnected_ = false;
   std::optional<AgentGreeting> greeting_;
 };
+
+// Calls all of these hosts at the same time, and starts nothing there. Returns for each why it
+// cannot be used now; empty: it answers, with a program of this build.
+std::vector<std::string> call_hosts(const recipe::Recipe::Hosts& settings,
+                                    const std::vector<recipe::RecipeHost>& hosts,
+                                    std::chrono::steady_clock::time_point deadline);
 
 // Where a host finds this machine, given the address that it sees us at: that one, where it is one
 // of `own`; where it is not, NAT is between. UserError: set hosts.address.

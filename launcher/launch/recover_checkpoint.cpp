@@ -24,8 +24,7 @@ std::vector<store::ShardFile> missing_shards(const fs::path& checkpoint,
                                              const store::Manifest& manifest) {
   std::vector<store::ShardFile> missing;
   for (const store::ShardFile& file : store::files_of(manifest, store::Part::all)) {
-    std::error_code error;
-    if (fs::file_size(checkpoint / file.name, error) != file.size || error) missing.push_back(file);
+    if (!store::has_size(checkpoint / file.name, file.size)) missing.push_back(file);
   }
   return missing;
 }

@@ -9,7 +9,6 @@
 #include <exception>
 #include <fstream>
 #include <functional>
-#include <thread>
 #include <utility>
 
 #include "launcher/base/errors.h"
@@ -28,23 +27,12 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-// Works on all hosts at the same time, one thread each, because each waits for its host. Errors of
-// several hosts become one UserError, with advice about all of them.
-void for_each_host(const std::vector<std::size_t>& hosts,
+// hosts::for_each_host(). Errors of several hosts become one UserError, with advice about all of
+// them.
+void work_on_hosts(const std::vector<std::size_t>& hosts,
                    const std::function<void(std::size_t)>& work,
                    const std::function<std::string(const std::vector<std::size_t>&)>& advice) {
-  std::vector<std::exception_ptr> errors(hosts.size());
-  std::vector<std::thread> threads;
-  for (std::size_t i = 0; i < hosts.size(); ++i) {
-    threads.emplace_back([&, i] {
-      try {
-        work(hosts[i]);
-      } catch (...) {
-        errors[i] = std::current_exception();  // rethrown below
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  const auto errors = hosts::for_each_host(hosts.size(), [&](std::size_t i) { work(hosts[i]); });
   std::vector<std::string> sentences;
   std::vector<std::size_t> failed;
   base::ExitCode code = base::ExitCode::done;
@@ -121,7 +109,7 @@ void RunHosts::bring_up(plan::RunFile& run, const control::RunDirectory& directo
   };
   std::vector<std::string> addresses(hosts);
   const auto deadline = Clock::now() + kCallLimit;
-  for_each_host(
+  work_on_hosts(
       hosts_with_agents_,
       [&](std::size_t i) { addresses[i] = starters_[i]->launcher_address(deadline); }, advice);
   phase_ended("connected");
@@ -144,7 +132,7 @@ void RunHosts::bring_up(plan::RunFile& run, const control::RunDirectory& directo
     std::ofstream(directory.log(process.text()), std::ios::binary | std::ios::app) << text;
   };
   agents_ = std::make_unique<hosts::HostAgents>(std::move(agents), keep_log);
-  for_each_host(
+  work_on_hosts(
       hosts_with_agents_,
       [&](std::size_t i) { starters_[i]->start_agent(listeners_.job_for(run, i), deadline); },
       advice);

@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "launcher/launch/host_memory.h"
-#include "launcher/launch/local_memory.h"
+#include "launcher/launch/host_memory_checkpoints.h"
+#include "launcher/launch/local_memory_checkpoints.h"
 
 namespace strait::launch {
 namespace {
@@ -28,7 +28,9 @@ class LocalStorage : public RunStorage {
                                     store::Part::all);
   }
   void rewind(store::Step /*step*/) override {}
-  std::unique_ptr<MemoryCheckpoints> memory() override { return std::make_unique<LocalMemory>(); }
+  std::unique_ptr<MemoryCheckpoints> memory() override {
+    return std::make_unique<LocalMemoryCheckpoints>();
+  }
   std::vector<std::string> take_warnings() override { return {}; }
   void finish(const Report& /*report*/) override {}
 
@@ -75,8 +77,9 @@ class HostStorage : public RunStorage {
   }
 
   std::unique_ptr<MemoryCheckpoints> memory() override {
-    return std::make_unique<HostMemory>(transfer_.agent(), run_.plan, transfer_.hosts(),
-                                        [this](std::size_t host) { return hosts_.lost(host); });
+    return std::make_unique<HostMemoryCheckpoints>(
+        transfer_.agent(), run_.plan, transfer_.hosts(),
+        [this](std::size_t host) { return hosts_.lost(host); });
   }
 
   std::vector<std::string> take_warnings() override { return transfer_.take_warnings(); }

@@ -10,6 +10,7 @@
 #include "launcher/base/text.h"
 #include "launcher/control/run_file_names.h"
 #include "launcher/plan/run_files.h"
+#include "launcher/transfer/wait_for.h"
 
 namespace strait::launch {
 namespace {
@@ -18,7 +19,6 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 using Kind = transfer::NeededGroup::Kind;
 
-constexpr std::chrono::milliseconds kPollInterval{100};
 constexpr std::chrono::seconds kReportEvery{5};
 constexpr std::chrono::seconds kFirstReport{1};  // shorter waits need no report
 
@@ -38,12 +38,6 @@ std::vector<transfer::CheckpointDownloader::Shard> shards_of(
     }
   }
   return shards;
-}
-
-template <class T>
-T wait_for(std::future<T>& future, const std::function<void()>& poll) {
-  while (future.wait_for(kPollInterval) != std::future_status::ready) poll();
-  return future.get();
 }
 
 }  // namespace
@@ -116,7 +110,7 @@ bool RunTransfer::is_present(Delivery& delivery, const std::function<void()>& po
   bool all = true;
   for (std::size_t i = 0; i < delivery.tables_there.size(); ++i) {
     try {
-      all = wait_for(delivery.tables_there[i], poll) == delivery.tables[i] && all;
+      all = transfer::wait_for(delivery.tables_there[i], poll) == delivery.tables[i] && all;
     } catch (const base::UserError& error) {
       const bool host_is_gone = error.code() == base::ExitCode::peer_lost;
       if (host_is_gone || error.code() == base::ExitCode::interrupted) throw;
@@ -158,7 +152,7 @@ void RunTransfer::rewind(const std::vector<std::size_t>& hosts, store::Step step
     done.push_back(agent_->rewind(host.agent, host.directory,
                                   static_cast<std::uint64_t>(store::number(step))));
   }
-  for (auto& one : done) wait_for(one, poll);
+  for (auto& one : done) transfer::wait_for(one, poll);
 }
 
 void RunTransfer::deliver_inputs(const plan::Plan& plan, const Needs& needs,
@@ -167,7 +161,7 @@ void RunTransfer::deliver_inputs(const plan::Plan& plan, const Needs& needs,
   auto reported = began;
   std::uint64_t fetched = 0;
   for (auto& one : start_fetches(needed_deliveries(plan, needs, poll), poll)) {
-    fetched += wait_for(one, [&] {
+    fetched += transfer::wait_for(one, [&] {
       poll();
       if (Clock::now() - reported < kReportEvery) return;
       reported = Clock::now();
@@ -255,10 +249,10 @@ std::vector<std::string> RunTransfer::download_traces(
     try {
       poll();
       auto table_there = agent_->stat(host.agent, host.directory / name);
-      const transfer::ChunkTable table = wait_for(table_there, poll);
+      const transfer::ChunkTable table = transfer::wait_for(table_there, poll);
       auto fetching = agent_->fetch({table, transfer::ChunkSet::all(table.count()), run / name,
                                      transfer::FetchRequest::As::file});
-      wait_for(fetching.fetched, poll);
+      transfer::wait_for(fetching.fetched, poll);
     } catch (const std::exception& error) {
       const base::Failure failure = base::describe_failure(error);
       // A process that failed has written no trace.

@@ -19,11 +19,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kPollInterval{100};
 
-bool is_complete(const fs::path& path, const store::ShardFile& file) {
-  std::error_code error;
-  return fs::file_size(path, error) == file.size && !error;
-}
-
 void sort_weights_first(std::vector<CheckpointDownloader::Shard>& shards) {
   store::Manifest manifest;
   for (const auto& shard : shards) manifest.files.push_back(shard.file);
@@ -110,7 +105,7 @@ std::string CheckpointDownloader::left_of(const Download& download) const {
   for (const Shard& shard : download.shards) {
     const fs::path here =
         store::checkpoint_directory(settings_.run, download.step) / shard.file.name;
-    if (wanted(shard) || is_complete(here, shard.file)) continue;
+    if (wanted(shard) || store::has_size(here, shard.file.size)) continue;
     bytes += shard.file.size;
     names.insert(hosts_.at(shard.host).name);
     weights = weights || shard.weights;
@@ -216,7 +211,8 @@ CheckpointDownloader::Host CheckpointDownloader::host_at(std::size_t host) const
 
 base::Failure CheckpointDownloader::download_shard(store::Step step, const Shard& shard) {
   const fs::path here = store::checkpoint_directory(settings_.run, step) / shard.file.name;
-  if (is_complete(here, shard.file) || !is_wanted(shard)) return {base::ExitCode::done, ""};
+  if (store::has_size(here, shard.file.size) || !is_wanted(shard))
+    return {base::ExitCode::done, ""};
   const Host host = host_at(shard.host);
   const auto not_waited_for = [&] {
     return base::Failure{

@@ -94,6 +94,14 @@ FileStamp FileStamp::of(const std::filesystem::path& path) {
           status.st_ctim.tv_sec * kNanoseconds + status.st_ctim.tv_nsec};
 }
 
+nlohmann::json stamp_to_json(const FileStamp& stamp) {
+  return {{"size", stamp.size}, {"inode", stamp.inode}, {"changed", stamp.changed}};
+}
+
+FileStamp stamp_from_json(const nlohmann::json& json) {
+  return {json.at("size"), json.at("inode"), json.at("changed")};
+}
+
 ChunkSet ChunkSet::all(std::uint32_t chunks) {
   ChunkSet set(chunks);
   set.present_.assign(chunks, true);

@@ -56,6 +56,10 @@ struct FileStamp {
   bool operator==(const FileStamp&) const = default;
 };
 
+// An object, which may get other fields, too. nlohmann::json::exception: a field is missing.
+nlohmann::json stamp_to_json(const FileStamp& stamp);
+FileStamp stamp_from_json(const nlohmann::json& json);
+
 struct ByteRange {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;  // exclusive

@@ -115,9 +115,7 @@ std::optional<CachedTable> read_cached_table(const fs::path& entry) {
   if (!fs::exists(entry, error)) return std::nullopt;
   try {
     const auto json = nlohmann::json::parse(store::read_text_file(entry, kMostTableText));
-    return CachedTable{json.at("path"),
-                       {json.at("size"), json.at("inode"), json.at("changed")},
-                       table_from_json(json.at("table"))};
+    return CachedTable{json.at("path"), stamp_from_json(json), table_from_json(json.at("table"))};
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;  // incomplete, or written by another build: a cache miss
   } catch (const store::StoreError&) {
@@ -205,12 +203,10 @@ ChunkTable TableCache::table(const fs::path& path) const {
     throw store::StoreError(store::StoreError::Kind::busy,
                             fmt::format("{} was modified while it was read", path.string()));
   }
-  write(entry, nlohmann::json{{"path", name},
-                              {"size", before.size},
-                              {"inode", before.inode},
-                              {"changed", before.changed},
-                              {"table", table_to_json(table)}}
-                   .dump());
+  nlohmann::json json = stamp_to_json(before);
+  json["path"] = name;
+  json["table"] = table_to_json(table);
+  write(entry, json.dump());
   return table;
 }
 

@@ -167,19 +167,14 @@ bool FetchQueue::may_open(Position fetch, Time now) {
 
 void FetchQueue::open(Position fetch) {
   fetch->state = State::opening;
-  const auto error = std::make_shared<std::exception_ptr>();
   const ChunkSource::Offer* offer = chunk_source_.find(fetch->id);
   const std::filesystem::path local = offer != nullptr ? offer->path : std::filesystem::path();
   // The list keeps the fetch in place: in this state nothing erases it.
   file_worker_.run(
-      [this, fetch, error, local] {
-        try {
-          fetch->destination = DestinationFile::open(store_, fetch->request, local);
-        } catch (const std::exception&) {
-          *error = std::current_exception();
-        }
+      [this, fetch, local] {
+        fetch->destination = DestinationFile::open(store_, fetch->request, local);
       },
-      [this, fetch, error] { opened(fetch, *error); });
+      [this, fetch](const std::exception_ptr& error) { opened(fetch, error); });
 }
 
 void FetchQueue::opened(Position fetch, const std::exception_ptr& error) {
@@ -246,23 +241,19 @@ bool FetchQueue::request_one(std::size_t peer, Time now) {
 
 void FetchQueue::finish(Position fetch) {
   fetch->state = State::finishing;
-  const auto error = std::make_shared<std::exception_ptr>();
-  file_worker_.run(
-      [fetch, error] {
-        try {
-          fetch->destination->finish();
-        } catch (const std::exception&) {
-          *error = std::current_exception();
-        }
-      },
-      [this, fetch, error] { end(fetch, *error); });
+  file_worker_.run([fetch] { fetch->destination->finish(); },
+                   [this, fetch](const std::exception_ptr& error) { end(fetch, error); });
 }
 
 void FetchQueue::end(Position fetch, const std::exception_ptr& error) {
   const Fetch ended = std::move(*fetch);
   fetches_.erase(fetch);
   if (ended.destination && ended.state == State::fetching) {
-    file_worker_.run([destination = ended.destination] { destination->abandon(); }, [] {});
+    // Nobody waits for it: the agent reports an error.
+    file_worker_.run([destination = ended.destination] { destination->abandon(); },
+                     [](const std::exception_ptr& failed) {
+                       if (failed) std::rethrow_exception(failed);
+                     });
   }
   if (ended.plan) unsubscribe(ended.id);
   if (!ended.cancelled) ended.done(error, ended.fetched);

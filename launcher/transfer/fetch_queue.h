@@ -14,6 +14,7 @@
 #include "launcher/transfer/chunk_source.h"
 #include "launcher/transfer/destination_file.h"
 #include "launcher/transfer/fetch_plan.h"
+#include "launcher/transfer/rate_limit.h"
 #include "launcher/transfer/task_queue.h"
 #include "launcher/transfer/transfer_message.h"
 #include "launcher/transfer/transfer_peers.h"

@@ -65,7 +65,7 @@ bool PartialFile::read_note() {
   if (!fs::exists(note(), ignored)) return false;
   try {
     const auto json = nlohmann::json::parse(store::read_text_file(note(), kMostNoteText));
-    const FileStamp stamp{json.at("size"), json.at("inode"), json.at("changed")};
+    const FileStamp stamp = stamp_from_json(json);
     if (json.at("table") != table_.id() || stamp != FileStamp::of(path_)) return false;
     std::vector<ChunkRun> runs;
     for (const auto& run : json.at("runs")) runs.push_back({run.at(0), run.at(1)});
@@ -119,15 +119,11 @@ void PartialFile::save() {
   if (::fdatasync(descriptor_.number()) != 0) {
     chunk_file_failed("make durable", path_, errno, table_.size);
   }
-  const FileStamp stamp = FileStamp::of(path_);
-  nlohmann::json runs = nlohmann::json::array();
-  for (const ChunkRun& run : present_.runs()) runs.push_back({run.first, run.count});
-  store::replace_file(note(), nlohmann::json{{"table", table_.id()},
-                                             {"size", stamp.size},
-                                             {"inode", stamp.inode},
-                                             {"changed", stamp.changed},
-                                             {"runs", std::move(runs)}}
-                                  .dump());
+  nlohmann::json json = stamp_to_json(FileStamp::of(path_));
+  json["table"] = table_.id();
+  json["runs"] = nlohmann::json::array();
+  for (const ChunkRun& run : present_.runs()) json["runs"].push_back({run.first, run.count});
+  store::replace_file(note(), json.dump());
 }
 
 void PartialFile::finish(const fs::path& name) {

@@ -1,6 +1,5 @@
 #include "launcher/transfer/task_queue.h"
 
-#include <exception>
 #include <utility>
 
 namespace strait::transfer {
@@ -48,14 +47,15 @@ bool TaskQueue::closed() const {
   return closed_;
 }
 
-void FileWorker::run(TaskQueue::Task work, TaskQueue::Task after) {
+void FileWorker::run(TaskQueue::Task work, After after) {
   tasks_.add([this, work = std::move(work), after = std::move(after)] {
+    std::exception_ptr error;
     try {
       work();
     } catch (const std::exception&) {
-      // Work that somebody waits for passes its errors on to `after`; the rest only frees files.
+      error = std::current_exception();
     }
-    first_.add(after);
+    first_.add([after, error = std::move(error)] { after(error); });
   });
 }
 

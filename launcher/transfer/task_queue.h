@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <thread>
 
@@ -46,8 +47,11 @@ class FileWorker {
   FileWorker(const FileWorker&) = delete;
   FileWorker& operator=(const FileWorker&) = delete;
 
-  // Runs `work`, which must not throw, and then adds `after` to the queue of the first thread.
-  void run(TaskQueue::Task work, TaskQueue::Task after);
+  // Gets the error that ended the work; null: it is done.
+  using After = std::function<void(std::exception_ptr)>;
+
+  // Runs `work`, and then adds `after` to the queue of the first thread.
+  void run(TaskQueue::Task work, After after);
   // Finishes the current work and drops the rest.
   void stop();
 

@@ -22,7 +22,7 @@ constexpr int kServedAtOnce = 4;  // chunks, before messages are received again
 
 TransferAgent::TransferAgent(TransferAgentOptions options)
     : options_(std::move(options)),
-      store_(options_.store, options_.store_limit),
+      store_(options_.store),
       tables_(options_.store / "tables"),
       upload_limit_(options_.upload_bytes_per_second),
       peers_(
@@ -236,11 +236,11 @@ void TransferAgent::offer_stored(const std::string& id) {
             *stored = {content->table(), content->data(), file.chunks(),
                        std::make_shared<const PinnedContent>(std::move(*content))};
           }
-        } catch (const std::exception&) {
-          // Not offered: the peer finds another source.
+        } catch (const store::StoreError&) {  // not offered: the peer finds another source
         }
       },
-      [this, id, stored] {
+      [this, id, stored](const std::exception_ptr& error) {
+        if (error) std::rethrow_exception(error);
         if (!*stored) return;
         const std::vector<ChunkRun> runs = (*stored)->chunks.runs();
         chunk_source_.offer(std::move(**stored));

@@ -18,6 +18,8 @@
 #include "launcher/transfer/content_store.h"
 #include "launcher/transfer/destination_file.h"
 #include "launcher/transfer/fetch_queue.h"
+#include "launcher/transfer/rate_limit.h"
+#include "launcher/transfer/serve_queue.h"
 #include "launcher/transfer/task_queue.h"
 #include "launcher/transfer/transfer_commands.h"
 #include "launcher/transfer/transfer_peers.h"
@@ -25,8 +27,7 @@
 namespace strait::transfer {
 
 struct TransferAgentOptions {
-  std::filesystem::path store;  // directory of contents; several processes may share it
-  std::uint64_t store_limit = ContentStore::kDefaultLimit;
+  std::filesystem::path store;         // directory of contents; several processes may share it
   double upload_bytes_per_second = 0;  // to all peers together; 0: no limit
   double download_bytes_per_second = 0;
   std::chrono::seconds stall_timeout{60};  // of a fetch that gets nothing over connected links

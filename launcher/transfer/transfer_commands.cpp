@@ -82,21 +82,13 @@ void HostCommands::send_failure(std::size_t peer, std::uint64_t command,
 
 void HostCommands::run(std::size_t peer, const message::Stat& stat) {
   const auto table = std::make_shared<ChunkTable>();
-  const auto error = std::make_shared<std::exception_ptr>();
-  file_worker_.run(
-      [this, path = stat.path, table, error] {
-        try {
-          *table = tables_.table(path);
-        } catch (const std::exception&) {
-          *error = std::current_exception();
-        }
-      },
-      [this, peer, stat, table, error] {
-        if (*error) return send_failure(peer, stat.command, *error);
-        // Offered before the result is sent: the launcher may request chunks at once.
-        offer_file(chunk_source_, peers_, stat.path, *table);
-        peers_.send(peer, message::StatResult{stat.command, std::move(*table)});
-      });
+  file_worker_.run([this, path = stat.path, table] { *table = tables_.table(path); },
+                   [this, peer, stat, table](const std::exception_ptr& error) {
+                     if (error) return send_failure(peer, stat.command, error);
+                     // Offered before the result is sent: the launcher may request chunks at once.
+                     offer_file(chunk_source_, peers_, stat.path, *table);
+                     peers_.send(peer, message::StatResult{stat.command, std::move(*table)});
+                   });
 }
 
 void HostCommands::run(std::size_t peer, const message::Fetch& fetch) {
@@ -123,19 +115,10 @@ void HostCommands::run(std::size_t /*peer*/, const message::Cancel& cancel) {
 
 void HostCommands::run_file_command(std::size_t peer, std::uint64_t command,
                                     std::function<void()> work) {
-  const auto error = std::make_shared<std::exception_ptr>();
-  file_worker_.run(
-      [work = std::move(work), error] {
-        try {
-          work();
-        } catch (const std::exception&) {
-          *error = std::current_exception();
-        }
-      },
-      [this, peer, command, error] {
-        if (*error) return send_failure(peer, command, *error);
-        peers_.send(peer, message::Done{command, 0});
-      });
+  file_worker_.run(std::move(work), [this, peer, command](const std::exception_ptr& error) {
+    if (error) return send_failure(peer, command, error);
+    peers_.send(peer, message::Done{command, 0});
+  });
 }
 
 void HostCommands::run(std::size_t peer, const message::WriteFile& write) {
@@ -175,20 +158,15 @@ void HostCommands::run(std::size_t peer, const message::HoldMemory& hold) {
   struct Opened {
     store::FileDescriptor content;
     ChunkTable table;
-    std::exception_ptr error;
   };
   const auto opened = std::make_shared<Opened>();
   file_worker_.run(
       [path = hold.path, opened] {
-        try {
-          opened->content = store::open_sealed(path);
-          opened->table = read_chunk_table(store::descriptor_path(opened->content.number()));
-        } catch (const std::exception&) {
-          opened->error = std::current_exception();
-        }
+        opened->content = store::open_sealed(path);
+        opened->table = read_chunk_table(store::descriptor_path(opened->content.number()));
       },
-      [this, peer, command = hold.command, opened] {
-        if (opened->error) return send_failure(peer, command, opened->error);
+      [this, peer, command = hold.command, opened](const std::exception_ptr& error) {
+        if (error) return send_failure(peer, command, error);
         this->hold(opened->table, std::move(opened->content));
         peers_.send(peer, message::StatResult{command, std::move(opened->table)});
       });

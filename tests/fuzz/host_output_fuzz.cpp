@@ -30,8 +30,9 @@ void read_answer(const std::string& line) {
 }
 
 void read_inspection(const std::string& line) {
-  const auto look = hosts::inspection_from(line);
-  if (look && to_line(hosts::inspection_from(to_line(*look)).value()) != to_line(*look)) {
+  const auto inspection = hosts::inspection_from(line);
+  if (inspection &&
+      to_line(hosts::inspection_from(to_line(*inspection)).value()) != to_line(*inspection)) {
     std::abort();
   }
 }
@@ -76,14 +77,14 @@ std::string queue_line() {
 }  // namespace
 
 std::vector<std::string> examples() {
-  hosts::HostInspection look;
-  look.facts.gpus = {1};
-  look.facts.addresses = {"10.0.0.1"};
-  look.busy_ports = {1};
-  look.devices = {{true, "cpu"}};
+  hosts::HostInspection inspection;
+  inspection.facts.gpus = {1};
+  inspection.facts.addresses = {"10.0.0.1"};
+  inspection.busy_ports = {1};
+  inspection.devices = {{true, "cpu"}};
   return {std::string(1, '\0') + "motd " + to_line(hosts::AgentGreeting{}),
           "\1" + to_line(hosts::AgentAnswer{}),
-          "\2" + to_line(look),
+          "\2" + to_line(inspection),
           "\3" + to_text(hosts::InspectionRequest{}),
           "\4" + queue_line(),
           "\5welcome\n123;cluster\n",

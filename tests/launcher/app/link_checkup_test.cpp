@@ -33,9 +33,9 @@ plan::Plan plan_of(std::vector<std::size_t> hosts_of_stages) {
   return plan;
 }
 
-auto says(hosts::Finding::Kind kind, const std::string& text) {
-  return AllOf(Field(&hosts::Finding::kind, kind), Field(&hosts::Finding::where, "links"),
-               Field(&hosts::Finding::text, text));
+auto says(hosts::CheckResult::Kind kind, const std::string& text) {
+  return AllOf(Field(&hosts::CheckResult::kind, kind), Field(&hosts::CheckResult::where, "links"),
+               Field(&hosts::CheckResult::text, text));
 }
 
 TEST(LinkCheckupTest, GroupsLinksWithEqualRoutes) {
@@ -43,7 +43,7 @@ TEST(LinkCheckupTest, GroupsLinksWithEqualRoutes) {
       judge_links(plan_of({0, 1}),
                   {{"boundary 0.0>1.0", kLower, "10.0.0.1"}, {"tie 0.0>1.0", kLower, "10.0.0.1"}},
                   {}),
-      ElementsAre(says(hosts::Finding::Kind::well,
+      ElementsAre(says(hosts::CheckResult::Kind::ok,
                        "b reaches a at 10.0.0.1: boundary 0.0>1.0, tie 0.0>1.0")));
 }
 
@@ -52,17 +52,17 @@ TEST(LinkCheckupTest, NamesListeningHostAsReached) {
       judge_links(plan_of({0, 1}),
                   {{"boundary 0.0>1.0", kUpper, "10.0.0.2"}, {"tie 0.0>1.0", kLower, "10.0.0.1"}},
                   {}),
-      ElementsAre(says(hosts::Finding::Kind::well, "a reaches b at 10.0.0.2: boundary 0.0>1.0"),
-                  says(hosts::Finding::Kind::well, "b reaches a at 10.0.0.1: tie 0.0>1.0")));
+      ElementsAre(says(hosts::CheckResult::Kind::ok, "a reaches b at 10.0.0.2: boundary 0.0>1.0"),
+                  says(hosts::CheckResult::Kind::ok, "b reaches a at 10.0.0.1: tie 0.0>1.0")));
 }
 
 TEST(LinkCheckupTest, ReportsRelayedLinksByNote) {
-  EXPECT_THAT(
-      judge_links(plan_of({0, 1}),
-                  {{"boundary 0.0>1.0", kLower, "127.0.0.1", true},
-                   {"tie 0.0>1.0", kLower, "127.0.0.1", true}},
-                  {{"relayed", "RELAYED: a and b cannot reach each other"}}),
-      ElementsAre(says(hosts::Finding::Kind::note, "RELAYED: a and b cannot reach each other")));
+  EXPECT_THAT(judge_links(plan_of({0, 1}),
+                          {{"boundary 0.0>1.0", kLower, "127.0.0.1", true},
+                           {"tie 0.0>1.0", kLower, "127.0.0.1", true}},
+                          {{"relayed", "RELAYED: a and b cannot reach each other"}}),
+              ElementsAre(says(hosts::CheckResult::Kind::note,
+                               "RELAYED: a and b cannot reach each other")));
 }
 
 TEST(LinkCheckupTest, IgnoresLinksWithinHost) {

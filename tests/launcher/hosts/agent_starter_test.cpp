@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <stdexcept>
+
 #include "launcher/base/errors.h"
 
 namespace strait::hosts {
@@ -21,6 +23,22 @@ std::string refusal(recipe::BackendKind backend) {
     return error.what();
   }
   return "nothing";
+}
+
+TEST(ForEachHost, ReturnsErrorsOfAnyKindByHost) {
+  std::vector<int> done(4);
+  const auto errors = for_each_host(done.size(), [&done](std::size_t host) {
+    if (host == 1) throw base::UserError(base::ExitCode::peer_lost, "it is gone");
+    if (host == 2) throw std::length_error("too long");
+    ++done[host];
+  });
+  EXPECT_THAT(done, testing::ElementsAre(1, 0, 0, 1));
+  ASSERT_EQ(errors.size(), 4U);
+  EXPECT_EQ(errors[0], nullptr);
+  EXPECT_THROW(std::rethrow_exception(errors[1]), base::UserError);
+  EXPECT_THROW(std::rethrow_exception(errors[2]), std::length_error);
+  EXPECT_EQ(errors[3], nullptr);
+  EXPECT_TRUE(for_each_host(0, [](std::size_t) {}).empty());
 }
 
 TEST(AgentStarters, RefusesStartInRunForSlurmAndJoin) {

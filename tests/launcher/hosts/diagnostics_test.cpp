@@ -12,32 +12,32 @@ namespace strait::hosts {
 namespace {
 
 using testing::HasSubstr;
-using Kind = Finding::Kind;
+using Kind = CheckResult::Kind;
 
 constexpr std::int64_t kNow = 1'700'000'000;
 
 HostInspection healthy() {
-  HostInspection look;
-  look.facts.cores = 8;
-  look.facts.memory = 16'000'000'000;
-  look.facts.free_disk = 50'000'000'000;
-  look.facts.clock = kNow;
-  look.facts.directory = "/srv/strait";
-  return look;
+  HostInspection inspection;
+  inspection.facts.cores = 8;
+  inspection.facts.memory = 16'000'000'000;
+  inspection.facts.free_disk = 50'000'000'000;
+  inspection.facts.clock = kNow;
+  inspection.facts.directory = "/srv/strait";
+  return inspection;
 }
 
-std::vector<Finding> judged(const HostInspection& look, const HostNeed& need = {},
-                            const recipe::RecipeHost& told = {.name = "h0"}) {
-  return diagnose_host(told, need, look, {47000, 47009}, kNow);
+std::vector<CheckResult> judged(const HostInspection& inspection, const HostNeed& need = {},
+                                const recipe::RecipeHost& told = {.name = "h0"}) {
+  return diagnose_host(told, need, inspection, {47000, 47009}, kNow);
 }
 
 TEST(Diagnostics, ListOfHostsIsNoAdviceForARunWithoutOne) {
-  HostInspection look = healthy();
-  look.facts.free_disk = 1'000'000;
+  HostInspection inspection = healthy();
+  inspection.facts.free_disk = 1'000'000;
   const HostNeed need{2, 1'000'000'000, 2'000'000'000, 3};
-  EXPECT_THAT(judged(look, need).at(0).text, HasSubstr("[[hosts.list]]"));
-  look.advice = kStartElsewhere;
-  EXPECT_THAT(judged(look, need).at(0).text,
+  EXPECT_THAT(judged(inspection, need).at(0).text, HasSubstr("[[hosts.list]]"));
+  inspection.advice = kStartElsewhere;
+  EXPECT_THAT(judged(inspection, need).at(0).text,
               testing::AllOf(HasSubstr("start strait in"), testing::Not(HasSubstr("hosts.list"))));
   const HostInspection here = inspect_this_host({.directory = "/proc/none"}, kStartElsewhere);
   EXPECT_THAT(here.objection,
@@ -45,43 +45,43 @@ TEST(Diagnostics, ListOfHostsIsNoAdviceForARunWithoutOne) {
 }
 
 TEST(Diagnostics, ReportsHealthyHostOnce) {
-  const auto findings = judged(healthy(), {2, 1'000'000'000, 2'000'000'000, 3});
-  ASSERT_EQ(findings.size(), 1U);
-  EXPECT_EQ(findings[0].kind, Kind::well);
-  EXPECT_THAT(findings[0].text, HasSubstr("8 cores"));
+  const auto results = judged(healthy(), {2, 1'000'000'000, 2'000'000'000, 3});
+  ASSERT_EQ(results.size(), 1U);
+  EXPECT_EQ(results[0].kind, Kind::ok);
+  EXPECT_THAT(results[0].text, HasSubstr("8 cores"));
 }
 
 TEST(Diagnostics, ReportsAllProblemsTogether) {
-  HostInspection look = healthy();
-  look.busy_ports = {47000, 47001, 47002, 47003, 47004, 47005, 47006, 47007};
-  look.facts.clock = kNow - 3600;
-  const auto findings = judged(look, {2, 32'000'000'000, 60'000'000'000, 3});
-  ASSERT_EQ(findings.size(), 4U);
-  EXPECT_EQ(findings[0].code, base::ExitCode::out_of_memory);
-  EXPECT_THAT(findings[0].text, HasSubstr("2 processes need 32.00 GB of memory, but it has 16.00"));
-  EXPECT_EQ(findings[1].code, base::ExitCode::storage_full);
-  EXPECT_THAT(findings[1].text, HasSubstr("/srv/strait has 50.00 GB free"));
-  EXPECT_EQ(findings[2].code, base::ExitCode::bad_input);
-  EXPECT_THAT(findings[2].text, HasSubstr("only 2 are free, but 3 are needed"));
-  EXPECT_EQ(findings[3].kind, Kind::note);
-  EXPECT_THAT(findings[3].text, HasSubstr("60 minutes behind"));
+  HostInspection inspection = healthy();
+  inspection.busy_ports = {47000, 47001, 47002, 47003, 47004, 47005, 47006, 47007};
+  inspection.facts.clock = kNow - 3600;
+  const auto results = judged(inspection, {2, 32'000'000'000, 60'000'000'000, 3});
+  ASSERT_EQ(results.size(), 4U);
+  EXPECT_EQ(results[0].code, base::ExitCode::out_of_memory);
+  EXPECT_THAT(results[0].text, HasSubstr("2 processes need 32.00 GB of memory, but it has 16.00"));
+  EXPECT_EQ(results[1].code, base::ExitCode::storage_full);
+  EXPECT_THAT(results[1].text, HasSubstr("/srv/strait has 50.00 GB free"));
+  EXPECT_EQ(results[2].code, base::ExitCode::bad_input);
+  EXPECT_THAT(results[2].text, HasSubstr("only 2 are free, but 3 are needed"));
+  EXPECT_EQ(results[3].kind, Kind::note);
+  EXPECT_THAT(results[3].text, HasSubstr("60 minutes behind"));
 }
 
 TEST(Diagnostics, RecipeLimitOverridesMemoryOfHost) {
   const recipe::RecipeHost told{.name = "h0", .memory = 1'000'000'000};
-  const auto findings = judged(healthy(), {1, 2'000'000'000, 0, 0}, told);
-  ASSERT_EQ(findings.size(), 1U);
-  EXPECT_THAT(findings[0].text, HasSubstr("the recipe lets it take 1.00 GB"));
+  const auto results = judged(healthy(), {1, 2'000'000'000, 0, 0}, told);
+  ASSERT_EQ(results.size(), 1U);
+  EXPECT_THAT(results[0].text, HasSubstr("the recipe lets it take 1.00 GB"));
 }
 
 TEST(Diagnostics, ReportsEachDeviceAndOneThatDoesNotWork) {
-  HostInspection look = healthy();
-  look.devices = {{true, "cpu: a product is right"}, {false, "cuda:0: a product is wrong"}};
-  const auto findings = judged(look, {2, 1'000'000'000, 2'000'000'000, 3});
-  ASSERT_EQ(findings.size(), 2U);
-  EXPECT_EQ(findings[0].kind, Kind::well);
-  EXPECT_EQ(findings[1].kind, Kind::wrong);
-  EXPECT_THAT(findings[1].text, HasSubstr("cuda:0"));
+  HostInspection inspection = healthy();
+  inspection.devices = {{true, "cpu: a product is right"}, {false, "cuda:0: a product is wrong"}};
+  const auto results = judged(inspection, {2, 1'000'000'000, 2'000'000'000, 3});
+  ASSERT_EQ(results.size(), 2U);
+  EXPECT_EQ(results[0].kind, Kind::ok);
+  EXPECT_EQ(results[1].kind, Kind::wrong);
+  EXPECT_THAT(results[1].text, HasSubstr("cuda:0"));
 }
 
 // The host "first" greets only once "second" has got its request.
@@ -90,25 +90,25 @@ case "$*" in *"-- first "*) cat turn > /dev/null;; esac
 cat greeting
 head -c 5 > /dev/null
 case "$*" in *"-- second "*) echo > turn;; esac
-cat look
+cat inspection
 exec cat > /dev/null
 )";
 
 TEST(CheckHosts, InspectsAllHostsAtTheSameTime) {
   const SshInPath ssh(kSlowFirstHost);
-  HostInspection look;
-  look.facts.directory = "/srv/strait";
+  HostInspection inspection;
+  inspection.facts.directory = "/srv/strait";
   store::write_bytes(ssh / "greeting", to_line(AgentGreeting{base::build_id(), "h", "", "", 0}));
-  store::write_bytes(ssh / "look", to_line(look));
+  store::write_bytes(ssh / "inspection", to_line(inspection));
   ASSERT_EQ(::mkfifo((ssh / "turn").c_str(), 0600), 0);
   recipe::Recipe asked;
   asked.hosts.backend = recipe::BackendKind::ssh;
   asked.hosts.address = "127.0.0.1";
   asked.hosts.list = {{.name = "first"}, {.name = "second"}};
   std::vector<std::string> well;
-  for (const Finding& finding : check_hosts(asked, {})) {
-    EXPECT_NE(finding.kind, Kind::wrong) << finding.text;
-    if (finding.kind == Kind::well) well.push_back(finding.where);
+  for (const CheckResult& result : check_hosts(asked, {})) {
+    EXPECT_NE(result.kind, Kind::wrong) << result.text;
+    if (result.kind == Kind::ok) well.push_back(result.where);
   }
   EXPECT_THAT(well, testing::ElementsAre("first", "second"));
 }
@@ -134,20 +134,20 @@ TEST(HostNeed, CountsOnDiskWhatCheckpointsHold) {
 }
 
 TEST(HostInspection, RoundTripsThroughLine) {
-  HostInspection look = healthy();
-  look.facts.addresses = {"10.0.0.1", "fd00::1"};
-  look.busy_ports = {47001};
-  look.devices = {{true, "cpu: a product is right"}, {false, "cuda:0: out of order"}};
-  look.objection = "no room";
-  look.objection_code = base::ExitCode::storage_full;
-  const auto got = inspection_from("noise" + to_line(look));
+  HostInspection inspection = healthy();
+  inspection.facts.addresses = {"10.0.0.1", "fd00::1"};
+  inspection.busy_ports = {47001};
+  inspection.devices = {{true, "cpu: a product is right"}, {false, "cuda:0: out of order"}};
+  inspection.objection = "no room";
+  inspection.objection_code = base::ExitCode::storage_full;
+  const auto got = inspection_from("noise" + to_line(inspection));
   ASSERT_TRUE(got);
-  EXPECT_EQ(got->facts.memory, look.facts.memory);
-  EXPECT_EQ(got->facts.addresses, look.facts.addresses);
-  EXPECT_EQ(got->busy_ports, look.busy_ports);
-  EXPECT_EQ(got->devices, look.devices);
-  EXPECT_EQ(got->objection, look.objection);
-  EXPECT_EQ(got->objection_code, look.objection_code);
+  EXPECT_EQ(got->facts.memory, inspection.facts.memory);
+  EXPECT_EQ(got->facts.addresses, inspection.facts.addresses);
+  EXPECT_EQ(got->busy_ports, inspection.busy_ports);
+  EXPECT_EQ(got->devices, inspection.devices);
+  EXPECT_EQ(got->objection, inspection.objection);
+  EXPECT_EQ(got->objection_code, inspection.objection_code);
   EXPECT_FALSE(inspection_from("strait-host-look {}"));
 }
 

@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "launcher/transfer/chunk_source.h"
+#include "launcher/transfer/serve_queue.h"
 
 namespace strait::transfer {
 namespace {

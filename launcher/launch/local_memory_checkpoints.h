@@ -10,7 +10,7 @@ namespace strait::launch {
 
 // Of processes of this machine: the launcher keeps their files in memory open. It outlives them, so
 // no process that is lost takes its part along. One thread.
-class LocalMemory : public MemoryCheckpoints {
+class LocalMemoryCheckpoints : public MemoryCheckpoints {
  public:
   void hold(store::Step step, std::vector<control::MemoryPart> parts) override;
   std::vector<control::MemoryDecision> take_decisions() override;

@@ -23,13 +23,13 @@ namespace strait::launch {
 // fetches a copy of each, behind all activations. So any one host may be lost. The former one is
 // freed when the next one is on both, and a checkpoint on two hosts is never replaced by one that
 // has no copies.
-class HostMemory : public MemoryCheckpoints {
+class HostMemoryCheckpoints : public MemoryCheckpoints {
  public:
   // The agent outlives this. `lost`: a host's agent is disconnected; any thread.
-  HostMemory(transfer::TransferAgent& agent, const plan::Plan& plan,
-             std::vector<transfer::CheckpointDownloader::Host> hosts,
-             std::function<bool(std::size_t)> lost);
-  ~HostMemory() override;  // gives up what is on its way
+  HostMemoryCheckpoints(transfer::TransferAgent& agent, const plan::Plan& plan,
+                        std::vector<transfer::CheckpointDownloader::Host> hosts,
+                        std::function<bool(std::size_t)> lost);
+  ~HostMemoryCheckpoints() override;  // gives up what is on its way
 
   void hold(store::Step step, std::vector<control::MemoryPart> parts) override
       STRAIT_EXCLUDES(mutex_);
@@ -46,7 +46,7 @@ class HostMemory : public MemoryCheckpoints {
     transfer::ChunkTable table;
     std::vector<std::size_t> hosts;  // that hold it
   };
-  struct Generation {
+  struct HeldCheckpoint {
     store::Step step{};
     std::vector<Content> contents;
     bool on_two = false;  // hosts, each of it
@@ -58,13 +58,13 @@ class HostMemory : public MemoryCheckpoints {
 
   void run() STRAIT_EXCLUDES(mutex_);
   // UserError, StoreError: what went wrong.
-  Generation hold_on_hosts(const Request& request);
+  HeldCheckpoint hold_on_hosts(const Request& request);
   void copy_to_neighbours() STRAIT_EXCLUDES(mutex_);
   void decide(const std::string& trouble) STRAIT_EXCLUDES(mutex_);
-  void release(const std::optional<Generation>& old, const std::optional<Generation>& kept);
+  void release(const std::optional<HeldCheckpoint>& old, const std::optional<HeldCheckpoint>& kept);
   template <class T>
   T wait_on(std::future<T>& future, std::size_t host) const;
-  std::string place_of(const Generation& one) const;
+  std::string place_of(const HeldCheckpoint& one) const;
 
   transfer::TransferAgent& agent_;
   const std::vector<transfer::CheckpointDownloader::Host> hosts_;
@@ -75,8 +75,8 @@ class HostMemory : public MemoryCheckpoints {
   Mutex mutex_;
   Condition changed_;
   std::optional<Request> request_ STRAIT_GUARDED_BY(mutex_);
-  std::optional<Generation> safe_ STRAIT_GUARDED_BY(mutex_);
-  std::optional<Generation> next_ STRAIT_GUARDED_BY(mutex_);  // held, being copied
+  std::optional<HeldCheckpoint> safe_ STRAIT_GUARDED_BY(mutex_);
+  std::optional<HeldCheckpoint> next_ STRAIT_GUARDED_BY(mutex_);  // held, being copied
   std::vector<control::MemoryDecision> decisions_ STRAIT_GUARDED_BY(mutex_);
   std::thread thread_;
 };

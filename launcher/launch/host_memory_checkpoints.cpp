@@ -1,4 +1,4 @@
-#include "launcher/launch/host_memory.h"
+#include "launcher/launch/host_memory_checkpoints.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,19 +11,18 @@
 #include "framework/store/store_error.h"
 #include "launcher/base/errors.h"
 #include "launcher/plan/memory_copies.h"
+#include "launcher/transfer/wait_for.h"
 
 namespace strait::launch {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::chrono::milliseconds kAskAgain{20};
-
 }  // namespace
 
-HostMemory::HostMemory(transfer::TransferAgent& agent, const plan::Plan& plan,
-                       std::vector<transfer::CheckpointDownloader::Host> hosts,
-                       std::function<bool(std::size_t)> lost)
+HostMemoryCheckpoints::HostMemoryCheckpoints(
+    transfer::TransferAgent& agent, const plan::Plan& plan,
+    std::vector<transfer::CheckpointDownloader::Host> hosts, std::function<bool(std::size_t)> lost)
     : agent_(agent),
       hosts_(std::move(hosts)),
       neighbours_(plan::memory_neighbours(plan)),
@@ -34,9 +33,9 @@ HostMemory::HostMemory(transfer::TransferAgent& agent, const plan::Plan& plan,
   thread_ = std::thread([this] { run(); });
 }
 
-HostMemory::~HostMemory() { held(); }
+HostMemoryCheckpoints::~HostMemoryCheckpoints() { held(); }
 
-void HostMemory::hold(store::Step step, std::vector<control::MemoryPart> parts) {
+void HostMemoryCheckpoints::hold(store::Step step, std::vector<control::MemoryPart> parts) {
   {
     const MutexLock lock(mutex_);
     request_ = Request{step, std::move(parts)};
@@ -44,12 +43,12 @@ void HostMemory::hold(store::Step step, std::vector<control::MemoryPart> parts) 
   changed_.notify_all();
 }
 
-std::vector<control::MemoryDecision> HostMemory::take_decisions() {
+std::vector<control::MemoryDecision> HostMemoryCheckpoints::take_decisions() {
   const MutexLock lock(mutex_);
   return std::exchange(decisions_, {});
 }
 
-void HostMemory::run() {
+void HostMemoryCheckpoints::run() {
   while (true) {
     Request request;
     {
@@ -60,7 +59,7 @@ void HostMemory::run() {
     }
     std::string trouble;
     try {
-      Generation held = hold_on_hosts(request);
+      HeldCheckpoint held = hold_on_hosts(request);
       {
         const MutexLock lock(mutex_);
         next_ = std::move(held);
@@ -80,18 +79,17 @@ void HostMemory::run() {
 }
 
 template <class T>
-T HostMemory::wait_on(std::future<T>& future, std::size_t host) const {
-  while (future.wait_for(kAskAgain) != std::future_status::ready) {
+T HostMemoryCheckpoints::wait_on(std::future<T>& future, std::size_t host) const {
+  return transfer::wait_for(future, [&] {
     if (closing_) throw base::UserError(base::ExitCode::interrupted, "the run has ended");
-    if (!lost_(host)) continue;
+    if (!lost_(host)) return;
     throw base::UserError(base::ExitCode::peer_lost,
                           fmt::format("host {} is lost", hosts_.at(host).name));
-  }
-  return future.get();
+  });
 }
 
-HostMemory::Generation HostMemory::hold_on_hosts(const Request& request) {
-  Generation made{request.step, {}, false};
+HostMemoryCheckpoints::HeldCheckpoint HostMemoryCheckpoints::hold_on_hosts(const Request& request) {
+  HeldCheckpoint made{request.step, {}, false};
   std::vector<std::future<transfer::ChunkTable>> tables;
   for (const control::MemoryPart& part : request.parts) {
     const auto place =
@@ -114,7 +112,7 @@ HostMemory::Generation HostMemory::hold_on_hosts(const Request& request) {
   return made;
 }
 
-void HostMemory::copy_to_neighbours() {
+void HostMemoryCheckpoints::copy_to_neighbours() {
   std::vector<std::pair<std::size_t, std::future<std::uint64_t>>> copies;  // to which host
   std::vector<std::size_t> numbers;
   {
@@ -137,7 +135,7 @@ void HostMemory::copy_to_neighbours() {
   next_->on_two = copies.size() == next_->contents.size();
 }
 
-void HostMemory::decide(const std::string& trouble) {
+void HostMemoryCheckpoints::decide(const std::string& trouble) {
   const MutexLock lock(mutex_);
   const store::Step step = next_->step;
   if (!trouble.empty() && safe_ && safe_->on_two) {
@@ -157,8 +155,8 @@ void HostMemory::decide(const std::string& trouble) {
        trouble.empty() ? "" : "checkpoints in memory have no copy on a neighbour: " + trouble});
 }
 
-void HostMemory::release(const std::optional<Generation>& old,
-                         const std::optional<Generation>& kept) {
+void HostMemoryCheckpoints::release(const std::optional<HeldCheckpoint>& old,
+                                    const std::optional<HeldCheckpoint>& kept) {
   if (!old) return;
   std::set<std::string> ids;
   for (const Content& content : old->contents) ids.insert(content.table.id());
@@ -166,14 +164,14 @@ void HostMemory::release(const std::optional<Generation>& old,
   if (!ids.empty()) agent_.release({ids.begin(), ids.end()});
 }
 
-std::string HostMemory::place_of(const Generation& one) const {
+std::string HostMemoryCheckpoints::place_of(const HeldCheckpoint& one) const {
   if (one.on_two) return "the host of each stage, with a copy on a neighbour";
   return std::ranges::any_of(neighbours_, [](const auto& two) { return two.has_value(); })
              ? "the host of each stage, without copies"
              : "its host";
 }
 
-std::vector<MemoryCheckpoints::Held> HostMemory::held() {
+std::vector<MemoryCheckpoints::Held> HostMemoryCheckpoints::held() {
   {
     const MutexLock lock(mutex_);
     closing_ = true;
@@ -191,8 +189,8 @@ std::vector<MemoryCheckpoints::Held> HostMemory::held() {
   return all;
 }
 
-void HostMemory::save(const Held& one, const fs::path& folder,
-                      const std::function<bool()>& give_up) {
+void HostMemoryCheckpoints::save(const Held& one, const fs::path& folder,
+                                 const std::function<bool()>& give_up) {
   std::vector<Content> contents;
   {
     const MutexLock lock(mutex_);
@@ -221,9 +219,7 @@ void HostMemory::save(const Held& one, const fs::path& folder,
   }
   try {
     for (std::size_t i = 0; i < fetches.size(); ++i) {
-      while (fetches[i].fetched.wait_for(kAskAgain) != std::future_status::ready)
-        check(contents[i]);
-      fetches[i].fetched.get();
+      transfer::wait_for(fetches[i].fetched, [&] { check(contents[i]); });
     }
   } catch (const std::exception&) {
     for (const auto& fetch : fetches) agent_.cancel(fetch.number);

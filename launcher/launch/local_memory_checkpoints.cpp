@@ -1,8 +1,9 @@
-#include "launcher/launch/local_memory.h"
+#include "launcher/launch/local_memory_checkpoints.h"
 
 #include <utility>
 
 #include "framework/store/atomic_file.h"
+#include "framework/store/checkpoint_files.h"
 #include "framework/store/memory_file.h"
 #include "framework/store/store_error.h"
 
@@ -22,7 +23,7 @@ void write_copy(const store::FileDescriptor& content, const store::ShardFile& fi
 
 }  // namespace
 
-void LocalMemory::hold(store::Step step, std::vector<control::MemoryPart> parts) {
+void LocalMemoryCheckpoints::hold(store::Step step, std::vector<control::MemoryPart> parts) {
   Held next{step, {}};
   std::vector<store::FileDescriptor> contents;
   try {
@@ -42,22 +43,21 @@ void LocalMemory::hold(store::Step step, std::vector<control::MemoryPart> parts)
   decisions_.push_back({step, "the launcher", ""});
 }
 
-std::vector<control::MemoryDecision> LocalMemory::take_decisions() {
+std::vector<control::MemoryDecision> LocalMemoryCheckpoints::take_decisions() {
   return std::exchange(decisions_, {});
 }
 
-std::vector<MemoryCheckpoints::Held> LocalMemory::held() {
+std::vector<MemoryCheckpoints::Held> LocalMemoryCheckpoints::held() {
   if (!newest_) return {};
   return {*newest_};
 }
 
-void LocalMemory::save(const Held& one, const fs::path& folder,
-                       const std::function<bool()>& /*give_up*/) {
+void LocalMemoryCheckpoints::save(const Held& one, const fs::path& folder,
+                                  const std::function<bool()>& /*give_up*/) {
   store::make_directory(folder);
   for (std::size_t i = 0; i < one.files.size(); ++i) {
     const fs::path path = folder / one.files[i].name;
-    std::error_code absent;
-    if (fs::file_size(path, absent) == one.files[i].size && !absent) continue;
+    if (store::has_size(path, one.files[i].size)) continue;
     write_copy(contents_.at(i), one.files[i], path);
   }
 }
