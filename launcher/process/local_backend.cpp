@@ -18,6 +18,7 @@
 
 #include "framework/store/file_descriptor.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/read_all.h"
 #include "launcher/process/backend.h"
 
 namespace strait::process {
@@ -104,12 +105,7 @@ std::optional<ExitStatus> LocalProcess::wait_until(Clock::time_point deadline) {
 }
 
 void LocalProcess::send_input(const std::string& json) {
-  const auto size = static_cast<std::uint32_t>(json.size());
-  std::string bytes;
-  for (const unsigned shift : {0U, 8U, 16U, 24U}) {
-    bytes.push_back(static_cast<char>((size >> shift) & 0xFFU));
-  }
-  bytes += json;
+  const std::string bytes = base::length_prefixed(json);
   const auto deadline = Clock::now() + kInputLimit;
   for (std::string_view rest = bytes; !rest.empty();) {
     const ssize_t sent =
