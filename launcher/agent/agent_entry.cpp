@@ -5,11 +5,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
-#include <climits>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -33,10 +31,10 @@
 #include "launcher/hosts/agent_greeting.h"
 #include "launcher/hosts/agent_job.h"
 #include "launcher/hosts/allocation.h"
-#include "launcher/hosts/host_facts.h"
 #include "launcher/hosts/host_inspection.h"
 #include "launcher/process/generation_lock.h"
 #include "launcher/process/piped_process.h"
+#include "launcher/process/process_identity.h"
 
 namespace strait::agent {
 namespace {
@@ -83,17 +81,14 @@ std::string read_request(int input) {
 hosts::AgentGreeting greeting_of_this_host() {
   hosts::AgentGreeting greeting;
   greeting.build = base::build_id();
-  std::array<char, HOST_NAME_MAX + 1> name{};
-  if (::gethostname(name.data(), name.size() - 1) == 0) greeting.host_name = name.data();
+  greeting.host_name = process::own_host();
   if (const char* connection = std::getenv("SSH_CONNECTION")) {
     // "their address, their port, our address, our port"
     std::istringstream words(connection);
     std::string port;
     words >> greeting.caller >> port >> greeting.reached;
   }
-  greeting.clock = std::chrono::duration_cast<std::chrono::seconds>(
-                       std::chrono::system_clock::now().time_since_epoch())
-                       .count();
+  greeting.clock = base::unix_seconds();
   return greeting;
 }
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "launcher/base/build_id.h"
+#include "launcher/base/clocks.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/hosts/ssh_session.h"
@@ -32,12 +33,6 @@ Finding wrong(base::ExitCode code, const std::string& where, std::string text) {
   return {Kind::wrong, code, where, std::move(text)};
 }
 
-std::int64_t clock_now() {
-  return std::chrono::duration_cast<std::chrono::seconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
-
 InspectionRequest inspection_request_for(const recipe::RecipeHost& host,
                                          std::pair<int, int> ports) {
   return {host.directory.empty() ? recipe::kHostDirectory : host.directory, ports};
@@ -53,7 +48,8 @@ std::vector<Finding> inspect_over_ssh(SshSession& call, const recipe::RecipeHost
         to_text(inspection_request_for(host, recipe.hosts.ports)),
         [](const std::string& text) { return inspection_from(text).has_value(); },
         Clock::now() + kInspectionLimit);
-    return diagnose_host(host, need, *inspection_from(line), recipe.hosts.ports, clock_now());
+    return diagnose_host(host, need, *inspection_from(line), recipe.hosts.ports,
+                         base::unix_seconds());
   } catch (const std::exception& error) {  // of any kind: this is a thread of its own
     const base::Failure failure = base::describe_failure(error);
     return {wrong(failure.code, host.name, failure.text)};
@@ -187,7 +183,7 @@ std::vector<Finding> check_hosts(const recipe::Recipe& recipe, const std::vector
       const InspectionRequest request = inspection_request_for(here, recipe.hosts.ports);
       return diagnose_host(here, needs.empty() ? HostNeed{} : needs[0],
                            inspect_this_host(request, kStartElsewhere), recipe.hosts.ports,
-                           clock_now());
+                           base::unix_seconds());
     }
     case recipe::BackendKind::slurm:
       return {

@@ -3,7 +3,6 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <memory>
@@ -24,6 +23,7 @@
 #include "launcher/plugin/plugin_file.h"
 #include "launcher/process/generation_lock.h"
 #include "launcher/process/memory.h"
+#include "launcher/process/process_identity.h"
 #include "launcher/worker/commands.h"
 #include "launcher/worker/compute_device.h"
 #include "launcher/worker/control_client.h"
@@ -74,11 +74,6 @@ base::ExitCode report_failure(ControlClient& control, const std::exception& erro
   spdlog::error("{}", failure.text);
   control.send(control::Failed{failure.code, failure.text});
   return failure.code;
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
 }
 
 net::NodeOptions node_options(const plan::StageJob& job) {
@@ -262,7 +257,7 @@ base::ExitCode run_stage_process(int job_descriptor) {
                                     job.process.replica, job.absent);
     ControlClient control(control_link(node, job));
     control.track_membership(tracker);
-    control.send(control::Hello{job.process, getpid(), host_name(), base::build_id()});
+    control.send(control::Hello{job.process, getpid(), process::own_host(), base::build_id()});
     base::ExitCode code = base::ExitCode::done;
     try {
       StageReporter reporter(control, job.process,
