@@ -27,6 +27,7 @@
 #include "launcher/app/verbs.h"
 #include "launcher/app/whole_model.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/own_program.h"
 #include "launcher/console/console.h"
 #include "launcher/console/text_pump.h"
 #include "launcher/control/resume_changes.h"
@@ -197,9 +198,8 @@ base::ExitCode show_plan(const RunOptions& options) {
 base::ExitCode emit_plan(const RunOptions& options, EmitKind kind) {
   const planner::PlannedRun planned = planner::make_plan(
       recipe::read_recipe(options.recipe, options.overrides, plugin::load_plugins));
-  std::cout << emit_launch(
-      planned.plan, kind,
-      {fs::read_symlink("/proc/self/exe"), options.recipe.string(), options.overrides});
+  std::cout << emit_launch(planned.plan, kind,
+                           {base::own_program(), options.recipe.string(), options.overrides});
   return base::ExitCode::done;
 }
 

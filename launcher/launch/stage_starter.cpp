@@ -8,14 +8,13 @@
 #include "framework/store/checkpoint.h"
 #include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/own_program.h"
 
 namespace strait::launch {
 namespace {
 
 // The stage program stands beside this one.
-std::filesystem::path stage_program() {
-  return std::filesystem::read_symlink("/proc/self/exe").parent_path() / "strait-stage";
-}
+std::filesystem::path stage_program() { return base::own_program().parent_path() / "strait-stage"; }
 
 }  // namespace
 
