@@ -86,7 +86,7 @@ net::NodeOptions node_options(const plan::StageJob& job) {
   return options;
 }
 
-process::Membership membership_of(const plan::StageJob& job) {
+process::LockOwner lock_owner(const plan::StageJob& job) {
   const auto host = static_cast<std::uint32_t>(job.plan.process(job.process).host_index);
   return {job.process, host, job.generation};
 }
@@ -249,7 +249,7 @@ base::ExitCode run_stage_process(int job_descriptor) {
     exit_with_launcher(job_descriptor);  // the rest of stdin is its end of file
     spdlog::info("{} of run {}, generation {}, build {}", job.process.describe(), job.run.hex(),
                  job.generation, base::build_id());
-    const process::GenerationLock lock(job.run_directory, membership_of(job));
+    const process::GenerationLock lock(job.run_directory, lock_owner(job));
     if (!lock.ended().empty()) spdlog::warn("ended {}", lock.ended());
     at::set_num_threads(static_cast<int>(job.plan.process(job.process).threads));
     net::Node node(node_options(job));
