@@ -15,6 +15,7 @@
 #include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
+#include "launcher/control/control_link.h"
 #include "launcher/control/run_file_names.h"
 #include "launcher/plan/stage_job.h"
 #include "launcher/planner/model_weights.h"
@@ -91,14 +92,11 @@ process::LockOwner lock_owner(const plan::StageJob& job) {
   return {job.process, host, job.generation};
 }
 
-std::unique_ptr<net::Link> control_link(net::Node& node, const plan::StageJob& job) {
-  net::LinkOptions options;
-  options.name = "control " + job.process.text();
-  options.peer = net::ProcessName::coordinator();
-  options.peer_public_key = job.coordinator_key;
-  options.terms = {{"build", base::build_id()}};
-  options.hold = std::chrono::seconds(job.plan.recipe.hosts.hold);
-  return node.connect(job.coordinator_endpoint, options);
+std::unique_ptr<net::Link> connect_to_coordinator(net::Node& node, const plan::StageJob& job) {
+  return node.connect(
+      job.coordinator_endpoint,
+      control::control_link(job.process, net::ProcessName::coordinator(), job.coordinator_key,
+                            std::chrono::seconds(job.plan.recipe.hosts.hold)));
 }
 
 // The weights that training begins with; of a resumed run its frozen ones.
@@ -255,7 +253,7 @@ base::ExitCode run_stage_process(int job_descriptor) {
     net::Node node(node_options(job));
     sync::MembershipTracker tracker(static_cast<std::uint32_t>(job.plan.recipe.pipeline.replicas),
                                     job.process.replica, job.absent);
-    ControlClient control(control_link(node, job));
+    ControlClient control(connect_to_coordinator(node, job));
     control.track_membership(tracker);
     control.send(control::Hello{job.process, getpid(), process::own_host(), base::build_id()});
     base::ExitCode code = base::ExitCode::done;
