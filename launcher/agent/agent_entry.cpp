@@ -5,25 +5,25 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
-#include <climits>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <span>
 #include <sstream>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include "framework/store/file_descriptor.h"
 #include "launcher/agent/host_agent.h"
 #include "launcher/base/build_id.h"
+#include "launcher/base/clocks.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/read_all.h"
 #include "launcher/base/text.h"
@@ -31,10 +31,10 @@
 #include "launcher/hosts/agent_greeting.h"
 #include "launcher/hosts/agent_job.h"
 #include "launcher/hosts/allocation.h"
-#include "launcher/hosts/host_facts.h"
 #include "launcher/hosts/host_inspection.h"
 #include "launcher/process/generation_lock.h"
 #include "launcher/process/piped_process.h"
+#include "launcher/process/process_identity.h"
 
 namespace strait::agent {
 namespace {
@@ -47,68 +47,48 @@ constexpr auto kJobLimit = std::chrono::seconds(180);
 constexpr std::uint32_t kMaxJobBytes = 64U << 20U;
 constexpr auto kLoadLimit = std::chrono::seconds(20);  // libtorch from a slow disk
 
-// Writes everything or exits: without the connection there is no one to report to.
-void write_all(int output, const std::string& line) {
-  for (std::size_t at = 0; at < line.size();) {
-    const ssize_t sent = ::write(output, line.data() + at, line.size() - at);
-    if (sent < 0 && errno != EINTR) ::_exit(number(base::ExitCode::peer_lost));
-    if (sent > 0) at += static_cast<std::size_t>(sent);
-  }
-}
-
-void read_until(int input, char* to, std::size_t size, Clock::time_point deadline) {
-  while (size > 0) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-    pollfd waited{input, POLLIN, 0};
-    if (left.count() <= 0) {
-      throw base::UserError(base::ExitCode::stalled,
-                            fmt::format("the launcher sent no job within {} s after the greeting",
-                                        std::chrono::seconds(kJobLimit).count()));
-    }
-    ::poll(&waited, 1, static_cast<int>(std::min<std::int64_t>(left.count(), INT_MAX)));
-    if (waited.revents == 0) continue;
-    const ssize_t got = ::read(input, to, size);
-    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (got <= 0) {
-      throw base::UserError(base::ExitCode::peer_lost,
-                            "the launcher disconnected before it sent a job");
-    }
-    to += got;
-    size -= static_cast<std::size_t>(got);
+// Without the connection there is no one to report to.
+void write_or_exit(int output, const std::string& line) {
+  if (!base::write_all(output, std::as_bytes(std::span(line)))) {
+    ::_exit(number(base::ExitCode::peer_lost));
   }
 }
 
 std::string read_request(int input) {
-  const auto deadline = Clock::now() + kJobLimit;
-  std::array<unsigned char, 4> prefix{};
-  read_until(input, static_cast<char*>(static_cast<void*>(prefix.data())), prefix.size(), deadline);
-  std::uint32_t size = 0;
-  std::memcpy(&size, prefix.data(), prefix.size());
-  if (size > kMaxJobBytes) {
-    throw base::UserError(base::ExitCode::mismatch,
-                          fmt::format("a job of {} bytes was announced; at most {} "
-                                      "are possible",
-                                      size, kMaxJobBytes));
+  using State = base::PrefixedText::State;
+  base::PrefixedText read =
+      base::read_length_prefixed(input, kMaxJobBytes, Clock::now() + kJobLimit);
+  switch (read.state) {
+    case State::whole:
+      return std::move(read.text);
+    case State::timed_out:
+      throw base::UserError(base::ExitCode::stalled,
+                            fmt::format("the launcher sent no job within {} s after the greeting",
+                                        std::chrono::seconds(kJobLimit).count()));
+    case State::too_long:
+      throw base::UserError(base::ExitCode::mismatch,
+                            fmt::format("a job of {} bytes was announced; at most {} "
+                                        "are possible",
+                                        read.size, kMaxJobBytes));
+    case State::ended:
+    case State::unreadable:
+      break;
   }
-  std::string text(size, '\0');
-  read_until(input, text.data(), text.size(), deadline);
-  return text;
+  throw base::UserError(base::ExitCode::peer_lost,
+                        "the launcher disconnected before it sent a job");
 }
 
 hosts::AgentGreeting greeting_of_this_host() {
   hosts::AgentGreeting greeting;
   greeting.build = base::build_id();
-  std::array<char, HOST_NAME_MAX + 1> name{};
-  if (::gethostname(name.data(), name.size() - 1) == 0) greeting.host_name = name.data();
+  greeting.host_name = process::own_host();
   if (const char* connection = std::getenv("SSH_CONNECTION")) {
     // "their address, their port, our address, our port"
     std::istringstream words(connection);
     std::string port;
     words >> greeting.caller >> port >> greeting.reached;
   }
-  greeting.clock = std::chrono::duration_cast<std::chrono::seconds>(
-                       std::chrono::system_clock::now().time_since_epoch())
-                       .count();
+  greeting.clock = base::unix_seconds();
   return greeting;
 }
 
@@ -157,10 +137,10 @@ void detach_from_ssh(const store::FileDescriptor& log) {
 void hold_connection(int input) {
   const auto deadline = Clock::now() + kJobLimit;
   while (true) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-    if (left.count() <= 0) return;
+    const int left = base::milliseconds_until(deadline);
+    if (left == 0) return;
     pollfd waited{input, POLLIN, 0};
-    ::poll(&waited, 1, static_cast<int>(left.count()));
+    ::poll(&waited, 1, left);
     char ignored = 0;
     const ssize_t got = waited.revents == 0 ? 1 : ::read(input, &ignored, 1);
     if (got == 0 || (got < 0 && errno != EINTR && errno != EAGAIN)) return;
@@ -195,7 +175,7 @@ base::ExitCode serve_ssh_request(int input, int output) {
   if (const auto asked = hosts::inspection_request_from(request)) {
     hosts::HostInspection inspection = hosts::inspect_this_host(*asked);
     check_stage_program(inspection);
-    write_all(output, hosts::to_line(inspection));
+    write_or_exit(output, hosts::to_line(inspection));
     return base::ExitCode::done;
   }
   const hosts::AgentJob job = hosts::parse_agent_job(request);
@@ -211,7 +191,7 @@ base::ExitCode serve_ssh_request(int input, int output) {
     log.release();  // closed above
     return run_agent(job);
   }
-  write_all(output, hosts::to_line(hosts::AgentAnswer{agent, 0, ""}));
+  write_or_exit(output, hosts::to_line(hosts::AgentAnswer{agent, 0, ""}));
   hold_connection(input);
   return base::ExitCode::done;
 }
@@ -227,12 +207,13 @@ base::ExitCode reported(const std::exception& error) {
 
 base::ExitCode run_agent_over_ssh(int input, int output) {
   try {
-    write_all(output, hosts::to_line(greeting_of_this_host()));
+    write_or_exit(output, hosts::to_line(greeting_of_this_host()));
     return serve_ssh_request(input, output);
   } catch (const std::exception& error) {
     const base::Failure failure = base::describe_failure(error);
     try {
-      write_all(output, hosts::to_line(hosts::AgentAnswer{0, number(failure.code), failure.text}));
+      write_or_exit(output,
+                    hosts::to_line(hosts::AgentAnswer{0, number(failure.code), failure.text}));
     } catch (const std::exception& unheard) {
       return reported(unheard);  // the connection is gone, and often the first error says so, too
     }

@@ -13,6 +13,7 @@
 
 #include "launcher/agent/host_agent.h"
 #include "launcher/base/build_id.h"
+#include "launcher/base/own_program.h"
 
 namespace strait::agent {
 
@@ -56,7 +57,7 @@ int run_stage_command(int argc, char** argv,
 }
 
 base::ExitCode exec_torch_program(char** argv) {
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
+  const std::filesystem::path self = base::own_program();
   const std::string program = self.parent_path() / "strait-stage-torch";
   ::execv(program.c_str(), argv);
   spdlog::error("cannot run {}: {}; it belongs beside strait-stage: install both again", program,

@@ -2,6 +2,8 @@
 
 #include <system_error>
 
+#include "launcher/base/own_program.h"
+
 namespace strait::app {
 
 std::string command_name(const std::filesystem::path& directory,
@@ -15,8 +17,6 @@ std::string command_name(const std::filesystem::path& directory,
   return same ? "./strait" : "strait";
 }
 
-std::string command_name() {
-  return command_name(".", std::filesystem::read_symlink("/proc/self/exe"));
-}
+std::string command_name() { return command_name(".", base::own_program()); }
 
 }  // namespace strait::app

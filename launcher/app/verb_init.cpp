@@ -15,6 +15,7 @@
 #include "framework/store/atomic_file.h"
 #include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/own_program.h"
 #include "launcher/recipe/recipe_io.h"
 
 namespace strait::app {
@@ -44,7 +45,7 @@ std::vector<std::string> example_names(const fs::path& folder) {
 // The example recipes that belong to this program: `recipes` of the tree that it was built in, or
 // `share/strait/recipes` of where it is installed.
 fs::path example_folder() {
-  const fs::path program = fs::read_symlink("/proc/self/exe");
+  const fs::path program = base::own_program();
   for (fs::path at = program.parent_path(); at.has_relative_path(); at = at.parent_path()) {
     for (const char* folder : {"recipes", "share/strait/recipes"}) {
       if (!example_names(at / folder).empty()) return at / folder;

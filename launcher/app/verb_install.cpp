@@ -17,6 +17,7 @@
 #include "launcher/app/verbs.h"
 #include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/own_program.h"
 #include "launcher/base/scratch_folder.h"
 #include "launcher/base/text.h"
 #include "launcher/hosts/build_files.h"
@@ -90,13 +91,14 @@ void install_one(const hosts::InstallTarget& target, std::size_t number,
 // This build, and one of the other kind: in the folder that the user names, or where it is usual.
 std::vector<hosts::Build> builds_here(const std::filesystem::path& named,
                                       const base::ScratchFolder& scratch) {
-  std::vector<hosts::Build> builds = {hosts::build_in(hosts::own_programs(), scratch.path())};
+  std::vector<hosts::Build> builds = {
+      hosts::build_in(base::own_program().parent_path(), scratch.path())};
   if (!named.empty()) {
     builds.push_back(hosts::build_in(named, scratch.path()));
     return builds;
   }
   const std::filesystem::path usual =
-      hosts::programs_of_other_kind(hosts::own_programs(), builds[0].has_cuda());
+      hosts::programs_of_other_kind(base::own_program().parent_path(), builds[0].has_cuda());
   if (!std::filesystem::exists(usual / "strait-stage")) return builds;
   try {
     builds.push_back(hosts::build_in(usual, scratch.path()));

@@ -27,6 +27,7 @@
 #include "launcher/app/supervised_run.h"
 #include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/own_program.h"
 #include "launcher/console/console.h"
 #include "launcher/console/text_pump.h"
 #include "launcher/control/resume_changes.h"
@@ -192,9 +193,8 @@ base::ExitCode show_plan(const RunOptions& options) {
 
 base::ExitCode emit_plan(const RunOptions& options, EmitKind kind) {
   const planner::PlannedRun planned = planner::make_plan(read_recipe(options));
-  std::cout << emit_launch(
-      planned.plan, kind,
-      {fs::read_symlink("/proc/self/exe"), options.recipe.string(), options.overrides});
+  std::cout << emit_launch(planned.plan, kind,
+                           {base::own_program(), options.recipe.string(), options.overrides});
   return base::ExitCode::done;
 }
 

@@ -2,7 +2,6 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <exception>
 #include <filesystem>
 #include <memory>
@@ -14,6 +13,7 @@
 #include "launcher/app/run_options.h"
 #include "launcher/app/saved_checkpoints.h"
 #include "launcher/app/verbs.h"
+#include "launcher/base/clocks.h"
 #include "launcher/base/errors.h"
 #include "launcher/console/status_text.h"
 #include "launcher/control/run_directory.h"
@@ -97,9 +97,7 @@ std::string checkpoint_line(const std::filesystem::path& run) {
 void print(const std::filesystem::path& run, const json& status,
            const std::optional<control::LiveRun>& live, const JobStatus& job) {
   const auto state = status.at("state").get<std::string>();
-  const double now =
-      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  const double age = now - status.at("updated").get<double>();
+  const double age = base::unix_time() - status.at("updated").get<double>();
   if (live) {
     fmt::print("{}: {} ({}; updated {:.0f} s ago)\n", run.string(), state, live->sentence(), age);
   } else if (job.waits) {

@@ -20,6 +20,7 @@
 #include "launcher/control/run_directory.h"
 #include "launcher/control/run_status.h"
 #include "launcher/hosts/slurm_job.h"
+#include "launcher/process/process_identity.h"
 
 namespace strait::app {
 namespace {
@@ -99,7 +100,6 @@ base::ExitCode stop_run(const fs::path& run, bool now, std::chrono::seconds time
   }
   const auto pid = static_cast<pid_t>(live->pid);
   const store::FileDescriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  // With the pidfd open the signal cannot hit another process that got the same pid.
   if (!live->alive()) {
     fmt::print("{} has just ended\n", run.string());
     return base::ExitCode::done;
@@ -107,14 +107,12 @@ base::ExitCode stop_run(const fs::path& run, bool now, std::chrono::seconds time
   // Two different signals count as two requests; two equal pending signals would be merged.
   const std::vector<int> signals = now ? std::vector{SIGINT, SIGTERM} : std::vector{SIGINT};
   for (const int signal : signals) {
-    const auto sent = handle.open()
-                          ? ::syscall(SYS_pidfd_send_signal, handle.number(), signal, nullptr, 0)
-                          : ::kill(pid, signal);
-    if (sent != 0 && errno != ESRCH) {
+    const int error = process::send_signal(*live, signal);
+    if (error != 0 && error != ESRCH) {
       throw base::UserError(base::ExitCode::bad_input,
                             fmt::format("cannot signal process {}, the launcher of "
                                         "{}: {}",
-                                        live->pid, run.string(), std::strerror(errno)));
+                                        live->pid, run.string(), std::strerror(error)));
     }
   }
   fmt::print("requested process {} to {}\n", live->pid,

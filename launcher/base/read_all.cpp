@@ -4,31 +4,50 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
-#include <climits>
-#include <cstdint>
 #include <cstring>
 
+#include "launcher/base/clocks.h"
 #include "launcher/base/errors.h"
 
 namespace strait::base {
+namespace {
+
+using State = PrefixedText::State;
+
+State read_exactly(int descriptor, std::span<char> to,
+                   std::chrono::steady_clock::time_point deadline) {
+  while (!to.empty()) {
+    const int left = milliseconds_until(deadline);
+    if (left == 0) return State::timed_out;
+    pollfd waited{descriptor, POLLIN, 0};
+    ::poll(&waited, 1, left);
+    if (waited.revents == 0) continue;
+    const ssize_t got = ::read(descriptor, to.data(), to.size());
+    if (got == 0) return State::ended;
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (got < 0) return State::unreadable;
+    to = to.subspan(static_cast<std::size_t>(got));
+  }
+  return State::whole;
+}
+
+}  // namespace
 
 std::string read_all(int descriptor, const std::string& what, std::size_t most,
                      std::chrono::seconds limit) {
-  using Clock = std::chrono::steady_clock;
-  const auto deadline = Clock::now() + limit;
+  const auto deadline = std::chrono::steady_clock::now() + limit;
   std::string text;
   std::array<char, 16'384> piece{};
   while (true) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-    if (left.count() <= 0) {
+    const int left = milliseconds_until(deadline);
+    if (left == 0) {
       throw UserError(ExitCode::stalled,
                       fmt::format("{} has not come whole within {} s", what, limit.count()));
     }
     pollfd waited{descriptor, POLLIN, 0};
-    ::poll(&waited, 1, static_cast<int>(std::min<std::int64_t>(left.count(), INT_MAX)));
+    ::poll(&waited, 1, left);
     if (waited.revents == 0) continue;
     const ssize_t got = ::read(descriptor, piece.data(), piece.size());
     if (got == 0) return text;
@@ -43,6 +62,45 @@ std::string read_all(int descriptor, const std::string& what, std::size_t most,
                       fmt::format("{} is longer than {} bytes: it is something else", what, most));
     }
   }
+}
+
+bool write_all(int descriptor, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t sent = ::write(descriptor, bytes.data(), bytes.size());
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent <= 0) return false;
+    bytes = bytes.subspan(static_cast<std::size_t>(sent));
+  }
+  return true;
+}
+
+std::string length_prefixed(std::string_view text) {
+  std::string bytes;
+  const auto size = static_cast<std::uint32_t>(text.size());
+  for (const unsigned shift : {0U, 8U, 16U, 24U}) {
+    bytes.push_back(static_cast<char>((size >> shift) & 0xFFU));
+  }
+  return bytes.append(text);
+}
+
+PrefixedText read_length_prefixed(int descriptor, std::uint32_t most,
+                                  std::chrono::steady_clock::time_point deadline) {
+  PrefixedText read;
+  std::array<char, 4> prefix{};
+  read.state = read_exactly(descriptor, prefix, deadline);
+  if (read.state == State::whole) {
+    for (unsigned i = 0; i < prefix.size(); ++i) {
+      read.size |= std::uint32_t{static_cast<unsigned char>(prefix.at(i))} << (8 * i);
+    }
+    if (read.size > most) {
+      read.state = State::too_long;
+      return read;
+    }
+    read.text.resize(read.size);
+    read.state = read_exactly(descriptor, read.text, deadline);
+  }
+  if (read.state == State::unreadable) read.error = errno;
+  return read;
 }
 
 }  // namespace strait::base

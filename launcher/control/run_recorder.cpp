@@ -2,13 +2,13 @@
 
 #include <spdlog/spdlog.h>
 
-#include <chrono>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
 
 #include "framework/trace/trace_error.h"
+#include "launcher/base/clocks.h"
 #include "launcher/base/errors.h"
 #include "launcher/control/run_status.h"
 
@@ -16,11 +16,6 @@ namespace strait::control {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// Shown to users and compared across processes; no decision depends on it.
-double wall_clock() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 // The metrics of a step that status.json repeats.
 std::vector<std::string> status_metrics() {
@@ -81,7 +76,7 @@ Json former_restarts(const RunDirectory& directory) {
 }
 
 Json event_line(const char* name, const Json& fields) {
-  Json line = {{"time", wall_clock()}, {"event", name}};
+  Json line = {{"time", base::unix_time()}, {"event", name}};
   line.update(fields);
   return line;
 }
@@ -93,7 +88,7 @@ void record_between(const RunDirectory& directory, const char* event, const Json
     trace::JsonLines(directory.events()).append(event_line(event, fields));
     Json status = read_run_status(directory.path()).value_or(nlohmann::json::object());
     change(status);
-    status["updated"] = wall_clock();
+    status["updated"] = base::unix_time();
     replace_status(directory.status(), status);
   } catch (const trace::TraceError& error) {
     spdlog::error("{}", error.what());
@@ -167,7 +162,7 @@ void RunRecorder::append_event(const char* name, const Json& fields) {
 }
 
 void RunRecorder::write_status() {
-  (*status_)["updated"] = wall_clock();
+  (*status_)["updated"] = base::unix_time();
   if (replace_status(status_path_, *status_)) return;
   if (!warned_)
     spdlog::error("cannot write {}. The run continues without it", status_path_.string());

@@ -131,8 +131,6 @@ bool Build::has_cuda() const {
       files, [](const BuildFile& file) { return file.to.starts_with("lib/libtorch_cuda.so"); });
 }
 
-fs::path own_programs() { return fs::read_symlink("/proc/self/exe").parent_path(); }
-
 fs::path programs_of_other_kind(const fs::path& programs, bool has_cuda) {
   return programs.parent_path().parent_path() / (has_cuda ? "cpu" : "cuda") / "bin";
 }

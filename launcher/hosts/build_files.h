@@ -29,9 +29,6 @@ struct Build {
 // or it is of other sources than this program. The starter is written to `scratch`.
 Build build_in(const std::filesystem::path& programs, const std::filesystem::path& scratch);
 
-// The folder of this program.
-std::filesystem::path own_programs();
-
 // Where a build of the other kind is looked for: build/cuda/bin beside build/release/bin of one for
 // CPUs, build/cpu/bin beside that of one with CUDA. It need not exist.
 std::filesystem::path programs_of_other_kind(const std::filesystem::path& programs, bool has_cuda);

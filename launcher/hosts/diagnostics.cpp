@@ -10,6 +10,8 @@
 #include <memory>
 #include <utility>
 
+#include "launcher/base/build_id.h"
+#include "launcher/base/clocks.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/hosts/ssh_session.h"
@@ -30,12 +32,6 @@ CheckResult wrong(base::ExitCode code, const std::string& where, std::string tex
   return {Kind::wrong, code, where, std::move(text)};
 }
 
-std::int64_t clock_now() {
-  return std::chrono::duration_cast<std::chrono::seconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
-
 InspectionRequest inspection_request_for(const recipe::RecipeHost& host,
                                          std::pair<int, int> ports) {
   return {host.directory.empty() ? recipe::kHostDirectory : host.directory, ports};
@@ -51,7 +47,8 @@ std::vector<CheckResult> inspect_over_ssh(SshSession& call, const recipe::Recipe
         to_text(inspection_request_for(host, recipe.hosts.ports)),
         [](const std::string& text) { return inspection_from(text).has_value(); },
         Clock::now() + kInspectionLimit);
-    return diagnose_host(host, need, *inspection_from(line), recipe.hosts.ports, clock_now());
+    return diagnose_host(host, need, *inspection_from(line), recipe.hosts.ports,
+                         base::unix_seconds());
   } catch (const std::exception& error) {  // of any kind: it is what was found
     const base::Failure failure = base::describe_failure(error);
     return {wrong(failure.code, host.name, failure.text)};
@@ -185,7 +182,7 @@ std::vector<CheckResult> check_hosts(const recipe::Recipe& recipe,
       const InspectionRequest request = inspection_request_for(here, recipe.hosts.ports);
       return diagnose_host(here, needs.empty() ? HostNeed{} : needs[0],
                            inspect_this_host(request, kStartElsewhere), recipe.hosts.ports,
-                           clock_now());
+                           base::unix_seconds());
     }
     case recipe::BackendKind::slurm:
       return {

@@ -10,9 +10,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <climits>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <system_error>
@@ -20,7 +17,10 @@
 #include "framework/net/endpoint.h"
 #include "framework/store/file_descriptor.h"
 #include "launcher/base/build_id.h"
+#include "launcher/base/clocks.h"
+#include "launcher/process/memory.h"
 #include "launcher/process/nvidia_driver.h"
+#include "launcher/process/process_identity.h"
 
 namespace strait::hosts {
 namespace {
@@ -34,14 +34,6 @@ std::string numeric_address(const sockaddr* address, socklen_t size) {
 
 socklen_t size_of(const sockaddr* address) {
   return address->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-}
-
-std::int64_t memory_of_this_host() {
-  std::ifstream in("/proc/meminfo");
-  std::string word;
-  std::int64_t kibibytes = 0;
-  in >> word >> kibibytes;  // the first line is MemTotal
-  return kibibytes * 1024;
 }
 
 // Those that we may run on, which containers and schedulers make fewer than there are.
@@ -106,18 +98,15 @@ std::vector<std::string> own_addresses() {
 
 HostFacts facts_of_this_host(const std::filesystem::path& directory, const std::string& towards) {
   HostFacts facts;
-  std::array<char, HOST_NAME_MAX + 1> name{};
-  if (::gethostname(name.data(), name.size() - 1) == 0) facts.host_name = name.data();
+  facts.host_name = process::own_host();
   facts.build = base::build_id();
   facts.cores = usable_cores();
-  facts.memory = memory_of_this_host();
+  facts.memory = process::host_memory().total;
   facts.gpus = process::gpu_memory_here();
   std::error_code unknown;
   const auto space = std::filesystem::space(directory, unknown);
   facts.free_disk = unknown ? 0 : static_cast<std::int64_t>(space.available);
-  facts.clock = std::chrono::duration_cast<std::chrono::seconds>(
-                    std::chrono::system_clock::now().time_since_epoch())
-                    .count();
+  facts.clock = base::unix_seconds();
   facts.directory = directory.string();
   facts.addresses = own_addresses();
   const std::optional<net::Endpoint> endpoint = net::Endpoint::parse(towards);

@@ -12,6 +12,7 @@
 #include "framework/store/atomic_file.h"
 #include "framework/store/bounded_json.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/own_program.h"
 #include "launcher/control/run_file_names.h"
 #include "launcher/control/run_lock.h"
 #include "launcher/hosts/allocation.h"
@@ -88,7 +89,7 @@ SlurmJob SlurmJob::submit(const fs::path& run, const plan::Plan& plan) {
                                          "--chdir=" + fs::current_path().string(),
                                          "--output=" + (run / "slurm.log").string(),
                                          job_script(run).string(),
-                                         fs::read_symlink("/proc/self/exe").string(),
+                                         base::own_program().string(),
                                          run.string()};
   return remember(run,
                   parse_job_number(slurm_output(argv, fmt::format("the job of {}", run.string()))));

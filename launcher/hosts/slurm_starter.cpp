@@ -13,6 +13,7 @@
 
 #include "framework/mutex.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/own_program.h"
 #include "launcher/base/text.h"
 #include "launcher/control/run_file_names.h"
 #include "launcher/hosts/agent_job.h"
@@ -66,7 +67,7 @@ class SlurmStep {
 
   void start(Clock::time_point deadline) STRAIT_REQUIRES(mutex_) {
     const std::string count = fmt::format("{}", jobs_.size());
-    const fs::path program = fs::read_symlink("/proc/self/exe").parent_path() / "strait-stage";
+    const fs::path program = base::own_program().parent_path() / "strait-stage";
     // An agent may use all of its node's share of the job and is bound to no core.
     srun_.emplace(std::vector<std::string>{
         "srun", "--nodes=" + count, "--ntasks=" + count, "--ntasks-per-node=1", "--mpi=none",

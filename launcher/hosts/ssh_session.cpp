@@ -8,6 +8,7 @@
 
 #include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/read_all.h"
 #include "launcher/base/text.h"
 #include "launcher/hosts/host_facts.h"
 #include "launcher/hosts/ssh_options.h"
@@ -23,16 +24,6 @@ constexpr auto kSshExitTimeout = std::chrono::seconds(3);
 // For a login, counted from the last progress of any session: a login shows no sign of life, and a
 // server that is busy with many logins is not dead. Key exchange is within ssh's own limit.
 constexpr auto kLoginLimit = std::chrono::seconds(8);
-
-// The text after its length (4 bytes, little-endian).
-std::string framed(const std::string& text) {
-  std::string bytes;
-  const auto size = static_cast<std::uint32_t>(text.size());
-  for (const unsigned shift : {0U, 8U, 16U, 24U}) {
-    bytes.push_back(static_cast<char>((size >> shift) & 0xFFU));
-  }
-  return bytes + text;
-}
 
 }  // namespace
 
@@ -98,7 +89,7 @@ std::string SshSession::launcher_address(Time deadline) {
 std::string SshSession::send_request(const std::string& request,
                                      bool (*wanted)(const std::string& line), Time deadline) {
   greeting(deadline);
-  if (!ssh_.write(framed(request), deadline)) {
+  if (!ssh_.write(base::length_prefixed(request), deadline)) {
     fail(Clock::now() < deadline ? ReadResult::end : ReadResult::timeout, "does not read its job");
   }
   for (std::string line;;) {

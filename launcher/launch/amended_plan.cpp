@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <map>
 #include <string>
 #include <utility>
 
+#include "launcher/base/clocks.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/hosts/agent_greeting.h"
@@ -31,9 +31,7 @@ std::vector<control::Event> amend_by_facts(plan::Plan& plan,
                                            const std::vector<hosts::HostFacts>& facts,
                                            const std::vector<std::size_t>& there) {
   std::vector<control::Event> notes;
-  const std::int64_t now = std::chrono::duration_cast<std::chrono::seconds>(
-                               std::chrono::system_clock::now().time_since_epoch())
-                               .count();
+  const std::int64_t now = base::unix_seconds();
   for (const std::size_t i : there) {
     plan::Plan::Host& host = plan.hosts[i];
     host.cores = facts[i].cores;

@@ -1,21 +1,21 @@
 #include "launcher/launch/stage_starter.h"
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <iterator>
 #include <utility>
 
 #include "framework/store/checkpoint.h"
-#include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/own_program.h"
+#include "launcher/control/control_link.h"
 
 namespace strait::launch {
 namespace {
 
 // The stage program stands beside this one.
-std::filesystem::path stage_program() {
-  return std::filesystem::read_symlink("/proc/self/exe").parent_path() / "strait-stage";
-}
+std::filesystem::path stage_program() { return base::own_program().parent_path() / "strait-stage"; }
 
 }  // namespace
 
@@ -95,17 +95,12 @@ std::vector<control::WorkerHandle> StageStarter::start(
   std::vector<process::Launch> launches;
   for (const net::ProcessName process : processes) {
     const std::size_t host = run_.plan.process(process).host_index;
-    net::LinkOptions control;
-    control.name = "control " + process.text();
-    control.peer = process;
-    control.peer_public_key = keys_.at(process).public_key;
-    control.terms = {{"build", base::build_id()}};
-    control.hold = std::chrono::seconds(run_.plan.recipe.hosts.hold);
     control::WorkerHandle& worker = workers.emplace_back();
     worker.name = process;
-    worker.public_key = control.peer_public_key;
+    worker.public_key = keys_.at(process).public_key;
     // Before the process starts, because it connects at once.
-    worker.link = hosts_.listener(host).expect(control);
+    worker.link = hosts_.listener(host).expect(control::control_link(
+        process, process, worker.public_key, std::chrono::seconds(run_.plan.recipe.hosts.hold)));
     process::Launch& launch = launches.emplace_back();
     launch.process = process;
     launch.host = host;

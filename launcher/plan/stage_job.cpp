@@ -1,16 +1,15 @@
 #include "launcher/plan/stage_job.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <array>
-#include <cerrno>
-#include <cstring>
+#include <chrono>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "framework/store/file_hash.h"
 #include "launcher/base/json_fields.h"
+#include "launcher/base/read_all.h"
 
 namespace strait::base {
 
@@ -46,23 +45,6 @@ namespace {
 
 constexpr std::uint32_t kMaxJobBytes = 64U << 20U;
 
-void read_exactly(int descriptor, char* to, std::size_t size) {
-  while (size > 0) {
-    const ssize_t got = read(descriptor, to, size);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0)
-      throw std::system_error(errno, std::generic_category(), "reading the job on stdin");
-    if (got == 0) {
-      throw base::UserError(
-          base::ExitCode::bad_input,
-          "strait-stage is started by strait, which hands it a plan on stdin; stdin "
-          "ended before the plan did");
-    }
-    to += got;
-    size -= static_cast<std::size_t>(got);
-  }
-}
-
 }  // namespace
 
 std::vector<PluginCopy> plugin_copies(const std::vector<std::string>& files) {
@@ -85,19 +67,25 @@ StageJob parse_stage_job(const std::string& text) {
 }
 
 StageJob read_stage_job(int descriptor) {
-  std::array<unsigned char, 4> prefix{};
-  read_exactly(descriptor, static_cast<char*>(static_cast<void*>(prefix.data())), prefix.size());
-  std::uint32_t size = 0;
-  std::memcpy(&size, prefix.data(), prefix.size());
-  if (size > kMaxJobBytes) {
+  using State = base::PrefixedText::State;
+  const base::PrefixedText read = base::read_length_prefixed(
+      descriptor, kMaxJobBytes, std::chrono::steady_clock::time_point::max());
+  if (read.state == State::unreadable) {
+    throw std::system_error(read.error, std::generic_category(), "reading the job on stdin");
+  }
+  if (read.state == State::too_long) {
     throw base::UserError(base::ExitCode::bad_input,
                           fmt::format("the job on stdin claims {} bytes; at most {} "
                                       "are possible",
-                                      size, kMaxJobBytes));
+                                      read.size, kMaxJobBytes));
   }
-  std::string text(size, '\0');
-  read_exactly(descriptor, text.data(), text.size());
-  return parse_stage_job(text);
+  if (read.state != State::whole) {
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        "strait-stage is started by strait, which hands it a plan on stdin; stdin "
+        "ended before the plan did");
+  }
+  return parse_stage_job(read.text);
 }
 
 }  // namespace strait::plan

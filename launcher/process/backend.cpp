@@ -72,15 +72,6 @@ base::ExitCode ExitStatus::exit_code() const {
   return own != base::ExitCode::done && base::meaning(own) ? own : base::ExitCode::internal;
 }
 
-ExitStatus Process::terminate(std::chrono::milliseconds grace) {
-  request_exit();
-  if (const auto status = wait_until(std::chrono::steady_clock::now() + grace)) return *status;
-  kill();
-  // Only a process that is blocked in the kernel survives SIGKILL for 5 s; it is not waited for.
-  const auto status = wait_until(std::chrono::steady_clock::now() + std::chrono::seconds(5));
-  return status.value_or(ExitStatus{std::nullopt, SIGKILL, ""});
-}
-
 std::vector<std::unique_ptr<Process>> Backend::start_all(const std::vector<Launch>& launches) {
   std::vector<std::unique_ptr<Process>> started;
   started.reserve(launches.size());

@@ -53,8 +53,6 @@ class Process {
 
   virtual void request_exit() = 0;  // SIGTERM
   virtual void kill() = 0;          // SIGKILL, also to processes that it started
-  // request_exit(), and kill() after `grace`. The process has ended when this returns.
-  ExitStatus terminate(std::chrono::milliseconds grace);
 
   // The last lines of its log, at most `count`, without control characters.
   virtual std::vector<std::string> log_tail(std::size_t count) const = 0;

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/file.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -71,7 +70,7 @@ std::optional<Holder> read_holder_of(int descriptor) {
   return Holder{holder->process, *number("agent"), *number("generation")};
 }
 
-void record_holder(int descriptor, const Membership& self, const fs::path& path) {
+void record_holder(int descriptor, const LockOwner& self, const fs::path& path) {
   write_lock_holder(descriptor, path, {{"agent", self.host}, {"generation", self.generation}});
 }
 
@@ -81,19 +80,6 @@ void record_holder(int descriptor, const Membership& self, const fs::path& path)
       fmt::format("this process is of generation {} of the run in {}, but generation {} has begun "
                   "there; it ends",
                   own, run.string(), newer));
-}
-
-// By pidfd where the kernel has it: between the look at the identity and the signal the pid could
-// get another process.
-void kill_process(const ProcessIdentity& process) {
-  const auto pid = static_cast<int>(process.pid);
-  const store::FileDescriptor pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  if (!process.exists()) return;
-  if (pidfd.open()) {
-    ::syscall(SYS_pidfd_send_signal, pidfd.number(), SIGKILL, nullptr, 0);
-  } else {
-    ::kill(pid, SIGKILL);
-  }
 }
 
 // One lock file, open in this process.
@@ -136,24 +122,24 @@ class LockFile {
 
 // What is to be done about a holder. A record may be that of the holder before, or empty, as long
 // as a process that has just taken the lock has not written its own.
-enum class Verdict { end, leave, wait };
+enum class HolderAction { end, leave, wait };
 
 bool may_be_outdated(const Holder& holder, Clock::duration waited) {
   return holder.process.pid == 0 || waited < kRecordedWithin;
 }
 
 // Kills holders until there is none, or one that may stay. Returns what was killed.
-template <class Judge>
-std::string end_holders(LockFile& lock, const Judge& judge) {
+template <class Decide>
+std::string end_holders(LockFile& lock, const Decide& decide) {
   const auto began = Clock::now();
   std::string ended;
   while (const std::optional<Holder> holder = lock.take()) {
     const auto waited = Clock::now() - began;
-    const Verdict verdict = judge(*holder, waited);
-    if (verdict == Verdict::leave) return ended;
-    if (verdict == Verdict::end) {
+    const HolderAction action = decide(*holder, waited);
+    if (action == HolderAction::leave) return ended;
+    if (action == HolderAction::end) {
       ended = holder->describe(lock.name());
-      kill_process(holder->process);
+      send_signal(holder->process, SIGKILL);
     }
     if (waited > kGoneWithin) refuse_held(lock, *holder);
     ::poll(nullptr, 0, static_cast<int>(kLookEvery.count()));
@@ -181,16 +167,16 @@ std::uint32_t begun_generation(const fs::path& run_directory) {
   return number;
 }
 
-GenerationLock::GenerationLock(const fs::path& run_directory, const Membership& self) {
+GenerationLock::GenerationLock(const fs::path& run_directory, const LockOwner& self) {
   store::make_directory(locks_of(run_directory));
   LockFile lock(locks_of(run_directory) / (self.process.text() + kSuffix));
   ended_ = end_holders(lock, [&](const Holder& holder, Clock::duration waited) {
     if (holder.generation > self.generation) {
       refuse_fenced(self.generation, holder.generation, run_directory);
     }
-    if (holder.process.exists()) return Verdict::end;
+    if (holder.process.exists()) return HolderAction::end;
     if (!holder.process.here() && !may_be_outdated(holder, waited)) refuse_held(lock, holder);
-    return Verdict::wait;
+    return HolderAction::wait;
   });
   descriptor_ = lock.release();
   record_holder(descriptor_.number(), self, lock.path());
@@ -213,11 +199,11 @@ std::vector<std::string> end_former_processes(const fs::path& run_directory, std
         refuse_fenced(generation, holder.generation, run_directory);
       }
       const bool of_other_host = holder.generation == generation && holder.host != host;
-      if (of_other_host || holder.process.pid == ::getpid()) return Verdict::leave;
-      if (holder.process.exists()) return Verdict::end;
+      if (of_other_host || holder.process.pid == ::getpid()) return HolderAction::leave;
+      if (holder.process.exists()) return HolderAction::end;
       // In a directory that hosts share: its own host's agent ends it.
       const bool elsewhere = !holder.process.here() && !may_be_outdated(holder, waited);
-      return elsewhere ? Verdict::leave : Verdict::wait;
+      return elsewhere ? HolderAction::leave : HolderAction::wait;
     });
     if (!gone.empty()) ended.push_back(gone);
   }

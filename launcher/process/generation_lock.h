@@ -12,6 +12,13 @@ namespace strait::process {
 
 inline constexpr const char* kLocksFolder = "locks";  // in a run's directory
 
+// A process whose agent (or launcher: 0) is that of host `host`, an index into the plan's hosts.
+struct LockOwner {
+  net::ProcessName process;
+  std::uint32_t host = 0;
+  std::uint32_t generation = 0;
+};
+
 // Keeps the generations of a run apart on every host. In `<run directory>/locks/` there is a file
 // for each process of the run there, which the process keeps locked; the kernel unlocks it when the
 // process is gone with its memory and open files. So after a launcher was killed, the next one ends
@@ -20,19 +27,11 @@ inline constexpr const char* kLocksFolder = "locks";  // in a run's directory
 // A process that is still on its way is caught, too: a new generation first writes its number into
 // `locks/generation`, and a process first takes its lock and then compares that number with its
 // own. Locks are the kernel's (flock); where a file system has none, the recorded process counts.
-
-// Of a process whose agent (or launcher: 0) is that of host `host`, an index into the plan's hosts.
-struct Membership {
-  net::ProcessName process;
-  std::uint32_t host = 0;
-  std::uint32_t generation = 0;
-};
-
 class GenerationLock {
  public:
   // Ends the former process of the same name. UserError fenced: a newer generation has begun here;
   // stalled: the former process does not go away (it waits for a disk, or runs on another host).
-  GenerationLock(const std::filesystem::path& run_directory, const Membership& self);
+  GenerationLock(const std::filesystem::path& run_directory, const LockOwner& self);
 
   // "process 12 of generation 3 …"; empty: there was none.
   const std::string& ended() const { return ended_; }

@@ -7,18 +7,19 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <climits>
 #include <csignal>
-#include <cstdint>
 #include <cstring>
 #include <string_view>
 #include <thread>
 
 #include "framework/store/file_descriptor.h"
+#include "launcher/base/clocks.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/read_all.h"
 #include "launcher/process/backend.h"
+#include "launcher/process/child_streams.h"
+#include "launcher/process/process_identity.h"
 
 namespace strait::process {
 namespace {
@@ -28,11 +29,6 @@ using Clock = std::chrono::steady_clock;
 
 // The input is one message; a program that does not read it within this time hangs.
 constexpr auto kInputLimit = std::chrono::seconds(10);
-
-int milliseconds_until(Clock::time_point deadline) {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, INT_MAX));
-}
 
 class LocalProcess : public Process {
  public:
@@ -47,11 +43,7 @@ class LocalProcess : public Process {
   }
 
   int pid() const override { return pid_; }
-  std::string host() const override {
-    std::array<char, HOST_NAME_MAX + 1> name{};
-    ::gethostname(name.data(), name.size() - 1);
-    return name.data();
-  }
+  std::string host() const override { return own_host(); }
   std::optional<ExitStatus> exit_status() override;
   std::optional<ExitStatus> wait_until(Clock::time_point deadline) override;
   void request_exit() override {
@@ -95,7 +87,7 @@ std::optional<ExitStatus> LocalProcess::wait_until(Clock::time_point deadline) {
   // Without a pidfd (Linux before 5.3) the status is polled every 10 ms.
   const bool no_pidfd = !pidfd_.open();
   while (!exit_status()) {
-    const int left = milliseconds_until(deadline);
+    const int left = base::milliseconds_until(deadline);
     if (left == 0) return std::nullopt;
     pollfd waited{pidfd_.number(), POLLIN, 0};
     ::poll(&waited, no_pidfd ? 0 : 1, no_pidfd ? std::min(left, 10) : left);
@@ -104,12 +96,7 @@ std::optional<ExitStatus> LocalProcess::wait_until(Clock::time_point deadline) {
 }
 
 void LocalProcess::send_input(const std::string& json) {
-  const auto size = static_cast<std::uint32_t>(json.size());
-  std::string bytes;
-  for (const unsigned shift : {0U, 8U, 16U, 24U}) {
-    bytes.push_back(static_cast<char>((size >> shift) & 0xFFU));
-  }
-  bytes += json;
+  const std::string bytes = base::length_prefixed(json);
   const auto deadline = Clock::now() + kInputLimit;
   for (std::string_view rest = bytes; !rest.empty();) {
     const ssize_t sent =
@@ -117,7 +104,7 @@ void LocalProcess::send_input(const std::string& json) {
     if (sent > 0) {
       rest.remove_prefix(static_cast<std::size_t>(sent));
     } else if (errno == EAGAIN) {
-      const int left = milliseconds_until(deadline);
+      const int left = base::milliseconds_until(deadline);
       if (left == 0) {
         throw base::UserError(
             base::ExitCode::stalled,
@@ -161,30 +148,15 @@ void LocalProcess::send_input(const std::string& json) {
                                     doing, std::strerror(error)));
 }
 
-// exec_child() replaces descriptors 0 to 2, so those that it copies from must have other numbers.
-FileDescriptor above_standard(FileDescriptor low) {
-  if (low.number() > 2 || !low.open()) return low;
-  return FileDescriptor(::fcntl(low.number(), F_DUPFD_CLOEXEC, 3));
-}
-
-std::pair<FileDescriptor, FileDescriptor> socket_pair(const Launch& launch) {
-  std::array<int, 2> ends{};
-  // Not a pipe: MSG_NOSIGNAL avoids SIGPIPE when the reader has died.
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
-    throw_start_error(launch, "socketpair", errno);
-  }
-  return {above_standard(FileDescriptor(ends[0])), above_standard(FileDescriptor(ends[1]))};
-}
-
 }  // namespace
 
 std::unique_ptr<Process> LocalBackend::start(const Launch& launch) {
   if (launch.argv.empty()) throw_start_error(launch, "finding the program", EINVAL);
-  FileDescriptor log = above_standard(
+  FileDescriptor log = above_standard_streams(
       FileDescriptor(::open(launch.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)));
   if (!log.open()) throw_start_error(launch, "opening " + launch.log.string(), errno);
-  auto [input, input_end] = socket_pair(launch);
-  auto [report, report_end] = socket_pair(launch);
+  auto [input, input_end] = stream_pair(launch.process.describe());
+  auto [report, report_end] = stream_pair(launch.process.describe());
 
   std::vector<std::string> words = launch.argv;
   std::vector<char*> argv;

@@ -1,6 +1,5 @@
 #include "launcher/process/piped_process.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <spawn.h>
@@ -12,14 +11,14 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <climits>
 #include <csignal>
-#include <cstdint>
 #include <cstring>
 #include <utility>
 
+#include "launcher/base/clocks.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
+#include "launcher/process/child_streams.h"
 
 namespace strait::process {
 namespace {
@@ -31,16 +30,6 @@ constexpr std::size_t kLineLimit = 1 << 20;
 constexpr std::size_t kOutputLimit = 1 << 20;  // of run_program()
 // Of stdout, kept while a caller writes: several answers that it will read afterwards.
 constexpr std::size_t kUnreadLimit = 64 << 20;
-
-// Not a pipe: MSG_NOSIGNAL avoids SIGPIPE when the reader has died.
-std::pair<FileDescriptor, FileDescriptor> stream_to_child(const std::string& program) {
-  std::array<int, 2> ends{};
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
-    throw base::UserError(base::ExitCode::bad_input,
-                          fmt::format("cannot start {}: {}", program, std::strerror(errno)));
-  }
-  return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
-}
 
 // The child's descriptors, session and signal settings.
 class ChildSetup {
@@ -84,27 +73,12 @@ class ChildSetup {
   posix_spawnattr_t attributes_{};
 };
 
-// The child's descriptors 0 to 2 are replaced, so those that are copied must have other numbers.
-FileDescriptor above_standard_streams(FileDescriptor low) {
-  if (low.number() > 2) return low;
-  return FileDescriptor(::fcntl(low.number(), F_DUPFD_CLOEXEC, 3));
-}
-
-int poll_timeout(PipedProcess::Time deadline) {
-  const auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, INT_MAX));
-}
-
 }  // namespace
 
 PipedProcess::PipedProcess(const std::vector<std::string>& argv) {
-  auto [input, their_input] = stream_to_child(argv.at(0));
-  auto [output, their_output] = stream_to_child(argv[0]);
-  auto [errors, their_errors] = stream_to_child(argv[0]);
-  their_input = above_standard_streams(std::move(their_input));
-  their_output = above_standard_streams(std::move(their_output));
-  their_errors = above_standard_streams(std::move(their_errors));
+  auto [input, their_input] = stream_pair(argv.at(0));
+  auto [output, their_output] = stream_pair(argv[0]);
+  auto [errors, their_errors] = stream_pair(argv[0]);
   const ChildSetup setup(their_input.number(), their_output.number(), their_errors.number());
   if (const int error = setup.start(pid_, argv); error != 0) {
     throw base::UserError(
@@ -145,7 +119,7 @@ void PipedProcess::close_input() { input_ = FileDescriptor(); }
 
 bool PipedProcess::poll_streams(bool writing, Time deadline) {
   const bool full = writing && unread_.size() >= kUnreadLimit;
-  const int left = poll_timeout(deadline);
+  const int left = base::milliseconds_until(deadline);
   // Once: a program that writes without end would be read for ever.
   if (left == 0 && std::exchange(looked_, deadline) == deadline) return false;
   std::array<pollfd, 4> waited = {pollfd{writing ? input_.number() : -1, POLLOUT, 0},

@@ -1,13 +1,18 @@
 #include "launcher/process/process_identity.h"
 
 #include <fmt/format.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <climits>
+#include <csignal>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
+
+#include "framework/store/file_descriptor.h"
 
 namespace strait::process {
 namespace {
@@ -57,6 +62,17 @@ bool ProcessIdentity::here() const { return boot.empty() || boot == own_boot(); 
 
 bool ProcessIdentity::exists() const {
   return here() && pid > 0 && started != 0 && start_ticks(pid) == started;
+}
+
+int send_signal(const ProcessIdentity& process, int signal) {
+  const auto pid = static_cast<int>(process.pid);
+  const store::FileDescriptor pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  // Looked at with the pidfd open: until then the pid could get another process.
+  if (!process.exists()) return ESRCH;
+  const bool sent = pidfd.open()
+                        ? ::syscall(SYS_pidfd_send_signal, pidfd.number(), signal, nullptr, 0) == 0
+                        : ::kill(pid, signal) == 0;
+  return sent ? 0 : errno;
 }
 
 }  // namespace strait::process

@@ -20,4 +20,8 @@ struct ProcessIdentity {
 
 std::string own_host();
 
+// Reaches no other process that has got the pid meanwhile, where the kernel has pidfds. Returns 0
+// or an errno; ESRCH: the process has ended, or is not here.
+int send_signal(const ProcessIdentity& process, int signal);
+
 }  // namespace strait::process

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <random>
 
+#include "launcher/base/clocks.h"
 #include "launcher/base/median.h"
 
 namespace strait::reach {
@@ -148,7 +149,7 @@ void pour(int socket, Instant deadline) {
   const std::vector<std::byte>& bytes = poured_bytes();
   while (true) {
     pollfd waited{socket, POLLIN | POLLOUT, 0};
-    const int ready = ::poll(&waited, 1, milliseconds_left(deadline));
+    const int ready = ::poll(&waited, 1, base::milliseconds_until(deadline));
     if ((waited.revents & (POLLIN | POLLERR | POLLHUP)) != 0) return;
     if (Clock::now() >= deadline) throw PathError("sending: the other end never had enough");
     if (ready <= 0) continue;
@@ -167,7 +168,7 @@ std::vector<FlowSample> count(const std::vector<int>& sockets, double seconds, I
   bool open = true;
   double now = 0;
   while (open) {
-    if (::poll(polls.data(), polls.size(), milliseconds_left(deadline)) < 0) continue;
+    if (::poll(polls.data(), polls.size(), base::milliseconds_until(deadline)) < 0) continue;
     for (const pollfd& one : polls) {
       if (one.revents != 0) open = drain_socket(one.fd, room, total) && open;
     }

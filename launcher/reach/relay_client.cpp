@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "launcher/base/clocks.h"
+
 namespace strait::reach {
 namespace {
 
@@ -95,7 +97,7 @@ int RelayClient::poll_limit(Instant now) const {
   for (const BindEnd& end : binds_) {
     if (!end.ready.open()) next = std::min(next, end.try_at);
   }
-  return milliseconds_left(next);
+  return base::milliseconds_until(next);
 }
 
 void RelayClient::prepare(BindEnd& end, Instant now) {

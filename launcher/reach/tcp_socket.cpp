@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <climits>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -19,6 +18,7 @@
 #include <system_error>
 
 #include "framework/net/run_id.h"
+#include "launcher/base/clocks.h"
 
 namespace strait::reach {
 namespace {
@@ -148,8 +148,8 @@ FileDescriptor dial(const net::Endpoint& place, Instant deadline) {
 
 bool await(int socket, short events, Instant deadline) {
   pollfd waited{socket, events, 0};
-  while (::poll(&waited, 1, milliseconds_left(deadline)) <= 0) {
-    if (milliseconds_left(deadline) == 0) return false;
+  while (::poll(&waited, 1, base::milliseconds_until(deadline)) <= 0) {
+    if (base::milliseconds_until(deadline) == 0) return false;
   }
   return true;
 }
@@ -180,12 +180,6 @@ void receive_all(int socket, std::span<std::byte> bytes, Instant deadline) {
       throw PathError("receiving: nothing came in time");
     }
   }
-}
-
-int milliseconds_left(Instant deadline) {
-  const auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, INT_MAX));
 }
 
 namespace {

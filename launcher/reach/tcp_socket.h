@@ -52,8 +52,6 @@ bool await(int socket, short events, Instant deadline);
 void send_all(int socket, std::span<const std::byte> bytes, Instant deadline);
 void receive_all(int socket, std::span<std::byte> bytes, Instant deadline);
 
-int milliseconds_left(Instant deadline);
-
 // The first bytes of each plain TCP connection: its purpose, and a token that the other end
 // requires. The token protects sockets only: relayed links are encrypted from end to end, and
 // measurements carry no data.

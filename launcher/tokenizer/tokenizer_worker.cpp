@@ -11,6 +11,7 @@
 
 #include "framework/store/store_error.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/own_program.h"
 #include "launcher/base/text.h"
 
 namespace strait::tokenizer {
@@ -20,8 +21,6 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 constexpr std::size_t kMaximumAnswer = std::size_t{1} << 30;
-
-fs::path programs_folder() { return fs::read_symlink("/proc/self/exe").parent_path(); }
 
 std::string python() {
   if (const char* chosen = std::getenv("STRAIT_PYTHON"); chosen != nullptr && *chosen != '\0') {
@@ -35,7 +34,7 @@ std::string python() {
     }
     return chosen;
   }
-  fs::path folder = programs_folder();
+  fs::path folder = base::own_program().parent_path();
   for (int i = 0; i < 4; ++i, folder = folder.parent_path()) {
     const fs::path found = folder / ".venv" / "bin" / "python";
     if (fs::exists(found)) return found.string();
@@ -99,7 +98,7 @@ struct TokenizerWorker::Answer {
 };
 
 fs::path worker_script() {
-  fs::path script = programs_folder() / "strait-tokenizer.py";
+  fs::path script = base::own_program().parent_path() / "strait-tokenizer.py";
   if (!fs::exists(script)) {
     throw base::UserError(base::ExitCode::bad_input,
                           fmt::format("there is no {}, which runs tokenizers; install strait as a "

@@ -2,7 +2,6 @@
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -86,12 +85,7 @@ base::ExitCode serve_measurement(int input, int output) {
   }
   net::Frame line = format(answer);
   line.push_back(std::byte{'\n'});
-  for (std::span<const std::byte> rest = line; !rest.empty();) {
-    const ssize_t sent = ::write(output, rest.data(), rest.size());
-    if (sent <= 0) return base::ExitCode::peer_lost;
-    rest = rest.subspan(static_cast<std::size_t>(sent));
-  }
-  return base::ExitCode::done;
+  return base::write_all(output, line) ? base::ExitCode::done : base::ExitCode::peer_lost;
 }
 
 }  // namespace strait::worker

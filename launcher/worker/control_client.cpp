@@ -11,6 +11,8 @@ namespace {
 
 // The destructor waits this long at most: the thread checks closing_ between receives.
 constexpr std::chrono::milliseconds kReceiveTimeout{100};
+// For Failed to reach the coordinator.
+constexpr std::chrono::seconds kReportTimeout{5};
 
 // Ends the process without unwinding: other threads may hold locks, and state is in checkpoints.
 [[noreturn]] void exit_now(base::ExitCode code) {
@@ -84,11 +86,32 @@ void ControlClient::receive_loop() {
       const auto frame = link_->receive_until(std::chrono::steady_clock::now() + kReceiveTimeout);
       if (frame) handle(control::parse_coordinator_message(*frame));
     }
+  } catch (const net::LinkError& error) {
+    exit_without_coordinator(error);
   } catch (const std::exception& error) {
-    if (closing_) return;
-    spdlog::error("lost the coordinator: {}; exiting", error.what());
-    exit_now(base::ExitCode::peer_lost);
+    exit_after_failure(error);
   }
+}
+
+void ControlClient::exit_without_coordinator(const net::LinkError& error) const {
+  if (closing_) return;
+  spdlog::error("lost the coordinator: {}; exiting", error.what());
+  exit_now(base::ExitCode::peer_lost);
+}
+
+// Not as a lost peer, which a run may survive: the coordinator would evict this replica, and nobody
+// would see the cause.
+void ControlClient::exit_after_failure(const std::exception& error) {
+  if (closing_) return;
+  const base::Failure failure = base::describe_failure(error);
+  spdlog::error("{}; exiting", failure.text);
+  try {
+    send(control::Failed{failure.code, failure.text});
+    flush(std::chrono::steady_clock::now() + kReportTimeout);
+  } catch (const net::LinkError& lost) {
+    spdlog::error("lost the coordinator, too: {}", lost.what());
+  }
+  exit_now(failure.code);
 }
 
 void ControlClient::handle(const control::CoordinatorMessage& message) {
@@ -159,7 +182,14 @@ void ControlClient::handle(const control::Peers& peers) {
     peers_ = peers.endpoints;
   }
   changed_.notify_all();
-  if (connect) connect(peers);
+  if (!connect) return;
+  try {
+    connect(peers);
+  } catch (const net::LinkError& error) {
+    // This process continues. A link that is absent when the replica joins counts as lost.
+    send(control::Event{"not_connected",
+                        fmt::format("cannot connect to the replica that joins: {}", error.what())});
+  }
 }
 
 void ControlClient::handle(const control::Admit& admit) {

@@ -19,8 +19,8 @@
 namespace strait::worker {
 
 // A stage's connection to the coordinator. A thread of its own receives, so that a stop or an abort
-// takes effect while the stage computes. An Abort, or a lost coordinator, ends the process at once:
-// all state that has to survive is in checkpoints.
+// takes effect while the stage computes. An Abort, a lost coordinator, or an error on that thread
+// ends the process at once: all state that has to survive is in checkpoints.
 //
 // Any thread may call it.
 class ControlClient {
@@ -81,6 +81,8 @@ class ControlClient {
 
  private:
   void receive_loop();
+  void exit_without_coordinator(const net::LinkError& error) const;
+  void exit_after_failure(const std::exception& error) STRAIT_EXCLUDES(send_mutex_);
   void handle(const control::CoordinatorMessage& message) STRAIT_EXCLUDES(mutex_);
   void handle(const control::Peers& peers) STRAIT_EXCLUDES(mutex_);
   void handle(const control::Admit& admit) STRAIT_EXCLUDES(mutex_);

@@ -3,7 +3,6 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <memory>
@@ -16,6 +15,7 @@
 #include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
+#include "launcher/control/control_link.h"
 #include "launcher/control/run_file_names.h"
 #include "launcher/plan/stage_job.h"
 #include "launcher/planner/model_weights.h"
@@ -24,6 +24,7 @@
 #include "launcher/plugin/plugin_file.h"
 #include "launcher/process/generation_lock.h"
 #include "launcher/process/memory.h"
+#include "launcher/process/process_identity.h"
 #include "launcher/worker/commands.h"
 #include "launcher/worker/compute_device.h"
 #include "launcher/worker/control_client.h"
@@ -76,11 +77,6 @@ base::ExitCode report_failure(ControlClient& control, const std::exception& erro
   return failure.code;
 }
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
-}
-
 net::NodeOptions node_options(const plan::StageJob& job) {
   net::NodeOptions options;
   options.name = job.process;
@@ -91,19 +87,16 @@ net::NodeOptions node_options(const plan::StageJob& job) {
   return options;
 }
 
-process::Membership membership_of(const plan::StageJob& job) {
+process::LockOwner lock_owner(const plan::StageJob& job) {
   const auto host = static_cast<std::uint32_t>(job.plan.process(job.process).host_index);
   return {job.process, host, job.generation};
 }
 
-std::unique_ptr<net::Link> control_link(net::Node& node, const plan::StageJob& job) {
-  net::LinkOptions options;
-  options.name = "control " + job.process.text();
-  options.peer = net::ProcessName::coordinator();
-  options.peer_public_key = job.coordinator_key;
-  options.terms = {{"build", base::build_id()}};
-  options.hold = std::chrono::seconds(job.plan.recipe.hosts.hold);
-  return node.connect(job.coordinator_endpoint, options);
+std::unique_ptr<net::Link> connect_to_coordinator(net::Node& node, const plan::StageJob& job) {
+  return node.connect(
+      job.coordinator_endpoint,
+      control::control_link(job.process, net::ProcessName::coordinator(), job.coordinator_key,
+                            std::chrono::seconds(job.plan.recipe.hosts.hold)));
 }
 
 // The weights that training begins with; of a resumed run its frozen ones.
@@ -254,15 +247,15 @@ base::ExitCode run_stage_process(int job_descriptor) {
     exit_with_launcher(job_descriptor);  // the rest of stdin is its end of file
     spdlog::info("{} of run {}, generation {}, build {}", job.process.describe(), job.run.hex(),
                  job.generation, base::build_id());
-    const process::GenerationLock lock(job.run_directory, membership_of(job));
+    const process::GenerationLock lock(job.run_directory, lock_owner(job));
     if (!lock.ended().empty()) spdlog::warn("ended {}", lock.ended());
     at::set_num_threads(static_cast<int>(job.plan.process(job.process).threads));
     net::Node node(node_options(job));
     sync::MembershipTracker tracker(static_cast<std::uint32_t>(job.plan.recipe.pipeline.replicas),
                                     job.process.replica, job.absent);
-    ControlClient control(control_link(node, job));
+    ControlClient control(connect_to_coordinator(node, job));
     control.track_membership(tracker);
-    control.send(control::Hello{job.process, getpid(), host_name(), base::build_id()});
+    control.send(control::Hello{job.process, getpid(), process::own_host(), base::build_id()});
     base::ExitCode code = base::ExitCode::done;
     try {
       StageReporter reporter(control, job.process,

@@ -23,7 +23,7 @@ using base::ExitCode;
 // A process of a run that holds its lock until it is killed.
 class Member {
  public:
-  Member(const std::filesystem::path& run, const Membership& self) {
+  Member(const std::filesystem::path& run, const LockOwner& self) {
     std::array<int, 2> ends{};
     EXPECT_EQ(::pipe(ends.data()), 0);
     pid_ = ::fork();
@@ -51,7 +51,7 @@ class Member {
   }
 
  private:
-  [[noreturn]] static void hold(const std::filesystem::path& run, const Membership& self,
+  [[noreturn]] static void hold(const std::filesystem::path& run, const LockOwner& self,
                                 int output) {
     unsigned char code = number(ExitCode::done);
     std::unique_ptr<GenerationLock> lock;
@@ -68,10 +68,10 @@ class Member {
   ExitCode code_ = ExitCode::internal;
 };
 
-Membership stage(std::uint32_t number, std::uint32_t generation, std::uint32_t host = 0) {
+LockOwner stage(std::uint32_t number, std::uint32_t generation, std::uint32_t host = 0) {
   return {{number, 0}, host, generation};
 }
-Membership agent(std::uint32_t host, std::uint32_t generation) {
+LockOwner agent(std::uint32_t host, std::uint32_t generation) {
   return {net::ProcessName::host_agent(host), host, generation};
 }
 

@@ -1,0 +1,31 @@
+#include "launcher/process/child_streams.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "launcher/base/errors.h"
+
+namespace strait::process {
+
+store::FileDescriptor above_standard_streams(store::FileDescriptor low) {
+  if (low.number() > 2 || !low.open()) return low;
+  return store::FileDescriptor(::fcntl(low.number(), F_DUPFD_CLOEXEC, 3));
+}
+
+std::pair<store::FileDescriptor, store::FileDescriptor> stream_pair(const std::string& program) {
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("cannot start {}: socketpair failed: {}", program, std::strerror(errno)));
+  }
+  return {above_standard_streams(store::FileDescriptor(ends[0])),
+          above_standard_streams(store::FileDescriptor(ends[1]))};
+}
+
+}  // namespace strait::process
