@@ -70,7 +70,9 @@ void explore_in_time(const std::string& what, Case one) {
             << std::endl;
 }
 
-TEST(Interleavings, KillBeforeAnyMessageForksNothingAndStopsNoProcess) { explore_all("1 stage", {}); }
+TEST(Interleavings, KillBeforeAnyMessageForksNothingAndStopsNoProcess) {
+  explore_all("1 stage", {});
+}
 
 TEST(Interleavings, KillWhileAReplicaJoinsForksNothingAndStopsNoProcess) {
   Case one;

@@ -220,10 +220,10 @@ TEST(Simulate, NothingHappensTooEarlyOrForNoReason) {
     const auto which = static_cast<std::size_t>(round) % all_schedules().size();
     const Schedule& schedule = all_schedules()[which];
     const PipelineShape shape{pick(7), pick(20), pick(4) - 1, schedule.chunks == 1 ? 1 : pick(4)};
-    const int places = shape.stages * shape.chunks;
+    const int positions = shape.stages * shape.chunks;
     std::vector<StageCost> costs;
     std::vector<LinkCost> links;
-    for (int p = 0; p < places; ++p) {
+    for (int p = 0; p < positions; ++p) {
       costs.push_back({.forward_seconds = draw(2), .backward_seconds = draw(3)});
       costs.back().weight_gradient_seconds = draw(costs.back().backward_seconds);
       if (p > 0) {
@@ -233,21 +233,21 @@ TEST(Simulate, NothingHappensTooEarlyOrForNoReason) {
     const Forecast forecast = simulate(action_lists(schedule, shape), costs, links);
     ASSERT_TRUE(forecast.completes()) << describe(forecast.blocked);
 
-    const auto place = [&](StageIndex stage, const Action& action) {
-      return place_of(stage, action.chunk, shape.stages);
+    const auto position = [&](StageIndex stage, const Action& action) {
+      return position_of(stage, action.chunk, shape.stages);
     };
-    std::map<std::tuple<int, Work, int>, ActionSpan> done;  // by place, work and micro-batch
+    std::map<std::tuple<int, Work, int>, ActionSpan> done;  // by position, work and micro-batch
     std::map<std::tuple<int, int, int>, double> arrived;    // from, to, micro-batch
     std::map<std::pair<int, int>, double> path_free;        // of two stages
     for (const ActionSpan& span : forecast.spans) {
-      done[{place(span.stage, span.action), span.action.work, number(span.action.micro_batch)}] =
+      done[{position(span.stage, span.action), span.action.work, number(span.action.micro_batch)}] =
           span;
     }
     for (const TransferSpan& transfer : forecast.transfers) {
-      const int from = place_of(transfer.from, transfer.chunk, shape.stages);
+      const int from = position_of(transfer.from, transfer.chunk, shape.stages);
       const int m = number(transfer.micro_batch);
       // Down or up: what was made just before it left, or before the path was free.
-      const bool down = stage_at(from + 1, shape.stages) == transfer.to && from + 1 < places &&
+      const bool down = stage_at(from + 1, shape.stages) == transfer.to && from + 1 < positions &&
                         !arrived.contains({from, from + 1, m});
       const int to = down ? from + 1 : from - 1;
       const double made = done.at({from, down ? Work::forward : Work::backward, m}).end;
@@ -261,12 +261,12 @@ TEST(Simulate, NothingHappensTooEarlyOrForNoReason) {
       double free = 0;
       for (const Action& action : schedule.list(shape, StageIndex{s})) {
         const int m = number(action.micro_batch);
-        const int p = place(StageIndex{s}, action);
+        const int p = position(StageIndex{s}, action);
         double ready = free;
         if (action.work == Work::forward && p > 0) {
           ready = std::max(ready, arrived.at({p - 1, p, m}));
         }
-        if (action.work == Work::backward && p + 1 < places) {
+        if (action.work == Work::backward && p + 1 < positions) {
           ready = std::max(ready, arrived.at({p + 1, p, m}));
         }
         const ActionSpan& span = done.at({p, action.work, m});
@@ -320,7 +320,7 @@ TEST(Simulate, BoundariesBetweenTheSameStagesShareTheirPath) {
 TEST(Simulate, MemoryIsThatOfTheChunksThatAreHeld) {
   const std::vector<ActionList> lists = action_lists(schedule_named("interleaved"), {2, 3, 0, 2});
   std::vector<StageCost> costs(4);
-  const std::vector<std::int64_t> bytes = {5, 7, 11, 13};  // by place
+  const std::vector<std::int64_t> bytes = {5, 7, 11, 13};  // by position
   for (std::size_t p = 0; p < 4; ++p) costs[p].bytes_in_flight = static_cast<double>(bytes[p]);
   const Forecast forecast = simulate(lists, costs, std::vector<LinkCost>(3));
   for (std::size_t s = 0; s < 2; ++s) {
