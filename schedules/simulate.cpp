@@ -26,7 +26,7 @@ void check_number(double value, const std::string& what) {
   refuse_to_simulate(what + " is " + std::to_string(value) + ", expected a number of 0 or more");
 }
 
-void check_costs(std::size_t stages, std::span<const StageCost> costs,
+void check_costs(std::size_t stages, std::span<const ChunkCost> costs,
                  std::span<const LinkCost> links) {
   if (stages == 0 || costs.empty() || costs.size() % stages != 0 ||
       links.size() != costs.size() - 1) {
@@ -91,7 +91,7 @@ struct ChunkPlay {
 
 class Player {
  public:
-  Player(std::span<const ActionList> lists, std::span<const StageCost> costs,
+  Player(std::span<const ActionList> lists, std::span<const ChunkCost> costs,
          std::span<const LinkCost> links)
       : lists_(lists),
         costs_(costs),
@@ -136,7 +136,7 @@ class Player {
   }
 
   std::span<const ActionList> lists_;
-  std::span<const StageCost> costs_;  // by chunk position
+  std::span<const ChunkCost> costs_;  // by chunk position
   std::span<const LinkCost> links_;
   std::vector<StagePlay> stages_;
   std::vector<ChunkPlay> chunks_;     // by chunk position
@@ -206,7 +206,7 @@ std::optional<double> Player::ready_at(std::size_t position, const Action& actio
   return ever(ready) ? std::optional<double>(ready) : std::nullopt;
 }
 
-double seconds_of(const StageCost& cost, Work work, bool split) {
+double seconds_of(const ChunkCost& cost, Work work, bool split) {
   if (work == Work::forward) return cost.forward_seconds;
   if (work == Work::weight_gradient) return cost.weight_gradient_seconds;
   return cost.backward_seconds - (split ? cost.weight_gradient_seconds : 0);
@@ -328,7 +328,7 @@ std::string Player::why_blocked(std::size_t s, const Action& action) {
 
 }  // namespace
 
-Forecast simulate(std::span<const ActionList> lists, std::span<const StageCost> costs,
+Forecast simulate(std::span<const ActionList> lists, std::span<const ChunkCost> costs,
                   std::span<const LinkCost> links) {
   check_costs(lists.size(), costs, links);
   return Player(lists, costs, links).play();

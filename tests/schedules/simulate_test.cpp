@@ -20,15 +20,15 @@ Action forward(int m) { return {Work::forward, ChunkIndex{0}, MicroBatch{m}}; }
 Action backward(int m) { return {Work::backward, ChunkIndex{0}, MicroBatch{m}}; }
 Action weight_gradient(int m) { return {Work::weight_gradient, ChunkIndex{0}, MicroBatch{m}}; }
 
-std::vector<StageCost> same_cost(int stages, const StageCost& cost) {
-  return std::vector<StageCost>(static_cast<std::size_t>(stages), cost);
+std::vector<ChunkCost> same_cost(int stages, const ChunkCost& cost) {
+  return std::vector<ChunkCost>(static_cast<std::size_t>(stages), cost);
 }
 
 std::vector<LinkCost> same_link(int stages, const LinkCost& link = {}) {
   return std::vector<LinkCost>(static_cast<std::size_t>(stages - 1), link);
 }
 
-std::string refusal_of(const std::vector<ActionList>& lists, const std::vector<StageCost>& costs,
+std::string refusal_of(const std::vector<ActionList>& lists, const std::vector<ChunkCost>& costs,
                        const std::vector<LinkCost>& links) {
   try {
     simulate(lists, costs, links);
@@ -39,7 +39,7 @@ std::string refusal_of(const std::vector<ActionList>& lists, const std::vector<S
 }
 
 TEST(Simulate, WithoutNetworkDelayBothSchedulesTakeTheTextbookTime) {
-  const StageCost cost{.forward_seconds = 1, .backward_seconds = 2};
+  const ChunkCost cost{.forward_seconds = 1, .backward_seconds = 2};
   for (const Schedule& schedule : all_schedules()) {
     for (const int stages : {1, 2, 5, 8}) {
       for (const int m : {1, 3, 8, 32}) {
@@ -86,7 +86,7 @@ TEST(Simulate, LatencyIsPaidOncePerFillNotOncePerMessage) {
 
 TEST(Simulate, SlowestStageLimitsThroughput) {
   const int m = 20;
-  const std::vector<StageCost> costs = {{.forward_seconds = 1, .backward_seconds = 1},
+  const std::vector<ChunkCost> costs = {{.forward_seconds = 1, .backward_seconds = 1},
                                         {.forward_seconds = 3, .backward_seconds = 3}};
   const Forecast forecast =
       simulate(action_lists(schedule_named("1f1b"), {2, m, 0}), costs, {{{}}});
@@ -96,7 +96,7 @@ TEST(Simulate, SlowestStageLimitsThroughput) {
 }
 
 TEST(Simulate, TheUpdateFollowsTheLastGradientOfAll) {
-  const std::vector<StageCost> costs = {
+  const std::vector<ChunkCost> costs = {
       {.forward_seconds = 1, .backward_seconds = 1, .update_seconds = 4},
       {.forward_seconds = 1, .backward_seconds = 1, .update_seconds = 7}};
   const Forecast forecast =
@@ -107,7 +107,7 @@ TEST(Simulate, TheUpdateFollowsTheLastGradientOfAll) {
 }
 
 TEST(Simulate, MemoryIsHeldFromTheForwardToTheEndOfTheWholeBackward) {
-  const StageCost cost{.forward_seconds = 1,
+  const ChunkCost cost{.forward_seconds = 1,
                        .backward_seconds = 1,
                        .bytes_in_flight = 100,
                        .weight_gradient_bytes = 100};
@@ -150,7 +150,7 @@ TEST(Simulate, ZeroBubbleHasThePublishedBubbleAtEqualCosts) {
     double forward, backward, weights;
   };
   for (const Seconds& of : {Seconds{1, 1, 1}, {2, 2, 1}, {3, 4, 2}, {1, 2, 1}, {3, 2, 1}}) {
-    const StageCost cost{.forward_seconds = of.forward,
+    const ChunkCost cost{.forward_seconds = of.forward,
                          .backward_seconds = of.backward + of.weights,
                          .weight_gradient_seconds = of.weights};
     for (const int stages : {2, 4, 8}) {
@@ -171,7 +171,7 @@ TEST(Simulate, ZeroBubbleHasThePublishedBubbleAtEqualCosts) {
 
 // Links that take as long as a forward, or three times that: the bubble is smaller at every depth.
 TEST(Simulate, ZeroBubbleIsFasterThan1F1BOnSlowLinks) {
-  const StageCost cost{.forward_seconds = 1, .backward_seconds = 2, .weight_gradient_seconds = 1};
+  const ChunkCost cost{.forward_seconds = 1, .backward_seconds = 2, .weight_gradient_seconds = 1};
   for (const double seconds : {1.0, 3.0}) {
     const LinkCost link{seconds, seconds, 1, 1, 0};
     for (const int m : {4, 8, 16}) {
@@ -190,7 +190,7 @@ TEST(Simulate, ZeroBubbleIsFasterThan1F1BOnSlowLinks) {
 // What a pass keeps for its weight gradients is held beside the activations of others: on the
 // highest stage as in 1F1B, on the others up to that.
 TEST(Simulate, ZeroBubbleHoldsNoMoreThanTheFirstStageOf1F1B) {
-  StageCost cost{.forward_seconds = 1, .backward_seconds = 2, .weight_gradient_seconds = 1};
+  ChunkCost cost{.forward_seconds = 1, .backward_seconds = 2, .weight_gradient_seconds = 1};
   cost.bytes_in_flight = 100;
   for (const double kept : {60.0, 100.0}) {
     cost.weight_gradient_bytes = kept;
@@ -221,7 +221,7 @@ TEST(Simulate, NothingHappensTooEarlyOrForNoReason) {
     const Schedule& schedule = all_schedules()[which];
     const PipelineShape shape{pick(7), pick(20), pick(4) - 1, schedule.chunks == 1 ? 1 : pick(4)};
     const int positions = shape.stages * shape.chunks;
-    std::vector<StageCost> costs;
+    std::vector<ChunkCost> costs;
     std::vector<LinkCost> links;
     for (int p = 0; p < positions; ++p) {
       costs.push_back({.forward_seconds = draw(2), .backward_seconds = draw(3)});
@@ -282,7 +282,7 @@ TEST(Simulate, ChunksShrinkTheBubbleByTheirNumber) {
   constexpr int kStages = 4;
   constexpr int kMicroBatches = 8;
   for (const int chunks : {1, 2, 4}) {
-    const StageCost cost{.forward_seconds = 1.0 / chunks, .backward_seconds = 2.0 / chunks};
+    const ChunkCost cost{.forward_seconds = 1.0 / chunks, .backward_seconds = 2.0 / chunks};
     const PipelineShape shape{kStages, kMicroBatches, 0, chunks};
     const auto lists = action_lists(schedule_named("interleaved"), shape);
     const Forecast forecast =
@@ -304,7 +304,7 @@ TEST(Simulate, BoundariesBetweenTheSameStagesShareTheirPath) {
                       .forward_bytes_per_second = 1,
                       .backward_bytes_per_second = 1};
   const Forecast forecast =
-      simulate(lists, std::vector<StageCost>(4), std::vector<LinkCost>(3, link));
+      simulate(lists, std::vector<ChunkCost>(4), std::vector<LinkCost>(3, link));
   ASSERT_TRUE(forecast.completes());
   double free = 0;
   int seen = 0;
@@ -319,7 +319,7 @@ TEST(Simulate, BoundariesBetweenTheSameStagesShareTheirPath) {
 
 TEST(Simulate, MemoryIsThatOfTheChunksThatAreHeld) {
   const std::vector<ActionList> lists = action_lists(schedule_named("interleaved"), {2, 3, 0, 2});
-  std::vector<StageCost> costs(4);
+  std::vector<ChunkCost> costs(4);
   const std::vector<std::int64_t> bytes = {5, 7, 11, 13};  // by position
   for (std::size_t p = 0; p < 4; ++p) costs[p].bytes_in_flight = static_cast<double>(bytes[p]);
   const Forecast forecast = simulate(lists, costs, std::vector<LinkCost>(3));
