@@ -16,7 +16,7 @@
 #include "launcher/recipe/recipe_io.h"
 #include "launcher/recipe/recipe_keys.h"
 #include "launcher/worker/stage_settings.h"
-#include "stages/adamw.h"
+#include "stages/learning_rate.h"
 
 namespace strait::app {
 namespace {
