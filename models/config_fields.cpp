@@ -41,8 +41,7 @@ std::int64_t divided_width(const ConfigReader& reader, const std::string& heads_
   return hidden / heads;
 }
 
-// ---- rotary position embedding
-// -------------------------------------------------------------------
+// ---- rotary position embedding ------------------------------------------------------------------
 
 namespace {
 
@@ -191,8 +190,7 @@ std::shared_ptr<const Rotary> read_rotary(const ConfigReader& reader, DecoderCon
   return rotary;
 }
 
-// ---- llama and its descendants
-// -------------------------------------------------------------------
+// ---- llama and its descendants ------------------------------------------------------------------
 
 DecoderConfig read_llama_fields(const ConfigReader& reader, DecoderConfig family) {
   DecoderConfig config = std::move(family);

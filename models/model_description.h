@@ -57,8 +57,8 @@ struct LayerCost {
   double weight_gradient_flops_per_token = 0;
   std::int64_t weight_gradient_bytes_per_token = 0;
   std::int64_t output_width = 0;  // values per token that cross a boundary behind it
-  std::string
-      tied_to;  // a tensor of another layer that this one computes with too; not in `tensors`
+  // A tensor of another layer that this one computes with too; not in `tensors`.
+  std::string tied_to;
 };
 
 struct ModelDescription {
