@@ -10,7 +10,7 @@
 #include <cstdlib>
 
 #include "launcher/base/errors.h"
-#include "tests/launcher/scratch_directory.h"
+#include "tests/scratch_directory.h"
 
 namespace strait::control {
 namespace {

@@ -10,7 +10,7 @@
 #include "launcher/plan/plan.h"
 #include "launcher/plan/run_files.h"
 #include "launcher/plan/stage_job.h"
-#include "tests/launcher/scratch_directory.h"
+#include "tests/scratch_directory.h"
 
 namespace strait::plan {
 namespace {
