@@ -12,6 +12,7 @@
 #include "schedules/action_lists.h"
 #include "schedules/pipeline_shape.h"
 #include "schedules/schedule.h"
+#include "tests/refusal_of.h"
 
 namespace strait::schedules {
 namespace {
@@ -28,14 +29,9 @@ std::vector<LinkCost> same_link(int stages, const LinkCost& link = {}) {
   return std::vector<LinkCost>(static_cast<std::size_t>(stages - 1), link);
 }
 
-std::string refusal_of(const std::vector<ActionList>& lists, const std::vector<ChunkCost>& costs,
-                       const std::vector<LinkCost>& links) {
-  try {
-    simulate(lists, costs, links);
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "nothing was refused";
+std::string refusal(const std::vector<ActionList>& lists, const std::vector<ChunkCost>& costs,
+                    const std::vector<LinkCost>& links) {
+  return refusal_of<std::invalid_argument>([&] { simulate(lists, costs, links); });
 }
 
 TEST(Simulate, WithoutNetworkDelayBothSchedulesTakeTheTextbookTime) {
@@ -364,21 +360,21 @@ TEST(Simulate, RefusesInputThatCannotBeSimulated) {
   using testing::HasSubstr;
   const ActionList list = {forward(0), backward(0)};
   const std::vector<ActionList> two(2, list);
-  EXPECT_THAT(refusal_of({}, {}, {}), HasSubstr("0 lists, 0 stage costs and 0 links"));
-  EXPECT_THAT(refusal_of(two, same_cost(1, {}), same_link(2)), HasSubstr("2 lists, 1 stage costs"));
-  EXPECT_THAT(refusal_of(two, same_cost(2, {}), {}), HasSubstr("0 links"));
-  EXPECT_THAT(refusal_of({{forward(0), forward(0)}}, same_cost(1, {}), {}),
+  EXPECT_THAT(refusal({}, {}, {}), HasSubstr("0 lists, 0 stage costs and 0 links"));
+  EXPECT_THAT(refusal(two, same_cost(1, {}), same_link(2)), HasSubstr("2 lists, 1 stage costs"));
+  EXPECT_THAT(refusal(two, same_cost(2, {}), {}), HasSubstr("0 links"));
+  EXPECT_THAT(refusal({{forward(0), forward(0)}}, same_cost(1, {}), {}),
               HasSubstr("stage 0 lists forward 0 twice"));
-  EXPECT_THAT(refusal_of({{forward(-1)}}, same_cost(1, {}), {}), HasSubstr("forward -1"));
-  EXPECT_THAT(refusal_of({{forward(2'000'000'000)}}, same_cost(1, {}), {}),
+  EXPECT_THAT(refusal({{forward(-1)}}, same_cost(1, {}), {}), HasSubstr("forward -1"));
+  EXPECT_THAT(refusal({{forward(2'000'000'000)}}, same_cost(1, {}), {}),
               HasSubstr("expected chunk 0 and a micro-batch from 0"));
-  EXPECT_THAT(refusal_of(two, same_cost(2, {.forward_seconds = -1}), same_link(2)),
+  EXPECT_THAT(refusal(two, same_cost(2, {.forward_seconds = -1}), same_link(2)),
               HasSubstr("forward time of stage 0 is -1"));
   EXPECT_THAT(
-      refusal_of(two, same_cost(2, {.backward_seconds = 1, .weight_gradient_seconds = 2}),
-                 same_link(2)),
+      refusal(two, same_cost(2, {.backward_seconds = 1, .weight_gradient_seconds = 2}),
+              same_link(2)),
       HasSubstr("weight gradient time of stage 0 is 2.000000, more than that of the whole"));
-  EXPECT_THAT(refusal_of(two, same_cost(2, {}), same_link(2, {.forward_bytes_per_second = 0})),
+  EXPECT_THAT(refusal(two, same_cost(2, {}), same_link(2, {.forward_bytes_per_second = 0})),
               HasSubstr("bandwidth of the link behind stage 0"));
 }
 
