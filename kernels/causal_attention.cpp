@@ -44,8 +44,7 @@ at::Tensor shared_by(const at::Tensor& keys, const at::Tensor& query) {
   return keys.expand({-1, query.size(1), -1, -1});
 }
 
-// ---- a few queries at a time: windows, caps and dropout
-// ------------------------------------------
+// ---- a few queries at a time: windows, caps and dropout -----------------------------------------
 
 struct Block {
   std::int64_t first = 0;  // query, counted like keys
@@ -167,8 +166,7 @@ void backward_by_blocks(const SpanHeads& heads, const AttentionSpan& span,
   }
 }
 
-// ---- libtorch's fused kernel, wherever its formula is ours
-// ---------------------------------------
+// ---- libtorch's fused kernel, wherever its formula is ours --------------------------------------
 
 bool fused_fits(const AttentionRules& rules, std::int64_t tokens, at::Device device) {
   return rules.dropout == 0 && rules.softcap == 0 &&

@@ -13,9 +13,8 @@ class TokenScratch {
  public:
   static TokenScratch& of_thread(std::int64_t width);
 
-  float* values() {
-    return values_.get();
-  }                                      // the change, then the values as the receiver decodes them
+  // The change, then the values as the receiver decodes them.
+  float* values() { return values_.get(); }
   float* base() { return base_.get(); }  // of an 8-bit entry
   std::uint16_t* scale_codes() { return scale_codes_.get(); }
   std::uint8_t* levels() { return levels_.get(); }

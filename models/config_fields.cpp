@@ -41,8 +41,7 @@ std::int64_t divided_width(const ConfigReader& reader, const std::string& heads_
   return hidden / heads;
 }
 
-// ---- rotary position embedding
-// -------------------------------------------------------------------
+// ---- rotary position embedding ------------------------------------------------------------------
 
 namespace {
 
@@ -191,8 +190,7 @@ std::shared_ptr<const Rotary> read_rotary(const ConfigReader& reader, DecoderCon
   return rotary;
 }
 
-// ---- llama and its descendants
-// -------------------------------------------------------------------
+// ---- llama and its descendants ------------------------------------------------------------------
 
 DecoderConfig read_llama_fields(const ConfigReader& reader, DecoderConfig family) {
   DecoderConfig config = std::move(family);
@@ -226,6 +224,34 @@ DecoderConfig read_llama_fields(const ConfigReader& reader, DecoderConfig family
   return config;
 }
 
+// Norms of 1 + weight on both sides of attention and MLP, tokens times √hidden, capped scores and
+// logits, a window in every second layer.
+DecoderConfig read_gemma_fields(const ConfigReader& reader, DecoderConfig family) {
+  family.hidden = 2304;
+  family.blocks = 26;
+  family.heads = 8;
+  family.key_heads = 4;
+  family.head_width = 256;
+  family.inner = 9216;
+  family.tied = true;
+  family.padding_token = 0;
+  family.norm = {NormKind::rms_one_plus, 1e-6};
+  family.residual = Residual::sandwich;
+  family.names.after_attention_norm = "post_attention_layernorm";
+  family.names.mlp_norm = "pre_feedforward_layernorm";
+  family.names.after_mlp_norm = "post_feedforward_layernorm";
+  DecoderConfig config = read_llama_fields(reader, family);
+  config.embedding_scale = std::sqrt(static_cast<double>(config.hidden));
+  config.activation = read_activation(reader, "hidden_activation", "gelu_pytorch_tanh");
+  config.query_key_value_bias = reader.boolean("attention_bias", false);
+  config.attention_output_bias = config.query_key_value_bias;
+  config.attention_scale = 1 / std::sqrt(reader.number("query_pre_attn_scalar", 256, 1e-6, 1e9));
+  if (reader.boolean("use_bidirectional_attention", false)) {
+    reader.refuse("use_bidirectional_attention", "false: only causal attention is built");
+  }
+  return config;
+}
+
 void read_windows(const ConfigReader& reader, DecoderConfig& config, std::int64_t absent,
                   const std::function<bool(std::int64_t block)>& windowed) {
   if (absent == 0 && !reader.has("sliding_window")) return;
@@ -245,6 +271,13 @@ void read_windows(const ConfigReader& reader, DecoderConfig& config, std::int64_
       reader.refuse("layer_types", "full_attention or sliding_attention for each layer");
     }
     config.windowed.push_back(type == "sliding_attention");
+  }
+}
+
+void read_qwen_window(const ConfigReader& reader, DecoderConfig& config) {
+  if (reader.boolean("use_sliding_window", false)) {
+    const std::int64_t first = reader.integer("max_window_layers", 28, 0, kLargestSize);
+    read_windows(reader, config, 4096, [first](std::int64_t block) { return block >= first; });
   }
 }
 

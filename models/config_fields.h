@@ -48,17 +48,19 @@ std::shared_ptr<const Rotary> read_rotary(const ConfigReader& reader, DecoderCon
 
 Rotary plain_rotary(double theta, std::int64_t width);  // of `width` rotated values
 
-// Gemma 2's and 3's fields, but caps, windows and angles.
-DecoderConfig read_gemma_fields(const ConfigReader& reader, DecoderConfig family);
-
 // The fields of llama and its descendants, but windows. `family` holds what absent fields mean;
 // key_heads and head_width of zero mean as many as heads, and hidden / heads.
 DecoderConfig read_llama_fields(const ConfigReader& reader, DecoderConfig family);
+
+// Gemma 2's and 3's fields, but caps, windows and angles.
+DecoderConfig read_gemma_fields(const ConfigReader& reader, DecoderConfig family);
 
 // Window and windowed blocks of families with layer_types; `windowed(block)` decides where that is
 // absent. `absent` is the window of an absent field.
 void read_windows(const ConfigReader& reader, DecoderConfig& config, std::int64_t absent,
                   const std::function<bool(std::int64_t block)>& windowed);
+// Qwen 2's and 3's windows, which are off unless use_sliding_window says otherwise.
+void read_qwen_window(const ConfigReader& reader, DecoderConfig& config);
 
 // Names in files of llama and its descendants.
 FileNames llama_file_names();

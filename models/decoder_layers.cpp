@@ -51,8 +51,7 @@ Mlp make_mlp(ParameterMaker& maker, const std::string& prefix, const DecoderConf
 
 }  // namespace
 
-// ---- embedding
-// -----------------------------------------------------------------------------------
+// ---- embedding ----------------------------------------------------------------------------------
 
 DecoderEmbedding::DecoderEmbedding(const DecoderConfig& config, ParameterMaker maker)
     : Layer(0),
@@ -79,8 +78,7 @@ at::Tensor DecoderEmbedding::forward(const at::Tensor& tokens, const Pass& pass)
   return drop(sum, dropout_, pass, index(), kEmbeddingSite);
 }
 
-// ---- attention
-// -----------------------------------------------------------------------------------
+// ---- attention ----------------------------------------------------------------------------------
 
 SelfAttention::SelfAttention(ParameterMaker& maker, int index, const DecoderConfig& config)
     : heads_(config.heads),
@@ -147,8 +145,7 @@ at::Tensor SelfAttention::forward(const at::Tensor& input, const Pass& pass) con
   return output_->forward(attend(inputs, options_, pass), pass);
 }
 
-// ---- block
-// ---------------------------------------------------------------------------------------
+// ---- block --------------------------------------------------------------------------------------
 
 DecoderBlock::DecoderBlock(int index, const DecoderConfig& config, ParameterMaker maker)
     : Layer(index),
@@ -190,8 +187,7 @@ at::Tensor DecoderBlock::forward(const at::Tensor& input, const Pass& pass) {
   return middle + thought;
 }
 
-// ---- head
-// ----------------------------------------------------------------------------------------
+// ---- head ---------------------------------------------------------------------------------------
 
 DecoderHead::DecoderHead(const DecoderConfig& config, ParameterMaker maker,
                          const at::Tensor& tokens)

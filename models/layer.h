@@ -37,7 +37,7 @@ class Layer {
 };
 
 // The last layer. Its forward is the final norm; the product with the projection is left to the
-// caller, who fuses it with the loss or wants one row of it.
+// caller, which fuses it with the loss or wants one row of it.
 class Head : public Layer {
  public:
   using Layer::Layer;

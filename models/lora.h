@@ -19,8 +19,8 @@ struct Lora {
   double alpha = 16;
   double dropout = 0;            // of the adapters' input
   bool rank_stabilized = false;  // scaled by alpha / sqrt(rank), not by alpha / rank
-  std::vector<std::string>
-      targets;          // matrices, by the last parts of their names; empty: by pattern
+  // Matrices, by the last parts of their names; empty: by pattern.
+  std::vector<std::string> targets;
   std::string pattern;  // a regular expression of whole names; empty, too: all matrices
   std::map<std::string, std::int64_t> ranks;  // for names that end as this pattern says
   std::map<std::string, double> alphas;       // likewise

@@ -58,8 +58,8 @@ struct LayerCost {
   std::int64_t weight_gradient_bytes_per_token = 0;
   // Values per token that cross a boundary behind it; of the head, that its projection takes.
   std::int64_t output_width = 0;
-  std::string
-      tied_to;  // a tensor of another layer that this one computes with too; not in `tensors`
+  // A tensor of another layer that this one computes with too; not in `tensors`.
+  std::string tied_to;
 };
 
 struct ModelDescription {

@@ -26,10 +26,6 @@ void assign(const Parameter& parameter, const at::Tensor& values) {
                   parameter.name));
 }
 
-at::Device device_of(const std::vector<Parameter>& trained) {
-  return trained.empty() ? at::Device(at::kCPU) : trained.front().value.device();
-}
-
 bool ParameterMaker::is_trained(const std::string& tensor) const {
   // The module of "lm_head.weight" is "lm_head".
   return lora_ == nullptr || is_saved_module(*lora_, tensor.substr(0, tensor.rfind('.')));

@@ -26,9 +26,6 @@ struct Parameter {
 // the parameter's name: there are values that cannot be quantised.
 void assign(const Parameter& parameter, const at::Tensor& values);
 
-// Of the layers that have these trained parameters; the CPU if there are none.
-at::Device device_of(const std::vector<Parameter>& trained);
-
 // A trained product of two small matrices that is added to a frozen matrix.
 struct Adapter {
   at::Tensor down;  // [rank, in]

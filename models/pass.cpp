@@ -7,6 +7,7 @@
 #include "models/key_value_cache.h"
 
 namespace strait::models {
+
 kernels::DropoutKey Pass::dropout_key(int layer, int site) const {
   return {seed, step, micro_batch, static_cast<std::uint64_t>(layer),
           static_cast<std::uint64_t>(site)};

@@ -19,10 +19,7 @@ DecoderConfig read_qwen2(const ConfigReader& reader) {
   DecoderConfig config = read_llama_fields(reader, family);
   config.activation = read_activation(reader, "hidden_act", "silu");
   config.query_key_value_bias = true;
-  if (reader.boolean("use_sliding_window", false)) {
-    const std::int64_t first = reader.integer("max_window_layers", 28, 0, kLargestSize);
-    read_windows(reader, config, 4096, [first](std::int64_t block) { return block >= first; });
-  }
+  read_qwen_window(reader, config);
   config.rotary = read_rotary(reader, config, {});
   return config;
 }

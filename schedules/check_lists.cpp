@@ -104,7 +104,7 @@ void check_lists(const Schedule& schedule, const PipelineShape& shape) {
       throw std::invalid_argument(message);
     }
   }
-  const std::vector<StageCost> costs(lists.size() * static_cast<std::size_t>(shape.chunks));
+  const std::vector<ChunkCost> costs(lists.size() * static_cast<std::size_t>(shape.chunks));
   const Forecast played = simulate(lists, costs, std::vector<LinkCost>(costs.size() - 1));
   if (!played.completes()) {
     throw std::invalid_argument(subject + " deadlocks: " + describe(played.blocked));

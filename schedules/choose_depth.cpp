@@ -19,7 +19,7 @@ bool fits_in_flight(const Schedule& schedule, const PipelineShape& shape, int mo
 }  // namespace
 
 int choose_depth(const Schedule& schedule, const PipelineShape& shape,
-                 std::span<const StageCost> costs, std::span<const LinkCost> links,
+                 std::span<const ChunkCost> costs, std::span<const LinkCost> links,
                  int most_in_flight) {
   std::vector<double> seconds;  // by depth
   double best = std::numeric_limits<double>::infinity();

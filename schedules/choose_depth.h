@@ -13,7 +13,7 @@ namespace strait::schedules {
 // Depth 0 where not even that fits: it is the least this schedule can hold, and refusing is the
 // caller's decision. `shape.depth` is ignored.
 int choose_depth(const Schedule& schedule, const PipelineShape& shape,
-                 std::span<const StageCost> costs, std::span<const LinkCost> links,
+                 std::span<const ChunkCost> costs, std::span<const LinkCost> links,
                  int most_in_flight);
 
 }  // namespace strait::schedules

@@ -19,10 +19,10 @@ void check(const PipelineShape& shape, StageIndex stage);
 // The order in which data passes the chunks of a pipeline: the first chunks of all stages, then
 // from the last stage back to stage 0 and through their second chunks, and so on. Positions in this
 // order are counted from 0.
-constexpr int place_of(StageIndex stage, ChunkIndex chunk, int stages) {
+constexpr int position_of(StageIndex stage, ChunkIndex chunk, int stages) {
   return number(chunk) * stages + number(stage);
 }
-constexpr StageIndex stage_at(int place, int stages) { return StageIndex{place % stages}; }
-constexpr ChunkIndex chunk_at(int place, int stages) { return ChunkIndex{place / stages}; }
+constexpr StageIndex stage_at(int position, int stages) { return StageIndex{position % stages}; }
+constexpr ChunkIndex chunk_at(int position, int stages) { return ChunkIndex{position / stages}; }
 
 }  // namespace strait::schedules

@@ -26,7 +26,7 @@ void check_number(double value, const std::string& what) {
   refuse_to_simulate(what + " is " + std::to_string(value) + ", expected a number of 0 or more");
 }
 
-void check_costs(std::size_t stages, std::span<const StageCost> costs,
+void check_costs(std::size_t stages, std::span<const ChunkCost> costs,
                  std::span<const LinkCost> links) {
   if (stages == 0 || costs.empty() || costs.size() % stages != 0 ||
       links.size() != costs.size() - 1) {
@@ -35,9 +35,9 @@ void check_costs(std::size_t stages, std::span<const StageCost> costs,
                        " links; expected one cost for every chunk of a list, as many in each, and "
                        "one link fewer");
   }
-  const auto at = [stages](std::size_t place) {
-    const std::string stage = " stage " + std::to_string(place % stages);
-    return place < stages ? stage : stage + " chunk " + std::to_string(place / stages);
+  const auto at = [stages](std::size_t position) {
+    const std::string stage = " stage " + std::to_string(position % stages);
+    return position < stages ? stage : stage + " chunk " + std::to_string(position / stages);
   };
   for (std::size_t p = 0; p < costs.size(); ++p) {
     const std::string where = " of" + at(p);
@@ -91,7 +91,7 @@ struct ChunkPlay {
 
 class Player {
  public:
-  Player(std::span<const ActionList> lists, std::span<const StageCost> costs,
+  Player(std::span<const ActionList> lists, std::span<const ChunkCost> costs,
          std::span<const LinkCost> links)
       : lists_(lists),
         costs_(costs),
@@ -124,22 +124,22 @@ class Player {
   void hold(std::size_t s, const Action& action, Passage& passage);
   double send(std::size_t from, std::size_t to, MicroBatch micro_batch, double made);
   void finish();
-  std::optional<double> ready_at(std::size_t place, const Action& action);
+  std::optional<double> ready_at(std::size_t position, const Action& action);
   std::string why_blocked(std::size_t s, const Action& action);
 
-  std::size_t place(std::size_t s, const Action& action) const {
-    return static_cast<std::size_t>(place_of(StageIndex{static_cast<std::int32_t>(s)}, action.chunk,
-                                             static_cast<int>(lists_.size())));
+  std::size_t position(std::size_t s, const Action& action) const {
+    return static_cast<std::size_t>(position_of(StageIndex{static_cast<std::int32_t>(s)},
+                                                action.chunk, static_cast<int>(lists_.size())));
   }
-  Passage& passage(std::size_t place, MicroBatch micro_batch) {
-    return chunks_[place].passages[static_cast<std::size_t>(number(micro_batch))];
+  Passage& passage(std::size_t position, MicroBatch micro_batch) {
+    return chunks_[position].passages[static_cast<std::size_t>(number(micro_batch))];
   }
 
   std::span<const ActionList> lists_;
-  std::span<const StageCost> costs_;  // by place, as
+  std::span<const ChunkCost> costs_;  // by chunk position
   std::span<const LinkCost> links_;
   std::vector<StagePlay> stages_;
-  std::vector<ChunkPlay> chunks_;     // by place
+  std::vector<ChunkPlay> chunks_;     // by chunk position
   std::vector<double> path_free_at_;  // by the stage that sends, then by the one that receives
   std::deque<std::size_t> awake_;
   Forecast forecast_;
@@ -166,7 +166,7 @@ void Player::read_lists() {
   for (ChunkPlay& chunk : chunks_) chunk.passages.resize(static_cast<std::size_t>(micro_batches));
   for (std::size_t s = 0; s < lists_.size(); ++s) {
     for (const Action& action : lists_[s]) {
-      bool& listed = passage(place(s, action), action.micro_batch).is_listed(action.work);
+      bool& listed = passage(position(s, action), action.micro_batch).is_listed(action.work);
       if (listed) {
         refuse_to_simulate("stage " + std::to_string(s) + " lists " + describe(action) + " twice");
       }
@@ -181,23 +181,23 @@ void Player::run_stage(std::size_t s) {
   StagePlay& stage = stages_[s];
   while (stage.next < lists_[s].size()) {
     const Action& action = lists_[s][stage.next];
-    const std::optional<double> ready = ready_at(place(s, action), action);
+    const std::optional<double> ready = ready_at(position(s, action), action);
     if (!ready) return;
     do_action(s, action, *ready);
     ++stage.next;
   }
 }
 
-std::optional<double> Player::ready_at(std::size_t place, const Action& action) {
-  Passage& here = passage(place, action.micro_batch);
+std::optional<double> Player::ready_at(std::size_t position, const Action& action) {
+  Passage& here = passage(position, action.micro_batch);
   double ready = 0;
   switch (action.work) {
     case Work::forward:
-      if (place > 0) ready = here.activation_arrived;
+      if (position > 0) ready = here.activation_arrived;
       break;
     case Work::backward:
       ready = here.done_at(Work::forward);
-      if (ever(ready) && place + 1 < costs_.size()) ready = here.gradient_arrived;
+      if (ever(ready) && position + 1 < costs_.size()) ready = here.gradient_arrived;
       break;
     case Work::weight_gradient:
       ready = here.done_at(Work::backward);
@@ -206,7 +206,7 @@ std::optional<double> Player::ready_at(std::size_t place, const Action& action) 
   return ever(ready) ? std::optional<double>(ready) : std::nullopt;
 }
 
-double seconds_of(const StageCost& cost, Work work, bool split) {
+double seconds_of(const ChunkCost& cost, Work work, bool split) {
   if (work == Work::forward) return cost.forward_seconds;
   if (work == Work::weight_gradient) return cost.weight_gradient_seconds;
   return cost.backward_seconds - (split ? cost.weight_gradient_seconds : 0);
@@ -214,7 +214,7 @@ double seconds_of(const StageCost& cost, Work work, bool split) {
 
 void Player::do_action(std::size_t s, const Action& action, double ready) {
   StagePlay& stage = stages_[s];
-  const std::size_t p = place(s, action);
+  const std::size_t p = position(s, action);
   const double start = std::max(stage.free_at, ready);
   Passage& here = passage(p, action.micro_batch);
   const double end = start + seconds_of(costs_[p], action.work, here.is_split());
@@ -234,7 +234,7 @@ void Player::do_action(std::size_t s, const Action& action, double ready) {
 
 void Player::hold(std::size_t s, const Action& action, Passage& here) {
   StagePlay& stage = stages_[s];
-  ChunkPlay& chunk = chunks_[place(s, action)];
+  ChunkPlay& chunk = chunks_[position(s, action)];
   const bool only_forward = !here.is_listed(Work::backward);
   switch (action.work) {
     case Work::forward:
@@ -304,7 +304,7 @@ void Player::finish() {
 }
 
 std::string Player::why_blocked(std::size_t s, const Action& action) {
-  const std::size_t here = place(s, action);
+  const std::size_t here = position(s, action);
   Action needed = action;
   std::size_t maker = here;
   if (action.work == Work::weight_gradient) {
@@ -328,7 +328,7 @@ std::string Player::why_blocked(std::size_t s, const Action& action) {
 
 }  // namespace
 
-Forecast simulate(std::span<const ActionList> lists, std::span<const StageCost> costs,
+Forecast simulate(std::span<const ActionList> lists, std::span<const ChunkCost> costs,
                   std::span<const LinkCost> links) {
   check_costs(lists.size(), costs, links);
   return Player(lists, costs, links).play();

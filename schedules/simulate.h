@@ -11,7 +11,7 @@
 namespace strait::schedules {
 
 // What a chunk takes for one micro-batch; mostly it is all of its stage.
-struct StageCost {
+struct ChunkCost {
   double forward_seconds = 0;
   double backward_seconds = 0;         // of a whole backward
   double weight_gradient_seconds = 0;  // of these, what a list that splits backwards does later
@@ -86,7 +86,7 @@ struct Forecast {
 // A deadlock is not an error here: the forecast lists the blocked stages. Throws
 // std::invalid_argument for input that cannot be simulated: sizes that do not match, an action
 // twice in one list, a chunk that has no costs, negative costs.
-Forecast simulate(std::span<const ActionList> lists, std::span<const StageCost> costs,
+Forecast simulate(std::span<const ActionList> lists, std::span<const ChunkCost> costs,
                   std::span<const LinkCost> links);
 
 // One line: "stage 0 stops before backward 0, which needs ...; stage 1 ...".

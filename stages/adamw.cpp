@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
+#include <cstdint>
 #include <set>
 #include <string>
 
@@ -26,23 +26,6 @@ std::vector<at::Tensor> beside(const at::Tensor& master, const std::vector<at::T
 }
 
 }  // namespace
-
-double learning_rate(const LearningRateOptions& options, std::int64_t step) {
-  if (step < options.warmup) {
-    return options.peak * static_cast<double>(step + 1) / static_cast<double>(options.warmup);
-  }
-  const auto rest = static_cast<double>(std::max<std::int64_t>(options.steps - options.warmup, 1));
-  const double progress = std::min(static_cast<double>(step - options.warmup) / rest, 1.0);
-  switch (options.decay) {
-    case Decay::cosine:
-      return options.peak * 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
-    case Decay::linear:
-      return options.peak * (1.0 - progress);
-    case Decay::constant:
-      break;
-  }
-  return options.peak;
-}
 
 AdamW::AdamW(const std::vector<models::Parameter>& parameters, const sync::Layout& layout,
              const AdamWOptions& options)

@@ -2,7 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -12,18 +11,6 @@
 #include "stages/stage_layout.h"
 
 namespace strait::stages {
-
-enum class Decay { cosine, linear, constant };
-
-struct LearningRateOptions {
-  double peak = 1e-3;
-  std::int64_t warmup = 0;  // steps of linear increase; the first step's rate is not zero
-  std::int64_t steps = 1;   // of the whole run: the decay would reach zero one step after the last
-  Decay decay = Decay::cosine;
-};
-
-// The learning rate of step `step`, counted from 0. Pure, so that a resumed run needs no state.
-double learning_rate(const LearningRateOptions& options, std::int64_t step);
 
 struct AdamWOptions {
   double beta1 = 0.9;

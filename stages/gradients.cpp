@@ -28,6 +28,10 @@ class ReadyHook final : public torch::autograd::PostAccumulateGradHook {
 
 }  // namespace
 
+at::Device device_of(const std::vector<models::Parameter>& trained) {
+  return trained.empty() ? at::Device(at::kCPU) : trained.front().value.device();
+}
+
 Gradients::Gradients(const std::vector<models::Parameter>& parameters, const sync::Layout& layout)
     : whole_(layout, at::TensorOptions().device(device_of(parameters))) {
   for (const models::Parameter& parameter : parameters) {

@@ -13,6 +13,9 @@
 
 namespace strait::stages {
 
+// Of the layers that have these trained parameters; the CPU if there are none.
+at::Device device_of(const std::vector<models::Parameter>& trained);
+
 // The gradients of a stage's parameters, summed over the micro-batches of a step in float32, in
 // buffers that live as long as the stage. They are the .grad of the parameters, narrow ones too, so
 // that every backward adds to them and sums of a narrow type never lose bits.

@@ -16,6 +16,7 @@
 #include "stages/link_tie.h"
 
 namespace strait::stages {
+
 Stage::Stage(const StageOptions& options)
     : options_(options),
       snapshot_memory_(std::make_shared<tensors::SnapshotMemory>(

@@ -14,6 +14,7 @@
 #include "stages/boundary.h"
 #include "stages/chunk.h"
 #include "stages/gradients.h"
+#include "stages/learning_rate.h"
 #include "stages/ports.h"
 #include "stages/replica_sync.h"
 #include "stages/stage_observer.h"

@@ -97,8 +97,8 @@ void SyncMemory::to_host(bool all, const std::vector<sync::Range>& of_weights) {
       copied = copied || !of_weights.empty();
     }
   }
-  // Whoever called this reads the host's memory, and changes it: no copy may be on its way, in
-  // either direction. Both run on one stream.
+  // The caller reads the host's memory, and changes it: no copy may be on its way, in either
+  // direction. Both run on one stream.
   if (copied) {
     recorded_on(slots_.front().device.device()).synchronize();
   } else if (uploaded_) {

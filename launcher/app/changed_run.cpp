@@ -17,7 +17,7 @@
 #include "launcher/recipe/recipe_io.h"
 #include "launcher/recipe/recipe_keys.h"
 #include "launcher/worker/stage_settings.h"
-#include "stages/adamw.h"
+#include "stages/learning_rate.h"
 
 namespace strait::app {
 namespace {

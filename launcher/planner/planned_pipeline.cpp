@@ -60,7 +60,7 @@ ReplicaCosts replica_costs(const plan::Plan& plan, const models::ModelDescriptio
     const plan::ComputeSpeed speed =
         plan::compute_speed(plan, hosts[i % hosts.size()], sizes.threads);
     costs.known.chunks.push_back(
-        stage_cost(model, ranges[i], sizes.micro_batch_tokens + sizes.pass_tokens, speed));
+        chunk_cost(model, ranges[i], sizes.micro_batch_tokens + sizes.pass_tokens, speed));
   }
   costs.known.links.resize(ranges.size() - 1);  // nothing is sent within a stage
   costs.first_epoch = costs.known;

@@ -24,10 +24,10 @@ models::ModelDescription trained_model(const plan::Plan& plan) {
 
 }  // namespace
 
-schedules::StageCost stage_cost(const models::ModelDescription& model,
+schedules::ChunkCost chunk_cost(const models::ModelDescription& model,
                                 const models::LayerRange& layers, std::int64_t tokens,
                                 const plan::ComputeSpeed& speed) {
-  schedules::StageCost cost;
+  schedules::ChunkCost cost;
   for (int i = layers.first; i <= layers.last; ++i) {
     const models::LayerCost& layer = model.layers[static_cast<std::size_t>(i)];
     const double forward =
@@ -102,7 +102,7 @@ double forecast_step(const plan::Plan& plan, const plan::PathSpeeds& speed) {
     costs.links.resize(costs.chunks.size() - 1);  // nothing is sent within a stage
     for (std::size_t c = 0; c < process.chunks.size(); ++c) {
       costs.chunks[c * stages + process.name.stage] =
-          stage_cost(model, process.chunks[c], tokens, compute);
+          chunk_cost(model, process.chunks[c], tokens, compute);
     }
   }
   for (const plan::Plan::Link& link : plan.links) {
@@ -137,7 +137,7 @@ std::map<net::ProcessName, double> compute_seconds(const plan::Plan& plan) {
     const plan::ComputeSpeed speed = plan::compute_speed(plan, process.host_index, process.threads);
     double micro_batch = 0;
     for (const models::LayerRange& layers : process.chunks) {
-      const schedules::StageCost cost = stage_cost(model, layers, tokens, speed);
+      const schedules::ChunkCost cost = chunk_cost(model, layers, tokens, speed);
       micro_batch += cost.forward_seconds + cost.backward_seconds;
     }
     seconds[process.name] = micro_batch * static_cast<double>(plan.micro_batches);

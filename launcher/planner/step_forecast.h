@@ -16,7 +16,7 @@
 namespace strait::planner {
 
 // Cost of a micro-batch of so many tokens in a chunk of these layers.
-schedules::StageCost stage_cost(const models::ModelDescription& model,
+schedules::ChunkCost chunk_cost(const models::ModelDescription& model,
                                 const models::LayerRange& layers, std::int64_t tokens,
                                 const plan::ComputeSpeed& speed);
 
@@ -29,7 +29,7 @@ struct StepCosts {
   std::string schedule = "1f1b";
   std::int64_t micro_batches = 1;
   std::int64_t stages = 1;
-  std::vector<schedules::StageCost> chunks;  // by position
+  std::vector<schedules::ChunkCost> chunks;  // by position
   std::vector<schedules::LinkCost> links;    // between adjacent chunks
   double tie_seconds = 0;                    // see below
 };

@@ -115,7 +115,7 @@ double window(const plan::Plan& plan, const models::ModelDescription& model,
   const std::int64_t tokens = plan.micro_batch_rows() * plan.recipe.data.row;
   const plan::ComputeSpeed speed = plan::compute_speed(plan, process.host_index, process.threads);
   // With several chunks only the first one counts: the others finish before it.
-  return stage_cost(model, process.chunks.front(), tokens, speed).backward_seconds;
+  return chunk_cost(model, process.chunks.front(), tokens, speed).backward_seconds;
 }
 
 // The share of background coding by which computation is delayed: 1 where the threads of the host's

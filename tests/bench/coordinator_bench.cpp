@@ -58,7 +58,7 @@ class CoordinatorLoad {
       auto [ours, theirs] = net::memory_link(end_of(net::ProcessName::coordinator(), name, run),
                                              end_of(name, net::ProcessName::coordinator(), run));
       names_.push_back(name);
-      workers_.push_back({name, std::move(ours), nullptr});
+      workers_.push_back({name, std::move(ours), nullptr, ""});
       stages_.push_back(std::move(theirs));
     }
   }
@@ -76,7 +76,7 @@ class CoordinatorLoad {
     const Outcome outcome = coordinator.run(stops);
     const double all = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) - before;
     speaker.join();
-    if (outcome.code != ExitCode::done) {
+    if (outcome.code != base::ExitCode::done) {
       fmt::print(stderr, "the run failed: {}\n", outcome.cause);
       std::exit(1);
     }

@@ -1,4 +1,4 @@
-"""Runs a bench as its test does: --quick, on this build's programs, and no judging of times."""
+"""Runs a bench as its test does: quickly, on this build's programs, and no judging of times."""
 
 import os
 import pathlib
@@ -19,3 +19,18 @@ def check(script, expected, *words):
     missing = [words for words in expected if words not in done.stdout]
     if done.returncode != 0 or missing:
         sys.exit(f"ended with {done.returncode}, without: {missing}")
+
+
+def built(target, *words):
+    """Builds an on-demand program, runs it and returns what it printed."""
+    build = pathlib.Path(os.environ["STRAIT_BUILD"])
+    subprocess.run(["cmake", "--build", build, "--target", target], check=True, stdout=subprocess.DEVNULL)
+    printed = subprocess.run([build / "bin" / target, *words], check=True, capture_output=True, text=True).stdout
+    print(printed)
+    return printed
+
+
+def skip_without_libtorch():
+    if not (pathlib.Path(os.environ["STRAIT_BUILD"]) / "kernels").is_dir():
+        print("this build is without libtorch, and so without kernels")
+        sys.exit(SKIPPED)

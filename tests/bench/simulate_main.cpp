@@ -35,9 +35,9 @@ int run() {
     return 2;
   }
   std::vector<ActionList> lists;
-  std::vector<StageCost> costs(static_cast<std::size_t>(shape.stages));
+  std::vector<ChunkCost> costs(static_cast<std::size_t>(shape.stages));
   for (int stage = 0; stage < shape.stages; ++stage) {
-    StageCost& cost = costs[static_cast<std::size_t>(stage)];
+    ChunkCost& cost = costs[static_cast<std::size_t>(stage)];
     std::string line;
     std::getline(std::cin >> std::ws, line);
     std::istringstream numbers(line);

@@ -1,8 +1,8 @@
 // Transfers of files between transfer agents. Two processes over CURVE, like launcher and host
 // agent, started by hand in two network namespaces:
 //   transfer_bench keys FILE                                      makes the keys of both
-//   transfer_bench serve KEYS HOST PORT FILE STORE TO [MEGABITS]  until the other has the file at
-//   TO transfer_bench fetch KEYS HOST PORT STORE                     until the server has ended
+//   transfer_bench serve KEYS HOST PORT FILE STORE TO [MEGABITS]  until the other has it at TO
+//   transfer_bench fetch KEYS HOST PORT STORE                     until the server has ended
 // A launcher and many hosts in one process, over links in memory, each with this many megabits a
 // second up and down:
 //   transfer_bench hosts swarm|single same|own HOSTS MEGABYTES MEGABITS

@@ -6,10 +6,10 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "kernels/random_key.h"
 #include "tests/device/streams.h"
 #include "tests/device/test_device.h"
 #include "tests/device/waits.h"
+#include "tests/kernels/random_values.h"
 
 namespace strait::kernels {
 namespace {
@@ -25,9 +25,8 @@ struct Heads {
 
 AttentionHeads heads_of(const Heads& shape, at::ScalarType type, at::Device device) {
   const auto make = [&](std::int64_t heads, std::uint64_t seed) {
-    return at::empty({2, shape.length, heads, shape.width}, at::kFloat)
-        .normal_(0, 1, keyed_generator(seed, at::kCPU))
-        .to(at::kBFloat16)  // the same values in every type
+    // The same values in every type.
+    return normal_values({2, shape.length, heads, shape.width}, seed, at::kBFloat16)
         .to(type)
         .to(device)
         .requires_grad_();
@@ -46,9 +45,7 @@ std::vector<at::Tensor> attended(const AttentionHeads& heads,
                                  const std::vector<AttentionSpan>& spans,
                                  const AttentionRules& rules) {
   const at::Tensor result = causal_attention(heads, spans, rules);
-  const at::Tensor slope = at::empty(result.sizes(), at::kFloat)
-                               .normal_(0, 1, keyed_generator(9, at::kCPU))
-                               .to(result.options());
+  const at::Tensor slope = normal_values(result.sizes(), 9).to(result.options());
   torch::autograd::backward({result}, {slope});
   return {result.detach(), heads.query.grad(), heads.key.grad(), heads.value.grad()};
 }

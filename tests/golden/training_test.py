@@ -403,7 +403,7 @@ def quotients(metrics, exported, rows, losses, norms, model):
     """Of difference and tolerance; the worst of each quantity."""
     with torch.no_grad():
         logits = logits_of(exported.double(), rows) - logits_of(model, rows)
-    logits[rows["document"] < 0] = 0  # what padding computes is nobody's business
+    logits[rows["document"] < 0] = 0  # padding computes values that no loss uses
     return {
         "losses": relative([line["loss"] for line in metrics], losses) / LOSS,
         "norms": relative([line["grad_norm"] for line in metrics], norms) / NORM,

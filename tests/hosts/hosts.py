@@ -180,7 +180,7 @@ class HostsCase(runs.RunCase):
 
     def on_host(self, host, *words, **run):
         """Runs a program on a host, not through ssh: the finished process."""
-        run = {"capture_output": True, "text": True, "timeout": runs.scaled_timeout(runs.PATIENCE), **run}
+        run = {"capture_output": True, "text": True, "timeout": runs.scaled_timeout(runs.TIMEOUT), **run}
         return subprocess.run(host.command(*words), **run)
 
     def run_processes(self):

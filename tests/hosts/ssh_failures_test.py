@@ -60,7 +60,7 @@ class DoctorCase(hosts.HostsCase):
             env=dict(os.environ, **(environment or {})),
             capture_output=True,
             text=True,
-            timeout=runs.scaled_timeout(runs.PATIENCE),
+            timeout=runs.scaled_timeout(runs.TIMEOUT),
         )
         self.assertEqual(done.stderr, "")
         found = {}

@@ -87,7 +87,7 @@ std::vector<Transition> Simulation::reduced_choices() {
   return undecided;
 }
 
-std::string Simulation::verdict() const {
+std::string Simulation::problem() const {
   if (!found_.empty()) return found_;
   const Process* first = nullptr;
   for (const auto& one : processes_) {

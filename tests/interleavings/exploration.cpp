@@ -48,7 +48,7 @@ void Exploration::execute(const Case& settings, std::vector<Transition> path) {
     simulation.perform(choices.front());
   }
   outcomes_.insert(simulation.outcome());
-  const std::string wrong = simulation.verdict();
+  const std::string wrong = simulation.problem();
   if (wrong.empty()) return;
   failure_ = fmt::format("killed after {} operations: {};", settings.operations, wrong);
   for (const Transition& one : path) failure_ += " " + one.text();

@@ -70,16 +70,18 @@ void explore_in_time(const std::string& what, Case one) {
             << std::endl;
 }
 
-TEST(Interleavings, KillBeforeAnyMessageForksNothingAndStopsNobody) { explore_all("1 stage", {}); }
+TEST(Interleavings, KillBeforeAnyMessageForksNothingAndStopsNoProcess) {
+  explore_all("1 stage", {});
+}
 
-TEST(Interleavings, KillWhileAReplicaJoinsForksNothingAndStopsNobody) {
+TEST(Interleavings, KillWhileAReplicaJoinsForksNothingAndStopsNoProcess) {
   Case one;
   one.arrives = 2;
   one.checkpoint = 1;
   explore_all("1 stage, replica 2 joins", one);
 }
 
-TEST(Interleavings, KillOfOneOfTwoStagesForksNothingAndStopsNobody) {
+TEST(Interleavings, KillOfOneOfTwoStagesForksNothingAndStopsNoProcess) {
   Case one;
   one.stages = 2;
   one.steps = 1;

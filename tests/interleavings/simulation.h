@@ -77,7 +77,7 @@ class Simulation {
   void perform(const Transition& transition);
   std::uint64_t state() const;
   // Of a state without choices: what is wrong, or nothing.
-  std::string verdict() const;
+  std::string problem() const;
   // What each process has trained: equal for runs of the same outcome.
   std::string outcome() const;
   bool victim_was_killed() const { return killed_; }

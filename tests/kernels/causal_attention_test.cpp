@@ -9,13 +9,10 @@
 #include <limits>
 
 #include "kernels/random_key.h"
+#include "tests/kernels/random_values.h"
 
 namespace strait::kernels {
 namespace {
-
-at::Tensor attention_values(at::IntArrayRef sizes, std::uint64_t seed) {
-  return at::empty(sizes, at::kDouble).normal_(0, 1, keyed_generator(seed, at::kCPU));
-}
 
 struct AttentionCase {
   std::int64_t heads = 1;
@@ -29,7 +26,9 @@ AttentionHeads heads_of(const AttentionCase& one, at::ScalarType type) {
   constexpr std::int64_t kRows = 2;
   constexpr std::int64_t kWidth = 6;
   const auto make = [&](std::int64_t heads, std::uint64_t seed) {
-    return attention_values({kRows, one.length, heads, kWidth}, seed).to(type).requires_grad_();
+    return normal_values({kRows, one.length, heads, kWidth}, seed, at::kDouble)
+        .to(type)
+        .requires_grad_();
   };
   return {make(one.heads, 1), make(one.key_heads, 2), make(one.key_heads, 3)};
 }
@@ -55,10 +54,6 @@ at::Tensor plain_attention(const AttentionHeads& heads, const AttentionCase& one
   }
   scores = scores.masked_fill(allowed.logical_not(), -1e300);
   return at::matmul(at::softmax(scores, -1), value).transpose(1, 2) * inside;
-}
-
-double furthest(const at::Tensor& left, const at::Tensor& right) {
-  return (left.to(at::kDouble) - right.to(at::kDouble)).abs().max().item<double>();
 }
 
 AttentionCase random_case(std::uint64_t seed) {
@@ -91,13 +86,13 @@ TEST(CausalAttention, EqualsTheFormulaForRandomDocumentsHeadsWindowsAndCaps) {
     const AttentionHeads theirs = heads_of(one, at::kDouble);
     const at::Tensor result = causal_attention(ours, one.spans, one.rules);
     const at::Tensor expected = plain_attention(theirs, one);
-    ASSERT_LT(furthest(result, expected), 1e-12) << "seed " << seed;
-    const at::Tensor slope = attention_values(result.sizes(), seed + 100);
+    ASSERT_LT(largest_difference(result, expected), 1e-12) << "seed " << seed;
+    const at::Tensor slope = normal_values(result.sizes(), seed + 100, at::kDouble);
     torch::autograd::backward({result}, {slope});
     torch::autograd::backward({expected}, {slope});
-    ASSERT_LT(furthest(ours.query.grad(), theirs.query.grad()), 1e-11) << "seed " << seed;
-    ASSERT_LT(furthest(ours.key.grad(), theirs.key.grad()), 1e-11) << "seed " << seed;
-    ASSERT_LT(furthest(ours.value.grad(), theirs.value.grad()), 1e-11) << "seed " << seed;
+    ASSERT_LT(largest_difference(ours.query.grad(), theirs.query.grad()), 1e-11) << "seed " << seed;
+    ASSERT_LT(largest_difference(ours.key.grad(), theirs.key.grad()), 1e-11) << "seed " << seed;
+    ASSERT_LT(largest_difference(ours.value.grad(), theirs.value.grad()), 1e-11) << "seed " << seed;
   }
 }
 
@@ -173,12 +168,12 @@ TEST(CausalAttention, DropsTheSameProbabilitiesInForwardAndBackward) {
   const AttentionHeads heads = heads_of(one, at::kDouble);
   const at::Tensor result = causal_attention(heads, one.spans, one.rules);
   EXPECT_TRUE(at::equal(result, causal_attention(heads, one.spans, one.rules)));
-  const at::Tensor slope = attention_values(result.sizes(), 9);
+  const at::Tensor slope = normal_values(result.sizes(), 9, at::kDouble);
   torch::autograd::backward({(result * slope).sum()});
   const at::NoGradGuard no_grad;
   constexpr double kStep = 1e-6;
   for (const at::Tensor& leaf : {heads.query, heads.key, heads.value}) {
-    const at::Tensor direction = attention_values(leaf.sizes(), 10);
+    const at::Tensor direction = normal_values(leaf.sizes(), 10, at::kDouble);
     const auto value_at = [&](double by) {
       AttentionHeads moved = heads;
       for (at::Tensor* part : {&moved.query, &moved.key, &moved.value}) {
@@ -202,9 +197,9 @@ TEST(CausalAttention, OverACacheIsTheEndOfTheWhole) {
     const std::int64_t last = std::min<std::int64_t>(one.length, 3);
     const AttentionHeads end{heads.query.narrow(1, one.length - last, last), heads.key,
                              heads.value};
-    EXPECT_LT(
-        furthest(attention_to_cache(end, one.rules), whole.narrow(1, one.length - last, last)),
-        1e-12);
+    EXPECT_LT(largest_difference(attention_to_cache(end, one.rules),
+                                 whole.narrow(1, one.length - last, last)),
+              1e-12);
   }
 }
 

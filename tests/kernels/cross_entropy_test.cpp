@@ -10,15 +10,10 @@
 #include <stdexcept>
 
 #include "kernels/random_key.h"
+#include "tests/kernels/random_values.h"
 
 namespace strait::kernels {
 namespace {
-
-at::Tensor normal_values(at::IntArrayRef sizes, std::uint64_t seed,
-                         at::ScalarType type = at::kFloat) {
-  at::Generator generator = keyed_generator(seed, at::kCPU);
-  return at::empty(sizes, at::kFloat).normal_(0, 1, generator).to(type);
-}
 
 at::Tensor random_targets(std::int64_t count, std::int64_t vocabulary, std::uint64_t seed) {
   at::Generator generator = keyed_generator(seed, at::kCPU);
@@ -69,10 +64,6 @@ Reference reference(const Problem& problem, double scale) {
   torch::autograd::backward({loss * scale});
   return {loss.item<double>(), hidden.grad(), weight.grad(),
           bias.defined() ? bias.grad() : at::Tensor()};
-}
-
-double largest_difference(const at::Tensor& left, const at::Tensor& right) {
-  return (left.to(at::kDouble) - right.to(at::kDouble)).abs().max().item<double>();
 }
 
 // A vocabulary so large that not many rows go in several chunks, at a width of a model: for

@@ -6,24 +6,16 @@
 
 #include "kernels/leaf_gradient.h"
 #include "kernels/linear.h"
-#include "kernels/random_key.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rotate_heads.h"
 #include "kernels/weight_gradient_queue.h"
+#include "tests/kernels/random_values.h"
 
 namespace strait::kernels {
 namespace {
 
-at::Tensor layer_values(at::IntArrayRef sizes, std::uint64_t seed) {
-  return at::empty(sizes, at::kDouble).normal_(0, 1, keyed_generator(seed, at::kCPU));
-}
-
 at::Tensor layer_leaf(at::IntArrayRef sizes, std::uint64_t seed) {
-  return layer_values(sizes, seed).requires_grad_();
-}
-
-double apart(const at::Tensor& left, const at::Tensor& right) {
-  return (left - right).abs().max().item<double>();
+  return normal_values(sizes, seed, at::kDouble).requires_grad_();
 }
 
 TEST(Linear, HasTheGradientsOfTheProduct) {
@@ -33,7 +25,7 @@ TEST(Linear, HasTheGradientsOfTheProduct) {
     const at::Tensor input = layer_leaf({5, 4}, 1);
     const at::Tensor weight = layer_leaf(sizes, 2);
     const at::Tensor bias = layer_leaf({3}, 3);
-    const at::Tensor slope = layer_values({5, 3}, 4);
+    const at::Tensor slope = normal_values({5, 3}, 4, at::kDouble);
     const at::Tensor matrix = input_first ? weight : weight.t();
     torch::autograd::backward({at::matmul(input, matrix) + bias}, {slope});
     const std::vector<at::Tensor> expected{input.grad(), weight.grad(), bias.grad()};
@@ -42,9 +34,9 @@ TEST(Linear, HasTheGradientsOfTheProduct) {
     for (int i = 0; i < 2; ++i) {
       torch::autograd::backward({linear(input, weight, bias, input_first)}, {slope});
     }
-    EXPECT_LT(apart(input.grad(), expected[0] * 2), 1e-12);
-    EXPECT_LT(apart(weight.grad(), expected[1] * 2), 1e-12);
-    EXPECT_LT(apart(bias.grad(), expected[2] * 2), 1e-12);
+    EXPECT_LT(largest_difference(input.grad(), expected[0] * 2), 1e-12);
+    EXPECT_LT(largest_difference(weight.grad(), expected[1] * 2), 1e-12);
+    EXPECT_LT(largest_difference(bias.grad(), expected[2] * 2), 1e-12);
   }
 }
 
@@ -52,17 +44,17 @@ TEST(Linear, AddsIntoTheBufferThatIsTheLeafsGradient) {
   const at::Tensor weight = layer_leaf({3, 4}, 2);
   at::Tensor buffer = at::ones({3, 4}, at::kDouble);
   weight.mutable_grad() = buffer;
-  const at::Tensor input = layer_values({5, 4}, 1);  // no gradient of its own
+  const at::Tensor input = normal_values({5, 4}, 1, at::kDouble);  // no gradient of its own
   torch::autograd::backward({linear(input, weight, {}, false).sum()});
   EXPECT_TRUE(weight.grad().is_same(buffer));
-  EXPECT_LT(apart(buffer, at::ones({5, 3}, at::kDouble).t().matmul(input) + 1), 1e-12);
+  EXPECT_LT(largest_difference(buffer, at::ones({5, 3}, at::kDouble).t().matmul(input) + 1), 1e-12);
 }
 
 TEST(Linear, QueuesWeightGradientsAndAddsThemWhenPlayed) {
   const at::Tensor input = layer_leaf({5, 4}, 1);
   const at::Tensor weight = layer_leaf({3, 4}, 2);
   const at::Tensor bias = layer_leaf({3}, 3);
-  const at::Tensor base = layer_values({4, 3}, 4);
+  const at::Tensor base = normal_values({4, 3}, 4, at::kDouble);
   const LowRank low{layer_leaf({2, 3}, 5), layer_leaf({4, 2}, 6), 0.5, {}};
   const std::vector<at::Tensor> leaves{input, weight, bias, low.down, low.up};
   const auto backward = [&] {
@@ -96,21 +88,23 @@ TEST(Linear, QueuesWeightGradientsAndAddsThemWhenPlayed) {
   }
   // A frozen weight has nothing to queue.
   const QueueWeightGradients queueing(queue);
-  torch::autograd::backward({linear(input, layer_values({3, 4}, 2), {}, false).sum()});
+  torch::autograd::backward(
+      {linear(input, normal_values({3, 4}, 2, at::kDouble), {}, false).sum()});
   EXPECT_EQ(queue.size(), 0U);
 }
 
 TEST(Linear, LeavesFrozenWeightsWithoutGradient) {
-  const at::Tensor weight = layer_values({3, 4}, 2);
-  const at::Tensor bias = layer_values({3}, 2);
+  const at::Tensor weight = normal_values({3, 4}, 2, at::kDouble);
+  const at::Tensor bias = normal_values({3}, 2, at::kDouble);
   const at::Tensor input = layer_leaf({5, 4}, 1);
   torch::autograd::backward({linear(input, weight, bias, false).sum()});
   EXPECT_FALSE(weight.grad().defined() || bias.grad().defined());
-  EXPECT_LT(apart(input.grad(), at::ones({5, 3}, at::kDouble).matmul(weight)), 1e-12);
+  EXPECT_LT(largest_difference(input.grad(), at::ones({5, 3}, at::kDouble).matmul(weight)), 1e-12);
 }
 
 TEST(Linear, SumsGradientsOfBfloat16InFloat32) {
-  const at::Tensor weight = layer_values({3, 4}, 2).to(at::kBFloat16).requires_grad_();
+  const at::Tensor weight =
+      normal_values({3, 4}, 2, at::kDouble).to(at::kBFloat16).requires_grad_();
   at::Tensor sum = at::zeros({3, 4}, at::kFloat);
   weight.mutable_grad() = sum;
   const at::Tensor input = at::ones({1, 4}, at::kBFloat16);
@@ -124,7 +118,7 @@ TEST(RmsNorm, EqualsTheFormula) {
   for (const bool one_plus_weight : {false, true}) {
     const at::Tensor input = layer_leaf({2, 3, 8}, 1);
     const at::Tensor weight = layer_leaf({8}, 2);
-    const at::Tensor slope = layer_values({2, 3, 8}, 3);
+    const at::Tensor slope = normal_values({2, 3, 8}, 3, at::kDouble);
     const at::Tensor result = rms_norm(input, weight, {1e-3, one_plus_weight});
     torch::autograd::backward({result}, {slope});
     const at::Tensor other_input = layer_leaf({2, 3, 8}, 1);
@@ -133,17 +127,17 @@ TEST(RmsNorm, EqualsTheFormula) {
     const at::Tensor scale = (other_input.square().mean(-1, true) + 1e-3).rsqrt();
     const at::Tensor expected = other_input * scale * factor;
     torch::autograd::backward({expected}, {slope});
-    EXPECT_LT(apart(result, expected), 1e-13);
-    EXPECT_LT(apart(input.grad(), other_input.grad()), 1e-13);
-    EXPECT_LT(apart(weight.grad(), other_weight.grad()), 1e-13);
+    EXPECT_LT(largest_difference(result, expected), 1e-13);
+    EXPECT_LT(largest_difference(input.grad(), other_input.grad()), 1e-13);
+    EXPECT_LT(largest_difference(weight.grad(), other_weight.grad()), 1e-13);
   }
 }
 
 // Bfloat16 has 8 bits: 1 + w rounds before or behind the product, which is the difference of the
 // two rules.
 TEST(RmsNorm, ComputesInFloat32UnderBfloat16) {
-  const at::Tensor wide = layer_values({4, 64}, 1).to(at::kBFloat16).to(at::kDouble);
-  const at::Tensor weight = layer_values({64}, 2).to(at::kBFloat16);
+  const at::Tensor wide = normal_values({4, 64}, 1, at::kDouble).to(at::kBFloat16).to(at::kDouble);
+  const at::Tensor weight = normal_values({64}, 2, at::kDouble).to(at::kBFloat16);
   const at::Tensor scale = (wide.square().mean(-1, true) + 1e-6).rsqrt();
   const at::Tensor normal = (wide * scale).to(at::kFloat);
   const auto ours = [&](bool one_plus_weight) {
@@ -156,9 +150,9 @@ TEST(RmsNorm, ComputesInFloat32UnderBfloat16) {
 TEST(RotateHeads, TurnsEveryPairByItsAngle) {
   for (const RotaryPairs pairs : {RotaryPairs::halves, RotaryPairs::neighbours}) {
     const at::Tensor heads = layer_leaf({2, 3, 2, 7}, 1);  // six rotated values, one that passes
-    const at::Tensor angle = layer_values({2, 3, 3}, 2);
+    const at::Tensor angle = normal_values({2, 3, 3}, 2, at::kDouble);
     const at::Tensor result = rotate_heads(heads, angle.cos(), angle.sin(), pairs);
-    const at::Tensor slope = layer_values({2, 3, 2, 7}, 3);
+    const at::Tensor slope = normal_values({2, 3, 2, 7}, 3, at::kDouble);
     torch::autograd::backward({result}, {slope});
     for (std::int64_t pair = 0; pair < 3; ++pair) {
       const bool halves = pairs == RotaryPairs::halves;
@@ -171,11 +165,11 @@ TEST(RotateHeads, TurnsEveryPairByItsAngle) {
                          from.select(3, second) * cos + from.select(3, first) * by};
       };
       const auto [a, b] = turned(heads, sin);
-      EXPECT_LT(apart(result.select(3, first), a), 1e-14);
-      EXPECT_LT(apart(result.select(3, second), b), 1e-14);
+      EXPECT_LT(largest_difference(result.select(3, first), a), 1e-14);
+      EXPECT_LT(largest_difference(result.select(3, second), b), 1e-14);
       const auto [da, db] = turned(slope, -sin);  // the gradient is the inverse rotation
-      EXPECT_LT(apart(heads.grad().select(3, first), da), 1e-14);
-      EXPECT_LT(apart(heads.grad().select(3, second), db), 1e-14);
+      EXPECT_LT(largest_difference(heads.grad().select(3, first), da), 1e-14);
+      EXPECT_LT(largest_difference(heads.grad().select(3, second), db), 1e-14);
     }
     EXPECT_TRUE(at::equal(result.select(3, 6), heads.select(3, 6)));
   }

@@ -6,14 +6,10 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "kernels/random_key.h"
+#include "tests/kernels/random_values.h"
 
 namespace strait::kernels {
 namespace {
-
-at::Tensor lookup_values(at::IntArrayRef sizes, std::uint64_t seed) {
-  at::Generator generator = keyed_generator(seed, at::kCPU);
-  return at::empty(sizes, at::kFloat).normal_(0, 1, generator);
-}
 
 at::Tensor lookup_indices(at::IntArrayRef sizes, std::int64_t rows, std::uint64_t seed) {
   at::Generator generator = keyed_generator(seed, at::kCPU);
@@ -22,9 +18,9 @@ at::Tensor lookup_indices(at::IntArrayRef sizes, std::int64_t rows, std::uint64_
 
 TEST(RowLookup, GivesTheBitsOfLibtorchsEmbeddingAndItsGradient) {
   const at::Tensor indices = lookup_indices({4, 50}, 30, 1);  // many rows more than once
-  const at::Tensor slope = lookup_values({4, 50, 12}, 2);
-  const at::Tensor ours = lookup_values({30, 12}, 3).requires_grad_();
-  const at::Tensor theirs = lookup_values({30, 12}, 3).requires_grad_();
+  const at::Tensor slope = normal_values({4, 50, 12}, 2);
+  const at::Tensor ours = normal_values({30, 12}, 3).requires_grad_();
+  const at::Tensor theirs = normal_values({30, 12}, 3).requires_grad_();
   const at::Tensor output = look_up_rows(ours, indices);
   const at::Tensor expected = at::embedding(theirs, indices);
   EXPECT_TRUE(at::equal(output, expected));
@@ -34,7 +30,7 @@ TEST(RowLookup, GivesTheBitsOfLibtorchsEmbeddingAndItsGradient) {
 }
 
 TEST(RowLookup, AddsIntoTheGradientThatIsThere) {
-  const at::Tensor table = lookup_values({9, 3}, 3).requires_grad_();
+  const at::Tensor table = normal_values({9, 3}, 3).requires_grad_();
   at::Tensor buffer = at::ones({9, 3});
   table.mutable_grad() = buffer;
   const at::Tensor indices = at::tensor({2, 5, 2}, at::kLong);
@@ -49,13 +45,13 @@ TEST(RowLookup, AddsIntoTheGradientThatIsThere) {
 }
 
 TEST(RowLookup, KeepsNothingWhereGradientsAreOff) {
-  const at::Tensor table = lookup_values({9, 3}, 3).requires_grad_();
+  const at::Tensor table = normal_values({9, 3}, 3).requires_grad_();
   const at::NoGradGuard no_grad;
   EXPECT_FALSE(look_up_rows(table, at::tensor({1}, at::kLong)).requires_grad());
 }
 
 TEST(RowLookup, WorksInBfloat16) {
-  const at::Tensor table = lookup_values({9, 4}, 3).to(at::kBFloat16).requires_grad_();
+  const at::Tensor table = normal_values({9, 4}, 3).to(at::kBFloat16).requires_grad_();
   const at::Tensor indices = at::tensor({8, 8}, at::kLong);
   torch::autograd::backward({look_up_rows(table, indices)}, {at::ones({2, 4}, at::kBFloat16)});
   EXPECT_EQ(table.grad().scalar_type(), at::kBFloat16);
@@ -64,7 +60,7 @@ TEST(RowLookup, WorksInBfloat16) {
 
 // A narrow sum stands still where what is added is less than half a unit of its last place.
 TEST(RowLookup, SumsFrequentRowsInTheTypeOfTheGradient) {
-  at::Tensor table = lookup_values({9, 4}, 3).to(at::kBFloat16).requires_grad_();
+  at::Tensor table = normal_values({9, 4}, 3).to(at::kBFloat16).requires_grad_();
   table.mutable_grad() = at::zeros({9, 4}, at::kFloat);
   const at::Tensor indices = at::full({1000}, 5, at::kLong);
   torch::autograd::backward({look_up_rows(table, indices)}, {at::ones({1000, 4}, at::kBFloat16)});

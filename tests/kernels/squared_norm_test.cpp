@@ -8,26 +8,21 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/random_key.h"
+#include "tests/kernels/random_values.h"
 
 namespace strait::kernels {
 namespace {
 
-at::Tensor some_values(at::IntArrayRef sizes) {
-  at::Generator generator = keyed_generator(11, at::kCPU);
-  return at::empty(sizes, at::kFloat).normal_(0, 1, generator);
-}
-
 TEST(SquaredNorm, IsTheSumOfSquaresInDouble) {
   for (const std::int64_t count : {0, 1, 7, 8, 9, 1000, 100'003}) {
-    const at::Tensor values = some_values({count});
+    const at::Tensor values = normal_values({count}, 11);
     const double expected = values.to(at::kDouble).square().sum().item<double>();
     EXPECT_NEAR(squared_norm(values), expected, 1e-12 * expected) << count;
   }
 }
 
 TEST(SquaredNorm, HasTheSameBitsAtAnyNumberOfThreads) {
-  const at::Tensor values = some_values({1 << 20});
+  const at::Tensor values = normal_values({1 << 20}, 11);
   const int threads = at::get_num_threads();
   at::set_num_threads(1);
   const double one = squared_norm(values);
@@ -38,12 +33,12 @@ TEST(SquaredNorm, HasTheSameBitsAtAnyNumberOfThreads) {
 }
 
 TEST(SquaredNorm, LooksThroughStrides) {
-  const at::Tensor values = some_values({30, 50});
+  const at::Tensor values = normal_values({30, 50}, 11);
   EXPECT_EQ(squared_norm(values.t()), squared_norm(values.t().contiguous()));
 }
 
 TEST(SquaredNorm, TakesNarrowTypes) {
-  const at::Tensor values = some_values({500}).to(at::kBFloat16);
+  const at::Tensor values = normal_values({500}, 11).to(at::kBFloat16);
   EXPECT_EQ(squared_norm(values), squared_norm(values.to(at::kFloat)));
 }
 
@@ -53,7 +48,8 @@ TEST(SquaredNorm, DoesNotOverflowWhereFloat32Would) {
 }
 
 TEST(SquaredNorm, OfSeveralHaveTheBitsOfEach) {
-  const std::vector<at::Tensor> values = {some_values({17}), some_values({5, 9}), some_values({0})};
+  const std::vector<at::Tensor> values = {normal_values({17}, 11), normal_values({5, 9}, 11),
+                                          normal_values({0}, 11)};
   const at::Tensor norms = squared_norms(values);
   ASSERT_EQ(norms.sizes(), at::IntArrayRef({3}));
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -67,7 +63,7 @@ TEST(SquaredNorm, IsNotFiniteIfOneValueIsNot) {
     for (const float bad :
          {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
           std::numeric_limits<float>::quiet_NaN()}) {
-      at::Tensor values = some_values({4100});
+      at::Tensor values = normal_values({4100}, 11);
       ASSERT_TRUE(std::isfinite(squared_norm(values)));
       values[place] = bad;
       EXPECT_FALSE(std::isfinite(squared_norm(values))) << bad << " at " << place;

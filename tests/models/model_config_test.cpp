@@ -8,6 +8,7 @@
 #include "kernels/cross_entropy.h"
 #include "models/decoder.h"
 #include "models/model_description.h"
+#include "tests/refusal_of.h"
 
 namespace strait::models {
 namespace {
@@ -18,17 +19,12 @@ DecoderConfig parse(const std::string& fields) {
   return std::any_cast<DecoderConfig>(config.values);
 }
 
-std::string refusal_of(const std::string& text) {
-  try {
-    parse_config(text, "m/config.json");
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "accepted";
+std::string refusal_of_file(const std::string& text) {
+  return refusal_of<ConfigError>([&] { parse_config(text, "m/config.json"); });
 }
 
 std::string refusal(const std::string& fields) {
-  return refusal_of(R"({"model_type": "gpt2", )" + fields + "}");
+  return refusal_of_file(R"({"model_type": "gpt2", )" + fields + "}");
 }
 
 TEST(ModelConfig, AnAbsentFieldMeansTheFamilysDefault) {
@@ -91,10 +87,10 @@ TEST(ModelConfig, TakesTheLibrarysOtherNamesOfSizes) {
 
 TEST(ModelConfig, AnUnknownFamilyIsRefusedWithTheKnownOnes) {
   EXPECT_EQ(
-      refusal_of(R"({"model_type": "gpt9"})"),
+      refusal_of_file(R"({"model_type": "gpt9"})"),
       R"(m/config.json: model_type is "gpt9", expected one of "gpt2", "llama", "mistral", "qwen2", "qwen3", "gpt_neox", "opt", "gptj", "phi3", "gemma2", "gemma3_text")");
   EXPECT_EQ(
-      refusal_of("{}"),
+      refusal_of_file("{}"),
       R"(m/config.json: model_type is absent, expected one of "gpt2", "llama", "mistral", "qwen2", "qwen3", "gpt_neox", "opt", "gptj", "phi3", "gemma2", "gemma3_text")");
 }
 
@@ -124,10 +120,10 @@ TEST(ModelConfig, RefusesNumbersThatNoIntegerHolds) {
 }
 
 TEST(ModelConfig, SaysWhereTextIsNotJson) {
-  EXPECT_NE(refusal_of(R"({"model_type": )").find("m/config.json: not JSON, wrong at byte 16"),
+  EXPECT_NE(refusal_of_file(R"({"model_type": )").find("m/config.json: not JSON, wrong at byte 16"),
             std::string::npos)
-      << refusal_of(R"({"model_type": )");
-  EXPECT_NE(refusal_of("[1]").find("found array"), std::string::npos);
+      << refusal_of_file(R"({"model_type": )");
+  EXPECT_NE(refusal_of_file("[1]").find("found array"), std::string::npos);
 }
 
 TEST(ModelConfig, CutsLongValuesShort) {
@@ -136,7 +132,7 @@ TEST(ModelConfig, CutsLongValuesShort) {
 }
 
 std::string family_refusal(const std::string& family, const std::string& fields) {
-  return refusal_of(R"({"model_type": ")" + family + R"(", )" + fields + "}");
+  return refusal_of_file(R"({"model_type": ")" + family + R"(", )" + fields + "}");
 }
 
 TEST(ModelConfig, RefusesWhatNoFamilyComputesWithKeyAndValue) {

@@ -12,6 +12,7 @@
 #include "kernels/random_key.h"
 #include "models/decoder.h"
 #include "models/model.h"
+#include "tests/kernels/random_values.h"
 
 namespace strait::models {
 
@@ -67,8 +68,6 @@ inline at::Tensor run_layers(const Model& model, at::Tensor values, const Pass& 
   return values;
 }
 
-inline double largest_difference(const at::Tensor& left, const at::Tensor& right) {
-  return (left.to(at::kDouble) - right.to(at::kDouble)).abs().max().item<double>();
-}
+using kernels::largest_difference;
 
 }  // namespace strait::models

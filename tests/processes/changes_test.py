@@ -28,7 +28,7 @@ class Changes(runs.RunCase):
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=runs.scaled_timeout(runs.PATIENCE),
+            timeout=runs.scaled_timeout(runs.TIMEOUT),
         )
         return line, done.returncode, done.stdout, done.stderr
 

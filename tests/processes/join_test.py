@@ -25,7 +25,7 @@ class Joined:
             )
         case.started.append(self)
 
-    def end(self, seconds=runs.PATIENCE):
+    def end(self, seconds=runs.TIMEOUT):
         return self.process.wait(runs.scaled_timeout(seconds))
 
 
@@ -53,7 +53,7 @@ class Joins(runs.RunCase):
         """(exit code, error line) of a --join that fails."""
         done = subprocess.run(
             [self.STAGE, "--join", *map(str, words)], cwd=self.home, capture_output=True,
-            text=True, input=text, timeout=runs.scaled_timeout(runs.PATIENCE), env={**os.environ, "HOME": str(self.home)})
+            text=True, input=text, timeout=runs.scaled_timeout(runs.TIMEOUT), env={**os.environ, "HOME": str(self.home)})
         errors = [line for line in done.stderr.splitlines() if " error " in line]
         self.assertEqual(len(errors), 1, done.stderr)
         return done.returncode, errors[0]

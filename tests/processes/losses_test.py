@@ -67,7 +67,7 @@ class Losses(runs.RunCase):
         self.assertEqual([m["step"] for m in lines], list(range(1, steps + 1)))
         for line in lines:
             self.assertTrue(math.isfinite(line["loss"]), line)
-        # Rows of nobody are not counted: two thirds of them, give or take what documents weigh.
+        # Rows of a replica that left are not counted: two thirds of them, give or take what documents weigh.
         tokens = [m["tokens"] for m in lines]
         self.assertLess(sum(tokens[-10:]) / 10, 0.9 * max(tokens[:3]))
         self.assertEqual(run.checkpoints()[-1], steps)

@@ -24,7 +24,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("STRAIT_BIN", ROOT / "build" / "release" / "bin"))
 LOOK_EVERY = 0.005  # seconds between two looks at a file
-PATIENCE = 60  # seconds until a test gives up on something that should take a moment
+TIMEOUT = 60  # seconds until a test gives up on something that should take a moment
 
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -145,7 +145,7 @@ def scaled_timeout(seconds):
     return seconds * max(1, os.getloadavg()[0] / os.cpu_count())
 
 
-def wait_for(what, look, seconds=PATIENCE):
+def wait_for(what, look, seconds=TIMEOUT):
     """Polls look() and returns its first true value; fails at the timeout."""
     begun = time.monotonic()
     while True:
@@ -251,7 +251,7 @@ class Launched:
     def output(self):
         return self.log.read_text()
 
-    def wait_for(self, what, look, seconds=PATIENCE):
+    def wait_for(self, what, look, seconds=TIMEOUT):
         """look() becomes true while the program runs."""
 
         def answer():
@@ -280,7 +280,7 @@ class Launched:
         self.case.launcher_was_killed |= number == signal.SIGKILL
         self.process.send_signal(number)
 
-    def end(self, seconds=PATIENCE):
+    def end(self, seconds=TIMEOUT):
         """The exit code."""
         try:
             return self.process.wait(scaled_timeout(seconds))
@@ -365,7 +365,7 @@ class RunCase(unittest.TestCase):
     def launch(self, *words, name=None, **popen):
         return Launched(self, words, self.run_of(name) if name else None, **popen)
 
-    def strait(self, *words, seconds=PATIENCE):
+    def strait(self, *words, seconds=TIMEOUT):
         """Runs to the end: (exit code, stdout, stderr)."""
         done = subprocess.run(
             [self.program, *map(str, words)],

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "schedules/schedule.h"
+#include "tests/refusal_of.h"
 
 namespace strait::schedules {
 namespace {
@@ -17,13 +18,10 @@ Action weight_gradient(int m) { return {Work::weight_gradient, ChunkIndex{0}, Mi
 
 int two(const PipelineShape&, StageIndex) { return 2; }
 
-std::string refusal_of(ActionList (*list)(const PipelineShape&, StageIndex)) {
-  try {
+std::string refusal(ActionList (*list)(const PipelineShape&, StageIndex)) {
+  return refusal_of<std::invalid_argument>([&] {
     check_lists({"mine", "", list, two}, {.stages = 2, .micro_batches = 2});
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "accepted";
+  });
 }
 
 TEST(CheckLists, BuiltInSchedulesPassInEveryPlannedShape) {
@@ -35,48 +33,48 @@ TEST(CheckLists, BuiltInSchedulesPassInEveryPlannedShape) {
 }
 
 TEST(CheckLists, NamesScheduleStageAndActionOfEachFault) {
-  EXPECT_EQ(refusal_of([](const PipelineShape&, StageIndex) {
+  EXPECT_EQ(refusal([](const PipelineShape&, StageIndex) {
               return ActionList{forward(0), forward(1), backward(0), backward(1)};
             }),
-            "accepted");
-  EXPECT_EQ(refusal_of([](const PipelineShape&, StageIndex) {
+            "nothing was refused");
+  EXPECT_EQ(refusal([](const PipelineShape&, StageIndex) {
               return ActionList{forward(0), backward(0), forward(1)};
             }),
             "the schedule \"mine\": stage 0 ends behind 2 forwards and 1 backwards of 2");
-  EXPECT_THAT(refusal_of([](const PipelineShape&, StageIndex) {
+  EXPECT_THAT(refusal([](const PipelineShape&, StageIndex) {
                 return ActionList{forward(0), forward(0), backward(0), backward(1)};
               }),
               HasSubstr("stage 0 has forward 0 where 1 is next of 2"));
-  EXPECT_THAT(refusal_of([](const PipelineShape&, StageIndex) {
+  EXPECT_THAT(refusal([](const PipelineShape&, StageIndex) {
                 return ActionList{forward(0), backward(0), backward(1), forward(1)};
               }),
               HasSubstr("has backward 1 before its forward"));
-  EXPECT_THAT(refusal_of([](const PipelineShape&, StageIndex) {
+  EXPECT_THAT(refusal([](const PipelineShape&, StageIndex) {
                 return ActionList{forward(0), forward(1), forward(2)};
               }),
               HasSubstr("has forward 2 where 2 is next of 2"));
 }
 
 TEST(CheckLists, NamesFaultsOfSplitBackwards) {
-  EXPECT_EQ(refusal_of([](const PipelineShape&, StageIndex stage) {
+  EXPECT_EQ(refusal([](const PipelineShape&, StageIndex stage) {
               // Each stage may split or not.
               return stage == StageIndex{0}
                          ? ActionList{forward(0),         forward(1),  backward(0),
                                       weight_gradient(0), backward(1), weight_gradient(1)}
                          : ActionList{forward(0), forward(1), backward(0), backward(1)};
             }),
-            "accepted");
-  EXPECT_THAT(refusal_of([](const PipelineShape&, StageIndex) {
+            "nothing was refused");
+  EXPECT_THAT(refusal([](const PipelineShape&, StageIndex) {
                 return ActionList{forward(0), weight_gradient(0)};
               }),
               HasSubstr("stage 0 has weight gradient 0 before its backward"));
   EXPECT_THAT(
-      refusal_of([](const PipelineShape&, StageIndex) {
+      refusal([](const PipelineShape&, StageIndex) {
         return ActionList{forward(0), forward(1), backward(0), backward(1), weight_gradient(1)};
       }),
       HasSubstr("has weight gradient 1 where 0 is next of 2"));
   EXPECT_EQ(
-      refusal_of([](const PipelineShape&, StageIndex) {
+      refusal([](const PipelineShape&, StageIndex) {
         return ActionList{forward(0), forward(1), backward(0), backward(1), weight_gradient(0)};
       }),
       "the schedule \"mine\": stage 0 ends behind 2 forwards and 2 backwards and 1 weight "
@@ -127,7 +125,7 @@ TEST(CheckLists, RefusesTooSmallPromise) {
 
 TEST(CheckLists, RefusesDeadlock) {
   // Stage 0 wants a gradient before it makes what stage 1 needs for its first.
-  EXPECT_THAT(refusal_of([](const PipelineShape&, StageIndex stage) {
+  EXPECT_THAT(refusal([](const PipelineShape&, StageIndex stage) {
                 return stage == StageIndex{0}
                            ? ActionList{forward(0), backward(0), forward(1), backward(1)}
                            : ActionList{forward(0), forward(1), backward(0), backward(1)};

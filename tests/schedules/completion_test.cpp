@@ -70,10 +70,10 @@ const char* fault_in(const ActionList& list, const PipelineShape& shape, int pro
 // counting them is enough.
 bool finishes(const std::vector<ActionList>& lists, int chunks) {
   const std::size_t stages = lists.size();
-  const std::size_t places = stages * static_cast<std::size_t>(chunks);
+  const std::size_t positions = stages * static_cast<std::size_t>(chunks);
   std::vector<std::size_t> next(stages, 0);
-  std::vector<int> forwards(places, 0);
-  std::vector<int> backwards(places, 0);
+  std::vector<int> forwards(positions, 0);
+  std::vector<int> backwards(positions, 0);
   bool moved = true;
   while (moved) {
     moved = false;
@@ -87,7 +87,7 @@ bool finishes(const std::vector<ActionList>& lists, int chunks) {
           if (p > 0 && forwards[p - 1] <= forwards[p]) break;
           ++forwards[p];
         } else if (action.work == Work::backward) {
-          if (p + 1 < places && backwards[p + 1] <= backwards[p]) break;
+          if (p + 1 < positions && backwards[p + 1] <= backwards[p]) break;
           ++backwards[p];
         }
       }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "schedules/action_lists.h"
+#include "tests/refusal_of.h"
 
 namespace strait::schedules {
 namespace {
@@ -20,16 +21,6 @@ std::string text_of(const ActionList& list) {
             std::string(static_cast<std::size_t>(number(action.chunk)), '\'');
   }
   return text;
-}
-
-template <typename Call>
-std::string refusal_of(const Call& call) {
-  try {
-    call();
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "nothing was refused";
 }
 
 TEST(Schedule, GPipeDoesAllForwardsThenAllBackwardsInIndexOrder) {
@@ -121,7 +112,7 @@ TEST(Schedule, IsFoundByTheNameThatRecipesUse) {
 }
 
 TEST(Schedule, AnUnknownNameIsRefusedWithTheAllowedOnes) {
-  EXPECT_EQ(refusal_of([] { schedule_named("pipedream"); }),
+  EXPECT_EQ(refusal_of<std::invalid_argument>([] { schedule_named("pipedream"); }),
             "unknown schedule \"pipedream\"; allowed are: gpipe, 1f1b, zero_bubble, interleaved");
 }
 
@@ -129,7 +120,7 @@ TEST(Schedule, AShapeNoPipelineCanHaveIsRefusedWithItsNumbers) {
   using testing::HasSubstr;
   for (const Schedule& schedule : all_schedules()) {
     const auto refusal = [&](PipelineShape shape, int stage) {
-      return refusal_of([&] { schedule.list(shape, StageIndex{stage}); });
+      return refusal_of<std::invalid_argument>([&] { schedule.list(shape, StageIndex{stage}); });
     };
     EXPECT_THAT(refusal({.stages = 0}, 0), HasSubstr("stage 0 of 0 stages"));
     EXPECT_THAT(refusal({.micro_batches = 0}, 0), HasSubstr("0 micro-batches"));

@@ -12,6 +12,7 @@
 #include "schedules/action_lists.h"
 #include "schedules/pipeline_shape.h"
 #include "schedules/schedule.h"
+#include "tests/refusal_of.h"
 
 namespace strait::schedules {
 namespace {
@@ -20,26 +21,21 @@ Action forward(int m) { return {Work::forward, ChunkIndex{0}, MicroBatch{m}}; }
 Action backward(int m) { return {Work::backward, ChunkIndex{0}, MicroBatch{m}}; }
 Action weight_gradient(int m) { return {Work::weight_gradient, ChunkIndex{0}, MicroBatch{m}}; }
 
-std::vector<StageCost> same_cost(int stages, const StageCost& cost) {
-  return std::vector<StageCost>(static_cast<std::size_t>(stages), cost);
+std::vector<ChunkCost> same_cost(int stages, const ChunkCost& cost) {
+  return std::vector<ChunkCost>(static_cast<std::size_t>(stages), cost);
 }
 
 std::vector<LinkCost> same_link(int stages, const LinkCost& link = {}) {
   return std::vector<LinkCost>(static_cast<std::size_t>(stages - 1), link);
 }
 
-std::string refusal_of(const std::vector<ActionList>& lists, const std::vector<StageCost>& costs,
-                       const std::vector<LinkCost>& links) {
-  try {
-    simulate(lists, costs, links);
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "nothing was refused";
+std::string refusal(const std::vector<ActionList>& lists, const std::vector<ChunkCost>& costs,
+                    const std::vector<LinkCost>& links) {
+  return refusal_of<std::invalid_argument>([&] { simulate(lists, costs, links); });
 }
 
 TEST(Simulate, WithoutNetworkDelayEveryScheduleTakesTheTextbookTime) {
-  const StageCost cost{.forward_seconds = 1, .backward_seconds = 2};
+  const ChunkCost cost{.forward_seconds = 1, .backward_seconds = 2};
   for (const Schedule& schedule : all_schedules()) {
     for (const int stages : {1, 2, 5, 8}) {
       for (const int m : {1, 3, 8, 32}) {
@@ -86,7 +82,7 @@ TEST(Simulate, LatencyIsPaidOncePerFillNotOncePerMessage) {
 
 TEST(Simulate, SlowestStageLimitsThroughput) {
   const int m = 20;
-  const std::vector<StageCost> costs = {{.forward_seconds = 1, .backward_seconds = 1},
+  const std::vector<ChunkCost> costs = {{.forward_seconds = 1, .backward_seconds = 1},
                                         {.forward_seconds = 3, .backward_seconds = 3}};
   const Forecast forecast =
       simulate(action_lists(schedule_named("1f1b"), {2, m, 0}), costs, {{{}}});
@@ -96,7 +92,7 @@ TEST(Simulate, SlowestStageLimitsThroughput) {
 }
 
 TEST(Simulate, TheUpdateFollowsTheLastGradientOfAll) {
-  const std::vector<StageCost> costs = {
+  const std::vector<ChunkCost> costs = {
       {.forward_seconds = 1, .backward_seconds = 1, .update_seconds = 4},
       {.forward_seconds = 1, .backward_seconds = 1, .update_seconds = 7}};
   const Forecast forecast =
@@ -107,7 +103,7 @@ TEST(Simulate, TheUpdateFollowsTheLastGradientOfAll) {
 }
 
 TEST(Simulate, MemoryIsHeldFromTheForwardToTheEndOfTheWholeBackward) {
-  const StageCost cost{.forward_seconds = 1,
+  const ChunkCost cost{.forward_seconds = 1,
                        .backward_seconds = 1,
                        .bytes_in_flight = 100,
                        .weight_gradient_bytes = 100};
@@ -150,7 +146,7 @@ TEST(Simulate, ZeroBubbleHasThePublishedBubbleAtEqualCosts) {
     double forward, backward, weights;
   };
   for (const Seconds& of : {Seconds{1, 1, 1}, {2, 2, 1}, {3, 4, 2}, {1, 2, 1}, {3, 2, 1}}) {
-    const StageCost cost{.forward_seconds = of.forward,
+    const ChunkCost cost{.forward_seconds = of.forward,
                          .backward_seconds = of.backward + of.weights,
                          .weight_gradient_seconds = of.weights};
     for (const int stages : {2, 4, 8}) {
@@ -171,7 +167,7 @@ TEST(Simulate, ZeroBubbleHasThePublishedBubbleAtEqualCosts) {
 
 // Links that take as long as a forward, or three times that: the bubble is smaller at every depth.
 TEST(Simulate, ZeroBubbleIsFasterThan1F1BOnSlowLinks) {
-  const StageCost cost{.forward_seconds = 1, .backward_seconds = 2, .weight_gradient_seconds = 1};
+  const ChunkCost cost{.forward_seconds = 1, .backward_seconds = 2, .weight_gradient_seconds = 1};
   for (const double seconds : {1.0, 3.0}) {
     const LinkCost link{seconds, seconds, 1, 1, 0};
     for (const int m : {4, 8, 16}) {
@@ -190,7 +186,7 @@ TEST(Simulate, ZeroBubbleIsFasterThan1F1BOnSlowLinks) {
 // What a pass keeps for its weight gradients is held beside the activations of others: on the
 // highest stage as in 1F1B, on the others up to that.
 TEST(Simulate, ZeroBubbleHoldsNoMoreThanTheFirstStageOf1F1B) {
-  StageCost cost{.forward_seconds = 1, .backward_seconds = 2, .weight_gradient_seconds = 1};
+  ChunkCost cost{.forward_seconds = 1, .backward_seconds = 2, .weight_gradient_seconds = 1};
   cost.bytes_in_flight = 100;
   for (const double kept : {60.0, 100.0}) {
     cost.weight_gradient_bytes = kept;
@@ -220,10 +216,10 @@ TEST(Simulate, NothingHappensTooEarlyOrForNoReason) {
     const auto which = static_cast<std::size_t>(round) % all_schedules().size();
     const Schedule& schedule = all_schedules()[which];
     const PipelineShape shape{pick(7), pick(20), pick(4) - 1, schedule.chunks == 1 ? 1 : pick(4)};
-    const int places = shape.stages * shape.chunks;
-    std::vector<StageCost> costs;
+    const int positions = shape.stages * shape.chunks;
+    std::vector<ChunkCost> costs;
     std::vector<LinkCost> links;
-    for (int p = 0; p < places; ++p) {
+    for (int p = 0; p < positions; ++p) {
       costs.push_back({.forward_seconds = draw(2), .backward_seconds = draw(3)});
       costs.back().weight_gradient_seconds = draw(costs.back().backward_seconds);
       if (p > 0) {
@@ -233,21 +229,21 @@ TEST(Simulate, NothingHappensTooEarlyOrForNoReason) {
     const Forecast forecast = simulate(action_lists(schedule, shape), costs, links);
     ASSERT_TRUE(forecast.completes()) << describe(forecast.blocked);
 
-    const auto place = [&](StageIndex stage, const Action& action) {
-      return place_of(stage, action.chunk, shape.stages);
+    const auto position = [&](StageIndex stage, const Action& action) {
+      return position_of(stage, action.chunk, shape.stages);
     };
-    std::map<std::tuple<int, Work, int>, ActionSpan> done;  // by place, work and micro-batch
+    std::map<std::tuple<int, Work, int>, ActionSpan> done;  // by position, work and micro-batch
     std::map<std::tuple<int, int, int>, double> arrived;    // from, to, micro-batch
     std::map<std::pair<int, int>, double> path_free;        // of two stages
     for (const ActionSpan& span : forecast.spans) {
-      done[{place(span.stage, span.action), span.action.work, number(span.action.micro_batch)}] =
+      done[{position(span.stage, span.action), span.action.work, number(span.action.micro_batch)}] =
           span;
     }
     for (const TransferSpan& transfer : forecast.transfers) {
-      const int from = place_of(transfer.from, transfer.chunk, shape.stages);
+      const int from = position_of(transfer.from, transfer.chunk, shape.stages);
       const int m = number(transfer.micro_batch);
       // Down or up: what was made just before it left, or before the path was free.
-      const bool down = stage_at(from + 1, shape.stages) == transfer.to && from + 1 < places &&
+      const bool down = stage_at(from + 1, shape.stages) == transfer.to && from + 1 < positions &&
                         !arrived.contains({from, from + 1, m});
       const int to = down ? from + 1 : from - 1;
       const double made = done.at({from, down ? Work::forward : Work::backward, m}).end;
@@ -261,12 +257,12 @@ TEST(Simulate, NothingHappensTooEarlyOrForNoReason) {
       double free = 0;
       for (const Action& action : schedule.list(shape, StageIndex{s})) {
         const int m = number(action.micro_batch);
-        const int p = place(StageIndex{s}, action);
+        const int p = position(StageIndex{s}, action);
         double ready = free;
         if (action.work == Work::forward && p > 0) {
           ready = std::max(ready, arrived.at({p - 1, p, m}));
         }
-        if (action.work == Work::backward && p + 1 < places) {
+        if (action.work == Work::backward && p + 1 < positions) {
           ready = std::max(ready, arrived.at({p + 1, p, m}));
         }
         const ActionSpan& span = done.at({p, action.work, m});
@@ -282,7 +278,7 @@ TEST(Simulate, ChunksShrinkTheBubbleByTheirNumber) {
   constexpr int kStages = 4;
   constexpr int kMicroBatches = 8;
   for (const int chunks : {1, 2, 4}) {
-    const StageCost cost{.forward_seconds = 1.0 / chunks, .backward_seconds = 2.0 / chunks};
+    const ChunkCost cost{.forward_seconds = 1.0 / chunks, .backward_seconds = 2.0 / chunks};
     const PipelineShape shape{kStages, kMicroBatches, 0, chunks};
     const auto lists = action_lists(schedule_named("interleaved"), shape);
     const Forecast forecast =
@@ -304,7 +300,7 @@ TEST(Simulate, BoundariesBetweenTheSameStagesShareTheirPath) {
                       .forward_bytes_per_second = 1,
                       .backward_bytes_per_second = 1};
   const Forecast forecast =
-      simulate(lists, std::vector<StageCost>(4), std::vector<LinkCost>(3, link));
+      simulate(lists, std::vector<ChunkCost>(4), std::vector<LinkCost>(3, link));
   ASSERT_TRUE(forecast.completes());
   double free = 0;
   int seen = 0;
@@ -319,8 +315,8 @@ TEST(Simulate, BoundariesBetweenTheSameStagesShareTheirPath) {
 
 TEST(Simulate, MemoryIsThatOfTheChunksThatAreHeld) {
   const std::vector<ActionList> lists = action_lists(schedule_named("interleaved"), {2, 3, 0, 2});
-  std::vector<StageCost> costs(4);
-  const std::vector<std::int64_t> bytes = {5, 7, 11, 13};  // by place
+  std::vector<ChunkCost> costs(4);
+  const std::vector<std::int64_t> bytes = {5, 7, 11, 13};  // by position
   for (std::size_t p = 0; p < 4; ++p) costs[p].bytes_in_flight = static_cast<double>(bytes[p]);
   const Forecast forecast = simulate(lists, costs, std::vector<LinkCost>(3));
   for (std::size_t s = 0; s < 2; ++s) {
@@ -364,21 +360,21 @@ TEST(Simulate, RefusesInputThatCannotBeSimulated) {
   using testing::HasSubstr;
   const ActionList list = {forward(0), backward(0)};
   const std::vector<ActionList> two(2, list);
-  EXPECT_THAT(refusal_of({}, {}, {}), HasSubstr("0 lists, 0 stage costs and 0 links"));
-  EXPECT_THAT(refusal_of(two, same_cost(1, {}), same_link(2)), HasSubstr("2 lists, 1 stage costs"));
-  EXPECT_THAT(refusal_of(two, same_cost(2, {}), {}), HasSubstr("0 links"));
-  EXPECT_THAT(refusal_of({{forward(0), forward(0)}}, same_cost(1, {}), {}),
+  EXPECT_THAT(refusal({}, {}, {}), HasSubstr("0 lists, 0 stage costs and 0 links"));
+  EXPECT_THAT(refusal(two, same_cost(1, {}), same_link(2)), HasSubstr("2 lists, 1 stage costs"));
+  EXPECT_THAT(refusal(two, same_cost(2, {}), {}), HasSubstr("0 links"));
+  EXPECT_THAT(refusal({{forward(0), forward(0)}}, same_cost(1, {}), {}),
               HasSubstr("stage 0 lists forward 0 twice"));
-  EXPECT_THAT(refusal_of({{forward(-1)}}, same_cost(1, {}), {}), HasSubstr("forward -1"));
-  EXPECT_THAT(refusal_of({{forward(2'000'000'000)}}, same_cost(1, {}), {}),
+  EXPECT_THAT(refusal({{forward(-1)}}, same_cost(1, {}), {}), HasSubstr("forward -1"));
+  EXPECT_THAT(refusal({{forward(2'000'000'000)}}, same_cost(1, {}), {}),
               HasSubstr("expected chunk 0 and a micro-batch from 0"));
-  EXPECT_THAT(refusal_of(two, same_cost(2, {.forward_seconds = -1}), same_link(2)),
+  EXPECT_THAT(refusal(two, same_cost(2, {.forward_seconds = -1}), same_link(2)),
               HasSubstr("forward time of stage 0 is -1"));
   EXPECT_THAT(
-      refusal_of(two, same_cost(2, {.backward_seconds = 1, .weight_gradient_seconds = 2}),
-                 same_link(2)),
+      refusal(two, same_cost(2, {.backward_seconds = 1, .weight_gradient_seconds = 2}),
+              same_link(2)),
       HasSubstr("weight gradient time of stage 0 is 2.000000, more than that of the whole"));
-  EXPECT_THAT(refusal_of(two, same_cost(2, {}), same_link(2, {.forward_bytes_per_second = 0})),
+  EXPECT_THAT(refusal(two, same_cost(2, {}), same_link(2, {.forward_bytes_per_second = 0})),
               HasSubstr("bandwidth of the link behind stage 0"));
 }
 

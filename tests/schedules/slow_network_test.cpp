@@ -25,9 +25,9 @@ constexpr double kBackward = 2.0 / 3;
 // each.
 double sent_bits(int bits) { return bits < 16 ? bits + 16.0 / 64 : bits; }
 
-std::vector<StageCost> stage_costs() {
-  return std::vector<StageCost>(
-      kStages, StageCost{.forward_seconds = kForward, .backward_seconds = kBackward});
+std::vector<ChunkCost> chunk_costs() {
+  return std::vector<ChunkCost>(
+      kStages, ChunkCost{.forward_seconds = kForward, .backward_seconds = kBackward});
 }
 
 std::vector<LinkCost> link_costs(int forward_bits, int backward_bits) {
@@ -64,7 +64,7 @@ TEST(SlowNetwork, EveryFigureOfThePublishedTableComesOut) {
       const Column& column = kColumns.at(i);
       const PipelineShape shape{kStages, kMicroBatches, column.depth};
       const Forecast forecast =
-          simulate(action_lists(schedule_named(column.schedule), shape), stage_costs(),
+          simulate(action_lists(schedule_named(column.schedule), shape), chunk_costs(),
                    link_costs(row.forward_bits, row.backward_bits));
       EXPECT_NEAR(forecast.seconds / ideal, row.times_as_long.at(i), 0.005)
           << column.schedule << " depth " << column.depth << " at " << row.forward_bits << "/"
@@ -75,7 +75,7 @@ TEST(SlowNetwork, EveryFigureOfThePublishedTableComesOut) {
 }
 
 int chosen_depth(int forward_bits, int backward_bits, int most_in_flight) {
-  return choose_depth(schedule_named("1f1b"), {kStages, kMicroBatches, 0}, stage_costs(),
+  return choose_depth(schedule_named("1f1b"), {kStages, kMicroBatches, 0}, chunk_costs(),
                       link_costs(forward_bits, backward_bits), most_in_flight);
 }
 
@@ -96,10 +96,10 @@ TEST(ChooseDepth, StaysWithinTheMemory) {
 TEST(ChooseDepth, IsZeroWhereNothingIsGained) {
   const std::vector<LinkCost> fast(kStages - 1);
   const PipelineShape shape{kStages, kMicroBatches, 3};
-  EXPECT_EQ(choose_depth(schedule_named("1f1b"), shape, stage_costs(), fast, 100), 0);
-  EXPECT_EQ(choose_depth(schedule_named("gpipe"), shape, stage_costs(), link_costs(32, 32), 100),
+  EXPECT_EQ(choose_depth(schedule_named("1f1b"), shape, chunk_costs(), fast, 100), 0);
+  EXPECT_EQ(choose_depth(schedule_named("gpipe"), shape, chunk_costs(), link_costs(32, 32), 100),
             0);
-  EXPECT_EQ(choose_depth(schedule_named("1f1b"), {1, 4, 0}, std::vector<StageCost>(1), {}, 100), 0);
+  EXPECT_EQ(choose_depth(schedule_named("1f1b"), {1, 4, 0}, std::vector<ChunkCost>(1), {}, 100), 0);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <limits>
 #include <optional>
 
-#include "tests/stages/stage_threads.h"
+#include "tests/stages/compare_runs.h"
 
 // With the raw float32 codec a partitioned run equals a run in one process bit for bit, for every
 // partition, schedule and depth, before and after a resume.
@@ -21,19 +21,6 @@ const std::vector<Blocks>& splits() {
                                           {{0, 1}, {2, 2}, {3, 3}},
                                           {{0, 0}, {1, 1}, {2, 2}, {3, 3}}};
   return all;
-}
-
-void expect_equal(const RunResult& left, const RunResult& right, const std::string& what) {
-  ASSERT_TRUE(left.errors.empty()) << what << ": " << left.errors.front();
-  ASSERT_TRUE(right.errors.empty()) << what << ": " << right.errors.front();
-  EXPECT_EQ(left.losses, right.losses) << what;
-  EXPECT_EQ(left.norms, right.norms) << what;
-  EXPECT_EQ(left.evaluations, right.evaluations) << what;
-  ASSERT_EQ(left.saved.size(), right.saved.size()) << what;
-  for (const auto& [name, tensor] : left.saved) {
-    ASSERT_TRUE(right.saved.contains(name)) << what << ": " << name;
-    EXPECT_TRUE(at::equal(tensor, right.saved.at(name))) << what << ": " << name;
-  }
 }
 
 TEST(BitEquality, EveryPartitionScheduleAndDepthEqualsOneStage) {
@@ -53,9 +40,9 @@ TEST(BitEquality, EveryPartitionScheduleAndDepthEqualsOneStage) {
           split.blocks = blocks;
           split.schedule = schedule;
           split.depth = depth;
-          expect_equal(whole, run_stages(split),
-                       testing::PrintToString(blocks) + " " + split.schedule + " depth " +
-                           std::to_string(depth) + (tied ? " tied" : " untied"));
+          expect_same_run(whole, run_stages(split),
+                          testing::PrintToString(blocks) + " " + split.schedule + " depth " +
+                              std::to_string(depth) + (tied ? " tied" : " untied"));
         }
       }
     }
@@ -90,11 +77,11 @@ TEST(BitEquality, SeveralChunksPerStageEqualOneStage) {
           split.chunks = chunks;
           split.schedule = "interleaved";
           split.depth = depth;
-          expect_equal(whole, run_stages(split),
-                       testing::PrintToString(blocks) + " " + std::to_string(chunks) +
-                           " chunks a stage, depth " + std::to_string(depth) + ", " +
-                           std::to_string(micro_batches) + " micro-batches" +
-                           (tied ? " tied" : " untied"));
+          expect_same_run(whole, run_stages(split),
+                          testing::PrintToString(blocks) + " " + std::to_string(chunks) +
+                              " chunks a stage, depth " + std::to_string(depth) + ", " +
+                              std::to_string(micro_batches) + " micro-batches" +
+                              (tied ? " tied" : " untied"));
         }
       }
     }
@@ -115,10 +102,9 @@ TEST(BitEquality, ResumesWithOtherChunksAndRecomputation) {
     const RunResult stopped = run_stages(until);
     ASSERT_TRUE(stopped.errors.empty()) << stopped.errors.front();
     ASSERT_EQ(stopped.steps, 8);
-    RunResult resumed = run_stages(after, stopped.saved, stopped.steps);
-    resumed.losses.insert(resumed.losses.begin(), stopped.losses.begin(), stopped.losses.end());
-    resumed.norms.insert(resumed.norms.begin(), stopped.norms.begin(), stopped.norms.end());
-    expect_equal(whole, resumed, before.chunks == 1 ? "to chunks" : "from chunks");
+    const RunResult resumed = run_stages(after, stopped.saved, stopped.steps);
+    expect_same_run(whole, joined(stopped, resumed),
+                    before.chunks == 1 ? "to chunks" : "from chunks");
   }
 }
 
@@ -130,7 +116,7 @@ TEST(BitEquality, TiedBfloat16WeightInTwoChunksSharesMaster) {
   chunked.blocks = {{0, 1}, {2, 3}};
   chunked.chunks = 2;
   chunked.schedule = "interleaved";
-  expect_equal(whole, run_stages(chunked), "one stage of two chunks");
+  expect_same_run(whole, run_stages(chunked), "one stage of two chunks");
 }
 
 // Gradients are sent during the last backwards: no chunk may announce its gradient too early.
@@ -145,7 +131,7 @@ TEST(BitEquality, ReplicasWithChunksEqualReplicasWithout) {
   chunked.blocks = interleavings()[0].blocks;
   chunked.chunks = 2;
   chunked.schedule = "interleaved";
-  expect_equal(expected, run_stages(chunked), "two replicas of two stages of two chunks");
+  expect_same_run(expected, run_stages(chunked), "two replicas of two stages of two chunks");
 }
 
 // Of a split backward, large weights announce their gradients in the last weight gradients, small
@@ -160,7 +146,7 @@ TEST(BitEquality, ReplicasWithSplitBackwardsEqualReplicasWithout) {
     RunSettings split = plain;
     split.blocks = splits()[3];
     split.schedule = "zero_bubble";
-    expect_equal(expected, run_stages(split), tied ? "tied" : "untied");
+    expect_same_run(expected, run_stages(split), tied ? "tied" : "untied");
   }
 }
 
@@ -175,13 +161,14 @@ TEST(BitEquality, TiedReplicasOfAnyPartitionEqualReplicasOfOneStage) {
   for (const Blocks& blocks : {splits()[2], splits()[3]}) {
     RunSettings split = one;
     split.blocks = blocks;
-    expect_equal(expected, run_stages(split), "two replicas of " + testing::PrintToString(blocks));
+    expect_same_run(expected, run_stages(split),
+                    "two replicas of " + testing::PrintToString(blocks));
   }
   RunSettings chunked = one;
   chunked.blocks = interleavings()[0].blocks;
   chunked.chunks = 2;
   chunked.schedule = "interleaved";
-  expect_equal(expected, run_stages(chunked), "two replicas of two stages of two chunks");
+  expect_same_run(expected, run_stages(chunked), "two replicas of two stages of two chunks");
 }
 
 // The rows of the next step are those of the former weights then.
@@ -220,7 +207,7 @@ TEST(BitEquality, SkippedStepsOfTiedModelEqualOneStage) {
     for (RunResult* run : {&whole, &split}) {
       for (const std::size_t step : {4, 6}) run->losses[step] = run->norms[step] = 0;  // NaN
     }
-    expect_equal(whole, split, testing::PrintToString(splits()[i]));
+    expect_same_run(whole, split, testing::PrintToString(splits()[i]));
   }
 }
 
@@ -232,9 +219,9 @@ TEST(BitEquality, FewerMicroBatchesThanStagesEqualsOneStage) {
     RunSettings split = one;
     split.blocks = splits().back();
     split.depth = 1;
-    expect_equal(whole, run_stages(split), std::to_string(micro_batches) + " micro-batches");
+    expect_same_run(whole, run_stages(split), std::to_string(micro_batches) + " micro-batches");
     split.schedule = "zero_bubble";
-    expect_equal(whole, run_stages(split), std::to_string(micro_batches) + ", zero bubble");
+    expect_same_run(whole, run_stages(split), std::to_string(micro_batches) + ", zero bubble");
   }
 }
 
@@ -245,7 +232,7 @@ TEST(BitEquality, HoldsForEqualThreadsPerProcess) {
   for (const Blocks& blocks : {splits()[1], splits()[3]}) {
     RunSettings split = one;
     split.blocks = blocks;
-    expect_equal(whole, run_stages(split), "two threads, " + testing::PrintToString(blocks));
+    expect_same_run(whole, run_stages(split), "two threads, " + testing::PrintToString(blocks));
   }
 }
 
@@ -254,11 +241,11 @@ TEST(BitEquality, RecomputationKeepsDropoutMasksAndBits) {
   const RunResult whole = run_stages(kept);
   RunSettings again = kept;
   again.recompute = true;
-  expect_equal(whole, run_stages(again), "recompute, one stage");
+  expect_same_run(whole, run_stages(again), "recompute, one stage");
   again.blocks = splits()[2];
-  expect_equal(whole, run_stages(again), "recompute, two stages");
+  expect_same_run(whole, run_stages(again), "recompute, two stages");
   again.schedule = "zero_bubble";
-  expect_equal(whole, run_stages(again), "recompute, two stages, split backwards");
+  expect_same_run(whole, run_stages(again), "recompute, two stages, split backwards");
 }
 
 TEST(BitEquality, ResumedRunEqualsUninterruptedRun) {
@@ -273,10 +260,9 @@ TEST(BitEquality, ResumedRunEqualsUninterruptedRun) {
   for (const Blocks& blocks : {splits()[2], splits()[0], splits()[4]}) {
     RunSettings rest = settings;
     rest.blocks = blocks;
-    RunResult resumed = run_stages(rest, stopped.saved, stopped.steps);
-    resumed.losses.insert(resumed.losses.begin(), stopped.losses.begin(), stopped.losses.end());
-    resumed.norms.insert(resumed.norms.begin(), stopped.norms.begin(), stopped.norms.end());
-    expect_equal(whole, resumed, "resumed over " + testing::PrintToString(blocks));
+    const RunResult resumed = run_stages(rest, stopped.saved, stopped.steps);
+    expect_same_run(whole, joined(stopped, resumed),
+                    "resumed over " + testing::PrintToString(blocks));
   }
 }
 
@@ -289,9 +275,9 @@ TEST(BitEquality, Bfloat16ParametersSplitAndResume) {
   RunSettings split = one;
   split.blocks = splits()[1];
   split.boundary.codec.wire_dtype = codec::WireDtype::bfloat16;
-  expect_equal(whole, run_stages(split), "bfloat16");
+  expect_same_run(whole, run_stages(split), "bfloat16");
   split.schedule = "zero_bubble";
-  expect_equal(whole, run_stages(split), "bfloat16, split backwards");
+  expect_same_run(whole, run_stages(split), "bfloat16, split backwards");
 }
 
 TEST(BitEquality, NarrowWireStaysCloseButDiffers) {

@@ -12,6 +12,7 @@
 #include "framework/codec/raw.h"
 #include "stages/chunk_ports.h"
 #include "stages/step_decision.h"
+#include "tests/stages/failing_encoder.h"
 #include "tests/stages/stage_threads.h"
 
 namespace strait::stages {
@@ -163,18 +164,10 @@ TEST_F(BoundaryEndTest, EveryCallAfterAbortThrowsItsCause) {
   }
 }
 
-class FailingEncoder final : public codec::Encoder {
- public:
-  void encode(const codec::TensorHeader&, const at::Tensor&, net::Frame&) override {
-    throw std::runtime_error("the activation cache cannot grow");
-  }
-  codec::Traffic traffic() const override { return {}; }
-};
-
 // Computation of this end may be waiting elsewhere, so that it calls nothing that throws.
 TEST_F(BoundaryEndTest, EncoderThatFailsEndsThePeerWithItsCause) {
   BoundaryCodecs failing = raw_codecs();
-  failing.encoder = std::make_unique<FailingEncoder>();
+  failing.encoder = std::make_unique<FailingEncoder>("the activation cache cannot grow");
   auto [first, second] = links_between({0, 0}, {1, 0}, "boundary 0>1");
   upper_ = std::make_unique<BoundaryEnd>(std::move(first), std::move(failing), upper_waits_,
                                          "stage 1", at::kCPU, std::chrono::milliseconds(100));

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/stages/stage_threads.h"
+#include "tests/stages/compare_runs.h"
 
 // Runs with compressed boundaries: the same bits for every schedule, a loss near that of raw, and
 // no wrong value after any damage to the caches.
@@ -63,17 +63,9 @@ std::map<std::string, Remembered> read_caches(const RunResult& result) {
   return ends;
 }
 
-void expect_same_run(const RunResult& left, const RunResult& right, const std::string& what) {
-  ASSERT_TRUE(left.errors.empty()) << what << ": " << left.errors.front();
-  ASSERT_TRUE(right.errors.empty()) << what << ": " << right.errors.front();
-  EXPECT_EQ(left.losses, right.losses) << what;
-  EXPECT_EQ(left.norms, right.norms) << what;
-  EXPECT_EQ(left.evaluations, right.evaluations) << what;
-  ASSERT_EQ(left.saved.size(), right.saved.size()) << what;
-  for (const auto& [name, tensor] : left.saved) {
-    ASSERT_TRUE(right.saved.contains(name)) << what << ": " << name;
-    EXPECT_TRUE(at::equal(tensor, right.saved.at(name))) << what << ": " << name;
-  }
+void expect_same_run_and_caches(const RunResult& left, const RunResult& right,
+                                const std::string& what) {
+  expect_same_run(left, right, what);
   EXPECT_TRUE(read_caches(left) == read_caches(right)) << what << ": other things are remembered";
 }
 
@@ -113,8 +105,8 @@ TEST(CompressedRun, EveryScheduleAndDepthGivesSameBits) {
     ASSERT_EQ(reference.losses.size(), 20U);
     settings.schedule = "1f1b";
     for (settings.depth = 0; settings.depth <= 2; ++settings.depth) {
-      expect_same_run(reference, run_stages(settings),
-                      "1f1b depth " + std::to_string(settings.depth));
+      expect_same_run_and_caches(reference, run_stages(settings),
+                                 "1f1b depth " + std::to_string(settings.depth));
     }
   }
 }
@@ -220,7 +212,7 @@ TEST(CompressedRun, EvaluationLeavesCachesUnchanged) {
   const RunResult with = run_stages(settings);
   ASSERT_EQ(with.evaluations.size(), 3U);
   without.evaluations = with.evaluations;
-  expect_same_run(without, with, "evaluated");
+  expect_same_run_and_caches(without, with, "evaluated");
   EXPECT_EQ(with.traffic, without.traffic);
 }
 
@@ -230,7 +222,7 @@ TEST(CompressedRun, AutoWithoutMeasurementIsDelta) {
   settings.boundary.codec.forward = "auto";
   settings.boundary.codec.backward = "auto";
   // A memory link has no measured bandwidth, so the first choice stays.
-  expect_same_run(delta, run_stages(settings), "auto");
+  expect_same_run_and_caches(delta, run_stages(settings), "auto");
 }
 
 // A run that stops after 11 steps, with its checkpoint.
@@ -242,19 +234,13 @@ RunResult first_part(RunSettings settings) {
   return stopped;
 }
 
-RunResult joined(const RunResult& first, RunResult rest) {
-  rest.losses.insert(rest.losses.begin(), first.losses.begin(), first.losses.end());
-  rest.norms.insert(rest.norms.begin(), first.norms.begin(), first.norms.end());
-  return rest;
-}
-
 TEST(CompressedRun, ResumedWithCachesEqualsUninterruptedRun) {
   RunSettings settings = compressed("delta", 4);
   const auto check = [&](const std::string& what) {
     const RunResult whole = run_stages(settings);
     const RunResult stopped = first_part(settings);
     const RunResult rest = run_stages(settings, stopped.saved, stopped.steps, stopped.caches);
-    expect_same_run(whole, joined(stopped, rest), what);
+    expect_same_run_and_caches(whole, joined(stopped, rest), what);
     EXPECT_EQ(sum_of(rest, Direction::forward, false).resends, 0U) << what;
     return whole;
   };
@@ -289,7 +275,7 @@ TEST(CompressedRun, ReceiverWithoutCacheGetsRowsResentBitForBit) {
   const RunResult stopped = first_part(settings);
   settings.finds_caches = [](std::size_t stage) { return stage == 0; };
   const RunResult rest = run_stages(settings, stopped.saved, stopped.steps, stopped.caches);
-  expect_same_run(whole, joined(stopped, rest), "healed");
+  expect_same_run_and_caches(whole, joined(stopped, rest), "healed");
   const codec::Traffic sent = sum_of(rest, Direction::forward, true);
   EXPECT_EQ(sent.resends, 24U) << "each sample at its first visit";
   EXPECT_EQ(sum_of(rest, Direction::forward, false).resends, sent.resends);
@@ -317,7 +303,7 @@ TEST(CompressedRun, FlippedBitAtReceiverIsDetectedResentAndCounted) {
     if (index == 2 && number(steps) == 9) turn_bits(stage);
   };
   const RunResult healed = run_stages(settings);
-  expect_same_run(whole, healed, "a bit turned");
+  expect_same_run_and_caches(whole, healed, "a bit turned");
   const codec::Traffic sent = sum_of(healed, Direction::forward, true);
   EXPECT_GT(sent.resends, 2U);
   EXPECT_LE(sent.resends, 24U);

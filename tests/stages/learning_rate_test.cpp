@@ -1,6 +1,6 @@
-#include <gtest/gtest.h>
+#include "stages/learning_rate.h"
 
-#include "stages/adamw.h"
+#include <gtest/gtest.h>
 
 namespace strait::stages {
 namespace {

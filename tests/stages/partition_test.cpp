@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <random>
 
+#include "tests/refusal_of.h"
+
 namespace strait::stages {
 namespace {
 
@@ -186,19 +188,14 @@ Assignment answer_of(const std::vector<std::vector<Layers>>& chunks) {
   return answer;
 }
 
-std::string refusal_of(const Question& question, const Assignment& answer) {
-  try {
-    check_assignment(question, answer, "mine.so");
-  } catch (const PartitionError& error) {
-    return error.what();
-  }
-  return "nothing was refused";
+std::string refusal_for(const Question& question, const Assignment& answer) {
+  return refusal_of<PartitionError>([&] { check_assignment(question, answer, "mine.so"); });
 }
 
 TEST(CheckAssignment, RefusesWrongPartitionAndNamesLayer) {
   const Question question = question_of(model_of({0, 1, 1, 1, 1, 0}), 2);
   const auto refusal = [&](const std::vector<std::vector<Layers>>& chunks) {
-    return refusal_of(question, answer_of(chunks));
+    return refusal_for(question, answer_of(chunks));
   };
   EXPECT_EQ(refusal({{{0, 2}}, {{3, 5}}}), "nothing was refused");
   EXPECT_EQ(refusal({{{0, 2}}, {{4, 5}}}), "mine.so gives layer 3 (block 2) to no stage");
@@ -219,7 +216,7 @@ TEST(CheckAssignment, RefusesWrongNumberOfChunks) {
   Question question = question_of(model_of({0, 1, 1, 1, 1, 0}), 2);
   question.chunks = 2;
   const auto refusal = [&](const std::vector<std::vector<Layers>>& chunks) {
-    return refusal_of(question, answer_of(chunks));
+    return refusal_for(question, answer_of(chunks));
   };
   EXPECT_EQ(refusal({{{0, 1}, {4, 4}}, {{2, 3}, {5, 5}}}), "nothing was refused");
   EXPECT_EQ(refusal({{{0, 2}}, {{3, 5}}}),
@@ -257,12 +254,12 @@ TEST(CheckAssignment, RefusesUnknownAndFullHosts) {
   Assignment answer = answer_of({{{0, 2}}, {{3, 5}}});
   answer.stages[0].host = 1;
   answer.stages[1].host = 1;
-  EXPECT_EQ(refusal_of(question, answer),
+  EXPECT_EQ(refusal_for(question, answer),
             "mine.so puts stage 1 on b, which has no slot left for it (of 1)");
   answer.stages[1].host = 2;
-  EXPECT_THAT(refusal_of(question, answer), HasSubstr("puts stage 1 on host 2"));
+  EXPECT_THAT(refusal_for(question, answer), HasSubstr("puts stage 1 on host 2"));
   question.cluster.hosts.pop_back();
-  EXPECT_THAT(refusal_of(question, answer_of({{{0, 2}}, {{3, 5}}})),
+  EXPECT_THAT(refusal_for(question, answer_of({{{0, 2}}, {{3, 5}}})),
               HasSubstr("needs more stages than the hosts have slots left"));
 }
 
@@ -273,15 +270,15 @@ TEST(CheckAssignment, CountsMemoryOfAllStagesOfHostAndTiedWeightAtLmHead) {
   const std::int64_t stage = 3 * (1000 * 16 + 10 * 8 * 2);
   const Assignment answer = answer_of({{{0, 2}}, {{3, 5}}});
   question.cluster.hosts.front().memory_bytes = 2 * stage;
-  EXPECT_EQ(refusal_of(question, answer), "nothing was refused");
+  EXPECT_EQ(refusal_for(question, answer), "nothing was refused");
   question.cluster.hosts.front().memory_bytes = 2 * stage - 1;
-  EXPECT_THAT(refusal_of(question, answer), HasSubstr("is over memory: with stage 1"));
+  EXPECT_THAT(refusal_for(question, answer), HasSubstr("is over memory: with stage 1"));
   question.cluster.hosts = {{.name = "a", .memory_bytes = stage - 500 * 16},
                             {.name = "b", .memory_bytes = stage + 500 * 16}};
   question.model.tied_parameters = 500;
-  EXPECT_EQ(refusal_of(question, answer), "nothing was refused");
+  EXPECT_EQ(refusal_for(question, answer), "nothing was refused");
   question.cluster.hosts.back().memory_bytes -= 1;
-  EXPECT_THAT(refusal_of(question, answer), HasSubstr("b"));
+  EXPECT_THAT(refusal_for(question, answer), HasSubstr("b"));
 }
 
 // A model whose blocks cost the same, of which the last three are large.

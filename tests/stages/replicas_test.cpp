@@ -5,7 +5,7 @@
 #include <limits>
 #include <optional>
 
-#include "tests/stages/stage_threads.h"
+#include "tests/stages/compare_runs.h"
 
 namespace strait::stages {
 namespace {
@@ -26,14 +26,6 @@ RunSettings replicated(const std::string& method, int stages, int replicas) {
   settings.sync.warmup = 5;
   settings.evaluate = true;
   return settings;
-}
-
-void expect_same_bits(const Tensors& one, const Tensors& other) {
-  ASSERT_EQ(one.size(), other.size());
-  for (const auto& [name, tensor] : one) {
-    ASSERT_TRUE(other.contains(name)) << name;
-    EXPECT_TRUE(at::equal(tensor, other.at(name))) << name;
-  }
 }
 
 class EveryMethod : public testing::TestWithParam<std::tuple<std::string, int>> {};
@@ -58,7 +50,7 @@ TEST_P(EveryMethod, ResumesFromCheckpointBitForBit) {
     const RunResult expected = run_stages(checked);
     const RunResult resumed = run_stages(checked, half.saved, middle);
     ASSERT_THAT(resumed.errors, IsEmpty());
-    expect_same_bits(expected.saved, resumed.saved);
+    expect_same_tensors(expected.saved, resumed.saved);
     const std::vector<double> tail(expected.losses.begin() + middle, expected.losses.end());
     EXPECT_EQ(resumed.losses, tail);
   }
@@ -78,7 +70,7 @@ TEST(Replicas, Bfloat16ParametersFollowMastersAtCheckpoint) {
   const RunResult expected = run_stages(whole);
   const RunResult resumed = run_stages(whole, half.saved, 3);
   ASSERT_THAT(resumed.errors, IsEmpty());
-  expect_same_bits(expected.saved, resumed.saved);
+  expect_same_tensors(expected.saved, resumed.saved);
   EXPECT_EQ(resumed.losses, std::vector(expected.losses.begin() + 3, expected.losses.end()));
 }
 
@@ -90,7 +82,7 @@ TEST_P(EveryMethod, IsDeterministic) {
   ASSERT_THAT(once.errors, IsEmpty());
   EXPECT_EQ(once.losses, again.losses);
   EXPECT_EQ(once.evaluations, again.evaluations);
-  expect_same_bits(once.saved, again.saved);
+  expect_same_tensors(once.saved, again.saved);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -115,7 +107,7 @@ TEST(Replicas, AllreduceEqualsOneReplicaWithAllRows) {
       EXPECT_THAT(got.norms, Pointwise(testing::DoubleNear(2e-4), expected.norms));
       EXPECT_THAT(got.evaluations, Pointwise(testing::DoubleNear(2e-5), expected.evaluations));
       for (int replica = 1; replica < replicas; ++replica) {
-        expect_same_bits(got.masters[0], got.masters[static_cast<std::size_t>(replica)]);
+        expect_same_tensors(got.masters[0], got.masters[static_cast<std::size_t>(replica)]);
       }
     }
   }
@@ -142,7 +134,7 @@ TEST(Replicas, SumsInSharedMemoryHaveBitsOfSumsOverLinks) {
     EXPECT_EQ(got.norms, expected.norms);
     EXPECT_EQ(got.evaluations, expected.evaluations);
     for (std::size_t replica = 0; replica < 3; ++replica) {
-      expect_same_bits(got.masters[replica], expected.masters[replica]);
+      expect_same_tensors(got.masters[replica], expected.masters[replica]);
     }
   }
 }
@@ -157,7 +149,7 @@ TEST(Replicas, OfGroupResumeFromCheckpoint) {
   const RunResult expected = run_stages(whole);
   const RunResult resumed = run_stages(in_group(whole), there.saved, 2);
   ASSERT_THAT(resumed.errors, IsEmpty());
-  expect_same_bits(resumed.saved, expected.saved);
+  expect_same_tensors(resumed.saved, expected.saved);
 }
 
 TEST(Replicas, OfGroupEndWithOneThatDies) {
@@ -216,8 +208,8 @@ TEST_P(EveryMethod, TreatsGroupAsReplicaWithRowsOfItsMembers) {
     for (std::size_t i = 0; i < got.masters.size(); ++i) {
       SCOPED_TRACE(i);
       const std::size_t group = i % static_cast<std::size_t>(groups);
-      expect_same_bits(got.masters[i], expected.masters[group]);
-      expect_same_bits(got.models[i], expected.models[group]);
+      expect_same_tensors(got.masters[i], expected.masters[group]);
+      expect_same_tensors(got.models[i], expected.models[group]);
     }
   }
 }
@@ -238,7 +230,7 @@ TEST_P(EveryMethod, ResumesFromCheckpointOfGroupsBitForBit) {
   const RunResult expected = run_stages(whole);
   const RunResult resumed = run_stages(whole, there.saved, 5);
   ASSERT_THAT(resumed.errors, IsEmpty());
-  expect_same_bits(expected.saved, resumed.saved);
+  expect_same_tensors(expected.saved, resumed.saved);
   EXPECT_EQ(resumed.losses, std::vector(expected.losses.begin() + 5, expected.losses.end()));
 }
 
@@ -275,7 +267,7 @@ TEST(Replicas, OfOneGroupTrainAsByExactSumsWithAnyMethod) {
     ASSERT_THAT(got.errors, IsEmpty());
     EXPECT_EQ(got.losses, expected.losses);
     EXPECT_EQ(got.evaluations, expected.evaluations);
-    expect_same_bits(got.saved, expected.saved);
+    expect_same_tensors(got.saved, expected.saved);
   }
 }
 
@@ -289,7 +281,7 @@ TEST(Replicas, OfSeparateGroupsTrainAsWithoutGroups) {
     const RunResult got = run_stages(settings);
     ASSERT_THAT(got.errors, IsEmpty());
     EXPECT_EQ(got.losses, expected.losses);
-    expect_same_bits(got.saved, expected.saved);
+    expect_same_tensors(got.saved, expected.saved);
   }
 }
 
@@ -303,8 +295,8 @@ TEST(Replicas, OfUnequalGroupsSumAllGradients) {
   const RunResult got = run_stages(settings);
   ASSERT_THAT(got.errors, IsEmpty());
   EXPECT_THAT(got.losses, Pointwise(testing::DoubleNear(2e-5), expected.losses));
-  expect_same_bits(got.masters[0], got.masters[1]);
-  expect_same_bits(got.masters[0], got.masters[2]);
+  expect_same_tensors(got.masters[0], got.masters[1]);
+  expect_same_tensors(got.masters[0], got.masters[2]);
 }
 
 // Whichever dies: a leader, or one that follows.

@@ -6,23 +6,16 @@
 
 #include <stdexcept>
 
+#include "tests/stages/failing_encoder.h"
 #include "tests/stages/stage_threads.h"
 
 namespace strait::stages {
 namespace {
 
-class FailingEncoder : public codec::Encoder {
- public:
-  void encode(const codec::TensorHeader&, const at::Tensor&, net::Frame&) override {
-    throw std::runtime_error("no memory for rows");
-  }
-  codec::Traffic traffic() const override { return {}; }
-};
-
 // Both ends of a tied table wait for rows by then, and nothing more is sent.
 TEST(RowSender, FailureToEncodeReachesTheOtherEnd) {
   const auto [here, there] = links_between({0, 0}, {1, 0}, "tie");
-  FailingEncoder encoder;
+  FailingEncoder encoder("no memory for rows");
   Transfer transfer(at::kCPU);
   RowSender sender(*here);
   sender.send(encoder, {}, transfer.to_host(at::zeros({1, 1, 1})));

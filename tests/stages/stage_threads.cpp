@@ -572,14 +572,8 @@ codec::Traffic sum_of(const RunResult& result, BoundaryTraffic::Direction direct
   for (const std::vector<BoundaryTraffic>& stage : result.traffic) {
     for (const BoundaryTraffic& one : stage) {
       if (one.direction != direction || one.sent != sent) continue;
-      sum.raw_bytes += one.traffic.raw_bytes;
-      sum.payload_bytes += one.traffic.payload_bytes;
-      sum.rows += one.traffic.rows;
-      sum.hits += one.traffic.hits;
-      sum.first_visits += one.traffic.first_visits;
-      sum.evictions += one.traffic.evictions;
-      sum.resends += one.traffic.resends;
-      sum.refused_rows += one.traffic.refused_rows;
+      const auto add = [&](auto member) { sum.*member += one.traffic.*member; };
+      std::apply([&](auto... members) { (add(members), ...); }, codec::kTrafficSums);
       sum.cache_bytes += one.traffic.cache_bytes;
     }
   }

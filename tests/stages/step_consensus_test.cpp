@@ -9,8 +9,8 @@
 #include <tuple>
 
 #include "framework/codec/message.h"
-#include "framework/net/memory_link.h"
 #include "stages/step_decision.h"
+#include "tests/stages/stage_threads.h"
 
 namespace strait::stages {
 namespace {
@@ -79,13 +79,7 @@ class FirstStages {
     for (auto& row : links) row.resize(3);
     for (std::uint32_t a = 0; a < 3; ++a) {
       for (std::uint32_t b = a + 1; b < 3; ++b) {
-        net::MemoryEnd one;
-        one.name = {0, a};
-        one.options.name = "vote";
-        one.options.peer = {0, b};
-        net::MemoryEnd other = one;
-        std::swap(other.name, other.options.peer);
-        std::tie(links[a][b], links[b][a]) = net::memory_link(one, other);
+        std::tie(links[a][b], links[b][a]) = links_between({0, a}, {0, b}, "consensus");
       }
     }
     for (std::uint32_t r = 0; r < 3; ++r) {

@@ -13,6 +13,7 @@
 #include "framework/store/sample_order.h"
 #include "framework/store/store_error.h"
 #include "tests/framework/codec/two_ends.h"
+#include "tests/scratch_directory.h"
 
 namespace strait::codec {
 namespace {
@@ -20,22 +21,6 @@ namespace {
 constexpr std::int64_t kTokens = 2;
 constexpr std::int64_t kWidth = 32;
 constexpr std::uint64_t kSlot = 128;  // of a row in bfloat16
-
-class ScratchFolder {
- public:
-  ScratchFolder() : path_(std::filesystem::path(testing::TempDir()) / "cache-XXXXXX") {
-    std::string name = path_.string();
-    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no scratch folder");
-    path_ = name;
-  }
-  ~ScratchFolder() { std::filesystem::remove_all(path_); }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 ActivationCacheOptions small_cache(std::int64_t memory_rows, UseOrder order, std::int64_t steps) {
   ActivationCacheOptions options;
@@ -239,7 +224,7 @@ TEST(ActivationCache, CachesNothingWithoutRoom) {
 }
 
 TEST(ActivationCache, SpillsToUnlinkedFileWhenMemoryIsFull) {
-  const ScratchFolder folder;
+  const ScratchDirectory folder;
   ActivationCacheOptions options = small_cache(10, shuffled_epochs(60, 6, 4), 40);
   options.disk_bytes = 50 * kSlot;
   options.disk_file = folder.path() / "entries";
@@ -256,7 +241,7 @@ TEST(ActivationCache, SpillsToUnlinkedFileWhenMemoryIsFull) {
 }
 
 TEST(ActivationCache, ReportsFullDiskAsErrorNotSignal) {
-  const ScratchFolder folder;
+  const ScratchDirectory folder;
   ActivationCacheOptions options = small_cache(1, shuffled_epochs(40, 4, 4), 100);
   options.disk_bytes = std::uint64_t{1} << 40;
   options.disk_file = folder.path() / "entries";
@@ -295,7 +280,7 @@ TEST(ActivationCache, NamesMissingFolder) {
 }
 
 TEST(ActivationCache, RestoresSavedCache) {
-  const ScratchFolder folder;
+  const ScratchDirectory folder;
   ActivationCacheOptions options = small_cache(10, shuffled_epochs(60, 5, 4), 100);
   options.disk_bytes = 10 * kSlot;
   options.disk_file = folder.path() / "entries";
@@ -319,7 +304,7 @@ TEST(ActivationCache, RestoresSavedCache) {
 
 // A cache on disk may be larger than the memory, at the end that resumes, too.
 TEST(ActivationCache, RestoresOneSlabAtATime) {
-  const ScratchFolder folder;
+  const ScratchDirectory folder;
   ActivationCacheOptions options = small_cache(5, shuffled_epochs(60, 5, 4), 100);
   options.disk_bytes = 15 * kSlot;
   options.disk_file = folder.path() / "entries";

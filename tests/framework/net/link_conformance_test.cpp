@@ -150,7 +150,7 @@ TEST_P(LinkConformance, DeadLinkAnswersEveryLaterCallWithTheSameError) {
   EXPECT_FALSE(pair->left->state().connected);
 }
 
-TEST_P(LinkConformance, AbortWakesWhoeverWaits) {
+TEST_P(LinkConformance, AbortWakesWaiters) {
   EndSetup narrow;
   narrow.window_bytes = 1000;
   const auto pair = make(narrow, narrow);

@@ -24,7 +24,7 @@ Ends ends() {
   return memory_link(left, right);
 }
 
-TEST(ReplaceableLink, WithNobodyThereEveryCallSaysWhoIsLost) {
+TEST(ReplaceableLink, WithoutALinkEveryCallSaysWhoIsLost) {
   ReplaceableLink link("replica 0.0~0.1", "stage 0.1", nullptr);
   try {
     link.receive();
@@ -39,7 +39,7 @@ TEST(ReplaceableLink, WithNobodyThereEveryCallSaysWhoIsLost) {
   EXPECT_EQ(link.state().sent_bytes, 0U);
 }
 
-TEST(ReplaceableLink, WhoeverComesIsSpokenToAndBytesAddUp) {
+TEST(ReplaceableLink, ANewLinkIsSpokenToAndBytesAddUp) {
   Ends first = ends();
   ReplaceableLink link("replica 0.0~0.1", "stage 0.1", std::move(first.first));
   link.send(Frame(100));
@@ -57,7 +57,7 @@ TEST(ReplaceableLink, WhoeverComesIsSpokenToAndBytesAddUp) {
   EXPECT_GT(link.state().sent_bytes, before);
 }
 
-TEST(ReplaceableLink, WhoeverWaitsOnTheFormerOneIsWoken) {
+TEST(ReplaceableLink, AbortOfTheFormerLinkWakesItsWaiters) {
   Ends first = ends();
   ReplaceableLink link("replica 0.0~0.1", "stage 0.1", std::move(first.first));
   auto waiting = std::async(std::launch::async, [&] { return link.receive(); });

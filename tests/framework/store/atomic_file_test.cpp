@@ -13,7 +13,7 @@
 #include "framework/store/input_file.h"
 #include "tests/framework/store/expect_store_error.h"
 #include "tests/framework/store/system_faults.h"
-#include "tests/framework/store/temporary_directory.h"
+#include "tests/scratch_directory.h"
 
 namespace strait::store {
 namespace {
@@ -28,27 +28,27 @@ std::vector<std::string> names_in(const std::filesystem::path& path) {
 }
 
 TEST(AtomicFile, ReplacesAFileWholeAndReportsSizeAndHash) {
-  const TemporaryDirectory folder;
-  write_bytes(folder / "state", "old");
+  const ScratchDirectory folder;
+  ScratchDirectory::write(folder / "state", "old");
   const FileSummary summary = replace_file(folder / "state", "the new content");
-  EXPECT_EQ(read_bytes(folder / "state"), "the new content");
+  EXPECT_EQ(ScratchDirectory::read(folder / "state"), "the new content");
   EXPECT_EQ(summary, hash_file(folder / "state"));
   EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"state"});
 }
 
 TEST(AtomicFile, LeavesNothingWithoutCommit) {
-  const TemporaryDirectory folder;
-  write_bytes(folder / "state", "old");
+  const ScratchDirectory folder;
+  ScratchDirectory::write(folder / "state", "old");
   {
     AtomicFile file(folder / "state");
     file.write(std::as_bytes(std::span("half")));
   }
-  EXPECT_EQ(read_bytes(folder / "state"), "old");
+  EXPECT_EQ(ScratchDirectory::read(folder / "state"), "old");
   EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"state"});
 }
 
 TEST(AtomicFile, IsNotPutInPlaceWhenTheLastQuestionForbidsIt) {
-  const TemporaryDirectory folder;
+  const ScratchDirectory folder;
   AtomicFile file(folder / "state");
   EXPECT_THROW(file.commit([] { throw std::runtime_error("a newer generation runs"); }),
                std::runtime_error);
@@ -57,31 +57,31 @@ TEST(AtomicFile, IsNotPutInPlaceWhenTheLastQuestionForbidsIt) {
 }
 
 TEST(AtomicFile, WritesOnAfterShortWrites) {
-  const TemporaryDirectory folder;
+  const ScratchDirectory folder;
   with_short_writes(7, [&] { replace_file(folder / "state", std::string(1000, 'x')); });
-  EXPECT_EQ(read_bytes(folder / "state"), std::string(1000, 'x'));
+  EXPECT_EQ(ScratchDirectory::read(folder / "state"), std::string(1000, 'x'));
 }
 
 TEST(AtomicFile, KeepsTheOldFileWhicheverCallFails) {
-  const TemporaryDirectory folder;
+  const ScratchDirectory folder;
   for (const int error : {ENOSPC, EIO}) {
     for (const SystemCall call :
          {SystemCall::fallocate, SystemCall::write, SystemCall::fsync, SystemCall::rename}) {
-      write_bytes(folder / "state", "old");
+      ScratchDirectory::write(folder / "state", "old");
       const auto kind =
           error == ENOSPC ? StoreError::Kind::storage_full : StoreError::Kind::storage_io;
       expect_store_error(kind, {"state"}, [&] {
         with_fault({.call = call, .after = 0, .error = error, .once = true},
                    [&] { replace_file(folder / "state", "new"); });
       });
-      EXPECT_EQ(read_bytes(folder / "state"), "old");
+      EXPECT_EQ(ScratchDirectory::read(folder / "state"), "old");
       EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"state"});
     }
   }
 }
 
 TEST(AtomicFile, NeverTriesAFailedFsyncAgain) {
-  const TemporaryDirectory folder;
+  const ScratchDirectory folder;
   int calls = 0;
   calls = with_fault({.call = SystemCall::fsync, .after = 0, .error = EIO, .once = true}, [&] {
     expect_store_error(StoreError::Kind::storage_io, {"make durable"},
@@ -91,7 +91,7 @@ TEST(AtomicFile, NeverTriesAFailedFsyncAgain) {
 }
 
 TEST(AtomicFile, TakesAwayANewFileWhoseDirectoryCannotBeMadeDurable) {
-  const TemporaryDirectory folder;
+  const ScratchDirectory folder;
   expect_store_error(StoreError::Kind::storage_io, {folder.path().string()}, [&] {
     with_fault({.call = SystemCall::fsync, .after = 1, .error = EIO, .once = true},
                [&] { replace_file(folder / "state", "new"); });
@@ -124,7 +124,7 @@ int fill_small_disk(const std::filesystem::path& folder) {
 }
 
 TEST(AtomicFile, SaysWhatAFullDiskLacksAndLeavesRoomBehind) {
-  const TemporaryDirectory folder;
+  const ScratchDirectory folder;
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) ::_exit(fill_small_disk(folder.path()));
@@ -136,7 +136,7 @@ TEST(AtomicFile, SaysWhatAFullDiskLacksAndLeavesRoomBehind) {
 }
 
 TEST(AtomicFile, CountsBytesAsTheyAreWrittenAndRead) {
-  const TemporaryDirectory folder;
+  const ScratchDirectory folder;
   const std::vector<std::byte> bytes(std::size_t{20} << 20U, std::byte{7});
   const std::uint64_t before = file_progress();
   AtomicFile file(folder / "large", bytes.size());
@@ -157,11 +157,11 @@ TEST(AtomicFile, CountsBytesAsTheyAreWrittenAndRead) {
 }
 
 TEST(MakeDirectory, MakesParentsAndAcceptsWhatIsThere) {
-  const TemporaryDirectory folder;
+  const ScratchDirectory folder;
   make_directory(folder / "a/b/c");
   make_directory(folder / "a/b/c");
   EXPECT_TRUE(std::filesystem::is_directory(folder / "a/b/c"));
-  write_bytes(folder / "file", "");
+  ScratchDirectory::write(folder / "file", "");
   expect_store_error(StoreError::Kind::storage_io, {"file"},
                      [&] { make_directory(folder / "file"); });
   expect_store_error(StoreError::Kind::bad_input, {"file/sub"},
@@ -169,20 +169,20 @@ TEST(MakeDirectory, MakesParentsAndAcceptsWhatIsThere) {
 }
 
 TEST(InputFile, RefusesWhatIsNoRegularFileAndWhatIsTooLarge) {
-  const TemporaryDirectory folder;
+  const ScratchDirectory folder;
   expect_store_error(StoreError::Kind::bad_input, {"not a regular file"},
                      [&] { InputFile file(folder.path()); });
   expect_store_error(StoreError::Kind::bad_input, {"No such file", "absent"},
                      [&] { InputFile file(folder / "absent"); });
-  write_bytes(folder / "text", "12345");
+  ScratchDirectory::write(folder / "text", "12345");
   EXPECT_EQ(read_text_file(folder / "text", 5), "12345");
   expect_store_error(StoreError::Kind::bad_input, {"5 bytes", "at most 4"},
                      [&] { read_text_file(folder / "text", 4); });
 }
 
 TEST(InputFile, TellsWhenAFileShrinksWhileItIsRead) {
-  const TemporaryDirectory folder;
-  write_bytes(folder / "text", "12345");
+  const ScratchDirectory folder;
+  ScratchDirectory::write(folder / "text", "12345");
   const InputFile file(folder / "text");
   std::filesystem::resize_file(folder / "text", 3);
   std::vector<std::byte> bytes(5);
@@ -210,9 +210,9 @@ TEST(FileHash, IsTheSameInPiecesAndKnownFromOutside) {
   hash.update(std::as_bytes(std::span(text)).subspan(0, 1234));
   hash.update(std::as_bytes(std::span(text)).subspan(1234));
   EXPECT_EQ(hash.hex(), hash_text(text));
-  const TemporaryDirectory folder;
+  const ScratchDirectory folder;
   const std::string large(3'000'001, 'b');  // more than one piece of reading
-  write_bytes(folder / "large", large);
+  ScratchDirectory::write(folder / "large", large);
   EXPECT_EQ(hash_file(folder / "large"), (FileSummary{large.size(), hash_text(large)}));
 }
 

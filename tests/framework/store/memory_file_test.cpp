@@ -8,7 +8,7 @@
 
 #include "framework/store/input_file.h"
 #include "tests/framework/store/expect_store_error.h"
-#include "tests/framework/store/temporary_directory.h"
+#include "tests/scratch_directory.h"
 
 namespace strait::store {
 namespace {
@@ -42,8 +42,8 @@ TEST(MemoryFile, OpensNothingElse) {
   MemoryFile open("still written");
   open.write(bytes_of("weights"));
   EXPECT_THROW(open_sealed(descriptor_path(open.descriptor())), StoreError);
-  const TemporaryDirectory directory;
-  write_bytes(directory / "secret", "on disk");
+  const ScratchDirectory directory;
+  ScratchDirectory::write(directory / "secret", "on disk");
   const InputFile secret(directory / "secret");
   EXPECT_THROW(open_sealed(directory / "secret"), StoreError);
   EXPECT_THROW(open_sealed(descriptor_path(1'000'000, 3)), StoreError);

@@ -9,7 +9,7 @@
 #include "framework/store/checkpoint.h"
 #include "tests/framework/store/expect_store_error.h"
 #include "tests/framework/store/system_faults.h"
-#include "tests/framework/store/temporary_directory.h"
+#include "tests/scratch_directory.h"
 
 namespace strait::store {
 namespace {
@@ -39,7 +39,8 @@ void save(const fs::path& run, std::int64_t step) {
 void save_half(const fs::path& run, std::int64_t step) {
   Manifest manifest;
   write_shards(run, step, manifest);
-  write_bytes(checkpoint_directory(run, Step{step}) / (shard_name(1, 0) + ".tmp-77"), "half");
+  ScratchDirectory::write(checkpoint_directory(run, Step{step}) / (shard_name(1, 0) + ".tmp-77"),
+                          "half");
 }
 
 std::vector<std::string> folders(const fs::path& run) {
@@ -61,7 +62,7 @@ std::vector<std::int64_t> complete_steps(const fs::path& run) {
 TEST(PruneCheckpoints, GoesOnBehindAFileThatCannotBeRemoved) {
   for (int call = 0;; ++call) {
     ASSERT_LT(call, 100);
-    const TemporaryDirectory run;
+    const ScratchDirectory run;
     for (const std::int64_t step : {1, 2, 3, 4}) save(run.path(), step);
     save_half(run.path(), 5);
     save(run.path(), 6);
@@ -89,7 +90,7 @@ TEST(PruneCheckpoints, GoesOnBehindAFileThatCannotBeRemoved) {
 }
 
 TEST(PruneCheckpoints, ReportsAFolderThatStaysAndRemovesItsShards) {
-  const TemporaryDirectory run;
+  const ScratchDirectory run;
   for (const std::int64_t step : {1, 2, 3}) save(run.path(), step);
   const fs::path old = checkpoint_directory(run.path(), Step{1});
   fs::create_directories(old / "mounted");
@@ -109,15 +110,15 @@ TEST(PruneCheckpoints, ReportsAFolderThatStaysAndRemovesItsShards) {
 }
 
 TEST(PruneCheckpoints, RemovesWhatWasSetAsideAndLeftoversOfDeadWriters) {
-  const TemporaryDirectory run;
+  const ScratchDirectory run;
   for (const std::int64_t step : {1, 2, 3}) save(run.path(), step);
   EXPECT_EQ(set_aside_newer(run.path(), Step{2}).size(), 1U);
   prune_checkpoints(run.path(), 2, PruneTime::at_start);  // nothing newer is complete yet
   EXPECT_TRUE(fs::exists(run.path() / "checkpoints" / "step-3.aside-1"));
   const fs::path newest = checkpoint_directory(run.path(), Step{4});
   save_half(run.path(), 4);
-  write_bytes(newest / shard_name(0, 3), "of a replica that was lost meanwhile");
-  write_bytes(newest / "notes.txt", "of the user");
+  ScratchDirectory::write(newest / shard_name(0, 3), "of a replica that was lost meanwhile");
+  ScratchDirectory::write(newest / "notes.txt", "of the user");
   fs::create_directories(run.path() / "checkpoints" / "step-3.aside-x");
   save(run.path(), 4);
   EXPECT_THAT(prune_checkpoints(run.path(), 2).left, testing::IsEmpty());
@@ -130,9 +131,9 @@ TEST(PruneCheckpoints, RemovesWhatWasSetAsideAndLeftoversOfDeadWriters) {
 }
 
 TEST(PruneCheckpoints, DamagedOneGoesOnceEnoughNewerOnesAreKept) {
-  const TemporaryDirectory run;
+  const ScratchDirectory run;
   for (const std::int64_t step : {1, 2, 3}) save(run.path(), step);
-  write_bytes(checkpoint_directory(run.path(), Step{2}) / shard_name(0, 0), "cut");
+  ScratchDirectory::write(checkpoint_directory(run.path(), Step{2}) / shard_name(0, 0), "cut");
   prune_checkpoints(run.path(), 2);
   EXPECT_THAT(folders(run.path()), testing::UnorderedElementsAre("step-1", "step-2", "step-3"));
   save(run.path(), 4);
@@ -141,7 +142,7 @@ TEST(PruneCheckpoints, DamagedOneGoesOnceEnoughNewerOnesAreKept) {
 }
 
 TEST(PruneCheckpoints, OnHostsGoesOnAndReports) {
-  const TemporaryDirectory run;
+  const ScratchDirectory run;
   for (const std::int64_t step : {1, 2, 3, 4}) save_half(run.path(), step);
   fs::create_directories(run.path() / "checkpoints" / "step-9.aside-1");
   Pruned pruned;
@@ -157,7 +158,7 @@ TEST(PruneCheckpoints, OnHostsGoesOnAndReports) {
 TEST(PruneCheckpoints, RewindOnHostsRemovesNothing) {
   for (int call = 0;; ++call) {
     ASSERT_LT(call, 100);
-    const TemporaryDirectory run;
+    const ScratchDirectory run;
     save(run.path(), 1);
     save(run.path(), 2);
     save_half(run.path(), 3);
@@ -187,7 +188,7 @@ TEST(PruneCheckpoints, HoldsItsBoundOverAnySequenceOfDeathsAndResumes) {
   for (std::uint64_t round = 0; round < 10; ++round) {
     SCOPED_TRACE(testing::Message() << "seed " << seed + round);
     std::mt19937_64 random(seed + round);
-    const TemporaryDirectory run;
+    const ScratchDirectory run;
     const auto keep = static_cast<std::int64_t>(2 + random() % 2);
     std::int64_t known = 0;  // at least this step was committed
     for (int launch = 0; launch < 12; ++launch) {
@@ -211,7 +212,8 @@ TEST(PruneCheckpoints, HoldsItsBoundOverAnySequenceOfDeathsAndResumes) {
           replace_file(run.path() / "known", std::to_string(step));
         }
       });
-      if (fs::exists(run.path() / "known")) known = std::stoll(read_bytes(run.path() / "known"));
+      if (fs::exists(run.path() / "known"))
+        known = std::stoll(ScratchDirectory::read(run.path() / "known"));
       fs::remove(run.path() / "known");
     }
     const std::vector<std::int64_t> steps = complete_steps(run.path());
@@ -232,7 +234,7 @@ TEST(PruneCheckpoints, HoldsItsBoundOverAnySequenceOfDeathsAndResumes) {
 // dies between a commit and its pruning.
 TEST(PruneCheckpoints, StaysWithinOneMoreThanKept) {
   for (int call = 0; call < 60; call += 4) {
-    const TemporaryDirectory run;
+    const ScratchDirectory run;
     for (int launch = 0; launch < 6; ++launch) {
       const auto newest = choose_checkpoint(run.path());
       const std::int64_t from = newest ? number(newest->checkpoint.manifest.step) : 0;

@@ -5,7 +5,7 @@
 #include "framework/store/byte_tokenizer.h"
 #include "framework/store/record_reader.h"
 #include "tests/framework/store/expect_store_error.h"
-#include "tests/framework/store/temporary_directory.h"
+#include "tests/scratch_directory.h"
 
 namespace strait::store {
 namespace {
@@ -80,8 +80,9 @@ TEST(Record, RefusesBombs) {
 }
 
 TEST(RecordReader, ReadsLinesAndPassesOverBlankOnes) {
-  const TemporaryDirectory folder;
-  write_bytes(folder / "a.jsonl", "\xef\xbb\xbf{\"text\":\"one\"}\r\n\n  \n{\"text\":\"two\"}");
+  const ScratchDirectory folder;
+  ScratchDirectory::write(folder / "a.jsonl",
+                          "\xef\xbb\xbf{\"text\":\"one\"}\r\n\n  \n{\"text\":\"two\"}");
   const std::vector<Record> records = read_all(folder / "a.jsonl");
   ASSERT_EQ(records.size(), 2U);
   EXPECT_EQ(records[0].pieces[0].text, "one");
@@ -90,13 +91,13 @@ TEST(RecordReader, ReadsLinesAndPassesOverBlankOnes) {
 }
 
 TEST(RecordReader, ReadsManyLinesAcrossItsPieces) {
-  const TemporaryDirectory folder;
+  const ScratchDirectory folder;
   std::string bytes;
   for (int i = 0; i < 3000; ++i) {
     bytes += "{\"text\":\"" + std::to_string(i) + std::string(i % 997, 'x') + "\"}\n";
   }
   ASSERT_GT(bytes.size(), std::size_t{1} << 20);
-  write_bytes(folder / "a.ndjson", bytes);
+  ScratchDirectory::write(folder / "a.ndjson", bytes);
   const std::vector<Record> records = read_all(folder / "a.ndjson");
   ASSERT_EQ(records.size(), 3000U);
   for (int i = 0; i < 3000; ++i) {
@@ -106,8 +107,8 @@ TEST(RecordReader, ReadsManyLinesAcrossItsPieces) {
 }
 
 TEST(RecordReader, TakesAnyOtherFileAsOneText) {
-  const TemporaryDirectory folder;
-  write_bytes(folder / "book.txt", "line one\nline two\n");
+  const ScratchDirectory folder;
+  ScratchDirectory::write(folder / "book.txt", "line one\nline two\n");
   const std::vector<Record> records = read_all(folder / "book.txt");
   ASSERT_EQ(records.size(), 1U);
   EXPECT_EQ(records[0].pieces, (std::vector<Piece>{{"line one\nline two\n", true}}));
@@ -115,27 +116,27 @@ TEST(RecordReader, TakesAnyOtherFileAsOneText) {
 }
 
 TEST(RecordReader, PassesOverTheByteOrderMarkOfATextAndNoOther) {
-  const TemporaryDirectory folder;
+  const ScratchDirectory folder;
   const std::string mark = "\xef\xbb\xbf";
-  write_bytes(folder / "a.txt", mark + "one\n" + mark + "two\n");
+  ScratchDirectory::write(folder / "a.txt", mark + "one\n" + mark + "two\n");
   const std::vector<Record> records = read_all(folder / "a.txt");
   ASSERT_EQ(records.size(), 1U);
   EXPECT_EQ(records[0].pieces[0].text, "one\n" + mark + "two\n");
   EXPECT_TRUE(records[0].first);
   EXPECT_TRUE(records[0].last);
-  write_bytes(folder / "none.txt", mark);
+  ScratchDirectory::write(folder / "none.txt", mark);
   expect_store_error(StoreError::Kind::bad_input, {"none.txt is empty"},
                      [&] { read_all(folder / "none.txt"); });
   // Places are those in the file.
-  write_bytes(folder / "b.txt", mark + "ab\xff");
+  ScratchDirectory::write(folder / "b.txt", mark + "ab\xff");
   expect_store_error(StoreError::Kind::bad_input, {"byte 6"}, [&] { read_all(folder / "b.txt"); });
 }
 
 TEST(RecordReader, ReadsALongTextInPartsThatEndAtLines) {
-  const TemporaryDirectory folder;
+  const ScratchDirectory folder;
   std::string text;
   for (int i = 0; text.size() < 3 * kPartBytes; ++i) text += std::to_string(i) + " é\n";
-  write_bytes(folder / "a.txt", text);
+  ScratchDirectory::write(folder / "a.txt", text);
   const std::vector<Record> parts = read_all(folder / "a.txt");
   ASSERT_GT(parts.size(), 3U);
   std::string joined;
@@ -150,10 +151,10 @@ TEST(RecordReader, ReadsALongTextInPartsThatEndAtLines) {
   // Without an end of line a part ends between two characters.
   std::string line;
   while (line.size() <= kPartBytes) line += "€";
-  write_bytes(folder / "b.txt", line);
+  ScratchDirectory::write(folder / "b.txt", line);
   EXPECT_EQ(read_all(folder / "b.txt")[0].pieces[0].text.size(), kPartBytes / 3 * 3);
   text[2 * kPartBytes] = '\0';
-  write_bytes(folder / "c.txt", text);
+  ScratchDirectory::write(folder / "c.txt", text);
   expect_store_error(StoreError::Kind::bad_input, {"byte 2097153"},
                      [&] { read_all(folder / "c.txt"); });
 }
@@ -186,10 +187,10 @@ TEST(Record, HoldsOutAShareByContentAndSeed) {
 }
 
 TEST(RecordReader, RefusesFilesWithNothingInThemAndNamesTheLine) {
-  const TemporaryDirectory folder;
-  write_bytes(folder / "empty.jsonl", "");
-  write_bytes(folder / "blank.jsonl", "\n \n");
-  write_bytes(folder / "bad.jsonl", "{\"text\":\"\"}\nnot json\n");
+  const ScratchDirectory folder;
+  ScratchDirectory::write(folder / "empty.jsonl", "");
+  ScratchDirectory::write(folder / "blank.jsonl", "\n \n");
+  ScratchDirectory::write(folder / "bad.jsonl", "{\"text\":\"\"}\nnot json\n");
   expect_store_error(StoreError::Kind::bad_input, {"empty.jsonl is empty"},
                      [&] { read_all(folder / "empty.jsonl"); });
   expect_store_error(StoreError::Kind::bad_input, {"blank.jsonl holds no record"},
@@ -199,10 +200,10 @@ TEST(RecordReader, RefusesFilesWithNothingInThemAndNamesTheLine) {
 }
 
 TEST(RecordReader, RefusesALineWithoutEndBeforeItIsParsed) {
-  const TemporaryDirectory folder;
+  const ScratchDirectory folder;
   std::string bytes = "{\"text\":\"\"}\n";
   bytes.resize(17 << 20, ' ');
-  write_bytes(folder / "a.jsonl", bytes);
+  ScratchDirectory::write(folder / "a.jsonl", bytes);
   expect_store_error(StoreError::Kind::bad_input, {"a.jsonl:2: the line is longer than"},
                      [&] { read_all(folder / "a.jsonl"); });
 }
@@ -264,7 +265,7 @@ TEST(Record, ChoosesTargets) {
 }
 
 TEST(RecordReader, RefusesOtherFormsByContentAndSaysWhatTheyLookLike) {
-  const TemporaryDirectory folder;
+  const ScratchDirectory folder;
   const std::vector<std::tuple<std::string, std::string, std::string>> cases = {
       {"array.jsonl", "[\n  {\"text\": \"a\"}]", "one JSON array"},
       {"array.json", "[{\"text\": \"a\"}]", "one JSON array"},
@@ -278,11 +279,11 @@ TEST(RecordReader, RefusesOtherFormsByContentAndSaysWhatTheyLookLike) {
       {"zeros.txt", std::string("ab\0c", 4), "binary"},
       {"latin.txt", "caf\xe9 noir", "another encoding than UTF-8 (byte 4"}};
   for (const auto& [name, bytes, looks] : cases) {
-    write_bytes(folder / name, bytes);
+    ScratchDirectory::write(folder / name, bytes);
     expect_store_error(StoreError::Kind::bad_input, {name + " looks like", looks},
                        [&] { read_all(folder / name); });
   }
-  write_bytes(folder / "fine.txt", "[1] a note, {and} more: é 日 😀");
+  ScratchDirectory::write(folder / "fine.txt", "[1] a note, {and} more: é 日 😀");
   EXPECT_EQ(read_all(folder / "fine.txt").size(), 1U);
 }
 

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "tests/framework/store/expect_store_error.h"
-#include "tests/framework/store/temporary_directory.h"
+#include "tests/scratch_directory.h"
 
 namespace strait::store {
 namespace {
@@ -26,7 +26,7 @@ PackedRow row_of(std::int64_t number) {
 }
 
 TEST(RowSpool, HoldsRowsInWhateverOrderAndPlaceTheyAre) {
-  const TemporaryDirectory folder;
+  const ScratchDirectory folder;
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);

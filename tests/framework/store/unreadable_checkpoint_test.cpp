@@ -5,7 +5,7 @@
 #include "framework/store/file_hash.h"
 #include "tests/framework/store/expect_store_error.h"
 #include "tests/framework/store/system_faults.h"
-#include "tests/framework/store/temporary_directory.h"
+#include "tests/scratch_directory.h"
 
 // An error of the file system (EIO, ESTALE, EMFILE ...) says nothing about a checkpoint: it is
 // neither damaged nor uncommitted, and nothing of it may be removed or passed over.
@@ -52,7 +52,7 @@ void for_each_failing_look(
       for (int call = 0;; ++call) {
         ASSERT_LT(call, 300);
         SCOPED_TRACE(testing::Message() << "call " << call << " fails with errno " << error);
-        const TemporaryDirectory run;
+        const ScratchDirectory run;
         for (const std::int64_t step : {1, 2, 3}) save(run.path(), step);
         bool threw = false;
         const SystemFault fault{.call = kind, .after = call, .error = error, .once = true};
@@ -72,7 +72,7 @@ void for_each_failing_look(
 }
 
 TEST(UnreadableCheckpoint, IsNotCalledUncommitted) {
-  const TemporaryDirectory run;
+  const ScratchDirectory run;
   save(run.path(), 1);
   const fs::path path = checkpoint_directory(run.path(), Step{1});
   EXPECT_TRUE(is_committed(path));
@@ -91,7 +91,7 @@ TEST(UnreadableCheckpoint, IsNotPassedOver) {
     EXPECT_EQ(number(chosen->checkpoint.manifest.step), 3) << chosen->warning;
   });
   for (const char* name : {"manifest.json", "stage-1.replica-0.safetensors"}) {
-    const TemporaryDirectory run;
+    const ScratchDirectory run;
     for (const std::int64_t step : {1, 2}) save(run.path(), step);
     make_loop(checkpoint_directory(run.path(), Step{2}) / name);
     EXPECT_THROW(choose_checkpoint(run.path()), StoreError);
@@ -132,10 +132,10 @@ TEST(UnreadableCheckpoint, IsNeverRemovedByGoingBackOrPruning) {
 }
 
 TEST(UnreadableCheckpoint, OfAnotherFormatIsForAnotherBuildToRead) {
-  const TemporaryDirectory run;
+  const ScratchDirectory run;
   for (const std::int64_t step : {1, 2}) save(run.path(), step);
   const fs::path file = checkpoint_directory(run.path(), Step{2}) / "manifest.json";
-  std::string text = read_bytes(file);
+  std::string text = ScratchDirectory::read(file);
   const std::string version = "\"format_version\": ";
   const std::size_t at = text.find(version) + version.size();
   text.replace(at, 1, "9");
@@ -144,7 +144,7 @@ TEST(UnreadableCheckpoint, OfAnotherFormatIsForAnotherBuildToRead) {
   const std::size_t digits = text.find(key) + key.size();
   text.replace(digits, 32, 32, '0');
   text.replace(digits, 32, hash_text(text));
-  write_bytes(file, text);
+  ScratchDirectory::write(file, text);
   expect_store_error(StoreError::Kind::mismatch, {"format version 9"},
                      [&] { choose_checkpoint(run.path()); });
 }

@@ -11,7 +11,7 @@
 #include "framework/store/tensor_hashes.h"
 #include "tests/framework/store/expect_store_error.h"
 #include "tests/framework/store/system_faults.h"
-#include "tests/framework/store/temporary_directory.h"
+#include "tests/scratch_directory.h"
 
 namespace strait::store {
 namespace {
@@ -40,14 +40,14 @@ class SmallCheckpoint {
     }
     commit_checkpoint(path_, manifest);
     for (const ShardFile& file : manifest.files)
-      contents_[file.name] = read_bytes(path_ / file.name);
-    contents_["manifest.json"] = read_bytes(path_ / "manifest.json");
+      contents_[file.name] = ScratchDirectory::read(path_ / file.name);
+    contents_["manifest.json"] = ScratchDirectory::read(path_ / "manifest.json");
   }
 
   const fs::path& path() const { return path_; }
   const std::map<std::string, std::string>& contents() const { return contents_; }
   void put(const std::string& name, const std::string& bytes) const {
-    write_bytes(path_ / name, bytes);
+    ScratchDirectory::write(path_ / name, bytes);
   }
   // The tensors that have bytes in [first, last) of a file.
   std::vector<std::string> tensors_in(const std::string& file, std::size_t first,
@@ -87,7 +87,7 @@ class SmallCheckpoint {
     return {name, file.size, file.hash};
   }
 
-  const TemporaryDirectory run_;
+  const ScratchDirectory run_;
   const fs::path path_;
   std::map<std::string, std::string> contents_;
   TensorHashes tensors_;

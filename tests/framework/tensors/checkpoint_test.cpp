@@ -9,7 +9,7 @@
 #include "framework/tensors/shard_writer.h"
 #include "tests/framework/store/expect_store_error.h"
 #include "tests/framework/store/system_faults.h"
-#include "tests/framework/store/temporary_directory.h"
+#include "tests/scratch_directory.h"
 
 namespace strait::tensors {
 namespace {
@@ -50,7 +50,7 @@ std::vector<std::int64_t> complete_steps(const fs::path& run,
 }
 
 TEST(Checkpoint, IsReadByGlobalNamesAcrossShards) {
-  const store::TemporaryDirectory run;
+  const ScratchDirectory run;
   save(run.path(), 7);
   const CheckpointReader reader(store::checkpoint_directory(run.path(), store::Step{7}));
   EXPECT_THAT(reader.names(), testing::ElementsAre("layer.0", "layer.1", "tied"));
@@ -63,7 +63,7 @@ TEST(Checkpoint, IsReadByGlobalNamesAcrossShards) {
 }
 
 TEST(Checkpoint, ListsCompleteOnesNewestFirstAndNothingElse) {
-  const store::TemporaryDirectory run;
+  const ScratchDirectory run;
   EXPECT_TRUE(store::list_checkpoints(run.path()).complete.empty());
   EXPECT_FALSE(store::choose_checkpoint(run.path()).has_value());
   for (const std::int64_t step : {100, 20, 3}) save(run.path(), step);
@@ -75,7 +75,7 @@ TEST(Checkpoint, ListsCompleteOnesNewestFirstAndNothingElse) {
 }
 
 TEST(Checkpoint, IsNeverWrittenIntoOnceComplete) {
-  const store::TemporaryDirectory run;
+  const ScratchDirectory run;
   save(run.path(), 7);
   const fs::path path = store::checkpoint_directory(run.path(), store::Step{7});
   store::expect_store_error(store::StoreError::Kind::busy, {"step-7", "complete already"}, [&] {
@@ -91,7 +91,7 @@ TEST(Checkpoint, IsNeverWrittenIntoOnceComplete) {
 }
 
 TEST(Checkpoint, DoesNotExistWhenTheLastQuestionForbidsIt) {
-  const store::TemporaryDirectory run;
+  const ScratchDirectory run;
   EXPECT_THROW(save(run.path(), 7, [] { throw std::runtime_error("fenced"); }), std::runtime_error);
   EXPECT_TRUE(complete_steps(run.path()).empty());
   save(run.path(), 7);
@@ -99,7 +99,7 @@ TEST(Checkpoint, DoesNotExistWhenTheLastQuestionForbidsIt) {
 }
 
 TEST(Checkpoint, GivenUpIsTakenBackShardByShardButNeverOnceComplete) {
-  const store::TemporaryDirectory run;
+  const ScratchDirectory run;
   const fs::path path = store::checkpoint_directory(run.path(), store::Step{1});
   const std::vector<NamedTensor> tensors{{"a", at::ones({9})}};
   write_shard(path, store::shard_name(0, 0), tensors);
@@ -118,7 +118,7 @@ TEST(Checkpoint, GivenUpIsTakenBackShardByShardButNeverOnceComplete) {
 }
 
 TEST(Checkpoint, RefusesToCommitAShardThatIsMissingOrCut) {
-  const store::TemporaryDirectory run;
+  const ScratchDirectory run;
   const fs::path path = store::checkpoint_directory(run.path(), store::Step{7});
   store::Manifest manifest;
   manifest.step = store::Step{7};
@@ -134,7 +134,7 @@ TEST(Checkpoint, RefusesToCommitAShardThatIsMissingOrCut) {
 }
 
 TEST(Checkpoint, FindsOneFlippedBitAnywhereAndFallsBackNamingBoth) {
-  const store::TemporaryDirectory run;
+  const ScratchDirectory run;
   save(run.path(), 100);
   save(run.path(), 200);
   const fs::path newest = store::checkpoint_directory(run.path(), store::Step{200});
@@ -147,17 +147,17 @@ TEST(Checkpoint, FindsOneFlippedBitAnywhereAndFallsBackNamingBoth) {
   std::mt19937_64 random(seed);
   for (int round = 0; round < 300; ++round) {
     const fs::path& file = files[random() % files.size()];
-    const std::string good = store::read_bytes(file);
+    const std::string good = ScratchDirectory::read(file);
     std::string bad = good;
     const std::size_t byte = random() % bad.size();
     bad[byte] = static_cast<char>(bad[byte] ^ (1 << random() % 8));
-    store::write_bytes(file, bad);
+    ScratchDirectory::write(file, bad);
     const auto chosen = store::choose_checkpoint(run.path());
     ASSERT_TRUE(chosen.has_value());
     EXPECT_EQ(number(chosen->checkpoint.manifest.step), 100) << file << " byte " << byte;
     EXPECT_THAT(chosen->warning, testing::HasSubstr("step-100"));
     EXPECT_THAT(chosen->warning, testing::HasSubstr(file.filename().string()));
-    store::write_bytes(file, good);
+    ScratchDirectory::write(file, good);
   }
   const auto chosen = store::choose_checkpoint(run.path());
   EXPECT_EQ(number(chosen->checkpoint.manifest.step), 200);
@@ -165,28 +165,28 @@ TEST(Checkpoint, FindsOneFlippedBitAnywhereAndFallsBackNamingBoth) {
 }
 
 TEST(Checkpoint, FindsShardsCutExtendedSwappedZeroedAndGone) {
-  const store::TemporaryDirectory run;
+  const ScratchDirectory run;
   save(run.path(), 7);
   const fs::path path = store::checkpoint_directory(run.path(), store::Step{7});
   const fs::path first = path / store::shard_name(0, 0);
   const fs::path second = path / store::shard_name(1, 0);
-  const std::string good = store::read_bytes(first);
-  const std::string other = store::read_bytes(second);
+  const std::string good = ScratchDirectory::read(first);
+  const std::string other = ScratchDirectory::read(second);
   const auto refused = [&](const std::string& word) {
     store::expect_store_error(store::StoreError::Kind::corrupt, {path.string(), word},
                               [&] { CheckpointReader reader(path); });
-    store::write_bytes(first, good);
-    store::write_bytes(second, other);
+    ScratchDirectory::write(first, good);
+    ScratchDirectory::write(second, other);
   };
-  store::write_bytes(first, good.substr(0, good.size() - 1));
+  ScratchDirectory::write(first, good.substr(0, good.size() - 1));
   EXPECT_TRUE(complete_steps(run.path()).empty());
   refused("the manifest says");
-  store::write_bytes(first, good + "x");
+  ScratchDirectory::write(first, good + "x");
   refused("the manifest says");
-  store::write_bytes(first, other);
-  store::write_bytes(second, good);
+  ScratchDirectory::write(first, other);
+  ScratchDirectory::write(second, good);
   refused("is damaged");
-  store::write_bytes(first, good.substr(0, good.size() - 64) + std::string(64, '\0'));
+  ScratchDirectory::write(first, good.substr(0, good.size() - 64) + std::string(64, '\0'));
   refused("is damaged");
   fs::remove(first);
   refused("is missing");
@@ -198,9 +198,9 @@ TEST(Checkpoint, FindsShardsCutExtendedSwappedZeroedAndGone) {
 }
 
 TEST(Checkpoint, SaysWhenNoneIsRightInsteadOfStartingAfresh) {
-  const store::TemporaryDirectory run;
+  const ScratchDirectory run;
   save(run.path(), 7);
-  store::write_bytes(
+  ScratchDirectory::write(
       store::checkpoint_directory(run.path(), store::Step{7}) / store::shard_name(0, 0), "damaged");
   store::expect_store_error(store::StoreError::Kind::corrupt,
                             {"no checkpoint", "stage-0.replica-0"},
@@ -213,7 +213,7 @@ TEST(Checkpoint, KilledAtAnySystemCallOfASaveLeavesTheOldOrTheNewState) {
   for (int call = 0; !finished; ++call) {
     ASSERT_LT(call, 200);
     RecordProperty("calls", call);
-    const store::TemporaryDirectory run;
+    const ScratchDirectory run;
     save(run.path(), 1);
     finished = store::survives_death_at(call, [&] { save(run.path(), 2); });
     const auto chosen = store::choose_checkpoint(run.path());
@@ -242,7 +242,7 @@ TEST(Checkpoint, AnyFailingCallVoidsTheAttemptAndKeepsTheOldState) {
     for (int call = 0;; ++call) {
       ASSERT_LT(call, 100);
       RecordProperty("calls of kind " + std::to_string(static_cast<int>(kind)), call);
-      const store::TemporaryDirectory run;
+      const ScratchDirectory run;
       save(run.path(), 1);
       bool failed = false;
       store::with_fault({.call = kind, .after = call, .error = EIO, .once = true}, [&] {
@@ -263,7 +263,7 @@ TEST(Checkpoint, AnyFailingCallVoidsTheAttemptAndKeepsTheOldState) {
 }
 
 TEST(Checkpoint, PruningKeepsAtLeastTwoAndRemovesTornOnesBehindTheNewest) {
-  const store::TemporaryDirectory run;
+  const ScratchDirectory run;
   for (const std::int64_t step : {1, 2, 3, 5}) save(run.path(), step);
   fs::create_directories(store::checkpoint_directory(run.path(), store::Step{4}));
   fs::create_directories(store::checkpoint_directory(run.path(), store::Step{6}));
@@ -280,7 +280,7 @@ TEST(Checkpoint, PruningThatDiesHalfWayLeavesNoHalfCheckpointThatPassesForOne) {
   bool finished = false;
   for (int call = 0; !finished; ++call) {
     ASSERT_LT(call, 100);
-    const store::TemporaryDirectory run;
+    const ScratchDirectory run;
     RecordProperty("calls", call);
     for (const std::int64_t step : {1, 2, 3}) save(run.path(), step);
     finished = store::survives_death_at(call, [&] { store::prune_checkpoints(run.path(), 2); });
@@ -293,7 +293,7 @@ TEST(Checkpoint, PruningThatDiesHalfWayLeavesNoHalfCheckpointThatPassesForOne) {
 }
 
 TEST(Checkpoint, NewerOnesAreMovedAsideAndNotLost) {
-  const store::TemporaryDirectory run;
+  const ScratchDirectory run;
   for (const std::int64_t step : {1, 2, 3}) save(run.path(), step);
   fs::create_directories(store::checkpoint_directory(run.path(), store::Step{4}));
   // The fourth was never complete: there is nothing to keep.

@@ -11,7 +11,7 @@
 #include "framework/tensors/safetensors_reader.h"
 #include "framework/tensors/safetensors_writer.h"
 #include "tests/framework/store/expect_store_error.h"
-#include "tests/framework/store/temporary_directory.h"
+#include "tests/scratch_directory.h"
 
 namespace strait::tensors {
 namespace {
@@ -30,7 +30,7 @@ std::vector<NamedTensor> one_of_each_type() {
 }
 
 TEST(Safetensors, ReadsBackEveryElementTypeBitForBit) {
-  const store::TemporaryDirectory folder;
+  const ScratchDirectory folder;
   const std::vector<NamedTensor> tensors = one_of_each_type();
   const store::FileSummary summary =
       write_safetensors(folder / "w", tensors, {{"origin", "a test"}});
@@ -48,7 +48,7 @@ TEST(Safetensors, ReadsBackEveryElementTypeBitForBit) {
 }
 
 TEST(Safetensors, WritesViewsScalarsAndEmptyTensorsAsTheirContent) {
-  const store::TemporaryDirectory folder;
+  const ScratchDirectory folder;
   const at::Tensor table = at::arange(12, at::kFloat).reshape({3, 4});
   const std::vector<NamedTensor> tensors{{"turned", table.t()},
                                          {"column", table.select(1, 2)},
@@ -62,7 +62,7 @@ TEST(Safetensors, WritesViewsScalarsAndEmptyTensorsAsTheirContent) {
 }
 
 TEST(Safetensors, BytesDoNotDependOnTheOrderOfTheTensors) {
-  const store::TemporaryDirectory folder;
+  const ScratchDirectory folder;
   std::vector<NamedTensor> tensors = one_of_each_type();
   const store::FileSummary first = write_safetensors(folder / "a", tensors);
   std::mt19937_64 random(3);
@@ -71,7 +71,7 @@ TEST(Safetensors, BytesDoNotDependOnTheOrderOfTheTensors) {
 }
 
 TEST(Safetensors, RefusesToWriteANameTwiceOrATypeThatTheFormatLacks) {
-  const store::TemporaryDirectory folder;
+  const ScratchDirectory folder;
   const at::Tensor tensor = at::ones({2});
   EXPECT_THROW(
       write_safetensors(folder / "w", std::vector<NamedTensor>{{"a", tensor}, {"a", tensor}}),
@@ -85,42 +85,42 @@ TEST(Safetensors, RefusesToWriteANameTwiceOrATypeThatTheFormatLacks) {
 }
 
 TEST(Safetensors, RefusesAFileOfEveryOtherLength) {
-  const store::TemporaryDirectory folder;
+  const ScratchDirectory folder;
   write_safetensors(folder / "w", std::vector<NamedTensor>{{"w", at::ones({3})}});
-  const std::string whole = store::read_bytes(folder / "w");
+  const std::string whole = ScratchDirectory::read(folder / "w");
   for (std::size_t size = 0; size < whole.size(); ++size) {
-    store::write_bytes(folder / "cut", whole.substr(0, size));
+    ScratchDirectory::write(folder / "cut", whole.substr(0, size));
     store::expect_store_error(store::StoreError::Kind::bad_input, {"cut"},
                               [&] { SafetensorsReader reader(folder / "cut"); });
   }
-  store::write_bytes(folder / "long", whole + "x");
+  ScratchDirectory::write(folder / "long", whole + "x");
   store::expect_store_error(store::StoreError::Kind::bad_input, {"long", "13 bytes of data"},
                             [&] { SafetensorsReader reader(folder / "long"); });
 }
 
 TEST(Safetensors, RefusesAHeaderLengthThatLies) {
-  const store::TemporaryDirectory folder;
-  store::write_bytes(folder / "huge", std::string(8, '\xff') + "{}");
+  const ScratchDirectory folder;
+  ScratchDirectory::write(folder / "huge", std::string(8, '\xff') + "{}");
   store::expect_store_error(store::StoreError::Kind::bad_input, {"huge", "at most 100000000"},
                             [&] { SafetensorsReader reader(folder / "huge"); });
-  store::write_bytes(folder / "over", std::string("\x09\0\0\0\0\0\0\0{}", 10));
+  ScratchDirectory::write(folder / "over", std::string("\x09\0\0\0\0\0\0\0{}", 10));
   store::expect_store_error(store::StoreError::Kind::bad_input,
                             {"over", "claims 9 bytes", "only 2"},
                             [&] { SafetensorsReader reader(folder / "over"); });
 }
 
 TEST(Safetensors, RefusesABoolThatIsNeitherTrueNorFalse) {
-  const store::TemporaryDirectory folder;
+  const ScratchDirectory folder;
   write_safetensors(folder / "w", std::vector<NamedTensor>{{"flag", at::ones({1}, at::kBool)}});
-  std::string bytes = store::read_bytes(folder / "w");
+  std::string bytes = ScratchDirectory::read(folder / "w");
   bytes.back() = 2;
-  store::write_bytes(folder / "w", bytes);
+  ScratchDirectory::write(folder / "w", bytes);
   store::expect_store_error(store::StoreError::Kind::bad_input, {"flag", "BOOL"},
                             [&] { SafetensorsReader(folder / "w").read("flag"); });
 }
 
 TEST(Safetensors, NamesTheFileAndTheTensorThatIsNotThere) {
-  const store::TemporaryDirectory folder;
+  const ScratchDirectory folder;
   write_safetensors(folder / "w", std::vector<NamedTensor>{{"a", at::ones({1})}});
   const SafetensorsReader reader(folder / "w");
   EXPECT_EQ(reader.find("b"), nullptr);
@@ -170,7 +170,7 @@ TEST(Safetensors, AgreesWithThePythonPackageInBothDirections) {
   const char* chosen = std::getenv("STRAIT_PYTHON");
   const std::string python = chosen != nullptr ? chosen : ".venv/bin/python";
   if (!std::filesystem::exists(python)) GTEST_SKIP() << python << " is not there";
-  const store::TemporaryDirectory folder;
+  const ScratchDirectory folder;
   const std::vector<NamedTensor> tensors = one_of_each_type();
   write_safetensors(folder / "ours", tensors, {{"origin", "a test"}});
   const int status = run_program({python, "-c", kPythonProgram, folder.path().string()});

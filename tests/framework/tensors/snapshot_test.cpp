@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/framework/store/temporary_directory.h"
+#include "tests/scratch_directory.h"
 
 namespace strait::tensors {
 namespace {
@@ -149,7 +149,7 @@ TEST(Snapshot, ClosingEndsReaderAndWaiters) {
 }
 
 TEST(Snapshot, WritesSameFileAsItsTensors) {
-  const store::TemporaryDirectory folder;
+  const ScratchDirectory folder;
   const std::vector<NamedTensor> tensors = {{"wide", at::arange(600'000).to(at::kDouble)},
                                             {"scalar", at::ones({})},
                                             {"empty", at::ones({0, 3})},

@@ -4,7 +4,7 @@
 
 #include "framework/tensors/safetensors_writer.h"
 #include "tests/framework/store/expect_store_error.h"
-#include "tests/framework/store/temporary_directory.h"
+#include "tests/scratch_directory.h"
 
 namespace strait::tensors {
 namespace {
@@ -17,7 +17,7 @@ store::TokenRows two_rows() {
 }
 
 TEST(TokenFile, ReadsBackWhatWasWritten) {
-  const store::TemporaryDirectory folder;
+  const ScratchDirectory folder;
   write_token_file(folder / "t", TokenFile(two_rows(), "memory"), {{"tokenizer", "bytes"}});
   const TokenFile file(folder / "t");
   EXPECT_EQ(file.rows(), 2);
@@ -35,17 +35,17 @@ TEST(TokenFile, ReadsBackWhatWasWritten) {
 
 // A header of any length, as other writers make it, may put numbers at any byte.
 TEST(TokenFile, ReadsTablesThatAreNotAligned) {
-  const store::TemporaryDirectory folder;
+  const ScratchDirectory folder;
   write_token_file(folder / "t", TokenFile(two_rows(), "memory"));
-  std::string bytes = store::read_bytes(folder / "t");
+  std::string bytes = ScratchDirectory::read(folder / "t");
   ++bytes[0];
   bytes.insert(8 + static_cast<unsigned char>(bytes[0]) - 1, 1, ' ');
-  store::write_bytes(folder / "moved", bytes);
+  ScratchDirectory::write(folder / "moved", bytes);
   EXPECT_EQ(TokenFile(folder / "moved").hash(), TokenFile(two_rows(), "memory").hash());
 }
 
 TEST(TokenFile, WritesTheBytesOfASafetensorsFile) {
-  const store::TemporaryDirectory folder;
+  const ScratchDirectory folder;
   const store::TokenRows rows = two_rows();
   const TokenFile file(rows, "memory");
   write_token_file(folder / "t", file, {{"tokenizer", "bytes"}});
@@ -59,7 +59,7 @@ TEST(TokenFile, WritesTheBytesOfASafetensorsFile) {
                                              {"loss_mask", table(rows.loss_mask, at::kByte)},
                                              {"document", table(rows.document, at::kInt)}},
                     {{"tokenizer", "bytes"}});
-  EXPECT_EQ(store::read_bytes(folder / "t"), store::read_bytes(folder / "expected"));
+  EXPECT_EQ(ScratchDirectory::read(folder / "t"), ScratchDirectory::read(folder / "expected"));
   write_token_file(folder / "second", file, {}, 1, 1);
   const TokenFile second(folder / "second");
   EXPECT_EQ(second.rows(), 1);
@@ -77,7 +77,7 @@ TEST(TokenFile, ShowsRowsOfSeveralFilesAsOne) {
   EXPECT_THAT(mixed.tokens(store::SampleId{3}), testing::ElementsAre(55, 6, 7, 8));
   EXPECT_EQ(mixed.length(store::SampleId{2}), 2);
   EXPECT_THROW(mixed.tokens(store::SampleId{4}), std::out_of_range);
-  const store::TemporaryDirectory folder;
+  const ScratchDirectory folder;
   write_token_file(folder / "t", mixed);
   EXPECT_EQ(TokenFile(folder / "t").hash(), mixed.hash());
   EXPECT_EQ(TokenFile({file, other}, {{0, 0}, {0, 1}}).hash(), file->hash());
@@ -94,7 +94,7 @@ TEST(TokenFile, KnowsLengthsWithoutPaddingAndTargetsWithoutFirstTokens) {
 }
 
 TEST(TokenFile, TakesWholeRowsAsTargetsWhenNothingElseIsSaid) {
-  const store::TemporaryDirectory folder;
+  const ScratchDirectory folder;
   write_safetensors(folder / "t",
                     std::vector<NamedTensor>{{"input_ids", at::ones({2, 3}, at::kInt)}});
   const TokenFile file(folder / "t");
@@ -139,7 +139,7 @@ TEST(TokenFile, NamesFileRowAndPlaceOfWhatIsWrong) {
 }
 
 TEST(TokenFile, RefusesTensorsOfAnotherShapeOrType) {
-  const store::TemporaryDirectory folder;
+  const ScratchDirectory folder;
   const auto refused = [&](std::vector<NamedTensor> tensors,
                            const std::vector<std::string>& words) {
     write_safetensors(folder / "t", tensors);

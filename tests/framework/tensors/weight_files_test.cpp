@@ -4,7 +4,7 @@
 
 #include "framework/tensors/safetensors_writer.h"
 #include "tests/framework/store/expect_store_error.h"
-#include "tests/framework/store/temporary_directory.h"
+#include "tests/scratch_directory.h"
 
 namespace strait::tensors {
 namespace {
@@ -13,13 +13,13 @@ void write_one(const std::filesystem::path& path, const std::string& name, float
   write_safetensors(path, std::vector<NamedTensor>{{name, at::full({2}, value)}});
 }
 
-void write_index(const store::TemporaryDirectory& folder, const std::string& weight_map) {
-  store::write_bytes(folder / "model.safetensors.index.json",
-                     R"({"weight_map":)" + weight_map + "}");
+void write_index(const ScratchDirectory& folder, const std::string& weight_map) {
+  ScratchDirectory::write(folder / "model.safetensors.index.json",
+                          R"({"weight_map":)" + weight_map + "}");
 }
 
 TEST(WeightFiles, ReadsASingleFile) {
-  const store::TemporaryDirectory folder;
+  const ScratchDirectory folder;
   write_one(folder / "model.safetensors", "wte.weight", 3);
   const WeightFiles weights(folder.path());
   ASSERT_EQ(weights.tensors().size(), 1U);
@@ -31,7 +31,7 @@ TEST(WeightFiles, ReadsASingleFile) {
 }
 
 TEST(WeightFiles, ReadsShardsThroughTheIndexInTheOrderOfNames) {
-  const store::TemporaryDirectory folder;
+  const ScratchDirectory folder;
   write_one(folder / "one.safetensors", "z", 1);
   write_one(folder / "two.safetensors", "a", 2);
   write_index(folder, R"({"z":"one.safetensors","a":"two.safetensors"})");
@@ -44,7 +44,7 @@ TEST(WeightFiles, ReadsShardsThroughTheIndexInTheOrderOfNames) {
 }
 
 TEST(WeightFiles, RefusesAnIndexThatLeavesTheDirectoryOrLies) {
-  const store::TemporaryDirectory folder;
+  const ScratchDirectory folder;
   write_one(folder / "one.safetensors", "z", 1);
   write_one(folder / "copy.safetensors", "z", 1);
   const auto refused = [&](const std::string& weight_map, const std::vector<std::string>& words) {
@@ -66,10 +66,10 @@ TEST(WeightFiles, RefusesAnIndexThatLeavesTheDirectoryOrLies) {
 }
 
 TEST(WeightFiles, SaysWhatToDoWithADirectoryWithoutThem) {
-  const store::TemporaryDirectory folder;
+  const ScratchDirectory folder;
   store::expect_store_error(store::StoreError::Kind::bad_input, {"model.safetensors", "random"},
                             [&] { WeightFiles weights(folder.path()); });
-  store::write_bytes(folder / "pytorch_model.bin", "");
+  ScratchDirectory::write(folder / "pytorch_model.bin", "");
   store::expect_store_error(store::StoreError::Kind::bad_input,
                             {"pytorch_model.bin", "save_pretrained"},
                             [&] { WeightFiles weights(folder.path()); });

@@ -16,7 +16,8 @@
 #include <thread>
 #include <vector>
 
-#include "tests/framework/trace/temporary_folder.h"
+#include "tests/refusal_of.h"
+#include "tests/scratch_directory.h"
 
 namespace strait::trace {
 namespace {
@@ -25,23 +26,23 @@ using nlohmann::ordered_json;
 using testing::HasSubstr;
 
 std::vector<std::string> lines_in(const std::filesystem::path& path) {
-  std::istringstream text(text_in(path));
+  std::istringstream text(ScratchDirectory::read(path));
   std::vector<std::string> lines;
   for (std::string line; std::getline(text, line);) lines.push_back(line);
   return lines;
 }
 
 TEST(JsonLines, KeepsTheOrderOfLinesAndKeys) {
-  const TemporaryFolder folder;
+  const ScratchDirectory folder;
   JsonLines file(folder / "metrics.jsonl");
   file.append({{"step", 1}, {"loss", 0.5}, {"grad_norm", 1}});
   file.append({{"step", 2}, {"loss", 0.25}});
-  EXPECT_EQ(text_in(folder / "metrics.jsonl"),
+  EXPECT_EQ(ScratchDirectory::read(folder / "metrics.jsonl"),
             "{\"step\":1,\"loss\":0.5,\"grad_norm\":1}\n{\"step\":2,\"loss\":0.25}\n");
 }
 
 TEST(JsonLines, EveryFiniteDoubleReadsBackBitForBit) {
-  const TemporaryFolder folder;
+  const ScratchDirectory folder;
   const std::uint64_t seed = 7;
   std::mt19937_64 random(seed);
   std::vector<double> told = {0.1, -0.0, 1e-3, 1.0 / 3, 5e-324, std::numeric_limits<double>::max()};
@@ -63,7 +64,7 @@ TEST(JsonLines, EveryFiniteDoubleReadsBackBitForBit) {
 }
 
 TEST(JsonLines, WhatIsNoNumberIsNullAndWhatIsNoUtf8IsReplaced) {
-  const TemporaryFolder folder;
+  const ScratchDirectory folder;
   JsonLines file(folder / "odd.jsonl");
   file.append({{"loss", std::nan("")}, {"scale", std::numeric_limits<double>::infinity()}});
   file.append({{"text", "a\xffz\nb"}});
@@ -74,21 +75,21 @@ TEST(JsonLines, WhatIsNoNumberIsNullAndWhatIsNoUtf8IsReplaced) {
 }
 
 TEST(JsonLines, GoesOnBehindWhatIsThereAndRemovesATornLine) {
-  const TemporaryFolder folder;
-  put_text(folder / "whole.jsonl", "{\"step\":1}\n");
+  const ScratchDirectory folder;
+  ScratchDirectory::write(folder / "whole.jsonl", "{\"step\":1}\n");
   const std::string half = "{\"text\":\"" + std::string(10'000, 'x');
-  put_text(folder / "torn.jsonl", "{\"step\":1}\n" + half);
+  ScratchDirectory::write(folder / "torn.jsonl", "{\"step\":1}\n" + half);
   JsonLines(folder / "whole.jsonl").append({{"step", 2}});
   JsonLines(folder / "torn.jsonl").append({{"step", 2}});
-  EXPECT_EQ(text_in(folder / "whole.jsonl"), "{\"step\":1}\n{\"step\":2}\n");
-  EXPECT_EQ(text_in(folder / "torn.jsonl"), "{\"step\":1}\n{\"step\":2}\n");
-  put_text(folder / "nothing.jsonl", half);
+  EXPECT_EQ(ScratchDirectory::read(folder / "whole.jsonl"), "{\"step\":1}\n{\"step\":2}\n");
+  EXPECT_EQ(ScratchDirectory::read(folder / "torn.jsonl"), "{\"step\":1}\n{\"step\":2}\n");
+  ScratchDirectory::write(folder / "nothing.jsonl", half);
   JsonLines(folder / "nothing.jsonl").append({{"step", 2}});
-  EXPECT_EQ(text_in(folder / "nothing.jsonl"), "{\"step\":2}\n");
+  EXPECT_EQ(ScratchDirectory::read(folder / "nothing.jsonl"), "{\"step\":2}\n");
 }
 
 TEST(JsonLines, LinesOfManyWritersDoNotMix) {
-  const TemporaryFolder folder;
+  const ScratchDirectory folder;
   constexpr int kWriters = 4;
   constexpr int kLines = 200;
   {
@@ -113,7 +114,7 @@ TEST(JsonLines, LinesOfManyWritersDoNotMix) {
 }
 
 TEST(JsonLines, NamesMissingFolder) {
-  const TemporaryFolder folder;
+  const ScratchDirectory folder;
   const std::filesystem::path path = folder / "no/such/metrics.jsonl";
   EXPECT_EQ(refusal_of<TraceError>([&] { JsonLines file(path); }),
             "cannot open " + path.string() + ": No such file or directory");
@@ -122,7 +123,7 @@ TEST(JsonLines, NamesMissingFolder) {
 // A limit on the size of files stands in for a full disk: the system takes a part of the line, then
 // refuses.
 TEST(JsonLines, AFullDiskIsNamedAndLeavesNoHalfLine) {
-  const TemporaryFolder folder;
+  const ScratchDirectory folder;
   const std::filesystem::path path = folder / "full.jsonl";
   JsonLines file(path);
   file.append({{"step", 1}});
@@ -137,7 +138,7 @@ TEST(JsonLines, AFullDiskIsNamedAndLeavesNoHalfLine) {
   EXPECT_EQ(refusal, "cannot write a line to " + path.string() + ": File too large");
   file.append({{"step", 3}});
   file.append({{"step", 4}});
-  EXPECT_EQ(text_in(path), "{\"step\":1}\n{\"step\":3}\n{\"step\":4}\n");
+  EXPECT_EQ(ScratchDirectory::read(path), "{\"step\":1}\n{\"step\":3}\n{\"step\":4}\n");
 }
 
 }  // namespace

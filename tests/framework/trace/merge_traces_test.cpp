@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "framework/trace/span_log.h"
-#include "tests/framework/trace/temporary_folder.h"
+#include "tests/refusal_of.h"
+#include "tests/scratch_directory.h"
 
 namespace strait::trace {
 namespace {
@@ -17,13 +18,13 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 
-json merged(const TemporaryFolder& folder, const std::vector<std::filesystem::path>& files) {
+json merged(const ScratchDirectory& folder, const std::vector<std::filesystem::path>& files) {
   merge_traces(files, folder / "trace.json");
-  return json::parse(text_in(folder / "trace.json"))["traceEvents"];
+  return json::parse(ScratchDirectory::read(folder / "trace.json"))["traceEvents"];
 }
 
 TEST(MergeTraces, ProcessesStandSideBySideFromTimeZero) {
-  const TemporaryFolder folder;
+  const ScratchDirectory folder;
   SpanLog first("stage 0.0", 0);
   first.record({"forward", "compute", 0, 5'000'000, 6'000'000});
   SpanLog second("stage 1.0", 1);
@@ -41,7 +42,7 @@ TEST(MergeTraces, ProcessesStandSideBySideFromTimeZero) {
 }
 
 TEST(MergeTraces, ProcessesOfTheSameNumberAreKeptApart) {
-  const TemporaryFolder folder;
+  const ScratchDirectory folder;
   std::vector<std::filesystem::path> files;
   for (const char* name : {"x", "y", "z"}) {
     SpanLog log(name, 4);
@@ -65,15 +66,15 @@ TEST(MergeTraces, ProcessesOfTheSameNumberAreKeptApart) {
 }
 
 TEST(MergeTraces, NothingToMergeIsAnEmptyTrace) {
-  const TemporaryFolder folder;
+  const ScratchDirectory folder;
   EXPECT_EQ(merged(folder, {}), json::array());
 }
 
 TEST(MergeTraces, AFileThatIsNoTraceIsNamedAndTheOldResultStays) {
-  const TemporaryFolder folder;
-  put_text(folder / "trace.json", "old");
+  const ScratchDirectory folder;
+  ScratchDirectory::write(folder / "trace.json", "old");
   const auto refusal = [&](const std::string& content) {
-    put_text(folder / "bad.json", content);
+    ScratchDirectory::write(folder / "bad.json", content);
     return refusal_of<TraceError>([&] {
       const std::vector<std::filesystem::path> files = {folder / "bad.json"};
       merge_traces(files, folder / "trace.json");
@@ -85,11 +86,11 @@ TEST(MergeTraces, AFileThatIsNoTraceIsNamedAndTheOldResultStays) {
     EXPECT_THAT(refusal(content), HasSubstr("cannot merge " + (folder / "bad.json").string()))
         << content;
   }
-  EXPECT_EQ(text_in(folder / "trace.json"), "old");
+  EXPECT_EQ(ScratchDirectory::read(folder / "trace.json"), "old");
 }
 
 TEST(MergeTraces, AMissingFileIsNamed) {
-  const TemporaryFolder folder;
+  const ScratchDirectory folder;
   const std::vector<std::filesystem::path> files = {folder / "gone.json"};
   EXPECT_EQ(refusal_of<TraceError>([&] { merge_traces(files, folder / "trace.json"); }),
             "cannot open " + files[0].string() + ": No such file or directory");

@@ -7,7 +7,8 @@
 #include <thread>
 #include <vector>
 
-#include "tests/framework/trace/temporary_folder.h"
+#include "tests/refusal_of.h"
+#include "tests/scratch_directory.h"
 
 namespace strait::trace {
 namespace {
@@ -15,9 +16,9 @@ namespace {
 using nlohmann::json;
 
 json written(const SpanLog& log) {
-  const TemporaryFolder folder;
+  const ScratchDirectory folder;
   log.write(folder / "trace.json");
-  return json::parse(text_in(folder / "trace.json"));
+  return json::parse(ScratchDirectory::read(folder / "trace.json"));
 }
 
 TEST(SpanLog, WritesWhatPerfettoReads) {
@@ -40,9 +41,9 @@ TEST(SpanLog, TimesKeepTheirNanosecondsOnAMachineThatIsLongUp) {
   SpanLog log("stage 0.0", 0);
   constexpr Nanoseconds kTenYears = 315'360'000'000'000'001;
   log.record({"forward", "compute", 0, kTenYears, kTenYears + 1});
-  const TemporaryFolder folder;
+  const ScratchDirectory folder;
   log.write(folder / "trace.json");
-  EXPECT_THAT(text_in(folder / "trace.json"),
+  EXPECT_THAT(ScratchDirectory::read(folder / "trace.json"),
               testing::HasSubstr(R"("ts":315360000000000.001,"dur":0.001)"));
 }
 
@@ -81,7 +82,7 @@ TEST(SpanLog, AScopedSpanCoversItsScope) {
 
 TEST(SpanLog, NoSpanOfAnyThreadIsLostWhileOthersReadAndWrite) {
   SpanLog log("stage 0.0", 0, 1000);
-  const TemporaryFolder folder;
+  const ScratchDirectory folder;
   constexpr int kThreads = 3;
   constexpr int kSpans = 300;
   {
@@ -103,7 +104,7 @@ TEST(SpanLog, NoSpanOfAnyThreadIsLostWhileOthersReadAndWrite) {
 }
 
 TEST(SpanLog, APathThatCannotBeWrittenIsNamed) {
-  const TemporaryFolder folder;
+  const ScratchDirectory folder;
   const SpanLog log("stage 0.0", 0);
   const std::string refusal = refusal_of<TraceError>([&] { log.write(folder / "none/t.json"); });
   EXPECT_THAT(refusal, testing::HasSubstr((folder / "none/t.json").string()));
@@ -111,7 +112,7 @@ TEST(SpanLog, APathThatCannotBeWrittenIsNamed) {
 }
 
 TEST(SpanLog, AFileThatCannotTakeItsNameLeavesNothingBehind) {
-  const TemporaryFolder folder;
+  const ScratchDirectory folder;
   std::filesystem::create_directory(folder / "trace.json");
   const SpanLog log("stage 0.0", 0);
   EXPECT_THAT(refusal_of<TraceError>([&] { log.write(folder / "trace.json"); }),

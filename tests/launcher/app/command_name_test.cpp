@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "tests/launcher/scratch_directory.h"
+#include "tests/scratch_directory.h"
 
 namespace strait::app {
 namespace {

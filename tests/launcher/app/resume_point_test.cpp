@@ -8,7 +8,7 @@
 #include "framework/store/atomic_file.h"
 #include "launcher/base/errors.h"
 #include "launcher/plan/plan.h"
-#include "tests/launcher/scratch_directory.h"
+#include "tests/scratch_directory.h"
 
 namespace strait::app {
 namespace {

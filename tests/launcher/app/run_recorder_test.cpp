@@ -8,7 +8,7 @@
 
 #include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
-#include "tests/launcher/scratch_directory.h"
+#include "tests/scratch_directory.h"
 
 namespace strait::control {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "framework/store/atomic_file.h"
 #include "framework/store/checkpoint.h"
-#include "tests/launcher/scratch_directory.h"
+#include "tests/scratch_directory.h"
 
 namespace strait::app {
 namespace {

@@ -13,7 +13,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/control/run_directory.h"
 #include "launcher/control/stop_signals.h"
-#include "tests/launcher/scratch_directory.h"
+#include "tests/scratch_directory.h"
 
 namespace strait::app {
 namespace {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/refusal_of.h"
+
 namespace strait::base {
 namespace {
 
@@ -79,12 +81,7 @@ TEST(JsonFields, KeepsDefaultOfFieldThatFormerBuildsDoNotWrite) {
 std::string refusal(const char* key, const json& value) {
   json object = to_object(some());
   object[key] = value;
-  try {
-    from_object<Outer>(object, "outer");
-  } catch (const MessageError& error) {
-    return error.what();
-  }
-  return "";
+  return refusal_of<MessageError>([&] { from_object<Outer>(object, "outer"); });
 }
 
 TEST(JsonFields, NamesMessageAndFieldInErrors) {

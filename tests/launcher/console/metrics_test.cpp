@@ -14,7 +14,7 @@
 #include "launcher/console/report.h"
 #include "launcher/console/status_text.h"
 #include "launcher/control/run_recorder.h"
-#include "tests/launcher/scratch_directory.h"
+#include "tests/scratch_directory.h"
 
 // A metric is declared in one table and appears everywhere.
 namespace strait::console {

@@ -9,6 +9,8 @@
 #include <random>
 #include <string>
 
+#include "tests/refusal_of.h"
+
 namespace strait::control {
 namespace {
 
@@ -36,12 +38,7 @@ Message through_coordinator(const Message& message) {
 }
 
 std::string refusal(const std::string& text) {
-  try {
-    parse_stage_message(frame_of(text));
-  } catch (const base::MessageError& error) {
-    return error.what();
-  }
-  return "accepted";
+  return refusal_of<base::MessageError>([&] { parse_stage_message(frame_of(text)); });
 }
 
 TEST(ControlMessage, ProgressKeepsEveryField) {

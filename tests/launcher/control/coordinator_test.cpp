@@ -13,7 +13,7 @@
 #include "framework/net/memory_link.h"
 #include "framework/store/store_error.h"
 #include "launcher/process/backend.h"
-#include "tests/launcher/scratch_directory.h"
+#include "tests/scratch_directory.h"
 
 namespace strait::control {
 namespace {

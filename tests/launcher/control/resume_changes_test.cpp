@@ -7,7 +7,7 @@
 #include "framework/store/store_error.h"
 #include "launcher/base/errors.h"
 #include "launcher/control/run_directory.h"
-#include "tests/launcher/scratch_directory.h"
+#include "tests/scratch_directory.h"
 
 namespace strait::control {
 namespace {

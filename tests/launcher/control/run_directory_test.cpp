@@ -10,22 +10,14 @@
 #include <cstdlib>
 
 #include "launcher/base/errors.h"
-#include "tests/launcher/scratch_directory.h"
+#include "tests/refusal_of.h"
+#include "tests/scratch_directory.h"
 
 namespace strait::control {
 namespace {
 
 using testing::HasSubstr;
 using Existing = RunDirectory::Existing;
-
-std::string refusal(const std::function<void()>& what) {
-  try {
-    what();
-  } catch (const base::UserError& error) {
-    return error.what();
-  }
-  return "accepted";
-}
 
 // Another process that owns a run until it is killed.
 class Owner {
@@ -89,7 +81,8 @@ TEST_F(RunDirectoryTest, NewRunHasItsFolders) {
 
 TEST_F(RunDirectoryTest, NeverOverwritesExistingRun) {
   past_run();
-  const std::string text = refusal([&] { RunDirectory::create(run_, Existing::refuse); });
+  const std::string text =
+      refusal_of<base::UserError>([&] { RunDirectory::create(run_, Existing::refuse); });
   EXPECT_THAT(text, HasSubstr("already holds a run"));
   EXPECT_THAT(text, HasSubstr("strait resume"));
   EXPECT_THAT(text, HasSubstr("--set name="));
@@ -133,7 +126,7 @@ TEST_F(RunDirectoryTest, RefusesLiveRunWithPidAndStartTime) {
   for (const auto& attempt : std::vector<std::function<void()>>{
            [&] { RunDirectory::open(run_); }, [&] { RunDirectory::create(run_, Existing::refuse); },
            [&] { RunDirectory::create(run_, Existing::move_aside); }}) {
-    const std::string text = refusal(attempt);
+    const std::string text = refusal_of<base::UserError>(attempt);
     EXPECT_THAT(text, HasSubstr("live run (process " + std::to_string(owner.pid())));
     EXPECT_THAT(text, HasSubstr("since 20"));
   }
@@ -156,14 +149,14 @@ TEST_F(RunDirectoryTest, ReusedPidIsNotOwner) {
   past_run();
   ScratchDirectory::write(run_ / "lock", R"({"pid":1,"started":1,"since":"2020-01-01 00:00:00"})");
   EXPECT_FALSE(RunDirectory::live(run_).has_value());
-  EXPECT_EQ(refusal([&] { RunDirectory::open(run_); }), "accepted");
+  EXPECT_EQ(refusal_of<base::UserError>([&] { RunDirectory::open(run_); }), "nothing was refused");
 }
 
 TEST_F(RunDirectoryTest, DoesNotTakeOverLockOfOtherHost) {
   past_run();
   ScratchDirectory::write(run_ / "lock", R"({"pid":1,"started":1,"since":"2020-01-01 00:00:00",
                                              "host":"far","boot":"another","job":"12"})");
-  const std::string text = refusal([&] { RunDirectory::open(run_); });
+  const std::string text = refusal_of<base::UserError>([&] { RunDirectory::open(run_); });
   EXPECT_THAT(text, HasSubstr("process 1 of host far in Slurm job 12, since 2020"));
   EXPECT_THAT(text, HasSubstr("if it did, remove " + (run_ / "lock").string()));
   const auto live = RunDirectory::live(run_);
@@ -179,7 +172,7 @@ TEST_F(RunDirectoryTest, TakesOverLockFromBeforeReboot) {
                           R"({"pid":1,"started":1,"since":"2020-01-01 00:00:00","host":")" +
                               std::string(name.data()) + R"(","boot":"an earlier one"})");
   EXPECT_FALSE(RunDirectory::live(run_).has_value());
-  EXPECT_EQ(refusal([&] { RunDirectory::open(run_); }), "accepted");
+  EXPECT_EQ(refusal_of<base::UserError>([&] { RunDirectory::open(run_); }), "nothing was refused");
 }
 
 TEST_F(RunDirectoryTest, RequeuedJobTakesOverItsOwnLock) {
@@ -188,12 +181,12 @@ TEST_F(RunDirectoryTest, RequeuedJobTakesOverItsOwnLock) {
                                   "host":"far","boot":"another","job":"12"})";
   ASSERT_EQ(::setenv("SLURM_JOB_ID", "12", 1), 0);
   ScratchDirectory::write(run_ / "lock", foreign);
-  const std::string same = refusal([&] { RunDirectory::open(run_); });
+  const std::string same = refusal_of<base::UserError>([&] { RunDirectory::open(run_); });
   ASSERT_EQ(::setenv("SLURM_JOB_ID", "13", 1), 0);
   ScratchDirectory::write(run_ / "lock", foreign);
-  const std::string other = refusal([&] { RunDirectory::open(run_); });
+  const std::string other = refusal_of<base::UserError>([&] { RunDirectory::open(run_); });
   ::unsetenv("SLURM_JOB_ID");
-  EXPECT_EQ(same, "accepted");
+  EXPECT_EQ(same, "nothing was refused");
   EXPECT_THAT(other, HasSubstr("host far"));
 }
 
@@ -202,7 +195,8 @@ TEST_F(RunDirectoryTest, IgnoresLockThatIsNotJson) {
   for (const char* rubbish : {"", "x", "[]", "{}", R"({"pid":"x","started":0,"since":0})"}) {
     ScratchDirectory::write(run_ / "lock", rubbish);
     EXPECT_FALSE(RunDirectory::live(run_).has_value()) << rubbish;
-    EXPECT_EQ(refusal([&] { RunDirectory::open(run_); }), "accepted") << rubbish;
+    EXPECT_EQ(refusal_of<base::UserError>([&] { RunDirectory::open(run_); }), "nothing was refused")
+        << rubbish;
   }
 }
 
@@ -218,13 +212,15 @@ TEST_F(RunDirectoryTest, RefusesDamagedGeneration) {
   past_run();
   RunDirectory directory = RunDirectory::open(run_);
   ScratchDirectory::write(run_ / "generation", "x");
-  EXPECT_THAT(refusal([&] { directory.next_generation(); }), HasSubstr("must never decrease"));
+  EXPECT_THAT(refusal_of<base::UserError>([&] { directory.next_generation(); }),
+              HasSubstr("must never decrease"));
 }
 
 TEST_F(RunDirectoryTest, RefusesToOpenDirectoryWithoutRun) {
-  EXPECT_THAT(refusal([&] { RunDirectory::open(run_); }), HasSubstr("holds no run"));
+  EXPECT_THAT(refusal_of<base::UserError>([&] { RunDirectory::open(run_); }),
+              HasSubstr("holds no run"));
   ScratchDirectory::write(run_, "a file");
-  EXPECT_THAT(refusal([&] { RunDirectory::create(run_, Existing::refuse); }),
+  EXPECT_THAT(refusal_of<base::UserError>([&] { RunDirectory::create(run_, Existing::refuse); }),
               HasSubstr("not a directory"));
 }
 

@@ -9,7 +9,7 @@
 #include "framework/store/file_descriptor.h"
 #include "launcher/control/watchdog.h"
 #include "tests/framework/store/system_faults.h"
-#include "tests/launcher/scratch_directory.h"
+#include "tests/scratch_directory.h"
 
 namespace strait::control {
 namespace {

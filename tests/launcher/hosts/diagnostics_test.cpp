@@ -98,8 +98,9 @@ TEST(CheckHosts, InspectsAllHostsAtTheSameTime) {
   const SshInPath ssh(kSlowFirstHost);
   HostInspection inspection;
   inspection.facts.directory = "/srv/strait";
-  store::write_bytes(ssh / "greeting", to_line(AgentGreeting{base::build_id(), "h", "", "", 0}));
-  store::write_bytes(ssh / "inspection", to_line(inspection));
+  ScratchDirectory::write(ssh / "greeting",
+                          to_line(AgentGreeting{base::build_id(), "h", "", "", 0}));
+  ScratchDirectory::write(ssh / "inspection", to_line(inspection));
   ASSERT_EQ(::mkfifo((ssh / "turn").c_str(), 0600), 0);
   recipe::Recipe asked;
   asked.hosts.backend = recipe::BackendKind::ssh;

@@ -21,16 +21,16 @@ exec sh -c "$command"
 // Installs a build with a program that runs this script for --check.
 Installed install(const SshInPath& ssh, const std::string& check) {
   std::filesystem::create_directory(ssh / "home");
-  store::write_bytes(ssh / "home/greeting",
-                     to_line(AgentGreeting{base::build_id(), "h", "", "", 0}));
+  ScratchDirectory::write(ssh / "home/greeting",
+                          to_line(AgentGreeting{base::build_id(), "h", "", "", 0}));
   const auto program = ssh / "strait-stage";
-  store::write_bytes(program, fmt::format(R"(#!/bin/sh
+  ScratchDirectory::write(program, fmt::format(R"(#!/bin/sh
 case "$1" in
 --check) {};;
 *) cat "$HOME/greeting"; exec cat > /dev/null;;
 esac
 )",
-                                          check));
+                                               check));
   const auto sum = process::run_program({"sha256sum", program.string()}, std::chrono::seconds(20));
   Build build;
   build.files = {

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "tests/framework/store/temporary_directory.h"
+#include "tests/scratch_directory.h"
 
 namespace strait::hosts {
 
@@ -22,13 +22,13 @@ class SshInPath {
   ~SshInPath() { ::setenv("PATH", path_.c_str(), 1); }
 
   void add_program(const std::string& name, const std::string& script) const {
-    store::write_bytes(folder_ / name, "#!/bin/sh\n" + script);
+    ScratchDirectory::write(folder_ / name, "#!/bin/sh\n" + script);
     ::chmod((folder_ / name).c_str(), 0700);
   }
   std::filesystem::path operator/(const std::string& name) const { return folder_ / name; }
 
  private:
-  const store::TemporaryDirectory folder_;
+  const ScratchDirectory folder_;
   const std::string path_ = std::getenv("PATH");
 };
 

@@ -8,7 +8,7 @@
 #include "launcher/hosts/agent_greeting.h"
 #include "launcher/hosts/build_files.h"
 #include "launcher/hosts/ssh_session.h"
-#include "tests/launcher/scratch_directory.h"
+#include "tests/scratch_directory.h"
 
 namespace strait::hosts {
 namespace {

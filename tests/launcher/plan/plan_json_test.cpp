@@ -10,7 +10,8 @@
 #include "launcher/plan/plan.h"
 #include "launcher/plan/run_files.h"
 #include "launcher/plan/stage_job.h"
-#include "tests/launcher/scratch_directory.h"
+#include "tests/refusal_of.h"
+#include "tests/scratch_directory.h"
 
 namespace strait::plan {
 namespace {
@@ -25,12 +26,7 @@ json former_plan() {
 }
 
 std::string refusal(const json& plan) {
-  try {
-    plan_from_json(plan);
-  } catch (const base::UserError& error) {
-    return error.what();
-  }
-  return "";
+  return refusal_of<base::UserError>([&] { plan_from_json(plan); });
 }
 
 TEST(PlanJson, ReadsPlanOfFormerBuildAndWritesItUnchanged) {

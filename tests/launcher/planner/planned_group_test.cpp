@@ -6,6 +6,7 @@
 #include "framework/sync/methods.h"
 #include "launcher/base/errors.h"
 #include "launcher/planner/planned_sync.h"
+#include "tests/refusal_of.h"
 
 namespace strait::planner {
 namespace {
@@ -48,12 +49,7 @@ ReplicaGroups groups(const plan::Plan& plan, std::uint32_t stage = 0) {
 }
 
 std::string refusal(plan::Plan plan) {
-  try {
-    plan_groups(plan, nullptr);
-  } catch (const base::UserError& error) {
-    return error.what();
-  }
-  return "";
+  return refusal_of<base::UserError>([&] { plan_groups(plan, nullptr); });
 }
 
 const ReplicaGroups kTwo = {{0}, {1}};
@@ -114,7 +110,7 @@ TEST(PlannedGroup, OfUnequalHostsIsForSumsOfGradientsOnly) {
   EXPECT_EQ(groups(plan_of("allreduce", 1, {0, 0, 1}, kOneGpu)), unequal);
   const plan::Plan averaged = plan_of("diloco", 1, {0, 0, 1});
   EXPECT_EQ(groups(averaged), sync::separate_replicas(3));
-  EXPECT_EQ(refusal(averaged), "");
+  EXPECT_EQ(refusal(averaged), "nothing was refused");
   EXPECT_THAT(refusal(with(averaged, recipe::GroupUse::always)),
               AllOf(HasSubstr("sync.group is \"always\""), HasSubstr("with 2 and with 1 replicas"),
                     HasSubstr("leave sync.group at \"auto\"")));

@@ -128,12 +128,12 @@ TEST(Speeds, ForecastsZeroBubbleWithWeightGradientsOfTheirOwn) {
   plan::Plan plan = plan_over_two_hosts();
   const models::ModelDescription model =
       models::describe(models::parse_config(kTinyModel, "config.json"), {plan.recipe.data.row, 4});
-  const schedules::StageCost cost =
-      stage_cost(model, {1, 2}, 100, {.flops_per_second = 1e9, .backward = 2});
+  const schedules::ChunkCost cost =
+      chunk_cost(model, {1, 2}, 100, {.flops_per_second = 1e9, .backward = 2});
   const models::LayerCost& block = model.layers[1];
   EXPECT_DOUBLE_EQ(cost.weight_gradient_seconds, 2 * 100 * 2.0 * 12 * 64 * 64 / 1e9);
   EXPECT_DOUBLE_EQ(cost.backward_seconds, 2 * 2 * 100 * block.forward_flops_per_token / 1e9);
-  EXPECT_EQ(stage_cost(model, {5, 5}, 100, {}).weight_gradient_seconds, 0);
+  EXPECT_EQ(chunk_cost(model, {5, 5}, 100, {}).weight_gradient_seconds, 0);
   for (plan::Plan::Link& link : plan.links) link.forward_bytes = link.backward_bytes = 1'000'000;
   const double whole = forecast(plan);
   plan.recipe.pipeline.schedule = "zero_bubble";

@@ -9,6 +9,7 @@
 #include "framework/codec/codecs.h"
 #include "launcher/recipe/recipe_keys.h"
 #include "stages/partition.h"
+#include "tests/refusal_of.h"
 
 namespace strait::plugin {
 namespace {
@@ -18,13 +19,8 @@ using testing::HasSubstr;
 
 partition::Assignment nothing(const partition::Question&) { return {}; }
 
-std::string refusal_of(const std::string& name) {
-  try {
-    OfferedParts().partition(name, nothing);
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "accepted";
+std::string refusal(const std::string& name) {
+  return refusal_of<std::invalid_argument>([&] { OfferedParts().partition(name, nothing); });
 }
 
 TEST(OfferedParts, AreAddedToCatalogues) {
@@ -38,16 +34,15 @@ TEST(OfferedParts, AreAddedToCatalogues) {
   EXPECT_THAT(parts.partitions(), testing::ElementsAre(one, other));
   EXPECT_THAT(stages::partitions().names(), Contains(one));
   EXPECT_EQ(stages::partitions().names().front(), "balanced");
-  EXPECT_THAT(refusal_of(one), HasSubstr("called \"" + one + "\" already"));
+  EXPECT_THAT(refusal(one), HasSubstr("called \"" + one + "\" already"));
 }
 
 TEST(OfferedParts, RefusesInvalidAndTakenNames) {
-  EXPECT_THAT(refusal_of("balanced"),
-              HasSubstr("there is a partition called \"balanced\" already"));
+  EXPECT_THAT(refusal("balanced"), HasSubstr("there is a partition called \"balanced\" already"));
   for (const char* name : {"", "two words", "a#b", "a/b", "\"", "é"}) {
-    EXPECT_THAT(refusal_of(name), HasSubstr("is no name for a partition")) << name;
+    EXPECT_THAT(refusal(name), HasSubstr("is no name for a partition")) << name;
   }
-  EXPECT_THAT(refusal_of(std::string(65, 'a')), HasSubstr("1 to 64 letters"));
+  EXPECT_THAT(refusal(std::string(65, 'a')), HasSubstr("1 to 64 letters"));
 }
 
 TEST(PartNames, ContainBuiltInParts) {

@@ -8,7 +8,7 @@
 
 #include "framework/store/store_error.h"
 #include "launcher/base/errors.h"
-#include "tests/launcher/scratch_directory.h"
+#include "tests/scratch_directory.h"
 
 namespace strait::plugin {
 namespace {

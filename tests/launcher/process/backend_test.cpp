@@ -13,7 +13,7 @@
 #include <sstream>
 
 #include "launcher/base/errors.h"
-#include "tests/launcher/scratch_directory.h"
+#include "tests/scratch_directory.h"
 
 namespace strait::process {
 namespace {

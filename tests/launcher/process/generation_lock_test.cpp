@@ -13,7 +13,7 @@
 #include "framework/store/file_descriptor.h"
 #include "launcher/base/errors.h"
 #include "launcher/process/process_identity.h"
-#include "tests/launcher/scratch_directory.h"
+#include "tests/scratch_directory.h"
 
 namespace strait::process {
 namespace {

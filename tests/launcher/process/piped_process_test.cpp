@@ -9,7 +9,7 @@
 #include <fstream>
 
 #include "launcher/base/errors.h"
-#include "tests/framework/store/temporary_directory.h"
+#include "tests/scratch_directory.h"
 
 namespace strait::process {
 namespace {
@@ -73,7 +73,7 @@ TEST(PipedProcess, WriteTimesOutWhenProgramDoesNotRead) {
 }
 
 TEST(PipedProcess, ReadsAfterTheDeadlineWhatWasThereBefore) {
-  const store::TemporaryDirectory directory;
+  const ScratchDirectory directory;
   const auto fifo = directory / "fifo";
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
   PipedProcess early({"sh", "-c", "echo up; echo > " + fifo.string() + "; exec tail -f /dev/null"});

@@ -5,6 +5,7 @@
 
 #include "launcher/base/errors.h"
 #include "launcher/process/piped_process.h"
+#include "tests/refusal_of.h"
 
 namespace strait::process {
 namespace {
@@ -17,12 +18,7 @@ ProgramResult shell(const std::string& script, std::chrono::seconds limit = 20s)
 }
 
 std::string refusal(const std::vector<std::string>& argv, std::chrono::seconds limit) {
-  try {
-    run_program(argv, limit);
-  } catch (const base::UserError& error) {
-    return error.what();
-  }
-  return "nothing was refused";
+  return refusal_of<base::UserError>([&] { run_program(argv, limit); });
 }
 
 TEST(RunProgram, ReturnsBothStreamsAndExitStatus) {

@@ -11,6 +11,7 @@
 #include "launcher/reach/reach_service.h"
 #include "launcher/reach/tcp_socket.h"
 #include "tests/launcher/reach/served_hosts.h"
+#include "tests/refusal_of.h"
 
 namespace strait::reach {
 namespace {
@@ -124,12 +125,7 @@ struct PlayedHosts {
     return probe_paths(*reach, ports, {{0, 1}});
   }
   std::string refusal(const std::string& place, const ReachAnswer& tried) {
-    try {
-      probe(place, tried);
-    } catch (const base::UserError& error) {
-      return error.what();
-    }
-    return "nothing was refused";
+    return refusal_of<base::UserError>([&] { probe(place, tried); });
   }
 
   std::vector<std::unique_ptr<net::Link>> ends;

@@ -7,7 +7,7 @@
 #include <functional>
 
 #include "launcher/base/errors.h"
-#include "tests/launcher/scratch_directory.h"
+#include "tests/scratch_directory.h"
 
 namespace strait::recipe {
 namespace {

@@ -55,7 +55,7 @@ struct RemoteRun {
     const fs::path there = place(writer.directory / "run", step) / name;
     fs::create_directories(there.parent_path());
     const std::size_t seed = static_cast<std::size_t>(step) * 100 + host * 10 + name.size() % 10;
-    store::write_bytes(there, random_bytes(100'000, seed));
+    ScratchDirectory::write(there, random_bytes(100'000, seed));
     auto stat = rig.launcher.agent->stat(writer.name, there);
     const ChunkTable table = get_soon(stat);
     return {name, table.size, table.whole};
@@ -239,7 +239,7 @@ TEST(CheckpointDownloader, NamesShardThatChangedSinceWritten) {
   RemoteRun run;
   const auto shards = run.commit(3);
   const fs::path there = run.place(run.host().directory / "run", 3) / store::shard_name(0, 0);
-  store::write_bytes(there, random_bytes(100'000, 77));
+  ScratchDirectory::write(there, random_bytes(100'000, 77));
   const auto downloader = run.downloader();
   downloader->add(store::Step{3}, shards);
   const auto finished = downloader->finish(never);

@@ -14,9 +14,9 @@ namespace strait::transfer {
 namespace {
 
 TEST(ChunkTable, HashesEachChunkAndWhole) {
-  const store::TemporaryDirectory directory;
+  const ScratchDirectory directory;
   const std::string bytes = random_bytes(2 * ChunkTable::kChunkBytes + 5, 1);
-  store::write_bytes(directory / "file", bytes);
+  ScratchDirectory::write(directory / "file", bytes);
   const ChunkTable table = read_chunk_table(directory / "file");
   EXPECT_TRUE(table.well_formed());
   ASSERT_EQ(table.count(), 3U);
@@ -29,11 +29,11 @@ TEST(ChunkTable, HashesEachChunkAndWhole) {
 }
 
 TEST(ChunkTable, IdDependsOnContentOnly) {
-  const store::TemporaryDirectory directory;
+  const ScratchDirectory directory;
   const std::string bytes = random_bytes(1000, 2);
-  store::write_bytes(directory / "a", bytes);
-  store::write_bytes(directory / "b", bytes);
-  store::write_bytes(directory / "c", bytes + "x");
+  ScratchDirectory::write(directory / "a", bytes);
+  ScratchDirectory::write(directory / "b", bytes);
+  ScratchDirectory::write(directory / "c", bytes + "x");
   const std::string id = read_chunk_table(directory / "a").id();
   EXPECT_TRUE(is_content_id(id));
   EXPECT_EQ(read_chunk_table(directory / "b").id(), id);
@@ -41,8 +41,8 @@ TEST(ChunkTable, IdDependsOnContentOnly) {
 }
 
 TEST(ChunkTable, EmptyFileHasNoChunks) {
-  const store::TemporaryDirectory directory;
-  store::write_bytes(directory / "empty", "");
+  const ScratchDirectory directory;
+  ScratchDirectory::write(directory / "empty", "");
   const ChunkTable table = read_chunk_table(directory / "empty");
   EXPECT_TRUE(table.well_formed());
   EXPECT_EQ(table.count(), 0U);
@@ -59,34 +59,34 @@ TEST(ChunkTable, RefusesTablesThatAreNotWellFormed) {
 }
 
 TEST(TableCache, DoesNotReadUnchangedFileAgain) {
-  const store::TemporaryDirectory directory;
+  const ScratchDirectory directory;
   const TableCache cache(directory / "tables");
-  store::write_bytes(directory / "file", random_bytes(1000, 3));
+  ScratchDirectory::write(directory / "file", random_bytes(1000, 3));
   const ChunkTable first = cache.table(directory / "file");
   ASSERT_EQ(std::filesystem::file_size(directory / "file"), 1000U);
   const FileStamp stamp = FileStamp::of(directory / "file");
   EXPECT_EQ(cache.table(directory / "file"), first);
   // The entry is used while the stamp is the same: a planted hash is relocked.
   for (const auto& entry : std::filesystem::directory_iterator(directory / "tables")) {
-    std::string text = store::read_bytes(entry.path());
+    std::string text = ScratchDirectory::read(entry.path());
     const std::size_t at = text.rfind(first.whole);
     ASSERT_NE(at, std::string::npos);
     text.replace(at, 4, "0000");
-    store::write_bytes(entry.path(), text);
+    ScratchDirectory::write(entry.path(), text);
   }
   ASSERT_EQ(FileStamp::of(directory / "file"), stamp);
   EXPECT_EQ(cache.table(directory / "file").whole.substr(0, 4), "0000");
-  store::write_bytes(directory / "file", random_bytes(1001, 4));
+  ScratchDirectory::write(directory / "file", random_bytes(1001, 4));
   EXPECT_EQ(cache.table(directory / "file"), read_chunk_table(directory / "file"));
 }
 
 TEST(TableCache, ReplacesIncompleteEntry) {
-  const store::TemporaryDirectory directory;
+  const ScratchDirectory directory;
   const TableCache cache(directory / "tables");
-  store::write_bytes(directory / "file", random_bytes(1000, 5));
+  ScratchDirectory::write(directory / "file", random_bytes(1000, 5));
   const ChunkTable first = cache.table(directory / "file");
   for (const auto& entry : std::filesystem::directory_iterator(directory / "tables")) {
-    store::write_bytes(entry.path(), "{\"path\": ");
+    ScratchDirectory::write(entry.path(), "{\"path\": ");
   }
   EXPECT_EQ(cache.table(directory / "file"), first);
   store::expect_store_error(store::StoreError::Kind::bad_input, {"nothing-here"},
@@ -94,12 +94,12 @@ TEST(TableCache, ReplacesIncompleteEntry) {
 }
 
 TEST(TableCache, RemovesIncompleteFilesOfKilledWriters) {
-  const store::TemporaryDirectory directory;
+  const ScratchDirectory directory;
   const TableCache cache(directory / "tables");
-  store::write_bytes(directory / "a", random_bytes(1000, 6));
-  store::write_bytes(directory / "b", random_bytes(1000, 7));
+  ScratchDirectory::write(directory / "a", random_bytes(1000, 6));
+  ScratchDirectory::write(directory / "b", random_bytes(1000, 7));
   cache.table(directory / "a");
-  store::write_bytes(directory / "tables" / "0123.json.tmp-19", "{\"path\": ");
+  ScratchDirectory::write(directory / "tables" / "0123.json.tmp-19", "{\"path\": ");
   cache.table(directory / "b");
   int entries = 0;
   for (const auto& entry : std::filesystem::directory_iterator(directory / "tables")) {
@@ -110,11 +110,11 @@ TEST(TableCache, RemovesIncompleteFilesOfKilledWriters) {
 }
 
 TEST(TableCache, RemovesOldEntries) {
-  const store::TemporaryDirectory directory;
+  const ScratchDirectory directory;
   const TableCache cache(directory / "tables");
-  store::write_bytes(directory / "a", random_bytes(1000, 6));
-  store::write_bytes(directory / "b", random_bytes(1000, 7));
-  store::write_bytes(directory / "c", random_bytes(1000, 8));
+  ScratchDirectory::write(directory / "a", random_bytes(1000, 6));
+  ScratchDirectory::write(directory / "b", random_bytes(1000, 7));
+  ScratchDirectory::write(directory / "c", random_bytes(1000, 8));
   const ChunkTable table = cache.table(directory / "a");
   const auto of_a = *std::filesystem::directory_iterator(directory / "tables");
   cache.table(directory / "b");
@@ -128,9 +128,9 @@ TEST(TableCache, RemovesOldEntries) {
 }
 
 TEST(TableCache, RelocksTableWithoutCachingWhileLocked) {
-  const store::TemporaryDirectory directory;
+  const ScratchDirectory directory;
   const TableCache cache(directory / "tables");
-  store::write_bytes(directory / "file", random_bytes(1000, 8));
+  ScratchDirectory::write(directory / "file", random_bytes(1000, 8));
   const store::FileDescriptor lock(
       ::open((directory / "tables.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   ASSERT_TRUE(lock.open());

@@ -15,7 +15,7 @@ class ContentStoreTest : public testing::Test {
   // A content of one mebibyte, last used at this time.
   ChunkTable add(ContentStore& store, std::uint64_t seed, std::int64_t used) {
     const std::string bytes = random_bytes(ChunkTable::kChunkBytes, seed);
-    store::write_bytes(directory_ / "source", bytes);
+    ScratchDirectory::write(directory_ / "source", bytes);
     const ChunkTable table = read_chunk_table(directory_ / "source");
     PinnedContent pinned = store.pin(table);
     PartialFile file(pinned.data(), table);
@@ -27,7 +27,7 @@ class ContentStoreTest : public testing::Test {
     return table;
   }
 
-  store::TemporaryDirectory directory_;
+  ScratchDirectory directory_;
 };
 
 TEST_F(ContentStoreTest, EvictsLeastRecentlyUsedAndKeepsPinned) {
@@ -65,7 +65,7 @@ TEST_F(ContentStoreTest, KeepsInstalledFilesThatBuildsLink) {
   const std::string bytes = random_bytes(ChunkTable::kChunkBytes, 1);
   for (const auto& file : {linked, unlinked}) {
     std::filesystem::create_directories(file.parent_path());
-    store::write_bytes(file, bytes);
+    ScratchDirectory::write(file, bytes);
   }
   std::filesystem::create_hard_link(linked, directory_ / "build");
   store.evict();
@@ -97,7 +97,7 @@ TEST_F(ContentStoreTest, FindRefusesDamagedContent) {
   ContentStore store(directory_ / "content");
   const ChunkTable table = add(store, 1, 1000);
   EXPECT_FALSE(store.find("../content").has_value());
-  store::write_bytes(store.directory() / table.id() / "table.json", "{");
+  ScratchDirectory::write(store.directory() / table.id() / "table.json", "{");
   EXPECT_FALSE(store.find(table.id()).has_value());
 }
 

@@ -13,9 +13,9 @@ namespace {
 
 // The agent pins the content until it ends, and fetches it again later.
 TEST(DestinationFile, FullDiskAtItsEndLeavesNoWriteLock) {
-  const store::TemporaryDirectory directory;
+  const ScratchDirectory directory;
   const std::string bytes = random_bytes(kMebibyte, 1);
-  store::write_bytes(directory / "source", bytes);
+  ScratchDirectory::write(directory / "source", bytes);
   const FetchRequest request =
       all_of(read_chunk_table(directory / "source"), directory / "in/file");
   ContentStore store(directory / "content");
@@ -30,7 +30,7 @@ TEST(DestinationFile, FullDiskAtItsEndLeavesNoWriteLock) {
   const auto again = DestinationFile::open(store, request, {});
   ASSERT_NE(again, nullptr) << "the content is locked";
   again->finish();
-  EXPECT_EQ(store::read_bytes(request.path), bytes);
+  EXPECT_EQ(ScratchDirectory::read(request.path), bytes);
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ TransferAgentOptions soon_stalled() {
 std::future<std::uint64_t> fetch_file(TransferRig& rig, const std::string& name, std::size_t bytes,
                                       std::uint64_t seed) {
   const auto source = rig.launcher.directory / name;
-  store::write_bytes(source, random_bytes(bytes, seed));
+  ScratchDirectory::write(source, random_bytes(bytes, seed));
   const ChunkTable table = rig.launcher.agent->offer(source);
   const TransferHost& host = *rig.hosts[0];
   return rig.launcher.agent->fetch_on(host.name, all_of(table, host.directory / name));
@@ -47,7 +47,7 @@ TEST(FetchQueue, SilentSourceEndsFetchesBehindOthersToo) {
   std::vector<std::future<std::uint64_t>> fetches;
   for (const std::uint64_t seed : {1, 2}) {
     const auto source = host.directory / std::to_string(seed);
-    store::write_bytes(source, random_bytes(4 * kMebibyte, seed));
+    ScratchDirectory::write(source, random_bytes(4 * kMebibyte, seed));
     const ChunkTable table = read_chunk_table(source);
     fetches.push_back(
         rig.launcher.agent->fetch_on(host.name, all_of(table, host.directory / "in" / table.id())));
@@ -79,8 +79,8 @@ TEST(FetchQueue, LimitsStallNoFetch) {
 }
 
 ChunkTable table_of(const std::string& bytes) {
-  const store::TemporaryDirectory directory;
-  store::write_bytes(directory / "file", bytes);
+  const ScratchDirectory directory;
+  ScratchDirectory::write(directory / "file", bytes);
   return read_chunk_table(directory / "file");
 }
 
@@ -109,12 +109,12 @@ TEST(FetchQueue, ReleasedFetchToMemoryOpensNoOtherFile) {
   EXPECT_EQ(receive_next<message::Done>(*launcher).command, 3U);
 
   const auto victim = host.directory / "victim";
-  store::write_bytes(victim, "short");
+  ScratchDirectory::write(victim, "short");
   const store::FileDescriptor open(::open(victim.c_str(), O_RDWR | O_CLOEXEC));
   ASSERT_EQ(::flock(lock.number(), LOCK_UN), 0);
   send(message::WriteFile{4, (host.directory / "behind").string(), "both"});
   EXPECT_EQ(receive_next<message::Done>(*launcher).command, 4U);
-  EXPECT_EQ(store::read_bytes(victim), "short");
+  EXPECT_EQ(ScratchDirectory::read(victim), "short");
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace {
 class PartialFileTest : public testing::Test {
  protected:
   PartialFileTest() : bytes_(random_bytes(4 * ChunkTable::kChunkBytes + 100, 1)) {
-    store::write_bytes(directory_ / "source", bytes_);
+    ScratchDirectory::write(directory_ / "source", bytes_);
     table_ = read_chunk_table(directory_ / "source");
   }
 
@@ -20,7 +20,7 @@ class PartialFileTest : public testing::Test {
   }
   PartialFile open() const { return {directory_ / "data", table_}; }
 
-  store::TemporaryDirectory directory_;
+  ScratchDirectory directory_;
   std::string bytes_;
   ChunkTable table_;
 };
@@ -29,7 +29,7 @@ TEST_F(PartialFileTest, HasFullSizeAndHolesFromStart) {
   PartialFile file = open();
   EXPECT_TRUE(file.write(3, chunk(3)));
   EXPECT_EQ(std::filesystem::file_size(file.path()), bytes_.size());
-  const std::string there = store::read_bytes(file.path());
+  const std::string there = ScratchDirectory::read(file.path());
   EXPECT_EQ(there.substr(table_.begin(3), table_.bytes(3)),
             bytes_.substr(table_.begin(3), table_.bytes(3)));
   EXPECT_EQ(there.substr(0, 100), std::string(100, '\0'));
@@ -53,7 +53,7 @@ TEST_F(PartialFileTest, FindsItsChunksWithAndWithoutNote) {
   EXPECT_EQ(crashed.chunks().runs(), (std::vector<ChunkRun>{{0, 1}, {4, 1}}));
   crashed.save();
   EXPECT_EQ(open().chunks().runs(), (std::vector<ChunkRun>{{0, 1}, {4, 1}}));
-  store::write_bytes(directory_ / "data.have", "{\"table\": 3");
+  ScratchDirectory::write(directory_ / "data.have", "{\"table\": 3");
   EXPECT_EQ(open().chunks().runs(), (std::vector<ChunkRun>{{0, 1}, {4, 1}}));
 }
 
@@ -67,7 +67,7 @@ TEST_F(PartialFileTest, FindsDamageDespiteNote) {
   }
   std::string damaged = bytes_;
   damaged[ChunkTable::kChunkBytes + 7] ^= 1;
-  store::write_bytes(directory_ / "data", damaged);
+  ScratchDirectory::write(directory_ / "data", damaged);
   EXPECT_EQ(open().chunks().runs(), (std::vector<ChunkRun>{{0, 1}, {2, 3}}));
 }
 
@@ -78,7 +78,7 @@ TEST_F(PartialFileTest, FinishRenamesAndRemovesNote) {
   }
   file.save();
   file.finish(directory_ / "whole");
-  EXPECT_EQ(store::read_bytes(directory_ / "whole"), bytes_);
+  EXPECT_EQ(ScratchDirectory::read(directory_ / "whole"), bytes_);
   EXPECT_FALSE(std::filesystem::exists(directory_ / "data"));
   EXPECT_FALSE(std::filesystem::exists(directory_ / "data.have"));
 }

@@ -15,7 +15,7 @@ TEST(TransferAgent, HostsFetchFromEachOtherToo) {
   TransferRig rig(3);
   const std::string bytes = random_bytes(24 * kMebibyte + 77, 1);
   const auto source = rig.launcher.directory / "model";
-  store::write_bytes(source, bytes);
+  ScratchDirectory::write(source, bytes);
   const ChunkTable table = rig.launcher.agent->offer(source);
 
   std::vector<std::future<std::uint64_t>> fetches;
@@ -26,7 +26,7 @@ TEST(TransferAgent, HostsFetchFromEachOtherToo) {
   for (auto& fetch : fetches) EXPECT_EQ(get_soon(fetch), bytes.size());
   std::uint64_t sent = rig.launcher.agent->totals().sent_bytes;
   for (const auto& host : rig.hosts) {
-    EXPECT_EQ(store::read_bytes(host->directory / "in/model"), bytes);
+    EXPECT_EQ(ScratchDirectory::read(host->directory / "in/model"), bytes);
     const TransferTotals state = host->agent->totals();
     EXPECT_EQ(state.repeated_bytes, 0U);
     sent += state.sent_bytes;
@@ -38,7 +38,7 @@ TEST(TransferAgent, HostsFetchFromEachOtherToo) {
 TEST(TransferAgent, FetchesNothingWhereContentIsStored) {
   TransferRig rig(1);
   const auto source = rig.launcher.directory / "tokens";
-  store::write_bytes(source, random_bytes(3 * kMebibyte, 2));
+  ScratchDirectory::write(source, random_bytes(3 * kMebibyte, 2));
   const ChunkTable table = rig.launcher.agent->offer(source);
   TransferHost& host = *rig.hosts[0];
   auto first = rig.launcher.agent->fetch_on(host.name, all_of(table, host.directory / "a"));
@@ -46,14 +46,14 @@ TEST(TransferAgent, FetchesNothingWhereContentIsStored) {
   rig.restart(0);
   auto second = rig.launcher.agent->fetch_on(host.name, all_of(table, host.directory / "b"));
   EXPECT_EQ(get_soon(second), 0U);
-  EXPECT_EQ(store::read_bytes(host.directory / "b"), store::read_bytes(source));
+  EXPECT_EQ(ScratchDirectory::read(host.directory / "b"), ScratchDirectory::read(source));
 }
 
 TEST(TransferAgent, FetchesOnlyRequestedChunks) {
   TransferRig rig(1);
   const std::string bytes = random_bytes(10 * kMebibyte, 3);
   const auto source = rig.launcher.directory / "weights";
-  store::write_bytes(source, bytes);
+  ScratchDirectory::write(source, bytes);
   FetchRequest request = all_of(rig.launcher.agent->offer(source), {});
   const std::vector<ByteRange> ranges = {{0, 100}, {5 * kMebibyte + 10, 6 * kMebibyte + 10}};
   request.chunks = ChunkSet::holding(request.table, ranges);
@@ -61,7 +61,7 @@ TEST(TransferAgent, FetchesOnlyRequestedChunks) {
   request.path = host.directory / "weights";
   auto done = rig.launcher.agent->fetch_on(host.name, request);
   EXPECT_EQ(get_soon(done), 3 * kMebibyte);
-  const std::string there = store::read_bytes(request.path);
+  const std::string there = ScratchDirectory::read(request.path);
   ASSERT_EQ(there.size(), bytes.size());
   for (const ByteRange& range : ranges) {
     const auto length = range.end - range.begin;
@@ -74,13 +74,13 @@ TEST(TransferAgent, LauncherFetchesFileFromHost) {
   TransferRig rig(2);
   TransferHost& host = *rig.hosts[1];
   const std::string bytes = random_bytes(5 * kMebibyte + 1, 4);
-  store::write_bytes(host.directory / "shard", bytes);
+  ScratchDirectory::write(host.directory / "shard", bytes);
   auto table = rig.launcher.agent->stat(host.name, host.directory / "shard");
   FetchRequest request = all_of(get_soon(table), rig.launcher.directory / "checkpoints/shard");
   request.as = FetchRequest::As::file;
   auto fetching = rig.launcher.agent->fetch(request);
   EXPECT_EQ(get_soon(fetching.fetched), bytes.size());
-  EXPECT_EQ(store::read_bytes(request.path), bytes);
+  EXPECT_EQ(ScratchDirectory::read(request.path), bytes);
   EXPECT_FALSE(std::filesystem::is_symlink(request.path));
   std::size_t files = 0;
   for ([[maybe_unused]] const auto& entry :
@@ -106,7 +106,7 @@ TEST(TransferAgent, NamesHostWhereFileIsMissing) {
 TEST(TransferAgent, CommandsFailWhenHostDisconnects) {
   TransferRig rig(1);
   const auto source = rig.launcher.directory / "big";
-  store::write_bytes(source, random_bytes(kMebibyte, 5));
+  ScratchDirectory::write(source, random_bytes(kMebibyte, 5));
   ChunkTable table = rig.launcher.agent->offer(source);
   table.chunks[0] = table.chunks[0] == '0' ? '1' : '0';  // no host has this chunk
   auto fetch = rig.launcher.agent->fetch_on(rig.hosts[0]->name,
@@ -137,20 +137,20 @@ TEST(TransferAgent, FetchesChunkElsewhereAfterWrongHash) {
   TransferRig rig(1, options);
   const std::string bytes = random_bytes(10 * kMebibyte, 8);
   const auto source = rig.launcher.directory / "file";
-  store::write_bytes(source, bytes);
+  ScratchDirectory::write(source, bytes);
   const ChunkTable table = rig.launcher.agent->offer(source);
   TransferHost& host = *rig.hosts[0];
   const auto link = TransferRig::link_peer(host, net::ProcessName::host_agent(9));
   auto done = rig.launcher.agent->fetch_on(host.name, all_of(table, host.directory / "file"));
   send_wrong_chunks(*link, table);
   EXPECT_EQ(get_soon(done), bytes.size());
-  EXPECT_EQ(store::read_bytes(host.directory / "file"), bytes);
+  EXPECT_EQ(ScratchDirectory::read(host.directory / "file"), bytes);
 }
 
 TEST(TransferAgent, FetchThatHasEndedKeepsNoSubscription) {
   TransferRig rig(1);
   const auto source = rig.launcher.directory / "file";
-  store::write_bytes(source, random_bytes(kMebibyte, 13));
+  ScratchDirectory::write(source, random_bytes(kMebibyte, 13));
   const ChunkTable table = rig.launcher.agent->offer(source);
   TransferHost& host = *rig.hosts[0];
   const auto link = TransferRig::link_peer(host, net::ProcessName::host_agent(9));
@@ -194,9 +194,9 @@ TEST(TransferAgent, ReportsBytesThatNoHostHas) {
   options.stall_timeout = std::chrono::seconds(1);
   TransferRig rig(1, options);
   const auto source = rig.launcher.directory / "file";
-  store::write_bytes(source, random_bytes(2 * kMebibyte, 6));
+  ScratchDirectory::write(source, random_bytes(2 * kMebibyte, 6));
   const ChunkTable table = rig.launcher.agent->offer(source);
-  store::write_bytes(source, random_bytes(2 * kMebibyte, 7));  // replaced by another file
+  ScratchDirectory::write(source, random_bytes(2 * kMebibyte, 7));  // replaced by another file
   auto fetch = rig.launcher.agent->fetch_on(rig.hosts[0]->name,
                                             all_of(table, rig.hosts[0]->directory / "file"));
   try {
@@ -239,7 +239,7 @@ TEST_P(RandomRestarts, KeepContentRightAndRepeatNoChunk) {
   for (std::size_t file = 0; file < 3; ++file) {
     contents.push_back(random_bytes(1 + below(8 * kMebibyte), generator()));
     const auto path = rig.launcher.directory / std::to_string(file);
-    store::write_bytes(path, contents.back());
+    ScratchDirectory::write(path, contents.back());
     tables.push_back(rig.launcher.agent->offer(path));
   }
   for (int round = 0; round < 3; ++round) {
@@ -263,7 +263,7 @@ TEST_P(RandomRestarts, KeepContentRightAndRepeatNoChunk) {
       const auto path = host->directory / ("final" + std::to_string(file));
       auto fetch = rig.launcher.agent->fetch_on(host->name, all_of(tables[file], path));
       get_soon(fetch);
-      EXPECT_EQ(store::read_bytes(path), contents[file]);
+      EXPECT_EQ(ScratchDirectory::read(path), contents[file]);
     }
     EXPECT_EQ(host->agent->totals().repeated_bytes, 0U);
   }
@@ -292,7 +292,7 @@ TEST(TransferAgent, ContentInMemoryHasACopyOnAnotherHost) {
   auto fetching = rig.launcher.agent->fetch(
       {table, ChunkSet::all(table.count()), path, FetchRequest::As::file});
   EXPECT_EQ(get_soon(fetching.fetched), bytes.size());
-  EXPECT_EQ(store::read_bytes(path), bytes);
+  EXPECT_EQ(ScratchDirectory::read(path), bytes);
 }
 
 TEST(TransferAgent, ReleasedContentIsNotOfferedAnyMore) {
@@ -316,7 +316,7 @@ TEST(TransferAgent, ReleasedContentIsNotOfferedAnyMore) {
 TEST(TransferAgent, HoldsSealedFilesInMemoryOnly) {
   TransferRig rig(1);
   const auto path = rig.hosts[0]->directory / "secret";
-  store::write_bytes(path, "on disk");
+  ScratchDirectory::write(path, "on disk");
   auto held = rig.launcher.agent->hold_memory(rig.hosts[0]->name, path);
   EXPECT_THROW(get_soon(held), base::UserError);
 }

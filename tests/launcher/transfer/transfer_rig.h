@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "launcher/transfer/transfer_agent.h"
-#include "tests/framework/store/temporary_directory.h"
+#include "tests/scratch_directory.h"
 
 namespace strait::transfer {
 
@@ -25,7 +25,7 @@ struct TransferHost {
   void start();
   void stop() { agent.reset(); }
 
-  store::TemporaryDirectory directory;
+  ScratchDirectory directory;
   net::ProcessName name;
   TransferAgentOptions options;
   std::unique_ptr<TransferAgent> agent;

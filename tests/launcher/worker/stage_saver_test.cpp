@@ -24,7 +24,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/worker/stage_settings.h"
 #include "stages/stage.h"
-#include "tests/launcher/scratch_directory.h"
+#include "tests/scratch_directory.h"
 
 namespace strait::worker {
 namespace {

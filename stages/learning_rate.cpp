@@ -1,0 +1,26 @@
+#include "stages/learning_rate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace strait::stages {
+
+double learning_rate(const LearningRateOptions& options, std::int64_t step) {
+  if (step < options.warmup) {
+    return options.peak * static_cast<double>(step + 1) / static_cast<double>(options.warmup);
+  }
+  const auto rest = static_cast<double>(std::max<std::int64_t>(options.steps - options.warmup, 1));
+  const double progress = std::min(static_cast<double>(step - options.warmup) / rest, 1.0);
+  switch (options.decay) {
+    case Decay::cosine:
+      return options.peak * 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
+    case Decay::linear:
+      return options.peak * (1.0 - progress);
+    case Decay::constant:
+      break;
+  }
+  return options.peak;
+}
+
+}  // namespace strait::stages
