@@ -212,7 +212,10 @@ base::ExitCode run_recipe(const RunOptions& options) {
     try {
       return prepare_directory(directory, std::move(planned));
     } catch (const std::exception&) {
-      directory.discard();  // it holds no run, so it need not stay
+      // It holds no run, so it need not stay.
+      if (!directory.discard()) {
+        warn(fmt::format("the earlier run is now {}", directory.moved_aside()->string()));
+      }
       throw;
     }
   }();

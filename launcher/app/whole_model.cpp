@@ -11,6 +11,7 @@
 #include "launcher/app/run_options.h"
 #include "launcher/base/errors.h"
 #include "launcher/control/run_directory.h"
+#include "launcher/hosts/slurm_job.h"
 #include "launcher/planner/checkpoint_weights.h"
 #include "launcher/planner/planned_model.h"
 #include "launcher/process/memory.h"
@@ -39,7 +40,10 @@ RunCheckpoint find_checkpoint(const std::filesystem::path& run_directory) {
                     run_directory.string()));
   }
   const auto newest = store::choose_checkpoint(run_directory, store::Part::weights);
-  if (!newest && !control::RunDirectory::live(run_directory)) {
+  // A job that waits in the queue has not begun.
+  const bool has_ended =
+      !control::RunDirectory::live(run_directory) && !hosts::SlurmJob::of(run_directory);
+  if (!newest && has_ended) {
     throw base::UserError(
         base::ExitCode::bad_input,
         fmt::format("{} has no complete checkpoint, and the run has ended; run its recipe again "

@@ -44,15 +44,33 @@ bool holds_a_run(const fs::path& path) {
   return false;
 }
 
-fs::path move_aside(const fs::path& path) {
-  for (int n = 1;; ++n) {
-    fs::path old = path;
-    old += fmt::format(".old-{}", n);
-    if (fs::exists(old)) continue;
-    fs::rename(path, old);
-    return old;
+// Renames a run for a new one of its name, and back unless that comes to be.
+class FormerRun {
+ public:
+  explicit FormerRun(fs::path path) : path_(std::move(path)) {}
+  FormerRun(const FormerRun&) = delete;
+  FormerRun& operator=(const FormerRun&) = delete;
+  ~FormerRun() {
+    std::error_code ignored;  // the caller has an error to report already
+    if (aside_) fs::rename(*aside_, path_, ignored);
   }
-}
+
+  void move_aside() {
+    for (int n = 1;; ++n) {
+      fs::path old = path_;
+      old += fmt::format(".old-{}", n);
+      if (fs::exists(old)) continue;
+      fs::rename(path_, old);
+      aside_ = std::move(old);
+      return;
+    }
+  }
+  std::optional<fs::path> release() { return std::exchange(aside_, std::nullopt); }
+
+ private:
+  fs::path path_;
+  std::optional<fs::path> aside_;
+};
 
 // What a process that was killed while it replaced a file of the run left beside it. It only takes
 // room: one that cannot be removed now goes at the next start.
@@ -94,7 +112,7 @@ RunDirectory::RunDirectory(fs::path path, RunLock lock)
 RunDirectory RunDirectory::create(const fs::path& given, Existing existing) {
   const fs::path path = without_trailing_slash(given);
   try {
-    std::optional<fs::path> old;
+    FormerRun former(path);
     if (holds_a_run(path)) {
       if (existing == Existing::refuse && (has_trained(path) || live(path))) {
         if (const auto holder = live(path)) RunLock refusal(path);
@@ -105,13 +123,18 @@ RunDirectory RunDirectory::create(const fs::path& given, Existing existing) {
                         path.string(), path.string()));
       }
       const RunLock lock(path);  // a live run is never moved
-      old = move_aside(path);
+      former.move_aside();
     }
     store::make_directory(path);
     RunDirectory directory(path, lock_new(path));
-    fs::create_directories(path / kLogsFolder);
-    fs::create_directories(directory.checkpoints());
-    directory.moved_aside_ = std::move(old);
+    directory.moved_aside_ = former.release();
+    try {
+      fs::create_directories(path / kLogsFolder);
+      fs::create_directories(directory.checkpoints());
+    } catch (const fs::filesystem_error&) {
+      directory.discard();
+      throw;
+    }
     return directory;
   } catch (const fs::filesystem_error& error) {
     throw base::UserError(base::ExitCode::storage_io,
@@ -139,10 +162,12 @@ RunDirectory RunDirectory::open(const fs::path& given) {
   return directory;
 }
 
-void RunDirectory::discard() {
-  std::error_code ignored;  // the caller has an error to report already
-  fs::remove_all(path_, ignored);
-  if (moved_aside_) fs::rename(*moved_aside_, path_, ignored);
+bool RunDirectory::discard() {
+  std::error_code error;  // the caller has another one to report already
+  fs::remove_all(path_, error);
+  error.clear();
+  if (moved_aside_) fs::rename(*moved_aside_, path_, error);
+  return !error;
 }
 
 std::optional<LiveRun> RunDirectory::live(const fs::path& path) { return RunLock::holder(path); }

@@ -37,8 +37,8 @@ class RunDirectory {
   std::uint32_t generation() const;
 
   // Removes a directory that create() has made and in which nothing was started. An earlier run
-  // gets its name back.
-  void discard();
+  // gets its name back; false: that failed.
+  bool discard();
 
   // The new path of an earlier run, if create() renamed one.
   const std::optional<std::filesystem::path>& moved_aside() const { return moved_aside_; }

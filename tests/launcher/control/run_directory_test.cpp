@@ -1,13 +1,17 @@
 #include "launcher/control/run_directory.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <csignal>
 #include <cstdlib>
+#include <fstream>
+#include <vector>
 
 #include "launcher/base/errors.h"
 #include "tests/refusal_of.h"
@@ -111,6 +115,33 @@ TEST_F(RunDirectoryTest, ReplacedRunGetsItsNameBackWhereTheNewOneIsDiscarded) {
   RunDirectory::create(run_, Existing::move_aside).discard();
   EXPECT_EQ(ScratchDirectory::read(run_ / "metrics.jsonl"), "{\"step\":1}\n");
   EXPECT_FALSE(std::filesystem::exists(scratch_ / "dates.old-1"));
+}
+
+TEST_F(RunDirectoryTest, ReplacedRunGetsItsNameBackWhereTheDiskIsFull) {
+  const std::filesystem::path disk = scratch_ / "disk";
+  std::filesystem::create_directory(disk);
+  if (::mount("tmpfs", disk.c_str(), "tmpfs", 0, "nr_inodes=20") != 0) {
+    GTEST_SKIP() << "needs root, which may mount a small disk";
+  }
+  // With room for nothing, for a folder, for its lock, ...
+  for (const int left : {0, 1, 2, 3}) {
+    run_ = disk / std::to_string(left);
+    past_run();
+    std::vector<std::filesystem::path> files;
+    do {
+      files.push_back(disk / fmt::format("file-{}", files.size()));
+    } while (std::ofstream(files.back()).is_open());
+    files.pop_back();
+    for (int i = 0; i < left; ++i) {
+      std::filesystem::remove(files.back());
+      files.pop_back();
+    }
+    EXPECT_ANY_THROW(RunDirectory::create(run_, Existing::move_aside)) << left;
+    EXPECT_TRUE(std::filesystem::exists(run_ / "metrics.jsonl")) << left;
+    for (const auto& file : files) std::filesystem::remove(file);
+    std::filesystem::remove_all(run_);
+  }
+  EXPECT_EQ(::umount(disk.c_str()), 0);
 }
 
 TEST_F(RunDirectoryTest, EveryReplacedRunGetsItsOwnName) {
