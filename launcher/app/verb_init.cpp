@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <system_error>
@@ -144,23 +145,27 @@ base::ExitCode write_all_keys(const std::vector<std::string>& words) {
 
 void add_init(CLI::App& cli, Command& command) {
   struct Options {
-    std::vector<std::string> words;
+    std::optional<std::string> name;
+    std::optional<std::string> file;
     bool list = false;
     bool keys = false;
   };
-  constexpr int kMostWords = 2;
   const auto options = std::make_shared<Options>();
   CLI::App* verb = cli.add_subcommand("init", "copy an example recipe to begin from");
-  verb->add_option("name", options->words,
-                   "an example (quickstart where none is named), and the file to write (NAME.toml)")
-      ->expected(0, kMostWords);
+  verb->add_option("name", options->name, "an example; absent: quickstart");
+  verb->add_option("file", options->file,
+                   "to write, also without a name; absent: NAME.toml, or all.toml for --keys");
   CLI::Option* list = verb->add_flag("--list", options->list, "list the examples");
   verb->add_flag("--keys", options->keys, "write every key with its default and meaning instead")
       ->excludes(list);
   verb->callback([options, &command] {
     command = [options] {
       if (options->list) return list_examples();
-      return options->keys ? write_all_keys(options->words) : copy_example(options->words);
+      std::vector<std::string> words;
+      for (const auto& word : {options->name, options->file}) {
+        if (word) words.push_back(*word);
+      }
+      return options->keys ? write_all_keys(words) : copy_example(words);
     };
   });
 }

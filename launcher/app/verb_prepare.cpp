@@ -191,13 +191,13 @@ void add_prepare(CLI::App& cli, Command& command) {
   verb->add_option("--model,--tokenizer", flags->model,
                    "a directory with tokenizer.json; absent: bytes");
   verb->add_option("--row", flags->row, "tokens of a row")
-      ->check(CLI::Range(2, 1 << 24))
+      ->check(CLI::Range(std::int64_t{2}, recipe::kLongestRow))
       ->capture_default_str();
   add_choice<store::Targets>(*verb, "--targets", flags->targets, "what of a record is learnt");
   add_choice<store::TooLong>(*verb, "--too-long", flags->too_long, "records longer than a row");
   add_choice<store::Packing>(*verb, "--packing", flags->packing, "of records into rows");
   verb->add_option("--overlap", flags->overlap, "tokens of context in further rows of a long text")
-      ->check(CLI::Range(0, 1 << 24));
+      ->check(CLI::Range(std::int64_t{0}, recipe::kLongestRow - 1));
   verb->add_option("--shard-gb", flags->shard_gigabytes, "the most that a token file holds")
       ->check(number_range(1e-6, 1e6))
       ->capture_default_str();

@@ -137,7 +137,7 @@ std::vector<RecipeKey> data_keys() {
       hold_out(),
       key_kinds::text("data.tokenizer", in_data<&Data::tokenizer>(), "\"bytes\" or a path",
                       "bytes, or a directory with tokenizer.json; absent: the model's own"),
-      integer("data.row", in_data<&Data::row>(), {2, 1 << 20}, "tokens of a packed row"),
+      integer("data.row", in_data<&Data::row>(), {2, kLongestRow}, "tokens of a packed row"),
       flag("data.shuffle", in_data<&Data::shuffle>(),
            "visit the rows in an order drawn from seed, epoch and replica"),
       written_if_set(choice("data.targets", in_data<&Data::targets>(),
@@ -149,7 +149,7 @@ std::vector<RecipeKey> data_keys() {
       written_if_set(choice("data.packing", in_data<&Data::packing>(),
                             "of records into rows: into the first row with room, the longest "
                             "first, or each into its own; absent: first_fit")),
-      written_if_set(integer("data.overlap", in_data<&Data::overlap>(), {0, (1 << 20) - 1},
+      written_if_set(integer("data.overlap", in_data<&Data::overlap>(), {0, kLongestRow - 1},
                              "tokens of context that each further row of a long text repeats; "
                              "absent: 0"))};
 }

@@ -26,8 +26,8 @@ inline constexpr std::size_t kMostRecipeBytes = 1 << 20;
 //
 // overrides: "a.b=value", the arguments of --set; the value is read as TOML where it is TOML, else
 // as a string. Where they change sync.method, or set one replica, the file's [sync] is ignored;
-// train.steps replaces the file's train.epochs, and the other way round; with hosts.backend=local
-// the file's hosts.list is ignored.
+// train.steps replaces the file's train.epochs, and the other way round; with hosts.backend what
+// only other backends take is ignored.
 // `load` is called with the recipe's plugins before names of parts are checked; without it, names
 // of plugins are unknown.
 Recipe read_recipe(const std::filesystem::path& file, std::span<const std::string> overrides = {},

@@ -149,7 +149,8 @@ void add_state_and_hosts(std::vector<RecipeKey>& keys) {
            integer("checkpoint.memory_every", at<&R::checkpoint, &R::Checkpoint::memory_every>(),
                    {0, kMany},
                    "steps between checkpoints in memory only, each stage's on its host and on a "
-                   "neighbour, so that losing a host costs at most so many steps; 0: none"))});
+                   "neighbour, so that losing a host costs at most so many steps; absent: 0, "
+                   "none"))});
   std::ranges::move(host_keys(), std::back_inserter(keys));
   std::ranges::move(simulate_keys(), std::back_inserter(keys));
 }

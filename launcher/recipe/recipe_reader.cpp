@@ -190,18 +190,22 @@ void drop_other_length(const std::vector<PlacedValue>& overrides, std::vector<Pl
   });
 }
 
-// With hosts.backend = "local" as an override, a recipe for other hosts runs on this machine. With
-// any backend, settings of Slurm are left out where that is not it.
+// With another hosts.backend as an override, what only other backends take is left out, so that a
+// recipe for hosts runs on this machine, and by tokens (plan --emit commands).
 void drop_hosts_of_other_backends(const std::vector<PlacedValue>& overrides,
                                   std::vector<PlacedValue>& file) {
-  const auto backend = std::ranges::find_if(
-      overrides, [](const PlacedValue& one) { return one.found.key == "hosts.backend"; });
-  if (backend == overrides.end() || backend->found.value == "slurm") return;
-  const bool local = backend->found.value == "local";
-  std::erase_if(file, [local](const PlacedValue& one) {
+  RecipeValue backend;  // of several the last
+  for (const PlacedValue& one : overrides) {
+    if (one.found.key == "hosts.backend") backend = one.found.value;
+  }
+  if (backend.is_null()) return;
+  std::erase_if(file, [&backend](const PlacedValue& one) {
     const std::string& key = one.found.key;
-    return key.starts_with("hosts.slurm.") ||
-           (local && (key == "hosts.list" || key == "hosts.spare"));
+    return (key == "hosts.list" && backend != "ssh" && backend != "join") ||
+           (key == "hosts.spare" && backend != "ssh") ||
+           (key == "hosts.restart" && backend == "join") ||
+           (key.starts_with("hosts.slurm.") && backend != "slurm") ||
+           (key.starts_with("hosts.simulate.") && backend != "local");
   });
 }
 

@@ -175,7 +175,7 @@ RecipeKey checkpoint_memory() {
   return size(
       "checkpoint.memory", [](auto& recipe) -> auto& { return recipe.checkpoint.memory; },
       "memory per process for copies of what changes before a checkpoint is written beside "
-      "training; \"0B\": training pauses");
+      "training; \"0B\": training pauses; absent: 1GiB");
 }
 
 RecipeKey first_bits() {

@@ -150,6 +150,7 @@ class Quickstart(runs.RunCase):
 
     def test_init_writes_working_recipe(self):
         self.assertIn("mine.toml", self.ok("init", "mine.toml"))
+        self.assertRegex(self.ok("init", "--help"), r"\[name\] \[file\]")
         plan = json.loads(self.ok("plan", "mine.toml", "--json"))
         self.assertEqual(plan["steps"], 300)
         code, out, err = self.strait("init", "mine.toml")

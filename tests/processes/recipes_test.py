@@ -99,7 +99,7 @@ class Recipes(runs.RunCase):
                 lines = self.run_of(name).metrics()
                 self.assertEqual(len(lines), 3)
                 self.assertTrue(all(0 < line["loss"] < 8 for line in lines), lines)
-        self.assertIn("computes on CPUs", (self.home / "llama3-qlora.toml").read_text())
+        self.assertIn("Not yet run on a GPU", (self.home / "llama3-qlora.toml").read_text())
 
     def test_recipes_of_the_checkout_run_from_anywhere(self):
         for name in ("quickstart", "replicas"):

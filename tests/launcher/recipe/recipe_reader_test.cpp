@@ -501,6 +501,25 @@ TEST(RecipeReader, RefusesRestartsAndSparesThatCannotBe) {
               HasSubstr("a token is valid for one start"));
 }
 
+// What `strait plan --emit commands` prints has to be accepted for a recipe of any backend.
+TEST(RecipeReader, OverriddenBackendDropsWhatItDoesNotTake) {
+  const std::string ssh = std::string(kLeast) +
+                          "[hosts]\nbackend = \"ssh\"\nlist = [\"a\", \"b\"]\n"
+                          "spare = [\"c\"]\nrestart = 5\n";
+  const Recipe::Hosts join = parse(ssh, {"hosts.backend=\"join\""}).hosts;
+  EXPECT_EQ(join.list.size(), 2U);
+  EXPECT_TRUE(join.spare.empty());
+  EXPECT_EQ(join.restart, std::nullopt);
+  EXPECT_TRUE(parse(ssh, {"hosts.backend=ssh", "hosts.backend=join"}).hosts.spare.empty());
+  const Recipe::Hosts slurm = parse(ssh, {"hosts.backend=slurm"}).hosts;
+  EXPECT_TRUE(slurm.list.empty());
+  EXPECT_EQ(slurm.restart, 5);
+  EXPECT_EQ(parse(ssh, {"hosts.backend=ssh"}).hosts.spare.size(), 1U);
+  const std::string simulated = std::string(kLeast) + "[hosts.simulate]\ndelay = \"1ms\"\n";
+  EXPECT_FALSE(parse(simulated, {"hosts.backend=ssh", "hosts.list=[\"a\"]"}).hosts.simulate.any());
+  EXPECT_TRUE(parse(simulated, {"hosts.backend=local"}).hosts.simulate.any());
+}
+
 TEST(RecipeReader, ReadsSimulatedPaths) {
   const net::PathConditions path =
       parse(std::string(kLeast) +
