@@ -20,7 +20,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/planner/data_preparation.h"
-#include "launcher/recipe/recipe_values.h"
+#include "launcher/recipe/recipe_keys.h"
 #include "launcher/tokenizer/tokenizer_worker.h"
 
 namespace strait::app {

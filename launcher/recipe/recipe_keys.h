@@ -11,6 +11,8 @@
 
 namespace strait::recipe {
 
+inline constexpr std::int64_t kLongestRow = 1 << 20;  // tokens of a packed row
+
 // A value between the text of a recipe (TOML, JSON) and its field.
 using RecipeValue = nlohmann::json;
 

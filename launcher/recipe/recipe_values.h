@@ -19,8 +19,6 @@
 // The types of a recipe's values.
 namespace strait::recipe {
 
-inline constexpr std::int64_t kLongestRow = 1 << 20;  // tokens of a packed row
-
 // ---- enumerations
 
 enum class Weights : std::uint8_t { load, random, run };  // run: of another one
