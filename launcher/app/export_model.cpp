@@ -13,6 +13,7 @@
 
 #include "framework/store/atomic_file.h"
 #include "framework/tensors/safetensors_writer.h"
+#include "launcher/app/whole_model.h"
 #include "launcher/base/errors.h"
 #include "launcher/control/run_file_names.h"
 #include "launcher/control/run_recorder.h"
