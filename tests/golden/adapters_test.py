@@ -68,11 +68,6 @@ CASES = {
         {"target_modules": ["o_proj"], "modules_to_save": ["embed_tokens", "lm_head"]},
     ),
     "gpt_neox": ("gpt_neox", {"stages": 2}, {"target_modules": ["query_key_value", "dense"]}),
-    "gpt_neox, saved head": (
-        "gpt_neox",
-        {"stages": 2},
-        {"target_modules": ["dense"], "modules_to_save": ["lm_head"]},
-    ),
     "opt, recomputed": (
         "opt",
         {"stages": 2, "set": {"model.recompute": "layer"}},
@@ -85,6 +80,11 @@ CASES = {
         "qwen2",
         {"stages": 1, "base": "int8", "model": {"tie_word_embeddings": True}},
         {"target_modules": ["q_proj", "v_proj"]},
+    ),
+    "gpt_neox, saved head": (
+        "gpt_neox",
+        {"stages": 2},
+        {"target_modules": ["dense"], "modules_to_save": ["lm_head"]},
     ),
 }
 
