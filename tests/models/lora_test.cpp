@@ -12,6 +12,7 @@
 #include "models/model.h"
 #include "models/tensor_names.h"
 #include "tests/models/tiny_gpt2.h"
+#include "tests/refusal_of.h"
 
 namespace strait::models {
 namespace {
@@ -364,13 +365,8 @@ TEST(AdaptedModel, SavedHeadHasTheNamesOfFileAndModule) {
 }
 
 TEST(AdaptedModel, NameThatFindsNothingIsRefused) {
-  const auto refusal = [](const Lora& lora) -> std::string {
-    try {
-      describe(adapted_gpt2(lora));
-    } catch (const ConfigError& error) {
-      return error.what();
-    }
-    return "";
+  const auto refusal = [](const Lora& lora) {
+    return refusal_of<ConfigError>([&] { describe(adapted_gpt2(lora)); });
   };
   Lora lora;
   lora.targets = {"c_attn", "q_proj"};

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/models/tiny_gpt2.h"
+#include "tests/refusal_of.h"
 
 namespace strait::models {
 namespace {
@@ -27,12 +28,7 @@ std::vector<TensorShape> without_prefix(std::vector<TensorShape> tensors) {
 }
 
 std::string mismatch(const ModelConfig& config, const std::vector<TensorShape>& file) {
-  try {
-    match_tensors(config, file, "model.safetensors");
-  } catch (const TensorMismatch& error) {
-    return error.what();
-  }
-  return "accepted";
+  return refusal_of<TensorMismatch>([&] { match_tensors(config, file, "model.safetensors"); });
 }
 
 TEST(TensorNames, ACompleteFileMatchesNameByName) {
