@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "framework/store/checkpoint.h"
-#include "framework/store/committed.h"
 #include "framework/store/store_error.h"
 #include "framework/store/verify_checkpoint.h"
 #include "launcher/app/copied_run.h"

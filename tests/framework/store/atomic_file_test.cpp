@@ -190,8 +190,8 @@ TEST(InputFile, TellsWhenAFileShrinksWhileItIsRead) {
 }
 
 TEST(InputFile, HandsOutARangeInPieces) {
-  const TemporaryDirectory folder;
-  write_bytes(folder / "text", "0123456789");
+  const ScratchDirectory folder;
+  ScratchDirectory::write(folder / "text", "0123456789");
   const InputFile file(folder / "text");
   std::vector<std::string> pieces;
   const auto take = [&](std::span<const std::byte> bytes) {

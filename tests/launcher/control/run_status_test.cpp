@@ -6,7 +6,7 @@
 #include <cerrno>
 
 #include "tests/framework/store/system_faults.h"
-#include "tests/launcher/scratch_directory.h"
+#include "tests/scratch_directory.h"
 
 namespace strait::control {
 namespace {

@@ -2,21 +2,21 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/framework/store/temporary_directory.h"
+#include "tests/scratch_directory.h"
 
 namespace strait::transfer {
 namespace {
 
 TEST(ChunkSource, LacksChunkOfModifiedOrRemovedFile) {
-  const store::TemporaryDirectory directory;
+  const ScratchDirectory directory;
   const auto path = directory / "file";
-  store::write_bytes(path, "as it was");
+  ScratchDirectory::write(path, "as it was");
   const ChunkTable table = read_chunk_table(path);
   const ChunkSource::Offer offer{table, path, ChunkSet::all(1), nullptr};
   ChunkSource source;
   source.offer(offer);
   EXPECT_TRUE(source.read(table.id(), 0));
-  store::write_bytes(path, "as it is.");
+  ScratchDirectory::write(path, "as it is.");
   EXPECT_EQ(source.read(table.id(), 0), std::nullopt);
   source.offer(offer);
   std::filesystem::remove(path);
