@@ -27,6 +27,7 @@ using store::FileDescriptor;
 
 constexpr std::size_t kStderrLimit = 64 << 10;
 constexpr std::size_t kLineLimit = 1 << 20;
+constexpr std::size_t kPieceBytes = 16 << 10;
 constexpr std::size_t kOutputLimit = 1 << 20;  // of run_program()
 // Of stdout, kept while a caller writes: several answers that it will read afterwards.
 constexpr std::size_t kUnreadLimit = 64 << 20;
@@ -120,7 +121,8 @@ void PipedProcess::close_input() { input_ = FileDescriptor(); }
 bool PipedProcess::poll_streams(bool writing, Time deadline) {
   const bool full = writing && unread_.size() >= kUnreadLimit;
   const int left = base::milliseconds_until(deadline);
-  // Once: a program that writes without end would be read for ever.
+  // After the deadline one look at what was there before it, of a line at most: a program that
+  // writes without end would be read for ever.
   if (left == 0 && std::exchange(looked_, deadline) == deadline) return false;
   std::array<pollfd, 4> waited = {pollfd{writing ? input_.number() : -1, POLLOUT, 0},
                                   pollfd{full ? -1 : output_.number(), POLLIN, 0},
@@ -131,14 +133,17 @@ bool PipedProcess::poll_streams(bool writing, Time deadline) {
       ::poll(waited.data(), waited.size(), pidfd_.open() ? left : std::min(left, 10));
   // Where nothing is written, unread_ is the beginning of a line, or will not be read any more.
   const std::size_t most = writing ? unread_.max_size() : kLineLimit;
-  if (waited[1].revents != 0) receive(output_, unread_, most);
+  if (waited[1].revents != 0) {
+    std::size_t pieces = left > 0 ? 1 : kLineLimit / kPieceBytes;
+    while (pieces > 0 && receive(output_, unread_, most)) --pieces;
+  }
   if (waited[2].revents != 0) receive(error_output_, errors_, kStderrLimit);
   reap();
   return left > 0 || events > 0;
 }
 
 bool PipedProcess::receive(FileDescriptor& from, std::string& into, std::size_t most) {
-  std::array<char, 16384> piece{};
+  std::array<char, kPieceBytes> piece{};
   const ssize_t got = ::recv(from.number(), piece.data(), piece.size(), MSG_DONTWAIT);
   if (got > 0) {
     into.append(piece.data(), static_cast<std::size_t>(got));
