@@ -21,8 +21,8 @@ void Coordinator::check_exits() {
   for (Worker& worker : workers_.all()) {
     if (!worker.status || worker.killed || worker.failed || worker.evicted) continue;
     if (worker.done && worker.status->code == 0) continue;
-    const bool may_be_done = !worker.status->signal || last_step_ >= options_.to;
-    if (may_be_done && Clock::now() - worker.ended < kLastMessageDelay) continue;
+    const bool may_explain = !worker.done && (!worker.status->signal || last_step_ >= options_.to);
+    if (may_explain && Clock::now() - worker.ended < kLastMessageDelay) continue;
     // After Abort the exit is expected.
     if (phase_ == Phase::aborting && !worker.status->signal) continue;
     worker.failed = true;

@@ -341,7 +341,7 @@ TEST(AdaptedModel, ExportOfBlocksNamesTheirMatrices) {
 TEST(AdaptedModel, SavedHeadHasTheNamesOfFileAndModule) {
   ModelConfig config = parse_config(
       R"({"model_type": "gpt_neox", "vocab_size": 61, "hidden_size": 8, "num_hidden_layers": 2,
-          "num_attention_heads": 2, "intermediate_size": 16})",
+          "num_attention_heads": 2, "intermediate_size": 16, "rotary_pct": 1.0})",
       "config.json");
   Lora lora;
   lora.targets = {"dense"};
