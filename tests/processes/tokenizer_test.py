@@ -85,6 +85,24 @@ class TokenizerRuns(runs.RunCase):
         self.refused("tokenizer", "generate", "runs/tiny", "--prompt", "a")
         self.refused("made by another tokenizer", "generate", "runs/tiny", "--prompt", "a", "--tokenizer", "bytes")
 
+    def test_of_a_chat_that_the_assistant_begins_only_its_text_is_learnt(self):
+        config = self.home / "model/tokenizer_config.json"
+        (self.home / "first.jsonl").write_text(
+            json.dumps({"messages": [{"role": "assistant", "content": "it is"}, {"role": "user", "content": "what"},
+                                     {"role": "assistant", "content": "user"}]}) + "\n")
+        system = ("{% if messages[0]['role'] == 'system' %}{% set own = true %}{% else %}"
+                  "{{ '<|im_start|>system\nit<|im_end|>\n' }}{% endif %}")  # as Qwen 2.5's
+        for before, rendered in (("", ""), (system, "<|im_start|>system\nit<|im_end|>\n"), ("{{ '</s>' }}", "</s>")):
+            config.write_text(json.dumps({"eos_token": "<|im_end|>", "chat_template": before + TEMPLATE}))
+            shown = self.ok("prepare", "first.jsonl", "--model", "model", "--row", "64", "--show", "1")
+            self.assertIn(f"targets\n{rendered}<|im_start|>assistant\n[[it is<|im_end|>\n]]"
+                          "<|im_start|>user\nwhat<|im_end|>\n<|im_start|>assistant\n[[user<|im_end|>\n]]\n", shown)
+        # Where the text changes what stands before it, nothing is guessed.
+        counting = TEMPLATE.replace("'<|im_start|>' +", "(m.content | upper) + '<|im_start|>' +")
+        config.write_text(json.dumps({"eos_token": "<|im_end|>", "chat_template": counting}))
+        self.refused("first.jsonl:1: message 1: .* depends on that text.*endgeneration", "prepare", "first.jsonl", "--model",
+                     "model", "--row", "64")
+
     def test_a_file_of_prompts_is_rendered_as_records_are(self):
         tools = '[{"z": 1, "a": 2}]'
         templates = self.home / "model/additional_chat_templates"
