@@ -120,7 +120,11 @@ class TokenizerRuns(runs.RunCase):
         self.assertEqual(len(answers), 4)
         self.assertEqual(answers[:2], answers[2:])
         (self.home / "prompts.jsonl").write_text(lines[1].replace('"z": 1', '"z": 3'))
-        self.refused("other tools", "generate", "runs/tiny", "--prompts", "prompts.jsonl")
+        self.refused("prompts.jsonl:1: .*other tools", "generate", "runs/tiny", "--prompts", "prompts.jsonl")
+        # What training refuses, a template may render.
+        for messages, why in ('[{"role": "robot", "content": "a"}]', 'message 1: the role "robot"'), ("[]", "is not a list"):
+            (self.home / "prompts.jsonl").write_text(f'{lines[0]}\n{{"messages": {messages}}}\n')
+            self.refused(f"prompts.jsonl:2: .*{why}", "generate", "runs/tiny", "--prompts", "prompts.jsonl")
 
     def test_another_tokenizer_is_refused(self):
         self.ok("prepare", "train.jsonl", "a.safetensors", "--model", "model", "--row", "64")
