@@ -88,14 +88,20 @@ std::string tokenizer_of_run(const plan::RunFile& run, const std::string& chosen
   }
   if (made_by.empty()) return tokenizer;
   const std::string identity = planner::tokenizer_identity(tokenizer);
-  if (identity != made_by) {
-    throw store::StoreError(
-        store::StoreError::Kind::mismatch,
-        fmt::format("the run's data were made by another tokenizer ({}) than {} is now ({}); name "
-                    "the right one with --tokenizer DIRECTORY",
-                    made_by, tokenizer, identity));
+  if (identity == made_by) return tokenizer;
+  if (made_by == kBytes) {
+    throw store::StoreError(store::StoreError::Kind::mismatch,
+                            fmt::format("the run's data are byte tokens, and none of the tokenizer "
+                                        "of {}; give --tokenizer bytes",
+                                        tokenizer));
   }
-  return tokenizer;
+  const std::string other =
+      tokenizer == kBytes ? "bytes" : fmt::format("that of {} is now ({})", tokenizer, identity);
+  throw store::StoreError(
+      store::StoreError::Kind::mismatch,
+      fmt::format("the run's data were made by another tokenizer or chat template ({}) than {}; "
+                  "name the right one with --tokenizer DIRECTORY",
+                  made_by, other));
 }
 
 std::unique_ptr<TextCoder> make_text_coder(const std::string& tokenizer) {

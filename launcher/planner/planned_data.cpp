@@ -27,7 +27,8 @@ void check_tokenizer(const PreparedData& data, const std::string& expected,
   if (data.tokenizer.empty() || expected.empty() || data.tokenizer == expected) return;
   throw base::UserError(
       base::ExitCode::mismatch,
-      fmt::format("{} was made by another tokenizer ({}) than {} ({}); prepare it again",
+      fmt::format("{} was made by another tokenizer or chat template ({}) than {} ({}); prepare it "
+                  "again",
                   data.name(), data.tokenizer, source, expected));
 }
 

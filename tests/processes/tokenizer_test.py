@@ -83,7 +83,12 @@ class TokenizerRuns(runs.RunCase):
         shutil.move(self.home / "model/tokenizer.json", self.home / "tokenizer.json")
         self.ok("resume", "runs/tiny", "--from", "2")
         self.refused("tokenizer", "generate", "runs/tiny", "--prompt", "a")
-        self.refused("made by another tokenizer", "generate", "runs/tiny", "--prompt", "a", "--tokenizer", "bytes")
+        other = r"made by another tokenizer or chat template \(\w+\) than "
+        self.refused(other + "bytes; name the right one", "generate", "runs/tiny", "--prompt", "a", "--tokenizer", "bytes")
+        shutil.move(self.home / "tokenizer.json", self.home / "model/tokenizer.json")
+        config = self.home / "model/tokenizer_config.json"
+        config.write_text(config.read_text().replace("|>assistant", "|>model"))
+        self.refused(other + r"that of \S*model is now \(\w+\); name the right one", "generate", "runs/tiny", "--prompt", "a")
 
     def test_of_a_chat_that_the_assistant_begins_only_its_text_is_learnt(self):
         config = self.home / "model/tokenizer_config.json"
@@ -143,6 +148,8 @@ class TokenizerRuns(runs.RunCase):
         # What is confirmed stays so when the run goes on.
         self.ok("run", self.words(**{"data.train": "b.safetensors", "data.tokenizer": "bytes"}))
         self.ok("resume", "runs/tiny", "--from", "2", "--set", "checkpoint.keep=3")
+        self.refused("data are byte tokens, and none of the tokenizer of model; give --tokenizer bytes", "generate", "runs/tiny",
+                     "--prompt", "a", "--tokenizer", "model")
         plan = ("plan", self.words(**{"data.train": "a.safetensors"}))
         self.assertEqual(self.strait(*plan)[2], "")
         config = self.home / "model/tokenizer_config.json"
