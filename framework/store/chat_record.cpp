@@ -93,8 +93,7 @@ nlohmann::json instruction_messages(const nlohmann::json& root, const std::strin
 
 }  // namespace
 
-Record message_record(const nlohmann::json& root, std::string_view line,
-                      const std::string& origin) {
+Record prompt_record(const nlohmann::json& root, std::string_view line, const std::string& origin) {
   const nlohmann::json& messages = root["messages"];
   if (!messages.is_array() || messages.empty()) {
     refuse_record(origin, "\"messages\" is not a list of {\"role\", \"content\"}");
@@ -113,6 +112,12 @@ Record message_record(const nlohmann::json& root, std::string_view line,
     record.needs_template = record.needs_template || messages[i].contains("tool_calls");
     add_message(record, role, content);
   }
+  return record;
+}
+
+Record message_record(const nlohmann::json& root, std::string_view line,
+                      const std::string& origin) {
+  Record record = prompt_record(root, line, origin);
   check_learnable(record);
   return record;
 }

@@ -13,6 +13,9 @@ namespace strait::store {
 // record's text. Throws StoreError bad_input that starts with `origin`.
 Record message_record(const nlohmann::json& root, std::string_view line, const std::string& origin);
 
+// The same of a chat that is to be continued, in which the assistant need not have said anything.
+Record prompt_record(const nlohmann::json& root, std::string_view line, const std::string& origin);
+
 // Whether a record has the form of ShareGPT ("conversations": a list of {"from", "value"}) or of
 // Alpaca ("instruction", perhaps "input", "output"); both perhaps with "system".
 bool is_foreign_chat(const nlohmann::json& root);

@@ -133,10 +133,10 @@ std::size_t Packer::kept_tokens(const Document& document) {
   }
   throw StoreError(
       StoreError::Kind::bad_input,
-      fmt::format("{}: the record has {} tokens, but a row has {}; make data.row longer, or set "
-                  "data.too_long to \"drop\", \"truncate\" or \"split\" (only \"text\" records are "
-                  "cut without being asked for)",
-                  document.origin, size, length));
+      fmt::format(
+          "{}: the record has {} tokens, but a row has {}; {} (only \"text\" records are cut "
+          "without being asked for)",
+          document.origin, size, length, options_.remedy));
 }
 
 void Packer::finish() {

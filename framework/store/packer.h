@@ -31,6 +31,9 @@ struct PackOptions {
   Packing packing = Packing::first_fit;
   // Tokens that a further piece of a document repeats of the one before; they are no targets.
   std::int64_t overlap = 0;  // less than a row
+  // What to do about a record that is refused, for the error.
+  std::string remedy =
+      "make data.row longer, or set data.too_long to \"drop\", \"truncate\" or \"split\"";
 };
 
 // Whole documents that were longer than a row.

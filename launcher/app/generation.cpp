@@ -41,21 +41,19 @@ std::size_t certain_length(const std::string& text, const std::vector<std::strin
   return certain.size() - held;
 }
 
-Generation::Generation(std::vector<std::vector<std::int32_t>> prompts, std::int64_t positions,
-                       TextCoder& coder, GenerationOptions options, std::size_t in_flight)
+Generation::Generation(std::vector<Prompt> prompts, std::int64_t positions, TextCoder& coder,
+                       GenerationOptions options, std::size_t in_flight)
     : coder_(coder), options_(std::move(options)), in_flight_(in_flight) {
-  for (std::vector<std::int32_t>& prompt : prompts) {
-    const auto length = static_cast<std::int64_t>(prompt.size());
+  for (Prompt& prompt : prompts) {
+    const auto length = static_cast<std::int64_t>(prompt.tokens.size());
     if (length == 0 || length >= positions) {
-      const std::string which =
-          prompts.size() == 1 ? "the prompt" : fmt::format("prompt {}", sequences_.size() + 1);
       throw base::UserError(
           base::ExitCode::bad_input,
-          fmt::format("{} has {} tokens; 1 to {} leave room for an answer in this model", which,
-                      length, positions - 1));
+          fmt::format("{} has {} tokens; 1 to {} leave room for an answer in this model",
+                      prompt.name, length, positions - 1));
     }
     Sequence& sequence = sequences_.emplace_back();
-    sequence.prompt = std::move(prompt);
+    sequence.prompt = std::move(prompt.tokens);
     sequence.most = std::min(options_.max_tokens, positions - length);
   }
 }

@@ -11,6 +11,11 @@
 
 namespace strait::app {
 
+struct Prompt {
+  std::vector<std::int32_t> tokens;
+  std::string name;  // "prompts.jsonl:3: the prompt", for messages
+};
+
 struct GenerationOptions {
   std::int64_t max_tokens = 128;
   control::Sampling sampling;
@@ -34,8 +39,8 @@ class Generation : public control::InferenceClient {
 
   // `coder` outlives this. `positions` are the model's, `in_flight` the sequences that go on at the
   // same time. UserError: a prompt is empty or fills the model.
-  Generation(std::vector<std::vector<std::int32_t>> prompts, std::int64_t positions,
-             TextCoder& coder, GenerationOptions options, std::size_t in_flight);
+  Generation(std::vector<Prompt> prompts, std::int64_t positions, TextCoder& coder,
+             GenerationOptions options, std::size_t in_flight);
 
   // Called with every piece of text as soon as it cannot change any more.
   void on_text(Shown shown) { shown_ = std::move(shown); }

@@ -51,10 +51,10 @@ std::vector<std::string> sample_completions(const std::filesystem::path& run_dir
   const RunCheckpoint source = find_checkpoint(run_directory);
   if (!fits_here(source)) return {};
   const auto coder = make_text_coder(tokenizer_of_run(run, ""));
-  std::vector<std::vector<std::int32_t>> prompts;
+  std::vector<Prompt> prompts;
   prompts.reserve(shown.size());
   for (const store::Record& record : shown) {
-    prompts.push_back(coder->encode(record.pieces[0].text));
+    prompts.push_back({coder->encode(record.pieces[0].text), record.origin + ": the prompt"});
   }
   Generation generation(std::move(prompts), models::describe(source.config).positions, *coder, {},
                         1);

@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "framework/store/byte_tokenizer.h"
-#include "framework/store/record.h"
 #include "framework/store/store_error.h"
 #include "framework/tensors/safetensors_reader.h"
 #include "launcher/planner/data_preparation.h"
@@ -24,14 +22,10 @@ class ByteCoder : public TextCoder {
   std::vector<std::int32_t> encode(const std::string& text) override {
     return store::ByteTokenizer::encode(text);
   }
-  // As the record of the same chat with an empty answer, up to there.
-  std::vector<std::int32_t> encode_chat(const std::string& chat) override {
-    const auto asked = nlohmann::json::parse(chat);
-    nlohmann::json answered = {{"messages", asked.at("messages")}};
-    answered["messages"].push_back({{"role", "assistant"}, {"content", ""}});
-    if (asked.contains("tools")) answered["tools"] = asked["tools"];
-    store::Record record = store::parse_record(answered.dump(), "a prompt");
-    record.pieces.pop_back();
+  // As the record of the same chat with an answer, up to there.
+  std::vector<std::int32_t> encode_chat(const store::Record& chat) override {
+    store::Record record = chat;
+    record.pieces.push_back({"assistant: ", false});
     record.last = false;
     return store::ByteTokenizer::document(record).tokens;
   }
@@ -49,8 +43,12 @@ class WorkerCoder : public TextCoder {
   std::vector<std::int32_t> encode(const std::string& text) override {
     return worker_.prompt(text);
   }
-  std::vector<std::int32_t> encode_chat(const std::string& chat) override {
-    return worker_.chat_prompt(chat);
+  std::vector<std::int32_t> encode_chat(const store::Record& chat) override {
+    try {
+      return worker_.chat_prompt(chat.chat);
+    } catch (const store::StoreError& error) {
+      throw store::StoreError(error.kind(), fmt::format("{}: {}", chat.origin, error.what()));
+    }
   }
   std::string decode(std::span<const std::int32_t> prompt,
                      std::span<const std::int32_t> answer) override {
@@ -90,14 +88,20 @@ std::string tokenizer_of_run(const plan::RunFile& run, const std::string& chosen
   }
   if (made_by.empty()) return tokenizer;
   const std::string identity = planner::tokenizer_identity(tokenizer);
-  if (identity != made_by) {
-    throw store::StoreError(
-        store::StoreError::Kind::mismatch,
-        fmt::format("the run's data were made by another tokenizer ({}) than {} is now ({}); name "
-                    "the right one with --tokenizer DIRECTORY",
-                    made_by, tokenizer, identity));
+  if (identity == made_by) return tokenizer;
+  if (made_by == kBytes) {
+    throw store::StoreError(store::StoreError::Kind::mismatch,
+                            fmt::format("the run's data are byte tokens, and none of the tokenizer "
+                                        "of {}; give --tokenizer bytes",
+                                        tokenizer));
   }
-  return tokenizer;
+  const std::string other =
+      tokenizer == kBytes ? "bytes" : fmt::format("that of {} is now ({})", tokenizer, identity);
+  throw store::StoreError(
+      store::StoreError::Kind::mismatch,
+      fmt::format("the run's data were made by another tokenizer or chat template ({}) than {}; "
+                  "name the right one with --tokenizer DIRECTORY",
+                  made_by, other));
 }
 
 std::unique_ptr<TextCoder> make_text_coder(const std::string& tokenizer) {

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "framework/store/bounded_json.h"
+#include "framework/store/chat_record.h"
 #include "framework/store/record_reader.h"
-#include "framework/store/store_error.h"
 #include "framework/utf8.h"
 #include "launcher/app/ask_model.h"
 #include "launcher/app/generation.h"
@@ -46,22 +46,13 @@ struct GenerateFlags {
   GenerationOptions options;
 };
 
-std::string user_chat(const std::string& text) {
-  return Json{{"messages", Json::array({{{"role", "user"}, {"content", text}}})}}.dump();
+store::Record user_chat(const std::string& text, const std::string& origin) {
+  const Json chat{{"messages", Json::array({{{"role", "user"}, {"content", text}}})}};
+  return store::prompt_record(chat, chat.dump(), origin);
 }
 
 [[noreturn]] void refuse(const std::string& what) {
   throw base::UserError(base::ExitCode::bad_input, what);
-}
-
-// Names the line in what the coder refuses.
-std::vector<std::int32_t> encode_chat(TextCoder& coder, const std::string& chat,
-                                      const std::string& origin) {
-  try {
-    return coder.encode_chat(chat);
-  } catch (const store::StoreError& error) {
-    throw store::StoreError(error.kind(), fmt::format("{}: {}", origin, error.what()));
-  }
 }
 
 // One line of a file of prompts.
@@ -78,12 +69,8 @@ std::vector<std::int32_t> read_prompt(const std::string& line, const std::string
   if (!record.is_object()) {
     refuse(fmt::format("{}: {}; this one is {}", origin, kAllowed, record.type_name()));
   }
-  if (const auto messages = record.find("messages"); messages != record.end()) {
-    if (!messages->is_array()) {
-      refuse(fmt::format("{}: \"messages\" is {} where a list is expected", origin,
-                         messages->type_name()));
-    }
-    return encode_chat(coder, line.substr(line.find('{')), origin);
+  if (record.contains("messages")) {
+    return coder.encode_chat(store::prompt_record(record, line.substr(line.find('{')), origin));
   }
   const auto prompt = record.find("prompt");
   if (prompt == record.end()) {
@@ -95,11 +82,10 @@ std::vector<std::int32_t> read_prompt(const std::string& line, const std::string
                        prompt->type_name()));
   }
   const auto text = prompt->get<std::string>();
-  return chat ? encode_chat(coder, user_chat(text), origin) : coder.encode(text);
+  return chat ? coder.encode_chat(user_chat(text, origin)) : coder.encode(text);
 }
 
-std::vector<std::vector<std::int32_t>> read_prompts(const std::filesystem::path& file, bool chat,
-                                                    TextCoder& coder) {
+std::vector<Prompt> read_prompts(const std::filesystem::path& file, bool chat, TextCoder& coder) {
   constexpr const char* kTakes = "--prompts takes a file with a JSON object in every line";
   std::error_code ignored;
   if (std::filesystem::is_directory(file, ignored)) {
@@ -107,12 +93,14 @@ std::vector<std::vector<std::int32_t>> read_prompts(const std::filesystem::path&
   }
   std::ifstream lines(file);
   if (!lines) refuse(fmt::format("{} cannot be read; {}", file.string(), kTakes));
-  std::vector<std::vector<std::int32_t>> prompts;
+  std::vector<Prompt> prompts;
   std::string line;
   for (int number = 1; std::getline(lines, line); ++number) {
     if (number == 1 && line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    prompts.push_back(read_prompt(line, fmt::format("{}:{}", file.string(), number), chat, coder));
+    const std::string origin = fmt::format("{}:{}", file.string(), number);
+    std::vector<std::int32_t> tokens = read_prompt(line, origin, chat, coder);
+    prompts.push_back({std::move(tokens), origin + ": the prompt"});
   }
   if (lines.bad()) refuse(fmt::format("{} cannot be read to its end", file.string()));
   if (prompts.empty()) refuse(fmt::format("{} holds no prompt; {}", file.string(), kTakes));
@@ -161,10 +149,12 @@ base::ExitCode generate(const GenerateFlags& flags) {
   const RunCheckpoint source = find_checkpoint(flags.run);
   warn(source.warning);
   const auto coder = make_text_coder(tokenizer_of_run(source.run, flags.tokenizer));
-  std::vector<std::vector<std::int32_t>> prompts;
+  std::vector<Prompt> prompts;
   if (flags.prompts.empty()) {
-    prompts.push_back(flags.chat ? coder->encode_chat(user_chat(flags.prompt))
-                                 : coder->encode(flags.prompt));
+    const std::string name = "the prompt";
+    prompts.push_back({flags.chat ? coder->encode_chat(user_chat(flags.prompt, name))
+                                  : coder->encode(flags.prompt),
+                       name});
   } else {
     prompts = read_prompts(flags.prompts, flags.chat, *coder);
   }

@@ -11,12 +11,14 @@
 #include <string>
 
 #include "launcher/app/ask_model.h"
+#include "launcher/app/command_name.h"
 #include "launcher/app/evaluation.h"
 #include "launcher/app/export_model.h"
 #include "launcher/app/number_range.h"
 #include "launcher/app/text_coder.h"
 #include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/text.h"
 #include "launcher/planner/data_preparation.h"
 #include "launcher/planner/planned_data.h"
 #include "launcher/planner/planned_model.h"
@@ -26,6 +28,22 @@ namespace strait::app {
 namespace {
 
 namespace fs = std::filesystem;
+
+// What to do about a record that is longer than a row, if the run's recipe does not say: eval has
+// no flag for such records, prepare has.
+std::string remedy_for_long_records(const fs::path& source, const planner::DataOptions& options) {
+  const std::string command = command_name();
+  std::string prepare = fmt::format("{} prepare {} out.safetensors --row {} --too-long drop",
+                                    command, base::shell_word(source.string()), options.rows.row);
+  if (options.tokenizer != "bytes") {
+    prepare += fmt::format(" --model {}", base::shell_word(options.tokenizer));
+  }
+  if (options.targets != store::Targets::assistant) {
+    prepare += fmt::format(" --targets {}", recipe::name_of(options.targets));
+  }
+  return fmt::format("to evaluate the others, run {}, and then {} eval with --data out.safetensors",
+                     prepare, command);
+}
 
 // The data to evaluate, made as the run's training data were: the user's file, or the run's own.
 planner::PreparedData evaluation_data(const plan::RunFile& run, const std::string& chosen_file,
@@ -38,14 +56,16 @@ planner::PreparedData evaluation_data(const plan::RunFile& run, const std::strin
                           "the run's recipe has no data.eval; name a file with --data FILE");
   }
   planner::DataOptions options = planner::data_options(run.plan.recipe);
+  options.evaluation = true;
   if (source.extension() != ".safetensors") options.tokenizer = tokenizer_of_run(run, chosen);
+  options.rows.remedy = remedy_for_long_records(source, options);
   planner::PreparedData data = planner::read_data({{source.string()}}, options);
   const std::string made_by = data_tokenizer(run);
   if (!data.tokenizer.empty() && !made_by.empty() && data.tokenizer != made_by) {
     throw base::UserError(
         base::ExitCode::mismatch,
-        fmt::format("{} was made by another tokenizer ({}) than the run's data ({}); prepare it "
-                    "with the run's",
+        fmt::format("{} was made by another tokenizer or chat template ({}) than the run's data "
+                    "({}); prepare it with the run's",
                     source.string(), data.tokenizer, made_by));
   }
   for (const std::string& note : data.notes) warn(note);

@@ -51,8 +51,8 @@ void take_tokenizer(PreparedData& data, const fs::path& source, const std::strin
   if (tokenizer.empty() || tokenizer == data.tokenizer) return;
   if (!data.tokenizer.empty()) {
     refuse_data(store::StoreError::Kind::mismatch,
-                fmt::format("{} was made by another tokenizer ({}) than the files before it ({}); "
-                            "prepare it again",
+                fmt::format("{} was made by another tokenizer or chat template ({}) than the files "
+                            "before it ({}); prepare it again",
                             source.string(), tokenizer, data.tokenizer));
   }
   data.tokenizer = tokenizer;

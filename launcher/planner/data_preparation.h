@@ -20,8 +20,9 @@ struct DataOptions {
   store::PackOptions rows;
   std::string tokenizer = "bytes";  // or a directory
   store::Targets targets = store::Targets::assistant;
-  double hold_out = 0;     // share of the records
-  std::uint64_t seed = 1;  // of what is held out, and of the rows of a weight such as 0.5
+  double hold_out = 0;      // share of the records
+  std::uint64_t seed = 1;   // of what is held out, and of the rows of a weight such as 0.5
+  bool evaluation = false;  // not training; for messages
 };
 
 // The data files of a recipe as the packed sequences that stages train on.

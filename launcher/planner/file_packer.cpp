@@ -95,7 +95,8 @@ class FilePacker::Split {
     if (packed.tokens == nullptr) {
       throw store::StoreError(
           store::StoreError::Kind::bad_input,
-          fmt::format("{}: no record is left to train on{}", source.string(),
+          fmt::format("{}: no record is left to {}{}", source.string(),
+                      options_.evaluation ? "evaluate" : "train on",
                       packed.note.empty() ? "" : fmt::format(" ({})", packed.note)));
     }
     return packed;

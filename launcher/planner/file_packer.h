@@ -25,7 +25,7 @@ class FilePacker {
  public:
   explicit FilePacker(const DataOptions& options) : options_(options) {}
 
-  // StoreError bad_input: what is wrong with a record; there is none left to train on.
+  // StoreError bad_input: what is wrong with a record; none is left.
   PackedFile pack(const std::filesystem::path& source);
 
  private:

@@ -158,6 +158,11 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before) {
   check_weights(plan.recipe.model, config);
 
   read_data_sets(run, recipe, model, before);
+  if (before == nullptr) {
+    if (auto note = adapter_note(recipe.model); !note.empty()) {
+      run.train.notes.push_back(std::move(note));
+    }
+  }
 
   for (const recipe::RecipeHost& host : plan::hosts_of(recipe)) plan.hosts.push_back({host.name});
   if (!recipe.hosts.links.empty()) plan.speeds = recipe::read_links(recipe.hosts.links);

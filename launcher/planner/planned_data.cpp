@@ -27,7 +27,8 @@ void check_tokenizer(const PreparedData& data, const std::string& expected,
   if (data.tokenizer.empty() || expected.empty() || data.tokenizer == expected) return;
   throw base::UserError(
       base::ExitCode::mismatch,
-      fmt::format("{} was made by another tokenizer ({}) than {} ({}); prepare it again",
+      fmt::format("{} was made by another tokenizer or chat template ({}) than {} ({}); prepare it "
+                  "again",
                   data.name(), data.tokenizer, source, expected));
 }
 
@@ -74,6 +75,21 @@ void check_data_files(const char* key, const std::vector<recipe::DataFile>& file
   }
 }
 
+// store::SampleOrder refuses them too, but knows neither the key nor the files.
+void check_batch_rows(const recipe::Recipe& recipe, const PreparedData& train) {
+  const std::int64_t replicas = recipe.pipeline.replicas;
+  const std::int64_t rows = train.tokens->rows();
+  if (recipe.train.batch / replicas <= rows / replicas) return;
+  const std::string parts =
+      replicas == 1 ? "" : fmt::format(" for each of {} replicas", rows / replicas, replicas);
+  throw base::UserError(
+      base::ExitCode::bad_input,
+      fmt::format("train.batch is {} ({}), but {} has {} row{} of {} tokens{}; make train.batch or "
+                  "data.row smaller, or give more data",
+                  recipe.train.batch, recipe.origins.of("train.batch"), train.name(), rows,
+                  rows == 1 ? "" : "s", recipe.data.row, parts));
+}
+
 void count_steps(plan::Plan& plan, const PreparedData& train) {
   const recipe::Recipe& recipe = plan.recipe;
   const std::int64_t micro_batch = recipe.train.micro_batch.value_or(1);
@@ -85,6 +101,7 @@ void count_steps(plan::Plan& plan, const PreparedData& train) {
                     recipe.train.batch, micro_batch,
                     recipe.pipeline.replicas == 1 ? "" : " times pipeline.replicas"));
   }
+  check_batch_rows(recipe, train);
   const store::SampleOrder order(
       store::SampleOrderOptions{.seed = static_cast<std::uint64_t>(recipe.seed),
                                 .rows = train.tokens->rows(),
@@ -183,7 +200,10 @@ void read_data_sets(PlannedRun& run, const recipe::Recipe& recipe,
     run.train.notes.push_back(std::move(note));
   }
   run.eval = std::move(split.held_out);
-  if (!sources.eval.empty()) run.eval = read_data(sources.eval, options);
+  if (!sources.eval.empty()) {
+    options.evaluation = true;
+    run.eval = read_data(sources.eval, options);
+  }
   if (!run.eval) return;
   check_tokenizer(*run.eval, run.train.tokenizer, "data.train");
   check_tokens(recipe, model, *run.eval);

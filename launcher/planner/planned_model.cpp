@@ -3,17 +3,25 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "framework/store/bounded_json.h"
 #include "framework/store/input_file.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/text.h"
 #include "models/tensor_names.h"
 
 namespace strait::planner {
 namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kAdapterConfig = "adapter_config.json";
 
 std::optional<kernels::MatrixFormat> format_of(recipe::Quantization quantization) {
   switch (quantization) {
@@ -61,6 +69,19 @@ recipe::Recipe::Lora settings_of(const models::Lora& lora) {
   return settings;
 }
 
+// "qwen2-0.5b" of a hub's id, of a directory, and of a snapshot in the hub's cache
+// (models--Qwen--Qwen2-0.5B/snapshots/1a2b).
+std::string name_of_model(const fs::path& path) {
+  fs::path folder = (path / "").lexically_normal().parent_path();
+  if (folder.parent_path().filename() == "snapshots") folder = folder.parent_path().parent_path();
+  std::string name = folder.filename().string();
+  if (name.starts_with("models--")) name.erase(0, name.rfind("--") + 2);
+  std::ranges::transform(name, name.begin(), [](unsigned char letter) {
+    return static_cast<char>(std::tolower(letter));
+  });
+  return name;
+}
+
 }  // namespace
 
 models::ModelConfig planned_model(const plan::Plan& plan) {
@@ -100,10 +121,29 @@ std::string folder_fault(const std::filesystem::path& folder, const std::string&
   return "is no directory here (" + std::filesystem::current_path().string() + ")";
 }
 
+std::string adapter_note(const recipe::Recipe::Model& model) {
+  if (model.adapter.empty()) return "";
+  const fs::path file = fs::path(model.adapter) / kAdapterConfig;
+  std::string base;
+  try {
+    const auto fields = store::parse_bounded_json(store::read_text_file(file, kMostConfigBytes));
+    base = fields.value("base_model_name_or_path", "");
+  } catch (const store::JsonError&) {
+    return "";
+  } catch (const nlohmann::json::exception&) {
+    return "";  // null, mostly: it does not say
+  }
+  const std::string named = name_of_model(base);
+  if (named.empty() || named == name_of_model(fs::absolute(model.path))) return "";
+  return fmt::format(
+      "{} says that the adapter belongs to \"{}\", but model.path is \"{}\"; make sure that this "
+      "is the same model",
+      file.string(), base::printable(base), model.path);
+}
+
 recipe::Recipe with_adapter_settings(recipe::Recipe recipe) {
   if (recipe.model.adapter.empty()) return recipe;
-  namespace fs = std::filesystem;
-  const fs::path file = fs::path(recipe.model.adapter) / "adapter_config.json";
+  const fs::path file = fs::path(recipe.model.adapter) / kAdapterConfig;
   std::error_code none;
   if (!fs::exists(file, none)) {
     throw base::UserError(

@@ -32,4 +32,8 @@ std::int64_t recompute_layers(const recipe::Recipe::Model& recipe, models::Model
 // read, or the recipe has other settings of its own.
 recipe::Recipe with_adapter_settings(recipe::Recipe recipe);
 
+// Where the adapter says that it belongs to a model of another name: asks whether that is meant,
+// since tensors of equal shapes do not tell. Else empty.
+std::string adapter_note(const recipe::Recipe::Model& model);
+
 }  // namespace strait::planner

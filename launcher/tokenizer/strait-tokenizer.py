@@ -336,6 +336,38 @@ def chat_of(record):
     return messages, tools or None
 
 
+def opening_length(template, tools, message, until):
+    """How much of `until`, the text of a chat that is this message of the assistant's alone, stands before what it
+    says: its header, and what the template begins chats with. An empty chat does not tell: a default system prompt
+    need not be in it, and templates look at its first message."""
+
+    def alone(keys, content, prompt=False):
+        return template.render([{**keys, "role": message["role"], "content": content}], tools, prompt)[0]
+
+    contents = ("x", "y")
+    # The text begins where the renders of two contents differ. First without the message's other keys: thoughts and
+    # calls of tools are what the assistant says, too, and no part of the header.
+    for keys in ({}, message):
+        try:
+            texts = [alone(keys, content) for content in contents]
+            prompted = alone(keys, contents[0], prompt=True)
+        except Refusal:
+            continue
+        before = os.path.commonprefix(texts)
+        if not all(text.startswith(content, len(before)) for text, content in zip(texts, contents)):
+            continue  # the content is left out, or changed
+        # As in later turns from the generation prompt on, where there is one: thoughts may follow it.
+        asks = prompted[len(texts[0]):] if prompted.startswith(texts[0]) else ""
+        if asks and asks in before:
+            before = before[:before.rindex(asks) + len(asks)]
+        if until.startswith(before):
+            return len(before)
+    raise Refusal(
+        f"message 1: what the chat template of {template.name} renders before the assistant's text depends on that "
+        "text, or it changes the text, so its place is not known; mark the assistant's text in the template with "
+        "{% generation %} and {% endgeneration %}, or begin the chat with a user's message")
+
+
 def turn_span(template, messages, tools, text, i):
     """Where message i, one of the assistant's, is: by what it adds to the text of those before it."""
     until = text if i + 1 == len(messages) else template.render(messages[:i + 1], tools)[0]
@@ -345,7 +377,7 @@ def turn_span(template, messages, tools, text, i):
             'follow, so its place is not known; use data.targets = "last", or mark the assistant\'s text in the '
             "template with {% generation %} and {% endgeneration %}")
     if i == 0:
-        return 0, len(until)
+        return opening_length(template, tools, messages[0], until), len(until)
     for prompt in (True, False):
         try:
             before = template.render(messages[:i], tools, prompt)[0]

@@ -2,6 +2,7 @@
 happen unnoticed: a record on both sides, rows that differ between two plans, a file that changes under a run."""
 
 import json
+import re
 import shutil
 import struct
 import unittest
@@ -155,6 +156,34 @@ class DataRuns(runs.RunCase):
         self.assertIn(refusal, self.said(10, "plan", self.recipe("none", **{"data.eval": "empty.jsonl"})))
         self.ok("run", self.recipe("some"))
         self.assertIn(refusal, self.said(10, "eval", "runs/some", "--data", "empty.jsonl"))
+
+    def test_a_record_too_long_for_an_evaluation_names_commands_that_work(self):
+        self.ok("run", self.recipe("some"))
+        with open(self.home / "more.jsonl", "a") as file:
+            file.write(json.dumps({"prompt": "a", "completion": "b" * 40}) + "\n")
+        error = self.said(10, "eval", "runs/some", "--data", "more.jsonl")
+        self.assertRegex(error, r"more.jsonl:41: the record has 42 tokens, but a row has 32; to evaluate the others, run ")
+        self.assertEqual(error.count("\n"), 1, error)
+        prepare, data = re.search(r" run \S+ (prepare more.jsonl .*), and then \S+ eval with (--data \S+) ", error).groups()
+        self.assertIn("1 dropped", self.ok(*prepare.split()))
+        self.assertIn("target tokens of out.safetensors", self.ok("eval", "runs/some", *data.split()))
+
+    def test_no_rows_and_too_few_rows_are_refused(self):
+        (self.home / "long.jsonl").write_text(json.dumps({"prompt": "a", "completion": "b" * 40}) + "\n")
+        (self.home / "one.jsonl").write_text('{"prompt": "a", "completion": "b"}\n')
+        origin = r"train.batch is 8 \(bad.toml:\d+:\d+\), but "
+        for changes, says in (
+            ({"data.eval": "long.jsonl", "data.too_long": "drop"}, "long.jsonl: no record is left to evaluate .*1 dropped"),
+            ({"data.train": "long.jsonl", "data.too_long": "drop"}, "long.jsonl: no record is left to train on .*1 dropped"),
+            ({"data.train": "one.jsonl"}, origin + "one.jsonl has 1 row of 32 tokens; make train.batch or data.row smaller"),
+            ({"data.train": "one.jsonl", "pipeline.replicas": 2},
+             origin + "one.jsonl has 1 row of 32 tokens, 0 for each of 2 replicas; make"),
+        ):
+            error = self.said(10, "plan", self.recipe("bad", **changes))
+            self.assertRegex(error, says)
+            self.assertEqual(error.count("\n"), 1, error)
+        self.ok("run", self.recipe("some", **{"data.too_long": "drop"}))
+        self.assertIn("no record is left to evaluate", self.said(10, "eval", "runs/some", "--data", "long.jsonl"))
 
     def test_a_users_token_file_that_changes_is_refused(self):
         for name in ("rows", "held"):

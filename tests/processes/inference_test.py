@@ -88,10 +88,15 @@ class Inference(runs.RunCase):
             ('{"x": 1}\n', r'bad.jsonl:1: expected .* neither "prompt" nor "messages"\n'),
             ('{"prompt": "a"}\n{"messages": ["x"]}\n', r'bad.jsonl:2: '),
             ('{"prompt": 7}\n', r'bad.jsonl:1: "prompt" is number where a string'),
-            ('{"messages": 7}\n', r'bad.jsonl:1: "messages" is number where a list'),
+            ('{"messages": 7}\n', r'bad.jsonl:1: "messages" is not a list of'),
+            ('{"messages": []}\n', r'bad.jsonl:1: "messages" is not a list of'),
+            ('\n{"messages": [{"role": "robot", "content": "a"}]}\n',
+             r'bad.jsonl:2: message 1: the role "robot" is none of system'),
+            ('{"messages": [{"role": "user", "content": 5}]}\n',
+             r'bad.jsonl:1: message 1: "content" is number where a string'),
             ("[]\n", "bad.jsonl:1: expected .* is array"),
             ("\n \n", "bad.jsonl holds no prompt"),
-            ('{"prompt": "a"}\n{"prompt": ""}\n', "prompt 2 has 0 tokens"),
+            ('{"prompt": "a"}\n\n{"prompt": ""}\n', "bad.jsonl:3: the prompt has 0 tokens; 1 to "),
         ):
             (self.home / "bad.jsonl").write_text(text)
             for place in ("here", "hosts"):

@@ -83,7 +83,30 @@ class TokenizerRuns(runs.RunCase):
         shutil.move(self.home / "model/tokenizer.json", self.home / "tokenizer.json")
         self.ok("resume", "runs/tiny", "--from", "2")
         self.refused("tokenizer", "generate", "runs/tiny", "--prompt", "a")
-        self.refused("made by another tokenizer", "generate", "runs/tiny", "--prompt", "a", "--tokenizer", "bytes")
+        other = r"made by another tokenizer or chat template \(\w+\) than "
+        self.refused(other + "bytes; name the right one", "generate", "runs/tiny", "--prompt", "a", "--tokenizer", "bytes")
+        shutil.move(self.home / "tokenizer.json", self.home / "model/tokenizer.json")
+        config = self.home / "model/tokenizer_config.json"
+        config.write_text(config.read_text().replace("|>assistant", "|>model"))
+        self.refused(other + r"that of \S*model is now \(\w+\); name the right one", "generate", "runs/tiny", "--prompt", "a")
+
+    def test_of_a_chat_that_the_assistant_begins_only_its_text_is_learnt(self):
+        config = self.home / "model/tokenizer_config.json"
+        (self.home / "first.jsonl").write_text(
+            json.dumps({"messages": [{"role": "assistant", "content": "it is"}, {"role": "user", "content": "what"},
+                                     {"role": "assistant", "content": "user"}]}) + "\n")
+        system = ("{% if messages[0]['role'] == 'system' %}{% set own = true %}{% else %}"
+                  "{{ '<|im_start|>system\nit<|im_end|>\n' }}{% endif %}")  # as Qwen 2.5's
+        for before, rendered in (("", ""), (system, "<|im_start|>system\nit<|im_end|>\n"), ("{{ '</s>' }}", "</s>")):
+            config.write_text(json.dumps({"eos_token": "<|im_end|>", "chat_template": before + TEMPLATE}))
+            shown = self.ok("prepare", "first.jsonl", "--model", "model", "--row", "64", "--show", "1")
+            self.assertIn(f"targets\n{rendered}<|im_start|>assistant\n[[it is<|im_end|>\n]]"
+                          "<|im_start|>user\nwhat<|im_end|>\n<|im_start|>assistant\n[[user<|im_end|>\n]]\n", shown)
+        # Where the text changes what stands before it, nothing is guessed.
+        counting = TEMPLATE.replace("'<|im_start|>' +", "(m.content | upper) + '<|im_start|>' +")
+        config.write_text(json.dumps({"eos_token": "<|im_end|>", "chat_template": counting}))
+        self.refused("first.jsonl:1: message 1: .* depends on that text.*endgeneration", "prepare", "first.jsonl", "--model",
+                     "model", "--row", "64")
 
     def test_a_file_of_prompts_is_rendered_as_records_are(self):
         tools = '[{"z": 1, "a": 2}]'
@@ -102,7 +125,11 @@ class TokenizerRuns(runs.RunCase):
         self.assertEqual(len(answers), 4)
         self.assertEqual(answers[:2], answers[2:])
         (self.home / "prompts.jsonl").write_text(lines[1].replace('"z": 1', '"z": 3'))
-        self.refused("other tools", "generate", "runs/tiny", "--prompts", "prompts.jsonl")
+        self.refused("prompts.jsonl:1: .*other tools", "generate", "runs/tiny", "--prompts", "prompts.jsonl")
+        # What training refuses, a template may render.
+        for messages, why in ('[{"role": "robot", "content": "a"}]', 'message 1: the role "robot"'), ("[]", "is not a list"):
+            (self.home / "prompts.jsonl").write_text(f'{lines[0]}\n{{"messages": {messages}}}\n')
+            self.refused(f"prompts.jsonl:2: .*{why}", "generate", "runs/tiny", "--prompts", "prompts.jsonl")
 
     def test_another_tokenizer_is_refused(self):
         self.ok("prepare", "train.jsonl", "a.safetensors", "--model", "model", "--row", "64")
@@ -121,6 +148,8 @@ class TokenizerRuns(runs.RunCase):
         # What is confirmed stays so when the run goes on.
         self.ok("run", self.words(**{"data.train": "b.safetensors", "data.tokenizer": "bytes"}))
         self.ok("resume", "runs/tiny", "--from", "2", "--set", "checkpoint.keep=3")
+        self.refused("data are byte tokens, and none of the tokenizer of model; give --tokenizer bytes", "generate", "runs/tiny",
+                     "--prompt", "a", "--tokenizer", "model")
         plan = ("plan", self.words(**{"data.train": "a.safetensors"}))
         self.assertEqual(self.strait(*plan)[2], "")
         config = self.home / "model/tokenizer_config.json"

@@ -1,10 +1,13 @@
+#include <nlohmann/json.hpp>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "framework/store/byte_tokenizer.h"
+#include "framework/store/chat_record.h"
 #include "framework/store/record_reader.h"
 #include "tests/framework/store/expect_store_error.h"
+#include "tests/refusal_of.h"
 #include "tests/scratch_directory.h"
 
 namespace strait::store {
@@ -63,6 +66,22 @@ TEST(Record, SaysWhatIsWrongAndWhatIsAllowed) {
   expect_refused_record(R"({"messages":[{"role":"assistent","content":""}]})",
                         {"message 1", "\"assistent\"", "assistant"});
   expect_refused_record(R"({"messages":[{"role":"user","content":"hi"}]})", {"nothing to learn"});
+}
+
+TEST(Record, APromptIsCheckedAsARecordButNeedsNoAnswer) {
+  const auto prompt = [](const std::string& chat) {
+    return prompt_record(nlohmann::json::parse(chat), chat, "train.jsonl:17");
+  };
+  const std::string asked = R"({"messages":[{"role":"user","content":"hi"}]})";
+  const Record record = prompt(asked);
+  EXPECT_EQ(record.pieces, (std::vector<Piece>{{"user: ", false}, {"hi\n", false}}));
+  EXPECT_EQ(record.chat, asked);
+  for (const char* wrong :
+       {R"({"messages":[]})", R"({"messages":7})", R"({"messages":[7]})",
+        R"({"messages":[{"role":"user","content":5}]})", R"({"messages":[{"content":"hi"}]})",
+        R"({"messages":[{"role":"robot","content":"hi"}]})"}) {
+    expect_refused_record(wrong, {refusal_of<StoreError>([&] { prompt(wrong); })});
+  }
 }
 
 TEST(Record, MayBeATextOfManyMebibytes) {

@@ -8,6 +8,7 @@
 
 #include "framework/tensors/token_file.h"
 #include "tests/framework/store/expect_store_error.h"
+#include "tests/refusal_of.h"
 
 namespace strait::tensors {
 namespace {
@@ -261,6 +262,12 @@ TEST(Packer, TreatsLongDocumentsAsItIsTold) {
   EXPECT_THAT(packed(store::TooLong::split, found),
               testing::ElementsAre(1, 2, 7, 9, 3, 4, 5, 6, 8, 8, 8, 8));
   EXPECT_EQ(found, (store::LongDocuments{.split = 2}));
+  const auto refused = [&](const store::PackOptions& options) {
+    return refusal_of<store::StoreError>([&] { RowPacker(options).packer().add(learnable); });
+  };
+  EXPECT_THAT(refused({.row = 4}), testing::HasSubstr("a row has 4; make data.row longer, or set"));
+  EXPECT_THAT(refused({.row = 4, .remedy = "do that"}),
+              testing::HasSubstr("a row has 4; do that ("));
 }
 
 }  // namespace

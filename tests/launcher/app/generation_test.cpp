@@ -1,11 +1,13 @@
 #include "launcher/app/generation.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <random>
 
 #include "launcher/base/errors.h"
+#include "tests/refusal_of.h"
 
 namespace strait::app {
 namespace {
@@ -20,7 +22,9 @@ struct Bytes : TextCoder {
   std::vector<std::int32_t> encode(const std::string& text) override {
     return {text.begin(), text.end()};
   }
-  std::vector<std::int32_t> encode_chat(const std::string& chat) override { return encode(chat); }
+  std::vector<std::int32_t> encode_chat(const store::Record& chat) override {
+    return encode(chat.chat);
+  }
   std::string decode(std::span<const std::int32_t> /*prompt*/,
                      std::span<const std::int32_t> answer) override {
     std::string text;
@@ -29,6 +33,12 @@ struct Bytes : TextCoder {
   }
   bool is_end(std::int64_t token) const override { return token == 0; }
 };
+
+std::vector<Prompt> prompts(const std::vector<std::vector<std::int32_t>>& texts) {
+  std::vector<Prompt> named;
+  for (const auto& tokens : texts) named.push_back({tokens, fmt::format("f:{}", named.size() + 1)});
+  return named;
+}
 
 GenerationOptions limited(std::int64_t tokens, std::vector<std::string> stops = {}) {
   GenerationOptions options;
@@ -64,7 +74,7 @@ TEST(Generation, CompletesPromptsInTheirOrder) {
   for (unsigned seed = 0; seed < 50; ++seed) {
     std::mt19937 random(seed);
     Bytes coder;
-    Generation generation({{1}, {2}, {3}, {4}, {5}}, 100, coder, limited(8), 1 + seed % 4);
+    Generation generation(prompts({{1}, {2}, {3}, {4}, {5}}), 100, coder, limited(8), 1 + seed % 4);
     std::vector<std::size_t> order;
     std::vector<Completion> done;
     generation.on_done([&](std::size_t prompt, const Completion& completion) {
@@ -93,7 +103,7 @@ TEST(Generation, ShownPiecesAreTheTextUpToTheFirstStop) {
                                                 {"\xC3\xA9"},
                                                 {"nowhere"}}) {
     Bytes coder;
-    Generation generation({{1}}, 100, coder, limited(64, stops), 1);
+    Generation generation(prompts({{1}}), 100, coder, limited(64, stops), 1);
     std::string shown;
     std::vector<std::string> pieces;
     generation.on_text([&](std::size_t, const std::string& more) {
@@ -118,7 +128,7 @@ TEST(Generation, ShownPiecesAreTheTextUpToTheFirstStop) {
 
 TEST(Generation, AsksForNoMoreRoomThanItNeeds) {
   Bytes coder;
-  Generation generation({{1, 2, 3}, {1}}, 10, coder, limited(8), 2);
+  Generation generation(prompts({{1, 2, 3}, {1}}), 10, coder, limited(8), 2);
   const std::vector<InferenceRequest> begin = generation.begin();
   EXPECT_EQ(std::get<ExtendSequence>(begin.at(0)).capacity, 10);  // the model's positions
   EXPECT_EQ(std::get<ExtendSequence>(begin.at(1)).capacity, 9);
@@ -126,10 +136,14 @@ TEST(Generation, AsksForNoMoreRoomThanItNeeds) {
 
 TEST(Generation, RefusesPromptsThatFillTheModelAndStrayAnswers) {
   Bytes coder;
-  EXPECT_THROW(Generation({{}}, 10, coder, {}, 1), base::UserError);
-  EXPECT_THROW(Generation({{1}, std::vector<std::int32_t>(10, 1)}, 10, coder, {}, 1),
-               base::UserError);
-  Generation generation({{1}, {2}}, 10, coder, {}, 1);
+  const auto refusal = [&coder](const std::vector<Prompt>& given) {
+    return refusal_of<base::UserError>([&] { Generation(given, 10, coder, {}, 1); });
+  };
+  EXPECT_EQ(refusal({{{1}, "a:1: the prompt"}, {{}, "a:3: the prompt"}}),
+            "a:3: the prompt has 0 tokens; 1 to 9 leave room for an answer in this model");
+  EXPECT_EQ(refusal({{std::vector<std::int32_t>(10, 1), "the prompt"}}),
+            "the prompt has 10 tokens; 1 to 9 leave room for an answer in this model");
+  Generation generation(prompts({{1}, {2}}), 10, coder, {}, 1);
   generation.begin();
   EXPECT_THROW(generation.on_answer(ChosenToken{1, 5}), base::MessageError);
   EXPECT_THROW(generation.on_answer(control::ScoredRows{0, 1.0}), base::MessageError);

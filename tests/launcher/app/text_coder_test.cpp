@@ -2,14 +2,20 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "framework/store/byte_tokenizer.h"
+#include "framework/store/chat_record.h"
 #include "framework/store/store_error.h"
+#include "tests/refusal_of.h"
 
 namespace strait::app {
 namespace {
 
 std::string encoded(const std::string& chat) {
-  return store::ByteTokenizer::decode(make_text_coder("bytes")->encode_chat(chat));
+  const store::Record record =
+      store::prompt_record(nlohmann::json::parse(chat), chat, "prompts.jsonl:2");
+  return store::ByteTokenizer::decode(make_text_coder("bytes")->encode_chat(record));
 }
 
 TEST(TextCoder, RendersAPromptOfBytesAsTheRecordBeforeItsAnswer) {
@@ -22,8 +28,9 @@ TEST(TextCoder, RendersAPromptOfBytesAsTheRecordBeforeItsAnswer) {
 }
 
 TEST(TextCoder, RefusesToolsThatBytesCannotRender) {
-  EXPECT_THROW(encoded(R"({"messages":[{"role":"user","content":"a"}],"tools":[{}]})"),
-               store::StoreError);
+  const std::string refusal = refusal_of<store::StoreError>(
+      [] { encoded(R"({"messages":[{"role":"user","content":"a"}],"tools":[{}]})"); });
+  EXPECT_TRUE(refusal.starts_with("prompts.jsonl:2: it has tools")) << refusal;
 }
 
 }  // namespace
