@@ -39,8 +39,6 @@ void copy_into(const at::Tensor& target, const at::Tensor& source, const std::st
   target.copy_(source);
 }
 
-std::string hash_name(const std::string& parameter) { return "frozen/" + parameter; }
-
 // "HASH", or "nf4:HASH".
 std::string hash_of(const models::Parameter& parameter) {
   const at::Tensor values = parameter.quantized ? parameter.quantized->bytes : parameter.value;
@@ -137,18 +135,20 @@ std::vector<tensors::NamedTensor> saved_tensors(const AdamW& optimizer) {
   return tensors;
 }
 
+std::string frozen_hash_name(const std::string& parameter) { return "frozen/" + parameter; }
+
 void append_hashes(const std::vector<models::Parameter>& frozen,
                    std::vector<tensors::NamedTensor>& tensors) {
   for (const models::Parameter& parameter : frozen) {
     // The other side of a tied weight has the same name.
     if (!parameter.owned) continue;
-    tensors.push_back({hash_name(parameter.name), tensor_of(hash_of(parameter))});
+    tensors.push_back({frozen_hash_name(parameter.name), tensor_of(hash_of(parameter))});
   }
 }
 
 void check_hashes(const std::vector<models::Parameter>& frozen, const ReadTensor& read) {
   for (const models::Parameter& parameter : frozen) {
-    const std::string before = text_of(read(hash_name(parameter.name)));
+    const std::string before = text_of(read(frozen_hash_name(parameter.name)));
     const std::string now = hash_of(parameter);
     if (before == now) continue;
     if (kept_as(before) != kept_as(now)) {

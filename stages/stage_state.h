@@ -41,6 +41,8 @@ std::vector<tensors::NamedTensor> saved_tensors(const AdamW& optimizer);
 // model, or quantised it in another way.
 void append_hashes(const std::vector<models::Parameter>& frozen,
                    std::vector<tensors::NamedTensor>& tensors);
+// The name in a checkpoint of such a hash.
+std::string frozen_hash_name(const std::string& parameter);
 void check_hashes(const std::vector<models::Parameter>& frozen, const ReadTensor& read);
 
 // A stage's state to and from the same stage of a replica that rejoins: the model that replicas

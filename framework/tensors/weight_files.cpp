@@ -36,6 +36,11 @@ WeightFiles::WeightFiles(std::filesystem::path directory) : directory_(std::move
         "read; convert it once: load it with transformers and save_pretrained it, which writes "
         "model.safetensors",
         directory_.string()));
+  } else if (!std::filesystem::is_directory(directory_, ignored)) {
+    refuse_weights(fmt::format(
+        "the model's directory {} is missing; put its files back there, or name another one as "
+        "model.path",
+        directory_.string()));
   } else {
     refuse_weights(
         fmt::format("{} holds neither {} nor {}; set weights = \"random\" to start "

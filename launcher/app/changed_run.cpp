@@ -198,8 +198,8 @@ std::string changeable_keys() {
 
 ChangedRun changed_run(const control::RunDirectory& directory, const plan::RunFile& run,
                        store::Step step, const std::vector<std::string>& overrides) {
-  const recipe::Recipe recipe =
-      recipe::read_recipe(directory.recipe(), overrides, plugin::load_plugins);
+  recipe::Recipe recipe = recipe::read_recipe(directory.recipe(), overrides, plugin::load_plugins);
+  plan::find_own_base(directory.path(), recipe);
   const auto keys = changed_keys(run.plan.recipe, recipe);
   check_may_change(keys);
   plan::Plan before = run.plan;

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <string>
-#include <system_error>
 
 #include "framework/net/run_id.h"
 #include "framework/store/atomic_file.h"
 #include "framework/store/store_error.h"
+#include "launcher/app/remove_unless_complete.h"
 #include "launcher/app/run_options.h"
 #include "launcher/base/errors.h"
 #include "launcher/control/run_file_names.h"
@@ -18,13 +18,6 @@ namespace strait::app {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool is_present(const fs::path& path) {
-  std::error_code error;
-  const bool present = fs::exists(path, error);
-  if (error) throw store::system_error("look at", path, error.value());
-  return present;
-}
 
 // What is here of it. Returns the bytes.
 std::uint64_t copy_checkpoint(const store::Checkpoint& checkpoint, const fs::path& folder) {
@@ -51,6 +44,23 @@ std::uint64_t copy_checkpoint(const store::Checkpoint& checkpoint, const fs::pat
   return bytes;
 }
 
+// What the run's adapters were trained over, if the run keeps that itself. Returns the bytes.
+std::uint64_t copy_base(const fs::path& run, const fs::path& target, plan::RunFile& file) {
+  recipe::Recipe::Model& model = file.plan.recipe.model;
+  const fs::path base = model.weights_run;
+  if (model.weights != recipe::Weights::run ||
+      base.parent_path() != fs::absolute(run / plan::kBaseFolder).lexically_normal()) {
+    return 0;
+  }
+  const store::Manifest manifest = store::open_checkpoint(base, store::Verify::sizes);
+  const fs::path copy =
+      fs::absolute(target / plan::kBaseFolder / base.filename()).lexically_normal();
+  const std::uint64_t bytes = copy_checkpoint({base, manifest}, copy);
+  file.recipe_hash = plan::recipe_hash(file);  // checkpoints have that of the former path
+  model.weights_run = copy.string();
+  return bytes;
+}
+
 // The rows that the run has made of its data; those of a user's token file stay where they are.
 void copy_rows(const fs::path& run, const fs::path& target, plan::Plan::Data& data) {
   const fs::path file = data.file;
@@ -61,36 +71,6 @@ void copy_rows(const fs::path& run, const fs::path& target, plan::Plan::Data& da
   store::copy_file(file, copy);
   data.file = copy.string();
 }
-
-// Removes what a copy that failed has written: the next one asks for a new folder. The disk may be
-// full or fail, so what cannot be removed stays.
-class Unfinished {
- public:
-  explicit Unfinished(const fs::path& target) : target_(target), made_(!is_present(target)) {}
-  Unfinished(const Unfinished&) = delete;
-  Unfinished& operator=(const Unfinished&) = delete;
-  ~Unfinished() {
-    if (ended_) return;
-    std::error_code ignored;
-    if (made_) {
-      fs::remove_all(target_, ignored);
-      return;
-    }
-    // An empty folder that was there before stays.
-    for (fs::directory_iterator entry(target_, ignored), end; !ignored && entry != end;
-         entry.increment(ignored)) {
-      std::error_code left;
-      fs::remove_all(entry->path(), left);
-    }
-  }
-
-  void end() { ended_ = true; }
-
- private:
-  fs::path target_;
-  bool made_;
-  bool ended_ = false;
-};
 
 }  // namespace
 
@@ -106,10 +86,11 @@ CopiedRun copy_run(const fs::path& run, const fs::path& target,
       store::files_of(checkpoint.manifest, store::Part::all),
       [&](const store::ShardFile& one) { return is_present(checkpoint.path / one.name); });
   CopiedRun copied{checkpoint.manifest.step, whole ? store::Part::all : store::Part::weights, 0};
-  Unfinished unfinished(target);
+  RemoveUnlessComplete copy(target);
   store::make_directory(target);
   plan::protect_secrets(target, file.plan.recipe);
   copied.bytes = copy_checkpoint(checkpoint, store::checkpoint_directory(target, copied.step));
+  copied.bytes += copy_base(run, target, file);
   copy_rows(run, target, file.plan.train);
   if (file.plan.eval) copy_rows(run, target, *file.plan.eval);
   for (const char* name : {control::kRecipeFile, control::kMetricsFile, control::kEventsFile}) {
@@ -118,7 +99,7 @@ CopiedRun copy_run(const fs::path& run, const fs::path& target,
   // Hosts and locks distinguish runs by it.
   file.run = net::RunId::random();
   plan::write_run_file(target / control::kPlanFile, file);
-  unfinished.end();
+  copy.complete();
   return copied;
 }
 

@@ -6,20 +6,26 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <functional>
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "framework/store/atomic_file.h"
+#include "framework/store/checkpoint.h"
 #include "framework/store/step_folders.h"
+#include "framework/store/store_error.h"
 #include "framework/tensors/safetensors_writer.h"
+#include "launcher/app/remove_unless_complete.h"
 #include "launcher/app/run_options.h"
+#include "launcher/app/text_coder.h"
 #include "launcher/app/whole_model.h"
 #include "launcher/base/errors.h"
-#include "launcher/control/log_reader.h"
 #include "launcher/control/run_file_names.h"
+#include "launcher/plan/run_files.h"
 #include "launcher/planner/checkpoint_weights.h"
+#include "launcher/recipe/recipe_io.h"
 #include "models/families.h"
 #include "models/model_description.h"
 #include "models/tensor_names.h"
@@ -137,43 +143,124 @@ bool is_companion(const fs::path& file) {
          !name.ends_with(".index.json");
 }
 
-void copy_companions(const fs::path& from, const fs::path& to) {
+// What says how text becomes tokens, and messages text.
+bool is_of_tokenizer(const fs::path& file) {
+  constexpr std::array kNames{"vocab.json",  "vocab.txt",         "merges.txt",
+                              "tekken.json", "added_tokens.json", "special_tokens_map.json"};
+  constexpr std::array kStarts{"tokenizer", "tokenization_", "chat_template",
+                               "additional_chat_templates"};
+  constexpr std::array kEndings{".model", ".tiktoken"};  // of sentencepiece, and of others
+  const std::string name = file.filename().string();
+  return std::ranges::find(kNames, name) != kNames.end() ||
+         std::ranges::any_of(kStarts, [&](const char* one) { return name.starts_with(one); }) ||
+         std::ranges::any_of(kEndings, [&](const char* one) { return name.ends_with(one); });
+}
+
+enum class Companions { all, of_tokenizer, of_model };
+
+void copy_companions(const fs::path& from, const fs::path& to, Companions chosen) {
   for (const fs::path& entry : store::entries_of(from)) {
     const fs::path name = entry.filename();
+    if (chosen != Companions::all &&
+        is_of_tokenizer(entry) != (chosen == Companions::of_tokenizer)) {
+      continue;
+    }
     if (fs::is_regular_file(entry) && is_companion(entry)) {
-      fs::copy_file(entry, to / name);
+      store::copy_file(entry, to / name);
     } else if (fs::is_directory(entry) && name == "additional_chat_templates") {
-      fs::copy(entry, to / name, fs::copy_options::recursive);
+      store::make_directory(to / name);
+      for (const fs::path& one : store::entries_of(entry)) {
+        if (fs::is_regular_file(one)) store::copy_file(one, to / name / one.filename());
+      }
     }
   }
 }
 
-std::string value_text(const std::string& line, const char* key) {
-  const auto fields = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  return fields.is_object() && fields.contains(key) ? fields[key].dump() : "unknown";
+// The tokenizer that the run's data were made with, as generate takes it. Returns what the user
+// should know of it; empty: nothing.
+std::string copy_all_companions(const plan::RunFile& run, const fs::path& to) {
+  const recipe::Recipe& recipe = run.plan.recipe;
+  const std::string& chosen = recipe.data.tokenizer;
+  const bool bytes = chosen == "bytes" || (chosen.empty() && data_tokenizer(run) == "bytes");
+  std::error_code none;
+  if (!bytes && (chosen.empty() || fs::equivalent(chosen, recipe.model.path, none))) {
+    copy_companions(recipe.model.path, to, Companions::all);
+    return "";
+  }
+  copy_companions(recipe.model.path, to, Companions::of_model);
+  if (bytes) {
+    return "the run's tokens are bytes, for which transformers has no tokenizer: the export has "
+           "none\n";
+  }
+  std::string tokenizer;
+  try {
+    tokenizer = tokenizer_of_run(run, chosen);
+  } catch (const store::StoreError& error) {
+    return fmt::format("the export has no tokenizer, as that of the run cannot be used: {}\n",
+                       error.what());
+  }
+  copy_companions(tokenizer, to, Companions::of_tokenizer);
+  return "";
+}
+
+// The last line of a file with a loss that is `wanted`, of this step or, with `earlier`, also of
+// one before it. Null: none.
+nlohmann::json last_line_of(const fs::path& file, store::Step step, bool earlier,
+                            const std::function<bool(const nlohmann::json&)>& wanted) {
+  std::ifstream lines(file);
+  nlohmann::json found;
+  for (std::string line; std::getline(lines, line);) {
+    auto fields = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!fields.is_object() || !fields.contains("step") || !fields.contains("loss")) continue;
+    if (!fields["step"].is_number_integer() || !wanted(fields)) continue;
+    const auto of = fields["step"].get<std::int64_t>();
+    if (of == number(step) || (earlier && of < number(step))) found = std::move(fields);
+  }
+  return found;
+}
+
+// Whose weights they were: "random weights", "its weights", "weights of the run a".
+std::string weights_text(const recipe::Recipe::Model& model) {
+  if (model.weights == recipe::Weights::random) return "random weights";
+  if (model.weights == recipe::Weights::load) return "its weights";
+  fs::path run = model.weights_run;
+  if (run.parent_path().filename() == plan::kBaseFolder && is_present(run / store::kManifestName)) {
+    const auto notes = store::open_checkpoint(run, store::Verify::manifest).notes;
+    if (const auto source = notes.find(plan::kSourceNote); source != notes.end()) {
+      run = source->second;
+    }
+  }
+  const std::string step = run.filename().string();
+  if (!step.starts_with(store::kStepPrefix)) return fmt::format("weights of the run `{}`", step);
+  run = run.parent_path();
+  if (run.filename() == store::kCheckpointsFolder) run = run.parent_path();
+  return fmt::format("weights of the run `{}`, {}", run.filename().string(), step);
 }
 
 std::string model_card(const RunCheckpoint& source, const fs::path& run) {
   const plan::Plan& plan = source.run.plan;
   std::string card = fmt::format(
-      "# {}\n\nFine-tuned with strait from `{}` ({} weights).\n\n"
+      "# {}\n\nFine-tuned with strait from `{}` ({}).\n\n"
       "| | |\n|---|---|\n| steps | {} of {} |\n| training data | {} rows of {} tokens, xxh3 {} |\n",
       plan.recipe.name, fs::path(plan.recipe.model.path).filename().string(),
-      plan.recipe.model.weights == recipe::Weights::random ? "random" : "its", number(source.step),
-      plan.steps, plan.train.rows, plan.recipe.data.row, plan.train.hash);
-  const std::string trained = control::last_line_with(run / control::kMetricsFile, "\"loss\"");
-  if (!trained.empty()) {
-    card += fmt::format("| training loss of the last step | {} |\n", value_text(trained, "loss"));
+      weights_text(plan.recipe.model), number(source.step), plan.steps, plan.train.rows,
+      plan.recipe.data.row, plan.train.hash);
+  const nlohmann::json trained = last_line_of(run / control::kMetricsFile, source.step, false,
+                                              [](const nlohmann::json&) { return true; });
+  if (!trained.is_null()) {
+    card += fmt::format("| training loss of the last step | {} |\n", trained["loss"].dump());
   }
-  const std::string evaluated =
-      control::last_line_with(run / control::kEventsFile, "\"evaluated\"");
-  if (!evaluated.empty()) {
-    card += fmt::format("| evaluation loss at step {} | {} |\n", value_text(evaluated, "step"),
-                        value_text(evaluated, "loss"));
+  const nlohmann::json evaluated = last_line_of(
+      run / control::kEventsFile, source.step, true,
+      [](const nlohmann::json& fields) { return fields.value("event", "") == "evaluated"; });
+  if (!evaluated.is_null()) {
+    card += fmt::format("| evaluation loss at step {} | {} |\n", evaluated["step"].dump(),
+                        evaluated["loss"].dump());
   }
-  std::ifstream recipe(run / control::kRecipeFile);
-  const std::string text{std::istreambuf_iterator<char>(recipe), {}};
-  return card + "\nThe recipe:\n\n```toml\n" + text + "```\n";
+  // Hosts are of no use to others, and their variables may be secrets.
+  recipe::Recipe shown = plan.recipe;
+  shown.hosts = {};
+  return card + "\nThe recipe:\n\n```toml\n" + recipe::recipe_to_toml(shown) + "```\n";
 }
 
 }  // namespace
@@ -195,21 +282,24 @@ std::string export_model(const fs::path& run, const fs::path& directory,
                           "the run trained the whole model: there are no adapters to merge; leave "
                           "--merge out");
   }
-  const auto tensors = tensors_to_write(source, weights, options);
+  RemoveUnlessComplete written(directory);
   store::make_directory(directory);
   store::replace_file(directory / "README.md", model_card(source, run));
   if (adapter) {
     write_adapter(directory, source, weights, options);
+    written.complete();
     return fmt::format(
         "the adapter of step {} is in {}; PEFT reads it, and so does "
         "model.adapter (--merge writes the whole model)\n",
         number(source.step), directory.string());
   }
-  copy_companions(source.run.plan.recipe.model.path, directory);
+  const auto tensors = tensors_to_write(source, weights, options);
+  const std::string note = copy_all_companions(source.run, directory);
   store::replace_file(directory / "config.json", config_text(source, tensors));
   write_weights(directory, tensors, options.shard_bytes);
-  return fmt::format("{} tensors of step {} are in {}\n", tensors.size(), number(source.step),
-                     directory.string());
+  written.complete();
+  return fmt::format("{} tensors of step {} are in {}\n{}", tensors.size(), number(source.step),
+                     directory.string(), note);
 }
 
 }  // namespace strait::app

@@ -18,6 +18,7 @@
 #include "framework/store/atomic_file.h"
 #include "framework/store/checkpoint.h"
 #include "framework/store/store_error.h"
+#include "launcher/app/base_weights.h"
 #include "launcher/app/changed_run.h"
 #include "launcher/app/closing_lines.h"
 #include "launcher/app/emit.h"
@@ -71,6 +72,7 @@ plan::RunFile prepare_directory(const control::RunDirectory& directory,
   const std::filesystem::path rows = directory.path() / plan::kRowsFolder;
   plan.train.file = planner::place_data(planned.train, rows / plan::kTrainRows);
   if (planned.eval) plan.eval->file = planner::place_data(*planned.eval, rows / plan::kEvalRows);
+  keep_base_weights(directory, plan);
   // Stages may have another working directory.
   auto& recipe = plan.recipe;
   std::vector<std::string*> paths = {

@@ -55,7 +55,8 @@ fs::path RunTransfer::folder_of(std::size_t host, const transfer::NeededGroup& g
     case Kind::model:
       return inputs / "model";
     case Kind::weights:
-      return inputs / "weights";
+      // A checkpoint is known by the name of its folder.
+      return inputs / "weights" / group.files.front().from.parent_path().filename();
     case Kind::adapter:
       return inputs / "adapter";
     case Kind::plugins:

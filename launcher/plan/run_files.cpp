@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "framework/store/atomic_file.h"
 #include "framework/store/file_hash.h"
@@ -28,6 +29,18 @@ void protect_secrets(const std::filesystem::path& directory, const recipe::Recip
   std::error_code ignored;
   if (secrets) {
     std::filesystem::permissions(directory, std::filesystem::perms::owner_all, ignored);
+  }
+}
+
+void find_own_base(const std::filesystem::path& run, recipe::Recipe& recipe) {
+  if (recipe.model.weights != recipe::Weights::run) return;
+  const std::filesystem::path base = recipe.model.weights_run;
+  if (base.parent_path().filename() != kBaseFolder) return;
+  const std::filesystem::path own =
+      std::filesystem::absolute(run / kBaseFolder / base.filename()).lexically_normal();
+  std::error_code none;
+  if (std::filesystem::exists(own / store::kManifestName, none)) {
+    recipe.model.weights_run = own.string();
   }
 }
 
@@ -81,6 +94,12 @@ RunFile parse_run_file(const std::string& text, const std::filesystem::path& fil
     RunFile read{*run, plan_from_json(whole.at("plan")), whole.value("recipe_hash", "")};
     load(read.plan.recipe.plugins);
     find_own_rows(file.parent_path(), kTrainRows, read.plan.train);
+    recipe::Recipe found = read.plan.recipe;
+    find_own_base(file.parent_path(), found);
+    if (found.model != read.plan.recipe.model) {
+      read.recipe_hash = recipe_hash(read);  // checkpoints have that of the former path
+      read.plan.recipe = std::move(found);
+    }
     if (read.plan.eval) find_own_rows(file.parent_path(), kEvalRows, *read.plan.eval);
     return read;
   } catch (const nlohmann::json::exception& error) {

@@ -16,6 +16,13 @@ inline constexpr const char* kRowsFolder = "data";
 inline constexpr const char* kTrainRows = "train.safetensors";
 inline constexpr const char* kEvalRows = "eval.safetensors";
 
+// The weights that a run of adapters began with, where another run had them, which prunes its
+// checkpoints: a folder step-N in its directory.
+inline constexpr const char* kBaseFolder = "base";
+inline constexpr const char* kSourceNote = "source";  // in its manifest: where the other run had it
+// Such weights are in the run's directory, wherever that is now: a run may be moved.
+void find_own_base(const std::filesystem::path& run, recipe::Recipe& recipe);
+
 // The content of <run>/plan.json.
 struct RunFile {
   net::RunId run;

@@ -59,6 +59,15 @@ ModelWeights::ModelWeights(const recipe::Recipe::Model& source, const models::Mo
     in_file_ = models::match_tensors(config, shapes_of(infos), source.path);
     return;
   }
+  std::error_code none;
+  if (!fs::exists(fs::path(source.weights_run) / store::kManifestName, none) && !none) {
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("the weights that the run began with, {}, are not there any more: a run "
+                    "removes its older checkpoints (checkpoint.keep). Put that folder back, or "
+                    "start a run of another name",
+                    source.weights_run));
+  }
   checkpoint_.emplace(source.weights_run, store::Verify::sizes, store::Part::weights);
   std::vector<models::TensorShape> shapes;
   bool whole = true;

@@ -148,14 +148,16 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before) {
   check_device(recipe);
   PlannedRun run;
   plan::Plan& plan = run.plan;
-  plan.recipe = with_adapter_settings(with_chosen_checkpoint(recipe));
+  // A run that goes on has chosen already.
+  plan.recipe = with_adapter_settings(before == nullptr ? with_chosen_checkpoint(recipe) : recipe);
   plan.model_config = read_config(recipe.model.path);
   plan.model_hash = store::hash_text(plan.model_config);
   const models::ModelConfig config = planned_model(plan);
   models::ModelDescription model =
       models::describe(config, {recipe.data.row, value_bytes(recipe.model)});
   const std::int64_t recomputed = recompute_layers(recipe.model, model);
-  check_weights(plan.recipe.model, config);
+  // The checkpoint of a run that trains the whole model has all of it.
+  if (before == nullptr || plan.recipe.model.lora) check_weights(plan.recipe.model, config);
 
   read_data_sets(run, recipe, model, before);
   if (before == nullptr) {

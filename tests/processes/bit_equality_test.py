@@ -7,6 +7,7 @@ pairs that could interact.
 
 import json
 import os
+import shutil
 import signal
 
 import runs
@@ -227,12 +228,66 @@ class Adapters(Compared):
         code, out, err = self.strait("resume", run.path.relative_to(self.home))
         self.assertNotEqual(code, 0, out + err)
         self.assertIn("is not the one that this run's adapters were trained with", out + err)
+        # Nor is it asked, or merged with; the adapter alone needs no base.
+        code, out, err = self.strait("export", "runs/run", "merged", "--merge")
+        self.assertNotEqual(code, 0, out + err)
+        self.assertIn("is not the one that this run's adapters were trained with", err)
+        self.assertFalse((self.home / "merged").exists())
+        base.rename(self.home / "gone")
+        code, out, err = self.strait("export", "runs/run", "adapter")
+        self.assertEqual(code, 0, out + err)
+        (self.home / "gone").rename(base)
         (base / "model.safetensors").write_bytes(weights)
         self.resumed(run)
         # A run of adapters is no model to start from.
         code, out, err = self.strait("plan", self.write_recipe("next", {"model.weights": "runs/run"}))
         self.assertEqual((code, out, err.count("\n")), (10, "", 1), out + err)
         self.assertIn("is a run that trained adapters only", err)
+
+    def test_runs_outlive_the_checkpoint_that_they_began_with(self):
+        first = self.train("first", split(2, GPIPE))
+        began = {"model.weights": "runs/first", "checkpoint.every": 10}
+        whole = self.train("whole", {**split(2, GPIPE), **began})
+        run = self.train("run", {**split(2, ONE_F_ONE_B), **began, **self.LORA})
+        reference = run.curve(), run.state(20)
+        shutil.rmtree(first.path / "checkpoints")
+        for words in (["runs/whole", "exported"], ["runs/run", "adapter"], ["runs/run", "merged", "--merge"]):
+            code, out, err = self.strait("export", *words)
+            self.assertEqual(code, 0, out + err)
+            card = (self.home / words[1] / "README.md").read_text()
+            self.assertIn("weights of the run `first`, step-20", card)
+        self.rewind_run(whole, 10)
+        self.resumed(whole, "--set", "pipeline.stages=1")
+        # Of a run that was moved, or copied.
+        code, out, err = self.strait("checkpoint", "copy", "runs/run", "copy", "--step", "10")
+        self.assertEqual(code, 0, out + err)
+        run.path.rename(self.home / "moved")
+        moved = runs.Run(self.home / "moved")
+        self.rewind_run(moved, 10)
+        for other in (moved, runs.Run(self.home / "copy")):
+            self.resumed(other, "--set", "pipeline.stages=3")
+            self.assert_same_bits(reference, (other.curve(), other.state(20)))
+
+    def test_export_says_what_it_holds(self):
+        model = self.home / "model"
+        (model / "tokenizer.json").write_text("{}")
+        (model / "generation_config.json").write_text("{}")
+        run = self.train("run", {**split(1, GPIPE), "checkpoint.every": 10})
+        losses = {step: values[0] for step, values in run.curve().items()}
+        self.rewind_run(run, 10)
+        with open(run.path / "recipe.toml", "a") as recipe:
+            recipe.write("# a secret\n")
+        code, out, err = self.strait("export", "runs/run", "exported")
+        self.assertEqual(code, 0, out + err)
+        card = (self.home / "exported/README.md").read_text()
+        self.assertIn("steps | 10 of 20", card)
+        row = next(line for line in card.splitlines() if "training loss of the last step" in line)
+        self.assertEqual(float(row.split("|")[2]), losses[10])
+        self.assertNotIn("secret", card)
+        # The run's tokens are bytes, not those of the model's tokenizer.
+        self.assertIn("the export has none", out)
+        self.assertFalse((self.home / "exported/tokenizer.json").exists())
+        self.assertTrue((self.home / "exported/generation_config.json").exists())
 
 
 class Resume(Compared):

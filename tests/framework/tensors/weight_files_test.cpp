@@ -73,6 +73,8 @@ TEST(WeightFiles, SaysWhatToDoWithADirectoryWithoutThem) {
   store::expect_store_error(store::StoreError::Kind::bad_input,
                             {"pytorch_model.bin", "save_pretrained"},
                             [&] { WeightFiles weights(folder.path()); });
+  store::expect_store_error(store::StoreError::Kind::bad_input, {"gone is missing", "model.path"},
+                            [&] { WeightFiles weights(folder / "gone"); });
 }
 
 }  // namespace

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <filesystem>
+#include <system_error>
+
+#include "framework/store/store_error.h"
+
+namespace strait::app {
+
+// StoreError: that cannot be seen.
+inline bool is_present(const std::filesystem::path& path) {
+  std::error_code error;
+  const bool present = std::filesystem::exists(path, error);
+  if (error) throw store::system_error("look at", path, error.value());
+  return present;
+}
+
+// Removes what was written into a new or empty directory unless all of it was: the next attempt
+// asks for a new one. The disk may be full or fail, so what cannot be removed stays.
+class RemoveUnlessComplete {
+ public:
+  explicit RemoveUnlessComplete(const std::filesystem::path& target)
+      : target_(target), made_(!is_present(target)) {}
+  RemoveUnlessComplete(const RemoveUnlessComplete&) = delete;
+  RemoveUnlessComplete& operator=(const RemoveUnlessComplete&) = delete;
+  ~RemoveUnlessComplete() {
+    if (complete_) return;
+    std::error_code ignored;
+    if (made_) {
+      std::filesystem::remove_all(target_, ignored);
+      return;
+    }
+    // An empty folder that was there before stays.
+    for (std::filesystem::directory_iterator entry(target_, ignored), end; !ignored && entry != end;
+         entry.increment(ignored)) {
+      std::error_code left;
+      std::filesystem::remove_all(entry->path(), left);
+    }
+  }
+
+  void complete() { complete_ = true; }
+
+ private:
+  std::filesystem::path target_;
+  bool made_;
+  bool complete_ = false;
+};
+
+}  // namespace strait::app
