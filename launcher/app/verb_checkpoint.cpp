@@ -46,9 +46,9 @@ std::string place_text(const SavedCheckpoint& one) {
       one.hosts.empty() ? "its hosts" : fmt::format("{}", fmt::join(one.hosts, ", ")));
 }
 
-std::string time_text(double seconds) {
-  if (seconds == 0) return "-";
-  return fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(static_cast<std::time_t>(seconds)));
+std::string time_text(double unix_time) {
+  if (unix_time == 0) return "-";
+  return fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(static_cast<std::time_t>(unix_time)));
 }
 
 base::ExitCode list_checkpoints_of(const fs::path& run, bool as_json) {
