@@ -77,7 +77,7 @@ void show_final_samples(const control::RunDirectory& directory, console::Console
 
 base::ExitCode launch_and_show(control::RunDirectory& directory, const plan::RunFile& run,
                                launch::LaunchOptions options, std::optional<store::Step> chosen,
-                               console::Console& console) {
+                               const std::string& asked, console::Console& console) {
   options.model = model_questions();
   options.observers = {&console};
   if (!options.without.empty()) {
@@ -93,7 +93,7 @@ base::ExitCode launch_and_show(control::RunDirectory& directory, const plan::Run
   if (outcome.code == base::ExitCode::done && !outcome.stopped) {
     show_final_samples(directory, console);
   }
-  console.finish(closing_lines(directory.path(), run.plan, outcome));
+  console.finish(closing_lines(directory.path(), run.plan, outcome, asked));
   return outcome.code;
 }
 
@@ -189,7 +189,7 @@ base::ExitCode run_recipe(const RunOptions& options) {
   console.plan(planner::plan_text(run.plan), to_json(run.plan).dump());
   launch::LaunchOptions launch;
   launch.without = {options.without.begin(), options.without.end()};
-  return launch_and_show(directory, run, launch, std::nullopt, console);
+  return launch_and_show(directory, run, launch, std::nullopt, "", console);
 }
 
 base::ExitCode run_prepared(const RunOptions& options) {
@@ -199,7 +199,7 @@ base::ExitCode run_prepared(const RunOptions& options) {
   console::TextPump pump(STDOUT_FILENO, form_of(options));
   console::Console console(pump, console_options(options.json));
   console.plan(planner::plan_text(run.plan), to_json(run.plan).dump());
-  return launch_and_show(directory, run, {}, std::nullopt, console);
+  return launch_and_show(directory, run, {}, std::nullopt, "", console);
 }
 
 base::ExitCode resume_run(const RunOptions& options) {
@@ -209,6 +209,11 @@ base::ExitCode resume_run(const RunOptions& options) {
   plan::RunFile& run = request.run;
   console::TextPump pump(STDOUT_FILENO, form_of(options));
   console::Console console(pump, console_options(options.json));
+  // A job applies what was asked for when it was submitted; until then the file is the former one.
+  if (!options.in_job) {
+    const std::string edited = edited_recipe_note(directory.path(), run.plan.recipe);
+    if (!edited.empty()) console.note(edited);
+  }
   const store::Resumable point = choose_resume_point(directory, run, request.from, console);
   const store::Manifest& manifest = point.checkpoint.manifest;
   check_belongs(directory, run, point.checkpoint);
@@ -237,7 +242,7 @@ base::ExitCode resume_run(const RunOptions& options) {
   launch.recipe = request.recipe;
   launch.without = {options.without.begin(), options.without.end()};
   go_on_from(point.checkpoint, run.plan, launch);
-  return launch_and_show(directory, run, launch, request.from, console);
+  return launch_and_show(directory, run, launch, request.from, as_words(options), console);
 }
 
 void add_plan(CLI::App& cli, Command& command) {
