@@ -58,6 +58,9 @@ class Checkpoints(runs.RunCase):
     def copy_goes_on_to_same_bits(self):
         expected = self.run_.curve(), self.run_.state(8)
         self.assertIn("strait resume elsewhere/copy", self.checkpoint("copy", "runs/run", "elsewhere/copy", "--step", "4"))
+        code, out, err = self.strait("status", "elsewhere/copy")
+        self.assertEqual(code, 0, out + err)
+        self.assertIn("a copy at step 4 that has not been started; resume it with: strait resume elsewhere/copy", out)
         self.run_.path.rename(self.home / "gone")  # the copy stands alone
         copy = runs.Run(self.home / "elsewhere/copy")
         self.resumed(copy)
