@@ -6,11 +6,14 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <filesystem>
 #include <span>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "launcher/base/errors.h"
+#include "launcher/control/run_file_names.h"
 #include "launcher/planner/plan_maker.h"
 #include "launcher/planner/planned_data.h"
 #include "launcher/plugin/plugin_file.h"
@@ -188,6 +191,34 @@ std::vector<std::string> change_notes(const plan::Plan& before, const plan::Plan
 
 }  // namespace
 
+recipe::Recipe overridden(const recipe::Recipe& recipe, const std::filesystem::path& file,
+                          const std::vector<std::string>& overrides) {
+  return recipe::parse_recipe(recipe::recipe_to_toml(recipe), file.string(), overrides,
+                              plugin::load_plugins);
+}
+
+std::string edited_recipe_note(const std::filesystem::path& run, const recipe::Recipe& recipe) {
+  const std::filesystem::path file = run / control::kRecipeFile;
+  std::error_code error;
+  if (!std::filesystem::exists(file, error)) return "";  // nothing reads it
+  std::string what;
+  try {
+    // The plugins of the run are loaded; those that an edited file names are not.
+    recipe::Recipe written = recipe::read_recipe(file);
+    plan::find_own_base(run, written);
+    const auto changed = changed_keys(recipe, written);
+    if (changed.empty()) return "";
+    std::vector<std::string_view> names;
+    for (const recipe::RecipeKey* key : changed) names.push_back(key->name);
+    what = fmt::format("{}", fmt::join(names, ", "));
+  } catch (const base::UserError&) {
+    what = "it is no recipe now";
+  }
+  return fmt::format(
+      "{} was edited since it was written ({}); resume ignores it: use --set KEY=VALUE",
+      file.string(), what);
+}
+
 std::string changeable_keys() {
   std::string text = "--set may change, and gives up:";
   for (const Effect effect : kEffects) {
@@ -198,8 +229,7 @@ std::string changeable_keys() {
 
 ChangedRun changed_run(const control::RunDirectory& directory, const plan::RunFile& run,
                        store::Step step, const std::vector<std::string>& overrides) {
-  recipe::Recipe recipe = recipe::read_recipe(directory.recipe(), overrides, plugin::load_plugins);
-  plan::find_own_base(directory.path(), recipe);
+  const recipe::Recipe recipe = overridden(run.plan.recipe, directory.recipe(), overrides);
   const auto keys = changed_keys(run.plan.recipe, recipe);
   check_may_change(keys);
   plan::Plan before = run.plan;

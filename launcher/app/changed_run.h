@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,15 @@ namespace strait::app {
 
 // What a resume may change, a line each: the keys, and which bits a change of them gives up.
 std::string changeable_keys();
+
+// The recipe of a run's plan with these overrides. `file`: its recipe.toml, which has the same text
+// and is named in errors; it is not read, because the user may have edited it.
+recipe::Recipe overridden(const recipe::Recipe& recipe, const std::filesystem::path& file,
+                          const std::vector<std::string>& overrides);
+
+// Where recipe.toml of the run says something else than the recipe of its plan, by which the run
+// goes on: says so. Else empty.
+std::string edited_recipe_note(const std::filesystem::path& run, const recipe::Recipe& recipe);
 
 struct ChangedRun {
   plan::RunFile run;

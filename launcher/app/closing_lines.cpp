@@ -9,6 +9,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "framework/store/checkpoint.h"
 #include "framework/store/store_error.h"
@@ -34,9 +35,13 @@ std::string with_lower_rate(const plan::Plan& plan) {
 // Updates that are not finite are not made, so the newest checkpoint is sound; the one before it is
 // further from where the loss broke.
 std::vector<std::string> lines_after_failure(const fs::path& run, const plan::Plan& plan,
-                                             base::ExitCode code) {
+                                             const control::Outcome& outcome,
+                                             const std::string& asked) {
   const std::string command = command_name();
-  const std::string change = code == base::ExitCode::numeric ? with_lower_rate(plan) : "";
+  const bool numeric = outcome.code == base::ExitCode::numeric;
+  const std::string change = numeric           ? with_lower_rate(plan)
+                             : outcome.trained ? std::string()
+                                               : asked;
   std::vector<store::Step> saved;  // the newest first
   try {
     saved = store::committed_steps(run);
@@ -49,10 +54,13 @@ std::vector<std::string> lines_after_failure(const fs::path& run, const plan::Pl
     return {fmt::format("again     {} run {} --replace{}   (there is no checkpoint)", command,
                         (run / control::kRecipeFile).string(), change)};
   }
-  std::vector<std::string> lines = {fmt::format("resume    {} resume {}{}   (from step {})",
-                                                command, run.string(), change,
-                                                number(saved.front()))};
-  if (code == base::ExitCode::numeric && saved.size() > 1) {
+  std::string line = fmt::format("resume    {} resume {}{}", command, run.string(), change);
+  // Otherwise these words say from where.
+  if (change.find(" --from ") == change.npos) {
+    line += fmt::format("   (from step {})", number(saved.front()));
+  }
+  std::vector<std::string> lines = {std::move(line)};
+  if (numeric && saved.size() > 1) {
     lines.push_back(fmt::format("or        {} resume {} --from {}{}", command, run.string(),
                                 number(saved[1]), change));
   }
@@ -114,8 +122,8 @@ std::vector<std::string> memory_line(const fs::path& run, const plan::Plan& plan
 }  // namespace
 
 std::vector<std::string> closing_lines(const fs::path& run, const plan::Plan& plan,
-                                       const control::Outcome& outcome) {
-  if (outcome.code != base::ExitCode::done) return lines_after_failure(run, plan, outcome.code);
+                                       const control::Outcome& outcome, const std::string& asked) {
+  if (outcome.code != base::ExitCode::done) return lines_after_failure(run, plan, outcome, asked);
   const std::string name = run.string();
   const std::string command = command_name();
   std::vector<std::string> lines = {
@@ -130,6 +138,15 @@ std::vector<std::string> closing_lines(const fs::path& run, const plan::Plan& pl
   lines.push_back(fmt::format("try       {} generate {} --prompt \"...\"", command, name));
   lines.push_back(fmt::format("export    {} export {} DIRECTORY", command, name));
   return lines;
+}
+
+std::string as_words(const RunOptions& options) {
+  std::string words;
+  if (options.from) words += fmt::format(" --from {}", *options.from);
+  for (const std::string& one : options.overrides) words += " --set " + base::shell_word(one);
+  for (const std::uint32_t replica : options.without)
+    words += fmt::format(" --without {}", replica);
+  return words;
 }
 
 }  // namespace strait::app

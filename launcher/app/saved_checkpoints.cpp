@@ -1,12 +1,16 @@
 #include "launcher/app/saved_checkpoints.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <set>
 #include <system_error>
 
 #include "framework/store/step_folders.h"
 #include "framework/store/store_error.h"
+#include "framework/store/verify_checkpoint.h"
 
 namespace strait::app {
 namespace {
@@ -115,6 +119,42 @@ std::vector<SavedCheckpoint> saved_checkpoints(const fs::path& run, const plan::
     list.push_back(std::move(one));
   }
   return list;
+}
+
+std::vector<std::string> mark_damaged(std::vector<SavedCheckpoint>& list, const plan::Plan& plan,
+                                      std::int64_t keep) {
+  std::vector<std::string> sentences;
+  std::int64_t intact = 0;
+  for (SavedCheckpoint& one : list) {
+    if (intact == keep) break;
+    if (one.state != State::complete) continue;
+    const auto damage = store::verify_checkpoint(one.path, part_here(plan)).damage;
+    if (damage.empty()) {
+      ++intact;
+      continue;
+    }
+    one.state = State::damaged;
+    one.problem = damage.front().sentence;
+    for (const store::Damage& each : damage) sentences.push_back(each.sentence);
+  }
+  return sentences;
+}
+
+std::string intact_instead(const std::vector<SavedCheckpoint>& list, const plan::Plan& plan,
+                           store::Step damaged) {
+  std::vector<SavedCheckpoint> others;
+  std::ranges::copy_if(list, std::back_inserter(others), [damaged](const SavedCheckpoint& one) {
+    return one.step != damaged && one.here != store::Part::none;
+  });
+  try {
+    mark_damaged(others, plan, 1);
+  } catch (const store::StoreError&) {
+    return "";  // the caller has an error to report already
+  }
+  const auto intact = std::ranges::find(others, State::complete, &SavedCheckpoint::state);
+  if (intact == others.end()) return "; no other checkpoint here is intact";
+  return fmt::format("; step {} is intact: copy it with --step {}", number(intact->step),
+                     number(intact->step));
 }
 
 std::vector<store::Step> kept_steps(const std::vector<SavedCheckpoint>& list, std::int64_t keep,

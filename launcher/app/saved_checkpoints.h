@@ -16,8 +16,9 @@ store::Part part_here(const plan::Plan& plan);
 
 // A folder of `<run>/checkpoints`, for people.
 struct SavedCheckpoint {
-  // damaged: certainly, by the sizes of its files. foreign: good for another build only.
-  // unfinished: being written, or left by a writer that died. aside: its place was taken.
+  // damaged: certainly, by the sizes of its files, or because they were read. foreign: good for
+  // another build only. unfinished: being written, or left by a writer that died. aside: its place
+  // was taken.
   enum class State { complete, damaged, foreign, unfinished, aside };
 
   std::filesystem::path path;
@@ -37,6 +38,18 @@ const char* name_of_part(store::Part part);
 // Newest first. Reads manifests and sizes only. StoreError storage_io: the disk cannot be read now.
 std::vector<SavedCheckpoint> saved_checkpoints(const std::filesystem::path& run,
                                                const plan::Plan& plan);
+
+// The newest complete ones may have damage that sizes do not show, and what is damaged is not to be
+// counted upon: reads them, newest first, until `keep` are intact. The others become damaged.
+// Returns what is wrong, a sentence each. Of one whose files lie on hosts, only what is here is
+// read. StoreError storage_io: the disk cannot be read now.
+std::vector<std::string> mark_damaged(std::vector<SavedCheckpoint>& list, const plan::Plan& plan,
+                                      std::int64_t keep);
+
+// What to copy instead of the checkpoint of step `damaged`: "; step 4 is intact: copy it with
+// --step 4". Reads the others, newest first, until one is intact.
+std::string intact_instead(const std::vector<SavedCheckpoint>& list, const plan::Plan& plan,
+                           store::Step damaged);
 
 // Which of these stay: the `keep` newest complete ones, complete ones of steps that `every`
 // divides, all of another build, and damaged ones among those newest. Newest first; empty where

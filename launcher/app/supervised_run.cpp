@@ -79,10 +79,18 @@ class SupervisedRun {
         left_out_(options_.without) {}
 
   control::Outcome run() {
+    control::Outcome outcome = launch_until_ended();
+    outcome.trained = outcome.trained || trained_;
+    return outcome;
+  }
+
+ private:
+  control::Outcome launch_until_ended() {
     control::Outcome outcome = launch::launch_run(directory_, run_, options_);
     for (;;) {
       for (const std::uint32_t replica : outcome.joined) left_out_.erase(replica);
       if (outcome.trained) chosen_.reset();
+      trained_ = trained_ || outcome.trained;
       const auto decision = policy_.after(outcome, newest_checkpoint(directory_));
       if (decision.exhausted) return give_up(fmt::format("{} restarts", policy_.limit()));
       if (!decision.restart) return attempt_failed_ ? give_up(outcome.cause) : outcome;
@@ -102,7 +110,6 @@ class SupervisedRun {
     }
   }
 
- private:
   // False: the user stopped it.
   bool wait(std::chrono::milliseconds delay) const {
     const auto until = Clock::now() + delay;
@@ -230,6 +237,7 @@ class SupervisedRun {
   std::optional<store::Step> chosen_;
   console::Console& console_;
   launch::RestartPolicy policy_;
+  bool trained_ = false;              // a launch has applied what the user asked for
   bool attempt_failed_ = false;       // the latest one did not come as far as a launch
   std::set<std::uint32_t> left_out_;  // replicas, by the user (--without), and not added since
 };

@@ -17,7 +17,8 @@ namespace strait::app {
 // trained, and so given newer ones up, a restart takes it again.
 //
 // Returns how the run ended: of failures that came back without a new checkpoint in between, with
-// the first. UserError: the first launch could not start, or the user stopped it while it did.
+// the first; `trained` if any launch has. UserError: the first launch could not start, or the user
+// stopped it while it did.
 control::Outcome run_supervised(control::RunDirectory& directory, const plan::RunFile& run,
                                 const launch::LaunchOptions& options,
                                 std::optional<store::Step> chosen, console::Console& console);

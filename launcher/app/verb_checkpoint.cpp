@@ -139,17 +139,28 @@ base::ExitCode verify_checkpoints(const fs::path& run, std::optional<std::int64_
 
 base::ExitCode copy_checkpoint_of(const fs::path& run, const fs::path& target,
                                   std::optional<std::int64_t> step) {
-  const store::Part here = part_here(plan_of(run));
+  const plan::Plan plan = plan_of(run);
   std::vector<SavedCheckpoint> list = chosen(run, step);
   // Without a step: the newest that is complete.
   const auto found = std::ranges::find(list, State::complete, &SavedCheckpoint::state);
   const SavedCheckpoint& one = found == list.end() ? list.front() : *found;
   if (one.state != State::complete || one.here == store::Part::none) {
-    throw base::UserError(base::ExitCode::corrupt, fmt::format("checkpoint {} cannot be copied: {}",
-                                                               number(one.step), place_text(one)));
+    throw base::UserError(
+        base::ExitCode::corrupt,
+        fmt::format("checkpoint {} cannot be copied: {}{}", number(one.step), place_text(one),
+                    intact_instead(list_of(run), plan, one.step)));
   }
-  const CopiedRun copied = copy_run(
-      run, target, {one.path, store::open_checkpoint(one.path, store::Verify::sizes, here)});
+  const CopiedRun copied = [&] {
+    try {
+      return copy_run(
+          run, target,
+          {one.path, store::open_checkpoint(one.path, store::Verify::sizes, part_here(plan))});
+    } catch (const store::StoreError& error) {
+      if (error.kind() != store::StoreError::Kind::corrupt) throw;
+      throw base::UserError(base::ExitCode::corrupt,
+                            error.what() + intact_instead(list_of(run), plan, one.step));
+    }
+  }();
   if (copied.part == store::Part::all) {
     fmt::print("step {} ({}) is in {}; go on with: strait resume {}\n", number(copied.step),
                base::byte_text(copied.bytes), target.string(), target.string());
@@ -174,7 +185,14 @@ base::ExitCode prune_run(const fs::path& run, const PruneRule& rule) {
   const control::RunDirectory directory = control::RunDirectory::open(run);
   const plan::Plan plan = plan_of(run);
   std::vector<SavedCheckpoint> list = saved_checkpoints(run, plan);
+  const std::vector<std::string> damage = mark_damaged(list, plan, rule.keep);
+  for (const std::string& sentence : damage) fmt::print("damaged: {}\n", sentence);
   const std::vector<store::Step> kept = kept_steps(list, rule.keep, rule.every);
+  if (kept.empty() && !damage.empty()) {
+    throw base::UserError(
+        base::ExitCode::corrupt,
+        fmt::format("{} has no checkpoint that is intact; nothing was removed", run.string()));
+  }
   if (kept.empty()) {
     fmt::print("{} has no complete checkpoint; nothing was removed\n", run.string());
     return base::ExitCode::done;

@@ -15,13 +15,12 @@
 #include <string>
 #include <vector>
 
-#include "framework/store/atomic_file.h"
 #include "framework/store/checkpoint.h"
 #include "framework/store/store_error.h"
-#include "launcher/app/base_weights.h"
 #include "launcher/app/changed_run.h"
 #include "launcher/app/closing_lines.h"
 #include "launcher/app/emit.h"
+#include "launcher/app/prepared_run.h"
 #include "launcher/app/resume_point.h"
 #include "launcher/app/run_options.h"
 #include "launcher/app/sample_completions.h"
@@ -65,37 +64,6 @@ console::TextPump::Form form_of(const RunOptions& options) {
   return options.json ? console::TextPump::Form::as_json : console::TextPump::Form::plain;
 }
 
-// Writes everything that stages and a later resume need, before anything is started.
-plan::RunFile prepare_directory(const control::RunDirectory& directory,
-                                planner::PlannedRun planned) {
-  plan::Plan& plan = planned.plan;
-  const std::filesystem::path rows = directory.path() / plan::kRowsFolder;
-  plan.train.file = planner::place_data(planned.train, rows / plan::kTrainRows);
-  if (planned.eval) plan.eval->file = planner::place_data(*planned.eval, rows / plan::kEvalRows);
-  keep_base_weights(directory, plan);
-  // Stages may have another working directory.
-  auto& recipe = plan.recipe;
-  std::vector<std::string*> paths = {
-      &recipe.model.path,      &recipe.model.weights_run,         &recipe.model.adapter,
-      &recipe.data.tokenizer,  &recipe.pipeline.partition.plugin, &recipe.hosts.links,
-      &recipe.hosts.ssh_config};
-  for (recipe::DataFile& file : recipe.data.train) paths.push_back(&file.path);
-  for (recipe::DataFile& file : recipe.data.eval) paths.push_back(&file.path);
-  for (std::string& plugin : recipe.plugins) paths.push_back(&plugin);
-  for (std::string* path : paths) {
-    // Of a partition linked into this program, the tokenizer of bytes, or ssh without
-    // configuration.
-    const bool is_name = path->starts_with('#') || *path == "bytes" ||
-                         (path == &recipe.hosts.ssh_config && *path == "none");
-    if (!path->empty() && !is_name) *path = fs::absolute(*path).lexically_normal().string();
-  }
-  plan::RunFile run{net::RunId::random(), std::move(plan)};
-  // First: it closes the directory to other users where the recipe holds variables of hosts.
-  plan::write_run_file(directory.plan(), run);
-  store::replace_file(directory.recipe(), recipe::recipe_to_toml(run.plan.recipe));
-  return run;
-}
-
 // The run has ended well, so missing evaluation data must not turn it into a failure.
 void show_final_samples(const control::RunDirectory& directory, console::Console& console) {
   try {
@@ -109,7 +77,7 @@ void show_final_samples(const control::RunDirectory& directory, console::Console
 
 base::ExitCode launch_and_show(control::RunDirectory& directory, const plan::RunFile& run,
                                launch::LaunchOptions options, std::optional<store::Step> chosen,
-                               console::Console& console) {
+                               const std::string& asked, console::Console& console) {
   options.model = model_questions();
   options.observers = {&console};
   if (!options.without.empty()) {
@@ -125,7 +93,7 @@ base::ExitCode launch_and_show(control::RunDirectory& directory, const plan::Run
   if (outcome.code == base::ExitCode::done && !outcome.stopped) {
     show_final_samples(directory, console);
   }
-  console.finish(closing_lines(directory.path(), run.plan, outcome));
+  console.finish(closing_lines(directory.path(), run.plan, outcome, asked));
   return outcome.code;
 }
 
@@ -207,20 +175,9 @@ base::ExitCode run_recipe(const RunOptions& options) {
   const fs::path path = fs::path("runs") / planned.plan.recipe.name;
   if (is_requeued(planned.plan, path)) return run_allocated(path, options.json);
   hosts::SlurmJob::refuse_live(path);
-  control::RunDirectory directory = control::RunDirectory::create(
-      path, options.replace ? control::RunDirectory::Existing::move_aside
-                            : control::RunDirectory::Existing::refuse);
-  const plan::RunFile run = [&] {
-    try {
-      return prepare_directory(directory, std::move(planned));
-    } catch (const std::exception&) {
-      // It holds no run, so it need not stay.
-      if (!directory.discard()) {
-        warn(fmt::format("the earlier run is now {}", directory.moved_aside()->string()));
-      }
-      throw;
-    }
-  }();
+  auto [directory, run] = prepare_run(path, std::move(planned),
+                                      options.replace ? control::RunDirectory::Existing::move_aside
+                                                      : control::RunDirectory::Existing::refuse);
   if (run.plan.recipe.hosts.backend == recipe::BackendKind::slurm) {
     return submit_to_slurm(std::move(directory), run.plan, options.json);
   }
@@ -232,7 +189,7 @@ base::ExitCode run_recipe(const RunOptions& options) {
   console.plan(planner::plan_text(run.plan), to_json(run.plan).dump());
   launch::LaunchOptions launch;
   launch.without = {options.without.begin(), options.without.end()};
-  return launch_and_show(directory, run, launch, std::nullopt, console);
+  return launch_and_show(directory, run, launch, std::nullopt, "", console);
 }
 
 base::ExitCode run_prepared(const RunOptions& options) {
@@ -242,7 +199,7 @@ base::ExitCode run_prepared(const RunOptions& options) {
   console::TextPump pump(STDOUT_FILENO, form_of(options));
   console::Console console(pump, console_options(options.json));
   console.plan(planner::plan_text(run.plan), to_json(run.plan).dump());
-  return launch_and_show(directory, run, {}, std::nullopt, console);
+  return launch_and_show(directory, run, {}, std::nullopt, "", console);
 }
 
 base::ExitCode resume_run(const RunOptions& options) {
@@ -252,6 +209,11 @@ base::ExitCode resume_run(const RunOptions& options) {
   plan::RunFile& run = request.run;
   console::TextPump pump(STDOUT_FILENO, form_of(options));
   console::Console console(pump, console_options(options.json));
+  // A job applies what was asked for when it was submitted; until then the file is the former one.
+  if (!options.in_job) {
+    const std::string edited = edited_recipe_note(directory.path(), run.plan.recipe);
+    if (!edited.empty()) console.note(edited);
+  }
   const store::Resumable point = choose_resume_point(directory, run, request.from, console);
   const store::Manifest& manifest = point.checkpoint.manifest;
   check_belongs(directory, run, point.checkpoint);
@@ -280,7 +242,7 @@ base::ExitCode resume_run(const RunOptions& options) {
   launch.recipe = request.recipe;
   launch.without = {options.without.begin(), options.without.end()};
   go_on_from(point.checkpoint, run.plan, launch);
-  return launch_and_show(directory, run, launch, request.from, console);
+  return launch_and_show(directory, run, launch, request.from, as_words(options), console);
 }
 
 void add_plan(CLI::App& cli, Command& command) {

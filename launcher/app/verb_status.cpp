@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "launcher/app/run_options.h"
@@ -17,6 +18,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/console/status_text.h"
 #include "launcher/control/run_directory.h"
+#include "launcher/control/run_file_names.h"
 #include "launcher/control/run_status.h"
 #include "launcher/hosts/slurm_job.h"
 
@@ -94,6 +96,38 @@ std::string checkpoint_line(const std::filesystem::path& run) {
   return parts.empty() ? "" : fmt::format("checkpoints here: {}", fmt::join(parts, ", "));
 }
 
+// The command that a run goes on with whose launcher is gone.
+std::string way_on(const std::filesystem::path& run) {
+  if (!committed_checkpoints(run, plan_of_status(run)).empty()) {
+    return fmt::format("resume with: strait resume {}", run.string());
+  }
+  return fmt::format("there is no checkpoint; begin again with: strait run {} --replace",
+                     (run / control::kRecipeFile).string());
+}
+
+// A run that `checkpoint copy` has made, until it is started. False: it is none.
+bool show_copy(const std::filesystem::path& run, bool as_json) {
+  std::error_code error;
+  if (!std::filesystem::exists(run / control::kPlanFile, error)) return false;
+  const plan::Plan plan = plan_of_status(run);
+  const std::vector<SavedCheckpoint> list = committed_checkpoints(run, plan);
+  if (list.empty()) return false;
+  const SavedCheckpoint& newest = list.front();
+  if (as_json) {
+    const json status = {{"state", "not started"}, {"step", number(newest.step)},
+                         {"steps", plan.steps},    {"checkpoint", number(newest.step)},
+                         {"live", false},          {"checkpoints", checkpoints_here(run)}};
+    fmt::print("{}\n", status.dump(2));
+    return true;
+  }
+  fmt::print("{}: a copy at step {} that has not been started; {}\n", run.string(),
+             number(newest.step),
+             newest.here == store::Part::all
+                 ? fmt::format("resume it with: strait resume {}", run.string())
+                 : "it holds only weights, for export, eval and generate");
+  return true;
+}
+
 void print(const std::filesystem::path& run, const json& status,
            const std::optional<control::LiveRun>& live, const JobStatus& job) {
   const auto state = status.at("state").get<std::string>();
@@ -105,10 +139,8 @@ void print(const std::filesystem::path& run, const json& status,
   } else if (state == "ended") {
     fmt::print("{}: {}\n", run.string(), console::end_line(run.string(), status));
   } else {
-    fmt::print(
-        "{}: its launcher is gone, last update {:.0f} s ago while {}; resume with: "
-        "strait resume {}\n",
-        run.string(), age, state, run.string());
+    fmt::print("{}: its launcher is gone, last update {:.0f} s ago while {}; {}\n", run.string(),
+               age, state, way_on(run));
   }
   fmt::print("  {}\n", console::numbers_line(status));
   if (const std::string line = checkpoint_line(run); !line.empty()) fmt::print("  {}\n", line);
@@ -126,6 +158,7 @@ base::ExitCode show_status(const std::filesystem::path& run, bool as_json) {
   std::optional<json> status = control::read_run_status(run);
   const JobStatus job = job_status(run);
   if (!status && !live && job.sentence.empty()) {
+    if (show_copy(run, as_json)) return base::ExitCode::done;
     control::refuse_run_not_started(run);
   }
   if (!status) {

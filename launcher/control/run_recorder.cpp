@@ -64,15 +64,15 @@ bool replace_status(const std::filesystem::path& file, const Json& status) {
   return !failed;
 }
 
-// Of earlier launches: they stay in status.json as long as the run goes on.
-Json former_restarts(const RunDirectory& directory) {
+// What earlier launches have written; an empty object: nothing.
+Json former_status(const RunDirectory& directory) {
   try {
     const auto status = read_run_status(directory.path());
-    if (status && status->contains("restarts")) return status->at("restarts");
+    if (status && status->is_object()) return *status;
   } catch (const base::UserError&) {
-    return nullptr;  // a damaged file is replaced by this launch's
+    return Json::object();  // a damaged file is replaced by this launch's
   }
-  return nullptr;
+  return Json::object();
 }
 
 Json event_line(const char* name, const Json& fields) {
@@ -120,7 +120,7 @@ void record_end(const RunDirectory& directory, const Outcome& outcome) {
 }
 
 RunRecorder::RunRecorder(const RunDirectory& directory, const std::string& run_id,
-                         std::uint32_t generation)
+                         std::uint32_t generation, store::Step from, store::Step to)
     : status_path_(directory.status()),
       metrics_path_(directory.metrics()),
       metrics_(metrics_path_),
@@ -129,19 +129,22 @@ RunRecorder::RunRecorder(const RunDirectory& directory, const std::string& run_i
                                           {"generation", generation},
                                           {"state", "starting"},
                                           {"updated", 0.0},
-                                          {"step", 0},
-                                          {"steps", 0}})) {
-  for (const std::string& key : status_metrics()) (*status_)[key] = nullptr;
+                                          {"step", store::number(from)},
+                                          {"steps", store::number(to)}})) {
+  const Json former = former_status(directory);
+  const bool same = former.value("step", Json()) == store::number(from);
+  for (const std::string& key : status_metrics()) {
+    (*status_)[key] = same ? former.value(key, Json()) : Json();
+  }
   status_->update({{"eta_seconds", nullptr},
-                   {"checkpoint", nullptr},
+                   {"checkpoint", from > store::Step{} ? Json(store::number(from)) : Json()},
                    {"processes", Json::array()},
                    {"boundaries", Json::array()},
                    {"sync", Json::array()},
                    {"slow", Json::array()},
                    {"outcome", nullptr}});
-  if (Json restarts = former_restarts(directory); !restarts.is_null()) {
-    (*status_)["restarts"] = std::move(restarts);
-  }
+  // They stay as long as the run goes on.
+  if (former.contains("restarts")) (*status_)["restarts"] = former.at("restarts");
   append_event("started", {{"run", run_id}, {"generation", generation}});
   write_status();
 }

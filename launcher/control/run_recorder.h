@@ -20,7 +20,10 @@ namespace strait::control {
 // coordinator's thread.
 class RunRecorder : public RunObserver {
  public:
-  RunRecorder(const RunDirectory& directory, const std::string& run_id, std::uint32_t generation);
+  // `from` and `to`: the steps that this launch is to make, so that the status of one that fails
+  // before it trains shows how far the run is.
+  RunRecorder(const RunDirectory& directory, const std::string& run_id, std::uint32_t generation,
+              store::Step from = {}, store::Step to = {});
   ~RunRecorder() override;
 
   void connected(const Hello& hello) override;

@@ -55,8 +55,11 @@ std::optional<nlohmann::json> read_run_status(const std::filesystem::path& run) 
   try {
     return store::parse_bounded_json(text);
   } catch (const store::JsonError& error) {
-    throw base::UserError(base::ExitCode::corrupt,
-                          fmt::format("{} is damaged: {}", path.string(), error.what()));
+    throw base::UserError(
+        base::ExitCode::corrupt,
+        fmt::format("{} is damaged: {}. It only shows the state of the run: remove it; "
+                    "resume does without it and writes it again",
+                    path.string(), error.what()));
   }
 }
 

@@ -153,7 +153,8 @@ control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFil
   std::vector<control::WorkerHandle> workers = starter.start_all();
   hosts.phase_ended("stages started");
 
-  control::RunRecorder recorder(directory, run.run.hex(), generation);
+  control::RunRecorder recorder(directory, run.run.hex(), generation, options.from,
+                                static_cast<store::Step>(run.plan.steps));
   std::vector<control::RunObserver*> observers = {&recorder};
   observers.insert(observers.end(), options.observers.begin(), options.observers.end());
   const Report report = control::launcher_events(observers);

@@ -13,6 +13,7 @@
 
 #include "framework/store/atomic_file.h"
 #include "framework/store/file_hash.h"
+#include "framework/store/step_folders.h"
 #include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
 #include "launcher/plan/resume.h"
@@ -80,12 +81,25 @@ void find_own_rows(const std::filesystem::path& run, std::string_view name, Plan
   if (std::filesystem::exists(own, none)) data.file = own.string();
 }
 
+nlohmann::json parse_json(const std::string& text, const std::filesystem::path& file) {
+  try {
+    return nlohmann::json::parse(text);
+  } catch (const nlohmann::json::parse_error& error) {
+    throw base::UserError(
+        base::ExitCode::corrupt,
+        fmt::format("{} is damaged: {}. Put a copy of it back, or start a run of another name that "
+                    "begins with the weights of a checkpoint: model.weights = \"{}/step-N\"",
+                    file.string(), error.what(),
+                    (file.parent_path() / store::kCheckpointsFolder).string()));
+  }
+}
+
 }  // namespace
 
 RunFile parse_run_file(const std::string& text, const std::filesystem::path& file,
                        const recipe::LoadPlugins& load) {
+  const nlohmann::json whole = parse_json(text, file);
   try {
-    const nlohmann::json whole = nlohmann::json::parse(text);
     const auto run = net::RunId::parse(whole.at("run").get<std::string>());
     if (!run) {
       throw base::UserError(base::ExitCode::mismatch,

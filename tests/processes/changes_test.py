@@ -102,6 +102,16 @@ class Changes(runs.RunCase):
         self.assertEqual(code, 0, err)
         self.assertRegex(out, r"--set may change, and gives up:(?s:.*)train\.learning_rate(?s:.*)\[hosts\]")
 
+    def test_edited_recipe_of_a_run_is_ignored_and_named(self):
+        run = self.train("run", {"train.decay": "constant"})
+        file = run.path / "recipe.toml"
+        self.assertNotIn("was edited", self.resumed(run))
+        file.write_text(file.read_text().replace("learning_rate = 0.003", "learning_rate = 0.5"))
+        out = self.resumed(run, "--set", "train.steps=6")
+        self.assertIn("runs/run/recipe.toml was edited since it was written (train.learning_rate)", out)
+        self.assertEqual(run.metrics()[-1]["learning_rate"], 0.003)
+        self.assertNotIn("was edited", self.resumed(run))
+
     def test_advice_after_divergence_names_checkpoints_that_exist(self):
         # Weight decay beyond 1 / learning rate multiplies weights by more than -1 in every step.
         wild = {"train.steps": 200, "train.learning_rate": 10, "train.weight_decay": 10, "train.warmup": 40,

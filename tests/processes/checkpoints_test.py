@@ -26,6 +26,7 @@ class Checkpoints(runs.RunCase):
         self.assertEqual(self.checkpoint("verify", "runs/run").count("every byte is right"), 4)
         self.damaged_tensor_is_named()
         self.copy_goes_on_to_same_bits()
+        self.damaged_ones_do_not_count()
         self.prune_keeps_what_the_rule_says()
         self.live_run_is_not_pruned()
 
@@ -57,6 +58,9 @@ class Checkpoints(runs.RunCase):
     def copy_goes_on_to_same_bits(self):
         expected = self.run_.curve(), self.run_.state(8)
         self.assertIn("strait resume elsewhere/copy", self.checkpoint("copy", "runs/run", "elsewhere/copy", "--step", "4"))
+        code, out, err = self.strait("status", "elsewhere/copy")
+        self.assertEqual(code, 0, out + err)
+        self.assertIn("a copy at step 4 that has not been started; resume it with: strait resume elsewhere/copy", out)
         self.run_.path.rename(self.home / "gone")  # the copy stands alone
         copy = runs.Run(self.home / "elsewhere/copy")
         self.resumed(copy)
@@ -65,6 +69,27 @@ class Checkpoints(runs.RunCase):
         self.assertEqual(code, 0, out + err)
         (self.home / "gone").rename(self.run_.path)
         self.assertIn("exists already", self.checkpoint("copy", "runs/run", "elsewhere/copy", code=10))
+
+    def damaged_ones_do_not_count(self):
+        """Their sizes are right, so only reading them tells."""
+        name = "stage-1.replica-0.weights.safetensors"
+        shards = {step: self.run_.path / f"checkpoints/step-{step}" / name for step in (8, 6, 4, 2)}
+        good = {step: shard.read_bytes() for step, shard in shards.items()}
+
+        def flip(step):
+            shards[step].write_bytes(good[step][:-1] + bytes([good[step][-1] ^ 4]))
+
+        flip(8)
+        self.assertIn("step 6 is intact: copy it with --step 6", self.checkpoint("copy", "runs/run", "newest", code=32))
+        out = self.checkpoint("prune", "runs/run", "--keep", "1", "--dry-run")
+        self.assertIn(f"step-8/{name}", out)
+        self.assertEqual(sorted(line.rsplit("-")[-1] for line in out.splitlines() if "would remove" in line), ["2", "4"])
+        for step in (6, 4, 2):
+            flip(step)
+        self.assertIn("nothing was removed", self.checkpoint("prune", "runs/run", "--keep", "1", code=32))
+        self.assertEqual(list(self.listed()), [8, 6, 4, 2])
+        for step, shard in shards.items():
+            shard.write_bytes(good[step])
 
     def prune_keeps_what_the_rule_says(self):
         folder = self.run_.path / "checkpoints"

@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "framework/store/atomic_file.h"
+#include "framework/store/checkpoint.h"
 #include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
 #include "tests/scratch_directory.h"
@@ -37,6 +39,14 @@ class RunRecorderTest : public testing::Test {
     line.loss = 0.1 + 0.2;
     line.seconds = 2;
     return line;
+  }
+
+  void save_checkpoint(std::int64_t step) {
+    const auto path = store::checkpoint_directory(run_, Step{step});
+    store::make_directory(path);
+    store::Manifest manifest;
+    manifest.step = Step{step};
+    store::commit_checkpoint(path, manifest);
   }
 
   ScratchDirectory scratch_;
@@ -149,7 +159,35 @@ TEST_F(RunRecorderTest, StatusReportsDeadLauncher) {
     recorder.training(Step{}, Step{300});
   }
   EXPECT_THAT(shown(false), HasSubstr("its launcher is gone"));
-  EXPECT_THAT(shown(false), HasSubstr("strait resume"));
+  EXPECT_THAT(shown(false), HasSubstr("/recipe.toml --replace"));  // nothing to resume from
+  save_checkpoint(12);
+  EXPECT_THAT(shown(false), HasSubstr("resume with: strait resume"));
+}
+
+TEST_F(RunRecorderTest, StatusOfAStartThatFailedEarlyShowsHowFarTheRunIs) {
+  Outcome outcome;
+  outcome.step = Step{6};
+  const RunDirectory directory = RunDirectory::create(run_, RunDirectory::Existing::refuse);
+  {
+    RunRecorder recorder(directory, "abc", 1, Step{}, Step{8});
+    recorder.training(Step{}, Step{8});
+    recorder.step(line(6));
+    recorder.ended(outcome);
+  }
+  RunRecorder recorder(directory, "abc", 2, Step{6}, Step{8});
+  outcome.code = base::ExitCode::mismatch;
+  recorder.ended(outcome);
+  EXPECT_THAT(shown(false), HasSubstr("step 6/8 · loss 0.3"));
+  EXPECT_THAT(shown(false), HasSubstr("checkpoint at step 6"));
+}
+
+TEST_F(RunRecorderTest, StatusOfACopySaysThatItHasNotBeenStarted) {
+  std::filesystem::create_directory(run_);
+  save_checkpoint(12);
+  EXPECT_THROW(app::show_status(run_, false), base::UserError);
+  ScratchDirectory::write(run_ / "plan.json", "of another build");
+  EXPECT_THAT(shown(false), HasSubstr("a copy at step 12 that has not been started; "));
+  EXPECT_EQ(json::parse(shown(true)).at("state"), "not started");
 }
 
 TEST_F(RunRecorderTest, StatusRefusesMissingAndDamagedFiles) {

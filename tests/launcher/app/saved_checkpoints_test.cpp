@@ -54,6 +54,54 @@ TEST(SavedCheckpoints, SayWhatIsHereAndWhatIsWrong) {
   EXPECT_THAT(here[2].problem, testing::HasSubstr(store::shard_name(0, 0)));
 }
 
+void flip_last_byte(const fs::path& file) {
+  std::string text = ScratchDirectory::read(file);
+  text.back() ^= 1;
+  ScratchDirectory::write(file, text);
+}
+
+std::vector<std::int64_t> kept_of(const std::vector<SavedCheckpoint>& list, std::int64_t keep) {
+  std::vector<std::int64_t> steps;
+  for (const store::Step step : kept_steps(list, keep, {})) steps.push_back(number(step));
+  return steps;
+}
+
+// The sizes of a damaged checkpoint are right: it must not be what is left of the run.
+TEST(MarkDamaged, ReadsTheNewestUntilEnoughAreIntact) {
+  const ScratchDirectory run;
+  for (const std::int64_t step : {10, 20, 30, 40}) save(run / "", step, true);
+  const auto file = [&](std::int64_t step, const std::string& name) {
+    return store::checkpoint_directory(run / "", store::Step{step}) / name;
+  };
+  const plan::Plan plan = plan_on(recipe::BackendKind::local);
+  flip_last_byte(file(40, store::weights_name(0, 0)));
+  flip_last_byte(file(10, store::weights_name(0, 0)));
+  auto list = saved_checkpoints(run / "", plan);
+  EXPECT_THAT(kept_of(list, 1), testing::ElementsAre(40));
+  EXPECT_THAT(mark_damaged(list, plan, 1), testing::ElementsAre(testing::HasSubstr("step-40")));
+  EXPECT_EQ(list[0].state, State::damaged);
+  EXPECT_EQ(list[3].state, State::complete) << "older than what is to stay: not read";
+  EXPECT_THAT(kept_of(list, 1), testing::ElementsAre(40, 30));
+  EXPECT_THAT(intact_instead(list, plan, store::Step{40}), testing::HasSubstr("--step 30"));
+  for (const std::int64_t step : {20, 30}) flip_last_byte(file(step, store::shard_name(0, 0)));
+  EXPECT_EQ(mark_damaged(list, plan, 1).size(), 3U);
+  EXPECT_THAT(kept_of(list, 1), testing::IsEmpty());
+  EXPECT_THAT(intact_instead(list, plan, store::Step{40}), testing::HasSubstr("no other"));
+}
+
+// What lies on hosts is not read, and does not count against the checkpoint.
+TEST(MarkDamaged, ReadsOnlyWhatIsHere) {
+  const ScratchDirectory run;
+  for (const std::int64_t step : {10, 20}) save(run / "", step, false);
+  const plan::Plan plan = plan_on(recipe::BackendKind::ssh);
+  auto list = saved_checkpoints(run / "", plan);
+  EXPECT_THAT(mark_damaged(list, plan, 2), testing::IsEmpty());
+  flip_last_byte(store::checkpoint_directory(run / "", store::Step{20}) /
+                 store::weights_name(0, 0));
+  EXPECT_EQ(mark_damaged(list, plan, 1).size(), 1U);
+  EXPECT_THAT(kept_of(list, 1), testing::ElementsAre(20, 10));
+}
+
 TEST(KeptSteps, CountCompleteOnesAndNeverGiveUpTheNewest) {
   const auto list = [](std::vector<std::pair<std::int64_t, State>> states) {
     std::vector<SavedCheckpoint> saved;

@@ -85,6 +85,20 @@ TEST(RunFile, KeepsTheRecipeHashOfItsCheckpointsWhereSettingsChange) {
 }
 
 // A run may be moved, with its rows; a user's token file of another name stays the user's.
+TEST(RunFile, DamagedFileIsNotTakenForThatOfAnotherBuild) {
+  const auto code_of = [](const std::string& text) {
+    try {
+      parse_run_file(text, "runs/x/plan.json", {});
+    } catch (const base::UserError& error) {
+      return error.code();
+    }
+    return base::ExitCode::done;
+  };
+  EXPECT_EQ(code_of(R"({"run": "00)"), base::ExitCode::corrupt);
+  EXPECT_EQ(code_of(""), base::ExitCode::corrupt);
+  EXPECT_EQ(code_of(R"({"run": 3})"), base::ExitCode::mismatch);
+}
+
 TEST(RunFile, FindsRowsOfTheRunWhereItIsNow) {
   const ScratchDirectory scratch;
   std::filesystem::create_directories(scratch / "run/data");

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <filesystem>
+
+#include "launcher/control/run_directory.h"
+#include "launcher/plan/run_files.h"
+#include "launcher/planner/plan_maker.h"
+
+namespace strait::app {
+
+struct PreparedRun {
+  control::RunDirectory directory;
+  plan::RunFile run;
+};
+
+// Makes the directory of a new run, with everything that stages and a later resume need. Where that
+// fails, or the user interrupts it, no directory stays, and an earlier run has its name back.
+// UserError: among others `interrupted`.
+PreparedRun prepare_run(const std::filesystem::path& path, planner::PlannedRun planned,
+                        control::RunDirectory::Existing existing);
+
+}  // namespace strait::app

@@ -1,0 +1,54 @@
+#include "launcher/app/closing_lines.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "framework/store/checkpoint.h"
+#include "tests/scratch_directory.h"
+
+namespace strait::app {
+namespace {
+
+using testing::ElementsAre;
+using testing::EndsWith;
+using testing::HasSubstr;
+
+class ClosingLines : public testing::Test {
+ protected:
+  ClosingLines() {
+    for (const std::int64_t step : {10, 12}) {
+      const auto path = store::checkpoint_directory(scratch_.path(), store::Step{step});
+      std::filesystem::create_directories(path);
+      ScratchDirectory::write(path / store::kManifestName, "{}");
+    }
+    outcome_.code = base::ExitCode::mismatch;
+  }
+  std::vector<std::string> lines(const std::string& asked) {
+    return closing_lines(scratch_.path(), plan::Plan(), outcome_, asked);
+  }
+
+  ScratchDirectory scratch_;
+  control::Outcome outcome_;
+};
+
+TEST_F(ClosingLines, RepeatWhatAResumeWasAskedForUntilItIsApplied) {
+  EXPECT_THAT(lines(" --set train.steps=16"),
+              ElementsAre(EndsWith(" --set train.steps=16   (from step 12)")));
+  EXPECT_THAT(lines(" --from 10"), ElementsAre(EndsWith(" --from 10")));
+  outcome_.trained = true;
+  EXPECT_THAT(lines(" --from 10 --set train.steps=16"),
+              ElementsAre(EndsWith(scratch_.path().string() + "   (from step 12)")));
+}
+
+TEST_F(ClosingLines, AreWordsThatAShellReads) {
+  RunOptions options;
+  options.from = 10;
+  options.overrides = {"train.steps=16", R"(hosts.list=["b", "c"])"};
+  options.without = {1};
+  EXPECT_EQ(as_words(options),
+            R"( --from 10 --set train.steps=16 --set 'hosts.list=["b", "c"]' --without 1)");
+  EXPECT_EQ(as_words({}), "");
+}
+
+}  // namespace
+}  // namespace strait::app
