@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <string_view>
 #include <utility>
 
@@ -12,6 +13,7 @@
 namespace strait::models {
 namespace {
 
+constexpr std::size_t kMostShown = 6;  // of a kind, in an error message
 constexpr std::string_view kPeftPrefix = "base_model.model.";
 
 using TensorTable = std::map<std::string, const TensorShape*>;  // by canonical name
@@ -46,7 +48,11 @@ void resolve_tied(const FileNames& names, TensorTable& found) {
 void add_problems(std::string& message, std::string_view kind,
                   const std::vector<std::string>& problems) {
   if (problems.empty()) return;
-  message += fmt::format("; {} ({}): {}", kind, problems.size(), fmt::join(problems, ", "));
+  const std::size_t shown = std::min(problems.size(), kMostShown);
+  message += fmt::format(
+      "; {} ({}): {}", kind, problems.size(),
+      fmt::join(problems.begin(), problems.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
+  if (shown < problems.size()) message += fmt::format(", … and {} more", problems.size() - shown);
 }
 
 // The names in the file of all expected tensors; throws where they are not exactly those found.

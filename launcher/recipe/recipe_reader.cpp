@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <toml++/toml.h>
 
 #include <algorithm>
@@ -37,6 +38,10 @@ std::string shown_toml(const toml::node& node) {
     text = RecipeValue(string->get()).dump(-1, ' ', false, RecipeValue::error_handler_t::replace);
   } else if (const auto* number = node.as_floating_point(); number && std::isfinite(**number)) {
     text = RecipeValue(**number).dump();  // 0.1, where TOML's would be 0.10000000000000001
+  } else if (const auto* list = node.as_array()) {
+    std::vector<std::string> parts;
+    for (const auto& element : *list) parts.push_back(shown_toml(element));
+    text = fmt::format("[{}]", fmt::join(parts, ", "));
   } else {
     std::ostringstream out;
     node.visit([&](const auto& concrete) { out << toml::toml_formatter(concrete); });

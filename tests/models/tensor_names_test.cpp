@@ -1,5 +1,6 @@
 #include "models/tensor_names.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -82,6 +83,15 @@ TEST(TensorNames, AllThatIsWrongIsInOneMessage) {
   EXPECT_THAT(
       message,
       HasSubstr("misshapen (1): transformer.wte.weight is [62, 24] and should be [61, 24]"));
+}
+
+TEST(TensorNames, OfManyProblemsAFewAreNamed) {
+  const ModelConfig config = tiny_config();
+  std::vector<TensorShape> file = describe(config).tensors();
+  for (TensorShape& tensor : file) tensor.shape.push_back(2);
+  const std::string text = mismatch(config, file);
+  EXPECT_THAT(text, HasSubstr(fmt::format("misshapen ({}): ", file.size())));
+  EXPECT_THAT(text, HasSubstr(fmt::format(", … and {} more; check", file.size() - 6)));
 }
 
 TEST(TensorNames, AnUntiedModelNeedsItsHead) {

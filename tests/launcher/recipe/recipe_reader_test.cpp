@@ -233,6 +233,8 @@ TEST(RecipeReader, RefusesWrongTypesWithWhatIsAllowed) {
     EXPECT_THAT(mistake_after_least(fmt::format("batch = {}\n", number)),
                 HasSubstr(fmt::format("train.batch is {} (", number)));
   }
+  EXPECT_THAT(mistake_after_least("batch = [0.9, \"a\", [1, 2.5]]\n"),
+              HasSubstr("train.batch is [0.9, \"a\", [1, 2.5]] ("));
   EXPECT_EQ(mistake_after_least("learning_rate = true\n"),
             "train.learning_rate is true (recipes/x.toml:7:17), but must be a number from 0 to 10");
   EXPECT_THAT(mistake_after_least("learning_rate = 2020-01-01\n"),
