@@ -396,7 +396,7 @@ class Resumes(SavedRuns):
         deaths = [
             ("resume.journal.json", "/stat", 2),  # before the journal is there: nothing has changed
             ("checkpoints/step-20", "/rename", 1),
-            ("recipe.toml", "/stat", 1),
+            ("recipe.toml", "/stat", 2),
             ("plan.json", "/stat", 2),
             ("resume.journal.json", "/unlink", 1),
         ]
