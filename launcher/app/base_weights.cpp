@@ -54,7 +54,7 @@ void keep_base_weights(const control::RunDirectory& directory, plan::Plan& plan)
   for (const store::ShardFile& file : manifest.files) {
     link_or_copy(from / file.name, folder / file.name, file);
   }
-  manifest.notes[plan::kSourceNote] = from.string();
+  manifest.notes.try_emplace(plan::kSourceNote, from.string());  // of a base: where that was from
   store::commit_checkpoint(folder, manifest);
   model.weights_run = folder.lexically_normal().string();
 }

@@ -224,10 +224,14 @@ std::string weights_text(const recipe::Recipe::Model& model) {
   if (model.weights == recipe::Weights::random) return "random weights";
   if (model.weights == recipe::Weights::load) return "its weights";
   fs::path run = model.weights_run;
-  if (run.parent_path().filename() == plan::kBaseFolder && is_present(run / store::kManifestName)) {
-    const auto notes = store::open_checkpoint(run, store::Verify::manifest).notes;
-    if (const auto source = notes.find(plan::kSourceNote); source != notes.end()) {
-      run = source->second;
+  if (run.parent_path().filename() == plan::kBaseFolder) {
+    try {
+      const auto notes = store::open_checkpoint(run, store::Verify::manifest).notes;
+      if (const auto source = notes.find(plan::kSourceNote); source != notes.end()) {
+        run = source->second;
+      }
+    } catch (const store::StoreError&) {
+      // An adapter is exported without its base, so its folder will do.
     }
   }
   const std::string step = run.filename().string();

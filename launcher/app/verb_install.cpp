@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "framework/mutex.h"
+#include "framework/store/store_error.h"
 #include "launcher/app/run_options.h"
 #include "launcher/app/verbs.h"
 #include "launcher/base/build_id.h"
@@ -103,6 +104,8 @@ std::vector<hosts::Build> builds_here(const std::filesystem::path& named,
   try {
     builds.push_back(hosts::build_in(usual, scratch.path()));
   } catch (const base::UserError& error) {
+    fmt::print("not used: {}\n", error.what());
+  } catch (const store::StoreError& error) {
     fmt::print("not used: {}\n", error.what());
   }
   return builds;

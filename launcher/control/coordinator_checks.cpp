@@ -26,7 +26,11 @@ void Coordinator::check_exits() {
     // After Abort the exit is expected.
     if (phase_ == Phase::aborting && !worker.status->signal) continue;
     worker.failed = true;
-    if (worker.done && phase_ == Phase::leaving && worker.status->lost.empty()) {
+    // What it has saved is lost with its host, unless another replica has the same.
+    const bool counts =
+        !worker.status->lost.empty() &&
+        !membership_.survives({worker.handle.name, worker.status->exit_code(), "", false});
+    if (worker.done && phase_ == Phase::leaving && !counts) {
       observers_.launcher_event(
           {"failed_after_end", worker.sentence_about(worker.status->sentence()) +
                                    " after all work of the run was done"});

@@ -131,9 +131,13 @@ RunDirectory RunDirectory::create(const fs::path& given, Existing existing) {
     try {
       fs::create_directories(path / kLogsFolder);
       fs::create_directories(directory.checkpoints());
-    } catch (const fs::filesystem_error&) {
-      directory.discard();
-      throw;
+    } catch (const fs::filesystem_error& error) {
+      if (directory.discard()) throw;
+      throw base::UserError(
+          base::ExitCode::storage_io,
+          fmt::format("cannot create the run directory {}: {}; the earlier run "
+                      "is now {}",
+                      path.string(), error.code().message(), directory.moved_aside()->string()));
     }
     return directory;
   } catch (const fs::filesystem_error& error) {

@@ -100,7 +100,7 @@ constexpr const char* kInstallCommand =
     "if echo \"$hash  $next/$path\" | sha256sum -c > /dev/null 2>&1; then :; "
     "else rm -rf content/$hash; echo strait-install-torn $path; exit 1; fi; "
     "done < $next/files; "
-    "said=$($next/bin/strait-stage --check | head -n 1); "
+    "said=$($next/bin/strait-stage --check 9>&- | head -n 1); "
     "if [ \"$said\" = \"strait-stage $id\" ]; then :; "
     "else echo strait-install-other $said; exit 1; fi; "
     "if cmp -s $next/files builds/$id/files; then touch builds/$id; "

@@ -149,8 +149,9 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before) {
   PlannedRun run;
   plan::Plan& plan = run.plan;
   // A run that goes on has chosen already.
-  plan.recipe = with_adapter_settings(before == nullptr ? with_chosen_checkpoint(recipe) : recipe);
   plan.model_config = read_config(recipe.model.path);
+  plan.recipe = with_adapter_settings(before == nullptr ? with_chosen_checkpoint(recipe) : recipe,
+                                      plan.model_config);
   plan.model_hash = store::hash_text(plan.model_config);
   const models::ModelConfig config = planned_model(plan);
   models::ModelDescription model =

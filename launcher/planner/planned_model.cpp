@@ -69,6 +69,22 @@ recipe::Recipe::Lora settings_of(const models::Lora& lora) {
   return settings;
 }
 
+models::ModelConfig adapted_model(const recipe::Recipe::Model& model, const std::string& text) {
+  models::ModelConfig config =
+      models::parse_config(text, (fs::path(model.path) / "config.json").string());
+  if (model.lora) {
+    config.lora =
+        std::make_shared<const models::Lora>(models::with_own_names(config, lora_of(model)));
+  }
+  return config;
+}
+
+// The settings of model.lora as strait export writes them for PEFT, which has no other form for all
+// matrices of some blocks.
+recipe::Recipe::Lora as_exported(const recipe::Recipe::Model& model, const std::string& config) {
+  return settings_of(models::lora_for_peft(adapted_model(model, config)));
+}
+
 // "qwen2-0.5b" of a hub's id, of a directory, and of a snapshot in the hub's cache
 // (models--Qwen--Qwen2-0.5B/snapshots/1a2b).
 std::string name_of_model(const fs::path& path) {
@@ -85,14 +101,7 @@ std::string name_of_model(const fs::path& path) {
 }  // namespace
 
 models::ModelConfig planned_model(const plan::Plan& plan) {
-  const recipe::Recipe::Model& model = plan.recipe.model;
-  models::ModelConfig config = models::parse_config(
-      plan.model_config, (std::filesystem::path(model.path) / "config.json").string());
-  if (model.lora) {
-    config.lora =
-        std::make_shared<const models::Lora>(models::with_own_names(config, lora_of(model)));
-  }
-  return config;
+  return adapted_model(plan.recipe.model, plan.model_config);
 }
 
 std::int64_t value_bytes(const recipe::Recipe::Model& model) {
@@ -141,7 +150,7 @@ std::string adapter_note(const recipe::Recipe::Model& model) {
       file.string(), base::printable(base), model.path);
 }
 
-recipe::Recipe with_adapter_settings(recipe::Recipe recipe) {
+recipe::Recipe with_adapter_settings(recipe::Recipe recipe, const std::string& config) {
   if (recipe.model.adapter.empty()) return recipe;
   const fs::path file = fs::path(recipe.model.adapter) / kAdapterConfig;
   std::error_code none;
@@ -154,7 +163,8 @@ recipe::Recipe with_adapter_settings(recipe::Recipe recipe) {
   }
   const recipe::Recipe::Lora settings =
       settings_of(models::parse_lora(store::read_text_file(file, kMostConfigBytes), file.string()));
-  if (recipe.model.lora && recipe.model.lora != settings) {
+  if (recipe.model.lora && recipe.model.lora != settings &&
+      as_exported(recipe.model, config) != settings) {
     throw base::UserError(
         base::ExitCode::bad_input,
         fmt::format(

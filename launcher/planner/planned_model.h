@@ -28,9 +28,10 @@ std::int64_t value_bytes(const recipe::Recipe::Model& model);
 // it is recomputed, beyond what it keeps. Pure.
 std::int64_t recompute_layers(const recipe::Recipe::Model& recipe, models::ModelDescription& model);
 
-// The recipe with the settings of the adapter that it starts from. UserError if that cannot be
-// read, or the recipe has other settings of its own.
-recipe::Recipe with_adapter_settings(recipe::Recipe recipe);
+// The recipe with the settings of the adapter that it starts from. `config`: the text of the
+// model's config.json. UserError if the adapter cannot be read, or the recipe has other settings of
+// its own.
+recipe::Recipe with_adapter_settings(recipe::Recipe recipe, const std::string& config);
 
 // Where the adapter says that it belongs to a model of another name: asks whether that is meant,
 // since tensors of equal shapes do not tell. Else empty.

@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <cstdlib>
+#include <new>
 #include <utility>
 
 namespace strait::worker {
@@ -103,15 +104,20 @@ void ControlClient::exit_without_coordinator(const net::LinkError& error) const 
 // would see the cause.
 void ControlClient::exit_after_failure(const std::exception& error) {
   if (closing_) return;
-  const base::Failure failure = base::describe_failure(error);
-  spdlog::error("{}; exiting", failure.text);
+  // Where memory is out, the report may fail as well: an exit code is left then.
+  base::ExitCode code = dynamic_cast<const std::bad_alloc*>(&error) != nullptr
+                            ? base::ExitCode::out_of_memory
+                            : base::ExitCode::internal;
   try {
+    const base::Failure failure = base::describe_failure(error);
+    code = failure.code;
+    spdlog::error("{}; exiting", failure.text);
     send(control::Failed{failure.code, failure.text});
     flush(std::chrono::steady_clock::now() + kReportTimeout);
-  } catch (const net::LinkError& lost) {
-    spdlog::error("lost the coordinator, too: {}", lost.what());
+  } catch (const std::exception& second) {
+    spdlog::error("could not report it to the coordinator: {}", second.what());
   }
-  exit_now(failure.code);
+  exit_now(code);
 }
 
 void ControlClient::handle(const control::CoordinatorMessage& message) {

@@ -294,6 +294,8 @@ def fresh_adapter_case(seed, blocks=()):
         good = losses[1] == losses[3] and training.relative(losses[1][:1], first[:1]) < LOSS
         # Every matrix of these blocks, or of all four.
         good = good and len(adapted) == 7 * len(blocks or range(4))
+        if blocks:  # it goes on beside the section that it was trained with
+            training.train(folder, {"stages": 1, "set": {**settings, "model.adapter": "exported-1"}})
         same = [
             (folder / f"exported-{stages}" / "adapter_model.safetensors").read_bytes()
             for stages in (1, 3)
