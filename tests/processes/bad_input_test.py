@@ -232,7 +232,7 @@ class BadInput(runs.RunCase):
             ("array.jsonl", ":1: "),
             ("latin.jsonl", ":1: ", "UTF-8"),
             ("long.jsonl", ":2: ", r"6\d tokens", "32", "data.row"),
-            ("few.jsonl", "8 rows", "1 row"),
+            ("few.jsonl", "train.batch is 8", "1 row"),
         ]:
             with self.subTest(name):
                 says = [rf"{re.escape(name)}{say}" if say[0] == ":" else say for say in says]
