@@ -81,7 +81,7 @@ void check_batch_rows(const recipe::Recipe& recipe, const PreparedData& train) {
   const std::int64_t rows = train.tokens->rows();
   if (recipe.train.batch / replicas <= rows / replicas) return;
   const std::string parts =
-      replicas == 1 ? "" : fmt::format(" for each of {} replicas", rows / replicas, replicas);
+      replicas == 1 ? "" : fmt::format(", {} for each of {} replicas", rows / replicas, replicas);
   throw base::UserError(
       base::ExitCode::bad_input,
       fmt::format("train.batch is {} ({}), but {} has {} row{} of {} tokens{}; make train.batch or "
