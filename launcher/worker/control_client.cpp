@@ -100,8 +100,8 @@ void ControlClient::exit_without_coordinator(const net::LinkError& error) const 
   exit_now(base::ExitCode::peer_lost);
 }
 
-// Not as a lost peer, which a run may survive: the coordinator would evict this replica, and nobody
-// would see the cause.
+// Not as a lost peer, which a run may survive: the coordinator would evict this replica, and the
+// cause would be lost.
 void ControlClient::exit_after_failure(const std::exception& error) {
   if (closing_) return;
   // Where memory is out, the report may fail as well: an exit code is left then.

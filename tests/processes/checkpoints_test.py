@@ -71,7 +71,7 @@ class Checkpoints(runs.RunCase):
         self.assertIn("exists already", self.checkpoint("copy", "runs/run", "elsewhere/copy", code=10))
 
     def damaged_ones_do_not_count(self):
-        """Their sizes are right, so only reading them tells."""
+        """Their sizes are right, so only their bytes show it."""
         name = "stage-1.replica-0.weights.safetensors"
         shards = {step: self.run_.path / f"checkpoints/step-{step}" / name for step in (8, 6, 4, 2)}
         good = {step: shard.read_bytes() for step, shard in shards.items()}

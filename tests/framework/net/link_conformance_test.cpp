@@ -258,8 +258,8 @@ TEST_P(LinkConformance, TrafficBothWaysAtOnceKeepsItsOrder) {
   watcher.join();
 }
 
-// Room that is made in time counts, even when the sender wakes only after its deadline. On a wire
-// nobody can say when the sender learns of it.
+// Room that is made in time counts, even when the sender wakes only after its deadline. Over a wire
+// it is not known when the sender learns of it.
 TEST(MemoryLink, RoomThatIsMadeBeforeTheDeadlineIsUsed) {
   using Clock = std::chrono::steady_clock;
   EndSetup narrow;

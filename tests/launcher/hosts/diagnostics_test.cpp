@@ -27,8 +27,8 @@ HostInspection healthy() {
 }
 
 std::vector<CheckResult> judged(const HostInspection& inspection, const HostNeed& need = {},
-                                const recipe::RecipeHost& told = {.name = "h0"}) {
-  return diagnose_host(told, need, inspection, {47000, 47009}, kNow);
+                                const recipe::RecipeHost& planned = {.name = "h0"}) {
+  return diagnose_host(planned, need, inspection, {47000, 47009}, kNow);
 }
 
 TEST(Diagnostics, ListOfHostsIsNoAdviceForARunWithoutOne) {
@@ -68,8 +68,8 @@ TEST(Diagnostics, ReportsAllProblemsTogether) {
 }
 
 TEST(Diagnostics, RecipeLimitOverridesMemoryOfHost) {
-  const recipe::RecipeHost told{.name = "h0", .memory = 1'000'000'000};
-  const auto results = judged(healthy(), {1, 2'000'000'000, 0, 0}, told);
+  const recipe::RecipeHost planned{.name = "h0", .memory = 1'000'000'000};
+  const auto results = judged(healthy(), {1, 2'000'000'000, 0, 0}, planned);
   ASSERT_EQ(results.size(), 1U);
   EXPECT_THAT(results[0].text, HasSubstr("the recipe lets it take 1.00 GB"));
 }
