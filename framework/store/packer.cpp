@@ -56,8 +56,8 @@ class RoomTree {
 
 }  // namespace
 
-Packer::Packer(const PackOptions& options, TakeRow take)
-    : options_(options), take_(std::move(take)) {
+Packer::Packer(PackOptions options, TakeRow take)
+    : options_(std::move(options)), take_(std::move(take)) {
   if (options_.row < 2 || options_.overlap < 0 || options_.overlap >= options_.row) {
     throw std::invalid_argument(
         fmt::format("rows of {} tokens that overlap by {}", options_.row, options_.overlap));

@@ -65,7 +65,7 @@ class Packer {
   // Called once for each row that is complete, with its number; not in the order of numbers.
   using TakeRow = std::function<void(std::int64_t number, const PackedRow& row)>;
 
-  Packer(const PackOptions& options, TakeRow take);
+  Packer(PackOptions options, TakeRow take);
 
   void add(const Document& document);  // StoreError bad_input: too long; names origin and lengths
   void finish();                       // completes all rows

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 // They may be of the run that has just been moved aside for this one.
 fs::path present_path(const control::RunDirectory& directory, const fs::path& path) {
-  const fs::path whole = fs::absolute(path).lexically_normal();
+  fs::path whole = fs::absolute(path).lexically_normal();
   if (!directory.moved_aside()) return whole;
   const fs::path inside =
       whole.lexically_relative(fs::absolute(directory.path()).lexically_normal());
@@ -25,7 +25,7 @@ fs::path present_path(const control::RunDirectory& directory, const fs::path& pa
   return (fs::absolute(*directory.moved_aside()) / inside).lexically_normal();
 }
 
-// Nobody writes into a file of a complete checkpoint, so it may have two names.
+// The files of a complete checkpoint are never written to, so one may have two names.
 void link_or_copy(const fs::path& from, const fs::path& to, const store::ShardFile& file) {
   std::error_code error;
   const fs::path whole = fs::canonical(from, error);

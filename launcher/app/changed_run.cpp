@@ -209,6 +209,7 @@ std::string edited_recipe_note(const std::filesystem::path& run, const recipe::R
     const auto changed = changed_keys(recipe, written);
     if (changed.empty()) return "";
     std::vector<std::string_view> names;
+    names.reserve(changed.size());
     for (const recipe::RecipeKey* key : changed) names.push_back(key->name);
     what = fmt::format("{}", fmt::join(names, ", "));
   } catch (const base::UserError&) {

@@ -76,7 +76,7 @@ void CheckpointWeights::check_frozen(const models::TensorShape& tensor,
   const auto holder = std::ranges::find_if(
       with_hashes_, [&](const auto& file) { return file->find(name) != nullptr; });
   if (holder == with_hashes_.end()) return;
-  const at::Tensor hash = (*holder)->read(name);
+  at::Tensor hash = (*holder)->read(name);
   // On a host that has only parts of the file.
   if (hash.eq(0).any().item<bool>()) return;
   const bool wide = source_.dtype != recipe::Dtype::bfloat16;
