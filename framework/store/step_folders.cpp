@@ -52,6 +52,13 @@ std::vector<fs::path> entries_of(const fs::path& folder) {
   return entries;
 }
 
+bool is_present(const fs::path& path) {
+  std::error_code error;
+  const bool present = fs::exists(path, error);
+  if (error) throw system_error("look at", path, error.value());
+  return present;
+}
+
 std::vector<StepFolder> step_folders(const fs::path& run) {
   std::vector<StepFolder> folders;
   for (const fs::path& path : entries_of(run / kCheckpointsFolder)) {

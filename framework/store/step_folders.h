@@ -31,4 +31,7 @@ std::vector<StepFolder> step_folders(const std::filesystem::path& run);
 // standard library throw errors of their own.
 std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folder);
 
+// Whether there is such a file or folder. StoreError: that cannot be seen, which is not "no".
+bool is_present(const std::filesystem::path& path);
+
 }  // namespace strait::store

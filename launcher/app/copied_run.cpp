@@ -7,6 +7,7 @@
 
 #include "framework/net/run_id.h"
 #include "framework/store/atomic_file.h"
+#include "framework/store/step_folders.h"
 #include "framework/store/store_error.h"
 #include "launcher/app/remove_unless_complete.h"
 #include "launcher/app/run_options.h"
@@ -25,7 +26,7 @@ std::uint64_t copy_checkpoint(const store::Checkpoint& checkpoint, const fs::pat
   std::uint64_t bytes = 0;
   bool whole = true;
   for (const store::ShardFile& file : checkpoint.manifest.files) {
-    if (!is_present(checkpoint.path / file.name)) {
+    if (!store::is_present(checkpoint.path / file.name)) {
       whole = false;
       continue;
     }
@@ -76,7 +77,7 @@ void copy_rows(const fs::path& run, const fs::path& target, plan::Plan::Data& da
 
 CopiedRun copy_run(const fs::path& run, const fs::path& target,
                    const store::Checkpoint& checkpoint) {
-  if (is_present(target) && !(fs::is_directory(target) && fs::is_empty(target))) {
+  if (store::is_present(target) && !(fs::is_directory(target) && fs::is_empty(target))) {
     throw base::UserError(
         base::ExitCode::bad_input,
         fmt::format("{} exists already; copy into a new folder", target.string()));
@@ -84,7 +85,7 @@ CopiedRun copy_run(const fs::path& run, const fs::path& target,
   plan::RunFile file = read_run(run);
   const bool whole = std::ranges::all_of(
       store::files_of(checkpoint.manifest, store::Part::all),
-      [&](const store::ShardFile& one) { return is_present(checkpoint.path / one.name); });
+      [&](const store::ShardFile& one) { return store::is_present(checkpoint.path / one.name); });
   CopiedRun copied{checkpoint.manifest.step, whole ? store::Part::all : store::Part::weights, 0};
   RemoveUnlessComplete copy(target);
   store::make_directory(target);
@@ -94,7 +95,7 @@ CopiedRun copy_run(const fs::path& run, const fs::path& target,
   copy_rows(run, target, file.plan.train);
   if (file.plan.eval) copy_rows(run, target, *file.plan.eval);
   for (const char* name : {control::kRecipeFile, control::kMetricsFile, control::kEventsFile}) {
-    if (is_present(run / name)) store::copy_file(run / name, target / name);
+    if (store::is_present(run / name)) store::copy_file(run / name, target / name);
   }
   // Hosts and locks distinguish runs by it.
   file.run = net::RunId::random();

@@ -3,24 +3,16 @@
 #include <filesystem>
 #include <system_error>
 
-#include "framework/store/store_error.h"
+#include "framework/store/step_folders.h"
 
 namespace strait::app {
-
-// StoreError: that cannot be seen.
-inline bool is_present(const std::filesystem::path& path) {
-  std::error_code error;
-  const bool present = std::filesystem::exists(path, error);
-  if (error) throw store::system_error("look at", path, error.value());
-  return present;
-}
 
 // Removes what was written into a new or empty directory unless all of it was: the next attempt
 // asks for a new one. The disk may be full or fail, so what cannot be removed stays.
 class RemoveUnlessComplete {
  public:
   explicit RemoveUnlessComplete(const std::filesystem::path& target)
-      : target_(target), made_(!is_present(target)) {}
+      : target_(target), made_(!store::is_present(target)) {}
   RemoveUnlessComplete(const RemoveUnlessComplete&) = delete;
   RemoveUnlessComplete& operator=(const RemoveUnlessComplete&) = delete;
   ~RemoveUnlessComplete() {

@@ -14,7 +14,7 @@ namespace strait::base {
 std::string read_all(int descriptor, const std::string& what, std::size_t most,
                      std::chrono::seconds limit);
 
-// False: the reader is gone, or another error; errno tells which.
+// False: the reader is gone, or another error; errno says which.
 bool write_all(int descriptor, std::span<const std::byte> bytes);
 
 // `text` behind its length (4 bytes, little-endian): for a stream that stays open afterwards.

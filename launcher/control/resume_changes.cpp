@@ -11,6 +11,7 @@
 #include "framework/store/atomic_file.h"
 #include "framework/store/checkpoint.h"
 #include "framework/store/input_file.h"
+#include "framework/store/step_folders.h"
 #include "framework/store/store_error.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/json_fields.h"
@@ -29,13 +30,6 @@ namespace fs = std::filesystem;
 fs::path journal_file(const RunDirectory& run) { return run.path() / kJournalFile; }
 fs::path pending_file(const RunDirectory& run) { return run.path() / kPendingFile; }
 
-bool file_exists(const fs::path& file) {
-  std::error_code error;
-  const bool there = fs::exists(file, error);
-  if (error) throw store::system_error("look at", file, error.value());
-  return there;
-}
-
 std::string whole_text(const fs::path& file) {
   return store::read_text_file(file, std::numeric_limits<std::uint64_t>::max());
 }
@@ -45,7 +39,7 @@ void write_changes(const fs::path& file, const ResumeChanges& changes) {
 }
 
 std::optional<ResumeChanges> read_changes(const fs::path& file) {
-  if (!file_exists(file)) return std::nullopt;
+  if (!store::is_present(file)) return std::nullopt;
   const auto refuse = [&file](const std::exception& error) {
     return base::UserError(
         base::ExitCode::mismatch,
@@ -69,7 +63,7 @@ void remove_file(const fs::path& file) {
 }
 
 void drop_later_steps(const fs::path& metrics, store::Step step) {
-  if (!file_exists(metrics)) return;
+  if (!store::is_present(metrics)) return;
   const std::string text = whole_text(metrics);
   std::istringstream lines(text);
   std::string kept;

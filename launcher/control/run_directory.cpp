@@ -10,7 +10,7 @@
 
 #include "framework/store/atomic_file.h"
 #include "framework/store/input_file.h"
-#include "framework/store/store_error.h"
+#include "framework/store/step_folders.h"
 #include "launcher/base/errors.h"
 #include "launcher/control/resume_changes.h"
 #include "launcher/process/generation_lock.h"
@@ -149,10 +149,7 @@ RunDirectory RunDirectory::create(const fs::path& given, Existing existing) {
 
 RunDirectory RunDirectory::open(const fs::path& given) {
   const fs::path path = without_trailing_slash(given);
-  std::error_code error;
-  const bool holds_plan = fs::exists(path / kPlanFile, error);
-  if (error) throw store::system_error("look at", path / kPlanFile, error.value());
-  if (!holds_plan) {
+  if (!store::is_present(path / kPlanFile)) {
     throw base::UserError(
         base::ExitCode::bad_input,
         fmt::format("{} holds no run (there is no plan.json in it); name the directory "
@@ -178,11 +175,8 @@ std::optional<LiveRun> RunDirectory::live(const fs::path& path) { return RunLock
 
 std::uint32_t RunDirectory::generation() const {
   const fs::path file = path_ / kGenerationFile;
-  std::error_code error;
-  const bool there = fs::exists(file, error);
-  if (error) throw store::system_error("look at", file, error.value());
   // Lost, it must not count from 1 again: processes of this run would be taken for older ones.
-  if (!there) return process::begun_generation(path_);
+  if (!store::is_present(file)) return process::begun_generation(path_);
   std::istringstream in(store::read_text_file(file, 64));
   std::uint32_t last = 0;
   // Starting again from 1 would make processes of former starts look like present ones.

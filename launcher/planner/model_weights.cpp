@@ -42,6 +42,12 @@ std::vector<models::TensorShape> shapes_of(const Infos& infos) {
   return shapes;
 }
 
+std::vector<models::TensorShape> shapes_of(const tensors::WeightFiles& files) {
+  std::vector<models::TensorShape> shapes;
+  for (const auto& entry : files.tensors()) shapes.push_back({entry.info.name, entry.info.shape});
+  return shapes;
+}
+
 // The frozen weights of such a run are in its model's files, or in a part that is not read here.
 bool holds_adapters(const tensors::CheckpointReader& checkpoint) {
   return std::ranges::any_of(checkpoint.names(), [](const std::string& name) {
@@ -54,9 +60,7 @@ bool holds_adapters(const tensors::CheckpointReader& checkpoint) {
 ModelWeights::ModelWeights(const recipe::Recipe::Model& source, const models::ModelConfig& config) {
   if (source.weights != recipe::Weights::run) {
     files_.emplace(source.path);
-    std::vector<store::TensorInfo> infos;
-    for (const auto& entry : files_->tensors()) infos.push_back(entry.info);
-    in_file_ = models::match_tensors(config, shapes_of(infos), source.path);
+    in_file_ = models::match_tensors(config, shapes_of(*files_), source.path);
     return;
   }
   std::error_code none;
@@ -90,9 +94,7 @@ ModelWeights::ModelWeights(const recipe::Recipe::Model& source, const models::Mo
 void check_tied_projection(const recipe::Recipe::Model& source, const models::ModelConfig& config) {
   if (source.weights != recipe::Weights::load) return;
   const tensors::WeightFiles files(source.path);
-  std::vector<store::TensorInfo> infos;
-  for (const auto& entry : files.tensors()) infos.push_back(entry.info);
-  const auto twice = models::tied_stored_twice(config, shapes_of(infos));
+  const auto twice = models::tied_stored_twice(config, shapes_of(files));
   if (!twice) return;
   const std::vector<std::int64_t>& shape = files.find(twice->table)->info.shape;
   bool same = shape == files.find(twice->projection)->info.shape && shape.size() == 2;

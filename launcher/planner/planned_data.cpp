@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "framework/store/sample_order.h"
+#include "framework/store/step_folders.h"
 #include "framework/store/store_error.h"
 #include "launcher/base/errors.h"
 #include "launcher/planner/data_preparation.h"
@@ -119,9 +120,7 @@ plan::Plan::Data plan_data(const PreparedData& data) {
 }
 
 recipe::DataFile own_file(const plan::Plan::Data& data) {
-  std::error_code error;
-  if (fs::exists(data.file, error)) return {data.file};
-  if (error) throw store::system_error("look at", data.file, error.value());
+  if (store::is_present(data.file)) return {data.file};
   throw base::UserError(base::ExitCode::mismatch,
                         fmt::format("{}, from which the run reads its rows, is missing; put it "
                                     "back, or start a run of another name",

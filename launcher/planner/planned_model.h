@@ -34,7 +34,7 @@ std::int64_t recompute_layers(const recipe::Recipe::Model& recipe, models::Model
 recipe::Recipe with_adapter_settings(recipe::Recipe recipe, const std::string& config);
 
 // Where the adapter says that it belongs to a model of another name: asks whether that is meant,
-// since tensors of equal shapes do not tell. Else empty.
+// since tensors of equal shapes do not show it. Else empty.
 std::string adapter_note(const recipe::Recipe::Model& model);
 
 }  // namespace strait::planner

@@ -338,7 +338,7 @@ def chat_of(record):
 
 def opening_length(template, tools, message, until):
     """How much of `until`, the text of a chat that is this message of the assistant's alone, stands before what it
-    says: its header, and what the template begins chats with. An empty chat does not tell: a default system prompt
+    says: its header, and what the template begins chats with. An empty chat does not show it: a default system prompt
     need not be in it, and templates look at its first message."""
 
     def alone(keys, content, prompt=False):

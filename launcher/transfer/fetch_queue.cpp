@@ -249,7 +249,7 @@ void FetchQueue::end(Position fetch, const std::exception_ptr& error) {
   const Fetch ended = std::move(*fetch);
   fetches_.erase(fetch);
   if (ended.destination && ended.state == State::fetching) {
-    // Nobody waits for it: the agent reports an error.
+    // There is no caller to return an error to: the agent reports it.
     file_worker_.run([destination = ended.destination] { destination->abandon(); },
                      [](const std::exception_ptr& failed) {
                        if (failed) std::rethrow_exception(failed);

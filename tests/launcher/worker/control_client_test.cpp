@@ -16,20 +16,13 @@
 
 #include "framework/net/memory_link.h"
 #include "launcher/base/errors.h"
+#include "tests/launcher/worker/control_end.h"
 
 namespace strait::worker {
 namespace {
 
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
-
-net::MemoryEnd end_of_control(net::ProcessName own, net::ProcessName peer) {
-  net::MemoryEnd end;
-  end.name = own;
-  end.options.name = "control";
-  end.options.peer = peer;
-  return end;
-}
 
 std::string text_of(const net::Frame& frame) {
   std::string text;
@@ -82,8 +75,8 @@ TEST(ControlClient, LostCoordinatorIsLostPeer) {
 TEST(ControlClient, GoesOnWhenItCannotConnectToJoiningReplica) {
   constexpr net::ProcessName kStage{0, 0};
   auto [stage, coordinator] =
-      net::memory_link(end_of_control(kStage, net::ProcessName::coordinator()),
-                       end_of_control(net::ProcessName::coordinator(), kStage));
+      net::memory_link(control_end(kStage, net::ProcessName::coordinator()),
+                       control_end(net::ProcessName::coordinator(), kStage));
   ControlClient client(std::move(stage));
   client.on_admit([](const control::Admit&) { return std::map<std::string, std::string>{}; },
                   [](const control::Peers& peers) {

@@ -10,6 +10,7 @@
 
 #include "framework/net/memory_link.h"
 #include "stages/wait_clock.h"
+#include "tests/launcher/worker/control_end.h"
 
 namespace strait::worker {
 namespace {
@@ -34,20 +35,12 @@ class CountingLink : public net::Link {
   mutable std::atomic<int> reads = 0;
 };
 
-net::MemoryEnd end_named(net::ProcessName own, net::ProcessName peer) {
-  net::MemoryEnd end;
-  end.name = own;
-  end.options.name = "control";
-  end.options.peer = peer;
-  return end;
-}
-
 class StageReporterTest : public testing::Test {
  protected:
   StageReporterTest() {
     auto [stage, coordinator] =
-        net::memory_link(end_named(kStage, net::ProcessName::coordinator()),
-                         end_named(net::ProcessName::coordinator(), kStage));
+        net::memory_link(control_end(kStage, net::ProcessName::coordinator()),
+                         control_end(net::ProcessName::coordinator(), kStage));
     coordinator_ = std::move(coordinator);
     control_ = std::make_unique<ControlClient>(std::move(stage));
   }
