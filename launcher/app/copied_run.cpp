@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 
 #include "framework/net/run_id.h"
@@ -11,6 +12,7 @@
 #include "framework/store/store_error.h"
 #include "launcher/app/remove_unless_complete.h"
 #include "launcher/app/run_options.h"
+#include "launcher/app/saved_checkpoints.h"
 #include "launcher/base/errors.h"
 #include "launcher/control/run_file_names.h"
 #include "launcher/plan/run_files.h"
@@ -45,20 +47,23 @@ std::uint64_t copy_checkpoint(const store::Checkpoint& checkpoint, const fs::pat
   return bytes;
 }
 
-// What the run's adapters were trained over, if the run keeps that itself. Returns the bytes.
-std::uint64_t copy_base(const fs::path& run, const fs::path& target, plan::RunFile& file) {
-  recipe::Recipe::Model& model = file.plan.recipe.model;
-  const fs::path base = model.weights_run;
-  if (model.weights != recipe::Weights::run ||
-      base.parent_path() != fs::absolute(run / plan::kBaseFolder).lexically_normal()) {
-    return 0;
-  }
-  const store::Manifest manifest = store::open_checkpoint(base, store::Verify::sizes);
+// The weights under the run's adapters, if the run keeps them itself. Returns the bytes.
+std::uint64_t copy_own_base(const fs::path& run, const fs::path& target, plan::RunFile& file) {
+  const std::optional<fs::path> base = own_base(run, file.plan);
+  if (!base) return 0;
   const fs::path copy =
-      fs::absolute(target / plan::kBaseFolder / base.filename()).lexically_normal();
-  const std::uint64_t bytes = copy_checkpoint({base, manifest}, copy);
+      fs::absolute(target / plan::kBaseFolder / base->filename()).lexically_normal();
+  std::uint64_t bytes = 0;
+  try {
+    bytes = copy_checkpoint({*base, store::open_checkpoint(*base, store::Verify::sizes)}, copy);
+  } catch (const store::StoreError& error) {
+    if (error.kind() != store::StoreError::Kind::corrupt) throw;
+    throw base::UserError(
+        base::ExitCode::corrupt,
+        fmt::format("{}; adapters of all steps were trained over these weights", error.what()));
+  }
   file.recipe_hash = plan::recipe_hash(file);  // checkpoints have that of the former path
-  model.weights_run = copy.string();
+  file.plan.recipe.model.weights_run = copy.string();
   return bytes;
 }
 
@@ -91,7 +96,7 @@ CopiedRun copy_run(const fs::path& run, const fs::path& target,
   store::make_directory(target);
   plan::protect_secrets(target, file.plan.recipe);
   copied.bytes = copy_checkpoint(checkpoint, store::checkpoint_directory(target, copied.step));
-  copied.bytes += copy_base(run, target, file);
+  copied.bytes += copy_own_base(run, target, file);
   copy_rows(run, target, file.plan.train);
   if (file.plan.eval) copy_rows(run, target, *file.plan.eval);
   for (const char* name : {control::kRecipeFile, control::kMetricsFile, control::kEventsFile}) {

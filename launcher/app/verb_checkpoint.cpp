@@ -102,37 +102,40 @@ std::vector<SavedCheckpoint> chosen(const fs::path& run, std::optional<std::int6
 }
 
 // True: every byte that is here is right.
-bool verify_one(const SavedCheckpoint& one, store::Part here) {
-  const store::Verification found = store::verify_checkpoint(one.path, here);
-  // A live run prunes.
-  if (!found.damage.empty() && !store::is_committed(one.path)) {
-    fmt::print("step {}: was removed meanwhile\n", number(one.step));
-    return true;
-  }
+bool print_found(const std::string& name, const store::Verification& found) {
   const std::string elsewhere = found.elsewhere.empty()
                                     ? ""
                                     : fmt::format("; not looked at, because they are on hosts: {}",
                                                   fmt::join(found.elsewhere, ", "));
   if (found.damage.empty()) {
-    fmt::print("step {}: {} compared, every byte is right{}\n", number(one.step),
-               base::byte_text(found.bytes), elsewhere);
+    fmt::print("{}: {} compared, every byte is right{}\n", name, base::byte_text(found.bytes),
+               elsewhere);
     return true;
   }
-  fmt::print("step {}: damaged{}\n", number(one.step), elsewhere);
+  fmt::print("{}: damaged{}\n", name, elsewhere);
   for (const store::Damage& damage : found.damage) fmt::print("  {}\n", damage.sentence);
   return false;
 }
 
 base::ExitCode verify_checkpoints(const fs::path& run, std::optional<std::int64_t> step) {
-  const store::Part here = part_here(plan_of(run));
+  const plan::Plan plan = plan_of(run);
+  const store::Part here = part_here(plan);
   bool right = true;
   for (const SavedCheckpoint& one : chosen(run, step)) {
     if (one.state == State::foreign) {
       fmt::print("step {}: not compared: {}\n", number(one.step), one.problem);
       right = false;
-    } else {
-      right = verify_one(one, here) && right;
+      continue;
     }
+    const store::Verification found = store::verify_checkpoint(one.path, here);
+    if (!found.damage.empty() && !store::is_committed(one.path)) {  // a live run prunes
+      fmt::print("step {}: was removed meanwhile\n", number(one.step));
+      continue;
+    }
+    right = print_found(fmt::format("step {}", number(one.step)), found) && right;
+  }
+  if (const std::optional<fs::path> base = own_base(run, plan)) {
+    right = print_found("weights under the adapters", store::verify_checkpoint(*base)) && right;
   }
   return right ? base::ExitCode::done : base::ExitCode::corrupt;
 }

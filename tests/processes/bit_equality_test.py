@@ -256,6 +256,7 @@ class Adapters(Compared):
             self.assertEqual(code, 0, out + err)
             card = (self.home / words[1] / "README.md").read_text()
             self.assertIn("weights of the run `first`, step-20", card)
+        self.damaged_base_is_found(run)
         self.rewind_run(whole, 10)
         self.resumed(whole, "--set", "pipeline.stages=1")
         # Of a run that was moved, or copied.
@@ -267,6 +268,23 @@ class Adapters(Compared):
         for other in (moved, runs.Run(self.home / "copy")):
             self.resumed(other, "--set", "pipeline.stages=3")
             self.assert_same_bits(reference, (other.curve(), other.state(20)))
+
+    def damaged_base_is_found(self, run):
+        shard = next((run.path / "base/step-20").glob("*.weights.safetensors"))
+        good = shard.read_bytes()
+        shard.write_bytes(good[:-1] + bytes([good[-1] ^ 4]))
+        code, out, err = self.strait("checkpoint", "verify", "runs/run")
+        self.assertEqual(code, 32, out + err)
+        self.assertIn("weights under the adapters: damaged", out)
+        code, out, err = self.strait("checkpoint", "copy", "runs/run", "broken")
+        self.assertEqual(code, 32, out + err)
+        self.assertIn("adapters of all steps were trained over these weights", err)
+        self.assertNotIn("--step", err)  # no other step is better
+        self.assertFalse((self.home / "broken").exists())
+        shard.write_bytes(good)
+        code, out, err = self.strait("checkpoint", "verify", "runs/run", "--step", "20")
+        self.assertEqual(code, 0, out + err)
+        self.assertEqual(out.count("every byte is right"), 2)
 
     def test_export_says_what_it_holds(self):
         model = self.home / "model"
