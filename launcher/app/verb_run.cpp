@@ -97,17 +97,18 @@ base::ExitCode launch_and_show(control::RunDirectory& directory, const plan::Run
   return outcome.code;
 }
 
-// What a resume was asked for: the run as it is to be, the checkpoint, and the new recipe if it
-// changes. Only in memory: a start that fails changes nothing.
+// What a resume was asked for: the run as it is to be, the checkpoint, the new recipe if it changes,
+// and the words for it. Only in memory: a start that fails changes nothing.
 struct ResumeRequest {
   plan::RunFile run;
   std::optional<store::Step> from;
   std::optional<std::string> recipe;
+  std::string words;
 };
 
 ResumeRequest read_request(const control::RunDirectory& directory, const RunOptions& options) {
   if (!options.in_job) {
-    ResumeRequest request{read_run(directory.path()), {}, {}};
+    ResumeRequest request{read_run(directory.path()), {}, {}, as_words(options)};
     if (options.from) request.from = store::Step{*options.from};
     return request;
   }
@@ -116,7 +117,7 @@ ResumeRequest read_request(const control::RunDirectory& directory, const RunOpti
   ResumeRequest request{
       pending.plan ? plan::parse_run_file(*pending.plan, directory.plan(), plugin::load_plugins)
                    : read_run(directory.path()),
-      pending.from, pending.recipe};
+      pending.from, pending.recipe, pending.words.value_or("")};
   name_nodes(request.run);
   return request;
 }
@@ -127,7 +128,7 @@ base::ExitCode submit_resume(control::RunDirectory directory, const ResumeReques
   std::optional<control::ResumeChanges> changes;
   if (request.from || request.recipe) {
     plan::protect_secrets(directory.path(), request.run.plan.recipe);
-    changes = {request.from, plan::run_file_text(request.run), request.recipe};
+    changes = {request.from, plan::run_file_text(request.run), request.recipe, request.words};
   }
   control::keep_pending(directory, changes);
   return submit_to_slurm(std::move(directory), request.run.plan, as_json);
@@ -242,7 +243,7 @@ base::ExitCode resume_run(const RunOptions& options) {
   launch.recipe = request.recipe;
   launch.without = {options.without.begin(), options.without.end()};
   go_on_from(point.checkpoint, run.plan, launch);
-  return launch_and_show(directory, run, launch, request.from, as_words(options), console);
+  return launch_and_show(directory, run, launch, request.from, request.words, console);
 }
 
 void add_plan(CLI::App& cli, Command& command) {

@@ -21,6 +21,7 @@ namespace strait::control {
 
 void describe(auto& fields, base::Is<ResumeChanges> auto& changes) {
   fields("from", changes.from), fields("plan", changes.plan), fields("recipe", changes.recipe);
+  fields("words", changes.words);
 }
 
 namespace {

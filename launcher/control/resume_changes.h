@@ -18,6 +18,8 @@ struct ResumeChanges {
   // The new texts of plan.json and recipe.toml. Absent: it stays.
   std::optional<std::string> plan;
   std::optional<std::string> recipe;
+  // How the user asked for them (" --set train.steps=9"): to be asked for again if the start fails.
+  std::optional<std::string> words = {};
 };
 
 // Sets the checkpoints later than `from`, which is present, aside, removes later steps from

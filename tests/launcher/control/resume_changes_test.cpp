@@ -54,7 +54,7 @@ class ResumeChangesTest : public testing::Test {
 
   ScratchDirectory scratch_;
   fs::path path_ = scratch_ / "dates";
-  const ResumeChanges changes_{Step{1}, "new plan", "new recipe"};
+  const ResumeChanges changes_{Step{1}, "new plan", "new recipe", " --set train.steps=9"};
 };
 
 TEST_F(ResumeChangesTest, ChangeAllFilesAndLeaveNone) {
@@ -109,7 +109,7 @@ TEST_F(ResumeChangesTest, OfAnotherBuildAreRefused) {
 TEST_F(ResumeChangesTest, WaitForAJobUntilItAppliesThem) {
   RunDirectory run = RunDirectory::open(path_);
   EXPECT_FALSE(pending_changes(run).has_value());
-  keep_pending(run, ResumeChanges{std::nullopt, "pending plan", std::nullopt});
+  keep_pending(run, ResumeChanges{.from = {}, .plan = "pending plan", .recipe = {}});
   keep_pending(run, changes_);
   { const RunDirectory released = std::move(run); }
   RunDirectory job = RunDirectory::open(path_);
@@ -119,6 +119,7 @@ TEST_F(ResumeChangesTest, WaitForAJobUntilItAppliesThem) {
   EXPECT_EQ(pending->from, Step{1});
   EXPECT_EQ(pending->plan, "new plan");
   EXPECT_EQ(pending->recipe, "new recipe");
+  EXPECT_EQ(pending->words, " --set train.steps=9");
   apply_changes(job, *pending);
   expect_changed();
   keep_pending(job, changes_);
