@@ -1,9 +1,14 @@
 #include "launcher/app/strait_main.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "launcher/app/verbs.h"
 #include "launcher/base/build_id.h"
@@ -11,10 +16,31 @@
 #include "launcher/base/text.h"
 #include "launcher/plugin/plugin_file.h"
 
+namespace strait {
+namespace {
+
+// CLI11 would list all words of the line as not expected.
+void check_verb(const CLI::App& cli, std::string_view word) {
+  std::vector<std::string> names;
+  for (const CLI::App* verb : cli.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(verb->get_name());
+  }
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  if (word.starts_with('-') || std::ranges::find(known, word) != known.end()) return;
+  const std::string_view near = base::nearest_name(word, known);
+  throw base::UserError(base::ExitCode::bad_input,
+                        fmt::format("\"{}\" is no verb; {}", word,
+                                    near.empty() ? "strait --help lists them"
+                                                 : fmt::format("did you mean {}?", near)));
+}
+
+}  // namespace
+}  // namespace strait
+
 int strait::strait_main(int argc, char** argv, OfferParts offer) {
   CLI::App cli("strait fine-tunes a transformer that is split over machines joined by slow links.");
   cli.set_version_flag("--version", std::string("strait ") + base::build_id());
-  cli.require_subcommand(0, 1);  // 0: checked below, so that a misspelt verb is reported first
+  cli.require_subcommand(0, 1);  // 0: checked below, where it is called a verb
   app::Command command;
   for (const auto add :
        {app::add_init, app::add_prepare, app::add_plan, app::add_probe, app::add_doctor,
@@ -24,6 +50,7 @@ int strait::strait_main(int argc, char** argv, OfferParts offer) {
     add(cli, command);
   }
   try {
+    if (argc > 1) check_verb(cli, argv[1]);
     cli.parse(argc, argv);
     plugin::offer_own_parts(offer);
     if (!command) throw CLI::RequiredError("a verb");

@@ -100,7 +100,8 @@ class BadInput(runs.RunCase):
     def test_command_lines(self):
         for words, say in [
             ([], "verb"),
-            (["frobnicate"], "frobnicate"),
+            (["frobnicate"], '"frobnicate" is no verb; strait --help lists them'),
+            (["resme", "runs/x"], '"resme" is no verb; did you mean resume\\?'),
             (["run"], "recipe"),
             (["run", "a.toml", "--frob"], "--frob"),
             (["generate", "runs/x"], "--prompt"),
