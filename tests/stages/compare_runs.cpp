@@ -1,8 +1,23 @@
 #include "tests/stages/compare_runs.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace strait::stages {
+namespace {
+
+// All digits, for differences in the last bit.
+void expect_same_values(const std::string& name, const std::vector<double>& left,
+                        const std::vector<double>& right) {
+  ASSERT_EQ(left.size(), right.size()) << name;
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    EXPECT_EQ(left[i], right[i]) << fmt::format("{} {}: {:a} and {:a}", name, i, left[i], right[i]);
+  }
+}
+
+}  // namespace
 
 void expect_same_tensors(const Tensors& one, const Tensors& other) {
   ASSERT_EQ(one.size(), other.size());
@@ -16,9 +31,9 @@ void expect_same_run(const RunResult& left, const RunResult& right, const std::s
   SCOPED_TRACE(what);
   ASSERT_TRUE(left.errors.empty()) << left.errors.front();
   ASSERT_TRUE(right.errors.empty()) << right.errors.front();
-  EXPECT_EQ(left.losses, right.losses);
-  EXPECT_EQ(left.norms, right.norms);
-  EXPECT_EQ(left.evaluations, right.evaluations);
+  expect_same_values("loss", left.losses, right.losses);
+  expect_same_values("norm", left.norms, right.norms);
+  expect_same_values("evaluation", left.evaluations, right.evaluations);
   expect_same_tensors(left.saved, right.saved);
 }
 
