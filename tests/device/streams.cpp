@@ -1,5 +1,6 @@
 #include "tests/device/streams.h"
 
+#include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -194,6 +195,9 @@ void Streams::run_first(Queue& of) {
   ++of.done;  // an operator that throws does so once
   if (work) {
     const Memory::Open opened(memory_);
+    // Sets MKL's number of threads, which each thread has for itself: a product on a thread that
+    // has not asked yet takes all cores, and may have other bits.
+    at::get_num_threads();
     work();
   }
   free_released();
