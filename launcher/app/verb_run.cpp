@@ -97,8 +97,8 @@ base::ExitCode launch_and_show(control::RunDirectory& directory, const plan::Run
   return outcome.code;
 }
 
-// What a resume was asked for: the run as it is to be, the checkpoint, the new recipe if it changes,
-// and the words for it. Only in memory: a start that fails changes nothing.
+// What a resume was asked for: the run as it is to be, the checkpoint, the new recipe if it
+// changes, and the words for it. Only in memory: a start that fails changes nothing.
 struct ResumeRequest {
   plan::RunFile run;
   std::optional<store::Step> from;
