@@ -7,6 +7,7 @@ secret of other runs and of earlier starts."""
 
 import concurrent.futures
 import contextlib
+import itertools
 import json
 import os
 import pathlib
@@ -96,6 +97,31 @@ def send_all(place, pieces, most_seconds=20):
 def send_garbage(place, choose):
     for piece in [*GARBAGE, choose.randbytes(100_000), CURVE_GREETING + choose.randbytes(100_000)]:
         send_all(place, [piece], 5)
+
+
+class Garbage:
+    """Garbage for these ports in turn, about `rate` connections a second, while it is switched on."""
+
+    def __init__(self, places, rate=72):
+        self.places, self.pause, self.sent = places, 1 / rate, 0
+        self.on, self.ended = threading.Event(), threading.Event()
+        self.thread = threading.Thread(target=self.send)
+        self.thread.start()
+
+    def send(self):
+        for place, piece in zip(itertools.cycle(self.places), itertools.cycle(GARBAGE)):
+            while not self.on.wait(0.05):
+                if self.ended.is_set():
+                    return
+            with contextlib.suppress(OSError), connect(place, 1) as peer:
+                peer.sendall(piece)
+            self.sent += 1
+            time.sleep(self.pause)
+
+    def stop(self):
+        self.ended.set()
+        self.on.clear()
+        self.thread.join()
 
 
 def send_zeros(place, total):

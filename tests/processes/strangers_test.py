@@ -4,6 +4,8 @@ import contextlib
 import os
 import resource
 import signal
+import statistics
+import time
 import unittest
 
 import runs
@@ -73,6 +75,33 @@ class Strangers(strangers.Attacks, runs.RunCase):
         self.assert_same_bits((expected, {}), (run.curve(), {}))
         print(f"{last} steps")
         self.assert_little_memory(loud, quiet)
+
+    @unittest.skipUnless(CAMPAIGN, "a campaign: STRAIT_CAMPAIGNS=1 (./strait test --all)")
+    def test_garbage_costs_little_speed(self):
+        """Pairs of short times in one run, with garbage and without, in random order."""
+        launched = self.start("paired", self.RUN)
+        launched.at_step(30)
+        garbage = strangers.Garbage([place for place, _ in self.ports(launched)])
+        self.addCleanup(garbage.stop)
+        ratios, loud_seconds = [], 0
+        for _ in range(24):
+            rates = {}
+            for loud in self.choose.sample([False, True], 2):
+                (garbage.on.set if loud else garbage.on.clear)()
+                time.sleep(0.3)
+                before, began = self.step(launched), time.monotonic()
+                time.sleep(2.5)
+                seconds = time.monotonic() - began
+                rates[loud] = (self.step(launched) - before) / seconds
+                loud_seconds += (seconds + 0.3) * loud
+            ratios.append(rates[True] / rates[False])
+        garbage.stop()
+        ratio = statistics.median(ratios)
+        print(f"{garbage.sent / loud_seconds:.0f} connections a second; speed beside them {ratio:.2f} of that without "
+              f"(mean {statistics.mean(ratios):.2f}, {min(ratios):.2f} to {max(ratios):.2f})", flush=True)
+        self.assertGreater(ratio, 0.9)  # of a machine that does other things, too
+        self.assertEqual(self.strait("stop", "runs/paired")[0], 0)
+        self.assertEqual(launched.end(), 0, launched.output())
 
     def test_connections_beyond_the_limit_of_descriptors_end_nothing(self):
         """Strangers take every descriptor that a process may have, while it saves checkpoints."""
