@@ -12,7 +12,6 @@
 #include "framework/store/store_error.h"
 #include "launcher/app/remove_unless_complete.h"
 #include "launcher/app/run_options.h"
-#include "launcher/app/saved_checkpoints.h"
 #include "launcher/base/errors.h"
 #include "launcher/control/run_file_names.h"
 #include "launcher/plan/run_files.h"
@@ -49,7 +48,7 @@ std::uint64_t copy_checkpoint(const store::Checkpoint& checkpoint, const fs::pat
 
 // The weights under the run's adapters, if the run keeps them itself. Returns the bytes.
 std::uint64_t copy_own_base(const fs::path& run, const fs::path& target, plan::RunFile& file) {
-  const std::optional<fs::path> base = own_base(run, file.plan);
+  const std::optional<fs::path> base = plan::own_base(run, file.plan);
   if (!base) return 0;
   const fs::path copy =
       fs::absolute(target / plan::kBaseFolder / base->filename()).lexically_normal();

@@ -75,14 +75,6 @@ store::Part part_here(const plan::Plan& plan) {
   return store::Part::weights;
 }
 
-std::optional<fs::path> own_base(const fs::path& run, const plan::Plan& plan) {
-  const recipe::Recipe::Model& model = plan.recipe.model;
-  if (model.weights != recipe::Weights::run) return std::nullopt;
-  const fs::path base = model.weights_run;
-  const fs::path folder = fs::absolute(run / plan::kBaseFolder).lexically_normal();
-  return base.parent_path() == folder ? std::optional(base) : std::nullopt;
-}
-
 const char* name_of(State state) {
   switch (state) {
     case State::complete:

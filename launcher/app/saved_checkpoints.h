@@ -14,10 +14,6 @@ namespace strait::app {
 // What of a run's checkpoints is to be on this machine; the rest may lie on the run's hosts.
 store::Part part_here(const plan::Plan& plan);
 
-// The checkpoint over whose weights the run trains adapters, if the run keeps it itself.
-std::optional<std::filesystem::path> own_base(const std::filesystem::path& run,
-                                              const plan::Plan& plan);
-
 // A folder of `<run>/checkpoints`, for people.
 struct SavedCheckpoint {
   // damaged: certainly, by the sizes of its files, or because they were read. foreign: good for

@@ -101,7 +101,7 @@ std::vector<SavedCheckpoint> chosen(const fs::path& run, std::optional<std::int6
                                                     run.string(), *step, fmt::join(steps, ", ")));
 }
 
-// True: every byte that is here is right.
+// True: every byte that was looked at is right.
 bool print_found(const std::string& name, const store::Verification& found) {
   const std::string elsewhere = found.elsewhere.empty()
                                     ? ""
@@ -134,7 +134,7 @@ base::ExitCode verify_checkpoints(const fs::path& run, std::optional<std::int64_
     }
     right = print_found(fmt::format("step {}", number(one.step)), found) && right;
   }
-  if (const std::optional<fs::path> base = own_base(run, plan)) {
+  if (const std::optional<fs::path> base = plan::own_base(run, plan)) {
     right = print_found("weights under the adapters", store::verify_checkpoint(*base)) && right;
   }
   return right ? base::ExitCode::done : base::ExitCode::corrupt;

@@ -33,15 +33,29 @@ void protect_secrets(const std::filesystem::path& directory, const recipe::Recip
   }
 }
 
+namespace {
+
+// The weights' folder, were it in this run; nullopt: it is no folder of such weights.
+std::optional<std::filesystem::path> base_in(const std::filesystem::path& run,
+                                             const recipe::Recipe::Model& model) {
+  const std::filesystem::path base = model.weights_run;
+  if (model.weights != recipe::Weights::run) return std::nullopt;
+  if (base.parent_path().filename() != kBaseFolder) return std::nullopt;
+  return std::filesystem::absolute(run / kBaseFolder / base.filename()).lexically_normal();
+}
+
+}  // namespace
+
+std::optional<std::filesystem::path> own_base(const std::filesystem::path& run, const Plan& plan) {
+  // Without adapters a run may have begun with the base of another one.
+  return plan.recipe.model.lora ? base_in(run, plan.recipe.model) : std::nullopt;
+}
+
 void find_own_base(const std::filesystem::path& run, recipe::Recipe& recipe) {
-  if (recipe.model.weights != recipe::Weights::run) return;
-  const std::filesystem::path base = recipe.model.weights_run;
-  if (base.parent_path().filename() != kBaseFolder) return;
-  const std::filesystem::path own =
-      std::filesystem::absolute(run / kBaseFolder / base.filename()).lexically_normal();
+  const std::optional<std::filesystem::path> own = base_in(run, recipe.model);
   std::error_code none;
-  if (std::filesystem::exists(own / store::kManifestName, none)) {
-    recipe.model.weights_run = own.string();
+  if (own && std::filesystem::exists(*own / store::kManifestName, none)) {
+    recipe.model.weights_run = own->string();
   }
 }
 

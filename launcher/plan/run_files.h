@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "framework/net/run_id.h"
@@ -20,6 +21,8 @@ inline constexpr const char* kEvalRows = "eval.safetensors";
 // checkpoints: a folder step-N in its directory.
 inline constexpr const char* kBaseFolder = "base";
 inline constexpr const char* kSourceNote = "source";  // in its manifest: where the other run had it
+// Where the run of this plan keeps them, there or lost; nullopt: it keeps none.
+std::optional<std::filesystem::path> own_base(const std::filesystem::path& run, const Plan& plan);
 // Such weights are in the run's directory, wherever that is now: a run may be moved.
 void find_own_base(const std::filesystem::path& run, recipe::Recipe& recipe);
 

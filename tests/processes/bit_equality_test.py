@@ -285,6 +285,15 @@ class Adapters(Compared):
         code, out, err = self.strait("checkpoint", "verify", "runs/run", "--step", "20")
         self.assertEqual(code, 0, out + err)
         self.assertEqual(out.count("every byte is right"), 2)
+        # Lost while the run was moved.
+        (run.path / "base").rename(self.home / "lost")
+        run.path.rename(self.home / "moved")
+        for words, says in ((("verify", "moved"), "weights under the adapters: damaged"), (("copy", "moved", "broken"), "adapters of all steps")):
+            code, out, err = self.strait("checkpoint", *words)
+            self.assertEqual(code, 32, out + err)
+            self.assertIn(says, out + err)
+        (self.home / "moved").rename(run.path)
+        (self.home / "lost").rename(run.path / "base")
 
     def test_export_says_what_it_holds(self):
         model = self.home / "model"

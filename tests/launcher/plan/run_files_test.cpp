@@ -28,5 +28,16 @@ TEST(RunFiles, FindTheirOwnBaseWhereTheRunWasMovedTo) {
   EXPECT_EQ(found("/runs/a/checkpoints/step-9"), "/runs/a/checkpoints/step-9");
 }
 
+TEST(RunFiles, KnowWhereABaseWasThatIsLost) {
+  Plan plan;
+  plan.recipe.model.weights = recipe::Weights::run;
+  plan.recipe.model.weights_run = "/runs/b/base/step-7";
+  EXPECT_FALSE(own_base("/runs/moved", plan).has_value());  // all weights are trained
+  plan.recipe.model.lora.emplace();
+  EXPECT_EQ(own_base("/runs/moved", plan), "/runs/moved/base/step-7");
+  plan.recipe.model.weights_run = "/runs/a/checkpoints/step-7";
+  EXPECT_FALSE(own_base("/runs/moved", plan).has_value());
+}
+
 }  // namespace
 }  // namespace strait::plan
