@@ -3,23 +3,25 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 namespace strait::models {
 
 ConfigReader::ConfigReader(std::string_view text, std::string file) : file_(std::move(file)) {
-  auto parsed = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (parsed.is_discarded()) {
-    // Parsed once more for the place of the mistake, which only the exception knows.
-    try {
-      parsed = nlohmann::json::parse(text);
-    } catch (const nlohmann::json::parse_error& error) {
-      throw ConfigError(
-          fmt::format("{}: not JSON, wrong at byte {}; expected the config.json of a "
-                      "Hugging Face model",
-                      file_, error.byte));
-    }
+  nlohmann::json parsed;
+  try {
+    parsed = nlohmann::json::parse(text);
+  } catch (const nlohmann::json::parse_error& error) {
+    throw ConfigError(
+        fmt::format("{}: not JSON, wrong at byte {}; expected the config.json of a "
+                    "Hugging Face model",
+                    file_, error.byte));
+  } catch (const nlohmann::json::out_of_range&) {
+    throw ConfigError(fmt::format(
+        "{}: a number in it is beyond {:.2}; expected the config.json of a Hugging Face model",
+        file_, std::numeric_limits<double>::max()));
   }
   if (!parsed.is_object()) {
     throw ConfigError(fmt::format("{}: expected a JSON object with the fields of a model, found {}",

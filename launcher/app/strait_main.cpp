@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -21,12 +20,13 @@ namespace {
 
 // CLI11 would list all words of the line as not expected.
 void check_verb(const CLI::App& cli, std::string_view word) {
+  if (word.starts_with('-')) return;
   std::vector<std::string> names;
   for (const CLI::App* verb : cli.get_subcommands([](const CLI::App*) { return true; })) {
-    names.push_back(verb->get_name());
+    if (verb->get_name() == word) return;
+    if (!verb->get_group().empty()) names.push_back(verb->get_name());  // not a script's verb
   }
   const std::vector<std::string_view> known(names.begin(), names.end());
-  if (word.starts_with('-') || std::ranges::find(known, word) != known.end()) return;
   const std::string_view near = base::nearest_name(word, known);
   throw base::UserError(base::ExitCode::bad_input,
                         fmt::format("\"{}\" is no verb; {}", word,

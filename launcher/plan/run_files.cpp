@@ -98,7 +98,7 @@ void find_own_rows(const std::filesystem::path& run, std::string_view name, Plan
 nlohmann::json parse_json(const std::string& text, const std::filesystem::path& file) {
   try {
     return nlohmann::json::parse(text);
-  } catch (const nlohmann::json::parse_error& error) {
+  } catch (const nlohmann::json::exception& error) {  // syntax, or a number that no double holds
     throw base::UserError(
         base::ExitCode::corrupt,
         fmt::format("{} is damaged: {}. Put a copy of it back, or start a run of another name that "

@@ -8,8 +8,6 @@
 
 using namespace strait::models;
 
-namespace {}  // namespace
-
 std::vector<std::string> examples() {
   Lora named;
   named.targets = {"q_proj", "v_proj"};

@@ -126,6 +126,12 @@ TEST(ModelConfig, SaysWhereTextIsNotJson) {
   EXPECT_NE(refusal_of_file("[1]").find("found array"), std::string::npos);
 }
 
+TEST(ModelConfig, RefusesNumbersThatNoDoubleHolds) {
+  EXPECT_EQ(refusal_of_file(R"({"model_type": "gpt2", "layer_norm_epsilon": 1e999})"),
+            "m/config.json: a number in it is beyond 1.8e+308; expected the config.json of a "
+            "Hugging Face model");
+}
+
 TEST(ModelConfig, CutsLongValuesShort) {
   const std::string message = refusal(R"("n_layer": ")" + std::string(5000, 'x') + '"');
   EXPECT_LT(message.size(), 200U);

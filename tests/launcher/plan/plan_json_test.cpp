@@ -84,7 +84,6 @@ TEST(RunFile, KeepsTheRecipeHashOfItsCheckpointsWhereSettingsChange) {
   EXPECT_EQ(manifest_for(read(), 1, store::Step{3}).recipe_hash, hash);
 }
 
-// A run may be moved, with its rows; a user's token file of another name stays the user's.
 TEST(RunFile, DamagedFileIsNotTakenForThatOfAnotherBuild) {
   const auto code_of = [](const std::string& text) {
     try {
@@ -96,9 +95,11 @@ TEST(RunFile, DamagedFileIsNotTakenForThatOfAnotherBuild) {
   };
   EXPECT_EQ(code_of(R"({"run": "00)"), base::ExitCode::corrupt);
   EXPECT_EQ(code_of(""), base::ExitCode::corrupt);
+  EXPECT_EQ(code_of(R"({"run": 1e999})"), base::ExitCode::corrupt);
   EXPECT_EQ(code_of(R"({"run": 3})"), base::ExitCode::mismatch);
 }
 
+// A run may be moved, with its rows; a user's token file of another name stays the user's.
 TEST(RunFile, FindsRowsOfTheRunWhereItIsNow) {
   const ScratchDirectory scratch;
   std::filesystem::create_directories(scratch / "run/data");
