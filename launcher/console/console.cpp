@@ -291,7 +291,7 @@ void Console::ended(const control::Outcome& outcome) {
   if (outcome.code != base::ExitCode::done) {
     failure(outcome);
   } else if (outcome.stopped) {
-    lasting(fmt::format("stopped on request behind step {} of {}", store::number(outcome.step),
+    lasting(fmt::format("stopped on request after step {} of {}", store::number(outcome.step),
                         store::number(to_)));
   }
 }

@@ -109,8 +109,8 @@ std::vector<RecipeKey> sync_keys() {
                          "replicas continue with their own sequences")));
   keys.insert(keys.begin(),
               key_kinds::part("sync.method", in_sync<&S::method>(), PartKind::sync_method,
-                              "how the replicas of a stage agree on weights; auto: the freshest "
-                              "that costs no time",
+                              "how the replicas of a stage agree on weights; auto: of those "
+                              "that hide behind compute, the one that costs least loss",
                               {kAutomaticSync}));
   return keys;
 }

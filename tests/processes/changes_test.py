@@ -150,10 +150,10 @@ class Changes(runs.RunCase):
         launched.signal(signal.SIGINT)
         self.assertEqual(launched.end(), 0, launched.output())
         step = launched.run.outcome()["step"]
-        self.assertIn(f"stopped on request behind step {step} of 100000", launched.output())
+        self.assertIn(f"stopped on request after step {step} of 100000", launched.output())
         code, out, err = self.strait("status", "runs/run")
         self.assertEqual(code, 0, err)
-        self.assertIn(f"stopped on request behind step {step} of 100000; resume with: strait resume runs/run", out)
+        self.assertIn(f"stopped on request after step {step} of 100000; resume with: strait resume runs/run", out)
         self.assertEqual(launched.run.outcome()["meaning"], "stopped")
 
 

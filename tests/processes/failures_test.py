@@ -235,7 +235,7 @@ class Failures(runs.RunCase):
 
         code, out, err = self.strait("status", "runs/endless")
         self.assertEqual(code, 0, out + err)
-        self.assert_says(out, r"stopped on request behind step \d+ of 100000; resume with: strait resume runs/endless")
+        self.assert_says(out, r"stopped on request after step \d+ of 100000; resume with: strait resume runs/endless")
         code, out, err = self.strait("status", "runs/endless", "--json")
         status = json.loads(out)
         self.assertFalse(status["live"])
