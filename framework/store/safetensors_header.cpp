@@ -221,7 +221,8 @@ std::string SafetensorsHeader::format() const {
                        {"shape", info.shape},
                        {"data_offsets", {info.begin, info.end}}};
   }
-  std::string text = root.dump();
+  // Metadata may name a file in another encoding.
+  std::string text = root.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   text.append((8 - text.size() % 8) % 8, ' ');
   std::string bytes;
   for (std::uint64_t rest = text.size(), i = 0; i < 8; ++i, rest >>= 8) {

@@ -5,10 +5,14 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
+#include "framework/utf8.h"
 #include "launcher/app/verbs.h"
 #include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
@@ -17,6 +21,21 @@
 
 namespace strait {
 namespace {
+
+// Paths and texts of a command get into files of JSON and TOML, which are UTF-8.
+void check_encoding(std::span<char* const> arguments) {
+  for (const char* argument : arguments) {
+    if (is_utf8(argument)) continue;
+    throw base::UserError(base::ExitCode::bad_input,
+                          fmt::format("the argument \"{}\" is not UTF-8", argument));
+  }
+  std::error_code gone;  // a folder that was removed has no path
+  const std::string here = std::filesystem::current_path(gone).string();
+  if (is_utf8(here)) return;
+  throw base::UserError(
+      base::ExitCode::bad_input,
+      fmt::format("the path of this folder, {}, is not UTF-8; call strait in another one", here));
+}
 
 // CLI11 would list all words of the line as not expected.
 void check_verb(const CLI::App& cli, std::string_view word) {
@@ -50,6 +69,7 @@ int strait::strait_main(int argc, char** argv, OfferParts offer) {
     add(cli, command);
   }
   try {
+    check_encoding({argv, static_cast<std::size_t>(argc)});
     if (argc > 1) check_verb(cli, argv[1]);
     cli.parse(argc, argv);
     plugin::offer_own_parts(offer);

@@ -108,7 +108,7 @@ base::ExitCode submit_to_slurm(control::RunDirectory directory, const plan::Plan
     fmt::print(
         "{}\n",
         nlohmann::json{{"event", "submitted"}, {"run", run.string()}, {"slurm_job", job.number()}}
-            .dump());
+            .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
     return base::ExitCode::done;
   }
   fmt::print("{} is Slurm job {}, on {} nodes\n", run.string(), job.number(), plan.hosts.size());

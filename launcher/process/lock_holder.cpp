@@ -37,7 +37,9 @@ void write_lock_holder(int descriptor, const std::filesystem::path& path,
   nlohmann::ordered_json fields = {
       {"pid", own.pid}, {"started", own.started}, {"host", own.host}, {"boot", own.boot}};
   fields.update(further);
-  const std::string text = fields.dump() + "\n";
+  // The host's name and variables of Slurm are whatever they are.
+  const std::string text =
+      fields.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
   const bool written =
       ::ftruncate(descriptor, 0) == 0 &&
       ::pwrite(descriptor, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());

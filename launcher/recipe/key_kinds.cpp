@@ -2,34 +2,9 @@
 
 #include <algorithm>
 
+#include "framework/utf8.h"
+
 namespace strait::recipe::key_kinds {
-
-namespace {
-
-// JSON and TOML both require UTF-8; this accepts every sequence of lead and continuation bytes.
-bool is_utf8(std::string_view written) {
-  for (std::size_t i = 0; i < written.size();) {
-    const auto lead = static_cast<unsigned char>(written[i]);
-    const std::size_t followers = lead < 0x80U   ? 0
-                                  : lead < 0xC2U ? 4
-                                  : lead < 0xE0U ? 1
-                                  : lead < 0xF0U ? 2
-                                  : lead < 0xF5U ? 3
-                                                 : 4;
-    if (followers == 4 || i + followers >= written.size()) {
-      return false;
-    }
-    for (std::size_t k = 1; k <= followers; ++k) {
-      if ((static_cast<unsigned char>(written[i + k]) & 0xC0U) != 0x80U) {
-        return false;
-      }
-    }
-    i += followers + 1;
-  }
-  return true;
-}
-
-}  // namespace
 
 bool is_clean_text(const RecipeValue& value) {
   const auto* written = value.get_ptr<const std::string*>();

@@ -102,6 +102,7 @@ class BadInput(runs.RunCase):
             ([], "verb"),
             (["frobnicate"], '"frobnicate" is no verb; strait --help lists them'),
             (["resme", "runs/x"], '"resme" is no verb; did you mean resume\\?'),
+            (["status", "caf\udce9"], "the argument .* is not UTF-8"),
             (["run-alocated"], '"run-alocated" is no verb; strait --help lists them'),
             (["run"], "recipe"),
             (["run", "a.toml", "--frob"], "--frob"),
