@@ -11,6 +11,7 @@
 #include <regex>
 #include <stdexcept>
 
+#include "framework/name_pattern.h"
 #include "models/config_reader.h"
 
 namespace strait::models {
@@ -19,24 +20,6 @@ namespace {
 constexpr const char* kAllLinear = "all-linear";
 constexpr std::int64_t kLargestRank = 1 << 16;
 constexpr double kLargestAlpha = 1e9;
-
-// Patterns come from strangers. The library's parser of them is recursive, and its usual search
-// takes exponential time for some; this one of it takes polynomial time, and knows no back
-// references.
-constexpr std::size_t kLongestPattern = 1000;
-
-std::regex compiled(const std::string& pattern) {
-  return std::regex(pattern, std::regex::ECMAScript | std::regex_constants::__polynomial);
-}
-
-bool matches(const std::string& name, const std::string& pattern) {
-  return std::regex_match(name, compiled(pattern));
-}
-
-// For names that end as the pattern says.
-std::regex compiled_ending(const std::string& pattern) {
-  return compiled("(.*\\.)?(" + pattern + ")");
-}
 
 // The number of the block that a name is of: its last part that is one.
 std::optional<std::int64_t> block_of(const std::string& name) {
@@ -58,21 +41,17 @@ template <class Value>
 Value by_pattern(const std::map<std::string, Value>& values, const std::string& name,
                  Value otherwise) {
   for (const auto& [pattern, value] : values) {
-    if (std::regex_match(name, compiled_ending(pattern))) return value;
+    if (std::regex_match(name, compile_ending(pattern))) return value;
   }
   return otherwise;
 }
 
 void check_pattern(const ConfigReader& reader, const std::string& field,
                    const std::string& pattern) {
-  if (pattern.size() > kLongestPattern) {
-    reader.refuse(field, fmt::format("patterns of at most {} characters", kLongestPattern));
-  }
-  try {
-    compiled(pattern);
-  } catch (const std::regex_error&) {
-    reader.refuse(field, "regular expressions without back references");
-  }
+  if (is_name_pattern(pattern)) return;
+  reader.refuse(field, fmt::format("regular expressions of at most {} characters, without back "
+                                   "references and large numbers of repetitions",
+                                   kLongestPattern));
 }
 
 void refuse_unless_absent(const ConfigReader& reader, const std::string& field) {
@@ -117,7 +96,7 @@ void refuse_two_values(const char* setting, const std::map<std::string, Value>& 
                        const std::vector<std::string>& matrices) {
   std::map<std::string, Value> found;
   for (const auto& [pattern, value] : values) {
-    const std::regex ending = compiled_ending(pattern);
+    const std::regex ending = compile_ending(pattern);
     for (const std::string& matrix : matrices) {
       if (!std::regex_match(matrix, ending)) continue;
       const auto [first, added] = found.emplace(matrix, value);
@@ -157,7 +136,7 @@ std::optional<AdapterShape> adapter_of(const Lora& lora, const std::string& matr
   if (!lora.targets.empty()) {
     const auto named = [&](const std::string& target) { return ends_with_module(matrix, target); };
     if (std::ranges::none_of(lora.targets, named)) return std::nullopt;
-  } else if (!lora.pattern.empty() && !matches(matrix, lora.pattern)) {
+  } else if (!lora.pattern.empty() && !std::regex_match(matrix, compile_pattern(lora.pattern))) {
     return std::nullopt;
   }
   if (!lora.blocks.empty()) {

@@ -1,7 +1,7 @@
 #include <algorithm>
-#include <regex>
 #include <type_traits>
 
+#include "framework/name_pattern.h"
 #include "launcher/recipe/key_kinds.h"
 #include "launcher/recipe/key_lists.h"
 #include "launcher/recipe/number_keys.h"
@@ -48,17 +48,6 @@ RecipeKey lora_table() {
           }};
 }
 
-bool is_pattern(const std::string& text) {
-  try {
-    // As models/lora.cpp compiles it, without back references.
-    const std::regex compiled(text, std::regex::ECMAScript | std::regex_constants::__polynomial);
-    return !text.empty();
-  } catch (const std::regex_error& not_one) {
-    static_cast<void>(not_one);
-    return false;
-  }
-}
-
 // A list of names, or a text: "all-linear" or a pattern.
 RecipeKey targets() {
   const RecipeKey names = text_list("model.lora.targets", in_lora<&Lora::targets>(), "", "");
@@ -67,7 +56,7 @@ RecipeKey targets() {
   key.help = "the matrices with adapters";
   key.set = [names](const RecipeValue& value, Recipe& recipe) {
     const bool text = value.is_string();
-    if (text && !(key_kinds::is_clean_text(value) && is_pattern(value.get<std::string>()))) {
+    if (text && !(key_kinds::is_clean_text(value) && is_name_pattern(value.get<std::string>()))) {
       return false;
     }
     if (!text && !names.set(value, recipe)) return false;
@@ -97,7 +86,7 @@ RecipeKey by_pattern(const std::string& name, Field field_of, Range range,
           [=](const RecipeValue& value, Recipe& recipe) {
             if (!value.is_object()) return false;
             for (const auto& [pattern, one] : value.items()) {
-              if (!is_pattern(pattern) || !range.holds(one)) return false;
+              if (!is_name_pattern(pattern) || !range.holds(one)) return false;
             }
             field_of(recipe) = value.template get<Table>();
             return true;
