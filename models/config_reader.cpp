@@ -2,14 +2,21 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "framework/json_depth.h"
+
 namespace strait::models {
 
 ConfigReader::ConfigReader(std::string_view text, std::string file) : file_(std::move(file)) {
+  if (json_depth(text) > kMostJsonDepth) {
+    throw ConfigError(
+        fmt::format("{}: lists and objects are nested deeper than {}; expected the "
+                    "config.json of a Hugging Face model",
+                    file_, kMostJsonDepth));
+  }
   nlohmann::json parsed;
   try {
     parsed = nlohmann::json::parse(text);

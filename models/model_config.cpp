@@ -7,9 +7,36 @@
 #include <vector>
 
 #include "models/config_reader.h"
+#include "models/decoder_config.h"
 #include "models/families.h"
 
 namespace strait::models {
+
+namespace {
+
+// Above any model: layers are laid out one by one, and bytes and operations are counted in 64 bits.
+constexpr std::int64_t kMostBlocks = 4096;
+constexpr double kMostParameters = 1e15;
+
+void check_size(const DecoderConfig& config, const std::string& file) {
+  if (config.blocks > kMostBlocks) {
+    throw ConfigError(
+        fmt::format("{}: {} blocks, expected at most {}", file, config.blocks, kMostBlocks));
+  }
+  const auto hidden = static_cast<double>(config.hidden);
+  const double attention =
+      4.0 * static_cast<double>(config.heads) * static_cast<double>(config.head_width);
+  const double block = hidden * (attention + 3.0 * static_cast<double>(config.inner));
+  const double tables = hidden * static_cast<double>(config.vocabulary + config.positions);
+  const double all = static_cast<double>(config.blocks) * block + 2 * tables;
+  if (all <= kMostParameters) return;
+  throw ConfigError(
+      fmt::format("{}: sizes of a model with about {:.0e} parameters, expected at "
+                  "most {:.0e}",
+                  file, all, kMostParameters));
+}
+
+}  // namespace
 
 ModelConfig parse_config(std::string_view text, const std::string& file) {
   const ConfigReader reader(text, file);
@@ -18,7 +45,13 @@ ModelConfig parse_config(std::string_view text, const std::string& file) {
     reader.refuse("quantization_config",
                   "absent: quantised checkpoints are not read; use the original weights");
   }
-  if (const Family* family = families().find(type)) return {type, family->read(reader)};
+  if (const Family* family = families().find(type)) {
+    ModelConfig config{type, family->read(reader)};
+    if (const auto* decoder = std::any_cast<DecoderConfig>(&config.values)) {
+      check_size(*decoder, file);
+    }
+    return config;
+  }
   const std::vector<std::string> known = families().names();
   reader.refuse("model_type", fmt::format("{}\"{}\"{}", known.size() == 1 ? "" : "one of ",
                                           fmt::join(known, "\", \""),

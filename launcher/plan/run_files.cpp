@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "framework/json_depth.h"
 #include "framework/store/atomic_file.h"
 #include "framework/store/file_hash.h"
 #include "framework/store/step_folders.h"
@@ -96,15 +97,18 @@ void find_own_rows(const std::filesystem::path& run, std::string_view name, Plan
 }
 
 nlohmann::json parse_json(const std::string& text, const std::filesystem::path& file) {
-  try {
-    return nlohmann::json::parse(text);
-  } catch (const nlohmann::json::exception& error) {  // syntax, or a number that no double holds
-    throw base::UserError(
+  const auto damaged = [&file](std::string_view why) {
+    return base::UserError(
         base::ExitCode::corrupt,
         fmt::format("{} is damaged: {}. Put a copy of it back, or start a run of another name that "
                     "begins with the weights of a checkpoint: model.weights = \"{}/step-N\"",
-                    file.string(), error.what(),
-                    (file.parent_path() / store::kCheckpointsFolder).string()));
+                    file.string(), why, (file.parent_path() / store::kCheckpointsFolder).string()));
+  };
+  if (json_depth(text) > kMostJsonDepth) throw damaged("its lists and objects are nested too deep");
+  try {
+    return nlohmann::json::parse(text);
+  } catch (const nlohmann::json::exception& error) {  // syntax, or a number that no double holds
+    throw damaged(error.what());
   }
 }
 

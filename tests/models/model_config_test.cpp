@@ -132,6 +132,25 @@ TEST(ModelConfig, RefusesNumbersThatNoDoubleHolds) {
             "Hugging Face model");
 }
 
+TEST(ModelConfig, RefusesWhatIsNestedTooDeep) {
+  const auto nested = [](std::size_t depth) {
+    return R"({"vocab_size": )" + std::string(depth, '[') + std::string(depth, ']') + "}";
+  };
+  EXPECT_NE(refusal_of_file(nested(1'000'000)).find("m/config.json: lists and objects are nested"),
+            std::string::npos);
+  EXPECT_EQ(refusal(R"("a": ")" + std::string(1000, '{') + R"(\"[", "n_layer": 0)"),
+            "m/config.json: n_layer is 0, expected a whole number from 1 to 16777216");
+}
+
+TEST(ModelConfig, RefusesSizesOfNoModel) {
+  EXPECT_EQ(refusal(R"("n_layer": 4097)"), "m/config.json: 4097 blocks, expected at most 4096");
+  const std::string wide = R"({"model_type": "qwen3", "hidden_size": 16777216,
+      "num_attention_heads": 16777216, "num_key_value_heads": 1, "head_dim": 16777216})";
+  EXPECT_NE(refusal_of_file(wide).find("m/config.json: sizes of a model with about"),
+            std::string::npos)
+      << refusal_of_file(wide);
+}
+
 TEST(ModelConfig, CutsLongValuesShort) {
   const std::string message = refusal(R"("n_layer": ")" + std::string(5000, 'x') + '"');
   EXPECT_LT(message.size(), 200U);
