@@ -106,6 +106,12 @@ std::int64_t own_micro_batches(std::int64_t all, std::int64_t replicas, std::int
   return (all + replicas - 1 - index) / replicas;
 }
 
+constexpr int kMostLayers = 1 << 20;  // above any model; sums of them do not overflow
+
+[[noreturn]] void refuse_plan(const std::string& why) {
+  throw base::UserError(base::ExitCode::mismatch, "invalid plan: " + why);
+}
+
 }  // namespace
 
 std::string Plan::SyncOffer::name() const {
@@ -216,11 +222,27 @@ Plan plan_from_json(const nlohmann::json& from) {
                     "version of strait?",
                     error.what()));
   }
+  if (plan.processes.empty()) refuse_plan("it has no processes");
   for (const Plan::Process& process : plan.processes) {
-    if (!process.chunks.empty()) continue;
-    throw base::UserError(base::ExitCode::mismatch,
-                          "invalid plan: process " + process.name.text() + " has no layers");
+    if (process.chunks.empty()) {
+      refuse_plan("process " + process.name.text() + " has no layers");
+    }
+    if (process.host_index >= plan.hosts.size()) {
+      refuse_plan("process " + process.name.text() + " is on a host that it does not list");
+    }
+    if (process.threads < 1 || process.chunks.size() != plan.processes.front().chunks.size() ||
+        std::ranges::any_of(process.chunks, [](models::LayerRange layers) {
+          return layers.first < 0 || layers.last < layers.first || layers.last > kMostLayers;
+        })) {
+      refuse_plan("process " + process.name.text() + " has impossible threads or layers");
+    }
   }
+  for (const Plan::Link& link : plan.links) {
+    if (link.position < 0 || link.position > kMostLayers) {
+      refuse_plan("link " + link.name + " has no position");
+    }
+  }
+  if (plan.micro_batches < 1) refuse_plan("its steps have no micro-batches");
   return plan;
 }
 

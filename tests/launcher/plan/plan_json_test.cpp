@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "launcher/base/errors.h"
@@ -53,6 +54,24 @@ TEST(PlanJson, NamesFieldThatIsMissingOrUnknown) {
   EXPECT_THAT(refusal(plan), HasSubstr("process 0.0 has no layers"));
 }
 
+TEST(PlanJson, RefusesWhatNoPlanHas) {
+  const auto refused = [](const std::function<void(json&)>& change) {
+    json plan = former_plan();
+    change(plan);
+    return refusal(plan);
+  };
+  EXPECT_THAT(refused([](json& plan) { plan["processes"] = json::array(); }),
+              HasSubstr("invalid plan: it has no processes"));
+  EXPECT_THAT(refused([](json& plan) { plan["processes"][1]["host_index"] = 7U; }),
+              HasSubstr("is on a host that it does not list"));
+  EXPECT_THAT(refused([](json& plan) { plan["processes"][1]["threads"] = 0; }),
+              HasSubstr("impossible threads or layers"));
+  EXPECT_THAT(refused([](json& plan) { plan["links"][0]["place"] = -1; }),
+              HasSubstr("has no position"));
+  EXPECT_THAT(refused([](json& plan) { plan["micro_batches"] = 0; }),
+              HasSubstr("no micro-batches"));
+}
+
 TEST(RunFile, ClosesDirectoryToOtherUsersWhereItHoldsVariablesOfHosts) {
   const ScratchDirectory scratch;
   const auto others_may_enter = [&scratch] {
@@ -96,6 +115,9 @@ TEST(RunFile, DamagedFileIsNotTakenForThatOfAnotherBuild) {
   EXPECT_EQ(code_of(R"({"run": "00)"), base::ExitCode::corrupt);
   EXPECT_EQ(code_of(""), base::ExitCode::corrupt);
   EXPECT_EQ(code_of(R"({"run": 1e999})"), base::ExitCode::corrupt);
+  EXPECT_EQ(code_of(std::string(1'000'000, '[')), base::ExitCode::corrupt);
+  EXPECT_EQ(code_of(std::string(1'000'000, '[') + std::string(1'000'000, ']')),
+            base::ExitCode::corrupt);
   EXPECT_EQ(code_of(R"({"run": 3})"), base::ExitCode::mismatch);
 }
 
