@@ -113,7 +113,16 @@ TokenizerWorker::TokenizerWorker(const fs::path& directory, std::chrono::seconds
       timeout_(timeout),
       process_({python(), "-E", "-B", worker_script().string()}) {
   const Json head = ask(Json{{"do", "open"}, {"directory", directory_.string()}}.dump()).head;
-  ends_ = head.at("ends").get<std::vector<std::int32_t>>();
+  understand([&] { ends_ = head.at("ends").get<std::vector<std::int32_t>>(); });
+}
+
+// The process runs a Python of the user's, which may be any program.
+void TokenizerWorker::understand(const std::function<void()>& read_answer) {
+  try {
+    read_answer();
+  } catch (const Json::exception& error) {
+    refuse_death(fmt::format("gave an answer that is not understood ({})", error.what()));
+  }
 }
 
 std::vector<store::Document> TokenizerWorker::documents(std::span<const store::Record> records,
@@ -150,31 +159,41 @@ std::vector<store::Document> TokenizerWorker::receive() {
   batches_.pop_front();
   for (const std::vector<std::size_t>& owners : batch.requests) {
     const Answer answer = read();
-    if (answer.head.contains("error")) {
-      const std::size_t record = owners.at(answer.head.value("record", std::size_t{0}));
-      throw store::StoreError(
-          store::StoreError::Kind::bad_input,
-          fmt::format("{}: {}", batch.documents[record].origin,
-                      base::printable(answer.head["error"].get<std::string>())));
-    }
-    auto token = answer.tokens.begin();
-    const Json& counts = answer.head.at("counts");
-    const Json& targets = answer.head.at("targets");
-    for (std::size_t i = 0; i < owners.size(); ++i) {
-      store::Document& document = batch.documents[owners[i]];
-      const auto start = static_cast<std::ptrdiff_t>(document.is_target.size());
-      const auto count = counts.at(i).get<std::ptrdiff_t>();
-      document.tokens.insert(document.tokens.end(), token, token + count);
-      document.is_target.resize(document.tokens.size(), 0);
-      token += count;
-      for (const Json& span : targets.at(i)) {
-        const auto marks = document.is_target.begin() + start;
-        std::fill(marks + span.at(0).get<std::ptrdiff_t>(),
-                  marks + span.at(1).get<std::ptrdiff_t>(), std::uint8_t{1});
-      }
-    }
+    understand([&] { add_tokens(answer, owners, batch.documents); });
   }
   return std::move(batch.documents);
+}
+
+void TokenizerWorker::add_tokens(const Answer& answer, const std::vector<std::size_t>& owners,
+                                 std::vector<store::Document>& documents) {
+  if (answer.head.contains("error")) {
+    const auto record = answer.head.value("record", std::size_t{0});
+    if (record >= owners.size()) refuse_death("names a record that it was not given");
+    throw store::StoreError(store::StoreError::Kind::bad_input,
+                            fmt::format("{}: {}", documents[owners[record]].origin,
+                                        base::printable(answer.head["error"].get<std::string>())));
+  }
+  const Json& counts = answer.head.at("counts");
+  const Json& targets = answer.head.at("targets");
+  auto token = answer.tokens.begin();
+  for (std::size_t i = 0; i < owners.size(); ++i) {
+    store::Document& document = documents[owners[i]];
+    const auto start = static_cast<std::ptrdiff_t>(document.is_target.size());
+    const auto count = counts.at(i).get<std::ptrdiff_t>();
+    if (count < 0 || count > answer.tokens.end() - token) {
+      refuse_death("gave fewer tokens than it counted");
+    }
+    document.tokens.insert(document.tokens.end(), token, token + count);
+    document.is_target.resize(document.tokens.size(), 0);
+    token += count;
+    for (const Json& span : targets.at(i)) {
+      const auto from = span.at(0).get<std::ptrdiff_t>();
+      const auto to = span.at(1).get<std::ptrdiff_t>();
+      if (from < 0 || to < from || to > count) refuse_death("gave targets outside of a record");
+      const auto marks = document.is_target.begin() + start;
+      std::fill(marks + from, marks + to, std::uint8_t{1});
+    }
+  }
 }
 
 std::vector<std::int32_t> TokenizerWorker::prompt(const std::string& text) {
@@ -189,13 +208,17 @@ std::vector<std::int32_t> TokenizerWorker::chat_prompt(const std::string& chat) 
 
 std::string TokenizerWorker::decode(std::span<const std::int32_t> prompt,
                                     std::span<const std::int32_t> tokens) {
-  return ask(Json{{"do", "decode"}, {"prompt", prompt}, {"ids", tokens}}.dump())
-      .head.at("text")
-      .get<std::string>();
+  return text_of(ask(Json{{"do", "decode"}, {"prompt", prompt}, {"ids", tokens}}.dump()));
 }
 
 std::string TokenizerWorker::decode_all(std::span<const std::int32_t> tokens) {
-  return ask(Json{{"do", "decode"}, {"ids", tokens}}.dump()).head.at("text").get<std::string>();
+  return text_of(ask(Json{{"do", "decode"}, {"ids", tokens}}.dump()));
+}
+
+std::string TokenizerWorker::text_of(const Answer& answer) {
+  std::string text;
+  understand([&] { text = answer.head.at("text").get<std::string>(); });
+  return text;
 }
 
 TokenizerWorker::Answer TokenizerWorker::ask(const std::string& request) {
@@ -227,13 +250,16 @@ TokenizerWorker::Answer TokenizerWorker::read() {
   receive(from_little_endian(bytes));
   Answer answer{Json::parse(bytes, nullptr, false), {}};
   if (!answer.head.is_object()) refuse_death("gave an answer that is not JSON");
-  receive(answer.head.value("body", std::size_t{0}));
+  std::size_t size = 0;
+  understand([&] { size = answer.head.value("body", std::size_t{0}); });
+  receive(size);
   answer.tokens.resize(bytes.size() / sizeof(std::int32_t));
   std::memcpy(answer.tokens.data(), bytes.data(), answer.tokens.size() * sizeof(std::int32_t));
   // Of a record the caller knows the place.
   if (answer.head.contains("error") && !answer.head.contains("record")) {
-    throw store::StoreError(store::StoreError::Kind::bad_input,
-                            base::printable(answer.head["error"].get<std::string>()));
+    std::string error;
+    understand([&] { error = answer.head["error"].get<std::string>(); });
+    throw store::StoreError(store::StoreError::Kind::bad_input, base::printable(error));
   }
   return answer;
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -63,6 +64,10 @@ class TokenizerWorker {
   Answer ask(const std::string& request);
   void write(const std::string& request);
   Answer read();
+  void add_tokens(const Answer& answer, const std::vector<std::size_t>& owners,
+                  std::vector<store::Document>& documents);
+  std::string text_of(const Answer& answer);
+  void understand(const std::function<void()>& read_answer);
   [[noreturn]] void refuse_death(const std::string& how);
 
   std::filesystem::path directory_;

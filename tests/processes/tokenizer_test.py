@@ -224,6 +224,20 @@ class TokenizerRuns(runs.RunCase):
         (self.home / "model/tokenizer.json").rename(self.home / "model/tokenizer.model")
         self.refused("tokenizer.model and no tokenizer.json.*AutoTokenizer", "plan", self.words())
 
+    def test_answers_of_another_program_are_refused(self):
+        """STRAIT_PYTHON may be any program; each answer is the first to every request."""
+        python = self.home / "other"
+        for head, body in [("{}", b""), ('{"ends": 5}', b""), ('{"error": 5}', b""), ('{"body": -1}', b""),
+                           ('{"ends": [], "body": 4, "counts": [5], "targets": [[]]}', b"\1\0\0\0"),
+                           ('{"ends": [], "body": 4, "counts": [1], "targets": [[[0, 9]]]}', b"\1\0\0\0"),
+                           ('{"ends": [], "error": "no", "record": 99999}', b"")]:
+            answer = len(head).to_bytes(4, "little") + head.encode() + body
+            (self.home / "answers").write_bytes(answer * 20)
+            python.write_text("#!/bin/sh\ncat answers\nexec cat >/dev/null\n")
+            python.chmod(0o755)
+            with self.subTest(head), unittest.mock.patch.dict(os.environ, STRAIT_PYTHON=str(python)):
+                self.refused("the tokenizer process of", "plan", self.words())
+
     def test_packages_of_pip_user_are_found_and_those_of_PYTHONPATH_are_not(self):
         """With a Python that has the packages in the user's home alone, as pip install --user puts them there."""
         bare = getattr(sys, "_base_executable", sys.executable)
