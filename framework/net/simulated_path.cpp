@@ -121,7 +121,11 @@ void SimulatedPath::join(std::list<Connection>& connections) {
 std::string SimulatedPath::endpoint() const { return Endpoint{"127.0.0.1", port_}.text(); }
 
 void SimulatedPath::forward_to(const std::string& endpoint) {
-  target_ = Endpoint::parse(endpoint)->port;
+  const auto parsed = Endpoint::parse(endpoint);
+  if (!parsed) {
+    throw LinkError(LinkError::Kind::unusable, "\"" + endpoint + "\" is no endpoint");
+  }
+  target_ = parsed->port;
 }
 
 void SimulatedPath::set(const PathConditions& conditions) {

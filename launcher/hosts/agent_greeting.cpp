@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "framework/store/bounded_json.h"
+#include "launcher/base/errors.h"
 
 namespace strait::hosts {
 namespace {
@@ -63,7 +64,12 @@ std::optional<AgentAnswer> answer_from(const std::string& line) {
   const std::optional<json> fields = json_after(kAnswerMarker, line);
   if (!fields || !fields->is_object()) return std::nullopt;
   try {
-    return AgentAnswer{fields->at("pid"), fields->at("code"), fields->at("error")};
+    AgentAnswer answer{fields->at("pid"), fields->at("code"), fields->at("error")};
+    // strait ends with it, so it is one of the table, and of a failure.
+    const base::ExitCode code{answer.code};
+    const bool known = code != base::ExitCode::done && base::meaning(code) != nullptr;
+    if (!answer.error.empty() && !known) answer.code = number(base::ExitCode::internal);
+    return answer;
   } catch (const json::exception&) {
     return std::nullopt;
   }

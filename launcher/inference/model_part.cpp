@@ -32,9 +32,10 @@ std::vector<std::vector<std::int64_t>> documents_of(const control::ScoreRows& re
     rows.emplace_back(next, next + count);
     next += count;
   }
-  const auto rows_of_tokens =
-      static_cast<std::int64_t>(rows.size()) * std::max<std::int64_t>(request.padded_length, 0);
-  if (rows.empty() || rows_of_tokens != static_cast<std::int64_t>(request.tokens.size())) {
+  // The length first, so that the product does not overflow.
+  const auto tokens = static_cast<std::int64_t>(request.tokens.size());
+  const std::int64_t length = request.padded_length;
+  if (rows.empty() || length < 0 || length > tokens || std::ssize(rows) * length != tokens) {
     throw base::MessageError("rows whose tokens are not as many as their lengths say");
   }
   return rows;
@@ -45,9 +46,13 @@ double loss_sum(const control::ScoreRows& request, const at::Tensor& hidden,
   std::vector<std::int64_t> positions;
   std::vector<std::int64_t> targets;
   for (std::size_t i = 0; i + 1 < request.target_spans.size(); i += 2) {
+    // The first token of all has none before it that could predict it.
+    if (request.target_spans[i] < 1 || request.target_spans[i + 1] > std::ssize(request.tokens)) {
+      throw base::MessageError("targets outside of their rows");
+    }
     for (std::int64_t t = request.target_spans[i]; t < request.target_spans[i + 1]; ++t) {
       positions.push_back(t - 1);
-      targets.push_back(request.tokens.at(static_cast<std::size_t>(t)));
+      targets.push_back(request.tokens[static_cast<std::size_t>(t)]);
     }
   }
   kernels::check_targets(targets, projection.weight.size(0));

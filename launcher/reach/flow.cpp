@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
+#include <functional>
 #include <iterator>
 #include <random>
 
@@ -211,6 +213,15 @@ std::vector<FlowSample> send_and_sample(int socket, double seconds, Instant dead
   receive_all(socket, received, deadline);
   std::vector<FlowSample> samples(size);
   std::memcpy(samples.data(), received.data(), received.size());
+  // By seconds, so that they can be searched.
+  const auto in_order = [](const FlowSample& one, const FlowSample& next) {
+    return one.seconds <= next.seconds && one.bytes <= next.bytes;
+  };
+  if (!std::ranges::all_of(
+          samples, [](double t) { return std::isfinite(t); }, &FlowSample::seconds) ||
+      std::ranges::adjacent_find(samples, std::not_fn(in_order)) != samples.end()) {
+    throw PathError("the peer sent samples that are in no order");
+  }
   return samples;
 }
 

@@ -55,11 +55,11 @@ std::vector<DialResult> dial_all(const std::vector<DialTarget>& targets, const s
   const Instant deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                               std::chrono::duration<double>(limit_seconds));
   std::vector<DialResult> results(targets.size());
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;  // joined also where the next one cannot be made
   for (std::size_t i = 0; i < targets.size(); ++i) {
     threads.emplace_back([&, i] { results[i] = try_one(targets[i], token, deadline); });
   }
-  for (std::thread& thread : threads) thread.join();
+  threads.clear();
   return results;
 }
 
@@ -90,7 +90,7 @@ double flow_rate(const net::Endpoint& place, const std::string& token, FlowDirec
   if (pulls) return flow_rate_of_samples(count(numbers, seconds, deadline));
   std::vector<std::vector<FlowSample>> flows(sockets.size());
   std::vector<std::exception_ptr> errors(sockets.size());
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;
   for (std::size_t i = 0; i < sockets.size(); ++i) {
     threads.emplace_back([&, i] {
       try {
@@ -100,7 +100,7 @@ double flow_rate(const net::Endpoint& place, const std::string& token, FlowDirec
       }
     });
   }
-  for (std::thread& thread : threads) thread.join();
+  threads.clear();
   for (const std::exception_ptr& error : errors) {
     if (error) std::rethrow_exception(error);
   }

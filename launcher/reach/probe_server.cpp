@@ -1,10 +1,12 @@
 #include "launcher/reach/probe_server.h"
 
 #include <poll.h>
+#include <spdlog/spdlog.h>
 #include <sys/socket.h>
 
 #include <array>
 #include <cstring>
+#include <system_error>
 
 #include "launcher/reach/flow.h"
 
@@ -95,11 +97,16 @@ void ProbeServer::admit(store::FileDescriptor socket) {
   if (connections_.size() >= kMostConnections) return;
   Connection& caller = connections_.emplace_back();
   caller.socket = std::move(socket);
-  caller.thread = std::thread([this, &caller] {
-    serve(caller);
-    ::shutdown(caller.socket.number(), SHUT_RDWR);
-    caller.served = true;
-  });
+  try {
+    caller.thread = std::thread([this, &caller] {
+      serve(caller);
+      ::shutdown(caller.socket.number(), SHUT_RDWR);
+      caller.served = true;
+    });
+  } catch (const std::system_error& error) {
+    spdlog::warn("a probe is refused, as no thread can be made for it: {}", error.what());
+    connections_.pop_back();
+  }
 }
 
 void ProbeServer::serve(Connection& caller) const {

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "launcher/base/errors.h"
 #include "launcher/worker/stage_settings.h"
 
 namespace strait::worker {
@@ -52,7 +53,11 @@ stages::StageLinks DataLinks::connect(const Endpoints& endpoints) {
     if (!is_local(link)) continue;
     std::unique_ptr<net::Link> one = std::move(bound_[link.name]);
     // Only replicas may be absent; a missing endpoint of another link is an error.
-    const bool present = !is_replaceable(link) || endpoints.contains(link.name);
+    const bool known = endpoints.contains(link.name);
+    const bool present = !is_replaceable(link) || known;
+    if (one == nullptr && present && !known) {
+      throw base::MessageError("no process has said where " + link.name + " listens");
+    }
     if (one == nullptr && present) {
       one = node_.connect(endpoints.at(link.name), link_options(job_, link));
     }

@@ -64,6 +64,17 @@ TEST(Greetings, AreFoundAfterOtherOutput) {
   EXPECT_FALSE(answer_from(to_line(sent)));
 }
 
+// strait ends with the code that an agent gives as the reason of its failure.
+TEST(Greetings, FailuresHaveCodesOfFailures) {
+  const auto code_of = [](int code, const char* error) {
+    return answer_from(to_line(AgentAnswer{1, code, error}))->code;
+  };
+  EXPECT_EQ(code_of(11, "another build"), 11);
+  EXPECT_EQ(code_of(0, "failed"), 70);
+  EXPECT_EQ(code_of(999, "failed"), 70);
+  EXPECT_EQ(code_of(0, ""), 0);
+}
+
 TEST(Greetings, ToleratesClockOffsetOfFiveMinutes) {
   EXPECT_EQ(clock_warning("h0", 1000, 1300), "");
   EXPECT_THAT(clock_warning("h0", 1000, 1420), HasSubstr("h0 is 7 minutes behind"));
