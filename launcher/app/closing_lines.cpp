@@ -76,7 +76,10 @@ std::vector<std::string> memory_line(const fs::path& run, const plan::Plan& plan
   if (!metrics.is_object()) return {};
   const auto measured = [&](const char* key, const std::string& process) {
     const auto table = metrics.find(key);  // runs of former builds have fewer
-    return table == metrics.end() ? std::int64_t{0} : table->value(process, std::int64_t{0});
+    if (table == metrics.end() || !table->is_object()) return std::int64_t{0};
+    const auto bytes = table->find(process);
+    const bool said = bytes != table->end() && bytes->is_number_integer();
+    return said ? bytes->get<std::int64_t>() : 0;
   };
   struct Use {
     std::string process;

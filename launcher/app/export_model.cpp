@@ -254,9 +254,10 @@ std::string model_card(const RunCheckpoint& source, const fs::path& run) {
   if (!trained.is_null()) {
     card += fmt::format("| training loss of the last step | {} |\n", trained["loss"].dump());
   }
-  const nlohmann::json evaluated = last_line_of(
-      run / control::kEventsFile, source.step, true,
-      [](const nlohmann::json& fields) { return fields.value("event", "") == "evaluated"; });
+  const nlohmann::json evaluated =
+      last_line_of(run / control::kEventsFile, source.step, true, [](const nlohmann::json& fields) {
+        return fields.contains("event") && fields["event"] == "evaluated";
+      });
   if (!evaluated.is_null()) {
     card += fmt::format("| evaluation loss at step {} | {} |\n", evaluated["step"].dump(),
                         evaluated["loss"].dump());

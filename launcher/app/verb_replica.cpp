@@ -40,9 +40,8 @@ struct Replicas {
   bool has(std::uint32_t replica) const { return std::ranges::count(active, replica) > 0; }
 };
 
-Replicas replicas_of(const fs::path& run, std::int64_t all, std::uint32_t replica) {
+Replicas replicas_in(const json& status, std::int64_t all, std::uint32_t replica) {
   Replicas known;
-  const json status = control::read_run_status(run).value_or(json::object());
   if (status.contains("replicas")) {
     known.active = status.at("replicas").get<std::vector<std::uint32_t>>();
   } else {
@@ -59,6 +58,14 @@ Replicas replicas_of(const fs::path& run, std::int64_t all, std::uint32_t replic
   known.failed = back.value("text", "");
   known.joined = back.value("step", std::int64_t{0});
   return known;
+}
+
+Replicas replicas_of(const fs::path& run, std::int64_t all, std::uint32_t replica) {
+  try {
+    return replicas_in(control::read_run_status(run).value_or(json::object()), all, replica);
+  } catch (const json::exception& error) {
+    control::refuse_foreign_status(run, error);
+  }
 }
 
 // Whether the replica has rejoined; false while the attempt is in progress. UserError: it failed.

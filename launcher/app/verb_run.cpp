@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <iostream>
 #include <iterator>
@@ -16,7 +17,6 @@
 #include <vector>
 
 #include "framework/store/checkpoint.h"
-#include "framework/store/store_error.h"
 #include "launcher/app/changed_run.h"
 #include "launcher/app/closing_lines.h"
 #include "launcher/app/emit.h"
@@ -64,14 +64,12 @@ console::TextPump::Form form_of(const RunOptions& options) {
   return options.json ? console::TextPump::Form::as_json : console::TextPump::Form::plain;
 }
 
-// The run has ended well, so missing evaluation data must not turn it into a failure.
+// The run has ended well, so no failure here must turn it into one, such as data that is gone.
 void show_final_samples(const control::RunDirectory& directory, console::Console& console) {
   try {
     for (const std::string& line : sample_completions(directory.path())) console.note(line);
-  } catch (const store::StoreError& error) {
-    console.note(fmt::format("no samples: {}", error.what()));
-  } catch (const base::UserError& error) {
-    console.note(fmt::format("no samples: {}", error.what()));
+  } catch (const std::exception& error) {
+    console.note(fmt::format("no samples: {}", base::describe_failure(error).text));
   }
 }
 

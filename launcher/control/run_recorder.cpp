@@ -94,6 +94,9 @@ void record_between(const RunDirectory& directory, const char* event, const Json
     spdlog::error("{}", error.what());
   } catch (const base::UserError& error) {
     spdlog::error("{}", error.what());
+  } catch (const nlohmann::json::exception& error) {
+    spdlog::error("{} was not written by this build: {}", directory.status().string(),
+                  error.what());
   }
 }
 

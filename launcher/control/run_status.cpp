@@ -53,7 +53,9 @@ std::optional<nlohmann::json> read_run_status(const std::filesystem::path& run) 
   if (!in) return std::nullopt;
   const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
   try {
-    return store::parse_bounded_json(text);
+    nlohmann::json status = store::parse_bounded_json(text);
+    if (!status.is_object()) throw store::JsonError("it is no object");
+    return status;
   } catch (const store::JsonError& error) {
     throw base::UserError(
         base::ExitCode::corrupt,

@@ -5,7 +5,9 @@
 
 #include <cerrno>
 
+#include "launcher/base/errors.h"
 #include "tests/framework/store/system_faults.h"
+#include "tests/refusal_of.h"
 #include "tests/scratch_directory.h"
 
 namespace strait::control {
@@ -13,6 +15,15 @@ namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
+
+TEST(RunStatus, RefusesAFileThatIsNoObject) {
+  const ScratchDirectory run;
+  for (const char* text : {"[1]", "7", "{"}) {
+    ScratchDirectory::write(run / "status.json", text);
+    EXPECT_THAT(refusal_of<base::UserError>([&] { read_run_status(run / ""); }),
+                testing::HasSubstr("status.json is damaged"));
+  }
+}
 
 TEST(ReplicaRequests, AreTakenOnce) {
   const ScratchDirectory run;
