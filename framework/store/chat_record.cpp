@@ -32,7 +32,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kSpeaker
 std::string joined_parts(const nlohmann::json& parts, const std::string& origin) {
   std::string text;
   for (const nlohmann::json& part : parts) {
-    if (!part.is_object() || part.value("type", "") != "text") {
+    if (!part.is_object() || !part.contains("type") || part["type"] != "text") {
       refuse_record(origin,
                     "a part of \"content\" is no {\"type\": \"text\", \"text\": ...}; only "
                     "text can be trained on");

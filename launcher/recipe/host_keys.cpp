@@ -120,8 +120,10 @@ std::string read_host(const RecipeValue& value, RecipeHost& host) {
                                       : fmt::format("; did you mean \"{}\"?", near));
     }
     if (!known->take(field, host)) {
-      return fmt::format("{} of host {} is {}, but must be {}", name, value.value("name", "?"),
-                         field.dump(), known->allowed);
+      const auto called = value.find("name");
+      const bool has_name = called != value.end() && called->is_string();
+      return fmt::format("{} of host {} is {}, but must be {}", name,
+                         has_name ? called->get<std::string>() : "?", field.dump(), known->allowed);
     }
   }
   return host.name.empty() ? "a host without a name" : "";

@@ -254,8 +254,11 @@ TEST(Record, JoinsPartsOfContentAndKnowsWhatNeedsATemplate) {
                    "f:1");
   EXPECT_EQ(parts.pieces[1].text, "ab\n");
   EXPECT_FALSE(parts.needs_template);
-  expect_refused_record(R"({"messages":[{"role":"user","content":[{"type":"image"}]}]})",
-                        {"message 1", "only text can be trained on"});
+  for (const char* type : {R"("image")", "null", "1", "{}"}) {
+    expect_refused_record(
+        R"({"messages":[{"role":"user","content":[{"type":)" + std::string(type) + "}]}]}",
+        {"message 1", "only text can be trained on"});
+  }
   const Record calls = parse_record(
       R"({"messages":[{"role":"assistant","content":null,"tool_calls":[{}]}]})", "f:1");
   EXPECT_TRUE(calls.needs_template);

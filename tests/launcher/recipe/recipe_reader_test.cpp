@@ -481,6 +481,7 @@ TEST(RecipeReader, NamesInvalidHost) {
               HasSubstr("a host has no \"colour\"; it may have name, address, slots, memory"));
   EXPECT_THAT(of_list("[{ name = \"a\", memory = \"8GB\" }]"),
               HasSubstr("memory of host a is \"8GB\", but must be a size"));
+  EXPECT_THAT(of_list("[{ name = 5, slots = 9999 }]"), HasSubstr("name of host ? is 5"));
   EXPECT_THAT(of_list("[{ slots = 2 }]"), HasSubstr("a host without a name"));
 }
 
