@@ -7,13 +7,16 @@
 #include <cerrno>
 #include <cstring>
 #include <cxxopts.hpp>
+#include <exception>
 #include <filesystem>
 #include <iostream>
 #include <string>
 
 #include "launcher/agent/host_agent.h"
 #include "launcher/base/build_id.h"
+#include "launcher/base/errors.h"
 #include "launcher/base/own_program.h"
+#include "launcher/base/text.h"
 
 namespace strait::agent {
 
@@ -53,7 +56,13 @@ int run_stage_command(int argc, char** argv,
   if (given.count("agent-slurm") != 0) return number(run_agent_of_slurm_step(STDIN_FILENO));
   if (given.count("join") != 0)
     return number(run_agent_from_token(given["join"].as<std::string>()));
-  return number(compute(command));
+  try {
+    return number(compute(command));
+  } catch (const std::exception& error) {
+    const base::Failure failure = base::describe_failure(error);
+    std::cerr << "strait-stage: " << base::printable_lines(failure.text) << '\n';
+    return number(failure.code);
+  }
 }
 
 base::ExitCode exec_torch_program(char** argv) {

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <charconv>
+#include <cstdint>
 #include <new>
 #include <regex>
 #include <string>
@@ -29,8 +31,13 @@ std::string asked_for(const std::string& text) {
   std::smatch found;
   if (!std::regex_search(text, found, kAsked)) return "";
   const bool counted = found[2] == "bytes";
-  return fmt::format(" ({} more could not be had)", counted ? byte_text(std::stoull(found[1]))
-                                                            : found.str(1) + " " + found.str(2));
+  std::uint64_t bytes = 0;
+  const std::string number = found.str(1);
+  const char* const end = number.data() + number.size();
+  const auto [rest, error] = std::from_chars(number.data(), end, bytes);
+  if (counted && (error != std::errc() || rest != end)) return "";
+  return fmt::format(" ({} more could not be had)",
+                     counted ? byte_text(bytes) : number + " " + found.str(2));
 }
 
 // libtorch appends a stack trace to its messages; users get the first line.
@@ -44,6 +51,7 @@ ExitCode exit_code_of(const std::system_error& error) {
     const int number = error.code().value();
     if (number == ENOSPC || number == EDQUOT) return ExitCode::storage_full;
     if (number == ENOMEM || number == EAGAIN) return ExitCode::out_of_memory;
+    if (number == ENAMETOOLONG || number == ELOOP) return ExitCode::bad_input;  // of a path
   }
   return ExitCode::storage_io;
 }

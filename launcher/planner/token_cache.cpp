@@ -31,6 +31,7 @@ constexpr std::chrono::hours kUnused{24 * 60};
 // A temporary file of this age is of a process that was killed.
 constexpr std::chrono::hours kAbandoned{24};
 constexpr double kMostGigabytes = 20;
+constexpr double kLargestLimit = 1e6;  // gigabytes; bytes of it fit into an integer
 
 fs::path cache_folder() {
   const auto named = [](const char* variable) -> fs::path {
@@ -49,10 +50,12 @@ double most_bytes() {
     const char* const end = set + std::strlen(set);
     double value = 0;
     const auto [rest, error] = std::from_chars(set, end, value);
-    if (error != std::errc() || rest != end || value < 0) {
+    if (error != std::errc() || rest != end || !(value >= 0 && value <= kLargestLimit)) {
       throw store::StoreError(
           store::StoreError::Kind::bad_input,
-          fmt::format("STRAIT_CACHE_GB is \"{}\", but must be a number of gigabytes", set));
+          fmt::format("STRAIT_CACHE_GB is \"{}\", but must be a number of gigabytes from 0 to "
+                      "{:.0e}",
+                      set, kLargestLimit));
     }
     gigabytes = value;
   }

@@ -1,5 +1,7 @@
 #include "launcher/process/memory.h"
 
+#include <algorithm>
+#include <charconv>
 #include <fstream>
 #include <map>
 #include <string>
@@ -14,7 +16,11 @@ std::map<std::string, std::int64_t> sizes_in(const char* path) {
   for (std::string line; std::getline(file, line);) {
     const std::size_t colon = line.find(':');
     if (colon == std::string::npos || !line.ends_with(" kB")) continue;
-    sizes[line.substr(0, colon)] = 1024 * std::stoll(line.substr(colon + 1));
+    const std::size_t digit = line.find_first_of("0123456789", colon);
+    std::int64_t kilobytes = 0;  // stays where a process has a name that looks like a size
+    std::from_chars(line.data() + std::min(digit, line.size()), line.data() + line.size(),
+                    kilobytes);
+    sizes[line.substr(0, colon)] = 1024 * kilobytes;
   }
   return sizes;
 }

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <new>
 #include <stdexcept>
+#include <string>
 #include <system_error>
 
 namespace strait::base {
@@ -27,6 +28,13 @@ TEST(DescribeFailure, SaysHowMuchMemoryCouldNotBeHad) {
   EXPECT_EQ(gpu.code, ExitCode::out_of_memory);
   EXPECT_THAT(gpu.text, StartsWith("out of memory (2.00 GiB more could not be had); a smaller"));
   EXPECT_THAT(describe_failure(std::bad_alloc()).text, StartsWith("out of memory; a smaller"));
+  for (const char* number : {".", "1.5", "123456789012345678901234567890"}) {
+    EXPECT_THAT(
+        describe_failure(std::runtime_error("a plugin is out of memory, tried to allocate " +
+                                            std::string(number) + " bytes"))
+            .text,
+        StartsWith("out of memory; a smaller"));
+  }
 }
 
 // What the standard library throws of files and threads is no broken invariant.
@@ -39,6 +47,7 @@ TEST(DescribeFailure, KnowsTheErrorsOfTheSystem) {
   EXPECT_EQ(of_file(EDQUOT).code, ExitCode::storage_full);
   EXPECT_EQ(of_file(EIO).code, ExitCode::storage_io);
   EXPECT_EQ(of_file(EACCES).code, ExitCode::storage_io);
+  EXPECT_EQ(of_file(ENAMETOOLONG).code, ExitCode::bad_input);
   EXPECT_THAT(of_file(EIO).text, testing::AllOf(HasSubstr("cannot rename"), HasSubstr("runs/a")));
   const auto of_call = [](int number) {
     return describe_failure(std::system_error(number, std::system_category(), "clone")).code;
