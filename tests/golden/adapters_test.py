@@ -26,6 +26,7 @@ except ImportError as error:
     sys.exit(SKIPPED)
 
 import training_test as training
+from random_models import save_model
 from training_test import INTERLEAVED, LOSS, NORM, WEIGHTS
 
 MERGED = 1e-5  # absolute, of logits
@@ -242,7 +243,7 @@ def run_case(name, family, case, options, seed, mistakes=()):
         def model():
             return quantise(original(), case.get("base"))
 
-        training.save_model(original(), folder / "source", False)
+        save_model(original(), folder / "source")
         adapted = random_adapter(model(), options, seed)
         adapted.save_pretrained(folder / "adapter")
         rows, unseen = training.random_rows(seed), training.random_rows(seed + 1000)
@@ -275,7 +276,7 @@ def fresh_adapter_case(seed, blocks=()):
     with tempfile.TemporaryDirectory() as name_of_folder:
         folder = pathlib.Path(name_of_folder)
         model = base_model("llama", {}, seed)
-        training.save_model(model, folder / "source", False)
+        save_model(model, folder / "source")
         rows = training.random_rows(seed)
         for name in ("train", "eval"):
             save_file(rows, folder / f"{name}.safetensors")

@@ -27,6 +27,8 @@ except ImportError as error:
     print(f"skipped: {error}; to run it: .venv/bin/pip install transformers")
     sys.exit(SKIPPED)
 
+import random_models
+
 LOGITS = 1e-4  # absolute
 LOSS = 1e-5  # relative
 GRADIENT_NORM = 5e-5  # relative
@@ -236,41 +238,14 @@ OTHER_TENSORS = [
 ]
 
 
-def random_model(family, options, seed):
-    torch.manual_seed(seed)
-    config = transformers.AutoConfig.for_model(family, **(BASES[family] | options))
-    config._attn_implementation = "eager"
-    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
-    model = model.float().eval()
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            parameter.normal_(0, 0.2)
-            if parameter.dim() == 1 and name.endswith("weight") and "gemma" not in family:
-                parameter.add_(1)
-    return model
-
-
-FILE_PREFIX = {"gpt2": "transformer.", "llama": "model."}
-
-
-def save_model(model, family, directory, bare_names, only_head):
-    model.config.save_pretrained(directory)
-    tensors = {name: value.clone() for name, value in model.state_dict().items()}
-    tensors = {name.replace("lm_head.", "embed_out.") if family == "gpt_neox" else name: value
-               for name, value in tensors.items()}
-    if model.config.tie_word_embeddings:
-        head = "embed_out.weight" if family == "gpt_neox" else "lm_head.weight"
-        table = {"gpt2": "transformer.wte.weight", "llama": "model.embed_tokens.weight"}.get(family)
-        del tensors[table if only_head else head]
-    if bare_names:
-        prefix = FILE_PREFIX[family]
-        tensors = {name.removeprefix(prefix): value for name, value in tensors.items()}
-        if family == "gpt2":
-            tensors["h.0.attn.bias"] = torch.tril(torch.ones(1, 1, 32, 32))
-            tensors["h.0.attn.masked_bias"] = torch.tensor(-1e4)
-        else:
-            tensors["layers.0.self_attn.rotary_emb.inv_freq"] = torch.ones(4)
-    save_file(tensors, directory / "model.safetensors")
+# What older versions of transformers had in the files of a family, under names without prefix.
+OLD_BUFFERS = {
+    "gpt2": {
+        "h.0.attn.bias": torch.tril(torch.ones(1, 1, 32, 32)),
+        "h.0.attn.masked_bias": torch.tensor(-1e4),
+    },
+    "llama": {"layers.0.self_attn.rotary_emb.inv_freq": torch.ones(4)},
+}
 
 
 def respell(config, how):
@@ -393,8 +368,9 @@ def run_case(probe_program, family, name, options, seed, lie=None, other=None):
     spelling = options.pop("file", None)
     with tempfile.TemporaryDirectory() as folder:
         directory = pathlib.Path(folder)
-        model = random_model(family, options, seed)
-        save_model(model, family, directory, bare_names, only_head)
+        model = random_models.random_model(family, BASES[family] | options, seed)
+        old_buffers = OLD_BUFFERS[family] if bare_names else None
+        random_models.save_model(model, directory, bare_names, only_head, old_buffers)
         change_config(directory, spelling, lie or {})
         if other:
             change_tensors(directory, *other)

@@ -26,6 +26,9 @@ except ImportError as error:
     print(f"skipped: {error}; to run it: .venv/bin/pip install transformers")
     sys.exit(SKIPPED)
 
+import random_models
+from random_models import save_model
+
 STRAIT = pathlib.Path(os.environ.get("STRAIT_BIN", "build/release/bin")).resolve() / "strait"
 
 LOSS = 1e-5  # relative, each of the ten steps
@@ -170,30 +173,7 @@ def random_model(tied, options, seed):
 
 
 def random_family_model(family, options, seed):
-    torch.manual_seed(seed)
-    config = transformers.AutoConfig.for_model(family, **(FAMILIES[family] | options))
-    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
-    model = model.float().eval()
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            parameter.normal_(0, 0.2)
-            if parameter.dim() == 1 and name.endswith("weight") and "gemma" not in family:
-                parameter.add_(1)
-    return model
-
-
-def save_model(model, directory, bare_names):
-    directory.mkdir()
-    model.config.save_pretrained(directory)
-    tensors = {name: value.clone() for name, value in model.state_dict().items()}
-    if model.config.model_type == "gpt_neox":
-        tensors["embed_out.weight"] = tensors.pop("lm_head.weight")
-    if model.config.tie_word_embeddings:
-        del tensors["lm_head.weight"]
-    if bare_names:
-        tensors = {name.removeprefix("transformer."): value for name, value in tensors.items()}
-    save_file(tensors, directory / "model.safetensors")
-    return set(tensors)
+    return random_models.random_model(family, FAMILIES[family] | options, seed)
 
 
 def random_rows(seed):
@@ -511,7 +491,7 @@ def bfloat16_case(seed):
     with tempfile.TemporaryDirectory() as name_of_folder:
         folder = pathlib.Path(name_of_folder)
         model = random_family_model("llama", {}, seed)
-        save_model(model, folder / "source", False)
+        save_model(model, folder / "source")
         rows = random_rows(seed)
         save_file(rows, folder / "train.safetensors")
         save_file(rows, folder / "eval.safetensors")
@@ -538,7 +518,7 @@ def shuffled_epochs(seed):
         rows["document"][row, row + 3 :] = -1
     with tempfile.TemporaryDirectory() as name_of_folder:
         folder = pathlib.Path(name_of_folder)
-        save_model(random_model(True, {}, seed), folder / "source", False)
+        save_model(random_model(True, {}, seed), folder / "source")
         save_file(rows, folder / "train.safetensors")
         save_file(rows, folder / "eval.safetensors")
         settings = {"train.steps": 2 * count, "train.batch": 1, "train.micro_batch": 1}
