@@ -76,7 +76,7 @@ def seconds_of_ddp(site, folder, hook, steps, row):
 
 
 def seconds_of_ours(site, folder, program, settings, steps, row):
-    import hosts
+    import runs
 
     settings = {
         "name": "ours",
@@ -98,7 +98,7 @@ def seconds_of_ours(site, folder, program, settings, steps, row):
         **settings,
     }
     recipe = folder / "ours.toml"
-    recipe.write_text("".join(f"{key} = {hosts.toml(value)}\n" for key, value in settings.items()))
+    recipe.write_text(runs.recipe_text(settings))
     command = [program, "run", recipe, "--json", "--replace"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     if done.returncode != 0:

@@ -76,15 +76,6 @@ def needs_namespaces(test):
     return unittest.skipUnless(has_namespaces(), "needs network namespaces")(test)
 
 
-def toml(value):
-    """A value as TOML says it; of dicts, inline tables."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key} = {toml(one)}" for key, one in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(toml, value)) + "]"
-    return runs.json.dumps(value)
-
-
 class Site:
     """Some hosts, up and logged into by one key. Ends with `close`."""
 
@@ -170,13 +161,6 @@ class HostsCase(runs.RunCase):
             "hosts.list": hosts or self.site.names(),
             **(settings or {}),
         }
-
-    def write_recipe(self, name, settings=None, text=None):
-        if text is None:
-            merged = {**self.SETTINGS, **(settings or {})}
-            lines = (f"{k} = {toml(v)}\n" for k, v in merged.items() if v is not None)
-            text = "".join(lines)
-        return super().write_recipe(name, text=text)
 
     def on_host(self, host, *words, **run):
         """Runs a program on a host, not through ssh: the finished process."""

@@ -3,8 +3,8 @@ cut, power lost, disks full, the launcher killed. At the end: the bits of a run 
 
 import collections
 import itertools
+import json
 import os
-import pathlib
 import random
 import signal
 import time
@@ -56,12 +56,12 @@ class Soak(hosts.HostsCase):
         with open(path, "rb") as file:
             file.seek(max(0, path.stat().st_size - 20_000))
             lines = file.read().split(b"\n")[-3:-1]
-        return int(runs.json.loads(lines[-1])["step"]) if lines else 0
+        return int(json.loads(lines[-1])["step"]) if lines else 0
 
     def go_on(self):
         """Resumes with three stages, on hosts that are all up."""
         names = self.site.names()
-        words = ["--set", f"hosts.list={hosts.toml(names[:3])}", "--set", f"hosts.spare={hosts.toml(names[3:])}"]
+        words = ["--set", f"hosts.list={runs.toml(names[:3])}", "--set", f"hosts.spare={runs.toml(names[3:])}"]
         words += ["--set", "pipeline.stages=3"]
         self.launched = self.launch("resume", "runs/soaked", *words, name="soaked")
 

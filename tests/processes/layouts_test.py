@@ -98,7 +98,7 @@ class Layouts(runs.RunCase):
 
     def words(self, first, second):
         changed = [key for key in second if second[key] != first.get(key)]
-        values = (f"{key}={runs.json.dumps(second[key])}" for key in changed)
+        values = (f"{key}={runs.toml(second[key])}" for key in changed)
         return [word for value in values for word in ("--set", value)]
 
     def resume_pair(self, number, first, second):

@@ -44,6 +44,20 @@ def main():
 # Files that runs read.
 
 
+def toml(value):
+    """A value as TOML says it; of dicts, inline tables."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {toml(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    return json.dumps(value)
+
+
+def recipe_text(settings):
+    """settings: dotted key -> value, None leaves the key out."""
+    return "".join(f"{key} = {toml(value)}\n" for key, value in settings.items() if value is not None)
+
+
 def write_safetensors(path, tensors, header=None):
     """tensors: name -> (dtype, shape, bytes). A header given by hand replaces the true one."""
     if header is None:
@@ -352,13 +366,10 @@ class RunCase(unittest.TestCase):
         (self.home / name).write_text("\n".join(lines) + "\n")
 
     def write_recipe(self, name, settings=None, text=None):
-        """A recipe called `name`; settings: dotted key -> value, None leaves the key out."""
+        """A recipe called `name`, of SETTINGS and these (see recipe_text)."""
         path = self.home / f"{name}.toml"
         if text is None:
-            merged = {**self.SETTINGS, **(settings or {})}
-            text = "".join(
-                f"{key} = {json.dumps(value)}\n" for key, value in merged.items() if value is not None
-            )
+            text = recipe_text({**self.SETTINGS, **(settings or {})})
         path.write_text(text)
         return path.name
 
