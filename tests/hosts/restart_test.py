@@ -6,7 +6,6 @@ import signal
 import time
 
 import hosts
-import runs
 
 
 class Restart(hosts.HostsCase):

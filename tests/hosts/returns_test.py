@@ -7,7 +7,6 @@ import signal
 
 import hosts
 import replica_hosts
-import runs
 
 
 class Returns(replica_hosts.ReplicaHosts):

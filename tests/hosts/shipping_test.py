@@ -1,6 +1,7 @@
 """Files are sent to hosts that lack them, and checkpoints are downloaded from hosts."""
 
 import array
+import json
 import math
 import random
 import re
@@ -19,7 +20,7 @@ class Shipping(hosts.HostsCase):
         super().setUp()
         # Three MiB a layer, so that a part of the file is less than all of it.
         folder = self.write_model("wide", n_layer=4, n_embd=256)
-        config = runs.json.loads((folder / "config.json").read_text())
+        config = json.loads((folder / "config.json").read_text())
         some = array.array("f", ((byte - 128) / 3000 for byte in random.Random(1).randbytes(99991)))
         tensors = {}
         for at, (name, shape) in enumerate(runs.gpt2_shapes(config).items()):

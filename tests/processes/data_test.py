@@ -5,7 +5,6 @@ import json
 import re
 import shutil
 import struct
-import unittest
 
 import runs
 
@@ -31,8 +30,7 @@ class DataRuns(runs.RunCase):
 
     def recipe(self, name, lines="", **changes):
         settings = {**self.SETTINGS, "train.steps": 4, "checkpoint.every": 2, **changes}
-        text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items() if value is not None)
-        return self.write_recipe(name, text=text + lines)
+        return self.write_recipe(name, text=runs.recipe_text(settings) + lines)
 
     def planned(self, *words):
         return json.loads(self.ok("plan", *words, "--json"))

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import stat
 import subprocess
 
@@ -95,7 +96,7 @@ class Joins(runs.RunCase):
         run = launched.run
         hosts = [self.join(token, name) for token, name in zip(tokens, ("alpha", "beta"))]
         launched.at_step(2)
-        os.kill(run.processes()["0.1"], runs.signal.SIGKILL)
+        os.kill(run.processes()["0.1"], signal.SIGKILL)
         launched.wait_for("the replica to leave", lambda: len(run.events("replica_left")) == 1)
         code, out, err = self.strait("resume", run.path, "--replica", 1)
         self.assertEqual(code, 0, out + err + launched.output())
@@ -106,13 +107,13 @@ class Joins(runs.RunCase):
         self.assertIn("host beta is lost, and hosts join by a token only when a run "
                       "starts; stop the run, and strait resume brings all back", err)
         launched.at_step(run.metrics()[-1]["step"] + 2)
-        launched.signal(runs.signal.SIGINT)
+        launched.signal(signal.SIGINT)
         self.assertEqual(launched.end(), 0, launched.output())
         self.assertEqual(hosts[0].end(), 0, hosts[0].log.read_text())
 
     def test_interrupt_ends_wait_for_hosts(self):
         launched, _ = self.start_joining("ended")
-        launched.signal(runs.signal.SIGINT)
+        launched.signal(signal.SIGINT)
         self.assertEqual(launched.end(20), 130)
         self.assertIn("stopped while hosts were still coming up", launched.output())
 
@@ -122,7 +123,7 @@ class Joins(runs.RunCase):
             launched, tokens = self.start_joining(name)
             kept[name] = self.home / f"{name}.token"
             kept[name].write_bytes(tokens[0].read_bytes())
-            launched.signal(runs.signal.SIGINT)
+            launched.signal(signal.SIGINT)
             launched.end(20)
         # The launcher of the second lives again, under other keys.
         at = json.loads(kept["again"].read_text())["endpoints"]["agent"].rpartition(":")[2]
@@ -135,13 +136,13 @@ class Joins(runs.RunCase):
             self.assertEqual(len(errors), 1, errors)
             self.assertRegex(
                 errors[0], rf"run {name} at tcp://127\.0\.0\.1:\d+ does not answer.*expired")
-        launched.signal(runs.signal.SIGINT)
+        launched.signal(signal.SIGINT)
         launched.end(20)
 
     def test_refuses_invalid_tokens(self):
         launched, tokens = self.start_joining("builds")
         job = json.loads(tokens[0].read_text())
-        launched.signal(runs.signal.SIGINT)
+        launched.signal(signal.SIGINT)
         launched.end(20)
         job["build"] = "0.0.1-another"
         code, line = self.refusal("-", text=json.dumps(job))

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import sys
-import unittest
 
 import runs
 

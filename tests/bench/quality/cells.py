@@ -2,7 +2,6 @@
 over four stages with one codec, one task and one seed."""
 
 import json
-import pathlib
 import shutil
 import subprocess
 import time
