@@ -16,35 +16,14 @@ import sys
 import tempfile
 
 import machinery
+import narrow_links
 import tied_table
 
 ROW = 128  # tokens, at most
 SIZES = {"vocab_size": 8000, "n_embd": 768, "n_head": 12, "n_layer": 2, "n_positions": ROW}
 SMALL = {"vocab_size": 500, "n_embd": 64, "n_head": 2, "n_layer": 2, "n_positions": ROW}
 MODES = {"none": None, "pause": "0B", "beside": "1GiB", "memory": "1GiB"}
-DELTA = '[codec]\nforward = "delta"\nbackward = "fixed"\n'
-RECIPE = """
-name = "{name}"
-seed = {seed}
-[model]
-path = "model"
-weights = "random"
-[data]
-train = "tokens.safetensors"
-row = {row}
-[pipeline]
-stages = 2
-threads = 1
-[train]
-steps = {steps}
-batch = {rows}
-micro_batch = 1
-learning_rate = 1e-4
-[checkpoint]
-every = {every}
-memory = "{memory}"
-memory_every = {memory_every}
-"""
+CODECS = {"raw": {}, "delta": narrow_links.DELTA}
 
 
 def make_bench(folder, sizes, options):
@@ -60,12 +39,20 @@ class Measurement:
     def __init__(self, program, folder, mode, codec, every, options):
         name = f"{mode}-{every}-{random.randrange(10**9)}"
         steps = every * options.checkpoints + max(every // 2, 4)
-        recipe = RECIPE.format(
-            name=name, seed=machinery.SEED, row=options.row, rows=options.rows, steps=steps,
-            every=every if mode in ("pause", "beside") else 0, memory=MODES[mode] or "1GiB",
-            memory_every=every if mode == "memory" else 0,
-        )
-        (folder / f"{name}.toml").write_text(recipe + codec)
+        settings = {
+            "data.train": "tokens.safetensors",
+            "data.tokenizer": None,
+            "data.row": options.row,
+            "pipeline.stages": 2,
+            "train.steps": steps,
+            "train.batch": options.rows,
+            "train.micro_batch": 1,
+            "train.learning_rate": 1e-4,
+            "checkpoint.every": every if mode in ("pause", "beside") else 0,
+            "checkpoint.memory": MODES[mode] or "1GiB",
+            "checkpoint.memory_every": every if mode == "memory" else 0,
+        }
+        machinery.write_recipe(folder, name, settings | codec)
         machinery.Run(program, folder, f"{name}.toml")
         run = folder / f"runs/{name}"
         lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()][1:]
@@ -89,7 +76,7 @@ def main():
     parser.add_argument("--row", type=int, default=ROW, help="tokens of a row, at most 128")
     parser.add_argument("--rows", type=int, default=4, help="of a step, each a micro-batch")
     parser.add_argument("--modes", nargs="*", choices=MODES, default=list(MODES))
-    parser.add_argument("--codecs", nargs="*", choices=("raw", "delta"), default=["raw", "delta"])
+    parser.add_argument("--codecs", nargs="*", choices=CODECS, default=list(CODECS))
     parser.add_argument("--quick", action="store_true", help="tiny: shows only that it works")
     options = parser.parse_args()
     program = pathlib.Path(options.bin).resolve() / "strait"
@@ -102,8 +89,7 @@ def main():
         for codec in options.codecs:
             for interval in every:
                 for mode in options.modes:
-                    words = DELTA if codec == "delta" else ""
-                    one = Measurement(program, folder, mode, words, interval, options)
+                    one = Measurement(program, folder, mode, CODECS[codec], interval, options)
                     each = statistics.mean(one.stalls) if one.stalls else 0
                     print(
                         f"{codec:5}  {interval:5}  {mode:11}  {one.bytes / 1e6:7.1f}  {one.step:6.3f}"

@@ -14,6 +14,10 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/processes"))
+
+from runs import recipe_text
+
 MIB = 1 << 20
 SEED = 1
 
@@ -31,25 +35,25 @@ MODEL = {
 }
 MICRO_BATCHES = 4
 
-RECIPE = """
-name = "{name}"
-seed = {seed}
-[model]
-path = "model"
-weights = "random"
-[data]
-train = "text.txt"
-tokenizer = "bytes"
-row = {row}
-[pipeline]
-stages = {stages}
-threads = 1
-[train]
-steps = {steps}
-batch = {batch}
-micro_batch = {micro_batch}
-learning_rate = 1e-3
-"""
+# What the recipes of the benches say, where they say nothing else.
+RECIPE = {
+    "seed": SEED,
+    "model.path": "model",
+    "model.weights": "random",
+    "data.train": "text.txt",
+    "data.tokenizer": "bytes",
+    "data.row": MODEL["n_positions"],
+    "pipeline.threads": 1,
+    "train.batch": 2 * MICRO_BATCHES,
+    "train.micro_batch": 2,
+    "train.learning_rate": 1e-3,
+}
+
+
+def write_recipe(folder, name, settings):
+    """`name`.toml, of RECIPE and these: dotted key -> value, None leaves the key out."""
+    text = recipe_text({"name": name, **RECIPE, **settings})
+    (folder / f"{name}.toml").write_text(text)
 
 
 class Run:
@@ -99,17 +103,8 @@ def make_bench(folder, steps, small):
     row = model["n_positions"]
     (folder / "text.txt").write_text("\n".join(line[:row] for _ in range(400)) + "\n")
     for stages in (1, 2):
-        (folder / f"stages{stages}.toml").write_text(
-            RECIPE.format(
-                name=f"stages{stages}",
-                seed=SEED,
-                row=row,
-                stages=stages,
-                steps=steps,
-                batch=2 * MICRO_BATCHES,
-                micro_batch=2,
-            )
-        )
+        settings = {"pipeline.stages": stages, "train.steps": steps}
+        write_recipe(folder, f"stages{stages}", settings)
 
 
 def steps_of(trace):

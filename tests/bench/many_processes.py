@@ -13,29 +13,10 @@ import sys
 import tempfile
 import time
 
+import machinery
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STEPS = 2
-
-RECIPE = """
-name = "many"
-[model]
-path = "model"
-weights = "random"
-[data]
-train = "text.txt"
-tokenizer = "bytes"
-row = 16
-[pipeline]
-stages = {stages}
-replicas = {replicas}
-threads = 1
-[train]
-steps = {steps}
-batch = {batch}
-micro_batch = 1
-[checkpoint]
-every = 0
-"""
 
 
 def write_inputs(folder, stages, replicas):
@@ -51,9 +32,16 @@ def write_inputs(folder, stages, replicas):
     (folder / "model").mkdir()
     (folder / "model" / "config.json").write_text(json.dumps(config))
     (folder / "text.txt").write_text("one stage after the other\n" * 400)
-    (folder / "many.toml").write_text(
-        RECIPE.format(stages=stages, replicas=replicas, steps=STEPS, batch=2 * replicas)
-    )
+    settings = {
+        "data.row": 16,
+        "pipeline.stages": stages,
+        "pipeline.replicas": replicas,
+        "train.steps": STEPS,
+        "train.batch": 2 * replicas,
+        "train.micro_batch": 1,
+        "checkpoint.every": 0,
+    }
+    machinery.write_recipe(folder, "many", settings)
 
 
 def proportional_memory(pid):

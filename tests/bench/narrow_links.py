@@ -21,17 +21,13 @@ PORT = 47000  # where the lower stage listens; ours alone, in a namespace of our
 ONE_EPOCH = 2  # steps; so every later visit of a sample is a change
 # An IPv4 packet of 1500 bytes carries 1448 of a stream.
 STREAM_SHARE = 1448 / 1500
-RECIPE_END = """
-[hosts]
-ports = "47000-47000"
-[codec]
-"""
+DELTA = {"codec.forward": "delta", "codec.backward": "fixed"}
 CODECS = {
-    "raw fp32": "",
-    "raw bf16": 'wire_dtype = "bfloat16"',
-    "delta 4/8": 'forward = "delta"\nbackward = "fixed"',
-    "delta 4/4": 'forward = "delta"\nbackward = "fixed"\nbackward_bits = 4',
-    "auto": 'forward = "auto"\nbackward = "auto"',
+    "raw fp32": {},
+    "raw bf16": {"codec.wire_dtype": "bfloat16"},
+    "delta 4/8": DELTA,
+    "delta 4/4": DELTA | {"codec.backward_bits": 4},
+    "auto": {"codec.forward": "auto", "codec.backward": "auto"},
 }
 INSIDE = "STRAIT_NARROW_LINKS_INSIDE"
 
@@ -85,10 +81,10 @@ def make_bench(folder, steps, small):
     rows = ONE_EPOCH * 2 * machinery.MICRO_BATCHES
     lines = (folder / "text.txt").read_text().splitlines()
     (folder / "text.txt").write_text("\n".join(lines[: rows + 1]) + "\n")
-    recipe = (folder / "stages2.toml").read_text().replace("[pipeline]", "[pipeline]\ndepth = 1")
+    settings = {"pipeline.stages": 2, "pipeline.depth": 1, "train.steps": steps}
+    settings |= {"hosts.ports": f"{PORT}-{PORT}"}
     for name, codec in CODECS.items():
-        file = folder / f"{file_name(name)}.toml"
-        file.write_text(recipe.replace("stages2", file_name(name)) + RECIPE_END + codec + "\n")
+        machinery.write_recipe(folder, file_name(name), settings | codec)
 
 
 def file_name(codec):

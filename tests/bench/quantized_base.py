@@ -44,29 +44,6 @@ MISTRAL = {
 }
 LLAMA = MISTRAL | {"model_type": "llama", "intermediate_size": 11008, "num_key_value_heads": 32}
 
-RECIPE = """
-[model]
-path = "{model}"
-weights = "random"
-dtype = "{dtype}"
-quantization = "{quantization}"
-lora = {{ rank = 16, alpha = 32 }}
-[data]
-train = "text.txt"
-tokenizer = "bytes"
-row = {row}
-[pipeline]
-stages = {stages}
-threads = 1
-[train]
-steps = {steps}
-batch = 4
-micro_batch = {micro_batch}
-learning_rate = 1e-4
-[checkpoint]
-every = 0
-"""
-
 
 class TimedRun(machinery.Run):
     """Counts the processor time of its stages, too, which other programs disturb little."""
@@ -108,16 +85,21 @@ class Bench:
         (folder / "text.txt").write_text("\n".join(line[:256] for _ in range(64)) + "\n")
 
     def recipe(self, model, quantization, stages, row=256, micro_batch=2, dtype="float32"):
-        text = RECIPE.format(
-            model=model,
-            dtype=dtype,
-            quantization=quantization,
-            row=row,
-            stages=stages,
-            micro_batch=micro_batch,
-            steps=self.options.steps + 1,
-        )
-        (self.folder / "bench.toml").write_text(text)
+        settings = {
+            "model.path": model,
+            "model.dtype": dtype,
+            "model.quantization": quantization,
+            "model.lora.rank": 16,
+            "model.lora.alpha": 32,
+            "data.row": row,
+            "pipeline.stages": stages,
+            "train.steps": self.options.steps + 1,
+            "train.batch": 4,
+            "train.micro_batch": micro_batch,
+            "train.learning_rate": 1e-4,
+            "checkpoint.every": 0,
+        }
+        machinery.write_recipe(self.folder, "bench", settings)
         return "bench.toml"
 
     def plan(self, *choice, **more):

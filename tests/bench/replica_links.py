@@ -26,40 +26,41 @@ PORTS = (narrow_links.PORT, "0xfffe")  # of the link between the replicas, and o
 WARM = 4  # steps before times count
 NO_SYNC = "no sync"
 METHODS = {
-    NO_SYNC: 'method = "diloco"\nevery = 100000',
-    "allreduce bfloat16": 'method = "allreduce"\nwire_dtype = "bfloat16"',
-    "cocktail": 'method = "cocktail"',
-    "powersgd rank 2": 'method = "powersgd"',
+    NO_SYNC: {"sync.method": "diloco", "sync.every": 100000},
+    "allreduce bfloat16": {"sync.method": "allreduce", "sync.wire_dtype": "bfloat16"},
+    "cocktail": {"sync.method": "cocktail"},
+    "powersgd rank 2": {"sync.method": "powersgd"},
 }
 MORE_METHODS = {
-    "allreduce": 'method = "allreduce"',
-    "bytegrad": 'method = "bytegrad"',
-    "cocktail .5/.5/4": 'method = "cocktail"\nrandom = 0.5\ntop = 0.5',
-    "cocktail .12/1/1": 'method = "cocktail"\nrandom = 0.12\ntop = 1\nbits = 1',
+    "allreduce": {"sync.method": "allreduce"},
+    "bytegrad": {"sync.method": "bytegrad"},
+    "cocktail .5/.5/4": {"sync.method": "cocktail", "sync.random": 0.5, "sync.top": 0.5},
+    "cocktail .12/1/1": {
+        "sync.method": "cocktail",
+        "sync.random": 0.12,
+        "sync.top": 1,
+        "sync.bits": 1,
+    },
 }
 ALL_METHODS = METHODS | MORE_METHODS
-RECIPE_END = """
-[hosts]
-ports = "47000-47001"
-[sync]
-"""
 
 
 def make_bench(folder, steps, small):
     machinery.make_bench(folder, steps, small)
-    recipe = (folder / "stages1.toml").read_text()
-    batch = 2 * machinery.MICRO_BATCHES
-    recipe = recipe.replace(f"batch = {batch}", f"batch = {batch * REPLICAS}")
-    recipe = recipe.replace("[pipeline]", f"[pipeline]\nreplicas = {REPLICAS}")
-    for name, words in ALL_METHODS.items():
-        own = narrow_links.file_name(name)
-        file = folder / f"{own}.toml"
-        file.write_text(recipe.replace('"stages1"', f'"{own}"') + RECIPE_END + words + "\n")
+    settings = {
+        "pipeline.stages": 1,
+        "pipeline.replicas": REPLICAS,
+        "train.steps": steps,
+        "train.batch": 2 * machinery.MICRO_BATCHES * REPLICAS,
+        "hosts.ports": f"{narrow_links.PORT}-{narrow_links.PORT + 1}",
+    }
+    for name, method in ALL_METHODS.items():
+        machinery.write_recipe(folder, narrow_links.file_name(name), settings | method)
 
 
 def seconds_of_a_step(program, folder, name):
     own = narrow_links.file_name(name)
-    run = machinery.Run(program, folder, f"{own}.toml")
+    machinery.Run(program, folder, f"{own}.toml")
     lines = (folder / f"runs/{own}/metrics.jsonl").read_text().splitlines()
     steps = [json.loads(line) for line in lines]
     # Methods that sync now and then do so once more at the end.

@@ -20,31 +20,13 @@ import sys
 import tempfile
 import time
 
+import machinery
+
 WARM = 2  # steps before times count
 HOSTS = ["10.77.0.1", "10.77.0.2"]
 LAUNCHER = "10.77.0.3"
 BIG = {"n_embd": 256, "n_layer": 4, "n_head": 4, "row": 128, "batch": 16}
 SMALL = {"n_embd": 32, "n_layer": 2, "n_head": 2, "row": 32, "batch": 4}
-RECIPE = """
-name = "{name}"
-[model]
-path = "model"
-weights = "random"
-[data]
-train = "text.txt"
-tokenizer = "bytes"
-row = {row}
-[pipeline]
-stages = 2
-threads = 1
-[train]
-steps = {steps}
-batch = {batch}
-micro_batch = {micro_batch}
-learning_rate = 1e-4
-[checkpoint]
-every = 0
-"""
 
 
 def make_bench(folder, size):
@@ -59,8 +41,16 @@ def make_bench(folder, size):
 
 
 def write_recipe(folder, name, size, steps, hosts):
-    text = RECIPE.format(name=name, steps=steps, micro_batch=size["batch"] // 4, **size)
-    (folder / f"{name}.toml").write_text(text + hosts)
+    settings = {
+        "data.row": size["row"],
+        "pipeline.stages": 2,
+        "train.steps": steps,
+        "train.batch": size["batch"],
+        "train.micro_batch": size["batch"] // 4,
+        "train.learning_rate": 1e-4,
+        "checkpoint.every": 0,
+    }
+    machinery.write_recipe(folder, name, settings | hosts)
 
 
 def step_seconds(folder, name):
@@ -139,10 +129,16 @@ def main():
 def measure(options, folder, size):
     programs = options.bin.resolve()
     make_bench(folder, size)
-    simulate = f'[hosts.simulate]\nrate = "{options.rate}Mbit/s"\ndelay = "{options.delay}ms"\n'
-    join = f'[hosts]\nbackend = "join"\naddress = "{LAUNCHER}"\n'
-    join += "list = [" + ", ".join(f'{{ name = "lab{i}", address = "{a}" }}' for i, a in enumerate(HOSTS)) + "]\n"
-    for name, hosts in (("plain", ""), ("simulated", simulate), ("apart", join)):
+    simulate = {
+        "hosts.simulate.rate": f"{options.rate}Mbit/s",
+        "hosts.simulate.delay": f"{options.delay}ms",
+    }
+    join = {
+        "hosts.backend": "join",
+        "hosts.address": LAUNCHER,
+        "hosts.list": [{"name": f"lab{i}", "address": a} for i, a in enumerate(HOSTS)],
+    }
+    for name, hosts in (("plain", {}), ("simulated", simulate), ("apart", join)):
         write_recipe(folder, name, size, options.steps, hosts)
     plan = subprocess.run([programs / "strait", "plan", "simulated.toml", "--json"], cwd=folder, check=True,
                           capture_output=True)

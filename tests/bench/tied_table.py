@@ -32,30 +32,10 @@ SIZES = {"vocab_size": 50257, "n_embd": 768, "n_head": 12, "n_layer": 2}
 SMALL = {"vocab_size": 1000, "n_embd": 64, "n_head": 2, "n_layer": 2}
 # Tokens and codec. Text: words and signs of Python's language reference; random: the most rows.
 CASES = {
-    "text": ("text", ""),
-    "random": ("random", ""),
-    "text-delta": ("text", '[codec]\nforward = "delta"\nbackward = "fixed"\n'),
+    "text": ("text", {}),
+    "random": ("random", {}),
+    "text-delta": ("text", narrow_links.DELTA),
 }
-RECIPE = """
-name = "{name}"
-seed = {seed}
-[model]
-path = "model"
-weights = "random"
-[data]
-train = "{tokens}.safetensors"
-row = {row}
-[pipeline]
-stages = 2
-threads = 1
-[train]
-steps = {steps}
-batch = {rows}
-micro_batch = 1
-learning_rate = 1e-4
-[hosts]
-ports = "47000-47007"
-"""
 
 
 def words_of_text(row, vocabulary):
@@ -88,10 +68,18 @@ def make_bench(folder, steps, small):
     for kind in ("text", "random"):
         write_rows(folder / f"{kind}.safetensors", ROWS * steps, row, sizes["vocab_size"], kind)
     for name, (tokens, codec) in CASES.items():
-        recipe = RECIPE.format(
-            name=name, tokens=tokens, seed=machinery.SEED, row=row, steps=steps, rows=ROWS
-        )
-        (folder / f"{name}.toml").write_text(recipe + codec)
+        settings = {
+            "data.train": f"{tokens}.safetensors",
+            "data.tokenizer": None,
+            "data.row": row,
+            "pipeline.stages": 2,
+            "train.steps": steps,
+            "train.batch": ROWS,
+            "train.micro_batch": 1,
+            "train.learning_rate": 1e-4,
+            "hosts.ports": "47000-47007",
+        }
+        machinery.write_recipe(folder, name, settings | codec)
     return sizes["vocab_size"] * sizes["n_embd"] * 4
 
 

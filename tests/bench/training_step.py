@@ -26,6 +26,8 @@ except ImportError as error:
     print(f"skipped: {error}; to run it: .venv/bin/pip install transformers")
     sys.exit(77)
 
+import machinery
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WARM = 2  # steps before times count
 MODELS = {
@@ -61,27 +63,19 @@ def write_inputs(folder, name, quick):
 
 
 def seconds_of_ours(folder, program, sizes, steps, threads):
-    (folder / "ours.toml").write_text(
-        f"""
-        name = "ours"
-        [model]
-        path = "model"
-        weights = "random"
-        [data]
-        train = "rows.safetensors"
-        row = {sizes["row"]}
-        [pipeline]
-        stages = 1
-        threads = {threads}
-        [train]
-        steps = {steps + WARM}
-        batch = {sizes["batch"]}
-        micro_batch = {sizes["micro_batch"]}
-        learning_rate = 1e-5
-        [checkpoint]
-        every = 0
-        """
-    )
+    settings = {
+        "data.train": "rows.safetensors",
+        "data.tokenizer": None,
+        "data.row": sizes["row"],
+        "pipeline.stages": 1,
+        "pipeline.threads": threads,
+        "train.steps": steps + WARM,
+        "train.batch": sizes["batch"],
+        "train.micro_batch": sizes["micro_batch"],
+        "train.learning_rate": 1e-5,
+        "checkpoint.every": 0,
+    }
+    machinery.write_recipe(folder, "ours", settings)
     command = [program, "run", "ours.toml", "--json", "--replace"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     if done.returncode != 0:

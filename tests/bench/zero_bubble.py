@@ -22,11 +22,6 @@ SCHEDULES = ("1f1b", "zero_bubble")
 MICRO_BATCHES = 8
 MODEL = dict(machinery.MODEL, n_embd=128, n_layer=8, n_head=4, tie_word_embeddings=False)
 SMALL = dict(machinery.MODEL, n_embd=32, n_layer=4, n_head=2, tie_word_embeddings=False)
-HOSTS = """
-[hosts]
-ports = "{first}-{last}"
-link_megabits = {mbit}
-"""
 LATENCY = 0.0001
 PARTS = ("forward", "backward", "update", "weight gradient")
 
@@ -56,17 +51,15 @@ def make_bench(folder, options, ports):
     row = model["n_positions"]
     (folder / "text.txt").write_text("\n".join(line[:row] for _ in range(400)) + "\n")
     for schedule in SCHEDULES:
-        recipe = machinery.RECIPE.format(
-            name=schedule,
-            seed=machinery.SEED,
-            row=row,
-            stages=options.stages,
-            steps=options.steps,
-            batch=2 * MICRO_BATCHES,
-            micro_batch=2,
-        ).replace("[pipeline]", f'[pipeline]\nschedule = "{schedule}"')
-        hosts = HOSTS.format(first=ports[0], last=ports[-1], mbit=options.mbit)
-        (folder / f"{schedule}.toml").write_text(recipe + hosts)
+        settings = {
+            "pipeline.stages": options.stages,
+            "pipeline.schedule": schedule,
+            "train.steps": options.steps,
+            "train.batch": 2 * MICRO_BATCHES,
+            "hosts.ports": f"{ports[0]}-{ports[-1]}",
+            "hosts.link_megabits": options.mbit,
+        }
+        machinery.write_recipe(folder, schedule, settings)
 
 
 class Measurement:
