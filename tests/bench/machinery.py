@@ -152,15 +152,21 @@ def cost_of(step):
     return [mean_of(step, "forward"), mean_of(step, "backward"), update]
 
 
-def forecast(simulate, costs):
-    """Seconds of a step on links that take no time."""
-    lines = [f"1f1b {len(costs)} {MICRO_BATCHES} 0"]
+def simulated_step(simulate, schedule, micro_batches, depth, costs, link=(0, 0, 0, 0)):
+    """What the simulator says of a step. Of each stage its costs; of every link between two stages
+    bytes forward and backward of a micro-batch, bytes a second, and seconds of latency."""
+    lines = [f"{schedule} {len(costs)} {micro_batches} {depth}"]
     lines += [" ".join(map(repr, cost)) for cost in costs]
-    lines += ["0 0 0 0"] * (len(costs) - 1)
+    lines += [" ".join(map(repr, link))] * (len(costs) - 1)
     done = subprocess.run(
         [simulate], input="\n".join(lines), capture_output=True, text=True, check=True
     )
-    return json.loads(done.stdout)["seconds"]
+    return json.loads(done.stdout)
+
+
+def forecast(simulate, costs):
+    """Seconds of a step on links that take no time."""
+    return simulated_step(simulate, "1f1b", MICRO_BATCHES, 0, costs)["seconds"]
 
 
 def replay(steps):
@@ -185,17 +191,17 @@ def show_speed(simulate, rounds):
     ratios, against_replay, speed_ups = [], [], []
     for number, (one, two) in enumerate(rounds):
         steps = list(zip(two["0.0"], two["1.0"]))
-        told = [forecast(simulate, [cost_of(step) for step in both]) for both in steps]
+        forecasts = [forecast(simulate, [cost_of(step) for step in both]) for both in steps]
         replayed = [replay(both) for both in steps]
         real = [both[0]["period"] for both in steps]
         # Each step against its own forecast: a busy machine slows both alike.
-        ratios.append([a / b for a, b in zip(real, told)])
+        ratios.append([a / b for a, b in zip(real, forecasts)])
         against_replay.append([a / b for a, b in zip(real, replayed)])
         alone = statistics.median(step["period"] for step in one["0.0"])
         speed_ups.append(alone / statistics.median(real))
         print(
             f"{number:5}  {alone:11.4f}  {statistics.median(real):10.4f}"
-            f"  {statistics.median(told):8.4f}  {statistics.median(replayed):8.4f}"
+            f"  {statistics.median(forecasts):8.4f}  {statistics.median(replayed):8.4f}"
             f"  {statistics.median(ratios[-1]):17.3f}  {statistics.median(against_replay[-1]):9.3f}"
         )
     for index, name in enumerate(("forward", "backward", "update")):

@@ -61,14 +61,14 @@ def measure(program, stages, replicas):
         command = [program, "run", "many.toml", "--json"]
         with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as process:
             for line in process.stdout:
-                told = json.loads(line)
-                at[told["event"]] = time.monotonic() - begun
-                if told["event"] == "connected":
-                    pids.append(told["pid"])
-                if told["event"] == "training":
+                event = json.loads(line)
+                at[event["event"]] = time.monotonic() - begun
+                if event["event"] == "connected":
+                    pids.append(event["pid"])
+                if event["event"] == "training":
                     memory = sum(map(proportional_memory, pids))
-                if told["event"] == "step":
-                    steps.append(told["seconds"])
+                if event["event"] == "step":
+                    steps.append(event["seconds"])
         if process.returncode != 0:
             raise SystemExit(f"{stages} x {replicas} ended with {process.returncode}: {line}")
     return at["connected"], at["training"], time.monotonic() - begun, min(steps), memory, len(pids)

@@ -21,6 +21,7 @@ PORT = 47000  # where the lower stage listens; ours alone, in a namespace of our
 ONE_EPOCH = 2  # steps; so every later visit of a sample is a change
 # An IPv4 packet of 1500 bytes carries 1448 of a stream.
 STREAM_SHARE = 1448 / 1500
+LATENCY = 0.0001  # seconds
 DELTA = {"codec.forward": "delta", "codec.backward": "fixed"}
 CODECS = {
     "raw fp32": {},
@@ -106,20 +107,17 @@ class Measurement:
 
     def forecast(self, simulate, bits_per_second):
         """The median step as the simulator sees it: this run's work, on that link. For runs on a
-        wide link: on a narrow one what is waited for the step's verdict looks like work."""
+        wide link: on a narrow one what is waited for the step's decision looks like work."""
         rate = bits_per_second / 8 * STREAM_SHARE
-        link = [size / machinery.MICRO_BATCHES for size in self.bytes]
-        told = []
+        link = [*(size / machinery.MICRO_BATCHES for size in self.bytes), rate, LATENCY]
+        seconds = []
         for both in self.steps:
             costs = [machinery.cost_of(step) for step in both]
-            lines = [f"1f1b 2 {machinery.MICRO_BATCHES} 1"]
-            lines += [" ".join(map(repr, cost)) for cost in costs]
-            lines.append(f"{link[0]} {link[1]} {rate} 0.0001")
-            done = subprocess.run(
-                [simulate], input="\n".join(lines), capture_output=True, text=True, check=True
+            step = machinery.simulated_step(
+                simulate, "1f1b", machinery.MICRO_BATCHES, 1, costs, link
             )
-            told.append(json.loads(done.stdout)["seconds"])
-        return statistics.median(told)
+            seconds.append(step["seconds"])
+        return statistics.median(seconds)
 
 
 def measure_all(program, simulate, folder, rounds, codecs):
@@ -139,27 +137,27 @@ def measure_all(program, simulate, folder, rounds, codecs):
             for codec, measurements in taken.items():
                 measurements.append(Measurement(program, folder, codec))
         wide = wide or taken
-        told = {
+        forecasts = {
             codec: [measurement.forecast(simulate, width) for measurement in measurements]
             for codec, measurements in wide.items()
         }
-        show(width, taken, told)
+        show(width, taken, forecasts)
 
 
-def show(width, taken, told):
+def show(width, taken, forecasts):
     for codec, measurements in taken.items():
         seconds = statistics.median(m.seconds for m in measurements)
-        ratio = statistics.median(m.seconds / t for m, t in zip(measurements, told[codec]))
+        ratio = statistics.median(m.seconds / f for m, f in zip(measurements, forecasts[codec]))
         faster = statistics.median(
             raw.seconds / m.seconds for raw, m in zip(taken["raw fp32"], measurements)
         )
         expected = statistics.median(
-            raw / mine for raw, mine in zip(told["raw fp32"], told[codec])
+            raw / mine for raw, mine in zip(forecasts["raw fp32"], forecasts[codec])
         )
         share = sum(taken["raw fp32"][0].bytes) / sum(measurements[0].bytes)
         print(
             f"{width / 1e6 or float('inf'):11.1f}  {codec:9}  {seconds:.4f}  "
-            f"{statistics.median(told[codec]):8.4f}  {ratio:17.3f}  1/{share:4.2f}"
+            f"{statistics.median(forecasts[codec]):8.4f}  {ratio:17.3f}  1/{share:4.2f}"
             f"  {faster:8.3f}  {expected:8.3f}"
         )
 

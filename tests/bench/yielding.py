@@ -44,8 +44,8 @@ class Bench:
         command = [*self.here, self.program, "send", options.host, *map(str, numbers), flood]
         with self.receiver():
             done = subprocess.run(command, capture_output=True, text=True, check=True)
-        told = json.loads(done.stdout)
-        return sorted(told["ms"]), told["flood"], len(told["ms"]) * size / told["seconds"]
+        result = json.loads(done.stdout)
+        return sorted(result["ms"]), result["flood"], len(result["ms"]) * size / result["seconds"]
 
 
 def show(name, took, alone, rest):

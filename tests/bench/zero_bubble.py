@@ -11,7 +11,6 @@ import json
 import os
 import pathlib
 import statistics
-import subprocess
 import sys
 import tempfile
 
@@ -22,7 +21,6 @@ SCHEDULES = ("1f1b", "zero_bubble")
 MICRO_BATCHES = 8
 MODEL = dict(machinery.MODEL, n_embd=128, n_layer=8, n_head=4, tie_word_embeddings=False)
 SMALL = dict(machinery.MODEL, n_embd=32, n_layer=4, n_head=2, tie_word_embeddings=False)
-LATENCY = 0.0001
 PARTS = ("forward", "backward", "update", "weight gradient")
 
 
@@ -109,40 +107,36 @@ class Measurement:
 
 def simulated(simulate, schedule, depth, costs, size, bits_per_second):
     """Seconds of a step and mean bubble on machines of their own."""
-    lines = [f"{schedule} {len(costs)} {MICRO_BATCHES} {depth}"]
-    lines += [" ".join(map(repr, cost)) for cost in costs]
     rate = bits_per_second / 8 * narrow_links.STREAM_SHARE
-    lines += [f"{size[0]} {size[1]} {rate} {LATENCY}"] * (len(costs) - 1)
-    done = subprocess.run(
-        [simulate], input="\n".join(lines), capture_output=True, text=True, check=True
-    )
-    told = json.loads(done.stdout)
-    return told["seconds"], statistics.mean(told["idle"]) / told["seconds"]
+    link = [*size, rate, narrow_links.LATENCY]
+    step = machinery.simulated_step(simulate, schedule, MICRO_BATCHES, depth, costs, link)
+    return step["seconds"], statistics.mean(step["idle"]) / step["seconds"]
 
 
 def show(simulate, taken, bits_per_second):
     print("schedule     depth  s/step  bubble by stage, %        simulated s  bubble, %  peak MiB")
     # What the parts of a backward take is known from the runs that split it.
     costs = taken["zero_bubble"][0].costs()
-    told = {}
+    forecasts = {}
     for schedule, runs in taken.items():
         seconds = statistics.median(run.seconds for run in runs)
         bubble = [statistics.median(shares) for shares in zip(*(run.bubble() for run in runs))]
         depth = runs[0].depth
-        told[schedule] = simulated(
+        forecasts[schedule] = simulated(
             simulate, schedule, depth, costs, runs[0].bytes, bits_per_second
         )
         shares = " ".join(f"{100 * share:5.1f}" for share in bubble)
         peak = " ".join(f"{memory >> 20}" for memory in runs[0].memory)
         print(
-            f"{schedule:11}  {depth:5}  {seconds:6.3f}  {shares:24}  {told[schedule][0]:11.3f}"
-            f"  {100 * told[schedule][1]:9.1f}  {peak}"
+            f"{schedule:11}  {depth:5}  {seconds:6.3f}  {shares:24}  {forecasts[schedule][0]:11.3f}"
+            f"  {100 * forecasts[schedule][1]:9.1f}  {peak}"
         )
     losses = {run.loss for runs in taken.values() for run in runs}
     print(f"the same loss in every run: {len(losses) == 1}")
     ratios = [a.seconds / b.seconds for a, b in zip(taken["1f1b"], taken["zero_bubble"])]
     print(f"1f1b / zero_bubble, real, by round: {' '.join(f'{ratio:.3f}' for ratio in ratios)}")
-    print(f"1f1b / zero_bubble, simulated: {told['1f1b'][0] / told['zero_bubble'][0]:.3f}")
+    ratio = forecasts["1f1b"][0] / forecasts["zero_bubble"][0]
+    print(f"1f1b / zero_bubble, simulated: {ratio:.3f}")
 
 
 def main():

@@ -209,25 +209,25 @@ class Bench:
     def read(self, run):
         events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
         steps = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-        told = {
+        found = {
             "loss": next(e["loss"] for e in events if e["event"] == "evaluated"),
             "steps": len(steps),
             "skipped": sum(bool(step.get("skipped")) for step in steps),
         }
         # What rounds sent, and that with votes and whatever else keeps replicas together.
         parts = [part for step in steps for part in step.get("sync") or []]
-        told["bytes_rounds"] = sum(part["sent_bytes"] for part in parts)
-        told["bytes_half_ring"] = sum(part["bfloat16_bytes"] for part in parts)
-        told["bytes_sync"] = sum(step["bytes_sync"] for step in steps)
+        found["bytes_rounds"] = sum(part["sent_bytes"] for part in parts)
+        found["bytes_half_ring"] = sum(part["bfloat16_bytes"] for part in parts)
+        found["bytes_sync"] = sum(step["bytes_sync"] for step in steps)
         # Of each epoch, because the first visit of a sample takes more bytes than later ones.
         epochs = self.sizes.epochs
         for direction in ("forward", "backward"):
             sent = [step[f"bytes_{direction}"] for step in steps]
-            told[f"bytes_{direction}"] = [
+            found[f"bytes_{direction}"] = [
                 sum(sent[len(sent) * e // epochs : len(sent) * (e + 1) // epochs])
                 for e in range(epochs)
             ]
-        return told
+        return found
 
     def forecast(self, cell, megabits):
         """Seconds of the whole run on links of that width, in the best depth. The stages work at a

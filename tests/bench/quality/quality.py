@@ -96,8 +96,8 @@ def run_cells(bench, options):
             return False
         keys = compared.recipe(setting, rate * bench.sizes.learning_rates[name])
         cell = bench.measure(task, setting, seed, keys)
-        told = f"loss {cell['loss']:.5f}, {cell['seconds']:.0f} s"
-        print(f"{task}, {setting}, seed {seed}: {told}", flush=True)
+        result = f"loss {cell['loss']:.5f}, {cell['seconds']:.0f} s"
+        print(f"{task}, {setting}, seed {seed}: {result}", flush=True)
     return True
 
 

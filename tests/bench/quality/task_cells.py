@@ -42,10 +42,10 @@ class TaskCells:
         return mean_and_spread(change, "+.2f") + (f", {skipped} steps skipped" if skipped else "")
 
     def accuracy(self, setting):
-        told = [cell["accuracy"] for cell in self.settings.get(setting, {}).values()]
-        if not told or None in told:
+        shares = [cell["accuracy"] for cell in self.settings.get(setting, {}).values()]
+        if not shares or None in shares:
             return ""
-        return mean_and_spread([100 * value for value in told], ".1f")
+        return mean_and_spread([100 * value for value in shares], ".1f")
 
 
 def by_name(done, reference):
