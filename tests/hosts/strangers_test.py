@@ -104,33 +104,12 @@ class HostStrangers(strangers.Attacks, hosts.HostsCase):
         ports = self.ports(launched)
         self.assertTrue(any(place[0] == "127.0.0.1" for place, _ in ports), "no port leads to the relay")
         self.assertEqual({self.host_of(pid) for _, pid in ports}, {None, *self.hosts})
-        listed = ", ".join(f"{place[0]}:{place[1]}" for place, _ in ports)
-        print(f"seed {strangers.SEED}; {len(ports)} ports of {len(set(pid for _, pid in ports))} processes: {listed}", flush=True)
-
-        open_ones = self.attack("silent connections", launched, lambda place, _: strangers.say_nothing(place))
-        self.attack("garbage", launched, lambda place, _: strangers.send_garbage(place, self.choose))
-        self.refuse_keys(launched, self.jobs()["0.0"], list(others.values())[:2])
-        self.replay(launched, recorders)
-        self.fill_memory_and_connections(launched)
-        for sockets in open_ones:
-            for one in sockets:
-                one.close()
-        self.assertEqual(self.ports(launched), ports)
+        self.attack_all(launched, self.jobs()["0.0"], list(others.values())[:2], recorders)
 
         launched.signal(signal.SIGTERM)
         self.assertEqual(launched.end(), 0, launched.output())
         self.assertEqual(run.events("restart"), [])
-        loud = watch.stop()
-        steps = run.metrics()[-1]["step"]
-        quiet = self.start("quiet", self.over_ssh(self.RUN))
-        watch = self.watch_memory(quiet)
-        quiet.at_step(steps)
-        quiet.signal(signal.SIGTERM)
-        self.assertEqual(quiet.end(), 0, quiet.output())
-        expected = {step: one for step, one in quiet.run.curve().items() if step <= steps}
-        self.assert_same_bits((expected, {}), (run.curve(), {}))
-        print(f"{steps} steps")
-        self.assert_little_memory(loud, watch.stop())
+        self.assert_same_as_quiet(run, self.over_ssh(self.RUN), watch.stop())
 
 
 if __name__ == "__main__":

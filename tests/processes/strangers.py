@@ -15,6 +15,7 @@ import random
 import resource
 import select
 import shutil
+import signal
 import socket
 import stat
 import struct
@@ -390,6 +391,37 @@ class Attacks:
         zeros = self.attack("zeros", launched, lambda place, _: send_zeros(place, ZEROS))
         standing = self.attack("connections", launched, flooded)
         print(f"zeros taken: {max(zeros) >> 20} of {2 * ZEROS >> 20} MiB at most; connections standing: {standing}", flush=True)
+
+    def attack_all(self, launched, mine, jobs_of_others, recorders):
+        """All attacks, one after the other; afterwards the run listens where it did. See refuse_keys and replay."""
+        ports = self.ports(launched)
+        listed = ", ".join(f"{place[0]}:{place[1]}" for place, _ in ports)
+        print(f"seed {SEED}; {len(ports)} ports of {len(set(pid for _, pid in ports))} processes: {listed}", flush=True)
+        open_ones = self.attack("silent connections", launched, lambda place, _: say_nothing(place))
+        self.attack("garbage", launched, lambda place, _: send_garbage(place, self.choose))
+        self.refuse_keys(launched, mine, jobs_of_others)
+        if recorders:
+            self.replay(launched, recorders)
+        self.fill_memory_and_connections(launched)
+        for sockets in open_ones:
+            for one in sockets:
+                one.close()
+        self.assertEqual(self.ports(launched), ports)
+
+    def assert_same_as_quiet(self, run, settings, loud):
+        """A run with these settings that nobody attacks has the same curve, and little less memory. `loud`: the peaks
+        of the run that was attacked."""
+        last = run.metrics()[-1]["step"]
+        quiet = self.start("quiet", settings)
+        watch = self.watch_memory(quiet)
+        quiet.at_step(last)
+        quiet.signal(signal.SIGTERM)
+        self.assertEqual(quiet.end(), 0, quiet.output())
+        peaks = watch.stop()
+        expected = {step: one for step, one in quiet.run.curve().items() if step <= last}
+        self.assert_same_bits((expected, {}), (run.curve(), {}))
+        print(f"{last} steps")
+        self.assert_little_memory(loud, peaks)
 
     def assert_little_memory(self, loud, quiet):
         growth = {name: loud[name] - quiet[name] for name in quiet}

@@ -31,10 +31,10 @@ class Strangers(strangers.Attacks, runs.RunCase):
     def test_strangers_change_nothing(self):
         other = self.train("other", {**self.RUN, "train.steps": 2, "checkpoint.every": 0})
         others = [self.shim.job(pid) for pid in other.processes().values()]
-        recorder = None
+        recorders = []
         with contextlib.suppress(PermissionError):
-            recorder = strangers.Recorder()
-            self.addCleanup(recorder.stop)
+            recorders.append(strangers.Recorder())
+            self.addCleanup(recorders[0].stop)
         launched = self.start("loud", self.RUN)
         run = launched.run
         launched.at_step(3)
@@ -45,36 +45,14 @@ class Strangers(strangers.Attacks, runs.RunCase):
         launched.at_step(self.step(launched) + 2)
         ports = self.ports(launched)
         self.assertGreaterEqual(len(ports), 4, ports)
-        if recorder:
+        for recorder in recorders:
             recorder.stop()
-        print(f"seed {strangers.SEED}; {len(ports)} ports of {len(set(pid for _, pid in ports))} processes", flush=True)
-
-        open_ones = self.attack("silent connections", launched, lambda place, _: strangers.say_nothing(place))
-        self.attack("garbage", launched, lambda place, _: strangers.send_garbage(place, self.choose))
-        self.refuse_keys(launched, self.shim.job(run.processes()["0.0"]), [others[0], others[-1], old])
-        if recorder:
-            self.replay(launched, [recorder])
-        self.fill_memory_and_connections(launched)
-        for sockets in open_ones:
-            for one in sockets:
-                one.close()
-        self.assertEqual(self.ports(launched), ports)
+        self.attack_all(launched, self.shim.job(run.processes()["0.0"]), [others[0], others[-1], old], recorders)
 
         self.assertEqual(self.strait("stop", "runs/loud")[0], 0)
         self.assertEqual(launched.end(), 0, launched.output())
         self.assertEqual(len(run.events("restart")), 1)
-        loud = watch.stop()
-        last = run.metrics()[-1]["step"]
-        quiet_launched = self.start("quiet", self.RUN)
-        watch = self.watch_memory(quiet_launched)
-        quiet_launched.at_step(last)
-        quiet_launched.signal(signal.SIGTERM)
-        self.assertEqual(quiet_launched.end(), 0, quiet_launched.output())
-        quiet = watch.stop()
-        expected = {step: one for step, one in quiet_launched.run.curve().items() if step <= last}
-        self.assert_same_bits((expected, {}), (run.curve(), {}))
-        print(f"{last} steps")
-        self.assert_little_memory(loud, quiet)
+        self.assert_same_as_quiet(run, self.RUN, watch.stop())
 
     @unittest.skipUnless(CAMPAIGN, "a campaign: STRAIT_CAMPAIGNS=1 (./strait test --all)")
     def test_garbage_costs_little_speed(self):
