@@ -3,7 +3,6 @@ started, overwritten or left half-done."""
 
 import json
 import os
-import pathlib
 import re
 import resource
 import shutil
@@ -432,14 +431,6 @@ class OtherBuilds(runs.RunCase):
 class FullDisk(runs.RunCase):
     STEPS = {"train.steps": 100_000, "checkpoint.every": 5}
 
-    def mount(self, path, size):
-        pathlib.Path(path).mkdir(parents=True, exist_ok=True)
-        words = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", path]
-        done = subprocess.run(words, capture_output=True)
-        if done.returncode != 0:
-            self.skipTest(f"cannot mount a small disk here: {done.stderr.decode().strip()}")
-        self.addCleanup(subprocess.run, ["umount", "-l", path], check=True)
-
     def fill(self, folder):
         """Fills the file system up to the last page."""
         with open(folder / "ballast", "wb", buffering=0) as out:
@@ -457,7 +448,7 @@ class FullDisk(runs.RunCase):
         disk = launched.run.path / "checkpoints"
         kept = self.home / "kept"
         shutil.move(disk, kept)
-        self.mount(disk, "4m")
+        self.mount_tmpfs(disk, "-o", "size=4m")
         shutil.copytree(kept, disk, dirs_exist_ok=True)
         self.fill(disk)
         before = launched.run.checkpoints()
@@ -481,7 +472,7 @@ class FullDisk(runs.RunCase):
         self.assertGreater(launched.run.checkpoints()[-1], before[-1])
 
     def test_full_run_disk_ends_run_with_cause(self):
-        self.mount(self.home / "runs", "4m")
+        self.mount_tmpfs(self.home / "runs", "-o", "size=4m")
         launched = self.start("full", self.STEPS)
         launched.at_event("checkpoint")
         self.fill(self.home / "runs")

@@ -53,7 +53,7 @@ class Devices(runs.RunCase):
         self.assertIn("computes on cpu", self.logs(self.train("not", {**device, "model.device": "cpu"}))["0.0"])
         # The checkpoint of each, on its own device.
         scores = [
-            json.loads(self.answer("eval", f"runs/{name}", "--json"))["loss"] for name in ("cpu", "device")
+            json.loads(self.ok("eval", f"runs/{name}", "--json"))["loss"] for name in ("cpu", "device")
         ]
         self.assertLess(abs(scores[0] - scores[1]), 1e-3 * scores[0])
 
@@ -94,11 +94,11 @@ class Devices(runs.RunCase):
         (self.home / "speeds.toml").write_text(
             (self.home / "speeds.toml").read_text().replace(str(small), "24_000_000_000")
         )
-        out = self.answer("plan", recipe)
+        out = self.ok("plan", recipe)
         for line in (r"0\.0 +a +cuda:0 ", r"1\.0 +a +cuda:1 ", r"2\.0 +b +cpu ", r"3\.0 +c +auto "):
             self.assertRegex(out, line)
         self.assertRegex(out, r"GPU 1 of a: \S+ [kM]B of its 80\.00 GB")
-        out = self.answer("plan", recipe, "--set", 'model.device="cpu"')
+        out = self.ok("plan", recipe, "--set", 'model.device="cpu"')
         self.assertNotIn("cuda", out)
 
     def test_micro_batches_that_the_plan_chooses_fit_their_gpus(self):
@@ -106,7 +106,7 @@ class Devices(runs.RunCase):
             (self.home / "speeds.toml").write_text(
                 "".join(f'[[hosts]]\nname = "{name}"\ngpu_memory = [{bytes_of_gpu}]\n' for name in "ab")
             )
-            return json.loads(self.answer("plan", recipe, "--json", "--set", f"train.micro_batch={micro_batch}"))
+            return json.loads(self.ok("plan", recipe, "--json", "--set", f"train.micro_batch={micro_batch}"))
 
         recipe = self.write_recipe("gpus", {
             "hosts.backend": "ssh", "hosts.list": ["a", "b"], "hosts.links": "speeds.toml", "train.batch": 16})
@@ -115,11 +115,6 @@ class Devices(runs.RunCase):
         two = plan_with(80_000_000_000, 2)
         needed = max(one["state_bytes"] + one["activation_bytes"] for one in two["processes"])
         self.assertEqual(plan_with((640 << 20) + needed, "auto")["micro_batches"], 8)
-
-    def answer(self, *words):
-        code, out, err = self.strait(*words)
-        self.assertEqual(code, 0, out + err)
-        return out
 
     def test_gpu_that_is_not_there_is_named(self):
         code, _, err = self.strait("run", self.write_recipe("cuda", {"model.device": "cuda"}))

@@ -279,21 +279,13 @@ class SavedRuns(runs.RunCase):
 
 
 class Disk(SavedRuns):
-    def mount(self, folder, *options):
-        folder.mkdir(exist_ok=True)
-        words = ["mount", "-t", "tmpfs", *options, "none", folder]
-        done = subprocess.run(words, capture_output=True)
-        if done.returncode != 0:
-            self.skipTest(f"cannot mount here: {done.stderr.decode().strip()}")
-        self.addCleanup(subprocess.run, ["umount", "-l", folder], check=True)
-
     def folders(self, run):
         return sorted(path.name for path in (run.path / "checkpoints").iterdir())
 
     def test_old_checkpoint_that_cannot_be_removed_is_one_warning(self):
         run = self.saved_run("mounted")
         oldest = run.path / "checkpoints" / f"step-{run.checkpoints()[0]}"
-        self.mount(oldest / "held")
+        self.mount_tmpfs(oldest / "held")
         launched = self.resumed_for(run, 5)
         warnings = [e for e in run.events("stage_event") if e["name"] == "not_pruned"]
         self.assertEqual(len(warnings), 1, warnings)
@@ -320,14 +312,14 @@ class Disk(SavedRuns):
     def test_disk_that_refuses_checkpoints_ends_run_with_31(self):
         launched = self.start("refused")
         launched.at_event("checkpoint")
-        self.mount(launched.run.path / "checkpoints", "-o", "ro")
+        self.mount_tmpfs(launched.run.path / "checkpoints", "-o", "ro")
         self.assertEqual(launched.end(), 31, launched.output())
         self.assertRegex(launched.run.outcome()["cause"], "3 checkpoints in a row.*Read-only")
 
     def test_refused_last_checkpoint_ends_run_with_31(self):
         launched = self.start("last", {"checkpoint.every": 0})
         launched.at_step(1)
-        self.mount(launched.run.path / "checkpoints", "-o", "ro")
+        self.mount_tmpfs(launched.run.path / "checkpoints", "-o", "ro")
         self.assertEqual(self.stop(launched), 31, launched.output())
         self.assertRegex(
             launched.run.outcome()["cause"], "its last checkpoint failed: .*stage .*Read-only"

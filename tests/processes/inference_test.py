@@ -29,11 +29,6 @@ class Inference(runs.RunCase):
                                    {"role": "user", "content": "no"}]})
         (self.home / "prompts.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n\n")
 
-    def ok(self, *words):
-        code, out, err = self.strait(*words)
-        self.assertEqual(code, 0, out + err)
-        return out
-
     def test_completions_shown_behind_a_run_are_of_the_first_file_with_prompts(self):
         (self.home / "book.txt").write_text("A text has no prompts. " * 100)
         launched = self.start("asked", {**self.TRAINED, "data.eval": ["book.txt", "eval.jsonl"]})

@@ -26,6 +26,7 @@ class Quickstart(runs.RunCase):
         shutil.copytree(runs.ROOT / "recipes", self.home / "recipes")
 
     def ok(self, *words):
+        """Nothing on stderr either."""
         code, out, err = self.strait(*words)
         self.assertEqual((code, err), (0, ""), out)
         self.assertNotRegex(out, r"[\x00-\x09\x0b-\x1f\x7f]", "control characters in a pipe")

@@ -66,11 +66,6 @@ class Recipes(runs.RunCase):
         (self.home / "chats.jsonl").write_text("".join(json.dumps(chat) + "\n" for chat in chats))
         (self.home / "corpus.txt").write_text("The quick brown fox jumps over the lazy dog.\n" * 400)
 
-    def ok(self, *words):
-        code, out, err = self.strait(*words)
-        self.assertEqual(code, 0, f"{words}\n{out}{err}")
-        return out
-
     def edited(self, name, file, model="model", data=None):
         """`strait init NAME FILE`, and the two lines that a user edits."""
         self.assertIn(file, self.ok("init", name, file))

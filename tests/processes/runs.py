@@ -357,6 +357,15 @@ class RunCase(unittest.TestCase):
             write_safetensors(folder / "model.safetensors", tensors)
         return folder
 
+    def mount_tmpfs(self, folder, *options):
+        """A disk of its own for this folder. Options: of mount."""
+        folder.mkdir(exist_ok=True)
+        words = ["mount", "-t", "tmpfs", *options, "none", folder]
+        done = subprocess.run(words, capture_output=True)
+        if done.returncode != 0:
+            self.skipTest(f"cannot mount here: {done.stderr.decode().strip()}")
+        self.addCleanup(subprocess.run, ["umount", "-l", folder], check=True)
+
     def write_data(self, name, records=96):
         words = ["link", "stage", "step", "boundary", "codec", "plan", "run", "row"]
         lines = []
@@ -387,6 +396,12 @@ class RunCase(unittest.TestCase):
         )
         return done.returncode, done.stdout.decode(), done.stderr.decode()
 
+    def ok(self, *words):
+        """Runs to the end, with code 0: stdout."""
+        code, out, err = self.strait(*words)
+        self.assertEqual(code, 0, f"{words}\n{out}{err}")
+        return out
+
     def run_of(self, name):
         return Run(self.home / "runs" / name)
 
@@ -404,9 +419,7 @@ class RunCase(unittest.TestCase):
         self.assertEqual(run.checkpoints(), [step])
 
     def resumed(self, run, *words):
-        code, out, err = self.strait("resume", run.path.relative_to(self.home), *words)
-        self.assertEqual(code, 0, out + err)
-        return out
+        return self.ok("resume", run.path.relative_to(self.home), *words)
 
     def assert_same_bits(self, expected, got):
         """Two of (curve by step, state by name)."""

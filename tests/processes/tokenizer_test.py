@@ -57,11 +57,6 @@ class TokenizerRuns(runs.RunCase):
         (self.home / "tiny.toml").write_text(text)
         return "tiny.toml"
 
-    def ok(self, *words):
-        code, out, err = self.strait(*words)
-        self.assertEqual(code, 0, out + err)
-        return out
-
     def refused(self, pattern, *words):
         code, out, err = self.strait(*words)
         self.assertIn(code, (10, 11), out + err)
