@@ -22,6 +22,7 @@ loopback (loopback_host), and what needs a network of its own is skipped (`needs
 import contextlib
 import os
 import pathlib
+import signal
 import socket
 import subprocess
 import sys
@@ -161,6 +162,11 @@ class HostsCase(runs.RunCase):
             "hosts.list": hosts or self.site.names(),
             **(settings or {}),
         }
+
+    def stopped(self, launched):
+        """Stops the run, which saves and ends with code 0."""
+        launched.signal(signal.SIGINT)
+        self.assertEqual(launched.end(), 0, launched.output())
 
     def on_host(self, host, *words, **run):
         """Runs a program on a host, not through ssh: the finished process."""

@@ -1,16 +1,10 @@
 """Replicas on hosts of their own: losing a host evicts its replica and no other."""
 
-import signal
-
 import hosts
 import replica_hosts
 
 
 class Losses(replica_hosts.ReplicaHosts):
-    def stopped(self, launched):
-        launched.signal(signal.SIGINT)
-        self.assertEqual(launched.end(), 0, launched.output())
-
     @hosts.needs_namespaces
     def test_lost_host_evicts_its_replica_and_checkpoints_continue(self):
         launched = self.start("lossy", self.over_ssh(self.ENDLESS))
@@ -21,11 +15,7 @@ class Losses(replica_hosts.ReplicaHosts):
         launched.at_event("replica_left")
         (gone,) = run.events("replica_left")
         self.assertEqual((gone["replica"], gone["replicas"]), (1, [0, 2]))
-        later = lambda: [step for step in run.checkpoints() if step > gone["step"]]
-        launched.wait_for(
-            "a checkpoint of those who are left to come home",
-            lambda: any(self.shards(run, step) == [0, 2] for step in later()),
-        )
+        self.wait_for_download(launched, [0, 2], after=gone["step"])
         self.assertEqual(run.processes(), before)
         self.stopped(launched)
         last = run.outcome()["step"]

@@ -20,3 +20,13 @@ class ReplicaHosts(hosts.HostsCase):
         """Replicas whose shards of this checkpoint are on this machine."""
         found = (run.path / "checkpoints" / f"step-{step}").glob("stage-0.replica-?.safetensors")
         return sorted(int(path.name[len("stage-0.replica-")]) for path in found)
+
+    def wait_for_download(self, launched, replicas, after=None):
+        """Waits until a checkpoint with the shards of these replicas is downloaded, of a step after this one (the
+        newest that is known)."""
+        run = launched.run
+        known = run.checkpoints()[-1] if after is None else after
+        launched.wait_for(
+            f"a checkpoint of {replicas} to come home",
+            lambda: any(self.shards(run, step) == replicas for step in run.checkpoints() if step > known),
+        )

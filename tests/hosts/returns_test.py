@@ -43,15 +43,6 @@ class Returns(replica_hosts.ReplicaHosts):
     def train_on(self, launched, steps=5):
         launched.at_step(launched.run.metrics()[-1]["step"] + steps)
 
-    def wait_for_download(self, launched, replicas):
-        """Waits until a new checkpoint with the shards of these replicas is downloaded."""
-        run, known = launched.run, launched.run.checkpoints()[-1]
-
-        launched.wait_for(
-            f"a checkpoint of {replicas} to come home",
-            lambda: any(self.shards(run, step) == replicas for step in run.checkpoints() if step > known),
-        )
-
     def stop(self, launched):
         code, out, err = self.strait("stop", launched.run.path)
         self.assertEqual(code, 0, out + err + launched.output())

@@ -21,11 +21,6 @@ class Ssh(hosts.HostsCase):
     def endless(self, name="endless", hosts=None, **more):
         return self.start(name, self.over_ssh({**self.ENDLESS, **more}, hosts))
 
-    def stopped(self, launched):
-        """Stops the run, which saves and ends with code 0."""
-        launched.signal(signal.SIGINT)
-        self.assertEqual(launched.end(), 0, launched.output())
-
     def resumed_from(self, run, *words):
         """A resume that has trained beyond what the run had saved."""
         done, starts = run.checkpoints()[-1], len(run.events("training"))
