@@ -1,6 +1,6 @@
 """What `strait prepare` costs: padding by way of packing, memory by size of the text, tokens per second of a processor.
 
-    tests/bench/preparation.py [--tokens 2000000] [--megabytes 100] [--model DIR --data FILE.jsonl]
+usage: preparation.py [--bin FOLDER] [--tokens 2000000] [--megabytes 100] [--model DIR --data FILE.jsonl] [--quick]
 
 With --model also tokens per processor second of a real tokenizer, the tokenizer process included.
 """
@@ -18,15 +18,14 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-STRAIT = pathlib.Path(os.environ.get("STRAIT_BIN", ROOT / "build/release/bin")) / "strait"
 LENGTHS = ((60, 0.6, 128), (200, 0.8, 512), (800, 0.6, 2048))  # median and sigma of bytes, row
 
 
-def prepare(folder, *words):
+def prepare(program, folder, *words):
     """(what it said, the most anonymous and all resident MiB, processor seconds)"""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with open(folder / "said", "w+") as said:
-        process = subprocess.Popen([STRAIT, "prepare", *map(str, words)], stdout=said, cwd=folder,
+        process = subprocess.Popen([program, "prepare", *map(str, words)], stdout=said, cwd=folder,
                                    env={**os.environ, "STRAIT_CACHE": str(folder / "cache")})
         most = {"RssAnon": 0, "VmRSS": 0}
         while process.poll() is None:
@@ -53,25 +52,30 @@ def records(path, tokens, median, sigma, longest):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", default=os.environ.get("STRAIT_BIN", ROOT / "build/release/bin"))
     parser.add_argument("--tokens", type=int, default=2_000_000)
     parser.add_argument("--megabytes", type=int, default=100)
     parser.add_argument("--model")
     parser.add_argument("--data")
+    parser.add_argument("--quick", action="store_true", help="small: shows only that it works")
     options = parser.parse_args()
+    if options.quick:
+        options.tokens, options.megabytes = 20_000, 4
+    program = pathlib.Path(options.bin).resolve() / "strait"
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         for median, sigma, row in LENGTHS:
             records(folder / "records.jsonl", options.tokens, median, sigma, row)
             for packing in ("first_fit", "decreasing", "single"):
-                said = prepare(folder, "records.jsonl", "--row", row, "--packing", packing)[0]
+                said = prepare(program, folder, "records.jsonl", "--row", row, "--packing", packing)[0]
                 print(f"median {median}, sigma {sigma}, row {row}, {packing}: padding {re.search(r'[0-9.]+ %', said)[0]}")
         for megabytes in (options.megabytes // 4, options.megabytes):
             (folder / "text.txt").write_text("a line of text of forty characters ....\n" * (megabytes * 25_000))
-            _, held, resident, spent = prepare(folder, "text.txt", "rows.safetensors", "--row", "512")
+            _, held, resident, spent = prepare(program, folder, "text.txt", "rows.safetensors", "--row", "512")
             size = (folder / "rows.safetensors").stat().st_size / 1e6
             print(f"{megabytes} MB of text, {size:.0f} MB of token file: {held:.0f} MiB held, {resident:.0f} MiB with mapped pages, {spent:.1f} s of a processor")
         if options.model:
-            said, held, _, spent = prepare(folder, pathlib.Path(options.data).resolve(), "--row", "512", "--model", pathlib.Path(options.model).resolve())
+            said, held, _, spent = prepare(program, folder, pathlib.Path(options.data).resolve(), "--row", "512", "--model", pathlib.Path(options.model).resolve())
             rows, row, padding = map(int, re.search(r"(\d+) rows of (\d+) tokens, \d+ targets, (\d+) padding", said).groups())
             tokens = rows * row - padding
             print(f"{tokens} tokens: {tokens / spent / 1e6:.2f} M/s of a processor, {held:.0f} MiB held beside the tokenizer process")
