@@ -9,6 +9,7 @@
 #include "framework/store/checkpoint.h"
 #include "tests/framework/store/expect_store_error.h"
 #include "tests/framework/store/system_faults.h"
+#include "tests/saved_checkpoint.h"
 #include "tests/scratch_directory.h"
 
 namespace strait::store {
@@ -16,29 +17,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Two shards, and the manifest that makes them a checkpoint.
-void write_shards(const fs::path& run, std::int64_t step, Manifest& manifest) {
-  const fs::path path = checkpoint_directory(run, Step{step});
-  make_directory(path);
-  manifest.run_id = "run";
-  manifest.step = Step{step};
-  for (const std::int64_t stage : {0, 1}) {
-    const std::string name = shard_name(stage, 0);
-    const FileSummary file = replace_file(path / name, std::to_string(step) + " shard " + name);
-    manifest.files.push_back({name, file.size, file.hash});
-  }
-}
-
 void save(const fs::path& run, std::int64_t step) {
-  Manifest manifest;
-  write_shards(run, step, manifest);
-  commit_checkpoint(checkpoint_directory(run, Step{step}), manifest);
+  save_checkpoint(run, step, {shard_name(0, 0), shard_name(1, 0)});
 }
 
 // A save whose process was killed before the commit.
 void save_half(const fs::path& run, std::int64_t step) {
-  Manifest manifest;
-  write_shards(run, step, manifest);
+  write_checkpoint_files(run, step, {shard_name(0, 0), shard_name(1, 0)});
   ScratchDirectory::write(checkpoint_directory(run, Step{step}) / (shard_name(1, 0) + ".tmp-77"),
                           "half");
 }
@@ -49,14 +34,6 @@ std::vector<std::string> folders(const fs::path& run) {
     names.push_back(entry.path().filename());
   }
   return names;
-}
-
-std::vector<std::int64_t> complete_steps(const fs::path& run) {
-  std::vector<std::int64_t> steps;
-  for (const Checkpoint& checkpoint : list_checkpoints(run, Verify::hashes).complete) {
-    steps.push_back(number(checkpoint.manifest.step));
-  }
-  return steps;
 }
 
 TEST(PruneCheckpoints, GoesOnBehindAFileThatCannotBeRemoved) {
@@ -72,8 +49,8 @@ TEST(PruneCheckpoints, GoesOnBehindAFileThatCannotBeRemoved) {
         .call = SystemCall::remove, .after = call, .error = EBUSY, .once = true};
     const int calls =
         with_fault(fault, [&] { EXPECT_NO_THROW(pruned = prune_checkpoints(run.path(), 2)); });
-    EXPECT_EQ(complete_steps(run.path()).at(0), 6);
-    EXPECT_EQ(complete_steps(run.path()).at(1), 4);
+    EXPECT_EQ(complete_steps(run.path(), Verify::hashes).at(0), 6);
+    EXPECT_EQ(complete_steps(run.path(), Verify::hashes).at(1), 4);
     if (calls <= call) {
       EXPECT_THAT(pruned.left, testing::IsEmpty());
       EXPECT_THAT(folders(run.path()), testing::UnorderedElementsAre("step-6", "step-4"));
@@ -102,7 +79,7 @@ TEST(PruneCheckpoints, ReportsAFolderThatStaysAndRemovesItsShards) {
     ASSERT_EQ(pruned.left.size(), 1U);
     EXPECT_EQ(pruned.left[0].path, old);
     EXPECT_FALSE(fs::exists(old / shard_name(0, 0)));
-    EXPECT_THAT(complete_steps(run.path()), testing::ElementsAre(3, 2));
+    EXPECT_THAT(complete_steps(run.path(), Verify::hashes), testing::ElementsAre(3, 2));
   }
   ASSERT_EQ(::umount((old / "mounted").c_str()), 0);
   EXPECT_THAT(prune_checkpoints(run.path(), 2).left, testing::IsEmpty());
@@ -127,7 +104,7 @@ TEST(PruneCheckpoints, RemovesWhatWasSetAsideAndLeftoversOfDeadWriters) {
   EXPECT_FALSE(fs::exists(newest / (shard_name(1, 0) + ".tmp-77")));
   EXPECT_FALSE(fs::exists(newest / shard_name(0, 3)));
   EXPECT_TRUE(fs::exists(newest / "notes.txt"));
-  EXPECT_THAT(complete_steps(run.path()), testing::ElementsAre(4, 2));
+  EXPECT_THAT(complete_steps(run.path(), Verify::hashes), testing::ElementsAre(4, 2));
 }
 
 TEST(PruneCheckpoints, DamagedOneGoesOnceEnoughNewerOnesAreKept) {
@@ -198,7 +175,7 @@ TEST(PruneCheckpoints, HoldsItsBoundOverAnySequenceOfDeathsAndResumes) {
       }
       ASSERT_GE(step, known);
       // One resume in four goes on from an older one on purpose.
-      const std::vector<std::int64_t> steps = complete_steps(run.path());
+      const std::vector<std::int64_t> steps = complete_steps(run.path(), Verify::hashes);
       if (!steps.empty() && random() % 4 == 0) step = known = steps[random() % steps.size()];
       const auto every = static_cast<std::int64_t>(1 + random() % 3);
       const auto dies_at = static_cast<int>(random() % 90);
@@ -216,14 +193,14 @@ TEST(PruneCheckpoints, HoldsItsBoundOverAnySequenceOfDeathsAndResumes) {
         known = std::stoll(ScratchDirectory::read(run.path() / "known"));
       fs::remove(run.path() / "known");
     }
-    const std::vector<std::int64_t> steps = complete_steps(run.path());
+    const std::vector<std::int64_t> steps = complete_steps(run.path(), Verify::hashes);
     const std::int64_t last = steps.empty() ? 0 : steps.front();
     set_aside_newer(run.path(), Step{last});
     save(run.path(), last + 1);
     EXPECT_THAT(prune_checkpoints(run.path(), keep).left, testing::IsEmpty());
-    EXPECT_EQ(folders(run.path()).size(), complete_steps(run.path()).size());
+    EXPECT_EQ(folders(run.path()).size(), complete_steps(run.path(), Verify::hashes).size());
     EXPECT_LE(folders(run.path()).size(), static_cast<std::size_t>(keep));
-    for (const std::int64_t one : complete_steps(run.path())) {
+    for (const std::int64_t one : complete_steps(run.path(), Verify::hashes)) {
       const fs::path path = checkpoint_directory(run.path(), Step{one});
       EXPECT_EQ(std::distance(fs::directory_iterator(path), fs::directory_iterator()), 3);
     }

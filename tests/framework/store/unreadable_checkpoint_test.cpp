@@ -1,10 +1,10 @@
 #include <cerrno>
 
-#include "framework/store/atomic_file.h"
 #include "framework/store/checkpoint.h"
 #include "framework/store/file_hash.h"
 #include "tests/framework/store/expect_store_error.h"
 #include "tests/framework/store/system_faults.h"
+#include "tests/saved_checkpoint.h"
 #include "tests/scratch_directory.h"
 
 // An error of the file system (EIO, ESTALE, EMFILE ...) says nothing about a checkpoint: it is
@@ -15,31 +15,13 @@ namespace {
 namespace fs = std::filesystem;
 
 void save(const fs::path& run, std::int64_t step) {
-  const fs::path path = checkpoint_directory(run, Step{step});
-  make_directory(path);
-  Manifest manifest;
-  manifest.run_id = "run";
-  manifest.step = Step{step};
-  for (const std::int64_t stage : {0, 1}) {
-    const std::string name = shard_name(stage, 0);
-    const FileSummary file = replace_file(path / name, std::to_string(step) + " shard " + name);
-    manifest.files.push_back({name, file.size, file.hash});
-  }
-  commit_checkpoint(path, manifest);
+  save_checkpoint(run, step, {shard_name(0, 0), shard_name(1, 0)});
 }
 
 // A path at which every look fails: with ELOOP, which no system call reports for a missing file.
 void make_loop(const fs::path& path) {
   fs::remove(path);
   fs::create_symlink(path.filename(), path);
-}
-
-std::vector<std::int64_t> complete_steps(const fs::path& run) {
-  std::vector<std::int64_t> steps;
-  for (const Checkpoint& checkpoint : list_checkpoints(run, Verify::hashes).complete) {
-    steps.push_back(number(checkpoint.manifest.step));
-  }
-  return steps;
 }
 
 // Runs `work` with the n-th stat, then the n-th pread failing, for every n, in a run with the
@@ -121,13 +103,14 @@ TEST(UnreadableCheckpoint, IsNeverRemovedByGoingBackOrPruning) {
                         });
   for_each_failing_look([](const fs::path& run) { prune_checkpoints(run, 2); },
                         [](const fs::path& run, bool) {
-                          const std::vector<std::int64_t> steps = complete_steps(run);
+                          const std::vector<std::int64_t> steps =
+                              complete_steps(run, Verify::hashes);
                           ASSERT_GE(steps.size(), 2U);
                           EXPECT_EQ(steps[0], 3);
                           EXPECT_EQ(steps[1], 2);
                           // What stayed because of the error goes with the next pruning.
                           EXPECT_TRUE(prune_checkpoints(run, 2).left.empty());
-                          EXPECT_EQ(complete_steps(run).size(), 2U);
+                          EXPECT_EQ(complete_steps(run, Verify::hashes).size(), 2U);
                         });
 }
 

@@ -9,12 +9,14 @@
 #include "framework/tensors/shard_writer.h"
 #include "tests/framework/store/expect_store_error.h"
 #include "tests/framework/store/system_faults.h"
+#include "tests/saved_checkpoint.h"
 #include "tests/scratch_directory.h"
 
 namespace strait::tensors {
 namespace {
 
 namespace fs = std::filesystem;
+using store::complete_steps;
 
 // Two stages' shards and the manifest; every tensor is filled with the step.
 void save(const fs::path& run, std::int64_t step, const std::function<void()>& may_commit = {}) {
@@ -38,15 +40,6 @@ void expect_holds(const store::Checkpoint& checkpoint) {
   for (const char* name : {"layer.0", "layer.1", "tied"}) {
     EXPECT_TRUE(at::equal(reader.read(name), at::full({50}, step))) << name;
   }
-}
-
-std::vector<std::int64_t> complete_steps(const fs::path& run,
-                                         store::Verify verify = store::Verify::sizes) {
-  std::vector<std::int64_t> steps;
-  for (const store::Checkpoint& checkpoint : store::list_checkpoints(run, verify).complete) {
-    steps.push_back(number(checkpoint.manifest.step));
-  }
-  return steps;
 }
 
 TEST(Checkpoint, IsReadByGlobalNamesAcrossShards) {

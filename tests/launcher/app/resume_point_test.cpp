@@ -5,9 +5,9 @@
 #include <set>
 #include <string>
 
-#include "framework/store/atomic_file.h"
 #include "launcher/base/errors.h"
 #include "launcher/plan/plan.h"
+#include "tests/saved_checkpoint.h"
 #include "tests/scratch_directory.h"
 
 namespace strait::app {
@@ -34,17 +34,9 @@ plan::RunFile run_on_hosts() {
 }
 
 void save(const fs::path& run, std::int64_t step) {
-  const fs::path path = store::checkpoint_directory(run, store::Step{step});
-  store::make_directory(path);
-  store::Manifest manifest;
-  manifest.step = store::Step{step};
-  for (const std::int64_t stage : {0, 1}) {
-    for (const std::string& name : {store::weights_name(stage, 0), store::shard_name(stage, 0)}) {
-      const store::FileSummary file = store::replace_file(path / name, name);
-      manifest.files.push_back({name, file.size, file.hash});
-    }
-  }
-  store::commit_checkpoint(path, manifest);
+  store::save_checkpoint(run, step,
+                         {store::weights_name(0, 0), store::shard_name(0, 0),
+                          store::weights_name(1, 0), store::shard_name(1, 0)});
 }
 
 class Lines : public console::TextSink {

@@ -6,10 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "framework/store/atomic_file.h"
-#include "framework/store/checkpoint.h"
 #include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
+#include "tests/saved_checkpoint.h"
 #include "tests/scratch_directory.h"
 
 namespace strait::control {
@@ -39,14 +38,6 @@ class RunRecorderTest : public testing::Test {
     line.loss = 0.1 + 0.2;
     line.seconds = 2;
     return line;
-  }
-
-  void save_checkpoint(std::int64_t step) {
-    const auto path = store::checkpoint_directory(run_, Step{step});
-    store::make_directory(path);
-    store::Manifest manifest;
-    manifest.step = Step{step};
-    store::commit_checkpoint(path, manifest);
   }
 
   ScratchDirectory scratch_;
@@ -160,7 +151,7 @@ TEST_F(RunRecorderTest, StatusReportsDeadLauncher) {
   }
   EXPECT_THAT(shown(false), HasSubstr("its launcher is gone"));
   EXPECT_THAT(shown(false), HasSubstr("/recipe.toml --replace"));  // nothing to resume from
-  save_checkpoint(12);
+  store::save_checkpoint(run_, 12, {});
   EXPECT_THAT(shown(false), HasSubstr("resume with: strait resume"));
 }
 
@@ -183,7 +174,7 @@ TEST_F(RunRecorderTest, StatusOfAStartThatFailedEarlyShowsHowFarTheRunIs) {
 
 TEST_F(RunRecorderTest, StatusOfACopySaysThatItHasNotBeenStarted) {
   std::filesystem::create_directory(run_);
-  save_checkpoint(12);
+  store::save_checkpoint(run_, 12, {});
   EXPECT_THROW(app::show_status(run_, false), base::UserError);
   ScratchDirectory::write(run_ / "plan.json", "of another build");
   EXPECT_THAT(shown(false), HasSubstr("a copy at step 12 that has not been started; "));

@@ -1,7 +1,6 @@
 #include "launcher/app/saved_checkpoints.h"
 
-#include "framework/store/atomic_file.h"
-#include "framework/store/checkpoint.h"
+#include "tests/saved_checkpoint.h"
 #include "tests/scratch_directory.h"
 
 namespace strait::app {
@@ -12,15 +11,8 @@ using State = SavedCheckpoint::State;
 
 // One stage's files; its state lies on a host where `here` is only the weights.
 void save(const fs::path& run, std::int64_t step, bool whole) {
-  const fs::path path = store::checkpoint_directory(run, store::Step{step});
-  store::make_directory(path);
-  store::Manifest manifest;
-  manifest.step = store::Step{step};
-  for (const std::string& name : {store::weights_name(0, 0), store::shard_name(0, 0)}) {
-    const store::FileSummary file = store::replace_file(path / name, name);
-    manifest.files.push_back({name, file.size, file.hash});
-  }
-  store::commit_checkpoint(path, manifest);
+  const fs::path path =
+      store::save_checkpoint(run, step, {store::weights_name(0, 0), store::shard_name(0, 0)});
   if (!whole) fs::remove(path / store::shard_name(0, 0));
 }
 

@@ -7,12 +7,11 @@
 #include <array>
 #include <csignal>
 
-#include "framework/store/atomic_file.h"
-#include "framework/store/checkpoint.h"
 #include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
 #include "launcher/control/run_directory.h"
 #include "launcher/control/stop_signals.h"
+#include "tests/saved_checkpoint.h"
 #include "tests/scratch_directory.h"
 
 namespace strait::app {
@@ -86,20 +85,10 @@ TEST_F(VerbStopTest, SendsOneRequestAndWaits) {
 
 TEST_F(VerbStopTest, NamesNewestCheckpointWhosePartsAreOnHosts) {
   const OtherLauncher other(run_, 1);
-  const auto save = [this](std::int64_t step) {
-    const std::filesystem::path path = store::checkpoint_directory(run_, store::Step{step});
-    store::make_directory(path);
-    const std::string shard = store::shard_name(0, 0);
-    const store::FileSummary file = store::replace_file(path / shard, "moments");
-    store::Manifest manifest;
-    manifest.step = store::Step{step};
-    manifest.files = {{shard, file.size, file.hash}};
-    store::commit_checkpoint(path, manifest);
-    return path;
-  };
-  save(10);
-  const std::filesystem::path newest = save(20);
-  std::filesystem::remove(newest / store::shard_name(0, 0));
+  const std::string shard = store::shard_name(0, 0);
+  store::save_checkpoint(run_, 10, {shard});
+  const std::filesystem::path newest = store::save_checkpoint(run_, 20, {shard});
+  std::filesystem::remove(newest / shard);
   EXPECT_THAT(stop(false), HasSubstr("the newest checkpoint is " + newest.string() + "\n"));
 }
 
