@@ -1,16 +1,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <array>
-#include <csignal>
 
 #include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
 #include "launcher/control/run_directory.h"
 #include "launcher/control/stop_signals.h"
+#include "tests/child_process.h"
 #include "tests/saved_checkpoint.h"
 #include "tests/scratch_directory.h"
 
@@ -21,42 +17,16 @@ using namespace std::chrono_literals;
 using testing::HasSubstr;
 
 // A launcher in a process of its own: owns the run until it was asked `stops` times to leave.
-class OtherLauncher {
+class OtherLauncher : public ChildProcess {
  public:
-  OtherLauncher(const std::filesystem::path& run, int stops) {
-    std::array<int, 2> ready{};
-    if (::pipe(ready.data()) != 0) throw std::runtime_error("no pipe");
-    pid_ = ::fork();
-    if (pid_ == 0) launch(run, stops, ready[1]);
-    ::close(ready[1]);
-    char byte = 0;
-    const auto heard = ::read(ready[0], &byte, 1);
-    ::close(ready[0]);
-    if (heard != 1) throw std::runtime_error("the other launcher could not take the run");
-  }
-  ~OtherLauncher() {
-    ::kill(pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
-  }
-  OtherLauncher(const OtherLauncher&) = delete;
-  OtherLauncher& operator=(const OtherLauncher&) = delete;
-
-  pid_t pid() const { return pid_; }
-
- private:
-  [[noreturn]] static void launch(const std::filesystem::path& run, int stops, int ready) {
-    try {
-      const control::StopSignals signals;
-      const control::RunDirectory directory =
-          control::RunDirectory::create(run, control::RunDirectory::Existing::refuse);
-      if (::write(ready, "x", 1) != 1) ::_exit(1);
-      while (signals.count() < stops) ::poll(nullptr, 0, 5);
-    } catch (const base::UserError&) {
-      ::_exit(1);
-    }
-    ::_exit(0);
-  }
-  pid_t pid_ = 0;
+  OtherLauncher(const std::filesystem::path& run, int stops)
+      : ChildProcess([&](int ready) {
+          const control::StopSignals signals;
+          const control::RunDirectory directory =
+              control::RunDirectory::create(run, control::RunDirectory::Existing::refuse);
+          report_ready(ready);
+          while (signals.count() < stops) ::poll(nullptr, 0, 5);
+        }) {}
 };
 
 class VerbStopTest : public testing::Test {

@@ -4,16 +4,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
-#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <vector>
 
 #include "launcher/base/errors.h"
+#include "tests/child_process.h"
 #include "tests/refusal_of.h"
 #include "tests/scratch_directory.h"
 
@@ -24,42 +23,14 @@ using testing::HasSubstr;
 using Existing = RunDirectory::Existing;
 
 // Another process that owns a run until it is killed.
-class Owner {
+class Owner : public ChildProcess {
  public:
-  explicit Owner(const std::filesystem::path& run) {
-    std::array<int, 2> ready{};
-    if (::pipe(ready.data()) != 0) throw std::runtime_error("no pipe");
-    pid_ = ::fork();
-    if (pid_ == 0) own(run, ready[1]);
-    ::close(ready[1]);
-    char byte = 0;
-    const auto heard = ::read(ready[0], &byte, 1);
-    ::close(ready[0]);
-    if (heard != 1) throw std::runtime_error("the owner could not take the run");
-  }
-  ~Owner() { kill(); }
-  Owner(const Owner&) = delete;
-  Owner& operator=(const Owner&) = delete;
-
-  void kill() {
-    if (pid_ == 0) return;
-    ::kill(pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
-    pid_ = 0;
-  }
-  pid_t pid() const { return pid_; }
-
- private:
-  [[noreturn]] static void own(const std::filesystem::path& run, int ready) {
-    try {
-      const RunDirectory directory = RunDirectory::open(run);
-      if (::write(ready, "x", 1) != 1) ::_exit(1);
-      while (true) ::pause();
-    } catch (const base::UserError&) {
-      ::_exit(1);
-    }
-  }
-  pid_t pid_ = 0;
+  explicit Owner(const std::filesystem::path& run)
+      : ChildProcess([&](int ready) {
+          const RunDirectory directory = RunDirectory::open(run);
+          report_ready(ready);
+          while (true) ::pause();
+        }) {}
 };
 
 class RunDirectoryTest : public testing::Test {

@@ -1,18 +1,14 @@
 #include "launcher/process/generation_lock.h"
 
 #include <gtest/gtest.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <csignal>
 #include <fstream>
-#include <memory>
 
-#include "framework/store/file_descriptor.h"
 #include "launcher/base/errors.h"
-#include "launcher/process/process_identity.h"
+#include "tests/child_process.h"
 #include "tests/scratch_directory.h"
 
 namespace strait::process {
@@ -21,51 +17,29 @@ namespace {
 using base::ExitCode;
 
 // A process of a run that holds its lock until it is killed.
-class Member {
+class Member : public ChildProcess {
  public:
-  Member(const std::filesystem::path& run, const LockOwner& self) {
-    std::array<int, 2> ends{};
-    EXPECT_EQ(::pipe(ends.data()), 0);
-    pid_ = ::fork();
-    if (pid_ == 0) hold(run, self, ends[1]);
-    ::close(ends[1]);
-    const store::FileDescriptor input(ends[0]);
-    unsigned char code = 255;
-    EXPECT_EQ(::read(input.number(), &code, 1), 1);
-    code_ = static_cast<ExitCode>(code);
-  }
-  ~Member() {
-    ::kill(pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
-  }
-  Member(const Member&) = delete;
-  Member& operator=(const Member&) = delete;
+  Member(const std::filesystem::path& run, const LockOwner& self)
+      : ChildProcess([&](int ready) { hold(run, self, ready); }) {}
 
-  int pid() const { return pid_; }
-  ExitCode code() const { return code_; }  // done: it holds the lock
-  void stop() const { ::kill(pid_, SIGSTOP); }
+  ExitCode code() const { return static_cast<ExitCode>(reported()); }  // done: it holds the lock
+  void stop() const { ::kill(pid(), SIGSTOP); }
   bool gone() const {
     siginfo_t info{};
-    ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT);
-    return info.si_pid == pid_;
+    ::waitid(P_PID, static_cast<id_t>(pid()), &info, WEXITED | WNOHANG | WNOWAIT);
+    return info.si_pid == pid();
   }
 
  private:
-  [[noreturn]] static void hold(const std::filesystem::path& run, const LockOwner& self,
-                                int output) {
-    unsigned char code = number(ExitCode::done);
-    std::unique_ptr<GenerationLock> lock;
+  static void hold(const std::filesystem::path& run, const LockOwner& self, int ready) {
     try {
-      lock = std::make_unique<GenerationLock>(run, self);
+      const GenerationLock lock(run, self);
+      report_ready(ready, number(ExitCode::done));
+      ::pause();
     } catch (const base::UserError& error) {
-      code = number(error.code());
+      report_ready(ready, number(error.code()));
     }
-    if (::write(output, &code, 1) == 1 && lock) ::pause();
-    ::_exit(0);
   }
-
-  int pid_ = 0;
-  ExitCode code_ = ExitCode::internal;
 };
 
 LockOwner stage(std::uint32_t number, std::uint32_t generation, std::uint32_t host = 0) {
