@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <functional>
 #include <string>
 #include <thread>
 
@@ -21,17 +20,6 @@ class LinkConformance : public testing::TestWithParam<MakePair> {
     return GetParam()(left, right);
   }
 };
-
-// The error that the call ends with; a call that ends without one fails the test.
-LinkError error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const LinkError& error) {
-    return error;
-  }
-  ADD_FAILURE() << "the call returned and should have thrown";
-  return {Kind::lost, "nothing was thrown"};
-}
 
 TEST_P(LinkConformance, FramesArriveOnceAndInOrder) {
   const auto pair = make();

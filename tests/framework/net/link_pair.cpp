@@ -1,5 +1,7 @@
 #include "tests/framework/net/link_pair.h"
 
+#include <gtest/gtest.h>
+
 #include <random>
 #include <utility>
 
@@ -99,6 +101,16 @@ std::chrono::steady_clock::time_point in_seconds(double seconds) {
   return std::chrono::steady_clock::now() +
          std::chrono::duration_cast<std::chrono::steady_clock::duration>(
              std::chrono::duration<double>(seconds));
+}
+
+LinkError error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const LinkError& error) {
+    return error;
+  }
+  ADD_FAILURE() << "the call returned and should have thrown";
+  return {LinkError::Kind::lost, "nothing was thrown"};
 }
 
 Frame numbered_frame(std::uint64_t number, std::size_t size) {

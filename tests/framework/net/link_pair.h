@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -55,6 +56,9 @@ NodeOptions node_options(const ProcessName& name, const RunId& run, const CurveK
 LinkOptions link_options(const EndSetup& setup, const ProcessName& peer, const std::string& key);
 
 std::chrono::steady_clock::time_point in_seconds(double seconds);
+
+// The error that the call ends with; a call that ends without one fails the test.
+LinkError error_of(const std::function<void()>& call);
 
 // A frame whose every byte depends on its number, so that a mix-up shows.
 Frame numbered_frame(std::uint64_t number, std::size_t size);

@@ -47,17 +47,6 @@ LinkError death_of(Link& link) {
   return {Kind::lost, "nothing was thrown"};
 }
 
-template <typename Call>
-LinkError error_of_call(Call&& call) {
-  try {
-    call();
-  } catch (const LinkError& error) {
-    return error;
-  }
-  ADD_FAILURE() << "the call returned and should have thrown";
-  return {Kind::lost, "nothing was thrown"};
-}
-
 class NodeTest : public testing::Test {
  protected:
   NodeOptions named(const ProcessName& name, const CurveKeyPair& keys) {
@@ -460,7 +449,7 @@ TEST_F(NodeTest, OneListenerServesManyPeersApart) {
 TEST_F(NodeTest, OnePeerIsExpectedOncePerListener) {
   start_right();
   const auto right = expect_left();
-  const LinkError error = error_of_call([&] { expect_left(); });
+  const LinkError error = error_of([&] { expect_left(); });
   EXPECT_EQ(error.kind(), Kind::unusable);
   EXPECT_THAT(error.what(), HasSubstr("stage 0.0 is already expected"));
 }
@@ -475,7 +464,7 @@ TEST_F(NodeTest, DestroyingAListenerEndsItsLinks) {
 TEST_F(NodeTest, PortThatIsTakenIsNamedWithItsHolder) {
   start_right();
   const std::uint16_t taken = port_of(listener->endpoint());
-  const LinkError error = error_of_call([&] { right_node->listen({"127.0.0.1", taken, taken}); });
+  const LinkError error = error_of([&] { right_node->listen({"127.0.0.1", taken, taken}); });
   EXPECT_EQ(error.kind(), Kind::unusable);
   EXPECT_THAT(error.what(), HasSubstr("port " + std::to_string(taken) + " on 127.0.0.1 is taken"));
   EXPECT_THAT(error.what(), HasSubstr("held by process " + std::to_string(getpid())));
@@ -494,7 +483,7 @@ TEST_F(NodeTest, FirstFreePortOfARangeIsTaken) {
 TEST_F(NodeTest, AddressesThatCannotBeUsedAreRefusedWithTheReason) {
   start_right();
   const auto words_of = [&](const BindAddress& address) {
-    const LinkError error = error_of_call([&] { right_node->listen(address); });
+    const LinkError error = error_of([&] { right_node->listen(address); });
     EXPECT_EQ(error.kind(), Kind::unusable);
     return std::string(error.what());
   };
@@ -503,7 +492,7 @@ TEST_F(NodeTest, AddressesThatCannotBeUsedAreRefusedWithTheReason) {
   EXPECT_THAT(words_of({"203.0.113.7", 0, 0}), HasSubstr("is it an address of this machine?"));
   EXPECT_THAT(words_of({"127.0.0.1", 500, 400}), HasSubstr("500-400"));
   for (const std::string endpoint : {"127.0.0.1:80", "tcp://host", "tcp://host:0", "tcp://:80"}) {
-    const LinkError error = error_of_call(
+    const LinkError error = error_of(
         [&] { right_node->connect(endpoint, link_options({}, kLeft, left_keys.public_key)); });
     EXPECT_EQ(error.kind(), Kind::unusable);
     EXPECT_THAT(error.what(), HasSubstr(endpoint));
@@ -514,21 +503,20 @@ TEST_F(NodeTest, PlaintextIsForPrivateAddressesOnly) {
   NodeOptions options = named(kLeft, {});
   options.plaintext = true;
   Node node(options);
-  EXPECT_THAT(error_of_call([&] {
+  EXPECT_THAT(error_of([&] {
                 node.listen({"203.0.113.7", 0, 0});
               }).what(),
               HasSubstr("plaintext links are for private addresses only"));
   const LinkError error =
-      error_of_call([&] { node.connect("tcp://example.org:80", link_options({}, kRight, {})); });
+      error_of([&] { node.connect("tcp://example.org:80", link_options({}, kRight, {})); });
   EXPECT_EQ(error.kind(), Kind::unusable);
   EXPECT_THAT(error.what(), HasSubstr("example.org"));
 }
 
 TEST_F(NodeTest, EncryptedNodeWithoutKeysIsRefused) {
-  EXPECT_EQ(error_of_call([&] { Node(named(kLeft, {})); }).kind(), Kind::unusable);
+  EXPECT_EQ(error_of([&] { Node(named(kLeft, {})); }).kind(), Kind::unusable);
   start_right();
-  const LinkError error =
-      error_of_call([&] { listener->expect(link_options({}, kLeft, "not a key")); });
+  const LinkError error = error_of([&] { listener->expect(link_options({}, kLeft, "not a key")); });
   EXPECT_THAT(error.what(), HasSubstr("public key of stage 0.0"));
 }
 
@@ -554,8 +542,8 @@ TEST(EndpointTest, TextIsParsedAndPrintedAlike) {
 }
 
 TEST(SocketSettingsTest, LibzmqWithKnownHolesIsRefused) {
-  EXPECT_EQ(error_of_call([] { require_safe_libzmq(4, 3, 2); }).kind(), Kind::unusable);
-  EXPECT_THAT(error_of_call([] { require_safe_libzmq(4, 2, 9); }).what(), HasSubstr("4.2.9"));
+  EXPECT_EQ(error_of([] { require_safe_libzmq(4, 3, 2); }).kind(), Kind::unusable);
+  EXPECT_THAT(error_of([] { require_safe_libzmq(4, 2, 9); }).what(), HasSubstr("4.2.9"));
   require_safe_libzmq(4, 3, 3);
   require_safe_libzmq(4, 4, 0);
   require_safe_libzmq(5, 0, 0);
