@@ -4,34 +4,27 @@
 
 #include <limits>
 
+#include "tests/stages/example_report.h"
+
 namespace strait::stages {
 namespace {
 
-StepReport example() {
-  StepReport report;
-  report.step = store::Step{41};
-  report.loss = 1.25;
-  report.target_tokens = 77;
-  report.squared_norms = {{3, 9.0}, {5, 16.0}};
-  return report;
-}
-
 TEST(DecideStep, ClipsToLimitAndNeverScalesUp) {
-  const StepDecision tight = decide_step(example(), 1.0, false);
+  const StepDecision tight = decide_step(example_report(), 1.0, false);
   EXPECT_DOUBLE_EQ(tight.gradient_norm, 5.0);
   EXPECT_DOUBLE_EQ(tight.gradient_factor, 1.0 / (5.0 + 1e-6));
-  EXPECT_DOUBLE_EQ(decide_step(example(), 100.0, false).gradient_factor, 1.0);
-  EXPECT_DOUBLE_EQ(decide_step(example(), 0.0, false).gradient_factor, 1.0);
+  EXPECT_DOUBLE_EQ(decide_step(example_report(), 100.0, false).gradient_factor, 1.0);
+  EXPECT_DOUBLE_EQ(decide_step(example_report(), 0.0, false).gradient_factor, 1.0);
 }
 
 TEST(DecideStep, SkipsStepIfAnyLossOrNormIsNotFinite) {
-  StepReport loss = example();
+  StepReport loss = example_report();
   loss.loss = std::numeric_limits<double>::quiet_NaN();
   EXPECT_TRUE(decide_step(loss, 1.0, false).skip);
-  StepReport norm = example();
+  StepReport norm = example_report();
   norm.squared_norms.push_back({9, std::numeric_limits<double>::infinity()});
   EXPECT_TRUE(decide_step(norm, 0.0, false).skip);
-  EXPECT_FALSE(decide_step(example(), 1.0, true).skip);
+  EXPECT_FALSE(decide_step(example_report(), 1.0, true).skip);
 }
 
 TEST(Divisor, OwnGradientIsOfOwnTokens) {
@@ -41,7 +34,7 @@ TEST(Divisor, OwnGradientIsOfOwnTokens) {
 }
 
 TEST(Divisor, AfterAnEvictionSumIsOfTheMembersTokens) {
-  StepReport report = example();
+  StepReport report = example_report();
   EXPECT_DOUBLE_EQ(correct_divisor(report, 77, 22, /*sums_gradients=*/true), 3.5);
   EXPECT_EQ(report.target_tokens, 22);
   EXPECT_DOUBLE_EQ(report.loss, 1.25 * 3.5);
@@ -55,7 +48,7 @@ TEST(Divisor, AfterAnEvictionSumIsOfTheMembersTokens) {
 
 // Every gradient has the divisor of its own replica already, only the loss is a sum.
 TEST(Divisor, AfterAnEvictionGradientsThatAreNotSummedStay) {
-  StepReport report = example();
+  StepReport report = example_report();
   scale_norms(report, own_divisor_factor(77, 38));
   const std::vector<SquaredNorm> norms = report.squared_norms;
   EXPECT_DOUBLE_EQ(norms[0].value, 9.0 * (77.0 / 38) * (77.0 / 38));
@@ -66,10 +59,10 @@ TEST(Divisor, AfterAnEvictionGradientsThatAreNotSummedStay) {
 }
 
 TEST(Divisor, MembersWithoutTokensChangeNothing) {
-  StepReport report = example();
+  StepReport report = example_report();
   EXPECT_DOUBLE_EQ(correct_divisor(report, 77, 0, true), 1);
-  EXPECT_EQ(report.loss, example().loss);
-  EXPECT_EQ(report.squared_norms, example().squared_norms);
+  EXPECT_EQ(report.loss, example_report().loss);
+  EXPECT_EQ(report.squared_norms, example_report().squared_norms);
   EXPECT_EQ(report.target_tokens, 0);
 }
 

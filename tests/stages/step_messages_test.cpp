@@ -6,18 +6,10 @@
 
 #include "framework/codec/message.h"
 #include "stages/step_decision.h"
+#include "tests/stages/example_report.h"
 
 namespace strait::stages {
 namespace {
-
-StepReport example() {
-  StepReport report;
-  report.step = store::Step{41};
-  report.loss = 1.25;
-  report.target_tokens = 77;
-  report.squared_norms = {{3, 9.0}, {5, 16.0}};
-  return report;
-}
 
 // A stage with several chunks has parameters from several parts of the model.
 TEST(StepMessages, NormsAreInModelOrderForEveryPartition) {
@@ -41,7 +33,7 @@ TEST(StepMessages, NormsAreInModelOrderForEveryPartition) {
 
 TEST(StepMessages, RoundTripKeepsEveryBit) {
   std::mt19937_64 random(3);
-  StepReport report = example();
+  StepReport report = example_report();
   for (std::uint32_t i = 0; i < 100; ++i) {
     report.squared_norms.push_back({10 + i, static_cast<double>(random()) / 3e7});
   }
@@ -67,12 +59,12 @@ TEST(StepMessages, RoundTripKeepsEveryBit) {
 }
 
 TEST(StepMessages, RefusesTruncatedAndOtherMessages) {
-  const net::Frame report = to_frame(example());
+  const net::Frame report = to_frame(example_report());
   for (std::size_t size = 0; size < report.size(); ++size) {
     EXPECT_THROW(read_report(std::span(report.data(), size)), codec::CodecError) << size;
   }
   EXPECT_THROW(read_decision(report), codec::CodecError);
-  net::Frame decision = to_frame(decide_step(example(), 1, false));
+  net::Frame decision = to_frame(decide_step(example_report(), 1, false));
   EXPECT_THROW(read_report(decision), codec::CodecError);
   for (std::size_t size = 0; size < decision.size(); ++size) {
     EXPECT_THROW(read_decision(std::span(decision.data(), size)), codec::CodecError) << size;
