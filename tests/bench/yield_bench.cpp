@@ -1,6 +1,6 @@
 // What a flood on one link does to bursts on another of the same process. yielding.py calls it:
-//   yield_bench receive HOST PORT                         bursts come to PORT, the flood to PORT +
-//   1 yield_bench send HOST PORT SECONDS BYTES MS FLOOD     FLOOD: none, foreground, background
+//   yield_bench receive HOST PORT                      bursts come to PORT, the flood to PORT + 1
+//   yield_bench send HOST PORT SECONDS BYTES MS FLOOD  FLOOD: none, foreground, background
 // Bursts of BYTES start every MS; 0 bytes: none. Prints one line of JSON: how long each burst took
 // until the other program had answered it, and what the flood moved per second meanwhile.
 #include <fmt/format.h>
