@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "framework/mutex.h"
-#include "framework/net/node.h"
 #include "framework/net/simulated_path.h"
 #include "tests/framework/net/link_pair.h"
 

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <random>
 
-#include "framework/sync/group_codes.h"
 #include "tests/framework/sync/quadratic.h"
 #include "tests/framework/sync/random_stage.h"
 

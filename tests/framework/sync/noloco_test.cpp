@@ -8,7 +8,6 @@
 #include <random>
 #include <set>
 
-#include "framework/sync/sync_error.h"
 #include "tests/framework/sync/quadratic.h"
 #include "tests/framework/sync/random_stage.h"
 

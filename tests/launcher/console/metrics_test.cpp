@@ -12,7 +12,6 @@
 #include "launcher/console/console.h"
 #include "launcher/console/metric_text.h"
 #include "launcher/console/report.h"
-#include "launcher/console/status_text.h"
 #include "launcher/control/run_recorder.h"
 #include "tests/scratch_directory.h"
 

@@ -5,7 +5,6 @@
 
 #include <set>
 
-#include "framework/net/memory_link.h"
 #include "launcher/base/errors.h"
 #include "launcher/hosts/agent_message.h"
 #include "launcher/reach/reach_service.h"
