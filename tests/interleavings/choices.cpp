@@ -48,8 +48,8 @@ std::vector<Transition> Simulation::reduced_choices() {
            membership_.has(process(one.process).name.replica);
   });
   if (!found.empty() && !ended) return {found.front()};
-  // Nobody can save without the process that ended, unless that was at it: then shards count or are
-  // withdrawn, depending on whether they come before the end.
+  // No process can save without the process that ended, unless that was at it: then shards count or
+  // are withdrawn, depending on whether they come before the end.
   if (ended && !std::ranges::any_of(processes_, [](const auto& one) {
         return one->saving && !one->error.empty();
       })) {
@@ -113,7 +113,7 @@ std::string Simulation::problem() const {
       if (!wrong.empty()) return wrong;
     }
   }
-  return first == nullptr ? "nobody is left" : "";
+  return first == nullptr ? "no process is left" : "";
 }
 
 // With the same step of the other processes of its stage.

@@ -55,7 +55,7 @@ TEST(Choice, SendsValuesIfNoSampleIsUsedAgain) {
 }
 
 TEST(Choice, PrefersPlainBitsToAChangeAtFewerWhenTheyAreExacter) {
-  // At 0.95 a change is hardly smaller, and nobody begins with it.
+  // At 0.95 a change is hardly smaller, and no choice begins with it.
   const Choice now{Way::fixed, 4, 8};
   const Choice chosen = next_choice({}, now, path_of(13, 0.95)).choice;
   EXPECT_EQ(chosen.way, Way::fixed);

@@ -50,14 +50,14 @@ class SharedPath {
       serve(chunk);
       confirm_later(foreground_, foreground_place_);
     }
-    tell(Load::under_way);
+    change_load(Load::under_way);
   }
   // To a peer that confirms nothing, and not over what carries the background.
   void send_elsewhere(std::uint64_t bytes) {
     uplink_.foreground_sent(bytes, 0);
-    tell(Load::under_way);
+    change_load(Load::under_way);
   }
-  void tell(Load load) {
+  void change_load(Load load) {
     uplink_.change(Priority::foreground, load_, load);
     load_ = load;
   }
@@ -92,7 +92,7 @@ class SharedPath {
       foreground_confirmed_ = foreground_.front().place;
       foreground_.pop_front();
       meter_.update(now_, foreground_place_, foreground_confirmed_);
-      if (foreground_.empty()) tell(Load::none);
+      if (foreground_.empty()) change_load(Load::none);
     }
     while (!background_.empty() && background_.front().at <= now_) {
       carried_ = background_.front().place;
@@ -176,7 +176,7 @@ TEST(BackgroundPace, FollowsAPathThatBecomesNarrowOrWide) {
 TEST(BackgroundPace, OnlyATrickleGoesWhileTheForegroundWaitsAndItNeverEnds) {
   SharedPath path(12.5e6, 0.001);
   path.run(2);
-  path.tell(Load::waiting);
+  path.change_load(Load::waiting);
   path.run(0.1);  // what was under way arrives
   const double before = path.background_bytes();
   path.run(10);
@@ -184,7 +184,7 @@ TEST(BackgroundPace, OnlyATrickleGoesWhileTheForegroundWaitsAndItNeverEnds) {
   EXPECT_LE(trickled, 101 * BackgroundPace::kLeastChunk);
   EXPECT_GE(trickled, 99 * BackgroundPace::kLeastChunk);
   EXPECT_LE(path.longest_pause(), 0.11);
-  path.tell(Load::none);
+  path.change_load(Load::none);
   const double then = path.background_bytes();
   path.run(1);
   EXPECT_GE(path.background_bytes() - then, 0.9 * 12.5e6);

@@ -62,11 +62,11 @@ TEST_P(LinkConformance, SenderWaitsForRoomInTheWindowAndGoesOnWhenTheReceiverDra
   std::thread sender([&] {
     for (; sent < kFrames; ++sent) pair->left->send(numbered_frame(sent, 30'000));
   });
-  // Three frames fit. The fourth must not pass however long nobody receives: what has arrived on
-  // the other side shows that there was time for it.
+  // Three frames fit. The fourth must not pass however long the other side does not receive: what
+  // has arrived there shows that there was time for it.
   while (pair->right->state().received_bytes < 90'000 || sent < 3) std::this_thread::yield();
-  const auto patience = in_seconds(0.2);
-  while (std::chrono::steady_clock::now() < patience && sent == 3) std::this_thread::yield();
+  const auto deadline = in_seconds(0.2);
+  while (std::chrono::steady_clock::now() < deadline && sent == 3) std::this_thread::yield();
   EXPECT_EQ(sent, 3);
   EXPECT_LE(pair->left->state().window_bytes, 100'000u);
   for (int i = 0; i < kFrames; ++i) ASSERT_EQ(pair->right->receive(), numbered_frame(i, 30'000));

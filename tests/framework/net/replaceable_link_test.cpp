@@ -34,7 +34,7 @@ TEST(ReplaceableLink, WithoutALinkEveryCallSaysWhoIsLost) {
     EXPECT_THAT(error.what(), HasSubstr("replica 0.0~0.1: stage 0.1"));
   }
   EXPECT_THROW(link.send(Frame(1)), LinkError);
-  link.abort(LinkError(LinkError::Kind::aborted, "nobody hears that"));
+  link.abort(LinkError(LinkError::Kind::aborted, "after the end"));
   EXPECT_EQ(link.state().peer, "stage 0.1");
   EXPECT_EQ(link.state().sent_bytes, 0U);
 }

@@ -49,12 +49,12 @@ TEST_P(MethodLaws, MembersHoldTheSameModelAfterEveryRound) {
     DirectRound stage(layout, replicas, maker(random_settings(random)));
     start_at_random(stage, random);
     Quadratic problem(stage, random(), {.noise = 0.2, .adam = true});
-    std::uint64_t landed = 0;
+    std::uint64_t applied = 0;
     for (std::int64_t step = 0; step < kLawSteps; ++step) {
       problem.step(step);
       problem.look(step + 1);
-      if (stage.applied() == landed || !stage.replica(0).method->model_is_replicated()) continue;
-      landed = stage.applied();
+      if (stage.applied() == applied || !stage.replica(0).method->model_is_replicated()) continue;
+      applied = stage.applied();
       for (std::size_t i = 1; i < replicas; ++i) {
         ASSERT_TRUE(same_bits(model_of(stage.replica(0)), model_of(stage.replica(i)))) << step;
       }

@@ -51,7 +51,7 @@ TEST(OnebitAdam, UpdateRuleChangesAfterWarmup) {
 }
 
 // What one step adds to the mean of all replicas.
-std::vector<double> told_and_owed(DirectRound& stage, bool before) {
+std::vector<double> contributed_and_owed(DirectRound& stage, bool before) {
   std::vector<double> sum(stage.replica(0).weights.size());
   const auto count = static_cast<double>(stage.size());
   for (std::size_t i = 0; i < stage.size(); ++i) {
@@ -85,9 +85,9 @@ TEST(OnebitAdam, ResultAndResidualSumToTheInput) {
       for (std::size_t i = 0; i < replicas; ++i) {
         std::ranges::copy(random_values(stage.layout(), random), stage.replica(i).gradient.begin());
       }
-      const auto before = told_and_owed(stage, true);
+      const auto before = contributed_and_owed(stage, true);
       ASSERT_TRUE(stage.pass({step_number(step), Hook::clipped}));
-      const auto after = told_and_owed(stage, false);
+      const auto after = contributed_and_owed(stage, false);
       for (std::size_t j = 0; j < before.size(); ++j) ASSERT_NEAR(after[j], before[j], 2e-4);
     }
   }

@@ -45,20 +45,21 @@ TEST(JsonLines, EveryFiniteDoubleReadsBackBitForBit) {
   const ScratchDirectory folder;
   const std::uint64_t seed = 7;
   std::mt19937_64 random(seed);
-  std::vector<double> told = {0.1, -0.0, 1e-3, 1.0 / 3, 5e-324, std::numeric_limits<double>::max()};
-  while (told.size() < 2000) {
+  std::vector<double> written = {0.1,     -0.0,   1e-3,
+                                 1.0 / 3, 5e-324, std::numeric_limits<double>::max()};
+  while (written.size() < 2000) {
     const auto any = std::bit_cast<double>(random());
-    if (std::isfinite(any)) told.push_back(any);
+    if (std::isfinite(any)) written.push_back(any);
   }
   {
     JsonLines file(folder / "numbers.jsonl");
-    for (const double number : told) file.append({{"x", number}});
+    for (const double number : written) file.append({{"x", number}});
   }
   const std::vector<std::string> lines = lines_in(folder / "numbers.jsonl");
-  ASSERT_EQ(lines.size(), told.size());
-  for (std::size_t i = 0; i < told.size(); ++i) {
+  ASSERT_EQ(lines.size(), written.size());
+  for (std::size_t i = 0; i < written.size(); ++i) {
     const double back = ordered_json::parse(lines[i])["x"].get<double>();
-    EXPECT_EQ(std::bit_cast<std::uint64_t>(back), std::bit_cast<std::uint64_t>(told[i]))
+    EXPECT_EQ(std::bit_cast<std::uint64_t>(back), std::bit_cast<std::uint64_t>(written[i]))
         << lines[i] << ", seed " << seed;
   }
 }

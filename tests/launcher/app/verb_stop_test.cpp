@@ -31,11 +31,11 @@ class OtherLauncher : public ChildProcess {
 
 class VerbStopTest : public testing::Test {
  protected:
-  std::string stop(bool now, std::chrono::seconds patience = 20s) {
+  std::string stop(bool now, std::chrono::seconds timeout = 20s) {
     testing::internal::CaptureStdout();
     std::string refusal;
     try {
-      EXPECT_EQ(stop_run(run_, now, patience), base::ExitCode::done);
+      EXPECT_EQ(stop_run(run_, now, timeout), base::ExitCode::done);
     } catch (const base::UserError& error) {
       refusal = error.what();
     }

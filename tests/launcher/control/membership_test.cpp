@@ -18,9 +18,9 @@ constexpr BrokenPaths::Time kLater = kStart + 1min;
 // The evicted replicas, in order, until no path is broken.
 std::vector<std::uint32_t> leave_in_turn(BrokenPaths paths) {
   std::vector<std::uint32_t> left;
-  while (const auto verdict = paths.judge(kLater)) {
-    left.push_back(verdict->replica);
-    paths.leave(verdict->replica);
+  while (const auto eviction = paths.judge(kLater)) {
+    left.push_back(eviction->replica);
+    paths.leave(eviction->replica);
   }
   return left;
 }

@@ -231,7 +231,7 @@ double slowdown(const plan::Plan& plan, const std::string& name) {
 // By hand, for cocktail 0.1/0.2/4 in a step of a second: a copy takes 4 bytes times the values by
 // half of the memory's rate; where four processes of four threads have all of the host's cores the
 // trainer feels all that the engine codes, where each finds another core nothing, and in between
-// half. The landing it feels always, as a quarter of what one thread takes.
+// half. It always feels apply, as a quarter of what one thread takes.
 TEST(PlannedSync, CountsTimeOfCoding) {
   plan::Plan plan = plan_of(1, 4, "cocktail");
   plan.speeds.hosts = {{.name = "localhost", .memory_bytes_per_second = 1e9}};
@@ -298,8 +298,8 @@ plan::Plan planned_apart(double seconds, const recipe::Recipe::Sync& sync) {
   return plan;
 }
 
-// By hand: whatever the method, each waits for the other's vote. A round is told, answered and
-// held, with two exchanges told and answered twice; between two nobody answers.
+// By hand: whatever the method, each waits for the other's vote. A round takes three latencies:
+// contribution, result, ready. With two exchanges it takes five; between two there is no result.
 TEST(PlannedSync, CountsLatencyOfEachExchange) {
   for (const double way : {0.001, 0.1, 0.3, 1.0, 3.0}) {
     const plan::Plan plan = planned_apart(way, {});
@@ -312,7 +312,7 @@ TEST(PlannedSync, CountsLatencyOfEachExchange) {
     EXPECT_NEAR(slowdown(plan, "cocktail 0.1/0.2/4"), std::max(vote, 3 * way), tolerance);
     EXPECT_NEAR(slowdown(plan, "diloco"), vote + 3 * way / 100, tolerance);
     EXPECT_NEAR(slowdown(plan, "noloco"), vote + 2 * way / 50, tolerance);
-    recipe::Recipe::Sync goes_on;  // where what lands is held by all before they vote on the step
+    recipe::Recipe::Sync goes_on;  // where all are ready to apply before they vote on the step
     goes_on.on_loss = recipe::LossRule::continue_run;
     EXPECT_NEAR(slowdown(planned_apart(way, goes_on), "cocktail 0.1/0.2/4"),
                 way + std::max(1.0, 3 * way), tolerance);
@@ -409,9 +409,9 @@ TEST(PlannedSync, DropsStrengthIfAutoChoosesAnotherMethod) {
       // Each link carries what is sent to one of the three others.
       EXPECT_NEAR(static_cast<double>(3 * plan.links.at(0).forward_bytes),
                   static_cast<double>(taken(plan).step_bytes), 3);
-      const recipe::Recipe settled = resolved_recipe(plan);
-      EXPECT_EQ(settled.sync.bits.has_value(), plan.sync_method == "cocktail");
-      EXPECT_EQ(settled.sync.random.has_value(), plan.sync_method == "cocktail");
+      const recipe::Recipe resolved = resolved_recipe(plan);
+      EXPECT_EQ(resolved.sync.bits.has_value(), plan.sync_method == "cocktail");
+      EXPECT_EQ(resolved.sync.random.has_value(), plan.sync_method == "cocktail");
     }
   }
   EXPECT_THAT(seen, testing::Contains("streaming_diloco"));
@@ -438,9 +438,9 @@ TEST(PlannedSync, StoresChoiceOfAutoInPlanAndStageSettings) {
   const plan::Plan read = plan::plan_from_json(to_json(plan));
   EXPECT_EQ(read.sync_strength, plan.sync_strength);
   EXPECT_EQ(read.sync_offers.size(), plan.sync_offers.size());
-  const recipe::Recipe settled = resolved_recipe(read);
-  EXPECT_EQ(strength_of(sync_settings(settled, "cocktail", plan.steps)), plan.sync_strength);
-  EXPECT_EQ(settled.sync.method, "cocktail");
+  const recipe::Recipe resolved = resolved_recipe(read);
+  EXPECT_EQ(strength_of(sync_settings(resolved, "cocktail", plan.steps)), plan.sync_strength);
+  EXPECT_EQ(resolved.sync.method, "cocktail");
   EXPECT_EQ(plan.recipe.sync, automatic());
 }
 

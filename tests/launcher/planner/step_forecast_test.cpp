@@ -96,7 +96,7 @@ TEST(Speeds, PrefersMeasuredToStatedToAssumed) {
   EXPECT_EQ(plan::path_speed(plan, 1, 0).seconds, 0.03);
   EXPECT_TRUE(plan::path_speed(plan, 0, 1).measured);
   EXPECT_EQ(plan::path_speed(plan, 0, 0).bytes_per_second, 1e7)
-      << "nobody measured host a to itself";
+      << "host a was not measured to itself";
   plan.speeds.links = {{"a", "b", 100e9, 0, 0}};
   EXPECT_EQ(plan::path_speed(plan, 0, 1).bytes_per_second, plan::kAssumedLinkBytesPerSecond)
       << "sealing";

@@ -104,7 +104,7 @@ TEST(PipedProcess, ReportsExitStatusAndStderr) {
   EXPECT_EQ(failing.errors(), "it broke\n");
   PipedProcess killed({"sh", "-c", "kill -9 $$"});
   EXPECT_EQ(killed.wait_until(soon())->signal, SIGKILL);
-  // Nobody reads any more; that is an result, not a signal for us.
+  // The reader is gone; that is a result, not a signal for us.
   EXPECT_FALSE(killed.write(std::string(1 << 20, 'x'), soon()));
 }
 

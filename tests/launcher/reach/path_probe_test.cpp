@@ -90,7 +90,7 @@ TEST(PathProbe, ReportsLostHost) {
   hosts.ends[1].reset();
   try {
     const OpenPorts ports(*hosts.reach, {{"127.0.0.1"}, {"127.0.0.1"}});
-    FAIL() << "nobody was missed";
+    FAIL() << "the lost host was not reported";
   } catch (const base::UserError& error) {
     EXPECT_EQ(error.code(), base::ExitCode::peer_lost);
     EXPECT_THAT(error.what(), HasSubstr("host h1 was lost"));
@@ -171,10 +171,10 @@ TEST(PathProbe, PrefersAddressesOfRecipe) {
   one.address = "10.0.0.1";
   one.addresses = {"192.168.0.1", "10.0.0.1", "fd00::1"};
   hosts::HostFacts two = one;
-  std::vector<recipe::RecipeHost> told(2);
-  told[1].address = "172.16.0.9";
+  std::vector<recipe::RecipeHost> listed(2);
+  listed[1].address = "172.16.0.9";
   EXPECT_THAT(
-      candidate_addresses(told, {one, two}),
+      candidate_addresses(listed, {one, two}),
       ElementsAre(ElementsAre("10.0.0.1", "192.168.0.1", "fd00::1"), ElementsAre("172.16.0.9")));
 }
 

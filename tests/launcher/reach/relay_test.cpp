@@ -176,7 +176,7 @@ TEST(Relay, SlowReaderSlowsSenderInBoundedMemory) {
     ASSERT_GT(taken, 0);
     sent += static_cast<std::uint64_t>(taken);
   }
-  EXPECT_LT(sent, kMostHeld) << "what nobody reads is piled up somewhere";
+  EXPECT_LT(sent, kMostHeld) << "what is not read is piled up somewhere";
   for (std::uint64_t read = 0; read < sent;) {
     piece.resize(std::min<std::uint64_t>(1 << 16, sent - read));
     receive_all(detour.called.number(), piece, in_time());

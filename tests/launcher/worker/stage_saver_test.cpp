@@ -328,7 +328,7 @@ class InMemoryTest : public testing::Test {
   std::function<void(const control::ShardsInMemory&)> on_report_ = [](const auto&) {};
 };
 
-// On a path that is slower than the steps: nobody takes the first one over.
+// On a path that is slower than the steps: no host has taken the first one.
 TEST_F(InMemoryTest, TrainsOnAndSkipsWhileTheFormerOneIsNeeded) {
   coordinator_->send(format(control::CoordinatorMessage(control::Committed{Step{4}, 0})));
   train();

@@ -17,7 +17,7 @@ Assignment by_replica(const Question& question) {
 }
 
 Assignment too_large(const Question& question) {
-  if (question.cluster.hosts.front().memory_bytes <= 0) throw std::logic_error("no memory is told");
+  if (question.cluster.hosts.front().memory_bytes <= 0) throw std::logic_error("no memory given");
   return cut({{0, 2}}, {{3, 5}});
 }
 
