@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <random>
+#include <tuple>
 #include <utility>
 
 #include "framework/net/memory_link.h"

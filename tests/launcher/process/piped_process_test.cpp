@@ -1,6 +1,5 @@
 #include "launcher/process/piped_process.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>

@@ -1,9 +1,7 @@
 #include "launcher/reach/relay.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <array>
