@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include "framework/sync/methods.h"
 #include "framework/sync/outer_step.h"
 #include "framework/sync/sync_method.h"
