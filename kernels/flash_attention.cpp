@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "framework/mutex.h"
 #include "kernels/host_values.h"
@@ -34,8 +36,8 @@ bool device_has_flash_attention(at::Device device) {
   return has("aten::_flash_attention_forward") && has("aten::_flash_attention_backward");
 }
 
-// A GPU may be too old, which libtorch says only when it is asked to compute.
-bool computes_flash_attention(at::Device device) {
+// A GPU may be too old, which libtorch says only when it is asked to compute. Empty: it computes.
+std::string refusal_to_compute(at::Device device) {
   const at::NoGradGuard no_grad;
   const auto options = at::device(device);
   const at::Tensor tokens = at::zeros({kPaddingSequence, 1, kWidthStep}, options.dtype(at::kHalf));
@@ -46,23 +48,12 @@ bool computes_flash_attention(at::Device device) {
                                  kPaddingSequence, /*dropout_p=*/0.0, /*is_causal=*/true,
                                  /*return_debug_mask=*/false, /*scale=*/1.0,
                                  /*window_size_left=*/std::nullopt, /*window_size_right=*/0);
-    return true;
+    return {};
   } catch (const c10::OutOfMemoryError&) {
     throw;
-  } catch (const c10::Error&) {
-    return false;
+  } catch (const c10::Error& error) {
+    return "libtorch says: " + error.msg();
   }
-}
-
-// Asked once for each device.
-bool runs_flash_attention(at::Device device) {
-  static Mutex mutex;
-  static std::map<c10::DeviceIndex, bool> known;
-  const MutexLock lock(mutex);
-  const auto found = known.find(device.index());
-  if (found != known.end()) return found->second;
-  const bool runs = device_has_flash_attention(device) && computes_flash_attention(device);
-  return known.emplace(device.index(), runs).first->second;
 }
 
 // While operators that have no deterministic algorithm are only warned of, libtorch's backward adds
@@ -153,6 +144,18 @@ struct FlashAttention : public torch::autograd::Function<FlashAttention> {
 
 }  // namespace
 
+std::string no_flash_attention(at::Device device) {
+  static Mutex mutex;
+  static std::map<c10::DeviceIndex, std::string> known;
+  const MutexLock lock(mutex);
+  const auto found = known.find(device.index());
+  if (found != known.end()) return found->second;
+  std::string obstacle = device_has_flash_attention(device)
+                             ? refusal_to_compute(device)
+                             : "this libtorch has none for such devices";
+  return known.emplace(device.index(), std::move(obstacle)).first->second;
+}
+
 PackedSequences pack_sequences(const std::vector<AttentionSpan>& spans, std::int64_t rows,
                                std::int64_t length) {
   std::vector<AttentionSpan> sorted = spans;
@@ -194,7 +197,7 @@ bool flash_attention_fits(const AttentionHeads& heads, const AttentionRules& rul
          width == heads.value.size(3) && width <= kWidest && width % kWidthStep == 0 &&
          !(width > kWideForAll && width <= kWideForSome) && rules.dropout == 0 &&
          rules.softcap == 0 && heads.query.numel() > 0 &&
-         runs_flash_attention(heads.query.device());
+         no_flash_attention(heads.query.device()).empty();
 }
 
 at::Tensor flash_attention(const AttentionHeads& heads, const std::vector<AttentionSpan>& spans,

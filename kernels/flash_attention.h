@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "kernels/causal_attention.h"
@@ -18,8 +19,12 @@ struct PackedSequences {
 PackedSequences pack_sequences(const std::vector<AttentionSpan>& spans, std::int64_t rows,
                                std::int64_t length);
 
+// Why that device does not run libtorch's flash attention; empty: it does. Tried once for each
+// device.
+std::string no_flash_attention(at::Device device);
+
 // Whether flash_attention() computes this: float16 or bfloat16 on a device that runs libtorch's
-// operator (tried once), heads of at most 256 values, a multiple of 8 that every GPU has, neither
+// operator, heads of at most 256 values, a multiple of 8 that every GPU has, neither
 // cap nor dropout.
 bool flash_attention_fits(const AttentionHeads& heads, const AttentionRules& rules);
 

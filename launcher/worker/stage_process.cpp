@@ -12,6 +12,7 @@
 
 #include "framework/net/node.h"
 #include "framework/tensors/checkpoint_reader.h"
+#include "kernels/flash_attention.h"
 #include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
@@ -175,13 +176,24 @@ void report_lost(std::uint32_t replica, const std::string& why, const plan::Stag
   }
 }
 
+// What is used of a GPU: otherwise only the speed would tell.
+void log_device(at::Device device, const plan::StageJob& job) {
+  spdlog::info("computes on {}; boundaries are quantised {}", device.str(),
+               stages::codec_device(device).is_cpu() ? "by the CPU" : "there");
+  if (!device.is_cpu() && job.plan.recipe.model.dtype == recipe::Dtype::bfloat16) {
+    const std::string obstacle = kernels::no_flash_attention(device);
+    spdlog::info("attention is computed by {}",
+                 obstacle.empty() ? "libtorch's flash attention where a layer allows it"
+                                  : "blocks, not by libtorch's flash attention: " + obstacle);
+  }
+}
+
 store::Step train(const plan::StageJob& job, net::Node& node, ControlClient& control,
                   sync::MembershipTracker& tracker, StageReporter& reporter) {
   plugin::load_copies(job.plugins);
   const at::Device device = compute_device(job);
   reporter.set_device(device);
-  spdlog::info("computes on {}; boundaries are quantised {}", device.str(),
-               stages::codec_device(device).is_cpu() ? "by the CPU" : "there");
+  log_device(device, job);
   const auto links = std::make_shared<DataLinks>(node, job);
   std::optional<stages::Stage> stage;
   // A joining replica makes its stage later: it starts at a step that is not known yet, and gets

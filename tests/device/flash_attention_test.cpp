@@ -84,6 +84,7 @@ TEST(FlashAttention, FitsWhereDeviceAndFormulaAllowIt) {
   const auto fits = [](const Heads& shape, at::ScalarType type, const AttentionRules& rules) {
     return flash_attention_fits(heads_of(shape, type, test_device::device()), rules);
   };
+  EXPECT_EQ(no_flash_attention(test_device::device()), "");
   EXPECT_TRUE(fits({}, at::kBFloat16, plain));
   EXPECT_TRUE(fits({}, at::kHalf, rules_of(1, 3)));
   EXPECT_FALSE(fits({}, at::kFloat, plain));
