@@ -25,9 +25,10 @@ void add_product(const at::Tensor& sum, const at::Tensor& left, const at::Tensor
     sum.addmm_(left, right, /*beta=*/1, /*alpha=*/scale);
     return;
   }
-  constexpr std::int64_t kPiece = 1 << 20;  // values of a temporary
+  // Values of a temporary: a CPU's cache holds it; a GPU has to be busy with it (32 MiB).
+  const std::int64_t piece = std::int64_t{1} << (sum.is_cuda() ? 24 : 20);
   const std::int64_t step =
-      std::max<std::int64_t>(1, kPiece / std::max<std::int64_t>(1, sum.size(1)));
+      std::max<std::int64_t>(1, piece / std::max<std::int64_t>(1, sum.size(1)));
   for (std::int64_t begin = 0; begin < sum.size(0); begin += step) {
     const std::int64_t rows = std::min(step, sum.size(0) - begin);
     sum.narrow(0, begin, rows).add_(at::mm(left.narrow(0, begin, rows), right), scale);

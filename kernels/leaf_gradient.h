@@ -5,7 +5,7 @@
 namespace strait::kernels {
 
 // For backward functions that add a parameter's gradient in place instead of returning it, so that
-// no temporary of the parameter's size exists for every micro-batch.
+// no temporary of a large parameter's size exists for every micro-batch.
 
 // The gradient of `leaf`, made of zeros where there is none. It may be wider than the leaf: float32
 // for a bfloat16 parameter.
