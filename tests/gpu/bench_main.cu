@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
+#include <random>
+#include <utility>
 #include <vector>
 
 #include "kernels/processors.h"
@@ -35,7 +38,32 @@ double seconds_of(const std::function<void()>& work) {
   return std::max(milliseconds / 1e3 / kRounds, 1e-9);
 }
 
-// A message of eight rows, and what a call moves of it.
+// Fills the GPU's memory with values as activations are, over and over those at `first` and behind.
+void fill_randomly(const GpuMemory& memory, Element element, std::size_t first) {
+  static const std::vector<float> values = [] {
+    std::mt19937 random(1);
+    std::normal_distribution<float> normal;
+    std::vector<float> made((1U << 20U) + 1003);  // shares no factor with a row
+    for (float& value : made) value = normal(random);
+    return made;
+  }();
+  std::vector<std::byte> block;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const float value = values[(first + i) % values.size()];
+    std::byte bytes[sizeof(value)];
+    std::memcpy(bytes, &value, sizeof(value));
+    // bfloat16 is the upper half.
+    const auto size = static_cast<std::size_t>(bytes_of(element));
+    block.insert(block.end(), bytes + sizeof(value) - size, bytes + sizeof(value));
+  }
+  for (std::size_t at = 0; at < memory.size(); at += block.size()) {
+    const std::size_t size = std::min(block.size(), memory.size() - at);
+    require(cudaMemcpy(memory.at(at), block.data(), size, cudaMemcpyHostToDevice));
+  }
+}
+
+// A message of eight rows, and what a call moves of it. Two sets of values take turns, so that a
+// row always differs from its entry.
 class BenchMessage {
  public:
   BenchMessage(std::int64_t tokens, const RowShape& shape, const GroupFormat& format, bool entries,
@@ -46,14 +74,14 @@ class BenchMessage {
     const std::size_t values = elements * static_cast<std::size_t>(bytes_of(shape.element));
     const auto payload = static_cast<std::size_t>(tokens * token_bytes(format, shape.width));
     const auto entry = static_cast<std::size_t>(entry_bytes(shape.kind, tokens, shape.width));
-    values_.reserve(kRows * values);
+    for (GpuMemory* const turn : {&values_, &other_values_}) turn->reserve(kRows * values);
     payload_.reserve(kRows * payload);
     entries_.reserve(kRows * entry);
     sums_.reserve(kRows * sizeof(SquareSums));
     const std::int64_t scratch = sums_scratch_bytes(tokens * static_cast<std::int64_t>(kRows));
     scratch_.reserve(static_cast<std::size_t>(scratch));
-    require(cudaMemset(values_.data(), 0x3B, values_.size()));
-    require(cudaMemset(entries_.data(), 0x3C, entries_.size()));
+    fill_randomly(values_, shape.element, 0);
+    fill_randomly(other_values_, shape.element, 12345);
     require(cudaMemset(scratch_.data(), 0, scratch_.size()));
     for (std::size_t r = 0; r < kRows; ++r) {
       GpuRow row;
@@ -62,22 +90,33 @@ class BenchMessage {
       row.entry = entries ? entries_.at(r * entry) : nullptr;
       row.tokens = tokens;
       row.format = format;
+      row.fresh = true;
+      // As SampleEncoder draws: what has no entry is rounded without bias.
+      row.draw = {entries ? Rounding::nearest : Rounding::unbiased, r};
       rows_.push_back(row);
+      row.values = other_values_.at(r * values);
+      row.fresh = false;
+      other_rows_.push_back(row);
     }
+    encode(false);  // which makes the entries, and gives the turn to the others
+    for (GpuRow& row : other_rows_) row.fresh = false;
     moved_ = static_cast<double>(kRows * (values + payload + (entries ? 2 * entry : 0)));
   }
 
-  void encode(bool with_sums) const {
+  void encode(bool with_sums) {
     auto* const sums = reinterpret_cast<SquareSums*>(sums_.data());
     cuda::encode_rows(nullptr, shape_, rows_, {with_sums ? sums : nullptr, scratch_.at(0)});
+    std::swap(rows_, other_rows_);
   }
   void decode() const { cuda::decode_rows(nullptr, shape_, rows_); }
   double moved() const { return moved_; }
 
  private:
   RowShape shape_;
-  std::vector<GpuRow> rows_;
+  std::vector<GpuRow> rows_;  // whose turn it is
+  std::vector<GpuRow> other_rows_;
   GpuMemory values_{GpuMemory::Kind::device};
+  GpuMemory other_values_{GpuMemory::Kind::device};
   GpuMemory payload_;
   GpuMemory entries_{GpuMemory::Kind::device};
   GpuMemory sums_{GpuMemory::Kind::pinned};
@@ -110,7 +149,7 @@ void measure(std::int64_t tokens, std::int64_t width) {
           const bool pinned = variant == 2;
           const RowShape shape{element,
                                entry == 2 ? CacheFormat::eight_bits : CacheFormat::bfloat16, width};
-          const BenchMessage message(tokens, shape, {bits, 64, rotate}, entry != 0, pinned);
+          BenchMessage message(tokens, shape, {bits, 64, rotate}, entry != 0, pinned);
           const auto share = [&](const std::function<void()>& work) {
             return 100 * message.moved() / seconds_of(work) / copy;
           };
