@@ -1,23 +1,27 @@
 """What training on a GPU has to show, part by part; all.sh runs each of them:
 
-usage: trained.py PART [--bin FOLDER] [--device cuda|cpu] [--small]
+usage: trained.py PART... [--bin FOLDER] [--device cuda|cpu] [--small] [--full] [--folder FOLDER]
 
     speed     a Llama of 1.1 G parameters in bfloat16, in one and in two stages, and the same model in
-              PyTorch, eager and compiled: seconds of a step, and the memory that tensors take
+              PyTorch, eager and with --full compiled: seconds of a step, and the memory that tensors take
     waits     how often the compute thread waits for the GPU in a step (one is promised)
-    links-2   two stages at 500 and 100 Mbit/s, delta 4 bits forward and 8 backward, beside raw
+    links-2   two stages at 100 Mbit/s, with --full at 500 as well, delta 4 bits forward and 8 backward,
+              beside raw
     links-4   the same with four stages
     variants  LoRA, and LoRA on a base of 4 bits
     resume    killed and resumed: the bits of a run that was not; twice the same bits
     losses    the losses of a CPU, within 2 % over 30 steps
 
-Ends with 1 where a promise is broken. Needs this build, and for `speed` torch; no network, nothing else.
+Every run has to say in its logs that it used what a GPU has: codecs, flash attention. Ends with 1 where a
+promise is broken. Needs this build, and for `speed` torch; no network, nothing else. Runs are kept below
+--folder, or that for temporary files, until they are read.
 --small takes a model of toy size, with --device cpu anywhere: so the script is tested.
 """
 
 import argparse
 import array
 import contextlib
+import ctypes
 import functools
 import hashlib
 import json
@@ -41,7 +45,7 @@ LARGE = {"hidden": 2048, "inner": 5632, "blocks": 22, "heads": 32, "key_heads": 
 QUARTER = {"hidden": 512, "inner": 1408, "blocks": 4, "heads": 8, "key_heads": 2}
 SMALL = {"hidden": 64, "inner": 96, "blocks": 4, "heads": 4, "key_heads": 2, "vocabulary": 300,
          "row": 64, "batch": 8, "micro_batch": 2}  # fmt: skip
-TIMEOUT = 540  # of one run; all.sh gives a part 600 s
+TIMEOUT = 540  # of one run; all.sh gives most parts less
 
 
 def llama_config(size):
@@ -60,8 +64,8 @@ def llama_config(size):
     }
 
 
-def write_rows(path, size, rows=64):
-    """A token file of two documents a row, whose tokens follow each other by a rule that can be learnt."""
+def write_rows(path, size, rows=64, documents_of_row=2):
+    """A token file of one or two documents a row. Its tokens follow each other by a rule that can be learnt."""
     chance = random.Random(1)
     tokens, documents = array.array("i"), array.array("i")
     for _ in range(rows):
@@ -69,7 +73,7 @@ def write_rows(path, size, rows=64):
         token = chance.randrange(size["vocabulary"])
         for i in range(size["row"]):
             tokens.append(token)
-            documents.append(int(i >= cut))
+            documents.append(int(i >= cut and documents_of_row == 2))
             token = (token * 5 + 17) % min(size["vocabulary"], 257)
     shape, count = [rows, size["row"]], 4 * rows * size["row"]
     header = {
@@ -80,6 +84,25 @@ def write_rows(path, size, rows=64):
     text += b" " * (-len(text) % 8)
     path.write_bytes(struct.pack("<Q", len(text)) + text + tokens.tobytes() + documents.tobytes())
     return tokens
+
+
+PRCTL = ctypes.CDLL(None).prctl
+PR_SET_PDEATHSIG = 1
+
+
+def end_with_script():
+    """In a process that begins. A launcher that is killed takes its stages with it: so nothing of a script
+    that is killed stays on the GPU."""
+    PRCTL(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def missed_of_gpu(log, dtype):
+    """What a stage that computes on a GPU did not use of it, by its log; "" is nothing."""
+    if "boundaries are quantised there" not in log:
+        return "boundaries are not quantised on the GPU"
+    if dtype == "bfloat16" and "attention is computed by libtorch's flash attention" not in log:
+        return "attention is not flash attention"
+    return ""
 
 
 def end(process):
@@ -96,6 +119,7 @@ class Bench:
     def __init__(self, options, folder):
         self.options = options
         self.folder = folder
+        self.device_and_dtype = {}  # of each run
         self.size = dict(SMALL if options.small else LARGE)
         (folder / "model").mkdir()
         self.resize()
@@ -132,7 +156,9 @@ class Bench:
 
     def write(self, name, **changes):
         """The command of a run of that name."""
-        lines = [f"{key} = {json.dumps(value)}\n" for key, value in self.settings(**changes).items()]
+        settings = self.settings(**changes)
+        self.device_and_dtype[name] = settings["model.device"], settings["model.dtype"]
+        lines = [f"{key} = {json.dumps(value)}\n" for key, value in settings.items()]
         (self.folder / f"{name}.toml").write_text("".join(lines))
         return [self.options.bin / "strait", "run", f"{name}.toml", "--json"]
 
@@ -143,7 +169,7 @@ class Bench:
         with open(self.folder / "output.txt", "wb") as out:
             process = subprocess.Popen(
                 command, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
-                start_new_session=True, env=os.environ | environment
+                start_new_session=True, env=os.environ | environment, preexec_fn=end_with_script
             )  # fmt: skip
         try:
             yield process
@@ -173,10 +199,22 @@ class Bench:
 
     def delete(self, name):
         """Always before the next run: every run saves at its end, which is 13 GB of the large model."""
+        self.check_logs(name)
         shutil.rmtree(self.folder / "runs" / name)
 
-    def is_saved(self, name, step):
-        return (self.folder / f"runs/{name}/checkpoints/step-{step}/manifest.json").exists()
+    def check_logs(self, name):
+        device, dtype = self.device_and_dtype[name]
+        files = (self.folder / "runs" / name / "logs").glob("*.log")
+        of_stages = [log for log in (path.read_text(errors="replace") for path in files) if "computes on " in log]
+        if not of_stages:
+            self.fail(f"no log of {name} names a device")
+        for log in of_stages:
+            if device == "cuda" and (missed := missed_of_gpu(log, dtype)):
+                self.fail(f"{name}: {missed}; its log: {log[-2000:]}")
+
+    def is_saved(self, name, step="*"):
+        """That step, or any."""
+        return any((self.folder / f"runs/{name}/checkpoints").glob(f"step-{step}/manifest.json"))
 
     def hashes(self, name, step):
         """Of the files of a checkpoint that hold tensors."""
@@ -212,6 +250,8 @@ def memory_of(metrics):
 
 
 def speed(bench):
+    # PyTorch attends over whole rows.
+    bench.tokens = write_rows(bench.folder / "rows.safetensors", bench.size, documents_of_row=1)
     ours = {}
     for stages in (1, 2):
         metrics = bench.run(f"stages{stages}", pipeline__stages=stages)
@@ -222,7 +262,7 @@ def speed(bench):
     except ImportError as error:
         show("PyTorch", f"not compared: {error}")
         return True
-    for compiled in (False,) if bench.options.small else (False, True):
+    for compiled in (False, True) if bench.options.full else (False,):
         seconds, memory = torch_llama.measure(bench.size, bench.tokens, bench.options.device, compiled, WARM)
         show(
             f"PyTorch, {'compiled' if compiled else 'eager'}",
@@ -243,11 +283,15 @@ def waits_of_run(bench, counter, steps):
 
 
 def waits(bench):
-    """Of calls of the CUDA runtime that wait, by a library that counts them."""
-    counter = bench.folder / "count_waits.so"
+    """Of calls of the CUDA runtime that wait, by a library that counts them. They do not depend on the
+    model's size."""
+    bench.resize(**QUARTER)
     source = pathlib.Path(__file__).with_name("count_waits.c")
-    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", counter, source, "-ldl"], check=True)
-    few, many = (waits_of_run(bench, counter, steps) for steps in (4, 12))
+    # Not in the folder of runs, from which a system may let nothing be loaded (/dev/shm).
+    with tempfile.TemporaryDirectory(prefix="strait-gpu-") as folder:
+        counter = pathlib.Path(folder) / "count_waits.so"
+        subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", counter, source, "-ldl"], check=True)
+        few, many = (waits_of_run(bench, counter, steps) for steps in (4, 12))
     a_step = (many - few) / 8
     show("waits of the compute thread in a step", f"{a_step:.2f}")
     if bench.options.device == "cuda" and a_step == 0:  # a loss cannot be read without one
@@ -256,15 +300,16 @@ def waits(bench):
 
 
 def links(bench, stages):
-    """Takes 400 s at most, by estimate. In a step, 67 MB cross each boundary each way, raw: with four stages 15 s
-    at 100 Mbit/s where nothing overlaps, half of that in few bits, a fifth at 500 Mbit/s: 180 s for the shaped
-    steps. Five runs, each 15 s until it trains and 30 s to save 6 GB at 0.2 GB/s: 225 s."""
+    """Takes 400 s at most with --full, by estimate, and 200 s without. In a step, 67 MB cross each boundary each
+    way, raw: with four stages 15 s at 100 Mbit/s where nothing overlaps, half of that in few bits, a fifth at
+    500 Mbit/s: 180 s for the shaped steps. Five runs, each 15 s until it trains and 30 s to save 6 GB at 0.2 GB/s:
+    225 s."""
     bench.resize(blocks=8)
     held = True
     small = bench.options.small
     free = seconds_of(bench.run("free", pipeline__stages=stages))
     show(f"{stages} stages, raw, unshaped", f"{free:8.3f} s a step")
-    for rate in (100,) if small else (500, 100):
+    for rate in (500, 100) if bench.options.full else (100,):
         shaped = {"pipeline__stages": stages, "hosts__simulate__rate": f"{rate}Mbit/s",
                   "hosts__simulate__delay": "5ms"}  # fmt: skip
         raw = seconds_of(bench.run("raw", **shaped))
@@ -293,7 +338,8 @@ def variants(bench):
     return expect(held, "a base of 4 bits learns as one of 16")
 
 
-LONG = {"pipeline__stages": 2, "train__steps": 12, "checkpoint__every": 4}
+# Steps enough that a fast GPU is not done before the run is killed.
+LONG = {"pipeline__stages": 2, "train__steps": 40, "checkpoint__every": 4}
 
 
 def bits_of(bench, name):
@@ -307,7 +353,7 @@ def start_and_kill(bench, name):
     """Once its first checkpoint is complete."""
     deadline = time.monotonic() + TIMEOUT
     with bench.launched(bench.write(name, **LONG)) as process:
-        while not bench.is_saved(name, LONG["checkpoint__every"]) and process.poll() is None:
+        while not bench.is_saved(name) and process.poll() is None:
             if time.monotonic() > deadline:
                 bench.fail("no checkpoint came")
             time.sleep(0.02)
@@ -365,13 +411,15 @@ def main():
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/gpu/bin")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--small", action="store_true")
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--folder", type=pathlib.Path)
     options = parser.parse_args()
     options.bin = options.bin.resolve()
     signal.signal(signal.SIGTERM, leave)  # so that every `with` ends what it began
     held = True
     for part in options.part:
         print(f"{part}:", flush=True)
-        with tempfile.TemporaryDirectory(prefix="strait-gpu-") as folder:
+        with tempfile.TemporaryDirectory(prefix="strait-gpu-", dir=options.folder) as folder:
             held &= PARTS[part](Bench(options, pathlib.Path(folder)))
     sys.exit(0 if held else 1)
 

@@ -1,5 +1,6 @@
 """Every part of trained.py, which is for GPUs, with a model of toy size on the CPU: that its recipes are
-valid, its promises are checked, a broken one is an error, and a signal leaves nothing behind."""
+valid, its promises are checked, a broken one is an error, a GPU that is not used is noticed, and neither a
+signal nor a kill leaves anything behind."""
 
 import os
 import pathlib
@@ -51,11 +52,17 @@ def stages_below(folder):
     return found
 
 
+def training_script(folder):
+    """One whose stages run."""
+    script = subprocess.Popen(command("losses", "--folder", folder))
+    while len(stages_below(folder)) < 2 and script.poll() is None:
+        time.sleep(0.02)
+    return script
+
+
 def a_signal_leaves_nothing_behind():
     with tempfile.TemporaryDirectory() as folder:
-        script = subprocess.Popen(command("losses"), env=os.environ | {"TMPDIR": folder})
-        while len(stages_below(folder)) < 2 and script.poll() is None:
-            time.sleep(0.02)
+        script = training_script(folder)
         script.send_signal(signal.SIGTERM)
         if script.wait() != 128 + signal.SIGTERM:
             sys.exit(f"a signal ended it with {script.returncode}")
@@ -64,9 +71,42 @@ def a_signal_leaves_nothing_behind():
             sys.exit(f"a signal left behind: {left}")
 
 
+def a_kill_leaves_no_process_behind():
+    with tempfile.TemporaryDirectory() as folder:
+        script = training_script(folder)
+        script.kill()
+        script.wait()
+        deadline = time.monotonic() + 60
+        while left := stages_below(folder):
+            if time.monotonic() > deadline:
+                sys.exit(f"a kill left behind: {left}")
+            time.sleep(0.02)
+
+
+def an_idle_gpu_is_noticed():
+    codecs, attention = "boundaries are quantised", "attention is computed by"
+    good = f"computes on cuda:0; {codecs} there\n{attention} libtorch's flash attention\n"
+    for dtype, log, missed in (
+        ("bfloat16", good, ""),
+        ("bfloat16", good.replace("there", "by the CPU"), "boundaries"),
+        ("bfloat16", good.replace("by libtorch's", "by blocks, not by libtorch's"), "attention"),
+        ("float32", f"{codecs} there", ""),
+    ):
+        said = trained.missed_of_gpu(log, dtype)
+        if not said.startswith(missed) or bool(said) != bool(missed):
+            sys.exit(f"of {log!r} it says {said!r}")
+    # They are the stages' own words.
+    source = (trained.ROOT / "launcher/worker/stage_process.cpp").read_text()
+    for words in (codecs + " {}", '"by the CPU" : "there"', attention + " {}", '"libtorch\'s flash attention where'):
+        if words not in source:
+            sys.exit(f"a stage process does not log {words!r}")
+
+
 def main():
+    an_idle_gpu_is_noticed()
     every_part()
     a_signal_leaves_nothing_behind()
+    a_kill_leaves_no_process_behind()
     if trained.expect(False, "a promise that does not hold"):
         sys.exit("a broken promise was taken")
 
