@@ -1,11 +1,23 @@
 #!/usr/bin/env bash
-# compile.sh bits|bench FILE: one of the two programs for the GPU of this machine, without libtorch.
+# compile.sh bits|bench FILE [FOLDER]: one of the two programs for the GPU of this machine, without
+# libtorch. What both are made of is compiled once into the FOLDER.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-out=$(mktemp -d)
-trap 'rm -rf "$out"' EXIT
+objects=${3:-}
+if [[ -z $objects ]]; then
+  objects=$(mktemp -d)
+  trap 'rm -rf "$objects"' EXIT
+fi
+mkdir -p "$objects"
 printf '%s\n' kernels/*.cu "tests/gpu/$1_main.cu" tests/kernels/{plain_rows,random_rows,row_cases}.cpp |
   xargs -P "$(nproc)" -I {} bash -c '
-    nvcc -std=c++20 -O3 -fmad=false --expt-relaxed-constexpr -arch="${STRAIT_GPU:-native}" \
-      -Xcompiler -ffp-contract=off -I. -c "$1" -o "$2/$(basename "$1").o"' _ {} "$out"
-nvcc -arch="${STRAIT_GPU:-native}" "$out"/*.o -o "$2"
+    object=$2/$(basename "$1").o
+    [[ -f $object ]] || {
+      nvcc -std=c++20 -O3 -fmad=false --expt-relaxed-constexpr -arch="${STRAIT_GPU:-native}" \
+        -Xcompiler -ffp-contract=off -I. -c "$1" -o "$object.part" && mv "$object.part" "$object"
+    }' _ {} "$objects"
+linked=("$objects/$1_main.cu.o")
+for object in "$objects"/*.o; do
+  [[ $object == *_main.cu.o ]] || linked+=("$object")
+done
+nvcc -arch="${STRAIT_GPU:-native}" "${linked[@]}" -o "$2"
