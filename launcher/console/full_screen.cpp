@@ -5,6 +5,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <span>
+
+#include "launcher/base/read_all.h"
 
 namespace strait::console {
 namespace {
@@ -56,11 +59,8 @@ std::optional<char> FullScreen::key(std::chrono::milliseconds limit) {
 }
 
 void FullScreen::put(const std::string& text) {
-  for (std::size_t at = 0; at < text.size();) {
-    const ssize_t sent = ::write(output_, text.data() + at, text.size() - at);
-    if (sent < 0 && errno != EINTR) return;  // the terminal is closed; the next key() reports it
-    if (sent > 0) at += static_cast<std::size_t>(sent);
-  }
+  // Where the terminal is closed, the next key() reports it.
+  base::write_all(output_, std::as_bytes(std::span(text)));
 }
 
 }  // namespace strait::console

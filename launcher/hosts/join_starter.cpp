@@ -5,11 +5,13 @@
 
 #include <cerrno>
 #include <cstring>
+#include <span>
 #include <system_error>
 #include <utility>
 
 #include "framework/store/file_descriptor.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/read_all.h"
 #include "launcher/hosts/agent_starter.h"
 #include "launcher/hosts/host_facts.h"
 
@@ -32,9 +34,7 @@ void write_token(const fs::path& file, const std::string& text) {
   const store::FileDescriptor out(
       ::open(unfinished.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!out.open()) throw refuse_token("make");
-  if (::write(out.number(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
-    throw refuse_token("write");
-  }
+  if (!base::write_all(out.number(), std::as_bytes(std::span(text)))) throw refuse_token("write");
   if (::rename(unfinished.c_str(), file.c_str()) != 0) throw refuse_token("rename");
 }
 

@@ -2,10 +2,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <cerrno>
+#include <csignal>
 #include <stdexcept>
 
 #include "launcher/base/errors.h"
+#include "tests/scratch_directory.h"
 
 namespace strait::hosts {
 namespace {
@@ -49,6 +53,30 @@ TEST(AgentStarters, RefusesStartInRunForSlurmAndJoin) {
               testing::AllOf(HasSubstr("host h1 is lost"),
                              HasSubstr("hosts join by a token only when a run starts"),
                              HasSubstr("stop the run, and strait resume brings all back")));
+}
+
+TEST(AgentStarters, NamesReasonWhyTokenWasWrittenInPart) {
+  const ScratchDirectory run;
+  plan::Plan plan;
+  plan.hosts = {{"h0"}};
+  const auto starters = join_starters(plan, run.path());
+  // The first bytes of a longer file are written, as on a disk that becomes full.
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit tight = before;
+  tight.rlim_cur = 16;
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &tight), 0);
+  std::string sentence;
+  errno = EACCES;  // of something else
+  try {
+    starters.front()->start_agent({}, {});
+  } catch (const base::UserError& error) {
+    sentence = error.what();
+  }
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, old_handler);
+  EXPECT_THAT(sentence, testing::AllOf(HasSubstr("cannot write "), HasSubstr("File too large")));
 }
 
 }  // namespace
