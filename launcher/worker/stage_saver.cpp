@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "framework/mutex.h"
 #include "framework/store/checkpoint.h"
@@ -37,18 +38,16 @@ class StageSaver::Shards {
  public:
   explicit Shards(const plan::StageJob& job)
       : run_(job.run_directory),
-        weights_(store::weights_name(job.process.stage, job.process.replica)),
-        shard_(store::shard_name(job.process.stage, job.process.replica)),
-        caches_(store::caches_name(job.process.stage, job.process.replica)),
-        hashes_(store::hashes_name(job.process.stage, job.process.replica)) {}
+        process_(job.process),
+        files_(store::file_names(process_.stage, process_.replica)) {}
 
   std::filesystem::path checkpoint(store::Step step) const {
     return store::checkpoint_directory(run_, step);
   }
-  const std::string& weights() const { return weights_; }
-  const std::string& shard() const { return shard_; }
-  const std::string& caches() const { return caches_; }
-  const std::string& hashes() const { return hashes_; }
+  std::string weights() const { return store::weights_name(process_.stage, process_.replica); }
+  std::string shard() const { return store::shard_name(process_.stage, process_.replica); }
+  std::string caches() const { return store::caches_name(process_.stage, process_.replica); }
+  std::string hashes() const { return store::hashes_name(process_.stage, process_.replica); }
 
   // From now on the files of this step belong to this epoch, and hold these snapshots.
   void begin(store::Step step, std::uint32_t epoch, const stages::Stage::Snapshots& snapshots)
@@ -67,31 +66,31 @@ class StageSaver::Shards {
     if (begun_ && begun_->first == step && begun_->second > epoch) return;
     dropped_ = {step, epoch};
     if (begun_ == dropped_) snapshots_.close();
-    for (const std::string& name : {weights_, shard_, caches_, hashes_}) remove(step, name);
+    remove_all(step);
   }
 
   // Of the writer, whose last file may have come after the drop.
   void end(store::Step step, std::uint32_t epoch) STRAIT_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     if (dropped_ != std::pair(step, epoch)) return;
-    for (const std::string& name : {weights_, shard_, caches_, hashes_}) remove(step, name);
+    remove_all(step);
   }
 
  private:
   // A file that cannot be removed only takes space: training continues.
-  void remove(store::Step step, const std::string& name) const {
-    try {
-      store::withdraw_shard(checkpoint(step), name);
-    } catch (const store::StoreError& error) {
-      spdlog::warn("{}", error.what());
+  void remove_all(store::Step step) const {
+    for (const std::string& name : files_) {
+      try {
+        store::withdraw_shard(checkpoint(step), name);
+      } catch (const store::StoreError& error) {
+        spdlog::warn("{}", error.what());
+      }
     }
   }
 
   const std::filesystem::path run_;
-  const std::string weights_;
-  const std::string shard_;
-  const std::string caches_;
-  const std::string hashes_;
+  const net::ProcessName process_;
+  const std::vector<std::string> files_;
   Mutex mutex_;
   // Latest ones.
   std::optional<std::pair<store::Step, std::uint32_t>> begun_ STRAIT_GUARDED_BY(mutex_);
