@@ -1,3 +1,5 @@
+#include "launcher/agent/agent_entry.h"
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
@@ -46,6 +48,10 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kJobLimit = std::chrono::seconds(180);
 constexpr std::uint32_t kMaxJobBytes = 64U << 20U;
 constexpr auto kLoadLimit = std::chrono::seconds(20);  // libtorch from a slow disk
+constexpr std::size_t kMaxTokenBytes = 16U << 20U;
+constexpr std::chrono::seconds kTokenLimit{60};
+constexpr std::size_t kMaxJobsBytes = 64U << 20U;
+constexpr std::chrono::seconds kJobsLimit{60};
 
 // Without the connection there is no one to report to.
 void write_or_exit(int output, const std::string& line) {
@@ -203,6 +209,30 @@ base::ExitCode reported(const std::exception& error) {
   return failure.code;
 }
 
+std::string token_text(const std::string& token) {
+  if (token == "-")
+    return base::read_all(STDIN_FILENO, "the run token on stdin", kMaxTokenBytes, kTokenLimit);
+  const store::FileDescriptor file(::open(token.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.open()) {
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("cannot read the run token {}: {}; strait run writes one for each "
+                    "host while it waits for them",
+                    token, std::strerror(errno)));
+  }
+  return base::read_all(file.number(), "the run token " + token, kMaxTokenBytes, kTokenLimit);
+}
+
+std::size_t task_number() {
+  const std::string text = hosts::own_variable("SLURM_PROCID");
+  std::size_t number = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error == std::errc() && rest == text.data() + text.size()) return number;
+  throw base::UserError(
+      base::ExitCode::bad_input,
+      "--agent-slurm is for srun, which sets SLURM_PROCID to the number of the task");
+}
+
 }  // namespace
 
 base::ExitCode run_agent_over_ssh(int input, int output) {
@@ -221,27 +251,6 @@ base::ExitCode run_agent_over_ssh(int input, int output) {
   }
 }
 
-namespace {
-
-constexpr std::size_t kMaxTokenBytes = 16U << 20U;
-constexpr std::chrono::seconds kTokenLimit{60};
-
-std::string token_text(const std::string& token) {
-  if (token == "-")
-    return base::read_all(STDIN_FILENO, "the run token on stdin", kMaxTokenBytes, kTokenLimit);
-  const store::FileDescriptor file(::open(token.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.open()) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("cannot read the run token {}: {}; strait run writes one for each "
-                    "host while it waits for them",
-                    token, std::strerror(errno)));
-  }
-  return base::read_all(file.number(), "the run token " + token, kMaxTokenBytes, kTokenLimit);
-}
-
-}  // namespace
-
 base::ExitCode run_agent_from_token(const std::string& token) {
   try {
     const hosts::AgentJob job = hosts::parse_agent_job(token_text(token));
@@ -257,23 +266,6 @@ base::ExitCode run_agent_from_token(const std::string& token) {
     return reported(error);
   }
 }
-
-namespace {
-
-constexpr std::size_t kMaxJobsBytes = 64U << 20U;
-constexpr std::chrono::seconds kJobsLimit{60};
-
-std::size_t task_number() {
-  const std::string text = hosts::own_variable("SLURM_PROCID");
-  std::size_t number = 0;
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error == std::errc() && rest == text.data() + text.size()) return number;
-  throw base::UserError(
-      base::ExitCode::bad_input,
-      "--agent-slurm is for srun, which sets SLURM_PROCID to the number of the task");
-}
-
-}  // namespace
 
 base::ExitCode run_agent_of_slurm_step(int input) {
   try {

@@ -12,7 +12,7 @@
 #include <iostream>
 #include <string>
 
-#include "launcher/agent/host_agent.h"
+#include "launcher/agent/agent_entry.h"
 #include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/own_program.h"
