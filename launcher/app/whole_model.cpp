@@ -26,6 +26,28 @@ bool weights_are_here(const std::filesystem::path& run) {
   return !store::list_checkpoints(run, store::Verify::sizes, store::Part::weights).complete.empty();
 }
 
+bool fits(const RunCheckpoint& source, std::int64_t available) {
+  constexpr double kShare = 0.8;  // the rest is for keys, values and what a layer computes
+  std::int64_t bytes = 0;
+  for (const models::LayerCost& layer : models::describe(source.config).layers) {
+    bytes += (layer.parameters - layer.quantized.parameters) * 4 + layer.quantized.bytes;
+  }
+  return available == 0 || static_cast<double>(bytes) <= kShare * static_cast<double>(available);
+}
+
+// A GPU of this machine with room for the model, unless the recipe wants none.
+at::Device device_for(const RunCheckpoint& source) {
+  const bool none = source.run.plan.recipe.model.device == recipe::Device::cpu;
+  const at::Device device =
+      worker::choose_device(none ? recipe::Device::cpu : recipe::Device::automatic,
+                            worker::accelerators_here(), 0, "this machine");
+  if (!device.is_cuda()) return device;
+  const std::size_t available = at::accelerator::getMemoryInfo(device.index()).first;
+  return fits(source, static_cast<std::int64_t>(std::max<std::size_t>(available, 1)))
+             ? device
+             : at::Device(at::kCPU);
+}
+
 }  // namespace
 
 RunCheckpoint find_checkpoint(const std::filesystem::path& run_directory) {
@@ -65,39 +87,9 @@ RunCheckpoint find_checkpoint(const std::filesystem::path& run_directory) {
   return whole;
 }
 
-namespace {
-
-bool fits(const RunCheckpoint& source, std::int64_t available) {
-  constexpr double kShare = 0.8;  // the rest is for keys, values and what a layer computes
-  std::int64_t bytes = 0;
-  for (const models::LayerCost& layer : models::describe(source.config).layers) {
-    bytes += (layer.parameters - layer.quantized.parameters) * 4 + layer.quantized.bytes;
-  }
-  return available == 0 || static_cast<double>(bytes) <= kShare * static_cast<double>(available);
-}
-
-}  // namespace
-
 bool fits_here(const RunCheckpoint& source) {
   return fits(source, process::host_memory().available);
 }
-
-namespace {
-
-// A GPU of this machine with room for the model, unless the recipe wants none.
-at::Device device_for(const RunCheckpoint& source) {
-  const bool none = source.run.plan.recipe.model.device == recipe::Device::cpu;
-  const at::Device device =
-      worker::choose_device(none ? recipe::Device::cpu : recipe::Device::automatic,
-                            worker::accelerators_here(), 0, "this machine");
-  if (!device.is_cuda()) return device;
-  const std::size_t available = at::accelerator::getMemoryInfo(device.index()).first;
-  return fits(source, static_cast<std::int64_t>(std::max<std::size_t>(available, 1)))
-             ? device
-             : at::Device(at::kCPU);
-}
-
-}  // namespace
 
 std::unique_ptr<inference::ModelPart> load_whole_model(const RunCheckpoint& source) {
   // As many threads as a stage had, so that sums have the same bits as in the run. More would also

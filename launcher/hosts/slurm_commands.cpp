@@ -57,6 +57,8 @@ std::int64_t whole_number(const char* program, std::string_view text, std::strin
   return number;
 }
 
+constexpr std::chrono::seconds kSlurmLimit{60};
+
 }  // namespace
 
 bool JobState::is_pending() const { return is_among(kWaitingStates, state); }
@@ -125,12 +127,6 @@ std::vector<NodeAddress> parse_node_addresses(std::string_view answer) {
   }
   return nodes;
 }
-
-namespace {
-
-constexpr std::chrono::seconds kSlurmLimit{60};
-
-}  // namespace
 
 process::ProgramResult run_slurm(const std::vector<std::string>& argv) {
   return process::run_program(argv, kSlurmLimit);

@@ -21,6 +21,8 @@
 namespace strait::hosts {
 namespace {
 
+namespace fs = std::filesystem;
+
 std::int64_t most_on_a_node(const plan::Plan& plan) {
   std::vector<std::int64_t> taken(plan.hosts.size());
   for (const plan::Plan::Process& process : plan.processes) ++taken.at(process.host_index);
@@ -61,6 +63,9 @@ std::string quoted(const std::string& option) {
   return text + '"';
 }
 
+fs::path job_record(const fs::path& run) { return run / "slurm.json"; }
+fs::path job_script(const fs::path& run) { return run / "slurm.sh"; }
+
 }  // namespace
 
 std::string batch_script(const plan::Plan& plan, std::string_view commands) {
@@ -70,15 +75,6 @@ std::string batch_script(const plan::Plan& plan, std::string_view commands) {
   }
   return script.append(commands);
 }
-
-namespace {
-
-namespace fs = std::filesystem;
-
-fs::path job_record(const fs::path& run) { return run / "slurm.json"; }
-fs::path job_script(const fs::path& run) { return run / "slurm.sh"; }
-
-}  // namespace
 
 SlurmJob SlurmJob::submit(const fs::path& run, const plan::Plan& plan) {
   store::replace_file(job_script(run), batch_script(plan, kRunPrepared));

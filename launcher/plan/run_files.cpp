@@ -45,6 +45,33 @@ std::optional<std::filesystem::path> base_in(const std::filesystem::path& run,
   return std::filesystem::absolute(run / kBaseFolder / base.filename()).lexically_normal();
 }
 
+// Rows that the run has made are in its directory, wherever that is now: a run may be moved. A
+// token file of the user, which has another name or is in another folder, stays where it is.
+void find_own_rows(const std::filesystem::path& run, std::string_view name, Plan::Data& data) {
+  const std::filesystem::path file = data.file;
+  if (file.parent_path().filename() != kRowsFolder || file.filename() != name) return;
+  const std::filesystem::path own =
+      std::filesystem::absolute(run / kRowsFolder / name).lexically_normal();
+  std::error_code none;
+  if (std::filesystem::exists(own, none)) data.file = own.string();
+}
+
+nlohmann::json parse_json(const std::string& text, const std::filesystem::path& file) {
+  const auto damaged = [&file](std::string_view why) {
+    return base::UserError(
+        base::ExitCode::corrupt,
+        fmt::format("{} is damaged: {}. Put a copy of it back, or start a run of another name that "
+                    "begins with the weights of a checkpoint: model.weights = \"{}/step-N\"",
+                    file.string(), why, (file.parent_path() / store::kCheckpointsFolder).string()));
+  };
+  if (json_depth(text) > kMostJsonDepth) throw damaged("its lists and objects are nested too deep");
+  try {
+    return nlohmann::json::parse(text);
+  } catch (const nlohmann::json::exception& error) {  // syntax, or a number that no double holds
+    throw damaged(error.what());
+  }
+}
+
 }  // namespace
 
 std::optional<std::filesystem::path> own_base(const std::filesystem::path& run, const Plan& plan) {
@@ -82,37 +109,6 @@ RunFile read_run_file(const std::filesystem::path& file, const recipe::LoadPlugi
   return parse_run_file({std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()},
                         file, load);
 }
-
-namespace {
-
-// Rows that the run has made are in its directory, wherever that is now: a run may be moved. A
-// token file of the user, which has another name or is in another folder, stays where it is.
-void find_own_rows(const std::filesystem::path& run, std::string_view name, Plan::Data& data) {
-  const std::filesystem::path file = data.file;
-  if (file.parent_path().filename() != kRowsFolder || file.filename() != name) return;
-  const std::filesystem::path own =
-      std::filesystem::absolute(run / kRowsFolder / name).lexically_normal();
-  std::error_code none;
-  if (std::filesystem::exists(own, none)) data.file = own.string();
-}
-
-nlohmann::json parse_json(const std::string& text, const std::filesystem::path& file) {
-  const auto damaged = [&file](std::string_view why) {
-    return base::UserError(
-        base::ExitCode::corrupt,
-        fmt::format("{} is damaged: {}. Put a copy of it back, or start a run of another name that "
-                    "begins with the weights of a checkpoint: model.weights = \"{}/step-N\"",
-                    file.string(), why, (file.parent_path() / store::kCheckpointsFolder).string()));
-  };
-  if (json_depth(text) > kMostJsonDepth) throw damaged("its lists and objects are nested too deep");
-  try {
-    return nlohmann::json::parse(text);
-  } catch (const nlohmann::json::exception& error) {  // syntax, or a number that no double holds
-    throw damaged(error.what());
-  }
-}
-
-}  // namespace
 
 RunFile parse_run_file(const std::string& text, const std::filesystem::path& file,
                        const recipe::LoadPlugins& load) {

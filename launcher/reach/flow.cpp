@@ -18,8 +18,15 @@
 namespace strait::reach {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr double kBeginning = 1.0 / 3;  // of the time, in which TCP finds its speed
 constexpr int kPieces = 8;              // of the rest
+constexpr std::size_t kPiece = std::size_t{256} << 10;
+constexpr int kMostPieces = 16;            // taken from a socket before the clock is looked at
+constexpr double kSampleSeconds = 0.0005;  // between two samples
+constexpr std::uint32_t kMostSamples = 200'000;
+constexpr double kLongest = 60;
 
 // The last sample before the moment: what had come by then, and when that was.
 const FlowSample* last_before(std::span<const FlowSample> samples, double moment) {
@@ -71,43 +78,6 @@ double gush_rate(std::span<const FlowSample> samples, double start) {
   return rate;
 }
 
-}  // namespace
-
-double flow_rate_of_samples(std::span<const FlowSample> samples) {
-  if (samples.size() < 2) return 0;
-  const double end = samples.back().seconds;
-  const double start = samples.front().seconds + kBeginning * (end - samples.front().seconds);
-  const std::vector<double> rates = piece_rates(samples, start);
-  if (rates.empty()) return 0;
-  // Where packets are lost, bytes come in gushes, and most pieces see too few.
-  return std::max(base::median(rates), gush_rate(samples, start));
-}
-
-std::vector<FlowSample> merge_flows(std::span<const std::vector<FlowSample>> flows) {
-  std::vector<FlowSample> growth;  // by so much at that moment
-  for (const std::vector<FlowSample>& flow : flows) {
-    std::uint64_t before = 0;
-    for (const FlowSample& sample : flow) {
-      growth.push_back({sample.seconds, sample.bytes - before});
-      before = sample.bytes;
-    }
-  }
-  std::ranges::stable_sort(growth, {}, &FlowSample::seconds);
-  std::uint64_t total = 0;
-  for (FlowSample& sample : growth) sample.bytes = total += sample.bytes;
-  return growth;
-}
-
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-constexpr std::size_t kPiece = std::size_t{256} << 10;
-constexpr int kMostPieces = 16;            // taken from a socket before the clock is looked at
-constexpr double kSampleSeconds = 0.0005;  // between two samples
-constexpr std::uint32_t kMostSamples = 200'000;
-constexpr double kLongest = 60;
-
 double seconds_of(Instant moment) {
   return std::chrono::duration<double>(moment.time_since_epoch()).count();
 }
@@ -146,6 +116,31 @@ T receive_value(int socket, Instant deadline) {
 }
 
 }  // namespace
+
+double flow_rate_of_samples(std::span<const FlowSample> samples) {
+  if (samples.size() < 2) return 0;
+  const double end = samples.back().seconds;
+  const double start = samples.front().seconds + kBeginning * (end - samples.front().seconds);
+  const std::vector<double> rates = piece_rates(samples, start);
+  if (rates.empty()) return 0;
+  // Where packets are lost, bytes come in gushes, and most pieces see too few.
+  return std::max(base::median(rates), gush_rate(samples, start));
+}
+
+std::vector<FlowSample> merge_flows(std::span<const std::vector<FlowSample>> flows) {
+  std::vector<FlowSample> growth;  // by so much at that moment
+  for (const std::vector<FlowSample>& flow : flows) {
+    std::uint64_t before = 0;
+    for (const FlowSample& sample : flow) {
+      growth.push_back({sample.seconds, sample.bytes - before});
+      before = sample.bytes;
+    }
+  }
+  std::ranges::stable_sort(growth, {}, &FlowSample::seconds);
+  std::uint64_t total = 0;
+  for (FlowSample& sample : growth) sample.bytes = total += sample.bytes;
+  return growth;
+}
 
 void pour(int socket, Instant deadline) {
   const std::vector<std::byte>& bytes = poured_bytes();

@@ -31,6 +31,13 @@ net::Endpoint place_of(const std::string& text) {
   return *place;
 }
 
+// Loading libtorch from a slow disk takes most of it.
+constexpr auto kSubprocessLimit = std::chrono::seconds(50);
+
+std::string_view text_of(const net::Frame& frame) {
+  return {static_cast<const char*>(static_cast<const void*>(frame.data())), frame.size()};
+}
+
 }  // namespace
 
 ReachService::ReachService(std::unique_ptr<net::Link> link, std::uint32_t host,
@@ -139,17 +146,6 @@ RelayClient& ReachService::relay_client() {
   }
   return *relay_client_;
 }
-
-namespace {
-
-// Loading libtorch from a slow disk takes most of it.
-constexpr auto kSubprocessLimit = std::chrono::seconds(50);
-
-std::string_view text_of(const net::Frame& frame) {
-  return {static_cast<const char*>(static_cast<const void*>(frame.data())), frame.size()};
-}
-
-}  // namespace
 
 ComputeMeasured measure_in_subprocess(const std::string& program, const MeasureCompute& order) {
   const auto deadline = std::chrono::steady_clock::now() + kSubprocessLimit;

@@ -20,7 +20,28 @@ constexpr seconds kDialLimit{10};               // the stage reconnects earlier
 constexpr std::size_t kMostUnidentified = 256;  // connections that have sent no token yet
 constexpr std::size_t kMostWaiters = 4;         // of a link and side
 
+// How often waiting connections are checked for their limits.
+constexpr int kExpiryCheckMilliseconds = 1000;
+
 constexpr short kGone = POLLERR | POLLHUP | POLLRDHUP;
+
+// Accepts all connections of one listener.
+void accept_all(int listener, PendingConnections& pending, Instant now) {
+  while (true) {
+    store::FileDescriptor caller = accept_connection(listener);
+    if (!caller.open()) return;
+    pending.add(std::move(caller), now);
+  }
+}
+
+void join_ends(std::vector<PendingConnections::Pair> pairs, ForwardingSet& forwardings) {
+  for (PendingConnections::Pair& pair : pairs) {
+    // One byte always fits into a socket that has sent nothing; a dead one shows at the first move.
+    const std::byte go = kRelayGo;
+    static_cast<void>(::send(pair.binds.number(), &go, 1, MSG_NOSIGNAL));
+    forwardings.add(pair.token, Forwarding(std::move(pair.dials), std::move(pair.binds)));
+  }
+}
 
 }  // namespace
 
@@ -97,31 +118,6 @@ void PendingConnections::enqueue(const Preamble& preamble, Unidentified& connect
   if (waiting.size() >= kMostWaiters) waiting.erase(waiting.begin());
   waiting.push_back({std::move(connection.socket), now});
 }
-
-namespace {
-
-constexpr int kExpiryCheckMilliseconds =
-    1000;  // how often waiting connections are checked for their limits
-
-// Accepts all connections of one listener.
-void accept_all(int listener, PendingConnections& pending, Instant now) {
-  while (true) {
-    store::FileDescriptor caller = accept_connection(listener);
-    if (!caller.open()) return;
-    pending.add(std::move(caller), now);
-  }
-}
-
-void join_ends(std::vector<PendingConnections::Pair> pairs, ForwardingSet& forwardings) {
-  for (PendingConnections::Pair& pair : pairs) {
-    // One byte always fits into a socket that has sent nothing; a dead one shows at the first move.
-    const std::byte go = kRelayGo;
-    static_cast<void>(::send(pair.binds.number(), &go, 1, MSG_NOSIGNAL));
-    forwardings.add(pair.token, Forwarding(std::move(pair.dials), std::move(pair.binds)));
-  }
-}
-
-}  // namespace
 
 Relay::Relay(std::pair<int, int> ports) : ports_(std::move(ports)), thread_([this] { serve(); }) {}
 

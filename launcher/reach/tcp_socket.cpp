@@ -96,6 +96,11 @@ FileDescriptor try_to_bind(const net::Endpoint& place) {
   throw_path("listening on " + place.host_and_port(), errno);
 }
 
+constexpr std::string_view kPreambleMagic = "strait-reach/1 ";  // then the purpose, then the token
+constexpr std::string_view kPurposes = "bdgers";
+constexpr std::size_t kTokenDigits = 32;
+static_assert(kPreambleMagic.size() + 1 + kTokenDigits == kPreambleBytes);
+
 }  // namespace
 
 BoundPort listen_at(const std::string& address, std::pair<int, int> ports) {
@@ -181,15 +186,6 @@ void receive_all(int socket, std::span<std::byte> bytes, Instant deadline) {
     }
   }
 }
-
-namespace {
-
-constexpr std::string_view kPreambleMagic = "strait-reach/1 ";  // then the purpose, then the token
-constexpr std::string_view kPurposes = "bdgers";
-constexpr std::size_t kTokenDigits = 32;
-static_assert(kPreambleMagic.size() + 1 + kTokenDigits == kPreambleBytes);
-
-}  // namespace
 
 std::string Preamble::random_token() { return net::RunId::random().hex(); }
 
