@@ -9,6 +9,9 @@ namespace strait {
 // What some editors put in front of a text.
 inline constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
+// U+FFFD, in place of what is not UTF-8.
+inline constexpr std::string_view kReplacement = "\xef\xbf\xbd";
+
 // The bytes of the UTF-8 character that `text` begins with; 0: there is none. Overlong forms,
 // surrogates and code points beyond U+10FFFF are none.
 constexpr std::size_t utf8_length(std::string_view text) {

@@ -6,13 +6,11 @@
 #include <utility>
 #include <variant>
 
+#include "framework/utf8.h"
 #include "launcher/base/errors.h"
 
 namespace strait::app {
 namespace {
-
-// What a tokenizer makes of bytes that are no character yet.
-constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
 // Bytes at the end that begin a character of UTF-8 and do not complete it.
 std::size_t incomplete_bytes(std::string_view text) {
@@ -30,6 +28,7 @@ std::size_t incomplete_bytes(std::string_view text) {
 
 std::size_t certain_length(const std::string& text, const std::vector<std::string>& stops) {
   std::string_view certain = text;
+  // A tokenizer makes it of bytes that are no character yet.
   while (certain.ends_with(kReplacement)) certain.remove_suffix(kReplacement.size());
   certain.remove_suffix(incomplete_bytes(certain));
   std::size_t held = 0;

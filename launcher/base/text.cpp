@@ -10,8 +10,6 @@
 namespace strait::base {
 namespace {
 
-constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
-
 unsigned byte_at(std::string_view text, std::size_t i) {
   return static_cast<unsigned char>(text[i]);
 }
