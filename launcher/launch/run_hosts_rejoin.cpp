@@ -12,13 +12,9 @@
 #include "launcher/launch/amended_plan.h"
 #include "launcher/launch/run_hosts.h"
 
-// Hosts of a replica that rejoins.
 namespace strait::launch {
-namespace {
 
-using Clock = std::chrono::steady_clock;
-
-}  // namespace
+// Hosts of a replica that rejoins.
 
 std::vector<control::Event> RunHosts::rejoin_hosts(const plan::RunFile& run, std::uint32_t replica,
                                                    store::Step saved,
@@ -82,7 +78,7 @@ void RunHosts::restart_agent(const plan::RunFile& run, std::size_t host,
                              const std::function<void()>& check) {
   starters_[host].reset();  // what is known of a failed one would count for all later attempts
   std::unique_ptr<hosts::AgentStarter> starter = hosts::agent_starter_in_run(run.plan, host);
-  const auto deadline = Clock::now() + kCallLimit;
+  const auto deadline = std::chrono::steady_clock::now() + kCallLimit;
   // New listeners and keys before the job, as in bring_up().
   listeners_.listen_again(host, starter->launcher_address(deadline), run.plan.recipe.hosts.ports);
   AgentListeners::Links links = listeners_.expect_agent(run.plan, host);
@@ -98,7 +94,9 @@ void RunHosts::restart_agent(const plan::RunFile& run, std::size_t host,
       const std::string why = starter->failure();
       if (!why.empty()) throw base::UserError(base::ExitCode::peer_lost, why);
     };
-    facts_[host] = agents_->wait_for_facts({host}, Clock::now() + kFactsLimit, poll).front();
+    facts_[host] =
+        agents_->wait_for_facts({host}, std::chrono::steady_clock::now() + kFactsLimit, poll)
+            .front();
     starter->disconnect();
     check_memory(run.plan, host, facts_[host]);
   } catch (const base::UserError& error) {
