@@ -16,8 +16,8 @@ std::uint64_t mix_key(std::initializer_list<std::uint64_t> parts) {
 
 std::uint64_t hash_name(std::string_view name) {
   std::uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a
-  for (const char letter : name) {
-    hash ^= static_cast<unsigned char>(letter);
+  for (const char c : name) {
+    hash ^= static_cast<unsigned char>(c);
     hash *= 0x100000001b3ULL;
   }
   return hash;

@@ -22,8 +22,8 @@ constexpr int kShown = 6;  // samples: what fits on a screen
 // Cut to one line of the console.
 std::string on_one_line(std::string text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
-  for (char& letter : text) {
-    if (letter == '\n' || letter == '\r' || letter == '\t') letter = ' ';
+  for (char& c : text) {
+    if (c == '\n' || c == '\r' || c == '\t') c = ' ';
   }
   return text;
 }

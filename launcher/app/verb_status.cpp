@@ -96,8 +96,8 @@ std::string checkpoint_line(const std::filesystem::path& run) {
   return parts.empty() ? "" : fmt::format("checkpoints here: {}", fmt::join(parts, ", "));
 }
 
-// The command that a run goes on with whose launcher is gone.
-std::string way_on(const std::filesystem::path& run) {
+// How to continue a run that has no launcher.
+std::string resume_hint(const std::filesystem::path& run) {
   if (!committed_checkpoints(run, plan_of_status(run)).empty()) {
     return fmt::format("resume with: strait resume {}", run.string());
   }
@@ -140,7 +140,7 @@ void print(const std::filesystem::path& run, const json& status,
     fmt::print("{}: {}\n", run.string(), console::end_line(run.string(), status));
   } else {
     fmt::print("{}: its launcher is gone, last update {:.0f} s ago while {}; {}\n", run.string(),
-               age, state, way_on(run));
+               age, state, resume_hint(run));
   }
   fmt::print("  {}\n", console::numbers_line(status));
   if (const std::string line = checkpoint_line(run); !line.empty()) fmt::print("  {}\n", line);

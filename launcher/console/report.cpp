@@ -26,8 +26,8 @@ constexpr double kHeight = 220;
 
 std::string escaped(const std::string& text) {
   std::string safe;
-  for (const char letter : text) {
-    switch (letter) {
+  for (const char c : text) {
+    switch (c) {
       case '<':
         safe += "&lt;";
         break;
@@ -38,7 +38,7 @@ std::string escaped(const std::string& text) {
         safe += "&amp;";
         break;
       default:
-        safe += letter;
+        safe += c;
     }
   }
   return safe;

@@ -159,9 +159,9 @@ std::vector<CheckResult> diagnose_host(const recipe::RecipeHost& listed, const H
                        works ? base::ExitCode::done : base::ExitCode::internal, listed.name,
                        base::printable(text)});
   }
-  const bool sick = std::ranges::any_of(
+  const bool has_problem = std::ranges::any_of(
       results, [](const CheckResult& result) { return result.kind == Kind::wrong; });
-  if (!sick) {
+  if (!has_problem) {
     results.insert(results.begin(),
                    {Kind::ok, base::ExitCode::done, listed.name,
                     fmt::format("{} cores, {} of memory ({} needed), {} of disk free ({} needed)",

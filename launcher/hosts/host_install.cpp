@@ -278,7 +278,7 @@ Installed install_on_host(const InstallTarget& target, const std::vector<Build>&
   }
   // Checks that a run can start an agent there. The address is not used: any non-empty text skips
   // NAT detection.
-  SshSession call(SshTarget{target.host, target.config, "as told"});
+  SshSession call(SshTarget{target.host, target.config, "unused"});
   call.launcher_address(Clock::now() + kInstallCallLimit);
   return *installed;
 }
