@@ -1,7 +1,5 @@
 #include "launcher/app/ask_model.h"
 
-#include <fmt/format.h>
-
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <map>

@@ -7,7 +7,6 @@
 #include <array>
 #include <fstream>
 #include <functional>
-#include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <vector>

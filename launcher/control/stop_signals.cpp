@@ -1,6 +1,5 @@
 #include "launcher/control/stop_signals.h"
 
-#include <array>
 #include <csignal>
 
 namespace strait::control {

@@ -10,7 +10,6 @@
 #include <memory>
 #include <utility>
 
-#include "launcher/base/build_id.h"
 #include "launcher/base/clocks.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"

@@ -11,7 +11,6 @@
 #include <csignal>
 #include <cstring>
 #include <string_view>
-#include <thread>
 
 #include "framework/store/file_descriptor.h"
 #include "launcher/base/clocks.h"

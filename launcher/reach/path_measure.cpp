@@ -1,8 +1,5 @@
 #include "launcher/reach/path_measure.h"
 
-#include <fmt/format.h>
-#include <poll.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>

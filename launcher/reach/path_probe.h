@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "launcher/hosts/host_facts.h"
-#include "launcher/plan/plan.h"
 #include "launcher/reach/reach_client.h"
 #include "launcher/reach/route.h"
 

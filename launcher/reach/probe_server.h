@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "framework/mutex.h"
 #include "launcher/reach/tcp_socket.h"
 
 namespace strait::reach {

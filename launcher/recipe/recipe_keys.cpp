@@ -9,7 +9,6 @@
 #include "launcher/recipe/key_kinds.h"
 #include "launcher/recipe/key_lists.h"
 #include "launcher/recipe/number_keys.h"
-#include "launcher/recipe/recipe_io.h"
 
 namespace strait::recipe {
 

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "framework/store/input_file.h"
-#include "framework/store/store_error.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 

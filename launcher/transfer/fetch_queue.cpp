@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "framework/store/store_error.h"
 #include "launcher/base/errors.h"
 
 namespace strait::transfer {

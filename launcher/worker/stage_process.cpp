@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <memory>
-#include <new>
 #include <optional>
 #include <thread>
 
