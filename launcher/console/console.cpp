@@ -9,6 +9,7 @@
 
 #include "launcher/base/text.h"
 #include "launcher/console/metric_text.h"
+#include "launcher/control/run_events.h"
 
 namespace strait::console {
 namespace {
@@ -77,6 +78,8 @@ void Console::json(const std::string& event, const Json& fields) {
   sink_.write(object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n", false);
 }
 
+void Console::json(const control::RunEvent& event) { json(event.name, event.fields); }
+
 void Console::plan(const std::string& text, const std::string& plan_json) {
   if (is(Style::json)) return json("plan", {{"plan", Json::parse(plan_json)}});
   sink_.write(text + (text.ends_with('\n') ? "" : "\n"), false);
@@ -104,9 +107,7 @@ void Console::training(store::Step from, store::Step to) {
   from_ = from;
   to_ = to;
   remaining_ = control::RemainingTime(to);
-  if (is(Style::json)) {
-    return json("training", {{"from", store::number(from)}, {"to", store::number(to)}});
-  }
+  if (is(Style::json)) return json(control::training_event(from, to));
   lasting(from == store::Step{}
               ? fmt::format("training {} steps", store::number(to))
               : fmt::format("training steps {} to {}", store::number(from) + 1, store::number(to)));
@@ -187,94 +188,65 @@ void Console::plain_step(const control::StepLine& line, const std::string& text)
 }
 
 void Console::evaluated(const control::Evaluated& evaluated) {
-  if (is(Style::json)) {
-    return json("evaluated", {{"step", store::number(evaluated.step)},
-                              {"loss", evaluated.loss},
-                              {"tokens", evaluated.tokens}});
-  }
+  if (is(Style::json)) return json(control::event_of(evaluated));
   lasting(fmt::format("evaluation at step {}: loss {:.4g} over {} tokens",
                       store::number(evaluated.step), evaluated.loss, evaluated.tokens));
 }
 
 void Console::checkpointed(store::Step step) {
-  if (is(Style::json)) return json("checkpoint", {{"step", store::number(step)}});
+  if (is(Style::json)) return json(control::checkpoint_event(step));
   lasting(fmt::format("checkpoint at step {}", store::number(step)));
 }
 
 void Console::checkpoint_failed(store::Step step, const std::string& text) {
-  if (is(Style::json)) {
-    return json("checkpoint_failed", {{"step", store::number(step)}, {"text", text}});
-  }
+  if (is(Style::json)) return json(control::checkpoint_failed_event(step, text));
   lasting(fmt::format("warning: checkpoint at step {} failed, training continues: {}",
                       store::number(step), text));
 }
 
 void Console::event(const std::string& source, const control::Event& event) {
-  if (is(Style::json)) {
-    return json("stage_event", {{"who", source}, {"name", event.name}, {"text", event.text}});
-  }
+  if (is(Style::json)) return json(control::stage_event(source, event));
   lasting(fmt::format("{}: {}", source, event.text));
 }
 
 void Console::replicas_absent(const control::ReplicasAbsent& absent) {
-  if (is(Style::json)) {
-    return json("replicas_absent", {{"absent", absent.absent}, {"replicas", absent.present}});
-  }
+  if (is(Style::json)) return json(control::event_of(absent));
   lasting(fmt::format("absent replicas: {}; active replicas: {}", fmt::join(absent.absent, ", "),
                       fmt::join(absent.present, ", ")));
 }
 
 void Console::replica_left(const control::ReplicaLeft& gone) {
-  if (is(Style::json)) {
-    return json("replica_left", {{"replica", gone.replica},
-                                 {"step", store::number(gone.step)},
-                                 {"text", gone.why},
-                                 {"replicas", gone.remaining}});
-  }
+  if (is(Style::json)) return json(control::event_of(gone));
   lasting(fmt::format("replica {} left at step {}: {}; active replicas: {}", gone.replica,
                       store::number(gone.step), gone.why, fmt::join(gone.remaining, ", ")));
 }
 
 void Console::rejoin_attempted(const control::RejoinAttempt& attempt) {
+  if (is(Style::json)) return json(control::event_of(attempt));
   const bool fails = !attempt.failure.empty();
-  if (is(Style::json)) {
-    return json(fails ? "replica_not_back" : "replica_returns",
-                {{"replica", attempt.replica}, {"text", attempt.failure}});
-  }
   lasting(fails ? fmt::format("replica {} did not rejoin: {}", attempt.replica, attempt.failure)
                 : fmt::format("replica {} is rejoining", attempt.replica));
 }
 
 void Console::replica_joined(const control::ReplicaJoined& joined) {
-  if (is(Style::json)) {
-    return json("replica_joined", {{"replica", joined.replica},
-                                   {"step", store::number(joined.step)},
-                                   {"replicas", joined.replicas}});
-  }
+  if (is(Style::json)) return json(control::event_of(joined));
   lasting(fmt::format("replica {} joined at step {}; active replicas: {}", joined.replica,
                       store::number(joined.step), fmt::join(joined.replicas, ", ")));
 }
 
 void Console::standing_still(const std::string& why) {
-  if (is(Style::json)) return json(why.empty() ? "moving" : "standstill", {{"text", why}});
+  if (is(Style::json)) return json(control::standstill_event(why));
   lasting(why.empty() ? "the run moves again" : "nothing moves: " + why);
 }
 
 void Console::stopping(bool now) {
-  if (is(Style::json)) return json("stopping", {{"now", now}});
+  if (is(Style::json)) return json(control::stopping_event(now));
   lasting(now ? "stopping immediately"
               : "stopping after this step and its checkpoint; Ctrl-C again stops immediately");
 }
 
 void Console::restarting(const control::Restart& restart) {
-  if (is(Style::json)) {
-    return json("restart", {{"number", restart.number},
-                            {"limit", restart.limit},
-                            {"generation", restart.generation},
-                            {"from", store::number(restart.from)},
-                            {"cause", restart.cause},
-                            {"moves", restart.moves}});
-  }
+  if (is(Style::json)) return json(control::event_of(restart));
   for (const std::string& move : restart.moves) lasting(move);
   const bool resumes = restart.from != store::Step{};
   lasting(fmt::format(
@@ -284,7 +256,7 @@ void Console::restarting(const control::Restart& restart) {
 }
 
 void Console::ended(const control::Outcome& outcome) {
-  if (is(Style::json)) return json("ended", to_json(outcome));
+  if (is(Style::json)) return json(control::event_of(outcome));
   if (!held_back_.empty()) lasting(std::exchange(held_back_, {}));
   for (const std::string& row : metric_table(boundaries_.all())) lasting(row);
   for (const std::string& row : metric_table(sync_.all())) lasting(row);

@@ -11,6 +11,10 @@
 #include "launcher/control/run_observer.h"
 #include "launcher/control/step_ledger.h"
 
+namespace strait::control {
+struct RunEvent;
+}
+
 namespace strait::console {
 
 // Receives text. `passing` text is replaced by newer text and may be dropped when the reader is
@@ -87,6 +91,7 @@ class Console : public control::RunObserver {
   void lasting(const std::string& line);  // stays on the screen
   void passing(const std::string& line);  // on a terminal, replaces the last such line
   void json(const std::string& event, const nlohmann::ordered_json& fields);
+  void json(const control::RunEvent& event);
   void plain_step(const control::StepLine& line, const std::string& text);
   void failure(const control::Outcome& outcome);
   std::string step_text(const control::StepLine& line) const;

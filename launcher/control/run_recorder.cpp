@@ -10,6 +10,7 @@
 #include "framework/trace/trace_error.h"
 #include "launcher/base/clocks.h"
 #include "launcher/base/errors.h"
+#include "launcher/control/run_events.h"
 #include "launcher/control/run_status.h"
 
 namespace strait::control {
@@ -75,17 +76,17 @@ Json former_status(const RunDirectory& directory) {
   return Json::object();
 }
 
-Json event_line(const char* name, const Json& fields) {
-  Json line = {{"time", base::unix_time()}, {"event", name}};
-  line.update(fields);
+Json event_line(const RunEvent& event) {
+  Json line = {{"time", base::unix_time()}, {"event", event.name}};
+  line.update(event.fields);
   return line;
 }
 
 // Appends the event, and changes status.json.
-void record_between(const RunDirectory& directory, const char* event, const Json& fields,
+void record_between(const RunDirectory& directory, const RunEvent& event,
                     const std::function<void(Json&)>& change) {
   try {
-    trace::JsonLines(directory.events()).append(event_line(event, fields));
+    trace::JsonLines(directory.events()).append(event_line(event));
     Json status = read_run_status(directory.path()).value_or(nlohmann::json::object());
     change(status);
     status["updated"] = base::unix_time();
@@ -103,22 +104,21 @@ void record_between(const RunDirectory& directory, const char* event, const Json
 }  // namespace
 
 void record_restart(const RunDirectory& directory, const Restart& restart) {
-  const Json fields = {{"number", restart.number},         {"limit", restart.limit},
-                       {"generation", restart.generation}, {"from", store::number(restart.from)},
-                       {"cause", restart.cause},           {"moves", restart.moves}};
-  record_between(directory, "restart", fields, [&](Json& status) {
+  const RunEvent event = event_of(restart);
+  record_between(directory, event, [&](Json& status) {
     status["state"] = "restarting";
     status["outcome"] = nullptr;
     const Json before = status.value("restarts", Json::object());
-    status["restarts"] = {{"count", before.value("count", std::int64_t{0}) + 1}, {"last", fields}};
+    status["restarts"] = {{"count", before.value("count", std::int64_t{0}) + 1},
+                          {"last", event.fields}};
   });
 }
 
 void record_end(const RunDirectory& directory, const Outcome& outcome) {
-  const Json fields = to_json(outcome);
-  record_between(directory, "ended", fields, [&](Json& status) {
+  const RunEvent event = event_of(outcome);
+  record_between(directory, event, [&](Json& status) {
     status["state"] = "ended";
-    status["outcome"] = fields;
+    status["outcome"] = event.fields;
   });
 }
 
@@ -148,7 +148,7 @@ RunRecorder::RunRecorder(const RunDirectory& directory, const std::string& run_i
                    {"outcome", nullptr}});
   // They stay as long as the run goes on.
   if (former.contains("restarts")) (*status_)["restarts"] = former.at("restarts");
-  append_event("started", {{"run", run_id}, {"generation", generation}});
+  append({"started", {{"run", run_id}, {"generation", generation}}});
   write_status();
 }
 
@@ -163,8 +163,8 @@ void RunRecorder::survive(const std::function<void()>& work) {
   }
 }
 
-void RunRecorder::append_event(const char* name, const Json& fields) {
-  survive([&] { events_.append(event_line(name, fields)); });
+void RunRecorder::append(const RunEvent& event) {
+  survive([&] { events_.append(event_line(event)); });
 }
 
 void RunRecorder::write_status() {
@@ -176,10 +176,11 @@ void RunRecorder::write_status() {
 }
 
 void RunRecorder::connected(const Hello& hello) {
-  append_event("connected", {{"process", hello.process.text()},
-                             {"host", hello.host},
-                             {"pid", hello.pid},
-                             {"build", hello.build}});
+  append({"connected",
+          {{"process", hello.process.text()},
+           {"host", hello.host},
+           {"pid", hello.pid},
+           {"build", hello.build}}});
 }
 
 void RunRecorder::training(store::Step from, store::Step to) {
@@ -190,7 +191,7 @@ void RunRecorder::training(store::Step from, store::Step to) {
   (*status_)["step"] = store::number(from);
   (*status_)["steps"] = store::number(to);
   write_status();
-  append_event("training", {{"from", store::number(from)}, {"to", store::number(to)}});
+  append(training_event(from, to));
 }
 
 void RunRecorder::reports(const std::vector<ProcessReport>& processes) {
@@ -210,14 +211,10 @@ void RunRecorder::step(const StepLine& line) {
   (*status_)["eta_seconds"] = left ? Json(*left) : Json(nullptr);
 }
 
-void RunRecorder::evaluated(const Evaluated& evaluated) {
-  append_event("evaluated", {{"step", store::number(evaluated.step)},
-                             {"loss", evaluated.loss},
-                             {"tokens", evaluated.tokens}});
-}
+void RunRecorder::evaluated(const Evaluated& evaluated) { append(event_of(evaluated)); }
 
 void RunRecorder::checkpointed(store::Step step) {
-  append_event("checkpoint", {{"step", store::number(step)}});
+  append(checkpoint_event(step));
   (*status_)["checkpoint"] = store::number(step);
 }
 
@@ -227,11 +224,11 @@ void RunRecorder::in_memory(store::Step step, const std::string& place) {
 }
 
 void RunRecorder::checkpoint_failed(store::Step step, const std::string& text) {
-  append_event("checkpoint_failed", {{"step", store::number(step)}, {"text", text}});
+  append(checkpoint_failed_event(step, text));
 }
 
 void RunRecorder::event(const std::string& source, const Event& event) {
-  append_event("stage_event", {{"who", source}, {"name", event.name}, {"text", event.text}});
+  append(stage_event(source, event));
 }
 
 void RunRecorder::replicas_absent(const ReplicasAbsent& absent) {
@@ -240,7 +237,7 @@ void RunRecorder::replicas_absent(const ReplicasAbsent& absent) {
     (*status_)["left"][std::to_string(replica)] = {{"text", "absent since the run began"}};
   }
   write_status();
-  append_event("replicas_absent", {{"absent", absent.absent}, {"replicas", absent.present}});
+  append(event_of(absent));
 }
 
 void RunRecorder::replica_left(const ReplicaLeft& gone) {
@@ -248,10 +245,7 @@ void RunRecorder::replica_left(const ReplicaLeft& gone) {
   (*status_)["left"][std::to_string(gone.replica)] = {{"step", store::number(gone.step)},
                                                       {"text", gone.why}};
   write_status();
-  append_event("replica_left", {{"replica", gone.replica},
-                                {"step", store::number(gone.step)},
-                                {"text", gone.why},
-                                {"replicas", gone.remaining}});
+  append(event_of(gone));
 }
 
 void RunRecorder::rejoin_attempted(const RejoinAttempt& attempt) {
@@ -260,8 +254,7 @@ void RunRecorder::rejoin_attempted(const RejoinAttempt& attempt) {
   (*status_)["returns"][std::to_string(attempt.replica)] = {
       {"number", rejoins_}, {"state", fails ? "failed" : "comes"}, {"text", attempt.failure}};
   write_status();
-  append_event(fails ? "replica_not_back" : "replica_returns",
-               {{"replica", attempt.replica}, {"text", attempt.failure}});
+  append(event_of(attempt));
 }
 
 void RunRecorder::replica_joined(const ReplicaJoined& joined) {
@@ -271,15 +264,13 @@ void RunRecorder::replica_joined(const ReplicaJoined& joined) {
   (*status_)["returns"][std::to_string(joined.replica)] = {
       {"number", rejoins_}, {"state", "joined"}, {"step", store::number(joined.step)}};
   write_status();
-  append_event("replica_joined", {{"replica", joined.replica},
-                                  {"step", store::number(joined.step)},
-                                  {"replicas", joined.replicas}});
+  append(event_of(joined));
 }
 
 void RunRecorder::standing_still(const std::string& why) {
   (*status_)["standstill"] = why.empty() ? Json(nullptr) : Json(why);
   write_status();
-  append_event(why.empty() ? "moving" : "standstill", {{"text", why}});
+  append(standstill_event(why));
 }
 
 void RunRecorder::slow_parts(const std::vector<std::string>& sentences) {
@@ -290,16 +281,16 @@ void RunRecorder::slow_parts(const std::vector<std::string>& sentences) {
 void RunRecorder::stopping(bool now) {
   (*status_)["state"] = "stopping";
   write_status();
-  append_event("stopping", {{"now", now}});
+  append(stopping_event(now));
 }
 
 void RunRecorder::ended(const Outcome& outcome) {
-  const Json fields = to_json(outcome);
+  const RunEvent event = event_of(outcome);
   (*status_)["state"] = "ended";
   (*status_)["step"] = store::number(outcome.step);
-  (*status_)["outcome"] = fields;
+  (*status_)["outcome"] = event.fields;
   write_status();
-  append_event("ended", fields);
+  append(event);
 }
 
 }  // namespace strait::control

@@ -14,6 +14,8 @@
 
 namespace strait::control {
 
+struct RunEvent;
+
 // Writes the files of a run: metrics.jsonl (a line per step), events.jsonl (a line per event) and
 // status.json (the present state, replaced every second; read by `strait status`). Events about the
 // run as a whole are in status.json before they are in events.jsonl. Observes one run, on the
@@ -47,7 +49,7 @@ class RunRecorder : public RunObserver {
  private:
   // The run continues without a file that cannot be written.
   void survive(const std::function<void()>& work);
-  void append_event(const char* name, const nlohmann::ordered_json& fields);
+  void append(const RunEvent& event);
   void write_status();
 
   const std::filesystem::path status_path_;
