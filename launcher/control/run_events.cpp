@@ -15,7 +15,7 @@ RunEvent checkpoint_failed_event(store::Step step, const std::string& text) {
 }
 
 RunEvent stage_event(const std::string& source, const Event& event) {
-  return {"stage_event", {{"who", source}, {"name", event.name}, {"text", event.text}}};
+  return {"stage_event", {{"source", source}, {"name", event.name}, {"text", event.text}}};
 }
 
 RunEvent standstill_event(const std::string& why) {

@@ -39,7 +39,8 @@ class HostObserver : public StartObserver {
   HostObserver(RunHosts& hosts, RunStorage& storage, Report report)
       : StartObserver(hosts), storage_(storage), report_(std::move(report)) {}
   void reports(const std::vector<control::ProcessReport>& /*processes*/) override {
-    for (const std::string& trouble : storage_.take_warnings()) report_({"not_home", trouble});
+    for (const std::string& trouble : storage_.take_warnings())
+      report_({"download_failed", trouble});
   }
 
  private:
@@ -84,8 +85,8 @@ void after_end(const Report& report, const char* event, const char* what,
 
 void write_reports(const control::RunDirectory& directory, const plan::Plan& plan,
                    const ModelQuestions& model, const Report& report) {
-  after_end(report, "not_drawn", "no trace", [&] { collect_traces(directory, plan); });
-  after_end(report, "not_drawn", "no report", [&] {
+  after_end(report, "report_failed", "no trace", [&] { collect_traces(directory, plan); });
+  after_end(report, "report_failed", "no report", [&] {
     console::write_report(directory.path(), plan.recipe.name, model.plan_text(plan));
   });
 }
@@ -192,7 +193,7 @@ control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFil
     recovered = recover_from_memory(directory, *memory, {commit, give_up, report});
   });
   if (recovered) outcome.checkpoint = recovered;
-  after_end(report, "not_home", "downloads from the hosts ended", [&] {
+  after_end(report, "download_failed", "downloads from the hosts ended", [&] {
     // Older checkpoints are not worth the wait, nor are traces: a process that failed has none.
     if (!recovered) storage->finish(report);
   });

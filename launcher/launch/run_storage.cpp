@@ -88,8 +88,9 @@ class HostStorage : public RunStorage {
     const auto give_up = [this, before = stops_.load()] { return stops_.load() > before; };
     const auto finished = transfer_.finish_downloads(give_up, report);
     if (!finished.missing.empty()) {
-      report({"not_home", fmt::format("the last checkpoint is not complete on this machine: {}",
-                                      finished.missing)});
+      report(
+          {"download_failed", fmt::format("the last checkpoint is not complete on this machine: {}",
+                                          finished.missing)});
     }
     report({"on_hosts", finished.left});
     if (give_up()) return;
