@@ -32,7 +32,7 @@ constexpr int kPollMilliseconds = 100;
 struct Replicas {
   std::vector<std::uint32_t> active;
   int attempt = 0;          // number of that attempt; 0: there was none
-  std::string state;        // comes, joined or failed
+  std::string state;        // rejoining, joined or failed
   std::string failed;       // why it could not rejoin
   std::int64_t joined = 0;  // the step at which it joined
   std::string left;         // why it left; empty: it is active
@@ -52,11 +52,11 @@ Replicas replicas_in(const json& status, std::int64_t all, std::uint32_t replica
   const json none = json::object();
   const json left = status.value("left", none).value(name, none);
   known.left = left.value("text", "");
-  const json back = status.value("returns", none).value(name, none);
-  known.attempt = back.value("number", 0);
-  known.state = back.value("state", "");
-  known.failed = back.value("text", "");
-  known.joined = back.value("step", std::int64_t{0});
+  const json rejoin = status.value("rejoins", none).value(name, none);
+  known.attempt = rejoin.value("number", 0);
+  known.state = rejoin.value("state", "");
+  known.failed = rejoin.value("text", "");
+  known.joined = rejoin.value("step", std::int64_t{0});
   return known;
 }
 
@@ -71,7 +71,7 @@ Replicas replicas_of(const fs::path& run, std::int64_t all, std::uint32_t replic
 // Whether the replica has rejoined; false while the attempt is in progress. UserError: it failed.
 bool has_rejoined(const fs::path& run, std::uint32_t replica, int attempt, const Replicas& known) {
   if (known.has(replica)) return true;
-  if (known.attempt <= attempt || known.state == "comes") return false;
+  if (known.attempt <= attempt || known.state == "rejoining") return false;
   if (known.state == "joined") {
     throw base::UserError(base::ExitCode::peer_lost,
                           fmt::format("replica {} joined at step {} and has left again: {}",
@@ -116,7 +116,7 @@ void check_can_rejoin(const fs::path& run, const plan::Plan& plan, std::uint32_t
   if (replica >= plan.recipe.pipeline.replicas) {
     refuse(fmt::format("its replicas are 0 to {}", plan.recipe.pipeline.replicas - 1));
   }
-  if (known.state == "comes") refuse("it is rejoining already");
+  if (known.state == "rejoining") refuse("it is rejoining already");
 }
 
 // Polls until done(). UserError: the run ended, or the timeout has passed.

@@ -117,10 +117,10 @@ std::vector<std::string> replica_lines(const json& status) {
                                                         left.at("step").get<std::int64_t>(), why)
                                           : fmt::format("replica {} is absent: {}", replica, why));
   }
-  const json returns = status.value("returns", json::object());
-  for (const auto& [replica, one] : returns.items()) {
+  const json rejoins = status.value("rejoins", json::object());
+  for (const auto& [replica, one] : rejoins.items()) {
     const auto state = one.at("state").get<std::string>();
-    if (state == "comes") lines.push_back(fmt::format("replica {} is rejoining", replica));
+    if (state == "rejoining") lines.push_back(fmt::format("replica {} is rejoining", replica));
     if (state != "failed") continue;
     lines.push_back(
         fmt::format("replica {} did not rejoin: {}", replica, one.at("text").get<std::string>()));

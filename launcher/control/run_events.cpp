@@ -44,7 +44,7 @@ RunEvent event_of(const ReplicaLeft& gone) {
 }
 
 RunEvent event_of(const RejoinAttempt& attempt) {
-  return {attempt.failure.empty() ? "replica_returns" : "replica_not_back",
+  return {attempt.failure.empty() ? "rejoin_started" : "rejoin_failed",
           {{"replica", attempt.replica}, {"text", attempt.failure}}};
 }
 

@@ -251,8 +251,8 @@ void RunRecorder::replica_left(const ReplicaLeft& gone) {
 void RunRecorder::rejoin_attempted(const RejoinAttempt& attempt) {
   const bool fails = !attempt.failure.empty();
   if (!fails) ++rejoins_;
-  (*status_)["returns"][std::to_string(attempt.replica)] = {
-      {"number", rejoins_}, {"state", fails ? "failed" : "comes"}, {"text", attempt.failure}};
+  (*status_)["rejoins"][std::to_string(attempt.replica)] = {
+      {"number", rejoins_}, {"state", fails ? "failed" : "rejoining"}, {"text", attempt.failure}};
   write_status();
   append(event_of(attempt));
 }
@@ -261,7 +261,7 @@ void RunRecorder::replica_joined(const ReplicaJoined& joined) {
   (*status_)["replicas"] = joined.replicas;
   (*status_)["left"].erase(std::to_string(joined.replica));
   // Kept when the replica leaves again: `strait replica` may poll later than that.
-  (*status_)["returns"][std::to_string(joined.replica)] = {
+  (*status_)["rejoins"][std::to_string(joined.replica)] = {
       {"number", rejoins_}, {"state", "joined"}, {"step", store::number(joined.step)}};
   write_status();
   append(event_of(joined));

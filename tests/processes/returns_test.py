@@ -123,10 +123,10 @@ class Returns(runs.RunCase):
                           lambda: launched.run.processes()["0.2"] != before["0.2"])
         os.kill(launched.run.processes()["0.2"], signal.SIGKILL)
         code = back.end()
-        launched.wait_for("the end of that", lambda: launched.run.events("replica_not_back")
+        launched.wait_for("the end of that", lambda: launched.run.events("rejoin_failed")
                           or len(launched.run.events("replica_left")) == 2)
         # Where it was quick enough to take part, it left again.
-        if launched.run.events("replica_not_back"):
+        if launched.run.events("rejoin_failed"):
             self.assertEqual(code, 20, back.output())
             self.assertIn("replica 2 could not rejoin", back.output())
         self.train_on(launched)
@@ -139,7 +139,7 @@ class Returns(runs.RunCase):
         launched.at_step(3)
         self.lose(launched, "0.2")
         back = self.launch("resume", launched.run.path, "--replica", 2)
-        launched.at_event("replica_returns")
+        launched.at_event("rejoin_started")
         # It does not look while the replica takes part; its processes take a second to start.
         back.signal(signal.SIGSTOP)
         launched.at_event("replica_joined")

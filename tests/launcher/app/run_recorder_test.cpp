@@ -95,11 +95,11 @@ TEST_F(RunRecorderTest, RecordsOutcomeOfEachRejoin) {
   EXPECT_THAT(text, HasSubstr("replica 2 left at step 5: it was killed\n"));
   EXPECT_THAT(text, HasSubstr("replica 3 is rejoining\n"));
   EXPECT_THAT(text, testing::Not(HasSubstr("replica 2 is rejoining")));
-  const json returns = json::parse(shown(true)).at("returns");
-  EXPECT_EQ(returns.at("1").at("state"), "failed");
-  EXPECT_EQ(returns.at("2").at("state"), "joined");
-  EXPECT_EQ(returns.at("2").at("step"), 4);
-  EXPECT_EQ(returns.at("3").at("number"), 3);
+  const json rejoins = json::parse(shown(true)).at("rejoins");
+  EXPECT_EQ(rejoins.at("1").at("state"), "failed");
+  EXPECT_EQ(rejoins.at("2").at("state"), "joined");
+  EXPECT_EQ(rejoins.at("2").at("step"), 4);
+  EXPECT_EQ(rejoins.at("3").at("number"), 3);
 }
 
 TEST_F(RunRecorderTest, RecordsEventsInOrder) {
