@@ -37,9 +37,8 @@ void check_size(const fs::path& path, const ShardFile& shard) {
   }
 }
 
-void check_hash(const fs::path& path, const ShardFile& shard) {
-  const FileSummary found = hash_file(path);
-  if (found.hash != shard.hash) {
+void check_hash(const fs::path& path, const FileSummary& found, const ShardFile& shard) {
+  if (found != FileSummary{shard.size, shard.hash}) {
     refuse_checkpoint(fmt::format("{} is damaged: its hash is {}, the manifest says {}",
                                   path.string(), found.hash, shard.hash));
   }
@@ -157,6 +156,10 @@ void withdraw_shard(const fs::path& checkpoint, const std::string& name) {
   fs::remove(checkpoint, error);  // succeeds for the last one: the directory is empty then
 }
 
+void copy_shard(const fs::path& from, const fs::path& to, const ShardFile& shard) {
+  check_hash(from, store::copy_file(from, to), shard);
+}
+
 void commit_checkpoint(const fs::path& checkpoint, const Manifest& manifest,
                        const std::function<void()>& may_commit, Shards shards) {
   if (checkpoint.filename() != checkpoint_directory({}, manifest.step).filename()) {
@@ -195,7 +198,9 @@ Manifest open_checkpoint(const fs::path& checkpoint, Verify verify, Part part) {
   const std::vector<ShardFile> files = files_of(manifest, part);
   for (const ShardFile& shard : files) check_size(checkpoint / shard.name, shard);
   if (verify == Verify::hashes) {
-    for (const ShardFile& shard : files) check_hash(checkpoint / shard.name, shard);
+    for (const ShardFile& shard : files) {
+      check_hash(checkpoint / shard.name, hash_file(checkpoint / shard.name), shard);
+    }
   }
   return manifest;
 }

@@ -27,6 +27,10 @@ std::filesystem::path checkpoint_directory(const std::filesystem::path& run, Ste
 // Takes back this process's own shard of a checkpoint that was given up: its bytes may be what the
 // next one lacks. Nothing happens to a complete checkpoint.
 void withdraw_shard(const std::filesystem::path& checkpoint, const std::string& name);
+// Copies a shard, whole and durable, and compares it with what its manifest says. StoreError
+// corrupt: it is damaged.
+void copy_shard(const std::filesystem::path& from, const std::filesystem::path& to,
+                const ShardFile& shard);
 
 // Makes the checkpoint exist. `may_commit` is asked last before the rename and throws to forbid it:
 // an old generation must not commit. Shards named in the manifest must be there with the size it

@@ -31,15 +31,8 @@ std::uint64_t copy_checkpoint(const store::Checkpoint& checkpoint, const fs::pat
       whole = false;
       continue;
     }
-    const store::FileSummary copied =
-        store::copy_file(checkpoint.path / file.name, folder / file.name);
-    if (copied != store::FileSummary{file.size, file.hash}) {
-      throw store::StoreError(
-          store::StoreError::Kind::corrupt,
-          fmt::format("{} is damaged: its hash is {}, the manifest says {}",
-                      (checkpoint.path / file.name).string(), copied.hash, file.hash));
-    }
-    bytes += copied.size;
+    store::copy_shard(checkpoint.path / file.name, folder / file.name, file);
+    bytes += file.size;
   }
   store::commit_checkpoint(folder, checkpoint.manifest, {},
                            whole ? store::Shards::here : store::Shards::elsewhere);
@@ -81,11 +74,7 @@ void copy_rows(const fs::path& run, const fs::path& target, plan::Plan::Data& da
 
 CopiedRun copy_run(const fs::path& run, const fs::path& target,
                    const store::Checkpoint& checkpoint) {
-  if (store::is_present(target) && !(fs::is_directory(target) && fs::is_empty(target))) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("{} exists already; copy into a new folder", target.string()));
-  }
+  check_new_or_empty(target, "copy into a new folder");
   plan::RunFile file = read_run(run);
   const bool whole = std::ranges::all_of(
       store::files_of(checkpoint.manifest, store::Part::all),

@@ -10,7 +10,6 @@
 
 #include "framework/store/atomic_file.h"
 #include "framework/store/checkpoint.h"
-#include "framework/store/store_error.h"
 #include "launcher/app/run_options.h"
 #include "launcher/base/errors.h"
 #include "launcher/control/stop_signals.h"
@@ -36,12 +35,7 @@ void link_or_copy(const fs::path& from, const fs::path& to, const store::ShardFi
   std::error_code error;
   const fs::path whole = fs::canonical(from, error);
   if (!error) fs::create_hard_link(whole, to, error);
-  if (!error) return;
-  if (store::copy_file(from, to) == store::FileSummary{file.size, file.hash}) return;
-  throw store::StoreError(store::StoreError::Kind::corrupt,
-                          fmt::format("{} is damaged: its hash is not that of the manifest beside "
-                                      "it",
-                                      from.string()));
+  if (error) store::copy_shard(from, to, file);
 }
 
 // Of a run that begins with the weights of another one. One that trains adapters needs them for as

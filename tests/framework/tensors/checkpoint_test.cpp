@@ -190,6 +190,24 @@ TEST(Checkpoint, FindsShardsCutExtendedSwappedZeroedAndGone) {
   });
 }
 
+TEST(Checkpoint, ComparesShardWithManifestWhileItIsCopied) {
+  const ScratchDirectory run;
+  save(run.path(), 7);
+  const fs::path path = store::checkpoint_directory(run.path(), store::Step{7});
+  const store::ShardFile shard =
+      store::open_checkpoint(path, store::Verify::manifest).files.front();
+  const fs::path from = path / shard.name;
+  const fs::path to = run / "copy";
+  store::copy_shard(from, to, shard);
+  const std::string good = ScratchDirectory::read(from);
+  EXPECT_EQ(ScratchDirectory::read(to), good);
+  for (const std::string& damaged : {good.substr(0, good.size() - 1), good + "x"}) {
+    ScratchDirectory::write(from, damaged);
+    store::expect_store_error(store::StoreError::Kind::corrupt, {from.string(), "is damaged"},
+                              [&] { store::copy_shard(from, to, shard); });
+  }
+}
+
 TEST(Checkpoint, SaysWhenNoneIsRightInsteadOfStartingAfresh) {
   const ScratchDirectory run;
   save(run.path(), 7);
