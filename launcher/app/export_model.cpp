@@ -271,11 +271,7 @@ std::string model_card(const RunCheckpoint& source, const fs::path& run) {
 
 std::string export_model(const fs::path& run, const fs::path& directory,
                          const ExportOptions& options) {
-  if (fs::exists(directory) && !(fs::is_directory(directory) && fs::is_empty(directory))) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("{} exists already; export into a new directory", directory.string()));
-  }
+  check_new_or_empty(directory, "export into a new directory");
   const RunCheckpoint source = find_checkpoint(run);
   warn(source.warning);
   const planner::CheckpointWeights weights(source.run.plan.recipe, source.config,

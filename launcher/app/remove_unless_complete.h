@@ -1,11 +1,22 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <system_error>
 
 #include "framework/store/step_folders.h"
+#include "launcher/base/errors.h"
 
 namespace strait::app {
+
+// UserError: there is something already; its message ends with the remedy.
+inline void check_new_or_empty(const std::filesystem::path& target, const char* remedy) {
+  if (!store::is_present(target)) return;
+  if (std::filesystem::is_directory(target) && std::filesystem::is_empty(target)) return;
+  throw base::UserError(base::ExitCode::bad_input,
+                        fmt::format("{} exists already; {}", target.string(), remedy));
+}
 
 // Removes what was written into a new or empty directory unless all of it was: the next attempt
 // asks for a new one. The disk may be full or fail, so what cannot be removed stays.
