@@ -67,6 +67,20 @@ bool is_on_hosts(const plan::RunFile& run) {
   return recipe::stores_on_hosts(run.plan.recipe.hosts.backend);
 }
 
+// Fetches what only hosts have of the newest checkpoint, or of that of step `from`, and tells the
+// user. False: there was nothing to fetch.
+bool recover(control::RunDirectory& directory, const plan::RunFile& run,
+             std::optional<store::Step> from, const std::set<std::size_t>& lost,
+             console::Console& console) {
+  const auto report = [&console](const control::Event& event) {
+    console.event("the launcher", event);
+  };
+  const std::string recovered =
+      launch::recover_checkpoint(directory, run, from, model_questions(), report, lost);
+  if (!recovered.empty()) console.note(recovered);
+  return !recovered.empty();
+}
+
 // Files under other names while they are fetched again; put back where that fails, so that nothing
 // has changed. UserError: one cannot be renamed.
 class SetAside {
@@ -127,18 +141,12 @@ base::Failure fetch_damaged(control::RunDirectory& directory, const plan::RunFil
     std::error_code error;
     return fs::symlink_status(file, error).type() == fs::file_type::not_found;
   });
-  const auto report = [&console](const control::Event& event) {
-    console.event("the launcher", event);
-  };
   try {
     SetAside aside(std::move(files));
-    const std::string recovered =
-        launch::recover_checkpoint(directory, run, from, model_questions(), report, lost);
-    if (recovered.empty()) {
+    if (!recover(directory, run, from, lost, console)) {
       return {base::ExitCode::corrupt, "no host is known to have another copy"};
     }
     aside.fetched();
-    console.note(recovered);
     return {base::ExitCode::done, ""};
   } catch (const base::UserError& error) {
     if (error.code() == base::ExitCode::interrupted) throw;
@@ -156,13 +164,8 @@ store::Resumable choose_resume_point(control::RunDirectory& directory, const pla
         fmt::format("{} has no checkpoint of step {}; it has: {}", directory.path().string(),
                     number(*from), fmt::join(saved_steps(directory), ", ")));
   }
-  const auto report = [&console](const control::Event& event) {
-    console.event("the launcher", event);
-  };
   try {
-    const std::string recovered =
-        launch::recover_checkpoint(directory, run, from, model_questions(), report);
-    if (!recovered.empty()) console.note(recovered);
+    recover(directory, run, from, {}, console);
   } catch (const base::UserError& error) {
     if (error.code() == base::ExitCode::interrupted || from) throw;
     refuse_to_go_back(directory, base::describe_failure(error));
@@ -198,10 +201,7 @@ std::optional<store::Resumable> restart_point(control::RunDirectory& directory,
                                               const std::set<std::size_t>& lost,
                                               console::Console& console) {
   try {
-    const std::string recovered = launch::recover_checkpoint(
-        directory, run, from, model_questions(),
-        [&console](const control::Event& event) { console.event("the launcher", event); }, lost);
-    if (!recovered.empty()) console.note(recovered);
+    recover(directory, run, from, lost, console);
   } catch (const base::UserError& error) {
     // A failure that may pass fails this attempt. A newer checkpoint is passed over only where
     // nothing can bring it back.
