@@ -9,6 +9,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "framework/store/atomic_file.h"
 #include "framework/trace/combine_metrics.h"
@@ -228,13 +229,6 @@ std::string Report::page(const std::string& run, const std::string& plan_text) c
     page += "<h2>Last step</h2>\n<pre>" + escaped(last) + "</pre>\n";
   }
   return page + "</body></html>\n";
-}
-
-std::string report_page(const std::string& run, const std::string& plan_text,
-                        const std::vector<nlohmann::json>& metrics) {
-  Report report;
-  for (const nlohmann::json& line : metrics) report.add(line);
-  return report.page(run, plan_text);
 }
 
 void write_report(const std::filesystem::path& run_directory, const std::string& run,

@@ -4,7 +4,6 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
-#include <vector>
 
 namespace strait::console {
 
@@ -27,10 +26,6 @@ class Report {
   struct Parts;
   const std::unique_ptr<Parts> parts_;
 };
-
-// The page of these lines.
-std::string report_page(const std::string& run, const std::string& plan_text,
-                        const std::vector<nlohmann::json>& metrics);
 
 // Writes report.html of a run from its files. Incomplete lines of metrics are skipped.
 void write_report(const std::filesystem::path& run_directory, const std::string& run,

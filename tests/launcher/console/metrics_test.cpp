@@ -159,7 +159,9 @@ TEST(EveryMetric, IsInFilesOfTheRunAndInTheReport) {
   EXPECT_EQ(trace::read_metrics<trace::SyncMetrics>(written.at("sync")), line->sync);
 
   const auto status = nlohmann::json::parse(ScratchDirectory::read(scratch / "run/status.json"));
-  const std::string page = report_page("run", "plan", {nlohmann::json::parse(written.dump())});
+  Report report;
+  report.add(nlohmann::json::parse(written.dump()));
+  const std::string page = report.page("run", "plan");
   trace::each_metric<trace::StepMetrics>([&](const auto& one) {
     const bool in_status = one.info.status != trace::Status::none;
     EXPECT_EQ(status.contains(one.info.key), in_status) << one.info.key;

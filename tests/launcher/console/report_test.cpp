@@ -9,11 +9,11 @@ namespace strait::console {
 namespace {
 
 TEST(Report, IsSelfContainedPage) {
-  const std::vector<nlohmann::json> metrics = {
-      {{"step", 1}, {"loss", 4.0}, {"tokens_per_second", 10.0}},
-      {{"step", 2}, {"loss", nullptr}, {"tokens_per_second", 12.0}},
-      {{"step", 3}, {"loss", 2.0}, {"tokens_per_second", 11.0}}};
-  const std::string page = report_page("a<b>&c", "gpt2 with 2 blocks", metrics);
+  Report report;
+  report.add({{"step", 1}, {"loss", 4.0}, {"tokens_per_second", 10.0}});
+  report.add({{"step", 2}, {"loss", nullptr}, {"tokens_per_second", 12.0}});
+  report.add({{"step", 3}, {"loss", 2.0}, {"tokens_per_second", 11.0}});
+  const std::string page = report.page("a<b>&c", "gpt2 with 2 blocks");
   EXPECT_THAT(page, testing::HasSubstr("from 4 (step 1) to 2 (step 3)"));
   EXPECT_THAT(page, testing::HasSubstr("points=\"0.0,0.0 860.0,220.0 \""));
   EXPECT_THAT(page, testing::Not(testing::HasSubstr("http")));
@@ -22,7 +22,7 @@ TEST(Report, IsSelfContainedPage) {
 }
 
 TEST(Report, RunWithoutStepsHasPlanAndNoCharts) {
-  const std::string page = report_page("a<b>&c", "gpt2 with 2 blocks", {});
+  const std::string page = Report().page("a<b>&c", "gpt2 with 2 blocks");
   EXPECT_THAT(page, testing::HasSubstr("gpt2"));
   EXPECT_THAT(page, testing::Not(testing::HasSubstr("<svg")));
 }
