@@ -116,22 +116,15 @@ bool changes_sync(const std::vector<std::string>& overrides) {
                              [](const std::string& one) { return one.starts_with("sync."); });
 }
 
-// The rows are the run's own, but a token file of the user is read where it is.
-void check_data_is_unchanged(const plan::Plan::Data& before, const plan::Plan::Data& now) {
-  if (before.hash == now.hash) return;
-  throw base::UserError(
-      base::ExitCode::mismatch,
-      fmt::format("{} has changed since the run began (its rows have the hash {}, and had {}); put "
-                  "it back, or start a run of another name",
-                  before.file, now.hash, before.hash));
-}
-
 // Keeps the choices of `before`: the plan of `run`, which may leave some open.
 plan::RunFile planned_again(const plan::RunFile& run, const recipe::Recipe& recipe,
                             const plan::Plan& before) {
   plan::RunFile changed{run.run, planner::make_plan(recipe, &before).plan};
-  check_data_is_unchanged(run.plan.train, changed.plan.train);
-  if (run.plan.eval) check_data_is_unchanged(*run.plan.eval, *changed.plan.eval);
+  constexpr std::string_view kRemedy = "start a run of another name";
+  plan::check_same_rows(run.plan.train, changed.plan.train.hash, "began", kRemedy);
+  if (run.plan.eval) {
+    plan::check_same_rows(*run.plan.eval, changed.plan.eval->hash, "began", kRemedy);
+  }
   const std::string hash = plan::recipe_hash(run);
   if (plan::recipe_hash(changed) != hash) changed.recipe_hash = hash;
   return changed;

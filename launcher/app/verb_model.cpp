@@ -74,13 +74,9 @@ planner::PreparedData evaluation_data(const plan::RunFile& run, const std::strin
                         models::describe(planner::planned_model(run.plan),
                                          {recipe.data.row, planner::value_bytes(recipe.model)}),
                         data);
-  const bool own = chosen_file.empty() && run.plan.eval;
-  if (own && data.tokens->hash() != run.plan.eval->hash) {
-    throw base::UserError(
-        base::ExitCode::mismatch,
-        fmt::format("{} has changed since the run began (its rows have the hash {}, and had {}); "
-                    "put it back, or name a file with --data FILE",
-                    source.string(), data.tokens->hash(), run.plan.eval->hash));
+  if (chosen_file.empty() && run.plan.eval) {
+    plan::check_same_rows(*run.plan.eval, data.tokens->hash(), "began",
+                          "name a file with --data FILE");
   }
   return data;
 }

@@ -152,6 +152,15 @@ std::string recipe_hash(const RunFile& run) {
   return store::hash_text(recipe::recipe_to_toml(recipe));
 }
 
+void check_same_rows(const Plan::Data& data, const std::string& now, std::string_view began,
+                     std::string_view remedy) {
+  if (now == data.hash) return;
+  throw base::UserError(base::ExitCode::mismatch,
+                        fmt::format("{} has changed since the run {} (its rows have the hash {}, "
+                                    "and had {}); put it back, or {}",
+                                    data.file, began, now, data.hash, remedy));
+}
+
 store::Manifest manifest_for(const RunFile& run, std::uint32_t generation, store::Step step) {
   store::Manifest manifest;
   manifest.run_id = run.run.hex();

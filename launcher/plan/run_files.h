@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "framework/net/run_id.h"
 #include "framework/store/manifest.h"
@@ -52,6 +53,11 @@ void protect_secrets(const std::filesystem::path& directory, const recipe::Recip
 // By which a checkpoint is recognised as one of this run: of the recipe without plugins,
 // [pipeline], [codec], [sync], [checkpoint] and [hosts], which say how the run is executed.
 std::string recipe_hash(const RunFile& run);
+
+// The rows are the run's own, but a token file of the user is read where it is. UserError: it has
+// other rows `now` than when the run `began`; the message ends with the remedy.
+void check_same_rows(const Plan::Data& data, const std::string& now, std::string_view began,
+                     std::string_view remedy);
 
 // The manifest of a checkpoint of this run, without the files and the codec generation.
 store::Manifest manifest_for(const RunFile& run, std::uint32_t generation, store::Step step);

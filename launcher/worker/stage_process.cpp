@@ -17,6 +17,7 @@
 #include "launcher/base/text.h"
 #include "launcher/control/control_link.h"
 #include "launcher/control/run_file_names.h"
+#include "launcher/plan/run_files.h"
 #include "launcher/plan/stage_job.h"
 #include "launcher/planner/model_weights.h"
 #include "launcher/planner/planned_model.h"
@@ -133,12 +134,8 @@ store::Step first_step(const plan::StageJob& job) {
 // The file is mapped, so what is in it now is compared with what the plan was made of.
 std::shared_ptr<const tensors::TokenFile> open_rows(const plan::Plan::Data& data) {
   auto rows = std::make_shared<const tensors::TokenFile>(data.file);
-  if (rows->hash() == data.hash) return rows;
-  throw base::UserError(
-      base::ExitCode::mismatch,
-      fmt::format("{} has changed since the run was planned (its rows have the hash {}, and had "
-                  "{}); put it back, or start a run of another name",
-                  data.file, rows->hash(), data.hash));
+  plan::check_same_rows(data, rows->hash(), "was planned", "start a run of another name");
+  return rows;
 }
 
 // Only the first and the last stage read tokens or labels.
