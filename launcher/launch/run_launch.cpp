@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -101,6 +102,25 @@ store::Manifest manifest_of(const plan::RunFile& run, std::uint32_t generation,
   return manifest;
 }
 
+// After a failure: makes the newest checkpoint in memory one on this machine's disk. Its step;
+// nullopt: there is none that is newer than those on disk.
+std::optional<store::Step> save_from_memory(
+    const control::RunDirectory& directory, MemoryCheckpoints& memory,
+    const std::function<store::Manifest(store::Step, const std::vector<store::ShardFile>&)>&
+        manifest,
+    const std::atomic<int>& stops, const Report& report) {
+  std::optional<store::Step> saved;
+  after_end(report, "lost_memory", "the checkpoint in memory cannot be used", [&] {
+    const auto give_up = [&stops, before = stops.load()] { return stops.load() > before; };
+    const auto commit = [&](store::Step step, const std::vector<store::ShardFile>& files) {
+      store::commit_checkpoint(store::checkpoint_directory(directory.path(), step),
+                               manifest(step, files));
+    };
+    saved = recover_from_memory(directory, memory, {commit, give_up, report});
+  });
+  return saved;
+}
+
 control::CoordinatorOptions training_coordination(const plan::RunFile& run,
                                                   const control::RunDirectory& directory,
                                                   std::uint32_t generation, RunHosts& hosts,
@@ -182,17 +202,13 @@ control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFil
     outcome = coordinator.run(signals.count());
   }
   std::optional<store::Step> recovered;
-  after_end(report, "lost_memory", "the checkpoint in memory cannot be used", [&] {
-    if (memory == nullptr || !may_recover(outcome.code)) return;
-    const int requests = signals.count().load();
-    const auto give_up = [&] { return signals.count().load() > requests; };
-    const auto commit = [&](store::Step step, const std::vector<store::ShardFile>& files) {
-      store::commit_checkpoint(store::checkpoint_directory(directory.path(), step),
-                               manifest_of(run, generation, options, step, files));
+  if (memory != nullptr && may_recover(outcome.code)) {
+    const auto manifest = [&](store::Step step, const std::vector<store::ShardFile>& files) {
+      return manifest_of(run, generation, options, step, files);
     };
-    recovered = recover_from_memory(directory, *memory, {commit, give_up, report});
-  });
-  if (recovered) outcome.checkpoint = recovered;
+    recovered = save_from_memory(directory, *memory, manifest, signals.count(), report);
+    if (recovered) outcome.checkpoint = recovered;
+  }
   after_end(report, "download_failed", "downloads from the hosts ended", [&] {
     // Older checkpoints are not worth the wait, nor are traces: a process that failed has none.
     if (!recovered) storage->finish(report);

@@ -172,7 +172,7 @@ void report_lost(std::uint32_t replica, const std::string& why, const plan::Stag
   }
 }
 
-// What is used of a GPU: otherwise only the speed would tell.
+// Otherwise only its speed shows what a run uses of a GPU.
 void log_device(at::Device device, const plan::StageJob& job) {
   spdlog::info("computes on {}; boundaries are quantised {}", device.str(),
                stages::codec_device(device).is_cpu() ? "by the CPU" : "there");
@@ -182,6 +182,38 @@ void log_device(at::Device device, const plan::StageJob& job) {
                  obstacle.empty() ? "libtorch's flash attention where a layer allows it"
                                   : "blocks, not by libtorch's flash attention: " + obstacle);
   }
+}
+
+// Trains to the last step with links that are connected. Returns the steps done.
+store::Step run_and_save(stages::Stage& stage, const plan::StageJob& job, ControlClient& control,
+                         DataLinks& links, sync::MembershipTracker& tracker,
+                         StageReporter& reporter) {
+  StageSaver saver(job, control, stage);
+  const auto save = [&](store::Step step) {
+    reporter.set_phase("checkpoint");
+    stages::CheckpointResult result = saver.save(step);
+    reporter.count_progress();
+    // Before the stage sends the new member its state, which goes over these links.
+    if (result.rejoin) links.replace_links(result.rejoin->replica, tracker);
+    return result;
+  };
+  const auto keep = [&saver](store::Step step) { return saver.keep(step); };
+  const StageReporter::Watching watching = reporter.watch(stage.waits(), links.watched());
+  const store::Step done = [&] {
+    try {
+      const store::Step steps = stage.run(reporter, save, keep);
+      reporter.set_phase("checkpoint");
+      saver.finish();
+      return steps;
+    } catch (const std::exception& error) {
+      // Before the links close: their other ends would report that as the cause.
+      throw ReportedFailure(report_failure(control, error, job));
+    }
+  }();
+  reporter.set_phase("leaving");
+  reporter.write_trace(std::filesystem::path(job.run_directory) /
+                       control::trace_file(job.process.text()));
+  return done;
 }
 
 store::Step train(const plan::StageJob& job, net::Node& node, ControlClient& control,
@@ -219,32 +251,7 @@ store::Step train(const plan::StageJob& job, net::Node& node, ControlClient& con
     control.send(
         control::Event{"gradient_sums", fmt::format("stage {}: {}", job.process.text(), sums)});
   }
-  StageSaver saver(job, control, *stage);
-  const auto save = [&](store::Step step) {
-    reporter.set_phase("checkpoint");
-    stages::CheckpointResult result = saver.save(step);
-    reporter.count_progress();
-    // Before the stage sends the new member its state, which goes over these links.
-    if (result.rejoin) links->replace_links(result.rejoin->replica, tracker);
-    return result;
-  };
-  const auto keep = [&saver](store::Step step) { return saver.keep(step); };
-  const StageReporter::Watching watching = reporter.watch(stage->waits(), links->watched());
-  const store::Step done = [&] {
-    try {
-      const store::Step steps = stage->run(reporter, save, keep);
-      reporter.set_phase("checkpoint");
-      saver.finish();
-      return steps;
-    } catch (const std::exception& error) {
-      // Before the links close: their other ends would report that as the cause.
-      throw ReportedFailure(report_failure(control, error, job));
-    }
-  }();
-  reporter.set_phase("leaving");
-  reporter.write_trace(std::filesystem::path(job.run_directory) /
-                       control::trace_file(job.process.text()));
-  return done;
+  return run_and_save(*stage, job, control, *links, tracker, reporter);
 }
 
 }  // namespace
