@@ -1,10 +1,13 @@
 #include "launcher/app/run_options.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
+#include <iterator>
 
 #include "launcher/control/run_file_names.h"
 #include "launcher/planner/needed_files.h"
+#include "launcher/planner/plan_maker.h"
 #include "launcher/planner/plan_text.h"
 #include "launcher/planner/step_forecast.h"
 #include "launcher/plugin/plugin_file.h"
@@ -42,6 +45,12 @@ plan::RunFile read_run(const std::filesystem::path& run) {
 
 void warn(const std::string& text) {
   if (!text.empty()) std::cerr << "strait: " << text << '\n';
+}
+
+void warn_about_data(const planner::PlannedRun& planned) {
+  std::vector<std::string> notes = planned.train.notes;
+  if (planned.eval) std::ranges::copy(planned.eval->notes, std::back_inserter(notes));
+  for (const std::string& note : notes) warn(note);
 }
 
 launch::ModelQuestions model_questions() {

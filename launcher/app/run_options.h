@@ -16,6 +16,10 @@ class App;
 class Option;
 }  // namespace CLI
 
+namespace strait::planner {
+struct PlannedRun;
+}
+
 namespace strait::app {
 
 // What the verbs share that read a recipe or a run directory.
@@ -42,6 +46,9 @@ plan::RunFile read_run(const std::filesystem::path& run);
 
 // Prints a warning to stderr; nothing if it is empty.
 void warn(const std::string& text);
+
+// Prints what became of records, where the user looks before a run.
+void warn_about_data(const planner::PlannedRun& planned);
 
 // The planner's functions, for a launch.
 launch::ModelQuestions model_questions();

@@ -4,12 +4,9 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdint>
 #include <exception>
 #include <filesystem>
-#include <iostream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -19,7 +16,6 @@
 #include "framework/store/checkpoint.h"
 #include "launcher/app/changed_run.h"
 #include "launcher/app/closing_lines.h"
-#include "launcher/app/emit.h"
 #include "launcher/app/prepared_run.h"
 #include "launcher/app/resume_point.h"
 #include "launcher/app/run_options.h"
@@ -27,7 +23,6 @@
 #include "launcher/app/supervised_run.h"
 #include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
-#include "launcher/base/own_program.h"
 #include "launcher/console/console.h"
 #include "launcher/console/text_pump.h"
 #include "launcher/control/resume_changes.h"
@@ -143,34 +138,12 @@ void check_belongs(const control::RunDirectory& directory, const plan::RunFile& 
                   directory.plan().string(), fmt::join(differences, "\n  ")));
 }
 
-// What became of records, where the user looks before a run.
-void show_notes(const planner::PlannedRun& planned) {
-  std::vector<std::string> notes = planned.train.notes;
-  if (planned.eval) std::ranges::copy(planned.eval->notes, std::back_inserter(notes));
-  for (const std::string& note : notes) warn(note);
-}
-
 }  // namespace
-
-base::ExitCode show_plan(const RunOptions& options) {
-  const planner::PlannedRun planned = planner::make_plan(read_recipe(options));
-  show_notes(planned);
-  std::cout << (options.json ? to_json(planned.plan).dump(1) + "\n"
-                             : planner::plan_text(planned.plan));
-  return base::ExitCode::done;
-}
-
-base::ExitCode emit_plan(const RunOptions& options, EmitKind kind) {
-  const planner::PlannedRun planned = planner::make_plan(read_recipe(options));
-  std::cout << emit_launch(planned.plan, kind,
-                           {base::own_program(), options.recipe.string(), options.overrides});
-  return base::ExitCode::done;
-}
 
 base::ExitCode run_recipe(const RunOptions& options) {
   planner::PlannedRun planned = planner::make_plan(read_recipe(options));
   plan::check_can_start_without(planned.plan, options.without);
-  show_notes(planned);
+  warn_about_data(planned);
   const fs::path path = fs::path("runs") / planned.plan.recipe.name;
   if (is_requeued(planned.plan, path)) return run_allocated(path, options.json);
   hosts::SlurmJob::refuse_live(path);
@@ -242,24 +215,6 @@ base::ExitCode resume_run(const RunOptions& options) {
   launch.without = {options.without.begin(), options.without.end()};
   go_on_from(point.checkpoint, run.plan, launch);
   return launch_and_show(directory, run, launch, request.from, request.words, console);
-}
-
-void add_plan(CLI::App& cli, Command& command) {
-  const auto options = std::make_shared<RunOptions>();
-  const auto emit = std::make_shared<std::string>();
-  CLI::App* verb = cli.add_subcommand("plan", "show what a recipe would run where; starts nothing");
-  verb->add_option("recipe", options->recipe, "a recipe file")->required();
-  add_run_options(verb, options);
-  static const std::map<std::string, EmitKind> kKinds = {{"sbatch", EmitKind::sbatch},
-                                                         {"commands", EmitKind::commands},
-                                                         {"kubernetes", EmitKind::kubernetes}};
-  verb->add_option("--emit", *emit, "print a script for another scheduler instead")
-      ->check(CLI::IsMember(&kKinds));
-  verb->callback([options, emit, &command] {
-    command = [options, emit] {
-      return emit->empty() ? show_plan(*options) : emit_plan(*options, kKinds.at(*emit));
-    };
-  });
 }
 
 void add_run(CLI::App& cli, Command& command) {

@@ -11,8 +11,9 @@
 #include "launcher/plan/plan.h"
 #include "launcher/plan/run_files.h"
 
-// The verbs of `strait`, each with its flags in verb_NAME.cpp. A new one is a function here, its
-// source, and a line in strait_main.cpp.
+// The verbs of `strait`, each with its flags in verb_NAME.cpp; resume is in verb_run.cpp, and
+// run-allocated in verb_slurm.cpp. A new one is a function here, its source, and a line in
+// strait_main.cpp.
 namespace strait::app {
 
 // Runs the chosen verb; set when its flags have been parsed.
