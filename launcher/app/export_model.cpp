@@ -5,26 +5,22 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
-#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "framework/store/atomic_file.h"
-#include "framework/store/checkpoint.h"
 #include "framework/store/step_folders.h"
 #include "framework/store/store_error.h"
 #include "framework/tensors/safetensors_writer.h"
+#include "launcher/app/model_card.h"
 #include "launcher/app/remove_unless_complete.h"
 #include "launcher/app/run_options.h"
 #include "launcher/app/text_coder.h"
 #include "launcher/app/whole_model.h"
 #include "launcher/base/errors.h"
-#include "launcher/control/run_file_names.h"
 #include "launcher/plan/run_files.h"
 #include "launcher/planner/checkpoint_weights.h"
-#include "launcher/recipe/recipe_io.h"
 #include "models/families.h"
 #include "models/model_description.h"
 #include "models/tensor_names.h"
@@ -200,71 +196,6 @@ std::string copy_all_companions(const plan::RunFile& run, const fs::path& to) {
   }
   copy_companions(tokenizer, to, Companions::of_tokenizer);
   return "";
-}
-
-// The last line of a file with a loss that is `wanted`, of this step or, with `earlier`, also of
-// one before it. Null: none.
-nlohmann::json last_line_of(const fs::path& file, store::Step step, bool earlier,
-                            const std::function<bool(const nlohmann::json&)>& wanted) {
-  std::ifstream lines(file);
-  nlohmann::json found;
-  for (std::string line; std::getline(lines, line);) {
-    auto fields = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!fields.is_object() || !fields.contains("step") || !fields.contains("loss")) continue;
-    if (!fields["step"].is_number_integer() || !wanted(fields)) continue;
-    const auto of = fields["step"].get<std::int64_t>();
-    if (of == number(step) || (earlier && of < number(step))) found = std::move(fields);
-  }
-  return found;
-}
-
-// Whose weights they were: "random weights", "its weights", "weights of the run a".
-std::string weights_text(const recipe::Recipe::Model& model) {
-  if (model.weights == recipe::Weights::random) return "random weights";
-  if (model.weights == recipe::Weights::load) return "its weights";
-  fs::path run = model.weights_run;
-  if (run.parent_path().filename() == plan::kBaseFolder) {
-    try {
-      const auto notes = store::open_checkpoint(run, store::Verify::manifest).notes;
-      if (const auto source = notes.find(plan::kSourceNote); source != notes.end()) {
-        run = source->second;
-      }
-    } catch (const store::StoreError&) {
-      // An adapter is exported without its base, so its folder will do.
-    }
-  }
-  const std::string step = run.filename().string();
-  if (!step.starts_with(store::kStepPrefix)) return fmt::format("weights of the run `{}`", step);
-  run = run.parent_path();
-  if (run.filename() == store::kCheckpointsFolder) run = run.parent_path();
-  return fmt::format("weights of the run `{}`, {}", run.filename().string(), step);
-}
-
-std::string model_card(const RunCheckpoint& source, const fs::path& run) {
-  const plan::Plan& plan = source.run.plan;
-  std::string card = fmt::format(
-      "# {}\n\nFine-tuned with strait from `{}` ({}).\n\n"
-      "| | |\n|---|---|\n| steps | {} of {} |\n| training data | {} rows of {} tokens, xxh3 {} |\n",
-      plan.recipe.name, fs::path(plan.recipe.model.path).filename().string(),
-      weights_text(plan.recipe.model), number(source.step), plan.steps, plan.train.rows,
-      plan.recipe.data.row, plan.train.hash);
-  const nlohmann::json trained = last_line_of(run / control::kMetricsFile, source.step, false,
-                                              [](const nlohmann::json&) { return true; });
-  if (!trained.is_null()) {
-    card += fmt::format("| training loss of the last step | {} |\n", trained["loss"].dump());
-  }
-  const nlohmann::json evaluated =
-      last_line_of(run / control::kEventsFile, source.step, true, [](const nlohmann::json& fields) {
-        return fields.contains("event") && fields["event"] == "evaluated";
-      });
-  if (!evaluated.is_null()) {
-    card += fmt::format("| evaluation loss at step {} | {} |\n", evaluated["step"].dump(),
-                        evaluated["loss"].dump());
-  }
-  // Hosts are of no use to others, and their variables may be secrets.
-  recipe::Recipe shown = plan.recipe;
-  shown.hosts = {};
-  return card + "\nThe recipe:\n\n```toml\n" + recipe::recipe_to_toml(shown) + "```\n";
 }
 
 }  // namespace

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "launcher/app/whole_model.h"
+
+namespace strait::app {
+
+// README.md of an exported model: what it was trained from and on, its losses by the files of the
+// run, and the recipe.
+std::string model_card(const RunCheckpoint& source, const std::filesystem::path& run);
+
+}  // namespace strait::app
