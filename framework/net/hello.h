@@ -11,7 +11,7 @@
 
 namespace strait::net {
 
-// How an end identifies itself when a path comes up: the payload of hello and welcome. Run and
+// How an end identifies itself when a path comes up: the payload of hello and hello_reply. Run and
 // generation are in every message's header.
 struct Hello {
   ProcessName name;

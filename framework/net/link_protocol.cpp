@@ -91,7 +91,7 @@ void LinkProtocol::receive(Time now, std::span<const std::byte> message) {
     final_due_ = !peer_knows_;  // the peer does not know yet
     return;
   }
-  if (header.kind == MessageKind::hello || header.kind == MessageKind::welcome) {
+  if (header.kind == MessageKind::hello || header.kind == MessageKind::hello_reply) {
     return accept_greeting(now, header, parsed.payload);
   }
   if (!agreed_ || !sender_.acknowledge(header.received, header.taken)) return reject();
@@ -122,7 +122,7 @@ bool LinkProtocol::belongs(const Parsed& parsed) {
   }
   if (parsed.fault != WireFault::none) return false;
   const MessageHeader& header = parsed.header;
-  if (header.kind == MessageKind::hello || header.kind == MessageKind::welcome) return true;
+  if (header.kind == MessageKind::hello || header.kind == MessageKind::hello_reply) return true;
   if (header.kind == MessageKind::refuse) return true;
   return header.run == options_.run && header.generation == options_.generation;
 }
@@ -132,7 +132,7 @@ void LinkProtocol::accept_greeting(Time now, const MessageHeader& header,
   const bool answerer = options_.role == ProtocolOptions::Role::answerer;
   const std::optional<Hello> theirs = decode_hello(payload);
   if (!theirs || answerer != (header.kind == MessageKind::hello)) return reject();
-  // A welcome to the hello of a former path: to take it for this one's would ask for everything
+  // A reply to the hello of a former path: to take it for this one's would ask for everything
   // twice.
   if (!answerer && header.position.sequence < path_attempt_) return reject();
   const GreetingResult outcome = judge_greeting(
@@ -295,7 +295,7 @@ std::optional<LinkProtocol::Outgoing> LinkProtocol::next_control(Time now) {
     greeted_at_ = now;
     greeting_words_ = encode_hello(hello_);
     Outgoing message =
-        outgoing(opener ? MessageKind::hello : MessageKind::welcome, greeting_words_);
+        outgoing(opener ? MessageKind::hello : MessageKind::hello_reply, greeting_words_);
     if (!opener) message.header.position.sequence = sender_.attempt();
     return message;
   }

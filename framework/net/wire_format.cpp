@@ -35,7 +35,7 @@ bool is_lying(const MessageHeader& header) {
     case MessageKind::bye:
       return length != 0;
     case MessageKind::hello:
-    case MessageKind::welcome:
+    case MessageKind::hello_reply:
     case MessageKind::refuse:
     case MessageKind::abort:
       return length > kMaxHelloBytes;

@@ -20,14 +20,14 @@ inline constexpr std::uint64_t kMaxFrameBytes = std::uint64_t{4} << 30;
 inline constexpr std::uint64_t kMaxHelloBytes = std::uint64_t{1} << 20;
 
 enum class MessageKind : std::uint8_t {
-  hello = 1,  // opener to answerer, on every new path; payload: Hello
-  welcome,    // the answer; payload: Hello
-  refuse,     // a hello that cannot be agreed to; payload: reason byte, words
-  chunk,      // a piece of a frame
-  status,     // nothing but its header: acknowledgement and sign of life
-  resend,     // send again from `received` on
-  abort,      // the link ended on purpose; payload: words
-  bye,        // the other end was closed
+  hello = 1,    // opener to answerer, on every new path; payload: Hello
+  hello_reply,  // the answer; payload: Hello
+  refuse,       // a hello that cannot be agreed to; payload: reason byte, words
+  chunk,        // a piece of a frame
+  status,       // nothing but its header: acknowledgement and sign of life
+  resend,       // send again from `received` on
+  abort,        // the link ended on purpose; payload: words
+  bye,          // the other end was closed
 };
 inline constexpr MessageKind kLastKind = MessageKind::bye;
 
@@ -58,7 +58,7 @@ struct MessageHeader {
   FrameHash frame_hash;
   Position received;          // cumulative: all before it has been received
   std::uint64_t taken = 0;    // frames that the receiving program has taken: credit for the window
-  std::uint32_t attempt = 0;  // chunk, status: of the sender. hello, welcome, resend: asked for
+  std::uint32_t attempt = 0;  // chunk, status: of the sender. hello, hello_reply, resend: asked for
   std::uint32_t payload_length = 0;
 };
 

@@ -237,7 +237,7 @@ TEST_F(LinkProtocolPair, OnlyTheMissingBytesAreSentAgainAfterACut) {
 }
 
 // What the answerer still owed to a path that broke may go out on the next one.
-TEST_F(LinkProtocolPair, WelcomeToAFormerPathIsNoAnswerToThisOne) {
+TEST_F(LinkProtocolPair, ReplyToAFormerPathIsNoAnswerToThisOne) {
   start();
   settle();
   const auto break_path = [&] {
@@ -248,10 +248,10 @@ TEST_F(LinkProtocolPair, WelcomeToAFormerPathIsNoAnswerToThisOne) {
   ASSERT_TRUE(move(*left, *right));
   const auto late = right->next(now);
   ASSERT_TRUE(late);
-  ASSERT_EQ(late->header.kind, MessageKind::welcome);
-  const Message welcome = sealed(*late);
+  ASSERT_EQ(late->header.kind, MessageKind::hello_reply);
+  const Message reply = sealed(*late);
   break_path();
-  left->receive(now, welcome);
+  left->receive(now, reply);
   EXPECT_FALSE(left->connected());
   EXPECT_EQ(left->state().reconnects, 0u);
   settle();
