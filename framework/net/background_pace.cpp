@@ -17,7 +17,7 @@ constexpr std::uint64_t kChunksUnderWay = 4;
 constexpr std::chrono::seconds kShortestHolds{5};
 // Foreground bytes are taken to leave the uplink this much slower than the rate says, which may be
 // a little high.
-constexpr double kCaution = 1.1;
+constexpr double kRateMargin = 1.1;
 constexpr Seconds kLongestHold{3600};
 constexpr std::uint64_t kMuch = std::uint64_t{128} << 10;
 // How much faster than measured we send on a path that is known, so that a wider one shows; and how
@@ -72,7 +72,7 @@ bool BackgroundPace::foreground_has_it(Time now, Uplink& uplink) {
   if (needs.count() > 0) {
     foreground_until_ =
         std::max(foreground_until_, now) +
-        std::chrono::duration_cast<Time::duration>(std::min(needs * kCaution, kLongestHold));
+        std::chrono::duration_cast<Time::duration>(std::min(needs * kRateMargin, kLongestHold));
   }
   return uplink.foreground_waits() || now < foreground_until_;
 }

@@ -30,10 +30,10 @@ struct LinkState {
 };
 
 // One end of a reliable, ordered channel, bounded in bytes, between two named processes. A frame
-// that send() took arrives exactly once and in order, or the link is dead.
+// that send() took arrives exactly once and in order, or the link has failed.
 //
 // Threads: one thread may send while another receives; state() and abort() may be called by any.
-// A dead link answers every later call with the same error.
+// A failed link answers every later call with the same error.
 class Link {
  public:
   Link() = default;

@@ -40,8 +40,8 @@ LinkEnd::LinkEnd(ProtocolOptions options, std::function<void()> wake, Uplink& up
       uplink_(uplink),
       protocol_(std::move(options), std::chrono::steady_clock::now()) {}
 
-void LinkEnd::throw_if_dead() {
-  if (protocol_.death()) throw LinkError(*protocol_.death());
+void LinkEnd::throw_if_failed() {
+  if (protocol_.error()) throw LinkError(*protocol_.error());
 }
 
 void LinkEnd::measure(Time now) {
@@ -82,21 +82,21 @@ bool LinkEnd::send_until(Frame& frame, Time deadline) {
   check_frame_size(frame.size());
   {
     const MutexLock lock(mutex_);
-    throw_if_dead();
+    throw_if_failed();
     while (!protocol_.has_room_for(frame.size())) {
       if (deadline == Time::max()) {
         changed_.wait(mutex_);
       } else if (!changed_.wait_until(mutex_, deadline)) {
         if (!protocol_.has_room_for(frame.size())) return false;
       }
-      throw_if_dead();
+      throw_if_failed();
     }
   }
   // This is the only sender, so the room that there is stays.
   const FrameHash hash = hash_frame(frame);
   {
     const MutexLock lock(mutex_);
-    throw_if_dead();
+    throw_if_failed();
     protocol_.send(std::move(frame), hash);
     measure(std::chrono::steady_clock::now());
   }
@@ -115,7 +115,7 @@ std::optional<Frame> LinkEnd::receive_until(Time deadline) {
   {
     const MutexLock lock(mutex_);
     while (!(frame = protocol_.take())) {
-      throw_if_dead();
+      throw_if_failed();
       if (deadline == Time::max()) {
         changed_.wait(mutex_);
       } else if (!changed_.wait_until(mutex_, deadline)) {
@@ -132,10 +132,10 @@ std::optional<Frame> LinkEnd::receive_until(Time deadline) {
 bool LinkEnd::flush(Time deadline) {
   const MutexLock lock(mutex_);
   while (!protocol_.window().all_received()) {
-    throw_if_dead();
+    throw_if_failed();
     if (!changed_.wait_until(mutex_, deadline)) return protocol_.window().all_received();
   }
-  throw_if_dead();
+  throw_if_failed();
   return true;
 }
 
@@ -193,7 +193,7 @@ void LinkEnd::arrived(Time now, const zmq::message_t& message) {
 }
 
 void LinkEnd::tick(Time now) {
-  bool died = false;
+  bool failed = false;
   {
     const MutexLock lock(mutex_);
     if (now - protocol_.last_heard() >= kAskConnectionAfter && connection_.grew()) {
@@ -201,9 +201,9 @@ void LinkEnd::tick(Time now) {
     }
     protocol_.tick(now);
     report_to_uplink();
-    died = protocol_.death().has_value();
+    failed = protocol_.error().has_value();
   }
-  if (died) changed_.notify_all();
+  if (failed) changed_.notify_all();
 }
 
 void LinkEnd::note_trouble(const std::string& words) {

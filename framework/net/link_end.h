@@ -48,7 +48,7 @@ class LinkEnd : public Link {
   bool compose(Time now, zmq::message_t& message);
 
  private:
-  void throw_if_dead() STRAIT_REQUIRES(mutex_);
+  void throw_if_failed() STRAIT_REQUIRES(mutex_);
   void measure(Time now) STRAIT_REQUIRES(mutex_);
   std::uint64_t chunk_limit(Time now) STRAIT_REQUIRES(mutex_);
   void note_chunk(Time now, std::uint64_t payload) STRAIT_REQUIRES(mutex_);

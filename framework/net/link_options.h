@@ -28,7 +28,7 @@ struct LinkOptions {
   std::uint64_t window_bytes = std::uint64_t{64} << 20;  // sent, not yet taken by the peer
   // The largest chunk; on a slow path ChunkSize makes them smaller.
   std::uint64_t chunk_bytes = std::uint64_t{1} << 20;
-  std::chrono::milliseconds connect_limit{60'000};  // without a first hello: dead
+  std::chrono::milliseconds connect_limit{60'000};  // without a first hello it fails
   std::chrono::milliseconds hold{120'000};          // without a sign of life after that; 0: at once
   Priority priority = Priority::foreground;
 };

@@ -12,7 +12,7 @@ namespace {
 
 using Kind = LinkError::Kind;
 using std::chrono::milliseconds;
-constexpr std::uint32_t kSpoiltLimit = 3;
+constexpr std::uint32_t kCorruptLimit = 3;
 constexpr std::uint64_t kLeastUntaken = std::uint64_t{1} << 20;
 constexpr std::size_t kMaxErrorText = 16384;
 
@@ -33,7 +33,7 @@ LinkProtocol::LinkProtocol(ProtocolOptions options, Time now)
     : options_(std::move(options)),
       sender_(options_.link.window_bytes,
               std::clamp<std::uint64_t>(options_.link.chunk_bytes, 1, kMaxChunkBytes)),
-      born_(now),
+      created_at_(now),
       ticked_(now) {
   hello_.name = options_.name;
   hello_.life = options_.life;
@@ -50,11 +50,11 @@ std::optional<Frame> LinkProtocol::take() {
   return frame;
 }
 
-void LinkProtocol::abort(const LinkError& cause) { die(cause, MessageKind::abort); }
+void LinkProtocol::abort(const LinkError& cause) { fail(cause, MessageKind::abort); }
 
 void LinkProtocol::close() {
-  die(LinkError(Kind::lost, fmt::format("{}: this end was closed", options_.link.name)),
-      MessageKind::bye);
+  fail(LinkError(Kind::lost, fmt::format("{}: this end was closed", options_.link.name)),
+       MessageKind::bye);
 }
 
 void LinkProtocol::path_up(Time now) {
@@ -64,18 +64,18 @@ void LinkProtocol::path_up(Time now) {
   greeted_at_ = now;
   receiver_.ask_again();
   path_attempt_ = receiver_.asked_attempt();
-  if (death_ && !peer_knows_) final_due_ = true;
+  if (error_ && !peer_knows_) final_due_ = true;
 }
 
 void LinkProtocol::path_down(Time now) {
   path_ = false;
   greeted_ = false;
   greeting_due_ = false;
-  if (agreed_ && !death_ && options_.link.hold == milliseconds{0}) {
-    die(LinkError(Kind::lost,
-                  fmt::format("{}: the path to {} broke, {:.1f} s after it was last heard",
-                              options_.link.name, peer(), seconds_of(now - state_.last_heard))),
-        MessageKind::abort);
+  if (agreed_ && !error_ && options_.link.hold == milliseconds{0}) {
+    fail(LinkError(Kind::lost,
+                   fmt::format("{}: the path to {} broke, {:.1f} s after it was last heard",
+                               options_.link.name, peer(), seconds_of(now - state_.last_heard))),
+         MessageKind::abort);
   }
 }
 
@@ -87,7 +87,7 @@ void LinkProtocol::receive(Time now, std::span<const std::byte> message) {
   const bool ends = header.kind == MessageKind::refuse || header.kind == MessageKind::abort ||
                     header.kind == MessageKind::bye;
   if (ends) return accept_final(header, parsed.payload);
-  if (death_) {
+  if (error_) {
     final_due_ = !peer_knows_;  // the peer does not know yet
     return;
   }
@@ -111,12 +111,12 @@ void LinkProtocol::receive(Time now, std::span<const std::byte> message) {
 // with their contents.
 bool LinkProtocol::belongs(const Parsed& parsed) {
   if (parsed.fault == WireFault::other_version) {
-    die(LinkError(Kind::refused,
-                  fmt::format("{}: {} speaks version {} of the link protocol, {} version {}; both "
-                              "must be the same build",
-                              options_.link.name, peer(), parsed.version, options_.name.describe(),
-                              kProtocolVersion)),
-        MessageKind::refuse);
+    fail(LinkError(Kind::refused,
+                   fmt::format("{}: {} speaks version {} of the link protocol, {} version {}; both "
+                               "must be the same build",
+                               options_.link.name, peer(), parsed.version, options_.name.describe(),
+                               kProtocolVersion)),
+         MessageKind::refuse);
     final_due_ = true;
     return false;
   }
@@ -139,7 +139,7 @@ void LinkProtocol::accept_greeting(Time now, const MessageHeader& header,
       {hello_, options_.run, options_.generation, options_.link.name, options_.link.peer},
       header.run, header.generation, *theirs);
   if (outcome.fatal) {
-    die(*outcome.fatal, MessageKind::refuse);
+    fail(*outcome.fatal, MessageKind::refuse);
     // A newer generation is right and needs no word from us.
     if (!outcome.refusal) peer_knows_ = true;
     return;
@@ -175,40 +175,41 @@ void LinkProtocol::accept_chunk(Time now, const MessageHeader& header,
     // Not exactly its window, which may be larger than that of this end.
     if (receiver_.waiting_bytes() <= std::max(4 * options_.link.window_bytes, kLeastUntaken))
       return;
-    return die(LinkError(Kind::aborted, fmt::format("{}: {} sends more than its window allows",
-                                                    options_.link.name, peer())),
-               MessageKind::abort);
+    return fail(LinkError(Kind::aborted, fmt::format("{}: {} sends more than its window allows",
+                                                     options_.link.name, peer())),
+                MessageKind::abort);
   }
   ++state_.rejected_chunks;
   if (outcome == Outcome::repeated) return;
   ask_again(now);
-  if (outcome == Outcome::spoilt && receiver_.spoilt_in_a_row() >= kSpoiltLimit) {
-    die(LinkError(Kind::lost,
+  if (outcome == Outcome::corrupt && receiver_.corrupt_in_a_row() >= kCorruptLimit) {
+    fail(
+        LinkError(Kind::lost,
                   fmt::format("{}: frame {} from {} came {} times with intact pieces and a wrong "
                               "hash of the whole; the memory of one of the two hosts is failing",
-                              options_.link.name, header.position.sequence, peer(), kSpoiltLimit)),
+                              options_.link.name, header.position.sequence, peer(), kCorruptLimit)),
         MessageKind::abort);
   }
 }
 
 void LinkProtocol::accept_final(const MessageHeader& header, std::span<const std::byte> payload) {
-  if (death_) {
+  if (error_) {
     peer_knows_ = true;
     final_due_ = false;
     return;
   }
   const std::string name = options_.link.name;
   if (header.kind == MessageKind::bye) {
-    die(LinkError(Kind::lost, fmt::format("{}: {} closed its end", name, peer())),
-        MessageKind::bye);
+    fail(LinkError(Kind::lost, fmt::format("{}: {} closed its end", name, peer())),
+         MessageKind::bye);
   } else {
     if (payload.empty() || payload[0] > static_cast<std::byte>(Kind::unusable)) return reject();
     const std::string words(reinterpret_cast<const char*>(payload.data()) + 1, payload.size() - 1);
     if (header.kind == MessageKind::refuse) {
-      die(LinkError(static_cast<Kind>(payload[0]), words), MessageKind::bye);
+      fail(LinkError(static_cast<Kind>(payload[0]), words), MessageKind::bye);
     } else {
-      die(LinkError(Kind::aborted, fmt::format("{}: {} ended the link: {}", name, peer(), words)),
-          MessageKind::bye);
+      fail(LinkError(Kind::aborted, fmt::format("{}: {} ended the link: {}", name, peer(), words)),
+           MessageKind::bye);
     }
   }
   peer_knows_ = true;
@@ -220,9 +221,9 @@ void LinkProtocol::ask_again(Time now) {
   asked_at_ = now;
 }
 
-void LinkProtocol::die(const LinkError& cause, MessageKind kind) {
-  if (death_) return;
-  death_ = cause;
+void LinkProtocol::fail(const LinkError& cause, MessageKind kind) {
+  if (error_) return;
+  error_ = cause;
   final_kind_ = kind;
   final_payload_ = kind == MessageKind::bye ? std::vector<std::byte>{} : encode_error(cause);
   final_due_ = true;
@@ -236,12 +237,12 @@ void LinkProtocol::refuse(const LinkError& words) {
 void LinkProtocol::tick(Time now) {
   const auto unwatched = now - ticked_;
   ticked_ = now;
-  if (death_) return;
+  if (error_) return;
   // A process that was stopped or starved has not listened; that time proves nothing about the
   // peer.
   if (unwatched > kSilence / 2) state_.last_heard = std::min(now, state_.last_heard + unwatched);
   give_up_if_due(now);
-  if (death_) return;
+  if (error_) return;
   if (greeted_) {
     if (now - status_at_ >= kStatusEvery) status_due_ = true;
     if (receiver_.waits_for_attempt() && now - asked_at_ >= kStatusEvery) ask_again(now);
@@ -254,20 +255,21 @@ void LinkProtocol::tick(Time now) {
 void LinkProtocol::give_up_if_due(Time now) {
   const LinkOptions& link = options_.link;
   const auto quiet = now - state_.last_heard;
-  if (!agreed_ && now - born_ >= link.connect_limit) {
+  if (!agreed_ && now - created_at_ >= link.connect_limit) {
     const bool opener = options_.role == ProtocolOptions::Role::opener;
     const std::string what = fmt::format(
         "{}: {} {} within {:.0f} s{}", link.name, peer(),
         opener ? "could not be reached" : "has not connected to this process",
         seconds_of(link.connect_limit), trouble_.empty() ? "; is it running?" : ": " + trouble_);
-    die(LinkError(trouble_.empty() ? Kind::lost : Kind::unauthenticated, what), MessageKind::abort);
+    fail(LinkError(trouble_.empty() ? Kind::lost : Kind::unauthenticated, what),
+         MessageKind::abort);
   } else if (agreed_ && quiet >= kSilence + link.hold) {
-    die(LinkError(
-            Kind::lost,
-            fmt::format("{}: nothing received from {} for {:.1f} s; gave up after holding the "
-                        "link for {:.0f} s",
-                        link.name, peer(), seconds_of(quiet), seconds_of(link.hold))),
-        MessageKind::abort);
+    fail(LinkError(
+             Kind::lost,
+             fmt::format("{}: nothing received from {} for {:.1f} s; gave up after holding the "
+                         "link for {:.0f} s",
+                         link.name, peer(), seconds_of(quiet), seconds_of(link.hold))),
+         MessageKind::abort);
   }
 }
 
@@ -286,7 +288,7 @@ LinkProtocol::Outgoing LinkProtocol::outgoing(MessageKind kind,
 
 std::optional<LinkProtocol::Outgoing> LinkProtocol::next_control(Time now) {
   if (std::exchange(refusal_due_, false)) return outgoing(MessageKind::refuse, refusal_words_);
-  if (death_) {
+  if (error_) {
     if (!std::exchange(final_due_, false) || peer_knows_) return std::nullopt;
     return outgoing(final_kind_, final_payload_);
   }
@@ -305,9 +307,9 @@ std::optional<LinkProtocol::Outgoing> LinkProtocol::next_control(Time now) {
 
 std::optional<LinkProtocol::Outgoing> LinkProtocol::next(Time now, std::uint64_t chunk_limit) {
   if (auto control = next_control(now)) return control;
-  if (death_ || !greeted_ || now - state_.last_heard >= kSilence) {
+  if (error_ || !greeted_ || now - state_.last_heard >= kSilence) {
     // A quiet path still gets its sign of life, which is what brings it back.
-    if (death_ || !greeted_ || now - status_at_ < kStatusEvery) return std::nullopt;
+    if (error_ || !greeted_ || now - status_at_ < kStatusEvery) return std::nullopt;
   } else if (sender_.has_piece() && chunk_limit > 0) {
     const SendWindow::Piece piece = sender_.next_piece(chunk_limit);
     Outgoing message = outgoing(MessageKind::chunk, piece.payload);

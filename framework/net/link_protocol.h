@@ -49,7 +49,7 @@ class LinkProtocol {
   const SendWindow& window() const { return sender_; }
   void abort(const LinkError& cause);
   void close();  // the owner ends the link; the peer learns it from the last message
-  const std::optional<LinkError>& death() const { return death_; }
+  const std::optional<LinkError>& error() const { return error_; }
 
   // The wire's side.
   void path_up(Time now);  // opener: a connection stands
@@ -57,7 +57,7 @@ class LinkProtocol {
   void receive(Time now, std::span<const std::byte> message);
   // Bytes came on the connection, though no whole message yet: a slow path is not a silent one.
   void receive_part(Time now) {
-    if (greeted_ && !death_) state_.last_heard = now;
+    if (greeted_ && !error_) state_.last_heard = now;
   }
   void tick(Time now);  // several times a second, after the messages that are already there
   void note_trouble(std::string words) { trouble_ = std::move(words); }  // handshakes that failed
@@ -72,7 +72,7 @@ class LinkProtocol {
   // A chunk's payload is no longer than the limit; 0 holds chunks back, and nothing else.
   std::optional<Outgoing> next(Time now, std::uint64_t chunk_limit = kMaxChunkBytes);
   // A hello was agreed on and the path is up.
-  bool connected() const { return !death_ && greeted_ && ticked_ - state_.last_heard < kSilence; }
+  bool connected() const { return !error_ && greeted_ && ticked_ - state_.last_heard < kSilence; }
 
   Time last_heard() const { return state_.last_heard; }
 
@@ -86,7 +86,7 @@ class LinkProtocol {
   void reject() { ++state_.rejected_chunks; }
   void ask_again(Time now);
   void give_up_if_due(Time now);
-  void die(const LinkError& cause, MessageKind kind);
+  void fail(const LinkError& cause, MessageKind kind);
   void refuse(const LinkError& words);
   std::optional<Outgoing> next_control(Time now);
   Outgoing outgoing(MessageKind kind, std::span<const std::byte> payload = {});
@@ -100,7 +100,7 @@ class LinkProtocol {
   std::uint32_t path_attempt_ = 0;  // opener: that the first hello on this path asks for
   bool agreed_ = false;             // there was a hello once
   bool greeted_ = false;            // ... on this path
-  std::optional<LinkError> death_;
+  std::optional<LinkError> error_;
   bool peer_knows_ = false;  // the peer ended the link or is gone: no message is owed
 
   // What is due to be sent, in the order of next_control().
@@ -114,7 +114,7 @@ class LinkProtocol {
   std::vector<std::byte> refusal_words_;
   std::vector<std::byte> greeting_words_;
 
-  Time born_;
+  Time created_at_;
   Time ticked_;
   Time asked_at_{};
   Time greeted_at_{};

@@ -23,7 +23,7 @@ struct Room {
     std::deque<Frame> inbox;
     std::uint64_t inbox_bytes = 0;
     std::uint64_t window_bytes = 0;  // how much this side may have in the other's inbox
-    std::optional<LinkError> death;
+    std::optional<LinkError> error;
     LinkState state;
   };
   Mutex mutex;
@@ -46,7 +46,7 @@ class MemoryLinkEnd final : public Link {
     const MutexLock lock(room_->mutex);
     Room::Side& mine = room_->sides[side_];
     Room::Side& theirs = room_->sides[1 - side_];
-    throw_if_dead();
+    throw_if_failed();
     while (!has_room_for(frame.size())) {
       if (deadline == Time::max()) {
         room_->changed.wait(room_->mutex);
@@ -54,7 +54,7 @@ class MemoryLinkEnd final : public Link {
                  !has_room_for(frame.size())) {
         return false;
       }
-      throw_if_dead();
+      throw_if_failed();
     }
     mine.state.sent_bytes += frame.size();
     theirs.state.received_bytes += frame.size();
@@ -75,7 +75,7 @@ class MemoryLinkEnd final : public Link {
     const MutexLock lock(room_->mutex);
     Room::Side& mine = room_->sides[side_];
     while (mine.inbox.empty()) {
-      throw_if_dead();
+      throw_if_failed();
       if (deadline == Time::max()) {
         room_->changed.wait(room_->mutex);
       } else if (!room_->changed.wait_until(room_->mutex, deadline) && mine.inbox.empty()) {
@@ -92,7 +92,7 @@ class MemoryLinkEnd final : public Link {
   // What was sent is in the peer's memory already.
   bool flush(Time /*deadline*/) override {
     const MutexLock lock(room_->mutex);
-    throw_if_dead();
+    throw_if_failed();
     return true;
   }
 
@@ -104,7 +104,7 @@ class MemoryLinkEnd final : public Link {
     const MutexLock lock(room_->mutex);
     LinkState state = room_->sides[side_].state;
     state.window_bytes = room_->sides[1 - side_].inbox_bytes;
-    state.connected = !room_->sides[side_].death;
+    state.connected = !room_->sides[side_].error;
     return state;
   }
 
@@ -116,17 +116,17 @@ class MemoryLinkEnd final : public Link {
     return used + frame_bytes + kHeaderBytes <= room_->sides[side_].window_bytes;
   }
 
-  void throw_if_dead() const STRAIT_REQUIRES(room_->mutex) {
-    if (room_->sides[side_].death) throw LinkError(*room_->sides[side_].death);
+  void throw_if_failed() const STRAIT_REQUIRES(room_->mutex) {
+    if (room_->sides[side_].error) throw LinkError(*room_->sides[side_].error);
   }
 
   void end_both(const LinkError& here, Kind there, const std::string& words) {
     const MutexLock lock(room_->mutex);
     Room::Side& mine = room_->sides[side_];
     Room::Side& theirs = room_->sides[1 - side_];
-    if (!mine.death) mine.death = here;
-    if (!theirs.death) {
-      theirs.death =
+    if (!mine.error) mine.error = here;
+    if (!theirs.error) {
+      theirs.error =
           LinkError(there, fmt::format("{}: {} {}", theirs.state.name, theirs.state.peer, words));
     }
     room_->changed.notify_all();
@@ -164,8 +164,8 @@ void greet(const MemoryEnd& left, const MemoryEnd& right, std::array<Room::Side,
                                              "come to a memory link",
                                              end.options.name, end.options.peer.describe()));
   };
-  sides[0].death = outcome.refusal ? *outcome.refusal : lost(left);
-  sides[1].death = outcome.fatal ? *outcome.fatal : lost(right);
+  sides[0].error = outcome.refusal ? *outcome.refusal : lost(left);
+  sides[1].error = outcome.fatal ? *outcome.fatal : lost(right);
 }
 
 }  // namespace

@@ -31,9 +31,9 @@ ReceiveAssembly::Outcome ReceiveAssembly::accept(const MessageHeader& header,
   } else if (header.frame_length != length_ || header.frame_hash != hash_) {
     // Intact, of this stream, and yet of another frame: one of the two was wrong, so begin again.
     expected_.offset = 0;
-    ++spoilt_;
+    ++corrupt_;
     ask_again();
-    return Outcome::spoilt;
+    return Outcome::corrupt;
   }
   arriving_.insert(arriving_.end(), payload.begin(), payload.end());
   expected_.offset += payload.size();
@@ -50,11 +50,11 @@ bool ReceiveAssembly::reaches_beyond(const MessageHeader& header, std::uint64_t 
 ReceiveAssembly::Outcome ReceiveAssembly::finish_frame() {
   expected_.offset = 0;
   if (hash_frame(arriving_) != hash_) {
-    ++spoilt_;
+    ++corrupt_;
     ask_again();
-    return Outcome::spoilt;
+    return Outcome::corrupt;
   }
-  spoilt_ = 0;
+  corrupt_ = 0;
   ++expected_.sequence;
   ready_bytes_ += arriving_.size() + kHeaderBytes;
   ready_.push_back(std::move(arriving_));

@@ -24,7 +24,7 @@ class ReceiveAssembly {
     complete,  // ... and its last
     repeated,  // known already, or of an older attempt
     gap,       // something before it is missing: it was dropped, ask_again() was called
-    spoilt,    // the frame's hash is wrong: all of it is asked for again
+    corrupt,   // the frame's hash is wrong: all of it is asked for again
   };
   Outcome accept(const MessageHeader& header, std::span<const std::byte> payload);
 
@@ -43,7 +43,7 @@ class ReceiveAssembly {
   // Of whole frames that take() has not returned, without the first: one of any size may be there.
   std::uint64_t waiting_bytes() const;
   std::uint64_t awaited_bytes() const { return expected_.offset == 0 ? 0 : length_; }
-  std::uint32_t spoilt_in_a_row() const { return spoilt_; }
+  std::uint32_t corrupt_in_a_row() const { return corrupt_; }
 
  private:
   bool reaches_beyond(const MessageHeader& header, std::uint64_t bytes) const;
@@ -58,7 +58,7 @@ class ReceiveAssembly {
   std::uint64_t taken_ = 0;
   std::uint32_t seen_attempt_ = 0;
   std::uint32_t asked_attempt_ = 0;
-  std::uint32_t spoilt_ = 0;
+  std::uint32_t corrupt_ = 0;
 };
 
 }  // namespace strait::net

@@ -69,8 +69,8 @@ class HostileWire {
     for (int step = 0; step < 20'000 && !finished(); ++step) friendly_step();
     EXPECT_TRUE(finished()) << left_.frames_taken << " and " << right_.frames_taken << " of "
                             << frames_ << " frames came through";
-    EXPECT_FALSE(left_.core.death()) << left_.core.death()->what();
-    EXPECT_FALSE(right_.core.death()) << right_.core.death()->what();
+    EXPECT_FALSE(left_.core.error()) << left_.core.error()->what();
+    EXPECT_FALSE(right_.core.error()) << right_.core.error()->what();
   }
 
  private:
@@ -286,12 +286,12 @@ TEST_F(LinkProtocolPair, PeerThatWasNeverThereIsNamedAfterTheConnectLimit) {
   setup.connect_limit = std::chrono::seconds(60);
   start(setup, setup);
   for (int second = 0; second < 60; ++second) {
-    EXPECT_FALSE(left->death());
+    EXPECT_FALSE(left->error());
     pass(milliseconds(1000));
   }
-  ASSERT_TRUE(left->death());
-  EXPECT_EQ(left->death()->kind(), LinkError::Kind::lost);
-  EXPECT_STREQ(left->death()->what(),
+  ASSERT_TRUE(left->error());
+  EXPECT_EQ(left->error()->kind(), LinkError::Kind::lost);
+  EXPECT_STREQ(left->error()->what(),
                "boundary 0>1: stage 1.0 (127.0.0.1:4711) could not be reached within 60 s; is it "
                "running?");
 }
@@ -303,13 +303,13 @@ TEST_F(LinkProtocolPair, SilentPeerIsHeldForAsLongAsSetAndThenLost) {
   settle();
   EXPECT_TRUE(left->state().connected);
   for (int second = 0; second < 123; ++second) {
-    ASSERT_FALSE(left->death());
+    ASSERT_FALSE(left->error());
     pass(milliseconds(1000));
   }
-  ASSERT_TRUE(left->death());
-  EXPECT_EQ(left->death()->kind(), LinkError::Kind::lost);
+  ASSERT_TRUE(left->error());
+  EXPECT_EQ(left->error()->kind(), LinkError::Kind::lost);
   EXPECT_STREQ(
-      left->death()->what(),
+      left->error()->what(),
       "boundary 0>1: nothing received from stage 1.0 (127.0.0.1:4711) for 123.0 s; gave up "
       "after holding the link for 120 s");
 }
@@ -320,7 +320,7 @@ TEST_F(LinkProtocolPair, TimeInWhichThisProcessStoodStillDoesNotCount) {
   start(setup, setup);
   settle();
   pass(std::chrono::hours(1));
-  EXPECT_FALSE(left->death());
+  EXPECT_FALSE(left->error());
   settle();
   send_frame(*left, numbered_frame(1, 10));
   settle();
@@ -333,8 +333,8 @@ TEST_F(LinkProtocolPair, WithoutHoldABrokenPathEndsTheLinkAtOnce) {
   start(setup, setup);
   settle();
   left->path_down(now);
-  ASSERT_TRUE(left->death());
-  EXPECT_EQ(left->death()->kind(), LinkError::Kind::lost);
+  ASSERT_TRUE(left->error());
+  EXPECT_EQ(left->error()->kind(), LinkError::Kind::lost);
 }
 
 TEST_F(LinkProtocolPair, RestartedPeerIsNotTakenForTheOldOne) {
@@ -347,9 +347,9 @@ TEST_F(LinkProtocolPair, RestartedPeerIsNotTakenForTheOldOne) {
   left.emplace(anew, now);
   left->path_up(now);
   settle();
-  ASSERT_TRUE(right->death());
-  EXPECT_EQ(right->death()->kind(), LinkError::Kind::lost);
-  EXPECT_NE(std::string(right->death()->what()).find("stage 0.0 was started anew"),
+  ASSERT_TRUE(right->error());
+  EXPECT_EQ(right->error()->kind(), LinkError::Kind::lost);
+  EXPECT_NE(std::string(right->error()->what()).find("stage 0.0 was started anew"),
             std::string::npos);
   EXPECT_EQ(right->take(), numbered_frame(1, 10)) << "what had arrived is still delivered";
 }
@@ -362,10 +362,10 @@ TEST_F(LinkProtocolPair, ForeignRunIsTurnedAwayAndTheLinkWaitsOn) {
   stranger.path_up(now);
   ASSERT_TRUE(move(stranger, *right));
   ASSERT_TRUE(move(*right, stranger));
-  ASSERT_TRUE(stranger.death());
-  EXPECT_EQ(stranger.death()->kind(), LinkError::Kind::refused);
-  EXPECT_NE(std::string(stranger.death()->what()).find(kRun.hex()), std::string::npos);
-  EXPECT_FALSE(right->death());
+  ASSERT_TRUE(stranger.error());
+  EXPECT_EQ(stranger.error()->kind(), LinkError::Kind::refused);
+  EXPECT_NE(std::string(stranger.error()->what()).find(kRun.hex()), std::string::npos);
+  EXPECT_FALSE(right->error());
   settle();
   EXPECT_TRUE(right->state().connected);
 }
@@ -379,9 +379,9 @@ TEST_F(LinkProtocolPair, AbortSurvivesACutPath) {
   }
   left->path_up(now);
   settle();
-  ASSERT_TRUE(right->death());
-  EXPECT_EQ(right->death()->kind(), LinkError::Kind::aborted);
-  EXPECT_NE(std::string(right->death()->what()).find("disk full"), std::string::npos);
+  ASSERT_TRUE(right->error());
+  EXPECT_EQ(right->error()->kind(), LinkError::Kind::aborted);
+  EXPECT_NE(std::string(right->error()->what()).find("disk full"), std::string::npos);
 }
 
 TEST_F(LinkProtocolPair, StateTellsHowMuchOfTheAwaitedFrameIsHere) {
@@ -402,13 +402,13 @@ TEST_F(LinkProtocolPair, OtherProtocolVersionIsNamedWithBothNumbersAtBothEnds) {
   hello[8] = std::byte{kProtocolVersion + 1};
   reseal(hello);
   right->receive(now, hello);
-  ASSERT_TRUE(right->death());
-  EXPECT_EQ(right->death()->kind(), LinkError::Kind::refused);
-  EXPECT_NE(std::string(right->death()->what())
+  ASSERT_TRUE(right->error());
+  EXPECT_EQ(right->error()->kind(), LinkError::Kind::refused);
+  EXPECT_NE(std::string(right->error()->what())
                 .find("version 2 of the link protocol, stage 1.0 "
                       "version 1"),
             std::string::npos)
-      << right->death()->what();
+      << right->error()->what();
   // The later version gets an answer in ours, and says so in its turn.
   const auto answer = right->next(now);
   ASSERT_TRUE(answer);
@@ -424,12 +424,12 @@ TEST_F(LinkProtocolPair, PeerThatDoesNotKeepToItsWindowIsCutOff) {
   start(boundless, usual);
   settle();
   int sent = 0;
-  for (; sent < 50 && !right->death(); ++sent) {
+  for (; sent < 50 && !right->error(); ++sent) {
     send_frame(*left, numbered_frame(sent, 100'000));
     settle();
   }
-  ASSERT_TRUE(right->death());
-  EXPECT_NE(std::string(right->death()->what()).find("sends more than its window"),
+  ASSERT_TRUE(right->error());
+  EXPECT_NE(std::string(right->error()->what()).find("sends more than its window"),
             std::string::npos);
   EXPECT_GT(sent, 12);  // four windows, and the frame that may be there in any case
   EXPECT_LT(sent, 16);
@@ -444,8 +444,8 @@ TEST_F(LinkProtocolPair, FrameWhoseBytesKeepChangingEndsTheLink) {
     settle();
     pass(kStatusEvery);
   }
-  ASSERT_TRUE(right->death());
-  EXPECT_NE(std::string(right->death()->what()).find("memory of one of the two hosts"),
+  ASSERT_TRUE(right->error());
+  EXPECT_NE(std::string(right->error()->what()).find("memory of one of the two hosts"),
             std::string::npos);
   EXPECT_FALSE(right->take());
 }

@@ -37,7 +37,7 @@ constexpr milliseconds kBrief{2000};
 std::uint16_t port_of(const std::string& endpoint) { return Endpoint::parse(endpoint)->port; }
 
 // Waits for the end of a link whose peer sends nothing.
-LinkError death_of(Link& link) {
+LinkError end_of(Link& link) {
   try {
     link.receive();
   } catch (const LinkError& error) {
@@ -90,7 +90,7 @@ TEST_F(NodeTest, UnknownKeyDeliversNothingAndDoesNotDisturbTheRealPeer) {
     const auto link =
         stranger.connect(listener->endpoint(), link_options(brief, kRight, right_keys.public_key));
     link->send(numbered_frame(1, 10));
-    const LinkError error = death_of(*link);
+    const LinkError error = end_of(*link);
     EXPECT_EQ(error.kind(), Kind::unauthenticated);
     EXPECT_THAT(error.what(), HasSubstr("does not know our key"));
   }
@@ -193,7 +193,7 @@ TEST_F(NodeTest, PlaintextPeerIsRefusedByAnEncryptedListener) {
   brief.connect_limit = kBrief;
   const auto link = node.connect(listener->endpoint(), link_options(brief, kRight, {}));
   link->send(numbered_frame(1, 10));
-  EXPECT_EQ(death_of(*link).kind(), Kind::unauthenticated);
+  EXPECT_EQ(end_of(*link).kind(), Kind::unauthenticated);
   EXPECT_FALSE(right->state().connected);
   EXPECT_EQ(right->state().received_bytes, 0u);
 }
@@ -206,7 +206,7 @@ TEST_F(NodeTest, ListenerThatHoldsAnotherKeyIsNotTalkedTo) {
   brief.connect_limit = kBrief;
   const auto link = node.connect(listener->endpoint(),
                                  link_options(brief, kRight, CurveKeyPair::generate().public_key));
-  const LinkError error = death_of(*link);
+  const LinkError error = end_of(*link);
   EXPECT_EQ(error.kind(), Kind::unauthenticated) << error.what();
   EXPECT_EQ(right->state().received_bytes, 0u);
 }
@@ -221,7 +221,7 @@ TEST_F(NodeTest, KnownProcessUnderTheNameOfAnotherIsDropped) {
   Node impostor(named(kLeft, other_keys));
   const auto link =
       impostor.connect(listener->endpoint(), link_options(brief, kRight, right_keys.public_key));
-  EXPECT_EQ(death_of(*link).kind(), Kind::lost);
+  EXPECT_EQ(end_of(*link).kind(), Kind::lost);
   EXPECT_EQ(right->state().received_bytes, 0u);
   EXPECT_EQ(other->state().received_bytes, 0u);
   EXPECT_THAT(events_so_far(),
@@ -342,11 +342,11 @@ TEST_F(NodeTest, PathThatSwallowsEverythingIsNoticedAndTheLinkIsLost) {
   left->send(numbered_frame(1, 10));
   EXPECT_EQ(right->receive(), numbered_frame(1, 10));
   relay.freeze();
-  const LinkError error = death_of(*right);
+  const LinkError error = end_of(*right);
   EXPECT_EQ(error.kind(), Kind::lost);
   EXPECT_THAT(error.what(),
               HasSubstr("boundary 0>1: nothing received from stage 0.0 (127.0.0.1) for"));
-  EXPECT_EQ(death_of(*left).kind(), Kind::lost);
+  EXPECT_EQ(end_of(*left).kind(), Kind::lost);
 }
 
 // Something in between that confirms every byte and passes none on, which the kernel cannot see.
@@ -414,7 +414,7 @@ TEST_F(NodeTest, EndThatIsClosedWithWordsUnsentOutlivesTheBreakOfItsConnection) 
   EXPECT_FALSE(right->flush(in_seconds(0.2)));  // under way to who takes nothing any more
   relay.reset();
   node.reset();  // waits for libzmq's last second with the socket
-  EXPECT_EQ(death_of(*right).kind(), Kind::lost);
+  EXPECT_EQ(end_of(*right).kind(), Kind::lost);
 }
 
 TEST_F(NodeTest, OneListenerServesManyPeersApart) {
@@ -441,7 +441,7 @@ TEST_F(NodeTest, OneListenerServesManyPeersApart) {
     EXPECT_EQ(far[stage]->receive(), numbered_frame(stage + 100, 200'000));
   }
   far[2].reset();
-  EXPECT_EQ(death_of(*near[2]).kind(), Kind::lost);
+  EXPECT_EQ(end_of(*near[2]).kind(), Kind::lost);
   far[3]->send(numbered_frame(7, 10));
   EXPECT_EQ(near[3]->receive(), numbered_frame(7, 10)) << "one lost peer disturbs no other";
 }
@@ -458,7 +458,7 @@ TEST_F(NodeTest, DestroyingAListenerEndsItsLinks) {
   start_right();
   const auto right = expect_left();
   listener.reset();
-  EXPECT_EQ(death_of(*right).kind(), Kind::lost);
+  EXPECT_EQ(end_of(*right).kind(), Kind::lost);
 }
 
 TEST_F(NodeTest, PortThatIsTakenIsNamedWithItsHolder) {
