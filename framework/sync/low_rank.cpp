@@ -11,10 +11,10 @@ namespace {
 // A column that keeps less than this share of its length is the rounding error of those before it.
 constexpr double kDependent = 1e-5;
 
-void owed_row(const OwedMatrix& matrix, std::size_t row, std::span<float> to) {
+void row_with_residual(const ResidualMatrix& matrix, std::size_t row, std::span<float> to) {
   const auto gradient = matrix.gradient.subspan(row * matrix.columns, matrix.columns);
-  const auto owed = matrix.owed.subspan(row * matrix.columns, matrix.columns);
-  for (std::size_t i = 0; i < to.size(); ++i) to[i] = gradient[i] + owed[i];
+  const auto residual = matrix.residual.subspan(row * matrix.columns, matrix.columns);
+  for (std::size_t i = 0; i < to.size(); ++i) to[i] = gradient[i] + residual[i];
 }
 
 std::span<const float> column(std::span<const float> factor, std::size_t rank, std::size_t number) {
@@ -71,12 +71,12 @@ LowRankShape::LowRankShape(const PieceSpec& spec, std::size_t rank) {
   right = exact ? 0 : columns * rank;
 }
 
-std::vector<float> left_factor(const OwedMatrix& matrix, std::span<const float> right,
+std::vector<float> left_factor(const ResidualMatrix& matrix, std::span<const float> right,
                                std::size_t rank) {
   std::vector<float> left(matrix.rows * rank);
   std::vector<float> values(matrix.columns);
   for (std::size_t row = 0; row < matrix.rows; ++row) {
-    owed_row(matrix, row, values);
+    row_with_residual(matrix, row, values);
     for (std::size_t k = 0; k < rank; ++k) {
       left[k * matrix.rows + row] = lane_product(values, column(right, rank, k));
     }
@@ -84,12 +84,12 @@ std::vector<float> left_factor(const OwedMatrix& matrix, std::span<const float> 
   return left;
 }
 
-std::vector<float> right_factor(const OwedMatrix& matrix, std::span<const float> left,
+std::vector<float> right_factor(const ResidualMatrix& matrix, std::span<const float> left,
                                 std::size_t rank) {
   std::vector<float> right(matrix.columns * rank);
   std::vector<float> values(matrix.columns);
   for (std::size_t row = 0; row < matrix.rows; ++row) {
-    owed_row(matrix, row, values);
+    row_with_residual(matrix, row, values);
     for (std::size_t k = 0; k < rank; ++k) {
       const float weight = left[k * matrix.rows + row];
       // Row by row, so that the matrix is read in the order of memory.

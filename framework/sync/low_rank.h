@@ -20,9 +20,9 @@ struct LowRankShape {
 };
 
 // A matrix row by row, as the sum of two vectors: a gradient and the residual of earlier ones.
-struct OwedMatrix {
+struct ResidualMatrix {
   std::span<const float> gradient;
-  std::span<const float> owed;
+  std::span<const float> residual;
   std::size_t rows = 0;
   std::size_t columns = 0;
 };
@@ -31,10 +31,10 @@ struct OwedMatrix {
 // all machines compute the same bits.
 
 // rows × rank: the matrix times `right` (columns × rank).
-std::vector<float> left_factor(const OwedMatrix& matrix, std::span<const float> right,
+std::vector<float> left_factor(const ResidualMatrix& matrix, std::span<const float> right,
                                std::size_t rank);
 // columns × rank: the matrix, transposed, times `left` (rows × rank).
-std::vector<float> right_factor(const OwedMatrix& matrix, std::span<const float> left,
+std::vector<float> right_factor(const ResidualMatrix& matrix, std::span<const float> left,
                                 std::size_t rank);
 
 // Makes the columns orthogonal and of length one. A column that depends on those before it becomes

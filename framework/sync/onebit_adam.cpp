@@ -64,7 +64,9 @@ OnebitAdam::OnebitAdam(const SyncSettings& settings)
   }
 }
 
-std::vector<SlotNeed> OnebitAdam::slots() const { return {{.name = kOwed}, {.name = kServerOwed}}; }
+std::vector<SlotNeed> OnebitAdam::slots() const {
+  return {{.name = kResidual}, {.name = kServerResidual}};
+}
 
 UpdateRule OnebitAdam::update_rule(store::Step step) const {
   return warms_up(step) ? UpdateRule::adamw : UpdateRule::moment_given;
@@ -91,11 +93,11 @@ std::vector<float> OnebitAdam::moment_to_encode(const Part& part, const Slots& s
                                                 std::span<const float> spread) const {
   const auto moment = within(slots.values(kFirstMoment), part.range);
   const auto gradient = within(slots.values(kGradient), part.range);
-  const auto owed = within(slots.values(kOwed), part.range);
+  const auto residual = within(slots.values(kResidual), part.range);
   std::vector<float> moments(moment.size());
   for (std::size_t i = 0; i < moments.size(); ++i) {
     // The first moment as AdamW would make it of this gradient, and the residual.
-    const float all = beta1_ * moment[i] + (1 - beta1_) * gradient[i] + owed[i];
+    const float all = beta1_ * moment[i] + (1 - beta1_) * gradient[i] + residual[i];
     moments[i] = within_reach(all, spread[i]);
   }
   return moments;
@@ -126,9 +128,10 @@ void OnebitAdam::reduce_moments(const Part& part, Contributions contributions, c
     read_sign_groups(bytes, spread, theirs, kSignedMoment);
     for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += theirs[i];
   }
-  const auto owed = within(slots.values(kServerOwed), part.range);
+  const auto residual = within(slots.values(kServerResidual), part.range);
   for (std::size_t i = 0; i < mean.size(); ++i) {
-    mean[i] = within_reach(mean[i] / static_cast<float>(contributions.size()) + owed[i], spread[i]);
+    mean[i] =
+        within_reach(mean[i] / static_cast<float>(contributions.size()) + residual[i], spread[i]);
   }
   const std::size_t at = out.size();
   append_sign_groups(mean, spread, out, kSignedMoment);
@@ -163,12 +166,13 @@ void OnebitAdam::apply_moment(const Round& round, Slots& slots) {
     // memory.
     const std::vector<float> encoded = moment_to_encode(part, slots, spread);
     const std::vector<float> rest = left_out_by(exchange.own[part.index], 0, encoded, spread);
-    std::ranges::copy(rest, within(slots.values(kOwed), part.range).begin());
+    std::ranges::copy(rest, within(slots.values(kResidual), part.range).begin());
     read_sign_groups(exchange.results[part.index], spread,
                      within(slots.values(kFirstMoment), part.range), kSignedMoment);
   });
   for (const auto& [index, rest] : left_out) {
-    std::ranges::copy(rest, within(slots.values(kServerOwed), round.parts[index].range).begin());
+    std::ranges::copy(rest,
+                      within(slots.values(kServerResidual), round.parts[index].range).begin());
   }
 }
 

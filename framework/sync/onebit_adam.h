@@ -21,8 +21,9 @@ namespace strait::sync {
 // moves.
 class OnebitAdam final : public SyncMethod {
  public:
-  static constexpr const char* kOwed = "owed";               // the replica's residual
-  static constexpr const char* kServerOwed = "server_owed";  // the residual of the parts it owns
+  // Named as in checkpoints: of the replica, and of the parts that it owns.
+  static constexpr const char* kResidual = "owed";
+  static constexpr const char* kServerResidual = "server_owed";
   static std::int64_t warmup(const SyncSettings& settings);  // steps
 
   explicit OnebitAdam(const SyncSettings& settings);

@@ -26,9 +26,9 @@ const Piece& piece_of(const Part& part, const Slots& slots) {
   return pieces[pieces.size() - 1 - part.index];
 }
 
-OwedMatrix owed_matrix(const LowRankShape& shape, const Part& part, const Slots& slots) {
+ResidualMatrix residual_matrix(const LowRankShape& shape, const Part& part, const Slots& slots) {
   return {within(slots.values(kGradient), part.range),
-          within(slots.values(PowerSgd::kOwed), part.range), shape.rows, shape.columns};
+          within(slots.values(PowerSgd::kResidual), part.range), shape.rows, shape.columns};
 }
 
 // The range of the factor slot that holds the matrix's right factor: the begin of its own range.
@@ -59,7 +59,8 @@ PowerSgd::PowerSgd(const SyncSettings& settings)
 
 // The factor is only a starting point, so bfloat16 is precise enough.
 std::vector<SlotNeed> PowerSgd::slots() const {
-  return {{.name = kOwed}, {.name = kFactor, .width = SlotNeed::Width::bfloat16, .shared = true}};
+  return {{.name = kResidual},
+          {.name = kFactor, .width = SlotNeed::Width::bfloat16, .shared = true}};
 }
 
 std::optional<RoundPlan> PowerSgd::plan(const Moment& moment, const Layout& layout,
@@ -109,7 +110,7 @@ void PowerSgd::encode(const Round& round, const Part& part, const Slots& slots, 
     }
     return;
   }
-  const OwedMatrix matrix = owed_matrix(shape, part, slots);
+  const ResidualMatrix matrix = residual_matrix(shape, part, slots);
   if (round.exchange == 0) {
     append_floats(left_factor(matrix, first_right_factor(round, part, slots), rank_), false, out);
   } else {
@@ -159,7 +160,7 @@ void PowerSgd::apply_matrix(const Round& round, const Part& part, Slots& slots) 
   const auto right = low_rank_floats(round.exchanges.back().results[part.index], shape.right);
   const auto own = low_rank_floats(round.exchanges.back().own[part.index], shape.right);
   const auto gradient = within(slots.values(kGradient), part.range);
-  const auto owed = within(slots.values(kOwed), part.range);
+  const auto residual = within(slots.values(kResidual), part.range);
   // The gradient of some replica is not finite, so the step will be skipped, which restores the
   // other slots that this round changes.
   if (!low_rank_finite(left) || !low_rank_finite(right)) {
@@ -170,9 +171,9 @@ void PowerSgd::apply_matrix(const Round& round, const Part& part, Slots& slots) 
   for (std::size_t row = 0; row < shape.rows; ++row) {
     product_row(left, own, rank_, row, sent);
     const auto gradient_row = gradient.subspan(row * shape.columns, shape.columns);
-    const auto owed_row = owed.subspan(row * shape.columns, shape.columns);
+    const auto residual_row = residual.subspan(row * shape.columns, shape.columns);
     for (std::size_t i = 0; i < sent.size(); ++i) {
-      owed_row[i] = gradient_row[i] + owed_row[i] - sent[i];
+      residual_row[i] = gradient_row[i] + residual_row[i] - sent[i];
     }
     product_row(left, right, rank_, row, gradient_row);
   }

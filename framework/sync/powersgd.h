@@ -13,7 +13,7 @@ namespace strait::sync {
 // matrices too small to gain, are summed exactly. One member reduces a whole matrix.
 class PowerSgd final : public SyncMethod {
  public:
-  static constexpr const char* kOwed = "owed";
+  static constexpr const char* kResidual = "owed";  // named as in checkpoints
   // The right factors, each at its matrix's range: the start of the next round.
   static constexpr const char* kFactor = "factor";
 

@@ -51,18 +51,19 @@ TEST(OnebitAdam, UpdateRuleChangesAfterWarmup) {
 }
 
 // What one step adds to the mean of all replicas.
-std::vector<double> contributed_and_owed(DirectRound& stage, bool before) {
+std::vector<double> result_and_residual(DirectRound& stage, bool before) {
   std::vector<double> sum(stage.replica(0).weights.size());
   const auto count = static_cast<double>(stage.size());
   for (std::size_t i = 0; i < stage.size(); ++i) {
     DirectReplica& replica = stage.replica(i);
-    const auto owed = replica.slots.values(OnebitAdam::kOwed);
-    const auto server = replica.slots.values(OnebitAdam::kServerOwed);
+    const auto residual = replica.slots.values(OnebitAdam::kResidual);
+    const auto server = replica.slots.values(OnebitAdam::kServerResidual);
     for (std::size_t j = 0; j < sum.size(); ++j) {
       const double moment = before ? 0.9 * static_cast<double>(replica.first_moment[j]) +
                                          0.1 * static_cast<double>(replica.gradient[j])
                                    : static_cast<double>(replica.first_moment[j]);
-      sum[j] += (moment + static_cast<double>(owed[j])) / count + static_cast<double>(server[j]);
+      sum[j] +=
+          (moment + static_cast<double>(residual[j])) / count + static_cast<double>(server[j]);
     }
   }
   return sum;
@@ -85,9 +86,9 @@ TEST(OnebitAdam, ResultAndResidualSumToTheInput) {
       for (std::size_t i = 0; i < replicas; ++i) {
         std::ranges::copy(random_values(stage.layout(), random), stage.replica(i).gradient.begin());
       }
-      const auto before = contributed_and_owed(stage, true);
+      const auto before = result_and_residual(stage, true);
       ASSERT_TRUE(stage.pass({step_number(step), Hook::clipped}));
-      const auto after = contributed_and_owed(stage, false);
+      const auto after = result_and_residual(stage, false);
       for (std::size_t j = 0; j < before.size(); ++j) ASSERT_NEAR(after[j], before[j], 2e-4);
     }
   }

@@ -33,9 +33,9 @@ Layout matrices(std::mt19937_64& random) {
 std::vector<double> sum_of(DirectRound& stage, bool with_gradients) {
   std::vector<double> sum(stage.replica(0).gradient.size());
   for (std::size_t i = 0; i < stage.size(); ++i) {
-    const auto owed = stage.replica(i).slots.values(PowerSgd::kOwed);
+    const auto residual = stage.replica(i).slots.values(PowerSgd::kResidual);
     for (std::size_t j = 0; j < sum.size(); ++j) {
-      sum[j] += static_cast<double>(owed[j]);
+      sum[j] += static_cast<double>(residual[j]);
       if (with_gradients) sum[j] += static_cast<double>(stage.replica(i).gradient[j]);
     }
   }
@@ -53,10 +53,10 @@ TEST(PowerSgd, ResultAndResidualSumToTheInput) {
       }
       const auto before = sum_of(stage, true);
       stage.pass({step_number(step), Hook::gradient});
-      const auto owed = sum_of(stage, false);
+      const auto residual = sum_of(stage, false);
       for (std::size_t j = 0; j < before.size(); ++j) {
         const auto agreed = static_cast<double>(stage.replica(0).gradient[j]);
-        ASSERT_NEAR(agreed + owed[j], before[j], 1e-3) << j;
+        ASSERT_NEAR(agreed + residual[j], before[j], 1e-3) << j;
       }
     }
   }
