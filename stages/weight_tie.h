@@ -32,7 +32,9 @@ class LocalTie final : public WeightTie {
  public:
   LocalTie(at::Tensor embedding, at::Tensor head)
       : embedding_(std::move(embedding)), head_(std::move(head)) {}
-  void combine(Gradients& gradients) override;
+  void combine(Gradients& gradients) override {
+    gradients.of(embedding_).add_(gradients.of(head_));
+  }
 
  private:
   at::Tensor embedding_;
