@@ -14,7 +14,6 @@ namespace strait::store {
 // The tokenizer that needs no file: byte b is token b, and one token more ends a record.
 struct ByteTokenizer {
   static constexpr std::int32_t kEnd = 256;
-  static constexpr std::int32_t kVocabulary = 257;
 
   static std::vector<std::int32_t> encode(std::string_view text);
   // Ends and unknown tokens are left out.
