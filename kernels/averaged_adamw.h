@@ -19,8 +19,8 @@ struct AveragedAdamW {
 // AdamW for one of several copies of a model, each of which sees a gradient over rows of its own,
 // and whose weights are averaged. A copy's second moment holds the noise of its few rows; in that
 // of the mean gradient there would be `copies` times less. So where noise is most of a gradient,
-// plain AdamW steps too short: by half among four. How much is noise, the first moment tells, from
-// which it has averaged out but for a share k: with v and m the moments, corrected for their start,
+// plain AdamW steps too short: by half among four. The first moment shows how much is noise: it
+// has averaged out there but for a share k. With v and m the moments, corrected for their start,
 //     noise = (v - m²) / (1 - k)      v of the mean gradient = v - noise (1 - 1 / copies)
 // and with that it steps; the moments that it keeps are those of AdamW. float32, one behind the
 // other in memory. Same bits at any number of threads on a CPU; on another device libtorch's

@@ -84,7 +84,7 @@ class StepConsensus {
   sync::Membership members_;
   std::uint64_t completed_ = 0;  // rounds
   Proposal last_;                // result of the last completed round
-  // By replica: a message of an epoch that this process has not been told of yet.
+  // By replica: a message of an epoch that this process does not know yet.
   std::map<std::uint32_t, net::Frame> early_;
 };
 

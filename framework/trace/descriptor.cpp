@@ -31,8 +31,8 @@ bool Descriptor::write(std::string_view text, std::size_t& written) const {
   return true;
 }
 
-void Descriptor::fail(const char* deed) const {
-  throw TraceError(std::string("cannot ") + deed + " " + path_.string() + ": " +
+void Descriptor::fail(const char* action) const {
+  throw TraceError(std::string("cannot ") + action + " " + path_.string() + ": " +
                    std::generic_category().message(errno));
 }
 

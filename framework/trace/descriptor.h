@@ -21,8 +21,8 @@ class Descriptor {
   // Returns false, with errno set, when it took only `written` bytes and then failed.
   bool write(std::string_view text, std::size_t& written) const;
 
-  // "cannot <deed> <path>: <what errno says>", thrown.
-  [[noreturn]] void fail(const char* deed) const;
+  // "cannot <action> <path>: <what errno says>", thrown.
+  [[noreturn]] void fail(const char* action) const;
 
  private:
   const std::filesystem::path path_;
