@@ -1,13 +1,10 @@
 #include "framework/sync/diloco.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "framework/sync/allreduce.h"
 #include "framework/sync/float_codes.h"
 #include "framework/sync/layout.h"
-#include "framework/sync/sync_error.h"
 #include "framework/sync/sync_method.h"
 
 namespace strait::sync {
@@ -19,14 +16,9 @@ constexpr const char* kWeightsChange = "a part of a change of weights";
 
 Diloco::Diloco(const SyncSettings& settings)
     : narrow_(settings.narrow_wire),
-      every_(settings.every == 0 ? kEvery : settings.every),
+      every_(checked_interval(settings, kEvery)),
       steps_(settings.steps),
-      outer_(outer_step(settings, {0.7F, 0.9F})) {
-  if (every_ < 1) {
-    throw SyncError(SyncError::Kind::setting,
-                    fmt::format("{}: every is {}; it must be at least 1", settings.method, every_));
-  }
-}
+      outer_(outer_step(settings, {0.7F, 0.9F})) {}
 
 std::vector<SlotNeed> Diloco::slots() const {
   return {{.name = kReference}, {.name = kOuter, .shared = true}};

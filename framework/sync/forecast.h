@@ -46,7 +46,7 @@ struct ForecastInput {
   double others() const { return members - 1; }
   // Updates between rounds.
   double every(std::int64_t unless_set) const {
-    return static_cast<double>(settings.every == 0 ? unless_set : settings.every);
+    return static_cast<double>(settings.every_or(unless_set));
   }
   // bucket_values() of values of so many bits.
   double bucket(double bits) const;

@@ -80,6 +80,13 @@ SyncSettings settings_in_group(SyncSettings settings) {
   return settings;
 }
 
+std::int64_t checked_interval(const SyncSettings& settings, std::int64_t usual) {
+  const std::int64_t every = settings.every_or(usual);
+  if (every >= 1) return every;
+  throw SyncError(SyncError::Kind::setting,
+                  fmt::format("{}: every is {}; it must be at least 1", settings.method, every));
+}
+
 std::string Strength::text() const { return fmt::format("{}/{}/{}", random, top, bits); }
 
 std::string RecipeFacts::stated(std::string_view key, std::string_view value) const {

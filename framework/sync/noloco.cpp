@@ -1,7 +1,5 @@
 #include "framework/sync/noloco.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -12,7 +10,6 @@
 #include "framework/sync/layout.h"
 #include "framework/sync/outer_step.h"
 #include "framework/sync/random_choice.h"
-#include "framework/sync/sync_error.h"
 #include "framework/sync/sync_method.h"
 
 namespace strait::sync {
@@ -49,14 +46,9 @@ class PairedPart {
 
 Noloco::Noloco(const SyncSettings& settings)
     : seed_(settings.seed),
-      every_(settings.every == 0 ? kEvery : settings.every),
+      every_(checked_interval(settings, kEvery)),
       steps_(settings.steps),
-      outer_(outer_step(settings, {0.7F, 0.5F})) {
-  if (every_ < 1) {
-    throw SyncError(SyncError::Kind::setting,
-                    fmt::format("{}: every is {}; it must be at least 1", settings.method, every_));
-  }
-}
+      outer_(outer_step(settings, {0.7F, 0.5F})) {}
 
 std::vector<SlotNeed> Noloco::slots() const {
   return {{.name = kSlow}, {.name = kDelta}, {.name = kMean}};

@@ -26,7 +26,7 @@ void require(bool holds, const SyncSettings& settings, const std::string& senten
 
 StreamingDiloco::StreamingDiloco(const SyncSettings& settings)
     : bits_(settings.bits),
-      every_(settings.every == 0 ? kEvery : settings.every),
+      every_(settings.every_or(kEvery)),
       fragments_(settings.fragments),
       late_(settings.late),
       steps_(settings.steps),
@@ -154,7 +154,7 @@ std::string StreamingDiloco::check(const SyncSettings& settings, const RecipeFac
   const auto stated = [&](const char* key, std::int64_t value) {
     return recipe.stated(key, fmt::format("{}", value));
   };
-  const std::int64_t every = settings.every == 0 ? kEvery : settings.every;
+  const std::int64_t every = settings.every_or(kEvery);
   if (settings.bits < 2) {
     return fmt::format("{}, but {}, which sends values in 2 to 8 bits; set sync.bits to 2 or more",
                        stated("sync.bits", settings.bits),

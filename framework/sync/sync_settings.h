@@ -28,6 +28,7 @@ struct SyncSettings {
 
   // Updates between rounds; 0: the default of the method's authors.
   std::int64_t every = 0;
+  std::int64_t every_or(std::int64_t usual) const { return every == 0 ? usual : every; }
   // Parts of the model that are synchronised in turn.
   std::int64_t fragments = 4;
   // Updates until a result is applied.
@@ -57,6 +58,9 @@ struct SyncSettings {
 
 // Of the sums in a group, in a run with these settings.
 SyncSettings settings_in_group(SyncSettings settings);
+
+// `every`, or `usual` where it is not set. SyncError (setting) below 1.
+std::int64_t checked_interval(const SyncSettings& settings, std::int64_t usual);
 
 // How strongly a sparsifying method compresses: the three settings that `auto` chooses together.
 struct Strength {
