@@ -44,6 +44,25 @@ const Piece& Layout::piece(const std::string& name) const {
   return *found;
 }
 
+void ReadyRanges::clear() {
+  all_ = false;
+  ranges_.clear();
+}
+
+bool ReadyRanges::cover(const Layout& layout, Range range) const {
+  if (all_) return true;
+  for (const Piece& piece : layout.pieces()) {
+    const Range wanted{std::max(range.first, piece.range.first),
+                       std::min(range.last, piece.range.last)};
+    if (wanted.count() <= 0) continue;
+    const bool there = std::any_of(ranges_.begin(), ranges_.end(), [&](const Range& got) {
+      return got.first <= wanted.first && wanted.last <= got.last;
+    });
+    if (!there) return false;
+  }
+  return true;
+}
+
 Range share(Range range, std::size_t members, std::size_t index) {
   const auto count = static_cast<std::int64_t>(members);
   const auto own = static_cast<std::int64_t>(index);

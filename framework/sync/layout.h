@@ -68,6 +68,20 @@ class Layout {
   std::int64_t size_ = 0;
 };
 
+// The ranges of a step's gradient that are complete.
+class ReadyRanges {
+ public:
+  void clear();
+  void add(Range range) { ranges_.push_back(range); }
+  void add_all() { all_ = true; }
+  // Padding belongs to no piece, so it is never missing.
+  bool cover(const Layout& layout, Range range) const;
+
+ private:
+  bool all_ = true;
+  std::vector<Range> ranges_;
+};
+
 // The share of a range that member `index` of `members` reduces. Shares cover the range once, in
 // order, are cut at grains, and differ by one grain at most. A share may be empty.
 Range share(Range range, std::size_t members, std::size_t index);

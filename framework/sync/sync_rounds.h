@@ -8,8 +8,8 @@
 
 #include "framework/mutex.h"
 #include "framework/sync/exchange.h"
+#include "framework/sync/layout.h"
 #include "framework/sync/member_links.h"
-#include "framework/sync/ready_ranges.h"
 #include "framework/sync/sync_method.h"
 
 namespace strait::sync {
