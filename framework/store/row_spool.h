@@ -9,7 +9,6 @@
 
 #include "framework/store/file_descriptor.h"
 #include "framework/store/packer.h"
-#include "framework/store/row_tables.h"
 #include "framework/store/token_rows.h"
 
 namespace strait::store {

@@ -1,7 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <vector>
+
+#include "framework/store/file_mapping.h"
 
 namespace strait::store {
 
@@ -18,6 +22,17 @@ struct TokenRows {
     return row_length == 0 ? 0 : static_cast<std::int64_t>(input_ids.size()) / row_length;
   }
   bool operator==(const TokenRows&) const = default;
+};
+
+// The same wherever it is in memory.
+struct RowTables {
+  std::int64_t rows = 0;
+  std::int64_t row_length = 0;
+  std::span<const std::int32_t> input_ids{};
+  std::span<const std::uint8_t> loss_mask{};                   // empty: 1 everywhere
+  std::span<const std::int32_t> document{};                    // empty: 0 everywhere
+  std::vector<std::shared_ptr<const void>> memory{};           // what the spans lie in
+  std::vector<std::shared_ptr<const FileMapping>> mappings{};  // those of it that are files
 };
 
 }  // namespace strait::store

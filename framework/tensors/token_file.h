@@ -10,7 +10,6 @@
 
 #include "framework/store/file_hash.h"
 #include "framework/store/row_mix.h"
-#include "framework/store/row_tables.h"
 #include "framework/store/sample.h"
 #include "framework/store/token_rows.h"
 
