@@ -224,6 +224,28 @@ DecoderConfig read_llama_fields(const ConfigReader& reader, DecoderConfig family
   return config;
 }
 
+DecoderConfig read_gpt2_fields(const ConfigReader& reader, DecoderConfig family) {
+  DecoderConfig config = std::move(family);
+  config.vocabulary = reader.integer("vocab_size", config.vocabulary, 1, kLargestSize);
+  config.positions = read_size(reader, "n_positions", "max_position_embeddings", config.positions);
+  config.hidden = read_size(reader, "n_embd", "hidden_size", config.hidden);
+  config.blocks = read_size(reader, "n_layer", "num_hidden_layers", config.blocks);
+  config.heads = read_size(reader, "n_head", "num_attention_heads", config.heads);
+  config.key_heads = config.heads;
+  config.head_width =
+      divided_width(reader, reader.has("num_attention_heads") ? "num_attention_heads" : "n_head",
+                    config.hidden, config.heads);
+  config.inner = reader.integer("n_inner", 4 * config.hidden, 1, 4 * kLargestSize);
+  config.activation = read_activation(reader, "activation_function", "gelu_new");
+  config.residual_dropout = reader.number("resid_pdrop", config.residual_dropout, 0, 1);
+  config.embedding_dropout = reader.number("embd_pdrop", config.embedding_dropout, 0, 1);
+  config.attention_dropout = reader.number("attn_pdrop", config.attention_dropout, 0, 1);
+  config.norm = {NormKind::layer, reader.number("layer_norm_epsilon", 1e-5, 0, 1)};
+  config.initializer_range = reader.number("initializer_range", config.initializer_range, 0, 100);
+  config.tied = reader.boolean("tie_word_embeddings", config.tied);
+  return config;
+}
+
 // Norms of 1 + weight on both sides of attention and MLP, tokens times √hidden, capped scores and
 // logits, a window in every second layer.
 DecoderConfig read_gemma_fields(const ConfigReader& reader, DecoderConfig family) {

@@ -52,6 +52,9 @@ Rotary plain_rotary(double theta, std::int64_t width);  // of `width` rotated va
 // key_heads and head_width of zero mean as many as heads, and hidden / heads.
 DecoderConfig read_llama_fields(const ConfigReader& reader, DecoderConfig family);
 
+// What GPT-2's and GPT-J's fields have in common, likewise.
+DecoderConfig read_gpt2_fields(const ConfigReader& reader, DecoderConfig family);
+
 // Gemma 2's and 3's fields, but caps, windows and angles.
 DecoderConfig read_gemma_fields(const ConfigReader& reader, DecoderConfig family);
 
