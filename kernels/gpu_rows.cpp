@@ -3,7 +3,7 @@
 #include <c10/util/Exception.h>
 
 #include "kernels/processors.h"
-#include "kernels/row_checks.h"
+#include "kernels/row_quantization.h"
 
 namespace strait::kernels {
 namespace {

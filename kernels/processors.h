@@ -6,9 +6,8 @@
 #include "kernels/gpu_rows.h"
 #include "kernels/group_format.h"
 
-// The operations of quantize.h, dequantize.h, quantize_change.h, apply_change.h and gpu_rows.h
-// without checks; callers go through those headers. Absence is a file: where no CUDA is built in,
-// no_cuda.cpp stands for the .cu files.
+// The operations of row_quantization.h and gpu_rows.h without checks; callers go through those
+// headers. Absence is a file: where no CUDA is built in, no_cuda.cpp stands for the .cu files.
 namespace strait::kernels {
 
 namespace cpu {

@@ -6,10 +6,9 @@
 #include <algorithm>
 #include <atomic>
 
-#include "kernels/dequantize.h"
 #include "kernels/matrix_operators.h"
 #include "kernels/nf4.h"
-#include "kernels/quantize.h"
+#include "kernels/row_quantization.h"
 
 namespace strait::kernels {
 namespace {

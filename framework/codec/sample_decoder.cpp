@@ -9,8 +9,7 @@
 #include <stdexcept>
 
 #include "framework/codec/message.h"
-#include "kernels/apply_change.h"
-#include "kernels/dequantize.h"
+#include "kernels/row_quantization.h"
 
 namespace strait::codec {
 

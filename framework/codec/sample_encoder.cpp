@@ -9,11 +9,8 @@
 #include <utility>
 
 #include "framework/codec/message.h"
-#include "kernels/apply_change.h"
-#include "kernels/dequantize.h"
-#include "kernels/quantize.h"
-#include "kernels/quantize_change.h"
 #include "kernels/random_key.h"
+#include "kernels/row_quantization.h"
 
 namespace strait::codec {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "kernels/apply_change.h"
+#include "kernels/row_quantization.h"
 
 namespace strait::codec {
 namespace {

@@ -12,10 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/apply_change.h"
-#include "kernels/dequantize.h"
-#include "kernels/quantize.h"
-#include "kernels/quantize_change.h"
+#include "kernels/row_quantization.h"
 
 namespace {
 

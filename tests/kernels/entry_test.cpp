@@ -7,8 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/apply_change.h"
-#include "kernels/quantize_change.h"
+#include "kernels/row_quantization.h"
 
 namespace strait::kernels {
 namespace {

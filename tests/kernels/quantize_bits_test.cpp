@@ -12,10 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/apply_change.h"
-#include "kernels/dequantize.h"
-#include "kernels/quantize.h"
-#include "kernels/quantize_change.h"
+#include "kernels/row_quantization.h"
 #include "tests/kernels/plain_rows.h"
 #include "tests/kernels/random_rows.h"
 #include "tests/kernels/row_cases.h"

@@ -11,8 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/dequantize.h"
-#include "kernels/quantize.h"
+#include "kernels/row_quantization.h"
 
 namespace strait::kernels {
 namespace {

@@ -6,7 +6,7 @@
 #include <limits>
 #include <set>
 
-#include "kernels/apply_change.h"
+#include "kernels/row_quantization.h"
 #include "tests/framework/codec/two_ends.h"
 
 namespace strait::codec {
