@@ -8,6 +8,8 @@
 #include <thread>
 #include <utility>
 
+#include "framework/net/link_error.h"
+
 namespace strait::stages {
 namespace {
 

@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include "framework/net/link_error.h"
+
 namespace strait::stages::nccl {
 namespace {
 

@@ -4,8 +4,6 @@
 #include <cstddef>
 #include <string>
 
-#include "framework/net/link_error.h"
-
 // NCCL's interface by the names, numbers and layouts of its manual, as far as it is used here: a
 // build needs no header of it, and a machine without a GPU has no such library. Where there is
 // nccl.h, tests/gpu/nccl_header_test.sh holds this file against it.

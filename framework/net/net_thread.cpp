@@ -4,13 +4,11 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
 #include <future>
 #include <system_error>
-#include <utility>
 
 namespace strait::net {
 namespace {

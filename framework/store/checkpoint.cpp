@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <stdexcept>
-#include <utility>
 
 #include "framework/store/atomic_file.h"
 #include "framework/store/input_file.h"

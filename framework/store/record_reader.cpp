@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <span>
-#include <utility>
 
 #include "framework/store/data_form.h"
 #include "framework/store/store_error.h"

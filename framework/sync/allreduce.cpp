@@ -1,7 +1,5 @@
 #include "framework/sync/allreduce.h"
 
-#include <algorithm>
-
 #include "framework/sync/float_codes.h"
 #include "framework/sync/layout.h"
 #include "framework/sync/sync_method.h"
