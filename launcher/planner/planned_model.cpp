@@ -92,9 +92,8 @@ std::string name_of_model(const fs::path& path) {
   if (folder.parent_path().filename() == "snapshots") folder = folder.parent_path().parent_path();
   std::string name = folder.filename().string();
   if (name.starts_with("models--")) name.erase(0, name.rfind("--") + 2);
-  std::ranges::transform(name, name.begin(), [](unsigned char c) {
-    return static_cast<char>(std::tolower(c));
-  });
+  std::ranges::transform(name, name.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return name;
 }
 
