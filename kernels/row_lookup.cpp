@@ -5,7 +5,6 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <optional>
-#include <tuple>
 
 #include "kernels/leaf_gradient.h"
 

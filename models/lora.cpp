@@ -6,7 +6,6 @@
 #include <array>
 #include <cctype>
 #include <cmath>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <stdexcept>

@@ -4,8 +4,6 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
-#include <vector>
-
 #include "framework/error.h"
 
 namespace strait::models {

@@ -1,5 +1,4 @@
 // What cocktail sends, how stale its results are, and which strengths suit a run.
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <numbers>

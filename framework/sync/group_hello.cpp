@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <array>
-#include <utility>
 
 #include "framework/bytes.h"
 #include "framework/sync/round_message.h"

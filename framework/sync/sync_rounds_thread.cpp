@@ -1,5 +1,4 @@
 // The engine's thread: one exchange after the other.
-#include <utility>
 
 #include "framework/sync/sync_error.h"
 #include "framework/sync/sync_rounds.h"

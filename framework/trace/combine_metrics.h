@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "framework/trace/metric.h"
 

@@ -1,13 +1,11 @@
 #pragma once
 
-#include <algorithm>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <tuple>
 #include <type_traits>
-#include <vector>
 
 // How a metric is declared: a member of a struct and a row of the struct's table, kMetrics. Control
 // messages, the step ledger, metrics.jsonl, status.json, the console, the report and

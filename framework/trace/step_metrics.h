@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+
 #include "framework/trace/metric.h"
 
 // To add a metric of a step: its member and its row here, and the place that measures it

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <string>
 #include <utility>
 
 #include "framework/trace/metric.h"
