@@ -14,6 +14,7 @@ namespace strait::recipe {
 
 namespace {
 
+using key_kinds::written_if_set;
 using Data = Recipe::Data;
 
 constexpr const char* kFiles =
@@ -24,16 +25,6 @@ constexpr double kMostWeight = 1000;
 template <auto Member>
 constexpr auto in_data() {
   return [](auto& recipe) -> auto& { return recipe.data.*Member; };
-}
-
-// Not written where it has its default: recipes, and the hashes of runs, from before it stay equal.
-RecipeKey written_if_set(RecipeKey key) {
-  key.get = [get = std::move(key.get)](const Recipe& recipe) {
-    static const Recipe kDefaults;
-    RecipeValue value = get(recipe);
-    return value == get(kDefaults) ? RecipeValue() : value;
-  };
-  return key;
 }
 
 // Why an entry of a list is no file; empty: it is one.

@@ -25,4 +25,13 @@ bool is_part_name(const RecipeValue& value) {
          });
 }
 
+RecipeKey written_if_set(RecipeKey key) {
+  key.get = [get = std::move(key.get)](const Recipe& recipe) {
+    static const Recipe kDefaults;
+    RecipeValue value = get(recipe);
+    return value == get(kDefaults) ? RecipeValue() : value;
+  };
+  return key;
+}
+
 }  // namespace strait::recipe::key_kinds

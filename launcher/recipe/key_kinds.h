@@ -21,6 +21,9 @@ bool is_clean_text(const RecipeValue& value);
 // A valid name for a Catalogue.
 bool is_part_name(const RecipeValue& value);
 
+// Not written where it has its default: recipes, and the hashes of runs, from before it stay equal.
+RecipeKey written_if_set(RecipeKey key);
+
 // Text; empty stands for absent.
 template <class Field>
 RecipeKey text(const std::string& name, Field field_of, const std::string& allowed,

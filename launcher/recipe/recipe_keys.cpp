@@ -21,6 +21,7 @@ using key_kinds::number;
 using key_kinds::part;
 using key_kinds::text;
 using key_kinds::text_list;
+using key_kinds::written_if_set;
 constexpr std::int64_t kMany = 1'000'000'000;
 
 // A member of a section.
