@@ -20,17 +20,22 @@ for name in "$@"; do
   [[ " ${parts[*]} " == *" $name "* ]] || { echo "$name is no part; there are: ${parts[*]}"; exit 2; }
 done
 [[ $# == 0 ]] || parts=("$@")
+[[ -z ${OUT:-} ]] || OUT=$(readlink -m "$OUT")
 cd "$(dirname "$0")/../.." || exit 2
 
 command -v nvcc >/dev/null || PATH=/usr/local/cuda/bin:$PATH
 command -v nvcc >/dev/null || { echo "nvcc is neither on the PATH nor in /usr/local/cuda/bin"; exit 77; }
 nvidia-smi -L 2>/dev/null | grep GPU || { echo "no GPU here (nvidia-smi -L lists none)"; exit 77; }
 # What a call before has left would take its part of the GPU's time and memory.
-busy=$(nvidia-smi --query-compute-apps=pid --format=csv,noheader 2>/dev/null | grep -E '^[0-9]+' | tr '\n' ' ')
+for _ in {1..15}; do  # a GPU takes seconds to be rid of a process
+  busy=$(nvidia-smi --query-compute-apps=pid --format=csv,noheader 2>/dev/null | grep -E '^[0-9]+' | tr '\n' ' ')
+  [[ -n $busy ]] || break
+  sleep 1
+done
 [[ -z $busy ]] || { echo "other processes use the GPU: $busy"; exit 2; }
 
 out=$(mktemp -d)
-logs=$out tee_pid='' pid='' building=''
+logs=$out tee_pid='' pid='' building='' runs=''
 if [[ -n ${OUT:-} ]]; then
   logs=$OUT
   mkdir -p "$logs"
@@ -46,7 +51,7 @@ leave() {
     for child in $(cat "/proc/$part/task/$part/children" 2>/dev/null); do kill "$child" 2>/dev/null; done
     wait "$part"
   done
-  rm -rf "$out"
+  rm -rf "$out" ${runs:+"$runs"}
   exec >/dev/null 2>&1  # so that tee ends
   for _ in {1..30}; do
     [[ -n $tee_pid ]] && kill -0 "$tee_pid" || break
@@ -74,7 +79,8 @@ more=()
 [[ -z ${STRAIT_GPU_FULL:-} ]] || more+=(--full)
 # Saves of the large model take minutes on many a disk.
 shm=$(df --output=avail -BG /dev/shm 2>/dev/null | tail -n 1 | tr -dc 0-9)
-[[ -n ${TMPDIR:-} || ${shm:-0} -lt 20 ]] || more+=(--folder /dev/shm)
+[[ -n ${TMPDIR:-} || ${shm:-0} -lt 20 ]] || runs=$(mktemp -d -p /dev/shm)
+[[ -z $runs ]] || more+=(--folder "$runs")
 
 left() { echo $((budget - SECONDS)); }
 
@@ -121,11 +127,16 @@ make_strait() {
 build() {
   local code=0
   make_strait >"$logs/build.log" 2>&1 || code=$?
+  # What an earlier call has built is of other sources.
+  ((code == 0)) || rm -f build/gpu/bin/strait build/gpu/bin/strait-stage
   tail -n $((code ? 40 : 1)) "$logs/build.log"
   return "$code"
 }
 
-is_built() { [[ -x build/gpu/bin/strait ]] || { echo "strait is not built, which is the part build"; return 1; }; }
+is_built() {
+  [[ -x build/gpu/bin/strait && -x build/gpu/bin/strait-stage ]] ||
+    { echo "strait is not built, which is the part build"; return 1; }
+}
 
 # It ends what it has started within 30 s of the signal.
 trained() {
@@ -170,7 +181,8 @@ row() {
   case $2 in
     0) result=ok ;;
     77) result="not run" ;;
-    124 | 137) result="out of time" ;;
+    124) result="out of time" ;;
+    137) result="killed" ;;  # by timeout at last, or for want of memory
   esac
   [[ $2 == 0 || $2 == 77 ]] || failures=$((failures + 1))
   table+=("$(printf '%-46s %-12s %4d s' "$1" "$result" "$3")")
@@ -179,15 +191,16 @@ row() {
 
 # The build needs no GPU: it goes on beside the comparison of bits.
 if [[ " ${parts[*]} " == *" bits build "* ]]; then
-  run_part build >"$out/build.said" 2>&1 &
-  building=$!
+  { run_part build; code=$?; echo $SECONDS >"$out/build.end"; exit $code; } >"$out/build.said" 2>&1 &
+  building=$! build_began=$SECONDS
 fi
 for name in "${parts[@]}"; do
   title=$(title_of "$name") began=$SECONDS code=0
   printf '\n=== %s\n' "$title"
   if [[ $name == build && -n $building ]]; then
     wait "$building" || code=$?
-    building='' began=0
+    building='' ended=$(cat "$out/build.end" 2>/dev/null)
+    began=$((SECONDS - (${ended:-SECONDS} - build_began)))
     cat "$out/build.said"
   elif (($(left) <= 0)); then
     code=124
@@ -198,6 +211,7 @@ for name in "${parts[@]}"; do
     pid=''
   fi
   row "$title" "$code" $((SECONDS - began))
+  [[ -z $runs ]] || rm -rf "${runs:?}"/*  # a part that was killed leaves its runs
 done
 printf '\n%-46s %-12s %6s\n' part result time
 printf '%s\n' "${table[@]}"

@@ -12,7 +12,7 @@ usage: trained.py PART... [--bin FOLDER] [--device cuda|cpu] [--small] [--full] 
     resume    killed and resumed: the bits of a run that was not; twice the same bits
     losses    the losses of a CPU, within 2 % over 30 steps
 
-Every run has to say in its logs that it used what a GPU has: codecs, flash attention. Ends with 1 where a
+Every run has to say in its logs that it can use what a GPU has: codecs, flash attention. Ends with 1 where a
 promise is broken. Needs this build, and for `speed` torch; no network, nothing else. Runs are kept below
 --folder, or that for temporary files, until they are read.
 --small takes a model of toy size, with --device cpu anywhere: so the script is tested.
@@ -415,6 +415,7 @@ def main():
     parser.add_argument("--folder", type=pathlib.Path)
     options = parser.parse_args()
     options.bin = options.bin.resolve()
+    options.folder = options.folder and options.folder.resolve()
     signal.signal(signal.SIGTERM, leave)  # so that every `with` ends what it began
     held = True
     for part in options.part:

@@ -2,6 +2,7 @@
 valid, its promises are checked, a broken one is an error, a GPU that is not used is noticed, and neither a
 signal nor a kill leaves anything behind."""
 
+import json
 import os
 import pathlib
 import signal
@@ -75,12 +76,17 @@ def a_kill_leaves_no_process_behind():
     with tempfile.TemporaryDirectory() as folder:
         script = training_script(folder)
         script.kill()
-        script.wait()
+        if script.wait() != -signal.SIGKILL:
+            sys.exit(f"it ended by itself, with {script.returncode}")
         deadline = time.monotonic() + 60
         while left := stages_below(folder):
             if time.monotonic() > deadline:
                 sys.exit(f"a kill left behind: {left}")
             time.sleep(0.02)
+        if ended := list(pathlib.Path(folder).glob("*/runs/*/status.json")):
+            outcomes = [json.loads(path.read_text())["outcome"] for path in ended]
+            if any(outcome and outcome["code"] == 0 for outcome in outcomes):
+                sys.exit("the run came to its end before the kill reached it")
 
 
 def an_idle_gpu_is_noticed():

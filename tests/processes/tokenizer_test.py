@@ -222,16 +222,22 @@ class TokenizerRuns(runs.RunCase):
     def test_answers_of_another_program_are_refused(self):
         """STRAIT_PYTHON may be any program; each answer is the first to every request."""
         python = self.home / "other"
-        for head, body in [("{}", b""), ('{"ends": 5}', b""), ('{"error": 5}', b""), ('{"body": -1}', b""),
-                           ('{"ends": [], "body": 4, "counts": [5], "targets": [[]]}', b"\1\0\0\0"),
-                           ('{"ends": [], "body": 4, "counts": [1], "targets": [[[0, 9]]]}', b"\1\0\0\0"),
-                           ('{"ends": [], "error": "no", "record": 99999}', b"")]:
+        token = b"\1\0\0\0"
+        for head, body, say in [
+            ("{}", b"", "is not understood"),
+            ('{"ends": 5}', b"", "is not understood"),
+            ('{"error": 5}', b"", "is not understood"),
+            ('{"body": -1}', b"", "impossible size"),
+            ('{"ends": [], "body": 4, "counts": [5], "targets": [[]]}', token, "fewer tokens than it counted"),
+            ('{"ends": [], "body": 4, "counts": [1], "targets": [[[0, 9]]]}', token, "targets outside of a record"),
+            ('{"ends": [], "error": "no", "record": 99999}', b"", "names a record"),
+        ]:
             answer = len(head).to_bytes(4, "little") + head.encode() + body
             (self.home / "answers").write_bytes(answer * 20)
             python.write_text("#!/bin/sh\ncat answers\nexec cat >/dev/null\n")
             python.chmod(0o755)
             with self.subTest(head), unittest.mock.patch.dict(os.environ, STRAIT_PYTHON=str(python)):
-                self.refused("the tokenizer process of", "plan", self.words())
+                self.refused("the tokenizer process of .*" + say, "plan", self.words())
 
     def test_packages_of_pip_user_are_found_and_those_of_PYTHONPATH_are_not(self):
         """With a Python that has the packages in the user's home alone, as pip install --user puts them there."""

@@ -201,7 +201,9 @@ TEST(Checkpoint, ComparesShardWithManifestWhileItIsCopied) {
   store::copy_shard(from, to, shard);
   const std::string good = ScratchDirectory::read(from);
   EXPECT_EQ(ScratchDirectory::read(to), good);
-  for (const std::string& damaged : {good.substr(0, good.size() - 1), good + "x"}) {
+  std::string changed = good;
+  changed.back() ^= 1;
+  for (const std::string& damaged : {changed, good.substr(0, good.size() - 1), good + "x"}) {
     ScratchDirectory::write(from, damaged);
     store::expect_store_error(store::StoreError::Kind::corrupt, {from.string(), "is damaged"},
                               [&] { store::copy_shard(from, to, shard); });

@@ -55,27 +55,41 @@ TEST(AgentStarters, RefusesStartInRunForSlurmAndJoin) {
                              HasSubstr("stop the run, and strait resume brings all back")));
 }
 
+// Of a longer file the first bytes are written, as on a disk that becomes full.
+class TightFiles {
+ public:
+  TightFiles() : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit tight{16, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &tight);
+  }
+  ~TightFiles() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+  TightFiles(const TightFiles&) = delete;
+  TightFiles& operator=(const TightFiles&) = delete;
+
+ private:
+  rlimit before_{};
+  void (*handler_)(int);
+};
+
 TEST(AgentStarters, NamesReasonWhyTokenWasWrittenInPart) {
   const ScratchDirectory run;
   plan::Plan plan;
   plan.hosts = {{"h0"}};
   const auto starters = join_starters(plan, run.path());
-  // The first bytes of a longer file are written, as on a disk that becomes full.
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
-  rlimit tight = before;
-  tight.rlim_cur = 16;
-  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &tight), 0);
   std::string sentence;
   errno = EACCES;  // of something else
-  try {
-    starters.front()->start_agent({}, {});
-  } catch (const base::UserError& error) {
-    sentence = error.what();
+  {
+    const TightFiles tight;
+    try {
+      starters.front()->start_agent({}, {});
+    } catch (const base::UserError& error) {
+      sentence = error.what();
+    }
   }
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
-  std::signal(SIGXFSZ, old_handler);
   EXPECT_THAT(sentence, testing::AllOf(HasSubstr("cannot write "), HasSubstr("File too large")));
 }
 
