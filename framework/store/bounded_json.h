@@ -6,10 +6,12 @@
 #include <string>
 #include <string_view>
 
+#include "framework/json_depth.h"
+
 namespace strait::store {
 
 struct JsonLimits {
-  std::size_t depth = 64;
+  std::size_t depth = kMostJsonDepth;
   std::size_t string_bytes = 1 << 20;
   std::size_t values = 1 << 20;  // numbers, strings, lists, objects, keys: what memory is spent on
 };

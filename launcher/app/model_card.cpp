@@ -36,7 +36,7 @@ nlohmann::json last_line_of(const fs::path& file, store::Step step, bool earlier
   return found;
 }
 
-// Whose weights they were: "random weights", "its weights", "weights of the run a".
+// Where the weights came from: "random weights", "its weights", "weights of the run a".
 std::string weights_text(const recipe::Recipe::Model& model) {
   if (model.weights == recipe::Weights::random) return "random weights";
   if (model.weights == recipe::Weights::load) return "its weights";

@@ -67,8 +67,8 @@ bool is_on_hosts(const plan::RunFile& run) {
   return recipe::stores_on_hosts(run.plan.recipe.hosts.backend);
 }
 
-// Fetches what only hosts have of the newest checkpoint, or of that of step `from`, and tells the
-// user. False: there was nothing to fetch.
+// Fetches what only hosts have of the newest checkpoint, or of that of step `from`, with a note on
+// the console. False: there was nothing to fetch.
 bool recover(control::RunDirectory& directory, const plan::RunFile& run,
              std::optional<store::Step> from, const std::set<std::size_t>& lost,
              console::Console& console) {

@@ -66,7 +66,7 @@ if [[ -n $extra ]]; then
   machine=$(uname -m)-linux-gnu
   libraries=$extra/usr/lib/$machine
   PATH=$PATH:$extra/usr/bin
-  # Not CPATH, whose folders are no system's: their headers would be warned of.
+  # Not CPATH: the compiler warns of headers that it finds by that.
   export CMAKE_PREFIX_PATH=$extra/usr CPLUS_INCLUDE_PATH=$extra/usr/include LIBRARY_PATH=$libraries
   export LD_LIBRARY_PATH=$libraries:$extra/lib/$machine${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   export PKG_CONFIG_PATH=$out/pc:$libraries/pkgconfig:$extra/usr/share/pkgconfig

@@ -113,7 +113,7 @@ class BenchMessage {
 
  private:
   RowShape shape_;
-  std::vector<GpuRow> rows_;  // whose turn it is
+  std::vector<GpuRow> rows_;  // that are encoded next
   std::vector<GpuRow> other_rows_;
   GpuMemory values_{GpuMemory::Kind::device};
   GpuMemory other_values_{GpuMemory::Kind::device};

@@ -54,7 +54,7 @@ def stages_below(folder):
 
 
 def training_script(folder):
-    """One whose stages run."""
+    """A script with running stages."""
     script = subprocess.Popen(command("losses", "--folder", folder))
     while len(stages_below(folder)) < 2 and script.poll() is None:
         time.sleep(0.02)
