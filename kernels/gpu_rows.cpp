@@ -1,5 +1,6 @@
 #include "kernels/gpu_rows.h"
 
+#include <c10/core/DeviceGuard.h>
 #include <c10/util/Exception.h>
 
 #include "kernels/processors.h"
@@ -19,9 +20,11 @@ void check_rows(const RowShape& shape, std::span<const GpuRow> rows) {
 
 }  // namespace
 
-bool has_gpu_rows(std::string_view device_type) { return device_type == cuda::device_type(); }
-
-bool gpu_rows_run_here() { return cuda::has_image(); }
+bool gpu_kernels_run_on(const c10::Device& device) {
+  if (c10::DeviceTypeName(device.type(), /*lower_case=*/true) != cuda::device_type()) return false;
+  const c10::OptionalDeviceGuard on_it(device);
+  return cuda::has_image();
+}
 
 void encode_rows(void* stream, const RowShape& shape, std::span<const GpuRow> rows,
                  const RowSums& sums) {

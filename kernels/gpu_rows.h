@@ -3,9 +3,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string_view>
 
 #include "kernels/group_format.h"
+
+namespace c10 {
+struct Device;
+}
 
 namespace strait::kernels {
 
@@ -16,11 +19,9 @@ namespace strait::kernels {
 // host. What has to outlive the queued work is that memory; the structs are copied. Throw
 // std::runtime_error with CUDA's own words, or where this build has no CUDA.
 
-// Whether this build has kernels for devices of that type, by libtorch's word for it ("cuda").
-bool has_gpu_rows(std::string_view device_type);
-// And whether they run on the calling thread's current device: not on a GPU, or with a driver, that
-// is older than what they were built for.
-bool gpu_rows_run_here();
+// Whether this build's kernels run on that device: they are CUDA's, and the GPU and its driver are
+// no older than what they were built for.
+bool gpu_kernels_run_on(const c10::Device& device);
 
 inline constexpr int kRowsPerLaunch = 48;
 

@@ -7,8 +7,8 @@ namespace {
 
 [[noreturn]] void refuse_cuda() {
   throw std::runtime_error(
-      "rows on a GPU are to be quantised, but this build has no CUDA: set it up where nvcc and a "
-      "libtorch with CUDA are installed (./strait setup finds both), or keep the rows on the CPU");
+      "a GPU is to quantise, but this build has no CUDA: set it up where nvcc and a "
+      "libtorch with CUDA are installed (./strait setup finds both), or quantise on the CPU");
 }
 
 }  // namespace
@@ -20,5 +20,9 @@ namespace {
   refuse_cuda();
 }
 [[gnu::weak]] void decode_rows(void*, const RowShape&, std::span<const GpuRow>) { refuse_cuda(); }
+[[gnu::weak]] void dequantize_nf4(void*, const std::uint8_t*, const float*, std::int64_t, void*,
+                                  Element) {
+  refuse_cuda();
+}
 
 }  // namespace strait::kernels::cuda

@@ -2,12 +2,14 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <atomic>
 
 #include "kernels/matrix_operators.h"
 #include "kernels/nf4.h"
+#include "kernels/processors.h"
 #include "kernels/row_quantization.h"
 
 namespace strait::kernels {
@@ -77,6 +79,26 @@ bool quantize_blocks(const at::Tensor& values, const QuantizedMatrix& matrix) {
   return fine;
 }
 
+void dequantize_by_kernels(const QuantizedMatrix& matrix, const at::Tensor& values) {
+  const at::Device device = values.device();
+  void* const stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device).native_handle();
+  const Element element = element_of(values);
+  const QuantizedShape& shape = matrix.shape;
+  if (shape.format == MatrixFormat::nf4) {
+    const auto* levels = matrix.bytes.const_data_ptr<std::uint8_t>();
+    const auto* sizes = reinterpret_cast<const float*>(levels + nf4_size_offset(shape));
+    return cuda::dequantize_nf4(stream, levels, sizes, shape.values(), values.mutable_data_ptr(),
+                                element);
+  }
+  GpuRow row;
+  row.values = values.mutable_data_ptr();
+  // It is read only.
+  row.payload = static_cast<std::byte*>(matrix.bytes.mutable_data_ptr());
+  row.tokens = shape.rows;
+  row.format = group_format_of(shape.format);
+  decode_rows(stream, {element, {}, shape.columns}, {&row, 1});
+}
+
 }  // namespace
 
 const char* name_of(MatrixFormat format) {
@@ -110,7 +132,11 @@ bool quantize_matrix(const at::Tensor& values, const QuantizedMatrix& matrix) {
 
 void dequantize_matrix(const QuantizedMatrix& matrix, const at::Tensor& values) {
   check_sizes(matrix, values);
-  if (!values.is_cpu()) return dequantize_by_operators(matrix, values);
+  if (!values.is_cpu()) {
+    if (!gpu_kernels_run_on(values.device())) return dequantize_by_operators(matrix, values);
+    const c10::OptionalDeviceGuard on_it(values.device());
+    return dequantize_by_kernels(matrix, values);
+  }
   const Element element = element_of(values);
   const std::int64_t size = bytes_of(element);
   const auto* from = matrix.bytes.const_data_ptr<std::uint8_t>();

@@ -70,11 +70,7 @@ codec::DirectionSettings direction_settings(Direction direction, const BoundaryO
 }  // namespace
 
 at::Device codec_device(at::Device compute) {
-  if (!kernels::has_gpu_rows(c10::DeviceTypeName(compute.type(), /*lower_case=*/true))) {
-    return at::kCPU;
-  }
-  const c10::OptionalDeviceGuard on_it(compute);
-  return kernels::gpu_rows_run_here() ? compute : at::kCPU;
+  return kernels::gpu_kernels_run_on(compute) ? compute : at::kCPU;
 }
 
 std::string cache_prefix(const BoundaryOptions& options, const BoundarySetting& setting,

@@ -1,5 +1,5 @@
-// Holds messages that the CUDA kernels encode and decode against the plain implementation, bit by
-// bit: on a GPU, or in the emulation.
+// Holds messages that the CUDA kernels encode and decode, and matrices in NF4 that they read,
+// against the plain implementation, bit by bit: on a GPU, or in the emulation.
 #include <cuda_runtime.h>
 
 #include <array>
@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/nf4.h"
 #include "kernels/processors.h"
 #include "tests/gpu/gpu_memory.h"
 #include "tests/kernels/plain_rows.h"
@@ -222,6 +223,58 @@ std::vector<RowCase> all_cases(std::mt19937& random) {
   return cases;
 }
 
+// Values at any address of their element.
+std::string nf4_difference(std::int64_t count, Element element, std::mt19937& random) {
+  std::vector<std::uint8_t> levels(static_cast<std::size_t>((count + 7) / 8 * 4));
+  for (std::uint8_t& pair : levels) pair = static_cast<std::uint8_t>(random());
+  std::vector<float> sizes(static_cast<std::size_t>(nf4_blocks(count)));
+  for (float& size : sizes) {
+    size = std::ldexp(static_cast<float>(random()), -20 - static_cast<int>(random() % 150));
+  }
+  std::vector<float> expected;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+    const unsigned pair = levels[i / 2];
+    expected.push_back(kNf4Levels[i % 2 == 0 ? pair >> 4U : pair & 15U] * sizes[i / kNf4Block]);
+  }
+  RandomRow plain(1, count, element);
+  plain::write_values(plain.output(), expected);
+
+  GpuMemory gpu_levels(GpuMemory::Kind::device);
+  GpuMemory gpu_sizes(GpuMemory::Kind::device);
+  GpuMemory gpu_values(GpuMemory::Kind::device);
+  const std::size_t values_at = 4 * (random() % 5);
+  gpu_levels.reserve(levels.size());
+  gpu_sizes.reserve(sizes.size() * sizeof(float));
+  gpu_values.reserve(values_at + plain.size());
+  require(cudaMemcpy(gpu_levels.data(), levels.data(), levels.size(), cudaMemcpyHostToDevice));
+  require(cudaMemcpy(gpu_sizes.data(), sizes.data(), gpu_sizes.size(), cudaMemcpyHostToDevice));
+  cuda::dequantize_nf4(nullptr, reinterpret_cast<const std::uint8_t*>(gpu_levels.data()),
+                       static_cast<const float*>(gpu_sizes.data()), count, gpu_values.at(values_at),
+                       element);
+  require(cudaStreamSynchronize(nullptr));
+  Bytes read(plain.size());
+  require(cudaMemcpy(read.data(), gpu_values.at(values_at), read.size(), cudaMemcpyDefault));
+  if (std::memcmp(read.data(), plain.data(), read.size()) == 0) return "";
+  return std::to_string(count) + " values of element " + std::to_string(static_cast<int>(element));
+}
+
+int compare_matrices() {
+  std::mt19937 random(kSeed);
+#ifdef STRAIT_EMULATED_GPU
+  emulated::set_seed(kSeed);
+#endif
+  for (const std::int64_t count : {1, 7, 64, 65, 2047, 2048, 2052, 5000}) {
+    for (const Element element : {Element::float32, Element::bfloat16, Element::float16}) {
+      const std::string found = nf4_difference(count, element, random);
+      if (found.empty()) continue;
+      std::printf("GPU and plain implementation differ: a matrix in NF4, %s (seed %u)\n",
+                  found.c_str(), kSeed);
+      return 1;
+    }
+  }
+  return 0;
+}
+
 int compare_bits(std::size_t first, std::size_t step) {
   std::mt19937 random(kSeed);
   const std::vector<RowCase> cases = all_cases(random);
@@ -250,5 +303,6 @@ int compare_bits(std::size_t first, std::size_t step) {
 int main(int argc, char** argv) {
   const std::size_t step = argc > 1 ? std::strtoul(argv[1], nullptr, 10) : 1;
   const std::size_t first = argc > 2 ? std::strtoul(argv[2], nullptr, 10) : 0;
-  return strait::kernels::compare_bits(first, step == 0 ? 1 : step);
+  const int matrices = strait::kernels::compare_matrices();
+  return matrices != 0 ? matrices : strait::kernels::compare_bits(first, step == 0 ? 1 : step);
 }
