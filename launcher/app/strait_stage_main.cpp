@@ -14,8 +14,6 @@
 int strait::strait_stage_main(int argc, char** argv, OfferParts offer) {
   using strait::agent::TorchCommand;
   using strait::base::ExitCode;
-  // What cuBLAS needs for the same bits each time.
-  ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
   // NCCL would connect in the first sum, which has no time limit that allows for that.
   ::setenv("NCCL_RUNTIME_CONNECT", "0", /*overwrite=*/0);
   // GPUs are numbered as the driver numbers them, whose answers the plan uses. Before any thread.

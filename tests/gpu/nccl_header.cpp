@@ -47,4 +47,6 @@ static_assert(offsetof(nccl::Config, size) == offsetof(ncclConfig_t, size));
 static_assert(offsetof(nccl::Config, magic) == offsetof(ncclConfig_t, magic));
 static_assert(offsetof(nccl::Config, version) == offsetof(ncclConfig_t, version));
 static_assert(offsetof(nccl::Config, blocking) == offsetof(ncclConfig_t, blocking));
-static_assert(nccl::Config().magic == NCCL_API_MAGIC);
+// Older headers have no name for the number.
+constexpr ncclConfig_t kInitial = NCCL_CONFIG_INITIALIZER;
+static_assert(nccl::Config().magic == kInitial.magic);

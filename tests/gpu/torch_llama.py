@@ -7,8 +7,6 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-STEPS = 4
-
 
 class Norm(nn.Module):
     def __init__(self, width):
@@ -72,8 +70,8 @@ class Llama(nn.Module):
         return functional.cross_entropy(logits.float(), tokens[:, 1:].flatten())
 
 
-def measure(size, tokens, device, compiled, warm):
-    """(median seconds of a step, most bytes that tensors took)."""
+def measure(size, tokens, device, compiled, warm, steps):
+    """(median seconds of `steps` behind `warm` others, most bytes that tensors took)."""
     torch.manual_seed(1)
     rows = torch.tensor(tokens[: size["batch"] * size["row"]].tolist(), dtype=torch.long)
     rows = rows.view(size["batch"], size["row"]).to(device)
@@ -84,7 +82,7 @@ def measure(size, tokens, device, compiled, warm):
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
     seconds = []
-    for _ in range(warm + STEPS):
+    for _ in range(warm + steps):
         finish()
         begin = time.perf_counter()
         parts = rows.split(size["micro_batch"])

@@ -96,6 +96,7 @@ def an_idle_gpu_is_noticed():
         ("bfloat16", good, ""),
         ("bfloat16", good.replace("there", "by the CPU"), "boundaries"),
         ("bfloat16", good.replace("by libtorch's", "by blocks, not by libtorch's"), "attention"),
+        ("bfloat16", good + "index_add_cuda_ does not have a deterministic implementation", "libtorch"),
         ("float32", f"{codecs} there", ""),
     ):
         said = trained.missed_of_gpu(log, dtype)
