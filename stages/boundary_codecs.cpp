@@ -90,6 +90,7 @@ bool uses_cache(const BoundaryOptions& options) {
 
 BoundaryCodecs make_codecs(const BoundaryOptions& options, const BoundarySetting& setting) {
   BoundaryCodecs made;
+  made.width = setting.width;
   const bool down = setting.side == BoundarySide::sender;
   const Direction sent = down ? Direction::forward : Direction::backward;
   const Direction received = down ? Direction::backward : Direction::forward;

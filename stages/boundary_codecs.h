@@ -36,6 +36,7 @@ struct BoundaryCodecs {
   std::unique_ptr<codec::Decoder> evaluation_decoder;
   // Caches of this end, by direction; owned by the encoder or the decoder, null without one.
   std::array<codec::ActivationCache*, 2> caches{};
+  std::int64_t width = 0;  // of every tensor
 };
 
 // The end of the boundary that sends activations, or the one that receives them.
@@ -61,7 +62,7 @@ struct BoundarySetting {
   std::function<codec::ChooseWay(const codec::ChoiceLimits&)> chooser;
 };
 
-// Whether a codec caches samples: then `order` and `width` have to be set.
+// Whether a codec caches samples: then `order` has to be set.
 bool uses_cache(const BoundaryOptions& options);
 
 // Where boundaries of a stage that computes there encode and decode what they can: on the same

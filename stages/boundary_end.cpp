@@ -223,6 +223,12 @@ void BoundaryEnd::accept(net::Frame frame) {
 }
 
 void BoundaryEnd::accept_tensor(codec::ReadTensor read) {
+  if (read.header.width != codecs_.width) {
+    throw codec::CodecError(fmt::format(
+        "{} sent the {} of step {} micro-batch {} with {} values per token where {} were expected",
+        peer_, direction_word(read.header.kind), number(read.header.step), read.header.micro_batch,
+        read.header.width, codecs_.width));
+  }
   const bool training = !read.header.evaluation;
   codec::Decoder& decoder = training ? *codecs_.decoder : *codecs_.evaluation_decoder;
   codec::Decoded decoded = decoder.decode(read.header, read.payload);

@@ -158,10 +158,12 @@ std::unique_ptr<Boundary> Stage::make_boundary(const ChunkPlan& chunk, BoundaryS
   setting.device = options_.device;
   setting.evaluation_wire = options_.evaluation_wire;
   setting.last = options_.loop.last;
-  if (uses_cache(options)) {
-    // The output of the last layer above the boundary crosses it.
-    const int above = upper ? chunk.layers.first - 1 : chunk.layers.last;
+  // The output of the last layer above the boundary crosses it. Nothing crosses that of tokens.
+  const int above = upper ? chunk.layers.first - 1 : chunk.layers.last;
+  if (above >= 0) {
     setting.width = description_.layers.at(static_cast<std::size_t>(above)).output_width;
+  }
+  if (uses_cache(options)) {
     const store::SampleOrder order(sample_order_options(options_.batch, options_.training_rows));
     setting.order = [order](store::Step step) { return order.samples(step); };
     setting.samples_return = number(options_.loop.last) > order.epoch_steps(1);

@@ -27,6 +27,7 @@ BoundaryCodecs raw_codecs() {
   codecs.decoder = std::make_unique<codec::RawDecoder>(at::kFloat, at::kFloat);
   codecs.evaluation_encoder = std::make_unique<codec::RawEncoder>(at::kBFloat16);
   codecs.evaluation_decoder = std::make_unique<codec::RawDecoder>(at::kBFloat16, at::kFloat);
+  codecs.width = 3;
   return codecs;
 }
 
@@ -185,6 +186,20 @@ TEST_F(BoundaryEndTest, InvalidMessagePoisonsEnd) {
   upper_->link().send(net::Frame(30, std::byte{1}));
   EXPECT_THROW(lower_->take(codec::Kind::forward, kTraining, MicroBatch{0}), codec::CodecError);
   EXPECT_THROW(lower_->send_note(net::Frame(1)), codec::CodecError);
+}
+
+TEST_F(BoundaryEndTest, TensorOfAnotherWidthPoisonsEnd) {
+  Flow wide = flow(0);
+  wide.values = at::randn({1, 4, 5});
+  LinkDownstream(*upper_).give(kTraining, MicroBatch{0}, wide);
+  try {
+    lower_->take(codec::Kind::forward, kTraining, MicroBatch{0});
+    FAIL() << "values were taken that no layer here can use";
+  } catch (const codec::CodecError& error) {
+    EXPECT_STREQ(error.what(),
+                 "stage 0 sent the forward of step 5 micro-batch 0 with 5 values per token where 3 "
+                 "were expected");
+  }
 }
 
 TEST_F(BoundaryEndTest, CountsAndNamesWaits) {
