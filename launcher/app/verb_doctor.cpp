@@ -72,7 +72,19 @@ void print_results_json(const std::vector<hosts::CheckResult>& results) {
   fmt::print("{}\n", list.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
-base::ExitCode examine(const RunOptions& options) {
+bool is_wrong(const hosts::CheckResult& result) {
+  return result.kind == hosts::CheckResult::Kind::wrong;
+}
+
+void add_this_machine(std::vector<hosts::CheckResult>& results) {
+  for (const worker::DeviceCheck& check : worker::check_devices()) {
+    results.push_back({check.works ? hosts::CheckResult::Kind::ok : hosts::CheckResult::Kind::wrong,
+                       check.works ? base::ExitCode::done : base::ExitCode::internal,
+                       "this machine", check.text});
+  }
+}
+
+std::vector<hosts::CheckResult> examine_run(const RunOptions& options) {
   const recipe::Recipe recipe = read_recipe(options);
   std::vector<hosts::CheckResult> results = {
       {hosts::CheckResult::Kind::ok, base::ExitCode::done, "recipe",
@@ -81,23 +93,33 @@ base::ExitCode examine(const RunOptions& options) {
   const auto of_hosts =
       hosts::check_hosts(recipe, plan ? hosts::needs_of(*plan) : std::vector<hosts::HostNeed>{});
   results.insert(results.end(), of_hosts.begin(), of_hosts.end());
-  if (recipe.hosts.backend == recipe::BackendKind::local) {
-    for (const worker::DeviceCheck& check : worker::check_devices()) {
-      results.push_back(
-          {check.works ? hosts::CheckResult::Kind::ok : hosts::CheckResult::Kind::wrong,
-           check.works ? base::ExitCode::done : base::ExitCode::internal, "this machine",
-           check.text});
-    }
-  }
-  const bool well = std::ranges::find(results, hosts::CheckResult::Kind::wrong,
-                                      &hosts::CheckResult::kind) == results.end();
-  if (well && recipe.hosts.backend == recipe::BackendKind::ssh && plan->hosts.size() > 1) {
+  if (recipe.hosts.backend == recipe::BackendKind::local) add_this_machine(results);
+  if (std::ranges::none_of(results, is_wrong) && recipe.hosts.backend == recipe::BackendKind::ssh &&
+      plan->hosts.size() > 1) {
     const auto of_links = check_links(*plan);
     results.insert(results.end(), of_links.begin(), of_links.end());
   }
+  return results;
+}
+
+std::vector<hosts::CheckResult> examine_this_machine(const RunOptions& options) {
+  if (!options.overrides.empty()) {
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        "--set changes a recipe, and none is named: strait doctor RECIPE --set …");
+  }
+  std::vector<hosts::CheckResult> results = {{hosts::CheckResult::Kind::ok, base::ExitCode::done,
+                                              "this machine",
+                                              fmt::format("strait {}", base::build_id())}};
+  add_this_machine(results);
+  return results;
+}
+
+base::ExitCode examine(const RunOptions& options) {
+  const std::vector<hosts::CheckResult> results =
+      options.recipe.empty() ? examine_this_machine(options) : examine_run(options);
   options.json ? print_results_json(results) : print_results(results);
-  const auto first =
-      std::ranges::find(results, hosts::CheckResult::Kind::wrong, &hosts::CheckResult::kind);
+  const auto first = std::ranges::find_if(results, is_wrong);
   return first == results.end() ? base::ExitCode::done : first->code;
 }
 
@@ -107,7 +129,7 @@ void add_doctor(CLI::App& cli, Command& command) {
   const auto options = std::make_shared<RunOptions>();
   CLI::App* verb =
       cli.add_subcommand("doctor", "check everything that a recipe needs; starts nothing");
-  verb->add_option("recipe", options->recipe, "a recipe file")->required();
+  verb->add_option("recipe", options->recipe, "a recipe file; absent: check this machine alone");
   add_run_options(verb, options);
   verb->callback([options, &command] { command = [options] { return examine(*options); }; });
 }

@@ -8,6 +8,7 @@
 #include "framework/store/bounded_json.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/json_fields.h"
+#include "launcher/hosts/agent_message.h"
 
 namespace strait::hosts {
 
@@ -29,7 +30,12 @@ AgentJob parse_agent_job(const std::string& text) {
             fmt::format("this is not a run token of this build: {}", cause)};
   };
   try {
-    return base::from_object<AgentJob>(store::parse_bounded_json(text), "run token");
+    auto job = base::from_object<AgentJob>(store::parse_bounded_json(text), "run token");
+    for (const char* const service : {kAgentService, kTransferService, kReachService}) {
+      if (job.endpoints.contains(service)) continue;
+      throw base::MessageError(fmt::format("it has no endpoint of the service \"{}\"", service));
+    }
+    return job;
   } catch (const store::JsonError& error) {
     throw refuse(error.what());
   } catch (const base::MessageError& error) {

@@ -106,11 +106,20 @@ class BadInput(runs.RunCase):
             (["run"], "recipe"),
             (["run", "a.toml", "--frob"], "--frob"),
             (["generate", "runs/x"], "--prompt"),
+            (["doctor", "--set", "train.steps=2"], "none is named"),
         ]:
             with self.subTest(words):
                 code, out, err = self.strait(*words)
                 self.assertEqual(code, 10, out + err)
                 self.assertRegex(err, say)
+
+    def test_the_doctor_checks_a_machine_without_a_recipe(self):
+        code, out, err = self.strait("doctor", "--json")
+        self.assertEqual(code, 0, out + err)
+        checks = json.loads(out)
+        self.assertEqual({check["where"] for check in checks}, {"this machine"})
+        texts = "\n".join(check["text"] for check in checks)
+        self.assertRegex(texts, "strait 0.*\n(.*\n)*libtorch .*\n(.*\n)*cpu")
 
     def test_models(self):
         (self.home / "empty").mkdir()

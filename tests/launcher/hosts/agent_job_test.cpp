@@ -18,6 +18,7 @@ std::vector<AgentJob> jobs_of(std::uint32_t hosts) {
     job.keys = net::CurveKeyPair::generate();
     job.directory = "/a \"quoted\" path";
     job.environment = {{"A", "x\ny"}};
+    job.endpoints = {{"agent", "tcp://h:1"}, {"ship", "tcp://h:2"}, {"reach", "tcp://h:3"}};
     for (std::uint32_t k = 0; k < hosts; ++k) {
       job.agent_keys[net::ProcessName::host_agent(k).text()] = std::string(40, 'k');
     }
@@ -45,6 +46,20 @@ TEST(PackedJobs, RefusesOtherText) {
   EXPECT_THROW(unpack_job("[1, 2]", 0), base::UserError);
   EXPECT_THROW(unpack_job("{\"jobs\": [{}]}", 0), base::UserError);
   EXPECT_THROW(unpack_job("{\"jobs\": [{}], \"agent_keys\": {}}", 0), base::UserError);
+}
+
+TEST(RunToken, NamesAMissingService) {
+  AgentJob job = jobs_of(1).front();
+  EXPECT_EQ(to_text(parse_agent_job(to_text(job))), to_text(job));
+  job.endpoints.erase("ship");
+  try {
+    parse_agent_job(to_text(job));
+    FAIL() << "a token without an endpoint of every service was taken";
+  } catch (const base::UserError& error) {
+    EXPECT_STREQ(error.what(),
+                 "this is not a run token of this build: it has no endpoint of the service "
+                 "\"ship\"");
+  }
 }
 
 }  // namespace
