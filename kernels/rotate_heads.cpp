@@ -23,18 +23,27 @@ Pair pair_of(const at::Tensor& values, std::int64_t half, RotaryPairs pairs) {
   return {together.select(-1, 0), together.select(-1, 1)};
 }
 
-// `direction` is 1, or -1 for the backward, which is the inverse rotation.
+// The backward is the inverse rotation.
 at::Tensor rotated(const at::Tensor& values, const at::Tensor& cosine, const at::Tensor& sine,
-                   RotaryPairs pairs, double direction) {
+                   RotaryPairs pairs, bool inverse) {
   const std::int64_t half = cosine.size(-1);
   const std::int64_t rest = values.size(-1) - 2 * half;
   const at::Tensor cos = cosine.to(values.scalar_type()).unsqueeze(2);
-  const at::Tensor sin = sine.to(values.scalar_type()).mul(direction).unsqueeze(2);
+  const at::Tensor sin = sine.to(values.scalar_type()).unsqueeze(2);
   at::Tensor result = at::empty(values.sizes(), values.options());
   const Pair from = pair_of(values, half, pairs);
-  const Pair into = pair_of(result, half, pairs);
-  at::Tensor(into.first).copy_(at::mul(from.first, cos).sub_(at::mul(from.second, sin)));
-  at::Tensor(into.second).copy_(at::mul(from.second, cos).add_(at::mul(from.first, sin)));
+  Pair into = pair_of(result, half, pairs);
+  at::mul_out(into.first, from.first, cos);
+  at::mul_out(into.second, from.second, cos);
+  const at::Tensor from_second = at::mul(from.second, sin);
+  const at::Tensor from_first = at::mul(from.first, sin);
+  if (inverse) {
+    into.first.add_(from_second);
+    into.second.sub_(from_first);
+  } else {
+    into.first.sub_(from_second);
+    into.second.add_(from_first);
+  }
   if (rest > 0) result.narrow(-1, 2 * half, rest).copy_(values.narrow(-1, 2 * half, rest));
   return result;
 }
@@ -44,14 +53,14 @@ struct Rotation : public torch::autograd::Function<Rotation> {
                             const at::Tensor& cosine, const at::Tensor& sine, std::int64_t pairs) {
     context->save_for_backward({cosine, sine});
     context->saved_data["pairs"] = pairs;
-    return rotated(heads, cosine, sine, static_cast<RotaryPairs>(pairs), 1);
+    return rotated(heads, cosine, sine, static_cast<RotaryPairs>(pairs), /*inverse=*/false);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
     const auto pairs = static_cast<RotaryPairs>(context->saved_data["pairs"].toInt());
-    return {rotated(gradients[0], saved[0], saved[1], pairs, -1), at::Tensor(), at::Tensor(),
-            at::Tensor()};
+    return {rotated(gradients[0], saved[0], saved[1], pairs, /*inverse=*/true), at::Tensor(),
+            at::Tensor(), at::Tensor()};
   }
 };
 

@@ -138,7 +138,7 @@ at::Tensor SelfAttention::forward(const at::Tensor& input, const Pass& pass) con
   if (query_norm_) inputs.query = query_norm_->forward(inputs.query);
   if (key_norm_) inputs.key = key_norm_->forward(inputs.key);
   if (rotary_) {
-    const auto& [cosine, sine] = pass.rotary->of(*rotary_, pass.positions, input.device());
+    const auto& [cosine, sine] = pass.rotary->of(*rotary_, pass.positions, input.options());
     inputs.query = kernels::rotate_heads(inputs.query, cosine, sine, rotary_->pairs);
     inputs.key = kernels::rotate_heads(inputs.key, cosine, sine, rotary_->pairs);
   }

@@ -21,11 +21,13 @@ struct Rotary {
 class RotaryTables {
  public:
   struct Table {
-    at::Tensor cosine;  // float32 [rows, length, pairs]
+    at::Tensor cosine;  // [rows, length, pairs]
     at::Tensor sine;
   };
-  // On the layers' device. `rotary` must outlive the pass: it is recognised by its address.
-  const Table& of(const Rotary& rotary, const at::Tensor& positions, at::Device device);
+  // Made in float32, then of the layers' type and device. `rotary` must outlive the pass: it is
+  // recognised by its address.
+  const Table& of(const Rotary& rotary, const at::Tensor& positions,
+                  const at::TensorOptions& layers);
 
  private:
   std::vector<std::pair<const Rotary*, Table>> tables_;

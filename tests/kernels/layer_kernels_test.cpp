@@ -175,5 +175,25 @@ TEST(RotateHeads, TurnsEveryPairByItsAngle) {
   }
 }
 
+// So that no way of computing it, as with one rounding of both, changes a run's bits.
+TEST(RotateHeads, RoundsEveryProductAndEverySum) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    const at::Tensor heads = normal_values({2, 3, 2, 6}, 1, type).requires_grad_();
+    const at::Tensor slope = normal_values({2, 3, 2, 6}, 2, type);
+    const at::Tensor angle = normal_values({2, 3, 3}, 3, at::kFloat);
+    const at::Tensor cos = angle.cos().to(type).unsqueeze(2);
+    const at::Tensor sin = angle.sin().to(type).unsqueeze(2);
+    const auto turned = [&](const at::Tensor& from, const at::Tensor& by) {
+      const at::Tensor first = from.narrow(3, 0, 3);
+      const at::Tensor second = from.narrow(3, 3, 3);
+      return at::cat({first * cos - second * by, second * cos + first * by}, 3);
+    };
+    const at::Tensor result = rotate_heads(heads, angle.cos(), angle.sin(), RotaryPairs::halves);
+    torch::autograd::backward({result}, {slope});
+    EXPECT_TRUE(at::equal(result, turned(heads, sin))) << type;
+    EXPECT_TRUE(at::equal(heads.grad(), turned(slope, -sin))) << type;
+  }
+}
+
 }  // namespace
 }  // namespace strait::kernels
