@@ -187,7 +187,7 @@ void Report::add_event(const nlohmann::json& line) {
   };
   const auto number = [&line](const char* key) {
     const auto found = line.find(key);
-    return found != line.end() && found->is_number() ? found->get<std::int64_t>() : 0;
+    return found != line.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
   };
   if (event == "ended") {
     const std::string cause = text("cause");

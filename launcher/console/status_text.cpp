@@ -77,7 +77,7 @@ std::string numbers_line(const json& status) {
   if (status.at("state") != "ended" && status.at("eta_seconds").is_number()) {
     line += " · ETA " + clock_text(status.at("eta_seconds").get<double>());
   }
-  if (status.at("checkpoint").is_number()) {
+  if (status.at("checkpoint").is_number_integer()) {
     line += fmt::format(" · checkpoint at step {}", status.at("checkpoint").get<std::int64_t>());
   }
   return line;

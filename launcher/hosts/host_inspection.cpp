@@ -55,19 +55,23 @@ std::string unusable_directory(const fs::path& directory, const std::string& why
 
 }  // namespace
 
+void describe(auto& f, base::Is<InspectionRequest> auto& m) {
+  f("directory", m.directory), f("ports", m.ports);
+}
+
 std::string to_text(const InspectionRequest& request) {
-  return json{{"look", {{"directory", request.directory}, {"ports", request.ports}}}}.dump();
+  return json{{"look", base::to_object(request)}}.dump();
 }
 
 std::optional<InspectionRequest> inspection_request_from(const std::string& text) {
   try {
     const json from = store::parse_bounded_json(text);
     if (!from.is_object() || !from.contains("look")) return std::nullopt;
-    const json& look = from.at("look");
-    return InspectionRequest{look.at("directory"), look.at("ports")};
+    if (!from.at("look").is_object()) return std::nullopt;
+    return base::from_object<InspectionRequest>(from.at("look"), "request");
   } catch (const store::JsonError&) {
     return std::nullopt;  // no request at all: the job's own parser says what is wrong
-  } catch (const json::exception&) {
+  } catch (const base::MessageError&) {
     return std::nullopt;
   }
 }

@@ -102,7 +102,9 @@ std::optional<SlurmJob> SlurmJob::of(const fs::path& run) {
                         file.string(), what)};
   };
   try {
-    return SlurmJob(store::parse_bounded_json(text).at("job").get<std::int64_t>());
+    const nlohmann::json job = store::parse_bounded_json(text).at("job");
+    if (!job.is_number_integer()) throw refuse_record("job is not a number of a job");
+    return SlurmJob(job.get<std::int64_t>());
   } catch (const store::JsonError& error) {
     throw refuse_record(error.what());
   } catch (const nlohmann::json::exception& error) {

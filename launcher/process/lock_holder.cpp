@@ -20,9 +20,11 @@ std::optional<LockHolder> read_lock_holder(int descriptor) {
   try {
     nlohmann::json fields =
         store::parse_bounded_json({bytes.data(), static_cast<std::size_t>(size)});
-    ProcessIdentity process{fields.at("pid").get<std::int64_t>(),
-                            fields.at("started").get<std::uint64_t>(), fields.value("host", ""),
-                            fields.value("boot", "")};
+    const nlohmann::json& pid = fields.at("pid");
+    const nlohmann::json& started = fields.at("started");
+    if (!pid.is_number_integer() || !started.is_number_unsigned()) return std::nullopt;
+    ProcessIdentity process{pid.get<std::int64_t>(), started.get<std::uint64_t>(),
+                            fields.value("host", ""), fields.value("boot", "")};
     return LockHolder{std::move(process), std::move(fields)};
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;

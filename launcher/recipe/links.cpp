@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "framework/utf8.h"
 #include "launcher/base/errors.h"
 
 namespace strait::recipe {
@@ -288,6 +289,7 @@ LinkTable parse_links_csv(std::string_view text, const std::string& source) {
     if (line.ends_with('\r')) line.pop_back();
     if (line.empty() || line.starts_with('#')) continue;
     const std::string where = fmt::format("{}:{}", source, number);
+    if (!is_utf8(line)) refuse_links(where, "is not UTF-8");
     const std::vector<std::string> cells = cells_of(line);
     if (!headed) {
       if (fmt::format("{}", fmt::join(cells, ",")) != kCsvHeading) {

@@ -157,7 +157,8 @@ TEST(HostInspection, DistinguishesRequestFromJob) {
   ASSERT_TRUE(got);
   EXPECT_EQ(got->directory, "~/x");
   EXPECT_EQ(got->ports, (std::pair{1, 2}));
-  for (const char* other : {"", "{}", "[]", R"({"look": 1})", R"({"run": "x"})"}) {
+  for (const char* other : {"", "{}", "[]", R"({"look": 1})", R"({"run": "x"})",
+                            R"({"look": {"directory": "", "ports": [0, 1e30]}})"}) {
     EXPECT_FALSE(inspection_request_from(other)) << other;
   }
 }
