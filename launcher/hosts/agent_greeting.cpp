@@ -18,6 +18,12 @@ constexpr std::string_view kGreetingMarker = "strait-agent-here ";
 constexpr std::string_view kAnswerMarker = "strait-agent-says ";
 constexpr std::uint64_t kMaxClockOffset = 300;  // seconds
 
+// The JSON library converts any number to any type of number. Absent is fine here.
+bool is_whole(const json& fields, const char* key) {
+  const auto found = fields.find(key);
+  return found == fields.end() || found->is_number_integer();
+}
+
 }  // namespace
 
 std::string marked_line(std::string_view marker, const json& value) {
@@ -49,7 +55,7 @@ std::string to_line(const AgentAnswer& answer) {
 
 std::optional<AgentGreeting> greeting_from(const std::string& line) {
   const std::optional<json> fields = json_after(kGreetingMarker, line);
-  if (!fields || !fields->is_object()) return std::nullopt;
+  if (!fields || !fields->is_object() || !is_whole(*fields, "clock")) return std::nullopt;
   // Only the fields that every build sends are required: a mismatch of builds must be reported.
   try {
     return AgentGreeting{fields->at("build"), fields->value("host_name", ""),
@@ -63,6 +69,7 @@ std::optional<AgentGreeting> greeting_from(const std::string& line) {
 std::optional<AgentAnswer> answer_from(const std::string& line) {
   const std::optional<json> fields = json_after(kAnswerMarker, line);
   if (!fields || !fields->is_object()) return std::nullopt;
+  if (!is_whole(*fields, "pid") || !is_whole(*fields, "code")) return std::nullopt;
   try {
     AgentAnswer answer{fields->at("pid"), fields->at("code"), fields->at("error")};
     // strait ends with it, so it is one of the table, and of a failure.
