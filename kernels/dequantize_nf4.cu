@@ -15,7 +15,7 @@ struct LevelTable {
   float values[kNf4Levels.size()];
 };
 
-// A thread has eight values, whose levels are four bytes.
+// A thread has eight values: four bytes of levels.
 __global__ void __launch_bounds__(kThreads)
     dequantize_octets(const std::uint8_t* levels, const float* sizes, std::int64_t count,
                       std::uint8_t* values, Element element,

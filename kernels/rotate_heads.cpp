@@ -33,7 +33,7 @@ at::Tensor rotated(const at::Tensor& values, const at::Tensor& cosine, const at:
   at::Tensor result = at::empty(values.sizes(), values.options());
   const Pair from = pair_of(values, half, pairs);
   Pair into = pair_of(result, half, pairs);
-  // In 16 bits a CPU is slow at parts of rows: there the halves are made apart.
+  // A CPU is slow at writing 16-bit values to parts of rows: it computes the halves apart.
   const bool apart = values.is_cpu() && values.element_size() < 4;
   Pair made = apart ? Pair{at::mul(from.first, cos), at::mul(from.second, cos)} : into;
   if (!apart) {

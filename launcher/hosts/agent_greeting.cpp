@@ -8,6 +8,7 @@
 
 #include "framework/store/bounded_json.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/json_fields.h"
 
 namespace strait::hosts {
 namespace {
@@ -18,13 +19,33 @@ constexpr std::string_view kGreetingMarker = "strait-agent-here ";
 constexpr std::string_view kAnswerMarker = "strait-agent-says ";
 constexpr std::uint64_t kMaxClockOffset = 300;  // seconds
 
-// The JSON library converts any number to any type of number. Absent is fine here.
-bool is_whole(const json& fields, const char* key) {
-  const auto found = fields.find(key);
-  return found == fields.end() || found->is_number_integer();
+// The line of any build: fields that this one does not know are skipped.
+template <class T>
+std::optional<T> fields_after(std::string_view marker, const std::string& line) {
+  const std::optional<json> object = json_after(marker, line);
+  if (!object || !object->is_object()) return std::nullopt;
+  try {
+    T read;
+    base::JsonReader fields(*object, base::kFileStyle, std::string(marker));
+    describe(fields, read);
+    return read;
+  } catch (const base::MessageError&) {
+    return std::nullopt;
+  }
 }
 
 }  // namespace
+
+// Only the field that every build sends is required: a mismatch of builds must be reported.
+void describe(auto& f, base::Is<AgentGreeting> auto& m) {
+  f("build", m.build);
+  f.added("host_name", m.host_name), f.added("caller", m.caller);
+  f.added("reached", m.reached), f.added("clock", m.clock);
+}
+
+void describe(auto& f, base::Is<AgentAnswer> auto& m) {
+  f("pid", m.pid), f("code", m.code), f("error", m.error);
+}
 
 std::string marked_line(std::string_view marker, const json& value) {
   return std::string(marker) + value.dump(-1, ' ', true, json::error_handler_t::replace) + "\n";
@@ -41,45 +62,25 @@ std::optional<json> json_after(std::string_view marker, const std::string& line)
 }
 
 std::string to_line(const AgentGreeting& greeting) {
-  return marked_line(kGreetingMarker, {{"build", greeting.build},
-                                       {"host_name", greeting.host_name},
-                                       {"caller", greeting.caller},
-                                       {"reached", greeting.reached},
-                                       {"clock", greeting.clock}});
+  return marked_line(kGreetingMarker, base::to_object(greeting));
 }
 
 std::string to_line(const AgentAnswer& answer) {
-  return marked_line(kAnswerMarker,
-                     {{"pid", answer.pid}, {"code", answer.code}, {"error", answer.error}});
+  return marked_line(kAnswerMarker, base::to_object(answer));
 }
 
 std::optional<AgentGreeting> greeting_from(const std::string& line) {
-  const std::optional<json> fields = json_after(kGreetingMarker, line);
-  if (!fields || !fields->is_object() || !is_whole(*fields, "clock")) return std::nullopt;
-  // Only the fields that every build sends are required: a mismatch of builds must be reported.
-  try {
-    return AgentGreeting{fields->at("build"), fields->value("host_name", ""),
-                         fields->value("caller", ""), fields->value("reached", ""),
-                         fields->value("clock", std::int64_t{0})};
-  } catch (const json::exception&) {
-    return std::nullopt;
-  }
+  return fields_after<AgentGreeting>(kGreetingMarker, line);
 }
 
 std::optional<AgentAnswer> answer_from(const std::string& line) {
-  const std::optional<json> fields = json_after(kAnswerMarker, line);
-  if (!fields || !fields->is_object()) return std::nullopt;
-  if (!is_whole(*fields, "pid") || !is_whole(*fields, "code")) return std::nullopt;
-  try {
-    AgentAnswer answer{fields->at("pid"), fields->at("code"), fields->at("error")};
-    // strait ends with it, so it is one of the table, and of a failure.
-    const base::ExitCode code{answer.code};
-    const bool known = code != base::ExitCode::done && base::meaning(code) != nullptr;
-    if (!answer.error.empty() && !known) answer.code = number(base::ExitCode::internal);
-    return answer;
-  } catch (const json::exception&) {
-    return std::nullopt;
-  }
+  std::optional<AgentAnswer> answer = fields_after<AgentAnswer>(kAnswerMarker, line);
+  if (!answer) return std::nullopt;
+  // strait ends with it, so it is one of the table, and of a failure.
+  const base::ExitCode code{answer->code};
+  const bool known = code != base::ExitCode::done && base::meaning(code) != nullptr;
+  if (!answer->error.empty() && !known) answer->code = number(base::ExitCode::internal);
+  return answer;
 }
 
 std::string clock_warning(const std::string& host, std::int64_t theirs, std::int64_t ours) {

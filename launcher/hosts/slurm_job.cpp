@@ -103,7 +103,7 @@ std::optional<SlurmJob> SlurmJob::of(const fs::path& run) {
   };
   try {
     const nlohmann::json job = store::parse_bounded_json(text).at("job");
-    if (!job.is_number_integer()) throw refuse_record("job is not a number of a job");
+    if (!job.is_number_integer()) throw refuse_record("its job is not a whole number");
     return SlurmJob(job.get<std::int64_t>());
   } catch (const store::JsonError& error) {
     throw refuse_record(error.what());

@@ -289,7 +289,7 @@ LinkTable parse_links_csv(std::string_view text, const std::string& source) {
     if (line.ends_with('\r')) line.pop_back();
     if (line.empty() || line.starts_with('#')) continue;
     const std::string where = fmt::format("{}:{}", source, number);
-    if (!is_utf8(line)) refuse_links(where, "is not UTF-8");
+    if (!is_utf8(line)) refuse_links(where, "this line is not UTF-8");
     const std::vector<std::string> cells = cells_of(line);
     if (!headed) {
       if (fmt::format("{}", fmt::join(cells, ",")) != kCsvHeading) {

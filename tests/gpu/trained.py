@@ -39,7 +39,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WARM = 2  # steps before times count
-SETTLED, STEPS = 6, 8  # of speed: the first steps took half as long again on a fresh machine
+SPEED_WARM, SPEED_STEPS = 6, 8  # of speed: the first steps took half as long again on a fresh machine
 LARGE = {"hidden": 2048, "inner": 5632, "blocks": 22, "heads": 32, "key_heads": 4, "vocabulary": 32000,
          "row": 1024, "batch": 16, "micro_batch": 2}  # fmt: skip
 # What of LARGE is smaller in a model that a CPU can train, too.
@@ -257,8 +257,8 @@ def speed(bench):
     bench.tokens = write_rows(bench.folder / "rows.safetensors", bench.size, documents_of_row=1)
     ours = {}
     for stages in (1, 2):
-        metrics = bench.run(f"stages{stages}", pipeline__stages=stages, train__steps=SETTLED + STEPS)
-        ours[stages] = seconds_of(metrics, SETTLED)
+        metrics = bench.run(f"stages{stages}", pipeline__stages=stages, train__steps=SPEED_WARM + SPEED_STEPS)
+        ours[stages] = seconds_of(metrics, SPEED_WARM)
         show(f"strait, stages: {stages}", f"{ours[stages]:8.3f} s a step, {memory_of(metrics)}")
     try:
         import torch_llama
@@ -267,7 +267,7 @@ def speed(bench):
         return True
     for compiled in (False, True) if bench.options.full else (False,):
         seconds, memory = torch_llama.measure(
-            bench.size, bench.tokens, bench.options.device, compiled, SETTLED, STEPS
+            bench.size, bench.tokens, bench.options.device, compiled, SPEED_WARM, SPEED_STEPS
         )
         show(
             f"PyTorch, {'compiled' if compiled else 'eager'}",

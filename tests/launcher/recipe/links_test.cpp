@@ -118,7 +118,7 @@ TEST(Links, NamesLineOfMistake) {
               AllOf(HasSubstr("l.csv:2"), HasSubstr("mbit_per_s is \"fast\"")));
   EXPECT_THAT(refused_csv("from,to,mbit_per_s,ms\na,b,1\n"), HasSubstr("four cells"));
   EXPECT_THAT(refused_csv("from,to,mbit_per_s,ms\na,\x8a,1,2\n"),
-              HasSubstr("l.csv:2: is not UTF-8"));
+              HasSubstr("l.csv:2: this line is not UTF-8"));
   EXPECT_THAT(refused_csv("from,to,mbit_per_s,ms\na,b,nan,1\n"), HasSubstr("must be a number"));
 }
 
