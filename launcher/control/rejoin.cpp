@@ -107,6 +107,9 @@ void Rejoin::advance() {
     peers = workers_.peers(options_.locate_endpoints);
   } catch (const base::UserError& error) {
     return cancel(error.what());  // a host that relays a link was lost
+  } catch (const base::MessageError& error) {
+    // Not of the worker that answered last, which may be one that trains.
+    return cancel(error.what());
   }
   current_->state = State::waiting;
   workers_.broadcast(peers);

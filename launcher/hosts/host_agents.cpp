@@ -27,9 +27,9 @@ constexpr auto kFlushTimeout = std::chrono::seconds(2);
 // A process on a host. Its agent ends it if this object is destroyed first.
 class HostAgents::RemoteProcess : public process::Process {
  public:
-  RemoteProcess(HostAgents& agents, std::size_t host, const process::Launch& launch,
-                std::int64_t pid)
-      : agents_(agents), host_(host), name_(launch.process), log_(launch.log), pid_(pid) {}
+  RemoteProcess(HostAgents& agents, std::size_t host, const net::ProcessName& name,
+                process::StartLog log, std::int64_t pid)
+      : agents_(agents), host_(host), name_(name), log_(std::move(log)), pid_(pid) {}
   ~RemoteProcess() override {
     if (RemoteProcess::exit_status()) return;
     RemoteProcess::kill();
@@ -52,15 +52,13 @@ class HostAgents::RemoteProcess : public process::Process {
   }
   void request_exit() override { agents_.send(host_, EndProcess{name_, false}); }
   void kill() override { agents_.send(host_, EndProcess{name_, true}); }
-  std::vector<std::string> log_tail(std::size_t count) const override {
-    return process::log_tail(log_, count);
-  }
+  std::vector<std::string> log_tail(std::size_t count) const override { return log_.tail(count); }
 
  private:
   HostAgents& agents_;
   const std::size_t host_;
   const net::ProcessName name_;
-  const std::filesystem::path log_;
+  const process::StartLog log_;
   const std::int64_t pid_;
 };
 
@@ -196,14 +194,20 @@ std::unique_ptr<process::Process> HostAgents::start(const process::Launch& launc
 std::vector<std::unique_ptr<process::Process>> HostAgents::start_all(
     const std::vector<process::Launch>& launches) {
   std::set<std::size_t> hosts;  // a lost host without launches does not matter here
+  std::vector<process::StartLog> logs;
   for (const process::Launch& launch : launches) {
     hosts.insert(launch.host);
+    logs.emplace_back(launch.log);
     request_start(launch);  // all first, so that hosts start their processes concurrently
   }
   const auto deadline = Clock::now() + kStartLimit;
   std::vector<std::unique_ptr<process::Process>> started;
   started.reserve(launches.size());
-  for (const process::Launch& launch : launches) started.push_back(await(launch, hosts, deadline));
+  for (std::size_t i = 0; i < launches.size(); ++i) {
+    const std::int64_t pid = await(launches[i], hosts, deadline);
+    started.push_back(std::make_unique<RemoteProcess>(*this, launches[i].host, launches[i].process,
+                                                      std::move(logs[i]), pid));
+  }
   return started;
 }
 
@@ -215,15 +219,13 @@ void HostAgents::request_start(const process::Launch& launch) {
   send(launch.host, StartProcess{launch.process, launch.input});
 }
 
-std::unique_ptr<process::Process> HostAgents::await(const process::Launch& launch,
-                                                    const std::set<std::size_t>& hosts,
-                                                    Clock::time_point deadline) {
+std::int64_t HostAgents::await(const process::Launch& launch, const std::set<std::size_t>& hosts,
+                               Clock::time_point deadline) {
   const std::string& host = hosts_.at(launch.host).name;
   const MutexLock lock(mutex_);
   while (true) {
     const Known& known = processes_.at(launch.process);
-    if (known.pid != 0)
-      return std::make_unique<RemoteProcess>(*this, launch.host, launch, known.pid);
+    if (known.pid != 0) return known.pid;
     if (known.refused) {
       throw base::UserError(known.refused->code,
                             fmt::format("host {}: {}", host, known.refused->text));

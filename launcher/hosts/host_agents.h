@@ -89,10 +89,9 @@ class HostAgents : public process::Backend {
   process::ExitStatus status_of_lost_host(const Host& host) const STRAIT_REQUIRES(mutex_);
   std::shared_ptr<net::Link> link_to(std::size_t host) STRAIT_EXCLUDES(mutex_);
   void request_start(const process::Launch& launch) STRAIT_EXCLUDES(mutex_);
-  std::unique_ptr<process::Process> await(const process::Launch& launch,
-                                          const std::set<std::size_t>& hosts,
-                                          std::chrono::steady_clock::time_point deadline)
-      STRAIT_EXCLUDES(mutex_);
+  // The process's id on its host, as soon as it runs. UserError: it was refused, or a host is lost.
+  std::int64_t await(const process::Launch& launch, const std::set<std::size_t>& hosts,
+                     std::chrono::steady_clock::time_point deadline) STRAIT_EXCLUDES(mutex_);
   std::optional<process::ExitStatus> exit_status(std::size_t host, net::ProcessName process)
       STRAIT_EXCLUDES(mutex_);
   std::optional<process::ExitStatus> exit_status_locked(std::size_t host, net::ProcessName process)

@@ -79,15 +79,21 @@ std::vector<std::unique_ptr<Process>> Backend::start_all(const std::vector<Launc
   return started;
 }
 
-std::vector<std::string> log_tail(const std::filesystem::path& file, std::size_t count) {
-  std::ifstream in(file, std::ios::binary | std::ios::ate);
+StartLog::StartLog(std::filesystem::path file) : file_(std::move(file)) {
+  std::ifstream in(file_, std::ios::binary | std::ios::ate);
+  if (in) begin_ = in.tellg();
+}
+
+std::vector<std::string> StartLog::tail(std::size_t count) const {
+  std::ifstream in(file_, std::ios::binary | std::ios::ate);
   if (!in) return {};
   const std::streamoff size = in.tellg();
-  const std::streamoff from = std::max<std::streamoff>(0, size - kTailBytes);
+  const std::streamoff begin = size < begin_ ? 0 : begin_;  // another file has taken its place
+  const std::streamoff from = std::max(begin, size - kTailBytes);
   in.seekg(from);
   std::vector<std::string> lines;
   std::string line;
-  if (from > 0) std::getline(in, line);  // the first line is incomplete
+  if (from > begin) std::getline(in, line);  // the first line is incomplete
   while (std::getline(in, line)) {
     if (!line.empty()) lines.push_back(shown(line));
   }

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <filesystem>
+#include <ios>
 #include <memory>
 #include <optional>
 #include <string>
@@ -54,7 +55,7 @@ class Process {
   virtual void request_exit() = 0;  // SIGTERM
   virtual void kill() = 0;          // SIGKILL, also to processes that it started
 
-  // The last lines of its log, at most `count`, without control characters.
+  // The last lines that it has written into its log, at most `count`, without control characters.
   virtual std::vector<std::string> log_tail(std::size_t count) const = 0;
 };
 
@@ -80,8 +81,18 @@ class LocalBackend : public Backend {
   std::unique_ptr<Process> start(const Launch& launch) override;
 };
 
-// The last `count` lines of a text file, oldest first, without control characters and cut at 400
-// bytes each. Reads no more than the last 64 KiB. Empty if the file does not exist.
-std::vector<std::string> log_tail(const std::filesystem::path& file, std::size_t count);
+// What one start of a process writes into a log, behind what the file holds when this is made.
+class StartLog {
+ public:
+  explicit StartLog(std::filesystem::path file);
+  const std::filesystem::path& file() const { return file_; }
+  // Its last `count` lines, oldest first, without control characters and cut at 400 bytes each.
+  // Reads no more than 64 KiB. Empty if the file does not exist.
+  std::vector<std::string> tail(std::size_t count) const;
+
+ private:
+  std::filesystem::path file_;
+  std::streamoff begin_ = 0;
+};
 
 }  // namespace strait::process

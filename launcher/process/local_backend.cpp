@@ -31,8 +31,8 @@ constexpr auto kInputLimit = std::chrono::seconds(10);
 
 class LocalProcess : public Process {
  public:
-  LocalProcess(const Launch& launch, int pid, FileDescriptor input)
-      : name_(launch.process.describe()), log_(launch.log), pid_(pid), input_(std::move(input)) {
+  LocalProcess(std::string name, StartLog log, int pid, FileDescriptor input)
+      : name_(std::move(name)), log_(std::move(log)), pid_(pid), input_(std::move(input)) {
     pidfd_ = FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   }
   ~LocalProcess() override {
@@ -52,15 +52,13 @@ class LocalProcess : public Process {
   void kill() override {
     if (!exit_status()) ::kill(-pid_, SIGKILL);
   }
-  std::vector<std::string> log_tail(std::size_t count) const override {
-    return process::log_tail(log_, count);
-  }
+  std::vector<std::string> log_tail(std::size_t count) const override { return log_.tail(count); }
 
   void send_input(const std::string& json);
 
  private:
   std::string name_;
-  std::filesystem::path log_;
+  StartLog log_;
   int pid_;
   FileDescriptor input_;
   FileDescriptor pidfd_;
@@ -108,7 +106,7 @@ void LocalProcess::send_input(const std::string& json) {
         throw base::UserError(
             base::ExitCode::stalled,
             fmt::format("{} (pid {}) started but did not read its plan within {} s; see {}", name_,
-                        pid_, kInputLimit.count(), log_.string()));
+                        pid_, kInputLimit.count(), log_.file().string()));
       }
       pollfd room{input_.number(), POLLOUT, 0};
       ::poll(&room, 1, left);
@@ -163,10 +161,12 @@ std::unique_ptr<Process> LocalBackend::start(const Launch& launch) {
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
 
+  StartLog written(launch.log);
   const int pid = ::fork();
   if (pid < 0) throw_start_error(launch, "fork", errno);
   if (pid == 0) exec_child(argv.data(), input_end.number(), log.number(), report_end.number());
-  auto process = std::make_unique<LocalProcess>(launch, pid, std::move(input));
+  auto process = std::make_unique<LocalProcess>(launch.process.describe(), std::move(written), pid,
+                                                std::move(input));
   // Closed here, so that the end of the child closes the last copy.
   input_end = FileDescriptor();
   report_end = FileDescriptor();

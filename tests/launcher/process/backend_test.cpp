@@ -225,16 +225,26 @@ TEST_F(LocalBackendTest, ReportsMissingProgram) {
   }
 }
 
-TEST(LogTail, ReturnsLastLinesWithoutControlCharacters) {
+TEST_F(LocalBackendTest, LogTailIsOfThisStart) {
+  ASSERT_TRUE(shell("echo of the first start")->wait_until(Clock::now() + 20s).has_value());
+  const auto silent = shell("kill -9 $$");
+  ASSERT_TRUE(silent->wait_until(Clock::now() + 20s).has_value());
+  EXPECT_THAT(silent->log_tail(20), testing::IsEmpty());
+  const auto second = shell("echo of the third start");
+  ASSERT_TRUE(second->wait_until(Clock::now() + 20s).has_value());
+  EXPECT_THAT(second->log_tail(20), ElementsAre("of the third start"));
+}
+
+TEST(StartLog, ReturnsLastLinesWithoutControlCharacters) {
   const ScratchDirectory scratch;
+  const StartLog log(scratch / "log");
   std::string text;
   for (int i = 0; i < 30'000; ++i) text += "line " + std::to_string(i) + "\n";
   text += "\x1b[31mred\x07\n\nlast, without an end";
   ScratchDirectory::write(scratch / "log", text);
-  EXPECT_THAT(log_tail(scratch / "log", 3),
-              ElementsAre("line 29999", "[31mred", "last, without an end"));
-  EXPECT_EQ(log_tail(scratch / "log", 20).size(), 20U);
-  EXPECT_TRUE(log_tail(scratch / "absent", 20).empty());
+  EXPECT_THAT(log.tail(3), ElementsAre("line 29999", "[31mred", "last, without an end"));
+  EXPECT_EQ(log.tail(20).size(), 20U);
+  EXPECT_TRUE(StartLog(scratch / "absent").tail(20).empty());
 }
 
 }  // namespace
