@@ -87,15 +87,20 @@ std::vector<Transition> Simulation::reduced_choices() {
   return undecided;
 }
 
+// A replica that joins depends on the one that sends the state, to each of its stages.
+bool Simulation::may_fail(std::uint32_t replica) const {
+  if (case_.victim && case_.victim->replica == replica) return true;
+  return std::ranges::any_of(processes_, [&](const auto& one) {
+    return one->name.replica == replica && one->error == kSenderLost;
+  });
+}
+
 std::string Simulation::problem() const {
   if (!found_.empty()) return found_;
   const Process* first = nullptr;
   for (const auto& one : processes_) {
     const std::string name = one->name.describe();
-    // A replica that joins depends on the one that sends the state.
-    const bool may_fail =
-        one->error == kSenderLost || (case_.victim && case_.victim->replica == one->name.replica);
-    if (!one->error.empty() && !may_fail) return name + " failed: " + one->error;
+    if (!one->error.empty() && !may_fail(one->name.replica)) return name + " failed: " + one->error;
     if (one->doomed || !one->started) continue;
     if (!one->finished) return name + " waits for ever";
     if (first != nullptr && one->epoch != first->epoch) {

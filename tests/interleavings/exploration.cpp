@@ -1,10 +1,20 @@
 #include "tests/interleavings/exploration.h"
 
 #include <fmt/format.h>
+#include <xxhash.h>
 
 #include <utility>
 
 namespace strait::interleavings {
+namespace {
+
+std::string text_of(const std::vector<Transition>& transitions) {
+  std::string text;
+  for (const Transition& one : transitions) text += " " + one.text();
+  return text;
+}
+
+}  // namespace
 
 Exploration::Exploration(Case settings, int every, int last) {
   for (; failure_.empty() && settings.operations < last; settings.operations += every) {
@@ -34,11 +44,18 @@ void Exploration::execute(const Case& settings, std::vector<Transition> path) {
   ++executions_;
   for (const Transition& one : path) simulation.perform(one);
   while (true) {
+    const std::vector<Transition> choices = simulation.choices();
     if (!path.empty()) {
-      if (!seen_.insert(simulation.state()).second) return;
+      const std::string text = text_of(choices);
+      const std::uint64_t offered = XXH3_64bits(text.data(), text.size());
+      const auto [known, is_new] = seen_.emplace(simulation.state(), offered);
+      if (!is_new) {
+        if (known->second != offered)
+          fail(settings, "states taken for one differ in " + text, path);
+        return;
+      }
       ++states_;
     }
-    const std::vector<Transition> choices = simulation.choices();
     if (choices.empty()) break;
     for (std::size_t other = 1; other < choices.size(); ++other) {
       paths_.push_back(path);
@@ -49,9 +66,13 @@ void Exploration::execute(const Case& settings, std::vector<Transition> path) {
   }
   outcomes_.insert(simulation.outcome());
   const std::string wrong = simulation.problem();
-  if (wrong.empty()) return;
-  failure_ = fmt::format("killed after {} operations: {};", settings.operations, wrong);
-  for (const Transition& one : path) failure_ += " " + one.text();
+  if (!wrong.empty()) fail(settings, wrong, path);
+}
+
+void Exploration::fail(const Case& settings, const std::string& what,
+                       const std::vector<Transition>& path) {
+  failure_ =
+      fmt::format("killed after {} operations: {};{}", settings.operations, what, text_of(path));
 }
 
 }  // namespace strait::interleavings

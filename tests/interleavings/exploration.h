@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <set>
 #include <string>
-#include <unordered_set>
+#include <unordered_map>
 #include <vector>
 
 #include "tests/interleavings/simulation.h"
@@ -29,6 +29,7 @@ class Exploration {
   // False: the victim ended before it was killed.
   bool explore(const Case& settings);
   void execute(const Case& settings, std::vector<Transition> path);
+  void fail(const Case& settings, const std::string& what, const std::vector<Transition>& path);
 
   std::uint64_t kills_ = 0;
   std::uint64_t states_ = 0;
@@ -38,7 +39,8 @@ class Exploration {
   std::string failure_;
   // Of one kill: places where executions that are still to come leave the one before.
   std::vector<std::vector<Transition>> paths_;
-  std::unordered_set<std::uint64_t> seen_;
+  // Each state, and a hash of its choices: states that are taken for one must have the same.
+  std::unordered_map<std::uint64_t, std::uint64_t> seen_;
 };
 
 }  // namespace strait::interleavings

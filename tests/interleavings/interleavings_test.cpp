@@ -97,7 +97,7 @@ TEST(Interleavings, CampaignOfTwoStages) {
   Case one;
   one.stages = 2;
   one.steps = 1;
-  explore_in_time("2 stages", one);
+  explore_all("2 stages", one);
 }
 
 TEST(Interleavings, CampaignOfTwoStagesWhileAReplicaJoins) {
@@ -109,11 +109,10 @@ TEST(Interleavings, CampaignOfTwoStagesWhileAReplicaJoins) {
   explore_in_time("2 stages, replica 2 joins", one);
 }
 
-TEST(Interleavings, CampaignOfKillsBetweenTwoSends) {
-  if (!campaigns()) GTEST_SKIP() << "part of the campaigns: STRAIT_CAMPAIGNS=1";
+TEST(Interleavings, KillBetweenTwoSendsForksNothingAndStopsNoProcess) {
   Case one;
   one.sends_are_operations = true;
-  explore_in_time("1 stage, each send", one);
+  explore_all("1 stage, each send", one);
 }
 
 TEST(Interleavings, WithoutFaultAllEndEqual) {

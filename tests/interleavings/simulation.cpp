@@ -125,11 +125,16 @@ void Simulation::after_run(int index) {
   fibers_.settle(index);
   const Fiber& first = *fibers_.of(index).front();
   if (ran.finished || first.state != Fiber::State::finished) return;
-  ran.finished = true;
-  ran.error = first.error;
+  finish(ran, first.error);
   if (ran.error.empty() || ran.killed) return;
   doom(ran.name.replica);
   reports_[static_cast<std::size_t>(index)].emplace_back(std::monostate());
+}
+
+void Simulation::finish(Process& ended, const std::string& error) {
+  ended.finished = true;
+  ended.error = error;
+  ended.control.clear();
 }
 
 void Simulation::doom(std::uint32_t replica) {
@@ -156,8 +161,7 @@ void Simulation::kill(int index) {
     fibers_.settle(index);
     if (!any) break;
   }
-  victim.finished = true;
-  victim.error = "killed";
+  finish(victim, "killed");
   reports_[static_cast<std::size_t>(index)].emplace_back(std::monostate());
 }
 
@@ -225,7 +229,6 @@ void Simulation::deliver(int index) {
   Process& to = process(index);
   const Process::Control message = std::move(to.control.front());
   to.control.pop_front();
-  if (to.finished) return;
   constexpr std::uint64_t kDelivered = 99;  // no kind of operation
   // Also of a process without fibers, which does not train yet.
   for (int fiber = 0; fiber < 2; ++fiber) {
@@ -251,10 +254,35 @@ void Simulation::deliver(int index) {
   after_run(index);
 }
 
+void Simulation::polled(const Wire& wire, const net::Frame& frame) {
+  constexpr std::uint64_t kPolled = 98;  // no kind of operation
+  const Fiber& fiber = *Fibers::current();
+  std::uint64_t& past = history(fiber.process, fiber.index);
+  past = mixed(past, {kPolled, static_cast<std::uint64_t>(wire.number),
+                      XXH3_64bits(frame.data(), frame.size())});
+}
+
+// What threads have seen, the operations they are at, and the links. The latter two differ after
+// the same operations where a link died before or behind a frame that was sent in between.
 std::uint64_t Simulation::state() const {
   std::uint64_t hash = coordinator_history_;
+  const auto id = [](int process, int fiber) {
+    return static_cast<std::uint64_t>(process * 8 + fiber);
+  };
   for (const auto& [fiber, past] : histories_) {
-    hash = mixed(hash, {static_cast<std::uint64_t>(fiber.first * 8 + fiber.second), past});
+    hash = mixed(hash, {id(fiber.first, fiber.second), past});
+  }
+  for (const auto& [fiber, at] : operations_) {
+    if (fiber->state != Fiber::State::at_operation) continue;
+    hash ^= mixed(id(fiber->process, fiber->index),
+                  {static_cast<std::uint64_t>(at.kind), static_cast<std::uint64_t>(at.wire->number),
+                   static_cast<std::uint64_t>(at.woken)});
+  }
+  for (const auto& wire : wires_) {
+    for (const std::size_t side : {0U, 1U}) {
+      hash = mixed(hash, {wire->arriving[side].size(), static_cast<std::uint64_t>(wire->dead[side]),
+                          static_cast<std::uint64_t>(wire->lost[side])});
+    }
   }
   return hash;
 }
@@ -264,7 +292,7 @@ std::uint64_t Simulation::state() const {
 void Simulation::broadcast(const Process::Control& message) {
   for (const auto& one : processes_) {
     // One that joins gets messages from its membership on.
-    if (membership_.has(one->name.replica)) one->control.push_back(message);
+    if (membership_.has(one->name.replica) && !one->finished) one->control.push_back(message);
   }
 }
 

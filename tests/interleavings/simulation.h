@@ -93,6 +93,7 @@ class Simulation {
   void connect_replica(std::uint32_t replica);
   std::pair<std::shared_ptr<Wire>, std::size_t> newest_wire(Wire::Use use, int mine, int other);
   void kill(int index);
+  static void finish(Process& ended, const std::string& error);
   void doom(std::uint32_t replica);
   void after_run(int index);
 
@@ -105,10 +106,13 @@ class Simulation {
   std::vector<Transition> steps_of(int index);
   std::vector<Transition> coordinators() const;
   std::vector<Transition> reduced_choices();
+  bool may_fail(std::uint32_t replica) const;
   std::string compare(const Process& one, const TrainedStep& trained) const;
   Outcome operate(const Operation& operation);
   void deliver(int index);
   std::uint64_t& history(int process, int fiber);
+  // A fiber has got a frame without having waited for it.
+  void polled(const Wire& wire, const net::Frame& frame);
 
   // The coordinator.
   void saved(int index, const control::ShardsWritten& shards, std::uint64_t model);

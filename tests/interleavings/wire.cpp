@@ -43,6 +43,7 @@ std::optional<net::Frame> SimulatedLink::receive_until(
   }
   net::Frame frame = std::move(wire_->arriving[side_].front());
   wire_->arriving[side_].pop_front();
+  simulation_.polled(*wire_, frame);
   return frame;
 }
 
