@@ -15,6 +15,7 @@ struct NamedActivation {
 constexpr std::array kActivations{
     NamedActivation{"gelu", Activation::gelu_erf},
     NamedActivation{"gelu_new", Activation::gelu_tanh},
+    NamedActivation{"gelu_fast", Activation::gelu_tanh},
     NamedActivation{"gelu_pytorch_tanh", Activation::gelu_tanh},
     NamedActivation{"relu", Activation::relu},
     NamedActivation{"silu", Activation::silu},

@@ -83,12 +83,33 @@ nlohmann::json shared_messages(const nlohmann::json& turns, const std::string& o
   return messages;
 }
 
+// "history": [[asked, answered], ...], what was said before, as some files of Alpaca's form have
+// it.
+void add_history(nlohmann::json& messages, const nlohmann::json& history,
+                 const std::string& origin) {
+  const auto is_turn = [](const nlohmann::json& turn) {
+    return turn.is_array() && turn.size() == 2 && turn[0].is_string() && turn[1].is_string();
+  };
+  if (!history.is_array() || !std::ranges::all_of(history, is_turn)) {
+    refuse_record(origin, "\"history\" is not a list of [instruction, output]");
+  }
+  for (const nlohmann::json& turn : history) {
+    messages.push_back({{"role", "user"}, {"content", turn[0]}});
+    messages.push_back({{"role", "assistant"}, {"content", turn[1]}});
+  }
+}
+
 nlohmann::json instruction_messages(const nlohmann::json& root, const std::string& origin) {
+  nlohmann::json messages = nlohmann::json::array();
+  if (root.contains("history") && !root["history"].is_null()) {
+    add_history(messages, root["history"], origin);
+  }
   std::string asked = required_string(root, "instruction", origin);
   const std::string input = root.contains("input") ? required_string(root, "input", origin) : "";
   if (!input.empty()) asked += "\n\n" + input;
-  return {{{"role", "user"}, {"content", asked}},
-          {{"role", "assistant"}, {"content", required_string(root, "output", origin)}}};
+  messages.push_back({{"role", "user"}, {"content", asked}});
+  messages.push_back({{"role", "assistant"}, {"content", required_string(root, "output", origin)}});
+  return messages;
 }
 
 }  // namespace
@@ -118,6 +139,16 @@ Record prompt_record(const nlohmann::json& root, std::string_view line, const st
 Record message_record(const nlohmann::json& root, std::string_view line,
                       const std::string& origin) {
   Record record = prompt_record(root, line, origin);
+  const nlohmann::json& messages = root["messages"];
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    if (messages[i]["role"] != "assistant" || messages[i].value("weight", nlohmann::json()) != 0) {
+      continue;
+    }
+    refuse_record(fmt::format("{}: message {}", origin, i + 1),
+                  "its \"weight\" is 0, but all that the assistant says is learnt "
+                  "(data.targets = \"last\": its last message); end a record with each message "
+                  "that is to be learnt, and leave \"weight\" out");
+  }
   check_learnable(record);
   return record;
 }
@@ -127,7 +158,8 @@ bool is_foreign_chat(const nlohmann::json& root) {
          (root.contains("instruction") && root.contains("output"));
 }
 
-Record foreign_chat_record(const nlohmann::json& root, const std::string& origin) {
+Record foreign_chat_record(const nlohmann::json& root, std::string_view line,
+                           const std::string& origin) {
   nlohmann::json messages = root.contains("conversations")
                                 ? shared_messages(root["conversations"], origin)
                                 : instruction_messages(root, origin);
@@ -138,8 +170,9 @@ Record foreign_chat_record(const nlohmann::json& root, const std::string& origin
       messages.insert(messages.begin(), first);
     }
   }
-  nlohmann::json chat = {{"messages", messages}};
-  if (root.contains("tools")) chat["tools"] = root["tools"];
+  nlohmann::ordered_json chat = {{"messages", messages}};
+  // In the order of their keys, which templates show.
+  if (root.contains("tools")) chat["tools"] = nlohmann::ordered_json::parse(line)["tools"];
   Record record{origin, {}, true, chat.dump(), root.contains("tools")};
   for (const nlohmann::json& message : messages) {
     add_message(record, message["role"].get<std::string>(), message["content"].get<std::string>());

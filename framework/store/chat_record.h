@@ -17,10 +17,12 @@ Record message_record(const nlohmann::json& root, std::string_view line, const s
 Record prompt_record(const nlohmann::json& root, std::string_view line, const std::string& origin);
 
 // Whether a record has the form of ShareGPT ("conversations": a list of {"from", "value"}) or of
-// Alpaca ("instruction", perhaps "input", "output"); both perhaps with "system".
+// Alpaca ("instruction", perhaps "input", "output", "history"); both perhaps with "system".
 bool is_foreign_chat(const nlohmann::json& root);
 
-// Such a record as messages. Alpaca's input stands two line ends behind the instruction.
-Record foreign_chat_record(const nlohmann::json& root, const std::string& origin);
+// Such a record as messages. Alpaca's input stands two line ends behind the instruction. `line` is
+// the record's text.
+Record foreign_chat_record(const nlohmann::json& root, std::string_view line,
+                           const std::string& origin);
 
 }  // namespace strait::store

@@ -55,7 +55,7 @@ Record parse_record(std::string_view line, const std::string& origin) {
   const bool pair = root.contains("prompt") || root.contains("completion");
   const bool chat = root.contains("messages");
   if (!text && !pair && !chat) {
-    if (is_foreign_chat(root)) return foreign_chat_record(root, origin);
+    if (is_foreign_chat(root)) return foreign_chat_record(root, line, origin);
     constexpr std::size_t kKeysShown = 8;
     std::vector<std::string> keys;
     for (const auto& [key, value] : root.items()) {

@@ -127,17 +127,6 @@ std::string config_text(const RunCheckpoint& source,
   return changed ? config.dump(2) + "\n" : text;
 }
 
-// Everything beside the weights that loading or prompting the model may need.
-bool is_companion(const fs::path& file) {
-  constexpr std::array kWeights{".safetensors", ".bin",  ".pt",   ".pth", ".h5",
-                                ".msgpack",     ".gguf", ".onnx", ".ckpt"};
-  const std::string name = file.filename().string();
-  const bool weights =
-      std::ranges::any_of(kWeights, [&](const char* ending) { return file.extension() == ending; });
-  return !weights && !name.starts_with('.') && name != "config.json" && name != "README.md" &&
-         !name.ends_with(".index.json");
-}
-
 // What says how text becomes tokens, and messages text.
 bool is_of_tokenizer(const fs::path& file) {
   constexpr std::array kNames{"vocab.json",  "vocab.txt",         "merges.txt",
@@ -149,6 +138,21 @@ bool is_of_tokenizer(const fs::path& file) {
   return std::ranges::find(kNames, name) != kNames.end() ||
          std::ranges::any_of(kStarts, [&](const char* one) { return name.starts_with(one); }) ||
          std::ranges::any_of(kEndings, [&](const char* one) { return name.ends_with(one); });
+}
+
+// What loading or prompting the model may need beside the weights, and its licence. A list, since a
+// folder may also hold the old weights in the formats of other libraries.
+bool is_companion(const fs::path& file) {
+  constexpr std::array kEndings{".json", ".jinja", ".py", ".md", ".txt"};
+  constexpr std::array kStarts{"LICENSE", "LICENCE", "NOTICE"};
+  const std::string name = file.filename().string();
+  if (name.starts_with('.') || name == "config.json" || name == "README.md" ||
+      name.ends_with(".index.json")) {
+    return false;
+  }
+  return is_of_tokenizer(file) ||
+         std::ranges::any_of(kEndings, [&](const char* one) { return name.ends_with(one); }) ||
+         std::ranges::any_of(kStarts, [&](const char* one) { return name.starts_with(one); });
 }
 
 enum class Companions { all, of_tokenizer, of_model };

@@ -149,6 +149,16 @@ std::string adapter_note(const recipe::Recipe::Model& model) {
       file.string(), base::printable(base), model.path);
 }
 
+// Whether they mean the same. PEFT keeps some lists as sets, in an order of its own.
+bool are_equal(recipe::Recipe::Lora one, recipe::Recipe::Lora other) {
+  for (recipe::Recipe::Lora* settings : {&one, &other}) {
+    std::ranges::sort(settings->targets);
+    std::ranges::sort(settings->layers);
+    std::ranges::sort(settings->modules_to_save);
+  }
+  return one == other;
+}
+
 recipe::Recipe with_adapter_settings(recipe::Recipe recipe, const std::string& config) {
   if (recipe.model.adapter.empty()) return recipe;
   const fs::path file = fs::path(recipe.model.adapter) / kAdapterConfig;
@@ -162,8 +172,8 @@ recipe::Recipe with_adapter_settings(recipe::Recipe recipe, const std::string& c
   }
   const recipe::Recipe::Lora settings =
       settings_of(models::parse_lora(store::read_text_file(file, kMostConfigBytes), file.string()));
-  if (recipe.model.lora && recipe.model.lora != settings &&
-      as_exported(recipe.model, config) != settings) {
+  if (recipe.model.lora && !are_equal(*recipe.model.lora, settings) &&
+      !are_equal(as_exported(recipe.model, config), settings)) {
     throw base::UserError(
         base::ExitCode::bad_input,
         fmt::format(

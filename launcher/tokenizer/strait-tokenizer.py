@@ -16,6 +16,7 @@ if __name__ == "__main__" and not getattr(sys.flags, "safe_path", sys.flags.isol
 import array
 import bisect
 import datetime
+import itertools
 import json
 import os
 import pathlib
@@ -212,12 +213,29 @@ def from_vocabulary(tokenizers, folder, config):
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
     else:
         made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=bool(config.get("add_prefix_space")))
-    listed = [entry for _, entry in sorted(config.get("added_tokens_decoder", {}).items(), key=lambda x: int(x[0]))]
-    for entry in listed:
+    for number, entry in added_tokens(folder, config, made):
         flags = {k: entry[k] for k in ("lstrip", "rstrip", "single_word", "normalized") if k in entry}
         token = AddedToken(entry["content"], special=entry.get("special", False), **flags)
         (made.add_special_tokens if token.special else made.add_tokens)([token])
+        got = made.token_to_id(token.content)
+        if number is not None and got != number:
+            raise Refusal(f"{folder}: its added token {token.content!r} is number {number}, but vocab.json and the added "
+                          f"tokens before it make it number {got}")
     return made
+
+
+def added_tokens(folder, config, made):
+    """Tokens beside vocab.json, as (number, entry); number None: in the vocabulary, if anywhere."""
+    if "added_tokens_decoder" in config:
+        return sorted((int(number), entry) for number, entry in config["added_tokens_decoder"].items())
+    named = named_tokens(folder, config)
+    add_class_tokens(named, config, made)
+    special = list(dict.fromkeys([*named.values(), *extra_tokens(folder, config)]))
+    file = folder / "added_tokens.json"
+    added = sorted((number, text) for text, number in (read_object(file) if file.is_file() else {}).items())
+    listed = {text for _, text in added}
+    return ([(number, {"content": text, "special": text in special}) for number, text in added] +
+            [(None, {"content": text, "special": True}) for text in special if text not in listed])
 
 
 def load_tokenizer(tokenizers, folder, config):
@@ -235,16 +253,44 @@ def load_tokenizer(tokenizers, folder, config):
     return made
 
 
+# What classes of transformers call bos_token and eos_token where no file does: GPT-2's own folder names neither.
+CLASS_TOKENS = {"GPT2": ("<|endoftext|>", "<|endoftext|>"), "GPTNeoX": ("<|endoftext|>", "<|endoftext|>"),
+                "CodeGen": ("<|endoftext|>", "<|endoftext|>"), "Qwen2": (None, "<|endoftext|>"),
+                "Llama": ("<s>", "</s>"), "Gemma": ("<bos>", "<eos>")}
+
+
+def token_sources(folder, config):
+    """As transformers reads them, later ones first: the older file counts where the configuration lists no tokens."""
+    older = folder / "special_tokens_map.json"
+    counts = older.is_file() and "added_tokens_decoder" not in config
+    return [config] + ([read_object(older)] if counts else [])
+
+
 def named_tokens(folder, config):
     """bos_token, eos_token, ...: their texts."""
     found = {}
-    older = folder / "special_tokens_map.json"
-    for source in ([read_object(older)] if older.is_file() else []) + [config]:
+    for source in token_sources(folder, config):
         for name, token in source.items():
             text = content_of(token) if name.endswith("_token") else None
             if isinstance(text, str):
                 found[name] = text
     return found
+
+
+def extra_tokens(folder, config):
+    """Special tokens without a name of their own."""
+    listed = [token for source in token_sources(folder, config)
+              for name in ("additional_special_tokens", "extra_special_tokens")
+              if isinstance(source.get(name), list) for token in source[name]]
+    return [text for text in map(content_of, listed) if isinstance(text, str)]
+
+
+def add_class_tokens(named, config, tokenizer):
+    kind = (config.get("tokenizer_class") or "GPT2Tokenizer").removesuffix("Fast").removesuffix("Tokenizer")
+    for name, text in zip(("bos_token", "eos_token"), CLASS_TOKENS.get(kind, (None, None))):
+        # null means that there is none.
+        if name not in config and text is not None and tokenizer.token_to_id(text) is not None:
+            named.setdefault(name, text)
 
 
 def template_texts(folder, config):
@@ -269,6 +315,7 @@ class TokenizerFolder:
         config = read_object(file) if file.is_file() else {}
         self.tokenizer = load_tokenizer(tokenizers, folder, config)
         named = named_tokens(folder, config)
+        add_class_tokens(named, config, self.tokenizer)
         ids = {name: self.tokenizer.token_to_id(text) for name, text in named.items()}
         self.eos = ids.get("eos_token")
         self.set_edges(config, ids.get("bos_token"))
@@ -278,8 +325,7 @@ class TokenizerFolder:
 
     def set_edges(self, config, bos):
         """What the post-processor, or the configuration, puts around a text."""
-        bare = self.tokenizer.encode("a", add_special_tokens=False).ids
-        whole = self.tokenizer.encode("a").ids
+        bare, whole = self.encoded_sample()
         at = next((i for i in range(len(whole) + 1) if whole[i:i + len(bare)] == bare), 0)
         self.prefix, self.suffix = whole[:at], whole[at + len(bare):]
         if config.get("add_bos_token") is True and bos is not None and self.prefix[:1] != [bos]:
@@ -289,6 +335,14 @@ class TokenizerFolder:
         self.ends = list(self.suffix)
         if self.eos is not None and self.suffix[-1:] != [self.eos]:
             self.ends.append(self.eos)  # a record that is learnt has an end
+
+    def encoded_sample(self):
+        """A text that has tokens, without and with what is put around it: not every vocabulary has letters."""
+        for text in itertools.chain("a", self.tokenizer.get_vocab()):
+            bare = self.tokenizer.encode(text, add_special_tokens=False).ids
+            if bare:
+                return bare, self.tokenizer.encode(text).ids
+        raise Refusal(f"{self.folder}: its tokenizer makes no token of any text")
 
     def end_tokens(self):
         ends = {self.eos}
@@ -371,6 +425,9 @@ def opening_length(template, tools, message, until):
 def turn_span(template, messages, tools, text, i):
     """Where message i, one of the assistant's, is: by what it adds to the text of those before it."""
     until = text if i + 1 == len(messages) else template.render(messages[:i + 1], tools)[0]
+    eos = template.variables.get("eos_token")
+    if eos and not text.startswith(until):
+        until = until.removesuffix(eos)  # some templates end a chat with it, no turn
     if not text.startswith(until):
         raise Refusal(
             f"message {i + 1}: the chat template of {template.name} renders it differently when more messages "

@@ -13,9 +13,10 @@ namespace {
 namespace fs = std::filesystem;
 
 // Those that say how text becomes tokens, and messages text.
-constexpr const char* kFiles[] = {
-    "tokenizer.json",          "vocab.json",         "merges.txt", "tokenizer_config.json",
-    "special_tokens_map.json", "chat_template.jinja"};
+constexpr const char* kFiles[] = {"tokenizer.json",     "vocab.json",
+                                  "merges.txt",         "tokenizer_config.json",
+                                  "added_tokens.json",  "special_tokens_map.json",
+                                  "chat_template.jinja"};
 // Forms that this build does not read.
 constexpr const char* kOtherForms[] = {"tokenizer.model", "spiece.model", "tiktoken.model",
                                        "vocab.txt",       "tekken.json",  "vocab.json"};

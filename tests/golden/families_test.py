@@ -127,6 +127,7 @@ CASES = [
     ("gpt2", "exact gelu", {"activation_function": "gelu"}),
     ("gpt2", "relu", {"activation_function": "relu"}),
     ("gpt2", "other name of tanh gelu", {"activation_function": "gelu_pytorch_tanh"}),
+    ("gpt2", "its oldest name", {"activation_function": "gelu_fast"}),
     ("gpt2", "scaled by inverse layer", {"scale_attn_by_inverse_layer_idx": True}),
     ("gpt2", "unscaled attention", {"scale_attn_weights": False}),
     ("gpt2", "epsilon and inner width", {"layer_norm_epsilon": 1e-3, "n_inner": 50}),
@@ -384,8 +385,8 @@ def run_case(probe_program, family, name, options, seed, lie=None, other=None):
     agrees = all(quotient <= 1 for quotient in quotients.values())
     as_expected = agrees != bool(lie or other)
     shown = ", ".join(f"{quantity} {quotient:.3f}" for quantity, quotient in quotients.items())
-    verdict = "ok    " if as_expected else "FAILED"
-    print(f"{verdict} {family}: {name} (seed {seed}), of tolerance: {shown}", flush=True)
+    status = "ok    " if as_expected else "FAILED"
+    print(f"{status} {family}: {name} (seed {seed}), of tolerance: {shown}", flush=True)
     return as_expected
 
 

@@ -260,6 +260,65 @@ class TokenizersTest(unittest.TestCase):
         records = [{"text": text} for text in HARD]
         self.assertEqual(self.worker(parts).records(records), self.worker(folder).records(records))
 
+    def older_folder(self, name, files):
+        """vocab.json and merges.txt of GPT-2's kind, whose configuration lists no tokens."""
+        made = Tokenizer(models.BPE())
+        made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        made.train_from_iterator(CORPUS, trainers.BpeTrainer(
+            vocab_size=300, special_tokens=["<|endoftext|>"], initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False))
+        folder = self.folder / name
+        folder.mkdir()
+        made.model.save(str(folder))
+        (folder / "config.json").write_text('{"model_type": "gpt2"}')
+        for file, content in files.items():
+            (folder / file).write_text(json.dumps(content))
+        return folder, made.get_vocab_size()
+
+    def test_tokens_that_no_configuration_lists_match_transformers(self):
+        text = "<|user|>hello<|bot|>world <|endoftext|>x"
+        template = "{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}"
+        base = {"tokenizer_config.json": {"model_max_length": 1024}}
+        for name, more in (("class", {}), ("map", {"special_tokens_map.json": {
+                "eos_token": "<|endoftext|>", "additional_special_tokens": ["<|user|>"]}}),
+                           ("added", {"added_tokens.json": {"<|bot|>": 301, "<|user|>": 300}}),
+                           ("map first", {"tokenizer_config.json": {"eos_token": "the"},
+                                          "special_tokens_map.json": {"eos_token": "<|endoftext|>"}})):
+            folder, size = self.older_folder(name, {**base, **more})
+            self.assertEqual(size, 300)
+            (folder / "chat_template.jinja").write_text(template)
+            theirs = transformers.AutoTokenizer.from_pretrained(folder)
+            self.assertEqual(theirs.eos_token, "<|endoftext|>")
+            messages = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "world"}]
+            worker = self.worker(folder)
+            with self.subTest(name):
+                [(ids, _)] = worker.records([{"text": text}])
+                self.assertEqual(ids, theirs(text)["input_ids"] + [theirs.eos_token_id])
+                [(ids, _)] = worker.records([{"messages": messages}], "all")
+                self.assertEqual(ids, list(theirs.apply_chat_template(messages, tokenize=True, return_dict=True)["input_ids"]))
+        folder, _ = self.older_folder("none", {"tokenizer_config.json": {"eos_token": None}})
+        self.assertIsNone(transformers.AutoTokenizer.from_pretrained(folder).eos_token)
+        [(ids, _)] = self.worker(folder).records([{"text": "hello"}])
+        self.assertEqual(ids, transformers.AutoTokenizer.from_pretrained(folder)("hello")["input_ids"])
+        folder, _ = self.older_folder("gap", {**base, "added_tokens.json": {"<|bot|>": 310}})
+        self.assertIn("its added token '<|bot|>' is number 310", self.worker(folder).opened["error"])
+
+    def test_a_vocabulary_without_letters_of_the_alphabet_keeps_its_first_token_first(self):
+        made = Tokenizer(models.BPE({"<s>": 0, "</s>": 1, "C": 2, "G": 3}, []))
+        made.add_special_tokens(["<s>", "</s>"])
+        made.post_processor = processors.TemplateProcessing("<s> $A", None, [("<s>", 0)])
+        [(ids, _)] = self.worker(write_folder(self.folder / "bases", made)).records([{"text": "CGC"}])
+        self.assertEqual(ids, [0, 2, 3, 2, 1])
+
+    def test_a_template_that_ends_chats_with_eos_takes_several_turns(self):
+        template = without_spans(TEMPLATES["phi3"]).removesuffix("{% endif %}") + "{% else %}{{ eos_token }}{% endif %}"
+        worker = self.worker(write_folder(self.folder / "closed", byte_level(), template))
+        plain = self.worker(write_folder(self.folder / "open", byte_level(), without_spans(TEMPLATES["phi3"])))
+        records = [{"messages": messages} for messages in chats()]
+        for (ids, mask), (others, found) in zip(worker.records(records), plain.records(records)):
+            self.assertEqual((ids[:-1], mask[:-1]), (others, found))
+            self.assertEqual(mask[-1], 1, "the end of the chat is learnt")
+
     def test_hostile_templates_end_in_a_sentence(self):
         (self.folder / "secret").write_text("secret")
         cases = {

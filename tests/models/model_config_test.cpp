@@ -107,7 +107,7 @@ TEST(ModelConfig, NamesTheFieldThatIsWrong) {
             "m/config.json: tie_word_embeddings is 1, expected true or false");
   EXPECT_EQ(refusal(R"("activation_function": "mish")"),
             R"(m/config.json: activation_function is "mish", )"
-            "expected one of gelu, gelu_new, gelu_pytorch_tanh, relu, silu, swish");
+            "expected one of gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, relu, silu, swish");
   EXPECT_NE(refusal(R"("add_cross_attention": true)").find("add_cross_attention is true"),
             std::string::npos);
 }

@@ -299,6 +299,8 @@ class Adapters(Compared):
         model = self.home / "model"
         (model / "tokenizer.json").write_text("{}")
         (model / "generation_config.json").write_text("{}")
+        for name in ("LICENSE", "rust_model.ot", "model.onnx_data"):
+            (model / name).write_text("of the model before")
         run = self.train("run", {**split(1, GPIPE), "checkpoint.every": 10})
         losses = {step: values[0] for step, values in run.curve().items()}
         self.rewind_run(run, 10)
@@ -306,6 +308,8 @@ class Adapters(Compared):
             recipe.write("# a secret\n")
         code, out, err = self.strait("export", "runs/run", "exported")
         self.assertEqual(code, 0, out + err)
+        names = {path.name for path in (self.home / "exported").iterdir()}
+        self.assertEqual(names, {"config.json", "generation_config.json", "LICENSE", "model.safetensors", "README.md"})
         card = (self.home / "exported/README.md").read_text()
         self.assertIn("steps | 10 of 20", card)
         row = next(line for line in card.splitlines() if "training loss of the last step" in line)

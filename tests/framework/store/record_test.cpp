@@ -247,6 +247,30 @@ TEST(Record, ReadsShareGptAndAlpacaAsMessages) {
                         {"turn 1", "\"martian\"", "human, gpt"});
 }
 
+TEST(Record, KeepsTheOrderOfKeysOfTools) {
+  const std::string tools = R"([{"type":"function","function":{"name":"f","about":"b"}}])";
+  const Record shared = parse_record(
+      R"({"conversations":[{"from":"gpt","value":"hello"}],"tools":)" + tools + "}", "f:1");
+  EXPECT_THAT(shared.chat, testing::HasSubstr("\"tools\":" + tools));
+}
+
+TEST(Record, DropsNoKeyThatChangesWhatIsLearnt) {
+  const Record talk =
+      parse_record(R"({"instruction":"c","output":"d","history":[["a","b"]],"system":"s"})", "f:1");
+  const std::vector<Piece> wanted = {
+      {"system: ", false},    {"s\n", false}, {"user: ", false}, {"a\n", false},
+      {"assistant: ", false}, {"b\n", true},  {"user: ", false}, {"c\n", false},
+      {"assistant: ", false}, {"d\n", true}};
+  EXPECT_EQ(talk.pieces, wanted);
+  EXPECT_EQ(parse_record(R"({"instruction":"c","output":"d","history":[]})", "f:1").pieces.size(),
+            4U);
+  expect_refused_record(R"({"instruction":"c","output":"d","history":["a"]})", {"\"history\""});
+  expect_refused_record(R"({"messages":[{"role":"user","content":"a","weight":0},)"
+                        R"({"role":"assistant","content":"b","weight":0},)"
+                        R"({"role":"assistant","content":"c","weight":1}]})",
+                        {"f:1: message 2", "\"weight\" is 0"});
+}
+
 TEST(Record, JoinsPartsOfContentAndKnowsWhatNeedsATemplate) {
   const Record parts =
       parse_record(R"({"messages":[{"role":"assistant","content":[{"type":"text","text":"a"},)"
