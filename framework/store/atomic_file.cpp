@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <random>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
@@ -34,7 +35,9 @@ std::uint64_t free_bytes(const std::filesystem::path& folder) {
 
 AtomicFile::AtomicFile(std::filesystem::path path, std::uint64_t expected_bytes)
     : path_(std::move(path)),
-      temporary_(path_.string() + fmt::format(".tmp-{}", ::getpid())),
+      // Hosts that share the directory can have processes of one pid.
+      temporary_(path_.string() +
+                 fmt::format(".tmp-{}-{:08x}", ::getpid(), std::random_device()())),
       expected_(expected_bytes) {
   descriptor_ =
       FileDescriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));

@@ -13,10 +13,10 @@
 namespace strait::store {
 
 // Writes a file that other readers see whole and durable, or not at all: bytes go to
-// `path`.tmp-PID, commit() does fsync, rename, fsync of the directory. Without commit() nothing
-// remains. Any error (no room, fsync failed) voids the attempt: a failed fsync is never tried
-// again, because the kernel then calls lost pages clean. Later calls on a voided file are broken
-// invariants.
+// `path`.tmp-PID-RANDOM, commit() does fsync, rename, fsync of the directory. Without commit()
+// nothing remains. Any error (no room, fsync failed) voids the attempt: a failed fsync is never
+// tried again, because the kernel then calls lost pages clean. Later calls on a voided file are
+// broken invariants.
 //
 // One thread. Errors are StoreError storage_full (with bytes needed and available) or storage_io.
 class AtomicFile {

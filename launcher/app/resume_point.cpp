@@ -81,8 +81,8 @@ bool recover(control::RunDirectory& directory, const plan::RunFile& run,
   return !recovered.empty();
 }
 
-// Files under other names while they are fetched again; put back where that fails, so that nothing
-// has changed. UserError: one cannot be renamed.
+// Files under other names while they are fetched again. Those that did not come are put back: a
+// file that is there has come whole. UserError: one cannot be renamed.
 class SetAside {
  public:
   explicit SetAside(std::vector<fs::path> files) : files_(std::move(files)) {
@@ -100,23 +100,20 @@ class SetAside {
   SetAside(const SetAside&) = delete;
   SetAside& operator=(const SetAside&) = delete;
 
-  void fetched() { fetched_ = true; }
-
  private:
   static fs::path damaged(const fs::path& file) { return file.string() + ".damaged"; }
 
   void put_back() {
     std::error_code ignored;
     for (const fs::path& file : files_) {
-      if (!fetched_ || !fs::exists(file, ignored))
-        fs::rename(damaged(file), file, ignored);
-      else
+      if (fs::exists(file, ignored))
         fs::remove(damaged(file), ignored);
+      else
+        fs::rename(damaged(file), file, ignored);
     }
   }
 
   std::vector<fs::path> files_;
-  bool fetched_ = false;
 };
 
 // Fetches files of the newest checkpoint, or of that of step `from`, that are damaged here again
@@ -142,11 +139,10 @@ base::Failure fetch_damaged(control::RunDirectory& directory, const plan::RunFil
     return fs::symlink_status(file, error).type() == fs::file_type::not_found;
   });
   try {
-    SetAside aside(std::move(files));
+    const SetAside aside(std::move(files));
     if (!recover(directory, run, from, lost, console)) {
       return {base::ExitCode::corrupt, "no host is known to have another copy"};
     }
-    aside.fetched();
     return {base::ExitCode::done, ""};
   } catch (const base::UserError& error) {
     if (error.code() == base::ExitCode::interrupted) throw;

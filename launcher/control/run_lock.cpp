@@ -42,6 +42,11 @@ void write_holder(int descriptor, const std::filesystem::path& path) {
        {"job", own_job()}});
 }
 
+// Takes the lock if it is free. Other errors (ENOLCK, ENOSYS) are of file systems without locks.
+bool is_locked_by_another(int descriptor) {
+  return ::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
 [[noreturn]] void refuse_live(const std::filesystem::path& run,
                               const std::optional<LiveRun>& holder) {
   if (holder && !holder->here()) {
@@ -79,12 +84,12 @@ RunLock::RunLock(const std::filesystem::path& run) {
     throw base::UserError(base::ExitCode::storage_io,
                           fmt::format("cannot open {}: {}", path.string(), std::strerror(errno)));
   }
-  const bool taken = ::flock(descriptor_.number(), LOCK_EX | LOCK_NB) == 0;
+  const bool refused = is_locked_by_another(descriptor_.number());
   const std::optional<LiveRun> earlier = read_holder(descriptor_.number());
-  // Checked even if flock succeeded: some file systems do not support it.
+  // Checked even if the lock was free: some file systems have none.
   const bool own = earlier && earlier->here() && earlier->pid == ::getpid();
   const bool other = earlier && !own && earlier->alive();
-  if (!taken || other) refuse_live(run, earlier);
+  if (refused || other) refuse_live(run, earlier);
   write_holder(descriptor_.number(), path);
 }
 
@@ -93,6 +98,14 @@ RunLock::~RunLock() {
   // failure is harmless: the end of the process releases the lock, too.
   if (descriptor_.open()) [[maybe_unused]]
     const int emptied = ::ftruncate(descriptor_.number(), 0);
+}
+
+void RunLock::clear(const std::filesystem::path& run, const LiveRun& ended) {
+  // Not removed: a process that has just taken the lock would hold that of a file without a name.
+  const store::FileDescriptor file(::open(lock_file(run).c_str(), O_RDWR | O_CLOEXEC));
+  if (!file.open() || is_locked_by_another(file.number())) return;
+  if (read_holder(file.number()) != ended) return;
+  [[maybe_unused]] const int emptied = ::ftruncate(file.number(), 0);  // else it stays in the way
 }
 
 std::optional<LiveRun> RunLock::holder(const std::filesystem::path& run) {

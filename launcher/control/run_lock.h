@@ -18,6 +18,7 @@ struct LiveRun : process::ProcessIdentity {
   // cannot be seen: it counts as alive unless this host has that name and booted since, or this
   // process is a restart of the same Slurm job.
   bool alive() const;
+  bool operator==(const LiveRun&) const = default;
   std::string sentence() const;  // "process 12, since …", "process 12 of host b, since …"
 };
 
@@ -34,6 +35,9 @@ class RunLock {
 
   // The present holder, if any. Does not lock.
   static std::optional<LiveRun> holder(const std::filesystem::path& run);
+  // For a holder on another host that is known to have ended: takes its name out of the file,
+  // unless another process has the lock by now.
+  static void clear(const std::filesystem::path& run, const LiveRun& ended);
 
  private:
   store::FileDescriptor descriptor_;

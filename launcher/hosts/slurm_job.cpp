@@ -123,7 +123,7 @@ void SlurmJob::drop_dead_lock(const fs::path& run) {
   const std::optional<control::LiveRun> holder = control::RunLock::holder(run);
   if (!holder || holder->here() || holder->job.empty()) return;
   const std::optional<JobState> state = SlurmJob(parse_job_number(holder->job)).state();
-  if (!state || !state->is_active()) fs::remove(run / control::kLockFile);
+  if (!state || !state->is_active()) control::RunLock::clear(run, *holder);
 }
 
 void SlurmJob::refuse_live(const fs::path& run) {

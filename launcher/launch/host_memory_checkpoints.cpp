@@ -100,16 +100,31 @@ HostMemoryCheckpoints::HeldCheckpoint HostMemoryCheckpoints::hold_on_hosts(const
                                           store::descriptor_path(part.pid, shard.descriptor)));
     }
   }
+  // All answers are waited for: what a host holds by then must not stay in its memory for ever.
+  std::vector<Content> held;
+  std::exception_ptr failed;
   for (std::size_t i = 0; i < tables.size(); ++i) {
     Content& content = made.contents[i];
-    content.table = wait_on(tables[i], content.hosts.front());
-    if (content.table.size == content.file.size && content.table.whole == content.file.hash)
-      continue;
-    throw store::StoreError(store::StoreError::Kind::corrupt,
-                            fmt::format("{} in the memory of host {} is not what was written",
-                                        content.file.name, hosts_.at(content.hosts.front()).name));
+    try {
+      content.table = wait_on(tables[i], content.hosts.front());
+      held.push_back(content);
+      check_written(content);
+    } catch (const std::exception&) {
+      if (!failed) failed = std::current_exception();
+    }
   }
-  return made;
+  if (!failed) return made;
+  made.contents = std::move(held);
+  const MutexLock lock(mutex_);
+  release(made, safe_);
+  std::rethrow_exception(failed);
+}
+
+void HostMemoryCheckpoints::check_written(const Content& content) const {
+  if (content.table.size == content.file.size && content.table.whole == content.file.hash) return;
+  throw store::StoreError(store::StoreError::Kind::corrupt,
+                          fmt::format("{} in the memory of host {} is not what was written",
+                                      content.file.name, hosts_.at(content.hosts.front()).name));
 }
 
 void HostMemoryCheckpoints::copy_to_neighbours() {
@@ -160,7 +175,9 @@ void HostMemoryCheckpoints::release(const std::optional<HeldCheckpoint>& old,
   if (!old) return;
   std::set<std::string> ids;
   for (const Content& content : old->contents) ids.insert(content.table.id());
-  for (const Content& content : kept->contents) ids.erase(content.table.id());
+  if (kept) {
+    for (const Content& content : kept->contents) ids.erase(content.table.id());
+  }
   if (!ids.empty()) agent_.release({ids.begin(), ids.end()});
 }
 

@@ -58,7 +58,8 @@ class HostMemoryCheckpoints : public MemoryCheckpoints {
 
   void run() STRAIT_EXCLUDES(mutex_);
   // UserError, StoreError: what went wrong.
-  HeldCheckpoint hold_on_hosts(const Request& request);
+  HeldCheckpoint hold_on_hosts(const Request& request) STRAIT_EXCLUDES(mutex_);
+  void check_written(const Content& content) const;
   void copy_to_neighbours() STRAIT_EXCLUDES(mutex_);
   void decide(const std::string& trouble) STRAIT_EXCLUDES(mutex_);
   void release(const std::optional<HeldCheckpoint>& old, const std::optional<HeldCheckpoint>& kept);

@@ -99,8 +99,11 @@ std::vector<control::WorkerHandle> StageStarter::start(
     worker.name = process;
     worker.public_key = keys_.at(process).public_key;
     // Before the process starts, because it connects at once.
-    worker.link = hosts_.listener(host).expect(control::control_link(
-        process, process, worker.public_key, std::chrono::seconds(run_.plan.recipe.hosts.hold)));
+    net::LinkOptions link = control::control_link(
+        process, process, worker.public_key, std::chrono::seconds(run_.plan.recipe.hosts.hold));
+    // The watchdog ends a start that takes too long: it knows how long the others took.
+    link.connect_limit = std::chrono::minutes(30);
+    worker.link = hosts_.listener(host).expect(link);
     process::Launch& launch = launches.emplace_back();
     launch.process = process;
     launch.host = host;

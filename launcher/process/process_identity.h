@@ -14,6 +14,7 @@ struct ProcessIdentity {
 
   static ProcessIdentity own();
 
+  bool operator==(const ProcessIdentity&) const = default;
   bool here() const;    // on this host, so that the process can be looked up
   bool exists() const;  // here, and neither ended nor a zombie
 };

@@ -24,15 +24,30 @@ void ChunkSource::add(const std::string& id, std::uint32_t chunk) {
   }
 }
 
+void ChunkSource::hold(Offer in_memory) {
+  const std::string id = in_memory.table.id();
+  held_.insert_or_assign(id, std::move(in_memory));
+}
+
 const ChunkSource::Offer* ChunkSource::find(const std::string& id) const {
-  const auto found = offers_.find(id);
-  return found == offers_.end() ? nullptr : &found->second;
+  for (const auto* offers : {&held_, &offers_}) {
+    if (const auto found = offers->find(id); found != offers->end()) return &found->second;
+  }
+  return nullptr;
 }
 
 std::optional<net::Frame> ChunkSource::read(const std::string& id, std::uint32_t chunk) {
-  const auto found = offers_.find(id);
-  if (found == offers_.end() || !found->second.chunks.contains(chunk)) return std::nullopt;
-  Offer& offer = found->second;
+  for (auto* offers : {&held_, &offers_}) {
+    const auto found = offers->find(id);
+    if (found == offers->end()) continue;
+    if (auto frame = read(found->second, id, chunk)) return frame;
+  }
+  return std::nullopt;
+}
+
+std::optional<net::Frame> ChunkSource::read(Offer& offer, const std::string& id,
+                                            std::uint32_t chunk) {
+  if (!offer.chunks.contains(chunk)) return std::nullopt;
   try {
     std::span<std::byte> content;
     net::Frame frame = message::chunk_frame(id, chunk, offer.table.bytes(chunk), content);

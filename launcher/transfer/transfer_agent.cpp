@@ -1,6 +1,7 @@
 #include "launcher/transfer/transfer_agent.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
@@ -192,9 +193,7 @@ std::future<std::uint64_t> TransferAgent::fetch_to_memory(const net::ProcessName
 }
 
 void TransferAgent::release(const std::vector<std::string>& ids) {
-  std::string all;
-  for (const std::string& id : ids) all += id;
-  tasks_.add([this, all] {
+  tasks_.add([this, all = fmt::format("{}", fmt::join(ids, ""))] {
     forget(all);
     for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
       if (peers_.connected(peer)) peers_.send(peer, message::Release{++numbers_, all});
@@ -205,7 +204,8 @@ void TransferAgent::release(const std::vector<std::string>& ids) {
 void TransferAgent::forget(const std::string& ids) {
   for (std::size_t at = 0; at < ids.size(); at += ChunkTable::kDigits) {
     const std::string id = ids.substr(at, ChunkTable::kDigits);
-    chunk_source_.remove(id);
+    chunk_source_.release(id);
+    if (chunk_source_.find(id) != nullptr) continue;  // a file that may be on its way
     serve_queue_.forget(id);
     peers_.unsubscribe_all(id);
   }

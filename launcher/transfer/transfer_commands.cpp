@@ -148,10 +148,10 @@ void HostCommands::run(std::size_t peer, const message::Rewind& rewind) {
 }
 
 void HostCommands::hold(const ChunkTable& table, store::FileDescriptor content) {
-  const std::string id = table.id();
-  chunk_source_.remove(id);  // of an equal content, whose descriptor is closed now
-  offer_file(chunk_source_, peers_, store::descriptor_path(content.number()), table);
-  held_.insert_or_assign(id, std::move(content));
+  const ChunkSet chunks = ChunkSet::all(table.count());
+  chunk_source_.hold({table, store::descriptor_path(content.number()), chunks, nullptr});
+  peers_.announce(table.id(), chunks.runs());
+  held_.insert_or_assign(table.id(), std::move(content));
 }
 
 void HostCommands::run(std::size_t peer, const message::HoldMemory& hold) {

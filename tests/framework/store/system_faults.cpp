@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -27,8 +28,7 @@ FaultState fault_state;
 
 // True when this call is to fail; errno is set then.
 bool strikes(SystemCall call) {
-  const bool changes =
-      call != SystemCall::stat && call != SystemCall::pread && call != SystemCall::readdir;
+  const bool changes = call < SystemCall::stat;
   if (fault_state.before != nullptr && changes) (*fault_state.before)();
   if (!fault_state.armed) return false;
   const SystemFault& fault = fault_state.fault;
@@ -139,6 +139,11 @@ int stat(const char* path, struct stat* found) noexcept {
 ssize_t pread(int descriptor, void* bytes, size_t size, off_t offset) {
   if (strikes(SystemCall::pread)) return -1;
   return ::syscall(SYS_pread64, descriptor, bytes, size, offset);
+}
+
+int flock(int descriptor, int operation) noexcept {
+  if (strikes(SystemCall::flock)) return -1;
+  return static_cast<int>(::syscall(SYS_flock, descriptor, operation));
 }
 
 // No system call of its own: it is passed on to the library's.

@@ -4,10 +4,10 @@
 
 namespace strait::store {
 
-// This test program carries its own write, fsync, rename, fallocate, remove, stat, pread and
-// readdir, which pass every call on to the kernel until a fault is armed; so each system call of a
-// save can fail or be the last one. `any` stands for those that change something.
-enum class SystemCall { write, fsync, rename, fallocate, remove, stat, pread, readdir, any };
+// This test program carries its own write, fsync, rename, fallocate, remove, stat, pread, readdir
+// and flock, which pass every call on to the kernel until a fault is armed; so each system call of
+// a save can fail or be the last one. `any` stands for those that change something.
+enum class SystemCall { write, fsync, rename, fallocate, remove, stat, pread, readdir, flock, any };
 
 struct SystemFault {
   SystemCall call = SystemCall::any;

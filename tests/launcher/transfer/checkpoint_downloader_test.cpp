@@ -104,7 +104,7 @@ TEST(CheckpointDownloader, DownloadsTwoCheckpoints) {
   EXPECT_THAT(run.complete(), testing::ElementsAre(6, 3));
 }
 
-TEST(CheckpointDownloader, RemovesNothingUnlessToldHowManyToKeep) {
+TEST(CheckpointDownloader, PrunesOnlyWithKeepLimit) {
   RemoteRun run;
   for (const std::int64_t step : {1, 2, 3}) {
     const auto downloader = run.downloader(std::nullopt);
@@ -220,7 +220,7 @@ TEST(CheckpointDownloader, FormerReleasesWeightsAreInTheShard) {
 }
 
 // Whether trying again can help decides if a restart may go back to an older checkpoint.
-TEST(CheckpointDownloader, TellsShardsThatAreGoneFromThoseThatCannotBeFetchedNow) {
+TEST(CheckpointDownloader, DistinguishesMissingFromUnreachableShards) {
   RemoteRun run({}, 2);
   const auto shards = run.commit(3, {0, 1});
   const auto finished = [&] {

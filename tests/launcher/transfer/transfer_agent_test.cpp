@@ -7,6 +7,7 @@
 #include "framework/store/memory_file.h"
 #include "launcher/base/errors.h"
 #include "tests/launcher/transfer/transfer_rig.h"
+#include "tests/launcher/user_error.h"
 
 namespace strait::transfer {
 namespace {
@@ -93,14 +94,8 @@ TEST(TransferAgent, LauncherFetchesFileFromHost) {
 TEST(TransferAgent, NamesHostWhereFileIsMissing) {
   TransferRig rig(1);
   auto table = rig.launcher.agent->stat(rig.hosts[0]->name, "/no/such/file");
-  try {
-    get_soon(table);
-    FAIL() << "stat of a missing file succeeded";
-  } catch (const base::UserError& error) {
-    EXPECT_EQ(error.code(), base::ExitCode::bad_input);
-    EXPECT_THAT(error.what(),
-                testing::AllOf(testing::HasSubstr("agent.0"), testing::HasSubstr("/no/such/file")));
-  }
+  EXPECT_THAT(base::user_error(base::ExitCode::bad_input, [&] { get_soon(table); }),
+              testing::AllOf(testing::HasSubstr("agent.0"), testing::HasSubstr("/no/such/file")));
 }
 
 TEST(TransferAgent, CommandsFailWhenHostDisconnects) {
@@ -199,13 +194,8 @@ TEST(TransferAgent, ReportsBytesThatNoHostHas) {
   ScratchDirectory::write(source, random_bytes(2 * kMebibyte, 7));  // replaced by another file
   auto fetch = rig.launcher.agent->fetch_on(rig.hosts[0]->name,
                                             all_of(table, rig.hosts[0]->directory / "file"));
-  try {
-    get_soon(fetch);
-    FAIL() << "a chunk that no host has was fetched";
-  } catch (const base::UserError& error) {
-    EXPECT_EQ(error.code(), base::ExitCode::stalled);
-    EXPECT_THAT(error.what(), testing::HasSubstr("2097152 of 2097152 bytes are missing"));
-  }
+  EXPECT_THAT(base::user_error(base::ExitCode::stalled, [&] { get_soon(fetch); }),
+              testing::HasSubstr("2097152 of 2097152 bytes are missing"));
 }
 
 TEST(TransferAgent, ReportsFullDiskBeforeTransfer) {
@@ -217,13 +207,8 @@ TEST(TransferAgent, ReportsFullDiskBeforeTransfer) {
   table.whole.assign(ChunkTable::kDigits, 'a');
   auto fetch = rig.launcher.agent->fetch_on(rig.hosts[0]->name,
                                             all_of(table, rig.hosts[0]->directory / "huge"));
-  try {
-    get_soon(fetch);
-    FAIL() << "more than the disk found room";
-  } catch (const base::UserError& error) {
-    EXPECT_EQ(error.code(), base::ExitCode::storage_full);
-    EXPECT_THAT(error.what(), testing::HasSubstr(std::to_string(table.size) + " bytes are needed"));
-  }
+  EXPECT_THAT(base::user_error(base::ExitCode::storage_full, [&] { get_soon(fetch); }),
+              testing::HasSubstr(std::to_string(table.size) + " bytes are needed"));
 }
 
 // Host agents restart at random while several of them fetch several files. In the end every file is
@@ -295,22 +280,53 @@ TEST(TransferAgent, ContentInMemoryHasACopyOnAnotherHost) {
   EXPECT_EQ(ScratchDirectory::read(path), bytes);
 }
 
-TEST(TransferAgent, ReleasedContentIsNotOfferedAnyMore) {
-  TransferAgentOptions options;
-  options.stall_timeout = std::chrono::seconds(1);
-  TransferRig rig(1, options);
-  store::MemoryFile file("shard");
-  const std::string bytes = random_bytes(kMebibyte, 12);
-  file.write(std::as_bytes(std::span(bytes)));
-  file.seal();
-  const auto path = store::descriptor_path(file.descriptor());
-  auto held = rig.launcher.agent->hold_memory(rig.hosts[0]->name, path);
-  const ChunkTable table = get_soon(held);
-  rig.launcher.agent->release({table.id()});
-  auto fetching =
-      rig.launcher.agent->fetch({table, ChunkSet::all(table.count()),
-                                 rig.launcher.directory / "saved", FetchRequest::As::file});
-  EXPECT_THROW(get_soon(fetching.fetched), base::UserError);
+// A checkpoint in the memory of a host, that may be on its disk as well.
+class HeldContent : public testing::Test {
+ protected:
+  // Held by the host from now on.
+  ChunkTable hold() {
+    store::MemoryFile file("shard");
+    file.write(std::as_bytes(std::span(bytes_)));
+    file.seal();
+    const auto path = store::descriptor_path(file.descriptor());
+    auto held = rig_.launcher.agent->hold_memory(rig_.hosts[0]->name, path);
+    return get_soon(held);
+  }
+  std::uint64_t fetch(const ChunkTable& table) {
+    auto fetching =
+        rig_.launcher.agent->fetch({table, ChunkSet::all(table.count()),
+                                    rig_.launcher.directory / "saved", FetchRequest::As::file});
+    return get_soon(fetching.fetched);
+  }
+
+  static TransferAgentOptions impatient() {
+    TransferAgentOptions options;
+    options.stall_timeout = std::chrono::seconds(1);
+    return options;
+  }
+
+  TransferRig rig_{1, impatient()};
+  std::string bytes_ = random_bytes(kMebibyte, 12);
+};
+
+TEST_F(HeldContent, IsNotOfferedAnyMoreOnceReleased) {
+  const ChunkTable table = hold();
+  rig_.launcher.agent->release({table.id()});
+  EXPECT_THROW(fetch(table), base::UserError);
+}
+
+TEST_F(HeldContent, AndTheFileOfTheSameBytesAreOfferedApart) {
+  const auto file = rig_.hosts[0]->directory / "shard";
+  ScratchDirectory::write(file, bytes_);
+  auto found = rig_.launcher.agent->stat(rig_.hosts[0]->name, file);
+  const ChunkTable table = get_soon(found);
+  EXPECT_EQ(hold().id(), table.id());
+  rig_.launcher.agent->release({table.id()});
+  EXPECT_EQ(fetch(table), bytes_.size());
+  std::filesystem::remove(rig_.launcher.directory / "saved");
+  hold();
+  std::filesystem::remove(file);
+  EXPECT_EQ(fetch(table), bytes_.size());
 }
 
 TEST(TransferAgent, HoldsSealedFilesInMemoryOnly) {
