@@ -119,7 +119,7 @@ bool PipedProcess::write(std::string_view bytes, Time deadline) {
 void PipedProcess::close_input() { input_ = FileDescriptor(); }
 
 bool PipedProcess::poll_streams(bool writing, Time deadline) {
-  const bool full = writing && unread_.size() >= kUnreadLimit;
+  const bool full = writing && unread_.size() - returned_ >= kUnreadLimit;
   const int left = base::milliseconds_until(deadline);
   // After the deadline one look at what was there before it, of a line at most: a program that
   // writes without end would be read for ever.
@@ -135,7 +135,7 @@ bool PipedProcess::poll_streams(bool writing, Time deadline) {
   const std::size_t most = writing ? unread_.max_size() : kLineLimit;
   if (waited[1].revents != 0) {
     std::size_t pieces = left > 0 ? 1 : kLineLimit / kPieceBytes;
-    while (pieces > 0 && receive(output_, unread_, most)) --pieces;
+    while (pieces > 0 && receive_output(most)) --pieces;
   }
   if (waited[2].revents != 0) receive(error_output_, errors_, kStderrLimit);
   reap();
@@ -154,11 +154,16 @@ bool PipedProcess::receive(FileDescriptor& from, std::string& into, std::size_t 
   return got > 0;
 }
 
+bool PipedProcess::receive_output(std::size_t most) {
+  unread_.erase(0, std::exchange(returned_, 0));
+  return receive(output_, unread_, most);
+}
+
 bool PipedProcess::next_line(std::string& line) {
-  const std::size_t end = unread_.find('\n');
-  if (end == unread_.npos && (output_.open() || unread_.empty())) return false;
-  line = unread_.substr(0, end);
-  unread_.erase(0, end == unread_.npos ? end : end + 1);
+  const std::size_t end = unread_.find('\n', returned_);
+  if (end == unread_.npos && (output_.open() || unread_.size() == returned_)) return false;
+  line = unread_.substr(returned_, end == unread_.npos ? end : end - returned_);
+  returned_ = end == unread_.npos ? unread_.size() : end + 1;
   if (line.size() > kLineLimit) line.erase(0, line.size() - kLineLimit);
   return true;
 }
@@ -169,7 +174,7 @@ PipedProcess::ReadResult PipedProcess::read_line(std::string& line, Time deadlin
     if (status_) {
       // The process has ended. End of file may never come: a process that it left behind, such as a
       // shared ssh connection, may hold the stream open.
-      if (!receive(output_, unread_, kLineLimit)) output_ = FileDescriptor();
+      if (!receive_output(kLineLimit)) output_ = FileDescriptor();
     } else if (!poll_streams(false, deadline)) {
       return ReadResult::timeout;
     }
@@ -180,13 +185,13 @@ PipedProcess::ReadResult PipedProcess::read_line(std::string& line, Time deadlin
 PipedProcess::ReadResult PipedProcess::read_bytes(std::string& into, std::size_t size,
                                                   Time deadline) {
   while (size > 0) {
-    if (unread_.empty()) {
+    if (unread_.size() == returned_) {
       if (!output_.open()) return ReadResult::end;
       if (!poll_streams(false, deadline)) return ReadResult::timeout;
     }
-    const std::size_t taken = std::min(size, unread_.size());
-    into.append(unread_, 0, taken);
-    unread_.erase(0, taken);
+    const std::size_t taken = std::min(size, unread_.size() - returned_);
+    into.append(unread_, returned_, taken);
+    returned_ += taken;
     size -= taken;
   }
   return ReadResult::line;

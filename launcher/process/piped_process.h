@@ -52,6 +52,7 @@ class PipedProcess {
   bool poll_streams(bool writing, Time deadline);
   // False: nothing was available. Closes a stream that has ended.
   bool receive(store::FileDescriptor& from, std::string& into, std::size_t most);
+  bool receive_output(std::size_t most);
   bool next_line(std::string& line);
   bool reap();
 
@@ -60,7 +61,10 @@ class PipedProcess {
   store::FileDescriptor input_;
   store::FileDescriptor output_;
   store::FileDescriptor error_output_;
-  std::string unread_;  // of stdout, not returned by read_line() yet
+  std::string unread_;  // of stdout
+  // Bytes of unread_ that a caller has got. Removed at the next receive, not line by line: what has
+  // come while a caller wrote may be 64 MiB.
+  std::size_t returned_ = 0;
   std::string errors_;
   std::optional<ExitStatus> status_;
   Time looked_{};  // the last deadline after which the streams were looked at

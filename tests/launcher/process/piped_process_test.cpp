@@ -97,6 +97,20 @@ TEST(PipedProcess, EndlessOutputDoesNotExtendTheDeadline) {
   EXPECT_FALSE(yes.wait_until(past));
 }
 
+// The time is linear in the bytes: removed one by one from the front they would take minutes.
+TEST(PipedProcess, ReadsShortLinesThatCameWhileItWrote) {
+  constexpr int kLines = 1'000'000;
+  PipedProcess counting({"sh", "-c", "seq " + std::to_string(kLines) + "; cat >/dev/null"});
+  ASSERT_TRUE(counting.write(std::string(1 << 20, 'x'), soon()));
+  counting.close_input();
+  std::string line;
+  int lines = 0;
+  while (counting.read_line(line, soon()) == ReadResult::line) {
+    ASSERT_EQ(line, std::to_string(++lines));
+  }
+  EXPECT_EQ(lines, kLines);
+}
+
 TEST(PipedProcess, ReportsExitStatusAndStderr) {
   PipedProcess failing({"sh", "-c", "echo it broke >&2; exit 7"});
   EXPECT_EQ(failing.wait_until(soon())->code, 7);
