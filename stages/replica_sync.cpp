@@ -122,9 +122,7 @@ void ReplicaSync::send_to_new_member(std::uint32_t replica) {
   try {
     send_state(*slots_, method().model_slot(), optimizer_, *links_[replica]);
   } catch (const net::LinkError& error) {
-    const bool gone =
-        error.kind() == net::LinkError::Kind::lost || error.kind() == net::LinkError::Kind::aborted;
-    if (!gone) throw;
+    if (!error.peer_gone()) throw;
     // The new member is lost again; training continues, and the next round finds it evicted.
     tracker_->report_lost(replica, error.what());
   }

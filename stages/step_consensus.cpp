@@ -203,9 +203,7 @@ net::Frame StepConsensus::receive(std::uint32_t replica, std::uint32_t epoch) {
 }
 
 void StepConsensus::report_lost(std::uint32_t replica, const net::LinkError& error) const {
-  const bool gone =
-      error.kind() == net::LinkError::Kind::lost || error.kind() == net::LinkError::Kind::aborted;
-  if (tracker_ == nullptr || !gone) throw error;
+  if (tracker_ == nullptr || !error.peer_gone()) throw error;
   // The coordinator decides which replica is evicted; the next epoch says so.
   tracker_->report_lost(replica, error.what());
   throw kMembershipChanged;

@@ -23,7 +23,7 @@ def main():
         return SKIPPED
     assert complaints(clang_format, [], "int  f( ){return 1 ;}\n"), "blind to a planted violation"
     assert not complaints(clang_format, [], "int f() { return 1; }\n")
-    names = list(source_files(".h", ".cpp", ".cu"))
+    names = list(source_files(".h", ".cpp", ".cu", ".cuh"))
     found = complaints(clang_format, names)
     print(found or f"{len(names)} files are formatted")
     return 1 if found else 0

@@ -20,6 +20,8 @@ class LinkError : public std::runtime_error {
 
   LinkError(Kind kind, const std::string& what) : std::runtime_error(what), kind_(kind) {}
   Kind kind() const { return kind_; }
+  // Others are errors of this process or of the protocol.
+  bool peer_gone() const { return kind_ == Kind::lost || kind_ == Kind::aborted; }
 
  private:
   Kind kind_;

@@ -32,7 +32,7 @@ class SendWindow {
     bool again = false;  // was on the wire before
   };
   bool has_piece() const { return cursor_.sequence < first_ + frames_.size(); }
-  Piece next_piece(std::uint64_t limit = kMaxChunkBytes);  // limit: for the payload, not 0
+  Piece next_piece(std::uint64_t limit);  // limit: for the payload, not 0
 
   // What the peer claims to have received and taken. False: it claims what was never sent, and
   // nothing was changed.

@@ -1,6 +1,5 @@
 #include "framework/sync/bytegrad.h"
 
-#include "framework/sync/allreduce.h"
 #include "framework/sync/group_codes.h"
 #include "framework/sync/layout.h"
 #include "framework/sync/sync_method.h"

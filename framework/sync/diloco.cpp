@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "framework/sync/allreduce.h"
 #include "framework/sync/float_codes.h"
 #include "framework/sync/layout.h"
 #include "framework/sync/sync_method.h"

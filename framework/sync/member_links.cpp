@@ -169,10 +169,8 @@ void MemberLinks::check_membership() const {
 }
 
 void MemberLinks::report(std::uint32_t replica, const net::LinkError& error) const {
-  // Other kinds are errors of this process or of the protocol, which no membership change mends.
-  const bool gone =
-      error.kind() == net::LinkError::Kind::lost || error.kind() == net::LinkError::Kind::aborted;
-  if (tracker_ == nullptr || !gone || ending_) throw error;
+  // No membership change mends others.
+  if (tracker_ == nullptr || !error.peer_gone() || ending_) throw error;
   tracker_->report_lost(replica, error.what());
   throw SyncError(SyncError::Kind::membership_changed, error.what());
 }

@@ -5,7 +5,6 @@
 #include <numeric>
 #include <utility>
 
-#include "framework/sync/allreduce.h"
 #include "framework/sync/float_codes.h"
 #include "framework/sync/layout.h"
 #include "framework/sync/outer_step.h"

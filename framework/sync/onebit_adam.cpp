@@ -6,7 +6,6 @@
 #include <cmath>
 #include <utility>
 
-#include "framework/sync/allreduce.h"
 #include "framework/sync/float_codes.h"
 #include "framework/sync/group_codes.h"
 #include "framework/sync/layout.h"

@@ -3,7 +3,7 @@
 namespace strait::base {
 
 // The version and a hash over all sources: "0.1.0-1a2b3c4d5e6f". Two programs with the same id
-// speak the same protocols.
+// use the same protocols.
 const char* build_id();
 
 // Whether its stages can compute on GPUs: the libtorch that it was built with has CUDA. Builds of

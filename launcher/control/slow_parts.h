@@ -26,10 +26,10 @@ struct ExpectedSpeeds {
   std::map<net::ProcessName, Process> processes;
 };
 
-// Names links and processes that are slower by half than the plan says, or than their neighbours:
-// of a link those that carry the like in the same direction, of a process the other replicas of its
-// stage and, by the shares of the plan, the slowest other process. Only where that costs a good
-// part of the step, and not before it has lasted. Pure: no clock, no file.
+// Names links and processes that take at least twice as long as the plan says, or as their
+// neighbours: of a link those that carry the like in the same direction, of a process the other
+// replicas of its stage and, by the shares of the plan, the slowest other process. Only where that
+// costs a good part of the step, and not before it has lasted. Pure: no clock, no file.
 class SlowParts {
  public:
   explicit SlowParts(ExpectedSpeeds expected) : expected_(std::move(expected)) {}

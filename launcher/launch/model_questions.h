@@ -11,7 +11,7 @@
 #include "launcher/plan/plan.h"
 #include "launcher/plan/speeds.h"
 #include "launcher/plan/stage_job.h"
-#include "launcher/transfer/needed_files.h"
+#include "launcher/transfer/needed_group.h"
 
 namespace strait::launch {
 

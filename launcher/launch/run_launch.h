@@ -48,6 +48,6 @@ control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFil
 std::string recover_checkpoint(control::RunDirectory& directory, const plan::RunFile& run,
                                std::optional<store::Step> from, const ModelQuestions& model,
                                const RunTransfer::Report& report,
-                               const std::set<std::size_t>& lost = {});
+                               const std::set<std::size_t>& lost);
 
 }  // namespace strait::launch

@@ -14,7 +14,7 @@ namespace strait::launch {
 // measured, simulated, or stated in the recipe.
 control::ExpectedSpeeds expected_speeds(const plan::Plan& plan, const ModelQuestions& model);
 
-// Tells the other observers of a run which links and processes are slow (control::SlowParts).
+// Reports to the other observers of a run which links and processes are slow (control::SlowParts).
 class SlowObserver : public control::RunObserver {
  public:
   SlowObserver(control::ExpectedSpeeds expected, std::vector<control::RunObserver*> observers)

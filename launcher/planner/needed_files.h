@@ -7,7 +7,7 @@
 #include "framework/store/checkpoint.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/stage_job.h"
-#include "launcher/transfer/needed_files.h"
+#include "launcher/transfer/needed_group.h"
 
 namespace strait::planner {
 
@@ -22,7 +22,6 @@ std::vector<transfer::NeededGroup> needed_files(const plan::Plan& plan, std::siz
 // the shards of the same processes, and from other shards the tensors of own layers and of no
 // layer.
 transfer::NeededGroup needed_checkpoint(const plan::Plan& plan, std::size_t host,
-                                        const std::filesystem::path& checkpoint,
-                                        store::Part part = store::Part::all);
+                                        const std::filesystem::path& checkpoint, store::Part part);
 
 }  // namespace strait::planner

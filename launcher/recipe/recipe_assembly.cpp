@@ -8,7 +8,6 @@
 
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
-#include "launcher/recipe/recipe_io.h"
 #include "launcher/recipe/recipe_keys.h"
 #include "launcher/recipe/recipe_rules.h"
 

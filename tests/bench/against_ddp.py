@@ -19,7 +19,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/hosts"))
 
-PORT = 29500  # in a namespace that nobody else is in
+PORT = 29500  # in a namespace of its own
 HOSTS = 2
 WARM = 3  # steps before times count
 SEED = 1

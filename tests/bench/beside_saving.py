@@ -55,7 +55,7 @@ class Measurement:
         machinery.write_recipe(folder, name, settings | codec)
         machinery.Run(program, folder, f"{name}.toml")
         run = folder / f"runs/{name}"
-        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()][1:]
+        lines = machinery.metrics_of(folder, name)[1:]
         seconds = [line["seconds"] for line in lines]
         self.steps = len(seconds)
         self.step = statistics.median(seconds)

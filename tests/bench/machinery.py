@@ -16,7 +16,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/processes"))
 
-from runs import recipe_text
+import runs
 
 MIB = 1 << 20
 SEED = 1
@@ -52,8 +52,19 @@ RECIPE = {
 
 def write_recipe(folder, name, settings):
     """`name`.toml, of RECIPE and these: dotted key -> value, None leaves the key out."""
-    text = recipe_text({"name": name, **RECIPE, **settings})
+    text = runs.recipe_text({"name": name, **RECIPE, **settings})
     (folder / f"{name}.toml").write_text(text)
+
+
+def write_text(folder, row, lines):
+    """text.txt. Lines of equal length: every row is full, so that all micro-batches are equal work."""
+    line = "the quick brown fox jumps over the lazy dog; " * 8
+    (folder / "text.txt").write_text("\n".join(line[:row] for _ in range(lines)) + "\n")
+
+
+def metrics_of(folder, name):
+    """Of the steps of a run that has ended."""
+    return runs.Run(folder / "runs" / name).metrics()
 
 
 class Run:
@@ -98,10 +109,7 @@ def make_bench(folder, steps, small):
     model = dict(MODEL, n_embd=64, n_layer=2, n_head=2) if small else MODEL
     (folder / "model").mkdir()
     (folder / "model" / "config.json").write_text(json.dumps(model))
-    # Lines of equal length: every row is full, so that all micro-batches are equal work.
-    line = "the quick brown fox jumps over the lazy dog; " * 8
-    row = model["n_positions"]
-    (folder / "text.txt").write_text("\n".join(line[:row] for _ in range(400)) + "\n")
+    write_text(folder, model["n_positions"], 400)
     for stages in (1, 2):
         settings = {"pipeline.stages": stages, "train.steps": steps}
         write_recipe(folder, f"stages{stages}", settings)

@@ -81,8 +81,7 @@ class Bench:
         for name, config in self.models.items():
             (folder / name).mkdir()
             (folder / name / "config.json").write_text(json.dumps(config))
-        line = "the quick brown fox jumps over the lazy dog; " * 8
-        (folder / "text.txt").write_text("\n".join(line[:256] for _ in range(64)) + "\n")
+        machinery.write_text(folder, 256, 64)
 
     def recipe(self, model, quantization, stages, row=256, micro_batch=2, dtype="float32"):
         settings = {

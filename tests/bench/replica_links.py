@@ -61,10 +61,8 @@ def make_bench(folder, steps, small):
 def seconds_of_a_step(program, folder, name):
     own = narrow_links.file_name(name)
     machinery.Run(program, folder, f"{own}.toml")
-    lines = (folder / f"runs/{own}/metrics.jsonl").read_text().splitlines()
-    steps = [json.loads(line) for line in lines]
     # Methods that sync now and then do so once more at the end.
-    steps = steps[WARM:-1]
+    steps = machinery.metrics_of(folder, own)[WARM:-1]
     seconds = statistics.median(step["seconds"] for step in steps)
     return seconds, statistics.mean(step["bytes_sync"] for step in steps) / REPLICAS
 

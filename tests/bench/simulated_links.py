@@ -55,8 +55,7 @@ def write_recipe(folder, name, size, steps, hosts):
 
 def step_seconds(folder, name):
     """The median step of a run that has ended."""
-    lines = (folder / "runs" / name / "metrics.jsonl").read_text().splitlines()
-    return statistics.median([json.loads(line)["seconds"] for line in lines][WARM:])
+    return statistics.median(step["seconds"] for step in machinery.metrics_of(folder, name)[WARM:])
 
 
 def run_local(programs, folder, name):

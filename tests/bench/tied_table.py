@@ -88,8 +88,7 @@ class Measurement:
 
     def __init__(self, program, folder, name):
         run = machinery.Run(program, folder, f"{name}.toml")
-        lines = (folder / f"runs/{name}/metrics.jsonl").read_text().splitlines()
-        steps = [json.loads(line) for line in lines][WARM:]
+        steps = machinery.metrics_of(folder, name)[WARM:]
         self.seconds = statistics.median(step["seconds"] for step in steps)
         # A build of before counts them as sync, of which there is none.
         self.bytes = statistics.median(step.get("bytes_tied") or step["bytes_sync"] for step in steps)

@@ -9,7 +9,6 @@ the named ones, and few blocks, so that they fit a small machine; the head and t
 """
 
 import argparse
-import json
 import os
 import pathlib
 import statistics
@@ -80,8 +79,7 @@ def seconds_of_ours(folder, program, sizes, steps, threads):
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(f"{command} ended with {done.returncode}: {done.stdout[-800:]}{done.stderr}")
-    lines = (folder / "runs/ours/metrics.jsonl").read_text().splitlines()
-    return [json.loads(line)["seconds"] for line in lines][WARM:]
+    return [step["seconds"] for step in machinery.metrics_of(folder, "ours")[WARM:]]
 
 
 def torch_step(model, optimizer, rows, sizes):

@@ -45,9 +45,7 @@ def make_bench(folder, options, ports):
     (folder / "model").mkdir()
     model = SMALL if options.quick else MODEL
     (folder / "model" / "config.json").write_text(json.dumps(model))
-    line = "the quick brown fox jumps over the lazy dog; " * 8
-    row = model["n_positions"]
-    (folder / "text.txt").write_text("\n".join(line[:row] for _ in range(400)) + "\n")
+    machinery.write_text(folder, model["n_positions"], 400)
     for schedule in SCHEDULES:
         settings = {
             "pipeline.stages": options.stages,

@@ -450,8 +450,8 @@ def assert_same_tokens(folder, exported):
 def report(name, seed, found, must_agree=True):
     agrees = all(quotient <= 1 for quotient in found.values())
     shown = ", ".join(f"{quantity} {quotient:.3g}" for quantity, quotient in found.items())
-    verdict = "ok    " if agrees == must_agree else "FAILED"
-    print(f"{verdict} {name} (seed {seed}), of tolerance: {shown}", flush=True)
+    status = "ok    " if agrees == must_agree else "FAILED"
+    print(f"{status} {name} (seed {seed}), of tolerance: {shown}", flush=True)
     return agrees == must_agree
 
 
@@ -508,7 +508,7 @@ def bfloat16_case(seed):
 
 
 def shuffled_epochs(seed):
-    """Rows that can be told apart by their number of targets: two epochs, each a permutation."""
+    """Rows that differ by their number of targets: two epochs, each a permutation."""
     count = 12
     rows = {
         "input_ids": torch.randint(0, VOCABULARY, (count, LENGTH)).to(torch.int32),

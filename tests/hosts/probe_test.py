@@ -1,5 +1,5 @@
 """strait probe against the truth: hosts behind links whose rate and delay are known. They join by token,
-as hosts do that nobody can log into.
+as hosts do that cannot be logged into.
 
 Kernels without netem cannot delay packets, so STRAIT_NETLAB names the source of a program that makes hosts
 of network namespaces and relays their packets at a rate and with a delay: `netlab up FILE`, with lines

@@ -6,18 +6,11 @@ import os
 import signal
 
 import hosts
+import replica_changes
 import replica_hosts
 
 
-class Returns(replica_hosts.ReplicaHosts):
-    def lose_replica(self, launched, end):
-        """Calls end(), which ends a replica, and returns the number of the evicted replica."""
-        count = len(launched.run.events("replica_left"))
-        end()
-        launched.wait_for("the replica to leave",
-                          lambda: len(launched.run.events("replica_left")) > count)
-        return launched.run.events("replica_left")[-1]["replica"]
-
+class Returns(replica_changes.ReplicaChanges, replica_hosts.ReplicaHosts):
     def kill_stage(self, host):
         (victim,) = (pid for pid, line in self.processes_on(host).items()
                      if "--agent" not in line and "strait-stage" in line)
@@ -28,9 +21,7 @@ class Returns(replica_hosts.ReplicaHosts):
         hosts.wait_until_up(host)
 
     def rejoin(self, launched, replica, together):
-        code, out, err = self.strait("resume", launched.run.path, "--replica", replica)
-        self.assertEqual(code, 0, out + err + launched.output())
-        self.assertIn(f"active replicas: {together}", out)
+        super().rejoin(launched, replica, together)
         self.train_on(launched)
 
     def fail_to_rejoin(self, launched, replica, host):
@@ -39,14 +30,6 @@ class Returns(replica_hosts.ReplicaHosts):
         self.assertIn(f"replica {replica} could not rejoin", err)
         self.assertIn(host, err)
         self.assertEqual(len(err.strip().splitlines()), 1, err)
-
-    def train_on(self, launched, steps=5):
-        launched.at_step(launched.run.metrics()[-1]["step"] + steps)
-
-    def stop(self, launched):
-        code, out, err = self.strait("stop", launched.run.path)
-        self.assertEqual(code, 0, out + err + launched.output())
-        self.assertEqual(launched.end(), 0, launched.output())
 
     @hosts.needs_namespaces
     def test_lost_processes_and_hosts_rejoin(self):
@@ -200,11 +183,11 @@ class Returns(replica_hosts.ReplicaHosts):
         self.power_on(one)
         part(one, other)
         self.rejoin(launched, 1, "0, 1, 2")
-        told = [line["text"] for line in launched.run.events("stage_event")
+        events = [line["text"] for line in launched.run.events("stage_event")
                 if line["name"] == "relayed"]
-        self.assertEqual(len(told), 2, told)
+        self.assertEqual(len(events), 2, events)
         self.assertTrue(all("RELAYED: h1 and h2 cannot reach" in text or
-                            "RELAYED: h2 and h1 cannot reach" in text for text in told), told)
+                            "RELAYED: h2 and h1 cannot reach" in text for text in events), events)
         self.wait_for_download(launched, [0, 1, 2])
         self.stop(launched)
 

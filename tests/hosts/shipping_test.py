@@ -171,8 +171,8 @@ class Shipping(hosts.HostsCase):
         launched.signal(signal.SIGINT)
         self.assertEqual(launched.end(), 0, launched.output())
         self.assertRegex(launched.output(), "MB of checkpoint 2 stay on the hosts")
-        (told,) = [one for one in launched.run.events("stage_event") if one["name"] == "download_failed"]
-        self.assertIn("stay on the hosts", told["text"])
+        (failed,) = [one for one in launched.run.events("stage_event") if one["name"] == "download_failed"]
+        self.assertIn("stay on the hosts", failed["text"])
         # Neither does who resumes.
         again = self.launch("resume", "runs/apart")
         again.wait_for("what is waited for", lambda: re.search(downloading, again.output()))

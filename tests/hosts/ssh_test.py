@@ -76,7 +76,7 @@ class Ssh(hosts.HostsCase):
         step = run.metrics()[-1]["step"]
         runs.wait_for("further steps", lambda: run.metrics()[-1]["step"] > step + 3)
         self.assertIsNone(console.process.poll())
-        self.watch(run)
+        self.watch()
         code, out, err = self.strait("stop", "runs/endless")
         self.assertEqual(code, 0, out + err)
         self.assertEqual(console.process.wait(runs.scaled_timeout(SOON)), 0)
@@ -93,7 +93,7 @@ class Ssh(hosts.HostsCase):
                 names.add(pathlib.Path(f"/proc/{pid}/comm").read_text())
         return names
 
-    def watch(self, run):
+    def watch(self):
         screen = terminal.Terminal([self.program, "watch", "runs/endless"], self.home)
         self.addCleanup(screen.end)
         # A frame may come in pieces: all of it is waited for.

@@ -50,7 +50,7 @@ class Terminal:
                 raise AssertionError(f"timed out after {seconds} s; the terminal shows:\n{new!r}")
             try:
                 new += os.read(self.side, 65536).decode(errors="replace")
-            except OSError:  # nobody has it open any more
+            except OSError:  # no process has it open any more
                 raise AssertionError(f"the program left; it said:\n{new!r}") from None
         self.text += new
         return new

@@ -14,7 +14,6 @@
 
 #include "kernels/linear.h"
 #include "kernels/matrix_operators.h"
-#include "kernels/nf4.h"
 #include "kernels/random_key.h"
 
 namespace strait::kernels {

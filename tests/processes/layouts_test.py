@@ -88,9 +88,6 @@ class Layouts(runs.RunCase):
     }
     CONFIG = {**runs.RunCase.CONFIG, "n_embd": 16, "n_layer": BLOCKS}
 
-    def learnt(self, run):
-        return run.curve(), run.state(STEPS)
-
     def said(self, run):
         """What the newest launch dropped: names of events."""
         last = max(i for i, e in enumerate(run.events()) if e["event"] == "started")
@@ -103,10 +100,10 @@ class Layouts(runs.RunCase):
 
     def resume_pair(self, number, first, second):
         run = self.train(f"pair-{number}", first)
-        expected = self.learnt(run)
+        expected = run.learnt(STEPS)
         self.rewind_run(run, MIDDLE)
         self.resumed(run, *self.words(first, second))
-        got = self.learnt(run)
+        got = run.learnt(STEPS)
         said = self.said(run)
         same = first == second
         cut_only = {k: v for k, v in first.items() if k not in CUT} == {k: v for k, v in second.items() if k not in CUT}

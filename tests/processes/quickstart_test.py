@@ -102,10 +102,10 @@ class Quickstart(runs.RunCase):
         self.assertEqual(three, self.said(*sampled, "--seed", "3"))
         self.assertNotEqual(three, self.said(*sampled, "--seed", "4"))
 
-        told = self.run_of("quickstart").events("evaluated")[-1]
+        evaluation = self.run_of("quickstart").events("evaluated")[-1]
         measured = json.loads(self.ok("eval", run, "--json"))
         self.assertEqual(measured["step"], STEPS)
-        self.assertTrue(math.isclose(measured["loss"], told["loss"], rel_tol=1e-5))
+        self.assertTrue(math.isclose(measured["loss"], evaluation["loss"], rel_tol=1e-5))
 
         self.assertRegex(self.ok("prepare", "recipes/data/dates.jsonl", "dates.safetensors"), "rows")
         self.assertRegex(self.ok("eval", run, "--data", "dates.safetensors"), r"loss \d")

@@ -1,5 +1,5 @@
 """A run that loses a process restarts by itself (hosts.restart), to the bits of a run that lost none;
-what comes back at every start ends it with the first cause."""
+what comes back at every start ends it with the root cause."""
 
 import os
 import random

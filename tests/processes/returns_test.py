@@ -8,10 +8,11 @@ import signal
 import statistics
 import time
 
+import replica_changes
 import runs
 
 
-class Returns(runs.RunCase):
+class Returns(replica_changes.ReplicaChanges, runs.RunCase):
     SETTINGS = {
         **runs.RunCase.SETTINGS,
         "pipeline.stages": 2,
@@ -29,27 +30,12 @@ class Returns(runs.RunCase):
     def lose(self, launched, victim):
         """Kills the process and waits for the eviction of its replica. Returns the former processes."""
         before = launched.run.processes()
-        count = len(launched.run.events("replica_left"))
-        os.kill(before[victim], signal.SIGKILL)
-        launched.wait_for("the replica to leave",
-                          lambda: len(launched.run.events("replica_left")) > count)
+        self.lose_replica(launched, lambda: os.kill(before[victim], signal.SIGKILL))
         return before
 
-    def rejoin(self, launched, replica):
-        code, out, err = self.strait("resume", launched.run.path, "--replica", replica)
-        self.assertEqual(code, 0, out + err + launched.output())
-        self.assertIn(f"replica {replica} has joined; active replicas: 0, 1, 2", out)
-
-    def train_on(self, launched, steps=5):
-        launched.at_step(launched.run.metrics()[-1]["step"] + steps)
-
     def stop(self, launched):
-        code, out, err = self.strait("stop", launched.run.path)
-        self.assertEqual(code, 0, out + err + launched.output())
-        self.assertEqual(launched.end(), 0, launched.output())
+        super().stop(launched)
         self.wait_for_no_processes(5)
-        left = [p.name for p in launched.run.path.iterdir() if p.name.startswith(("leave-", "return-"))]
-        self.assertEqual(left, [])
 
     def assert_rejoin_recorded(self, run, replica):
         joined = run.events("replica_joined")[-1]
@@ -167,7 +153,7 @@ class Returns(runs.RunCase):
         code, out, err = self.strait("status", run.path)
         self.assertIn("active replicas: 0", out)
         self.assertIn("replica 1 is absent: absent since the run began", out)
-        # From the first step on nobody counts the rows of those who are not there.
+        # From the first step on the rows of absent replicas do not count.
         self.assertEqual({len(m["idle"]) for m in run.metrics()}, {2})
         alone = run.metrics()[0]["tokens"]
         before = run.processes()

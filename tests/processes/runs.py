@@ -228,6 +228,10 @@ class Run:
                     raise AssertionError(f"two stages hold different bits of {name}")
         return tensors
 
+    def learnt(self, step):
+        """What assert_same_bits() compares."""
+        return self.curve(), self.state(step)
+
     def processes(self):
         """"stage.replica" -> pid, of the newest start, once all have connected."""
         pids = {}
@@ -428,6 +432,14 @@ class RunCase(unittest.TestCase):
             self.assertEqual(got[0][step], expected[0][step], f"step {step}: loss, norm, rate")
         self.assertEqual(sorted(got[1]), sorted(expected[1]))
         self.assertEqual([name for name in got[1] if got[1][name] != expected[1][name]], [])
+
+    def assert_evaluates_as_trained(self, run, steps):
+        """The run has been evaluated at these steps, and `strait eval` finds what the last one did."""
+        evaluations = run.events("evaluated")
+        self.assertEqual([e["step"] for e in evaluations], steps)
+        code, out, err = self.strait("eval", run.path, "--json")
+        self.assertEqual(code, 0, err)
+        self.assertAlmostEqual(json.loads(out)["loss"], evaluations[-1]["loss"], places=5)
 
     def start(self, name, settings=None, **popen):
         return self.launch("run", self.write_recipe(name, settings), name=name, **popen)

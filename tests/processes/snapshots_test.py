@@ -56,13 +56,10 @@ class BesideTraining(runs.RunCase):
         }
         return self.start(name, settings, env=environment)
 
-    def learnt(self, run):
-        return run.curve(), run.state(STEPS)
-
     def assert_resumes_to(self, expected, run, step):
         self.rewind_run(run, step)
         self.resumed(run)
-        self.assert_same_bits(expected, self.learnt(run))
+        self.assert_same_bits(expected, run.learnt(STEPS))
 
     def test_slow_disk_and_resume_change_no_bits(self):
         cases = {
@@ -73,18 +70,18 @@ class BesideTraining(runs.RunCase):
         }
         for name, settings in cases.items():
             with self.subTest(name):
-                expected = self.learnt(self.train(name, {**settings, "checkpoint.every": 0}))
+                expected = self.train(name, {**settings, "checkpoint.every": 0}).learnt(STEPS)
                 launched = self.start_slow(f"{name}-slow", settings, 0.002)
                 self.assertEqual(launched.end(), 0, launched.output())
                 run = launched.run
-                self.assert_same_bits(expected, self.learnt(run))
+                self.assert_same_bits(expected, run.learnt(STEPS))
                 waited = {m["step"]: m["checkpoint_seconds"] for m in run.metrics()}
                 # The step after the checkpoint, and others if caches waited longer.
                 self.assertEqual(min(step for step in waited if waited[step] > 0), MIDDLE + 1)
                 self.assert_resumes_to(expected, run, MIDDLE)
 
     def test_stage_killed_while_it_writes_leaves_former_checkpoint(self):
-        expected = self.learnt(self.train("whole", {"train.steps": STEPS, "checkpoint.every": 0}))
+        expected = self.train("whole", {"train.steps": STEPS, "checkpoint.every": 0}).learnt(STEPS)
         every = {"checkpoint.every": 5}
         launched = self.start_slow("killed", every, 0.02)
         launched.at_step(11)  # the second one is being written
@@ -93,7 +90,7 @@ class BesideTraining(runs.RunCase):
         self.assertEqual(launched.end(), 20, launched.output())
         self.assertEqual(launched.run.checkpoints(), [5])
         self.resumed(launched.run)
-        self.assert_same_bits(expected, self.learnt(launched.run))
+        self.assert_same_bits(expected, launched.run.learnt(STEPS))
 
 
 if __name__ == "__main__":

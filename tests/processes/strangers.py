@@ -409,7 +409,7 @@ class Attacks:
         self.assertEqual(self.ports(launched), ports)
 
     def assert_same_as_quiet(self, run, settings, loud):
-        """A run with these settings that nobody attacks has the same curve, and little less memory. `loud`: the peaks
+        """A run with these settings that is not attacked has the same curve, and little less memory. `loud`: the peaks
         of the run that was attacked."""
         last = run.metrics()[-1]["step"]
         quiet = self.start("quiet", settings)

@@ -34,7 +34,7 @@ class SlurmRuns(runs.RunCase):
         table = runs.processes()
         daemons = self.cluster.pids()
         ours = set(daemons)
-        for daemon in daemons:  # slurmctld has a helper, slurmd has its jobs' keepers
+        for daemon in daemons:  # slurmctld has a helper, slurmd its slurmstepd
             ours.update(p for p in runs.descendants(table, daemon) if not self.belongs_to_job(p))
         return {pid: one for pid, one in super().run_processes().items() if pid not in ours}
 

@@ -384,7 +384,7 @@ TEST_F(LinkProtocolPair, AbortSurvivesACutPath) {
   EXPECT_NE(std::string(right->error()->what()).find("disk full"), std::string::npos);
 }
 
-TEST_F(LinkProtocolPair, StateTellsHowMuchOfTheAwaitedFrameIsHere) {
+TEST_F(LinkProtocolPair, StateReportsReceivedBytesOfFrame) {
   EndSetup setup;
   setup.chunk_bytes = 100;
   start(setup, setup);

@@ -520,7 +520,7 @@ TEST_F(NodeTest, EncryptedNodeWithoutKeysIsRefused) {
   EXPECT_THAT(error.what(), HasSubstr("public key of stage 0.0"));
 }
 
-TEST(EndpointTest, PrivateAddressesAreToldFromPublicOnes) {
+TEST(EndpointTest, ClassifiesPrivateAddresses) {
   for (const char* host : {"127.0.0.1", "10.1.2.3", "172.16.0.1", "172.31.255.255", "192.168.7.7",
                            "169.254.1.1", "::1", "fe80::1", "fd00::1", "localhost"}) {
     EXPECT_TRUE(is_private_host(host)) << host;

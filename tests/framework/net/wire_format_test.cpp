@@ -94,7 +94,7 @@ TEST(WireFormatTest, EveryFlippedBitAndEveryTruncationIsFound) {
   }
 }
 
-TEST(WireFormatTest, OtherVersionIsToldApartFromDamage) {
+TEST(WireFormatTest, DistinguishesOtherVersionFromDamage) {
   Message message = sealed(chunk_header(), 4);
   message[8] = std::byte{9};
   EXPECT_EQ(parse_message(message).fault, WireFault::damaged);
@@ -109,7 +109,7 @@ TEST(WireFormatTest, FramesBeyondTheLimitAreRefused) {
   EXPECT_THROW(check_frame_size(kMaxFrameBytes + 1), std::invalid_argument);
 }
 
-TEST(WireFormatTest, LengthsBeyondTheLimitsAreLies) {
+TEST(WireFormatTest, RejectsLengthsBeyondLimits) {
   const auto fault_of = [](const MessageHeader& header, std::size_t payload) {
     return parse_message(sealed(header, payload)).fault;
   };

@@ -180,7 +180,7 @@ TEST(InputFile, RefusesWhatIsNoRegularFileAndWhatIsTooLarge) {
                      [&] { read_text_file(folder / "text", 4); });
 }
 
-TEST(InputFile, TellsWhenAFileShrinksWhileItIsRead) {
+TEST(InputFile, ReportsFileThatShrinksWhileItIsRead) {
   const ScratchDirectory folder;
   ScratchDirectory::write(folder / "text", "12345");
   const InputFile file(folder / "text");

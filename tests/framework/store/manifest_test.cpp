@@ -111,7 +111,7 @@ TEST(Manifest, RefusesWhatIsWrongInside) {
   expect_refused_manifest(kind, "{}", {"not a manifest"});
 }
 
-TEST(Manifest, TellsAnotherBuildsFileFromADamagedOne) {
+TEST(Manifest, DistinguishesOtherBuildFromDamage) {
   const auto kind = StoreError::Kind::mismatch;
   expect_refused_manifest(kind, edited([](nlohmann::json& json) { json["format_version"] = 2; }),
                           {"format version 2", "reads version 1"});

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "framework/store/input_file.h"
-#include "tests/framework/store/expect_store_error.h"
+#include "framework/store/store_error.h"
 #include "tests/scratch_directory.h"
 
 namespace strait::store {

@@ -7,7 +7,7 @@
 
 #include "framework/store/atomic_file.h"
 #include "framework/store/checkpoint.h"
-#include "tests/framework/store/expect_store_error.h"
+#include "framework/store/store_error.h"
 #include "tests/framework/store/system_faults.h"
 #include "tests/saved_checkpoint.h"
 #include "tests/scratch_directory.h"

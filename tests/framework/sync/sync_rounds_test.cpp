@@ -13,7 +13,6 @@
 #include "framework/sync/float_codes.h"
 #include "framework/sync/layout.h"
 #include "framework/sync/methods.h"
-#include "framework/sync/sync_error.h"
 #include "tests/framework/net/dying_link.h"
 #include "tests/framework/sync/replica_set.h"
 #include "tests/framework/sync/usual_settings.h"

@@ -243,7 +243,7 @@ TEST(Packer, RefusesWhatItsCallerMustNotDo) {
   EXPECT_THROW(packer.add({"f", {1, 2}, {1}, false}), std::invalid_argument);
 }
 
-TEST(Packer, TreatsLongDocumentsAsItIsTold) {
+TEST(Packer, AppliesTooLongOption) {
   const store::Document fits{"f:1", {1, 2}, {0, 1}, true};
   const store::Document learnable{"f:2", {3, 4, 5, 6, 7}, {0, 1, 1, 1, 1}, true};
   const store::Document hopeless{"f:3", {8, 8, 8, 8, 9}, {0, 0, 0, 0, 1}, true};

@@ -98,7 +98,7 @@ TEST(Safetensors, RefusesAFileOfEveryOtherLength) {
                             [&] { SafetensorsReader reader(folder / "long"); });
 }
 
-TEST(Safetensors, RefusesAHeaderLengthThatLies) {
+TEST(Safetensors, RefusesWrongHeaderLength) {
   const ScratchDirectory folder;
   ScratchDirectory::write(folder / "huge", std::string(8, '\xff') + "{}");
   store::expect_store_error(store::StoreError::Kind::bad_input, {"huge", "at most 100000000"},

@@ -103,7 +103,7 @@ TEST(TokenFile, TakesWholeRowsAsTargetsWhenNothingElseIsSaid) {
   EXPECT_EQ(file.targets(store::SampleId{1}), 2);
 }
 
-TEST(TokenFile, HashTellsEveryTableApart) {
+TEST(TokenFile, HashDiffersForEveryTable) {
   const std::string hash = TokenFile(two_rows(), "memory").hash();
   store::TokenRows other = two_rows();
   other.input_ids[0] = 4;

@@ -43,7 +43,7 @@ TEST(WeightFiles, ReadsShardsThroughTheIndexInTheOrderOfNames) {
   EXPECT_TRUE(at::equal(weights.read("a"), at::full({2}, 2.0F)));
 }
 
-TEST(WeightFiles, RefusesAnIndexThatLeavesTheDirectoryOrLies) {
+TEST(WeightFiles, RefusesIndexThatLeavesTheDirectoryOrIsWrong) {
   const ScratchDirectory folder;
   write_one(folder / "one.safetensors", "z", 1);
   write_one(folder / "copy.safetensors", "z", 1);

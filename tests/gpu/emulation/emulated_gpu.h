@@ -27,8 +27,9 @@ const Position& position();
 enum class MemoryKind { device, pinned, shared };
 void* allocate(std::size_t size, MemoryKind kind);
 void release(void* data);
-// Its bytes count as written; `by_atomic`: an access of the running thread that is atomic.
+// Its bytes count as written.
 void mark_written(const void* data, std::size_t size);
+// An atomic access of the running thread: checked as a read and a write.
 void note_atomic(const void* data, std::size_t size);
 
 }  // namespace emulated

@@ -121,7 +121,7 @@ TEST_F(MemoryLedgerTest, IsGivenUpWhenOneHasSkippedIt) {
   EXPECT_EQ(holder_.steps, (std::vector{Step{30}}));
 }
 
-TEST_F(MemoryLedgerTest, TellsATroubleOnceAndNoneOfAnEnd) {
+TEST_F(MemoryLedgerTest, ReportsErrorOnceAndNoneOfAnEnd) {
   holder_.decisions = {{Step{10}, "", "no copy"}, {Step{20}, "", "no copy"}};
   ledger_.poll(false);
   holder_.decisions = {{Step{30}, "", "gone"}};

@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "launcher/base/errors.h"
+#include "tests/launcher/user_error.h"
 #include "tests/scratch_directory.h"
 
 namespace strait::hosts {
@@ -20,13 +21,7 @@ std::string refusal(recipe::BackendKind backend) {
   plan::Plan plan;
   plan.hosts = {{"h0"}, {"h1"}};
   plan.recipe.hosts.backend = backend;
-  try {
-    agent_starter_in_run(plan, 1);
-  } catch (const base::UserError& error) {
-    EXPECT_EQ(error.code(), base::ExitCode::bad_input);
-    return error.what();
-  }
-  return "nothing";
+  return base::user_error(base::ExitCode::bad_input, [&] { agent_starter_in_run(plan, 1); });
 }
 
 TEST(ForEachHost, ReturnsErrorsOfAnyKindByHost) {

@@ -10,6 +10,7 @@
 #include "framework/net/link_error.h"
 #include "framework/net/memory_link.h"
 #include "launcher/base/errors.h"
+#include "tests/launcher/user_error.h"
 
 namespace strait::hosts {
 namespace {
@@ -80,13 +81,8 @@ TEST_F(HostAgentsTest, StartsOnOtherHostsWhenOneIsLost) {
   process::Launch launch;
   launch.process = {0, 1};
   launch.host = 1;
-  try {
-    agents_->start(launch);
-    FAIL() << "it was started on a host that is lost";
-  } catch (const base::UserError& error) {
-    EXPECT_EQ(error.code(), base::ExitCode::peer_lost);
-    EXPECT_THAT(error.what(), HasSubstr("host h1: the connection to its agent is lost"));
-  }
+  EXPECT_THAT(base::user_error(base::ExitCode::peer_lost, [&] { agents_->start(launch); }),
+              HasSubstr("host h1: the connection to its agent is lost"));
   remote_[0].reset();
 }
 

@@ -10,6 +10,7 @@
 
 #include "launcher/base/errors.h"
 #include "launcher/plan/gpu_memory.h"
+#include "tests/launcher/user_error.h"
 
 namespace strait::launch {
 namespace {
@@ -63,13 +64,12 @@ TEST(AmendedPlan, ReportsLittleMemoryAndWrongClock) {
   const auto notes = amend_by_facts(plan, {facts_of(1, 5000), late}, {0, 1});
   ASSERT_EQ(notes.size(), 1U);
   EXPECT_THAT(notes[0].text, HasSubstr("the clock of h1 is 66 minutes behind"));
-  try {
-    amend_by_facts(plan, {facts_of(1, 5000), facts_of(1, 999)}, {0, 1});
-    FAIL() << "it was taken";
-  } catch (const base::UserError& error) {
-    EXPECT_EQ(error.code(), base::ExitCode::out_of_memory);
-    EXPECT_THAT(error.what(), HasSubstr("host h1 may use"));
-  }
+  EXPECT_THAT(
+      base::user_error(base::ExitCode::out_of_memory,
+                       [&] {
+                         amend_by_facts(plan, {facts_of(1, 5000), facts_of(1, 999)}, {0, 1});
+                       }),
+      HasSubstr("host h1 may use"));
 }
 
 TEST(AmendedPlan, TakesUnknownMemoryForEnough) {

@@ -5,6 +5,7 @@
 
 #include "launcher/base/errors.h"
 #include "models/model_config.h"
+#include "tests/launcher/user_error.h"
 
 namespace strait::planner {
 namespace {
@@ -63,13 +64,9 @@ TEST(PlannedBoundary, HasNoCacheOfAutoWhereSamplesDoNotReturn) {
 TEST(PlannedBoundary, RefusesMicroBatchesThatAreNoMessage) {
   const std::int64_t most = (std::int64_t{4} << 30) / (kTokens * 8 * 4 + 100);
   EXPECT_NO_THROW(planned(recipe::Recipe::Codec(), 2, 1, true, most));
-  try {
-    planned(recipe::Recipe::Codec(), 2, 1, true, 2 * most);
-    FAIL() << "accepted";
-  } catch (const base::UserError& error) {
-    EXPECT_EQ(error.code(), base::ExitCode::bad_input);
-    EXPECT_THAT(error.what(), testing::HasSubstr("set train.micro_batch to less"));
-  }
+  EXPECT_THAT(base::user_error(base::ExitCode::bad_input,
+                               [&] { planned(recipe::Recipe::Codec(), 2, 1, true, 2 * most); }),
+              testing::HasSubstr("set train.micro_batch to less"));
 }
 
 TEST(PlannedBoundary, CountsTokensWithoutPadding) {

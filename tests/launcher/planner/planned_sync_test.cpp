@@ -22,6 +22,7 @@
 #include "launcher/recipe/recipe_sync_keys.h"
 #include "models/model_config.h"
 #include "stages/stage_layout.h"
+#include "tests/launcher/user_error.h"
 
 namespace strait::planner {
 namespace {
@@ -500,13 +501,9 @@ TEST(PlannedSync, RefusesContradictingSettings) {
   plan::Plan plan = plan_of(1, 2, "streaming_diloco");
   plan.recipe.sync.every = 4;
   plan.recipe.sync.late = 3;
-  try {
-    plan_sync(plan, models::describe(config(true)));
-    FAIL();
-  } catch (const base::UserError& error) {
-    EXPECT_EQ(error.code(), base::ExitCode::bad_input);
-    EXPECT_THAT(error.what(), testing::StartsWith("sync.late is 3 "));
-  }
+  EXPECT_THAT(base::user_error(base::ExitCode::bad_input,
+                               [&] { plan_sync(plan, models::describe(config(true))); }),
+              testing::StartsWith("sync.late is 3 "));
 }
 
 TEST(PlannedSync, AssignsEveryEvaluationBatchOnce) {

@@ -8,6 +8,7 @@
 #include "launcher/planner/planned_sync.h"
 #include "launcher/recipe/recipe_io.h"
 #include "launcher/recipe/recipe_sync_keys.h"
+#include "tests/launcher/user_error.h"
 
 namespace strait::planner {
 namespace {
@@ -27,14 +28,10 @@ plan::Plan plan_of(const std::string& sync, const std::vector<std::string>& over
 }
 
 std::string refusal(const plan::Plan& plan) {
-  try {
+  return base::user_error(base::ExitCode::bad_input, [&] {
     check_sync_settings(plan);
     check_loss_rule(plan);
-  } catch (const base::UserError& error) {
-    EXPECT_EQ(error.code(), base::ExitCode::bad_input);
-    return error.what();
-  }
-  return "";
+  });
 }
 
 TEST(SyncRules, RefusesImpossibleFragmentsWithKeysAndOrigins) {

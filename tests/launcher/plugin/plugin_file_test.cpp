@@ -8,6 +8,7 @@
 
 #include "framework/store/store_error.h"
 #include "launcher/base/errors.h"
+#include "tests/launcher/user_error.h"
 #include "tests/scratch_directory.h"
 
 namespace strait::plugin {
@@ -19,13 +20,8 @@ TEST(PluginCopy, RefusesContentThatDiffersFromLauncher) {
   std::ofstream(file) << "one";
   const std::vector<plan::PluginCopy> copies = plan::plugin_copies({file});
   std::ofstream(file) << "two";
-  try {
-    load_copies(copies);
-    FAIL() << "another file was loaded";
-  } catch (const base::UserError& error) {
-    EXPECT_EQ(error.code(), base::ExitCode::mismatch);
-    EXPECT_THAT(error.what(), testing::HasSubstr("mine.so differs from the launcher's"));
-  }
+  EXPECT_THAT(base::user_error(base::ExitCode::mismatch, [&] { load_copies(copies); }),
+              testing::HasSubstr("mine.so differs from the launcher's"));
 }
 
 TEST(PluginCopy, RefusesMissingFile) {

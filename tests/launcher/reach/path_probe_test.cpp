@@ -7,9 +7,9 @@
 
 #include "launcher/base/errors.h"
 #include "launcher/hosts/agent_message.h"
-#include "launcher/reach/reach_service.h"
 #include "launcher/reach/tcp_socket.h"
 #include "tests/launcher/reach/served_hosts.h"
+#include "tests/launcher/user_error.h"
 #include "tests/refusal_of.h"
 
 namespace strait::reach {
@@ -88,13 +88,12 @@ TEST(PathProbe, ClosesPortsAfterProbes) {
 TEST(PathProbe, ReportsLostHost) {
   ServedHosts hosts(2);
   hosts.ends[1].reset();
-  try {
-    const OpenPorts ports(*hosts.reach, {{"127.0.0.1"}, {"127.0.0.1"}});
-    FAIL() << "the lost host was not reported";
-  } catch (const base::UserError& error) {
-    EXPECT_EQ(error.code(), base::ExitCode::peer_lost);
-    EXPECT_THAT(error.what(), HasSubstr("host h1 was lost"));
-  }
+  EXPECT_THAT(
+      base::user_error(base::ExitCode::peer_lost,
+                       [&] {
+                         const OpenPorts ports(*hosts.reach, {{"127.0.0.1"}, {"127.0.0.1"}});
+                       }),
+      HasSubstr("host h1 was lost"));
 }
 
 TEST(PathProbe, ReturnsMeasurementErrorAsAnswer) {

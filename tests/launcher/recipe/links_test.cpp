@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "launcher/base/errors.h"
+#include "tests/launcher/user_error.h"
 #include "tests/scratch_directory.h"
 
 namespace strait::recipe {
@@ -26,14 +27,7 @@ LinkTable two_hosts() {
 }
 
 std::string refusal(const std::function<LinkTable()>& read) {
-  try {
-    read();
-  } catch (const base::UserError& error) {
-    EXPECT_EQ(error.code(), base::ExitCode::bad_input);
-    return error.what();
-  }
-  ADD_FAILURE() << "it was read";
-  return {};
+  return base::user_error(base::ExitCode::bad_input, [&] { read(); });
 }
 
 std::string refused_toml(const std::string& text) {

@@ -9,6 +9,7 @@
 
 #include "launcher/base/errors.h"
 #include "launcher/recipe/recipe_io.h"
+#include "tests/launcher/user_error.h"
 
 namespace strait::recipe {
 namespace {
@@ -29,14 +30,7 @@ Recipe parse(const std::string& text, const std::vector<std::string>& overrides 
 }
 
 std::string mistake(const std::string& text, const std::vector<std::string>& overrides = {}) {
-  try {
-    parse(text, overrides);
-  } catch (const base::UserError& error) {
-    EXPECT_EQ(error.code(), base::ExitCode::bad_input);
-    return error.what();
-  }
-  ADD_FAILURE() << "accepted:\n" << text;
-  return "";
+  return base::user_error(base::ExitCode::bad_input, [&] { parse(text, overrides); });
 }
 
 std::string mistake_after_least(const std::string& lines) { return mistake(kLeast + lines); }
