@@ -268,7 +268,7 @@ TEST(Record, DropsNoKeyThatChangesWhatIsLearnt) {
   expect_refused_record(R"({"messages":[{"role":"user","content":"a","weight":0},)"
                         R"({"role":"assistant","content":"b","weight":0},)"
                         R"({"role":"assistant","content":"c","weight":1}]})",
-                        {"f:1: message 2", "\"weight\" is 0"});
+                        {"message 2", "\"weight\" is 0"});
 }
 
 TEST(Record, JoinsPartsOfContentAndKnowsWhatNeedsATemplate) {
