@@ -66,7 +66,7 @@ class Restart(hosts.HostsCase):
         self.assertIn("host h3 is left out", third["moves"][0])
         self.assertEqual((third["moves"][1], third["from"]), ("1 stage instead of 2", second["from"]))
         self.assertEqual(launched.end(180), 0, launched.output())
-        self.assert_same_bits((local.curve(), local.state(250)), (run.curve(), run.state(250)))
+        self.assert_same_bits(local.learnt(250), run.learnt(250))
         self.assertRegex((run.path / "recipe.toml").read_text(), r'spare = \["h1", *"h2", *"h3"\]')
 
     @hosts.needs_namespaces
@@ -124,7 +124,7 @@ class Restart(hosts.HostsCase):
         texts = [event["text"] for event in run.events("stage_event")]
         self.assertTrue(any("in memory cannot be used: the part of stage" in text for text in texts), texts)
         self.assertEqual(launched.end(180), 0, launched.output())
-        self.assert_same_bits((local.curve(), local.state(150)), (run.curve(), run.state(150)))
+        self.assert_same_bits(local.learnt(150), run.learnt(150))
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ class Shipping(hosts.HostsCase):
     def test_delivered_files_give_same_bits(self):
         local = self.train("local", self.WEIGHTS)
         run = self.train("apart", self.over_ssh(self.WEIGHTS))
-        self.assert_same_bits((local.curve(), local.state(6)), (run.curve(), run.state(6)))
+        self.assert_same_bits(local.learnt(6), run.learnt(6))
         self.assertEqual(run.checkpoints(), [3, 6])
         weights = (self.home / "wide" / "model.safetensors").stat().st_size
         rows = next((self.home / "runs" / "apart").rglob("train*.safetensors")).stat().st_size
@@ -73,7 +73,7 @@ class Shipping(hosts.HostsCase):
         code, out, err = self.strait("resume", "runs/apart", "--set", 'hosts.list=["h2", "h0"]')
         self.assertEqual(code, 0, out + err)
         self.assertIn("fetched the rest from h1", out)
-        self.assert_same_bits((quiet.curve(), quiet.state(6)), (run.curve(), run.state(6)))
+        self.assert_same_bits(quiet.learnt(6), run.learnt(6))
         self.damaged_shard_is_fetched_again(run)
 
     def damaged_shard_is_fetched_again(self, run):
@@ -128,7 +128,7 @@ class Shipping(hosts.HostsCase):
                 code, out, err = self.strait("resume", f"runs/{home}", "--set", "checkpoint.home=\"all\"")
                 self.assertEqual(code, 0, out + err)
                 self.assertIn("fetched the rest", out)
-                self.assert_same_bits((local.curve(), local.state(6)), (run.curve(), run.state(6)))
+                self.assert_same_bits(local.learnt(6), run.learnt(6))
 
     def state(self, run):
         """What a later resume depends on, here and on the hosts."""
@@ -157,7 +157,7 @@ class Shipping(hosts.HostsCase):
         self.assertEqual(self.state(run), before)
         out = self.resumed(run, "--from", "3", *without)
         self.assertIn("resuming from step 3", out)
-        self.assert_same_bits((quiet.curve(), quiet.state(6)), (run.curve(), run.state(6)))
+        self.assert_same_bits(quiet.learnt(6), run.learnt(6))
 
     @hosts.needs_namespaces
     def test_skipped_download_is_completed_by_resume(self):
@@ -184,8 +184,7 @@ class Shipping(hosts.HostsCase):
         out = self.resumed(launched.run)
         self.assertIn("fetched the rest", out)
         self.assertIn("is complete", out)
-        self.assert_same_bits((local.curve(), local.state(2)),
-                              (launched.run.curve(), launched.run.state(2)))
+        self.assert_same_bits(local.learnt(2), launched.run.learnt(2))
 
 
 if __name__ == "__main__":

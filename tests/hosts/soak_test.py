@@ -179,7 +179,7 @@ class Soak(hosts.HostsCase):
         code, out, err = self.strait("run", self.write_recipe("quiet", alone), seconds=3600)
         self.assertEqual(code, 0, out + err)
         quiet = self.run_of("quiet")
-        self.assert_same_bits((quiet.curve(), quiet.state(steps)), (self.soaked.curve(), self.soaked.state(steps)))
+        self.assert_same_bits(quiet.learnt(steps), self.soaked.learnt(steps))
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ class Ssh(hosts.HostsCase):
         settings = {"pipeline.stages": 3, "train.steps": 8}
         local = self.train("local", settings)
         run = self.train("apart", self.over_ssh(settings))
-        self.assert_same_bits((local.curve(), local.state(8)), (run.curve(), run.state(8)))
+        self.assert_same_bits(local.learnt(8), run.learnt(8))
         self.assertEqual(self.places(run), {"0.0": "h0", "1.0": "h1", "2.0": "h2"})
         code, out, err = self.strait("logs", "runs/apart")
         self.assertEqual(code, 0, err)

@@ -249,7 +249,7 @@ class Adapters(Compared):
         began = {"model.weights": "runs/first", "checkpoint.every": 10}
         whole = self.train("whole", {**split(2, GPIPE), **began})
         run = self.train("run", {**split(2, ONE_F_ONE_B), **began, **self.LORA})
-        reference = run.curve(), run.state(20)
+        reference = run.learnt(20)
         shutil.rmtree(first.path / "checkpoints")
         for words in (["runs/whole", "exported"], ["runs/run", "adapter"], ["runs/run", "merged", "--merge"]):
             code, out, err = self.strait("export", *words)
@@ -267,7 +267,7 @@ class Adapters(Compared):
         self.rewind_run(moved, 10)
         for other in (moved, runs.Run(self.home / "copy")):
             self.resumed(other, "--set", "pipeline.stages=3")
-            self.assert_same_bits(reference, (other.curve(), other.state(20)))
+            self.assert_same_bits(reference, other.learnt(20))
 
     def damaged_base_is_found(self, run):
         shard = next((run.path / "base/step-20").glob("*.weights.safetensors"))

@@ -39,7 +39,7 @@ class Changes(runs.RunCase):
         self.assertIn("to train on: strait resume runs/run --set train.steps=8", out)
         out = self.resumed(run, "--set", "train.steps=8")
         self.assertRegex(out, r"changed: train\.steps 8 instead of 4; this gives up the bits of all later steps")
-        self.assert_same_bits((whole.curve(), whole.state(8)), (run.curve(), run.state(8)))
+        self.assert_same_bits(whole.learnt(8), run.learnt(8))
         # Of epochs, too; and the schedule of the learning rate is that of the new length.
         out = self.resumed(run, "--set", "train.epochs=4", "--set", "train.decay=linear")
         self.assertNotIn("only rises", out)
@@ -83,7 +83,7 @@ class Changes(runs.RunCase):
         self.assertRegex(out, "changed: train.steps 8 instead of 4")
         self.assertEqual([one["chunks"] for one in run.plan()["processes"]], chunks)
         self.assertEqual(run.plan()["micro_batches"], plan["micro_batches"])
-        self.assert_same_bits((named.curve(), named.state(8)), (run.curve(), run.state(8)))
+        self.assert_same_bits(named.learnt(8), run.learnt(8))
         code, out, err = self.strait("eval", "runs/run", "--data", "train.jsonl", "--json")
         self.assertEqual(code, 0, out + err)
         # A change of something else does not have them chosen again, and more replicas divide the batch anew.

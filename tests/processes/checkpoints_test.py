@@ -56,7 +56,7 @@ class Checkpoints(runs.RunCase):
         self.checkpoint("copy", "runs/run", "broken", "--step", "6")  # the failed copy is not in its way
 
     def copy_goes_on_to_same_bits(self):
-        expected = self.run_.curve(), self.run_.state(8)
+        expected = self.run_.learnt(8)
         self.assertIn("strait resume elsewhere/copy", self.checkpoint("copy", "runs/run", "elsewhere/copy", "--step", "4"))
         code, out, err = self.strait("status", "elsewhere/copy")
         self.assertEqual(code, 0, out + err)
@@ -64,7 +64,7 @@ class Checkpoints(runs.RunCase):
         self.run_.path.rename(self.home / "gone")  # the copy stands alone
         copy = runs.Run(self.home / "elsewhere/copy")
         self.resumed(copy)
-        self.assert_same_bits(expected, (copy.curve(), copy.state(8)))
+        self.assert_same_bits(expected, copy.learnt(8))
         code, out, err = self.strait("export", "elsewhere/copy", "exported")
         self.assertEqual(code, 0, out + err)
         (self.home / "gone").rename(self.run_.path)

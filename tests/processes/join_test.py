@@ -71,15 +71,15 @@ class Joins(runs.RunCase):
         launched.wait_for("both tokens", lambda: all(token.exists() for token in tokens))
         for token in tokens:
             self.assertEqual(stat.S_IMODE(token.stat().st_mode), 0o600)
-            self.assertIn(str(token.relative_to(self.home)), launched.output())
+            # It is written first, then named.
+            launched.wait_for("its name", lambda: str(token.relative_to(self.home)) in launched.output())
         hosts = [Joined(self, words, name) for words, name in zip(commands[1:], ("alpha", "beta"))]
         self.assertEqual(launched.end(), 0, launched.output())
         for host in hosts:
             self.assertEqual(host.end(), 0, host.log.read_text())
         self.assertFalse((launched.run.path / "join").exists())
         local = self.train("local")
-        self.assert_same_bits((local.curve(), local.state(20)),
-                              (launched.run.curve(), launched.run.state(20)))
+        self.assert_same_bits(local.learnt(20), launched.run.learnt(20))
 
     def test_reports_host_that_never_joins(self):
         launched, tokens = self.start_joining("lonely", {"hosts.join_wait": 8})

@@ -43,7 +43,7 @@ class Restarts(runs.RunCase):
         seconds.append(self.kill(run, 2, launched))
         self.assertEqual(launched.end(), 0, launched.output())
         print("from the kill to training again: " + ", ".join(f"{s:.2f} s" for s in seconds))
-        self.assert_same_bits((quiet.curve(), quiet.state(120)), (run.curve(), run.state(120)))
+        self.assert_same_bits(quiet.learnt(120), run.learnt(120))
         restarts = run.events("restart")
         self.assertEqual([one["generation"] for one in restarts], [2, 3, 4])
         self.assertEqual([one["number"] for one in restarts], [1, 1, 1])
@@ -74,7 +74,7 @@ class Restarts(runs.RunCase):
             self.assertIn("in memory of the launcher", self.strait("status", "runs/loud")[1])
             self.kill(run, stage, launched)
         self.assertEqual(launched.end(), 0, launched.output())
-        self.assert_same_bits((quiet.curve(), quiet.state(300)), (run.curve(), run.state(300)))
+        self.assert_same_bits(quiet.learnt(300), run.learnt(300))
         starts = [one["from"] for one in run.events("restart")]
         self.assertTrue(starts[0] >= 10 and starts[1] >= 40 and all(one % 5 == 0 for one in starts), starts)
         texts = [e["text"] for e in run.events("stage_event")]
@@ -105,7 +105,7 @@ class Restarts(runs.RunCase):
             os.kill(pid, signal.SIGCONT)
         self.assertEqual(launched.end(600), 0, launched.output())
         last = settings["train.steps"]
-        self.assert_same_bits((quiet.curve(), quiet.state(last)), (run.curve(), run.state(last)))
+        self.assert_same_bits(quiet.learnt(last), run.learnt(last))
         self.assertEqual(len(run.events("restart")), len(seconds))
         seconds.sort()
         print(f"seed {SEED}: {len(seconds)} kills, {FAULTS - len(seconds)} pauses; from a kill to training again: "
@@ -125,7 +125,7 @@ class Restarts(runs.RunCase):
                 launched = self.start(f"flapping-{broken}-{runs_made}", {**base, **flapping})
                 self.assertEqual(launched.end(600), 0, launched.output())
                 run = launched.run
-                self.assert_same_bits((quiet.curve(), quiet.state(40)), (run.curve(), run.state(40)))
+                self.assert_same_bits(quiet.learnt(40), run.learnt(40))
                 self.assertEqual(run.events("restart"), [])
                 seconds = time.time() - run.events("training")[0]["time"]
                 flaps += int(seconds / (whole + broken)) * links

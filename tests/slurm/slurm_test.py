@@ -83,8 +83,8 @@ class SlurmRuns(runs.RunCase):
         step = run.checkpoints()[-1]
         if step not in self.of_local_runs:
             local = self.train(f"{run.path.name}-local", settings)
-            self.of_local_runs[step] = (local.curve(), local.state(step))
-        self.assert_same_bits(self.of_local_runs[step], (run.curve(), run.state(step)))
+            self.of_local_runs[step] = local.learnt(step)
+        self.assert_same_bits(self.of_local_runs[step], run.learnt(step))
 
     def test_job_matches_bits_of_local_run(self):
         _, run = self.submit("plain")
