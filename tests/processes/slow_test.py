@@ -19,7 +19,7 @@ class Slow(runs.RunCase):
         self.assertLessEqual(steps, 20)
         said = slow()[0]["text"]
         self.assertRegex(said, rf"^{LINK} carries [23](\.\d+)? Mbit/s from stage [01].0, where links like it carry ")
-        self.assertIn(said, launched.output())
+        launched.wait_for("the console to show it", lambda: said in launched.output())
         code, out, err = self.strait("status", "runs/run")
         self.assertEqual(code, 0, err)
         self.assertRegex(out, rf"slow: {LINK} carries [23](\.\d+)? Mbit/s from stage")
