@@ -58,7 +58,7 @@ void expect_taken(const std::filesystem::path& run) {
   }
 }
 
-TEST(RunLock, IsOfOneLiveProcess) {
+void expect_one_live_owner() {
   const ScratchDirectory run;
   Holder other(run.path());
   expect_taken(run.path());
@@ -66,15 +66,10 @@ TEST(RunLock, IsOfOneLiveProcess) {
   EXPECT_NO_THROW(RunLock(run.path()));
 }
 
+TEST(RunLock, IsOfOneLiveProcess) { expect_one_live_owner(); }
+
 TEST(RunLock, IsOfOneLiveProcessOnAFileSystemWithoutLocks) {
-  const ScratchDirectory run;
-  const store::SystemFault none{store::SystemCall::flock, 0, ENOLCK, false};
-  store::with_fault(none, [&] {
-    Holder other(run.path());
-    expect_taken(run.path());
-    other.end();
-    EXPECT_NO_THROW(RunLock(run.path()));
-  });
+  store::with_fault({store::SystemCall::flock, 0, ENOLCK, false}, expect_one_live_owner);
 }
 
 TEST(RunLock, ClearsOnlyTheHolderThatHasEnded) {
