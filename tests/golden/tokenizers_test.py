@@ -261,7 +261,7 @@ class TokenizersTest(unittest.TestCase):
         self.assertEqual(self.worker(parts).records(records), self.worker(folder).records(records))
 
     def older_folder(self, name, files):
-        """vocab.json and merges.txt of GPT-2's kind, whose configuration lists no tokens."""
+        """vocab.json and merges.txt of GPT-2's kind with a configuration that lists no tokens."""
         made = Tokenizer(models.BPE())
         made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         made.train_from_iterator(CORPUS, trainers.BpeTrainer(
