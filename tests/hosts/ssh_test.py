@@ -253,7 +253,7 @@ class Ssh(hosts.HostsCase):
         self.assertEqual(code, 11, out + err)
         self.assertIn("h0 has no strait", err)
         self.assertIn("h2 refuses the login", err)
-        self.assertNotIn("h1", err)
+        self.assertNotRegex(err, r"\bh1\b")  # a folder of random letters may hold it
         self.assert_no_processes_on_hosts(SOON)
 
 
