@@ -36,43 +36,59 @@ std::vector<Transition> Simulation::choices() {
   return found;
 }
 
+// Of members' processes that have ended: the last report of each evicts it.
+std::vector<Transition> Simulation::reports_of_ended() const {
+  std::vector<Transition> found = coordinators();
+  std::erase_if(found, [&](const Transition& one) {
+    const Process& from = process(one.process);
+    return from.error.empty() || !membership_.has(from.name.replica);
+  });
+  return found;
+}
+
+// Reports commute at the coordinator but for an eviction and the shards of a checkpoint, which
+// count or are withdrawn. No process can save without the one that has ended, unless that was at
+// it. Then what is left of its reports comes at once or behind one more report of shards: where it
+// comes between the steps of processes makes no difference, as they learn of it by messages.
+std::vector<Transition> Simulation::reduced_choices() {
+  const std::vector<Transition> reports = coordinators();
+  const std::vector<Transition> ends = reports_of_ended();
+  const bool in_save = std::ranges::any_of(
+      processes_, [](const auto& one) { return one->saving && !one->error.empty(); });
+  if (!reports.empty() && (ends.empty() || !in_save)) return {reports.front()};
+  std::vector<Transition> found;
+  if (ends.size() != postponed_) found = ends;
+  const auto others = std::ranges::find_if(reports, [&](const Transition& one) {
+    return std::ranges::none_of(ends,
+                                [&](const Transition& end) { return end.process == one.process; });
+  });
+  if (others != reports.end()) {
+    found.push_back(*others);
+    return found;
+  }
+  const std::vector<Transition> steps = reduced_steps();
+  if (steps.empty()) return ends;
+  found.insert(found.end(), steps.begin(), steps.end());
+  return found;
+}
+
 // A thread's operations on links commute with those of all other threads: it waits for one link at
 // a time, and what it gets from it does not depend on when. What does not commute are messages of
-// the coordinator to a process with the operations of that process, and reports at the
-// coordinator, if one is that a process has ended.
-std::vector<Transition> Simulation::reduced_choices() {
-  std::vector<Transition> found = coordinators();
-  const bool ended = std::ranges::any_of(found, [&](const Transition& one) {
-    const Report& report = reports_[static_cast<std::size_t>(one.process)].front();
-    return std::holds_alternative<std::monostate>(report) &&
-           membership_.has(process(one.process).name.replica);
-  });
-  if (!found.empty() && !ended) return {found.front()};
-  // No process can save without the process that ended, unless that was at it: then shards count or
-  // are withdrawn, depending on whether they come before the end.
-  if (ended && !std::ranges::any_of(processes_, [](const auto& one) {
-        return one->saving && !one->error.empty();
-      })) {
-    return {found.front()};
-  }
-  std::vector<Transition> all = found;
+// the coordinator to a process with the operations of that process.
+std::vector<Transition> Simulation::reduced_steps() {
   std::vector<Transition> undecided;
   for (std::size_t i = 0; i < processes_.size(); ++i) {
     const int index = static_cast<int>(i);
     const std::vector<Transition> steps = steps_of(index);
     if (steps.empty()) continue;
     if (process(index).control.empty()) {
-      // Of one thread.
+      std::vector<Transition> of_one_thread;
       for (const Transition& one : steps) {
-        if (one.fiber == steps.front().fiber) all.push_back(one);
+        if (one.fiber == steps.front().fiber) of_one_thread.push_back(one);
       }
-      return all;
+      return of_one_thread;
     }
     undecided.insert(undecided.end(), steps.begin(), steps.end());
-  }
-  if (ended) {
-    all.insert(all.end(), undecided.begin(), undecided.end());
-    return all;
   }
   for (std::size_t i = 0; i < processes_.size(); ++i) {
     const int index = static_cast<int>(i);
@@ -152,6 +168,9 @@ std::string Simulation::outcome() const {
       text += fmt::format(" {}/{:o}/{:x}", step.step, step.contributions, step.model);
     }
     text += fmt::format(" epoch {}; ", one->epoch);
+  }
+  for (const auto& [step, epoch] : committed_) {
+    text += fmt::format("checkpoint {} of epoch {}; ", number(step), epoch);
   }
   return text;
 }

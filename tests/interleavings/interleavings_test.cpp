@@ -130,19 +130,49 @@ TEST(Interleavings, WithoutFaultAllEndEqual) {
   }
 }
 
-// What the reduction leaves out can have no other outcome.
+// What the reduction leaves out has no other outcome: for each of the first `last` kills.
+void compare_with_all_orders(Case one, int last) {
+  std::uint64_t reduced_executions = 0;
+  std::uint64_t all_executions = 0;
+  std::size_t outcomes = 0;
+  for (; one.operations < last; ++one.operations) {
+    one.reduced = true;
+    const Exploration reduced(one, 1, one.operations + 1);
+    one.reduced = false;
+    const Exploration all(one, 1, one.operations + 1);
+    ASSERT_EQ(reduced.failure() + all.failure(), "");
+    ASSERT_EQ(reduced.outcomes(), all.outcomes()) << "after " << one.operations << " operations";
+    if (all.kills() == 0) break;
+    reduced_executions += reduced.executions();
+    all_executions += all.executions();
+    outcomes += all.outcomes().size();
+  }
+  std::cout << one.method << ", " << one.victim->describe() << " killed: " << reduced_executions
+            << " executions, not reduced " << all_executions << ", " << outcomes << " outcomes of "
+            << one.operations << " kills\n";
+  EXPECT_GT(all_executions, 5 * reduced_executions);
+  EXPECT_GT(outcomes, static_cast<std::size_t>(one.operations));
+}
+
 TEST(Interleavings, ReductionLosesNoOutcome) {
   Case one;
   one.steps = 1;
   one.victim = net::ProcessName{0, 1};
-  const Exploration reduced(one, 1, campaigns() ? 1 << 20 : 6);
-  one.reduced = false;
-  const Exploration all(one, 1, campaigns() ? 1 << 20 : 6);
-  print("reduced", reduced);
-  print("not reduced", all);
-  EXPECT_GT(all.executions(), 10 * reduced.executions());
-  EXPECT_EQ(reduced.outcomes(), all.outcomes());
-  EXPECT_EQ(reduced.failure() + all.failure(), "");
+  compare_with_all_orders(one, 1 << 20);
+}
+
+// Kills inside a save, too: of the joining replica's state, and of the checkpoint behind it.
+TEST(Interleavings, ReductionLosesNoOutcomeWhileAReplicaJoins) {
+  Case one;
+  one.arrives = 2;
+  one.checkpoint = 1;
+  for (const char* const method : kMethods) {
+    for (std::uint32_t replica = 0; replica < (campaigns() ? one.replicas : 1); ++replica) {
+      one.method = method;
+      one.victim = net::ProcessName{0, replica};
+      compare_with_all_orders(one, campaigns() ? 1 << 20 : 9);
+    }
+  }
 }
 
 struct Planted {

@@ -207,6 +207,7 @@ std::vector<Transition> Simulation::operations_of(const Fiber& fiber) {
 std::uint64_t& Simulation::history(int process, int fiber) { return histories_[{process, fiber}]; }
 
 void Simulation::perform(const Transition& transition) {
+  postponed_ = transition.kind == Transition::Kind::coordinator ? 0 : reports_of_ended().size();
   if (transition.kind == Transition::Kind::coordinator) return handle_report(transition.process);
   if (transition.kind == Transition::Kind::control) return deliver(transition.process);
   Fiber& fiber = *fibers_.of(transition.process)[static_cast<std::size_t>(transition.fiber)];
@@ -265,7 +266,7 @@ void Simulation::polled(const Wire& wire, const net::Frame& frame) {
 // What threads have seen, the operations they are at, and the links. The latter two differ after
 // the same operations where a link died before or behind a frame that was sent in between.
 std::uint64_t Simulation::state() const {
-  std::uint64_t hash = coordinator_history_;
+  std::uint64_t hash = mixed(coordinator_history_, {postponed_});
   const auto id = [](int process, int fiber) {
     return static_cast<std::uint64_t>(process * 8 + fiber);
   };
@@ -336,6 +337,7 @@ void Simulation::written(int from, const control::ShardsWritten& shards) {
   }
   if (!ledger_.written(process(from).name, shards)) return;
   check_committed({shards.step, shards.epoch});
+  committed_.emplace(shards.step, shards.epoch);
   control::Committed committed{shards.step, membership_.epoch()};
   if (number(shards.step) < case_.steps && std::exchange(arrival_waits_, false)) {
     joined_ = true;

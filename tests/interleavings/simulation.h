@@ -78,7 +78,7 @@ class Simulation {
   std::uint64_t state() const;
   // Of a state without choices: what is wrong, or nothing.
   std::string problem() const;
-  // What each process has trained: equal for runs of the same outcome.
+  // What each process has trained, and the checkpoints: equal for runs of the same outcome.
   std::string outcome() const;
   bool victim_was_killed() const { return killed_; }
 
@@ -87,7 +87,7 @@ class Simulation {
   friend class SimulatedLink;
   using Report = std::variant<control::ShardsWritten, std::monostate>;  // monostate: its end
 
-  Process& process(int index) { return *processes_[static_cast<std::size_t>(index)]; }
+  Process& process(int index) const { return *processes_[static_cast<std::size_t>(index)]; }
   int index_of(net::ProcessName name) const;
   void start(int index, std::optional<JoinPoint> join);
   void connect_replica(std::uint32_t replica);
@@ -105,7 +105,9 @@ class Simulation {
   std::vector<Transition> operations_of(const Fiber& fiber);
   std::vector<Transition> steps_of(int index);
   std::vector<Transition> coordinators() const;
+  std::vector<Transition> reports_of_ended() const;
   std::vector<Transition> reduced_choices();
+  std::vector<Transition> reduced_steps();
   bool may_fail(std::uint32_t replica) const;
   std::string compare(const Process& one, const TrainedStep& trained) const;
   Outcome operate(const Operation& operation);
@@ -134,11 +136,14 @@ class Simulation {
   control::Membership membership_;
   control::CheckpointLedger ledger_;
   std::vector<std::deque<Report>> reports_;  // by process
+  // So many processes had ended when another made the last step, and their reports were left.
+  std::size_t postponed_ = 0;
   bool arrival_waits_ = false;
   bool joined_ = false;
   // Of the shards that were written: hash of the model by process.
   std::map<std::pair<store::Step, std::uint32_t>, std::map<int, std::uint64_t>> models_;
-  std::string found_;  // what was wrong on the way
+  std::set<std::pair<store::Step, std::uint32_t>> committed_;  // checkpoints, and their epochs
+  std::string found_;                                          // what was wrong on the way
   std::uint64_t coordinator_history_ = 0;
 };
 
