@@ -1,6 +1,7 @@
 """A run that loses a process restarts by itself (hosts.restart), to the bits of a run that lost none;
 what comes back at every start ends it with the root cause."""
 
+import math
 import os
 import random
 import signal
@@ -114,22 +115,32 @@ class Restarts(runs.RunCase):
     @unittest.skipUnless(CAMPAIGN, "a campaign: STRAIT_CAMPAIGNS=1 (./strait test --all)")
     def test_flapping_links_of_two_replicas_change_no_bits(self):
         """Links break for 0.1 to 5 s, again and again; their number follows from the time that a run took."""
-        base = {"pipeline.replicas": 2, "train.steps": 40, "hosts.hold": 60}
-        quiet = self.train("quiet", base)
+        base = {"pipeline.replicas": 2, "hosts.hold": 60}
         links = 2 * 2 + 1 + 2  # boundaries and ties, consensus, sync
+        steps_a_second = 40 / self.training_seconds(self.train("first", {**base, "train.steps": 40}))
         for broken in (0.1, 0.5, 2, 5):
             flaps, runs_made, whole = 0, 0, max(0.5, broken / 2)
+            # Three cuts at least.
+            steps = max(40, math.ceil(3 * whole * steps_a_second))
+            settings = {**base, "train.steps": steps}
+            quiet = self.train(f"quiet-{broken}", settings)
             while flaps < FLAPS / 4:
                 runs_made += 1
                 flapping = {"hosts.simulate.cut_every": f"{whole}s", "hosts.simulate.cut_for": f"{broken}s"}
-                launched = self.start(f"flapping-{broken}-{runs_made}", {**base, **flapping})
+                launched = self.start(f"flapping-{broken}-{runs_made}", {**settings, **flapping})
                 self.assertEqual(launched.end(600), 0, launched.output())
                 run = launched.run
-                self.assert_same_bits(quiet.learnt(40), run.learnt(40))
+                self.assert_same_bits(quiet.learnt(steps), run.learnt(steps))
                 self.assertEqual(run.events("restart"), [])
-                seconds = time.time() - run.events("training")[0]["time"]
-                flaps += int(seconds / (whole + broken)) * links
+                seen = int(self.training_seconds(run) / (whole + broken)) * links
+                self.assertGreater(seen, 0, f"{steps} steps were over before links broke")
+                flaps += seen
             print(f"broken for {broken} s: {flaps} flaps in {runs_made} runs", flush=True)
+
+    @staticmethod
+    def training_seconds(run):
+        """To the end of a run."""
+        return run.events()[-1]["time"] - run.events("training")[0]["time"]
 
     def test_failure_of_every_start_ends_run_with_first_cause(self):
         launched = self.start("doomed", self.SUPERVISED)
