@@ -26,6 +26,7 @@ bool campaigns() { return std::getenv("STRAIT_CAMPAIGNS") != nullptr; }
 // one that is applied by an agreement of its own.
 constexpr std::array kMethods = {"allreduce", "cocktail", "diloco"};
 
+// Of these a campaign tries all orders of two stages and a replica that joins.
 constexpr std::array kJoiningToTheEnd = {"allreduce", "diloco"};
 
 void explore_all(const std::string& what, Case one, std::span<const char* const> methods) {
@@ -59,7 +60,7 @@ void explore_in_time(const std::string& what, Case one) {
     for (std::uint32_t process = 0; process < all && Clock::now() < until; ++process) {
       one.victim = net::ProcessName{process / one.replicas, process % one.replicas};
       const Exploration done(one, 1, one.operations + 1);
-      ASSERT_EQ(done.failure(), "") << one.victim->describe();
+      ASSERT_EQ(done.failure(), "") << one.method << ", " << one.victim->describe();
       kills += done.kills();
       states += done.states();
       ended += done.kills() == 0 ? 1 : 0;
@@ -133,8 +134,9 @@ TEST(Interleavings, WithoutFaultAllEndEqual) {
   }
 }
 
-// What the reduction leaves out has no other outcome: for each of the first `last` kills.
-void compare_with_all_orders(Case one, int last) {
+// What the reduction leaves out has no other outcome, for each of the first `last` kills; and it is
+// more than that many times what is left.
+void compare_with_all_orders(Case one, int last, std::uint64_t times) {
   std::uint64_t reduced_executions = 0;
   std::uint64_t all_executions = 0;
   std::size_t outcomes = 0;
@@ -153,7 +155,7 @@ void compare_with_all_orders(Case one, int last) {
   std::cout << one.method << ", " << one.victim->describe() << " killed: " << reduced_executions
             << " executions, not reduced " << all_executions << ", " << outcomes << " outcomes of "
             << one.operations << " kills\n";
-  EXPECT_GT(all_executions, 5 * reduced_executions);
+  EXPECT_GT(all_executions, times * reduced_executions);
   EXPECT_GT(outcomes, static_cast<std::size_t>(one.operations));
 }
 
@@ -161,10 +163,10 @@ TEST(Interleavings, ReductionLosesNoOutcome) {
   Case one;
   one.steps = 1;
   one.victim = net::ProcessName{0, 1};
-  compare_with_all_orders(one, 1 << 20);
+  compare_with_all_orders(one, 1 << 20, 10);
 }
 
-// Kills inside a save, too: of the joining replica's state, and of the checkpoint behind it.
+// With kills inside the save at which the replica joins.
 TEST(Interleavings, ReductionLosesNoOutcomeWhileAReplicaJoins) {
   Case one;
   one.arrives = 2;
@@ -173,7 +175,7 @@ TEST(Interleavings, ReductionLosesNoOutcomeWhileAReplicaJoins) {
     for (std::uint32_t replica = 0; replica < (campaigns() ? one.replicas : 1); ++replica) {
       one.method = method;
       one.victim = net::ProcessName{0, replica};
-      compare_with_all_orders(one, campaigns() ? 1 << 20 : 9);
+      compare_with_all_orders(one, campaigns() ? 1 << 20 : 9, 5);
     }
   }
 }
