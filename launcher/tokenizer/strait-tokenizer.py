@@ -337,12 +337,14 @@ class TokenizerFolder:
             self.ends.append(self.eos)  # a record that is learnt has an end
 
     def encoded_sample(self):
-        """A text that has tokens, without and with what is put around it: not every vocabulary has letters."""
+        """A text that has tokens, without and with what is put around it: not every vocabulary has letters. A text of
+        tokens that are also put around texts would not show where it stands among them."""
+        around = set(self.tokenizer.encode("").ids)
         for text in itertools.chain("a", self.tokenizer.get_vocab()):
             bare = self.tokenizer.encode(text, add_special_tokens=False).ids
-            if bare:
+            if bare and around.isdisjoint(bare):
                 return bare, self.tokenizer.encode(text).ids
-        raise Refusal(f"{self.folder}: its tokenizer makes no token of any text")
+        raise Refusal(f"{self.folder}: its tokenizer makes no token of any text but those that it puts around each")
 
     def end_tokens(self):
         ends = {self.eos}

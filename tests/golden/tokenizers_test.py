@@ -304,11 +304,12 @@ class TokenizersTest(unittest.TestCase):
         self.assertIn("its added token '<|bot|>' is number 310", self.worker(folder).opened["error"])
 
     def test_a_vocabulary_without_letters_of_the_alphabet_keeps_its_first_token_first(self):
-        made = Tokenizer(models.BPE({"<s>": 0, "</s>": 1, "C": 2, "G": 3}, []))
-        made.add_special_tokens(["<s>", "</s>"])
-        made.post_processor = processors.TemplateProcessing("<s> $A", None, [("<s>", 0)])
-        [(ids, _)] = self.worker(write_folder(self.folder / "bases", made)).records([{"text": "CGC"}])
-        self.assertEqual(ids, [0, 2, 3, 2, 1])
+        for name, options in {"bases": {}, "unknown": {"unk_token": "<s>"}}.items():
+            made = Tokenizer(models.BPE({"<s>": 0, "</s>": 1, "C": 2, "G": 3}, [], **options))
+            made.add_special_tokens(["<s>", "</s>"])
+            made.post_processor = processors.TemplateProcessing("<s> $A", None, [("<s>", 0)])
+            [(ids, _)] = self.worker(write_folder(self.folder / name, made)).records([{"text": "CGC"}])
+            self.assertEqual(ids, [0, 2, 3, 2, 1], name)
 
     def test_a_template_that_ends_chats_with_eos_takes_several_turns(self):
         template = without_spans(TEMPLATES["phi3"]).removesuffix("{% endif %}") + "{% else %}{{ eos_token }}{% endif %}"
