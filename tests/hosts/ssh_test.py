@@ -188,7 +188,7 @@ class Ssh(hosts.HostsCase):
         launched.at_event("checkpoint")
         left = {pid for host in self.hosts for pid in self.processes_on(host)}
         for pid in self.processes_on(self.hosts[1]):
-            os.kill(pid, signal.SIGSTOP)  # nothing there can see that the launcher is gone
+            runs.stop_process(pid)  # nothing there can see that the launcher is gone
         launched.signal(signal.SIGKILL)
         launched.end(SOON)
         again = self.launch("resume", "runs/endless", name="endless")

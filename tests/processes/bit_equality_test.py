@@ -356,7 +356,7 @@ class Resume(Compared):
         """Calls `ask` while a stage is stopped, so that the request comes in the middle of the run."""
         before = len(launched.run.events("stopping"))
         stage = launched.run.stages()[1]
-        os.kill(stage, signal.SIGSTOP)
+        runs.stop_process(stage)
         try:
             answer = ask()
             launched.wait_for(

@@ -136,7 +136,7 @@ class Changes(runs.RunCase):
     def test_second_ctrl_c_names_the_newest_checkpoint(self):
         launched = self.start("run", {"train.steps": 100_000})
         launched.at_step(5)
-        os.kill(launched.run.stages()[1], signal.SIGSTOP)
+        runs.stop_process(launched.run.stages()[1])
         launched.signal(signal.SIGINT)
         launched.at_event("stopping")
         launched.signal(signal.SIGINT)

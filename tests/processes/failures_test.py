@@ -93,7 +93,7 @@ class Failures(runs.RunCase):
 
     def test_hanging_stage_ends_run(self):
         launched = self.endless()
-        os.kill(launched.run.stages()[1], signal.SIGSTOP)
+        runs.stop_process(launched.run.stages()[1])
         self.assertEqual(self.end_soon(launched), 21)
         self.assert_names(launched, 1, r"\d s")
 
@@ -125,7 +125,7 @@ class Failures(runs.RunCase):
         launched = self.endless()
         launched.at_event("checkpoint")
         left = launched.run.stages()[1]
-        os.kill(left, signal.SIGSTOP)  # it cannot see that its launcher is gone
+        runs.stop_process(left)  # it cannot see that its launcher is gone
         launched.signal(signal.SIGKILL)
         launched.end(SOON)
         self.assertTrue(runs.alive(left))
@@ -152,7 +152,7 @@ class Failures(runs.RunCase):
     def test_ctrl_c_twice_exits_immediately(self):
         launched = self.endless(**{"checkpoint.every": 0})
         # Stage 1 cannot finish its step: only the second Ctrl-C can end this.
-        os.kill(launched.run.stages()[1], signal.SIGSTOP)
+        runs.stop_process(launched.run.stages()[1])
         launched.signal(signal.SIGINT)
         launched.at_event("stopping")
         launched.signal(signal.SIGINT)
@@ -364,7 +364,7 @@ class Resumes(SavedRuns):
         )
         # Before it has loaded: one that is stopped never does.
         stage = launched.wait_for("stages", lambda: self.stages_of(launched))[0]
-        os.kill(stage, signal.SIGSTOP)
+        runs.stop_process(stage)
         connected = lambda: len(run.processes()) == 2
         launched.wait_for("the other stages", connected)
         os.kill(stage, signal.SIGKILL)

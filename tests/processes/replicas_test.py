@@ -184,7 +184,7 @@ class Failures(Replicated):
     def test_reports_hanging_replica(self):
         launched = self.start("hangs", {"train.steps": 100_000, "checkpoint.every": 0})
         launched.at_step(3)
-        os.kill(launched.run.processes()["1.1"], signal.SIGSTOP)
+        runs.stop_process(launched.run.processes()["1.1"])
         self.assertEqual(launched.end(self.SOON), 21, launched.output())
         self.wait_for_no_processes(1)
         self.assertEqual(launched.run.outcome()["culprit"], "1.1")

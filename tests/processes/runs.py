@@ -171,6 +171,20 @@ def wait_for(what, look, seconds=TIMEOUT):
         select.select([], [], [], LOOK_EVERY)
 
 
+def has_stopped(pid):
+    try:
+        stats = [stat.read_text() for stat in pathlib.Path(f"/proc/{pid}/task").glob("*/stat")]
+    except OSError:
+        return False  # a thread ended while we looked
+    return all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
+
+
+def stop_process(pid):
+    """Returns when every thread has stopped: until the one that takes the signal has its turn, the others run on."""
+    os.kill(pid, signal.SIGSTOP)
+    wait_for(f"process {pid} to stop", lambda: has_stopped(pid))
+
+
 def is_unfinished(path):
     """Whether a write was interrupted. Incomplete checkpoints do not count: the next start or checkpoint
     removes them."""

@@ -176,9 +176,9 @@ class SlurmRuns(runs.RunCase):
         self.assertIn("signal 9", self.said(run))
 
     def test_dead_stage_restarts_in_its_job(self):
-        settings = {"train.steps": 60, "checkpoint.every": 5}
+        settings = {"train.steps": 120, "checkpoint.every": 5}
         job, run = self.submit("restarted", settings)
-        self.at_step(run, 7)
+        runs.wait_for("a checkpoint", lambda: run.events("checkpoint"), SLOW)
         os.kill(run.stages()[1], signal.SIGKILL)
         self.wait_for_end(run)
         restarts = run.events("restart")
