@@ -261,8 +261,9 @@ void LinkProtocol::give_up_if_due(Time now) {
         "{}: {} {} within {:.0f} s{}", link.name, peer(),
         opener ? "could not be reached" : "has not connected to this process",
         seconds_of(link.connect_limit), trouble_.empty() ? "; is it running?" : ": " + trouble_);
-    fail(LinkError(trouble_.empty() ? Kind::lost : Kind::unauthenticated, what),
-         MessageKind::abort);
+    // What an answerer refused may have been strangers: the peer itself may only be late or gone.
+    const bool refused = opener && !trouble_.empty();
+    fail(LinkError(refused ? Kind::unauthenticated : Kind::lost, what), MessageKind::abort);
   } else if (agreed_ && quiet >= kSilence + link.hold) {
     fail(LinkError(
              Kind::lost,

@@ -104,6 +104,21 @@ TEST_F(NodeTest, UnknownKeyDeliversNothingAndDoesNotDisturbTheRealPeer) {
   EXPECT_EQ(right->receive(), numbered_frame(2, 10));
 }
 
+TEST_F(NodeTest, PeerThatNeverConnectsIsLostWhateverStrangersTry) {
+  start_right();
+  EndSetup brief;
+  brief.connect_limit = kBrief;
+  Node stranger(named(kLeft, CurveKeyPair::generate()));
+  const auto link =
+      stranger.connect(listener->endpoint(), link_options({}, kRight, right_keys.public_key));
+  while (events_so_far().empty()) std::this_thread::yield();  // it was refused at least once
+  const auto right = expect_left(brief);
+  const LinkError error = end_of(*right);
+  EXPECT_EQ(error.kind(), Kind::lost);
+  EXPECT_THAT(error.what(), HasSubstr("has not connected to this process"));
+  EXPECT_THAT(error.what(), HasSubstr("failed authentication"));
+}
+
 // Connections of strangers, without a word.
 class SilentConnections {
  public:
