@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <set>
 #include <utility>
 
 #include "framework/store/step_folders.h"
@@ -20,7 +21,20 @@ using Clock = std::chrono::steady_clock;
 using Kind = transfer::NeededGroup::Kind;
 
 constexpr std::chrono::seconds kReportEvery{5};
-constexpr std::chrono::seconds kFirstReport{1};  // shorter waits need no report
+constexpr std::chrono::seconds kFirstReport{1};    // shorter waits need no report
+constexpr std::chrono::seconds kCommandLimit{60};  // of what takes a moment, unless a disk hangs
+
+// `poll`, which throws when a host has not answered in time.
+std::function<void()> limited(const std::function<void()>& poll, const std::string& host) {
+  return [poll, host, until = Clock::now() + kCommandLimit] {
+    poll();
+    if (Clock::now() < until) return;
+    throw base::UserError(base::ExitCode::stalled,
+                          fmt::format("host {} does not read its directory of the run, for {} s "
+                                      "now: does its file system hang?",
+                                      host, kCommandLimit.count()));
+  };
+}
 
 // The files of a checkpoint with the hosts that wrote them.
 std::vector<transfer::CheckpointDownloader::Shard> shards_of(
@@ -147,13 +161,14 @@ std::vector<std::future<std::uint64_t>> RunTransfer::start_fetches(
 
 void RunTransfer::rewind(const std::vector<std::size_t>& hosts, store::Step step,
                          const std::function<void()>& poll) {
-  std::vector<std::future<std::uint64_t>> done;
+  std::vector<std::pair<std::future<std::uint64_t>, std::function<void()>>> done;
   for (const std::size_t number : hosts) {
     const Host& host = hosts_.at(number);
-    done.push_back(agent_->rewind(host.agent, host.directory,
-                                  static_cast<std::uint64_t>(store::number(step))));
+    done.emplace_back(
+        agent_->rewind(host.agent, host.directory, static_cast<std::uint64_t>(store::number(step))),
+        limited(poll, host.name));
   }
-  for (auto& one : done) transfer::wait_for(one, poll);
+  for (auto& [one, in_time] : done) transfer::wait_for(one, in_time);
 }
 
 void RunTransfer::deliver_inputs(const plan::Plan& plan, const Needs& needs,
@@ -235,7 +250,9 @@ std::vector<std::string> RunTransfer::download_traces(
     const plan::Plan& plan, const fs::path& run, const std::function<bool()>& give_up,
     const std::function<bool(std::size_t)>& lost) {
   std::vector<std::string> missing;
+  std::set<std::size_t> stalled;  // hosts
   for (const plan::Plan::Process& process : plan.processes) {
+    if (stalled.contains(process.host_index)) continue;
     const fs::path name = control::trace_file(process.name.text());
     const Host& host = hosts_.at(process.host_index);
     const auto poll = [&] {
@@ -250,7 +267,7 @@ std::vector<std::string> RunTransfer::download_traces(
     try {
       poll();
       auto table_there = agent_->stat(host.agent, host.directory / name);
-      const transfer::ChunkTable table = transfer::wait_for(table_there, poll);
+      const transfer::ChunkTable table = transfer::wait_for(table_there, limited(poll, host.name));
       auto fetching = agent_->fetch({table, transfer::ChunkSet::all(table.count()), run / name,
                                      transfer::FetchRequest::As::file});
       transfer::wait_for(fetching.fetched, poll);
@@ -259,6 +276,7 @@ std::vector<std::string> RunTransfer::download_traces(
       // A process that failed has written no trace.
       if (failure.code != base::ExitCode::bad_input) missing.push_back(failure.text);
       if (failure.code == base::ExitCode::interrupted) break;
+      if (failure.code == base::ExitCode::stalled) stalled.insert(process.host_index);
     }
   }
   return missing;

@@ -53,7 +53,8 @@ class RunTransfer {
   void set_input_paths(plan::StageJob& job, std::size_t host) const;
 
   // Sets aside what processes wrote on these hosts for later steps: a later checkpoint must not be
-  // taken for one of the resumed run. `poll` as in deliver_inputs().
+  // taken for one of the resumed run. `poll` as in deliver_inputs(). UserError: a host does not
+  // answer within a minute, while its link stands: its file system hangs.
   void rewind(const std::vector<std::size_t>& hosts, store::Step step,
               const std::function<void()>& poll);
 
@@ -69,7 +70,7 @@ class RunTransfer {
                                                             const Report& report);
 
   // Downloads the trace of each process, next to its log here. Returns a message for each that is
-  // missing. A host that is `lost` is not waited for.
+  // missing. A host that is `lost` is not waited for, one that does not answer for a minute.
   std::vector<std::string> download_traces(const plan::Plan& plan, const std::filesystem::path& run,
                                            const std::function<bool()>& give_up,
                                            const std::function<bool(std::size_t)>& lost);

@@ -83,13 +83,23 @@ CheckpointDownloader::Finished CheckpointDownloader::finish(
     const std::function<bool(const Remaining&)>& give_up) {
   const MutexLock lock(mutex_);
   finishing_ = true;
-  while (current_ && !give_up(remaining())) {
+  std::uint64_t bytes = 0;
+  auto came = Clock::now();
+  bool stalled = false;
+  while (current_ && !stalled) {
+    const Remaining now = remaining();
+    if (give_up(now)) break;
+    if (std::exchange(bytes, now.bytes) != now.bytes) came = Clock::now();
+    stalled = Clock::now() - came >= settings_.patience;
     changed_.wait_until(mutex_, Clock::now() + kPollInterval);
   }
   if (!current_) return last_;
-  return {fmt::format("{} of checkpoint {} stay on the hosts, where `strait resume` finds them",
-                      base::byte_text(remaining().bytes), number(remaining().step)),
-          "", base::ExitCode::interrupted};
+  const std::string left =
+      fmt::format("{} of checkpoint {} stay on the hosts, where `strait resume` finds them",
+                  base::byte_text(remaining().bytes), number(remaining().step));
+  if (!stalled) return {left, "", base::ExitCode::interrupted};
+  return {fmt::format("{}: nothing came for {} s", left, settings_.patience.count()), "",
+          base::ExitCode::stalled};
 }
 
 bool CheckpointDownloader::wanted(const Shard& shard) const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -40,6 +41,8 @@ class CheckpointDownloader {
     std::optional<std::int64_t> keep = 2;    // checkpoints; absent: nothing is pruned
     store::Part fetched = store::Part::all;  // of every checkpoint
     store::Part awaited = store::Part::all;  // of the newest, in finish(); at most `fetched`
+    // finish() waits so long for a byte: longer than a host reads a shard to see what it is.
+    std::chrono::seconds patience{1800};
   };
 
   // The agent outlives this object.
@@ -71,8 +74,9 @@ class CheckpointDownloader {
     // does not help.
     base::ExitCode code = base::ExitCode::done;
   };
-  // Waits until the awaited part of the newest checkpoint is here; no more is fetched from now on.
-  // `give_up` is called repeatedly and ends the wait; it must not call this object.
+  // Waits until the awaited part of the newest checkpoint is here, while it comes; no more is
+  // fetched from now on. `give_up` is called repeatedly and ends the wait; it must not call this
+  // object.
   Finished finish(const std::function<bool(const Remaining&)>& give_up) STRAIT_EXCLUDES(mutex_);
 
  private:

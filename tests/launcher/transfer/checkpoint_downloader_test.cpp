@@ -18,9 +18,10 @@ struct RemoteRun {
   explicit RemoteRun(const TransferAgentOptions& options = {}, std::size_t hosts = 1)
       : rig(hosts, options) {}
 
-  std::unique_ptr<CheckpointDownloader> downloader(std::optional<std::int64_t> keep = 2,
-                                                   store::Part fetched = store::Part::all,
-                                                   store::Part awaited = store::Part::all) {
+  std::unique_ptr<CheckpointDownloader> downloader(
+      std::optional<std::int64_t> keep = 2, store::Part fetched = store::Part::all,
+      store::Part awaited = store::Part::all,
+      std::chrono::seconds patience = std::chrono::minutes(15)) {
     std::vector<CheckpointDownloader::Host> hosts;
     for (const auto& host : rig.hosts) {
       const std::string name = hosts.empty() ? "h0" : "h1";
@@ -28,7 +29,7 @@ struct RemoteRun {
     }
     return std::make_unique<CheckpointDownloader>(
         *rig.launcher.agent, std::move(hosts),
-        CheckpointDownloader::Settings{here(), keep, fetched, awaited});
+        CheckpointDownloader::Settings{here(), keep, fetched, awaited, patience});
   }
 
   // Writes a shard on each of these hosts and the manifest here; returns what the downloader gets.
@@ -133,6 +134,22 @@ TEST(CheckpointDownloader, ReportsRemainingBytesAndStopsWaiting) {
   EXPECT_EQ(remaining.step, store::Step{6});
   EXPECT_EQ(remaining.bytes, 100'000U);
   EXPECT_THAT(missing, testing::HasSubstr("100.0 kB of checkpoint 6 stay on the hosts"));
+}
+
+TEST(CheckpointDownloader, GivesUpWhenNothingComes) {
+  TransferAgentOptions slow;
+  slow.download_bytes_per_second = 1;  // one chunk at once, the next in days
+  RemoteRun run(slow);
+  const auto first = run.commit(3);
+  const auto second = run.commit(6);
+  const auto downloader =
+      run.downloader(2, store::Part::all, store::Part::all, std::chrono::seconds(1));
+  downloader->add(store::Step{3}, first);
+  downloader->add(store::Step{6}, second);
+  const auto finished = downloader->finish(never);
+  EXPECT_EQ(finished.code, base::ExitCode::stalled);
+  EXPECT_THAT(finished.missing, testing::HasSubstr("of checkpoint 6 stay on the hosts"));
+  EXPECT_THAT(finished.missing, testing::HasSubstr("nothing came for 1 s"));
 }
 
 TEST(CheckpointDownloader, DoesNotWaitForHostThatLeftRun) {
