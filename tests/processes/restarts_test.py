@@ -18,7 +18,8 @@ SEED = int(os.environ.get("STRAIT_SEED", 1))
 
 
 class Restarts(runs.RunCase):
-    SUPERVISED = {"pipeline.stages": 3, "train.steps": 120, "checkpoint.every": 20, "hosts.restart": 2}
+    # More steps than are made while `strait status` looks.
+    SUPERVISED = {"pipeline.stages": 3, "train.steps": 300, "checkpoint.every": 20, "hosts.restart": 2}
 
     def kill(self, run, stage, launched):
         """Kills a stage, and returns the seconds until training went on."""
@@ -35,16 +36,16 @@ class Restarts(runs.RunCase):
         run = launched.run
         launched.at_step(2)  # no checkpoint yet
         seconds = [self.kill(run, 1, launched)]
-        launched.at_step(25)
+        launched.at_checkpoint(20)
         seconds.append(self.kill(run, 0, launched))
-        launched.at_step(65)
+        launched.at_checkpoint(60)
         code, status, err = self.strait("status", "runs/loud")
         self.assertEqual(code, 0, err)
         self.assertIn("restarts by itself: 2; the last to generation 3 from step", status)
         seconds.append(self.kill(run, 2, launched))
         self.assertEqual(launched.end(), 0, launched.output())
         print("from the kill to training again: " + ", ".join(f"{s:.2f} s" for s in seconds))
-        self.assert_same_bits(quiet.learnt(120), run.learnt(120))
+        self.assert_same_bits(quiet.learnt(300), run.learnt(300))
         restarts = run.events("restart")
         self.assertEqual([one["generation"] for one in restarts], [2, 3, 4])
         self.assertEqual([one["number"] for one in restarts], [1, 1, 1])
@@ -61,8 +62,7 @@ class Restarts(runs.RunCase):
 
     def test_lost_processes_restart_from_memory_to_same_bits(self):
         """No checkpoint on disk but the last: activation caches, moments and weights are in memory only."""
-        # More steps than are made while `strait status` looks, before the second kill.
-        settings = {**self.SUPERVISED, "train.steps": 300, "checkpoint.every": 0, "checkpoint.memory_every": 5,
+        settings = {**self.SUPERVISED, "checkpoint.every": 0, "checkpoint.memory_every": 5,
                     "codec.forward": "delta", "codec.backward": "fixed"}
         quiet = self.train("quiet", {**settings, "hosts.restart": None, "checkpoint.memory_every": None})
         launched = self.start("loud", settings)

@@ -305,6 +305,10 @@ class Launched:
             f"step {step}", lambda: any(m["step"] >= step for m in self.run.metrics()[-1:])
         )
 
+    def at_checkpoint(self, step):
+        """Of this step or a later one: a slow disk has it long after the step."""
+        self.wait_for(f"a checkpoint of step {step}", lambda: self.run.checkpoints()[-1:] >= [step])
+
     def at_event(self, name):
         self.wait_for(f"event {name}", lambda: self.run.events(name))
 
