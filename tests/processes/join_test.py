@@ -35,6 +35,7 @@ class Joins(runs.RunCase):
         "hosts.backend": "join",
         "hosts.list": ["alpha", "beta"],
         "hosts.address": "127.0.0.1",
+        "checkpoint.home": "all",
     }
     STAGE = runs.BIN / "strait-stage"
 
