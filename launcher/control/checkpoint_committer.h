@@ -1,46 +1,18 @@
 #pragma once
 
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <set>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "framework/store/checkpoint.h"
+#include "launcher/control/checkpoint_ledger.h"
 #include "launcher/control/control_message.h"
 #include "launcher/control/coordinator_options.h"
 #include "launcher/control/membership.h"
-#include "launcher/control/outcome.h"
+#include "launcher/control/root_cause.h"
 
 namespace strait::control {
-
-// Which processes have written their shards of which checkpoint. Pure. One failed process fails the
-// whole checkpoint: shards that arrive later do not complete it. When a replica leaves, the
-// remaining ones write it again in the new epoch.
-class CheckpointLedger {
- public:
-  explicit CheckpointLedger(std::size_t processes) : processes_(processes) {}
-
-  // All files, in the order of the processes, when this report completes the checkpoint.
-  // MessageError: the process has reported it before.
-  std::optional<std::vector<store::ShardFile>> written(net::ProcessName process,
-                                                       const ShardsWritten& shards);
-  // Marks the checkpoint as failed; true the first time in this epoch.
-  bool failed(store::Step step, std::uint32_t epoch);
-  // A new epoch with so many writing processes. Returns the checkpoints that were in progress; they
-  // have to be written again.
-  std::vector<store::Step> regroup(std::uint32_t epoch, std::size_t processes);
-  // True once for each checkpoint that was written in a former epoch: it has to be written again.
-  bool outdated(store::Step step, std::uint32_t epoch);
-
- private:
-  std::size_t processes_;
-  std::uint32_t epoch_ = 0;
-  std::map<store::Step, std::map<net::ProcessName, std::vector<store::ShardFile>>> open_;
-  std::set<std::pair<store::Step, std::uint32_t>> lost_;
-};
 
 // Turns the workers' shards into checkpoints: commits one when all members have written their part,
 // drops it when a part failed, and withdraws what was written in a former epoch. Counts failures in

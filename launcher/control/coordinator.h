@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "launcher/control/broken_paths.h"
 #include "launcher/control/checkpoint_committer.h"
 #include "launcher/control/coordinator_options.h"
 #include "launcher/control/inference_driver.h"
@@ -16,6 +17,7 @@
 #include "launcher/control/memory_ledger.h"
 #include "launcher/control/outcome.h"
 #include "launcher/control/rejoin.h"
+#include "launcher/control/root_cause.h"
 #include "launcher/control/run_observer.h"
 #include "launcher/control/step_ledger.h"
 #include "launcher/control/watchdog.h"

@@ -1,7 +1,5 @@
 #include "launcher/control/membership.h"
 
-#include <set>
-
 namespace strait::control {
 
 Membership::Membership(const std::vector<net::ProcessName>& processes, bool survives_loss)
@@ -23,43 +21,6 @@ void Membership::leave(std::uint32_t replica) {
 
 void Membership::join(std::uint32_t replica) {
   if (members_.insert(replica).second) ++epoch_;
-}
-
-void BrokenPaths::add(std::uint32_t from, std::uint32_t to, const std::string& report, Time now) {
-  if (reports_.emplace(std::pair(from, to), report).second) latest_ = now;
-}
-
-void BrokenPaths::leave(std::uint32_t replica) {
-  std::erase_if(reports_, [&](const auto& one) {
-    return one.first.first == replica || one.first.second == replica;
-  });
-}
-
-// A path counts as broken for both of its ends, even if only one of them has reported it: the other
-// may not have used it yet. The replica with the most broken paths is evicted, so that as many
-// replicas as possible remain. On a tie the highest number is evicted. That is deterministic, and
-// when two sites of several replicas each are disconnected, it evicts the replicas of one site one
-// by one, and not some of both.
-std::optional<BrokenPaths::BrokenReplica> BrokenPaths::judge(Time now) const {
-  if (reports_.empty() || now - latest_ < kQuietTime) return std::nullopt;
-  std::map<std::uint32_t, std::set<std::uint32_t>> broken;
-  for (const auto& [path, report] : reports_) {
-    broken[path.first].insert(path.second);
-    broken[path.second].insert(path.first);
-  }
-  std::uint32_t worst = 0;
-  std::size_t most = 0;
-  for (const auto& [replica, others] : broken) {
-    if (others.size() < most) continue;
-    worst = replica;
-    most = others.size();
-  }
-  BrokenReplica broken_replica{worst, {}};
-  for (const auto& [path, report] : reports_) {
-    if (path.second == worst) return BrokenReplica{worst, report};
-    if (path.first == worst) broken_replica.report = report;
-  }
-  return broken_replica;
 }
 
 }  // namespace strait::control

@@ -1,16 +1,11 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
-#include <map>
-#include <optional>
 #include <set>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "launcher/control/control_message.h"
-#include "launcher/control/outcome.h"
+#include "launcher/control/root_cause.h"
 
 namespace strait::control {
 
@@ -35,36 +30,6 @@ class Membership {
   std::set<std::uint32_t> members_;
   std::uint32_t epoch_ = 0;
   bool survives_loss_;
-};
-
-// Pairs of replicas that report broken links between them, and which replica is evicted for it.
-// Pure. Only for replicas whose control links work: a process that ended or fell silent is found
-// sooner, by its exit or by the watchdog.
-class BrokenPaths {
- public:
-  using Time = std::chrono::steady_clock::time_point;
-
-  // Time without new reports before judge() decides. Links that break together fail within about a
-  // second of each other, and the exit of a process is noticed meanwhile.
-  static constexpr std::chrono::seconds kQuietTime{2};
-
-  // A process of replica `from` cannot reach replica `to`. Several processes may report the same
-  // path, repeatedly.
-  void add(std::uint32_t from, std::uint32_t to, const std::string& report, Time now);
-
-  // The replica is no member any more: discards its reports and those about it.
-  void leave(std::uint32_t replica);
-
-  struct BrokenReplica {
-    std::uint32_t replica = 0;
-    std::string report;
-  };
-  std::optional<BrokenReplica> judge(Time now) const;
-
- private:
-  // First report of each (from, to).
-  std::map<std::pair<std::uint32_t, std::uint32_t>, std::string> reports_;
-  Time latest_;
 };
 
 }  // namespace strait::control

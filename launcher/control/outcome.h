@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -30,31 +29,5 @@ struct Outcome {
 };
 
 nlohmann::ordered_json to_json(const Outcome& outcome);
-
-// A failure of one process, or (without a process) of the launcher itself.
-struct Finding {
-  std::optional<net::ProcessName> process;
-  base::ExitCode code = base::ExitCode::internal;
-  // One sentence for users.
-  std::string sentence;
-  // True for a process that lost its peer: its report is true, but the peer's failure is the cause.
-  // It counts as the cause only while no better finding is known.
-  bool effect = false;
-};
-
-// Picks the root cause out of all findings of a failed run. Their order of arrival does not show
-// it: peers often report a lost link before the exit of the process is noticed. Pure.
-class RootCause {
- public:
-  // True if this finding is now the cause.
-  bool add(const Finding& finding);
-
-  const std::optional<Finding>& cause() const { return cause_; }
-  std::vector<std::string> followers() const;
-
- private:
-  std::optional<Finding> cause_;
-  std::vector<Finding> followers_;  // at most one per process
-};
 
 }  // namespace strait::control

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "framework/sync/membership.h"
-#include "launcher/control/checkpoint_committer.h"
+#include "launcher/control/checkpoint_ledger.h"
 #include "launcher/control/membership.h"
 #include "tests/interleavings/case.h"
 #include "tests/interleavings/fibers.h"

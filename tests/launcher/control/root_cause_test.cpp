@@ -1,4 +1,4 @@
-#include "launcher/control/outcome.h"
+#include "launcher/control/root_cause.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

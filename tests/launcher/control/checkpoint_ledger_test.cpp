@@ -1,4 +1,4 @@
-#include "launcher/control/checkpoint_committer.h"
+#include "launcher/control/checkpoint_ledger.h"
 
 #include <gtest/gtest.h>
 

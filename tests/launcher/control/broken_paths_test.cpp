@@ -1,4 +1,4 @@
-#include "launcher/control/membership.h"
+#include "launcher/control/broken_paths.h"
 
 #include <gtest/gtest.h>
 
