@@ -113,8 +113,8 @@ class Changes(runs.RunCase):
         self.assertNotIn("was edited", self.resumed(run))
 
     def test_advice_after_divergence_names_checkpoints_that_exist(self):
-        # Weight decay beyond 1 / learning rate multiplies weights by more than -1 in every step.
-        wild = {"train.steps": 200, "train.learning_rate": 10, "train.weight_decay": 10, "train.warmup": 40,
+        # Weight decay beyond 2 / learning rate multiplies weights by less than -1 in every step, here from the 40th on.
+        wild = {"train.steps": 200, "train.learning_rate": 10, "train.weight_decay": 10, "train.warmup": 2000,
                 "checkpoint.every": 5}
         code, out, err = self.strait("run", self.write_recipe("wild", wild))
         self.assertEqual(code, 40, out + err)
