@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 
@@ -58,10 +59,22 @@ STRAIT_ON_BOTH inline float reach_of(int bits, Rounding rounding) {
   return clip / static_cast<float>(levels_of(bits) - 1);
 }
 
+// `mark`: a scale code that has kTurned, or not.
+STRAIT_ON_BOTH inline std::uint16_t bounded_code(std::uint32_t code, std::uint16_t mark) {
+  const auto bounded =
+      static_cast<std::uint16_t>(code < kLowestScaleCode ? kLowestScaleCode : code);
+  return static_cast<std::uint16_t>(bounded | (mark & kTurned));
+}
+
 // Rounded up, so that without clipping the largest value is within reach.
 STRAIT_ON_BOTH inline std::uint16_t scale_code_of(float largest, float reach) {
-  const std::uint32_t scale_code = (bits_of_float(largest * reach) + 0xFFFFFU) >> 20U;
-  return static_cast<std::uint16_t>(scale_code < kLowestScaleCode ? kLowestScaleCode : scale_code);
+  return bounded_code((bits_of_float(largest * reach) + 0xFFFFFU) >> 20U, 0);
+}
+
+// Whether the scale follows the mean square of a group, not its largest value. With two levels on
+// each side of zero, a largest value that stands out would make all others larger than they were.
+STRAIT_ON_BOTH constexpr bool fits_mean_square(int bits, Rounding rounding) {
+  return bits == 2 && rounding == Rounding::nearest;
 }
 
 STRAIT_ON_BOTH inline float scale_of_code(std::uint16_t scale_code) {
@@ -76,10 +89,18 @@ STRAIT_ON_BOTH inline std::uint16_t restored_code(std::uint16_t scale_code, floa
                                                   float product, std::uint32_t draw) {
   const float least = product < squares ? squares : product;
   const std::uint32_t bits = bits_of_float(scale_of_code(scale_code) * (2.0F * squares / least));
-  const std::uint32_t code = (bits + (draw & 0xFFFFFU)) >> 20U;
-  const auto bounded =
-      static_cast<std::uint16_t>(code < kLowestScaleCode ? kLowestScaleCode : code);
-  return static_cast<std::uint16_t>(bounded | (scale_code & kTurned));
+  return bounded_code((bits + (draw & 0xFFFFFU)) >> 20U, scale_code);
+}
+
+// The scale code of least error for Laplacian values of this mean square (for Gaussian ones it
+// would be 0.9957 in place of 1.06). `squares`: the sum of the squares of `count` values over twice
+// the scale of `scale_code`. Keeps kTurned.
+STRAIT_ON_BOTH inline std::uint16_t fitted_code(std::uint16_t scale_code, float squares,
+                                                int count) {
+  constexpr float kFit = 1.06F;  // twice the scale over the root of the mean square
+  const float root = std::sqrt(squares / static_cast<float>(count));
+  const std::uint32_t bits = bits_of_float(scale_of_code(scale_code) * (kFit * root));
+  return bounded_code((bits + 0x80000U) >> 20U, scale_code);
 }
 
 // Groups 31 powers of two below the token's largest get the lowest scale there is.

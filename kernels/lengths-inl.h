@@ -1,5 +1,6 @@
-// Unbiased rounding of one group: its levels, and the scale that restores the group's length. Read
-// once per instruction set, as lanes-inl.h.
+// The scale of one group after its largest value: the one that fits its mean square, or, with the
+// levels of unbiased rounding, the one that restores its length. Read once per instruction set, as
+// lanes-inl.h.
 #if defined(STRAIT_KERNELS_LENGTHS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef STRAIT_KERNELS_LENGTHS_INL_H_
 #undef STRAIT_KERNELS_LENGTHS_INL_H_
@@ -21,6 +22,22 @@ HWY_INLINE float total_of(float* columns) {
     for (int i = 0; i < half; ++i) columns[i] += columns[i + half];
   }
   return columns[0];
+}
+
+// The sum of the squares of values times `factor`.
+HWY_INLINE float squares_of(const float* values, int group, float factor) {
+  const Lanes lanes;
+  const auto factors = hn::Set(lanes, factor);
+  HWY_ALIGN float squares[kColumns];
+  for (int column = 0; column < kColumns; column += static_cast<int>(lane_count())) {
+    auto square = hn::Zero(lanes);
+    for (int i = column; i < group; i += kColumns) {
+      const auto steps = hn::Mul(hn::Load(lanes, values + i), factors);
+      square = hn::Add(square, hn::Mul(steps, steps));
+    }
+    hn::Store(square, lanes, squares + column);
+  }
+  return total_of(squares);
 }
 
 // Values to levels, and the scale code that restores their length. The values stay. `index`: of the

@@ -46,7 +46,10 @@ __device__ inline WeighedOctet weigh(const Octet& values, const StagedToken<kBit
     }
   }
   const std::uint16_t code = scale_code_of(float_of_bits(largest), how.reach);
-  const auto marked = static_cast<std::uint16_t>(turned ? code | kTurned : code);
+  auto marked = static_cast<std::uint16_t>(turned ? code | kTurned : code);
+  if (fits_mean_square(kBits, how.rounding)) {
+    marked = fitted(result.values, marked, group, min(group, token.width - number * group));
+  }
   std::uint16_t written = marked;
   if (restores_length(kBits, how.rounding)) {
     written = restored<kBits>(result.values, marked, group, how.words,

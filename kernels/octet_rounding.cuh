@@ -2,7 +2,7 @@
 
 #include "kernels/slots.cuh"
 
-// To which level a value goes, and what unbiased rounding makes of the scale of a group.
+// To which level a value goes, and the scale of a group after its largest value.
 namespace strait::kernels {
 
 template <int kBits>
@@ -19,6 +19,19 @@ __device__ inline int unbiased_level(float steps, std::uint64_t words, std::uint
   const auto drawn = static_cast<float>(signed_draw_of(words, first, i));
   const float level = __fadd_rn(steps, static_cast<float>(levels_of(kBits - 1)));
   return static_cast<int>(__fadd_rn(level, __fmul_rn(drawn, kSignedDrawUnit)));
+}
+
+// The scale code that fits the mean square of the octet's group, of `count` values.
+__device__ inline std::uint16_t fitted(const Octet& values, std::uint16_t code, int group,
+                                       int count) {
+  const float inverse = inverse_of(scale_of_code(code));
+  Octet squares;
+#pragma unroll
+  for (int i = 0; i < kOctet; ++i) {
+    const float steps = __fmul_rn(values.value[i], inverse);
+    squares.value[i] = __fmul_rn(steps, steps);
+  }
+  return fitted_code(code, group_sum(squares, group), count);
 }
 
 // Unbiased rounding: the scale code that restores the length of the octet's group. `first`: index

