@@ -10,7 +10,7 @@
 namespace strait::control {
 
 // Pairs of replicas that report broken links between them, and which replica is evicted for it.
-// Pure. Only for replicas whose control links work: a process that ended or fell silent is found
+// Pure. Only for replicas with working control links: a process that ended or fell silent is found
 // sooner, by its exit or by the watchdog.
 class BrokenPaths {
  public:

@@ -115,10 +115,14 @@ TEST(CheckpointDownloader, PrunesOnlyWithKeepLimit) {
   EXPECT_THAT(run.complete(), testing::ElementsAre(3, 2, 1));
 }
 
-TEST(CheckpointDownloader, ReportsRemainingBytesAndStopsWaiting) {
+TransferAgentOptions one_chunk() {
   TransferAgentOptions slow;
   slow.download_bytes_per_second = 1;  // one chunk at once, the next in days
-  RemoteRun run(slow);
+  return slow;
+}
+
+TEST(CheckpointDownloader, ReportsRemainingBytesAndStopsWaiting) {
+  RemoteRun run(one_chunk());
   const auto first = run.commit(3);
   const auto second = run.commit(6);
   const auto downloader = run.downloader();
@@ -137,15 +141,12 @@ TEST(CheckpointDownloader, ReportsRemainingBytesAndStopsWaiting) {
 }
 
 TEST(CheckpointDownloader, GivesUpWhenNothingComes) {
-  TransferAgentOptions slow;
-  slow.download_bytes_per_second = 1;  // one chunk at once, the next in days
-  RemoteRun run(slow);
-  const auto first = run.commit(3);
-  const auto second = run.commit(6);
+  RemoteRun run(one_chunk());
   const auto downloader =
       run.downloader(2, store::Part::all, store::Part::all, std::chrono::seconds(1));
-  downloader->add(store::Step{3}, first);
-  downloader->add(store::Step{6}, second);
+  for (const std::int64_t step : {3, 6}) {
+    downloader->add(static_cast<store::Step>(step), run.commit(step));
+  }
   const auto finished = downloader->finish(never);
   EXPECT_EQ(finished.code, base::ExitCode::stalled);
   EXPECT_THAT(finished.missing, testing::HasSubstr("of checkpoint 6 stay on the hosts"));
@@ -153,9 +154,7 @@ TEST(CheckpointDownloader, GivesUpWhenNothingComes) {
 }
 
 TEST(CheckpointDownloader, DoesNotWaitForHostThatLeftRun) {
-  TransferAgentOptions slow;
-  slow.download_bytes_per_second = 1;  // one chunk at once, the next in days
-  RemoteRun run(slow, 2);
+  RemoteRun run(one_chunk(), 2);
   const auto first = run.commit(3, {0, 1});
   const auto second = run.commit(6, {0});
   const auto downloader = run.downloader();
@@ -189,9 +188,7 @@ TEST(CheckpointDownloader, SurvivesFolderWhereAFileOfItsNameStands) {
 }
 
 TEST(CheckpointDownloader, AwaitsWeightsOnlyBehindLastStep) {
-  TransferAgentOptions slow;
-  slow.download_bytes_per_second = 1;  // one chunk at once, the next in days
-  RemoteRun run(slow);
+  RemoteRun run(one_chunk());
   run.with_weights = true;
   const auto shards = run.commit(3);
   const auto downloader = run.downloader(2, store::Part::all, store::Part::weights);
