@@ -168,10 +168,15 @@ std::shared_ptr<const Rotary> read_rotary(const ConfigReader& reader, DecoderCon
 
   auto rotary = std::make_shared<Rotary>();
   rotary->frequencies = plain_frequencies(theta, width);
-  const std::string type = settings.string("rope_type", settings.string("type", "default"));
+  std::string type = settings.string("rope_type", settings.string("type", "default"));
   const auto longest = static_cast<double>(config.positions);
-  const double original = positive(reader, "original_max_position_embeddings",
-                                   positive(settings, "original_max_position_embeddings", longest));
+  const double fallback = defaults.longrope_original.value_or(
+      positive(settings, "original_max_position_embeddings", longest));
+  const double original = positive(reader, "original_max_position_embeddings", fallback);
+  if (defaults.longrope_original && type == "yarn") type = "longrope";
+  if (defaults.longrope_original && type != "default" && type != "longrope" && type != "su") {
+    settings.refuse(settings.has("rope_type") ? "rope_type" : "type", "default or longrope");
+  }
   if (type == "linear") {
     const double factor = required(settings, "factor");
     for (float& frequency : rotary->frequencies) frequency /= static_cast<float>(factor);

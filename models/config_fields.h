@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "models/config_reader.h"
@@ -35,6 +36,9 @@ struct RotaryDefaults {
   std::string theta_field = "rope_theta";  // at top level
   std::string share_field;                 // of a head that is rotated; empty: all
   double share = 1;
+  // Phi-3's rule: it scales by longrope alone, which "yarn" and "su" mean as well, and has a
+  // default of the original context, which nothing inside of rope_scaling overrides.
+  std::optional<double> longrope_original;
 };
 
 // Reads rope_parameters (version 5 of transformers), rope_scaling and the fields beside it (version

@@ -156,6 +156,21 @@ void check_patterns(const Lora& lora, const std::vector<std::string>& matrices) 
   refuse_two_values("alpha_pattern", lora.alphas, matrices);
 }
 
+std::vector<std::string> unused_patterns(const Lora& lora,
+                                         const std::vector<std::string>& matrices) {
+  std::vector<std::string> unused;
+  const auto add = [&](const char* setting, const std::string& pattern) {
+    const std::regex ending = compile_ending(pattern);
+    const auto fits = [&](const std::string& matrix) { return std::regex_match(matrix, ending); };
+    if (std::ranges::none_of(matrices, fits)) {
+      unused.push_back(fmt::format("{} \"{}\"", setting, pattern));
+    }
+  };
+  for (const auto& [pattern, rank] : lora.ranks) add("rank_pattern", pattern);
+  for (const auto& [pattern, alpha] : lora.alphas) add("alpha_pattern", pattern);
+  return unused;
+}
+
 bool is_saved_module(const Lora& lora, const std::string& module) {
   return std::ranges::any_of(
       lora.saved, [&](const std::string& saved) { return ends_with_module(module, saved); });

@@ -49,6 +49,10 @@ std::optional<AdapterShape> adapter_of(const Lora& lora, const std::string& matr
 // ConfigError where two patterns give one of these matrices different ranks or alphas.
 void check_patterns(const Lora& lora, const std::vector<std::string>& matrices);
 
+// The patterns of ranks and alphas that fit none of these matrices: `rank_pattern "q_prj"`.
+std::vector<std::string> unused_patterns(const Lora& lora,
+                                         const std::vector<std::string>& matrices);
+
 // Whether the parameters of this module are trained as they are.
 bool is_saved_module(const Lora& lora, const std::string& module);
 

@@ -53,20 +53,26 @@ void check_blocks(const ModelDescription& model, const Lora& lora) {
       *absent, count - 1));
 }
 
+std::vector<std::string> adapted_matrices(const ModelDescription& model) {
+  std::vector<std::string> adapted;
+  for (const LayerCost& layer : model.layers) {
+    for (const TensorShape& tensor : layer.tensors) {
+      if (!tensor.adapter || !tensor.name.ends_with(kAdapterDown)) continue;
+      adapted.push_back(module_of(module_of(tensor.name)));
+    }
+  }
+  return adapted;
+}
+
 // Every setting that names something must have found it: a misspelt one would train less than it
 // says.
 void check_adapters(const ModelDescription& model, const Lora& lora) {
   check_blocks(model, lora);
-  std::vector<std::string> adapted;
+  const std::vector<std::string> adapted = adapted_matrices(model);
   std::vector<std::string> modules;
   for (const LayerCost& layer : model.layers) {
     for (const TensorShape& tensor : layer.tensors) {
-      const std::string module = module_of(tensor.name);
-      if (tensor.adapter && tensor.name.ends_with(kAdapterDown)) {
-        adapted.push_back(module_of(module));
-      } else if (!tensor.adapter) {
-        modules.push_back(module);
-      }
+      if (!tensor.adapter) modules.push_back(module_of(tensor.name));
     }
   }
   const auto has = [](const std::vector<std::string>& names, const std::string& part) {
@@ -217,6 +223,13 @@ ModelDescription describe(const ModelConfig& config, const CostQuestion& questio
   }
   set_weight_gradient_costs(description, question.bytes_per_value);
   return description;
+}
+
+void check_pattern_use(const ModelDescription& model, const Lora& lora) {
+  const std::vector<std::string> unused = unused_patterns(lora, adapted_matrices(model));
+  if (unused.empty()) return;
+  refuse(model, Among::blocks,
+         fmt::format("LoRA's {} fits no matrix that has an adapter", unused.front()));
 }
 
 }  // namespace strait::models

@@ -93,4 +93,7 @@ struct CostQuestion {
 // model's adapters do not fit it.
 ModelDescription describe(const ModelConfig& config, const CostQuestion& question = {});
 
+// ConfigError: a pattern of ranks or alphas fits no matrix of the description that has an adapter.
+void check_pattern_use(const ModelDescription& model, const Lora& lora);
+
 }  // namespace strait::models

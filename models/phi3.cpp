@@ -24,6 +24,7 @@ DecoderConfig read_phi3(const ConfigReader& reader) {
   read_windows(reader, config, 0, [](std::int64_t) { return true; });
   RotaryDefaults rotary;
   rotary.share_field = "partial_rotary_factor";
+  rotary.longrope_original = 4096;
   config.rotary = read_rotary(reader, config, rotary);
   return config;
 }

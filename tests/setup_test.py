@@ -109,6 +109,16 @@ def broken_source_shows_compiler_errors(tree):
     assert tree.start("mended").stdout == "<mended>\n"
 
 
+def moved_tree_is_built_anew(tree):
+    moved = tree.root.with_name("moved tree")
+    tree.root.rename(moved)
+    tree.root, tree.source = moved, moved / "launcher/main.cpp"
+    os.utime(tree.source)
+    done = tree.start("moved")
+    assert (done.returncode, done.stdout) == (7, "<moved>\n"), done.stderr
+    assert "building" in done.stderr, done.stderr
+
+
 def missing_tools_are_named(tree, scratch):
     os.utime(tree.source)
     missing = {"ninja", "pkg-config", "apt-get"}
@@ -217,6 +227,7 @@ def main():
         second_start_is_fast_and_needs_no_tools(tree, scratch)
         calls_at_the_same_time_build_once(tree)
         broken_source_shows_compiler_errors(tree)
+        moved_tree_is_built_anew(tree)
         missing_tools_are_named(tree, scratch)
         venv_is_mended_and_follows_the_pin(scratch)
         python_is_recent(scratch)

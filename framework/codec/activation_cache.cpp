@@ -113,7 +113,8 @@ std::span<std::byte> ActivationCache::keep_entry(store::SampleId sample, std::in
     slot = found->second;
   } else if (entries() < slots_.capacity()) {
     if (!always) {
-      if (!any_repeats_) any_repeats_ = ahead_.any_repeats(*step_);
+      // From the run's first step on: a resumed run must send the same as one that went on.
+      if (!any_repeats_) any_repeats_ = ahead_.any_repeats();
       if (!*any_repeats_) return {};
     }
     return add(sample, tokens);

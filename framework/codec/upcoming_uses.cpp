@@ -9,9 +9,9 @@ store::Step step_behind(store::Step step) { return store::Step{number(step) + 1}
 
 }  // namespace
 
-bool UpcomingUses::any_repeats(store::Step from) const {
+bool UpcomingUses::any_repeats() const {
   std::unordered_set<store::SampleId> seen;
-  for (store::Step step = from; step < last_; step = step_behind(step)) {
+  for (store::Step step{0}; step < last_; step = step_behind(step)) {
     for (const store::SampleId sample : order_(step)) {
       if (!seen.insert(sample).second) return true;
     }

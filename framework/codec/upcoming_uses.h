@@ -32,9 +32,8 @@ class UpcomingUses {
   // The order has the steps before `last`.
   UpcomingUses(UseOrder order, store::Step last) : order_(std::move(order)), last_(last) {}
 
-  // Whether any sample is used twice from this step on. Walks an epoch at most, and does not keep
-  // it.
-  bool any_repeats(store::Step from) const;
+  // Whether any sample is used twice in the run. Walks an epoch at most, and does not keep it.
+  bool any_repeats() const;
 
   // Forgets everything and begins at this step.
   void restart(store::Step from);

@@ -42,10 +42,16 @@ std::string joined_parts(const nlohmann::json& parts, const std::string& origin)
   return text;
 }
 
+// Tables of many records have null, or an empty list, where one of them has none.
+bool has_items(const nlohmann::json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && !found->empty();
+}
+
 // Nothing beside tool calls alone, which only a template can render.
 std::string content_of(const nlohmann::json& message, const std::string& origin) {
   const auto found = message.find("content");
-  const bool calls = message.contains("tool_calls");
+  const bool calls = has_items(message, "tool_calls");
   if (found != message.end() && found->is_array()) return joined_parts(*found, origin);
   if (calls && (found == message.end() || found->is_null())) return "";
   return required_string(message, "content", origin);
@@ -69,6 +75,15 @@ std::string role_of(const std::string& speaker, const std::string& origin) {
                                     speaker.substr(0, 64)));
 }
 
+// A weight of 0 says that a message of the assistant's is not to be learnt.
+void refuse_no_weight(const nlohmann::json& message, const std::string& origin) {
+  if (message.value("weight", nlohmann::json()) != 0) return;
+  refuse_record(origin,
+                "its \"weight\" is 0, but all that the assistant says is learnt "
+                "(data.targets = \"last\": its last message); end a record with each message "
+                "that is to be learnt, and leave \"weight\" out");
+}
+
 nlohmann::json shared_messages(const nlohmann::json& turns, const std::string& origin) {
   if (!turns.is_array() || turns.empty()) {
     refuse_record(origin, "\"conversations\" is not a list of {\"from\", \"value\"}");
@@ -77,8 +92,9 @@ nlohmann::json shared_messages(const nlohmann::json& turns, const std::string& o
   for (std::size_t i = 0; i < turns.size(); ++i) {
     const std::string where = fmt::format("{}: turn {}", origin, i + 1);
     if (!turns[i].is_object()) refuse_record(where, "it is not an object");
-    messages.push_back({{"role", role_of(required_string(turns[i], "from", where), where)},
-                        {"content", required_string(turns[i], "value", where)}});
+    const std::string role = role_of(required_string(turns[i], "from", where), where);
+    if (role == "assistant") refuse_no_weight(turns[i], where);
+    messages.push_back({{"role", role}, {"content", required_string(turns[i], "value", where)}});
   }
   return messages;
 }
@@ -119,7 +135,7 @@ Record prompt_record(const nlohmann::json& root, std::string_view line, const st
   if (!messages.is_array() || messages.empty()) {
     refuse_record(origin, "\"messages\" is not a list of {\"role\", \"content\"}");
   }
-  Record record{origin, {}, true, std::string(line), root.contains("tools")};
+  Record record{origin, {}, true, std::string(line), has_items(root, "tools")};
   for (std::size_t i = 0; i < messages.size(); ++i) {
     const std::string where = fmt::format("{}: message {}", origin, i + 1);
     if (!messages[i].is_object()) refuse_record(where, "it is not an object");
@@ -130,7 +146,7 @@ Record prompt_record(const nlohmann::json& root, std::string_view line, const st
                                        "assistant, tool",
                                        role.substr(0, 64)));
     }
-    record.needs_template = record.needs_template || messages[i].contains("tool_calls");
+    record.needs_template = record.needs_template || has_items(messages[i], "tool_calls");
     add_message(record, role, content);
   }
   return record;
@@ -141,13 +157,8 @@ Record message_record(const nlohmann::json& root, std::string_view line,
   Record record = prompt_record(root, line, origin);
   const nlohmann::json& messages = root["messages"];
   for (std::size_t i = 0; i < messages.size(); ++i) {
-    if (messages[i]["role"] != "assistant" || messages[i].value("weight", nlohmann::json()) != 0) {
-      continue;
-    }
-    refuse_record(fmt::format("{}: message {}", origin, i + 1),
-                  "its \"weight\" is 0, but all that the assistant says is learnt "
-                  "(data.targets = \"last\": its last message); end a record with each message "
-                  "that is to be learnt, and leave \"weight\" out");
+    if (messages[i]["role"] != "assistant") continue;
+    refuse_no_weight(messages[i], fmt::format("{}: message {}", origin, i + 1));
   }
   check_learnable(record);
   return record;
@@ -173,7 +184,7 @@ Record foreign_chat_record(const nlohmann::json& root, std::string_view line,
   nlohmann::ordered_json chat = {{"messages", messages}};
   // In the order of their keys, which templates show.
   if (root.contains("tools")) chat["tools"] = nlohmann::ordered_json::parse(line)["tools"];
-  Record record{origin, {}, true, chat.dump(), root.contains("tools")};
+  Record record{origin, {}, true, chat.dump(), has_items(root, "tools")};
   for (const nlohmann::json& message : messages) {
     add_message(record, message["role"].get<std::string>(), message["content"].get<std::string>());
   }

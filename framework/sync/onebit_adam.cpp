@@ -47,7 +47,8 @@ std::vector<float> left_out_by(const net::Frame& code, std::size_t at,
 
 std::int64_t OnebitAdam::warmup(const SyncSettings& settings) {
   if (settings.warmup > 0) return settings.warmup;
-  return std::max(settings.steps / kWarmupShare, std::int64_t{1});
+  // Two at least: fresh adapters have a gradient in one of their two matrices only, in the first.
+  return std::max(settings.steps / kWarmupShare, std::int64_t{2});
 }
 
 OnebitAdam::OnebitAdam(const SyncSettings& settings)

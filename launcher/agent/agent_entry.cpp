@@ -184,7 +184,9 @@ base::ExitCode serve_ssh_request(int input, int output) {
     write_or_exit(output, hosts::to_line(inspection));
     return base::ExitCode::done;
   }
-  const hosts::AgentJob job = hosts::parse_agent_job(request);
+  hosts::AgentJob job = hosts::parse_agent_job(request);
+  // The agent has another working directory.
+  job.directory = hosts::agent_directory(job.directory).string();
   store::FileDescriptor log = open_agent_log(job);
   end_former_agent(job, log);
   const int agent = ::fork();

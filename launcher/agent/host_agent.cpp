@@ -90,9 +90,15 @@ net::NodeOptions agent_node(const hosts::AgentJob& job) {
   return options;
 }
 
+constexpr const char* kLibraryPath = "LD_LIBRARY_PATH";
+
 // Call it before the first thread: setenv is not thread-safe. Stages inherit the environment.
 void set_environment(const hosts::AgentJob& job) {
-  for (const auto& [name, value] : job.environment) ::setenv(name.c_str(), value.c_str(), 1);
+  for (const auto& [name, value] : job.environment) {
+    // An installed build finds its own libraries by it.
+    const char* const own = name == kLibraryPath ? std::getenv(kLibraryPath) : nullptr;
+    ::setenv(name.c_str(), own == nullptr ? value.c_str() : (own + (":" + value)).c_str(), 1);
+  }
   if (job.devices.empty()) return;
   ::setenv("CUDA_VISIBLE_DEVICES", fmt::format("{}", fmt::join(job.devices, ",")).c_str(), 1);
 }

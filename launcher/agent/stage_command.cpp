@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <cxxopts.hpp>
 #include <exception>
@@ -23,6 +24,8 @@ namespace strait::agent {
 // Secrets arrive on stdin, because other users of the host can read argv and the environment.
 int run_stage_command(int argc, char** argv,
                       const std::function<base::ExitCode(TorchCommand)>& compute) {
+  // As in strait: the ends of processes that an agent starts would not be seen.
+  std::signal(SIGCHLD, SIG_DFL);
   cxxopts::Options options(
       "strait-stage",
       "One stage of a run, or the agent of a host. Started by strait; only --join is for people.");

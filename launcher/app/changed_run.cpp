@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "launcher/app/prepared_run.h"
 #include "launcher/base/errors.h"
 #include "launcher/control/run_file_names.h"
 #include "launcher/planner/plan_maker.h"
@@ -223,7 +224,8 @@ std::string changeable_keys() {
 
 ChangedRun changed_run(const control::RunDirectory& directory, const plan::RunFile& run,
                        store::Step step, const std::vector<std::string>& overrides) {
-  const recipe::Recipe recipe = overridden(run.plan.recipe, directory.recipe(), overrides);
+  recipe::Recipe recipe = overridden(run.plan.recipe, directory.recipe(), overrides);
+  make_paths_absolute(recipe);
   const auto keys = changed_keys(run.plan.recipe, recipe);
   check_may_change(keys);
   plan::Plan before = run.plan;

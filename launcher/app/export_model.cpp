@@ -44,6 +44,13 @@ std::vector<tensors::TensorSource> tensors_to_write(const RunCheckpoint& source,
   return all;
 }
 
+// What the adapters were trained over. PEFT finds no model of this name where that is not the
+// model as published, and so does not put them over other weights without a word.
+std::string base_of(const recipe::Recipe::Model& model) {
+  if (model.weights == recipe::Weights::load) return model.path;
+  return fmt::format("{}, {}", model.path, weights_text(model));
+}
+
 // What PEFT reads: adapters and saved modules, in float32 unless the user wants another type.
 void write_adapter(const fs::path& directory, const RunCheckpoint& source,
                    const planner::CheckpointWeights& weights, const ExportOptions& options) {
@@ -57,7 +64,7 @@ void write_adapter(const fs::path& directory, const RunCheckpoint& source,
   // Last: a directory without it is no adapter.
   store::replace_file(
       directory / "adapter_config.json",
-      models::lora_text(models::lora_for_peft(source.config), source.run.plan.recipe.model.path,
+      models::lora_text(models::lora_for_peft(source.config), base_of(source.run.plan.recipe.model),
                         models::family_of(source.config).input_first));
 }
 
@@ -223,10 +230,18 @@ std::string export_model(const fs::path& run, const fs::path& directory,
   if (adapter) {
     write_adapter(directory, source, weights, options);
     written.complete();
+    const recipe::Recipe::Model& model = source.run.plan.recipe.model;
+    const std::string note =
+        model.weights == recipe::Weights::load
+            ? ""
+            : fmt::format(
+                  "its base is {}: export that as well, and name it to PEFT, or take "
+                  "--merge\n",
+                  base_of(model));
     return fmt::format(
         "the adapter of step {} is in {}; PEFT reads it, and so does "
-        "model.adapter (--merge writes the whole model)\n",
-        number(source.step), directory.string());
+        "model.adapter (--merge writes the whole model)\n{}",
+        number(source.step), directory.string(), note);
   }
   const auto tensors = tensors_to_write(source, weights, options);
   const std::string note = copy_all_companions(source.run, directory);

@@ -40,20 +40,29 @@ std::size_t certain_length(const std::string& text, const std::vector<std::strin
   return certain.size() - held;
 }
 
-Generation::Generation(std::vector<Prompt> prompts, std::int64_t positions, TextCoder& coder,
-                       GenerationOptions options, std::size_t in_flight)
+Generation::Generation(std::vector<Prompt> prompts, const models::ModelDescription& model,
+                       TextCoder& coder, GenerationOptions options, std::size_t in_flight)
     : coder_(coder), options_(std::move(options)), in_flight_(in_flight) {
+  for (const std::string& stop : options_.stops) {
+    if (const auto token = coder_.control_token(stop)) stop_tokens_.push_back(*token);
+  }
   for (Prompt& prompt : prompts) {
     const auto length = static_cast<std::int64_t>(prompt.tokens.size());
-    if (length == 0 || length >= positions) {
+    if (length == 0 || length >= model.positions) {
       throw base::UserError(
           base::ExitCode::bad_input,
           fmt::format("{} has {} tokens; 1 to {} leave room for an answer in this model",
-                      prompt.name, length, positions - 1));
+                      prompt.name, length, model.positions - 1));
+    }
+    if (const auto last = std::ranges::max(prompt.tokens); last >= model.vocabulary) {
+      throw base::UserError(
+          base::ExitCode::bad_input,
+          fmt::format("{} has the token {} of the tokenizer, but the model has only tokens 0 to {}",
+                      prompt.name, last, model.vocabulary - 1));
     }
     Sequence& sequence = sequences_.emplace_back();
     sequence.prompt = std::move(prompt.tokens);
-    sequence.most = std::min(options_.max_tokens, positions - length);
+    sequence.most = std::min(options_.max_tokens, model.positions - length);
   }
 }
 
@@ -103,6 +112,8 @@ bool Generation::append(std::size_t number, std::int32_t token) {
   Sequence& sequence = sequences_[number];
   if (coder_.is_end(token)) {
     end(sequence, Completion::End::model);
+  } else if (std::ranges::find(stop_tokens_, token) != stop_tokens_.end()) {
+    end(sequence, Completion::End::stop);
   } else {
     sequence.answer.push_back(token);
     const bool full = static_cast<std::int64_t>(sequence.answer.size()) >= sequence.most;

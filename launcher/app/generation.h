@@ -8,6 +8,7 @@
 
 #include "launcher/app/text_coder.h"
 #include "launcher/control/inference.h"
+#include "models/model_description.h"
 
 namespace strait::app {
 
@@ -19,7 +20,7 @@ struct Prompt {
 struct GenerationOptions {
   std::int64_t max_tokens = 128;
   control::Sampling sampling;
-  std::vector<std::string> stops;  // a text ends before the first of these
+  std::vector<std::string> stops;  // a text ends before the first of these, texts or control tokens
 };
 
 struct Completion {
@@ -37,9 +38,9 @@ class Generation : public control::InferenceClient {
   using Shown = std::function<void(std::size_t prompt, const std::string& more)>;
   using Done = std::function<void(std::size_t prompt, const Completion& completion)>;
 
-  // `coder` outlives this. `positions` are the model's, `in_flight` the sequences that go on at the
-  // same time. UserError: a prompt is empty or fills the model.
-  Generation(std::vector<Prompt> prompts, std::int64_t positions, TextCoder& coder,
+  // `coder` outlives this. `in_flight`: the sequences that go on at the same time. UserError: a
+  // prompt is empty, fills the model, or has tokens that the model lacks.
+  Generation(std::vector<Prompt> prompts, const models::ModelDescription& model, TextCoder& coder,
              GenerationOptions options, std::size_t in_flight);
 
   // Called with every piece of text as soon as it cannot change any more.
@@ -71,6 +72,7 @@ class Generation : public control::InferenceClient {
   std::vector<Sequence> sequences_;
   TextCoder& coder_;
   const GenerationOptions options_;
+  std::vector<std::int32_t> stop_tokens_;  // the stops that are control tokens
   const std::size_t in_flight_;
   std::size_t started_ = 0;
   std::size_t reported_ = 0;

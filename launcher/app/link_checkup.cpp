@@ -8,6 +8,7 @@
 #include <string>
 #include <tuple>
 
+#include "framework/net/link_error.h"
 #include "launcher/app/run_options.h"
 #include "launcher/base/errors.h"
 #include "launcher/launch/hosts_session.h"
@@ -49,6 +50,8 @@ std::vector<hosts::CheckResult> check_links(const plan::Plan& plan) {
     return judge_links(session.plan(), session.hosts().routes(), session.hosts().notes());
   } catch (const base::UserError& error) {
     return {{hosts::CheckResult::Kind::wrong, error.code(), "links", error.what()}};
+  } catch (const net::LinkError& error) {
+    return {{hosts::CheckResult::Kind::wrong, base::exit_code_of(error), "links", error.what()}};
   }
 }
 

@@ -36,7 +36,8 @@ nlohmann::json last_line_of(const fs::path& file, store::Step step, bool earlier
   return found;
 }
 
-// Where the weights came from: "random weights", "its weights", "weights of the run a".
+}  // namespace
+
 std::string weights_text(const recipe::Recipe::Model& model) {
   if (model.weights == recipe::Weights::random) return "random weights";
   if (model.weights == recipe::Weights::load) return "its weights";
@@ -57,8 +58,6 @@ std::string weights_text(const recipe::Recipe::Model& model) {
   if (run.filename() == store::kCheckpointsFolder) run = run.parent_path();
   return fmt::format("weights of the run `{}`, {}", run.filename().string(), step);
 }
-
-}  // namespace
 
 std::string model_card(const RunCheckpoint& source, const fs::path& run) {
   const plan::Plan& plan = source.run.plan;

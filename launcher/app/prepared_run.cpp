@@ -67,8 +67,17 @@ plan::RunFile write_files(const control::RunDirectory& directory, planner::Plann
   plan.train.file = planner::place_data(planned.train, rows / plan::kTrainRows);
   if (planned.eval) plan.eval->file = planner::place_data(*planned.eval, rows / plan::kEvalRows);
   keep_base_weights(directory, plan);
-  // Stages may have another working directory.
-  auto& recipe = plan.recipe;
+  make_paths_absolute(plan.recipe);
+  plan::RunFile run{net::RunId::random(), std::move(plan)};
+  // First: it closes the directory to other users where the recipe holds variables of hosts.
+  plan::write_run_file(directory.plan(), run);
+  store::replace_file(directory.recipe(), recipe::recipe_to_toml(run.plan.recipe));
+  return run;
+}
+
+}  // namespace
+
+void make_paths_absolute(recipe::Recipe& recipe) {
   std::vector<std::string*> paths = {
       &recipe.model.path,      &recipe.model.weights_run,         &recipe.model.adapter,
       &recipe.data.tokenizer,  &recipe.pipeline.partition.plugin, &recipe.hosts.links,
@@ -83,14 +92,7 @@ plan::RunFile write_files(const control::RunDirectory& directory, planner::Plann
                          (path == &recipe.hosts.ssh_config && *path == "none");
     if (!path->empty() && !is_name) *path = fs::absolute(*path).lexically_normal().string();
   }
-  plan::RunFile run{net::RunId::random(), std::move(plan)};
-  // First: it closes the directory to other users where the recipe holds variables of hosts.
-  plan::write_run_file(directory.plan(), run);
-  store::replace_file(directory.recipe(), recipe::recipe_to_toml(run.plan.recipe));
-  return run;
 }
-
-}  // namespace
 
 PreparedRun prepare_run(const fs::path& path, planner::PlannedRun planned,
                         control::RunDirectory::Existing existing) {

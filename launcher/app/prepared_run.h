@@ -19,4 +19,8 @@ struct PreparedRun {
 PreparedRun prepare_run(const std::filesystem::path& path, planner::PlannedRun planned,
                         control::RunDirectory::Existing existing);
 
+// The files and folders that a recipe names: stages and later commands may have another working
+// directory.
+void make_paths_absolute(recipe::Recipe& recipe);
+
 }  // namespace strait::app

@@ -10,8 +10,12 @@
 
 namespace strait::app {
 
-// UserError: there is something already; its message ends with the remedy.
+// UserError: the name is empty, or there is something already; its message ends with the remedy.
 inline void check_new_or_empty(const std::filesystem::path& target, const char* remedy) {
+  if (target.empty()) {
+    throw base::UserError(base::ExitCode::bad_input,
+                          fmt::format("the folder's name is empty; {}", remedy));
+  }
   if (!store::is_present(target)) return;
   if (std::filesystem::is_directory(target) && std::filesystem::is_empty(target)) return;
   throw base::UserError(base::ExitCode::bad_input,

@@ -9,6 +9,7 @@
 #include "launcher/planner/needed_files.h"
 #include "launcher/planner/plan_maker.h"
 #include "launcher/planner/plan_text.h"
+#include "launcher/planner/planned_group.h"
 #include "launcher/planner/step_forecast.h"
 #include "launcher/plugin/plugin_file.h"
 #include "launcher/recipe/recipe_io.h"
@@ -58,6 +59,7 @@ launch::ModelQuestions model_questions() {
           .forecast_step = planner::forecast_step,
           .compute_seconds = planner::compute_seconds,
           .needed_files = planner::needed_files,
+          .check_replica_devices = planner::check_replica_devices,
           .needed_checkpoint = planner::needed_checkpoint};
 }
 

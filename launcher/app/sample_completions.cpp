@@ -56,8 +56,7 @@ std::vector<std::string> sample_completions(const std::filesystem::path& run_dir
   for (const store::Record& record : shown) {
     prompts.push_back({coder->encode(record.pieces[0].text), record.origin + ": the prompt"});
   }
-  Generation generation(std::move(prompts), models::describe(source.config).positions, *coder, {},
-                        1);
+  Generation generation(std::move(prompts), models::describe(source.config), *coder, {}, 1);
   std::vector<std::string> lines;
   int right = 0;
   generation.on_done([&](std::size_t number, const Completion& completion) {

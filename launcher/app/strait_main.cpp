@@ -3,9 +3,14 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <iostream>
 #include <span>
 #include <string>
 #include <string_view>
@@ -56,7 +61,18 @@ void check_verb(const CLI::App& cli, std::string_view word) {
 }  // namespace
 }  // namespace strait
 
+void strait::app::flush_output() {
+  errno = 0;
+  std::cout.flush();
+  if (std::cout.good() && std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+  throw std::system_error(errno != 0 ? errno : EIO, std::generic_category(),
+                          "cannot write to stdout");
+}
+
 int strait::strait_main(int argc, char** argv, OfferParts offer) {
+  // The parent may ignore it, and then the ends of processes that are started here would not be
+  // seen.
+  std::signal(SIGCHLD, SIG_DFL);
   CLI::App cli("strait fine-tunes a transformer that is split over machines joined by slow links.");
   cli.set_version_flag("--version", std::string("strait ") + base::build_id());
   cli.require_subcommand(0, 1);  // 0: checked below, where it is called a verb
@@ -74,7 +90,13 @@ int strait::strait_main(int argc, char** argv, OfferParts offer) {
     cli.parse(argc, argv);
     plugin::offer_own_parts(offer);
     if (!command) throw CLI::RequiredError("a verb");
-    return number(command());
+    const base::ExitCode code = command();
+    // A run ends as its files say, whatever became of the lines on its console.
+    constexpr std::array kRuns{"run", "resume", "run-allocated"};
+    const bool runs =
+        std::ranges::any_of(kRuns, [&](const char* verb) { return cli.got_subcommand(verb); });
+    if (code == base::ExitCode::done && !runs) app::flush_output();
+    return number(code);
   } catch (const CLI::ParseError& error) {
     const int code = cli.exit(error);  // help and version are "errors" too, with code 0
     return code == 0 ? 0 : number(base::ExitCode::bad_input);

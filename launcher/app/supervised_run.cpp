@@ -24,6 +24,7 @@
 #include "launcher/control/stop_signals.h"
 #include "launcher/hosts/ssh_session.h"
 #include "launcher/launch/restart_policy.h"
+#include "launcher/launch/run_hosts.h"
 #include "launcher/plan/absent_replicas.h"
 #include "launcher/plan/lost_hosts.h"
 #include "launcher/recipe/recipe_io.h"
@@ -34,7 +35,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kCallLimit{8};  // for a host to answer
 constexpr std::chrono::milliseconds kPollInterval{50};
 
 // Nullopt, too, while the disk cannot be read: that must not replace how the run ended.
@@ -151,7 +151,7 @@ class SupervisedRun {
     if (hosts.backend != recipe::BackendKind::ssh) return {};
     std::vector<recipe::RecipeHost> all = hosts.list;
     std::ranges::copy(hosts.spare, std::back_inserter(all));
-    return hosts::call_hosts(hosts, all, Clock::now() + kCallLimit);
+    return hosts::call_hosts(hosts, all, Clock::now() + launch::RunHosts::kCallLimit);
   }
 
   // On spare hosts, then without the replicas that have none left to run on, at last with fewer

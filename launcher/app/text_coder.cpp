@@ -34,6 +34,7 @@ class ByteCoder : public TextCoder {
     return store::ByteTokenizer::decode(answer);
   }
   bool is_end(std::int64_t token) const override { return token == store::ByteTokenizer::kEnd; }
+  std::optional<std::int32_t> control_token(const std::string& /*name*/) override { return {}; }
 };
 
 class WorkerCoder : public TextCoder {
@@ -56,6 +57,13 @@ class WorkerCoder : public TextCoder {
   }
   bool is_end(std::int64_t token) const override {
     return std::ranges::find(worker_.ends(), token) != worker_.ends().end();
+  }
+  std::optional<std::int32_t> control_token(const std::string& name) override {
+    const std::vector<std::int32_t> tokens = worker_.prompt(name);
+    if (tokens.empty()) return std::nullopt;
+    const auto last = std::span(tokens).last(1);
+    if (worker_.decode_all(last) != name || !worker_.decode({}, last).empty()) return std::nullopt;
+    return last.front();
   }
 
  private:

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -27,6 +28,8 @@ class TextCoder {
   virtual std::string decode(std::span<const std::int32_t> prompt,
                              std::span<const std::int32_t> answer) = 0;
   virtual bool is_end(std::int64_t token) const = 0;
+  // The token of this name that decode() leaves out; there may be none.
+  virtual std::optional<std::int32_t> control_token(const std::string& name) = 0;
 };
 
 // "bytes", or the tokenizer's directory: `chosen` if it is not empty, else the recipe's, else the

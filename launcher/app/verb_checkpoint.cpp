@@ -66,8 +66,9 @@ base::ExitCode list_checkpoints_of(const fs::path& run, bool as_json) {
                        {"hosts", one.hosts},
                        {"problem", one.problem}});
     }
-    fmt::print("{}\n",
-               json{{"format", store::Manifest::kFormatVersion}, {"checkpoints", lines}}.dump(2));
+    const json all = {{"format", store::Manifest::kFormatVersion}, {"checkpoints", lines}};
+    // A problem may quote the bytes of a damaged file.
+    fmt::print("{}\n", all.dump(2, ' ', false, json::error_handler_t::replace));
     return base::ExitCode::done;
   }
   if (list.empty()) fmt::print("{} has no checkpoint\n", run.string());

@@ -124,7 +124,8 @@ const char* end_name(Completion::End end) {
 void print_text(Generation& generation) {
   const bool watched = isatty(STDOUT_FILENO) != 0;
   generation.on_text([watched](std::size_t /*prompt*/, const std::string& more) {
-    std::cout << (watched ? base::printable_lines(more) : more) << std::flush;
+    std::cout << (watched ? base::printable_lines(more) : more);
+    flush_output();
   });
   generation.on_done([](std::size_t /*prompt*/, const Completion& completion) {
     if (!completion.text.ends_with('\n')) std::cout << '\n';
@@ -137,7 +138,8 @@ void print_lines(Generation& generation) {
                     {"completion", completion.text},
                     {"tokens", completion.tokens},
                     {"end", end_name(completion.end)}};
-    std::cout << line.dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
+    std::cout << line.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
+    flush_output();
   });
 }
 
@@ -159,8 +161,8 @@ base::ExitCode generate(const GenerateFlags& flags) {
     prompts = read_prompts(flags.prompts, flags.chat, *coder);
   }
   const Place place = choose_place(source, flags.place);
-  Generation generation(std::move(prompts), models::describe(source.config).positions, *coder,
-                        flags.options, requests_in_flight(source, place));
+  Generation generation(std::move(prompts), models::describe(source.config), *coder, flags.options,
+                        requests_in_flight(source, place));
   if (flags.prompts.empty()) {
     print_text(generation);
   } else {
@@ -203,7 +205,7 @@ void add_generate(CLI::App& cli, Command& command) {
                    "above 1: tokens that were there become less likely")
       ->check(number_range(0.01, 100.0))
       ->capture_default_str();
-  verb->add_option("--stop", options.stops, "ends before this text; repeatable")
+  verb->add_option("--stop", options.stops, "ends before this text or control token; repeatable")
       ->take_all()
       ->allow_extra_args(false);
   verb->add_option("--seed", sampling.seed, "of sampling")->capture_default_str();

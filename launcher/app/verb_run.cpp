@@ -189,19 +189,23 @@ base::ExitCode resume_run(const RunOptions& options) {
   const store::Resumable point = choose_resume_point(directory, run, request.from, console);
   const store::Manifest& manifest = point.checkpoint.manifest;
   check_belongs(directory, run, point.checkpoint);
+  std::vector<std::string> changes;
   if (!options.overrides.empty()) {
     ChangedRun changed = changed_run(directory, run, manifest.step, options.overrides);
     run = std::move(changed.run);
     request.recipe = recipe::recipe_to_toml(run.plan.recipe);
-    for (const std::string& line : changed.notes) console.note(line);
+    changes = std::move(changed.notes);
   }
   if (number(manifest.step) >= run.plan.steps) {
-    console.note(fmt::format(
-        "{} is complete: all {} steps are done; to train on: strait resume {} --set "
-        "train.steps={}",
-        directory.path().string(), run.plan.steps, directory.path().string(), 2 * run.plan.steps));
+    console.note(
+        fmt::format("{} is complete: all {} steps are done{}; to train on: strait resume {} --set "
+                    "train.steps={}",
+                    directory.path().string(), run.plan.steps,
+                    options.overrides.empty() ? "" : ", so nothing was changed",
+                    directory.path().string(), 2 * run.plan.steps));
     return base::ExitCode::done;
   }
+  for (const std::string& line : changes) console.note(line);
   plan::check_can_start_without(run.plan, options.without);
   if (run.plan.recipe.hosts.backend == recipe::BackendKind::slurm && !options.in_job) {
     return submit_resume(std::move(directory), request, options.json);

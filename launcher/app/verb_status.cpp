@@ -1,7 +1,9 @@
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <ctime>
 #include <exception>
 #include <filesystem>
 #include <memory>
@@ -128,11 +130,21 @@ bool show_copy(const std::filesystem::path& run, bool as_json) {
   return true;
 }
 
+// Whether a status that says how a start ended is of one before that of the live launcher.
+bool is_older(const json& status, const control::LiveRun& live) {
+  const json updated = status.value("updated", json());
+  if (status.value("state", json()) != "ended" || !updated.is_number()) return false;
+  const auto seconds = static_cast<std::time_t>(updated.get<double>());
+  return fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(seconds)) < live.since;
+}
+
 void print(const std::filesystem::path& run, const json& status,
            const std::optional<control::LiveRun>& live, const JobStatus& job) {
   const auto state = status.at("state").get<std::string>();
   const double age = base::unix_time() - status.at("updated").get<double>();
-  if (live) {
+  if (live && state == "preparing") {
+    fmt::print("{}: {} ({})\n", run.string(), state, live->sentence());
+  } else if (live) {
     fmt::print("{}: {} ({}; updated {:.0f} s ago)\n", run.string(), state, live->sentence(), age);
   } else if (job.waits) {
     fmt::print("{}: saved; continues when its job is started again\n", run.string());
@@ -171,6 +183,11 @@ base::ExitCode show_status(const std::filesystem::path& run, bool as_json) {
                   {"updated", 0.0},
                   {"processes", json::array()},
                   {"outcome", nullptr}};
+  }
+  // A launcher that prepares the next start has not written one yet.
+  if (live && is_older(*status, *live)) {
+    (*status)["state"] = "preparing";
+    (*status)["outcome"] = nullptr;
   }
   if (as_json) {
     (*status)["live"] = live.has_value();

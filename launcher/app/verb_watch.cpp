@@ -48,7 +48,9 @@ class WatchedRun {
     live_ = control::RunDirectory::live(run_).has_value();
     const std::optional<json> status = control::read_run_status(run_);
     if (!status) return std::nullopt;
-    for (const control::LogLine& line : metrics_.take(false)) add_loss(line.text);
+    for (auto lines = metrics_.take(false); !lines.empty(); lines = metrics_.take(false)) {
+      for (const control::LogLine& line : lines) add_loss(line.text);
+    }
     std::vector<double> losses;
     for (const auto& [step, loss] : losses_) losses.push_back(loss);
     try {

@@ -37,6 +37,9 @@ void add_generate(CLI::App& cli, Command& command);
 void add_export(CLI::App& cli, Command& command);
 void add_checkpoint(CLI::App& cli, Command& command);
 
+// std::system_error: what was printed did not all get to stdout.
+void flush_output();
+
 // Functions that other verbs or tests call.
 
 // In a Slurm job: launches a run whose directory holds its plan and no checkpoint yet.

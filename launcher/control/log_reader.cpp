@@ -50,14 +50,21 @@ std::vector<LogLine> LogReader::take(bool rest) {
     taken_ = 0;
     unfinished_.clear();
   }
-  std::string piece(static_cast<std::size_t>(std::min<std::uint64_t>(size - taken_, kMostTaken)),
-                    '\0');
   std::ifstream in(file_, std::ios::binary);
   in.seekg(static_cast<std::streamoff>(taken_));
-  in.read(piece.data(), static_cast<std::streamsize>(piece.size()));
-  piece.resize(static_cast<std::size_t>(std::max<std::streamsize>(in.gcount(), 0)));
-  taken_ += piece.size();
-  unfinished_ += piece;
+  // A line may be longer than a piece.
+  bool complete = false;
+  while (!complete && taken_ < size) {
+    std::string piece(static_cast<std::size_t>(std::min<std::uint64_t>(size - taken_, kMostTaken)),
+                      '\0');
+    in.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+    piece.resize(static_cast<std::size_t>(std::max<std::streamsize>(in.gcount(), 0)));
+    if (piece.empty()) break;  // cut short meanwhile
+    taken_ += piece.size();
+    complete = piece.find('\n') != piece.npos;
+    unfinished_ += piece;
+  }
+  rest = rest && taken_ >= size;
   std::size_t at = 0;
   for (;;) {
     const std::size_t end = unfinished_.find('\n', at);

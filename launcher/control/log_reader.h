@@ -20,7 +20,8 @@ class LogReader {
   explicit LogReader(const std::filesystem::path& file);
 
   const std::string& process() const { return process_; }
-  // The complete lines since the last call, a few MiB at most; with `rest` also an incomplete one.
+  // The complete lines since the last call, none only at the end of the file; a few MiB of them at
+  // most. With `rest` also an incomplete one at its end.
   std::vector<LogLine> take(bool rest);
 
  private:

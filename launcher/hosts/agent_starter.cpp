@@ -18,9 +18,11 @@ std::shared_ptr<LoginProgress> progress_from_now() {
 }
 
 std::unique_ptr<AgentStarter> ssh_call(const recipe::Recipe::Hosts& hosts, std::size_t host,
-                                       std::shared_ptr<LoginProgress> progress) {
-  return std::make_unique<SshSession>(
-      SshTarget{hosts.list.at(host).name, hosts.ssh_config, hosts.address, std::move(progress)});
+                                       std::shared_ptr<LoginProgress> progress,
+                                       std::function<void()> check) {
+  return std::make_unique<SshSession>(SshTarget{hosts.list.at(host).name, hosts.ssh_config,
+                                                hosts.address, std::move(progress),
+                                                std::move(check)});
 }
 
 std::vector<std::unique_ptr<AgentStarter>> ssh_starters(const recipe::Recipe::Hosts& hosts,
@@ -28,7 +30,7 @@ std::vector<std::unique_ptr<AgentStarter>> ssh_starters(const recipe::Recipe::Ho
   std::vector<std::unique_ptr<AgentStarter>> starters;
   const auto progress = hosts.list.size() > 1 ? progress_from_now() : nullptr;
   for (std::size_t i = 0; i < hosts.list.size(); ++i) {
-    starters.push_back(left_out.contains(i) ? nullptr : ssh_call(hosts, i, progress));
+    starters.push_back(left_out.contains(i) ? nullptr : ssh_call(hosts, i, progress, {}));
   }
   return starters;
 }
@@ -68,10 +70,11 @@ std::vector<std::unique_ptr<AgentStarter>> make_agent_starters(
   throw std::logic_error("a local run calls no hosts");
 }
 
-std::unique_ptr<AgentStarter> agent_starter_in_run(const plan::Plan& plan, std::size_t host) {
+std::unique_ptr<AgentStarter> agent_starter_in_run(const plan::Plan& plan, std::size_t host,
+                                                   std::function<void()> check) {
   const recipe::Recipe::Hosts& settings = plan.recipe.hosts;
   if (settings.backend == recipe::BackendKind::ssh)
-    return ssh_call(settings, host, progress_from_now());
+    return ssh_call(settings, host, progress_from_now(), std::move(check));
   throw base::UserError(
       base::ExitCode::bad_input,
       fmt::format("host {} is lost, and {}; stop the run, and strait resume brings all back",

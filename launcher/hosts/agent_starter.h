@@ -51,9 +51,11 @@ std::vector<std::unique_ptr<AgentStarter>> make_agent_starters(
     const plan::Plan& plan, const std::filesystem::path& run,
     const std::set<std::size_t>& left_out);
 
-// While the run goes: for a host that has no agent, or has lost it. UserError: the backend cannot
+// While the run goes: for a host that has no agent, or has lost it. `check` is called all the time
+// while the starter waits for the host, and what it throws ends that. UserError: the backend cannot
 // start agents in a running run.
-std::unique_ptr<AgentStarter> agent_starter_in_run(const plan::Plan& plan, std::size_t host);
+std::unique_ptr<AgentStarter> agent_starter_in_run(const plan::Plan& plan, std::size_t host,
+                                                   std::function<void()> check);
 
 // Starters for the nodes of the Slurm job that this process is in. One srun starts the agents of
 // all nodes and gives each of them all jobs on stdin; an agent takes the one with its task number.

@@ -116,7 +116,7 @@ std::vector<std::string> ssh_argv(const std::string& host, const std::string& co
   std::vector<std::string> argv = {"ssh", "-T"};
   for (const char* option :
        {"BatchMode=yes", "StrictHostKeyChecking=yes", "LogLevel=ERROR", "ClearAllForwardings=yes",
-        "ForwardAgent=no", "ForwardX11=no", "PermitLocalCommand=yes"}) {
+        "ForwardAgent=no", "ForwardX11=no", "PermitLocalCommand=yes", "RemoteCommand=none"}) {
     argv.insert(argv.end(), {"-o", option});
   }
   // ssh probes after every third of `silence` and gives up when the third probe is due.

@@ -24,6 +24,7 @@ constexpr auto kSshExitTimeout = std::chrono::seconds(3);
 // For a login, counted from the last progress of any session: a login shows no sign of life, and a
 // server that is busy with many logins is not dead. Key exchange is within ssh's own limit.
 constexpr auto kLoginLimit = std::chrono::seconds(8);
+constexpr auto kCheckInterval = std::chrono::milliseconds(200);
 
 }  // namespace
 
@@ -52,11 +53,21 @@ SshSession::Time SshSession::login_deadline(Time deadline) const {
   return std::min(deadline, Time(target_.progress->load()) + kLoginLimit);
 }
 
+ReadResult SshSession::read_line(std::string& line, Time deadline) {
+  if (!target_.check) return ssh_.read_line(line, deadline);
+  for (;;) {
+    target_.check();
+    const Time until = std::min(deadline, Clock::now() + kCheckInterval);
+    const ReadResult heard = ssh_.read_line(line, until);
+    if (heard != ReadResult::timeout || until == deadline) return heard;
+  }
+}
+
 const AgentGreeting& SshSession::greeting(Time deadline) {
   std::string line;
   while (!greeting_) {
     const Time until = login_deadline(deadline);
-    const ReadResult heard = ssh_.read_line(line, until);
+    const ReadResult heard = read_line(line, until);
     if (heard == ReadResult::timeout && until < login_deadline(deadline)) continue;
     if (heard != ReadResult::line)
       fail(heard, "has sent no greeting: its login, its disk or a login script hangs");
@@ -93,7 +104,7 @@ std::string SshSession::send_request(const std::string& request,
     fail(Clock::now() < deadline ? ReadResult::end : ReadResult::timeout, "does not read its job");
   }
   for (std::string line;;) {
-    const ReadResult heard = ssh_.read_line(line, deadline);
+    const ReadResult heard = read_line(line, deadline);
     if (heard != ReadResult::line) fail(heard, "has not acknowledged its job");
     if (const auto answer = answer_from(line); answer && !answer->error.empty()) {
       throw base::UserError(base::ExitCode{answer->code},
@@ -125,8 +136,10 @@ void SshSession::disconnect() {
 std::vector<std::string> call_hosts(const recipe::Recipe::Hosts& settings,
                                     const std::vector<recipe::RecipeHost>& hosts,
                                     std::chrono::steady_clock::time_point deadline) {
+  const auto progress = std::make_shared<LoginProgress>(Clock::now().time_since_epoch());
   const auto errors = for_each_host(hosts.size(), [&](std::size_t i) {
-    SshSession({hosts[i].name, settings.ssh_config, settings.address}).launcher_address(deadline);
+    SshSession({hosts[i].name, settings.ssh_config, settings.address, progress})
+        .launcher_address(deadline);
   });
   std::vector<std::string> reasons(hosts.size());
   for (std::size_t i = 0; i < hosts.size(); ++i) {

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,7 +23,8 @@ struct SshTarget {
   std::string config;   // for ssh -F; empty: the user's own
   std::string address;  // of this machine, from the recipe; empty: as the host sees us
   std::shared_ptr<LoginProgress> progress =
-      nullptr;  // of all sessions started together; null: only one
+      nullptr;                       // of all sessions started together; null: only one
+  std::function<void()> check = {};  // called all the time while a session waits; may throw
 };
 
 // A session of the system's ssh with strait-stage on a host: it greets, gets a request or a job
@@ -54,6 +56,7 @@ class SshSession : public AgentStarter {
  private:
   void check_build(Time deadline);
   Time login_deadline(Time deadline) const;
+  process::PipedProcess::ReadResult read_line(std::string& line, Time deadline);
   [[noreturn]] void fail(process::PipedProcess::ReadResult heard, const std::string& waited_for);
 
   SshTarget target_;

@@ -29,6 +29,8 @@ struct ModelQuestions {
                                                    const std::vector<plan::PluginCopy>& plugins,
                                                    bool weights)>
       needed_files;
+  // UserError: replicas of a stage are on devices that do not keep them equal.
+  std::function<void(const plan::Plan& plan)> check_replica_devices;
   // What they read of a complete checkpoint.
   std::function<transfer::NeededGroup(const plan::Plan& plan, std::size_t host,
                                       const std::filesystem::path& checkpoint, store::Part part)>

@@ -142,6 +142,7 @@ void RunHosts::bring_up(plan::RunFile& run, const control::RunDirectory& directo
   phase_ended("agents up");
   const std::vector<control::Event> notes = amend_by_facts(run.plan, facts_, hosts_with_agents_);
   notes_.insert(notes_.end(), notes.begin(), notes.end());
+  model_.check_replica_devices(run.plan);
   if (settings.backend != recipe::BackendKind::slurm) start_transfer(run);
   const auto poll = [this, &stops] {
     if (starting_up_) return check_startup(stops);

@@ -61,9 +61,9 @@ std::vector<control::Event> RunHosts::prepare_restarted(const plan::RunFile& run
     transfer_->rewind(restarted, saved, poll);
     // Another replica sends what is trained, but not what is frozen.
     const bool weights = run.plan.recipe.model.lora.has_value();
-    transfer_->deliver_inputs(
-        run.plan, {restarted, plan::plugin_copies(run.plan.recipe.plugins), "", weights}, poll,
-        [](const control::Event&) {});
+    RunTransfer::Needs needs{restarted, plan::plugin_copies(run.plan.recipe.plugins), "", weights};
+    needs.begins = false;
+    transfer_->deliver_inputs(run.plan, needs, poll, [](const control::Event&) {});
   }
   check();
   return reach_->route_links(
@@ -77,7 +77,7 @@ std::vector<control::Event> RunHosts::prepare_restarted(const plan::RunFile& run
 void RunHosts::restart_agent(const plan::RunFile& run, std::size_t host,
                              const std::function<void()>& check) {
   starters_[host].reset();  // what is known of a failed one would count for all later attempts
-  std::unique_ptr<hosts::AgentStarter> starter = hosts::agent_starter_in_run(run.plan, host);
+  std::unique_ptr<hosts::AgentStarter> starter = hosts::agent_starter_in_run(run.plan, host, check);
   const auto deadline = std::chrono::steady_clock::now() + kCallLimit;
   // New listeners and keys before the job, as in bring_up().
   listeners_.listen_again(host, starter->launcher_address(deadline), run.plan.recipe.hosts.ports);

@@ -53,6 +53,7 @@ class HostStorage : public RunStorage {
     RunTransfer::Needs needs{hosts_.hosts_with_agents(),
                              plan::plugin_copies(run_.plan.recipe.plugins), resume};
     needs.part = part;
+    needs.begins = resume.empty();
     transfer_.deliver_inputs(
         run_.plan, needs, [this] { hosts_.check_startup(stops_); }, report);
   }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <set>
 #include <utility>
@@ -23,16 +25,18 @@ using Kind = transfer::NeededGroup::Kind;
 constexpr std::chrono::seconds kReportEvery{5};
 constexpr std::chrono::seconds kFirstReport{1};    // shorter waits need no report
 constexpr std::chrono::seconds kCommandLimit{60};  // of what takes a moment, unless a disk hangs
+constexpr std::chrono::minutes kReadLimit{30};     // of reading a file of a model whole
 
 // `poll`, which throws when a host has not answered in time.
-std::function<void()> limited(const std::function<void()>& poll, const std::string& host) {
-  return [poll, host, until = Clock::now() + kCommandLimit] {
+std::function<void()> limited(const std::function<void()>& poll, const std::string& host,
+                              const std::string& path, std::chrono::seconds limit) {
+  return [poll, host, path, limit, until = Clock::now() + limit] {
     poll();
     if (Clock::now() < until) return;
     throw base::UserError(base::ExitCode::stalled,
-                          fmt::format("host {} does not read its directory of the run, for {} s "
-                                      "now: does its file system hang?",
-                                      host, kCommandLimit.count()));
+                          fmt::format("host {} does not read {}, for {} s now: does its file "
+                                      "system hang?",
+                                      host, path, limit.count()));
   };
 }
 
@@ -94,10 +98,12 @@ std::vector<RunTransfer::Delivery> RunTransfer::needed_deliveries(
   // A checkpoint of adapters has no weights of the model.
   const bool weights =
       needs.weights && (needs.resume.empty() || plan.recipe.model.lora.has_value());
+  plan::Plan needed = plan;
+  if (!needs.begins) needed.recipe.model.adapter.clear();
   std::vector<Delivery> deliveries;
   for (const std::size_t host : needs.hosts) {
     std::vector<transfer::NeededGroup> groups =
-        model_.needed_files(plan, host, needs.plugins, weights);
+        model_.needed_files(needed, host, needs.plugins, weights);
     if (!needs.resume.empty()) {
       groups.push_back(model_.needed_checkpoint(plan, host, needs.resume, needs.part));
     }
@@ -124,11 +130,14 @@ std::vector<RunTransfer::Delivery> RunTransfer::needed_deliveries(
 bool RunTransfer::is_present(Delivery& delivery, const std::function<void()>& poll) {
   bool all = true;
   for (std::size_t i = 0; i < delivery.tables_there.size(); ++i) {
+    const auto in_time = limited(poll, hosts_[delivery.host].name,
+                                 delivery.group.files[i].from.string(), kReadLimit);
     try {
-      all = transfer::wait_for(delivery.tables_there[i], poll) == delivery.tables[i] && all;
+      all = transfer::wait_for(delivery.tables_there[i], in_time) == delivery.tables[i] && all;
     } catch (const base::UserError& error) {
-      const bool host_is_gone = error.code() == base::ExitCode::peer_lost;
-      if (host_is_gone || error.code() == base::ExitCode::interrupted) throw;
+      constexpr std::array kOfHost{base::ExitCode::peer_lost, base::ExitCode::interrupted,
+                                   base::ExitCode::stalled};
+      if (std::ranges::find(kOfHost, error.code()) != kOfHost.end()) throw;
       all = false;
     }
   }
@@ -166,7 +175,7 @@ void RunTransfer::rewind(const std::vector<std::size_t>& hosts, store::Step step
     const Host& host = hosts_.at(number);
     done.emplace_back(
         agent_->rewind(host.agent, host.directory, static_cast<std::uint64_t>(store::number(step))),
-        limited(poll, host.name));
+        limited(poll, host.name, host.directory.string(), kCommandLimit));
   }
   for (auto& [one, in_time] : done) transfer::wait_for(one, in_time);
 }
@@ -267,7 +276,8 @@ std::vector<std::string> RunTransfer::download_traces(
     try {
       poll();
       auto table_there = agent_->stat(host.agent, host.directory / name);
-      const transfer::ChunkTable table = transfer::wait_for(table_there, limited(poll, host.name));
+      const transfer::ChunkTable table =
+          transfer::wait_for(table_there, limited(poll, host.name, name, kCommandLimit));
       auto fetching = agent_->fetch({table, transfer::ChunkSet::all(table.count()), run / name,
                                      transfer::FetchRequest::As::file});
       transfer::wait_for(fetching.fetched, poll);

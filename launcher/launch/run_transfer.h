@@ -42,6 +42,7 @@ class RunTransfer {
     std::vector<plan::PluginCopy> plugins;
     std::string resume;                   // the checkpoint to resume from; empty: the run begins
     bool weights = true;                  // include the model's weights if the recipe loads them
+    bool begins = true;                   // with the adapter of the recipe, if it has one
     store::Part part = store::Part::all;  // of the checkpoint
   };
   // Sends the files that the processes of these hosts read, unless a host has them at the same
@@ -85,7 +86,7 @@ class RunTransfer {
 
   std::vector<Delivery> needed_deliveries(const plan::Plan& plan, const Needs& needs,
                                           const std::function<void()>& poll);
-  static bool is_present(Delivery& delivery, const std::function<void()>& poll);
+  bool is_present(Delivery& delivery, const std::function<void()>& poll);
   std::vector<std::future<std::uint64_t>> start_fetches(std::vector<Delivery> deliveries,
                                                         const std::function<void()>& poll);
   std::filesystem::path folder_of(std::size_t host, const transfer::NeededGroup& group) const;

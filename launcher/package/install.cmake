@@ -36,7 +36,9 @@ if(STRAIT_TORCH_ROOMS)
   # The installed programs find libtorch where the build found it. Said by name: CMake leaves out by
   # itself what lies below the sources, as .venv does.
   get_filename_component(torch_libraries "${Torch_DIR}/../../../lib" ABSOLUTE)
-  set_target_properties(strait strait-stage-torch PROPERTIES INSTALL_RPATH "${torch_libraries}")
+  # In the build, too: CMake would end the list there with an empty entry, which is the current directory.
+  set_target_properties(strait strait-stage-torch PROPERTIES INSTALL_RPATH "${torch_libraries}"
+                        BUILD_WITH_INSTALL_RPATH ON)
   install(TARGETS strait strait-stage strait-stage-torch RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   install(DIRECTORY ${CMAKE_SOURCE_DIR}/recipes DESTINATION ${CMAKE_INSTALL_DATADIR}/strait
           PATTERN plugins EXCLUDE PATTERN __pycache__ EXCLUDE)

@@ -78,20 +78,30 @@ class FilePacker::Split {
     return (held ? evaluation_ : training_).packer();
   }
 
+  // Nothing marks where texts or completions end.
+  void lack_ends() { lacks_ends_ = true; }
+
   PackedFile finish(const fs::path& source) {
     PackedFile packed{training_.finish(source), evaluation_.finish(source), {}};
+    std::vector<std::string> notes;
     std::vector<std::string> parts;
     add_count(parts, sum(&store::LongDocuments::dropped), "dropped");
     add_count(parts, sum(&store::LongDocuments::truncated), "truncated");
     add_count(parts, sum(&store::LongDocuments::split), "split");
     if (!parts.empty()) {
-      packed.note = fmt::format("records longer than a row of {} tokens: {}", options_.rows.row,
-                                fmt::join(parts, ", "));
+      notes.push_back(fmt::format("records longer than a row of {} tokens: {}", options_.rows.row,
+                                  fmt::join(parts, ", ")));
     }
     if (options_.hold_out > 0) {
-      packed.note += fmt::format("{}held out for evaluation: {} of {} records",
-                                 packed.note.empty() ? "" : "; ", held_, records_);
+      notes.push_back(fmt::format("held out for evaluation: {} of {} records", held_, records_));
     }
+    if (lacks_ends_) {
+      notes.push_back(
+          fmt::format("no token marks where a record ends, so the model does not learn to stop "
+                      "there; name an eos_token in {}",
+                      (fs::path(options_.tokenizer) / "tokenizer_config.json").string()));
+    }
+    packed.note = fmt::format("{}", fmt::join(notes, "; "));
     if (packed.tokens == nullptr) {
       throw store::StoreError(
           store::StoreError::Kind::bad_input,
@@ -138,6 +148,7 @@ class FilePacker::Split {
   Rows evaluation_;
   std::int64_t records_ = 0;
   std::int64_t held_ = 0;
+  bool lacks_ends_ = false;
 };
 
 PackedFile FilePacker::pack(const fs::path& source) {
@@ -191,6 +202,7 @@ void FilePacker::pack_tokens(store::RecordReader& reader, Split& split) {
   };
   while (std::optional<store::Record> record = reader.next()) {
     bytes += bytes_of(*record);
+    if (!reader.is_text() && record->chat.empty() && !worker_->ends_records()) split.lack_ends();
     sides.push_back(&split.side_of(*record));
     batch.push_back(std::move(*record));
     if (bytes >= tokenizer::TokenizerWorker::kBatchBytes) send();

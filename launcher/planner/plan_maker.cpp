@@ -45,7 +45,6 @@ std::string read_config(const fs::path& model) {
 void check_weights(const recipe::Recipe::Model& source, const models::ModelConfig& config) {
   if (source.weights != recipe::Weights::random) const ModelWeights weights(source, config);
   check_tied_projection(source, config);
-  if (!source.adapter.empty()) const AdapterWeights adapter(source.adapter, config);
 }
 
 // Hosts may have another build than this one; each stage checks its own.
@@ -150,15 +149,24 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before) {
   plan::Plan& plan = run.plan;
   // A run that goes on has chosen already.
   plan.model_config = read_config(recipe.model.path);
-  plan.recipe = with_adapter_settings(before == nullptr ? with_chosen_checkpoint(recipe) : recipe,
-                                      plan.model_config);
+  plan.recipe = before != nullptr
+                    ? recipe
+                    : with_adapter_settings(with_chosen_checkpoint(recipe), plan.model_config);
   plan.model_hash = store::hash_text(plan.model_config);
   const models::ModelConfig config = planned_model(plan);
   models::ModelDescription model =
       models::describe(config, {recipe.data.row, value_bytes(recipe.model)});
+  // An adapter of PEFT's may have more patterns than it uses.
+  if (before == nullptr && recipe.model.lora && recipe.model.adapter.empty()) {
+    models::check_pattern_use(model, *config.lora);
+  }
   const std::int64_t recomputed = recompute_layers(recipe.model, model);
   // The checkpoint of a run that trains the whole model has all of it.
   if (before == nullptr || plan.recipe.model.lora) check_weights(plan.recipe.model, config);
+  // A run that goes on does not need the adapter that it began with.
+  if (before == nullptr && !recipe.model.adapter.empty()) {
+    const AdapterWeights adapter(recipe.model.adapter, config);
+  }
 
   read_data_sets(run, recipe, model, before);
   if (before == nullptr) {

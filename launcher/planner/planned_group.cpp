@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
+#include <memory>
 #include <optional>
 
 #include "framework/sync/methods.h"
@@ -58,16 +60,22 @@ bool any_sums(const sync::ReplicaGroups& groups) {
   return std::ranges::any_of(groups, [](const auto& group) { return group.size() > 1; });
 }
 
+// Whether a process computes on a GPU; nullopt: its host is not known yet.
+std::optional<bool> on_gpu(const plan::Plan& plan, const plan::Plan::Process& process) {
+  if (plan.recipe.model.device == recipe::Device::cpu) return false;
+  const auto& known = plan.hosts.at(process.host_index).gpus;
+  if (!known) return std::nullopt;
+  return !known->empty();
+}
+
 // What is known of the devices of a stage: true: all have GPUs; false: all compute on CPUs.
 std::optional<bool> on_gpus(const plan::Plan& plan, std::uint32_t stage) {
   std::optional<bool> gpus;
   for (const plan::Plan::Process& process : plan.processes) {
     if (process.name.stage != stage) continue;
-    const auto& known = plan.hosts.at(process.host_index).gpus;
-    const bool cpu = plan.recipe.model.device == recipe::Device::cpu || (known && known->empty());
-    if (!cpu && !known) return std::nullopt;
-    if (gpus && *gpus == cpu) return std::nullopt;
-    gpus = !cpu;
+    const std::optional<bool> gpu = on_gpu(plan, process);
+    if (!gpu || (gpus && gpus != gpu)) return std::nullopt;
+    gpus = gpu;
   }
   return gpus;
 }
@@ -100,16 +108,21 @@ Choice choice_of_sums(const plan::Plan& plan, std::uint32_t stage) {
   return choice;
 }
 
+// Of its defaults, which do not matter to what it says of itself.
+std::unique_ptr<sync::SyncMethod> made_for(const plan::Plan& plan, const sync::MethodOffer& offer) {
+  sync::SyncSettings settings;
+  settings.method = offer.name;
+  settings.steps = plan.steps;
+  return offer.make(settings);
+}
+
 Choice choice_of_method(const plan::Plan& plan, const sync::MethodOffer& offer) {
   Choice choice{by_hosts(plan)};
   if (!any_sums(choice.groups)) {
     choice.objection = "no two replicas have all of their stages on the same hosts";
     return choice;
   }
-  sync::SyncSettings settings;
-  settings.method = offer.name;
-  settings.steps = plan.steps;
-  const auto method = offer.make(settings);
+  const auto method = made_for(plan, offer);
   for (const auto& group : choice.groups) {
     const std::size_t first = choice.groups.front().size();
     if (group.size() == first || method->sums_gradients()) continue;
@@ -178,6 +191,29 @@ void plan_groups(plan::Plan& plan, const plan::Plan* before) {
         base::ExitCode::bad_input,
         fmt::format("sync.group is \"always\" ({}), but {}; leave sync.group at \"auto\"",
                     plan.recipe.origins.of("sync.group"), choice.objection));
+  }
+}
+
+void check_replica_devices(const plan::Plan& plan) {
+  const sync::MethodOffer* const offer = sync::methods().find(plan.sync_method);
+  if (offer == nullptr) return;
+  const auto method = made_for(plan, *offer);
+  if (!method->model_is_replicated() || method->model_slot() != sync::kWeights) return;
+  std::map<std::uint32_t, const plan::Plan::Process*> first;  // by stage
+  for (const plan::Plan::Process& process : plan.processes) {
+    const std::optional<bool> gpu = on_gpu(plan, process);
+    if (!gpu) continue;
+    const plan::Plan::Process& other =
+        *first.try_emplace(process.name.stage, &process).first->second;
+    if (on_gpu(plan, other) == gpu) continue;
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("{0} computes on a {1} (host {2}) and {3} on a {4} (host {5}): {6} keeps their "
+                    "weights equal bit by bit, but the two round differently; set model.device = "
+                    "\"cpu\", or another sync.method, such as \"cocktail\"",
+                    other.name.describe(), *gpu ? "CPU" : "GPU",
+                    plan.hosts.at(other.host_index).name, process.name.describe(),
+                    *gpu ? "GPU" : "CPU", plan.hosts.at(process.host_index).name, offer->name));
   }
 }
 

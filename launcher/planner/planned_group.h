@@ -20,6 +20,10 @@ sync::ReplicaGroups groups_with(const plan::Plan& plan, const std::string& metho
 // (bad_input): sync.group is "always", but there can be no group.
 void plan_groups(plan::Plan& plan, const plan::Plan* before);
 
+// UserError (bad_input): by what is known of its hosts, replicas of a stage compute on GPUs and on
+// CPUs, and the method has each update its own copy of the weights: the two round differently.
+void check_replica_devices(const plan::Plan& plan);
+
 // Whether replicas of a stage that are one group find out when they start whether they have GPUs
 // and NCCL for it, and leave the sums to links if not.
 bool group_is_uncertain(const plan::Plan& plan, std::uint32_t stage);

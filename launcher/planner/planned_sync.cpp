@@ -166,6 +166,7 @@ void plan_sync(plan::Plan& plan, const models::ModelDescription& model, const pl
   check_loss_rule(plan);
   check_group(plan);
   plan_groups(plan, before);
+  check_replica_devices(plan);
   const sync::SyncSettings settings =
       sync_settings(plan::resolved_recipe(plan), plan.sync_method, plan.steps);
   plan.sync_strength = strength_of(settings);

@@ -134,17 +134,20 @@ Recipe assemble_recipe(const std::vector<FoundValue>& found, const std::string& 
   Recipe recipe;
   Origins origins;
   Mistakes mistakes;
-  std::string unknown_table;  // reported once, without its content
+  // Tables that are no sections: values, or unknown and reported once. Their keys need not follow.
+  std::vector<std::string> tables;
   for (auto value = found.begin(); value != found.end(); ++value) {
-    if (!unknown_table.empty() && value->key.starts_with(unknown_table)) {
+    if (std::ranges::any_of(
+            tables, [&](const std::string& table) { return value->key.starts_with(table); })) {
       continue;
     }
     // An overridden value can name a part of a plugin that is overridden, too, and not loaded.
     const bool is_last =
         std::ranges::find(value + 1, found.end(), value->key, &FoundValue::key) == found.end();
     take(*value, is_last ? names : PartNames::any, recipe, origins, mistakes);
-    const bool unknown = value->value.is_object() && !is_recipe_section(value->key);
-    unknown_table = unknown ? value->key + "." : "";
+    if (value->value.is_object() && !is_recipe_section(value->key)) {
+      tables.push_back(value->key + ".");
+    }
   }
   const bool values_fit = mistakes.empty();
   check_required(recipe, source, origins, mistakes);

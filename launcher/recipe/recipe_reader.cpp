@@ -17,6 +17,7 @@
 #include "launcher/recipe/recipe_assembly.h"
 #include "launcher/recipe/recipe_io.h"
 #include "launcher/recipe/recipe_keys.h"
+#include "launcher/recipe/recipe_sync_keys.h"
 
 namespace strait::recipe {
 
@@ -154,18 +155,17 @@ void collect_override(const std::string& written, std::vector<PlacedValue>& foun
   collect(*table.get("value"), written.substr(0, equals), "", "--set " + written, 0, found);
 }
 
-// Whether the overrides change the value of `key`.
-bool changes(const std::vector<PlacedValue>& overrides, const std::string& key,
-             const std::vector<PlacedValue>& before) {
-  const auto value_of = [&key](const std::vector<PlacedValue>& values) {
-    RecipeValue last;
+// Whether the overrides name another sync method than the file has, by name or by default.
+bool change_sync_method(const std::vector<PlacedValue>& overrides,
+                        const std::vector<PlacedValue>& file) {
+  const auto method_of = [](const std::vector<PlacedValue>& values, RecipeValue method) {
     for (const PlacedValue& one : values) {
-      if (one.found.key == key) last = one.found.value;
+      if (one.found.key == "sync.method") method = one.found.value;
     }
-    return last;
+    return method;
   };
-  const RecipeValue value = value_of(overrides);
-  return !value.is_null() && value != value_of(before);
+  const RecipeValue before = method_of(file, kDefaultSync);
+  return method_of(overrides, before) != before;
 }
 
 // If overrides change the sync method, or set one replica, the file's settings of the former method
@@ -175,7 +175,7 @@ void drop_unread_sync_keys(const std::vector<PlacedValue>& overrides,
   const bool alone = std::ranges::any_of(overrides, [](const PlacedValue& one) {
     return one.found.key == "pipeline.replicas" && one.found.value == 1;
   });
-  if (!alone && !changes(overrides, "sync.method", file)) return;
+  if (!alone && !change_sync_method(overrides, file)) return;
   std::erase_if(file, [alone](const PlacedValue& one) {
     return one.found.key.starts_with("sync.") && (alone || one.found.key != "sync.on_loss");
   });

@@ -26,9 +26,8 @@ import signal
 import struct
 import threading
 
-os.environ["TOKENIZERS_PARALLELISM"] = "true"
-
 MAXIMUM_MEMORY = 8 << 30  # address space of this process, where the system grants that much
+MAXIMUM_THREADS = 16  # of the package tokenizers; the C library reserves 64 MiB of address space for each
 MAXIMUM_RENDERED = 32 << 20  # characters of a rendered record
 RENDER_SECONDS = 5
 MAXIMUM_OPERAND = 1 << 20  # of * and ** in templates
@@ -38,7 +37,15 @@ class Refusal(Exception):
     """Something about the user's files, as a sentence."""
 
 
+def limit_threads():
+    wanted = os.environ.get("RAYON_NUM_THREADS", "")
+    threads = int(wanted) if wanted.isdecimal() and int(wanted) > 0 else len(os.sched_getaffinity(0))
+    os.environ["RAYON_NUM_THREADS"] = str(min(threads, MAXIMUM_THREADS))
+    os.environ["TOKENIZERS_PARALLELISM"] = "true"
+
+
 def open_packages():
+    limit_threads()
     try:
         import jinja2
         import jinja2.ext
@@ -346,8 +353,23 @@ class TokenizerFolder:
                 return bare, self.tokenizer.encode(text).ids
         raise Refusal(f"{self.folder}: its tokenizer makes no token of any text but those that it puts around each")
 
+    def turn_end(self):
+        """The control token behind what the assistant says in the chat template, where there is one. A model that was
+        tuned on chats need not know another end: that of its configuration may be the base model's."""
+        answer = "what is said"
+        chat = [{"role": "user", "content": "what is asked"}, {"role": "assistant", "content": answer}]
+        try:
+            text = self.templates["default"].render(chat, None)[0] if "default" in self.templates else ""
+        except Refusal:
+            return None
+        if answer not in text:
+            return None
+        added = self.tokenizer.get_added_tokens_decoder()
+        behind = self.plain([text[text.rindex(answer) + len(answer):]])[0]
+        return next((token for token in behind if token in added and added[token].special), None)
+
     def end_tokens(self):
-        ends = {self.eos}
+        ends = {self.eos, self.turn_end()}
         for name in ("generation_config.json", "config.json"):
             file = self.folder / name
             listed = read_object(file).get("eos_token_id") if file.is_file() else None
@@ -451,9 +473,26 @@ def turn_span(template, messages, tools, text, i):
         "template with {% generation %} and {% endgeneration %}")
 
 
+def refuse_null_as_text(template, messages, tools, text):
+    """Of a message with tool calls alone, a template that knows none writes the content that is null as a word."""
+    nulls = [i for i, message in enumerate(messages) if message.get("content") is None]
+    if not nulls or "None" not in text:
+        return
+    empty = [dict(message, content="") if i in nulls else message for i, message in enumerate(messages)]
+    try:
+        without = template.render(empty, tools)[0]
+    except Refusal:
+        return
+    if without.count("None") < text.count("None"):
+        raise Refusal(
+            f'message {nulls[0] + 1}: its "content" is null, for which the chat template of {template.name} writes '
+            "None; give it a text, or use a chat template that knows tool calls")
+
+
 def chat_spans(template, messages, tools, targets):
     """The rendered text, and the spans of it that are to be learnt."""
     text, marked = template.render(messages, tools)
+    refuse_null_as_text(template, messages, tools, text)
     if targets == "all":
         return text, [(0, len(text))]
     if template.marks_spans:
@@ -488,8 +527,8 @@ class Worker:
 
     def open(self, request):
         self.folder = TokenizerFolder(self.jinja2, self.tokenizers, pathlib.Path(request["directory"]))
-        return {"ends": self.folder.end_tokens(), "vocabulary": self.folder.tokenizer.get_vocab_size(),
-                "chat": "default" in self.folder.templates}, []
+        return {"ends": self.folder.end_tokens(), "ends_records": bool(self.folder.ends),
+                "vocabulary": self.folder.tokenizer.get_vocab_size(), "chat": "default" in self.folder.templates}, []
 
     def records(self, request):
         """ids and target spans of each record, in order."""

@@ -113,7 +113,10 @@ TokenizerWorker::TokenizerWorker(const fs::path& directory, std::chrono::seconds
       timeout_(timeout),
       process_({python(), "-E", "-B", worker_script().string()}) {
   const Json head = ask(Json{{"do", "open"}, {"directory", directory_.string()}}.dump()).head;
-  understand([&] { ends_ = head.at("ends").get<std::vector<std::int32_t>>(); });
+  understand([&] {
+    ends_ = head.at("ends").get<std::vector<std::int32_t>>();
+    ends_records_ = head.at("ends_records").get<bool>();
+  });
 }
 
 // The process runs a Python of the user's, which may be any program.

@@ -52,6 +52,8 @@ class TokenizerWorker {
   std::string decode_all(std::span<const std::int32_t> tokens);
 
   const std::vector<std::int32_t>& ends() const { return ends_; }  // tokens that end an answer
+  // Whether a token stands behind texts and completions; what ends a chat's turn is its template's.
+  bool ends_records() const { return ends_records_; }
 
  private:
   struct Answer;
@@ -75,6 +77,7 @@ class TokenizerWorker {
   process::PipedProcess process_;
   std::deque<Batch> batches_;
   std::vector<std::int32_t> ends_;
+  bool ends_records_ = false;
 };
 
 // The worker's script, which is part of what a token file depends on. UserError: it is not there.

@@ -1,10 +1,8 @@
 #include "launcher/transfer/content_store.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -13,7 +11,7 @@
 #include <vector>
 
 #include "framework/store/atomic_file.h"
-#include "framework/store/file_hash.h"
+#include "framework/store/file_lock.h"
 #include "framework/store/input_file.h"
 #include "framework/store/step_folders.h"
 #include "framework/store/store_error.h"
@@ -27,18 +25,6 @@ constexpr const char* kInUse = "in-use";
 constexpr const char* kWriter = "writer";
 constexpr const char* kTable = "table.json";
 constexpr const char* kRemovedSuffix = ".gone";
-
-store::FileDescriptor open_lock(const fs::path& path) {
-  store::FileDescriptor lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (!lock.open()) throw store::system_error("open", path, errno);
-  return lock;
-}
-
-bool try_lock(const store::FileDescriptor& file, const fs::path& path) {
-  if (::flock(file.number(), LOCK_EX | LOCK_NB) == 0) return true;
-  if (errno == EWOULDBLOCK) return false;
-  throw store::system_error("lock", path, errno);
-}
 
 // Between open and lock another process may have evicted the folder. Then the lock is on a deleted
 // file and protects nothing.
@@ -92,8 +78,8 @@ std::vector<StoredContent> stored_contents(const fs::path& directory) {
 
 // False: it is pinned.
 bool remove_content(const fs::path& folder) {
-  const store::FileDescriptor lock = open_lock(folder / kInUse);
-  if (!try_lock(lock, folder)) return false;
+  const store::FileDescriptor lock = store::try_lock(folder / kInUse);
+  if (!lock.open()) return false;
   // Renamed first: a process that pins the same content meanwhile starts a new folder.
   const fs::path removed = folder.string() + kRemovedSuffix;
   std::error_code error;
@@ -104,36 +90,14 @@ bool remove_content(const fs::path& folder) {
   return true;
 }
 
-struct CachedTable {
-  std::string path;
-  FileStamp stamp;
-  ChunkTable table;
-};
-
-std::optional<CachedTable> read_cached_table(const fs::path& entry) {
-  std::error_code error;
-  if (!fs::exists(entry, error)) return std::nullopt;
-  try {
-    const auto json = nlohmann::json::parse(store::read_text_file(entry, kMostTableText));
-    return CachedTable{json.at("path"), stamp_from_json(json), table_from_json(json.at("table"))};
-  } catch (const nlohmann::json::exception&) {
-    return std::nullopt;  // incomplete, or written by another build: a cache miss
-  } catch (const store::StoreError&) {
-    return std::nullopt;
-  }
-}
-
 }  // namespace
 
 PinnedContent::PinnedContent(fs::path folder, ChunkTable table, store::FileDescriptor in_use)
     : folder_(std::move(folder)), table_(std::move(table)), in_use_(std::move(in_use)) {}
 
 bool PinnedContent::try_lock_for_writing() {
-  if (write_lock_.open()) return true;
-  store::FileDescriptor lock = open_lock(folder_ / kWriter);
-  if (!try_lock(lock, folder_)) return false;
-  write_lock_ = std::move(lock);
-  return true;
+  if (!write_lock_.open()) write_lock_ = store::try_lock(folder_ / kWriter);
+  return write_lock_.open();
 }
 
 ContentStore::ContentStore(fs::path directory, std::uint64_t limit)
@@ -178,53 +142,18 @@ std::optional<PinnedContent> ContentStore::find(const std::string& id) {
 }
 
 void ContentStore::evict(std::uint64_t needed_bytes) {
-  const store::FileDescriptor one_at_a_time = open_lock(directory_ / "prune.lock");
-  if (!try_lock(one_at_a_time, directory_)) return;
+  const store::FileDescriptor one_at_a_time = store::try_lock(directory_ / "prune.lock");
+  if (!one_at_a_time.open()) return;
   const std::vector<StoredContent> contents = stored_contents(directory_);
   std::uint64_t total = needed_bytes;
   for (const StoredContent& content : contents) total += content.bytes;
   for (const StoredContent& content : contents) {
-    const fs::space_info space = fs::space(directory_);
+    std::error_code error;
+    const fs::space_info space = fs::space(directory_, error);
+    if (error) throw store::system_error("find the free space of", directory_, error.value());
     if (total <= limit_ && needed_bytes <= space.available) return;
     if (!content.linked && remove_content(content.folder)) total -= content.bytes;
   }
-}
-
-ChunkTable TableCache::table(const fs::path& path) const {
-  const std::string name = fs::weakly_canonical(path).string();
-  const fs::path entry = directory_ / (store::hash_text(name) + ".json");
-  const FileStamp before = FileStamp::of(path);
-  if (const auto cached = read_cached_table(entry);
-      cached && cached->path == name && cached->stamp == before) {
-    return cached->table;
-  }
-  ChunkTable table = read_chunk_table(path);
-  if (FileStamp::of(path) != before) {
-    throw store::StoreError(store::StoreError::Kind::busy,
-                            fmt::format("{} was modified while it was read", path.string()));
-  }
-  nlohmann::json json = stamp_to_json(before);
-  json["path"] = name;
-  json["table"] = table_to_json(table);
-  write(entry, json.dump());
-  return table;
-}
-
-void TableCache::write(const fs::path& entry, const std::string& text) const {
-  store::make_directory(directory_);
-  const fs::path lock_path = directory_.string() + ".lock";
-  const store::FileDescriptor lock = open_lock(lock_path);
-  // Does not wait: the other process may be stopped, and a lost entry is only computed again.
-  if (!try_lock(lock, lock_path)) return;
-  // With the lock held, every incomplete file here is from a process that was killed. Old entries
-  // go, too: each checkpoint adds some, and most of its files are removed soon.
-  const auto oldest = fs::file_time_type::clock::now() - kMaxAge;
-  std::error_code ignored;
-  for (const fs::path& found : store::entries_of(directory_)) {
-    const bool incomplete = found.extension() != entry.extension();
-    if (incomplete || fs::last_write_time(found, ignored) < oldest) fs::remove(found, ignored);
-  }
-  store::replace_file(entry, text);
 }
 
 }  // namespace strait::transfer

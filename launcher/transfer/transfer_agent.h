@@ -20,6 +20,7 @@
 #include "launcher/transfer/fetch_queue.h"
 #include "launcher/transfer/rate_limit.h"
 #include "launcher/transfer/serve_queue.h"
+#include "launcher/transfer/table_cache.h"
 #include "launcher/transfer/task_queue.h"
 #include "launcher/transfer/transfer_commands.h"
 #include "launcher/transfer/transfer_peers.h"

@@ -12,8 +12,8 @@
 #include <variant>
 
 #include "framework/store/file_descriptor.h"
-#include "launcher/transfer/content_store.h"
 #include "launcher/transfer/fetch_queue.h"
+#include "launcher/transfer/table_cache.h"
 #include "launcher/transfer/transfer_message.h"
 
 namespace strait::transfer {

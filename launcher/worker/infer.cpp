@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -39,6 +40,25 @@ std::vector<std::unique_ptr<inference::ModelPart>> load_parts(const plan::StageJ
   return parts;
 }
 
+// Hands the launcher's requests to the first stage. Those that come later are dropped: the launcher
+// may not know yet that the stage has ended, or has failed.
+class RequestsTo {
+ public:
+  RequestsTo(ControlClient& control, inference::InferenceStage& stage) : control_(control) {
+    control_.on_inference(
+        [&stage](control::InferenceRequest request) { stage.submit(std::move(request)); },
+        [&stage] { stage.end(); });
+  }
+  RequestsTo(const RequestsTo&) = delete;
+  RequestsTo& operator=(const RequestsTo&) = delete;
+  ~RequestsTo() {
+    control_.on_inference([](const control::InferenceRequest&) {}, [] {});
+  }
+
+ private:
+  ControlClient& control_;
+};
+
 }  // namespace
 
 store::Step infer(const plan::StageJob& job, net::Node& node, ControlClient& control,
@@ -51,19 +71,14 @@ store::Step infer(const plan::StageJob& job, net::Node& node, ControlClient& con
         std::visit([&](const auto& message) { control.send(message); }, answer);
       });
   // The others come to their end when what is before them does.
-  if (job.process.stage == 0) {
-    control.on_inference(
-        [&stage](control::InferenceRequest request) { stage.submit(std::move(request)); },
-        [&stage] { stage.end(); });
-  }
+  std::optional<RequestsTo> requests;
+  if (job.process.stage == 0) requests.emplace(control, stage);
   reporter.set_phase("connecting links");
   control.send(control::Ready{links.endpoints()});
   stages::StageLinks connected = links.connect(control.wait_for_peers());
   const StageReporter::Watching watching = reporter.watch(waits, links.watched());
   reporter.set_phase("answering");
   stage.run(std::move(connected.chunks));
-  // The launcher may have sent further requests before it knew of the end.
-  if (job.process.stage == 0) control.on_inference([](const control::InferenceRequest&) {}, [] {});
   return store::open_checkpoint(job.resume, store::Verify::sizes, store::Part::weights).step;
 }
 

@@ -11,6 +11,7 @@
 
 #include "framework/net/node.h"
 #include "framework/tensors/checkpoint_reader.h"
+#include "framework/trace/trace_error.h"
 #include "kernels/flash_attention.h"
 #include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
@@ -110,7 +111,7 @@ void load_model(stages::Stage& stage, const plan::StageJob& job) {
     const planner::ModelWeights weights(source, config);
     stage.load([&](const std::string& name) { return weights.read(name); });
   }
-  if (source.adapter.empty() || !job.resume.empty()) return;
+  if (source.adapter.empty() || !job.resume.empty() || job.joins) return;
   const planner::AdapterWeights adapter(source.adapter, config);
   stage.load_trained([&](const std::string& name) { return adapter.read(name); });
 }
@@ -211,8 +212,15 @@ store::Step run_and_save(stages::Stage& stage, const plan::StageJob& job, Contro
     }
   }();
   reporter.set_phase("leaving");
-  reporter.write_trace(std::filesystem::path(job.run_directory) /
-                       control::trace_file(job.process.text()));
+  try {
+    reporter.write_trace(std::filesystem::path(job.run_directory) /
+                         control::trace_file(job.process.text()));
+  } catch (const trace::TraceError& error) {
+    // The run is saved: nothing that follows may change how it ends.
+    spdlog::warn("no trace: {}", error.what());
+    control.send(control::Event{
+        "no_trace", fmt::format("no trace of stage {}: {}", job.process.text(), error.what())});
+  }
   return done;
 }
 

@@ -160,6 +160,7 @@ CASES = [
     ("phi3", "fused matrices", {}),
     ("phi3", "part of heads rotated, window", {"hidden_size": 48, "sliding_window": 7, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}}),
     ("phi3", "short rows of longrope", {"hidden_size": 24, "original_max_position_embeddings": 24, "rope_parameters": LONG}),
+    ("phi3", "the same by a former name", {"hidden_size": 24, "original_max_position_embeddings": 24, "rope_parameters": LONG, "file": "longrope as yarn"}),
     ("gemma2", "windows in even layers", {"sliding_window": 6}),
     ("gemma2", "small caps, packed", {"sliding_window": 6, "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0, "documents": PACKED}),
     ("gemma2", "no caps, untied", {"attn_logit_softcapping": None, "final_logit_softcapping": None, "tie_word_embeddings": False}),
@@ -258,6 +259,8 @@ def respell(config, how):
         del config["layer_types"]
     elif how == "no layer_types":
         del config["layer_types"]
+    elif how == "longrope as yarn":
+        config["rope_parameters"]["rope_type"] = "yarn"
     elif how == "old":
         settings = config.pop("rope_parameters")
         config["rope_theta"] = settings.pop("rope_theta")

@@ -2,6 +2,7 @@
 here and templates of several families; and templates that loop, recurse or reach for files."""
 
 import json
+import os
 import pathlib
 import resource
 import shutil
@@ -382,6 +383,34 @@ class TokenizersTest(unittest.TestCase):
                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
         self.assertNotIn("error", worker.opened)
         self.assertEqual(resource.prlimit(worker.process.pid, resource.RLIMIT_AS), (limit, limit))
+
+    def test_threads_of_many_processors_fit_into_its_memory(self):
+        """The C library reserves 64 MiB of address space for each: 8 GiB are those of 128."""
+        worker = self.worker(write_folder(self.folder / "threads", byte_level()),
+                             env={**os.environ, "RAYON_NUM_THREADS": "256", "MALLOC_ARENA_MAX": "1000"})
+        self.assertEqual(len(worker.records([{"text": text} for text in CORPUS * 99])), 99 * len(CORPUS))
+
+    def test_what_ends_a_turn_of_the_template_ends_an_answer(self):
+        """A base model's configuration may name only the end of a text."""
+        body = "{% for m in messages %}<s>{{ m.role }}\n{{ m.content }}{{ END }}\n{% endfor %}"
+        for name, end, ends in (("control", "'<|im_end|>'", {"</s>", "<|im_end|>"}), ("eos", "eos_token", {"</s>"}),
+                                ("none", "''", {"</s>"}), ("refused", "raise_exception('no')", {"</s>"})):
+            with self.subTest(name):
+                made = byte_level()
+                worker = self.worker(write_folder(self.folder / f"turn-{name}", made, body.replace("END", end)))
+                self.assertEqual(set(worker.opened["ends"]), {made.token_to_id(token) for token in ends})
+
+    def test_a_template_that_writes_null_as_a_word_is_refused(self):
+        calls = {"role": "assistant", "content": None, "tool_calls": [{"name": "look"}]}
+        chat = [{"role": "user", "content": "None of it?"}, calls]
+        body = "{% for m in messages %}<s>{{ m.role }}: {{ m.content | trim }}{% endfor %}"
+        worker = self.worker(write_folder(self.folder / "null", byte_level(), body))
+        with self.assertRaisesRegex(ValueError, 'message 2: its "content" is null, for which .* writes None'):
+            worker.records([{"messages": chat}])
+        self.assertEqual(len(worker.records([{"messages": [chat[0], {**calls, "content": "None"}]}])), 1)
+        body = body.replace("m.content | trim", "m.content or m.tool_calls[0].name")
+        worker = self.worker(write_folder(self.folder / "calls", byte_level(), body))
+        self.assertEqual(len(worker.records([{"messages": chat}])), 1)
 
     def test_no_package_comes_from_beside_the_script(self):
         programs = self.folder / "bin"

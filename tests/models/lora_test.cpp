@@ -308,6 +308,19 @@ TEST(AdaptedModel, PatternsThatContradictAreRefused) {
                                        "values, 1 and 2"));
 }
 
+TEST(AdaptedModel, PatternsThatFitNoAdapterAreFound) {
+  Lora lora;
+  lora.targets = {"c_attn"};
+  const ModelDescription model = describe(adapted_gpt2(lora));
+  lora.ranks = {{"c_attn", 2}, {R"(h\.1\..*)", 2}};
+  EXPECT_NO_THROW(check_pattern_use(model, lora));
+  lora.alphas = {{"c_fc", 3}};
+  EXPECT_THAT([&] { check_pattern_use(model, lora); },
+              testing::ThrowsMessage<ConfigError>(testing::AllOf(
+                  HasSubstr("LoRA's alpha_pattern \"c_fc\" fits no matrix that has an adapter"),
+                  HasSubstr("are called c_attn, c_fc, c_proj"))));
+}
+
 std::vector<TensorShape> trained(ModelConfig config, const Lora& lora) {
   config.lora = std::make_shared<const Lora>(lora);
   return describe(config).trained_tensors();

@@ -182,6 +182,8 @@ TEST(ModelConfig, RefusesWhatNoFamilyComputesWithKeyAndValue) {
   EXPECT_EQ(family_refusal("gemma3_text", R"("num_hidden_layers": 2, "layer_types": ["x", "y"])"),
             R"(m/config.json: layer_types is ["x","y"], expected full_attention or )"
             "sliding_attention for each layer");
+  EXPECT_EQ(family_refusal("phi3", R"("rope_scaling": {"type": "linear", "factor": 2})"),
+            R"(m/config.json: rope_scaling.type is "linear", expected default or longrope)");
   EXPECT_EQ(family_refusal("llama", R"("rope_scaling": 3)"),
             "m/config.json: rope_scaling is 3, expected an object");
 }
@@ -202,6 +204,13 @@ TEST(ModelConfig, LimitsRowsWhereScalingDependsOnTheirLength) {
                                  "rope_scaling": {"type": "longrope", "short_factor": [1, 2],
                                                   "long_factor": [3, 4]})"),
             20);
+  // Its context before scaling does not stand beside the factors.
+  EXPECT_EQ(positions("phi3", R"("max_position_embeddings": 9000, "hidden_size": 8,
+                                 "num_attention_heads": 2,
+                                 "rope_scaling": {"type": "yarn", "short_factor": [1, 2],
+                                                  "long_factor": [3, 4],
+                                                  "original_max_position_embeddings": 20})"),
+            4096);
 }
 
 TEST(ModelConfig, CountsTheParametersOfTheModelsOnTheHub) {

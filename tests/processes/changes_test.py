@@ -3,6 +3,7 @@ printed when a run stops, fails or diverges is followed to the letter."""
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 
@@ -37,6 +38,11 @@ class Changes(runs.RunCase):
         run = self.train("run", {"train.decay": "constant"})
         out = self.resumed(run)
         self.assertIn("to train on: strait resume runs/run --set train.steps=8", out)
+        before = run.plan()
+        out = self.resumed(run, "--set", "train.learning_rate=0.001")
+        self.assertIn("is complete: all 4 steps are done, so nothing was changed", out)
+        self.assertNotIn("changed:", out)
+        self.assertEqual(run.plan(), before)
         out = self.resumed(run, "--set", "train.steps=8")
         self.assertRegex(out, r"changed: train\.steps 8 instead of 4; this gives up the bits of all later steps")
         self.assert_same_bits(whole.learnt(8), run.learnt(8))
@@ -50,6 +56,15 @@ class Changes(runs.RunCase):
         self.assertLess(run.metrics()[-1]["learning_rate"], 0.003 / 4)
         out = self.resumed(run, "--set", "train.epochs=5", "--set", "train.warmup=1000")
         self.assertRegex(out, r"train\.warmup is 1000 steps, and the run has \d+: the learning rate only rises")
+
+    def test_run_needs_the_adapter_that_it_began_with_no_longer(self):
+        lora = {"model.lora.targets": ["c_attn"]}
+        self.train("first", lora)
+        self.ok("export", "runs/first", "adapter")
+        run = self.train("run", {"model.adapter": "adapter"})
+        shutil.rmtree(self.home / "adapter")
+        self.resumed(run, "--set", "train.steps=8", "--set", "pipeline.stages=1")
+        self.assertEqual(len(run.metrics()), 8)
 
     def test_changed_settings_stay_and_older_checkpoints_still_fit(self):
         run = self.train("run")

@@ -47,6 +47,18 @@ class Checkpoints(runs.RunCase):
         (self.home / "empty").mkdir()
         self.checkpoint("copy", "runs/run", "empty", "--step", "6", code=32)
         self.assertEqual(list((self.home / "empty").iterdir()), [])
+        before = sorted(self.home.iterdir())
+        for words in (("checkpoint", "copy", "runs/run", ""), ("export", "runs/run", "")):
+            code, out, err = self.strait(*words)
+            self.assertEqual(code, 10, out + err)
+            self.assertIn("the folder's name is empty", err)
+        self.assertEqual(sorted(self.home.iterdir()), before)
+        manifest = self.run_.path / "checkpoints/step-6/manifest.json"
+        text = manifest.read_bytes()
+        at = text.rindex(b'"check"') + len(b'"check": "')
+        manifest.write_bytes(text[:at] + bytes([text[at] ^ 0x80]) + text[at + 1 :])
+        self.assertNotEqual(self.listed()[6]["state"], "complete")
+        manifest.write_bytes(text)
         shard.write_bytes(good[:-1])
         code, out, err = self.strait("status", "runs/run")
         self.assertEqual(code, 0, out + err)

@@ -326,6 +326,15 @@ class Disk(SavedRuns):
         )
 
 
+    def test_trace_that_cannot_be_written_changes_no_end(self):
+        launched = self.start("untraced")
+        launched.at_step(1)
+        (launched.run.path / "logs/0.0.trace.json").mkdir()
+        self.assertEqual(self.stop(launched), 0, launched.output())
+        self.assertRegex(launched.output(), "no trace of stage 0.0: .*0.0.trace.json")
+        self.assertEqual(launched.run.checkpoints()[-1], launched.run.metrics()[-1]["step"])
+
+
 # What every start writes; all other files of a run belong to its state.
 OF_A_START = ("events.jsonl", "status.json", "generation", "lock", "locks", "logs", "report.html", "trace.json")
 
@@ -453,6 +462,27 @@ class Commands(runs.RunCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(len(done.stdout.splitlines()), 1)
         self.assertEqual(len(self.run_of("piped").metrics()), 20)
+
+    def test_output_that_cannot_be_written_is_an_error(self):
+        self.train("run")
+        with open("/dev/full", "w") as full:
+            for words in (["eval", "runs/run", "--data", "train.jsonl", "--json"], ["status", "runs/run"],
+                          ["generate", "runs/run", "--prompt", "a", "--on", "here"],
+                          ["generate", "runs/run", "--prompt", "a", "--on", "hosts"], ["plan", self.write_recipe("run")]):
+                done = subprocess.run([self.program, *words], cwd=self.home, stdout=full, stderr=subprocess.PIPE, text=True)
+                self.assertEqual(done.returncode, 30, done.stderr)
+                self.assertIn("cannot write to stdout: No space left on device", done.stderr)
+
+    def test_parent_that_ignores_ends_of_children_changes_nothing(self):
+        launched = self.start("ignored", preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+        self.assertEqual(launched.end(), 0, launched.output())
+        self.assertNotIn("did not exit", launched.output())
+        launched = self.start("killed", {"train.steps": 100_000},
+                              preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+        launched.at_step(1)
+        os.kill(next(iter(launched.run.stages().values())), signal.SIGKILL)
+        self.assertEqual(launched.end(), 20, launched.output())
+        self.assertIn("signal 9", launched.run.outcome()["cause"])
 
 
 if __name__ == "__main__":

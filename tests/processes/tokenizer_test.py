@@ -71,6 +71,10 @@ class TokenizerRuns(runs.RunCase):
         self.assertIn("tiny: gpt2", self.ok("plan", self.words()))
         self.ok("run", self.words())
         self.ok("generate", "runs/tiny", "--prompt", "what is 3?", "--chat", "--max-tokens", "4")
+        (self.home / "prompts.jsonl").write_text('{"prompt": "it"}\n' * 100)
+        words = ("generate", "runs/tiny", "--prompts", "prompts.jsonl", "--temperature", "100")  # all tokens are as likely
+        self.assertNotIn('"end":"stop"', self.ok(*words))
+        self.assertIn('"end":"stop"', self.ok(*words, "--stop", "</s>"))  # a control token, of which no text shows
         self.assertIn("target tokens of train.jsonl", self.ok("eval", "runs/tiny", "--data", "train.jsonl"))
         table = runs.read_safetensors(self.home / "runs/tiny/data/train.safetensors")
         self.assertIn("input_ids", table)
@@ -84,6 +88,19 @@ class TokenizerRuns(runs.RunCase):
         config = self.home / "model/tokenizer_config.json"
         config.write_text(config.read_text().replace("|>assistant", "|>model"))
         self.refused(other + r"that of \S*model is now \(\w+\); name the right one", "generate", "runs/tiny", "--prompt", "a")
+
+    def test_records_that_no_token_ends_are_noted(self):
+        (self.home / "texts.jsonl").write_text('{"text": "what is it"}\n{"prompt": "what", "completion": "it"}\n')
+        (self.home / "text.txt").write_text("what is it " * 9)
+        words = ("prepare", "texts.jsonl", "--model", "model", "--row", "64")
+        self.assertNotIn("marks where", self.ok(*words))
+        (self.home / "model/tokenizer_config.json").write_text(json.dumps({"chat_template": TEMPLATE}))
+        for times in ("first", "from the cache"):
+            with self.subTest(times):
+                self.assertIn("texts.jsonl: no token marks where a record ends, so the model does not learn to stop there; "
+                              "name an eos_token in model/tokenizer_config.json\n", self.ok(*words))
+        for data in ("text.txt", "train.jsonl"):
+            self.assertNotIn("marks where", self.ok("prepare", data, *words[2:]))
 
     def test_of_a_chat_that_the_assistant_begins_only_its_text_is_learnt(self):
         config = self.home / "model/tokenizer_config.json"
@@ -228,9 +245,9 @@ class TokenizerRuns(runs.RunCase):
             ('{"ends": 5}', b"", "is not understood"),
             ('{"error": 5}', b"", "is not understood"),
             ('{"body": -1}', b"", "impossible size"),
-            ('{"ends": [], "body": 4, "counts": [5], "targets": [[]]}', token, "fewer tokens than it counted"),
-            ('{"ends": [], "body": 4, "counts": [1], "targets": [[[0, 9]]]}', token, "targets outside of a record"),
-            ('{"ends": [], "error": "no", "record": 99999}', b"", "names a record"),
+            ('{"ends": [], "ends_records": true, "body": 4, "counts": [5], "targets": [[]]}', token, "fewer tokens than it counted"),
+            ('{"ends": [], "ends_records": true, "body": 4, "counts": [1], "targets": [[[0, 9]]]}', token, "targets outside of a record"),
+            ('{"ends": [], "ends_records": true, "error": "no", "record": 99999}', b"", "names a record"),
         ]:
             answer = len(head).to_bytes(4, "little") + head.encode() + body
             (self.home / "answers").write_bytes(answer * 20)

@@ -54,6 +54,20 @@ int visit_all(ActivationCache& cache, store::Step step) {
   return hits;
 }
 
+TEST(ActivationCache, OfAResumedRunHoldsWhatItWouldHaveHeld) {
+  constexpr std::int64_t kEpoch = 4;
+  const UseOrder epochs = [](store::Step step) {
+    return std::vector<store::SampleId>{store::SampleId{number(step) % kEpoch}};
+  };
+  // Of steps 3 to 5 none visits a sample again, but steps 0 and 1 are of the run as well.
+  ActivationCache resumed(small_cache(8, epochs, 6));
+  visit_all(resumed, store::Step{3});
+  EXPECT_EQ(samples_in(resumed), (std::set<std::int64_t>{3}));
+  ActivationCache once(small_cache(8, epochs, kEpoch));
+  visit_all(once, store::Step{0});
+  EXPECT_EQ(samples_in(once), std::set<std::int64_t>{});
+}
+
 // The rule, written down without any of its bookkeeping.
 class PlainRule {
  public:

@@ -269,6 +269,10 @@ TEST(Record, DropsNoKeyThatChangesWhatIsLearnt) {
                         R"({"role":"assistant","content":"b","weight":0},)"
                         R"({"role":"assistant","content":"c","weight":1}]})",
                         {"message 2", "\"weight\" is 0"});
+  expect_refused_record(R"({"conversations":[{"from":"human","value":"a","weight":0},)"
+                        R"({"from":"gpt","value":"b","weight":0},)"
+                        R"({"from":"gpt","value":"c","weight":1}]})",
+                        {"turn 2", "\"weight\" is 0"});
 }
 
 TEST(Record, JoinsPartsOfContentAndKnowsWhatNeedsATemplate) {
@@ -288,6 +292,19 @@ TEST(Record, JoinsPartsOfContentAndKnowsWhatNeedsATemplate) {
   EXPECT_TRUE(calls.needs_template);
   expect_store_error(StoreError::Kind::bad_input, {"f:1: it has tools", "data.tokenizer"},
                      [&] { ByteTokenizer::document(calls); });
+}
+
+TEST(Record, TakesNullAndEmptyListsForNoTools) {
+  for (const std::string none : {"null", "[]"}) {
+    const Record record =
+        parse_record(R"({"tools":)" + none + R"(,"messages":[{"role":"assistant","content":"a",)" +
+                         R"("tool_calls":)" + none + "}]}",
+                     "f:1");
+    EXPECT_FALSE(record.needs_template) << none;
+    expect_refused_record(
+        R"({"messages":[{"role":"assistant","content":null,"tool_calls":)" + none + "}]}",
+        {"message 1", "\"content\""});
+  }
 }
 
 TEST(Record, RefusesPreferencesAndClasses) {

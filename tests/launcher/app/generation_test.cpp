@@ -17,7 +17,7 @@ using control::EndSequence;
 using control::ExtendSequence;
 using control::InferenceRequest;
 
-// A token is a byte; 0 ends a text.
+// A token is a byte; 0 ends a text, 1 is a control token.
 struct Bytes : TextCoder {
   std::vector<std::int32_t> encode(const std::string& text) override {
     return {text.begin(), text.end()};
@@ -28,11 +28,23 @@ struct Bytes : TextCoder {
   std::string decode(std::span<const std::int32_t> /*prompt*/,
                      std::span<const std::int32_t> answer) override {
     std::string text;
-    for (const std::int32_t token : answer) text += static_cast<char>(token);
+    for (const std::int32_t token : answer) {
+      if (token != 1) text += static_cast<char>(token);
+    }
     return text;
   }
   bool is_end(std::int64_t token) const override { return token == 0; }
+  std::optional<std::int32_t> control_token(const std::string& name) override {
+    return name == "<|end|>" ? std::optional(1) : std::nullopt;
+  }
 };
+
+models::ModelDescription model_of(std::int64_t positions) {
+  models::ModelDescription model;
+  model.vocabulary = 256;
+  model.positions = positions;
+  return model;
+}
 
 std::vector<Prompt> prompts(const std::vector<std::vector<std::int32_t>>& texts) {
   std::vector<Prompt> named;
@@ -74,7 +86,8 @@ TEST(Generation, CompletesPromptsInTheirOrder) {
   for (unsigned seed = 0; seed < 50; ++seed) {
     std::mt19937 random(seed);
     Bytes coder;
-    Generation generation(prompts({{1}, {2}, {3}, {4}, {5}}), 100, coder, limited(8), 1 + seed % 4);
+    Generation generation(prompts({{1}, {2}, {3}, {4}, {5}}), model_of(100), coder, limited(8),
+                          1 + seed % 4);
     std::vector<std::size_t> order;
     std::vector<Completion> done;
     generation.on_done([&](std::size_t prompt, const Completion& completion) {
@@ -103,7 +116,7 @@ TEST(Generation, ShownPiecesAreTheTextUpToTheFirstStop) {
                                                 {"\xC3\xA9"},
                                                 {"nowhere"}}) {
     Bytes coder;
-    Generation generation(prompts({{1}}), 100, coder, limited(64, stops), 1);
+    Generation generation(prompts({{1}}), model_of(100), coder, limited(64, stops), 1);
     std::string shown;
     std::vector<std::string> pieces;
     generation.on_text([&](std::size_t, const std::string& more) {
@@ -126,24 +139,42 @@ TEST(Generation, ShownPiecesAreTheTextUpToTheFirstStop) {
   }
 }
 
+TEST(Generation, StopsAtAControlTokenThatIsNamed) {
+  for (const bool named : {true, false}) {
+    Bytes coder;
+    Generation generation(prompts({{1}}), model_of(100), coder,
+                          limited(64, {named ? "<|end|>" : "nowhere"}), 1);
+    Completion last;
+    generation.on_done([&](std::size_t, const Completion& completion) { last = completion; });
+    std::mt19937 random(1);
+    answer_in_any_order(generation, {"said\1more"}, random);
+    EXPECT_EQ(last.text, named ? "said" : "saidmore");
+    EXPECT_EQ(last.tokens, named ? 4 : 9);
+    EXPECT_EQ(last.end, named ? Completion::End::stop : Completion::End::model);
+  }
+}
+
 TEST(Generation, AsksForNoMoreRoomThanItNeeds) {
   Bytes coder;
-  Generation generation(prompts({{1, 2, 3}, {1}}), 10, coder, limited(8), 2);
+  Generation generation(prompts({{1, 2, 3}, {1}}), model_of(10), coder, limited(8), 2);
   const std::vector<InferenceRequest> begin = generation.begin();
   EXPECT_EQ(std::get<ExtendSequence>(begin.at(0)).capacity, 10);  // the model's positions
   EXPECT_EQ(std::get<ExtendSequence>(begin.at(1)).capacity, 9);
 }
 
-TEST(Generation, RefusesPromptsThatFillTheModelAndStrayAnswers) {
+TEST(Generation, RefusesPromptsThatTheModelCannotTakeAndStrayAnswers) {
   Bytes coder;
   const auto refusal = [&coder](const std::vector<Prompt>& given) {
-    return refusal_of<base::UserError>([&] { Generation(given, 10, coder, {}, 1); });
+    return refusal_of<base::UserError>([&] { Generation(given, model_of(10), coder, {}, 1); });
   };
   EXPECT_EQ(refusal({{{1}, "a:1: the prompt"}, {{}, "a:3: the prompt"}}),
             "a:3: the prompt has 0 tokens; 1 to 9 leave room for an answer in this model");
   EXPECT_EQ(refusal({{std::vector<std::int32_t>(10, 1), "the prompt"}}),
             "the prompt has 10 tokens; 1 to 9 leave room for an answer in this model");
-  Generation generation(prompts({{1}, {2}}), 10, coder, {}, 1);
+  EXPECT_EQ(refusal({{{255}, "a:1: the prompt"}, {{7, 256}, "a:2: the prompt"}}),
+            "a:2: the prompt has the token 256 of the tokenizer, but the model has only tokens 0 "
+            "to 255");
+  Generation generation(prompts({{1}, {2}}), model_of(10), coder, {}, 1);
   generation.begin();
   EXPECT_THROW(generation.on_answer(ChosenToken{1, 5}), base::MessageError);
   EXPECT_THROW(generation.on_answer(control::ScoredRows{0, 1.0}), base::MessageError);

@@ -39,6 +39,25 @@ TEST(LogReader, TakesIncompleteLineOnRequest) {
   EXPECT_TRUE(reader.take(true).empty());
 }
 
+TEST(LogReader, KeepsLinesWholeThatLieAcrossPieces) {
+  const ScratchDirectory folder;
+  const std::string longest(std::size_t{9} << 20U, 'x');  // of several pieces
+  std::string text = longest + '\n';
+  std::vector<std::string> wanted = {longest};
+  for (int i = 0; i < 900'000; ++i) {
+    wanted.push_back(std::to_string(i));
+    text += wanted.back() + '\n';
+  }
+  wanted.emplace_back("no end");
+  ScratchDirectory::write(folder / "0.0.log", text + "no end");
+  LogReader reader(folder / "0.0.log");
+  std::vector<std::string> taken;
+  for (auto lines = reader.take(true); !lines.empty(); lines = reader.take(true)) {
+    for (std::string& line : texts(lines)) taken.push_back(std::move(line));
+  }
+  EXPECT_TRUE(taken == wanted) << taken.size() << " lines for " << wanted.size();
+}
+
 TEST(LogReader, RereadsReplacedFile) {
   const ScratchDirectory folder;
   ScratchDirectory::write(folder / "m", "one\ntwo\n");

@@ -5,10 +5,12 @@
 #include <sys/resource.h>
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <stdexcept>
 
 #include "launcher/base/errors.h"
+#include "tests/launcher/hosts/ssh_in_path.h"
 #include "tests/launcher/user_error.h"
 #include "tests/scratch_directory.h"
 
@@ -21,7 +23,7 @@ std::string refusal(recipe::BackendKind backend) {
   plan::Plan plan;
   plan.hosts = {{"h0"}, {"h1"}};
   plan.recipe.hosts.backend = backend;
-  return base::user_error(base::ExitCode::bad_input, [&] { agent_starter_in_run(plan, 1); });
+  return base::user_error(base::ExitCode::bad_input, [&] { agent_starter_in_run(plan, 1, {}); });
 }
 
 TEST(ForEachHost, ReturnsErrorsOfAnyKindByHost) {
@@ -48,6 +50,20 @@ TEST(AgentStarters, RefusesStartInRunForSlurmAndJoin) {
               testing::AllOf(HasSubstr("host h1 is lost"),
                              HasSubstr("hosts join by a token only when a run starts"),
                              HasSubstr("stop the run, and strait resume brings all back")));
+}
+
+TEST(AgentStarters, StopWaitingForASilentHostWhenCheckThrows) {
+  const SshInPath ssh("exec sleep 600");
+  plan::Plan plan;
+  plan.recipe.hosts.backend = recipe::BackendKind::ssh;
+  plan.recipe.hosts.list = {{.name = "h0"}};
+  int calls = 0;
+  const auto starter = agent_starter_in_run(plan, 0, [&calls] {
+    if (++calls == 3) throw std::runtime_error("the run has ended");
+  });
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::minutes(5);
+  EXPECT_THAT([&] { starter->launcher_address(limit); },
+              testing::ThrowsMessage<std::runtime_error>("the run has ended"));
 }
 
 // Of a longer file the first bytes are written, as on a disk that becomes full.

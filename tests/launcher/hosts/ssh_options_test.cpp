@@ -30,6 +30,7 @@ TEST(SshOptions, HostFollowsOptions) {
               ElementsAre("-F", "hosts.config", "--", "alice@h0", kAgentCommand));
   EXPECT_THAT(argv, testing::Contains("BatchMode=yes"));
   EXPECT_THAT(argv, testing::Contains("StrictHostKeyChecking=yes"));
+  EXPECT_THAT(argv, testing::Contains("RemoteCommand=none"));  // ssh takes no second command
 }
 
 TEST(SshOptions, DistinguishesSshErrorsFromRemoteErrors) {

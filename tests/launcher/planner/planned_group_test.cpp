@@ -52,6 +52,32 @@ std::string refusal(plan::Plan plan) {
   return refusal_of<base::UserError>([&] { plan_groups(plan, nullptr); });
 }
 
+TEST(PlannedGroup, ReplicasThatStayEqualBitByBitComputeOnOneKindOfDevice) {
+  const auto refusal = [](const plan::Plan& plan) {
+    return refusal_of<base::UserError>([&] { check_replica_devices(plan); });
+  };
+  const std::string kNothing = "nothing was refused";
+  for (const std::string method : {"allreduce", "bytegrad", "powersgd", "onebit_adam"}) {
+    plan::Plan plan = plan_of(method, 2, {0, 1, 2, 1}, kOneGpu);
+    EXPECT_EQ(refusal(plan), kNothing);
+    plan.hosts[1].gpus = kNoGpu;  // all of stage 1
+    EXPECT_EQ(refusal(plan), kNothing);
+    plan.hosts[2].gpus = std::nullopt;
+    EXPECT_EQ(refusal(plan), kNothing) << "not known yet";
+    plan.hosts[2].gpus = kNoGpu;
+    EXPECT_THAT(refusal(plan),
+                AllOf(HasSubstr("computes on a GPU (host a)"), HasSubstr("on a CPU (host c)"),
+                      HasSubstr(method + " keeps their weights equal")));
+    plan.recipe.model.device = recipe::Device::cpu;
+    EXPECT_EQ(refusal(plan), kNothing);
+  }
+  for (const std::string method : {"cocktail", "diloco"}) {
+    plan::Plan plan = plan_of(method, 1, {0, 1}, kOneGpu);
+    plan.hosts[1].gpus = kNoGpu;
+    EXPECT_EQ(refusal(plan), kNothing);
+  }
+}
+
 const ReplicaGroups kTwo = {{0}, {1}};
 const ReplicaGroups kPairs = {{0, 1}, {2, 3}};
 const ReplicaGroups kFour = {{0}, {1}, {2}, {3}};

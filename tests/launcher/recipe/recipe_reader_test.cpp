@@ -360,6 +360,28 @@ TEST(RecipeReader, DropsSettingsOfFormerSyncMethodWhenOverridden) {
               HasSubstr("nothing to synchronise"));
 }
 
+TEST(RecipeReader, KeepsSettingsWhereTheDefaultSyncMethodIsNamed) {
+  const std::string file =
+      std::string(kLeast) +
+      "batch = 8\n[pipeline]\nreplicas = 2\n[sync]\nwire_dtype = \"bfloat16\"\n";
+  const Recipe::Sync before = parse(file, {}).sync;
+  Recipe::Sync named = parse(file, {"sync.method=allreduce"}).sync;
+  EXPECT_EQ(named.method, "allreduce");
+  named.method = before.method;
+  EXPECT_EQ(named, before);
+}
+
+TEST(RecipeReader, TakesDottedKeysOfATableWithOthersBetween) {
+  const Recipe recipe = parse(std::string(kLeast) +
+                                  "batch = 8\n[model.lora]\nrank_pattern.q_proj = 8\nrank = 16\n"
+                                  "rank_pattern.v_proj = 4\n",
+                              {});
+  ASSERT_TRUE(recipe.model.lora);
+  EXPECT_EQ(recipe.model.lora->rank, 16);
+  EXPECT_EQ(recipe.model.lora->rank_pattern,
+            (std::map<std::string, std::int64_t>{{"q_proj", 8}, {"v_proj", 4}}));
+}
+
 TEST(RecipeReader, RefusesKeysThatSyncMethodDoesNotRead) {
   const std::string replicas = "batch = 8\n[pipeline]\nreplicas = 2\n[sync]\n";
   EXPECT_EQ(mistake_after_least(replicas + "method = \"cocktail\"\nrank = 4\n"),

@@ -1,0 +1,20 @@
+#include "framework/store/file_lock.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <cerrno>
+
+#include "framework/store/store_error.h"
+
+namespace strait::store {
+
+FileDescriptor try_lock(const std::filesystem::path& path) {
+  FileDescriptor lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!lock.open()) throw system_error("open", path, errno);
+  if (::flock(lock.number(), LOCK_EX | LOCK_NB) == 0) return lock;
+  if (errno == EWOULDBLOCK) return FileDescriptor();
+  throw system_error("lock", path, errno);
+}
+
+}  // namespace strait::store

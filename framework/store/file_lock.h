@@ -1,0 +1,13 @@
+#pragma once
+
+#include <filesystem>
+
+#include "framework/store/file_descriptor.h"
+
+namespace strait::store {
+
+// Locks a file, which is created where it does not exist, until the descriptor is closed or the
+// process ends. Not open: another process has it locked. StoreError: it cannot be opened or locked.
+FileDescriptor try_lock(const std::filesystem::path& path);
+
+}  // namespace strait::store
