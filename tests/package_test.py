@@ -78,6 +78,15 @@ def test_cuda_stays_linked():
         assert f"[lib{part}.so]" in loaded, f"lib{part} was left out of the program:\n{loaded}"
 
 
+def test_no_library_is_taken_from_the_current_directory():
+    """It is what an empty entry of a list of folders means."""
+    for program in ("strait", "strait-stage", "strait-stage-torch"):
+        for line in run("readelf", "-d", BUILD / "bin" / program).splitlines():
+            if "RUNPATH" in line or "RPATH" in line:
+                folders = line[line.index("[") + 1 : line.rindex("]")].split(":")
+                assert all(folder.startswith(("/", "$ORIGIN")) for folder in folders), f"{program}: {line}"
+
+
 def test_a_changed_torch_dir_links_that_libtorch():
     project, build = SCRATCH / "changed project", SCRATCH / "changed build"
     project.mkdir()
@@ -117,6 +126,7 @@ def main():
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir()
     test_cuda_stays_linked()
+    test_no_library_is_taken_from_the_current_directory()
     test_a_changed_torch_dir_links_that_libtorch()
     test_installed_package()
 
