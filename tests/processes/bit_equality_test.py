@@ -258,7 +258,7 @@ class Adapters(Compared):
             self.assertIn("weights of the run `first`, step-20", card)
         # PEFT must not put the adapter over the weights of model.path.
         adapter = json.loads((self.home / "adapter/adapter_config.json").read_text())
-        self.assertEqual(adapter["base_model_name_or_path"], "model, weights of the run `first`, step-20")
+        self.assertEqual(adapter["base_model_name_or_path"], f"{self.home}/model, weights of the run `first`, step-20")
         self.damaged_base_is_found(run)
         self.rewind_run(whole, 10)
         self.resumed(whole, "--set", "pipeline.stages=1")
