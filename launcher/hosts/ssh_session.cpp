@@ -1,6 +1,7 @@
 #include "launcher/hosts/ssh_session.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <exception>
@@ -25,6 +26,11 @@ constexpr auto kSshExitTimeout = std::chrono::seconds(3);
 // server that is busy with many logins is not dead. Key exchange is within ssh's own limit.
 constexpr auto kLoginLimit = std::chrono::seconds(8);
 constexpr auto kCheckInterval = std::chrono::milliseconds(200);
+
+bool is_own(const std::string& address, const std::vector<std::string>& own) {
+  const bool loopback = address.starts_with("127.") || address == "::1";
+  return loopback || std::ranges::find(own, address) != own.end();
+}
 
 }  // namespace
 
@@ -93,8 +99,14 @@ void SshSession::check_build(Time deadline) {
 
 std::string SshSession::launcher_address(Time deadline) {
   check_build(deadline);
-  if (!target_.address.empty()) return target_.address;
-  return address_seen_by(target_.host, greeting_->caller, own_addresses());
+  const std::vector<std::string> own = own_addresses();
+  if (target_.address.empty()) return address_seen_by(target_.host, greeting_->caller, own);
+  if (is_own(target_.address, own)) return target_.address;
+  throw base::UserError(
+      base::ExitCode::bad_input,
+      fmt::format("hosts.address is {}, which is no address of this machine, and the run listens "
+                  "there for its hosts; name one that {} can reach, of: {}",
+                  base::printable(target_.address), target_.host, fmt::join(own, ", ")));
 }
 
 std::string SshSession::send_request(const std::string& request,
@@ -156,13 +168,12 @@ std::string address_seen_by(const std::string& host, const std::string& seen,
                             const std::vector<std::string>& own) {
   constexpr std::string_view kMapped = "::ffff:";  // prefix of IPv4 addresses of IPv6 sockets
   std::string address = seen.starts_with(kMapped) ? seen.substr(kMapped.size()) : seen;
-  const bool loopback = address.starts_with("127.") || address == "::1";
-  if (loopback || std::ranges::find(own, address) != own.end()) return address;
+  if (is_own(address, own)) return address;
   throw base::UserError(
       base::ExitCode::bad_input,
       fmt::format("{} sees this machine {}, which is none of its own addresses: there is NAT "
-                  "between them; set under [hosts] the address at which {} can reach this machine: "
-                  "address = \"...\"",
+                  "between them; set under [hosts] an own address of this machine that {} can "
+                  "reach, such as that of a VPN: address = \"...\"",
                   host, address.empty() ? "nowhere" : "at " + base::printable(address), host));
 }
 

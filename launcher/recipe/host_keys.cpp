@@ -87,7 +87,7 @@ const std::vector<HostField>& host_fields() {
   static const std::vector<HostField> kFields = {
       {"name", "a name that ssh takes, such as \"alice@10.0.0.1\"",
        [](const V& v, H& h) { return host_name_fits(v) && take_text(v, h.name); }},
-      {"address", "an IP address or a host's name",
+      {"address", "an IP address of the host's own",
        [](const V& v, H& h) { return host_name_fits(v) && take_text(v, h.address); }},
       {"slots", "an integer from 0 to 4096",
        [](const V& v, H& h) { return take_number(kSlots, v, h.slots); }},
