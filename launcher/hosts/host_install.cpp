@@ -276,10 +276,9 @@ Installed install_on_host(const InstallTarget& target, const std::vector<Build>&
                     "its disk",
                     target.host));
   }
-  // Checks that a run can start an agent there. The address is not used: any non-empty text skips
-  // NAT detection.
-  SshSession call(SshTarget{target.host, target.config, "unused"});
-  call.launcher_address(Clock::now() + kInstallCallLimit);
+  // That a run can start an agent there.
+  SshSession(SshTarget{target.host, target.config, ""})
+      .check_build(Clock::now() + kInstallCallLimit);
   return *installed;
 }
 

@@ -48,13 +48,14 @@ class SshSession : public AgentStarter {
   // Waits for the greeting. UserError: no connection, no login, or no strait there. Another build
   // is no error here.
   const AgentGreeting& greeting(Time deadline);
+  // Waits for the greeting. UserError: also for another build than this one.
+  void check_build(Time deadline);
   // Sends one request and returns the line that `wanted` accepts. UserError: the host refused, or
   // did not answer by the deadline.
   std::string send_request(const std::string& request, bool (*wanted)(const std::string& line),
                            Time deadline);
 
  private:
-  void check_build(Time deadline);
   Time login_deadline(Time deadline) const;
   process::PipedProcess::ReadResult read_line(std::string& line, Time deadline);
   [[noreturn]] void fail(process::PipedProcess::ReadResult heard, const std::string& waited_for);
