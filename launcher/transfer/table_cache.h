@@ -9,7 +9,7 @@
 
 namespace strait::transfer {
 
-// Chunk tables of files on this host: a file whose stamp has not changed is not read again. Entries
+// Chunk tables of files on this host: a file with the same stamp is not read again. Entries
 // may be lost at any time. Any number of processes may use the directory and be killed at any
 // time; the next write removes what they left incomplete, and entries older than kMaxAge.
 class TableCache {
