@@ -189,7 +189,14 @@ class Recorder final : public StageObserver {
   // As in a real run, no process continues before the shards of all are saved.
   CheckpointResult save(store::Step steps) {
     if (settings_.at_checkpoint) settings_.at_checkpoint(stage_, index_, steps);
-    if (settings_.take_snapshot) return settings_.take_snapshot(stage_, index_, steps);
+    if (settings_.take_snapshot) {
+      const CheckpointResult taken = settings_.take_snapshot(stage_, index_, steps);
+      // Links close behind the last checkpoint: in a real run, too, all wait for it together.
+      if (number(steps) == settings_.steps) {
+        together_.save(steps, stage_.epoch(), settings_.stages());
+      }
+      return taken;
+    }
     const CheckpointResult result = together_.save(steps, stage_.epoch(), settings_.stages());
     if (result.rejoin) together_.replace_links(index_, result.rejoin->replica);
     return result;
