@@ -130,8 +130,8 @@ bool show_copy(const std::filesystem::path& run, bool as_json) {
   return true;
 }
 
-// Whether a status that says how a start ended is of one before that of the live launcher.
-bool is_older(const json& status, const control::LiveRun& live) {
+// Whether the status says how a start ended that was before the one of the live launcher.
+bool is_of_former_start(const json& status, const control::LiveRun& live) {
   const json updated = status.value("updated", json());
   if (status.value("state", json()) != "ended" || !updated.is_number()) return false;
   const auto seconds = static_cast<std::time_t>(updated.get<double>());
@@ -184,8 +184,8 @@ base::ExitCode show_status(const std::filesystem::path& run, bool as_json) {
                   {"processes", json::array()},
                   {"outcome", nullptr}};
   }
-  // A launcher that prepares the next start has not written one yet.
-  if (live && is_older(*status, *live)) {
+  // The launcher prepares the next start, and has not written its status yet.
+  if (live && is_of_former_start(*status, *live)) {
     (*status)["state"] = "preparing";
     (*status)["outcome"] = nullptr;
   }

@@ -276,7 +276,7 @@ Installed install_on_host(const InstallTarget& target, const std::vector<Build>&
                     "its disk",
                     target.host));
   }
-  // That a run can start an agent there.
+  // Checks that a run can start an agent there.
   SshSession(SshTarget{target.host, target.config, ""})
       .check_build(Clock::now() + kInstallCallLimit);
   return *installed;

@@ -78,8 +78,8 @@ class FilePacker::Split {
     return (held ? evaluation_ : training_).packer();
   }
 
-  // Nothing marks where texts or completions end.
-  void lack_ends() { lacks_ends_ = true; }
+  // The tokenizer has no token for the end of texts and completions.
+  void note_missing_end_token() { missing_end_token_ = true; }
 
   PackedFile finish(const fs::path& source) {
     PackedFile packed{training_.finish(source), evaluation_.finish(source), {}};
@@ -95,7 +95,7 @@ class FilePacker::Split {
     if (options_.hold_out > 0) {
       notes.push_back(fmt::format("held out for evaluation: {} of {} records", held_, records_));
     }
-    if (lacks_ends_) {
+    if (missing_end_token_) {
       notes.push_back(
           fmt::format("no token marks where a record ends, so the model does not learn to stop "
                       "there; name an eos_token in {}",
@@ -148,7 +148,7 @@ class FilePacker::Split {
   Rows evaluation_;
   std::int64_t records_ = 0;
   std::int64_t held_ = 0;
-  bool lacks_ends_ = false;
+  bool missing_end_token_ = false;
 };
 
 PackedFile FilePacker::pack(const fs::path& source) {
@@ -202,7 +202,8 @@ void FilePacker::pack_tokens(store::RecordReader& reader, Split& split) {
   };
   while (std::optional<store::Record> record = reader.next()) {
     bytes += bytes_of(*record);
-    if (!reader.is_text() && record->chat.empty() && !worker_->ends_records()) split.lack_ends();
+    if (!reader.is_text() && record->chat.empty() && !worker_->ends_records())
+      split.note_missing_end_token();
     sides.push_back(&split.side_of(*record));
     batch.push_back(std::move(*record));
     if (bytes >= tokenizer::TokenizerWorker::kBatchBytes) send();

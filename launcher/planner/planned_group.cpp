@@ -108,8 +108,9 @@ Choice choice_of_sums(const plan::Plan& plan, std::uint32_t stage) {
   return choice;
 }
 
-// Of its defaults, which do not matter to what it says of itself.
-std::unique_ptr<sync::SyncMethod> made_for(const plan::Plan& plan, const sync::MethodOffer& offer) {
+// To ask the method what it sums and which slots it keeps equal, which no setting changes.
+std::unique_ptr<sync::SyncMethod> with_default_settings(const plan::Plan& plan,
+                                                        const sync::MethodOffer& offer) {
   sync::SyncSettings settings;
   settings.method = offer.name;
   settings.steps = plan.steps;
@@ -122,7 +123,7 @@ Choice choice_of_method(const plan::Plan& plan, const sync::MethodOffer& offer) 
     choice.objection = "no two replicas have all of their stages on the same hosts";
     return choice;
   }
-  const auto method = made_for(plan, offer);
+  const auto method = with_default_settings(plan, offer);
   for (const auto& group : choice.groups) {
     const std::size_t first = choice.groups.front().size();
     if (group.size() == first || method->sums_gradients()) continue;
@@ -197,7 +198,7 @@ void plan_groups(plan::Plan& plan, const plan::Plan* before) {
 void check_replica_devices(const plan::Plan& plan) {
   const sync::MethodOffer* const offer = sync::methods().find(plan.sync_method);
   if (offer == nullptr) return;
-  const auto method = made_for(plan, *offer);
+  const auto method = with_default_settings(plan, *offer);
   if (!method->model_is_replicated() || method->model_slot() != sync::kWeights) return;
   std::map<std::uint32_t, const plan::Plan::Process*> first;  // by stage
   for (const plan::Plan::Process& process : plan.processes) {

@@ -42,16 +42,16 @@ std::vector<std::unique_ptr<inference::ModelPart>> load_parts(const plan::StageJ
 
 // Hands the launcher's requests to the first stage. Those that come later are dropped: the launcher
 // may not know yet that the stage has ended, or has failed.
-class RequestsTo {
+class RequestForwarder {
  public:
-  RequestsTo(ControlClient& control, inference::InferenceStage& stage) : control_(control) {
+  RequestForwarder(ControlClient& control, inference::InferenceStage& stage) : control_(control) {
     control_.on_inference(
         [&stage](control::InferenceRequest request) { stage.submit(std::move(request)); },
         [&stage] { stage.end(); });
   }
-  RequestsTo(const RequestsTo&) = delete;
-  RequestsTo& operator=(const RequestsTo&) = delete;
-  ~RequestsTo() {
+  RequestForwarder(const RequestForwarder&) = delete;
+  RequestForwarder& operator=(const RequestForwarder&) = delete;
+  ~RequestForwarder() {
     control_.on_inference([](const control::InferenceRequest&) {}, [] {});
   }
 
@@ -71,7 +71,7 @@ store::Step infer(const plan::StageJob& job, net::Node& node, ControlClient& con
         std::visit([&](const auto& message) { control.send(message); }, answer);
       });
   // The others come to their end when what is before them does.
-  std::optional<RequestsTo> requests;
+  std::optional<RequestForwarder> requests;
   if (job.process.stage == 0) requests.emplace(control, stage);
   reporter.set_phase("connecting links");
   control.send(control::Ready{links.endpoints()});
