@@ -94,6 +94,7 @@ class SupervisedRun {
       const auto decision = policy_.after(outcome, newest_checkpoint(directory_));
       if (decision.exhausted) return give_up(fmt::format("{} restarts", policy_.limit()));
       if (!decision.restart) return attempt_failed_ ? give_up(outcome.cause) : outcome;
+      control::record_restarting(directory_);
       if (!wait(decision.delay)) return stopped();
       try {
         outcome = restart(decision.number, outcome.cause);

@@ -82,11 +82,11 @@ Json event_line(const RunEvent& event) {
   return line;
 }
 
-// Appends the event, and changes status.json.
-void record_between(const RunDirectory& directory, const RunEvent& event,
+// Appends the event, if any, and changes status.json.
+void record_between(const RunDirectory& directory, const RunEvent* event,
                     const std::function<void(Json&)>& change) {
   try {
-    trace::JsonLines(directory.events()).append(event_line(event));
+    if (event != nullptr) trace::JsonLines(directory.events()).append(event_line(*event));
     Json status = read_run_status(directory.path()).value_or(nlohmann::json::object());
     change(status);
     status["updated"] = base::unix_time();
@@ -103,11 +103,16 @@ void record_between(const RunDirectory& directory, const RunEvent& event,
 
 }  // namespace
 
-void record_restart(const RunDirectory& directory, const Restart& restart) {
-  const RunEvent event = event_of(restart);
-  record_between(directory, event, [&](Json& status) {
+void record_restarting(const RunDirectory& directory) {
+  record_between(directory, nullptr, [](Json& status) {
     status["state"] = "restarting";
     status["outcome"] = nullptr;
+  });
+}
+
+void record_restart(const RunDirectory& directory, const Restart& restart) {
+  const RunEvent event = event_of(restart);
+  record_between(directory, &event, [&](Json& status) {
     const Json before = status.value("restarts", Json::object());
     status["restarts"] = {{"count", before.value("count", std::int64_t{0}) + 1},
                           {"last", event.fields}};
@@ -116,7 +121,7 @@ void record_restart(const RunDirectory& directory, const Restart& restart) {
 
 void record_end(const RunDirectory& directory, const Outcome& outcome) {
   const RunEvent event = event_of(outcome);
-  record_between(directory, event, [&](Json& status) {
+  record_between(directory, &event, [&](Json& status) {
     status["state"] = "ended";
     status["outcome"] = event.fields;
   });

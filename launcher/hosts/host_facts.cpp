@@ -65,6 +65,10 @@ std::string own_address_towards(const std::string& address) {
   return "";
 }
 
+bool is_loopback(const std::string& address) {
+  return address.starts_with("127.") || address == "::1";
+}
+
 std::string interface_of(const std::string& address) {
   ifaddrs* found = nullptr;
   if (::getifaddrs(&found) != 0) return {};

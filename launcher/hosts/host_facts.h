@@ -29,6 +29,8 @@ HostFacts facts_of_this_host(const std::filesystem::path& directory, const std::
 // nothing.
 std::string own_address_towards(const std::string& address);
 
+bool is_loopback(const std::string& address);
+
 // Which interface of this machine has the address; empty: none.
 std::string interface_of(const std::string& address);
 

@@ -28,8 +28,7 @@ constexpr auto kLoginLimit = std::chrono::seconds(8);
 constexpr auto kCheckInterval = std::chrono::milliseconds(200);
 
 bool is_own(const std::string& address, const std::vector<std::string>& own) {
-  const bool loopback = address.starts_with("127.") || address == "::1";
-  return loopback || std::ranges::find(own, address) != own.end();
+  return is_loopback(address) || std::ranges::find(own, address) != own.end();
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "launcher/base/build_id.h"
 #include "launcher/hosts/agent_message.h"
+#include "launcher/hosts/host_facts.h"
 #include "launcher/plan/placement.h"
 #include "launcher/transfer/transfer_peers.h"
 
@@ -77,6 +78,15 @@ std::unique_ptr<net::Link> AgentListeners::expect_transfer_agent(const plan::Pla
       net::ProcessName::coordinator(), name, name, keys_[host].public_key, hold_of(plan)));
 }
 
+// A host that reaches us by loopback is this machine, and others reach it where they reach us.
+std::string AgentListeners::address_for_others(std::size_t host) const {
+  if (!hosts::is_loopback(listeners_[index_[host]].address)) return {};
+  for (const std::string& address : addresses()) {
+    if (!hosts::is_loopback(address)) return address;
+  }
+  return {};
+}
+
 hosts::AgentJob AgentListeners::job_for(const plan::RunFile& run, std::size_t host) const {
   const recipe::RecipeHost listed = plan::hosts_of(run.plan.recipe)[host];
   const recipe::Recipe::Hosts& settings = run.plan.recipe.hosts;
@@ -98,7 +108,7 @@ hosts::AgentJob AgentListeners::job_for(const plan::RunFile& run, std::size_t ho
   }
   job.directory = listed.directory.empty() ? recipe::kHostDirectory : listed.directory;
   job.environment = listed.environment;
-  job.address = listed.address;
+  job.address = listed.address.empty() ? address_for_others(host) : listed.address;
   job.devices = listed.devices;
   job.ports = settings.ports;
   job.hold = settings.hold;

@@ -57,6 +57,8 @@ class AgentListeners {
   };
 
   Listeners listen_at(const std::string& address, std::pair<int, int> ports);
+  // Empty: the host's agent finds it by its route to us.
+  std::string address_for_others(std::size_t host) const;
 
   net::Node& node_;
   std::vector<Listeners> listeners_;     // those without listeners are no longer used

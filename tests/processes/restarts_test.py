@@ -60,6 +60,20 @@ class Restarts(runs.RunCase):
         self.assertIn("generation 4 from step", (run.path / "report.html").read_text())
         self.assertEqual(run.status()["restarts"]["count"], 3)
 
+    def test_status_between_a_loss_and_its_restart(self):
+        launched = self.start("loud", {**self.SUPERVISED, "checkpoint.every": 0})
+        run = launched.run
+        launched.at_step(2)
+        self.kill(run, 1, launched)
+        os.kill(run.stages()[1], signal.SIGKILL)  # the second in a row: its restart is put off by a second
+        launched.wait_for("the state between", lambda: run.status()["state"] == "restarting")
+        self.assertEqual(len(run.events("restart")), 1)
+        code, status, err = self.strait("status", "runs/loud")
+        self.assertEqual(code, 0, err)
+        self.assertIn(": restarting (process", status)
+        self.assertEqual(launched.end(), 0, launched.output())
+        self.assertEqual(run.status()["restarts"]["count"], 2)
+
     def test_lost_processes_restart_from_memory_to_same_bits(self):
         """No checkpoint on disk but the last: activation caches, moments and weights are in memory only."""
         settings = {**self.SUPERVISED, "checkpoint.every": 0, "checkpoint.memory_every": 5,
