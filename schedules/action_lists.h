@@ -24,7 +24,7 @@ int gpipe_in_flight(const PipelineShape& shape, StageIndex stage);
 //     min(M, (S - s) + depth * (S - 1 - s))
 //
 // forwards, which is also the most it ever holds. With depth 0 that is just enough for a network
-// without delay. Each further depth lets one more forward be under way on every hop below, so that
+// without delay. Each further depth lets one more forward be in flight on every hop below, so that
 // a stage computes while a slow link carries; one is enough when a hop there and back takes no
 // longer than a stage's forward and backward.
 ActionList one_forward_one_backward(const PipelineShape& shape, StageIndex stage);

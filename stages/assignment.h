@@ -128,14 +128,17 @@ struct Question {
       if (saved > saved_per_token) saved_per_token = saved;
     }
     const std::int64_t moved = has_head == has_embedding ? 0 : model.tied_parameters;
+    std::int64_t second_sum = 0;  // of the tied table's gradient
     if (model.tied_trained) {
+      if (has_head && has_embedding) second_sum = 4 * model.tied_parameters;
       parameters += has_head ? moved : -moved;
     } else if (has_head) {
       parameters += moved;
       frozen += moved;
     }
     return (parameters - frozen) * bytes_per_parameter + frozen * bytes_per_frozen_parameter +
-           quantized + working + saved_per_token * micro_batch_tokens * in_flight.at(stage);
+           second_sum + quantized + working +
+           saved_per_token * micro_batch_tokens * in_flight.at(stage);
   }
 };
 

@@ -83,7 +83,7 @@ Flow Chunk::forward(const Phase& phase, MicroBatch micro_batch, const Flow& inpu
   for (const Segment& segment : segments()) {
     // Every segment has a graph of its own; backward() connects them by their inputs' gradients.
     if (keeps) values = passes_gradient(segment) ? leaf_of(values) : values.detach();
-    kept.inputs.push_back(values);
+    kept.inputs.push_back(keeps && has_backward(segment) ? values : at::Tensor());
     values = run(segment, values, kept.pass);
     if (!options_.recompute) kept.outputs.push_back(values);
   }

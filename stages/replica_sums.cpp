@@ -41,6 +41,8 @@ std::vector<std::unique_ptr<net::Link>> ReplicaSync::make_sums(
     // Reports may ask for any of its links as long as this lives.
     in_group.swap(links);
   }
+  const net::Link* const to_leader =
+      leads() ? nullptr : in_group[leaders_.members[leaders_.mine]].get();
   auto sums = sync::make_method(sync::settings_in_group(settings_));
   const auto wait_for_weights = [this] {
     // On the host the gradient, which is copied behind them, has been waited for.
@@ -54,7 +56,7 @@ std::vector<std::unique_ptr<net::Link>> ReplicaSync::make_sums(
     return {};
   }
   return leads() ? sync::leader_links(std::move(links), *group_.relay)
-                 : sync::follower_links(leaders_, *group_.relay);
+                 : sync::follower_links(leaders_, *group_.relay, to_leader);
 }
 
 void ReplicaSync::sum_in_group(store::Step step) {

@@ -156,12 +156,12 @@ std::vector<sync::Range> ReplicaSync::compared_weights(const sync::SyncRounds& r
   return ranges;
 }
 
-void ReplicaSync::wait_at(const sync::Moment& moment, const std::function<void()>& work) {
+void ReplicaSync::wait_at(const sync::HookPoint& point, const std::function<void()>& work) {
   if (rounds_ == nullptr) return;
   wait([&] {
     const bool reads =
         memory_->is_copy() &&
-        (rounds_->in_progress() || method().plan(moment, layout_, contributors()).has_value());
+        (rounds_->in_progress() || method().plan(point, layout_, contributors()).has_value());
     if (reads) memory_->to_host(compared_weights(*rounds_));
     const std::uint64_t before = rounds_->changes();
     work();

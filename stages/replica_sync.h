@@ -112,7 +112,7 @@ class ReplicaSync {
   void wait(const std::function<void()>& work);
   // The same, where the engine may open a round at this moment, or apply one. The method sees what
   // the stage has computed, and the stage what the method has changed.
-  void wait_at(const sync::Moment& moment, const std::function<void()>& work);
+  void wait_at(const sync::HookPoint& point, const std::function<void()>& work);
   std::vector<sync::Range> compared_weights(const sync::SyncRounds& rounds) const;
   void make_method();  // with its memory and slots
   void set_up_group();

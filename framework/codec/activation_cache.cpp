@@ -46,7 +46,7 @@ void ActivationCache::begin_step(store::Step step) {
   if (step_ && options_.saved_before && options_.saved_before(step)) preserve_state_before(step);
   const std::int64_t before = step_ ? number(*step_) : number(step) - kPrefetchSteps - 1;
   step_ = step;
-  drop_past_visits();
+  drop_past_uses();
   // Each step is prefetched once: at the first call all steps up to the limit, later one more.
   for (std::int64_t ahead = 0; ahead <= kPrefetchSteps; ++ahead) {
     const std::int64_t wanted = number(step) + ahead;
@@ -63,9 +63,9 @@ void ActivationCache::prefetch(store::Step step) {
   }
 }
 
-std::span<std::byte> ActivationCache::visit(std::int64_t slot) {
+std::span<std::byte> ActivationCache::use(std::int64_t slot) {
   Held& held = held_[static_cast<std::size_t>(slot)];
-  held.visited = step_;
+  held.used = step_;
   preserve(slot);
   return slots_.at(slot).first(entry_bytes(held.tokens));
 }
@@ -81,7 +81,7 @@ void ActivationCache::preserve(std::int64_t slot) {
 
 std::span<std::byte> ActivationCache::find(store::SampleId sample) {
   const auto found = slot_of_.find(sample);
-  return found == slot_of_.end() ? std::span<std::byte>{} : visit(found->second);
+  return found == slot_of_.end() ? std::span<std::byte>{} : use(found->second);
 }
 
 void ActivationCache::set_checksum(store::SampleId sample, std::uint64_t checksum) {
@@ -126,7 +126,7 @@ std::span<std::byte> ActivationCache::keep_entry(store::SampleId sample, std::in
   Held& held = held_[static_cast<std::size_t>(slot)];
   bytes_ = bytes_ - entry_bytes(held.tokens) + entry_bytes(tokens);
   held.tokens = tokens;
-  return visit(slot);
+  return use(slot);
 }
 
 std::span<std::byte> ActivationCache::add(store::SampleId sample, std::int64_t tokens) {
@@ -136,7 +136,7 @@ std::span<std::byte> ActivationCache::add(store::SampleId sample, std::int64_t t
   slot_of_.emplace(sample, slot);
   bytes_ += entry_bytes(tokens);
   planned_ = false;  // the next uses are computed again when the cache is full again
-  return visit(slot);
+  return use(slot);
 }
 
 std::optional<std::int64_t> ActivationCache::slot_to_reuse(store::SampleId newcomer, bool always) {
@@ -147,7 +147,7 @@ std::optional<std::int64_t> ActivationCache::slot_to_reuse(store::SampleId newco
     if (!always && returns >= last->first) return std::nullopt;
     const std::int64_t slot = slot_of_.at(last->second);
     Held& held = held_[static_cast<std::size_t>(slot)];
-    if (held.visited == step_) continue;
+    if (held.used == step_) continue;
     // The nodes of both containers are reused, so that an eviction allocates nothing.
     auto named = slot_of_.extract(held.sample);
     auto ordered = by_next_.extract({held.next, held.sample});
@@ -188,10 +188,10 @@ void ActivationCache::plan_ahead() {
   }
 }
 
-void ActivationCache::drop_past_visits() {
+void ActivationCache::drop_past_uses() {
   if (!planned_) return;
   while (ahead_.begin() < ahead_.end() && ahead_.at(ahead_.begin()).step < *step_) {
-    const UpcomingUses::Visit past = ahead_.at(ahead_.begin());
+    const UpcomingUses::Use past = ahead_.at(ahead_.begin());
     ahead_.pop_front();
     const auto found = slot_of_.find(past.sample);
     if (found != slot_of_.end()) set_next(found->second, past.next);

@@ -101,12 +101,12 @@ class ActivationCache {
     store::SampleId sample{};
     std::int64_t tokens = 0;
     Position next = UpcomingUses::kUnknown;
-    std::optional<store::Step> visited;
+    std::optional<store::Step> used;
     std::uint64_t checksum = 0;
   };
 
   std::size_t entry_bytes(std::int64_t tokens) const;
-  std::span<std::byte> visit(std::int64_t slot);
+  std::span<std::byte> use(std::int64_t slot);
   void preserve(std::int64_t slot);
   void preserve_state_before(store::Step step) STRAIT_EXCLUDES(snapshot_mutex_);
   void take_snapshot(store::Step step) STRAIT_REQUIRES(snapshot_mutex_);
@@ -114,7 +114,7 @@ class ActivationCache {
   std::span<std::byte> add(store::SampleId sample, std::int64_t tokens);
   std::optional<std::int64_t> slot_to_reuse(store::SampleId newcomer, bool always);
   void plan_ahead();
-  void drop_past_visits();
+  void drop_past_uses();
   void set_next(std::int64_t slot, Position next);
   void prefetch(store::Step step);
 

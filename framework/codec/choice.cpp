@@ -26,8 +26,8 @@ constexpr double kNoiseToShrink = 0.015;
 // Steps over which noise is taken to average out where a bias does not.
 constexpr double kStepsOfBias = 100;
 
-double bytes_of(const ChoiceLimits& limits, Choice::Way way, int bits, double values) {
-  const double scales = way == Choice::Way::raw ? 0.0 : 8.0 / limits.group;
+double bytes_of(const ChoiceLimits& limits, Choice::Encoding encoding, int bits, double values) {
+  const double scales = encoding == Choice::Encoding::raw ? 0.0 : 8.0 / limits.group;
   return values * (bits + scales) / 8;
 }
 
@@ -39,19 +39,19 @@ struct Candidate {
 
 std::vector<Candidate> candidates_for(const ChoiceLimits& limits, const Measured& measured,
                                       bool may_delta) {
-  using Way = Choice::Way;
+  using Encoding = Choice::Encoding;
   std::vector<Candidate> all;
-  const auto add = [&](Way way, int bits, double error) {
-    all.push_back({{way, bits, limits.first_bits},
-                   bytes_of(limits, way, bits, measured.values_per_step),
+  const auto add = [&](Encoding encoding, int bits, double error) {
+    all.push_back({{encoding, bits, limits.first_bits},
+                   bytes_of(limits, encoding, bits, measured.values_per_step),
                    error});
   };
-  add(Way::raw, kRawBits, 0);
+  add(Encoding::raw, kRawBits, 0);
   for (int bits = 8; bits >= 2; --bits) {
     const double error = kError.at(static_cast<std::size_t>(bits));
-    if (bits >= limits.fixed_bits) add(Way::fixed, bits, error);
+    if (bits >= limits.fixed_bits) add(Encoding::fixed, bits, error);
     if (may_delta && bits >= limits.least_bits) {
-      add(Way::delta, bits, error * measured.change.value_or(kChangeToBegin));
+      add(Encoding::delta, bits, error * measured.change.value_or(kChangeToBegin));
     }
   }
   return all;
@@ -61,8 +61,8 @@ std::vector<Candidate> candidates_for(const ChoiceLimits& limits, const Measured
 // measure, so delta may start only if its change was measured small or never measured.
 bool delta_is_worth_it(const ChoiceLimits& limits, const Choice& now, const Measured& measured) {
   if (!limits.has_cache) return false;
-  if (now.way == Choice::Way::delta) return measured.change.value_or(0) < kChangeToStay;
-  if (now.way == Choice::Way::fixed && !measured.change) return false;
+  if (now.encoding == Choice::Encoding::delta) return measured.change.value_or(0) < kChangeToStay;
+  if (now.encoding == Choice::Encoding::fixed && !measured.change) return false;
   return measured.change.value_or(0) < kChangeToBegin;
 }
 
@@ -70,8 +70,10 @@ bool delta_is_worth_it(const ChoiceLimits& limits, const Choice& now, const Meas
 int first_bits_for(const ChoiceLimits& limits, const Measured& measured, double budget) {
   for (const int bits : {kRawBits, 8, 7, 6, 5, 4, 3}) {
     if (bits <= limits.first_bits) break;
-    const Choice::Way way = bits == kRawBits ? Choice::Way::raw : Choice::Way::fixed;
-    if (bytes_of(limits, way, bits, measured.values_per_step) <= budget * kShareToGrow) return bits;
+    const Choice::Encoding encoding =
+        bits == kRawBits ? Choice::Encoding::raw : Choice::Encoding::fixed;
+    if (bytes_of(limits, encoding, bits, measured.values_per_step) <= budget * kShareToGrow)
+      return bits;
   }
   return limits.first_bits;
 }
@@ -80,7 +82,7 @@ std::string reason(const Candidate& best, bool fits, const Choice& now, const Me
                    double budget) {
   std::string more =
       measured.change ? fmt::format(", changes are {:.2f} of the values", *measured.change) : "";
-  if (measured.gradient && best.choice.way == Choice::Way::fixed) {
+  if (measured.gradient && best.choice.encoding == Choice::Encoding::fixed) {
     more += fmt::format(", {:.1f} % are added to the gradient's own noise",
                         100 * added_noise(*measured.gradient, now, best.choice.bits));
   }
@@ -93,20 +95,20 @@ std::string reason(const Candidate& best, bool fits, const Choice& now, const Me
 }  // namespace
 
 std::string describe(const Choice& choice) {
-  switch (choice.way) {
-    case Choice::Way::raw:
+  switch (choice.encoding) {
+    case Choice::Encoding::raw:
       return "raw bfloat16";
-    case Choice::Way::fixed:
+    case Choice::Encoding::fixed:
       return fmt::format("fixed at {} bits", choice.bits);
-    case Choice::Way::delta:
+    case Choice::Encoding::delta:
       break;
   }
   return fmt::format("delta at {} bits ({} on a cache miss)", choice.bits, choice.first_bits);
 }
 
 Choice first_choice(const ChoiceLimits& limits) {
-  if (limits.has_cache) return {Choice::Way::delta, limits.least_bits, limits.first_bits};
-  return {Choice::Way::fixed, limits.fixed_bits, limits.first_bits};
+  if (limits.has_cache) return {Choice::Encoding::delta, limits.least_bits, limits.first_bits};
+  return {Choice::Encoding::fixed, limits.fixed_bits, limits.first_bits};
 }
 
 double added_noise(const GradientMeasure& gradient, const Choice& now, int bits) {
@@ -114,7 +116,7 @@ double added_noise(const GradientMeasure& gradient, const Choice& now, int bits)
   // How much other than Gaussian values these are. A bias goes with the square of the error.
   double scale = 1;
   double bias = 0;
-  if (now.way != Choice::Way::raw && gradient.error) {
+  if (now.encoding != Choice::Encoding::raw && gradient.error) {
     const double table_now = kError.at(static_cast<std::size_t>(now.bits));
     scale = *gradient.error / table_now;
     bias = gradient.bias * table * table / (table_now * table_now);
@@ -125,7 +127,7 @@ double added_noise(const GradientMeasure& gradient, const Choice& now, int bits)
 
 int enough_bits(const GradientMeasure& gradient, const Choice& now, int least) {
   constexpr int kMost = 8;
-  const int bits_now = now.way == Choice::Way::raw ? kRawBits : now.bits;
+  const int bits_now = now.encoding == Choice::Encoding::raw ? kRawBits : now.bits;
   for (int bits = least; bits < kMost; ++bits) {
     const double limit = bits < bits_now ? kNoiseToShrink : kNoiseToStay;
     if (added_noise(gradient, now, bits) <= limit) return bits;
@@ -142,7 +144,7 @@ Decision next_choice(const ChoiceLimits& user_limits, const Choice& now, const M
     limits.fixed_bits = enough_bits(*measured.gradient, now, limits.fixed_bits);
   }
   const double budget = measured.bytes_per_second * measured.compute_seconds;
-  const double bytes_now = bytes_of(limits, now.way, now.bits, measured.values_per_step);
+  const double bytes_now = bytes_of(limits, now.encoding, now.bits, measured.values_per_step);
   const auto fits = [&](const Candidate& candidate) {
     const double share = candidate.bytes > bytes_now ? kShareToGrow : kShareToStay;
     return candidate.bytes <= budget * share;
@@ -154,10 +156,11 @@ Decision next_choice(const ChoiceLimits& user_limits, const Choice& now, const M
     return by_error ? a.error < b.error : a.bytes < b.bytes;
   });
   Decision decision{best.choice, reason(best, fits(best), now, measured, budget)};
-  if (decision.choice.way == Choice::Way::delta) {
+  if (decision.choice.encoding == Choice::Encoding::delta) {
     decision.choice.first_bits = first_bits_for(limits, measured, budget);
     // A change of first_bits alone is not worth a switch.
-    if (now.way == Choice::Way::delta && now.bits == decision.choice.bits) decision.choice = now;
+    if (now.encoding == Choice::Encoding::delta && now.bits == decision.choice.bits)
+      decision.choice = now;
   }
   return decision;
 }

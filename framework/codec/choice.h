@@ -8,8 +8,8 @@ namespace strait::codec {
 
 // How rows are encoded from a step on. raw and fixed need no cache.
 struct Choice {
-  enum class Way : std::uint8_t { raw, fixed, delta };  // raw: bfloat16
-  Way way = Way::delta;
+  enum class Encoding : std::uint8_t { raw, fixed, delta };  // raw: bfloat16
+  Encoding encoding = Encoding::delta;
   int bits = 4;        // fixed and delta; 16 with raw
   int first_bits = 8;  // delta: of a row that has no base; 16 is bfloat16
   bool operator==(const Choice&) const = default;

@@ -11,7 +11,7 @@ namespace strait::codec {
 namespace {
 
 using Cache = CodecOffer::Cache;
-using Way = Choice::Way;
+using Encoding = Choice::Encoding;
 
 std::unique_ptr<Encoder> raw_encoder(const DirectionSettings& settings, Cache) {
   return std::make_unique<RawEncoder>(scalar_type(settings.codec.wire_dtype));
@@ -44,9 +44,9 @@ int first_bits(const DirectionSettings& settings) {
   return std::max(settings.bits(), kLeastOfGradients);
 }
 
-template <Way way>
+template <Encoding encoding>
 std::unique_ptr<Encoder> sample_encoder(const DirectionSettings& settings, Cache cache) {
-  const Choice choice{way, settings.bits(), first_bits(settings)};
+  const Choice choice{encoding, settings.bits(), first_bits(settings)};
   return std::make_unique<SampleEncoder>(sample_options(settings, choice), std::move(cache));
 }
 
@@ -106,9 +106,10 @@ Catalogue<CodecOffer>& codecs() {
   static Catalogue<CodecOffer> all(
       "codec",
       {{"raw", Caching::none, true, raw_encoder, raw_decoder, raw_payload},
-       {"fixed", Caching::none, true, sample_encoder<Way::fixed>, sample_decoder, fixed_payload},
-       {"delta", Caching::always, true, sample_encoder<Way::delta>, sample_decoder, delta_payload,
-        Caching::always},
+       {"fixed", Caching::none, true, sample_encoder<Encoding::fixed>, sample_decoder,
+        fixed_payload},
+       {"delta", Caching::always, true, sample_encoder<Encoding::delta>, sample_decoder,
+        delta_payload, Caching::always},
        {"auto", Caching::if_samples_repeat, true, auto_encoder, sample_decoder, auto_payload}});
   return all;
 }

@@ -146,7 +146,7 @@ std::optional<std::span<std::byte>> SampleDecoder::base_of(const SamplePayload::
                                                            const Row& row, std::int64_t width) {
   if (part.header.base == RowBase::none) return std::span<std::byte>{};
   if (part.header.base == RowBase::fresh) {
-    ++traffic_.first_visits;
+    ++traffic_.cache_misses;
     return room_for(row.sample, row.length());
   }
   ++traffic_.hits;

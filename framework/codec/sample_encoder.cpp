@@ -58,9 +58,10 @@ RowHeader SampleEncoder::cache_miss_header() const {
 
 RowHeader SampleEncoder::plan(const Row& row, const kernels::Values& values) {
   const Choice& choice = options_.choice;
-  if (choice.way == Choice::Way::raw) return {RowBase::none, kWholeBits, false, 0};
+  if (choice.encoding == Choice::Encoding::raw) return {RowBase::none, kWholeBits, false, 0};
   RowHeader plan = row_header(RowBase::none, choice.bits, options_.codec, options_.direction);
-  if (choice.way == Choice::Way::fixed || cache_ == nullptr || row.length() == 0) return plan;
+  if (choice.encoding == Choice::Encoding::fixed || cache_ == nullptr || row.length() == 0)
+    return plan;
   const auto size = static_cast<std::size_t>(
       kernels::entry_bytes(cache_->options().kind, row.length(), cache_->options().width));
   const std::span<const std::byte> entry = cache_->find(row.sample);
@@ -152,8 +153,8 @@ void SampleEncoder::encode_on_host(const TensorHeader& header, const at::Tensor&
 // All rows of the message run at once, so none may be based on what another one leaves.
 bool SampleEncoder::fits_device(const TensorHeader& header) {
   const Choice& choice = options_.choice;
-  if (choice.way == Choice::Way::raw) return false;
-  if (choice.way == Choice::Way::fixed || cache_ == nullptr) return true;
+  if (choice.encoding == Choice::Encoding::raw) return false;
+  if (choice.encoding == Choice::Encoding::fixed || cache_ == nullptr) return true;
   samples_.clear();
   for (const Row& row : header.rows.rows) samples_.push_back(row.sample);
   std::ranges::sort(samples_);
@@ -295,7 +296,7 @@ void SampleEncoder::count(const RowHeader& row, const kernels::SquareSums& sums)
   traffic_.value_squares += sums.value;
   traffic_.error_squares += sums.error;
   if (sums.refused_groups != 0) ++traffic_.refused_rows;
-  if (row.base == RowBase::fresh) ++traffic_.first_visits;
+  if (row.base == RowBase::fresh) ++traffic_.cache_misses;
   if (row.base != RowBase::entry) return;
   ++traffic_.hits;
   traffic_.change_squares += sums.change;

@@ -15,7 +15,7 @@ struct Traffic {
   std::uint64_t payload_bytes = 0;  // as encoded, without the message's header
   std::uint64_t rows = 0;
   std::uint64_t hits = 0;          // rows sent as a change
-  std::uint64_t first_visits = 0;  // cache misses: rows sent in full and cached
+  std::uint64_t cache_misses = 0;  // cache misses: rows sent in full and cached
   std::uint64_t evictions = 0;
   std::uint64_t resends = 0;         // rows whose two ends differed and were sent whole
   std::uint64_t refused_rows = 0;    // rows with values that are not finite
@@ -43,7 +43,7 @@ inline constexpr std::tuple kTrafficSums = {&Traffic::raw_bytes,
                                             &Traffic::payload_bytes,
                                             &Traffic::rows,
                                             &Traffic::hits,
-                                            &Traffic::first_visits,
+                                            &Traffic::cache_misses,
                                             &Traffic::evictions,
                                             &Traffic::resends,
                                             &Traffic::refused_rows,
@@ -76,7 +76,7 @@ inline trace::BoundaryMetrics Traffic::metrics() const {
   metrics.error = ratio_of_norms(error_squares, value_squares);
   metrics.cache_bytes = cache_bytes;
   metrics.hits = hits;
-  metrics.first_visits = first_visits;
+  metrics.cache_misses = cache_misses;
   metrics.evictions = evictions;
   metrics.resends = resends;
   return metrics;

@@ -22,16 +22,16 @@ bool UpcomingUses::any_repeats() const {
 
 void UpcomingUses::restart(store::Step from) {
   first_ = end();
-  visits_.clear();
+  uses_.clear();
   front_ = 0;
   walked_ = from;
 }
 
 bool UpcomingUses::extend() {
-  if (walked_ >= last_ || visits_.size() - front_ >= kMostAhead) return false;
+  if (walked_ >= last_ || uses_.size() - front_ >= kMostAhead) return false;
   // Past uses are erased only when they are half of the vector, so each element moves once.
-  if (front_ > visits_.size() / 2) {
-    visits_.erase(visits_.begin(), visits_.begin() + static_cast<std::ptrdiff_t>(front_));
+  if (front_ > uses_.size() / 2) {
+    uses_.erase(uses_.begin(), uses_.begin() + static_cast<std::ptrdiff_t>(front_));
     front_ = 0;
   }
   for (const store::SampleId sample : order_(walked_)) {
@@ -39,10 +39,10 @@ bool UpcomingUses::extend() {
     if (id >= latest_.size()) latest_.resize(id + id / 2 + 1, -1);
     const Position position = end();
     if (latest_[id] >= first_) {
-      visits_[front_ + static_cast<std::size_t>(latest_[id] - first_)].next = position;
+      uses_[front_ + static_cast<std::size_t>(latest_[id] - first_)].next = position;
     }
     latest_[id] = position;
-    visits_.push_back({sample, walked_, kUnknown});
+    uses_.push_back({sample, walked_, kUnknown});
   }
   walked_ = step_behind(walked_);
   return true;

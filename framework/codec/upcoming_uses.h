@@ -9,7 +9,7 @@
 
 namespace strait::codec {
 
-// The samples of a training step, in the order of their visits; the same function at both ends.
+// The samples of a training step, in the order of their uses; the same function at both ends.
 using UseOrder = std::function<std::vector<store::SampleId>(store::Step)>;
 
 // The next use of each sample: walks the known order ahead of the current step, as far as callers
@@ -21,12 +21,12 @@ class UpcomingUses {
  public:
   using Position = std::int64_t;
   static constexpr Position kUnknown = std::numeric_limits<Position>::max();  // not walked that far
-  static constexpr std::size_t kMostAhead = std::size_t{1} << 22;  // visits; 24 bytes each
+  static constexpr std::size_t kMostAhead = std::size_t{1} << 22;             // uses; 24 bytes each
 
-  struct Visit {
+  struct Use {
     store::SampleId sample{};
     store::Step step{};
-    Position next = kUnknown;  // the sample's visit after this one
+    Position next = kUnknown;  // the sample's use after this one
   };
 
   // The order has the steps before `last`.
@@ -44,11 +44,11 @@ class UpcomingUses {
   // Walks one step further; false: the order ends there, or too much would be held.
   bool extend();
 
-  // The visits that are held, oldest first, and the first one's number.
+  // The uses that are held, oldest first, and the first one's number.
   Position begin() const { return first_; }
-  Position end() const { return first_ + static_cast<Position>(visits_.size() - front_); }
-  const Visit& at(Position position) const {
-    return visits_[front_ + static_cast<std::size_t>(position - first_)];
+  Position end() const { return first_ + static_cast<Position>(uses_.size() - front_); }
+  const Use& at(Position position) const {
+    return uses_[front_ + static_cast<std::size_t>(position - first_)];
   }
   void pop_front();
 
@@ -60,10 +60,10 @@ class UpcomingUses {
   UseOrder order_;
   store::Step last_;
   store::Step walked_{};  // steps before this one are held or gone
-  std::vector<Visit> visits_;
+  std::vector<Use> uses_;
   std::size_t front_ = 0;
   Position first_ = 0;
-  std::vector<Position> latest_;  // visit of each sample; below first_: gone
+  std::vector<Position> latest_;  // use of each sample; below first_: gone
 };
 
 }  // namespace strait::codec

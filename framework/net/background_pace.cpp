@@ -11,7 +11,7 @@ using Seconds = std::chrono::duration<double>;
 
 constexpr std::uint64_t kMostLimit = std::uint64_t{64} << 20;
 // Enough for a stream without holes; few, so that one is soon through.
-constexpr std::uint64_t kChunksUnderWay = 4;
+constexpr std::uint64_t kChunksInFlight = 4;
 // Routes change, so the shortest round trip is one of the last two of these; and a path that we
 // keep full shows it only if it runs dry now and then.
 constexpr std::chrono::seconds kShortestHolds{5};
@@ -36,9 +36,9 @@ unsigned at_least_one(int links) { return static_cast<unsigned>(std::max(links, 
 std::uint64_t BackgroundPace::allowance(Time now, Uplink& uplink) {
   const unsigned links = at_least_one(uplink.background_links());
   const bool held_back = foreground_has_it(now, uplink);
-  const bool dry = under_way_.empty();
+  const bool dry = in_flight_.empty();
   chunk_ = chunk(links);
-  if (!dry && (under_way_bytes_ + chunk_ > limit_ || now - ran_dry_at_ >= kShortestHolds)) return 0;
+  if (!dry && (in_flight_bytes_ + chunk_ > limit_ || now - ran_dry_at_ >= kShortestHolds)) return 0;
   trickles_ = false;
   if (!held_back) {
     if (paced_until_ <= now + kAhead) return chunk_;
@@ -54,16 +54,16 @@ std::uint64_t BackgroundPace::allowance(Time now, Uplink& uplink) {
 
 // A part of what may wait in a queue, and several make a stream without holes.
 std::uint64_t BackgroundPace::chunk(unsigned links) const {
-  const std::uint64_t most = limit_ / kChunksUnderWay;
+  const std::uint64_t most = limit_ / kChunksInFlight;
   if (rate_ == 0) return most;
-  const Seconds part = Seconds(kQueue) / links / kChunksUnderWay;
+  const Seconds part = Seconds(kQueue) / links / kChunksInFlight;
   return std::clamp(static_cast<std::uint64_t>(rate_ * part.count()), kLeastChunk,
                     std::max(most, kLeastChunk));
 }
 
 bool BackgroundPace::foreground_has_it(Time now, Uplink& uplink) {
   const Uplink::Sent before = std::exchange(foreground_seen_, uplink.foreground());
-  if (!uplink.foreground_under_way()) {
+  if (!uplink.foreground_in_flight()) {
     foreground_is_through(now);
     return false;
   }
@@ -92,7 +92,7 @@ BackgroundPace::Seconds BackgroundPace::unmeasured(std::uint64_t bytes) {
 
 void BackgroundPace::sent(Time now, std::uint64_t place, std::uint64_t bytes,
                           const Uplink& uplink) {
-  if (under_way_.empty()) {
+  if (in_flight_.empty()) {
     confirmed_ = {confirmed_.bytes, now, now, uplink.foreground().bytes};
     ran_dry_at_ = now;
     note_gap();
@@ -107,24 +107,24 @@ void BackgroundPace::sent(Time now, std::uint64_t place, std::uint64_t bytes,
     const Seconds takes(static_cast<double>(bytes) / (rate_ * pace));
     paced_until_ = std::max(paced_until_, now) + std::chrono::duration_cast<Time::duration>(takes);
   }
-  under_way_bytes_ += bytes;
-  const bool filled = under_way_bytes_ + chunk_ > limit_;
+  in_flight_bytes_ += bytes;
+  const bool filled = in_flight_bytes_ + chunk_ > limit_;
   const bool busy = filled || paced_until_ > now + kAhead;
   const bool measures = busy && place > measures_from_;
-  under_way_.push_back({place, bytes, filled, measures, trickles_, measures_from_, now, confirmed_,
+  in_flight_.push_back({place, bytes, filled, measures, trickles_, measures_from_, now, confirmed_,
                         uplink.foreground().bytes});
 }
 
 void BackgroundPace::received(Time now, std::uint64_t place, const Uplink& uplink) {
-  UnderWay newest;
+  InFlight newest;
   std::uint64_t fresh = 0;
-  while (!under_way_.empty() && under_way_.front().place <= place) {
-    newest = under_way_.front();
+  while (!in_flight_.empty() && in_flight_.front().place <= place) {
+    newest = in_flight_.front();
     fresh += newest.bytes;
-    under_way_.pop_front();
+    in_flight_.pop_front();
   }
   if (fresh == 0) return;
-  under_way_bytes_ -= fresh;
+  in_flight_bytes_ -= fresh;
   confirmed_ = {confirmed_.bytes + fresh, now, newest.sent_at, newest.foreground_bytes};
   if (newest.place > newest.counts_from && newest.counts_from != counts_from_) {
     counts_from_ = newest.counts_from;
@@ -141,8 +141,8 @@ void BackgroundPace::received(Time now, std::uint64_t place, const Uplink& uplin
 // A search ends where a queue shows that the path is full, and then it carries what came through
 // meanwhile; or, before it has got so far, where a foreground link knows the uplink. If the path is
 // narrower than that, a queue shows it soon.
-void BackgroundPace::end_search_if_known(Time now, const UnderWay& newest, const Uplink& uplink) {
-  const bool full = round_trips_ >= kChunksUnderWay && queue(uplink) >= 1;
+void BackgroundPace::end_search_if_known(Time now, const InFlight& newest, const Uplink& uplink) {
+  const bool full = round_trips_ >= kChunksInFlight && queue(uplink) >= 1;
   if (!full && uplink.foreground_rate() == 0) return;
   const auto carried = static_cast<double>(confirmed_.bytes - newest.confirmed.bytes);
   const double rate = carried / Seconds(now - newest.sent_at).count();
@@ -154,7 +154,7 @@ void BackgroundPace::end_search_if_known(Time now, const UnderWay& newest, const
 // What was sent behind a gap was confirmed a round trip later at the earliest, so that the time
 // from the gap makes a long path look narrow, and a sender that trusts it sends less and less.
 // Between confirmations it does not count.
-void BackgroundPace::measure(Time now, const UnderWay& newest) {
+void BackgroundPace::measure(Time now, const InFlight& newest) {
   const bool gap_between = newest.confirmed.at < behind_gap_.at;
   const bool soon = gap_between && now - behind_gap_.at < 2 * kQueue;
   const Confirmed& from = gap_between && !soon ? behind_gap_ : newest.confirmed;

@@ -14,7 +14,7 @@ namespace strait::net {
 
 // When a background link may put a chunk on the wire, and how large. Pure: no clock, no lock.
 //
-// What already lies in queues cannot yield any more, so little may lie there: the bytes under way
+// What already lies in queues cannot yield any more, so little may lie there: the bytes in flight
 // are held at what the path carries in its own round trip and kQueue more. Both are measured from
 // the link's confirmations: the rate as what a quarter of the last rounds reached, the round trip
 // as the shortest of the last seconds. That fills an idle path and adds about kQueue to what comes
@@ -31,7 +31,7 @@ class BackgroundPace {
 
   static constexpr std::chrono::microseconds kQueue{5000};  // shared by all background links
   static constexpr std::uint64_t kLeastChunk = 4096;
-  // Of bytes under way, for all links: hosts whose cores are busy confirm late, and look narrow.
+  // Of bytes in flight, for all links: hosts whose cores are busy confirm late, and look narrow.
   static constexpr std::uint64_t kLeastLimit = std::uint64_t{32} << 10;
   static constexpr std::chrono::milliseconds kTrickleEvery{100};  // a least chunk, for all links
 
@@ -56,7 +56,7 @@ class BackgroundPace {
     Time sent_at;                        // and when these had been sent
     std::uint64_t foreground_bytes = 0;  // ever sent until then
   };
-  struct UnderWay {
+  struct InFlight {
     std::uint64_t place = 0;
     std::uint64_t bytes = 0;
     bool filled = false;            // it brought us to the limit
@@ -74,17 +74,17 @@ class BackgroundPace {
   void foreground_is_through(Time now);
   Seconds unmeasured(std::uint64_t bytes);
   void note_round_trip(Time now, Seconds round_trip);
-  void measure(Time now, const UnderWay& newest);
+  void measure(Time now, const InFlight& newest);
   void note_rate(double rate);
   void note_gap();
-  void end_search_if_known(Time now, const UnderWay& newest, const Uplink& uplink);
+  void end_search_if_known(Time now, const InFlight& newest, const Uplink& uplink);
   void adapt(std::uint64_t fresh, bool filled, Seconds round_trip, const Uplink& uplink);
   Seconds shortest() const { return std::min(shortest_, shortest_before_); }
   double queue(const Uplink& uplink) const;
 
-  std::deque<UnderWay> under_way_;
-  std::uint64_t under_way_bytes_ = 0;
-  std::uint64_t limit_ = kLeastLimit;  // for under_way_bytes_
+  std::deque<InFlight> in_flight_;
+  std::uint64_t in_flight_bytes_ = 0;
+  std::uint64_t limit_ = kLeastLimit;  // for in_flight_bytes_
 
   std::uint64_t chunk_ = kLeastChunk;
   Time paced_until_{};

@@ -35,7 +35,7 @@ Endpoint bind_socket(zmq::socket_t& socket, const BindAddress& address) {
   }
   if (address.last_port != 0 && address.last_port < address.first_port) {
     throw_unbindable(
-        fmt::format("ports {}-{} are no range", address.first_port, address.last_port));
+        fmt::format("ports {}-{} are not a valid range", address.first_port, address.last_port));
   }
   const std::uint16_t last = std::max(address.first_port, address.last_port);
   for (std::uint32_t port = address.first_port; port <= last; ++port) {

@@ -10,7 +10,7 @@ namespace strait::net {
 // after which a silent path is given up. Pure: no clock, no lock.
 //
 // A measured rate is the best of some time, and a path may get slow at once. So while something was
-// under way all the time, a path is taken to be no faster than a few times what it has confirmed.
+// in flight all the time, a path is taken to be no faster than a few times what it has confirmed.
 class ChunkSize {
  public:
   using Time = std::chrono::steady_clock::time_point;

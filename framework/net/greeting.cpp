@@ -31,13 +31,13 @@ GreetingResult judge_greeting(const GreetingSelf& self, const RunId& run, std::u
         fmt::format("{}: {} expects {} here, not {}", self.link, us, self.peer.describe(), them));
   } else if (self.hello.peer_life != 0 && theirs.life != self.hello.peer_life) {
     outcome.fatal = LinkError(
-        Kind::lost, fmt::format("{}: {} was started anew and knows nothing of what was sent to it",
-                                self.link, them));
+        Kind::lost,
+        fmt::format("{}: {} has restarted and lost the state of this link", self.link, them));
     outcome.refusal = outcome.fatal;
   } else if (theirs.peer_life != 0 && theirs.peer_life != self.hello.life) {
     outcome.refusal = LinkError(
-        Kind::lost, fmt::format("{}: {} was started anew and knows nothing of what was sent to it",
-                                self.link, us));
+        Kind::lost,
+        fmt::format("{}: {} has restarted and lost the state of this link", self.link, us));
   } else if (const auto words = disagreement(theirs, self.hello)) {
     outcome.fatal = LinkError(
         Kind::refused, fmt::format("{}: {}; both must be started from the same plan and build",

@@ -61,6 +61,9 @@ class Link {
   virtual void abort(const LinkError& cause) = 0;
 
   virtual LinkState state() const = 0;
+
+  // For reports of waits: the link that carries this one's frames, where this one wraps another.
+  virtual const Link* underlying() const { return this; }
 };
 
 }  // namespace strait::net

@@ -73,7 +73,7 @@ void LinkEnd::report_to_uplink() {
   using Load = Uplink::Load;
   Load load = Load::none;
   if (protocol_.connected() && !protocol_.window().all_received()) {
-    load = protocol_.window().has_piece() ? Load::waiting : Load::under_way;
+    load = protocol_.window().has_piece() ? Load::waiting : Load::in_flight;
   }
   uplink_.change(priority_, std::exchange(load_, load), load);
 }
@@ -180,7 +180,7 @@ void LinkEnd::arrived(Time now, const zmq::message_t& message) {
     protocol_.receive(now, {first, message.size()});
     measure(now);
     if (protocol_.window().attempt() != attempt) {
-      // What was under way is lost, perhaps with the whole path: another one may be slower.
+      // What was in flight is lost, perhaps with the whole path: another one may be slower.
       pace_ = BackgroundPace();
       rate_ = RateMeter();
       chunk_ = ChunkSize();

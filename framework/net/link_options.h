@@ -29,7 +29,7 @@ struct LinkOptions {
   // The largest chunk; on a slow path ChunkSize makes them smaller.
   std::uint64_t chunk_bytes = std::uint64_t{1} << 20;
   std::chrono::milliseconds connect_limit{60'000};  // without a first hello it fails
-  std::chrono::milliseconds hold{120'000};          // without a sign of life after that; 0: at once
+  std::chrono::milliseconds hold{120'000};          // without a heartbeat after that; 0: at once
   Priority priority = Priority::foreground;
 };
 

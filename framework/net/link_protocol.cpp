@@ -309,7 +309,7 @@ std::optional<LinkProtocol::Outgoing> LinkProtocol::next_control(Time now) {
 std::optional<LinkProtocol::Outgoing> LinkProtocol::next(Time now, std::uint64_t chunk_limit) {
   if (auto control = next_control(now)) return control;
   if (error_ || !greeted_ || now - state_.last_heard >= kSilence) {
-    // A quiet path still gets its sign of life, which is what brings it back.
+    // A quiet path still gets its heartbeat, which is what brings it back.
     if (error_ || !greeted_ || now - status_at_ < kStatusEvery) return std::nullopt;
   } else if (sender_.has_piece() && chunk_limit > 0) {
     const SendWindow::Piece piece = sender_.next_piece(chunk_limit);

@@ -16,7 +16,7 @@
 
 namespace strait::net {
 
-// A sign of life this often, and quiet for so long means that the path is down.
+// A heartbeat this often, and quiet for so long means that the path is down.
 inline constexpr std::chrono::milliseconds kStatusEvery{1000};
 inline constexpr std::chrono::milliseconds kSilence{3000};
 

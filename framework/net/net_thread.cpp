@@ -56,7 +56,7 @@ void NetThread::run(const std::function<void()>& order) {
   {
     const MutexLock lock(mutex_);
     if (stopping_) return;
-    orders_.emplace_back([&task] { task(); });
+    tasks_.emplace_back([&task] { task(); });
   }
   signal_.raise();
   done.get();
@@ -78,13 +78,13 @@ void NetThread::remove(const Carrier& carrier) {
   std::erase_if(carriers_, [&](const auto& held) { return held.get() == &carrier; });
 }
 
-void NetThread::run_orders() {
-  std::vector<std::function<void()>> orders;
+void NetThread::run_tasks() {
+  std::vector<std::function<void()>> tasks;
   {
     const MutexLock lock(mutex_);
-    orders.swap(orders_);
+    tasks.swap(tasks_);
   }
-  for (const auto& order : orders) order();
+  for (const auto& task : tasks) task();
 }
 
 void NetThread::make_rounds() {
@@ -94,10 +94,10 @@ void NetThread::make_rounds() {
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
   while (true) {
     signal_.lower();
-    run_orders();
+    run_tasks();
     {
       const MutexLock lock(mutex_);
-      if (stopping_ && orders_.empty()) break;
+      if (stopping_ && tasks_.empty()) break;
     }
     gate_.turn();
     const auto now = std::chrono::steady_clock::now();

@@ -30,7 +30,7 @@ class NetThread {
   void wake();  // something is to be sent; any thread, does not wait
   void stop();  // closes every carrier and joins; not from the net thread
 
-  // For orders.
+  // For tasks.
   zmq::context_t& context() { return context_; }
   ZapGate& gate() { return gate_; }
   Uplink& uplink() { return uplink_; }  // its state is the net thread's alone
@@ -40,7 +40,7 @@ class NetThread {
  private:
   void make_rounds();
   void wait_for_work(bool more);
-  void run_orders();
+  void run_tasks();
 
   class WakeSignal {  // a file descriptor that poll understands; many raises are one wake
    public:
@@ -63,7 +63,7 @@ class NetThread {
   Uplink uplink_;
   std::vector<std::shared_ptr<Carrier>> carriers_;
   Mutex mutex_;
-  std::vector<std::function<void()>> orders_ STRAIT_GUARDED_BY(mutex_);
+  std::vector<std::function<void()>> tasks_ STRAIT_GUARDED_BY(mutex_);
   bool stopping_ STRAIT_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };

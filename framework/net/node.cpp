@@ -19,7 +19,7 @@ namespace {
 }
 
 // An order in which libzmq may run out of something: file descriptors, for one.
-void order(NetThread& thread, const std::string& where, const std::function<void()>& work) {
+void run_task(NetThread& thread, const std::string& where, const std::function<void()>& work) {
   try {
     thread.run(work);
   } catch (const zmq::error_t& error) {
@@ -146,7 +146,7 @@ Node::~Node() { thread_->stop(); }
 std::unique_ptr<Listener> Node::listen(const BindAddress& address) {
   require_private_if_plain(options_, address.host);
   std::shared_ptr<RouterCarrier> carrier;
-  order(*thread_, address.host, [&] {
+  run_task(*thread_, address.host, [&] {
     carrier = std::make_shared<RouterCarrier>(thread_->context(), options_, address);
     thread_->add(carrier);
   });
@@ -163,7 +163,7 @@ std::unique_ptr<Link> Node::connect(const std::string& endpoint, const LinkOptio
   auto link = std::make_unique<NodeLink>(
       protocol_options(options_, options, ProtocolOptions::Role::opener, peer->host_and_port()),
       thread_);
-  order(*thread_, endpoint, [&] {
+  run_task(*thread_, endpoint, [&] {
     auto carrier = std::make_shared<DealerCarrier>(thread_->context(), options_, *peer,
                                                    options.peer_public_key, *link);
     thread_->add(carrier);

@@ -26,7 +26,7 @@ struct PathConditions {
 
 // One direction of such a path, as TCP sees it: bytes are serialised at the rate, then delayed, and
 // arrive in order. A lost packet holds up what is behind it for a round trip and halves the bytes
-// that may be under way, as TCP Reno does. Pure: the caller hands in times.
+// that may be in flight, as TCP Reno does. Pure: the caller hands in times.
 class PathQueue {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -46,7 +46,7 @@ class PathQueue {
   std::mt19937_64 random_;
   Time idle_from_{};      // the serialiser is busy until then
   Time arrived_{};        // of the last piece
-  double window_;         // bytes that may be under way; only with losses
+  double window_;         // bytes that may be in flight; only with losses
   double threshold_;      // from which on the window grows by a packet a round trip
   Time reduced_until_{};  // one reduction a round trip
 };

@@ -11,7 +11,7 @@ namespace strait::net {
 // How fast a path carries bytes, seen from the sending side without sending anything for it. Pure:
 // no clock, no lock. Two ways, and the faster one counts:
 //
-// - Bytes that the peer confirmed over the time in which something was under way. The round trip is
+// - Bytes that the peer confirmed over the time in which something was in flight. The round trip is
 //   part of that time, so this is never too much, and the best of the last periods counts.
 // - Of chunks that went one behind the other, the time from the first one's confirmation to the
 //   last one's: the round trip is no part of it. Single ones may be too much or too little, when a

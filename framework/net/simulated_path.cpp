@@ -23,7 +23,7 @@ namespace {
 constexpr std::chrono::milliseconds kLook{50};
 constexpr std::size_t kLargestPiece = std::size_t{64} << 10;
 constexpr std::size_t kLeastPiece = 64;
-// What one direction holds at most: more than any path has under way that a socket could fill.
+// What one direction holds at most: more than any path has in flight that a socket could fill.
 constexpr std::size_t kMostHeld = std::size_t{64} << 20;
 constexpr unsigned long kTimerSlack = 1'000;  // ns; by default timers are 50 us late
 
@@ -235,37 +235,37 @@ void SimulatedPath::pump(Connection& connection, int from, int to, std::uint64_t
     std::vector<char> bytes;
   };
   prctl(PR_SET_TIMERSLACK, kTimerSlack, 0, 0, 0);
-  std::deque<Piece> under_way;
+  std::deque<Piece> in_flight;
   std::size_t held = 0;
   Current now_valid = current();
   PathQueue queue(now_valid.conditions, seed);
   bool ended = false;
   bool broken = false;
-  while (!broken && !(ended && under_way.empty())) {
+  while (!broken && !(ended && in_flight.empty())) {
     if (Current next = current(); next.version != now_valid.version) {
       now_valid = next;
       queue = PathQueue(now_valid.conditions, seed);
     }
     auto now = Clock::now();
-    while (!broken && !under_way.empty() && under_way.front().arrives <= now) {
-      const std::vector<char>& bytes = under_way.front().bytes;
+    while (!broken && !in_flight.empty() && in_flight.front().arrives <= now) {
+      const std::vector<char>& bytes = in_flight.front().bytes;
       const auto size = static_cast<ssize_t>(bytes.size());
       broken = send(to, bytes.data(), bytes.size(), MSG_NOSIGNAL) != size;
       held -= bytes.size();
-      under_way.pop_front();
+      in_flight.pop_front();
       now = Clock::now();
     }
     const bool held_back = held_ && from == connection.near;
     const bool may_read = !ended && !held_back && held < kMostHeld;
     const bool reads = may_read && queue.ready() <= now;
     auto wake = now + kLook;
-    if (!under_way.empty()) wake = std::min(wake, under_way.front().arrives);
+    if (!in_flight.empty()) wake = std::min(wake, in_flight.front().arrives);
     if (may_read && !reads) wake = std::min(wake, queue.ready());
     if (broken || !wait_for_bytes(reads ? from : -1, wake - now)) continue;
     std::vector<char> bytes(piece_of(now_valid.conditions));
     const ssize_t size = recv(from, bytes.data(), bytes.size(), 0);
     ended = size <= 0;
-    // What a cut connection still has under way is lost with it.
+    // What a cut connection still has in flight is lost with it.
     if (size < 0) broken = true;
     if (ended || frozen_ || connection.frozen) continue;
     bytes.resize(static_cast<std::size_t>(size));
@@ -273,7 +273,7 @@ void SimulatedPath::pump(Connection& connection, int from, int to, std::uint64_t
     if (cut_after_ != 0 && connection.bytes > cut_after_) break;
     held += bytes.size();
     const auto arrives = queue.enter(bytes.size(), Clock::now());
-    under_way.push_back({arrives, std::move(bytes)});
+    in_flight.push_back({arrives, std::move(bytes)});
   }
   shutdown(from, SHUT_RDWR);
   shutdown(to, SHUT_RDWR);

@@ -26,7 +26,7 @@ std::string stall_report(const Wait& wait, const LinkState& link,
   }
   text += fmt::format(", last byte {} ago", duration_text(now - link.last_data));
   if (!link.connected) {
-    text += fmt::format("; the link is down, last sign of life {} ago",
+    text += fmt::format("; the link is down, last heartbeat {} ago",
                         duration_text(now - link.last_heard));
   }
   return text;

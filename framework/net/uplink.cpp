@@ -11,7 +11,7 @@ void Uplink::change(Priority priority, Load before, Load after) {
     return;
   }
   foreground_waiting_ += (after == Load::waiting) - (before == Load::waiting);
-  foreground_under_way_ += (after == Load::under_way) - (before == Load::under_way);
+  foreground_in_flight_ += (after == Load::in_flight) - (before == Load::in_flight);
   // Background links that had their turn already must not sleep over it.
   if (before > after) look_at(Time::min());
 }

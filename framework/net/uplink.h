@@ -16,7 +16,7 @@ class Uplink {
 
   enum class Load : std::uint8_t {
     none,       // nothing, or no path to the peer
-    under_way,  // all is with the socket, and the peer has not confirmed it yet
+    in_flight,  // all is with the socket, and the peer has not confirmed it yet
     waiting,    // there are bytes that the socket has not got
   };
 
@@ -26,7 +26,7 @@ class Uplink {
   void foreground_sent(std::uint64_t bytes, double bytes_per_second);
 
   bool foreground_waits() const { return foreground_waiting_ > 0; }
-  bool foreground_under_way() const { return foreground_waiting_ + foreground_under_way_ > 0; }
+  bool foreground_in_flight() const { return foreground_waiting_ + foreground_in_flight_ > 0; }
   struct Sent {  // ever
     std::uint64_t bytes = 0;
     std::chrono::duration<double> takes{0};  // of those whose path is measured
@@ -43,7 +43,7 @@ class Uplink {
 
  private:
   int foreground_waiting_ = 0;
-  int foreground_under_way_ = 0;
+  int foreground_in_flight_ = 0;
   int background_ = 0;
   Sent foreground_;
   double foreground_rate_ = 0;

@@ -24,7 +24,7 @@ enum class MessageKind : std::uint8_t {
   hello_reply,  // the answer; payload: Hello
   refuse,       // a hello that cannot be agreed to; payload: reason byte, words
   chunk,        // a piece of a frame
-  status,       // nothing but its header: acknowledgement and sign of life
+  status,       // nothing but its header: acknowledgement and heartbeat
   resend,       // send again from `received` on
   abort,        // the link ended on purpose; payload: words
   bye,          // the other end was closed

@@ -42,18 +42,18 @@ AtomicFile::AtomicFile(std::filesystem::path path, std::uint64_t expected_bytes)
   descriptor_ =
       FileDescriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (!descriptor_.open()) throw system_error("create", temporary_, errno);
-  if (expected_ > 0) set_aside(expected_);
+  if (expected_ > 0) preallocate(expected_);
 }
 
 AtomicFile::~AtomicFile() { discard(); }
 
-void AtomicFile::set_aside(std::uint64_t bytes) {
+void AtomicFile::preallocate(std::uint64_t bytes) {
   int result = 0;
   do {
     result = ::fallocate(descriptor_.number(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes));
   } while (result != 0 && errno == EINTR);
   // Not every file system can; then writing shows whether there is room.
-  if (result != 0 && errno != EOPNOTSUPP && errno != ENOSYS) fail("set room aside for", errno);
+  if (result != 0 && errno != EOPNOTSUPP && errno != ENOSYS) fail("preallocate", errno);
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {

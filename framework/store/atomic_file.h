@@ -33,7 +33,7 @@ class AtomicFile {
   FileSummary commit(const std::function<void()>& may_rename = {});
 
  private:
-  void set_aside(std::uint64_t bytes);
+  void preallocate(std::uint64_t bytes);
   void flush_behind();
   [[noreturn]] void fail(const char* doing, int error);
   void discard() noexcept;
@@ -44,7 +44,7 @@ class AtomicFile {
   FileHash hash_;
   std::uint64_t expected_ = 0;
   std::uint64_t written_ = 0;
-  std::uint64_t flushed_ = 0;  // up to here the kernel was told to write
+  std::uint64_t flushed_ = 0;  // writeback was requested up to here
   std::uint64_t waited_ = 0;   // up to here it has written
 };
 

@@ -15,7 +15,7 @@ namespace {
 constexpr std::array<std::string_view, 5> kRoles{"system", "developer", "user", "assistant",
                                                  "tool"};
 // Names that ShareGPT's files use, and the roles that they mean.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kSpeakers{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kShareGptRoles{
     {{"human", "user"},
      {"user", "user"},
      {"gpt", "assistant"},
@@ -68,7 +68,7 @@ void check_learnable(const Record& record) {
 }
 
 std::string role_of(const std::string& speaker, const std::string& origin) {
-  for (const auto& [name, role] : kSpeakers) {
+  for (const auto& [name, role] : kShareGptRoles) {
     if (name == speaker) return std::string(role);
   }
   refuse_record(origin, fmt::format("\"from\" is \"{}\", which is none of human, gpt, system, tool",

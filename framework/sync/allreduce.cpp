@@ -13,9 +13,9 @@ constexpr const char* kGradientPart = "a part of a gradient";
 
 }  // namespace
 
-std::optional<RoundPlan> Allreduce::plan(const Moment& moment, const Layout& layout,
+std::optional<RoundPlan> Allreduce::plan(const HookPoint& point, const Layout& layout,
                                          const Membership& membership) const {
-  if (moment.hook != Hook::gradient) return std::nullopt;
+  if (point.hook != Hook::gradient) return std::nullopt;
   RoundPlan plan;
   if (in_group_) plan.pattern = Pattern::group;
   plan.ranges = buckets_of(layout, bucket_values(membership.count(), kSumBits));

@@ -22,7 +22,7 @@ class Allreduce final : public SyncMethod {
   std::vector<std::string> trainer_slots() const override {
     return in_group_ ? std::vector<std::string>() : std::vector<std::string>{kGradient};
   }
-  std::optional<RoundPlan> plan(const Moment& moment, const Layout& layout,
+  std::optional<RoundPlan> plan(const HookPoint& point, const Layout& layout,
                                 const Membership& membership) const override;
   void encode(const Round& round, const Part& part, const Slots& slots, net::Frame& out) override;
   void reduce(const Round& round, const Part& part, Contributions contributions, const Slots& slots,

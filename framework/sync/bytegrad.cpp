@@ -12,9 +12,9 @@ constexpr const char* kBytePart = "a part of a gradient";
 
 }  // namespace
 
-std::optional<RoundPlan> ByteGrad::plan(const Moment& moment, const Layout& layout,
+std::optional<RoundPlan> ByteGrad::plan(const HookPoint& point, const Layout& layout,
                                         const Membership& membership) const {
-  if (moment.hook != Hook::gradient) return std::nullopt;
+  if (point.hook != Hook::gradient) return std::nullopt;
   RoundPlan plan;
   plan.ranges = buckets_of(layout, bucket_values(membership.count(), kByteBits));
   return plan;

@@ -17,7 +17,7 @@ class ByteGrad final : public SyncMethod {
 
   bool sums_gradients() const override { return true; }
   std::vector<std::string> trainer_slots() const override { return {kGradient}; }
-  std::optional<RoundPlan> plan(const Moment& moment, const Layout& layout,
+  std::optional<RoundPlan> plan(const HookPoint& point, const Layout& layout,
                                 const Membership& membership) const override;
   void encode(const Round& round, const Part& part, const Slots& slots, net::Frame& out) override;
   void reduce(const Round& round, const Part& part, Contributions contributions, const Slots& slots,

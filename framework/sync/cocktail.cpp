@@ -137,9 +137,9 @@ void Cocktail::start(Slots& slots) {
   if (narrow_) slots.load(kReference, all, weights);
 }
 
-std::optional<RoundPlan> Cocktail::plan(const Moment& moment, const Layout& layout,
+std::optional<RoundPlan> Cocktail::plan(const HookPoint& point, const Layout& layout,
                                         const Membership&) const {
-  if (moment.hook != Hook::update) return std::nullopt;
+  if (point.hook != Hook::update) return std::nullopt;
   RoundPlan plan;
   plan.late = 1;
   for (const Zone& zone : layout.zones()) plan.ranges.push_back(zone.range);

@@ -27,11 +27,11 @@ void Diloco::start(Slots& slots) {
   std::ranges::copy(slots.values(kWeights), slots.values(kReference).begin());
 }
 
-std::optional<RoundPlan> Diloco::plan(const Moment& moment, const Layout& layout,
+std::optional<RoundPlan> Diloco::plan(const HookPoint& point, const Layout& layout,
                                       const Membership& membership) const {
-  const std::int64_t made = store::number(moment.step) + 1;
+  const std::int64_t made = store::number(point.step) + 1;
   // Also after the last update, or what was trained since the last round would not be in the model.
-  if (moment.hook != Hook::update || (made % every_ != 0 && made != steps_)) return std::nullopt;
+  if (point.hook != Hook::update || (made % every_ != 0 && made != steps_)) return std::nullopt;
   RoundPlan plan;
   plan.ranges = buckets_of(layout, bucket_values(membership.count(), narrow_ ? 16 : 32));
   return plan;

@@ -23,7 +23,7 @@ class Diloco final : public SyncMethod {
   std::vector<std::string> trainer_slots() const override { return {kWeights}; }
   std::string model_slot() const override { return kReference; }
   void start(Slots& slots) override;
-  std::optional<RoundPlan> plan(const Moment& moment, const Layout& layout,
+  std::optional<RoundPlan> plan(const HookPoint& point, const Layout& layout,
                                 const Membership& membership) const override;
   void encode(const Round& round, const Part& part, const Slots& slots, net::Frame& out) override;
   void reduce(const Round& round, const Part& part, Contributions contributions, const Slots& slots,

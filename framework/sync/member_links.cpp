@@ -44,7 +44,7 @@ auto MemberLinks::wait_on(std::uint32_t replica, Work work) {
   };
   // Reset when the wait ends, also by an exception: another thread shows it to the user.
   const Awaited awaited{awaited_};
-  awaited_ = links_[replica].get();
+  awaited_ = links_[replica]->underlying();
   try {
     while (true) {
       check_membership();
@@ -116,7 +116,7 @@ bool MemberLinks::keep(std::uint32_t replica, const RoundMessage& header, net::F
 }
 
 std::vector<std::uint32_t> MemberLinks::check(std::optional<std::size_t> member) {
-  awaited_ = member ? links_[replica(*member)].get() : nullptr;
+  awaited_ = member ? links_[replica(*member)]->underlying() : nullptr;
   check_membership();
   // First: others may have ended because of it.
   if (member) receive_or_report(replica(*member));

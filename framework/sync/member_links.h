@@ -46,7 +46,7 @@ class MemberLinks {
   void drain();
 
   // Any thread. The link that send(), receive() or the caller of check() waits on; null: none.
-  const net::Link* awaited() const { return awaited_; }
+  const net::Link* awaited() const { return awaited_; }  // as Link::underlying()
   // Aborts all links. Their errors are not reported as lost members.
   void abort(const net::LinkError& cause);
   std::uint64_t sent_bytes() const;

@@ -72,13 +72,13 @@ std::size_t Noloco::partner(std::int64_t made, const Membership& membership) con
   return theirs < order.size() ? order[theirs] : membership.mine;
 }
 
-std::optional<RoundPlan> Noloco::plan(const Moment& moment, const Layout& layout,
+std::optional<RoundPlan> Noloco::plan(const HookPoint& point, const Layout& layout,
                                       const Membership& membership) const {
   RoundPlan plan;
   plan.ranges = buckets_of(layout, bucket_values(membership.count(), kSlowBits));
-  if (moment.hook == Hook::model_read) return plan;
-  const std::int64_t made = store::number(moment.step) + 1;
-  if (moment.hook != Hook::update || (made % every_ != 0 && made != steps_)) return std::nullopt;
+  if (point.hook == Hook::model_read) return plan;
+  const std::int64_t made = store::number(point.step) + 1;
+  if (point.hook != Hook::update || (made % every_ != 0 && made != steps_)) return std::nullopt;
   plan.pattern = Pattern::pair;
   plan.partner = partner(made, membership);
   return plan;

@@ -28,7 +28,7 @@ class Noloco final : public SyncMethod {
   std::vector<std::string> trainer_slots() const override { return {kWeights}; }
   std::string model_slot() const override { return kMean; }
   void start(Slots& slots) override;
-  std::optional<RoundPlan> plan(const Moment& moment, const Layout& layout,
+  std::optional<RoundPlan> plan(const HookPoint& point, const Layout& layout,
                                 const Membership& membership) const override;
   void encode(const Round& round, const Part& part, const Slots& slots, net::Frame& out) override;
   void reduce(const Round& round, const Part& part, Contributions contributions, const Slots& slots,

@@ -72,9 +72,9 @@ UpdateRule OnebitAdam::update_rule(store::Step step) const {
   return warms_up(step) ? UpdateRule::adamw : UpdateRule::moment_given;
 }
 
-std::optional<RoundPlan> OnebitAdam::plan(const Moment& moment, const Layout& layout,
+std::optional<RoundPlan> OnebitAdam::plan(const HookPoint& point, const Layout& layout,
                                           const Membership& membership) const {
-  if (moment.hook != Hook::clipped) return std::nullopt;
+  if (point.hook != Hook::clipped) return std::nullopt;
   RoundPlan plan;
   plan.ranges = buckets_of(layout, bucket_values(membership.count(), kSignBits));
   return plan;

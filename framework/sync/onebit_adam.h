@@ -36,7 +36,7 @@ class OnebitAdam final : public SyncMethod {
     return {kGradient, kFirstMoment, kSecondMoment};
   }
   UpdateRule update_rule(store::Step step) const override;
-  std::optional<RoundPlan> plan(const Moment& moment, const Layout& layout,
+  std::optional<RoundPlan> plan(const HookPoint& point, const Layout& layout,
                                 const Membership& membership) const override;
   void encode(const Round& round, const Part& part, const Slots& slots, net::Frame& out) override;
   void reduce(const Round& round, const Part& part, Contributions contributions, const Slots& slots,

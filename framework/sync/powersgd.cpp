@@ -63,9 +63,9 @@ std::vector<SlotNeed> PowerSgd::slots() const {
           {.name = kFactor, .width = SlotNeed::Width::bfloat16, .shared = true}};
 }
 
-std::optional<RoundPlan> PowerSgd::plan(const Moment& moment, const Layout& layout,
+std::optional<RoundPlan> PowerSgd::plan(const HookPoint& point, const Layout& layout,
                                         const Membership& membership) const {
-  if (moment.hook != Hook::gradient) return std::nullopt;
+  if (point.hook != Hook::gradient) return std::nullopt;
   RoundPlan plan;
   plan.exchanges = 2;
   // A matrix is reduced whole, because orthonormalisation needs all of its rows. Matrices differ in

@@ -31,6 +31,7 @@ class LeaderLink final : public net::Link {
     relay_.abort(cause);
   }
   net::LinkState state() const override { return link_->state(); }
+  const net::Link* underlying() const override { return link_.get(); }
 
  private:
   net::Frame relayed(net::Frame frame) {
@@ -52,8 +53,9 @@ struct RelayedFrames {
 
 class FollowerLink final : public net::Link {
  public:
-  FollowerLink(std::uint32_t leader, std::uint32_t source, std::shared_ptr<RelayedFrames> frames)
-      : source_(source), frames_(std::move(frames)) {
+  FollowerLink(std::uint32_t leader, const net::Link* to_leader, std::uint32_t source,
+               std::shared_ptr<RelayedFrames> frames)
+      : to_leader_(to_leader), source_(source), frames_(std::move(frames)) {
     state_.name = fmt::format("replica {}, relayed by replica {}", source, leader);
     state_.peer = fmt::format("replica {}", source);
     state_.connected = true;
@@ -75,8 +77,10 @@ class FollowerLink final : public net::Link {
   bool flush(Deadline /*deadline*/) override { return true; }
   void abort(const net::LinkError& cause) override { frames_->relay.abort(cause); }
   net::LinkState state() const override { return state_; }
+  const net::Link* underlying() const override { return to_leader_; }
 
  private:
+  const net::Link* const to_leader_;
   const std::uint32_t source_;
   const std::shared_ptr<RelayedFrames> frames_;
   net::LinkState state_;
@@ -93,14 +97,15 @@ std::vector<std::unique_ptr<net::Link>> leader_links(std::vector<std::unique_ptr
   return links;
 }
 
-std::vector<std::unique_ptr<net::Link>> follower_links(const Membership& leaders,
-                                                       FrameRelay& relay) {
+std::vector<std::unique_ptr<net::Link>> follower_links(const Membership& leaders, FrameRelay& relay,
+                                                       const net::Link* to_leader) {
   const auto frames = std::make_shared<RelayedFrames>(relay);
   std::vector<std::unique_ptr<net::Link>> links(leaders.members.back() + 1);
   for (std::size_t i = 0; i < leaders.count(); ++i) {
     if (i == leaders.mine) continue;
     const std::uint32_t source = leaders.members[i];
-    links[source] = std::make_unique<FollowerLink>(leaders.members[leaders.mine], source, frames);
+    links[source] =
+        std::make_unique<FollowerLink>(leaders.members[leaders.mine], to_leader, source, frames);
   }
   return links;
 }

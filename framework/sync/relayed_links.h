@@ -19,7 +19,8 @@ namespace strait::sync {
 std::vector<std::unique_ptr<net::Link>> leader_links(std::vector<std::unique_ptr<net::Link>> links,
                                                      FrameRelay& relay);
 // `leaders`: of all groups. By replica, null at the own leader and at those that lead none.
-std::vector<std::unique_ptr<net::Link>> follower_links(const Membership& leaders,
-                                                       FrameRelay& relay);
+// `to_leader`: what a follower waits for. It outlives the links.
+std::vector<std::unique_ptr<net::Link>> follower_links(const Membership& leaders, FrameRelay& relay,
+                                                       const net::Link* to_leader);
 
 }  // namespace strait::sync

@@ -31,7 +31,7 @@ enum class Pattern : std::uint8_t {
   group          // each part is summed in its place by the ReplicaGroup; nothing is encoded
 };
 
-// What a round exchanges: a pure function of settings, moment and membership, so every replica
+// What a round exchanges: a pure function of settings, hook point and membership, so every replica
 // computes it and none sends it.
 struct RoundPlan {
   Pattern pattern = Pattern::shard_reduce;
@@ -48,8 +48,9 @@ struct RoundPlan {
   std::size_t partner = 0;
 };
 
-// A moment of a run: `step` updates are made before this step ends.
-struct Moment {
+// A hook of a step, at which a round opens or is applied: `step` updates are made before this step
+// ends.
+struct HookPoint {
   store::Step step{};
   Hook hook = Hook::update;
 };
@@ -72,7 +73,7 @@ struct Round {
   };
 
   std::uint64_t id = 0;  // counts the rounds of a run; equal on all members
-  Moment opened;
+  HookPoint opened;
   RoundPlan plan;
   Membership membership;
   std::vector<Part> parts;

@@ -70,10 +70,10 @@ std::vector<Range> StreamingDiloco::fragment(const Layout& layout, std::int64_t 
   return ranges;
 }
 
-std::optional<RoundPlan> StreamingDiloco::plan(const Moment& moment, const Layout& layout,
+std::optional<RoundPlan> StreamingDiloco::plan(const HookPoint& point, const Layout& layout,
                                                const Membership& membership) const {
-  if (moment.hook != Hook::update) return std::nullopt;
-  const std::int64_t made = store::number(moment.step) + 1;
+  if (point.hook != Hook::update) return std::nullopt;
+  const std::int64_t made = store::number(point.step) + 1;
   RoundPlan plan;
   if (made == steps_) {
     // All fragments, or changes since their last turns would not be in the model.

@@ -63,8 +63,8 @@ class SyncMethod {
   // Called once, when all replicas hold the same weights and no checkpoint was restored.
   virtual void start(Slots&) {}
 
-  // The round that opens at this moment; nullopt: none.
-  virtual std::optional<RoundPlan> plan(const Moment& moment, const Layout& layout,
+  // The round that opens at this point; nullopt: none.
+  virtual std::optional<RoundPlan> plan(const HookPoint& point, const Layout& layout,
                                         const Membership& membership) const = 0;
 
   // Appends this replica's contribution to a part. Called once for each part; for shard_reduce in

@@ -96,7 +96,7 @@ void SyncRounds::regroup(const Membership& membership, bool passed) {
   membership_ = membership;
   // All replicas hold it, so all of them apply it: undoing it here would fork the model.
   if (passed && (asked_for_ || before_applied_.taken())) return;
-  Moment moment = applied_at_;
+  HookPoint point = applied_at_;
   std::uint64_t id = applied_;
   if (before_applied_.taken()) {
     restore();
@@ -106,7 +106,7 @@ void SyncRounds::regroup(const Membership& membership, bool passed) {
   } else if (round_) {
     wait_for_exchange();
     method_->drop(*round_);
-    moment = round_->opened;
+    point = round_->opened;
     id = round_->id;
     round_.reset();
   } else {
@@ -116,7 +116,7 @@ void SyncRounds::regroup(const Membership& membership, bool passed) {
     const MutexLock lock(mutex_);
     ++traffic_.dropped;
   }
-  open(moment, id);
+  open(point, id);
 }
 
 void SyncRounds::rejoin(const Membership& membership, store::Step next) {
@@ -147,11 +147,11 @@ void SyncRounds::before_update(store::Step step) {
 }
 
 bool SyncRounds::updated(store::Step step, bool leaving) {
-  const Moment moment{step, Hook::update};
-  const auto planned = method_->plan(moment, slots_.layout(), membership_);
+  const HookPoint point{step, Hook::update};
+  const auto planned = method_->plan(point, slots_.layout(), membership_);
   if (!planned) return false;
   const bool at_once = planned->late == 0;
-  if (at_once || !leaving) open(moment);
+  if (at_once || !leaving) open(point);
   // With a tracker all replicas must hold the round first; the caller asks them, then calls
   // apply_now().
   if (at_once && tracker_ == nullptr) apply();
@@ -175,19 +175,19 @@ void SyncRounds::before_model_read(store::Step steps) {
 
 void SyncRounds::resume(store::Step next) {
   if (store::number(next) == 0) return;
-  const Moment moment{step_before(next), Hook::update};
-  const auto planned = method_->plan(moment, slots_.layout(), membership_);
+  const HookPoint point{step_before(next), Hook::update};
+  const auto planned = method_->plan(point, slots_.layout(), membership_);
   // A round that is not late was applied at its hook, before the checkpoint.
-  if (planned && planned->late > 0) open(moment);
+  if (planned && planned->late > 0) open(point);
 }
 
-void SyncRounds::open_and_apply(const Moment& moment) {
+void SyncRounds::open_and_apply(const HookPoint& point) {
   // Only a round that opened here: one that opened earlier may not be due yet.
-  if (open(moment)) apply();
+  if (open(point)) apply();
 }
 
-bool SyncRounds::open(const Moment& moment, std::optional<std::uint64_t> again) {
-  auto plan = method_->plan(moment, slots_.layout(), membership_);
+bool SyncRounds::open(const HookPoint& point, std::optional<std::uint64_t> again) {
+  auto plan = method_->plan(point, slots_.layout(), membership_);
   if (!plan) return false;
   if (round_) throw std::logic_error("the sync method opens a second round");
   if (plan->late > 1 && method_->model_is_replicated() && method_->model_slot() == kWeights) {
@@ -198,7 +198,7 @@ bool SyncRounds::open(const Moment& moment, std::optional<std::uint64_t> again) 
   round_.emplace();
   // A repeated round keeps its number: the members count rounds, not attempts.
   round_->id = again ? *again : opened_++;
-  round_->opened = moment;
+  round_->opened = point;
   asked_for_ = false;
   round_->plan = std::move(*plan);
   round_->membership = membership_;

@@ -97,10 +97,10 @@ class SyncRounds {
   const net::Link* awaited_link() const { return links_.awaited(); }
 
  private:
-  bool open(const Moment& moment, std::optional<std::uint64_t> again = std::nullopt);
+  bool open(const HookPoint& point, std::optional<std::uint64_t> again = std::nullopt);
   bool due(store::Step step) const;
   bool wait_for_exchange();
-  void open_and_apply(const Moment& moment);
+  void open_and_apply(const HookPoint& point);
   void finish_reading();
   void apply();
   void restore();
@@ -126,7 +126,7 @@ class SyncRounds {
   // The slots before a gradient's round was applied, until the step is agreed on.
   SlotsSnapshot before_applied_;
   // When that round opened, and its id.
-  Moment applied_at_;
+  HookPoint applied_at_;
   std::uint64_t applied_ = 0;
   std::uint64_t changes_ = 0;
   bool asked_for_ = false;  // round_complete was asked for the round in progress

@@ -63,12 +63,6 @@ void check_names(const std::vector<const TensorSource*>& tensors) {
   }
 }
 
-std::uint64_t bytes_of(const TensorSource& source) {
-  std::uint64_t bytes = c10::elementSize(source.type);
-  for (const std::int64_t extent : source.shape) bytes *= static_cast<std::uint64_t>(extent);
-  return bytes;
-}
-
 // A file and the hash of the tensor that is being written to it.
 template <class File>
 struct HashedFile {
@@ -147,6 +141,12 @@ void write_all(File& file, const std::string& text, const std::vector<const Tens
 }
 
 }  // namespace
+
+std::uint64_t bytes_of(const TensorSource& source) {
+  std::uint64_t bytes = c10::elementSize(source.type);
+  for (const std::int64_t extent : source.shape) bytes *= static_cast<std::uint64_t>(extent);
+  return bytes;
+}
 
 store::FileSummary write_safetensors(const std::filesystem::path& path,
                                      std::span<const NamedTensor> tensors,

@@ -33,6 +33,8 @@ struct TensorSource {
   std::function<void(std::uint64_t first, std::span<std::byte> target)> copy = {};
 };
 
+std::uint64_t bytes_of(const TensorSource& source);  // of its values
+
 // Writes a safetensors file that is there whole and durable, or not at all (store::AtomicFile), and
 // returns its size and hash. `metadata` is added to {"format": "pt"}. The bytes depend on the
 // content only, not on the order of the tensors: wide element types first, then by name. A name

@@ -23,9 +23,9 @@ class WeightFiles {
     std::filesystem::path file;
   };
 
-  // store::StoreError bad_input when there are no such files (a directory with pytorch_model.bin
-  // only is told how to convert), a listed shard or tensor is missing, a name is in two shards, or
-  // a path in the index leaves the directory.
+  // store::StoreError bad_input when there are no such files (with pytorch_model.bin only: the
+  // message says how to convert it), a listed shard or tensor is missing, a name is in two shards,
+  // or a path in the index leaves the directory.
   explicit WeightFiles(std::filesystem::path directory);
 
   const std::filesystem::path& directory() const { return directory_; }

@@ -61,22 +61,4 @@ class SpanLog {
   std::uint64_t recorded_ STRAIT_GUARDED_BY(mutex_) = 0;
 };
 
-// Records from its construction to its destruction.
-class ScopedSpan {
- public:
-  ScopedSpan(SpanLog& log, const char* name, const char* category, int row,
-             const char* argument = nullptr, std::int64_t value = 0)
-      : log_(log), span_{name, category, row, now(), 0, argument, value} {}
-  ~ScopedSpan() {
-    span_.end = now();
-    log_.record(span_);
-  }
-  ScopedSpan(const ScopedSpan&) = delete;
-  ScopedSpan& operator=(const ScopedSpan&) = delete;
-
- private:
-  SpanLog& log_;
-  Span span_;
-};
-
 }  // namespace strait::trace

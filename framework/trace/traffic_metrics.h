@@ -27,7 +27,7 @@ struct BoundaryMetrics {
   std::optional<double> error;
   std::uint64_t cache_bytes = 0;
   std::uint64_t hits = 0;
-  std::uint64_t first_visits = 0;
+  std::uint64_t cache_misses = 0;
   std::uint64_t evictions = 0;
   std::uint64_t resends = 0;
   bool operator==(const BoundaryMetrics&) const = default;
@@ -78,7 +78,7 @@ inline constexpr std::tuple kMetrics<BoundaryMetrics> = {
     metric(
         &BoundaryMetrics::hits,
         {.key = "hits", .unit = Unit::rows, .meaning = "sent as a change", .column = {9, "hits"}}),
-    metric(&BoundaryMetrics::first_visits, {.key = "first_visits",
+    metric(&BoundaryMetrics::cache_misses, {.key = "first_visits",
                                             .unit = Unit::rows,
                                             .meaning = "cache misses: sent in full and cached",
                                             .column = {7, "misses"}}),

@@ -15,7 +15,7 @@ namespace strait::app {
 // whatever the order of the answers.
 class Evaluation : public control::InferenceClient {
  public:
-  // `in_flight`: requests under way at the same time.
+  // `in_flight`: requests in flight at the same time.
   Evaluation(std::shared_ptr<const tensors::TokenFile> data, std::int64_t rows,
              std::size_t in_flight);
 

@@ -68,12 +68,6 @@ void write_adapter(const fs::path& directory, const RunCheckpoint& source,
                         models::family_of(source.config).input_first));
 }
 
-std::uint64_t bytes_of(const tensors::TensorSource& tensor) {
-  std::uint64_t bytes = c10::elementSize(tensor.type);
-  for (const std::int64_t extent : tensor.shape) bytes *= static_cast<std::uint64_t>(extent);
-  return bytes;
-}
-
 // In the model's order, so that the layers of one part of it share a file.
 std::vector<std::vector<tensors::TensorSource>> into_shards(
     const std::vector<tensors::TensorSource>& all, std::uint64_t limit) {

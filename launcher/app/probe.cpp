@@ -52,7 +52,7 @@ class Prober {
                      double ProbedPair::*rate);
   std::map<std::size_t, reach::ReachAnswer> measure_from_dialers(
       const std::vector<ProbedPair>& pairs,
-      const std::function<reach::ReachOrder(const ProbedPair&)>& order);
+      const std::function<reach::ReachCommand(const ProbedPair&)>& order);
   void add_pair(const ProbedPair& pair);
   void add_direction(std::size_t from, std::size_t to, double rate, double flows,
                      double round_trip);
@@ -70,8 +70,8 @@ class Prober {
 // of one must not queue behind a flow of another.
 std::map<std::size_t, reach::ReachAnswer> Prober::measure_from_dialers(
     const std::vector<ProbedPair>& pairs,
-    const std::function<reach::ReachOrder(const ProbedPair&)>& order) {
-  std::map<std::size_t, reach::ReachOrder> orders;
+    const std::function<reach::ReachCommand(const ProbedPair&)>& order) {
+  std::map<std::size_t, reach::ReachCommand> orders;
   for (const ProbedPair& pair : pairs) {
     if (pair.trouble.empty()) orders.emplace(pair.dials, order(pair));
   }
@@ -180,7 +180,7 @@ void Prober::add_direction(std::size_t from, std::size_t to, double rate, double
 
 void Prober::measure_hosts() {
   options_.print("layers and memory");
-  std::map<std::size_t, reach::ReachOrder> orders;
+  std::map<std::size_t, reach::ReachCommand> orders;
   std::map<std::size_t, std::int64_t> threads;
   for (const plan::Plan::Process& process : plan_.processes) {
     threads[process.host_index] = std::max(threads[process.host_index], process.threads);

@@ -39,8 +39,7 @@ std::string without_controls(std::string_view text, std::string_view kept) {
 // Characters that no POSIX shell interprets.
 bool is_plain(char c) {
   constexpr std::string_view kPlain = "_-./:,@%+=";
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-         kPlain.find(c) != std::string_view::npos;
+  return is_ascii_alphanumeric(c) || kPlain.find(c) != std::string_view::npos;
 }
 
 // A longer text is not a mistyped key. The bound also limits the table of edit_distance().

@@ -29,6 +29,10 @@ std::string printable_lines(std::string_view lines);
 // The first `columns` characters of UTF-8 text; a character counts as one column.
 std::string cut_to_columns(const std::string& text, std::size_t columns);
 
+constexpr bool is_ascii_alphanumeric(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
 // One word of a POSIX shell command with exactly this content; quoted where necessary.
 std::string shell_word(const std::string& text);
 

@@ -64,7 +64,7 @@ class InferenceClient {
   InferenceClient& operator=(const InferenceClient&) = delete;
   virtual ~InferenceClient() = default;
 
-  // The first requests: as many as may be under way at the same time.
+  // The first requests: as many as may be in flight at the same time.
   virtual std::vector<InferenceRequest> begin() = 0;
   // What follows from an answer.
   virtual std::vector<InferenceRequest> on_answer(const InferenceAnswer& answer) = 0;

@@ -15,7 +15,7 @@ namespace strait::control {
 struct ExpectedSpeeds {
   struct Link {
     double bytes_per_second = 0;
-    double waiting = 0;  // seconds of a step that its messages are under way at any rate
+    double waiting = 0;  // seconds of a step that its messages are in flight at any rate
   };
   struct Process {
     double compute_seconds = 0;  // of a step; only ratios count, but for a measured host

@@ -101,7 +101,7 @@ void describe(auto& f, base::Is<Plan> auto& m) {
 
 namespace {
 
-// Micro-batches of an evaluation are dealt round robin: those m with m % replicas == index.
+// Micro-batches of an evaluation are assigned round robin: those m with m % replicas == index.
 std::int64_t own_micro_batches(std::int64_t all, std::int64_t replicas, std::int64_t index) {
   return (all + replicas - 1 - index) / replicas;
 }
@@ -205,6 +205,8 @@ std::string Plan::hash() const {
   Plan without_paths = *this;
   without_paths.train.file.clear();
   without_paths.recipe.model.path.clear();
+  without_paths.recipe.model.weights_run.clear();
+  without_paths.recipe.model.adapter.clear();
   if (without_paths.eval) without_paths.eval->file.clear();
   return store::hash_text(to_json(without_paths).dump());
 }

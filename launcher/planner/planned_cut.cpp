@@ -134,7 +134,9 @@ struct NamedPartition {
 
 // "FILE", "FILE#NAME", or "#NAME" for one that is linked into this program.
 NamedPartition plugin_partition(const std::string& file_and_name) {
-  const std::size_t hash = file_and_name.rfind('#');
+  const std::size_t folder_end = file_and_name.rfind('/');  // folders may have a '#'
+  const std::size_t hash =
+      file_and_name.find('#', folder_end == std::string::npos ? 0 : folder_end + 1);
   if (hash == 0) {
     const std::string own = file_and_name.substr(1);
     const stages::PartitionOffer* const offer = stages::partitions().find(own);

@@ -27,6 +27,7 @@
 namespace strait::planner {
 namespace {
 
+constexpr std::int64_t kSumBytes = 4;     // of a parameter's gradient
 constexpr std::int64_t kSavedBytes = 12;  // of a parameter in a checkpoint: value and moments
 
 std::size_t stages_of(const plan::Plan& plan) {
@@ -138,6 +139,8 @@ plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDesc
     if (has_head || model.tied_trained) process.parameters += moved;
     if (model.tied_trained) trained += moved;
   }
+  // Both sum gradients of the table, each its own until the step ends.
+  const bool sums_twice = model.tied && model.tied_trained && has_embedding && has_head;
   const schedules::PipelineShape shape = shape_of(plan.recipe, plan.micro_batches, plan.depth);
   const auto stage = static_cast<StageIndex>(name.stage);
   const schedules::Schedule& schedule = schedules::schedule_named(plan.recipe.pipeline.schedule);
@@ -150,6 +153,7 @@ plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDesc
   process.state_bytes = trained * bytes.trained + quantized.bytes +
                         (process.parameters - trained - quantized.parameters) * bytes.frozen +
                         quantized.largest_matrix * value_bytes(plan.recipe.model);
+  if (sums_twice) process.state_bytes += kSumBytes * model.tied_parameters;
   return process;
 }
 

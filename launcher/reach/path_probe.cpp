@@ -69,12 +69,12 @@ void compare_speeds(ReachClient& reach, const OpenPorts& ports, std::vector<Path
   std::map<Wire, double> speeds;
   for (auto rivals = rivals_of(ports, tries); !rivals.empty();) {
     const auto apart = take_apart(rivals);
-    std::map<std::size_t, ReachOrder> orders;
+    std::map<std::size_t, ReachCommand> commands;
     for (const PathProbe* one : apart) {
-      orders[one->from] = MeasureFlow{ports.token(), ports.endpoint(one->to, one->address), false,
-                                      1, kCompareSeconds};
+      commands[one->from] = MeasureFlow{ports.token(), ports.endpoint(one->to, one->address), false,
+                                        1, kCompareSeconds};
     }
-    const auto answers = reach.ask(orders, kFlowTimeout);
+    const auto answers = reach.ask(commands, kFlowTimeout);
     for (const PathProbe* one : apart) {
       const auto* measured = std::get_if<FlowMeasured>(&answers.at(one->from));
       if (measured == nullptr) continue;
@@ -110,13 +110,13 @@ std::vector<std::vector<std::string>> candidate_addresses(
 
 OpenPorts::OpenPorts(ReachClient& reach, const std::vector<std::vector<std::string>>& addresses)
     : reach_(reach), token_(Preamble::random_token()) {
-  std::map<std::size_t, ReachOrder> orders;
+  std::map<std::size_t, ReachCommand> commands;
   for (std::size_t i = 0; i < addresses.size(); ++i) {
-    if (!addresses[i].empty()) orders[i] = OpenPort{token_, addresses[i]};
+    if (!addresses[i].empty()) commands[i] = OpenPort{token_, addresses[i]};
   }
   places_.resize(addresses.size());
   wires_.resize(addresses.size());
-  for (const auto& [host, answer] : reach_.ask(orders, kDialTimeout)) {
+  for (const auto& [host, answer] : reach_.ask(commands, kDialTimeout)) {
     std::string trouble;
     if (const auto* opened = answer_in<PortOpened>(answer, trouble)) {
       places_[host] = opened->places;
@@ -165,20 +165,20 @@ const std::string& OpenPorts::wire(std::size_t host, const std::string& address)
 std::vector<PathProbe> probe_paths(ReachClient& reach, const OpenPorts& ports,
                                    const std::vector<std::pair<std::size_t, std::size_t>>& pairs) {
   std::vector<PathProbe> tries;
-  std::map<std::size_t, TryPaths> orders;
+  std::map<std::size_t, TryPaths> commands;
   std::map<std::size_t, std::vector<std::size_t>> tries_of;  // by the host that probes
   for (const auto& [from, to] : pairs) {
     for (const std::string& place : ports.places()[to]) {
-      TryPaths& order = orders[from];
-      order.token = ports.token();
-      order.limit_seconds = kDialSeconds;
-      order.targets.push_back({static_cast<std::int64_t>(to), place});
+      TryPaths& command = commands[from];
+      command.token = ports.token();
+      command.limit_seconds = kDialSeconds;
+      command.targets.push_back({static_cast<std::int64_t>(to), place});
       tries_of[from].push_back(tries.size());
       tries.push_back({from, to, net::Endpoint::parse(place)->host, "not tried", 0, 0});
     }
   }
-  const auto answers =
-      reach.ask(std::map<std::size_t, ReachOrder>(orders.begin(), orders.end()), kDialTimeout);
+  const auto answers = reach.ask(
+      std::map<std::size_t, ReachCommand>(commands.begin(), commands.end()), kDialTimeout);
   for (const auto& [from, answer] : answers) {
     std::string trouble;
     const auto* tried = answer_in<PathsTried>(answer, trouble);

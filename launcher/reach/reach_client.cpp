@@ -22,23 +22,23 @@ constexpr auto kPollEvery = std::chrono::milliseconds(200);
 
 }  // namespace
 
-void ReachClient::give(std::size_t host, const ReachOrder& order) {
+void ReachClient::give(std::size_t host, const ReachCommand& command) {
   try {
-    hosts_.at(host).link->send(format(order));
+    hosts_.at(host).link->send(format(command));
   } catch (const net::LinkError& error) {
     throw_lost_host(hosts_[host].name, error);
   }
 }
 
-std::map<std::size_t, ReachAnswer> ReachClient::ask(const std::map<std::size_t, ReachOrder>& orders,
-                                                    std::chrono::seconds limit) {
+std::map<std::size_t, ReachAnswer> ReachClient::ask(
+    const std::map<std::size_t, ReachCommand>& commands, std::chrono::seconds limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
-  for (const auto& [host, order] : orders) {
-    give(host, order);
+  for (const auto& [host, command] : commands) {
+    give(host, command);
     ++hosts_[host].owed;
   }
   std::map<std::size_t, ReachAnswer> answers;
-  for (const auto& [host, order] : orders) answers.emplace(host, take(host, deadline));
+  for (const auto& [host, command] : commands) answers.emplace(host, take(host, deadline));
   return answers;
 }
 

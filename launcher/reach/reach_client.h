@@ -35,13 +35,13 @@ class ReachClient {
     hosts_[host].owed = 0;
   }
 
-  // Sends an order that has no answer. UserError (peer_lost): the link is lost.
-  void give(std::size_t host, const ReachOrder& order);
+  // Sends a command that has no answer. UserError (peer_lost): the link is lost.
+  void give(std::size_t host, const ReachCommand& command);
 
-  // Sends orders to several hosts and waits for all answers, which may be OrderFailed. UserError
-  // (peer_lost, stalled) names a host that does not answer; answers to orders of a call that failed
-  // are passed over.
-  std::map<std::size_t, ReachAnswer> ask(const std::map<std::size_t, ReachOrder>& orders,
+  // Sends commands to several hosts and waits for all answers, which may be CommandFailed.
+  // UserError (peer_lost, stalled) names a host that does not answer; answers to commands of a call
+  // that failed are passed over.
+  std::map<std::size_t, ReachAnswer> ask(const std::map<std::size_t, ReachCommand>& commands,
                                          std::chrono::seconds limit);
 
  private:
@@ -54,7 +54,7 @@ class ReachClient {
 // The answer of the expected type, or null and why there is none.
 template <class Answer>
 const Answer* answer_in(const ReachAnswer& answer, std::string& trouble) {
-  if (const auto* failed = std::get_if<OrderFailed>(&answer)) trouble = failed->text;
+  if (const auto* failed = std::get_if<CommandFailed>(&answer)) trouble = failed->text;
   const auto* expected = std::get_if<Answer>(&answer);
   if (expected == nullptr && trouble.empty()) trouble = "its agent does not answer what was asked";
   return expected;

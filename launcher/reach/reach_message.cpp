@@ -49,7 +49,7 @@ void describe(auto& f, base::Is<ComputeMeasured> auto& m) {
   f("memory_bytes_per_second", m.memory_bytes_per_second), f("gpu_memory", m.gpu_memory);
 }
 void describe(auto& f, base::Is<RelayDialled> auto& m) { f("place", m.place); }
-void describe(auto& f, base::Is<OrderFailed> auto& m) { f("text", m.text); }
+void describe(auto& f, base::Is<CommandFailed> auto& m) { f("text", m.text); }
 
 constexpr std::string_view type_name(std::type_identity<OpenPort> /*type*/) { return "open_port"; }
 constexpr std::string_view type_name(std::type_identity<TryPaths> /*type*/) {
@@ -91,15 +91,17 @@ constexpr std::string_view type_name(std::type_identity<ComputeMeasured> /*type*
 constexpr std::string_view type_name(std::type_identity<RelayDialled> /*type*/) {
   return "relay_dialled";
 }
-constexpr std::string_view type_name(std::type_identity<OrderFailed> /*type*/) {
-  return "order_failed";
+constexpr std::string_view type_name(std::type_identity<CommandFailed> /*type*/) {
+  return "command_failed";
 }
 
-net::Frame format(const ReachOrder& order) { return base::format_message(order, kReachLimits); }
+net::Frame format(const ReachCommand& command) {
+  return base::format_message(command, kReachLimits);
+}
 net::Frame format(const ReachAnswer& answer) { return base::format_message(answer, kReachLimits); }
 
-ReachOrder parse_reach_order(std::span<const std::byte> frame) {
-  return parse_message<ReachOrder>(frame, kReachLimits);
+ReachCommand parse_reach_command(std::span<const std::byte> frame) {
+  return parse_message<ReachCommand>(frame, kReachLimits);
 }
 ReachAnswer parse_reach_answer(std::span<const std::byte> frame) {
   return parse_message<ReachAnswer>(frame, kReachLimits);

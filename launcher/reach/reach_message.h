@@ -8,8 +8,8 @@
 
 #include "framework/net/link.h"
 
-// Messages of kReachService: orders of the launcher about the paths of a host, and the answers of
-// its agent. Every order but the last two has one answer, in turn. Places are endpoints as text.
+// Messages of kReachService: commands of the launcher about the paths of a host, and the answers of
+// its agent. Every command but the last two has one answer, in turn. Places are endpoints as text.
 namespace strait::reach {
 
 // ---- launcher → agent
@@ -104,20 +104,20 @@ struct RelayDialled {
   std::string place;
 };
 
-struct OrderFailed {
+struct CommandFailed {
   std::string text;
 };
 
-using ReachOrder = std::variant<OpenPort, TryPaths, MeasureRoundTrip, MeasureFlow, MeasureCompute,
-                                DialRelay, BindRelay, ClosePort>;
+using ReachCommand = std::variant<OpenPort, TryPaths, MeasureRoundTrip, MeasureFlow, MeasureCompute,
+                                  DialRelay, BindRelay, ClosePort>;
 using ReachAnswer = std::variant<PortOpened, PathsTried, RoundTripMeasured, FlowMeasured,
-                                 ComputeMeasured, RelayDialled, OrderFailed>;
+                                 ComputeMeasured, RelayDialled, CommandFailed>;
 
-net::Frame format(const ReachOrder& order);
+net::Frame format(const ReachCommand& command);
 net::Frame format(const ReachAnswer& answer);
 
 // MessageError: not exactly one of these. Pure.
-ReachOrder parse_reach_order(std::span<const std::byte> frame);
+ReachCommand parse_reach_command(std::span<const std::byte> frame);
 ReachAnswer parse_reach_answer(std::span<const std::byte> frame);
 
 }  // namespace strait::reach

@@ -58,7 +58,7 @@ void ReachService::serve() {
     while (!leaving_) {
       const auto frame = link_->receive_until(Clock::now() + kReachTick);
       if (!frame) continue;
-      const auto answer = execute(parse_reach_order(*frame));
+      const auto answer = execute(parse_reach_command(*frame));
       if (answer) link_->send(format(*answer));
     }
   } catch (const net::LinkError& error) {
@@ -70,24 +70,24 @@ void ReachService::serve() {
 }
 
 // Errors are answers: the launcher decides what they mean for the run.
-std::optional<ReachAnswer> ReachService::execute(const ReachOrder& order) {
+std::optional<ReachAnswer> ReachService::execute(const ReachCommand& command) {
   try {
-    return std::visit([this](const auto& known) { return answer(known); }, order);
+    return std::visit([this](const auto& known) { return answer(known); }, command);
   } catch (const std::exception& error) {
     const std::string text = base::describe_failure(error).text;
     const bool answered =
-        !std::holds_alternative<BindRelay>(order) && !std::holds_alternative<ClosePort>(order);
-    if (answered) return OrderFailed{text};
-    // It would be taken for the answer to the next order.
+        !std::holds_alternative<BindRelay>(command) && !std::holds_alternative<ClosePort>(command);
+    if (answered) return CommandFailed{text};
+    // It would be taken for the answer to the next command.
     spdlog::error("{}", text);
     return std::nullopt;
   }
 }
 
-std::optional<ReachAnswer> ReachService::answer(const OpenPort& order) {
+std::optional<ReachAnswer> ReachService::answer(const OpenPort& command) {
   port_.reset();
   port_ = std::make_unique<ProbeServer>(
-      ProbeServer::Options{order.addresses, ports_, order.token, host_});
+      ProbeServer::Options{command.addresses, ports_, command.token, host_});
   PortOpened opened;
   for (const net::Endpoint& place : port_->endpoints()) {
     opened.places.push_back(place.text());
@@ -97,44 +97,45 @@ std::optional<ReachAnswer> ReachService::answer(const OpenPort& order) {
   return opened;
 }
 
-std::optional<ReachAnswer> ReachService::answer(const TryPaths& order) {
+std::optional<ReachAnswer> ReachService::answer(const TryPaths& command) {
   std::vector<DialTarget> targets;
-  for (const PathTarget& target : order.targets) {
+  for (const PathTarget& target : command.targets) {
     targets.push_back({static_cast<std::uint32_t>(target.host), place_of(target.place)});
   }
   PathsTried tried;
-  for (DialResult& result : dial_all(targets, order.token, order.limit_seconds)) {
+  for (DialResult& result : dial_all(targets, command.token, command.limit_seconds)) {
     tried.results.push_back({std::move(result.trouble), result.seconds});
   }
   return tried;
 }
 
-std::optional<ReachAnswer> ReachService::answer(const MeasureRoundTrip& order) {
-  return RoundTripMeasured{round_trip(place_of(order.place), order.token,
-                                      static_cast<int>(order.count), Clock::now() + kMeasureLimit)};
+std::optional<ReachAnswer> ReachService::answer(const MeasureRoundTrip& command) {
+  return RoundTripMeasured{round_trip(place_of(command.place), command.token,
+                                      static_cast<int>(command.count),
+                                      Clock::now() + kMeasureLimit)};
 }
 
-std::optional<ReachAnswer> ReachService::answer(const MeasureFlow& order) {
-  const auto direction = order.from_there ? FlowDirection::from_there : FlowDirection::to_there;
-  return FlowMeasured{flow_rate(place_of(order.place), order.token, direction,
-                                static_cast<int>(order.connections), order.seconds,
+std::optional<ReachAnswer> ReachService::answer(const MeasureFlow& command) {
+  const auto direction = command.from_there ? FlowDirection::from_there : FlowDirection::to_there;
+  return FlowMeasured{flow_rate(place_of(command.place), command.token, direction,
+                                static_cast<int>(command.connections), command.seconds,
                                 Clock::now() + kMeasureLimit)};
 }
 
-std::optional<ReachAnswer> ReachService::answer(const MeasureCompute& order) {
-  return measure_(order);
+std::optional<ReachAnswer> ReachService::answer(const MeasureCompute& command) {
+  return measure_(command);
 }
 
-std::optional<ReachAnswer> ReachService::answer(const DialRelay& order) {
-  return RelayDialled{relay_client().dial(place_of(order.relay), order.token).text()};
+std::optional<ReachAnswer> ReachService::answer(const DialRelay& command) {
+  return RelayDialled{relay_client().dial(place_of(command.relay), command.token).text()};
 }
 
-std::optional<ReachAnswer> ReachService::answer(const BindRelay& order) {
-  relay_client().bind(place_of(order.relay), order.token, place_of(order.stage));
+std::optional<ReachAnswer> ReachService::answer(const BindRelay& command) {
+  relay_client().bind(place_of(command.relay), command.token, place_of(command.stage));
   return std::nullopt;
 }
 
-std::optional<ReachAnswer> ReachService::answer(const ClosePort& /*order*/) {
+std::optional<ReachAnswer> ReachService::answer(const ClosePort& /*command*/) {
   port_.reset();
   return std::nullopt;
 }
@@ -147,10 +148,10 @@ RelayClient& ReachService::relay_client() {
   return *relay_client_;
 }
 
-ComputeMeasured measure_in_subprocess(const std::string& program, const MeasureCompute& order) {
+ComputeMeasured measure_in_subprocess(const std::string& program, const MeasureCompute& command) {
   const auto deadline = std::chrono::steady_clock::now() + kSubprocessLimit;
   process::PipedProcess child({program, "--measure"});
-  child.write(text_of(format(ReachOrder(order))), deadline);
+  child.write(text_of(format(ReachCommand(command))), deadline);
   child.close_input();
   std::string line;
   if (child.read_line(line, deadline) != process::PipedProcess::ReadResult::line) {
@@ -160,7 +161,7 @@ ComputeMeasured measure_in_subprocess(const std::string& program, const MeasureC
         fmt::format("{} --measure has not answered: {}", program, base::printable(child.errors())));
   }
   const ReachAnswer answer = parse_reach_answer(std::as_bytes(std::span(line)));
-  if (const auto* failed = std::get_if<OrderFailed>(&answer)) {
+  if (const auto* failed = std::get_if<CommandFailed>(&answer)) {
     throw base::UserError(base::ExitCode::internal, failed->text);
   }
   return std::get<ComputeMeasured>(answer);

@@ -16,10 +16,10 @@
 
 namespace strait::reach {
 
-// The agent's end of the service "reach": probes and measures paths on the launcher's orders, one
+// The agent's end of the service "reach": probes and measures paths on the launcher's commands, one
 // after the other, and holds this host's ends of relayed links. Own thread, which the destructor
-// joins after the current order. A lost link ends the service, but not the agent, which has a link
-// of its own.
+// joins after the current command. A lost link ends the service, but not the agent, which has a
+// link of its own.
 class ReachService {
  public:
   // Measures how fast this machine computes; called on the service's thread.
@@ -33,15 +33,15 @@ class ReachService {
 
  private:
   void serve();
-  std::optional<ReachAnswer> execute(const ReachOrder& order);
-  std::optional<ReachAnswer> answer(const OpenPort& order);
-  std::optional<ReachAnswer> answer(const TryPaths& order);
-  std::optional<ReachAnswer> answer(const MeasureRoundTrip& order);
-  std::optional<ReachAnswer> answer(const MeasureFlow& order);
-  std::optional<ReachAnswer> answer(const MeasureCompute& order);
-  std::optional<ReachAnswer> answer(const DialRelay& order);
-  std::optional<ReachAnswer> answer(const BindRelay& order);
-  std::optional<ReachAnswer> answer(const ClosePort& order);
+  std::optional<ReachAnswer> execute(const ReachCommand& command);
+  std::optional<ReachAnswer> answer(const OpenPort& command);
+  std::optional<ReachAnswer> answer(const TryPaths& command);
+  std::optional<ReachAnswer> answer(const MeasureRoundTrip& command);
+  std::optional<ReachAnswer> answer(const MeasureFlow& command);
+  std::optional<ReachAnswer> answer(const MeasureCompute& command);
+  std::optional<ReachAnswer> answer(const DialRelay& command);
+  std::optional<ReachAnswer> answer(const BindRelay& command);
+  std::optional<ReachAnswer> answer(const ClosePort& command);
   RelayClient& relay_client();
 
   const std::unique_ptr<net::Link> link_;
@@ -56,6 +56,6 @@ class ReachService {
 
 // Runs `strait-stage --measure` and returns its answer: an agent has no libtorch. Blocks for 50 s
 // at most. UserError: it failed, with the last line of its stderr.
-ComputeMeasured measure_in_subprocess(const std::string& program, const MeasureCompute& order);
+ComputeMeasured measure_in_subprocess(const std::string& program, const MeasureCompute& command);
 
 }  // namespace strait::reach

@@ -53,7 +53,7 @@ net::Endpoint RelayClient::dial(const net::Endpoint& relay, const std::string& t
   return ports_.emplace(token, port.endpoint).first->second;
 }
 
-void RelayClient::take_orders() {
+void RelayClient::take_commands() {
   const MutexLock lock(mutex_);
   for (BindEnd& end : new_binds_) {
     std::erase_if(binds_, [&](const BindEnd& old) { return old.token == end.token; });
@@ -68,7 +68,7 @@ void RelayClient::take_orders() {
 void RelayClient::serve() {
   std::vector<pollfd> polls;
   while (!leaving_) {
-    take_orders();
+    take_commands();
     Instant now = std::chrono::steady_clock::now();
     polls.assign(1, {wake_.number(), POLLIN, 0});
     for (BindEnd& end : binds_) {

@@ -55,7 +55,7 @@ class RelayClient {
   };
 
   void serve();
-  void take_orders() STRAIT_EXCLUDES(mutex_);
+  void take_commands() STRAIT_EXCLUDES(mutex_);
   void prepare(BindEnd& end, Instant now);
   void proceed(BindEnd& end, const pollfd& poll, Instant now);
   void fail(BindEnd& end, const std::string& why, Instant now);

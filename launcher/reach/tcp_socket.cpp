@@ -182,7 +182,7 @@ void receive_all(int socket, std::span<std::byte> bytes, Instant deadline) {
     } else if (errno != EINTR && errno != EAGAIN) {
       throw_path("receiving", errno);
     } else if (!await(socket, POLLIN, deadline)) {
-      throw PathError("receiving: nothing came in time");
+      throw PathError("receive timed out");
     }
   }
 }

@@ -29,17 +29,15 @@ struct HostField {
   std::function<bool(const RecipeValue&, RecipeHost&)> take;
 };
 
-bool plain_letter(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
+bool is_name_character(char c) { return base::is_ascii_alphanumeric(c) || c == '_'; }
 
 // user@name, user@10.0.0.1, user@fd00::1: never an option of ssh, and nothing that a shell
 // interprets.
 bool host_name_fits(const RecipeValue& value) {
   const auto* name = value.get_ptr<const std::string*>();
-  return name != nullptr && !name->empty() && name->size() <= 255 && plain_letter(name->front()) &&
-         std::ranges::all_of(*name, [](char c) {
-           return plain_letter(c) || c == '.' || c == ':' || c == '@' || c == '-' || c == '%';
+  return name != nullptr && !name->empty() && name->size() <= 255 &&
+         is_name_character(name->front()) && std::ranges::all_of(*name, [](char c) {
+           return is_name_character(c) || c == '.' || c == ':' || c == '@' || c == '-' || c == '%';
          });
 }
 
@@ -69,7 +67,7 @@ bool take_devices(const RecipeValue& value, RecipeHost& host) {
 
 bool variable_name(const std::string& name) {
   return !name.empty() && !(name.front() >= '0' && name.front() <= '9') &&
-         std::ranges::all_of(name, plain_letter);
+         std::ranges::all_of(name, is_name_character);
 }
 
 bool take_environment(const RecipeValue& value, RecipeHost& host) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "framework/utf8.h"
+#include "launcher/base/text.h"
 
 namespace strait::recipe::key_kinds {
 
@@ -20,8 +21,7 @@ bool is_part_name(const RecipeValue& value) {
   const auto* written = value.get_ptr<const std::string*>();
   return written != nullptr && !written->empty() && written->size() <= kLongest &&
          std::ranges::all_of(*written, [](char c) {
-           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                  c == '_' || c == '-' || c == '.';
+           return base::is_ascii_alphanumeric(c) || c == '_' || c == '-' || c == '.';
          });
 }
 

@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "launcher/base/errors.h"
+#include "launcher/base/text.h"
 #include "launcher/recipe/recipe_assembly.h"
 #include "launcher/recipe/recipe_io.h"
 #include "launcher/recipe/recipe_keys.h"
@@ -25,8 +25,8 @@ RecipeValue::json_pointer pointer_to(const std::string& key) {
 }
 
 std::string key_text(const std::string& name) {
-  const bool bare = !name.empty() && std::ranges::all_of(name, [](unsigned char c) {
-    return std::isalnum(c) != 0 || c == '_' || c == '-';
+  const bool bare = !name.empty() && std::ranges::all_of(name, [](char c) {
+    return base::is_ascii_alphanumeric(c) || c == '_' || c == '-';
   });
   return bare ? name : RecipeValue(name).dump();
 }

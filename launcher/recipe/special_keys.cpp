@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "launcher/base/text.h"
 #include "launcher/recipe/key_kinds.h"
 #include "launcher/recipe/key_lists.h"
 #include "launcher/recipe/number_keys.h"
@@ -118,12 +119,13 @@ RecipeKey run_name() {
       "the run directory is runs/<name>/; by default the recipe's file name");
   key.set = [set = std::move(key.set)](const RecipeValue& value, Recipe& recipe) {
     const auto* name = value.get_ptr<const std::string*>();
-    const auto letter = [](char c) {
-      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-    };
-    return name != nullptr && !name->empty() && name->size() <= 100 && letter(name->front()) &&
-           std::ranges::all_of(
-               *name, [&](char c) { return letter(c) || c == '.' || c == '_' || c == '-'; }) &&
+    return name != nullptr && !name->empty() && name->size() <= 100 &&
+           base::is_ascii_alphanumeric(name->front()) &&
+           std::ranges::all_of(*name,
+                               [](char c) {
+                                 return base::is_ascii_alphanumeric(c) || c == '.' || c == '_' ||
+                                        c == '-';
+                               }) &&
            set(value, recipe);
   };
   return key;

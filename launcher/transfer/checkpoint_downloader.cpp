@@ -90,7 +90,7 @@ CheckpointDownloader::Finished CheckpointDownloader::finish(
     const Remaining now = remaining();
     if (give_up(now)) break;
     if (std::exchange(bytes, now.bytes) != now.bytes) came = Clock::now();
-    stalled = Clock::now() - came >= settings_.patience;
+    stalled = Clock::now() - came >= settings_.stall_timeout;
     changed_.wait_until(mutex_, Clock::now() + kPollInterval);
   }
   if (!current_) return last_;
@@ -98,7 +98,7 @@ CheckpointDownloader::Finished CheckpointDownloader::finish(
       fmt::format("{} of checkpoint {} stay on the hosts, where `strait resume` finds them",
                   base::byte_text(remaining().bytes), number(remaining().step));
   if (!stalled) return {left, "", base::ExitCode::interrupted};
-  return {fmt::format("{}: nothing came for {} s", left, settings_.patience.count()), "",
+  return {fmt::format("{}: no data for {} s", left, settings_.stall_timeout.count()), "",
           base::ExitCode::stalled};
 }
 

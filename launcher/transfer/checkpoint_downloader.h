@@ -42,7 +42,7 @@ class CheckpointDownloader {
     store::Part fetched = store::Part::all;  // of every checkpoint
     store::Part awaited = store::Part::all;  // of the newest, in finish(); at most `fetched`
     // finish() waits so long for a byte: longer than a host reads a shard to see what it is.
-    std::chrono::seconds patience{1800};
+    std::chrono::seconds stall_timeout{1800};
   };
 
   // The agent outlives this object.

@@ -46,7 +46,7 @@ void TransferAgent::run() {
   while (!tasks_.closed()) {
     const Clock::time_point now = Clock::now();
     survive([&] { fetches_.advance(now); });
-    survive([&] { serve(now), show_life(now); });
+    survive([&] { serve(now), send_heartbeats(now); });
     fetched_ = fetches_.fetched_bytes();
     repeated_ = fetches_.repeated_bytes();
     const auto next = now + kAdvanceEvery;
@@ -84,9 +84,9 @@ void TransferAgent::serve(Clock::time_point now) {
 }
 
 // A chunk may be due later than a peer waits for data. A message that offers nothing new is data.
-void TransferAgent::show_life(Clock::time_point now) {
-  if (upload_limit_.due() <= now || now < showed_life_ + options_.stall_timeout / 4.0) return;
-  showed_life_ = now;
+void TransferAgent::send_heartbeats(Clock::time_point now) {
+  if (upload_limit_.due() <= now || now < heartbeat_sent_ + options_.stall_timeout / 4.0) return;
+  heartbeat_sent_ = now;
   for (const auto& [peer, id] : serve_queue_.waiting()) peers_.send(peer, message::Have{id, {}});
 }
 

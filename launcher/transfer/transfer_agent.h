@@ -112,7 +112,7 @@ class TransferAgent {
   void handle(std::size_t peer, const message::Message& received);
   void run();
   void serve(SourceWindow::Time now);
-  void show_life(SourceWindow::Time now);
+  void send_heartbeats(SourceWindow::Time now);
   void survive(const std::function<void()>& task);
   void offer_stored(const std::string& id);
   void disconnected(std::size_t peer, const std::string& cause);
@@ -126,7 +126,7 @@ class TransferAgent {
   ChunkSource chunk_source_;
   ServeQueue serve_queue_;
   RateLimit upload_limit_;
-  SourceWindow::Time showed_life_{};
+  SourceWindow::Time heartbeat_sent_{};
   PendingCommands pending_;
   std::map<std::size_t, std::string> endpoints_;  // of host agents, by peer
   std::atomic<std::uint64_t> numbers_ = 0;

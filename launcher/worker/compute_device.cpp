@@ -26,10 +26,10 @@ std::optional<Accelerators> accelerators_here() {
   return Accelerators{*type, count};
 }
 
-at::Device choose_device(recipe::Device wish, const std::optional<Accelerators>& here,
+at::Device choose_device(recipe::Device requested, const std::optional<Accelerators>& here,
                          std::int64_t index, const std::string& process) {
   const bool gpus = here && here->type == at::kCUDA;
-  if (wish == recipe::Device::cuda && !gpus) {
+  if (requested == recipe::Device::cuda && !gpus) {
     throw base::UserError(
         base::ExitCode::bad_input,
         fmt::format(
@@ -41,7 +41,7 @@ at::Device choose_device(recipe::Device wish, const std::optional<Accelerators>&
                 ? "none is visible: see nvidia-smi and CUDA_VISIBLE_DEVICES there"
                 : "its libtorch is built for CPUs: install one with CUDA"));
   }
-  if (wish == recipe::Device::cpu || !here) return at::kCPU;
+  if (requested == recipe::Device::cpu || !here) return at::kCPU;
   return {here->type, static_cast<at::DeviceIndex>(index % here->count)};
 }
 

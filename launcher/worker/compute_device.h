@@ -24,7 +24,7 @@ std::optional<Accelerators> accelerators_here();
 // The device of the process with number `index` on its host: processes take its accelerators in
 // turn, and share them where there are fewer. Pure. UserError, with `process` as its subject: the
 // recipe asks for a GPU, and there is none.
-at::Device choose_device(recipe::Device wish, const std::optional<Accelerators>& here,
+at::Device choose_device(recipe::Device requested, const std::optional<Accelerators>& here,
                          std::int64_t index, const std::string& process);
 
 // Bytes of each GPU that this process can use, as the driver says; empty: none, or not known.

@@ -77,10 +77,10 @@ base::ExitCode serve_measurement(int input, int output) {
   reach::ReachAnswer answer;
   try {
     const std::string text = base::read_all(input, "what to measure", kMaxOrderBytes, kOrderLimit);
-    const reach::ReachOrder order = reach::parse_reach_order(std::as_bytes(std::span(text)));
+    const reach::ReachCommand order = reach::parse_reach_command(std::as_bytes(std::span(text)));
     answer = measure_compute(std::get<reach::MeasureCompute>(order));
   } catch (const std::exception& error) {
-    answer = reach::OrderFailed{base::describe_failure(error).text};
+    answer = reach::CommandFailed{base::describe_failure(error).text};
   }
   net::Frame line = format(answer);
   line.push_back(std::byte{'\n'});

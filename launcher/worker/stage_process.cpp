@@ -70,7 +70,7 @@ base::ExitCode report_failure(ControlClient& control, const std::exception& erro
   base::Failure failure = base::describe_failure(error);
   if (failure.code == base::ExitCode::out_of_memory) {
     const auto planned = job.plan.memory_bytes(job.plan.process(job.process));
-    failure.text += fmt::format(". It was planned to have {} and has had {} of the {} of this host",
+    failure.text += fmt::format(". Memory: {} planned, {} at the peak, {} on this host",
                                 base::byte_text(planned), base::byte_text(process::peak_memory()),
                                 base::byte_text(process::host_memory().total));
   }

@@ -10,9 +10,9 @@
 #include <thread>
 #include <vector>
 
-#include "framework/net/memory_link.h"
 #include "launcher/control/control_message.h"
 #include "launcher/control/coordinator.h"
+#include "tests/memory_links.h"
 
 namespace strait::control {
 namespace {
@@ -21,15 +21,6 @@ double cpu_seconds(clockid_t clock) {
   timespec time{};
   ::clock_gettime(clock, &time);
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-}
-
-net::MemoryEnd end_of(net::ProcessName own, net::ProcessName peer, const net::RunId& run) {
-  net::MemoryEnd end;
-  end.name = own;
-  end.run = run;
-  end.options.name = "control";
-  end.options.peer = peer;
-  return end;
 }
 
 // What a stage says in a step that it ends.
@@ -52,11 +43,9 @@ std::vector<StageMessage> words_of_a_step(net::ProcessName name, std::int64_t st
 class CoordinatorLoad {
  public:
   explicit CoordinatorLoad(std::uint32_t stages) {
-    const net::RunId run = net::RunId::random();
     for (std::uint32_t i = 0; i < stages; ++i) {
       const net::ProcessName name{i, 0};
-      auto [ours, theirs] = net::memory_link(end_of(net::ProcessName::coordinator(), name, run),
-                                             end_of(name, net::ProcessName::coordinator(), run));
+      auto [ours, theirs] = memory_links(net::ProcessName::coordinator(), name, "control");
       names_.push_back(name);
       workers_.push_back({name, std::move(ours), nullptr, ""});
       stages_.push_back(std::move(theirs));

@@ -19,10 +19,10 @@
 #include <string>
 #include <vector>
 
-#include "framework/net/memory_link.h"
 #include "framework/net/node.h"
 #include "launcher/transfer/transfer_agent.h"
 #include "launcher/transfer/transfer_peers.h"
+#include "tests/memory_links.h"
 
 namespace strait::transfer {
 namespace {
@@ -137,14 +137,7 @@ BenchHost start_host(const net::ProcessName& name, const fs::path& directory, do
 }
 
 void link_hosts(BenchHost& left, BenchHost& right) {
-  static const net::RunId run = net::RunId::random();
-  const auto end_of = [](const BenchHost& here, const BenchHost& there) {
-    net::MemoryEnd end{here.name, run, 1, {}};
-    end.options.name = "ship";
-    end.options.peer = there.name;
-    return end;
-  };
-  auto [at_left, at_right] = net::memory_link(end_of(left, right), end_of(right, left));
+  auto [at_left, at_right] = memory_links(left.name, right.name, "ship");
   left.agent->add_peer(right.name, right.name.text(), std::move(at_left));
   right.agent->add_peer(left.name, left.name.text(), std::move(at_right));
 }

@@ -9,13 +9,13 @@
 
 #include <algorithm>
 
-#include "framework/net/memory_link.h"
 #include "kernels/gpu_rows.h"
 #include "stages/boundary_end.h"
 #include "tests/device/streams.h"
 #include "tests/device/test_device.h"
 #include "tests/device/waits.h"
 #include "tests/framework/codec/two_ends.h"
+#include "tests/memory_links.h"
 
 namespace strait::codec {
 namespace {
@@ -57,7 +57,7 @@ CodecCase random_case(std::uint64_t seed) {
   one.tokens = 1 + static_cast<std::int64_t>(random() % 6);
   one.width = 1 + static_cast<std::int64_t>(random() % 300);
   const bool delta = random() % 2 == 0;
-  one.options.choice = {delta ? Choice::Way::delta : Choice::Way::fixed,
+  one.options.choice = {delta ? Choice::Encoding::delta : Choice::Encoding::fixed,
                         2 + static_cast<int>(random() % 7), 2 + static_cast<int>(random() % 7)};
   one.options.codec.group = one_of<std::int64_t>(random, {32, 64, 128});
   one.options.codec.rotate = random() % 2 == 0;
@@ -176,7 +176,7 @@ int compare(const CodecCase& one, std::uint64_t seed, BothEnds& ends) {
   const Traffic ours = ends.device_encoder->traffic();
   const Traffic theirs = ends.host_encoder->traffic();
   EXPECT_EQ(ours.hits, theirs.hits);
-  EXPECT_EQ(ours.first_visits, theirs.first_visits);
+  EXPECT_EQ(ours.cache_misses, theirs.cache_misses);
   EXPECT_EQ(ours.refused_rows, theirs.refused_rows);
   EXPECT_NEAR(ours.value_squares, theirs.value_squares, 1e-3 * theirs.value_squares);
   EXPECT_NEAR(ours.error_squares, theirs.error_squares, 1e-3 * theirs.error_squares);
@@ -203,7 +203,7 @@ TEST_F(DeviceCodec, SendsTheBytesAndReceivesTheValuesOfTheCpu) {
 // streams lets run ahead.
 TEST_F(DeviceCodec, WaitsAreAllNeeded) {
   CodecCase one;
-  one.options.choice = {Choice::Way::delta, 4, 8};
+  one.options.choice = {Choice::Encoding::delta, 4, 8};
   one.cache.emplace();
   one.cache->row_tokens = one.tokens;
   one.cache->width = one.width;
@@ -381,13 +381,7 @@ class TwoStages {
       for (int i = 0; i < 2 * kMicroBatches; ++i) samples.push_back(store::SampleId{i});
       return samples;
     };
-    net::MemoryEnd left;
-    left.options.name = "boundary 0>1";
-    left.options.peer = {1, 0};
-    net::MemoryEnd right = left;
-    right.name = {1, 0};
-    right.options.peer = {0, 0};
-    auto [first, second] = net::memory_link(left, right);
+    auto [first, second] = memory_links({0, 0}, {1, 0}, "boundary 0>1");
     upper_ = std::make_unique<BoundaryEnd>(std::move(first), make_codecs(options, setting), waits_,
                                            "stage 1", device);
     setting.side = BoundarySide::receiver;

@@ -9,13 +9,13 @@
 #include <barrier>
 #include <future>
 
-#include "framework/net/memory_link.h"
 #include "framework/sync/group_hello.h"
 #include "framework/sync/member_links.h"
 #include "stages/group_setup.h"
 #include "tests/device/nccl_stand_in.h"
 #include "tests/device/streams.h"
 #include "tests/device/test_device.h"
+#include "tests/memory_links.h"
 
 namespace strait::stages {
 namespace {
@@ -55,14 +55,8 @@ std::vector<std::vector<std::unique_ptr<net::Link>>> mesh_of(std::size_t members
   for (auto& row : mesh) row.resize(members);
   for (std::uint32_t a = 0; a < members; ++a) {
     for (std::uint32_t b = a + 1; b < members; ++b) {
-      net::MemoryEnd left;
-      left.name = {0, a};
-      left.options.name = fmt::format("replica 0.{}~0.{}", a, b);
-      left.options.peer = {0, b};
-      net::MemoryEnd right = left;
-      right.name = {0, b};
-      right.options.peer = {0, a};
-      std::tie(mesh[a][b], mesh[b][a]) = net::memory_link(left, right);
+      std::tie(mesh[a][b], mesh[b][a]) =
+          memory_links({0, a}, {0, b}, fmt::format("replica 0.{}~0.{}", a, b));
     }
   }
   return mesh;

@@ -38,7 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       read_twice(parse_launcher_message, frame);
       break;
     case 2:
-      read_twice(parse_reach_order, frame);
+      read_twice(parse_reach_command, frame);
       break;
     case 3:
       read_twice(parse_reach_answer, frame);

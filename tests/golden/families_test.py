@@ -5,7 +5,7 @@ that separate rounding from mistakes. The reference runs in float64, ours in flo
 built to catch mistakes: odd head counts, fewer key heads than heads, heads whose width is not
 hidden / heads, windows shorter than documents, documents shorter than rows, scaled rotations, old
 and new spellings of config.json, fields left out. At the end config.json lies about one convention
-at a time, and each lie must be noticed.
+at a time, and each must be detected.
 
 usage: families_test.py [MODEL_PROBE]   (default: model_probe in $STRAIT_BUILD/bin)
 """

@@ -20,7 +20,7 @@ struct Wire {
   std::array<int, 2> process{};
   std::array<std::deque<net::Frame>, 2> arriving;  // by the side that receives
   std::array<bool, 2> dead{};                      // the link of this side: what arrives is over
-  std::array<bool, 2> lost{};                      // likewise, and what was under way is gone
+  std::array<bool, 2> lost{};                      // likewise, and what was in flight is gone
 };
 
 // How an operation of a link ends.

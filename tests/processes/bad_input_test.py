@@ -364,8 +364,8 @@ class BadInput(runs.RunCase):
         self.assertRegex(
             done.stdout,
             rf"out of memory \({size} more could not be had\); a smaller train.micro_batch, "
-            rf'model.recompute = "layer" or more pipeline.stages need less. It was planned to have '
-            rf"{size} and has had {size} of the {size} of this host",
+            rf'model.recompute = "layer" or more pipeline.stages need less. Memory: '
+            rf"{size} planned, {size} at the peak, {size} on this host",
         )
 
     def test_a_run_that_this_machine_has_too_little_memory_for_is_refused(self):

@@ -12,6 +12,7 @@
 #include "framework/codec/raw.h"
 #include "stages/chunk_ports.h"
 #include "stages/step_decision.h"
+#include "tests/memory_links.h"
 #include "tests/stages/failing_encoder.h"
 #include "tests/stages/stage_threads.h"
 
@@ -81,7 +82,7 @@ class BoundaryEndTest : public testing::Test {
   BoundaryEndTest() { connect(raw_codecs(), raw_codecs()); }
 
   void connect(BoundaryCodecs upper_codecs, BoundaryCodecs lower_codecs) {
-    auto [first, second] = links_between({0, 0}, {1, 0}, "boundary 0>1");
+    auto [first, second] = memory_links({0, 0}, {1, 0}, "boundary 0>1");
     upper_ = std::make_unique<BoundaryEnd>(std::move(first), std::move(upper_codecs), upper_waits_,
                                            "stage 1");
     lower_ = std::make_unique<BoundaryEnd>(std::move(second), std::move(lower_codecs), lower_waits_,
@@ -169,7 +170,7 @@ TEST_F(BoundaryEndTest, EveryCallAfterAbortThrowsItsCause) {
 TEST_F(BoundaryEndTest, EncoderThatFailsEndsThePeerWithItsCause) {
   BoundaryCodecs failing = raw_codecs();
   failing.encoder = std::make_unique<FailingEncoder>("the activation cache cannot grow");
-  auto [first, second] = links_between({0, 0}, {1, 0}, "boundary 0>1");
+  auto [first, second] = memory_links({0, 0}, {1, 0}, "boundary 0>1");
   upper_ = std::make_unique<BoundaryEnd>(std::move(first), std::move(failing), upper_waits_,
                                          "stage 1", at::kCPU, std::chrono::milliseconds(100));
   lower_ = std::make_unique<BoundaryEnd>(std::move(second), raw_codecs(), lower_waits_, "stage 0");

@@ -169,5 +169,23 @@ TEST(Chunk, HoldsWhatThePlanCountsForEachPartOfASplitBackward) {
   }
 }
 
+TEST(Chunk, RecomputationKeepsInputsOfTrainedLayersOnly) {
+  const auto live = std::make_shared<LiveBytes>();
+  const c10::DebugInfoGuard counting(c10::DebugInfoKind::PROFILER_STATE, live);
+  const std::int64_t input = kRowsOfPass * kLength * kWidth * std::int64_t{sizeof(float)};
+  for (const int trained : {1, 2}) {
+    ChunkOptions options;
+    options.recompute = true;
+    options.first_trained_layer = kBlocks.last + 1 - trained;
+    const Blocks blocks(config_of(0), options);
+    blocks.forward(0);
+    blocks.backward(0);  // makes the gradients
+    const std::int64_t before = live->bytes();
+    blocks.forward(1);
+    EXPECT_EQ((live->bytes() - before) / input, trained);
+    blocks.backward(1);
+  }
+}
+
 }  // namespace
 }  // namespace strait::stages

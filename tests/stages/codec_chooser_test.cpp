@@ -6,7 +6,7 @@ namespace strait::stages {
 namespace {
 
 using codec::Choice;
-using Way = Choice::Way;
+using Encoding = Choice::Encoding;
 
 // A link that only reports a bandwidth.
 class RatedLink final : public net::Link {
@@ -59,7 +59,7 @@ TEST_F(CodecChooserTest, KeepsFirstChoiceWithoutMeasurements) {
 TEST_F(CodecChooserTest, ChoosesPlainValuesOnFastLinkAndReportsOnce) {
   link_.bytes_per_second = 1e18;  // whatever the steps of this test take
   steps(20, 1000, 0.2);
-  EXPECT_EQ(chosen_.way, Way::raw);
+  EXPECT_EQ(chosen_.encoding, Encoding::raw);
   const auto changes = chooser_.take_changes();
   ASSERT_EQ(changes.size(), 1U);
   EXPECT_EQ(changes.front().step, store::Step{CodecChooser::kSampleEvery});
@@ -82,14 +82,14 @@ TEST_F(CodecChooserTest, ChoosesMoreBitsForAGradientWithLittleNoise) {
       traffic.gradient_squares += 1;
       traffic.noise_squares += noise;
     }
-    EXPECT_EQ(chosen_, (Choice{Way::fixed, noise == 1 ? 4 : 5, 8})) << noise;
+    EXPECT_EQ(chosen_, (Choice{Encoding::fixed, noise == 1 ? 4 : 5, 8})) << noise;
   }
 }
 
 TEST_F(CodecChooserTest, ChoosesValuesOnSlowLinkIfSamplesChange) {
   link_.bytes_per_second = 1e-3;
   steps(8, 1000, 1.3);
-  EXPECT_EQ(chosen_.way, Way::fixed);
+  EXPECT_EQ(chosen_.encoding, Encoding::fixed);
 }
 
 }  // namespace

@@ -144,8 +144,8 @@ TEST(CompressedRun, GradientsAreSentAsChangesOnceTheyAreNear) {
   const codec::Traffic sent = sum_of(result, Direction::backward, true);
   const codec::Traffic received = sum_of(result, Direction::backward, false);
   EXPECT_GT(sent.hits, 0U);
-  EXPECT_GE(sent.first_visits, 2U * 24);
-  EXPECT_EQ(sent.hits + sent.first_visits, sent.rows);
+  EXPECT_GE(sent.cache_misses, 2U * 24);
+  EXPECT_EQ(sent.hits + sent.cache_misses, sent.rows);
   EXPECT_EQ(received.hits, sent.hits);
   EXPECT_EQ(received.resends, 0U);
   expect_ends_agree(result);
@@ -173,10 +173,10 @@ TEST(CompressedRun, CountsTraffic) {
   const codec::Traffic received = sum_of(result, Direction::forward, false);
   // Each of 24 samples misses the cache once on each of two boundaries; a step has 8 rows.
   EXPECT_EQ(sent.rows, 2U * 20 * 8);
-  EXPECT_EQ(sent.first_visits, 2U * 24);
-  EXPECT_EQ(sent.hits, sent.rows - sent.first_visits);
+  EXPECT_EQ(sent.cache_misses, 2U * 24);
+  EXPECT_EQ(sent.hits, sent.rows - sent.cache_misses);
   EXPECT_EQ(received.hits, sent.hits);
-  EXPECT_EQ(received.first_visits, sent.first_visits);
+  EXPECT_EQ(received.cache_misses, sent.cache_misses);
   EXPECT_EQ(received.payload_bytes, sent.payload_bytes);
   EXPECT_EQ(received.cache_bytes, sent.cache_bytes);
   EXPECT_GT(sent.cache_bytes, 0U);
@@ -184,7 +184,7 @@ TEST(CompressedRun, CountsTraffic) {
   const codec::Traffic gradients = sum_of(result, Direction::backward, true);
   EXPECT_EQ(gradients.rows, sent.rows);
   EXPECT_EQ(gradients.raw_bytes, sent.raw_bytes);
-  EXPECT_EQ(gradients.first_visits, 0U);
+  EXPECT_EQ(gradients.cache_misses, 0U);
 
   ASSERT_EQ(result.sent.size(), 20U);
   std::uint64_t forward_bytes = 0;
@@ -261,7 +261,7 @@ TEST(CompressedRun, ResumedWithoutCachesStartsThemEmptyAndLearns) {
   const RunResult rest = run_stages(settings, stopped.saved, stopped.steps);
   ASSERT_TRUE(rest.errors.empty()) << rest.errors.front();
   const codec::Traffic sent = sum_of(rest, Direction::forward, true);
-  EXPECT_EQ(sent.first_visits, 2U * 24) << "every sample once more";
+  EXPECT_EQ(sent.cache_misses, 2U * 24) << "every sample once more";
   EXPECT_EQ(sent.resends, 0U) << "the ends agree";
   expect_ends_agree(rest);
   EXPECT_NEAR(last_losses(rest) / last_losses(run_stages(settings)), 1.0, 0.01);

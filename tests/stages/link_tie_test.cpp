@@ -10,6 +10,7 @@
 
 #include "framework/codec/message.h"
 #include "kernels/row_lookup.h"
+#include "tests/memory_links.h"
 #include "tests/stages/stage_threads.h"
 
 namespace strait::stages {
@@ -36,7 +37,7 @@ BatchSource small_source() {
   return {file, file, options};
 }
 
-LinkPair links() { return links_between({0, 0}, {1, 0}, "tie"); }
+LinkPair links() { return memory_links({0, 0}, {1, 0}, "tie"); }
 
 // The head's leaf with its gradient, and both ends.
 struct TieEnds {

@@ -26,7 +26,7 @@ RunSettings losing_replicas(const std::string& method, int stages, int steps, in
   settings.sync.fragments = 2;
   if (method == "streaming_diloco") {
     settings.sync.every = 4;
-    settings.sync.late = 2;  // some rounds are under way for steps, and some are applied early
+    settings.sync.late = 2;  // some rounds are in flight for steps, and some are applied early
   }
   settings.evaluate = true;
   settings.replicas_leave = true;

@@ -235,6 +235,16 @@ TEST(CheckAssignment, CountsHeldMicroBatchesInLargestChunk) {
   EXPECT_EQ(question.stage_bytes(1, {{2, 3}, {5, 5}}), 3 * 1000 * 16 + 3 * 2 * 10 * 8);
 }
 
+TEST(CheckAssignment, CountsBothGradientsOfTiedTableInOneStage) {
+  Question question = question_of(model_of({0, 1, 1, 0}), 1);
+  const std::vector<Layers> all = {{0, 3}};
+  const std::int64_t untied = question.stage_bytes(0, all);
+  question.model.tied_parameters = 500;
+  EXPECT_EQ(question.stage_bytes(0, all), untied + 4 * 500);
+  question.model.tied_trained = false;
+  EXPECT_EQ(question.stage_bytes(0, all), untied);
+}
+
 TEST(CheckAssignment, AssignsFreeSlotsInOrder) {
   Question question = question_of(model_of({0, 1, 1, 1, 1, 0}), 3);
   question.cluster.hosts = {{.name = "a", .slots = 1}, {.name = "b", .slots = 2}};

@@ -6,6 +6,7 @@
 
 #include <stdexcept>
 
+#include "tests/memory_links.h"
 #include "tests/stages/failing_encoder.h"
 #include "tests/stages/stage_threads.h"
 
@@ -14,7 +15,7 @@ namespace {
 
 // Both ends of a tied table wait for rows by then, and nothing more is sent.
 TEST(RowSender, FailureToEncodeReachesTheOtherEnd) {
-  const auto [here, there] = links_between({0, 0}, {1, 0}, "tie");
+  const auto [here, there] = memory_links({0, 0}, {1, 0}, "tie");
   FailingEncoder encoder("no memory for rows");
   Transfer transfer(at::kCPU);
   RowSender sender(*here);

@@ -15,13 +15,13 @@
 #include <thread>
 #include <tuple>
 
-#include "framework/net/memory_link.h"
 #include "framework/net/replaceable_link.h"
 #include "models/model_config.h"
 #include "schedules/action_lists.h"
 #include "schedules/schedule.h"
 #include "stages/partition.h"
 #include "stages/stage_state.h"
+#include "tests/memory_links.h"
 
 namespace strait::stages {
 namespace {
@@ -307,12 +307,12 @@ void connect_pipeline(std::span<StageLinks> links, std::uint32_t replica, bool t
   for (std::uint32_t p = 0; stages > 1 && p + 1 < places; ++p) {
     const std::uint32_t upper = p % stages;
     const std::uint32_t lower = (p + 1) % stages;
-    LinkPair pair = links_between({upper, replica}, {lower, replica}, "boundary");
+    LinkPair pair = memory_links({upper, replica}, {lower, replica}, "boundary");
     links[upper].chunks[p / stages].downstream = std::move(pair.first);
     links[lower].chunks[(p + 1) / stages].upstream = std::move(pair.second);
   }
   if (tied && stages > 1) {
-    LinkPair pair = links_between({0, replica}, {stages - 1, replica}, "tie");
+    LinkPair pair = memory_links({0, replica}, {stages - 1, replica}, "tie");
     links.front().tie = std::move(pair.first);
     links.back().tie = std::move(pair.second);
   }
@@ -336,10 +336,10 @@ std::vector<StageLinks> connect_all(const RunSettings& settings) {
       for (std::uint32_t b = a + 1; b < replicas; ++b) {
         StageLinks& one = links[a * stages + s];
         StageLinks& other = links[b * stages + s];
-        std::tie(one.replicas[b], other.replicas[a]) = links_between({s, a}, {s, b}, "replica");
+        std::tie(one.replicas[b], other.replicas[a]) = memory_links({s, a}, {s, b}, "replica");
         if (s == 0)
           std::tie(one.consensus[b], other.consensus[a]) =
-              links_between({s, a}, {s, b}, "consensus");
+              memory_links({s, a}, {s, b}, "consensus");
       }
     }
   }
@@ -523,17 +523,6 @@ class Threads {
 };
 
 }  // namespace
-
-LinkPair links_between(net::ProcessName upper, net::ProcessName lower, const std::string& name) {
-  net::MemoryEnd left;
-  left.name = upper;
-  left.options.name = name;
-  left.options.peer = lower;
-  net::MemoryEnd right = left;
-  right.name = lower;
-  right.options.peer = upper;
-  return net::memory_link(left, right);
-}
 
 RunResult run_stages(const RunSettings& settings, const Tensors& from, std::int64_t first,
                      const Tensors& caches) {

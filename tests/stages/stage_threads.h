@@ -101,6 +101,5 @@ codec::Traffic sum_of(const RunResult& result, BoundaryTraffic::Direction direct
 
 // Two ends of a link in memory between these processes.
 using LinkPair = std::pair<std::unique_ptr<net::Link>, std::unique_ptr<net::Link>>;
-LinkPair links_between(net::ProcessName upper, net::ProcessName lower, const std::string& name);
 
 }  // namespace strait::stages

@@ -10,6 +10,7 @@
 #include "framework/net/node.h"
 #include "stages/boundary_codecs.h"
 #include "stages/boundary_end.h"
+#include "tests/memory_links.h"
 #include "tests/stages/large_allocations.h"
 #include "tests/stages/stage_threads.h"
 
@@ -57,7 +58,7 @@ struct Ends {
 
 std::unique_ptr<Ends> over_memory(const BoundaryOptions& options) {
   auto ends = std::make_unique<Ends>();
-  auto [first, second] = links_between({0, 0}, {1, 0}, "boundary 0>1");
+  auto [first, second] = memory_links({0, 0}, {1, 0}, "boundary 0>1");
   ends->join(std::move(first), std::move(second), options);
   return ends;
 }

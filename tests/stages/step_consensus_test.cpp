@@ -10,6 +10,7 @@
 
 #include "framework/codec/message.h"
 #include "stages/step_decision.h"
+#include "tests/memory_links.h"
 #include "tests/stages/stage_threads.h"
 
 namespace strait::stages {
@@ -79,7 +80,7 @@ class FirstStages {
     for (auto& row : links) row.resize(3);
     for (std::uint32_t a = 0; a < 3; ++a) {
       for (std::uint32_t b = a + 1; b < 3; ++b) {
-        std::tie(links[a][b], links[b][a]) = links_between({0, a}, {0, b}, "consensus");
+        std::tie(links[a][b], links[b][a]) = memory_links({0, a}, {0, b}, "consensus");
       }
     }
     for (std::uint32_t r = 0; r < 3; ++r) {

@@ -31,11 +31,11 @@ class Averaging final : public SyncMethod {
     std::ranges::copy(slots.values(kWeights), slots.values(kAverage).begin());
   }
 
-  std::optional<RoundPlan> plan(const Moment& moment, const Layout& layout,
+  std::optional<RoundPlan> plan(const HookPoint& point, const Layout& layout,
                                 const Membership&) const override {
-    const std::int64_t made = strait::store::number(moment.step) + 1;
+    const std::int64_t made = strait::store::number(point.step) + 1;
     const bool due = made % every_ == 0 || made == steps_;
-    if (moment.hook != Hook::update || !due) return std::nullopt;
+    if (point.hook != Hook::update || !due) return std::nullopt;
     RoundPlan plan;
     plan.ranges = buckets_of(layout, kBucket);
     return plan;

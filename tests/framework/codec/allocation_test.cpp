@@ -135,15 +135,15 @@ TEST(SteadyState, AllocatesNothing) {
     for (const bool rotate : {false, true}) {
       options.codec.rounding = rounding;
       options.codec.rotate = rotate;
-      options.choice = {Choice::Way::delta, 4, 8};
+      options.choice = {Choice::Encoding::delta, 4, 8};
       for (const auto kind : {kernels::CacheFormat::bfloat16, kernels::CacheFormat::eight_bits}) {
         EXPECT_EQ(allocations_of(sample_pair(options, true, kind), kWarm, kSteps), 0);
       }
-      options.choice = {Choice::Way::fixed, 6, 8};
+      options.choice = {Choice::Encoding::fixed, 6, 8};
       EXPECT_EQ(allocations_of(sample_pair(options, false, {}), kWarm, kSteps), 0);
     }
   }
-  options.choice = {Choice::Way::raw, 16, 8};
+  options.choice = {Choice::Encoding::raw, 16, 8};
   EXPECT_EQ(allocations_of(sample_pair(options, false, {}), kWarm, kSteps), 0);
   EXPECT_EQ(allocations_of({std::make_unique<RawEncoder>(at::kFloat),
                             std::make_unique<RawDecoder>(at::kFloat, at::kFloat)},

@@ -8,7 +8,7 @@
 namespace strait::codec {
 namespace {
 
-using Way = Choice::Way;
+using Encoding = Choice::Encoding;
 
 // A million values a step and a second of compute: bytes a second are bits a value / 8e-6.
 Measured path_of(double bits_per_value, std::optional<double> change = 0.3) {
@@ -16,15 +16,15 @@ Measured path_of(double bits_per_value, std::optional<double> change = 0.3) {
 }
 
 TEST(Choice, StaysUnchangedBeforeFirstMeasurement) {
-  const Choice now{Way::delta, 4, 8};
+  const Choice now{Encoding::delta, 4, 8};
   EXPECT_EQ(next_choice({}, now, {}).choice, now);
 }
 
 TEST(Choice, TakesTheBestThatFitsBesideCompute) {
-  const Choice now{Way::delta, 4, 8};
-  EXPECT_EQ(next_choice({}, now, path_of(100)).choice.way, Way::raw);
-  EXPECT_EQ(next_choice({}, now, path_of(13)).choice, (Choice{Way::delta, 8, 8}));
-  EXPECT_EQ(next_choice({}, now, path_of(9)).choice, (Choice{Way::delta, 6, 8}));
+  const Choice now{Encoding::delta, 4, 8};
+  EXPECT_EQ(next_choice({}, now, path_of(100)).choice.encoding, Encoding::raw);
+  EXPECT_EQ(next_choice({}, now, path_of(13)).choice, (Choice{Encoding::delta, 8, 8}));
+  EXPECT_EQ(next_choice({}, now, path_of(9)).choice, (Choice{Encoding::delta, 6, 8}));
   EXPECT_EQ(next_choice({}, now, path_of(5)).choice, now);
 }
 
@@ -34,14 +34,14 @@ TEST(Choice, NeverGoesBelowTheLimitsHoweverSlowThePath) {
     limits.least_bits = least;
     limits.fixed_bits = std::max(4, least);
     const Choice chosen = next_choice(limits, first_choice(limits), path_of(0.1)).choice;
-    EXPECT_EQ(chosen, (Choice{Way::delta, least, 8}));
+    EXPECT_EQ(chosen, (Choice{Encoding::delta, least, 8}));
   }
 }
 
 TEST(Choice, SendsValuesIfChangesAreNotSmaller) {
-  const Choice now{Way::delta, 4, 8};
+  const Choice now{Encoding::delta, 4, 8};
   const Choice chosen = next_choice({}, now, path_of(5, 1.2)).choice;
-  EXPECT_EQ(chosen.way, Way::fixed);
+  EXPECT_EQ(chosen.encoding, Encoding::fixed);
   EXPECT_EQ(chosen.bits, 4);
   // Nothing measures changes from now on: it does not swing back.
   EXPECT_EQ(next_choice({}, chosen, path_of(5, std::nullopt)).choice, chosen);
@@ -50,15 +50,15 @@ TEST(Choice, SendsValuesIfChangesAreNotSmaller) {
 TEST(Choice, SendsValuesIfNoSampleIsUsedAgain) {
   ChoiceLimits limits;
   limits.has_cache = false;
-  EXPECT_EQ(first_choice(limits).way, Way::fixed);
-  EXPECT_EQ(next_choice(limits, first_choice(limits), path_of(5)).choice.way, Way::fixed);
+  EXPECT_EQ(first_choice(limits).encoding, Encoding::fixed);
+  EXPECT_EQ(next_choice(limits, first_choice(limits), path_of(5)).choice.encoding, Encoding::fixed);
 }
 
 TEST(Choice, PrefersPlainBitsToAChangeAtFewerWhenTheyAreExacter) {
   // At 0.95 a change is hardly smaller, and no choice begins with it.
-  const Choice now{Way::fixed, 4, 8};
+  const Choice now{Encoding::fixed, 4, 8};
   const Choice chosen = next_choice({}, now, path_of(13, 0.95)).choice;
-  EXPECT_EQ(chosen.way, Way::fixed);
+  EXPECT_EQ(chosen.encoding, Encoding::fixed);
   EXPECT_EQ(chosen.bits, 8);
 }
 
@@ -80,7 +80,7 @@ TEST(Choice, DoesNotOscillateWithTenPercentNoise) {
 }
 
 TEST(Choice, ExplainsDecisionInOneSentence) {
-  const Decision decision = next_choice({}, {Way::raw, 16, 8}, path_of(5));
+  const Decision decision = next_choice({}, {Encoding::raw, 16, 8}, path_of(5));
   EXPECT_EQ(
       decision.why,
       "delta at 4 bits (8 on a cache miss): 516 kB a step fit into the 625 kB that 5.0 Mbit/s "
@@ -94,7 +94,7 @@ GradientMeasure plain_gradient(std::optional<double> error = std::nullopt, doubl
 }
 
 TEST(Choice, NeedsTheBitsThatHideInTheNoiseOfAGradient) {
-  const Choice raw{Way::raw, 16, 8};
+  const Choice raw{Encoding::raw, 16, 8};
   EXPECT_EQ(enough_bits(plain_gradient(), raw, 2), 4);
   EXPECT_EQ(enough_bits(plain_gradient(), raw, 5), 5) << "never below the limit";
   // Rows that agree leave their errors little of what they share, and those that cancel much.
@@ -104,7 +104,7 @@ TEST(Choice, NeedsTheBitsThatHideInTheNoiseOfAGradient) {
 }
 
 TEST(Choice, ReckonsWithTheMeasuredErrorOfAGradient) {
-  const Choice four{Way::fixed, 4, 8};
+  const Choice four{Encoding::fixed, 4, 8};
   EXPECT_EQ(enough_bits(plain_gradient(0.10), four, 2), 4);
   EXPECT_EQ(enough_bits(plain_gradient(0.18), four, 2), 5) << "outliers";
   EXPECT_NEAR(added_noise(plain_gradient(0.18), four, 4), 0.18 * 0.18, 1e-6);
@@ -112,7 +112,7 @@ TEST(Choice, ReckonsWithTheMeasuredErrorOfAGradient) {
 
 // A bias of two percent is an error of less than a thousandth, and what a hundred steps add up.
 TEST(Choice, NeedsMoreBitsForABiasThanForAnErrorOfItsSize) {
-  const Choice four{Way::fixed, 4, 8};
+  const Choice four{Encoding::fixed, 4, 8};
   EXPECT_EQ(enough_bits(plain_gradient(0.10, 0.02), four, 2), 5);
   EXPECT_NEAR(added_noise(plain_gradient(0.10, 0.02), four, 4), 0.01 + 100 * 0.02 * 0.02, 1e-6);
   // Without a signal there is nothing to be shortened.
@@ -126,13 +126,13 @@ TEST(Choice, SendsGradientsInEnoughBitsHoweverSlowThePath) {
   Measured measured = path_of(0.1, std::nullopt);
   EXPECT_EQ(next_choice(limits, first_choice(limits), measured).choice.bits, 2);
   measured.gradient = plain_gradient();
-  const Decision decision = next_choice(limits, {Way::fixed, 2, 8}, measured);
-  EXPECT_EQ(decision.choice, (Choice{Way::fixed, 4, 8}));
+  const Decision decision = next_choice(limits, {Encoding::fixed, 2, 8}, measured);
+  EXPECT_EQ(decision.choice, (Choice{Encoding::fixed, 4, 8}));
   EXPECT_NE(decision.why.find("1.0 % are added to the gradient's own noise"), std::string::npos)
       << decision.why;
   // On a path with room it takes the exactest, as always.
   measured.bytes_per_second = 1e9;
-  EXPECT_EQ(next_choice(limits, decision.choice, measured).choice.way, Way::raw);
+  EXPECT_EQ(next_choice(limits, decision.choice, measured).choice.encoding, Encoding::raw);
 }
 
 TEST(Choice, OfGradientsDoesNotOscillateWithTenPercentNoise) {
@@ -160,7 +160,7 @@ TEST(Choice, OfGradientsDoesNotOscillateWithTenPercentNoise) {
 TEST(Choice, GivesCacheMissesTheBitsThatFit) {
   ChoiceLimits limits;
   limits.first_bits = 4;
-  EXPECT_EQ(next_choice(limits, {Way::raw, 16, 4}, path_of(9.1)).choice.first_bits, 6);
+  EXPECT_EQ(next_choice(limits, {Encoding::raw, 16, 4}, path_of(9.1)).choice.first_bits, 6);
 }
 
 }  // namespace

@@ -40,7 +40,8 @@ Traffic sent(at::ScalarType type, const Choice& choice) {
 
 TEST(GradientNoise, IsThatOfTheSumOverTheRowsOfAStep) {
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
-    for (const Choice& choice : {Choice{Choice::Way::fixed, 4, 8}, Choice{Choice::Way::raw, 16}}) {
+    for (const Choice& choice :
+         {Choice{Choice::Encoding::fixed, 4, 8}, Choice{Choice::Encoding::raw, 16}}) {
       const Traffic traffic = sent(type, choice);
       constexpr double kValues = kRows * kTokens * kWidth;
       constexpr double kSignal = kShared * kShared * kRows * kTokens * kValues;
@@ -55,11 +56,11 @@ TEST(GradientNoise, IsThatOfTheSumOverTheRowsOfAStep) {
 
 TEST(GradientNoise, FindsNoBiasInWhatIsEncoded) {
   for (const int bits : {2, 3, 4, 6, 8}) {
-    const Traffic traffic = sent(at::kFloat, {Choice::Way::fixed, bits, 8});
+    const Traffic traffic = sent(at::kFloat, {Choice::Encoding::fixed, bits, 8});
     EXPECT_GT(traffic.compared_squares, 0);
     EXPECT_NEAR(traffic.kept_squares / traffic.compared_squares, 1, 0.003) << bits << " bits";
   }
-  EXPECT_EQ(sent(at::kFloat, {Choice::Way::raw, 16}).compared_squares, 0);
+  EXPECT_EQ(sent(at::kFloat, {Choice::Encoding::raw, 16}).compared_squares, 0);
 }
 
 TEST(GradientNoise, SeesARowThatCameOutShorter) {

@@ -25,7 +25,7 @@ ActivationCacheOptions healing_cache(kernels::CacheFormat kind) {
 
 SampleEncoderOptions four_bits() {
   SampleEncoderOptions options;
-  options.choice = {Choice::Way::delta, 4, 8};
+  options.choice = {Choice::Encoding::delta, 4, 8};
   return options;
 }
 
@@ -81,7 +81,7 @@ TEST_P(Healing, FlippedBitAtSenderBecomesCacheMiss) {
       EXPECT_EQ(entries_of(*ends.encoder().cache()), entries_of(*ends.decoder().cache()));
     }
     EXPECT_EQ(ends.encoder().traffic().resends, 1U);
-    EXPECT_EQ(ends.encoder().traffic().first_visits, kSamples + 1U);
+    EXPECT_EQ(ends.encoder().traffic().cache_misses, kSamples + 1U);
   }
 }
 

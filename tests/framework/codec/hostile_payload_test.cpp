@@ -35,8 +35,8 @@ std::vector<Sent> messages_of_every_sort() {
   options.codec.rotate = true;
   options.choose = [](store::Step step, const Traffic&) {
     constexpr std::array<Choice, 4> kChoices{
-        Choice{Choice::Way::delta, 4, 8}, Choice{Choice::Way::delta, 3, 16},
-        Choice{Choice::Way::fixed, 5, 8}, Choice{Choice::Way::raw, 16, 8}};
+        Choice{Choice::Encoding::delta, 4, 8}, Choice{Choice::Encoding::delta, 3, 16},
+        Choice{Choice::Encoding::fixed, 5, 8}, Choice{Choice::Encoding::raw, 16, 8}};
     return kChoices.at(static_cast<std::size_t>(number(step) / 2 % 4));
   };
   SampleEncoder encoder(options, std::make_unique<ActivationCache>(exposed_cache()));

@@ -25,9 +25,9 @@ ActivationCacheOptions roomy_cache(kernels::CacheFormat kind) {
   return options;
 }
 
-SampleEncoderOptions sending(Choice::Way way, int bits, int first_bits = 8) {
+SampleEncoderOptions sending(Choice::Encoding encoding, int bits, int first_bits = 8) {
   SampleEncoderOptions options;
-  options.choice = {way, bits, first_bits};
+  options.choice = {encoding, bits, first_bits};
   return options;
 }
 
@@ -41,7 +41,7 @@ double relative_error(const at::Tensor& value, const at::Tensor& truth) {
 }
 
 TEST(SampleCodec, RawRowIsBfloat16) {
-  TwoEnds ends(sending(Choice::Way::raw, 16), {});
+  TwoEnds ends(sending(Choice::Encoding::raw, 16), {});
   const at::Tensor values = random_values({2, kTokens, kWidth}, 1);
   EXPECT_TRUE(
       at::equal(ends.pass(batch_of(0, {3, 4}, values)), values.to(at::kBFloat16).to(at::kFloat)));
@@ -51,7 +51,7 @@ TEST(SampleCodec, RawRowIsBfloat16) {
 TEST(SampleCodec, DocumentedExampleHasDocumentedBytes) {
   auto options = roomy_cache(kernels::CacheFormat::bfloat16);
   options.width = 128;
-  TwoEnds ends(sending(Choice::Way::delta, 4), options);
+  TwoEnds ends(sending(Choice::Encoding::delta, 4), options);
   for (std::int64_t step = 0; step < 2; ++step) {
     ends.pass(
         {full_rows(store::Step{step}, 0, kTokens, 128, {40}), random_values({1, kTokens, 128}, 7)});
@@ -63,7 +63,7 @@ TEST(SampleCodec, EachEncodingHasTheErrorOfItsBits) {
   for (const bool rotate : {false, true}) {
     double before = 1;
     for (int bits = 2; bits <= 8; ++bits) {
-      SampleEncoderOptions options = sending(Choice::Way::fixed, bits);
+      SampleEncoderOptions options = sending(Choice::Encoding::fixed, bits);
       options.codec.rotate = rotate;
       TwoEnds ends(options, {});
       const at::Tensor values = random_values({2, kTokens, kWidth}, 2);
@@ -81,7 +81,7 @@ TEST(SampleCodec, EachEncodingHasTheErrorOfItsBits) {
 // A value in every group is far above the others, as in gradients of a fine-tune.
 TEST(SampleCodec, GradientsOfFewBitsAreRotated) {
   const auto pass = [](Direction direction, int bits, double& error) {
-    SampleEncoderOptions options = sending(Choice::Way::fixed, bits);
+    SampleEncoderOptions options = sending(Choice::Encoding::fixed, bits);
     options.direction = direction;
     TwoEnds ends(options, {});
     at::Tensor values = random_values({2, kTokens, kWidth}, 2);
@@ -105,8 +105,8 @@ TEST(SampleCodec, GradientsOfFewBitsAreRotated) {
 }
 
 TEST(SampleCodec, AChangeIsSentMoreExactlyThanAValueAtTheSameBits) {
-  TwoEnds ends(sending(Choice::Way::delta, 2), roomy_cache(kernels::CacheFormat::bfloat16));
-  TwoEnds plain(sending(Choice::Way::fixed, 2), {});
+  TwoEnds ends(sending(Choice::Encoding::delta, 2), roomy_cache(kernels::CacheFormat::bfloat16));
+  TwoEnds plain(sending(Choice::Encoding::fixed, 2), {});
   const at::Tensor values = random_values({2, kTokens, kWidth}, 3);
   ends.pass(batch_of(0, {0, 1}, values));
   const at::Tensor moved = values + 0.1 * random_values({2, kTokens, kWidth}, 4);
@@ -115,14 +115,14 @@ TEST(SampleCodec, AChangeIsSentMoreExactlyThanAValueAtTheSameBits) {
   EXPECT_LT(delta_error, plain_error / 5);
   const Traffic traffic = ends.encoder().traffic();
   EXPECT_EQ(traffic.hits, 2U);
-  EXPECT_EQ(traffic.first_visits, 2U);
+  EXPECT_EQ(traffic.cache_misses, 2U);
   EXPECT_NEAR(std::sqrt(traffic.change_squares / traffic.changed_value_squares), 0.1, 0.02);
 }
 
 TEST(SampleCodec, AGradientIsSentAsAChangeOnlyWhereItIsNearItsLast) {
   for (const auto kind : {kernels::CacheFormat::bfloat16, kernels::CacheFormat::eight_bits}) {
     for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
-      SampleEncoderOptions options = sending(Choice::Way::delta, 2, 4);
+      SampleEncoderOptions options = sending(Choice::Encoding::delta, 2, 4);
       options.direction = Direction::backward;
       TwoEnds ends(options, roomy_cache(kind));
       const auto send = [&](std::int64_t step, const at::Tensor& rows) {
@@ -137,7 +137,7 @@ TEST(SampleCodec, AGradientIsSentAsAChangeOnlyWhereItIsNearItsLast) {
       second[1] = random_values({kTokens, kWidth}, 5);
       send(1, second);
       EXPECT_EQ(ends.encoder().traffic().hits, 1U);
-      EXPECT_EQ(ends.encoder().traffic().first_visits, 3U);
+      EXPECT_EQ(ends.encoder().traffic().cache_misses, 3U);
       // Both are: what they are from their last ones is smaller than four bits of them are wrong.
       const std::size_t bytes = ends.last_payload();
       EXPECT_LT(send(2, second + 0.1 * random_values({2, kTokens, kWidth}, 6)), 0.07);
@@ -151,7 +151,7 @@ TEST(SampleCodec, AGradientIsSentAsAChangeOnlyWhereItIsNearItsLast) {
 // Over many samples: a change of a gradient is not cut off, for there is no later one to hold it.
 TEST(SampleCodec, AChangeOfAGradientIsNotShorterThanItIs) {
   for (const auto direction : {Direction::forward, Direction::backward}) {
-    SampleEncoderOptions options = sending(Choice::Way::delta, 2, 8);
+    SampleEncoderOptions options = sending(Choice::Encoding::delta, 2, 8);
     options.direction = direction;
     TwoEnds ends(options, roomy_cache(kernels::CacheFormat::bfloat16));
     double product = 0;
@@ -176,7 +176,7 @@ TEST(SampleCodec, AChangeOfAGradientIsNotShorterThanItIs) {
 
 TEST(SampleCodec, CachedRowsDoNotDriftFromConstantInput) {
   for (const auto kind : {kernels::CacheFormat::bfloat16, kernels::CacheFormat::eight_bits}) {
-    TwoEnds ends(sending(Choice::Way::delta, 4), roomy_cache(kind));
+    TwoEnds ends(sending(Choice::Encoding::delta, 4), roomy_cache(kind));
     const at::Tensor values = random_values({1, kTokens, kWidth}, 5);
     double error = 1;
     for (std::int64_t step = 0; step < 60; ++step) {
@@ -189,7 +189,7 @@ TEST(SampleCodec, CachedRowsDoNotDriftFromConstantInput) {
 TEST(SampleCodec, CachesBfloat16MissAsReceiverDecodesIt) {
   const at::Tensor values = random_values({1, kTokens, kWidth}, 6);
   for (const auto kind : {kernels::CacheFormat::bfloat16, kernels::CacheFormat::eight_bits}) {
-    TwoEnds ends(sending(Choice::Way::delta, 4, 16), roomy_cache(kind));
+    TwoEnds ends(sending(Choice::Encoding::delta, 4, 16), roomy_cache(kind));
     const at::Tensor first = ends.pass(batch_of(0, {1}, values));
     if (kind == kernels::CacheFormat::bfloat16) {
       EXPECT_TRUE(at::equal(first, values.to(at::kBFloat16).to(at::kFloat)));
@@ -205,7 +205,8 @@ TEST(SampleCodec, CachesBfloat16MissAsReceiverDecodesIt) {
 
 TEST(SampleCodec, NarrowTensorsKeepTheirType) {
   for (const at::ScalarType type : {at::kBFloat16, at::kHalf, at::kFloat}) {
-    TwoEnds ends(sending(Choice::Way::delta, 4), roomy_cache(kernels::CacheFormat::bfloat16), type);
+    TwoEnds ends(sending(Choice::Encoding::delta, 4), roomy_cache(kernels::CacheFormat::bfloat16),
+                 type);
     for (std::int64_t step = 0; step < 3; ++step) {
       const at::Tensor values = random_values({2, kTokens, kWidth}, 8).to(type);
       const at::Tensor result = ends.pass(batch_of(step, {1, 2}, values));
@@ -217,15 +218,15 @@ TEST(SampleCodec, NarrowTensorsKeepTheirType) {
 
 TEST(SampleCodec, SendsNonContiguousTensors) {
   const at::Tensor values = random_values({2, kWidth, kTokens}, 9).transpose(1, 2);
-  TwoEnds straight(sending(Choice::Way::fixed, 4), {});
-  TwoEnds turned(sending(Choice::Way::fixed, 4), {});
+  TwoEnds straight(sending(Choice::Encoding::fixed, 4), {});
+  TwoEnds turned(sending(Choice::Encoding::fixed, 4), {});
   ASSERT_FALSE(values.is_contiguous());
   EXPECT_TRUE(at::equal(turned.pass(batch_of(0, {0, 1}, values)),
                         straight.pass(batch_of(0, {0, 1}, values.contiguous()))));
 }
 
 TEST(SampleCodec, PaddingIsNotSentAndDecodesAsZeros) {
-  TwoEnds ends(sending(Choice::Way::delta, 4), roomy_cache(kernels::CacheFormat::bfloat16));
+  TwoEnds ends(sending(Choice::Encoding::delta, 4), roomy_cache(kernels::CacheFormat::bfloat16));
   for (std::int64_t step = 0; step < 2; ++step) {
     Batch batch = batch_of(step, {0, 1, 2}, random_values({3, kTokens, kWidth}, 10));
     batch.header.rows.rows[0].documents = {2, 1};
@@ -240,13 +241,13 @@ TEST(SampleCodec, PaddingIsNotSentAndDecodesAsZeros) {
 }
 
 TEST(SampleCodec, SampleOfOtherLengthIsCacheMiss) {
-  TwoEnds ends(sending(Choice::Way::delta, 4), roomy_cache(kernels::CacheFormat::bfloat16));
+  TwoEnds ends(sending(Choice::Encoding::delta, 4), roomy_cache(kernels::CacheFormat::bfloat16));
   Batch batch = batch_of(0, {0}, random_values({1, kTokens, kWidth}, 11));
   ends.pass(batch);
   batch.header.step = store::Step{1};
   batch.header.rows.rows[0].documents = {kTokens - 1};
   ends.pass(batch);
-  EXPECT_EQ(ends.encoder().traffic().first_visits, 2U);
+  EXPECT_EQ(ends.encoder().traffic().cache_misses, 2U);
   EXPECT_EQ(entries_of(*ends.encoder().cache()), entries_of(*ends.decoder().cache()));
 }
 
@@ -261,7 +262,7 @@ TEST(SampleCodec, NonFiniteValuesAreSentButNeverCached) {
   const at::Tensor values = random_values({1, kTokens, kWidth}, 12);
   for (const float bad :
        {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity(), 2e36F}) {
-    TwoEnds ends(sending(Choice::Way::delta, 4), roomy_cache(kernels::CacheFormat::bfloat16));
+    TwoEnds ends(sending(Choice::Encoding::delta, 4), roomy_cache(kernels::CacheFormat::bfloat16));
     ends.pass(batch_of(0, {1}, values));
     const Entries before = entries_of(*ends.decoder().cache());
     const at::Tensor result = ends.pass(batch_of(1, {1}, spoiled(values, bad)));
@@ -281,7 +282,7 @@ TEST(SampleCodec, NonFiniteCacheMissStartsItsGroupFromZero) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const at::Tensor values = random_values({1, kTokens, kWidth}, 13);
   for (const int first_bits : {8, 16}) {
-    TwoEnds ends(sending(Choice::Way::delta, 4, first_bits),
+    TwoEnds ends(sending(Choice::Encoding::delta, 4, first_bits),
                  roomy_cache(kernels::CacheFormat::bfloat16));
     EXPECT_TRUE(ends.pass(batch_of(0, {1}, spoiled(values, nan))).isnan().any().item<bool>());
     EXPECT_EQ(entries_of(*ends.encoder().cache()), entries_of(*ends.decoder().cache()));
@@ -294,17 +295,17 @@ TEST(SampleCodec, NonFiniteCacheMissStartsItsGroupFromZero) {
 
 TEST(SampleCodec, ChoiceIsRequestedOncePerStepAndReceiverFollows) {
   std::vector<std::int64_t> asked;
-  SampleEncoderOptions options = sending(Choice::Way::raw, 16);
+  SampleEncoderOptions options = sending(Choice::Encoding::raw, 16);
   options.choose = [&](store::Step step, const Traffic& traffic) {
     EXPECT_EQ(traffic.rows, 4 * asked.size());
     asked.push_back(number(step));
     switch (number(step) % 3) {
       case 0:
-        return Choice{Choice::Way::delta, 4, 8};
+        return Choice{Choice::Encoding::delta, 4, 8};
       case 1:
-        return Choice{Choice::Way::fixed, 3, 8};
+        return Choice{Choice::Encoding::fixed, 3, 8};
       default:
-        return Choice{Choice::Way::raw, 16, 8};
+        return Choice{Choice::Encoding::raw, 16, 8};
     }
   };
   TwoEnds ends(options, roomy_cache(kernels::CacheFormat::eight_bits));
@@ -322,7 +323,7 @@ TEST(SampleCodec, ChoiceIsRequestedOncePerStepAndReceiverFollows) {
 }
 
 TEST(SampleCodec, StochasticRoundingIsAFunctionOfKeyStepMicroBatchKindAndPlace) {
-  SampleEncoderOptions options = sending(Choice::Way::fixed, 3);
+  SampleEncoderOptions options = sending(Choice::Encoding::fixed, 3);
   options.codec.rounding = kernels::Rounding::stochastic;
   options.key = 77;
   const at::Tensor row = random_values({1, kTokens, kWidth}, 15);
@@ -347,7 +348,7 @@ TEST(SampleCodec, StochasticRoundingIsAFunctionOfKeyStepMicroBatchKindAndPlace) 
 
 TEST(SampleCodec, BothEndsCountTheSame) {
   auto cache = roomy_cache(kernels::CacheFormat::bfloat16);
-  TwoEnds ends(sending(Choice::Way::delta, 4), cache);
+  TwoEnds ends(sending(Choice::Encoding::delta, 4), cache);
   for (std::int64_t step = 0; step < 20; ++step) {
     ends.pass(batch_of(step, {step % 5, 5 + step % 3},
                        random_values({2, kTokens, kWidth}, static_cast<std::uint64_t>(step))));
@@ -355,12 +356,12 @@ TEST(SampleCodec, BothEndsCountTheSame) {
   const Traffic sent = ends.encoder().traffic();
   const Traffic received = ends.decoder().traffic();
   EXPECT_EQ(sent.rows, 40U);
-  EXPECT_EQ(sent.first_visits, 8U);
+  EXPECT_EQ(sent.cache_misses, 8U);
   EXPECT_EQ(sent.hits, 32U);
   EXPECT_EQ(sent.raw_bytes, 40U * kTokens * kWidth * 4);
   EXPECT_EQ(sent.cache_bytes, 8U * kTokens * kWidth * 2);
   EXPECT_EQ(received.rows, sent.rows);
-  EXPECT_EQ(received.first_visits, sent.first_visits);
+  EXPECT_EQ(received.cache_misses, sent.cache_misses);
   EXPECT_EQ(received.hits, sent.hits);
   EXPECT_EQ(received.raw_bytes, sent.raw_bytes);
   EXPECT_EQ(received.payload_bytes, sent.payload_bytes);
@@ -368,7 +369,7 @@ TEST(SampleCodec, BothEndsCountTheSame) {
 }
 
 TEST(SampleCodec, RefusesEvaluationInTrainingCodecs) {
-  TwoEnds ends(sending(Choice::Way::fixed, 4), {});
+  TwoEnds ends(sending(Choice::Encoding::fixed, 4), {});
   Batch batch = batch_of(0, {0}, random_values({1, kTokens, kWidth}, 16));
   batch.header.evaluation = true;
   EXPECT_THROW(ends.pass(batch), std::logic_error);

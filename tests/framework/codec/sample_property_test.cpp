@@ -72,8 +72,8 @@ class Ordeal {
     options.direction = direction_ = chance(2) ? Direction::forward : Direction::backward;
     options.choose = [this](store::Step, const Traffic&) {
       if (!chance(4)) return choice_;
-      const auto way = static_cast<Choice::Way>(chance(3) ? random_() % 2 : 2);
-      choice_ = {way, static_cast<int>(2 + random_() % 7), chance(3) ? 16 : 8};
+      const auto encoding = static_cast<Choice::Encoding>(chance(3) ? random_() % 2 : 2);
+      choice_ = {encoding, static_cast<int>(2 + random_() % 7), chance(3) ? 16 : 8};
       // A gradient that is sent as a value always replaces its entry.
       if (direction_ == Direction::backward) choice_.first_bits = 8;
       return choice_;
@@ -148,7 +148,7 @@ class Ordeal {
     const Entries sent = entries_of(*ends_->encoder().cache());
     const Entries received = entries_of(*ends_->decoder().cache());
     ASSERT_EQ(sent.size(), received.size()) << "seed " << seed_ << ", message " << messages_;
-    const bool remembered = choice_.way == Choice::Way::delta;
+    const bool remembered = choice_.encoding == Choice::Encoding::delta;
     for (const Row& row : batch.header.rows.rows) {
       if (remembered) differs_.erase(number(row.sample));
     }

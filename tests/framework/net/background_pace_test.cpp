@@ -50,12 +50,12 @@ class SharedPath {
       serve(chunk);
       confirm_later(foreground_, foreground_place_);
     }
-    change_load(Load::under_way);
+    change_load(Load::in_flight);
   }
   // To a peer that confirms nothing, and not over what carries the background.
   void send_elsewhere(std::uint64_t bytes) {
     uplink_.foreground_sent(bytes, 0);
-    change_load(Load::under_way);
+    change_load(Load::in_flight);
   }
   void change_load(Load load) {
     uplink_.change(Priority::foreground, load_, load);
@@ -177,7 +177,7 @@ TEST(BackgroundPace, OnlyATrickleGoesWhileTheForegroundWaitsAndItNeverEnds) {
   SharedPath path(12.5e6, 0.001);
   path.run(2);
   path.change_load(Load::waiting);
-  path.run(0.1);  // what was under way arrives
+  path.run(0.1);  // what was in flight arrives
   const double before = path.background_bytes();
   path.run(10);
   const double trickled = path.background_bytes() - before;
@@ -226,8 +226,8 @@ TEST(BackgroundPace, BurstsFindTheUplinkNearlyFreeAndLeaveTheRestToTheBackground
 }
 
 // A rate that is measured from where the path was empty falls from burst to burst; a trickle that
-// is always under way hides that it was; what is a little too fast adds up where no limit is
-// reached; and where something of the foreground is always under way, its own confirmations have to
+// is always in flight hides that it was; what is a little too fast adds up where no limit is
+// reached; and where something of the foreground is always in flight, its own confirmations have to
 // tell when it has left.
 TEST(BackgroundPace, SoItIsOnLongPathsAndWhereConfirmationsAreLate) {
   std::mt19937_64 random(3);
@@ -284,7 +284,7 @@ TEST(BackgroundPace, AForegroundPeerThatHangsDoesNotHoldAPathThatIsFree) {
   }
 }
 
-// On a long path something is always under way, and the uplink is idle all the same.
+// On a long path something is always in flight, and the uplink is idle all the same.
 TEST(BackgroundPace, UnconfirmedBytesThatTheUplinkHasCarriedDoNotHoldItBack) {
   SharedPath path(12.5e6, 0.05);
   path.run(5);
@@ -303,12 +303,12 @@ TEST(Uplink, AsksForARoundWhenTheForegroundNeedsItLess) {
   uplink.change(Priority::foreground, Load::none, Load::waiting);
   EXPECT_TRUE(uplink.foreground_waits());
   EXPECT_EQ(uplink.take_due(), Time::max());
-  uplink.change(Priority::foreground, Load::waiting, Load::under_way);
+  uplink.change(Priority::foreground, Load::waiting, Load::in_flight);
   EXPECT_FALSE(uplink.foreground_waits());
-  EXPECT_TRUE(uplink.foreground_under_way());
+  EXPECT_TRUE(uplink.foreground_in_flight());
   EXPECT_EQ(uplink.take_due(), Time::min());
-  uplink.change(Priority::foreground, Load::under_way, Load::none);
-  EXPECT_FALSE(uplink.foreground_under_way());
+  uplink.change(Priority::foreground, Load::in_flight, Load::none);
+  EXPECT_FALSE(uplink.foreground_in_flight());
   EXPECT_EQ(uplink.take_due(), Time::min());
   EXPECT_EQ(uplink.take_due(), Time::max());
 }

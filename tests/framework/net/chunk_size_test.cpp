@@ -47,7 +47,7 @@ TEST(ChunkSize, ShrinksWhileNothingIsConfirmed) {
   EXPECT_EQ(size.limit(kRate), 125'000U);
 }
 
-// A sender that keeps `queue` bytes under way on a path whose rate changes, and measures it as a
+// A sender that keeps `queue` bytes in flight on a path whose rate changes, and measures it as a
 // link does.
 class SimulatedPath {
  public:
@@ -123,7 +123,7 @@ TEST(ChunkSize, FollowsDropsOfAnyPath) {
     path.run(Seconds(3));
     EXPECT_GT(path.confirmed(), 0U);
     path.set_rate(slow);
-    // Chunks of the fast path are still under way; a link drops its connection after 6 s of
+    // Chunks of the fast path are still in flight; a link drops its connection after 6 s of
     // silence.
     path.run(Seconds(2));
     EXPECT_LT(path.slowest_chunk(), 6) << "seed " << seed << ": " << fast << " to " << slow;

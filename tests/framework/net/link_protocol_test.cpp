@@ -349,8 +349,7 @@ TEST_F(LinkProtocolPair, RestartedPeerIsNotTakenForTheOldOne) {
   settle();
   ASSERT_TRUE(right->error());
   EXPECT_EQ(right->error()->kind(), LinkError::Kind::lost);
-  EXPECT_NE(std::string(right->error()->what()).find("stage 0.0 was started anew"),
-            std::string::npos);
+  EXPECT_NE(std::string(right->error()->what()).find("stage 0.0 has restarted"), std::string::npos);
   EXPECT_EQ(right->take(), numbered_frame(1, 10)) << "what had arrived is still delivered";
 }
 

@@ -426,7 +426,7 @@ TEST_F(NodeTest, EndThatIsClosedWithWordsUnsentOutlivesTheBreakOfItsConnection) 
   EXPECT_FALSE(left->flush(in_seconds(0.5)));  // by then every queue on the way is full
   left.reset();
   right->send(numbered_frame(1, 100'000));
-  EXPECT_FALSE(right->flush(in_seconds(0.2)));  // under way to who takes nothing any more
+  EXPECT_FALSE(right->flush(in_seconds(0.2)));  // in flight to a peer that takes nothing any more
   relay.reset();
   node.reset();  // waits for libzmq's last second with the socket
   EXPECT_EQ(end_of(*right).kind(), Kind::lost);

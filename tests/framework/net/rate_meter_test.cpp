@@ -16,7 +16,7 @@ TEST(RateMeter, KnowsNothingBeforeSomethingWasConfirmed) {
   EXPECT_EQ(meter.bytes_per_second(), 0);
 }
 
-TEST(RateMeter, CountsOnlyTheTimeInWhichSomethingWasUnderWay) {
+TEST(RateMeter, CountsOnlyTheTimeInWhichSomethingWasInFlight) {
   RateMeter meter;
   meter.update(kStart, 100000, 0);
   meter.update(kStart + milliseconds(100), 100000, 100000);
@@ -77,7 +77,7 @@ TEST(RateMeter, LeavesTheRoundTripOutWhereChunksWentOneBehindTheOther) {
   EXPECT_DOUBLE_EQ(meter.bytes_per_second(), 1e6);
 }
 
-TEST(RateMeter, SoItDoesWhereSomethingIsAlwaysUnderWay) {
+TEST(RateMeter, SoItDoesWhereSomethingIsAlwaysInFlight) {
   RateMeter meter;
   const auto sent = [](int burst) { return 30000 * static_cast<std::uint64_t>(burst); };
   for (int i = 0; i < 50; ++i) {

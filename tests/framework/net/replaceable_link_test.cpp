@@ -5,7 +5,7 @@
 
 #include <future>
 
-#include "framework/net/memory_link.h"
+#include "tests/memory_links.h"
 
 namespace strait::net {
 namespace {
@@ -13,16 +13,6 @@ namespace {
 using testing::HasSubstr;
 
 using Ends = std::pair<std::unique_ptr<Link>, std::unique_ptr<Link>>;
-
-Ends ends() {
-  MemoryEnd left;
-  left.name = {0, 0};
-  left.options.name = "replica 0.0~0.1";
-  left.options.peer = {0, 1};
-  MemoryEnd right = left;
-  std::swap(right.name, right.options.peer);
-  return memory_link(left, right);
-}
 
 TEST(ReplaceableLink, WithoutALinkEveryCallSaysWhoIsLost) {
   ReplaceableLink link("replica 0.0~0.1", "stage 0.1", nullptr);
@@ -40,14 +30,14 @@ TEST(ReplaceableLink, WithoutALinkEveryCallSaysWhoIsLost) {
 }
 
 TEST(ReplaceableLink, ANewLinkIsSpokenToAndBytesAddUp) {
-  Ends first = ends();
+  Ends first = memory_links({0, 0}, {0, 1}, "replica 0.0~0.1");
   ReplaceableLink link("replica 0.0~0.1", "stage 0.1", std::move(first.first));
   link.send(Frame(100));
   EXPECT_EQ(first.second->receive().size(), 100U);
   const std::uint64_t before = link.state().sent_bytes;
   EXPECT_GE(before, 100U);
 
-  Ends second = ends();
+  Ends second = memory_links({0, 0}, {0, 1}, "replica 0.0~0.1");
   link.replace(std::move(second.first));
   EXPECT_THROW(first.second->receive(), LinkError);
   link.send(Frame(7));
@@ -58,7 +48,7 @@ TEST(ReplaceableLink, ANewLinkIsSpokenToAndBytesAddUp) {
 }
 
 TEST(ReplaceableLink, AbortOfTheFormerLinkWakesItsWaiters) {
-  Ends first = ends();
+  Ends first = memory_links({0, 0}, {0, 1}, "replica 0.0~0.1");
   ReplaceableLink link("replica 0.0~0.1", "stage 0.1", std::move(first.first));
   auto waiting = std::async(std::launch::async, [&] { return link.receive(); });
   link.replace(nullptr);

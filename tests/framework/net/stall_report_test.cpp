@@ -37,7 +37,7 @@ TEST(StallReportTest, SaysWhenNothingOfItIsHereAndTheLinkIsDown) {
   state.last_heard = kNow - milliseconds(4200);
   EXPECT_EQ(stall_report({"stage 2.0", "the plan", kNow - milliseconds(4500)}, state, kNow),
             "stage 2.0 waits 4.5 s for the plan from stage 1.0 (host b): nothing of it received, "
-            "last byte 38 s ago; the link is down, last sign of life 4.2 s ago");
+            "last byte 38 s ago; the link is down, last heartbeat 4.2 s ago");
 }
 
 }  // namespace

@@ -63,24 +63,24 @@ void DirectRound::before_update(store::Step step) {
   if (number(step) - number(rounds_[0].opened.step) >= rounds_[0].plan.late) apply();
 }
 
-bool DirectRound::pass(const Moment& moment) {
-  if (moment.hook == Hook::update) before_update(moment.step);
-  if (!open(moment)) return false;
+bool DirectRound::pass(const HookPoint& point) {
+  if (point.hook == Hook::update) before_update(point.step);
+  if (!open(point)) return false;
   exchange();
   if (rounds_[0].plan.late == 0) apply();
   return true;
 }
 
-bool DirectRound::open(const Moment& moment) {
+bool DirectRound::open(const HookPoint& point) {
   std::vector<Round> opened;
   for (std::size_t member = 0; member < members_.size(); ++member) {
     const Membership membership{epoch_, members_, member};
-    auto plan = method(member).plan(moment, layout_, membership);
+    auto plan = method(member).plan(point, layout_, membership);
     must_hold(member == 0 || plan.has_value() == !opened.empty(), "replicas do not open together");
     if (!plan) continue;
     Round& round = opened.emplace_back();
     round.id = opened_;
-    round.opened = moment;
+    round.opened = point;
     round.plan = std::move(*plan);
     round.membership = membership;
     round.parts = parts_of(round.plan, membership);

@@ -40,10 +40,10 @@ class DirectRound {
   void before_update(store::Step step);
   // Opens, exchanges and, if it is not late, applies the round of this moment. Applies a late round
   // that is due first. Whether a round opened.
-  bool pass(const Moment& moment);
+  bool pass(const HookPoint& point);
 
   // The same in single steps. Parts are encoded in a random order.
-  bool open(const Moment& moment);
+  bool open(const HookPoint& point);
   // All exchanges, one after the other; calls `damage` when all bytes of one have come and none is
   // decoded.
   void exchange(const std::function<void()>& damage = {});

@@ -125,9 +125,13 @@ net::Frame text(const std::string& text) {
 TEST(RelayedLinks, GiveFollowersWhatTheirLeaderReceivedByItsSource) {
   auto mesh = replica_mesh(4);
   Relay relay(1);
+  const net::Link* const to_third = mesh[0][2].get();
   const auto leader = leader_links(std::move(mesh[0]), *relay.writer);
-  const auto follower = follower_links(Membership{0, {0, 2, 3}, 0}, *relay.readers[0]);
+  EXPECT_EQ(leader[2]->underlying(), to_third);
+  const auto follower =
+      follower_links(Membership{0, {0, 2, 3}, 0}, *relay.readers[0], mesh[1][0].get());
   ASSERT_EQ(follower.size(), 4);
+  EXPECT_EQ(follower[2]->underlying(), mesh[1][0].get());
   EXPECT_EQ(follower[0], nullptr);
   EXPECT_EQ(follower[1], nullptr);
   mesh[2][0]->send(text("a"));

@@ -85,11 +85,11 @@ TEST_P(MethodLaws, RemainingMembersKeepTheSameModelWhenOthersLeave) {
 }
 
 // Opens, exchanges and drops the round of a moment, and expects that it leaves no trace.
-void drop_once(DirectRound& stage, const Moment& moment) {
+void drop_once(DirectRound& stage, const HookPoint& point) {
   if (stage.in_progress()) return;
   std::vector<std::vector<std::vector<float>>> before;
   for (std::size_t i = 0; i < stage.size(); ++i) before.push_back(slots_of(stage.replica(i)));
-  if (!stage.open(moment)) return;
+  if (!stage.open(point)) return;
   stage.exchange();
   stage.drop();
   for (std::size_t i = 0; i < stage.size(); ++i) {
@@ -111,10 +111,10 @@ TEST_P(MethodLaws, DroppedRoundLeavesNoTrace) {
       start_at_random(stage, same);
       for (std::int64_t step = 0; step < kLawSteps; ++step) {
         for (const Hook hook : {Hook::gradient, Hook::clipped, Hook::update, Hook::model_read}) {
-          const Moment moment{step_number(step), hook};
+          const HookPoint point{step_number(step), hook};
           if (hook == Hook::gradient || hook == Hook::update) {
             // Not during a round that still reads them.
-            stage.before_update(moment.step);
+            stage.before_update(point.step);
             for (std::size_t i = 0; i < replicas; ++i) {
               auto& values =
                   hook == Hook::gradient ? stage.replica(i).gradient : stage.replica(i).weights;
@@ -122,8 +122,8 @@ TEST_P(MethodLaws, DroppedRoundLeavesNoTrace) {
               std::ranges::fill(stage.replica(i).second_moment, 0.5F);
             }
           }
-          if (drops) drop_once(stage, moment);
-          stage.pass(moment);
+          if (drops) drop_once(stage, point);
+          stage.pass(point);
         }
       }
       if (stage.in_progress()) stage.drop();

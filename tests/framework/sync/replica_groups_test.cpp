@@ -41,12 +41,13 @@ class Member {
     relay_ = std::move(relay);
     if (own.count() > 1) {
       LinkRow in_group(links.size());
+      const net::Link* const to_leader = links[own.members.front()].get();
       for (const std::uint32_t one : own.members) in_group[one] = std::move(links[one]);
       group_ = std::make_unique<SharedMemoryGroup>(gradient_, std::move(memory), hellos, own);
       sums_ = std::make_unique<SyncRounds>(make_method(settings_in_group(settings)), slots_, own,
                                            std::move(in_group), nullptr, GroupRounds{group_.get()});
       links = own.mine == 0 ? leader_links(std::move(links), *relay_)
-                            : follower_links(leaders, *relay_);
+                            : follower_links(leaders, *relay_, to_leader);
     }
     rounds_ = std::make_unique<SyncRounds>(std::move(method_), slots_, leaders, std::move(links));
   }

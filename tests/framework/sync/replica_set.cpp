@@ -6,31 +6,17 @@
 #include <thread>
 #include <utility>
 
+#include "tests/memory_links.h"
+
 namespace strait::sync {
-namespace {
-
-net::MemoryEnd end_of(std::size_t mine, std::size_t peer, const std::string& name,
-                      const net::RunId& run, std::uint64_t window_bytes) {
-  net::MemoryEnd end;
-  end.name = {0, static_cast<std::uint32_t>(mine)};
-  end.run = run;
-  end.options.name = name;
-  end.options.window_bytes = window_bytes;
-  end.options.peer = {0, static_cast<std::uint32_t>(peer)};
-  return end;
-}
-
-}  // namespace
-
 std::vector<LinkRow> replica_mesh(std::size_t replicas, std::uint64_t window_bytes) {
-  const net::RunId run = net::RunId::random();
   std::vector<LinkRow> mesh(replicas);
   for (auto& row : mesh) row.resize(replicas);
   for (std::size_t a = 0; a < replicas; ++a) {
     for (std::size_t b = a + 1; b < replicas; ++b) {
       const std::string name = fmt::format("replica 0.{}~0.{}", a, b);
-      auto [left, right] = net::memory_link(end_of(a, b, name, run, window_bytes),
-                                            end_of(b, a, name, run, window_bytes));
+      auto [left, right] = memory_links({0, static_cast<std::uint32_t>(a)},
+                                        {0, static_cast<std::uint32_t>(b)}, name, window_bytes);
       mesh[a][b] = std::move(left);
       mesh[b][a] = std::move(right);
     }

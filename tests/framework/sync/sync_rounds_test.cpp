@@ -52,9 +52,9 @@ ReplicaSet::Maker named(const std::string& method) {
 // A method without results: models never agree.
 class Forking final : public SyncMethod {
  public:
-  std::optional<RoundPlan> plan(const Moment& moment, const Layout& layout,
+  std::optional<RoundPlan> plan(const HookPoint& point, const Layout& layout,
                                 const Membership&) const override {
-    if (moment.hook != Hook::update) return std::nullopt;
+    if (point.hook != Hook::update) return std::nullopt;
     RoundPlan plan;
     plan.ranges = {{0, layout.size()}};
     return plan;
@@ -68,9 +68,9 @@ class Forking final : public SyncMethod {
 class Gathering final : public SyncMethod {
  public:
   bool model_is_replicated() const override { return false; }  // replicas train on between rounds
-  std::optional<RoundPlan> plan(const Moment& moment, const Layout& layout,
+  std::optional<RoundPlan> plan(const HookPoint& point, const Layout& layout,
                                 const Membership&) const override {
-    if (moment.hook != Hook::update) return std::nullopt;
+    if (point.hook != Hook::update) return std::nullopt;
     RoundPlan plan;
     plan.pattern = Pattern::gather_all;
     for (const Piece& piece : layout.pieces()) plan.ranges.push_back(piece.range);

@@ -22,9 +22,9 @@ class WrappedMethod : public SyncMethod {
   bool sums_gradients() const override { return method_->sums_gradients(); }
   UpdateRule update_rule(store::Step step) const override { return method_->update_rule(step); }
   void start(Slots& slots) override { method_->start(slots); }
-  std::optional<RoundPlan> plan(const Moment& moment, const Layout& layout,
+  std::optional<RoundPlan> plan(const HookPoint& point, const Layout& layout,
                                 const Membership& membership) const override {
-    return method_->plan(moment, layout, membership);
+    return method_->plan(point, layout, membership);
   }
   void encode(const Round& round, const Part& part, const Slots& slots, net::Frame& out) override {
     method_->encode(round, part, slots, out);

@@ -66,20 +66,6 @@ TEST(SpanLog, ARowNamedTwiceHasItsLastName) {
   EXPECT_EQ(events[1]["args"]["name"], "b");
 }
 
-TEST(SpanLog, AScopedSpanCoversItsScope) {
-  SpanLog log("stage 0.0", 0);
-  const Nanoseconds before = now();
-  { const ScopedSpan outer(log, "outer", "compute", 1, "micro_batch", 9); }
-  const Nanoseconds after = now();
-  ASSERT_EQ(log.spans().size(), 1U);
-  const Span span = log.spans()[0];
-  EXPECT_STREQ(span.name, "outer");
-  EXPECT_EQ(span.value, 9);
-  EXPECT_LE(before, span.start);
-  EXPECT_LE(span.start, span.end);
-  EXPECT_LE(span.end, after);
-}
-
 TEST(SpanLog, NoSpanOfAnyThreadIsLostWhileOthersReadAndWrite) {
   SpanLog log("stage 0.0", 0, 1000);
   const ScratchDirectory folder;

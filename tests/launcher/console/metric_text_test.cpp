@@ -22,7 +22,7 @@ trace::BoundaryMetrics boundary_of(const std::string& boundary, const std::strin
   step.error = 0.0123;
   step.cache_bytes = 4'000'000;
   step.hits = 12;
-  step.first_visits = 4;
+  step.cache_misses = 4;
   step.evictions = 3;
   step.resends = 1;
   return step;
@@ -48,7 +48,7 @@ TEST(BoundaryTable, SumsCountsAndKeepsLatestRatios) {
   EXPECT_EQ(all[1].sent_bytes, 2'000'000U);
   EXPECT_EQ(all[1].raw_bytes, 16'000'000U);
   EXPECT_EQ(all[1].hits, 24U);
-  EXPECT_EQ(all[1].first_visits, 8U);
+  EXPECT_EQ(all[1].cache_misses, 8U);
   EXPECT_EQ(all[1].evictions, 6U);
   EXPECT_EQ(all[1].resends, 2U);
   EXPECT_EQ(all[1].change, 0.125);

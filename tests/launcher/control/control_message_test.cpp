@@ -93,7 +93,7 @@ TEST(ControlMessage, BoundaryMetricsKeepUnknownValues) {
   known.error = 1e-300;
   known.cache_bytes = 3;
   known.hits = 4;
-  known.first_visits = 5;
+  known.cache_misses = 5;
   known.evictions = 6;
   known.resends = 7;
   trace::BoundaryMetrics unknown = known;

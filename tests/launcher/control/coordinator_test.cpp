@@ -10,9 +10,9 @@
 #include <thread>
 
 #include "framework/mutex.h"
-#include "framework/net/memory_link.h"
 #include "framework/store/store_error.h"
 #include "launcher/process/backend.h"
+#include "tests/memory_links.h"
 #include "tests/scratch_directory.h"
 
 namespace strait::control {
@@ -156,13 +156,8 @@ class CoordinatorTest : public testing::Test {
   }
   WorkerHandle worker(net::ProcessName name, Play play,
                       std::unique_ptr<process::Process> process = nullptr) {
-    const net::RunId run = net::RunId::random();
-    net::MemoryEnd ours{net::ProcessName::coordinator(), run, 1, {}};
-    net::MemoryEnd theirs{name, run, 1, {}};
-    ours.options.name = theirs.options.name = "control " + name.text();
-    ours.options.peer = name;
-    theirs.options.peer = net::ProcessName::coordinator();
-    auto [left, right] = net::memory_link(ours, theirs);
+    auto [left, right] =
+        memory_links(net::ProcessName::coordinator(), name, "control " + name.text());
     threads_.emplace_back([play = std::move(play), name, link = std::move(right)]() mutable {
       Script script(name, std::move(link));
       try {

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "framework/net/memory_link.h"
 #include "launcher/base/errors.h"
+#include "tests/memory_links.h"
 
 namespace strait::control {
 namespace {
@@ -48,14 +48,7 @@ class MemoryLedgerTest : public testing::Test {
   std::vector<WorkerHandle> handles() {
     std::vector<WorkerHandle> all;
     for (const net::ProcessName name : {kFirst, kSecond}) {
-      net::MemoryEnd here;
-      here.name = net::ProcessName::coordinator();
-      here.options.name = "control";
-      here.options.peer = name;
-      net::MemoryEnd there = here;
-      there.name = name;
-      there.options.peer = net::ProcessName::coordinator();
-      auto [ours, theirs] = net::memory_link(here, there);
+      auto [ours, theirs] = memory_links(net::ProcessName::coordinator(), name, "control");
       ends_.push_back(std::move(theirs));
       all.push_back({name, std::move(ours), nullptr, ""});
     }

@@ -193,7 +193,7 @@ TEST(SlowParts, SayNothingOfWhatCostsNoTime) {
   }
 }
 
-TEST(SlowParts, CountTheTimeThatMessagesAreUnderWayAsPlanned) {
+TEST(SlowParts, CountTheTimeThatMessagesAreInFlightAsPlanned) {
   const net::ProcessName first{0, 0};
   const std::string name = "boundary 0.0>1.0";
   StepLine line;

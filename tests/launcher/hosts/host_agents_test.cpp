@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "framework/net/link_error.h"
-#include "framework/net/memory_link.h"
 #include "launcher/base/errors.h"
 #include "tests/launcher/user_error.h"
+#include "tests/memory_links.h"
 
 namespace strait::hosts {
 namespace {
@@ -26,12 +26,8 @@ class HostAgentsTest : public testing::Test {
 
   // The launcher's end; the agent's end goes to remote_[host].
   Link link_to(std::uint32_t host) {
-    net::MemoryEnd ours{net::ProcessName::coordinator(), run_, 1, {}};
-    net::MemoryEnd theirs{net::ProcessName::host_agent(host), run_, 1, {}};
-    ours.options.name = theirs.options.name = "agent";
-    ours.options.peer = theirs.name;
-    theirs.options.peer = ours.name;
-    auto [left, right] = net::memory_link(ours, theirs);
+    auto [left, right] =
+        memory_links(net::ProcessName::coordinator(), net::ProcessName::host_agent(host), "agent");
     remote_.at(host) = std::move(right);
     return std::move(left);
   }
@@ -65,7 +61,6 @@ class HostAgentsTest : public testing::Test {
     EXPECT_THAT(status->lost, HasSubstr(fmt::format("its host h{} is gone", host)));
   }
 
-  const net::RunId run_ = net::RunId::random();
   std::vector<Link> remote_{2};
   std::unique_ptr<HostAgents> agents_;
 };

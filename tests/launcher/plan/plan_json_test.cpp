@@ -39,6 +39,19 @@ TEST(PlanJson, ReadsPlanOfFormerBuildAndWritesItUnchanged) {
   EXPECT_EQ(plan.processes.size(), 4);
 }
 
+TEST(PlanJson, HashLeavesOutPathsWhichDifferByHost) {
+  Plan here = plan_from_json(former_plan());
+  here.recipe.model.adapter = "/a/adapter";
+  here.recipe.model.weights_run = "/a/runs/X";
+  Plan there = here;
+  there.train.file = there.recipe.model.path = "/b/inputs";
+  there.recipe.model.adapter = "/b/inputs/adapter";
+  there.recipe.model.weights_run = "/b/inputs/weights/step-4";
+  EXPECT_EQ(there.hash(), here.hash());
+  there.steps += 1;
+  EXPECT_NE(there.hash(), here.hash());
+}
+
 TEST(PlanJson, NamesFieldThatIsMissingOrUnknown) {
   json plan = former_plan();
   plan["links"][0].erase("place");

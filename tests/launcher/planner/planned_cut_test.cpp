@@ -10,6 +10,7 @@
 #include "launcher/plan/speeds.h"
 #include "models/model_config.h"
 #include "stages/partition.h"
+#include "tests/refusal_of.h"
 
 namespace strait::planner {
 namespace {
@@ -81,6 +82,16 @@ TEST(PlannedCut, PassesChunksToPartition) {
   EXPECT_EQ(question.chunks, 2);
   // Eight micro-batches in groups of two: a group in the second chunk, and three of the hop below.
   EXPECT_THAT(question.in_flight, testing::ElementsAre(5, 3));
+}
+
+TEST(PlannedCut, TakesNameOfPartitionFromBehindLastFolder) {
+  recipe::Recipe recipe = recipe_of(2, "1f1b");
+  recipe.pipeline.partition.kind = recipe::PartitionKind::plugin;
+  for (const char* plugin : {"/no/exp#3/mine.so", "/no/exp#3/mine.so#even"}) {
+    recipe.pipeline.partition.plugin = plugin;
+    EXPECT_THAT(refusal_of<base::UserError>([&] { plan_cut(recipe, {}, eight_blocks(), 8); }),
+                testing::HasSubstr("there is no plugin /no/exp#3/mine.so;"));
+  }
 }
 
 TEST(PlannedCut, UsesMeasuredSpeedsElseAssumedOnes) {

@@ -76,10 +76,10 @@ TEST(PathProbe, ClosesPortsAfterProbes) {
     places = ports.places();
     token = ports.token();
   }
-  const TryPaths order{token, {{1, places[1].at(0)}}, 3};
+  const TryPaths command{token, {{1, places[1].at(0)}}, 3};
   // Host 1 answers only after it has closed its port.
   const auto behind = hosts.reach->ask({{1, TryPaths{token, {}, 1}}}, std::chrono::seconds(20));
-  const auto answers = hosts.reach->ask({{0, order}}, std::chrono::seconds(20));
+  const auto answers = hosts.reach->ask({{0, command}}, std::chrono::seconds(20));
   const auto& tried = std::get<PathsTried>(answers.at(0));
   EXPECT_THAT(tried.results.at(0).trouble, HasSubstr("refused"));
   EXPECT_EQ(behind.size(), 1U);
@@ -98,9 +98,9 @@ TEST(PathProbe, ReportsLostHost) {
 
 TEST(PathProbe, ReturnsMeasurementErrorAsAnswer) {
   ServedHosts hosts(1);
-  const MeasureRoundTrip order{Preamble::random_token(), "tcp://127.0.0.1:1", 3};
-  const auto answers = hosts.reach->ask({{0, order}}, std::chrono::seconds(20));
-  EXPECT_THAT(std::get<OrderFailed>(answers.at(0)).text, HasSubstr("127.0.0.1:1"));
+  const MeasureRoundTrip command{Preamble::random_token(), "tcp://127.0.0.1:1", 3};
+  const auto answers = hosts.reach->ask({{0, command}}, std::chrono::seconds(20));
+  EXPECT_THAT(std::get<CommandFailed>(answers.at(0)).text, HasSubstr("127.0.0.1:1"));
 }
 
 // Two hosts with the answers that a test puts into their links.
@@ -132,13 +132,13 @@ struct PlayedHosts {
 
 TEST(PathProbe, PassesOverAnswersOfAnEarlierQuestion) {
   PlayedHosts hosts;
-  const std::map<std::size_t, ReachOrder> orders = {{0, MeasureRoundTrip{}},
-                                                    {1, MeasureRoundTrip{}}};
-  EXPECT_THROW(hosts.reach->ask(orders, std::chrono::seconds(0)), base::UserError);
+  const std::map<std::size_t, ReachCommand> commands = {{0, MeasureRoundTrip{}},
+                                                        {1, MeasureRoundTrip{}}};
+  EXPECT_THROW(hosts.reach->ask(commands, std::chrono::seconds(0)), base::UserError);
   for (const double seconds : {1.0, 2.0}) {
     for (std::size_t host : {0U, 1U}) hosts.answer(host, RoundTripMeasured{seconds});
   }
-  for (const auto& [host, answer] : hosts.reach->ask(orders, std::chrono::seconds(20))) {
+  for (const auto& [host, answer] : hosts.reach->ask(commands, std::chrono::seconds(20))) {
     EXPECT_EQ(std::get<RoundTripMeasured>(answer).seconds, 2.0) << host;
   }
 }

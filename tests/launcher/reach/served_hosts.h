@@ -19,7 +19,7 @@ namespace strait::reach {
 // The service of some hosts in one process, with real sockets between them.
 struct ServedHosts {
   using MeasureFunction = std::function<ComputeMeasured(const MeasureCompute&)>;
-  static ComputeMeasured nothing_measured(const MeasureCompute& /*order*/) { return {}; }
+  static ComputeMeasured nothing_measured(const MeasureCompute& /*command*/) { return {}; }
 
   explicit ServedHosts(std::size_t count, const MeasureFunction& measure = nothing_measured) {
     std::vector<ReachClient::Host> hosts;

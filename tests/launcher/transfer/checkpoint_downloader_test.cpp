@@ -21,7 +21,7 @@ struct RemoteRun {
   std::unique_ptr<CheckpointDownloader> downloader(
       std::optional<std::int64_t> keep = 2, store::Part fetched = store::Part::all,
       store::Part awaited = store::Part::all,
-      std::chrono::seconds patience = std::chrono::minutes(15)) {
+      std::chrono::seconds stall_timeout = std::chrono::minutes(15)) {
     std::vector<CheckpointDownloader::Host> hosts;
     for (const auto& host : rig.hosts) {
       const std::string name = hosts.empty() ? "h0" : "h1";
@@ -29,7 +29,7 @@ struct RemoteRun {
     }
     return std::make_unique<CheckpointDownloader>(
         *rig.launcher.agent, std::move(hosts),
-        CheckpointDownloader::Settings{here(), keep, fetched, awaited, patience});
+        CheckpointDownloader::Settings{here(), keep, fetched, awaited, stall_timeout});
   }
 
   // Writes a shard on each of these hosts and the manifest here; returns what the downloader gets.
@@ -150,7 +150,7 @@ TEST(CheckpointDownloader, GivesUpWhenNothingComes) {
   const auto finished = downloader->finish(never);
   EXPECT_EQ(finished.code, base::ExitCode::stalled);
   EXPECT_THAT(finished.missing, testing::HasSubstr("of checkpoint 6 stay on the hosts"));
-  EXPECT_THAT(finished.missing, testing::HasSubstr("nothing came for 1 s"));
+  EXPECT_THAT(finished.missing, testing::HasSubstr("no data for 1 s"));
 }
 
 TEST(CheckpointDownloader, DoesNotWaitForHostThatLeftRun) {

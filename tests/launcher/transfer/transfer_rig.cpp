@@ -1,23 +1,12 @@
 #include "tests/launcher/transfer/transfer_rig.h"
 
-#include "framework/net/memory_link.h"
+#include "tests/memory_links.h"
 
 namespace strait::transfer {
 namespace {
 
 net::ProcessName host_agent_name(std::size_t number) {
   return net::ProcessName::host_agent(static_cast<std::uint32_t>(number));
-}
-
-auto memory_links(const net::ProcessName& left, const net::ProcessName& right) {
-  static const net::RunId run = net::RunId::random();
-  const auto end_of = [](const net::ProcessName& here, const net::ProcessName& there) {
-    net::MemoryEnd end{here, run, 1, {}};
-    end.options.name = "ship";
-    end.options.peer = there;
-    return end;
-  };
-  return net::memory_link(end_of(left, right), end_of(right, left));
 }
 
 }  // namespace
@@ -52,14 +41,14 @@ TransferRig::TransferRig(std::size_t count, const TransferAgentOptions& options)
 }
 
 void TransferRig::link(TransferHost& left, TransferHost& right) {
-  auto [at_left, at_right] = memory_links(left.name, right.name);
+  auto [at_left, at_right] = memory_links(left.name, right.name, "ship");
   left.agent->add_peer(right.name, right.name.text(), std::move(at_left));
   right.agent->add_peer(left.name, left.name.text(), std::move(at_right));
 }
 
 std::unique_ptr<net::Link> TransferRig::link_peer(TransferHost& host,
                                                   const net::ProcessName& peer) {
-  auto [at_host, at_peer] = memory_links(host.name, peer);
+  auto [at_host, at_peer] = memory_links(host.name, peer, "ship");
   host.agent->add_peer(peer, peer.text(), std::move(at_host));
   return std::move(at_peer);
 }

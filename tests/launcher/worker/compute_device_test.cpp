@@ -18,9 +18,9 @@ constexpr Accelerators kTwoGpus{at::kCUDA, 2};
 
 TEST(ComputeDevice, AutoTakesGpusInTurnAndTheCpuWithout) {
   EXPECT_EQ(choose_device(Device::automatic, std::nullopt, 3, "stage 3.0"), at::kCPU);
-  for (const Device wish : {Device::automatic, Device::cuda}) {
+  for (const Device requested : {Device::automatic, Device::cuda}) {
     for (const std::int64_t index : {0, 1, 2, 3}) {
-      EXPECT_EQ(choose_device(wish, kTwoGpus, index, "a stage"),
+      EXPECT_EQ(choose_device(requested, kTwoGpus, index, "a stage"),
                 at::Device(at::kCUDA, static_cast<at::DeviceIndex>(index % 2)));
     }
   }

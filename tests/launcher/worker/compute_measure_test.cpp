@@ -24,7 +24,7 @@ TEST(ComputeMeasure, MeasuresBlockOfModel) {
   EXPECT_GT(measured.memory_bytes_per_second, 1e8);
   const auto none =
       hosts.reach->ask({{0, reach::MeasureCompute{"{}", 1, 8, 1}}}, std::chrono::seconds(60));
-  EXPECT_THAT(std::get<reach::OrderFailed>(none.at(0)).text, HasSubstr("model_type"));
+  EXPECT_THAT(std::get<reach::CommandFailed>(none.at(0)).text, HasSubstr("model_type"));
 }
 
 }  // namespace

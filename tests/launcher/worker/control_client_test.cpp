@@ -14,9 +14,8 @@
 #include <utility>
 #include <variant>
 
-#include "framework/net/memory_link.h"
 #include "launcher/base/errors.h"
-#include "tests/launcher/worker/control_end.h"
+#include "tests/memory_links.h"
 
 namespace strait::worker {
 namespace {
@@ -74,9 +73,7 @@ TEST(ControlClient, LostCoordinatorIsLostPeer) {
 
 TEST(ControlClient, GoesOnWhenItCannotConnectToJoiningReplica) {
   constexpr net::ProcessName kStage{0, 0};
-  auto [stage, coordinator] =
-      net::memory_link(control_end(kStage, net::ProcessName::coordinator()),
-                       control_end(net::ProcessName::coordinator(), kStage));
+  auto [stage, coordinator] = memory_links(kStage, net::ProcessName::coordinator(), "control");
   ControlClient client(std::move(stage));
   client.on_admit([](const control::Admit&) { return std::map<std::string, std::string>{}; },
                   [](const control::Peers& peers) {

@@ -8,9 +8,8 @@
 #include <set>
 #include <stdexcept>
 
-#include "framework/net/memory_link.h"
 #include "stages/wait_clock.h"
-#include "tests/launcher/worker/control_end.h"
+#include "tests/memory_links.h"
 
 namespace strait::worker {
 namespace {
@@ -38,9 +37,7 @@ class CountingLink : public net::Link {
 class StageReporterTest : public testing::Test {
  protected:
   StageReporterTest() {
-    auto [stage, coordinator] =
-        net::memory_link(control_end(kStage, net::ProcessName::coordinator()),
-                         control_end(net::ProcessName::coordinator(), kStage));
+    auto [stage, coordinator] = memory_links(kStage, net::ProcessName::coordinator(), "control");
     coordinator_ = std::move(coordinator);
     control_ = std::make_unique<ControlClient>(std::move(stage));
   }

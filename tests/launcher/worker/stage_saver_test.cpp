@@ -17,13 +17,13 @@
 #include <variant>
 #include <vector>
 
-#include "framework/net/memory_link.h"
 #include "framework/store/checkpoint.h"
 #include "framework/store/memory_file.h"
 #include "framework/sync/membership.h"
 #include "launcher/base/errors.h"
 #include "launcher/worker/stage_settings.h"
 #include "stages/stage.h"
+#include "tests/memory_links.h"
 #include "tests/scratch_directory.h"
 
 namespace strait::worker {
@@ -35,19 +35,7 @@ using store::Step;
 constexpr net::ProcessName kSaving{0, 0};
 constexpr net::ProcessName kLost{0, 1};
 
-std::pair<std::unique_ptr<net::Link>, std::unique_ptr<net::Link>> link_between(
-    net::ProcessName one, net::ProcessName other) {
-  net::MemoryEnd left;
-  left.name = one;
-  left.options.name = "link";
-  left.options.peer = other;
-  net::MemoryEnd right = left;
-  right.name = other;
-  right.options.peer = one;
-  return net::memory_link(left, right);
-}
-
-std::unique_ptr<net::Link> dead_link() { return link_between(kSaving, kLost).first; }
+std::unique_ptr<net::Link> dead_link() { return memory_links(kSaving, kLost, "link").first; }
 
 // One of two replicas, for one step and its checkpoint.
 plan::StageJob first_of_two(const std::filesystem::path& run) {
@@ -108,7 +96,7 @@ class NoObserver final : public stages::StageObserver {
 class StageSaverTest : public testing::Test {
  protected:
   StageSaverTest() {
-    auto [stage, coordinator] = link_between(kSaving, net::ProcessName::coordinator());
+    auto [stage, coordinator] = memory_links(kSaving, net::ProcessName::coordinator(), "link");
     coordinator_ = std::move(coordinator);
     control_ = std::make_unique<ControlClient>(std::move(stage));
     tracker_.on_lost([this](std::uint32_t, const std::string&) { tracker_.update(1, {0}); });
@@ -162,7 +150,7 @@ TEST_F(StageSaverTest, RemovesShardsOfDroppedCheckpoint) {
   EXPECT_NO_THROW(trained_.get());
 }
 
-// The drop was under way while the other replicas had already decided to write the step again.
+// The drop was in flight while the other replicas had already decided to write the step again.
 TEST_F(StageSaverTest, LateDropKeepsShardsOfNewerEpoch) {
   EXPECT_EQ(next_shards().epoch, 1U);
   say(control::Dropped{Step{1}, "a replica left while it was written", true, 0});
@@ -187,7 +175,7 @@ class BesideTrainingTest : public testing::Test {
   }
 
   BesideTrainingTest() {
-    auto [stage, coordinator] = link_between(kSaving, net::ProcessName::coordinator());
+    auto [stage, coordinator] = memory_links(kSaving, net::ProcessName::coordinator(), "link");
     coordinator_ = std::move(coordinator);
     control_ = std::make_unique<ControlClient>(std::move(stage));
     trained_ = std::async(std::launch::async, [this] { train(); });
@@ -290,7 +278,7 @@ class InMemoryTest : public testing::Test {
     job_.plan.sync_method.clear();
     job_.plan.processes.pop_back();
     job_.plan.steps = 4;
-    auto [stage, coordinator] = link_between(kSaving, net::ProcessName::coordinator());
+    auto [stage, coordinator] = memory_links(kSaving, net::ProcessName::coordinator(), "link");
     coordinator_ = std::move(coordinator);
     control_ = std::make_unique<ControlClient>(std::move(stage));
   }

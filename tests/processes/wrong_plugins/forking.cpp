@@ -17,9 +17,9 @@ class Forking final : public SyncMethod {
   std::vector<SlotNeed> slots() const override { return diloco_->slots(); }
   std::string model_slot() const override { return diloco_->model_slot(); }
   void start(Slots& slots) override { diloco_->start(slots); }
-  std::optional<RoundPlan> plan(const Moment& moment, const Layout& layout,
+  std::optional<RoundPlan> plan(const HookPoint& point, const Layout& layout,
                                 const Membership& membership) const override {
-    return diloco_->plan(moment, layout, membership);
+    return diloco_->plan(point, layout, membership);
   }
   void encode(const Round& round, const Part& part, const Slots& slots,
               strait::net::Frame& out) override {
