@@ -65,6 +65,18 @@ class Shipping(hosts.HostsCase):
         self.train("again", self.over_ssh(self.WEIGHTS))
         self.assertEqual([self.content(host) for host in self.hosts], before)
 
+    def test_adapter_and_weights_of_a_run_at_other_paths_on_each_host(self):
+        apart = [{"name": host.name, "directory": f"~/.strait/own-{n}"} for n, host in enumerate(self.hosts)]
+        self.train("first", self.WEIGHTS)
+        tuned = {**self.WEIGHTS, "model.weights": "runs/first", "model.lora.targets": ["c_attn"]}
+        local = self.train("tuned", tuned)
+        self.assert_same_bits(local.learnt(6), self.train("tuned-apart", self.over_ssh(tuned, apart)).learnt(6))
+        code, out, err = self.strait("export", "runs/tuned", "adapter")
+        self.assertEqual(code, 0, out + err)
+        again = {**self.WEIGHTS, "model.weights": "runs/first", "model.adapter": "adapter"}
+        local = self.train("again", again)
+        self.assert_same_bits(local.learnt(6), self.train("again-apart", self.over_ssh(again, apart)).learnt(6))
+
     def test_resume_fetches_shards_from_their_host(self):
         quiet = self.train("quiet", self.WEIGHTS)
         run = self.train("apart", self.over_ssh(self.WEIGHTS))
