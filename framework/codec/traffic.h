@@ -15,7 +15,7 @@ struct Traffic {
   std::uint64_t payload_bytes = 0;  // as encoded, without the message's header
   std::uint64_t rows = 0;
   std::uint64_t hits = 0;          // rows sent as a change
-  std::uint64_t cache_misses = 0;  // cache misses: rows sent in full and cached
+  std::uint64_t cache_misses = 0;  // rows sent in full and cached
   std::uint64_t evictions = 0;
   std::uint64_t resends = 0;         // rows whose two ends differed and were sent whole
   std::uint64_t refused_rows = 0;    // rows with values that are not finite

@@ -22,6 +22,7 @@ class Allreduce final : public SyncMethod {
   std::vector<std::string> trainer_slots() const override {
     return in_group_ ? std::vector<std::string>() : std::vector<std::string>{kGradient};
   }
+  bool reads_own_contribution() const override { return false; }
   std::optional<RoundPlan> plan(const HookPoint& point, const Layout& layout,
                                 const Membership& membership) const override;
   void encode(const Round& round, const Part& part, const Slots& slots, net::Frame& out) override;

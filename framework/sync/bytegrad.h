@@ -17,6 +17,7 @@ class ByteGrad final : public SyncMethod {
 
   bool sums_gradients() const override { return true; }
   std::vector<std::string> trainer_slots() const override { return {kGradient}; }
+  bool reads_own_contribution() const override { return false; }
   std::optional<RoundPlan> plan(const HookPoint& point, const Layout& layout,
                                 const Membership& membership) const override;
   void encode(const Round& round, const Part& part, const Slots& slots, net::Frame& out) override;

@@ -46,6 +46,7 @@ class Cocktail final : public SyncMethod {
   // rate of that one. Where they are older, the shorter steps of a replica's own rows lose less.
   UpdateRule update_rule(store::Step) const override { return rule_; }
   void start(Slots& slots) override;
+  bool reads_own_contribution() const override { return false; }
   std::optional<RoundPlan> plan(const HookPoint& point, const Layout& layout,
                                 const Membership& membership) const override;
   void encode(const Round& round, const Part& part, const Slots& slots, net::Frame& out) override;

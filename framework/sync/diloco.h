@@ -23,6 +23,7 @@ class Diloco final : public SyncMethod {
   std::vector<std::string> trainer_slots() const override { return {kWeights}; }
   std::string model_slot() const override { return kReference; }
   void start(Slots& slots) override;
+  bool reads_own_contribution() const override { return false; }
   std::optional<RoundPlan> plan(const HookPoint& point, const Layout& layout,
                                 const Membership& membership) const override;
   void encode(const Round& round, const Part& part, const Slots& slots, net::Frame& out) override;

@@ -25,7 +25,13 @@ class RoundInProgress {
  public:
   RoundInProgress(Round& round, SyncMethod& method, const Slots& slots, MemberLinks& links,
                   const ExchangeHooks& hooks)
-      : round_(round), method_(method), slots_(slots), links_(links), hooks_(hooks) {}
+      : round_(round),
+        method_(method),
+        slots_(slots),
+        links_(links),
+        hooks_(hooks),
+        keeps_own_(round.plan.pattern != Pattern::shard_reduce || method.reads_own_contribution()) {
+  }
 
   void shard_reduce();
   void gather_all();
@@ -60,6 +66,7 @@ class RoundInProgress {
   const Slots& slots_;
   MemberLinks& links_;
   const ExchangeHooks& hooks_;
+  const bool keeps_own_;
 };
 
 net::Frame RoundInProgress::encode(const Part& part) {
@@ -67,7 +74,7 @@ net::Frame RoundInProgress::encode(const Part& part) {
   if (round_.exchange == 0) hooks_.wait_until_ready(part.range);
   net::Frame frame = start_frame(header(RoundMessage::Kind::contribution, part));
   method_.encode(round_, part, slots_, frame);
-  exchange().own[part.index] = body_of(frame);
+  if (keeps_own_ || part.owner == mine()) exchange().own[part.index] = body_of(frame);
   return frame;
 }
 
@@ -126,6 +133,7 @@ void RoundInProgress::reduce_own(const Part& part) {
   // Sent before it is decoded here, because the others wait for it.
   send_to_peers(frame);
   exchange().results[part.index] = body_of(frame);
+  if (!keeps_own_) exchange().own[part.index] = net::Frame();
   method_.decode(round_, part, slots_);
 }
 

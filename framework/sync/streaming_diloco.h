@@ -29,6 +29,7 @@ class StreamingDiloco final : public SyncMethod {
   std::string model_slot() const override { return kReference; }
   void start(Slots& slots) override;
   // After the run's last update all fragments at once, applied at that hook.
+  bool reads_own_contribution() const override { return false; }
   std::optional<RoundPlan> plan(const HookPoint& point, const Layout& layout,
                                 const Membership& membership) const override;
   void encode(const Round& round, const Part& part, const Slots& slots, net::Frame& out) override;

@@ -60,6 +60,10 @@ class SyncMethod {
   virtual bool sums_gradients() const { return false; }
   virtual UpdateRule update_rule(store::Step) const { return UpdateRule::adamw; }
 
+  // Whether decode() or apply() of a shard_reduce reads Round::Exchange::own. Otherwise that is
+  // empty as soon as nothing else needs it, which saves as many bytes as the round sends to owners.
+  virtual bool reads_own_contribution() const { return true; }
+
   // Called once, when all replicas hold the same weights and no checkpoint was restored.
   virtual void start(Slots&) {}
 

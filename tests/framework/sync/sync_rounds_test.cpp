@@ -16,6 +16,7 @@
 #include "tests/framework/net/dying_link.h"
 #include "tests/framework/sync/replica_set.h"
 #include "tests/framework/sync/usual_settings.h"
+#include "tests/framework/sync/wrapped_method.h"
 
 namespace strait::sync {
 namespace {
@@ -94,7 +95,40 @@ class Gathering final : public SyncMethod {
   }
 };
 
+// Notes the bytes of own contributions that a round still holds when it is applied.
+class CountingContributions final : public WrappedMethod {
+ public:
+  CountingContributions(std::unique_ptr<SyncMethod> method, std::atomic<std::size_t>& bytes)
+      : WrappedMethod(std::move(method)), bytes_(bytes) {}
+  void apply(const Round& round, Slots& slots) override {
+    for (const net::Frame& frame : round.exchanges.front().own) bytes_ += frame.size();
+    WrappedMethod::apply(round, slots);
+  }
+
+ private:
+  std::atomic<std::size_t>& bytes_;
+};
+
 constexpr std::int64_t kRoundSteps = 8;
+
+TEST(SyncRounds, HoldOwnContributionsOnlyForMethodsThatReadThem) {
+  for (const std::string& name : methods().names()) {
+    SyncSettings settings = usual(name);
+    settings.every = 4;
+    std::atomic<std::size_t> bytes = 0;
+    const Layout layout = tiny_layout({400, 30});
+    ReplicaSet set(layout, 2, [&] {
+      return std::make_unique<CountingContributions>(make_method(settings), bytes);
+    });
+    const auto errors = set.in_parallel([&](std::size_t number, TinyReplica& replica) {
+      const std::vector<float> target = random_target(layout, number);
+      for (std::int64_t step = 0; step < 2 * kRoundSteps; ++step)
+        replica.step(numbered(step), target, 0.01F);
+    });
+    EXPECT_THAT(errors, Each(IsEmpty())) << name;
+    EXPECT_EQ(bytes > 0, make_method(settings)->reads_own_contribution()) << name;
+  }
+}
 
 TEST(SyncRounds, SumsGradientsInReplicaOrderForAnyNumberAndSizes) {
   for (std::size_t replicas = 1; replicas <= 9; ++replicas) {

@@ -20,6 +20,7 @@ class WrappedMethod : public SyncMethod {
   std::string model_slot() const override { return method_->model_slot(); }
   bool model_is_replicated() const override { return method_->model_is_replicated(); }
   bool sums_gradients() const override { return method_->sums_gradients(); }
+  bool reads_own_contribution() const override { return method_->reads_own_contribution(); }
   UpdateRule update_rule(store::Step step) const override { return method_->update_rule(step); }
   void start(Slots& slots) override { method_->start(slots); }
   std::optional<RoundPlan> plan(const HookPoint& point, const Layout& layout,
