@@ -31,7 +31,7 @@ class BackgroundPace {
 
   static constexpr std::chrono::microseconds kQueue{5000};  // shared by all background links
   static constexpr std::uint64_t kLeastChunk = 4096;
-  // Of bytes in flight, for all links: hosts whose cores are busy confirm late, and look narrow.
+  // Of bytes in flight, for all links: hosts with busy cores confirm late, and look narrow.
   static constexpr std::uint64_t kLeastLimit = std::uint64_t{32} << 10;
   static constexpr std::chrono::milliseconds kTrickleEvery{100};  // a least chunk, for all links
 

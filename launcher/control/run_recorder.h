@@ -65,9 +65,9 @@ class RunRecorder : public RunObserver {
 // Between two launches of a run, when it has no RunRecorder: the same files. Errors of the disk are
 // not reported: the launch that follows meets them, too.
 //
-// The former launch has ended, and another one is to follow.
+// The former launch has failed, and another one will follow: until then the state is "restarting".
 void record_restarting(const RunDirectory& directory);
-// Where it starts is known.
+// The step and the hosts from which the next launch starts are known.
 void record_restart(const RunDirectory& directory, const Restart& restart);
 // No further launch follows, and the run as a whole ends so, not as its last launch did.
 void record_end(const RunDirectory& directory, const Outcome& outcome);

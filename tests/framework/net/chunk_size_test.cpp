@@ -47,7 +47,7 @@ TEST(ChunkSize, ShrinksWhileNothingIsConfirmed) {
   EXPECT_EQ(size.limit(kRate), 125'000U);
 }
 
-// A sender that keeps `queue` bytes in flight on a path whose rate changes, and measures it as a
+// A sender that keeps `queue` bytes in flight on a path of changing rate, and measures it as a
 // link does.
 class SimulatedPath {
  public:
