@@ -23,10 +23,8 @@ class Ssh(hosts.HostsCase):
 
     def resumed_from(self, run, *words):
         """A resume that has trained beyond what the run had saved."""
-        done, starts = run.checkpoints()[-1], len(run.events("training"))
+        done = run.checkpoints()[-1]
         again = self.launch("resume", run.path.relative_to(self.home), *words, name=run.path.name)
-        # From here on the metrics are those of this start.
-        again.wait_for("training to go on", lambda: len(run.events("training")) > starts)
         again.at_step(done + 2)
         return again
 
@@ -192,9 +190,7 @@ class Ssh(hosts.HostsCase):
         launched.signal(signal.SIGKILL)
         launched.end(SOON)
         again = self.launch("resume", "runs/endless", name="endless")
-        trained = len(launched.run.events("training"))
-        ready = lambda: len(launched.run.events("training")) > trained
-        again.wait_for("training to go on", ready)
+        again.at_training()
         self.assertEqual([pid for pid in left if runs.alive(pid)], [])
         self.stopped(again)
 

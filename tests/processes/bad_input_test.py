@@ -489,7 +489,7 @@ class FullDisk(runs.RunCase):
         self.assertRegex(launched.output(), "strait: .*3 checkpoints in a row")
         (self.home / "runs" / "ballast").unlink()
         again = self.launch("resume", "runs/full", name="full")
-        again.wait_for("training", lambda: "training steps" in again.output())
+        again.at_training()
         again.signal(signal.SIGINT)
         self.assertEqual(again.end(), 0, again.output())
         # A start for which there is no room leaves nothing that stands in the way of the next one.

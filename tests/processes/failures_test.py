@@ -130,8 +130,7 @@ class Failures(runs.RunCase):
         launched.end(SOON)
         self.assertTrue(runs.alive(left))
         again = self.launch("resume", "runs/endless", name="endless")
-        trains = lambda: len(launched.run.events("training")) == 2
-        again.wait_for("training to go on", trains)
+        again.at_training()
         self.assertFalse(runs.alive(left))
         self.assertRegex(again.output(), rf"ended process {left} \(1\.0\) of generation 1 on ")
         self.assertEqual(len(self.run_processes()), 1 + 3)

@@ -180,7 +180,7 @@ class Restarts(runs.RunCase):
         launched.signal(signal.SIGTERM)
         self.assertEqual(launched.end(), 0, launched.output())
         again = self.launch("resume", "runs/stopped", name="stopped")
-        again.wait_for("a second start", lambda: len(again.run.events("training")) == 2)
+        again.at_training()
         again.signal(signal.SIGTERM)
         again.signal(signal.SIGTERM)  # at once
         self.assertIn(again.end(), (0, 130), again.output())

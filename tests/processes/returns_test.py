@@ -74,7 +74,7 @@ class Returns(replica_changes.ReplicaChanges, runs.RunCase):
         self.stop(launched)
         # What all three have saved is what a resume goes on from, each with its own state.
         again = self.launch("resume", launched.run.path, name="back")
-        again.wait_for("training", lambda: len(launched.run.events("training")) == 2)
+        again.at_training()
         self.train_on(again, 1)
         self.stop(again)
         self.assertNotIn("agreed model", again.output())
@@ -94,7 +94,6 @@ class Returns(replica_changes.ReplicaChanges, runs.RunCase):
         expected = run.curve()
         self.rewind_run(run, joined["step"])
         again = self.launch("resume", run.path, name="bits")
-        again.wait_for("training", lambda: len(run.events("training")) == 2)
         again.at_step(max(expected))
         self.stop(again)
         got = run.curve()
@@ -178,7 +177,7 @@ class Returns(replica_changes.ReplicaChanges, runs.RunCase):
         self.assertIn("starting without replica 1, 2; to add one: strait resume", launched.output())
 
         again = self.launch("resume", run.path, "--without", 0, name="few")
-        again.wait_for("training", lambda: len(run.events("training")) == 2)
+        again.at_training()
         self.train_on(again, 1)
         self.assertEqual(sorted(run.processes()), ["0.1", "0.2", "1.1", "1.2"])
         self.rejoin(again, 0)

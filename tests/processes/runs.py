@@ -267,6 +267,7 @@ class Launched:
     def __init__(self, case, words, run=None, **popen):
         self.case = case
         self.run = run
+        self.former_trainings = len(run.events("training")) if run else 0
         self.log = case.home / f"output-{len(case.started)}.txt"
         with open(self.log, "wb") as out:
             popen.setdefault("stdout", out)
@@ -300,7 +301,12 @@ class Launched:
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.output()}") from None
 
+    def at_training(self):
+        """Of this program: until then the metrics of a resumed run are those of its former start."""
+        self.wait_for("training", lambda: len(self.run.events("training")) > self.former_trainings)
+
     def at_step(self, step):
+        self.at_training()
         self.wait_for(
             f"step {step}", lambda: any(m["step"] >= step for m in self.run.metrics()[-1:])
         )
