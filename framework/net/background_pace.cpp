@@ -41,7 +41,7 @@ std::uint64_t BackgroundPace::allowance(Time now, Uplink& uplink) {
   if (!dry && (in_flight_bytes_ + chunk_ > limit_ || now - ran_dry_at_ >= kShortestHolds)) return 0;
   trickles_ = false;
   if (!held_back) {
-    if (paced_until_ <= now + kAhead) return chunk_;
+    if (paced_until_ <= now + kAhead || fills_search(links)) return chunk_;
     uplink.look_at(paced_until_ - kAhead);
     return 0;
   }
@@ -50,6 +50,12 @@ std::uint64_t BackgroundPace::allowance(Time now, Uplink& uplink) {
   note_gap();
   uplink.look_at(foreground_until_);
   return 0;
+}
+
+// A rate that was measured while a host was busy may be far too low. At its pace each chunk would
+// be confirmed before the next one goes, and behind gaps nothing is measured.
+bool BackgroundPace::fills_search(unsigned links) const {
+  return searching_ && in_flight_bytes_ + chunk_ <= kLeastLimit / links;
 }
 
 // A part of what may wait in a queue, and several make a stream without holes.
@@ -105,7 +111,8 @@ void BackgroundPace::sent(Time now, std::uint64_t place, std::uint64_t bytes,
         searching_ ? 2
                    : std::clamp(1 + (1 - queue(uplink)) * kPaceAhead, kLeastPace, 1 + kPaceAhead);
     const Seconds takes(static_cast<double>(bytes) / (rate_ * pace));
-    paced_until_ = std::max(paced_until_, now) + std::chrono::duration_cast<Time::duration>(takes);
+    paced_until_ = std::clamp(paced_until_, now, now + kAhead) +
+                   std::chrono::duration_cast<Time::duration>(takes);
   }
   in_flight_bytes_ += bytes;
   const bool filled = in_flight_bytes_ + chunk_ > limit_;

@@ -70,6 +70,7 @@ class BackgroundPace {
   };
 
   std::uint64_t chunk(unsigned links) const;
+  bool fills_search(unsigned links) const;
   bool foreground_has_it(Time now, Uplink& uplink);
   void foreground_is_through(Time now);
   Seconds unmeasured(std::uint64_t bytes);

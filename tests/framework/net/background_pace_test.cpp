@@ -62,6 +62,8 @@ class SharedPath {
     load_ = load;
   }
   void change_rate(double bytes_per_second) { rate_ = bytes_per_second; }
+  // Until then nothing is confirmed: a host is busy.
+  void stall(double seconds) { stalled_until_ = now_ + ticks(seconds); }
 
   double background_bytes() const { return static_cast<double>(carried_); }
   double queued_seconds() const { return std::max(0.0, Seconds(free_at_ - now_).count()); }
@@ -83,7 +85,7 @@ class SharedPath {
     free_at_ = std::max(free_at_, now_) + ticks(static_cast<double>(bytes) / rate_);
   }
   void confirm_later(Confirmations& confirmations, std::uint64_t place) {
-    const Time at = free_at_ + ticks(round_trip_ + late_(random_));
+    const Time at = std::max(free_at_ + ticks(round_trip_ + late_(random_)), stalled_until_);
     const Time before = confirmations.empty() ? at : confirmations.back().at;
     confirmations.push_back({std::max(at, before), place});
   }
@@ -120,6 +122,7 @@ class SharedPath {
   Time now_{std::chrono::seconds(100)};
   Time free_at_ = now_;  // when what is queued will have been served
   Time went_at_ = now_;
+  Time stalled_until_ = now_;
   RateMeter meter_;  // the foreground link's
   Confirmations foreground_;
   Confirmations background_;
@@ -155,6 +158,27 @@ TEST(BackgroundPace, FillsAnyIdlePathWithAShortQueue) {
     EXPECT_GE(share, 0.9) << rate << " bytes/s, " << round_trip << " s";
     EXPECT_LE(path.worst_queue(), longest_queue(rate))
         << rate << " bytes/s, " << round_trip << " s";
+  }
+}
+
+// The first rate is far too low then, and at its pace each chunk is confirmed before the next goes.
+TEST(BackgroundPace, FillsAPathWhoseFirstConfirmationsWereLate) {
+  std::mt19937_64 random(4);
+  for (int round = 0; round < 30; ++round) {
+    const double rate = 1e6 * std::exp2(uniform(random, 3, 9));
+    const double round_trip = 1e-4 * std::exp2(uniform(random, 0, 6));
+    const double stalled = uniform(random, 0.01, 0.3);
+    SharedPath path(rate, round_trip);
+    path.run(round % 4 == 0 ? 3 : uniform(random, 0, 6) * round_trip);
+    path.stall(stalled);
+    path.run(stalled + 10 * round_trip + 2);
+    path.forget_worst_queue();
+    const double before = path.background_bytes();
+    path.run(2);
+    const std::string where =
+        fmt::format("{:.3g} bytes/s, {:.4f} s, stalled {:.3f} s", rate, round_trip, stalled);
+    EXPECT_GE(path.background_bytes() - before, 0.9 * 2 * rate) << where;
+    EXPECT_LE(path.worst_queue(), longest_queue(rate)) << where;
   }
 }
 
