@@ -80,7 +80,7 @@ StepConsensus::Proposal StepConsensus::exchange_proposals(const Proposal& mine) 
     }
     proposals.push_back(std::move(theirs.proposal));
   }
-  return combine_proposals(proposals, norms_);
+  return combine_proposals(members_.members, proposals, norms_);
 }
 
 StepConsensus::Result StepConsensus::recover_round() {
@@ -213,7 +213,8 @@ std::size_t proposal_bytes(const StepReport& report) {
   return kHeaderBytes + to_frame(report).size() + kTrailerBytes;
 }
 
-StepConsensus::Proposal combine_proposals(const std::vector<StepConsensus::Proposal>& proposals,
+StepConsensus::Proposal combine_proposals(const std::vector<std::uint32_t>& replicas,
+                                          const std::vector<StepConsensus::Proposal>& proposals,
                                           StepConsensus::Norms norms) {
   StepConsensus::Proposal all = proposals.front();
   for (std::size_t i = 1; i < proposals.size(); ++i) {
@@ -224,8 +225,8 @@ StepConsensus::Proposal combine_proposals(const std::vector<StepConsensus::Propo
     all.save = std::max(all.save, proposals[i].save);
     if (norms == StepConsensus::Norms::of_the_sum) continue;
     if (report.squared_norms.size() != all.report.squared_norms.size()) {
-      throw codec::CodecError(fmt::format("replica {} reports {} gradient norms and replica 0 {}",
-                                          i, report.squared_norms.size(),
+      throw codec::CodecError(fmt::format("replica {} reports {} gradient norms and replica {} {}",
+                                          replicas[i], report.squared_norms.size(), replicas[0],
                                           all.report.squared_norms.size()));
     }
     for (std::size_t j = 0; j < report.squared_norms.size(); ++j) {

@@ -91,9 +91,10 @@ class StepConsensus {
 // Bytes of a proposal on the wire, for forecasts.
 std::size_t proposal_bytes(const StepReport& report);
 
-// The result of a round. Proposals in the order of replicas, at least one: a sum of floats depends
-// on its order.
-StepConsensus::Proposal combine_proposals(const std::vector<StepConsensus::Proposal>& proposals,
+// The result of a round. One proposal of each of these replicas, at least one, in their order: a
+// sum of floats depends on its order.
+StepConsensus::Proposal combine_proposals(const std::vector<std::uint32_t>& replicas,
+                                          const std::vector<StepConsensus::Proposal>& proposals,
                                           StepConsensus::Norms norms);
 
 }  // namespace strait::stages

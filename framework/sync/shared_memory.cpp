@@ -25,28 +25,29 @@ namespace {
 
 SharedMemory::SharedMemory(std::size_t bytes)
     : descriptor_(memfd_create("strait-gradient", MFD_CLOEXEC)), bytes_(bytes) {
-  if (descriptor_ < 0) no_memory("memory that replicas share");
-  if (ftruncate(descriptor_, static_cast<off_t>(bytes)) != 0) no_memory("memory to share");
-  map();
+  if (!descriptor_.open()) no_memory("memory that replicas share");
+  if (ftruncate(descriptor_.number(), static_cast<off_t>(bytes)) != 0) no_memory("memory to share");
   // Numbers of processes and descriptors are those of some other memory on another host.
   std::random_device random;
-  token() = std::uint64_t{random()} << 32U | random();
+  const std::uint64_t high = random();
+  const std::uint64_t low = random();
+  map();
+  token() = high << 32U | low;
 }
 
 SharedMemory::SharedMemory(SharedMemoryKey key, std::size_t bytes, std::uint32_t replica)
     : bytes_(bytes) {
   const std::string file = fmt::format("/proc/{}/fd/{}", key.process, key.descriptor);
   // Not by a name in /dev/shm: a process that is killed would leave it there.
-  descriptor_ = open(file.c_str(), O_RDWR | O_CLOEXEC);
+  descriptor_ = store::FileDescriptor(open(file.c_str(), O_RDWR | O_CLOEXEC));
   struct stat status {};
-  const bool there = descriptor_ >= 0 && fstat(descriptor_, &status) == 0;
-  std::string why = there ? "it is something else" : std::generic_category().message(errno);
+  const bool there = descriptor_.open() && fstat(descriptor_.number(), &status) == 0;
+  const std::string why = there ? "it is something else" : std::generic_category().message(errno);
   if (there && status.st_size == static_cast<off_t>(bytes)) {
     map();
     if (token() == key.token) return;
     munmap(begin_, bytes_);
   }
-  if (descriptor_ >= 0) close(descriptor_);
   throw net::LinkError(
       net::LinkError::Kind::refused,
       fmt::format("the shared memory of replica {} cannot be opened: {} ({}). Replicas that sum in "
@@ -56,27 +57,24 @@ SharedMemory::SharedMemory(SharedMemoryKey key, std::size_t bytes, std::uint32_t
 }
 
 void SharedMemory::map() {
-  void* const at = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor_, 0);
-  if (at == MAP_FAILED) {
-    close(descriptor_);
-    no_memory("mapping memory that replicas share");
-  }
+  void* const at =
+      mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor_.number(), 0);
+  if (at == MAP_FAILED) no_memory("mapping memory that replicas share");
   begin_ = static_cast<std::byte*>(at);
 }
 
 SharedMemory::SharedMemory(SharedMemory&& other) noexcept
-    : descriptor_(std::exchange(other.descriptor_, -1)),
+    : descriptor_(std::move(other.descriptor_)),
       begin_(std::exchange(other.begin_, nullptr)),
       bytes_(other.bytes_) {}
 
 SharedMemory::~SharedMemory() {
   if (begin_ != nullptr) munmap(begin_, bytes_);
-  if (descriptor_ >= 0) close(descriptor_);
 }
 
 std::uint64_t& SharedMemory::token() const { return *reinterpret_cast<std::uint64_t*>(begin_); }
 
-SharedMemoryKey SharedMemory::key() const { return {getpid(), descriptor_, token()}; }
+SharedMemoryKey SharedMemory::key() const { return {getpid(), descriptor_.number(), token()}; }
 
 std::string SharedMemoryKey::text() const {
   return fmt::format("{} {} {}", process, descriptor, token);

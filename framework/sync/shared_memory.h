@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "framework/store/file_descriptor.h"
+
 namespace strait::sync {
 
 // Where another process of the host finds memory, and what is at its begin then.
@@ -39,7 +41,7 @@ class SharedMemory {
 
   std::uint64_t& token() const;
 
-  int descriptor_ = -1;
+  store::FileDescriptor descriptor_;
   std::byte* begin_ = nullptr;
   std::size_t bytes_ = 0;
 };

@@ -4,12 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <sstream>
 #include <system_error>
 #include <utility>
 
 #include "framework/store/atomic_file.h"
-#include "framework/store/input_file.h"
 #include "framework/store/step_folders.h"
 #include "launcher/base/errors.h"
 #include "launcher/control/resume_changes.h"
@@ -177,17 +175,7 @@ std::uint32_t RunDirectory::generation() const {
   const fs::path file = path_ / kGenerationFile;
   // Lost, it must not count from 1 again: processes of this run would be taken for older ones.
   if (!store::is_present(file)) return process::begun_generation(path_);
-  std::istringstream in(store::read_text_file(file, 64));
-  std::uint32_t last = 0;
-  // Starting again from 1 would make processes of former starts look like present ones.
-  if (!(in >> last)) {
-    throw base::UserError(base::ExitCode::corrupt,
-                          fmt::format("{} does not hold a number. It counts the starts of this "
-                                      "run and must never decrease: write a number into it "
-                                      "that is higher than any before",
-                                      file.string()));
-  }
-  return last;
+  return process::read_generation(file);
 }
 
 std::uint32_t RunDirectory::next_generation() {

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <charconv>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <system_error>
 
 #include "framework/store/bounded_json.h"
+#include "framework/store/input_file.h"
 #include "framework/store/step_folders.h"
 #include "framework/store/store_error.h"
 #include "launcher/base/errors.h"
@@ -21,6 +21,8 @@ namespace strait::control {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMostStatusBytes = std::uint64_t{1} << 30;
 
 std::string_view prefix_of(ReplicaRequest request) {
   return request == ReplicaRequest::leave ? "leave-" : "return-";
@@ -49,9 +51,8 @@ void refuse_foreign_status(const fs::path& run, const std::exception& error) {
 
 std::optional<nlohmann::json> read_run_status(const std::filesystem::path& run) {
   const std::filesystem::path path = RunDirectory::status(run);
-  std::ifstream in(path);
-  if (!in) return std::nullopt;
-  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  if (!store::is_present(path)) return std::nullopt;
+  const std::string text = store::read_text_file(path, kMostStatusBytes);
   try {
     nlohmann::json status = store::parse_bounded_json(text);
     if (!status.is_object()) throw store::JsonError("it is no object");

@@ -3,14 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "framework/store/atomic_file.h"
 #include "framework/store/bounded_json.h"
+#include "framework/store/input_file.h"
+#include "framework/store/step_folders.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/own_program.h"
 #include "launcher/control/run_file_names.h"
@@ -22,6 +22,8 @@ namespace strait::hosts {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMostRecordBytes = std::uint64_t{1} << 20;
 
 std::int64_t most_on_a_node(const plan::Plan& plan) {
   std::vector<std::int64_t> taken(plan.hosts.size());
@@ -93,9 +95,8 @@ SlurmJob SlurmJob::submit(const fs::path& run, const plan::Plan& plan) {
 
 std::optional<SlurmJob> SlurmJob::of(const fs::path& run) {
   const fs::path file = job_record(run);
-  std::ifstream in(file);
-  if (!in) return std::nullopt;
-  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  if (!store::is_present(file)) return std::nullopt;
+  const std::string text = store::read_text_file(file, kMostRecordBytes);
   const auto refuse_record = [&](const char* what) -> base::UserError {
     return {base::ExitCode::corrupt,
             fmt::format("{} is damaged: {}; remove it if the run's Slurm job is gone",

@@ -33,7 +33,7 @@ HostMemoryCheckpoints::HostMemoryCheckpoints(
   thread_ = std::thread([this] { run(); });
 }
 
-HostMemoryCheckpoints::~HostMemoryCheckpoints() { held(); }
+HostMemoryCheckpoints::~HostMemoryCheckpoints() { stop(); }
 
 void HostMemoryCheckpoints::hold(store::Step step, std::vector<control::MemoryPart> parts) {
   {
@@ -188,13 +188,17 @@ std::string HostMemoryCheckpoints::place_of(const HeldCheckpoint& one) const {
              : "its host";
 }
 
-std::vector<MemoryCheckpoints::Held> HostMemoryCheckpoints::held() {
+void HostMemoryCheckpoints::stop() {
   {
     const MutexLock lock(mutex_);
     closing_ = true;
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
+}
+
+std::vector<MemoryCheckpoints::Held> HostMemoryCheckpoints::end_and_list() {
+  stop();
   std::vector<Held> all;
   const MutexLock lock(mutex_);
   for (const auto* one : {&next_, &safe_}) {

@@ -35,7 +35,7 @@ class HostMemoryCheckpoints : public MemoryCheckpoints {
       STRAIT_EXCLUDES(mutex_);
   std::vector<control::MemoryDecision> take_decisions() override STRAIT_EXCLUDES(mutex_);
   // Ends what is on its way.
-  std::vector<Held> held() override STRAIT_EXCLUDES(mutex_);
+  std::vector<Held> end_and_list() override STRAIT_EXCLUDES(mutex_);
   void save(const Held& one, const std::filesystem::path& folder,
             const std::function<bool()>& give_up) override STRAIT_EXCLUDES(mutex_);
 
@@ -56,6 +56,7 @@ class HostMemoryCheckpoints : public MemoryCheckpoints {
     std::vector<control::MemoryPart> parts;
   };
 
+  void stop() STRAIT_EXCLUDES(mutex_);
   void run() STRAIT_EXCLUDES(mutex_);
   // UserError, StoreError: what went wrong.
   HeldCheckpoint hold_on_hosts(const Request& request) STRAIT_EXCLUDES(mutex_);

@@ -47,7 +47,7 @@ std::vector<control::MemoryDecision> LocalMemoryCheckpoints::take_decisions() {
   return std::exchange(decisions_, {});
 }
 
-std::vector<MemoryCheckpoints::Held> LocalMemoryCheckpoints::held() {
+std::vector<MemoryCheckpoints::Held> LocalMemoryCheckpoints::end_and_list() {
   if (!newest_) return {};
   return {*newest_};
 }

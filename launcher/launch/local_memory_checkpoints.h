@@ -14,7 +14,7 @@ class LocalMemoryCheckpoints : public MemoryCheckpoints {
  public:
   void hold(store::Step step, std::vector<control::MemoryPart> parts) override;
   std::vector<control::MemoryDecision> take_decisions() override;
-  std::vector<Held> held() override;
+  std::vector<Held> end_and_list() override;
   void save(const Held& one, const std::filesystem::path& folder,
             const std::function<bool()>& give_up) override;
 

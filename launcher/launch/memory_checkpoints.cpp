@@ -17,7 +17,7 @@ std::optional<store::Step> recover_from_memory(const control::RunDirectory& dire
       store::list_checkpoints(directory.path(), store::Verify::sizes, store::Part::all);
   std::optional<store::Step> here;
   if (!list.complete.empty()) here = list.complete.front().manifest.step;
-  for (const MemoryCheckpoints::Held& one : memory.held()) {
+  for (const MemoryCheckpoints::Held& one : memory.end_and_list()) {
     if (here && *here >= one.step) return std::nullopt;
     try {
       const auto folder = store::checkpoint_directory(directory.path(), one.step);

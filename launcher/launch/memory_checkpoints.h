@@ -21,8 +21,8 @@ class MemoryCheckpoints : public control::MemoryHolder {
     store::Step step{};
     std::vector<store::ShardFile> files;
   };
-  // Newest first.
-  virtual std::vector<Held> held() = 0;
+  // What is held, newest first. No hold() follows.
+  virtual std::vector<Held> end_and_list() = 0;
 
   // Writes the files of one to this folder, those that are not there. `give_up` is called while it
   // waits, and ends that. UserError, StoreError: why it is not available.

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <system_error>
@@ -14,6 +12,7 @@
 #include "framework/json_depth.h"
 #include "framework/store/atomic_file.h"
 #include "framework/store/file_hash.h"
+#include "framework/store/input_file.h"
 #include "framework/store/step_folders.h"
 #include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
@@ -21,6 +20,11 @@
 #include "launcher/recipe/recipe_io.h"
 
 namespace strait::plan {
+namespace {
+
+constexpr std::uint64_t kMostPlanBytes = std::uint64_t{1} << 30;
+
+}  // namespace
 
 // The variables are part of plan.json and recipe.toml. A file system without permissions is none of
 // other users, either.
@@ -100,14 +104,12 @@ void write_run_file(const std::filesystem::path& file, const RunFile& run) {
 }
 
 RunFile read_run_file(const std::filesystem::path& file, const recipe::LoadPlugins& load) {
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) {
+  if (!store::is_present(file)) {
     throw base::UserError(
         base::ExitCode::bad_input,
         fmt::format("{} is not a run directory: it has no plan.json", file.parent_path().string()));
   }
-  return parse_run_file({std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()},
-                        file, load);
+  return parse_run_file(store::read_text_file(file, kMostPlanBytes), file, load);
 }
 
 RunFile parse_run_file(const std::string& text, const std::filesystem::path& file,

@@ -12,10 +12,11 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
-#include <fstream>
 #include <optional>
+#include <sstream>
 
 #include "framework/store/atomic_file.h"
+#include "framework/store/input_file.h"
 #include "framework/store/step_folders.h"
 #include "launcher/base/errors.h"
 #include "launcher/process/lock_holder.h"
@@ -160,11 +161,21 @@ std::vector<fs::path> lock_files(const fs::path& run_directory) {
 
 }  // namespace
 
-std::uint32_t begun_generation(const fs::path& run_directory) {
-  std::ifstream in(number_file(run_directory));
+std::uint32_t read_generation(const fs::path& file) {
+  if (!store::is_present(file)) return 0;
+  std::istringstream in(store::read_text_file(file, 64));
   std::uint32_t number = 0;
-  in >> number;
-  return number;
+  // Counted from 1 again, processes of former starts would look like present ones.
+  if (in >> number) return number;
+  throw base::UserError(
+      base::ExitCode::corrupt,
+      fmt::format("{} does not hold a number. It counts the starts of this run and must never "
+                  "decrease: write a number into it that is higher than any before",
+                  file.string()));
+}
+
+std::uint32_t begun_generation(const fs::path& run_directory) {
+  return read_generation(number_file(run_directory));
 }
 
 GenerationLock::GenerationLock(const fs::path& run_directory, const LockOwner& self) {

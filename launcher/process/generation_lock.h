@@ -41,7 +41,11 @@ class GenerationLock {
   std::string ended_;
 };
 
-// The newest generation that has begun in a run's directory; 0: none.
+// The number in a file that counts generations; 0: there is no such file. UserError (corrupt): it
+// holds no number.
+std::uint32_t read_generation(const std::filesystem::path& file);
+
+// The newest generation that has begun in a run's directory; 0: none. UserError as above.
 std::uint32_t begun_generation(const std::filesystem::path& run_directory);
 
 // Begins a generation on a host: on return no process of an older one runs here, and none that the

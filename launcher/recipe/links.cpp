@@ -8,11 +8,12 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "framework/store/input_file.h"
+#include "framework/store/store_error.h"
 #include "framework/utf8.h"
 #include "launcher/base/errors.h"
 
@@ -238,16 +239,14 @@ const MeasuredLink* LinkTable::link(const std::string& from, const std::string& 
 }
 
 LinkTable read_links(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  if (!in) {
+  std::string text;
+  try {
+    text = store::read_text_file(file, kMostLinksBytes);
+  } catch (const store::StoreError& error) {
     throw base::UserError(
         base::ExitCode::bad_input,
-        fmt::format("hosts.links: cannot read {}: {}; strait probe writes such a file",
-                    file.string(), std::strerror(errno)));
+        fmt::format("hosts.links: {}; strait probe writes such a file", error.what()));
   }
-  std::string text(kMostLinksBytes + 1, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(in.gcount()));
   return file.extension() == ".csv" ? parse_links_csv(text, file.string())
                                     : parse_links_toml(text, file.string());
 }

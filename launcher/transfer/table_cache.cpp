@@ -57,7 +57,11 @@ ChunkTable TableCache::table(const fs::path& path) const {
   nlohmann::json json = stamp_to_json(before);
   json["path"] = name;
   json["table"] = table_to_json(table);
-  write(entry, json.dump());
+  try {
+    write(entry, json.dump());
+  } catch (const store::StoreError&) {
+    // Without an entry the table is computed again next time.
+  }
   return table;
 }
 

@@ -79,10 +79,12 @@ class ControlClient {
   // Waits until the coordinator has received every message; false at the deadline.
   bool flush(std::chrono::steady_clock::time_point deadline) { return link_->flush(deadline); }
 
+  // Of a thread that cannot go on: reports the error to the coordinator and ends the process.
+  void exit_after_failure(const std::exception& error) STRAIT_EXCLUDES(send_mutex_);
+
  private:
   void receive_loop();
   void exit_without_coordinator(const net::LinkError& error) const;
-  void exit_after_failure(const std::exception& error) STRAIT_EXCLUDES(send_mutex_);
   void handle(const control::CoordinatorMessage& message) STRAIT_EXCLUDES(mutex_);
   void handle(const control::Peers& peers) STRAIT_EXCLUDES(mutex_);
   void handle(const control::Admit& admit) STRAIT_EXCLUDES(mutex_);

@@ -139,6 +139,8 @@ void StageReporter::report_loop() {
     }
   } catch (const net::LinkError&) {
     // ControlClient sees the same error and ends the process; there is no coordinator to report to.
+  } catch (const std::exception& error) {
+    control_.exit_after_failure(error);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <future>
 #include <limits>
+#include <numeric>
 #include <tuple>
 
 #include "framework/codec/message.h"
@@ -32,9 +33,16 @@ Proposal proposal(double loss, const std::vector<double>& squared_norms) {
   return made;
 }
 
+StepConsensus::Proposal combine(const std::vector<StepConsensus::Proposal>& proposals,
+                                Norms norms) {
+  std::vector<std::uint32_t> replicas(proposals.size());
+  std::iota(replicas.begin(), replicas.end(), 0);
+  return combine_proposals(replicas, proposals, norms);
+}
+
 TEST(StepConsensus, AddsLossesAndTokens) {
-  const auto all = combine_proposals({proposal(0.5, {}), proposal(0.25, {}), proposal(1.0, {})},
-                                     Norms::of_the_sum);
+  const auto all =
+      combine({proposal(0.5, {}), proposal(0.25, {}), proposal(1.0, {})}, Norms::of_the_sum);
   EXPECT_EQ(all.report.loss, 1.75);
   EXPECT_EQ(all.report.tokens, 300);
   EXPECT_EQ(all.report.target_tokens, 240);
@@ -43,14 +51,13 @@ TEST(StepConsensus, AddsLossesAndTokens) {
 
 TEST(StepConsensus, KeepsNormsOfSummedGradient) {
   const std::vector<double> norms = {0.1, 3.0};
-  const auto all = combine_proposals({proposal(0, norms), proposal(0, norms), proposal(0, norms)},
-                                     Norms::of_the_sum);
+  const auto all =
+      combine({proposal(0, norms), proposal(0, norms), proposal(0, norms)}, Norms::of_the_sum);
   EXPECT_EQ(all.report.squared_norms, proposal(0, norms).report.squared_norms);
 }
 
 TEST(StepConsensus, AveragesNormsOfOwnGradients) {
-  const auto all =
-      combine_proposals({proposal(0, {1.0, 8.0}), proposal(0, {2.0, 4.0})}, Norms::of_each);
+  const auto all = combine({proposal(0, {1.0, 8.0}), proposal(0, {2.0, 4.0})}, Norms::of_each);
   EXPECT_EQ(all.report.squared_norms, proposal(0, {1.5, 6.0}).report.squared_norms);
 }
 
@@ -58,18 +65,22 @@ TEST(StepConsensus, OneReplicaSkipsStepOrStopsForAll) {
   for (std::size_t one = 0; one < 3; ++one) {
     std::vector<Proposal> proposals = {proposal(1, {1}), proposal(1, {1}), proposal(1, {1})};
     proposals[one].stop = true;
-    EXPECT_TRUE(combine_proposals(proposals, Norms::of_each).stop);
+    EXPECT_TRUE(combine(proposals, Norms::of_each).stop);
     proposals[one].report.loss = std::numeric_limits<double>::quiet_NaN();
-    EXPECT_TRUE(decide_step(combine_proposals(proposals, Norms::of_each).report, 1.0, false).skip);
+    EXPECT_TRUE(decide_step(combine(proposals, Norms::of_each).report, 1.0, false).skip);
     proposals[one].report.loss = 1;
     proposals[one].report.squared_norms = {{0, std::numeric_limits<double>::infinity()}};
-    EXPECT_TRUE(decide_step(combine_proposals(proposals, Norms::of_each).report, 1.0, false).skip);
+    EXPECT_TRUE(decide_step(combine(proposals, Norms::of_each).report, 1.0, false).skip);
   }
 }
 
 TEST(StepConsensus, RefusesReportsWithDifferentNumberOfNorms) {
-  EXPECT_THROW(combine_proposals({proposal(0, {1.0}), proposal(0, {1.0, 2.0})}, Norms::of_each),
-               codec::CodecError);
+  try {
+    combine_proposals({2, 5}, {proposal(0, {1.0}), proposal(0, {1.0, 2.0})}, Norms::of_each);
+    FAIL();
+  } catch (const codec::CodecError& error) {
+    EXPECT_STREQ(error.what(), "replica 5 reports 2 gradient norms and replica 2 1");
+  }
 }
 
 // The first stages of three replicas, each with its own tracker.

@@ -115,6 +115,15 @@ TEST_F(GenerationLockTest, DeadHolderAndGarbageAreNoHolders) {
   EXPECT_EQ(Member(run_, stage(1, 2)).code(), ExitCode::done);
 }
 
+TEST_F(GenerationLockTest, DamagedNumberIsNotTakenForNone) {
+  ASSERT_EQ(begin(2), ExitCode::done);
+  std::ofstream(run_ / "locks" / "generation") << "";
+  EXPECT_EQ(begin(1), ExitCode::corrupt);
+  EXPECT_NE(refusal_.find("locks/generation does not hold a number"), std::string::npos)
+      << refusal_;
+  EXPECT_THROW(GenerationLock(run_, stage(0, 1)), base::UserError);
+}
+
 // Where the file system has no locks, only the record of the holder counts: this process's twin in
 // the file is recognised by pid and start time, another one with its pid is not.
 TEST_F(GenerationLockTest, RecordAloneCountsForTheSameProcessOnly) {

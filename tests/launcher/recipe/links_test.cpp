@@ -82,7 +82,12 @@ TEST(Links, SelectsFormatByFileName) {
   EXPECT_EQ(read_links(scratch / "l.csv").links.size(), 1U);
   EXPECT_EQ(read_links(scratch / "l.toml"), two_hosts());
   EXPECT_THAT(refusal([&] { return read_links(scratch / "none.toml"); }),
-              AllOf(HasSubstr("cannot read"), HasSubstr("strait probe")));
+              AllOf(HasSubstr("cannot open"), HasSubstr("none.toml"), HasSubstr("strait probe")));
+}
+
+TEST(Links, DoesNotTakeADirectoryForAnEmptyTable) {
+  const ScratchDirectory scratch;
+  EXPECT_THAT(refusal([&] { return read_links(scratch.path()); }), HasSubstr("not a regular file"));
 }
 
 TEST(Links, NamesLineOfMistake) {

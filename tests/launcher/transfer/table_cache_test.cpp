@@ -47,6 +47,14 @@ TEST(TableCache, ReplacesIncompleteEntry) {
   }
 }
 
+TEST(TableCache, ReturnsTableThatCannotBeKept) {
+  const ScratchDirectory directory;
+  ScratchDirectory::write(directory / "file", random_bytes(1000, 5));
+  // A file stands where the folder of entries would be made.
+  const TableCache cache(directory / "file" / "tables");
+  EXPECT_EQ(cache.table(directory / "file"), read_chunk_table(directory / "file"));
+}
+
 TEST(TableCache, RemovesIncompleteFilesOfKilledWriters) {
   const ScratchDirectory directory;
   const TableCache cache(directory / "tables");
