@@ -116,7 +116,8 @@ bool MemberLinks::keep(std::uint32_t replica, const RoundMessage& header, net::F
 }
 
 std::vector<std::uint32_t> MemberLinks::check(std::optional<std::size_t> member) {
-  awaited_ = member ? links_[replica(*member)]->underlying() : nullptr;
+  const net::Link* const link = member ? links_[replica(*member)].get() : nullptr;
+  awaited_ = link != nullptr ? link->underlying() : nullptr;
   check_membership();
   // First: others may have ended because of it.
   if (member) receive_or_report(replica(*member));

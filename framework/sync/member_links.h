@@ -36,8 +36,9 @@ class MemberLinks {
   // Whether receive() would not wait. False too for a dead link, so that receive() reports it.
   bool available(std::size_t member, const RoundMessage& expected);
 
-  // While something else than links waits for members, for this one if it is known: receives what
-  // has come and returns the replicas whose link is interrupted. Throws as receive() does.
+  // While something else than links waits for members, for this one if it is known (this replica
+  // itself, where it is the last): receives what has come and returns the replicas whose link is
+  // interrupted. Throws as receive() does.
   std::vector<std::uint32_t> check(std::optional<std::size_t> member);
 
   // Changes the members.
