@@ -10,7 +10,15 @@ namespace strait::models {
 
 std::int64_t read_size(const ConfigReader& reader, const std::string& field,
                        const std::string& other, std::int64_t absent) {
-  return reader.integer(reader.has(field) ? field : other, absent, 1, kLargestSize);
+  const auto value = [&](const std::string& name) {
+    return reader.integer(name, absent, 1, kLargestSize);
+  };
+  if (!reader.has(field)) return value(other);
+  // Either could be the one that the weights have.
+  if (reader.has(other) && value(field) != value(other)) {
+    reader.refuse(other, fmt::format("{}, as {} is", value(field), field));
+  }
+  return value(field);
 }
 
 Activation read_activation(const ConfigReader& reader, const std::string& field,

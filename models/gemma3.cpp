@@ -13,11 +13,11 @@ DecoderConfig read_gemma3(const ConfigReader& reader) {
   family.names.query_norm = "self_attn.q_norm";
   family.names.key_norm = "self_attn.k_norm";
   DecoderConfig config = read_gemma_fields(reader, family);
-  config.attention_softcap = read_softcap(reader, "attn_logit_softcapping", 0);
+  if (read_softcap(reader, "attn_logit_softcapping", 0) != 0) {
+    reader.refuse("attn_logit_softcapping", "null: this family does not cap its scores");
+  }
   config.final_softcap = read_softcap(reader, "final_logit_softcapping", 0);
-  const std::string field =
-      reader.has("_sliding_window_pattern") ? "_sliding_window_pattern" : "sliding_window_pattern";
-  const std::int64_t pattern = reader.integer(field, 6, 1, kLargestSize);
+  const std::int64_t pattern = reader.integer("sliding_window_pattern", 6, 1, kLargestSize);
   read_windows(reader, config, 4096,
                [pattern](std::int64_t block) { return (block + 1) % pattern != 0; });
   RotaryDefaults all;

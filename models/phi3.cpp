@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "models/config_fields.h"
 #include "models/decoder.h"
 
@@ -22,6 +24,9 @@ DecoderConfig read_phi3(const ConfigReader& reader) {
   config.activation = read_activation(reader, "hidden_act", "silu");
   config.residual_dropout = reader.number("resid_pdrop", 0, 0, 1);
   read_windows(reader, config, 0, [](std::int64_t) { return true; });
+  if (std::ranges::count(config.windowed, false) > 0) {
+    reader.refuse("layer_types", "sliding_attention for each layer: this family has one window");
+  }
   RotaryDefaults rotary;
   rotary.share_field = "partial_rotary_factor";
   rotary.longrope_original = 4096;

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <set>
+#include <span>
+#include <string_view>
 
 #include "framework/store/input_file.h"
 #include "framework/store/store_error.h"
@@ -19,6 +21,18 @@ constexpr const char* kIndex = "model.safetensors.index.json";
 
 [[noreturn]] void refuse_weights(const std::string& sentence) {
   throw store::StoreError(store::StoreError::Kind::bad_input, sentence);
+}
+
+// What a clone without Git LFS has in a file's place.
+void refuse_git_lfs_pointer(const std::filesystem::path& file) {
+  constexpr std::string_view kPointer = "version https://git-lfs";
+  const store::InputFile input(file);
+  if (input.size() < kPointer.size()) return;
+  std::string begin(kPointer.size(), '\0');
+  input.read(0, std::as_writable_bytes(std::span(begin)));
+  if (begin != kPointer) return;
+  refuse_weights(fmt::format("{} is a pointer of Git LFS, not the file; fetch it with git lfs pull",
+                             file.string()));
 }
 
 }  // namespace
@@ -41,6 +55,11 @@ WeightFiles::WeightFiles(std::filesystem::path directory) : directory_(std::move
         "the model's directory {} is missing; put its files back there, or name another one as "
         "model.path",
         directory_.string()));
+  } else if (std::filesystem::is_symlink(directory_ / kSingle, ignored)) {
+    refuse_weights(
+        fmt::format("{} is a link to {}, which is missing; put the file there again",
+                    (directory_ / kSingle).string(),
+                    std::filesystem::read_symlink(directory_ / kSingle, ignored).string()));
   } else {
     refuse_weights(
         fmt::format("{} holds neither {} nor {}; set weights = \"random\" to start "
@@ -73,6 +92,7 @@ void WeightFiles::open_index(const std::filesystem::path& index) {
 }
 
 void WeightFiles::open_shard(const std::filesystem::path& file) {
+  refuse_git_lfs_pointer(file);
   shards_.push_back(std::make_unique<SafetensorsReader>(file));
   const SafetensorsReader* shard = shards_.back().get();
   for (const store::TensorInfo& info : shard->tensors()) {

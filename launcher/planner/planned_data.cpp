@@ -61,8 +61,9 @@ void compare_with_model(PreparedData& data, const std::string& model) {
 void check_row(const recipe::Recipe& recipe, const models::ModelDescription& model) {
   if (recipe.data.row <= model.positions) return;
   throw base::UserError(base::ExitCode::bad_input,
-                        fmt::format("data.row is {}, but the model of {} has {} positions; "
-                                    "set data.row to that or less",
+                        fmt::format("data.row is {}, but the model of {} takes rows of up to {} "
+                                    "tokens (its positions, or those before its rotation is "
+                                    "scaled by a row's length); set data.row to that or less",
                                     recipe.data.row, recipe.model.path, model.positions));
 }
 

@@ -182,6 +182,15 @@ TEST(ModelConfig, RefusesWhatNoFamilyComputesWithKeyAndValue) {
   EXPECT_EQ(family_refusal("gemma3_text", R"("num_hidden_layers": 2, "layer_types": ["x", "y"])"),
             R"(m/config.json: layer_types is ["x","y"], expected full_attention or )"
             "sliding_attention for each layer");
+  EXPECT_EQ(family_refusal("gemma3_text", R"("attn_logit_softcapping": 50)"),
+            "m/config.json: attn_logit_softcapping is 50, expected null: this family does not cap "
+            "its scores");
+  EXPECT_EQ(family_refusal("phi3", R"("num_hidden_layers": 2, "sliding_window": 6,
+                                      "layer_types": ["sliding_attention", "full_attention"])"),
+            R"(m/config.json: layer_types is ["sliding_attention","full_attention"], expected )"
+            "sliding_attention for each layer: this family has one window");
+  EXPECT_EQ(family_refusal("gpt2", R"("n_head": 4, "num_attention_heads": 8)"),
+            "m/config.json: num_attention_heads is 8, expected 4, as n_head is");
   EXPECT_EQ(family_refusal("phi3", R"("rope_scaling": {"type": "linear", "factor": 2})"),
             R"(m/config.json: rope_scaling.type is "linear", expected default or longrope)");
   EXPECT_EQ(family_refusal("llama", R"("rope_scaling": 3)"),

@@ -65,6 +65,20 @@ TEST(WeightFiles, RefusesIndexThatLeavesTheDirectoryOrIsWrong) {
   refused("{", {"not valid"});
 }
 
+TEST(WeightFiles, NamesFilesThatWereNotFetched) {
+  const ScratchDirectory scratch;
+  std::filesystem::create_symlink("../blobs/12ab", scratch / "model.safetensors");
+  store::expect_store_error(store::StoreError::Kind::bad_input,
+                            {"model.safetensors", "is a link to ../blobs/12ab"},
+                            [&] { WeightFiles weights(scratch.path()); });
+  std::filesystem::remove(scratch / "model.safetensors");
+  ScratchDirectory::write(scratch / "model.safetensors",
+                          "version https://git-lfs.github.com/spec/v1\noid sha256:12ab\n");
+  store::expect_store_error(store::StoreError::Kind::bad_input,
+                            {"model.safetensors", "a pointer of Git LFS", "git lfs pull"},
+                            [&] { WeightFiles weights(scratch.path()); });
+}
+
 TEST(WeightFiles, SaysWhatToDoWithADirectoryWithoutThem) {
   const ScratchDirectory folder;
   store::expect_store_error(store::StoreError::Kind::bad_input, {"model.safetensors", "random"},
