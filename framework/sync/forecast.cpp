@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
+#include "framework/net/link_options.h"
 #include "framework/net/wire_format.h"
 #include "framework/sync/methods.h"
 #include "framework/sync/round_message.h"
@@ -23,13 +25,60 @@ double planned_bytes(const ForecastInput& input, const RoundPlan& plan, double b
   return exchange * static_cast<double>(plan.exchanges);
 }
 
+constexpr std::int64_t kMostPlannedSteps = 512;
+
+Membership members_of(const ForecastInput& input) {
+  Membership membership;
+  for (std::uint32_t i = 0; i < input.members; ++i) membership.members.push_back(i);
+  return membership;
+}
+
+// The round that a method opens first, which is one of the heaviest.
+std::optional<RoundPlan> first_round(const ForecastInput& input, const SyncMethod& method) {
+  const Membership membership = members_of(input);
+  for (std::int64_t step = 0; step < kMostPlannedSteps; ++step) {
+    for (const Hook hook : {Hook::gradient, Hook::clipped, Hook::update}) {
+      auto plan = method.plan({static_cast<store::Step>(step), hook}, input.layout, membership);
+      if (plan) return plan;
+    }
+  }
+  return std::nullopt;
+}
+
+// `sent`: bytes of a round to all others. Contributions and results are taken to be equally large;
+// see run_exchange() for what is held, and link_options.h for what a link may carry.
+double frame_memory(const ForecastInput& input, const SyncMethod& method, double sent) {
+  const std::optional<RoundPlan> plan = first_round(input, method);
+  if (!plan || input.members < 2) return 0;
+  const auto window = static_cast<double>(net::LinkOptions{}.window_bytes);
+  const auto carried = [&](double links, double bytes) {
+    constexpr double kBothWays = 2;
+    return kBothWays * links * std::min(bytes, window);
+  };
+  switch (plan->pattern) {
+    case Pattern::shard_reduce: {
+      const double whole = sent * input.members / (2 * input.others());
+      const double part = whole / input.members;
+      const double own = method.reads_own_contribution() ? whole : part;
+      return whole + own + carried(input.others(), part);
+    }
+    case Pattern::gather_all: {
+      const double own = sent / input.others();
+      return input.members * own + carried(input.others(), own);
+    }
+    case Pattern::pair:
+      return 2 * sent + carried(1, sent);
+    case Pattern::group:
+      return 0;
+  }
+  return 0;
+}
+
 // Of a method whose offer has no forecast: plans its steps one by one. The round that closes the
 // run is not an ordinary one, so it counts for round_bytes only if there is no other.
 Forecast planned_forecast(const ForecastInput& input, const SyncMethod& method, double bits) {
-  constexpr std::int64_t kMostSteps = 512;
-  Membership membership;
-  for (std::uint32_t i = 0; i < input.members; ++i) membership.members.push_back(i);
-  const std::int64_t steps = std::min(input.settings.steps, kMostSteps);
+  const Membership membership = members_of(input);
+  const std::int64_t steps = std::min(input.settings.steps, kMostPlannedSteps);
   Forecast costs;
   double rounds = 0;
   double late = 0;
@@ -91,6 +140,7 @@ Forecast forecast(const SyncSettings& settings, const Layout& layout, std::size_
   }
   // SlotsSnapshot keeps them as they were until the step is agreed on.
   if (method->sums_gradients()) costs.slot_bytes *= 2;
+  costs.frame_bytes = frame_memory(input, *method, costs.round_bytes);
   return costs;
 }
 
@@ -101,7 +151,7 @@ Forecast forecast(const SyncSettings& settings, const Layout& layout, const Repl
       own.count() == 1 ? Forecast() : forecast(settings_in_group(settings), layout, own.count());
   if (groups.size() == 1) return sums;
   Forecast costs = forecast(settings, layout, groups.size());
-  if (own.mine > 0) costs.step_bytes = costs.round_bytes = 0;
+  if (own.mine > 0) costs.step_bytes = costs.round_bytes = costs.frame_bytes = 0;
   costs.step_bytes += sums.step_bytes;
   costs.round_bytes += sums.round_bytes;
   return costs;

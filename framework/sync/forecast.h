@@ -18,6 +18,8 @@ struct Forecast {
   double round_bytes = 0;
   // Memory for the method's own slots, and snapshots of them.
   double slot_bytes = 0;
+  // Memory for frames, at most: what a round holds until it is applied, and what links carry.
+  double frame_bytes = 0;
   // Steps from an update of one replica until the others' model has it, on average.
   double staleness = 0;
 };

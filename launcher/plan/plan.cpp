@@ -73,6 +73,7 @@ void describe(auto& f, base::Is<Plan::Process> auto& m) {
   // Written where it is set, so that plans of former builds, and their hashes, stay what they are.
   constexpr bool kReads = !std::is_const_v<std::remove_reference_t<decltype(m)>>;
   if (kReads || m.saved_bytes > 0) f.added("saved_bytes", m.saved_bytes);
+  if (kReads || m.sync_bytes > 0) f.added("sync_bytes", m.sync_bytes);
   if (kReads || m.group) f.added("group", m.group);
 }
 void describe(auto& f, base::Is<Plan::Link> auto& m) {
@@ -157,7 +158,7 @@ std::int64_t Plan::memory_bytes(const Process& process) const {
 std::int64_t Plan::beside_bytes(const Process& process) const {
   // Values and gradients of 12 saved bytes a parameter: what replicas exchange is in host memory.
   const bool exchanged = recipe.pipeline.replicas > 1 && gpu_of(process);
-  return process.cache_bytes + snapshot_bytes(process) +
+  return process.cache_bytes + process.sync_bytes + snapshot_bytes(process) +
          (exchanged ? process.saved_bytes * 2 / 3 : 0);
 }
 

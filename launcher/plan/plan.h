@@ -42,6 +42,7 @@ struct Plan {
     std::int64_t saved_bytes = 0;       // of them those that a checkpoint holds
     std::int64_t activation_bytes = 0;  // peak, kept for backwards and weight gradients
     std::int64_t cache_bytes = 0;       // limit of all activation caches in memory
+    std::int64_t sync_bytes = 0;        // of a sync round, in host memory: frames and copies
     std::int64_t in_flight = 0;         // peak of micro-batches held, by each chunk
     // The first replica of the group in which this stage sums its gradients; see groups_of().
     std::optional<std::uint32_t> group = std::nullopt;
@@ -109,7 +110,7 @@ struct Plan {
   std::int64_t snapshot_bytes(const Process& process) const;
   std::int64_t memory_bytes(const Process& process) const;  // of all kinds
   // What a process keeps where it computes, and what it keeps in its host's memory in any case:
-  // caches and copies that are being saved. Together they are all.
+  // caches, sync rounds and copies that are being saved. Together they are all.
   static std::int64_t compute_bytes(const Process& process) {
     return process.state_bytes + process.activation_bytes;
   }

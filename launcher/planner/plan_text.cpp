@@ -94,28 +94,32 @@ std::string gpu_table(const plan::Plan& plan) {
 }
 
 std::string process_table(const plan::Plan& plan, const models::ModelDescription& model) {
-  const bool cached = std::ranges::any_of(plan.links, &plan::Plan::Link::has_cache);
-  const auto caches = [&](const std::string& text) {
-    return cached ? fmt::format("{:>12}", text) : std::string();
+  const auto optional_column = [](bool shown) {
+    return [shown](const std::string& text) {
+      return shown ? fmt::format("{:>12}", text) : std::string();
+    };
   };
+  const auto caches =
+      optional_column(std::ranges::any_of(plan.links, &plan::Plan::Link::has_cache));
+  const auto saving = optional_column(plan::saves_beside_training(plan.recipe));
+  const auto rounds = optional_column(std::ranges::any_of(
+      plan.processes, [](const auto& process) { return process.sync_bytes > 0; }));
   std::size_t column = 12;  // of hosts
   for (const plan::Plan::Process& process : plan.processes) {
     column = std::max(column, process.host.size() + 2);
   }
-  const bool beside = plan::saves_beside_training(plan.recipe);
-  const auto saving = [&](const std::string& text) {
-    return beside ? fmt::format("{:>12}", text) : std::string();
-  };
-  std::string text = fmt::format("\n  {:<8}{:<{}}{:<8}{:<24}{:>12}{:>14}{:>14}{}{}{:>9}\n", "stage",
-                                 "host", column, "device", "layers", "parameters", "state",
-                                 "activations", caches("caches"), saving("saving"), "threads");
+  std::string text =
+      fmt::format("\n  {:<8}{:<{}}{:<8}{:<24}{:>12}{:>14}{:>14}{}{}{}{:>9}\n", "stage", "host",
+                  column, "device", "layers", "parameters", "state", "activations",
+                  caches("caches"), rounds("sync"), saving("saving"), "threads");
   for (const plan::Plan::Process& process : plan.processes) {
     const auto layers = static_cast<int>(model.layers.size());
     text += fmt::format(
-        "  {:<8}{:<{}}{:<8}{:<24}{:>12}{:>14}{:>14}{}{}{:>9}\n", process.name.text(), process.host,
-        column, text_of_device(plan, process), text_of_layers(process.chunks.front(), layers),
-        human_count(process.parameters), base::byte_text(process.state_bytes),
-        base::byte_text(process.activation_bytes), caches(base::byte_text(process.cache_bytes)),
+        "  {:<8}{:<{}}{:<8}{:<24}{:>12}{:>14}{:>14}{}{}{}{:>9}\n", process.name.text(),
+        process.host, column, text_of_device(plan, process),
+        text_of_layers(process.chunks.front(), layers), human_count(process.parameters),
+        base::byte_text(process.state_bytes), base::byte_text(process.activation_bytes),
+        caches(base::byte_text(process.cache_bytes)), rounds(base::byte_text(process.sync_bytes)),
         saving(base::byte_text(plan.snapshot_bytes(process))), process.threads);
     for (std::size_t c = 1; c < process.chunks.size(); ++c) {
       text +=

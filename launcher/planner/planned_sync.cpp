@@ -170,11 +170,18 @@ void plan_sync(plan::Plan& plan, const models::ModelDescription& model, const pl
   const sync::SyncSettings settings =
       sync_settings(plan::resolved_recipe(plan), plan.sync_method, plan.steps);
   plan.sync_strength = strength_of(settings);
+  // A replica that continues without another one repeats the step from a copy of its gradient.
+  const bool copies_gradient = plan.recipe.sync.on_loss == recipe::LossRule::continue_run &&
+                               sync::make_method(settings)->sums_gradients();
   for (plan::Plan::Process& process : plan.processes) {
-    const sync::Forecast costs =
-        sync::forecast(settings, stages::stage_layout(model, process.chunks),
-                       plan::groups_of(plan, process.name.stage), process.name.replica);
+    const sync::Layout layout = stages::stage_layout(model, process.chunks);
+    const sync::Forecast costs = sync::forecast(
+        settings, layout, plan::groups_of(plan, process.name.stage), process.name.replica);
     process.state_bytes += std::llround(costs.slot_bytes);
+    process.sync_bytes = std::llround(costs.frame_bytes);
+    if (copies_gradient) process.sync_bytes += layout.size() * 4;
+    // What the others of its group read, in shared memory; GPUs exchange theirs by NCCL.
+    if (process.group && !plan.gpu_of(process)) process.sync_bytes += layout.size() * 4;
     if (plan.recipe.checkpoint.memory_every > 0) {
       process.saved_bytes += std::llround(costs.slot_bytes);
     }

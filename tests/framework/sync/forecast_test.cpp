@@ -132,6 +132,30 @@ TEST(Forecast, CountsSlots) {
   EXPECT_EQ(slots("powersgd"), 12) << "the slots and a snapshot of them";
 }
 
+TEST(Forecast, CountsFramesThatARoundHolds) {
+  const Layout layout({{.name = "a", .shape = {1024, 1024}}});
+  const auto frames = [&](const std::string& method, std::size_t members) {
+    return forecast(usual(method), layout, members).frame_bytes / (4 * 1024 * 1024);
+  };
+  // The result, the own part, and on the links a part in both directions.
+  EXPECT_NEAR(frames("allreduce", 2), 1 + 0.5 + 2 * 0.5, 0.01);
+  EXPECT_NEAR(frames("allreduce", 4), 1 + 0.25 + 2 * 3 * 0.25, 0.01);
+  EXPECT_NEAR(frames("bytegrad", 2), frames("allreduce", 2) / 4, 0.02);
+  // Reads its whole contribution when the round is applied.
+  EXPECT_NEAR(frames("onebit_adam", 2), 1 + 1 + 2 * 0.5, 0.01);
+  // Weights and their changes of both, held and on the link.
+  EXPECT_NEAR(frames("noloco", 2), 2 * (2 + 2), 0.01);
+  EXPECT_EQ(frames("allreduce", 1), 0);
+}
+
+TEST(Forecast, CountsNoMoreThanAWindowOnALink) {
+  const Layout layout({{.name = "a", .shape = {1 << 14, 1 << 14}}});
+  const double whole = 4.0 * (1 << 28);
+  const double window = 64 << 20;
+  EXPECT_NEAR(forecast(usual("allreduce"), layout, 2).frame_bytes, 1.5 * whole + 2 * window,
+              0.01 * whole);
+}
+
 // Replicas whose weights walk at random, independently: by how many steps the model is behind their
 // mean, in the second half of the run. With `drift` all replicas move steadily in the same
 // direction.

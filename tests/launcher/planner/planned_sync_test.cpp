@@ -106,6 +106,25 @@ TEST(PlannedSync, CountsStateOfMethod) {
   }
 }
 
+TEST(PlannedSync, CountsFramesOfRoundsAndTheGradientThatALossNeedsAgain) {
+  const models::ModelDescription model = models::describe(config(true));
+  plan::Plan stops = plan_of(2, 2, "allreduce");
+  stops.recipe.sync.group = recipe::GroupUse::never;
+  plan::Plan continues = stops;
+  continues.recipe.sync.on_loss = recipe::LossRule::continue_run;
+  plan::Plan sums = plan_of(2, 2, "allreduce");
+  plan_sync(stops, model);
+  plan_sync(continues, model);
+  plan_sync(sums, model);
+  for (std::size_t i = 0; i < stops.processes.size(); ++i) {
+    const std::int64_t bytes = 4 * stages::stage_layout(model, stops.processes[i].chunks).size();
+    EXPECT_GE(stops.processes[i].sync_bytes, bytes);
+    EXPECT_EQ(continues.processes[i].sync_bytes, stops.processes[i].sync_bytes + bytes);
+    EXPECT_EQ(sums.processes[i].sync_bytes, bytes) << "in shared memory";
+    EXPECT_EQ(stops.memory_bytes(stops.processes[i]), stops.processes[i].sync_bytes);
+  }
+}
+
 TEST(PlannedSync, UsesDefaultsForMethodsThatRecipeDoesNotSelect) {
   recipe::Recipe recipe;
   recipe.pipeline.replicas = 2;
