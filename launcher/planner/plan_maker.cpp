@@ -41,6 +41,16 @@ std::string read_config(const fs::path& model) {
   return store::read_text_file(file, kMostConfigBytes);
 }
 
+// A changed run reads the file again, and its checkpoints are of the model that it began with.
+void check_same_model(const plan::Plan& before, const plan::Plan& now) {
+  if (now.model_hash == before.model_hash) return;
+  throw base::UserError(
+      base::ExitCode::mismatch,
+      fmt::format("{} has changed since the run began; put it back, or start a run of another name "
+                  "from this one's newest checkpoint (model.weights = \"runs/NAME\")",
+                  (fs::path(now.recipe.model.path) / "config.json").string()));
+}
+
 // Compares names and shapes of the weight files with those of the model, before anything starts.
 void check_weights(const recipe::Recipe::Model& source, const models::ModelConfig& config) {
   if (source.weights != recipe::Weights::random) const ModelWeights weights(source, config);
@@ -153,6 +163,7 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before) {
                     ? recipe
                     : with_adapter_settings(with_chosen_checkpoint(recipe), plan.model_config);
   plan.model_hash = store::hash_text(plan.model_config);
+  if (before != nullptr) check_same_model(*before, plan);
   const models::ModelConfig config = planned_model(plan);
   models::ModelDescription model =
       models::describe(config, {recipe.data.row, value_bytes(recipe.model)});

@@ -1,6 +1,7 @@
 """What a user changes in a run that has ended: a longer one, another learning rate, batch, codec; and the advice that is
 printed when a run stops, fails or diverges is followed to the letter."""
 
+import json
 import os
 import re
 import shutil
@@ -116,6 +117,22 @@ class Changes(runs.RunCase):
         code, out, err = self.strait("resume", "--help")
         self.assertEqual(code, 0, err)
         self.assertRegex(out, r"--set may change, and gives up:(?s:.*)train\.learning_rate(?s:.*)\[hosts\]")
+
+    def test_changed_config_of_the_model_is_refused(self):
+        """A plain resume keeps the model of its plan; a changed plan would read the file, and train another model."""
+        run = self.train("run", {"train.decay": "constant"})
+        [config] = self.home.rglob("config.json")
+        before = config.read_text()
+        for key, value in (("layer_norm_epsilon", 0.1), ("n_layer", 1)):
+            config.write_text(json.dumps({**json.loads(before), key: value}))
+            plan = run.plan()
+            code, out, err = self.strait("resume", "runs/run", "--set", "train.steps=6")
+            self.assertEqual(code, 11, out + err)
+            self.assertRegex(err, rf"{config} has changed since the run began; put it back, or start .*model\.weights")
+            self.assertEqual(run.plan(), plan)
+        config.write_text(before)
+        self.resumed(run, "--set", "train.steps=6")
+        self.assertEqual(run.checkpoints()[-1], 6)
 
     def test_edited_recipe_of_a_run_is_ignored_and_named(self):
         run = self.train("run", {"train.decay": "constant"})
