@@ -19,6 +19,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/control/run_directory.h"
 #include "launcher/control/run_status.h"
+#include "launcher/control/stop_signals.h"
 #include "launcher/hosts/slurm_job.h"
 #include "launcher/process/process_identity.h"
 
@@ -69,8 +70,9 @@ base::ExitCode stop_job(const fs::path& run, const hosts::SlurmJob& job,
     job.cancel();
     fmt::print("cancelled Slurm job {}, which was {}\n", job.number(), state.sentence());
   } else {
-    job.signal("INT");
-    if (now) job.signal("TERM");
+    for (const char* signal : now ? std::vector{"INT", "TERM"} : std::vector{"USR2"}) {
+      job.signal(signal);
+    }
     fmt::print("requested Slurm job {} to {}\n", job.number(),
                now ? "exit at once" : "finish its step, save and exit");
   }
@@ -105,7 +107,8 @@ base::ExitCode stop_run(const fs::path& run, bool now, std::chrono::seconds time
     return base::ExitCode::done;
   }
   // Two different signals count as two requests; two equal pending signals would be merged.
-  const std::vector<int> signals = now ? std::vector{SIGINT, SIGTERM} : std::vector{SIGINT};
+  const std::vector<int> signals =
+      now ? std::vector{SIGINT, SIGTERM} : std::vector{control::kAskSignal};
   for (const int signal : signals) {
     const int error = process::send_signal(*live, signal);
     if (error != 0 && error != ESRCH) {

@@ -13,9 +13,14 @@ static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_alw
 
 void count_stop(int /*signal*/) { g_stop_requests.fetch_add(1); }
 
-void count_warning(int /*signal*/) {
+void ask_once(int /*signal*/) {
+  int none = 0;
+  g_stop_requests.compare_exchange_strong(none, 1);
+}
+
+void note_warning(int signal) {
   g_warned = true;
-  g_stop_requests.fetch_add(1);
+  ask_once(signal);
 }
 
 void dispose(int signal, void (*handler)(int)) {
@@ -32,20 +37,21 @@ StopSignals::StopSignals() {
   g_stop_requests = g_warned ? 1 : 0;
   dispose(SIGINT, count_stop);
   dispose(SIGTERM, count_stop);
+  dispose(kAskSignal, ask_once);
   dispose(SIGHUP, SIG_IGN);
   dispose(SIGPIPE, SIG_IGN);
 }
 
 StopSignals::~StopSignals() {
   if (g_depth.fetch_sub(1) > 1) return;
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) dispose(signal, SIG_DFL);
+  for (const int signal : {SIGINT, SIGTERM, kAskSignal, SIGHUP, SIGPIPE}) dispose(signal, SIG_DFL);
 }
 
 const std::atomic<int>& StopSignals::count() const { return g_stop_requests; }
 
 void StopSignals::expect_warning() {
   g_warned = false;
-  dispose(SIGUSR1, count_warning);
+  dispose(SIGUSR1, note_warning);
 }
 
 bool StopSignals::warned() { return g_warned; }

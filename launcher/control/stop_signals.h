@@ -1,12 +1,17 @@
 #pragma once
 
 #include <atomic>
+#include <csignal>
 
 namespace strait::control {
 
-// While it lives, SIGINT and SIGTERM are counted and do not end the process. SIGHUP (terminal
-// closed) and SIGPIPE (reader closed) are ignored, so that the run survives both. They nest: an
-// inner one goes on counting where the outer one is.
+// The request of `strait stop`. However often it comes, it asks for the end after the step: it
+// never counts as the second request, which would lose that step.
+constexpr int kAskSignal = SIGUSR2;
+
+// While it lives, SIGINT and SIGTERM are counted, kAskSignal counts where there was no request, and
+// none of them ends the process. SIGHUP (terminal closed) and SIGPIPE (reader closed) are ignored,
+// so that the run survives both. They nest: an inner one goes on counting where the outer one is.
 class StopSignals {
  public:
   StopSignals();
@@ -17,8 +22,8 @@ class StopSignals {
   // Stop requests so far; for Coordinator::run.
   const std::atomic<int>& count() const;
 
-  // From now on SIGUSR1 (Slurm's time limit is near) counts as a stop request, also if it arrives
-  // while there is no object of this class.
+  // From now on SIGUSR1 (Slurm's time limit is near) asks likewise, also if it arrives while there
+  // is no object of this class.
   static void expect_warning();
   // SIGUSR1 has arrived since expect_warning().
   static bool warned();

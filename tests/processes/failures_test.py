@@ -243,6 +243,23 @@ class Failures(runs.RunCase):
         self.assertEqual(code, 10, out + err)
         self.assert_says(err, "no run is live in runs/endless")
 
+    def test_stops_beside_each_other_and_ctrl_c_ask_only_once(self):
+        launched = self.endless(**{"checkpoint.every": 0})
+        stage = launched.run.stages()[1]
+        runs.stop_process(stage)  # so that all of them come before its step is made
+        launched.signal(signal.SIGINT)
+        launched.at_event("stopping")
+        asked = [self.launch("stop", "runs/endless") for _ in range(2)]
+        for one in asked:
+            one.wait_for("its request", lambda one=one: "to finish its step, save and exit" in one.output())
+        os.kill(stage, signal.SIGCONT)
+        for one in (*asked, launched):
+            self.assertEqual(one.end(), 0, one.output())
+        outcome = launched.run.outcome()
+        self.assertTrue(outcome["stopped"])
+        self.assertEqual(launched.run.checkpoints(), [outcome["step"]])
+        self.assertEqual([event["now"] for event in launched.run.events("stopping")], [False])
+
     def test_stop_now_exits_immediately(self):
         launched = self.endless(**{"checkpoint.every": 0})
         code, out, err = self.strait("stop", "--now", "runs/endless")

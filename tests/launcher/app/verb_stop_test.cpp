@@ -53,6 +53,12 @@ TEST_F(VerbStopTest, SendsOneRequestAndWaits) {
   EXPECT_FALSE(control::RunDirectory::live(run_).has_value());
 }
 
+TEST_F(VerbStopTest, SecondOneAsksForNoMoreThanTheFirst) {
+  const OtherLauncher other(run_, 2);
+  EXPECT_THAT(stop(false, 1s), HasSubstr("is still live after 1 s"));
+  EXPECT_THAT(stop(false, 1s), HasSubstr("is still live after 1 s"));
+}
+
 TEST_F(VerbStopTest, NamesNewestCheckpointWhosePartsAreOnHosts) {
   const OtherLauncher other(run_, 1);
   const std::string shard = store::shard_name(0, 0);

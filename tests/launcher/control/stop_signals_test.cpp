@@ -28,13 +28,24 @@ TEST(StopSignals, WarningCountsBeforeConstruction) {
     const StopSignals signals;
     EXPECT_EQ(signals.count().load(), 1);
     std::raise(SIGUSR1);
-    EXPECT_EQ(signals.count().load(), 2);
+    EXPECT_EQ(signals.count().load(), 1);
   }
   std::raise(SIGUSR1);  // too late, and harmless
   EXPECT_TRUE(StopSignals::warned());
   StopSignals::expect_warning();
   EXPECT_FALSE(StopSignals::warned());
   EXPECT_EQ(StopSignals().count().load(), 0);
+}
+
+TEST(StopSignals, AskSignalIsNeverTheSecondRequest) {
+  const StopSignals signals;
+  std::raise(kAskSignal);
+  std::raise(kAskSignal);
+  EXPECT_EQ(signals.count().load(), 1);
+  std::raise(SIGINT);
+  EXPECT_EQ(signals.count().load(), 2);
+  std::raise(kAskSignal);
+  EXPECT_EQ(signals.count().load(), 2);
 }
 
 TEST(StopSignals, InnerOneGoesOnCounting) {
