@@ -141,6 +141,17 @@ base::ExitCode verify_checkpoints(const fs::path& run, std::optional<std::int64_
   return right ? base::ExitCode::done : base::ExitCode::corrupt;
 }
 
+// Newer ones that are not copied, as `chosen` lists them.
+void warn_of_passed_over(const std::vector<SavedCheckpoint>& list, const SavedCheckpoint& copied) {
+  std::vector<std::string> problems;
+  for (const SavedCheckpoint& one : list) {
+    if (one.step > copied.step) problems.push_back(one.problem);
+  }
+  if (problems.empty()) return;
+  warn(fmt::format("copying {}, because a newer checkpoint cannot be used: {}",
+                   copied.path.string(), fmt::join(problems, "; ")));
+}
+
 base::ExitCode copy_checkpoint_of(const fs::path& run, const fs::path& target,
                                   std::optional<std::int64_t> step) {
   const plan::Plan plan = plan_of(run);
@@ -154,6 +165,7 @@ base::ExitCode copy_checkpoint_of(const fs::path& run, const fs::path& target,
         fmt::format("checkpoint {} cannot be copied: {}{}", number(one.step), place_text(one),
                     intact_instead(list_of(run), plan, one.step)));
   }
+  warn_of_passed_over(list, one);
   const CopiedRun copied = [&] {
     try {
       return copy_run(

@@ -27,6 +27,7 @@ class Checkpoints(runs.RunCase):
         self.damaged_tensor_is_named()
         self.copy_goes_on_to_same_bits()
         self.damaged_ones_do_not_count()
+        self.copy_names_the_newer_one_that_it_passes_over()
         self.prune_keeps_what_the_rule_says()
         self.live_run_is_not_pruned()
 
@@ -102,6 +103,17 @@ class Checkpoints(runs.RunCase):
         self.assertEqual(list(self.listed()), [8, 6, 4, 2])
         for step, shard in shards.items():
             shard.write_bytes(good[step])
+
+    def copy_names_the_newer_one_that_it_passes_over(self):
+        name = "stage-1.replica-0.weights.safetensors"
+        shard = self.run_.path / "checkpoints/step-8" / name
+        good = shard.read_bytes()
+        shard.write_bytes(good[:-1])
+        out = self.checkpoint("copy", "runs/run", "older")
+        self.assertRegex(out, rf"copying runs/run/checkpoints/step-6, because a newer checkpoint cannot be used: .*step-8/{name}")
+        self.assertIn("step 6 (", out)
+        shard.write_bytes(good)
+        self.assertNotIn("newer", self.checkpoint("copy", "runs/run", "newest"))
 
     def prune_keeps_what_the_rule_says(self):
         folder = self.run_.path / "checkpoints"
