@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "framework/store/checkpoint.h"
@@ -145,8 +146,8 @@ at::Tensor AdapterWeights::read(const std::string& name) const {
   return checked(file_->read(own), own, file_->path());
 }
 
-recipe::Recipe with_chosen_checkpoint(recipe::Recipe recipe) {
-  if (recipe.model.weights != recipe::Weights::run) return recipe;
+ChosenWeights with_chosen_checkpoint(recipe::Recipe recipe) {
+  if (recipe.model.weights != recipe::Weights::run) return {std::move(recipe), ""};
   const fs::path run = recipe.model.weights_run;
   std::error_code none;
   if (!fs::is_directory(run, none)) {
@@ -155,7 +156,9 @@ recipe::Recipe with_chosen_checkpoint(recipe::Recipe recipe) {
         fmt::format("model.weights = \"{}\" {}; it must be the directory of a run, runs/NAME",
                     run.string(), folder_fault(run, store::kManifestName)));
   }
-  if (fs::exists(run / store::kManifestName)) return recipe;  // a checkpoint itself
+  if (fs::exists(run / store::kManifestName)) {  // a checkpoint itself
+    return {std::move(recipe), ""};
+  }
   const auto newest = store::choose_checkpoint(run, store::Part::weights);
   if (!newest) {
     throw base::UserError(base::ExitCode::bad_input,
@@ -164,7 +167,7 @@ recipe::Recipe with_chosen_checkpoint(recipe::Recipe recipe) {
                                       run.string()));
   }
   recipe.model.weights_run = newest->checkpoint.path.string();
-  return recipe;
+  return {std::move(recipe), newest->warning};
 }
 
 }  // namespace strait::planner

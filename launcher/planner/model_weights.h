@@ -56,6 +56,10 @@ class AdapterWeights {
 };
 
 // The recipe with the run that it takes weights from replaced by that run's newest checkpoint.
-recipe::Recipe with_chosen_checkpoint(recipe::Recipe recipe);
+struct ChosenWeights {
+  recipe::Recipe recipe;
+  std::string warning;  // a newer checkpoint that had to be passed over; empty: none
+};
+ChosenWeights with_chosen_checkpoint(recipe::Recipe recipe);
 
 }  // namespace strait::planner

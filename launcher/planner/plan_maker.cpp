@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "framework/store/file_hash.h"
 #include "framework/store/input_file.h"
@@ -157,11 +158,13 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before) {
   check_device(recipe);
   PlannedRun run;
   plan::Plan& plan = run.plan;
-  // A run that goes on has chosen already.
   plan.model_config = read_config(recipe.model.path);
-  plan.recipe = before != nullptr
-                    ? recipe
-                    : with_adapter_settings(with_chosen_checkpoint(recipe), plan.model_config);
+  ChosenWeights chosen{recipe, ""};
+  if (before == nullptr) {  // a run that goes on has chosen already
+    chosen = with_chosen_checkpoint(recipe);
+    chosen.recipe = with_adapter_settings(std::move(chosen.recipe), plan.model_config);
+  }
+  plan.recipe = std::move(chosen.recipe);
   plan.model_hash = store::hash_text(plan.model_config);
   if (before != nullptr) check_same_model(*before, plan);
   const models::ModelConfig config = planned_model(plan);
@@ -181,8 +184,8 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before) {
 
   read_data_sets(run, recipe, model, before);
   if (before == nullptr) {
-    if (auto note = adapter_note(recipe.model); !note.empty()) {
-      run.train.notes.push_back(std::move(note));
+    for (const std::string& note : {chosen.warning, adapter_note(recipe.model)}) {
+      if (!note.empty()) run.train.notes.push_back(note);
     }
   }
 

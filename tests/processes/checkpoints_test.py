@@ -112,8 +112,16 @@ class Checkpoints(runs.RunCase):
         out = self.checkpoint("copy", "runs/run", "older")
         self.assertRegex(out, rf"copying runs/run/checkpoints/step-6, because a newer checkpoint cannot be used: .*step-8/{name}")
         self.assertIn("step 6 (", out)
+        self.run_from_it_names_it_too(name)
         shard.write_bytes(good)
         self.assertNotIn("newer", self.checkpoint("copy", "runs/run", "newest"))
+
+    def run_from_it_names_it_too(self, name):
+        recipe = self.write_recipe("next", {"model.weights": "runs/run", "train.steps": 1})
+        for verb in ("plan", "run"):
+            code, out, err = self.strait(verb, recipe)
+            self.assertEqual(code, 0, out + err)
+            self.assertRegex(err, rf"going on from runs/run/checkpoints/step-6, because a newer .*step-8/{name}")
 
     def prune_keeps_what_the_rule_says(self):
         folder = self.run_.path / "checkpoints"
