@@ -42,27 +42,28 @@ std::vector<std::string> lines_after_failure(const fs::path& run, const plan::Pl
   const std::string change = numeric           ? with_lower_rate(plan)
                              : outcome.trained ? std::string()
                                                : asked;
+  const std::string name = base::shell_word(run.string());
   std::vector<store::Step> saved;  // the newest first
   try {
     saved = store::committed_steps(run);
   } catch (const store::StoreError& error) {
     // How the run ended is known, and a disk that cannot be read now does not change it.
     return {fmt::format("resume    {} resume {}{}   (its checkpoints cannot be seen: {})", command,
-                        run.string(), change, error.what())};
+                        name, change, error.what())};
   }
   if (saved.empty()) {
     return {fmt::format("again     {} run {} --replace{}   (there is no checkpoint)", command,
-                        (run / control::kRecipeFile).string(), change)};
+                        base::shell_word((run / control::kRecipeFile).string()), change)};
   }
-  std::string line = fmt::format("resume    {} resume {}{}", command, run.string(), change);
+  std::string line = fmt::format("resume    {} resume {}{}", command, name, change);
   // Otherwise these words say from where.
   if (change.find(" --from ") == change.npos) {
     line += fmt::format("   (from step {})", number(saved.front()));
   }
   std::vector<std::string> lines = {std::move(line)};
   if (numeric && saved.size() > 1) {
-    lines.push_back(fmt::format("or        {} resume {} --from {}{}", command, run.string(),
-                                number(saved[1]), change));
+    lines.push_back(
+        fmt::format("or        {} resume {} --from {}{}", command, name, number(saved[1]), change));
   }
   return lines;
 }
@@ -127,12 +128,12 @@ std::vector<std::string> memory_line(const fs::path& run, const plan::Plan& plan
 std::vector<std::string> closing_lines(const fs::path& run, const plan::Plan& plan,
                                        const control::Outcome& outcome, const std::string& asked) {
   if (outcome.code != base::ExitCode::done) return lines_after_failure(run, plan, outcome, asked);
-  const std::string name = run.string();
+  const std::string name = base::shell_word(run.string());
   const std::string command = command_name();
   std::vector<std::string> lines = {
       fmt::format("results   {}: metrics.jsonl, events.jsonl, logs/, trace.json, report.html, "
                   "checkpoints/step-{}",
-                  name, number(outcome.step))};
+                  run.string(), number(outcome.step))};
   std::ranges::move(memory_line(run, plan), std::back_inserter(lines));
   if (outcome.stopped) {
     lines.push_back(fmt::format("resume    {} resume {}   (from step {} of {})", command, name,

@@ -15,6 +15,7 @@
 #include "framework/store/verify_checkpoint.h"
 #include "launcher/app/run_options.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/text.h"
 #include "launcher/launch/run_launch.h"
 
 namespace strait::app {
@@ -36,8 +37,9 @@ std::vector<std::int64_t> saved_steps(const control::RunDirectory& directory) {
   const std::vector<std::int64_t> steps = saved_steps(directory);
   std::string advice = "nothing was changed: resume again once that is mended";
   if (steps.size() > 1) {
-    advice += fmt::format(", or give newer checkpoints up: strait resume {} --from STEP (of {})",
-                          directory.path().string(), fmt::join(steps, ", "));
+    advice += fmt::format(", or give newer checkpoints up: {} --from STEP (of {})",
+                          base::strait_command("resume", directory.path().string()),
+                          fmt::join(steps, ", "));
   }
   throw base::UserError(failure.code, fmt::format("{}; {}", failure.text, advice));
 }

@@ -178,8 +178,9 @@ base::ExitCode copy_checkpoint_of(const fs::path& run, const fs::path& target,
     }
   }();
   if (copied.part == store::Part::all) {
-    fmt::print("step {} ({}) is in {}; go on with: strait resume {}\n", number(copied.step),
-               base::byte_text(copied.bytes), target.string(), target.string());
+    fmt::print("step {} ({}) is in {}; go on with: {}\n", number(copied.step),
+               base::byte_text(copied.bytes), target.string(),
+               base::strait_command("resume", target.string()));
   } else {
     fmt::print(
         "the weights of step {} ({}) are in {}, for export, eval and generate; it cannot be "

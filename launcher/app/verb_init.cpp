@@ -17,6 +17,7 @@
 #include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/own_program.h"
+#include "launcher/base/text.h"
 #include "launcher/recipe/recipe_io.h"
 
 namespace strait::app {
@@ -89,7 +90,7 @@ void replace_all(std::string& text, const std::string& from, const std::string& 
 std::string copy_of_example(const fs::path& folder, const std::string& example,
                             const fs::path& to) {
   std::string text = read_example(folder / (example + ".toml"));
-  replace_all(text, "recipes/" + example + ".toml", to.string());
+  replace_all(text, "recipes/" + example + ".toml", base::shell_word(to.string()));
   std::error_code none;
   if (fs::equivalent("recipes", folder, none)) return text;
   std::string absolute = folder.string();
@@ -128,8 +129,8 @@ base::ExitCode copy_example(const std::vector<std::string>& words) {
   }
   refuse_existing(to);
   store::replace_file(to, copy_of_example(folder, example, to));
-  fmt::print("{} is a copy of the example {}; look at it, then: strait run {}\n", to.string(),
-             example, to.string());
+  fmt::print("{} is a copy of the example {}; look at it, then: {}\n", to.string(), example,
+             base::strait_command("run", to.string()));
   return base::ExitCode::done;
 }
 

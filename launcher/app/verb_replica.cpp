@@ -16,6 +16,7 @@
 
 #include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/text.h"
 #include "launcher/control/run_directory.h"
 #include "launcher/control/run_status.h"
 #include "launcher/plan/run_files.h"
@@ -129,8 +130,8 @@ void wait_until(const fs::path& run, std::chrono::seconds timeout,
     }
     if (std::chrono::steady_clock::now() >= deadline) {
       throw base::UserError(base::ExitCode::stalled,
-                            fmt::format("timed out after {} s; see: strait status {}",
-                                        timeout.count(), run.string()));
+                            fmt::format("timed out after {} s; see: {}", timeout.count(),
+                                        base::strait_command("status", run.string())));
     }
     ::poll(nullptr, 0, kPollMilliseconds);
   }

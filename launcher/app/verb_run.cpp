@@ -23,6 +23,7 @@
 #include "launcher/app/supervised_run.h"
 #include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/text.h"
 #include "launcher/console/console.h"
 #include "launcher/console/text_pump.h"
 #include "launcher/control/resume_changes.h"
@@ -74,9 +75,10 @@ base::ExitCode launch_and_show(control::RunDirectory& directory, const plan::Run
   options.model = model_questions();
   options.observers = {&console};
   if (!options.without.empty()) {
-    console.note(fmt::format(
-        "starting without replica {}; to add one: strait resume {} --replica {}",
-        fmt::join(options.without, ", "), directory.path().string(), *options.without.begin()));
+    console.note(fmt::format("starting without replica {}; to add one: {} --replica {}",
+                             fmt::join(options.without, ", "),
+                             base::strait_command("resume", directory.path().string()),
+                             *options.without.begin()));
   }
   if (run.plan.recipe.hosts.backend == recipe::BackendKind::join) {
     for (const std::string& line : hosts::join_instructions(run.plan, directory.path()))
@@ -198,11 +200,11 @@ base::ExitCode resume_run(const RunOptions& options) {
   }
   if (number(manifest.step) >= run.plan.steps) {
     console.note(
-        fmt::format("{} is complete: all {} steps are done{}; to train on: strait resume {} --set "
+        fmt::format("{} is complete: all {} steps are done{}; to train on: {} --set "
                     "train.steps={}",
                     directory.path().string(), run.plan.steps,
                     options.overrides.empty() ? "" : ", so nothing was changed",
-                    directory.path().string(), 2 * run.plan.steps));
+                    base::strait_command("resume", directory.path().string()), 2 * run.plan.steps));
     return base::ExitCode::done;
   }
   for (const std::string& line : changes) console.note(line);

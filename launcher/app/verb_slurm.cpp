@@ -14,6 +14,7 @@
 #include "launcher/app/run_options.h"
 #include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/text.h"
 #include "launcher/control/resume_changes.h"
 #include "launcher/control/run_directory.h"
 #include "launcher/control/stop_signals.h"
@@ -56,8 +57,8 @@ base::ExitCode requeue(const fs::path& run, const hosts::Allocation& allocation,
         base::ExitCode::stalled,
         fmt::format("Slurm's warning came before {} had saved anything new; ask for "
                     "more time (hosts.slurm.time), or to be warned later "
-                    "(hosts.slurm.warning), then: strait resume {}",
-                    run.string(), run.string()));
+                    "(hosts.slurm.warning), then: {}",
+                    run.string(), base::strait_command("resume", run.string())));
   }
   fmt::print("the time of Slurm job {} is nearly up: it goes back into the queue\n",
              allocation.job);
@@ -112,9 +113,9 @@ base::ExitCode submit_to_slurm(control::RunDirectory directory, const plan::Plan
     return base::ExitCode::done;
   }
   fmt::print("{} is Slurm job {}, on {} nodes\n", run.string(), job.number(), plan.hosts.size());
-  fmt::print("watch     strait status {}   (its output: {})\n", run.string(),
+  fmt::print("watch     {}   (its output: {})\n", base::strait_command("status", run.string()),
              (run / "slurm.log").string());
-  fmt::print("end       strait stop {}\n", run.string());
+  fmt::print("end       {}\n", base::strait_command("stop", run.string()));
   return base::ExitCode::done;
 }
 

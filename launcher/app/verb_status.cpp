@@ -18,6 +18,7 @@
 #include "launcher/app/verbs.h"
 #include "launcher/base/clocks.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/text.h"
 #include "launcher/console/status_text.h"
 #include "launcher/control/run_directory.h"
 #include "launcher/control/run_file_names.h"
@@ -88,9 +89,9 @@ std::string checkpoint_line(const std::filesystem::path& run) {
   std::vector<std::string> parts;
   for (const SavedCheckpoint& one : committed_checkpoints(run, plan)) {
     const std::string where =
-        one.here == store::Part::all ? "whole"
-        : !on_hosts
-            ? fmt::format("damaged, or of another build: strait checkpoint verify {}", run.string())
+        one.here == store::Part::all       ? "whole"
+        : !on_hosts                        ? fmt::format("damaged, or of another build: {}",
+                                                         base::strait_command("checkpoint verify", run.string()))
         : one.here == store::Part::weights ? "its weights, the rest on hosts"
                                            : "on hosts";
     parts.push_back(fmt::format("{} ({})", number(one.step), where));
@@ -101,10 +102,10 @@ std::string checkpoint_line(const std::filesystem::path& run) {
 // How to continue a run that has no launcher.
 std::string resume_hint(const std::filesystem::path& run) {
   if (!committed_checkpoints(run, plan_of_status(run)).empty()) {
-    return fmt::format("resume with: strait resume {}", run.string());
+    return "resume with: " + base::strait_command("resume", run.string());
   }
-  return fmt::format("there is no checkpoint; begin again with: strait run {} --replace",
-                     (run / control::kRecipeFile).string());
+  return fmt::format("there is no checkpoint; begin again with: {} --replace",
+                     base::strait_command("run", (run / control::kRecipeFile).string()));
 }
 
 // A run that `checkpoint copy` has made, until it is started. False: it is none.
@@ -125,7 +126,7 @@ bool show_copy(const std::filesystem::path& run, bool as_json) {
   fmt::print("{}: a copy at step {} that has not been started; {}\n", run.string(),
              number(newest.step),
              newest.here == store::Part::all
-                 ? fmt::format("resume it with: strait resume {}", run.string())
+                 ? "resume it with: " + base::strait_command("resume", run.string())
                  : "it holds only weights, for export, eval and generate");
   return true;
 }

@@ -17,6 +17,7 @@
 #include "framework/store/file_descriptor.h"
 #include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/text.h"
 #include "launcher/control/run_directory.h"
 #include "launcher/control/run_status.h"
 #include "launcher/control/stop_signals.h"
@@ -47,17 +48,18 @@ bool wait_for_end(const fs::path& run, const control::LiveRun& live, int pidfd,
 [[noreturn]] void give_up(const fs::path& run, std::chrono::seconds timeout) {
   throw base::UserError(
       base::ExitCode::stalled,
-      fmt::format("{} is still live after {} s; see: strait status {}, or end it at "
-                  "once: strait stop --now {}",
-                  run.string(), timeout.count(), run.string(), run.string()));
+      fmt::format("{} is still live after {} s; see: {}, or end it at once: {}", run.string(),
+                  timeout.count(), base::strait_command("status", run.string()),
+                  base::strait_command("stop --now", run.string())));
 }
 
 void print_stopped(const fs::path& run) {
   // Part of it may still be on its hosts, from where a resume fetches it.
   const std::vector<store::Step> steps = store::committed_steps(run);
   if (!steps.empty()) {
-    fmt::print("stopped; the newest checkpoint is {}\nresume with: strait resume {}\n",
-               store::checkpoint_directory(run, steps.front()).string(), run.string());
+    fmt::print("stopped; the newest checkpoint is {}\nresume with: {}\n",
+               store::checkpoint_directory(run, steps.front()).string(),
+               base::strait_command("resume", run.string()));
   } else {
     fmt::print("stopped; it has no checkpoint yet\n");
   }

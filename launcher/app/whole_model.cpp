@@ -10,6 +10,7 @@
 
 #include "launcher/app/run_options.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/text.h"
 #include "launcher/control/run_directory.h"
 #include "launcher/hosts/slurm_job.h"
 #include "launcher/planner/checkpoint_weights.h"
@@ -57,9 +58,10 @@ RunCheckpoint find_checkpoint(const std::filesystem::path& run_directory) {
   if (settings.home == recipe::CheckpointHome::none && !weights_are_here(run_directory)) {
     throw base::UserError(
         base::ExitCode::bad_input,
-        fmt::format("the weights of {0} stay on its hosts (checkpoint.home = \"none\"); fetch them "
-                    "with: strait resume {0}",
-                    run_directory.string()));
+        fmt::format("the weights of {} stay on its hosts (checkpoint.home = \"none\"); fetch them "
+                    "with: {}",
+                    run_directory.string(),
+                    base::strait_command("resume", run_directory.string())));
   }
   const auto newest = store::choose_checkpoint(run_directory, store::Part::weights);
   // A job that waits in the queue has not begun.
@@ -76,9 +78,9 @@ RunCheckpoint find_checkpoint(const std::filesystem::path& run_directory) {
     throw base::UserError(
         base::ExitCode::bad_input,
         fmt::format("{} has no complete checkpoint yet; let the run reach one "
-                    "(checkpoint.every = {} steps) or stop it with: strait stop {}",
+                    "(checkpoint.every = {} steps) or stop it with: {}",
                     run_directory.string(), whole.run.plan.recipe.checkpoint.every,
-                    run_directory.string()));
+                    base::strait_command("stop", run_directory.string())));
   }
   whole.checkpoint = newest->checkpoint.path;
   whole.warning = newest->warning;

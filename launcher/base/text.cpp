@@ -101,6 +101,10 @@ std::string shell_word(const std::string& text) {
   return word + "'";
 }
 
+std::string strait_command(std::string_view verb, const std::string& path) {
+  return fmt::format("strait {} {}", verb, shell_word(path));
+}
+
 std::string_view nearest_name(std::string_view written, std::span<const std::string_view> known) {
   if (written.size() > kLongestName) {
     return {};

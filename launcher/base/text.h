@@ -36,6 +36,9 @@ constexpr bool is_ascii_alphanumeric(char c) {
 // One word of a POSIX shell command with exactly this content; quoted where necessary.
 std::string shell_word(const std::string& text);
 
+// A command that the user can copy: "strait status runs/a". `verb` may have flags.
+std::string strait_command(std::string_view verb, const std::string& path);
+
 // The known name with the least edit distance to `written` (a transposition of adjacent letters
 // counts as one edit); empty when more than a third of the letters differ.
 std::string_view nearest_name(std::string_view written, std::span<const std::string_view> known);

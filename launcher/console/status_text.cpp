@@ -89,8 +89,8 @@ std::string end_line(const std::string& run, const json& status) {
   const auto steps = status.at("steps").get<std::int64_t>();
   const auto cause = outcome.at("cause").get<std::string>();
   if (outcome.at("stopped").get<bool>() && cause.empty() && step < steps) {
-    return fmt::format("stopped on request after step {} of {}; resume with: strait resume {}",
-                       step, steps, run);
+    return fmt::format("stopped on request after step {} of {}; resume with: {}", step, steps,
+                       base::strait_command("resume", run));
   }
   return fmt::format("ended with code {} ({}){}{}", outcome.at("code").get<int>(),
                      outcome.at("meaning").get<std::string>(), cause.empty() ? "" : ": ", cause);

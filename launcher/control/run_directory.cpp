@@ -10,6 +10,7 @@
 #include "framework/store/atomic_file.h"
 #include "framework/store/step_folders.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/text.h"
 #include "launcher/control/resume_changes.h"
 #include "launcher/process/generation_lock.h"
 
@@ -116,9 +117,9 @@ RunDirectory RunDirectory::create(const fs::path& given, Existing existing) {
         if (const auto holder = live(path)) RunLock refusal(path);
         throw base::UserError(
             base::ExitCode::bad_input,
-            fmt::format("{} already holds a run. Resume it: strait resume {}; choose "
+            fmt::format("{} already holds a run. Resume it: {}; choose "
                         "another name: --set name=…; or move it aside: --replace",
-                        path.string(), path.string()));
+                        path.string(), base::strait_command("resume", path.string())));
       }
       const RunLock lock(path);  // a live run is never moved
       former.move_aside();

@@ -12,6 +12,7 @@
 #include <ctime>
 
 #include "launcher/base/errors.h"
+#include "launcher/base/text.h"
 #include "launcher/control/run_file_names.h"
 #include "launcher/process/lock_holder.h"
 
@@ -59,9 +60,9 @@ bool is_locked_by_another(int descriptor) {
   const std::string owner = holder ? holder->sentence() : "a process";
   throw base::UserError(
       base::ExitCode::bad_input,
-      fmt::format("{} is in use by a live run ({}); watch it with: strait status {}, "
-                  "end it with: strait stop {}",
-                  run.string(), owner, run.string(), run.string()));
+      fmt::format("{} is in use by a live run ({}); watch it with: {}, end it with: {}",
+                  run.string(), owner, base::strait_command("watch", run.string()),
+                  base::strait_command("stop", run.string())));
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "framework/store/step_folders.h"
 #include "framework/store/store_error.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/text.h"
 #include "launcher/control/run_directory.h"
 
 namespace strait::control {
@@ -38,9 +39,9 @@ void refuse_run_not_started(const fs::path& run) {
 }
 
 void refuse_not_live(const fs::path& run) {
-  throw base::UserError(
-      base::ExitCode::bad_input,
-      fmt::format("no run is live in {}; see: strait status {}", run.string(), run.string()));
+  throw base::UserError(base::ExitCode::bad_input,
+                        fmt::format("no run is live in {}; see: {}", run.string(),
+                                    base::strait_command("status", run.string())));
 }
 
 void refuse_foreign_status(const fs::path& run, const std::exception& error) {

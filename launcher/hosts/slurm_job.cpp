@@ -13,6 +13,7 @@
 #include "framework/store/step_folders.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/own_program.h"
+#include "launcher/base/text.h"
 #include "launcher/control/run_file_names.h"
 #include "launcher/control/run_lock.h"
 #include "launcher/hosts/allocation.h"
@@ -136,9 +137,10 @@ void SlurmJob::refuse_live(const fs::path& run) {
   if (!state || !state->is_active()) return;
   throw base::UserError(
       base::ExitCode::bad_input,
-      fmt::format("{} belongs to Slurm job {}, {}; watch it with: strait status {}, end "
-                  "it with: strait stop {}",
-                  run.string(), job->number_, state->sentence(), run.string(), run.string()));
+      fmt::format("{} belongs to Slurm job {}, {}; watch it with: {}, end it with: {}",
+                  run.string(), job->number_, state->sentence(),
+                  base::strait_command("status", run.string()),
+                  base::strait_command("stop", run.string())));
 }
 
 std::optional<JobState> SlurmJob::state() const {

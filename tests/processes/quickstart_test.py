@@ -157,6 +157,8 @@ class Quickstart(runs.RunCase):
         code, out, err = self.strait("init", "mine.toml")
         self.assertEqual(code, 10, out + err)
         self.assertRegex(err, "mine.toml.*exists")
+        self.assertIn("then: strait run 'my #1.toml'\n", self.ok("init", "my #1.toml"))
+        self.assertIn("strait run 'my #1.toml'\n", (self.home / "my #1.toml").read_text())
 
     def test_version_and_help_succeed(self):
         self.assertRegex(self.ok("--version"), r"\Astrait \d+\.\d+\.\d+-[0-9a-f]{12}\n\Z")

@@ -48,6 +48,11 @@ TEST_F(ClosingLines, AreWordsThatAShellReads) {
   EXPECT_EQ(as_words(options),
             R"( --from 10 --set train.steps=16 --set 'hosts.list=["b", "c"]' --without 1)");
   EXPECT_EQ(as_words({}), "");
+  outcome_.code = base::ExitCode::done;
+  for (const std::string& line : closing_lines("runs/a #1", plan::Plan(), outcome_, "")) {
+    if (line.starts_with("results")) continue;
+    EXPECT_THAT(line, HasSubstr(" 'runs/a #1'"));
+  }
 }
 
 }  // namespace

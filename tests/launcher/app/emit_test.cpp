@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "launcher/base/errors.h"
-#include "launcher/base/text.h"
 
 namespace strait::app {
 namespace {
@@ -32,13 +31,6 @@ plan::Plan plan_for(recipe::BackendKind backend, std::size_t hosts) {
 }
 
 const EmitSource kSource{"/opt/strait/bin/strait", "my recipe.toml", {"seed=3"}};
-
-TEST(ShellWord, QuotesAnyTextAsOneWord) {
-  EXPECT_EQ(base::shell_word("runs/a-1.token"), "runs/a-1.token");
-  EXPECT_EQ(base::shell_word(""), "''");
-  EXPECT_EQ(base::shell_word("a b"), "'a b'");
-  EXPECT_EQ(base::shell_word("it's $(id)\n"), "'it'\\''s $(id)\n'");
-}
 
 TEST(Emit, WritesSbatchScript) {
   const std::string text =

@@ -74,5 +74,17 @@ TEST(CutToColumns, CountsCharactersNotBytes) {
   EXPECT_EQ(cut_to_columns("ab", 5), "ab");
 }
 
+TEST(ShellWord, QuotesAnyTextAsOneWord) {
+  EXPECT_EQ(shell_word("runs/a-1.token"), "runs/a-1.token");
+  EXPECT_EQ(shell_word(""), "''");
+  EXPECT_EQ(shell_word("a b"), "'a b'");
+  EXPECT_EQ(shell_word("it's $(id)\n"), "'it'\\''s $(id)\n'");
+}
+
+TEST(StraitCommand, QuotesThePathWhereAShellWouldSplitIt) {
+  EXPECT_EQ(strait_command("resume", "runs/a-1"), "strait resume runs/a-1");
+  EXPECT_EQ(strait_command("stop --now", "my runs/#1"), "strait stop --now 'my runs/#1'");
+}
+
 }  // namespace
 }  // namespace strait::base
