@@ -33,7 +33,6 @@ using nlohmann::json;
 constexpr auto kDrawEvery = std::chrono::milliseconds(500);
 // Of output that is no terminal.
 constexpr console::ScreenSize kPipeSize = {120, 60};
-constexpr const char* kHelp = "q quits; the run continues";
 
 // Reads the state of a run from its files, repeatedly.
 class WatchedRun {
@@ -54,7 +53,7 @@ class WatchedRun {
     std::vector<double> losses;
     for (const auto& [step, loss] : losses_) losses.push_back(loss);
     try {
-      return console::watch_frame(headline(*status), *status, losses, size);
+      return console::watch_frame(headline(*status), *status, live_, losses, size);
     } catch (const json::exception& error) {
       control::refuse_foreign_status(run_, error);
     }
@@ -91,7 +90,7 @@ void watch_on_screen(WatchedRun& run) {
     std::vector<std::string> lines =
         run.frame(size).value_or(std::vector<std::string>{"the run is being prepared"});
     lines.resize(size.rows);
-    lines.emplace_back(kHelp);
+    lines.emplace_back(run.live() ? "q quits; the run continues" : "q quits");
     screen.draw(lines);
     const std::optional<char> key = screen.key(kDrawEvery);
     const bool quit = key == 'q' || key == 'Q' || key == '\x03' || key == '\x04';

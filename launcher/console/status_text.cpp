@@ -198,7 +198,7 @@ std::vector<std::string> loss_chart(std::span<const double> values, std::size_t 
 }
 
 std::vector<std::string> watch_frame(const std::string& headline, const nlohmann::json& status,
-                                     std::span<const double> losses, ScreenSize size) {
+                                     bool live, std::span<const double> losses, ScreenSize size) {
   std::vector<std::string> lines = {headline};
   std::string numbers = fmt::format(
       "{}  {}",
@@ -210,7 +210,7 @@ std::vector<std::string> watch_frame(const std::string& headline, const nlohmann
   lines.push_back(std::move(numbers));
   const std::vector<std::string> traffic = traffic_lines(status);
   std::vector<std::string> processes = restart_lines(status);
-  std::ranges::copy(process_lines(status), std::back_inserter(processes));
+  if (live) std::ranges::copy(process_lines(status), std::back_inserter(processes));
   // The chart gets the remaining rows; on a small screen the tables come first.
   const std::size_t taken = lines.size() + traffic.size() + processes.size() + 3;
   const std::size_t chart_rows =

@@ -34,9 +34,10 @@ struct ScreenSize {
 };
 
 // One picture of a run, no larger than the screen: headline, progress, the losses so far, what
-// crosses boundaries, what the processes do. What has no room is left out from the bottom, and
-// counted. Pure; throws nlohmann's exception where the status was not written by this build.
+// crosses boundaries, and of a `live` run what the processes do. What has no room is left out from
+// the bottom, and counted. Pure; throws nlohmann's exception where the status was not written by
+// this build.
 std::vector<std::string> watch_frame(const std::string& headline, const nlohmann::json& status,
-                                     std::span<const double> losses, ScreenSize size);
+                                     bool live, std::span<const double> losses, ScreenSize size);
 
 }  // namespace strait::console

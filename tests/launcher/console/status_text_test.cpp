@@ -13,6 +13,7 @@ namespace {
 using nlohmann::json;
 using testing::Contains;
 using testing::HasSubstr;
+using testing::Not;
 
 json training() {
   json status = {{"state", "training"},
@@ -44,7 +45,7 @@ std::size_t characters(const std::string& text) {
 
 TEST(WatchFrame, ShowsProgressLossesAndProcesses) {
   const std::vector<double> losses = {2.0, 1.0, 0.5};
-  const auto lines = watch_frame("runs/x: training", training(), losses, {100, 30});
+  const auto lines = watch_frame("runs/x: training", training(), true, losses, {100, 30});
   EXPECT_EQ(lines[0], "runs/x: training");
   EXPECT_THAT(lines[1], HasSubstr("25 %"));
   EXPECT_THAT(lines[1], HasSubstr("step 12/48"));
@@ -52,11 +53,17 @@ TEST(WatchFrame, ShowsProgressLossesAndProcesses) {
   EXPECT_THAT(lines, Contains(HasSubstr("stage 3.0 on h[2J3 (pid 43): step 12, forward")));
 }
 
+TEST(WatchFrame, ShowsNoProcessesOfARunThatIsNotLive) {
+  const auto lines = watch_frame("runs/x: its launcher is gone", training(), false, {}, {100, 30});
+  EXPECT_THAT(lines[1], HasSubstr("step 12/48"));
+  EXPECT_THAT(lines, Not(Contains(HasSubstr("stage "))));
+}
+
 TEST(WatchFrame, FitsEveryScreen) {
   const std::vector<double> losses(100, 1.5);
   for (std::size_t rows = 1; rows < 30; ++rows) {
     for (const std::size_t columns : {1U, 9U, 10U, 40U, 200U}) {
-      const auto lines = watch_frame("runs/x", training(), losses, {columns, rows});
+      const auto lines = watch_frame("runs/x", training(), true, losses, {columns, rows});
       EXPECT_LE(lines.size(), rows);
       for (const std::string& line : lines) EXPECT_LE(characters(line), columns) << line;
     }
@@ -64,7 +71,7 @@ TEST(WatchFrame, FitsEveryScreen) {
 }
 
 TEST(WatchFrame, CountsHiddenLines) {
-  const auto lines = watch_frame("runs/x", training(), {}, {100, 4});
+  const auto lines = watch_frame("runs/x", training(), true, {}, {100, 4});
   ASSERT_EQ(lines.size(), 4U);
   EXPECT_EQ(lines.back(), "… 4 more lines");
 }
