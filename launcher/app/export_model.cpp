@@ -194,7 +194,7 @@ std::string copy_all_companions(const plan::RunFile& run, const fs::path& to) {
   }
   std::string tokenizer;
   try {
-    tokenizer = tokenizer_of_run(run, chosen);
+    tokenizer = tokenizer_of_run(run, std::nullopt);
   } catch (const store::StoreError& error) {
     return fmt::format("the export has no tokenizer, as that of the run cannot be used: {}\n",
                        error.what());

@@ -50,7 +50,7 @@ std::vector<std::string> sample_completions(const std::filesystem::path& run_dir
   if (shown.empty()) return {};
   const RunCheckpoint source = find_checkpoint(run_directory);
   if (!fits_here(source)) return {};
-  const auto coder = make_text_coder(tokenizer_of_run(run, ""));
+  const auto coder = make_text_coder(tokenizer_of_run(run, std::nullopt));
   std::vector<Prompt> prompts;
   prompts.reserve(shown.size());
   for (const store::Record& record : shown) {

@@ -78,38 +78,41 @@ std::string data_tokenizer(const plan::RunFile& run) {
   return planner::recorded_tokenizer(tensors::SafetensorsReader(file).metadata());
 }
 
-std::string tokenizer_of_run(const plan::RunFile& run, const std::string& chosen) {
+std::string tokenizer_of_run(const plan::RunFile& run, const std::optional<std::string>& chosen) {
   const recipe::Recipe& recipe = run.plan.recipe;
   const std::string made_by = data_tokenizer(run);
-  std::string tokenizer = chosen;
+  const auto refuse = [&chosen](const std::string& what, const char* option, const char* back) {
+    return store::StoreError(store::StoreError::Kind::mismatch,
+                             fmt::format("{}; {}", what, chosen ? option : back));
+  };
+  std::string tokenizer = chosen.value_or("");
   if (tokenizer.empty()) tokenizer = recipe.data.tokenizer;
   if (tokenizer.empty() && made_by == kBytes) tokenizer = kBytes;
   if (tokenizer.empty() && tokenizer::has_tokenizer(recipe.model.path)) {
     tokenizer = recipe.model.path;
   }
-  if (tokenizer.empty()) {
-    throw store::StoreError(
-        store::StoreError::Kind::mismatch,
-        fmt::format("the run's data ({}) were made by a tokenizer that is not known here; name it "
-                    "with --tokenizer DIRECTORY, or --tokenizer bytes",
-                    recipe::paths_of(recipe.data.train)));
+  const bool named_by_user = chosen && !chosen->empty();
+  if (!named_by_user && tokenizer != kBytes && !tokenizer::has_tokenizer(tokenizer)) {
+    throw refuse(fmt::format("the tokenizer that made the run's data ({}) is not in {}",
+                             recipe::paths_of(recipe.data.train),
+                             tokenizer.empty() ? recipe.model.path : tokenizer),
+                 "put it back, or name it with --tokenizer DIRECTORY, or --tokenizer bytes",
+                 "put it back");
   }
   if (made_by.empty()) return tokenizer;
   const std::string identity = planner::tokenizer_identity(tokenizer);
   if (identity == made_by) return tokenizer;
   if (made_by == kBytes) {
-    throw store::StoreError(store::StoreError::Kind::mismatch,
-                            fmt::format("the run's data are byte tokens, and none of the tokenizer "
-                                        "of {}; give --tokenizer bytes",
-                                        tokenizer));
+    throw refuse(
+        fmt::format("the run's data are byte tokens, and none of the tokenizer of {}", tokenizer),
+        "give --tokenizer bytes", "eval and generate take --tokenizer bytes");
   }
   const std::string other =
       tokenizer == kBytes ? "bytes" : fmt::format("that of {} is now ({})", tokenizer, identity);
-  throw store::StoreError(
-      store::StoreError::Kind::mismatch,
-      fmt::format("the run's data were made by another tokenizer or chat template ({}) than {}; "
-                  "name the right one with --tokenizer DIRECTORY",
-                  made_by, other));
+  throw refuse(fmt::format("the run's data were made by another tokenizer or chat template ({}) "
+                           "than {}",
+                           made_by, other),
+               "name the right one with --tokenizer DIRECTORY", "put the right one back");
 }
 
 std::unique_ptr<TextCoder> make_text_coder(const std::string& tokenizer) {

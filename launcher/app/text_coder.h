@@ -33,9 +33,10 @@ class TextCoder {
 };
 
 // "bytes", or the tokenizer's directory: `chosen` if it is not empty, else the recipe's, else the
-// model's own, else bytes where the data say that they are bytes. StoreError mismatch: the run's
-// data were made by another one, or do not say by which.
-std::string tokenizer_of_run(const plan::RunFile& run, const std::string& chosen);
+// model's own, else bytes where the data say that they are bytes. nullopt: the verb has no
+// --tokenizer, which is then no advice. StoreError mismatch: the run's data were made by another
+// one, or that one is gone.
+std::string tokenizer_of_run(const plan::RunFile& run, const std::optional<std::string>& chosen);
 
 std::unique_ptr<TextCoder> make_text_coder(const std::string& tokenizer);
 

@@ -48,13 +48,13 @@ TokenizerFolder open_tokenizer(const fs::path& directory) {
     if (const char* form = other_form(directory)) {
       refuse_tokenizer(fmt::format(
           "{} has {} and no tokenizer.json, which is what this build reads; write one with "
-          "transformers: AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR), or set "
-          "data.tokenizer to a directory that has one, or to \"bytes\"",
+          "transformers: AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR), or name "
+          "a directory that has one, or \"bytes\" (in a recipe: data.tokenizer)",
           directory.string(), form));
     }
     refuse_tokenizer(fmt::format(
         "{} is no tokenizer's directory: there is no tokenizer.json, and no vocab.json with "
-        "merges.txt; set data.tokenizer to a directory that has them, or to \"bytes\"",
+        "merges.txt; name a directory that has them, or \"bytes\" (in a recipe: data.tokenizer)",
         directory.string()));
   }
   store::FileHash hash;

@@ -81,13 +81,25 @@ class TokenizerRuns(runs.RunCase):
         # A resumed run has the bits of one that went on, and needs no tokenizer.
         shutil.move(self.home / "model/tokenizer.json", self.home / "tokenizer.json")
         self.ok("resume", "runs/tiny", "--from", "2")
-        self.refused("tokenizer", "generate", "runs/tiny", "--prompt", "a")
+        gone = r"the tokenizer that made the run's data \(\S*train.jsonl\) is not in \S*model; put it back, or name it with --tok"
+        self.refused(gone, "generate", "runs/tiny", "--prompt", "a")
         other = r"made by another tokenizer or chat template \(\w+\) than "
         self.refused(other + "bytes; name the right one", "generate", "runs/tiny", "--prompt", "a", "--tokenizer", "bytes")
         shutil.move(self.home / "tokenizer.json", self.home / "model/tokenizer.json")
         config = self.home / "model/tokenizer_config.json"
         config.write_text(config.read_text().replace("|>assistant", "|>model"))
         self.refused(other + r"that of \S*model is now \(\w+\); name the right one", "generate", "runs/tiny", "--prompt", "a")
+
+    def test_export_has_no_option_for_a_tokenizer_and_advises_none(self):
+        shutil.copytree(self.home / "model", self.home / "own")
+        self.ok("run", self.words(**{"data.tokenizer": "own"}))
+        shutil.rmtree(self.home / "own")
+        for words, advice in ((("export", "runs/tiny", "exported"), "put it back\n"),
+                              (("eval", "runs/tiny", "--data", "train.jsonl"), "put it back, or name it with --tokenizer")):
+            _, out, err = self.strait(*words)
+            self.assertRegex(out + err, rf"made the run's data \(\S*train.jsonl\) is not in \S*own; {advice}")
+        self.refused('own is no tokenizer.*name a directory that has them, or "bytes"', "generate", "runs/tiny", "--prompt", "a",
+                     "--tokenizer", "own")
 
     def test_records_that_no_token_ends_are_noted(self):
         (self.home / "texts.jsonl").write_text('{"text": "what is it"}\n{"prompt": "what", "completion": "it"}\n')
