@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <string>
 
 namespace strait::app {
@@ -16,5 +17,10 @@ inline CLI::Validator number_range(double least, double most) {
   };
   return {fault, fmt::format("FLOAT in [{} - {}]", least, most)};
 }
+
+// CLI::NonNegativeNumber names a most with 309 digits.
+inline CLI::Validator up_to(std::int64_t most) { return CLI::Range(std::int64_t{0}, most); }
+
+constexpr std::int64_t kMostSteps = std::int64_t{1} << 40U;
 
 }  // namespace strait::app

@@ -17,6 +17,7 @@
 #include "framework/store/store_error.h"
 #include "framework/store/verify_checkpoint.h"
 #include "launcher/app/copied_run.h"
+#include "launcher/app/number_range.h"
 #include "launcher/app/saved_checkpoints.h"
 #include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
@@ -248,7 +249,7 @@ CLI::App* add_part(CLI::App* verb, const char* name, const char* text,
 }
 
 void add_step(CLI::App* part, const std::shared_ptr<CheckpointFlags>& flags, const char* text) {
-  part->add_option("--step", flags->step, text)->check(CLI::NonNegativeNumber);
+  part->add_option("--step", flags->step, text)->check(up_to(kMostSteps));
 }
 
 }  // namespace
@@ -284,7 +285,7 @@ void add_checkpoint(CLI::App& cli, Command& command) {
       ->required()
       ->check(CLI::Range(1, 1'000'000));
   prune->add_option("--every", flags->rule.every, "and those of every so many steps")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40U));
+      ->check(CLI::Range(std::int64_t{1}, kMostSteps));
   prune->add_flag("--dry-run", flags->rule.dry_run, "only say what would be removed");
   prune->callback(
       [flags, &command] { command = [flags] { return prune_run(flags->run, flags->rule); }; });

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -208,7 +209,9 @@ void add_generate(CLI::App& cli, Command& command) {
   verb->add_option("--stop", options.stops, "ends before this text or control token; repeatable")
       ->take_all()
       ->allow_extra_args(false);
-  verb->add_option("--seed", sampling.seed, "of sampling")->capture_default_str();
+  verb->add_option("--seed", sampling.seed, "of sampling")
+      ->check(up_to(std::numeric_limits<std::int64_t>::max()))
+      ->capture_default_str();
   verb->add_option("--tokenizer", flags->tokenizer, "a directory, or bytes; else the run's own");
   verb->add_flag("--chat", flags->chat,
                  "the prompt is what a user says, in the tokenizer's chat template");

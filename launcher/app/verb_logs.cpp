@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/app/number_range.h"
 #include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
@@ -122,7 +123,8 @@ void add_logs(CLI::App& cli, Command& command) {
   verb->add_option("run", options->run, "its directory, runs/NAME")->required();
   verb->add_option("process", options->process, "one, such as 1.0; else all, by time");
   verb->add_flag("-f,--follow", options->follow, "go on until the run is over");
-  verb->add_option("--last", options->last, "begin with so many lines; 0: with all");
+  verb->add_option("--last", options->last, "begin with so many lines; 0: with all")
+      ->check(up_to(1'000'000'000));
   verb->callback([options, &command] { command = [options] { return show_logs(*options); }; });
 }
 

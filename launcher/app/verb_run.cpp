@@ -16,6 +16,7 @@
 #include "framework/store/checkpoint.h"
 #include "launcher/app/changed_run.h"
 #include "launcher/app/closing_lines.h"
+#include "launcher/app/number_range.h"
 #include "launcher/app/prepared_run.h"
 #include "launcher/app/resume_point.h"
 #include "launcher/app/run_options.h"
@@ -251,7 +252,7 @@ void add_resume(CLI::App& cli, Command& command) {
   one->excludes(
       verb->add_option("--from", options->from,
                        "from the checkpoint of this step; newer ones are given up once it trains")
-          ->check(CLI::NonNegativeNumber));
+          ->check(up_to(kMostSteps)));
   verb->add_option("--timeout", replica->timeout, "with --replica: seconds to wait for it to join")
       ->needs(one)
       ->check(CLI::Range(1, 86'400))

@@ -275,6 +275,15 @@ class BadInput(runs.RunCase):
             with self.subTest(settings):
                 self.refused_recipe(settings, *says)
 
+    def test_numbers_of_flags_are_refused_with_their_range(self):
+        for words, most in (
+            (("resume", "runs/mine", "--from", "-1"), 2**40), (("checkpoint", "verify", "runs/mine", "--step", "-1"), 2**40),
+            (("checkpoint", "copy", "runs/mine", "copy", "--step", 2**41), 2**40), (("logs", "runs/mine", "--last", "-1"), 10**9),
+            (("generate", "runs/mine", "--prompt", "x", "--seed", "-1"), 2**63 - 1),
+        ):
+            with self.subTest(words):
+                self.refused(words, rf"--\w+: Value {words[-1]} not in range \[?0 - {most}\b")
+
     def test_reports_taken_port_before_training(self):
         with socket.socket() as held:
             held.bind(("127.0.0.1", 0))
