@@ -51,21 +51,57 @@ std::string proposal_for(std::string_view key) {
 }
 
 std::string unknown_key(const FoundValue& found) {
-  const auto section = section_of(found.key);
-  const auto near = proposal_for(found.key);
-  return fmt::format("unknown {} {} ({}){} known {}: {}", found.value.is_object() ? "table" : "key",
-                     found.key, found.where,
-                     near.empty() ? ";" : fmt::format("; did you mean {}?", near),
+  std::string_view key = found.key;
+  std::string_view section = section_of(key);
+  bool is_table = found.value.is_object();
+  // --set names a key of a table, and that may be what is unknown.
+  for (; !section.empty() && known_in(section).empty(); section = section_of(key)) {
+    if (find_recipe_key(section) != nullptr) {
+      return fmt::format("unknown key {} ({}); {} is a value and has no keys", found.key,
+                         found.where, section);
+    }
+    key = section;
+    is_table = true;
+  }
+  const auto near = proposal_for(key);
+  return fmt::format("unknown {} {} ({}){} known {}: {}", is_table ? "table" : "key", key,
+                     found.where, near.empty() ? ";" : fmt::format("; did you mean {}?", near),
                      section.empty() ? "at the top" : fmt::format("in [{}]", section),
                      fmt::join(known_in(section), ", "));
 }
 
-// An argument of --set is read as TOML where it is TOML, so a text of digits needs quotes.
+// "[a, b]", of which a shell has taken the quotes, with them.
+RecipeValue list_of_texts(std::string_view written) {
+  RecipeValue list = RecipeValue::array();
+  if (written.size() < 3 || !written.starts_with('[') || !written.ends_with(']')) return list;
+  std::string_view rest = written.substr(1, written.size() - 2);
+  for (bool more = true; more;) {
+    const std::size_t comma = rest.find(',');
+    std::string_view part = rest.substr(0, comma);
+    while (part.starts_with(' ')) part.remove_prefix(1);
+    while (part.ends_with(' ')) part.remove_suffix(1);
+    list.push_back(std::string(part));
+    more = comma != rest.npos;
+    if (more) rest.remove_prefix(comma + 1);
+  }
+  return list;
+}
+
+// An argument of --set is read as TOML where it is TOML, so a text of digits needs quotes, and so
+// do the texts in a list.
 std::string advice_to_quote(const FoundValue& found, const RecipeKey& key) {
   const std::string start = fmt::format("--set {}=", found.key);
-  if (found.value.is_string() || !found.where.starts_with(start)) return "";
+  if (!found.where.starts_with(start)) return "";
   const std::string text = found.where.substr(start.size());
   Recipe scratch;
+  if (found.value.is_string()) {
+    const RecipeValue list = list_of_texts(text);
+    if (text.find_first_of("\"'\\") != text.npos || list.empty() || !key.set(list, scratch)) {
+      return "";
+    }
+    return fmt::format("; the texts of a list have to be in quotes: --set '{}={}'", found.key,
+                       list.dump());
+  }
   if (text.find_first_of("\"'\\") != text.npos || !key.set(text, scratch)) return "";
   return fmt::format("; it was read as {}, a text has to be in quotes: --set '{}=\"{}\"'",
                      found.value.is_number()    ? "a number"

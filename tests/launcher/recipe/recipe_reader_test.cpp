@@ -15,6 +15,7 @@ namespace strait::recipe {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 // The least that a recipe says; tests append to it, from line 7 on.
 constexpr const char* kLeast = R"([model]
@@ -215,6 +216,24 @@ TEST(RecipeReader, ReportsUnknownTableOnce) {
   EXPECT_EQ(mistake_after_least("[pipline]\nstages = 2\nreplicas = 1\n"),
             "unknown table pipline (recipes/x.toml:7:1); did you mean pipeline? known at the top: "
             "name, seed, plugins, model, data, pipeline, train, codec, sync, checkpoint, hosts");
+}
+
+TEST(RecipeReader, NamesTheUnknownTableOfAnOverride) {
+  EXPECT_THAT(mistake(kLeast, {"trian.steps=3"}),
+              HasSubstr("unknown table trian (--set trian.steps=3); did you mean train? known at "
+                        "the top: name, "));
+  EXPECT_THAT(mistake(kLeast, {"model.lara.of.rank=3"}),
+              HasSubstr("unknown table model.lara (--set model.lara.of.rank=3); did you mean lora? "
+                        "known in [model]: "));
+  EXPECT_EQ(mistake(kLeast, {"seed.x=3"}),
+            "unknown key seed.x (--set seed.x=3); seed is a value and has no keys");
+}
+
+TEST(RecipeReader, SaysHowToQuoteTheTextsOfAList) {
+  EXPECT_THAT(mistake(kLeast, {"model.lora.targets=[c_attn, c_proj]"}),
+              HasSubstr("; the texts of a list have to be in quotes: --set "
+                        "'model.lora.targets=[\"c_attn\",\"c_proj\"]'"));
+  EXPECT_THAT(mistake(kLeast, {"train.batch=[c]"}), Not(HasSubstr("in quotes")));
 }
 
 TEST(RecipeReader, RefusesWrongTypesWithWhatIsAllowed) {
