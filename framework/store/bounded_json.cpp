@@ -11,18 +11,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The library's own words without its prefix, and cut: it quotes what it read, which may be long.
-std::string plain_json_reason(const std::string& words) {
-  constexpr std::size_t kLongest = 200;
-  const std::size_t start = words.find("syntax error");
-  const std::size_t prefix = words.find("] ");
-  std::string reason = start != std::string::npos    ? words.substr(start)
-                       : prefix != std::string::npos ? words.substr(prefix + 2)
-                                                     : words;
-  if (reason.size() > kLongest) reason = reason.substr(0, kLongest) + "…";
-  return reason;
-}
-
 // Builds the value from the parser's events and looks at each before anything is kept. (The
 // library's filter callback would do it in fewer lines, but takes quadratic time in the size of an
 // object.)
@@ -60,7 +48,10 @@ class JsonBuilder : public nlohmann::json_sax<Json> {
 
   bool parse_error(std::size_t position, const std::string& /*token*/,
                    const nlohmann::detail::exception& error) override {
-    throw JsonError(fmt::format("column {}: {}", position, plain_json_reason(error.what())));
+    std::string words = plain_json_reason(error.what());
+    const std::size_t start = words.find("syntax error");  // after the library's own place
+    if (start != std::string::npos) words.erase(0, start);
+    throw JsonError(fmt::format("column {}: {}", position, words));
   }
 
  private:
@@ -107,6 +98,14 @@ class JsonBuilder : public nlohmann::json_sax<Json> {
 };
 
 }  // namespace
+
+std::string plain_json_reason(const std::string& words) {
+  constexpr std::size_t kLongest = 200;
+  const std::size_t prefix = words.starts_with("[json.") ? words.find("] ") : std::string::npos;
+  std::string reason = prefix == std::string::npos ? words : words.substr(prefix + 2);
+  if (reason.size() > kLongest) reason = reason.substr(0, kLongest) + "…";
+  return reason;
+}
 
 Json parse_bounded_json(std::string_view text, const JsonLimits& limits) {
   JsonBuilder builder(limits);

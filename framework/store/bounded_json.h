@@ -22,6 +22,10 @@ class JsonError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// The words of nlohmann's exceptions for a sentence: without their prefix, and cut, as they quote
+// what was read.
+std::string plain_json_reason(const std::string& words);
+
 // Parses text from any source: one JSON value within the limits, no key twice in an
 // object, valid UTF-8. Throws JsonError that names the column (byte of the text, from 1).
 nlohmann::json parse_bounded_json(std::string_view text, const JsonLimits& limits = {});

@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "framework/store/atomic_file.h"
+#include "framework/store/bounded_json.h"
 #include "framework/store/checkpoint.h"
 #include "framework/store/input_file.h"
 #include "framework/store/step_folders.h"
@@ -45,7 +46,7 @@ std::optional<ResumeChanges> read_changes(const fs::path& file) {
     return base::UserError(
         base::ExitCode::mismatch,
         fmt::format("{} is not of this build ({}); resume with the build that wrote it",
-                    file.string(), error.what()));
+                    file.string(), store::plain_json_reason(error.what())));
   };
   try {
     return base::from_object<ResumeChanges>(nlohmann::json::parse(whole_text(file)),

@@ -45,9 +45,10 @@ void refuse_not_live(const fs::path& run) {
 }
 
 void refuse_foreign_status(const fs::path& run, const std::exception& error) {
-  throw base::UserError(base::ExitCode::corrupt,
-                        fmt::format("{} was not written by this build: {}",
-                                    RunDirectory::status(run).string(), error.what()));
+  throw base::UserError(
+      base::ExitCode::corrupt,
+      fmt::format("{} was not written by this build: {}", RunDirectory::status(run).string(),
+                  store::plain_json_reason(error.what())));
 }
 
 std::optional<nlohmann::json> read_run_status(const std::filesystem::path& run) {

@@ -82,7 +82,8 @@ AgentJob unpack_job(const std::string& text, std::size_t index) {
                           fmt::format("not the jobs of agents: {}", error.what()));
   } catch (const json::exception& error) {
     throw base::UserError(base::ExitCode::mismatch,
-                          fmt::format("not the jobs of agents of this build: {}", error.what()));
+                          fmt::format("not the jobs of agents of this build: {}",
+                                      store::plain_json_reason(error.what())));
   }
 }
 

@@ -98,7 +98,7 @@ std::optional<SlurmJob> SlurmJob::of(const fs::path& run) {
   const fs::path file = job_record(run);
   if (!store::is_present(file)) return std::nullopt;
   const std::string text = store::read_text_file(file, kMostRecordBytes);
-  const auto refuse_record = [&](const char* what) -> base::UserError {
+  const auto refuse_record = [&](const std::string& what) -> base::UserError {
     return {base::ExitCode::corrupt,
             fmt::format("{} is damaged: {}; remove it if the run's Slurm job is gone",
                         file.string(), what)};
@@ -110,7 +110,7 @@ std::optional<SlurmJob> SlurmJob::of(const fs::path& run) {
   } catch (const store::JsonError& error) {
     throw refuse_record(error.what());
   } catch (const nlohmann::json::exception& error) {
-    throw refuse_record(error.what());
+    throw refuse_record(store::plain_json_reason(error.what()));
   }
 }
 

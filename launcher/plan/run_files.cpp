@@ -11,6 +11,7 @@
 
 #include "framework/json_depth.h"
 #include "framework/store/atomic_file.h"
+#include "framework/store/bounded_json.h"
 #include "framework/store/file_hash.h"
 #include "framework/store/input_file.h"
 #include "framework/store/step_folders.h"
@@ -72,7 +73,15 @@ nlohmann::json parse_json(const std::string& text, const std::filesystem::path& 
   try {
     return nlohmann::json::parse(text);
   } catch (const nlohmann::json::exception& error) {  // syntax, or a number that no double holds
-    throw damaged(error.what());
+    throw damaged(store::plain_json_reason(error.what()));
+  }
+}
+
+Plan plan_in(const nlohmann::json& whole, const std::filesystem::path& file) {
+  try {
+    return plan_from_json(whole.at("plan"));
+  } catch (const base::UserError& error) {
+    throw base::UserError(error.code(), fmt::format("{}: {}", file.string(), error.what()));
   }
 }
 
@@ -121,7 +130,7 @@ RunFile parse_run_file(const std::string& text, const std::filesystem::path& fil
       throw base::UserError(base::ExitCode::mismatch,
                             file.string() + ": the run's id is not 32 hex digits");
     }
-    RunFile read{*run, plan_from_json(whole.at("plan")), whole.value("recipe_hash", "")};
+    RunFile read{*run, plan_in(whole, file), whole.value("recipe_hash", "")};
     load(read.plan.recipe.plugins);
     find_own_rows(file.parent_path(), kTrainRows, read.plan.train);
     recipe::Recipe found = read.plan.recipe;
@@ -133,9 +142,9 @@ RunFile parse_run_file(const std::string& text, const std::filesystem::path& fil
     if (read.plan.eval) find_own_rows(file.parent_path(), kEvalRows, *read.plan.eval);
     return read;
   } catch (const nlohmann::json::exception& error) {
-    throw base::UserError(
-        base::ExitCode::mismatch,
-        fmt::format("{} is not a plan of this build: {}", file.string(), error.what()));
+    throw base::UserError(base::ExitCode::mismatch,
+                          fmt::format("{} is not a plan of this build: {}", file.string(),
+                                      store::plain_json_reason(error.what())));
   }
 }
 

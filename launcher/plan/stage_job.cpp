@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "framework/store/bounded_json.h"
 #include "framework/store/file_hash.h"
 #include "launcher/base/json_fields.h"
 #include "launcher/base/read_all.h"
@@ -38,7 +39,7 @@ void describe(auto& f, base::Is<StageJob> auto& m) {
 
 namespace {
 
-[[noreturn]] void refuse_job(const char* cause) {
+[[noreturn]] void refuse_job(const std::string& cause) {
   throw base::UserError(base::ExitCode::mismatch,
                         fmt::format("the job on stdin is not one of this build: {}", cause));
 }
@@ -62,7 +63,7 @@ StageJob parse_stage_job(const std::string& text) {
   } catch (const base::MessageError& error) {
     refuse_job(error.what());
   } catch (const nlohmann::json::exception& error) {
-    refuse_job(error.what());
+    refuse_job(store::plain_json_reason(error.what()));
   }
 }
 

@@ -1,13 +1,20 @@
 #include "launcher/plan/run_files.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+
+#include "tests/launcher/user_error.h"
 #include "tests/scratch_directory.h"
 
 namespace strait::plan {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
 
 TEST(RunFiles, FindTheirOwnBaseWhereTheRunWasMovedTo) {
   const ScratchDirectory folder;
@@ -37,6 +44,23 @@ TEST(RunFiles, KnowWhereABaseWasThatIsLost) {
   EXPECT_EQ(own_base("/runs/moved", plan), "/runs/moved/base/step-7");
   plan.recipe.model.weights_run = "/runs/a/checkpoints/step-7";
   EXPECT_FALSE(own_base("/runs/moved", plan).has_value());
+}
+
+// As people read it: the file, and no name of a class of the JSON library.
+TEST(RunFiles, NameTheFileThatIsNoPlan) {
+  const std::string id(32, 'a');
+  const auto fault = [](const std::string& text, base::ExitCode code) {
+    return base::user_error(
+        code, [&] { parse_run_file(text, "runs/x/plan.json", [](const auto& /*plugins*/) {}); });
+  };
+  for (const std::string& text : {std::string("{}"), "{\"run\": \"" + id + "\", \"plan\": {}}",
+                                  std::string("{\"run\": 3, \"plan\": {}}")}) {
+    const std::string said = fault(text, base::ExitCode::mismatch);
+    EXPECT_THAT(said, StartsWith("runs/x/plan.json"));
+    EXPECT_THAT(said, Not(HasSubstr("json.exception")));
+  }
+  EXPECT_THAT(fault("{,", base::ExitCode::corrupt),
+              StartsWith("runs/x/plan.json is damaged: parse error at line 1, column 2: "));
 }
 
 }  // namespace
