@@ -16,6 +16,7 @@
 #include "launcher/hosts/ssh_session.h"
 #include "launcher/plan/gpu_memory.h"
 #include "launcher/plan/memory_copies.h"
+#include "launcher/plan/placement.h"
 
 namespace strait::hosts {
 namespace {
@@ -107,6 +108,7 @@ void diagnose_ports(const recipe::RecipeHost& listed, const HostNeed& need,
 
 std::vector<HostNeed> needs_of(const plan::Plan& plan) {
   std::vector<HostNeed> needs(plan.hosts.size());
+  const std::vector<std::int64_t> ports = plan::link_ports(plan);
   for (const plan::Plan::Process& process : plan.processes) {
     HostNeed& need = needs.at(process.host_index);
     ++need.processes;
@@ -115,9 +117,8 @@ std::vector<HostNeed> needs_of(const plan::Plan& plan) {
   }
   for (std::size_t i = 0; i < needs.size(); ++i) {
     needs[i].memory = plan::host_memory_needed(plan, i) + plan::held_bytes(plan, i);
+    needs[i].ports = ports[i];
   }
-  for (const plan::Plan::Link& link : plan.links)
-    ++needs.at(plan.process(link.listens).host_index).ports;
   return needs;
 }
 

@@ -24,7 +24,7 @@ struct HostNeed {
   std::size_t processes = 0;
   std::int64_t memory = 0;  // bytes
   std::int64_t disk = 0;    // bytes of its checkpoints
-  int ports = 0;            // that links to these processes are bound to
+  std::int64_t ports = 0;   // that links to these processes are bound to
 };
 
 std::vector<HostNeed> needs_of(const plan::Plan& plan);  // by host

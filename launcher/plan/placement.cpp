@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "launcher/base/errors.h"
+#include "launcher/plan/plan.h"
 
 namespace strait::plan {
 
@@ -51,6 +52,12 @@ std::vector<std::size_t> assign_hosts(const std::vector<recipe::RecipeHost>& hos
     assigned.insert(assigned.end(), std::min(count, processes - assigned.size()), i);
   }
   return assigned;
+}
+
+std::vector<std::int64_t> link_ports(const Plan& plan) {
+  std::vector<std::int64_t> ports(plan.hosts.size());
+  for (const Plan::Link& link : plan.links) ++ports.at(plan.process(link.listens).host_index);
+  return ports;
 }
 
 }  // namespace strait::plan

@@ -1,11 +1,14 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "launcher/recipe/recipe.h"
 
 namespace strait::plan {
+
+struct Plan;
 
 // The hosts of a recipe: its list, this machine, or as many nodes as a Slurm job asks for.
 std::vector<recipe::RecipeHost> hosts_of(const recipe::Recipe& recipe);
@@ -15,5 +18,8 @@ std::vector<recipe::RecipeHost> hosts_of(const recipe::Recipe& recipe);
 // share the rest evenly, the first ones one more. Pure. UserError: fewer slots than processes.
 std::vector<std::size_t> assign_hosts(const std::vector<recipe::RecipeHost>& hosts,
                                       std::size_t processes);
+
+// Ports that links to the processes of each host are bound to.
+std::vector<std::int64_t> link_ports(const Plan& plan);
 
 }  // namespace strait::plan

@@ -215,6 +215,21 @@ void check_held_memory(const plan::Plan& plan, const std::vector<recipe::RecipeH
   }
 }
 
+// Else a process finds none free, when all have started and loaded.
+void check_ports(const plan::Plan& plan) {
+  const auto [first, last] = plan.recipe.hosts.ports;
+  if (first == 0) return;
+  const std::vector<std::int64_t> needed = plan::link_ports(plan);
+  for (std::size_t i = 0; i < needed.size(); ++i) {
+    if (needed[i] <= last - first + 1) continue;
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("hosts.ports is {}-{}, {} in all, but host {} needs {} for the links to its "
+                    "processes; give it more",
+                    first, last, last - first + 1, plan.hosts[i].name, needed[i]));
+  }
+}
+
 // A link of another name would simulate nothing, without a word.
 void check_simulated_link(const plan::Plan& plan) {
   const std::string& name = plan.recipe.hosts.simulate_link;
@@ -280,6 +295,7 @@ void plan_pipeline(plan::Plan& plan, const recipe::Recipe& resolved,
   if (sizes.tie) plan_tie_links(plan, *sizes.tie);
   plan_sync(plan, model, question.before);
   check_simulated_link(plan);
+  check_ports(plan);
   check_held_memory(plan, hosts);
 }
 

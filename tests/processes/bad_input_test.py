@@ -262,6 +262,7 @@ class BadInput(runs.RunCase):
                 {"hosts.simulate.delay": "1ms", "hosts.simulate.link": "boundary 0>1"},
                 'hosts.simulate.link = "boundary 0>1"', "one of .*boundary 0.0>1.0",
             ),
+            ({"pipeline.stages": 3, "hosts.ports": "47000-47000"}, "hosts.ports is 47000-47000, 1 in all, but host localhost needs 2 "),
             ({"pipeline.partition": [[0, 1], [3, 3]]}, "pipeline.partition", "2"),
             ({"pipeline.partition": [[0, 1], [2, 4]]}, "pipeline.partition"),
             ({"pipeline.partition": [[0, 3]]}, "pipeline.partition", "pipeline.stages"),
