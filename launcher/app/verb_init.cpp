@@ -135,6 +135,12 @@ base::ExitCode copy_example(const std::vector<std::string>& words) {
 }
 
 base::ExitCode write_all_keys(const std::vector<std::string>& words) {
+  if (words.size() > 1) {
+    throw base::UserError(base::ExitCode::bad_input,
+                          fmt::format("init --keys takes one file to write, and not {}; leave all "
+                                      "but one out",
+                                      fmt::join(words, " and ")));
+  }
   const fs::path to = words.empty() ? "all.toml" : words[0];
   refuse_existing(to);
   store::replace_file(to, recipe::recipe_reference());

@@ -157,6 +157,10 @@ class Quickstart(runs.RunCase):
         code, out, err = self.strait("init", "mine.toml")
         self.assertEqual(code, 10, out + err)
         self.assertRegex(err, "mine.toml.*exists")
+        code, out, err = self.strait("init", "--keys", "one", "two.toml")
+        self.assertEqual(code, 10, out + err)
+        self.assertIn("init --keys takes one file to write, and not one and two.toml", err)
+        self.assertFalse((self.home / "two.toml").exists() or (self.home / "one").exists())
         self.assertIn("then: strait run 'my #1.toml'\n", self.ok("init", "my #1.toml"))
         self.assertIn("strait run 'my #1.toml'\n", (self.home / "my #1.toml").read_text())
 
