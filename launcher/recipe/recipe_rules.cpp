@@ -100,6 +100,16 @@ void check_hosts(const Recipe::Hosts& hosts, const OriginsOf& at, Mistakes& mist
   }
 }
 
+void check_cuts(const Recipe::Hosts& hosts, const Origins& origins, const OriginsOf& at,
+                Mistakes& mistakes) {
+  constexpr std::string_view kKey = "hosts.simulate.cut_for";
+  if (!origins.contains(kKey) || hosts.simulate.cut_every.count() > 0) return;
+  mistakes.push_back(
+      fmt::format("{} is set ({}), but hosts.simulate.cut_every is missing, and without it no link "
+                  "is cut; set it too, for example to \"30s\"",
+                  kKey, at({kKey})));
+}
+
 // What checkpoints in memory cannot be combined with.
 void check_memory_checkpoints(const Recipe& recipe, const OriginsOf& at, Mistakes& mistakes) {
   if (recipe.checkpoint.memory_every == 0) return;
@@ -178,6 +188,7 @@ void check_consistent(const Recipe& recipe, const std::string& source, const Ori
   check_data(recipe, at, mistakes);
   check_codecs(recipe.codec, origins, at, mistakes);
   check_hosts(recipe.hosts, at, mistakes);
+  check_cuts(recipe.hosts, origins, at, mistakes);
   check_memory_checkpoints(recipe, at, mistakes);
 }
 

@@ -218,6 +218,13 @@ TEST(RecipeReader, ReportsUnknownTableOnce) {
             "name, seed, plugins, model, data, pipeline, train, codec, sync, checkpoint, hosts");
 }
 
+TEST(RecipeReader, RefusesHowLongLinksStayCutWhereNoneIs) {
+  EXPECT_THAT(mistake(kLeast, {"hosts.simulate.cut_for=1s"}),
+              HasSubstr("hosts.simulate.cut_for is set (--set hosts.simulate.cut_for=1s), but "
+                        "hosts.simulate.cut_every is missing"));
+  parse(kLeast, {"hosts.simulate.cut_for=1s", "hosts.simulate.cut_every=30s"});
+}
+
 TEST(RecipeReader, NamesTheUnknownTableOfAnOverride) {
   EXPECT_THAT(mistake(kLeast, {"trian.steps=3"}),
               HasSubstr("unknown table trian (--set trian.steps=3); did you mean train? known at "
