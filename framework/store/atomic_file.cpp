@@ -41,7 +41,7 @@ AtomicFile::AtomicFile(std::filesystem::path path, std::uint64_t expected_bytes)
       expected_(expected_bytes) {
   descriptor_ =
       FileDescriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (!descriptor_.open()) throw system_error("create", temporary_, errno);
+  if (!descriptor_.open()) throw system_error("create", path_, errno);
   if (expected_ > 0) preallocate(expected_);
 }
 
