@@ -489,6 +489,25 @@ def refuse_null_as_text(template, messages, tools, text):
             "None; give it a text, or use a chat template that knows tool calls")
 
 
+def last_turn_spans(template, messages, tools, text, marked):
+    """Those of the marked spans that are of the assistant's last message, which may have several: thoughts and calls."""
+    turns = [i for i, message in enumerate(messages) if message.get("role") == "assistant"]
+    if len(turns) < 2:
+        return marked
+    try:
+        before, earlier = template.render(messages[:turns[-1]], tools)
+    except Refusal:
+        before, earlier = "", None
+    same = earlier is not None and [before[a:b] for a, b in earlier] == [text[a:b] for a, b in marked[:len(earlier)]]
+    if same:
+        return marked[len(earlier):]
+    if len(marked) == len(turns):
+        return marked[-1:]
+    raise Refusal(
+        f"message {turns[-1] + 1}: the chat template of {template.name} marks other text of the messages before it when "
+        'it follows, so its place is not known; use data.targets = "assistant"')
+
+
 def chat_spans(template, messages, tools, targets):
     """The rendered text, and the spans of it that are to be learnt."""
     text, marked = template.render(messages, tools)
@@ -496,7 +515,7 @@ def chat_spans(template, messages, tools, targets):
     if targets == "all":
         return text, [(0, len(text))]
     if template.marks_spans:
-        spans = marked[-1:] if targets == "last" else marked
+        spans = last_turn_spans(template, messages, tools, text, marked) if targets == "last" else marked
     else:
         turns = [i for i, message in enumerate(messages) if message.get("role") == "assistant"]
         turns = turns[-1:] if targets == "last" else turns

@@ -199,6 +199,41 @@ class TokenizersTest(unittest.TestCase):
                         self.assertTrue(all(found[i] for i in more), (marked, found))
                         self.assertLessEqual(len(more), 2 * sum(a < b for a, b in zip(found, found[1:] + [1])) + 4)
 
+    def test_all_that_is_marked_of_the_last_turn_is_learnt(self):
+        """Thoughts, an answer and its end may be marked each on its own; and turns may follow that are not the assistant's."""
+        body = "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' %}{% if m.thoughts %}" \
+               "{% generation %}({{ m.thoughts }}){% endgeneration %}{% endif %}{% generation %}{{ m.content }}" \
+               "{% endgeneration %}{% generation %}<|im_end|>{% endgeneration %}{% else %}{{ m.content }}<|im_end|>" \
+               "{% endif %}\n{% endfor %}"
+        first, second = ({"role": "assistant", "content": word, "thoughts": "why"} for word in ("one", "two"))
+        plain = {"role": "assistant", "content": "two"}
+        user = {"role": "user", "content": "ask"}
+        chosen = {"the last": ([user, first, user, second], "(why)two<|im_end|>"),
+                  "the only": ([user, first, user], "(why)one<|im_end|>"),
+                  "without thoughts": ([user, first, user, plain, user], "two<|im_end|>")}
+        # Templates that refuse the messages before the answer, or show them otherwise.
+        strict = "{% if messages[-1].role != 'assistant' %}{{ raise_exception('no answer') }}{% endif %}"
+        forgetful = body.replace("if m.thoughts", "if m.thoughts and loop.last")
+        worker = self.worker(write_folder(self.folder / "blocks", byte_level(), body))
+        self.learns(worker, chosen)
+        single = "{% for m in messages %}{{ m.role }}\n{% if m.role == 'assistant' %}{% generation %}{{ m.content }}{% endgeneration %}" \
+                 "{% endif %}{% endfor %}"
+        worker = self.worker(write_folder(self.folder / "single", byte_level(), strict + single))
+        self.learns(worker, {"one block a turn": ([user, first, user, second], "two")})
+        for name, template, messages in (("strict", strict + body, [user, first, user, second]),
+                                         ("forgetful", forgetful, [user, first, second])):
+            worker = self.worker(write_folder(self.folder / name, byte_level(), template))
+            with self.subTest(template=name), self.assertRaisesRegex(ValueError, f"message {len(messages)}: .* marks other"):
+                worker.records([{"messages": messages}], "last")
+
+    def learns(self, worker, chats):
+        """chats: (messages, the text that is learnt of the last turn) by name."""
+        for name, (messages, learnt) in chats.items():
+            [(ids, mask)] = worker.records([{"messages": messages}], "last")
+            text = worker.ask(do="decode", ids=[token for token, target in zip(ids, mask) if target])["text"]
+            with self.subTest(chat=name):
+                self.assertEqual(text, learnt)
+
     def test_tools_and_lists_of_content_match_transformers(self):
         template = "{% if tools %}{{ tools | tojson }}\n{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}\n" \
                    "{{ m.content }}{% if m.tool_calls %}{{ m.tool_calls | tojson }}{% endif %}<|im_end|>{% endfor %}"
