@@ -325,6 +325,8 @@ class TokenizerFolder:
         add_class_tokens(named, config, self.tokenizer)
         ids = {name: self.tokenizer.token_to_id(text) for name, text in named.items()}
         self.eos = ids.get("eos_token")
+        self.takes_space = {
+            number for number, token in self.tokenizer.get_added_tokens_decoder().items() if token.rstrip}
         self.set_edges(config, ids.get("bos_token"))
         # As in transformers: names of absent tokens are undefined.
         self.templates = {
@@ -525,15 +527,19 @@ def chat_spans(template, messages, tools, targets):
     return text, spans
 
 
-def token_spans(encoding, spans):
-    """Spans of characters as spans of tokens: those that begin inside."""
+def token_spans(encoding, spans, takes_space):
+    """Spans of characters as spans of tokens: those that begin inside. `takes_space`: tokens with the space behind them."""
     starts = [start for start, _ in encoding.offsets]
+    # Where offsets leave spaces out, that of a space alone is behind it, and behind the start of the next token.
+    least = list(itertools.accumulate(reversed(starts), min))[::-1]
     found = []
     for start, end in spans:
         first = encoding.char_to_token(start)
         if first is None:
-            first = bisect.bisect_left(starts, start)
-        last = bisect.bisect_left(starts, end)
+            first = bisect.bisect_left(least, start)
+        elif starts[first] < start and encoding.ids[first] in takes_space:
+            first += 1  # a token of the header, and spaces of the answer that it has taken
+        last = bisect.bisect_left(least, end)
         if first < last:
             found.append([first, last])
     return found
@@ -599,7 +605,7 @@ class Worker:
             spans.append(where)
         encodings = self.folder.tokenizer.encode_batch(texts, add_special_tokens=False)
         for i, encoding, where in zip(chosen, encodings, spans):
-            results[i] = (encoding.ids, token_spans(encoding, where))
+            results[i] = (encoding.ids, token_spans(encoding, where, self.folder.takes_space))
 
     def prompt(self, request):
         if "record" in request:

@@ -234,6 +234,29 @@ class TokenizersTest(unittest.TestCase):
             with self.subTest(chat=name):
                 self.assertEqual(text, learnt)
 
+    def test_turns_keep_their_tokens_where_spaces_are_left_out_of_offsets(self):
+        made = byte_level()
+        made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True, trim_offsets=True)
+        made.post_processor = processors.ByteLevel(trim_offsets=True)
+        worker = self.worker(write_folder(self.folder / "trimmed", made, without_spans(TEMPLATES["qwen2"])))
+        user = {"role": "user", "content": "x"}
+        # This tokenizer puts a space before what follows a control token, as the line end is.
+        for content in ("b", " b", "the answer"):
+            for behind in ([], [user], [user, user]):
+                chat = [user, {"role": "assistant", "content": content}, *behind]
+                self.learns(worker, {f"{content!r} and {len(behind)} turns": (chat, f"{content}<|im_end|> \n")})
+
+    def test_a_header_that_takes_the_space_behind_it_is_not_learnt(self):
+        made = byte_level()
+        made.add_special_tokens([AddedToken(token, special=True, rstrip=True) for token in ("<|assistant|>", "<|end|>")])
+        template = "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}<|end|>\n{% endfor %}" \
+                   "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
+        worker = self.worker(write_folder(self.folder / "taking", made, template))
+        user = {"role": "user", "content": "x"}
+        for content in ("b", " b", "\n\nb"):
+            answer = {"role": "assistant", "content": content}
+            self.learns(worker, {repr(content): ([user, answer, user], "b<|end|>")})
+
     def test_tools_and_lists_of_content_match_transformers(self):
         template = "{% if tools %}{{ tools | tojson }}\n{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}\n" \
                    "{{ m.content }}{% if m.tool_calls %}{{ m.tool_calls | tojson }}{% endif %}<|im_end|>{% endfor %}"
