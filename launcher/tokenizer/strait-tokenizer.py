@@ -16,6 +16,7 @@ if __name__ == "__main__" and not getattr(sys.flags, "safe_path", sys.flags.isol
 import array
 import bisect
 import datetime
+import functools
 import itertools
 import json
 import os
@@ -260,6 +261,27 @@ def load_tokenizer(tokenizers, folder, config):
     return made
 
 
+def without_prefix(part):
+    """A part of a tokenizer.json, where it puts no space before a text: None where it does nothing else."""
+    if isinstance(part, list):
+        return [kept for kept in map(without_prefix, part) if kept is not None]
+    if not isinstance(part, dict):
+        return part
+    if part.get("type") == "Prepend":
+        return None
+    never = {"add_prefix_space": False, "prepend_scheme": "never"}
+    return {name: never.get(name, without_prefix(value)) for name, value in part.items()}
+
+
+def continuing(tokenizers, made):
+    """The tokenizer of a text that goes on: itself, or one that does not put a space before it."""
+    content = json.loads(made.to_str())
+    changed = {name: without_prefix(content[name]) for name in ("normalizer", "pre_tokenizer")}
+    if all(content[name] == part for name, part in changed.items()):
+        return made
+    return tokenizers.Tokenizer.from_str(json.dumps({**content, **changed}))
+
+
 # What classes of transformers call bos_token and eos_token where no file does: GPT-2's own folder names neither.
 CLASS_TOKENS = {"GPT2": ("<|endoftext|>", "<|endoftext|>"), "GPTNeoX": ("<|endoftext|>", "<|endoftext|>"),
                 "CodeGen": ("<|endoftext|>", "<|endoftext|>"), "Qwen2": (None, "<|endoftext|>"),
@@ -325,6 +347,7 @@ class TokenizerFolder:
         add_class_tokens(named, config, self.tokenizer)
         ids = {name: self.tokenizer.token_to_id(text) for name, text in named.items()}
         self.eos = ids.get("eos_token")
+        self.packages = tokenizers
         self.takes_space = {
             number for number, token in self.tokenizer.get_added_tokens_decoder().items() if token.rstrip}
         self.set_edges(config, ids.get("bos_token"))
@@ -380,6 +403,25 @@ class TokenizerFolder:
 
     def plain(self, texts):
         return [e.ids for e in self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+
+    @functools.cached_property
+    def continuing(self):
+        return continuing(self.packages, self.tokenizer)
+
+    def continued(self, texts):
+        """Tokens of texts that go on behind others."""
+        if not texts or self.continuing is self.tokenizer:
+            return self.plain(texts)
+        encodings = self.continuing.encode_batch(texts, add_special_tokens=False)
+        return [self.with_prefixes_inside(text, encoding) for text, encoding in zip(texts, encodings)]
+
+    def with_prefixes_inside(self, text, encoding):
+        """From the first added token on, behind which a tokenizer may put a space as at the beginning of a text."""
+        added = self.tokenizer.get_added_tokens_decoder()
+        at = next((i for i, token in enumerate(encoding.ids) if token in added), None)
+        if at is None:
+            return encoding.ids
+        return encoding.ids[:at] + self.plain([text[encoding.offsets[at][0]:]])[0]
 
     def template_for(self, tools):
         if tools and "tool_use" in self.templates:
@@ -572,9 +614,10 @@ class Worker:
 
     def add_texts(self, records, chosen, results):
         folder = self.folder
-        for i, ids in zip(chosen, folder.plain([records[i]["text"] for i in chosen])):
-            if records[i].get("first", True):
-                ids = folder.prefix + ids
+        begin = [i for i in chosen if records[i].get("first", True)]
+        go_on = [i for i in chosen if not records[i].get("first", True)]
+        begun = [folder.prefix + ids for ids in folder.plain([records[i]["text"] for i in begin])]
+        for i, ids in zip(begin + go_on, begun + folder.continued([records[i]["text"] for i in go_on])):
             if records[i].get("last", True):
                 ids = ids + folder.ends
             results[i] = (ids, [[0, len(ids)]])
@@ -586,7 +629,7 @@ class Worker:
         for i, prompt, whole in zip(chosen, prompts, wholes):
             # A token over both would not be in a prompt alone: then both are encoded apart.
             if whole[:len(prompt)] != prompt:
-                whole = prompt + folder.plain([records[i]["completion"]])[0]
+                whole = prompt + folder.continued([records[i]["completion"]])[0]
             ids = folder.prefix + whole + folder.ends
             first = 0 if targets == "all" else len(folder.prefix) + len(prompt)
             results[i] = (ids, [[first, len(ids)]])

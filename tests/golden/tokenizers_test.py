@@ -234,6 +234,41 @@ class TokenizersTest(unittest.TestCase):
             with self.subTest(chat=name):
                 self.assertEqual(text, learnt)
 
+    def prefixing(self):
+        """Tokenizers that put a space before a text, each in another way, by name."""
+        spaced = byte_level()
+        spaced.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+        found = {"prepend": byte_fallback(), "byte level": spaced}
+        for scheme, split in (("first", False), ("always", True)):
+            made = byte_fallback()
+            made.normalizer = normalizers.NFC()
+            made.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Metaspace(prepend_scheme=scheme, split=split)])
+            found[f"metaspace {scheme}"] = made
+        return found
+
+    def test_no_space_is_put_into_a_text_that_goes_on(self):
+        """Neither where a long text is cut into parts, nor where a completion is encoded apart from its prompt."""
+        parts = ["the fox,\n", "jumps over\n", "\n", "hello </s> world\n", " is"]
+        pairs = [("or", "ll the"), ("the", " fox"), ("the ", "fox"), ("", "the"), ("jumps", "")]
+        for name, made in self.prefixing().items():
+            with self.subTest(tokenizer=name):
+                worker = self.worker(write_folder(self.folder / name, made))
+                whole, joined = made.encode("".join(parts)).ids, []
+                for i, part in enumerate(parts):
+                    [(ids, _)] = worker.records([{"text": part, "first": i == 0, "last": False}])
+                    joined += ids
+                self.assertEqual(joined, whole)
+                for prompt, completion in pairs:
+                    [(ids, _)] = worker.records([{"prompt": prompt, "completion": completion}])
+                    self.assertEqual(made.decode(ids), made.decode(made.encode(prompt + completion).ids), (prompt, completion))
+
+    def test_a_text_that_goes_on_is_encoded_alone_where_no_space_is_put_before_it(self):
+        made = byte_level()
+        worker = self.worker(write_folder(self.folder / "bare", made))
+        for text in HARD:
+            [(ids, _)] = worker.records([{"text": text, "first": False, "last": False}])
+            self.assertEqual(ids, made.encode(text).ids)
+
     def test_turns_keep_their_tokens_where_spaces_are_left_out_of_offsets(self):
         made = byte_level()
         made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True, trim_offsets=True)
