@@ -21,17 +21,38 @@ namespace {
 constexpr JsonLimits kRecordLimits{
     .depth = 64, .string_bytes = RecordReader::kMaximumLine, .values = 1 << 20};
 
+// A key with another value than null, which tables of many records have where one has none.
+bool has_value(const nlohmann::json& root, const char* key) {
+  const auto found = root.find(key);
+  return found != root.end() && !found->is_null();
+}
+
+// Whether an answer is a good one: true, false, 1 or 0.
+bool is_rating(const nlohmann::json& label) {
+  return label.is_boolean() || (label.is_number() && (label == 0 || label == 1));
+}
+
 // Data for other kinds of training, of which a part would be trained on unnoticed.
 void refuse_other_tasks(const nlohmann::json& root, const std::string& origin) {
   constexpr const char* kSupported =
       "which this build does not train on; it trains on \"text\", on \"prompt\" and "
       "\"completion\", and on \"messages\"";
-  if (root.contains("chosen") && root.contains("rejected")) {
+  if (has_value(root, "chosen") || has_value(root, "rejected")) {
     refuse_record(origin,
-                  fmt::format("\"chosen\" and \"rejected\" are a preference, {}", kSupported));
+                  fmt::format("\"chosen\" and \"rejected\" are a preference, {}; write the chosen "
+                              "answer as the completion of a prompt, and leave both keys out",
+                              kSupported));
   }
-  const bool answered = root.contains("completion") || root.contains("messages");
-  if (root.contains("label") && !answered) {
+  if (!root.contains("label")) return;
+  const auto has = [&root](const char* key) { return root.contains(key); };
+  if (is_rating(root["label"]) &&
+      (has("completion") || has("messages") || has("conversations") || has("output"))) {
+    refuse_record(origin, fmt::format("\"label\" is {}, which rates the answer as preference data "
+                                      "does, {}; keep the records with good answers, and leave "
+                                      "\"label\" out",
+                                      root["label"].dump(), kSupported));
+  }
+  if (!has("completion") && !has("messages")) {
     refuse_record(origin, fmt::format("\"label\" makes it a record of classification, {}; write "
                                       "the label as the completion of a prompt",
                                       kSupported));

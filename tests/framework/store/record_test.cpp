@@ -311,6 +311,28 @@ TEST(Record, RefusesPreferencesAndClasses) {
   expect_refused_record(R"({"prompt":"a","chosen":"b","rejected":"c"})",
                         {"are a preference", "it trains on \"text\""});
   expect_refused_record(R"({"text":"a","label":1})", {"classification", "completion"});
+  for (const std::string key : {"chosen", "rejected"}) {
+    expect_refused_record(R"({"prompt":"a","completion":"b",")" + key + R"(":"c"})",
+                          {"are a preference", "leave both keys out"});
+  }
+  EXPECT_EQ(parse_record(R"({"text":"a","chosen":null,"rejected":null})", "f:1").pieces.size(), 1U);
+}
+
+// A rejected answer would be learnt as a good one.
+TEST(Record, RefusesAnswersThatALabelRates) {
+  for (const std::string answer :
+       {R"("prompt":"a","completion":"b")", R"("messages":[{"role":"assistant","content":"b"}])",
+        R"("conversations":[{"from":"gpt","value":"b"}])", R"("instruction":"a","output":"b")"}) {
+    for (const std::string label : {"true", "false", "1", "0", "0.0"}) {
+      expect_refused_record("{" + answer + R"(,"label":)" + label + "}",
+                            {"\"label\" is " + label, "preference data", "leave \"label\" out"});
+    }
+  }
+  for (const std::string label : {"\"maths\"", "7", "null"}) {
+    EXPECT_EQ(
+        parse_record(R"({"prompt":"a","completion":"b","label":)" + label + "}", "f:1").pieces,
+        (std::vector<Piece>{{"a", false}, {"b", true}}));
+  }
 }
 
 TEST(Record, ChoosesTargets) {
