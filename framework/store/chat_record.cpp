@@ -128,7 +128,34 @@ nlohmann::json instruction_messages(const nlohmann::json& root, const std::strin
   return messages;
 }
 
+void refuse_second_system(const nlohmann::json& messages, const std::string& origin) {
+  const nlohmann::json& first = messages.front();
+  if (!first.is_object()) return;
+  const nlohmann::json role = first.value("role", nlohmann::json());
+  if (role != "system" && role != "developer") return;
+  refuse_record(origin,
+                fmt::format("it has \"system\" and begins with a message of the role {}, and only "
+                            "one of them can begin a chat; leave one out",
+                            role.dump()));
+}
+
+// In the order of the line's keys, which templates show.
+std::string with_system(std::string_view line, const std::string& system) {
+  nlohmann::ordered_json chat = nlohmann::ordered_json::parse(line);
+  chat.erase("system");
+  nlohmann::ordered_json& messages = chat["messages"];
+  messages.insert(messages.begin(),
+                  nlohmann::ordered_json{{"role", "system"}, {"content", system}});
+  return chat.dump();
+}
+
 }  // namespace
+
+std::string system_text(const nlohmann::json& root, const std::string& origin) {
+  const auto found = root.find("system");
+  if (found == root.end() || found->is_null()) return "";
+  return required_string(root, "system", origin);
+}
 
 Record prompt_record(const nlohmann::json& root, std::string_view line, const std::string& origin) {
   const nlohmann::json& messages = root["messages"];
@@ -136,6 +163,11 @@ Record prompt_record(const nlohmann::json& root, std::string_view line, const st
     refuse_record(origin, "\"messages\" is not a list of {\"role\", \"content\"}");
   }
   Record record{origin, {}, true, std::string(line), has_items(root, "tools")};
+  if (const std::string system = system_text(root, origin); !system.empty()) {
+    refuse_second_system(messages, origin);
+    record.chat = with_system(line, system);
+    add_message(record, "system", system);
+  }
   for (std::size_t i = 0; i < messages.size(); ++i) {
     const std::string where = fmt::format("{}: message {}", origin, i + 1);
     if (!messages[i].is_object()) refuse_record(where, "it is not an object");
@@ -174,12 +206,10 @@ Record foreign_chat_record(const nlohmann::json& root, std::string_view line,
   nlohmann::json messages = root.contains("conversations")
                                 ? shared_messages(root["conversations"], origin)
                                 : instruction_messages(root, origin);
-  if (root.contains("system") && !root["system"].is_null()) {
-    const std::string system = required_string(root, "system", origin);
-    if (!system.empty()) {
-      const nlohmann::json first = {{"role", "system"}, {"content", system}};
-      messages.insert(messages.begin(), first);
-    }
+  if (const std::string system = system_text(root, origin); !system.empty()) {
+    refuse_second_system(messages, origin);
+    const nlohmann::json first = {{"role", "system"}, {"content", system}};
+    messages.insert(messages.begin(), first);
   }
   nlohmann::ordered_json chat = {{"messages", messages}};
   // In the order of their keys, which templates show.

@@ -8,9 +8,13 @@
 
 namespace strait::store {
 
+// The text under "system"; empty: there is none. Throws as the others do.
+std::string system_text(const nlohmann::json& root, const std::string& origin);
+
 // A record with "messages": a list of {"role", "content"}. A content is a string, or a list of
-// {"type": "text", "text"}, which are joined; beside "tool_calls" it may be null. `line` is the
-// record's text. Throws StoreError bad_input that starts with `origin`.
+// {"type": "text", "text"}, which are joined; beside "tool_calls" it may be null. A text under
+// "system" beside them becomes the first message. `line` is the record's text. Throws StoreError
+// bad_input that starts with `origin`.
 Record message_record(const nlohmann::json& root, std::string_view line, const std::string& origin);
 
 // The same of a chat that is to be continued, in which the assistant need not have said anything.

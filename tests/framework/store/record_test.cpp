@@ -275,6 +275,40 @@ TEST(Record, DropsNoKeyThatChangesWhatIsLearnt) {
                         {"turn 2", "\"weight\" is 0"});
 }
 
+TEST(Record, TakesASystemTextBesideMessagesForTheFirstOfThem) {
+  const std::string user = R"({"content":"hi","role":"user"})";
+  const std::string answer = R"({"role":"assistant","content":"a","name":"x"})";
+  const std::string messages = R"("messages":[)" + user + "," + answer + "]";
+  const Record record = parse_record(R"({"system":"be brief",)" + messages + "}", "f:1");
+  ASSERT_EQ(record.pieces.size(), 6U);
+  EXPECT_EQ(record.pieces[0], (Piece{"system: ", false}));
+  EXPECT_EQ(record.pieces[1], (Piece{"be brief\n", false}));
+  EXPECT_EQ(record.chat,
+            R"({"messages":[{"role":"system","content":"be brief"},)" + user + "," + answer + "]}");
+  for (const std::string none : {"null", R"("")"}) {
+    EXPECT_EQ(parse_record(R"({"system":)" + none + "," + messages + "}", "f:1").pieces.size(), 4U);
+  }
+  expect_refused_record(R"({"system":["be brief"],)" + messages + "}", {"\"system\" is array"});
+  expect_refused_record(R"({"system":"be brief","messages":[7]})", {"message 1: it is not"});
+  for (const std::string role : {"system", "developer"}) {
+    expect_refused_record(
+        R"({"system":"a","messages":[{"role":")" + role + R"(","content":"b"},)" + answer + "]}",
+        {"\"" + role + "\"", "leave one out"});
+  }
+  expect_refused_record(
+      R"({"system":"a","conversations":[{"from":"system","value":"b"},{"from":"gpt","value":"c"}]})",
+      {"\"system\"", "leave one out"});
+}
+
+TEST(Record, RefusesASystemTextBesideAPrompt) {
+  const std::string pair = R"("prompt":"a","completion":"b")";
+  expect_refused_record(R"({"system":"be brief",)" + pair + "}",
+                        {"\"system\" stands beside \"prompt\"", "put its text into the prompt"});
+  for (const std::string none : {"null", R"("")"}) {
+    EXPECT_EQ(parse_record(R"({"system":)" + none + "," + pair + "}", "f:1").pieces.size(), 2U);
+  }
+}
+
 TEST(Record, JoinsPartsOfContentAndKnowsWhatNeedsATemplate) {
   const Record parts =
       parse_record(R"({"messages":[{"role":"assistant","content":[{"type":"text","text":"a"},)"
