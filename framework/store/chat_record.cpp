@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "framework/store/bounded_json.h"
 #include "framework/store/record_fields.h"
 
 namespace strait::store {
@@ -46,6 +47,30 @@ std::string joined_parts(const nlohmann::json& parts, const std::string& origin)
 bool has_items(const nlohmann::json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && !found->empty();
+}
+
+// What a record lists as "tools", perhaps as a JSON text; null: nothing.
+nlohmann::json tools_of(const nlohmann::json& root, const std::string& origin) {
+  if (!has_items(root, "tools")) return nullptr;
+  nlohmann::json tools = root["tools"];
+  if (tools.is_string()) {
+    const std::string text = tools.get<std::string>();
+    if (text.find_first_not_of(" \t\r\n") == text.npos) return nullptr;
+    try {
+      tools = parse_bounded_json(text);
+    } catch (const JsonError& error) {
+      refuse_record(origin, fmt::format("\"tools\" is a text that is not JSON: {}; write a list of "
+                                        "tools, or leave it out",
+                                        error.what()));
+    }
+  }
+  if (!tools.is_null() && !tools.is_structured()) {
+    refuse_record(origin,
+                  fmt::format("\"tools\" is {} where a list of tools is expected; leave it out "
+                              "where there are none",
+                              tools.type_name()));
+  }
+  return tools.empty() ? nlohmann::json() : tools;
 }
 
 // Nothing beside tool calls alone, which only a template can render.
@@ -162,7 +187,7 @@ Record prompt_record(const nlohmann::json& root, std::string_view line, const st
   if (!messages.is_array() || messages.empty()) {
     refuse_record(origin, "\"messages\" is not a list of {\"role\", \"content\"}");
   }
-  Record record{origin, {}, true, std::string(line), has_items(root, "tools")};
+  Record record{origin, {}, true, std::string(line), !tools_of(root, origin).is_null()};
   if (const std::string system = system_text(root, origin); !system.empty()) {
     refuse_second_system(messages, origin);
     record.chat = with_system(line, system);
@@ -214,7 +239,7 @@ Record foreign_chat_record(const nlohmann::json& root, std::string_view line,
   nlohmann::ordered_json chat = {{"messages", messages}};
   // In the order of their keys, which templates show.
   if (root.contains("tools")) chat["tools"] = nlohmann::ordered_json::parse(line)["tools"];
-  Record record{origin, {}, true, chat.dump(), has_items(root, "tools")};
+  Record record{origin, {}, true, chat.dump(), !tools_of(root, origin).is_null()};
   for (const nlohmann::json& message : messages) {
     add_message(record, message["role"].get<std::string>(), message["content"].get<std::string>());
   }

@@ -452,8 +452,8 @@ def chat_of(record):
     tools = record.get("tools")
     if isinstance(tools, str):
         try:
-            tools = json.loads(tools)
-        except ValueError:
+            tools = json.loads(tools) if tools.strip() else None
+        except (ValueError, RecursionError):
             raise Refusal('"tools" is a text that is not JSON') from None
     return messages, tools or None
 

@@ -308,6 +308,12 @@ class TokenizersTest(unittest.TestCase):
         parts = [dict(messages[0], content=[{"type": "text", "text": "how "}, {"type": "text", "text": "warm?"}]), messages[1]]
         [(others, _)] = worker.records([{"messages": parts, "tools": json.dumps(tools)}], "all")
         self.assertEqual(others, ids)
+        [(bare, _)] = worker.records([{"messages": messages}], "all")
+        for none in ("", " ", "[]", "{}", "null"):
+            self.assertEqual(worker.records([{"messages": messages, "tools": none}], "all")[0][0], bare, none)
+        for wrong in ("none", "[" * 3000 + "]" * 3000):
+            with self.assertRaisesRegex(ValueError, '"tools" is a text that is not JSON'):
+                worker.records([{"messages": messages, "tools": wrong}])
 
     def test_a_prompt_is_the_beginning_of_its_record(self):
         """With tools, which have a template of their own, and a list as content; in the order of keys of the record."""

@@ -329,6 +329,11 @@ TEST(Record, JoinsPartsOfContentAndKnowsWhatNeedsATemplate) {
 }
 
 TEST(Record, TakesNullAndEmptyListsForNoTools) {
+  const std::string chat = R"("messages":[{"role":"assistant","content":"a"}])";
+  for (const std::string none : {"{}", R"("")", R"(" ")", R"("[]")", R"("{}")", R"("null")"}) {
+    EXPECT_FALSE(parse_record(R"({"tools":)" + none + "," + chat + "}", "f:1").needs_template)
+        << none;
+  }
   for (const std::string none : {"null", "[]"}) {
     const Record record =
         parse_record(R"({"tools":)" + none + R"(,"messages":[{"role":"assistant","content":"a",)" +
@@ -339,6 +344,23 @@ TEST(Record, TakesNullAndEmptyListsForNoTools) {
         R"({"messages":[{"role":"assistant","content":null,"tool_calls":)" + none + "}]}",
         {"message 1", "\"content\""});
   }
+}
+
+TEST(Record, RefusesToolsThatAreNoList) {
+  const std::string chat = R"("messages":[{"role":"assistant","content":"a"}])";
+  const std::string shared = R"("conversations":[{"from":"gpt","value":"a"}])";
+  for (const std::string& record : {chat, shared}) {
+    const auto refused = [&record](const std::string& tools, const std::string& why) {
+      expect_refused_record(R"({"tools":)" + tools + "," + record + "}", {"\"tools\" is " + why});
+    };
+    refused(R"("none")", "a text that is not JSON");
+    refused(R"("[\"\\ud800\"]")", "a text that is not JSON");
+    refused("\"" + std::string(3000, '[') + std::string(3000, ']') + "\"",
+            "a text that is not JSON");
+    refused("7", "number");
+    refused(R"("true")", "boolean");
+  }
+  EXPECT_TRUE(parse_record(R"({"tools":"[{}]",)" + chat + "}", "f:1").needs_template);
 }
 
 TEST(Record, RefusesPreferencesAndClasses) {
