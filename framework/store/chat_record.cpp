@@ -209,6 +209,16 @@ Record prompt_record(const nlohmann::json& root, std::string_view line, const st
   return record;
 }
 
+std::string tools_content(const Record& record) {
+  if (!record.needs_template || record.chat.empty()) return "";
+  const nlohmann::json chat = nlohmann::json::parse(record.chat);
+  nlohmann::json calls = nlohmann::json::array();
+  for (const nlohmann::json& message : chat["messages"]) {
+    calls.push_back(has_items(message, "tool_calls") ? message["tool_calls"] : nlohmann::json());
+  }
+  return nlohmann::json{{"tools", tools_of(chat, record.origin)}, {"tool_calls", calls}}.dump();
+}
+
 Record message_record(const nlohmann::json& root, std::string_view line,
                       const std::string& origin) {
   Record record = prompt_record(root, line, origin);

@@ -20,6 +20,10 @@ Record message_record(const nlohmann::json& root, std::string_view line, const s
 // The same of a chat that is to be continued, in which the assistant need not have said anything.
 Record prompt_record(const nlohmann::json& root, std::string_view line, const std::string& origin);
 
+// What tools a chat has, and which its messages call, as JSON in one order of keys, however the
+// record is written; empty: none.
+std::string tools_content(const Record& record);
+
 // Whether a record has the form of ShareGPT ("conversations": a list of {"from", "value"}) or of
 // Alpaca ("instruction", perhaps "input", "output", "history"); both perhaps with "system".
 bool is_foreign_chat(const nlohmann::json& root);

@@ -124,8 +124,9 @@ bool is_held_out(const Record& record, double share, std::uint64_t seed) {
     hash.update(std::as_bytes(std::span(&size, 1)));
     hash.update(std::as_bytes(std::span(text)));
   };
+  // Of a chat its roles and contents: neither the form it has, nor keys that are not learnt.
   for (const Piece& piece : record.pieces) add(piece.text);
-  add(record.chat);
+  add(tools_content(record));
   const std::uint64_t content = std::stoull(hash.hex().substr(0, 16), nullptr, 16);
   // 53 bits: what a double holds exactly.
   const std::uint64_t drawn = mixed_bits(content ^ mixed_bits(seed)) >> 11U;

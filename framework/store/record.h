@@ -47,7 +47,9 @@ inline constexpr std::size_t kPartBytes = 1 << 20;
 std::size_t part_end(std::string_view text, std::size_t from);
 
 // Whether a record is among the share (0 to 1) of all that is held out of training: a function of
-// its content and the seed, so that equal records are all held out or none is, in whatever file.
+// its content and the seed, so that equal records are all held out or none is, in whatever file,
+// form (of messages, ShareGPT or Alpaca), order of keys and white space, and beside whatever other
+// keys.
 bool is_held_out(const Record& record, double share, std::uint64_t seed);
 
 // Changes which pieces are targets.

@@ -205,6 +205,47 @@ TEST(Record, HoldsOutAShareByContentAndSeed) {
   EXPECT_GT(differ, 20);
 }
 
+// For which of many seeds a record is held out.
+std::string sides(const std::string& line) {
+  const Record record = parse_record(line, "f:1");
+  std::string found;
+  for (std::uint64_t seed = 0; seed < 64; ++seed) {
+    found += is_held_out(record, 0.5, seed) ? '1' : '0';
+  }
+  return found;
+}
+
+TEST(Record, HoldsOutEqualChatsTogetherInWhateverForm) {
+  const std::string wanted = sides(R"({"messages":[{"role":"user","content":"q"},)"
+                                   R"({"role":"assistant","content":"a"}]})");
+  for (const char* same :
+       {R"({"id":7,"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}]})",
+        "{\"messages\": [{\"content\": \"q\", \"role\": \"user\"},\t{\"role\":\"assistant\","
+        "\"content\":\"\\u0061\"}] }\r",
+        R"({"messages":[{"role":"user","content":[{"type":"text","text":"q"}],"id":"x"},)"
+        R"({"role":"assistant","content":"a","tool_calls":null}],"tools":"[]"})",
+        R"({"conversations":[{"from":"human","value":"q"},{"from":"gpt","value":"a"}],"id":1})",
+        R"({"instruction":"q","input":"","output":"a"})"}) {
+    EXPECT_EQ(sides(same), wanted) << same;
+  }
+  EXPECT_EQ(sides(R"({"messages":[{"role":"assistant","content":"a"}],"system":"s"})"),
+            sides(R"({"messages":[{"role":"system","content":"s"},)"
+                  R"({"role":"assistant","content":"a"}]})"));
+  const auto answered = [](const std::string& more, const std::string& tools) {
+    return sides(R"({"messages":[{"role":"assistant","content":"a")" + more + R"(}],"tools":)" +
+                 tools + "}");
+  };
+  const std::string bare = answered("", "[]");
+  const std::string tools = answered("", R"([{"a":1,"b":2}])");
+  EXPECT_EQ(tools, answered("", R"([ {"b":2, "a":1}])"));
+  EXPECT_EQ(tools, answered("", R"("[{\"b\":2,\"a\":1}]")"));
+  const std::string calls = answered(R"(,"tool_calls":[{"name":"f"}])", "null");
+  EXPECT_NE(tools, bare);
+  EXPECT_NE(calls, bare);
+  EXPECT_NE(calls, tools);
+  EXPECT_NE(calls, answered(R"(,"tool_calls":[{"name":"g"}])", "null"));
+}
+
 TEST(RecordReader, RefusesFilesWithNothingInThemAndNamesTheLine) {
   const ScratchDirectory folder;
   ScratchDirectory::write(folder / "empty.jsonl", "");
