@@ -73,8 +73,14 @@ void refuse_other_forms(const std::filesystem::path& path, std::string_view head
   const std::string_view text =
       without_space(head.substr(head.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0));
   if (text.empty()) return;
-  const bool array = text[0] == '[' && without_space(text.substr(1)).starts_with('{');
-  if (array) refuse_form(path, "one JSON array; write each of its records on a line of its own");
+  const bool named_json = path.extension() == ".json";
+  const bool array =
+      text[0] == '[' && (named_json || without_space(text.substr(1)).starts_with('{'));
+  if (array) {
+    refuse_form(path,
+                "one JSON array; write each of its records on a line of its own, a text as "
+                "{\"text\": ...}");
+  }
   if (text[0] != '{') return;
   if (text.find("\"added_tokens\"") != text.npos && text.find("\"normalizer\"") != text.npos) {
     refuse_form(path, "a tokenizer.json; name its directory as data.tokenizer");
@@ -84,7 +90,7 @@ void refuse_other_forms(const std::filesystem::path& path, std::string_view head
   if (names_a_record(line) && line.find('}') != line.npos) {
     refuse_form(path, "JSONL; name it NAME.jsonl");
   }
-  if (path.extension() == ".json") refuse_form(path, "one JSON object");
+  if (named_json) refuse_form(path, "one JSON object");
 }
 
 void refuse_binary(const std::filesystem::path& path, std::string_view text, std::uint64_t offset) {

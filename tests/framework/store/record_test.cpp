@@ -451,6 +451,8 @@ TEST(RecordReader, RefusesOtherFormsByContentAndSaysWhatTheyLookLike) {
   const std::vector<std::tuple<std::string, std::string, std::string>> cases = {
       {"array.jsonl", "[\n  {\"text\": \"a\"}]", "one JSON array"},
       {"array.json", "[{\"text\": \"a\"}]", "one JSON array"},
+      {"texts.json", "[\"a text\", \"another\"]", "one JSON array; write each"},
+      {"empty.json", "[]", "one JSON array"},
       {"object.json", "{\"a\": 1}", "one JSON object"},
       {"lines.txt", "{\"text\": \"a\"}\n{\"text\": \"b\"}\n", "name it NAME.jsonl"},
       {"tokenizer.json", "{\"added_tokens\": [], \"normalizer\": null}", "a tokenizer.json"},
