@@ -418,10 +418,11 @@ class TokenizerFolder:
     def with_prefixes_inside(self, text, encoding):
         """From the first added token on, behind which a tokenizer may put a space as at the beginning of a text."""
         added = self.tokenizer.get_added_tokens_decoder()
-        at = next((i for i, token in enumerate(encoding.ids) if token in added), None)
-        if at is None:
-            return encoding.ids
-        return encoding.ids[:at] + self.plain([text[encoding.offsets[at][0]:]])[0]
+        for i, (token, (start, end)) in enumerate(zip(encoding.ids, encoding.offsets)):
+            # Not what only stands for characters that the vocabulary lacks.
+            if token in added and text[start:end].strip() == added[token].content.strip():
+                return encoding.ids[:i] + self.plain([text[start:]])[0]
+        return encoding.ids
 
     def template_for(self, tools):
         if tools and "tool_use" in self.templates:

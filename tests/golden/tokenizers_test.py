@@ -244,11 +244,14 @@ class TokenizersTest(unittest.TestCase):
             made.normalizer = normalizers.NFC()
             made.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Metaspace(prepend_scheme=scheme, split=split)])
             found[f"metaspace {scheme}"] = made
+        found["unknown letters"] = Tokenizer.from_str(made.to_str())
+        found["unknown letters"].model.byte_fallback = False
+        found["unknown letters"].model.fuse_unk = False
         return found
 
     def test_no_space_is_put_into_a_text_that_goes_on(self):
         """Neither where a long text is cut into parts, nor where a completion is encoded apart from its prompt."""
-        parts = ["the fox,\n", "jumps over\n", "\n", "hello </s> world\n", " is"]
+        parts = ["the fox,\n", "jumps 日 over\n", "\n", "hello </s> world\n", " is"]
         pairs = [("or", "ll the"), ("the", " fox"), ("the ", "fox"), ("", "the"), ("jumps", "")]
         for name, made in self.prefixing().items():
             with self.subTest(tokenizer=name):
