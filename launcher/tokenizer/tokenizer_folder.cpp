@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <span>
+#include <vector>
 
 #include "framework/store/file_hash.h"
 #include "framework/store/store_error.h"
@@ -37,6 +39,17 @@ const char* other_form(const fs::path& directory) {
   throw store::StoreError(store::StoreError::Kind::bad_input, why);
 }
 
+// In the order of their names.
+std::vector<fs::path> more_templates(const fs::path& folder) {
+  if (!fs::is_directory(folder)) return {};
+  std::vector<fs::path> found;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() == ".jinja") found.push_back(entry.path());
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
 }  // namespace
 
 bool has_tokenizer(const fs::path& directory) {
@@ -66,8 +79,9 @@ TokenizerFolder open_tokenizer(const fs::path& directory) {
     const fs::path file = directory / name;
     if (fs::exists(file)) add(fmt::format("{} {}", name, store::hash_file(file).hash));
   }
-  const fs::path more = directory / "additional_chat_templates" / "tool_use.jinja";
-  if (fs::exists(more)) add(store::hash_file(more).hash);
+  for (const fs::path& file : more_templates(directory / "additional_chat_templates")) {
+    add(fmt::format("{} {}", file.filename().string(), store::hash_file(file).hash));
+  }
   return {fs::absolute(directory).lexically_normal(), hash.hex()};
 }
 

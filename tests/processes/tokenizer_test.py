@@ -185,6 +185,22 @@ class TokenizerRuns(runs.RunCase):
         (self.home / "model/tokenizer.json").rename(self.home / "model/tokenizer.model")
         self.assertEqual(self.strait(*plan)[::2], (0, ""))
 
+    def test_each_file_of_a_template_counts_for_the_cache(self):
+        config = self.home / "model/tokenizer_config.json"
+        config.write_text('{"eos_token": "<|im_end|>"}')
+        template = self.home / "model/additional_chat_templates/default.jinja"
+        template.parent.mkdir()
+        words = ("prepare", "train.jsonl", "--model", "model", "--row", "64", "--show", "1")
+        template.write_text(TEMPLATE)
+        first = self.ok(*words)
+        self.assertIn("from the cache", self.ok(*words))
+        template.write_text(TEMPLATE.replace("|>assistant", "|>model"))
+        changed = self.ok(*words)
+        self.assertNotIn("from the cache", changed)
+        self.assertNotEqual(changed, first)
+        template.rename(template.with_name("other.jinja"))
+        self.refused("has no chat template", *words)
+
     def test_a_damaged_cache_is_made_anew(self):
         first = self.ok("prepare", "train.jsonl", "--model", "model", "--row", "64")
         [file] = (self.home / "cache/tokens").iterdir()
