@@ -4,6 +4,8 @@
 #include <iterator>
 #include <optional>
 #include <set>
+#include <string>
+#include <system_error>
 
 #include "launcher/recipe/key_kinds.h"
 #include "launcher/recipe/key_lists.h"
@@ -48,6 +50,15 @@ std::string fault_of_entry(const RecipeValue& entry) {
                             entry["path"].dump(), weight.dump(), kMostWeight);
 }
 
+// "a.jsonl", "./a.jsonl" and a link to it are one file.
+std::string place_of(const std::filesystem::path& path) {
+  std::error_code failed;  // then it is compared as it is written
+  const std::filesystem::path whole = std::filesystem::absolute(path, failed);
+  if (failed) return path.lexically_normal().string();
+  const std::filesystem::path place = std::filesystem::weakly_canonical(whole, failed);
+  return (failed ? whole.lexically_normal() : place).string();
+}
+
 std::string fault_of_files(const RecipeValue& value) {
   if (key_kinds::is_clean_text(value)) return "";
   if (!value.is_array()) {
@@ -59,8 +70,7 @@ std::string fault_of_files(const RecipeValue& value) {
   for (const RecipeValue& entry : value) {
     if (std::string fault = fault_of_entry(entry); !fault.empty()) return fault;
     const std::string path = (entry.is_object() ? entry["path"] : entry).get<std::string>();
-    // "a.jsonl" and "./a.jsonl" are one file.
-    if (!paths.insert(std::filesystem::path(path).lexically_normal().string()).second) {
+    if (!paths.insert(place_of(path)).second) {
       return fmt::format("{} is listed twice; list it once, with a weight", path);
     }
   }

@@ -10,6 +10,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/recipe/recipe_io.h"
 #include "tests/launcher/user_error.h"
+#include "tests/scratch_directory.h"
 
 namespace strait::recipe {
 namespace {
@@ -483,6 +484,23 @@ TEST(RecipeReader, ReadsListsOfDataFiles) {
       "[[data.train]]\npath = \"b\"\nweight = 0.5\n");
   EXPECT_EQ(tables.data.train, (std::vector<DataFile>{{"a"}, {"b", 0.5}}));
   EXPECT_EQ(parse(kLeast, {"data.hold_out=0.02"}).data.hold_out, 0.02);
+}
+
+TEST(RecipeReader, KnowsAFileByAnotherName) {
+  const ScratchDirectory folder;
+  const auto of = [&folder](const char* one, const char* other) {
+    return fmt::format(R"(["{}", "{}"])", (folder / one).string(), (folder / other).string());
+  };
+  ScratchDirectory::write(folder / "a", "text");
+  ScratchDirectory::write(folder / "b", "text");
+  std::filesystem::create_symlink("a", folder / "link");
+  std::filesystem::create_symlink("absent", folder / "nowhere");
+  for (const auto& list : {of("a", "link"), of("a", "./a"), of("absent", "./absent")}) {
+    EXPECT_THAT(mistake(kLeast, {"data.train=" + list}), HasSubstr("is listed twice")) << list;
+  }
+  for (const auto& list : {of("a", "b"), of("link", "b"), of("absent", "a"), of("nowhere", "a")}) {
+    EXPECT_EQ(parse(kLeast, {"data.train=" + list}).data.train.size(), 2U) << list;
+  }
 }
 
 TEST(RecipeReader, NamesInvalidData) {
