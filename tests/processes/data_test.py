@@ -90,6 +90,20 @@ class DataRuns(runs.RunCase):
         error = self.said(11, "resume", "runs/mix", "--from", "2", "--set", "checkpoint.keep=2")
         self.assertRegex(error, "eval.safetensors, from which the run reads its rows, is missing; put it back")
 
+    def test_no_copy_of_a_held_out_chat_is_trained_on(self):
+        lines = []
+        for i in range(60):
+            messages = [{"role": "user", "content": f"q{i}"}, {"role": "assistant", "content": "a"}]
+            turns = [{"from": "human", "value": f"q{i}"}, {"from": "gpt", "value": "a"}]
+            lines += [{"messages": messages}, {"id": i, "messages": messages}, {"conversations": turns},
+                      {"instruction": f"q{i}", "output": "a"}]
+        (self.home / "chats.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        self.ok("run", self.recipe("chats", **{"data.train": "chats.jsonl", "data.hold_out": 0.2}))
+        folder = self.run_of("chats").path / "data"
+        trained, held = (self.records_of(folder / name) for name in ("train.safetensors", "eval.safetensors"))
+        self.assertEqual(set(trained) & set(held), set())
+        self.assertEqual({trained.count(text) for text in trained} | {held.count(text) for text in held}, {4})
+
     def test_packed_loss_is_unpacked_loss(self):
         self.ok("run", self.recipe("tiny"))
         self.write_records("unseen.jsonl", 60, "unseen")
