@@ -88,14 +88,11 @@ std::string tokenizer_of_run(const plan::RunFile& run, const std::optional<std::
   std::string tokenizer = chosen.value_or("");
   if (tokenizer.empty()) tokenizer = recipe.data.tokenizer;
   if (tokenizer.empty() && made_by == kBytes) tokenizer = kBytes;
-  if (tokenizer.empty() && tokenizer::has_tokenizer(recipe.model.path)) {
-    tokenizer = recipe.model.path;
-  }
+  if (tokenizer.empty()) tokenizer = recipe.model.path;
   const bool named_by_user = chosen && !chosen->empty();
   if (!named_by_user && tokenizer != kBytes && !tokenizer::has_tokenizer(tokenizer)) {
     throw refuse(fmt::format("the tokenizer that made the run's data ({}) is not in {}",
-                             recipe::paths_of(recipe.data.train),
-                             tokenizer.empty() ? recipe.model.path : tokenizer),
+                             recipe::paths_of(recipe.data.train), tokenizer),
                  "put it back, or name it with --tokenizer DIRECTORY, or --tokenizer bytes",
                  "put it back");
   }

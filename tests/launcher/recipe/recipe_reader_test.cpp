@@ -238,9 +238,9 @@ TEST(RecipeReader, NamesTheUnknownTableOfAnOverride) {
 }
 
 TEST(RecipeReader, SaysHowToQuoteTheTextsOfAList) {
-  EXPECT_THAT(mistake(kLeast, {"model.lora.targets=[c_attn, c_proj]"}),
+  EXPECT_THAT(mistake(kLeast, {"hosts.list=[b, c]"}),
               HasSubstr("; the texts of a list have to be in quotes: --set "
-                        "'model.lora.targets=[\"c_attn\",\"c_proj\"]'"));
+                        "'hosts.list=[\"b\",\"c\"]'"));
   EXPECT_THAT(mistake(kLeast, {"train.batch=[c]"}), Not(HasSubstr("in quotes")));
 }
 
