@@ -29,7 +29,7 @@ void update_by_operators(const at::Tensor& weights, const at::Tensor& gradient,
   const at::Tensor spread = square.sub(mean.square()).clamp_min_(0);
   const at::Tensor least = square.mul(1 - by.most);
   const at::Tensor clean = square.sub(spread, by.noise);
-  // Nothing is more than no number: where squares are infinite nothing moves, as in AdamW.
+  // A comparison with NaN is false: where squares are infinite the step is zero, as in AdamW.
   const at::Tensor size = at::where(clean.gt(least), clean, least).sqrt_().add_(by.epsilon);
   weights.mul_(by.keep).addcdiv_(mean, size, -by.step);
 }

@@ -30,7 +30,7 @@ void averaged_update(float* weights, const float* gradient, float* first, float*
     const Vector spread = hn::Max(hn::Sub(square, hn::Mul(mean, mean)), hn::Zero(Lanes()));
     const Vector least = hn::Mul(square, all(1 - by.most));
     const Vector clean = hn::Sub(square, hn::Mul(spread, all(by.noise)));
-    // Nothing is more than no number: where squares are infinite nothing moves, as in AdamW.
+    // A comparison with NaN is false: where squares are infinite the step is zero, as in AdamW.
     const Vector left_over = hn::IfThenElse(hn::Gt(clean, least), clean, least);
     const Vector size = hn::Add(hn::Sqrt(left_over), all(by.epsilon));
     const Vector kept = hn::Mul(load_upto(weights + i, left), all(by.keep));

@@ -6,8 +6,8 @@
 
 namespace strait::kernels {
 
-// What a dropout mask is a function of. `layer` is global, `site` tells the dropouts of one layer
-// apart. The way the model is cut, and whether a forward runs again, are not part of it.
+// What a dropout mask is a function of. `layer` is global, `site` distinguishes the dropouts of
+// one layer. The way the model is cut, and whether a forward runs again, are not part of it.
 struct DropoutKey {
   std::uint64_t seed = 0;
   std::uint64_t step = 0;

@@ -2,11 +2,11 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <atomic>
 
+#include "kernels/current_stream.h"
 #include "kernels/matrix_operators.h"
 #include "kernels/nf4.h"
 #include "kernels/processors.h"
@@ -81,7 +81,7 @@ bool quantize_blocks(const at::Tensor& values, const QuantizedMatrix& matrix) {
 
 void dequantize_by_kernels(const QuantizedMatrix& matrix, const at::Tensor& values) {
   const at::Device device = values.device();
-  void* const stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device).native_handle();
+  void* const stream = current_stream(device).native_handle();
   const Element element = element_of(values);
   const QuantizedShape& shape = matrix.shape;
   if (shape.format == MatrixFormat::nf4) {

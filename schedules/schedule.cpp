@@ -16,8 +16,6 @@ Catalogue<Schedule>& catalogue() {
   return all;
 }
 
-std::span<const Schedule> all_schedules() { return catalogue().all(); }
-
 const Schedule& schedule_named(std::string_view name) { return catalogue().named(name); }
 
 std::vector<ActionList> action_lists(const Schedule& schedule, const PipelineShape& shape) {

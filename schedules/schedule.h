@@ -1,6 +1,5 @@
 #pragma once
 
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,8 +23,6 @@ struct Schedule {
 
 // Every schedule: those of this build, each a line in schedule.cpp, and those of plugins.
 Catalogue<Schedule>& catalogue();
-// The same as a list, for tests that hold for each of them, those of plugins too.
-std::span<const Schedule> all_schedules();
 
 // Throws std::invalid_argument that lists the allowed names.
 const Schedule& schedule_named(std::string_view name);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "framework/net/link_error.h"
+#include "kernels/current_stream.h"
 
 namespace strait::stages {
 namespace {
@@ -113,8 +114,7 @@ void NcclGroup::finish(nccl::Result result, const char* doing, std::chrono::mill
 
 void NcclGroup::gradient_ready() {
   const MutexLock lock(mutex_);
-  ready_.record(
-      c10::impl::VirtualGuardImpl(gradient_.device().type()).getStream(gradient_.device()));
+  ready_.record(kernels::current_stream(gradient_.device()));
 }
 
 void NcclGroup::sum(sync::Range range) {
@@ -134,8 +134,7 @@ void NcclGroup::sum(sync::Range range) {
 void NcclGroup::arrive() {
   c10::Event summed(gradient_.device().type());
   summed.record(stream_);
-  summed.block(
-      c10::impl::VirtualGuardImpl(gradient_.device().type()).getStream(gradient_.device()));
+  summed.block(kernels::current_stream(gradient_.device()));
 }
 
 void NcclGroup::watch(const sync::WhileWaiting& while_waiting) {

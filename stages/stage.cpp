@@ -169,8 +169,7 @@ std::unique_ptr<Boundary> Stage::make_boundary(const ChunkPlan& chunk, BoundaryS
     setting.samples_return = number(options_.loop.last) > order.epoch_steps(1);
     if (options_.snapshots && options_.snapshots->caches) {
       setting.saved_before = [loop = options_.loop](store::Step steps) {
-        const auto due = [steps](auto every) { return every > 0 && number(steps) % every == 0; };
-        return due(loop.checkpoint_every) || due(loop.memory_every);
+        return is_due(steps, loop.checkpoint_every) || is_due(steps, loop.memory_every);
       };
     }
     setting.snapshot_memory = snapshot_memory_;

@@ -12,8 +12,6 @@
 namespace strait::stages {
 namespace {
 
-bool due(store::Step steps, std::int64_t every) { return every > 0 && number(steps) % every == 0; }
-
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -84,12 +82,12 @@ store::Step StageLoop::run() {
     stop = train(done).stop;
     done = static_cast<store::Step>(number(done) + 1);
     const bool last = done == options_.last;
-    if (options_.evaluate && (last || due(done, options_.evaluate_every))) {
+    if (options_.evaluate && (last || is_due(done, options_.evaluate_every))) {
       stop = evaluate(done).stop || stop;
     }
-    if (last || stop || save_requested_ || due(done, options_.checkpoint_every)) {
+    if (last || stop || save_requested_ || is_due(done, options_.checkpoint_every)) {
       save(done, targets_.disk);
-    } else if (due(done, options_.memory_every)) {
+    } else if (is_due(done, options_.memory_every)) {
       save(done, targets_.memory);
     }
   }

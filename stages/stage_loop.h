@@ -37,6 +37,11 @@ struct LoopOptions {
   std::function<schedules::ActionList(std::size_t replicas, std::size_t index)> evaluation_shard;
 };
 
+// Whether something happens after so many steps that happens every so many; 0: never.
+inline bool is_due(store::Step steps, std::int64_t every) {
+  return every > 0 && number(steps) % every == 0;
+}
+
 struct CheckpointResult {
   bool complete = true;  // false: a replica was evicted meanwhile, and the checkpoint is made again
   // This replica is a member from here on. The same on all processes of all replicas.

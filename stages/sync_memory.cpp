@@ -2,16 +2,17 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
+
+#include "kernels/current_stream.h"
 
 namespace strait::stages {
 namespace {
 
 c10::Event recorded_on(at::Device device) {
   c10::Event event(device.type());
-  event.record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+  event.record(kernels::current_stream(device));
   return event;
 }
 

@@ -6,12 +6,10 @@
 
 #include <algorithm>
 
+#include "kernels/current_stream.h"
+
 namespace strait::stages {
 namespace {
-
-c10::Stream current_stream(at::Device device) {
-  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
-}
 
 std::optional<c10::Stream> own_stream(at::Device device) {
   if (device.is_cpu()) return std::nullopt;
@@ -42,7 +40,7 @@ Copied Transfer::to_host(const at::Tensor& tensor) {
   if (!down_) return {tensor};
   const at::NoGradGuard no_grad;
   const at::Tensor from = tensor.detach();
-  const auto computed = recorded(current_stream(device_));
+  const auto computed = recorded(kernels::current_stream(device_));
   at::Tensor host = going_down_.take(from);
   const c10::StreamGuard beside(*down_);
   computed->block(*down_);
@@ -54,7 +52,7 @@ Copied Transfer::to_host(const at::Tensor& tensor) {
 
 Copied Transfer::lend(const at::Tensor& tensor) const {
   if (!down_) return {tensor};
-  return {tensor.detach(), recorded(current_stream(device_))};
+  return {tensor.detach(), recorded(kernels::current_stream(device_))};
 }
 
 at::Tensor Transfer::wait(Copied copied) {
@@ -62,14 +60,14 @@ at::Tensor Transfer::wait(Copied copied) {
   if (copied.tensor.is_cpu()) {
     copied.done->synchronize();
   } else {
-    copied.done->block(current_stream(copied.tensor.device()));
+    copied.done->block(kernels::current_stream(copied.tensor.device()));
   }
   return std::move(copied.tensor);
 }
 
 Copied Transfer::to_device(at::Tensor host) {
   if (!up_) return {std::move(host)};
-  if (!host.is_cpu()) return {std::move(host), recorded(current_stream(device_))};
+  if (!host.is_cpu()) return {std::move(host), recorded(kernels::current_stream(device_))};
   const at::NoGradGuard no_grad;
   while (!uploads_.empty() && uploads_.front().done->query()) uploads_.pop_front();
   at::Tensor from = going_up_.take(host);
@@ -84,7 +82,7 @@ Copied Transfer::to_device(at::Tensor host) {
 
 at::Tensor Transfer::arrive(Copied copied) const {
   if (copied.done == nullptr) return std::move(copied.tensor);
-  const c10::Stream computing = current_stream(device_);
+  const c10::Stream computing = kernels::current_stream(device_);
   copied.done->block(computing);
   // It was allocated on the other stream, which does not know of this one's work.
   copied.tensor.record_stream(computing);

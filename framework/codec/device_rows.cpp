@@ -1,17 +1,14 @@
 #include "framework/codec/device_rows.h"
 
 #include <ATen/ATen.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <array>
 #include <exception>
 
+#include "kernels/current_stream.h"
+
 namespace strait::codec {
 namespace {
-
-c10::Stream stream_of_codec(at::Device device) {
-  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
-}
 
 at::Tensor pinned_bytes(TensorPool& pool, std::size_t size) {
   const std::array<std::int64_t, 1> shape{static_cast<std::int64_t>(size)};
@@ -45,7 +42,7 @@ void DeviceRows::encode(const kernels::RowShape& shape, std::span<const kernels:
   if (!scratch_.defined() || scratch_.numel() < scratch) {
     scratch_ = at::zeros({scratch}, at::TensorOptions().dtype(at::kByte).device(device_));
   }
-  kernels::encode_rows(stream_of_codec(device_).native_handle(), shape, rows,
+  kernels::encode_rows(kernels::current_stream(device_).native_handle(), shape, rows,
                        {static_cast<kernels::SquareSums*>(sums_.mutable_data_ptr()),
                         static_cast<std::byte*>(scratch_.mutable_data_ptr())});
   note_queued();
@@ -56,13 +53,13 @@ const kernels::SquareSums& DeviceRows::sums(std::size_t row) const {
 }
 
 void DeviceRows::decode(const kernels::RowShape& shape, std::span<const kernels::GpuRow> rows) {
-  kernels::decode_rows(stream_of_codec(device_).native_handle(), shape, rows);
+  kernels::decode_rows(kernels::current_stream(device_).native_handle(), shape, rows);
   note_queued();
 }
 
 void DeviceRows::note_queued() {
   if (!queued_) queued_.emplace(device_.type());
-  queued_->record(stream_of_codec(device_));
+  queued_->record(kernels::current_stream(device_));
 }
 
 void DeviceRows::wait() {

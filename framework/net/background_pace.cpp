@@ -19,7 +19,7 @@ constexpr std::chrono::seconds kShortestHolds{5};
 // a little high.
 constexpr double kRateMargin = 1.1;
 constexpr Seconds kLongestHold{3600};
-constexpr std::uint64_t kMuch = std::uint64_t{128} << 10;
+constexpr std::uint64_t kKnownAfterBytes = std::uint64_t{128} << 10;
 // How much faster than measured we send on a path that is known, so that a wider one shows; and how
 // much slower while a queue stands. Between bursts on a long path the limit is never reached, and
 // this alone keeps the queue from growing from one to the next.
@@ -35,20 +35,20 @@ unsigned at_least_one(int links) { return static_cast<unsigned>(std::max(links, 
 
 std::uint64_t BackgroundPace::allowance(Time now, Uplink& uplink) {
   const unsigned links = at_least_one(uplink.background_links());
-  const bool held_back = foreground_has_it(now, uplink);
+  const bool held_back = foreground_uses_uplink(now, uplink);
   const bool dry = in_flight_.empty();
   chunk_ = chunk(links);
   if (!dry && (in_flight_bytes_ + chunk_ > limit_ || now - ran_dry_at_ >= kShortestHolds)) return 0;
   trickles_ = false;
   if (!held_back) {
     if (paced_until_ <= now + kAhead || fills_search(links)) return chunk_;
-    uplink.look_at(paced_until_ - kAhead);
+    uplink.ask_again_at(paced_until_ - kAhead);
     return 0;
   }
   trickles_ = now - sent_at_ >= kTrickleEvery * links;
   if (trickles_) return kLeastChunk;
   note_gap();
-  uplink.look_at(foreground_until_);
+  uplink.ask_again_at(foreground_until_);
   return 0;
 }
 
@@ -67,10 +67,10 @@ std::uint64_t BackgroundPace::chunk(unsigned links) const {
                     std::max(most, kLeastChunk));
 }
 
-bool BackgroundPace::foreground_has_it(Time now, Uplink& uplink) {
+bool BackgroundPace::foreground_uses_uplink(Time now, Uplink& uplink) {
   const Uplink::Sent before = std::exchange(foreground_seen_, uplink.foreground());
   if (!uplink.foreground_in_flight()) {
-    foreground_is_through(now);
+    foreground_done(now);
     return false;
   }
   const Seconds needs = foreground_seen_.takes - before.takes +
@@ -83,7 +83,7 @@ bool BackgroundPace::foreground_has_it(Time now, Uplink& uplink) {
   return uplink.foreground_waits() || now < foreground_until_;
 }
 
-void BackgroundPace::foreground_is_through(Time now) {
+void BackgroundPace::foreground_done(Time now) {
   foreground_until_ = now;
   unmeasured_ = 0;
 }
@@ -93,7 +93,7 @@ void BackgroundPace::foreground_is_through(Time now) {
 BackgroundPace::Seconds BackgroundPace::unmeasured(std::uint64_t bytes) {
   if (!searching_) return Seconds(static_cast<double>(bytes) / rate_);
   unmeasured_ += bytes;
-  return unmeasured_ > kMuch ? kLongestHold : Seconds(0);
+  return unmeasured_ > kKnownAfterBytes ? kLongestHold : Seconds(0);
 }
 
 void BackgroundPace::sent(Time now, std::uint64_t place, std::uint64_t bytes,
@@ -140,7 +140,7 @@ void BackgroundPace::received(Time now, std::uint64_t place, const Uplink& uplin
   note_round_trip(now, now - newest.sent_at);
   if (searching_) end_search_if_known(now, newest, uplink);
   // The foreground was not on the uplink after all.
-  if (newest.trickles && now - newest.sent_at - shortest() < kQueue / 2) foreground_is_through(now);
+  if (newest.trickles && now - newest.sent_at - shortest() < kQueue / 2) foreground_done(now);
   if (newest.place >= round_ends_at_ && newest.measures) measure(now, newest);
   adapt(fresh, newest.filled, now - newest.sent_at, uplink);
 }

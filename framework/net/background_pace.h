@@ -60,7 +60,7 @@ class BackgroundPace {
     std::uint64_t place = 0;
     std::uint64_t bytes = 0;
     bool filled = false;            // it brought us to the limit
-    bool measures = false;          // the path held us back, not the program, and so for a while
+    bool measures = false;          // limited by the path since the last gap, not by a lack of data
     bool trickles = false;          // the foreground was thought to be on the uplink
     std::uint64_t counts_from = 0;  // place behind the last gap
     Time sent_at;
@@ -71,8 +71,8 @@ class BackgroundPace {
 
   std::uint64_t chunk(unsigned links) const;
   bool fills_search(unsigned links) const;
-  bool foreground_has_it(Time now, Uplink& uplink);
-  void foreground_is_through(Time now);
+  bool foreground_uses_uplink(Time now, Uplink& uplink);
+  void foreground_done(Time now);
   Seconds unmeasured(std::uint64_t bytes);
   void note_round_trip(Time now, Seconds round_trip);
   void measure(Time now, const InFlight& newest);

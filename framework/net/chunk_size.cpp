@@ -12,7 +12,7 @@ using Seconds = std::chrono::duration<double>;
 // A frame goes in several chunks, so that the times of their confirmations show how fast the path
 // is: each takes the path about so long.
 constexpr Seconds kChunk{0.01};
-// Smaller ones cost more than they tell, unless they take so long.
+// Smaller ones cost more than their confirmations are worth, unless they take so long.
 constexpr std::uint64_t kUsualLeast = std::uint64_t{32} << 10;
 constexpr Seconds kLongest{0.25};
 

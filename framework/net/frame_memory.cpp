@@ -75,7 +75,7 @@ void FrameMemory::give_back(std::byte* block, std::size_t bytes) noexcept {
     if (kept.bytes + block_bytes(place) <= kKeptBytes) {
       kept.first.at(place) = ::new (static_cast<void*>(block)) KeptBlock{kept.first.at(place)};
       kept.bytes += block_bytes(place);
-      // But for the way to the next one, or the leak checker would not find it.
+      // All but the pointer: the leak checker follows it.
       ASAN_POISON_MEMORY_REGION(block + sizeof(KeptBlock), block_bytes(place) - sizeof(KeptBlock));
       return;
     }

@@ -62,8 +62,8 @@ std::uint64_t LinkEnd::chunk_limit(Time now) {
 void LinkEnd::note_chunk(Time now, std::uint64_t payload) {
   const std::uint64_t bytes = kHeaderBytes + payload;
   if (priority_ == Priority::foreground) {
-    rate_.went(protocol_.window().cursor_offset(), protocol_.window().has_piece());
-    uplink_.foreground_sent(bytes, rate_.behind_first());
+    rate_.chunk_sent(protocol_.window().cursor_offset(), protocol_.window().has_piece());
+    uplink_.foreground_sent(bytes, rate_.back_to_back_rate());
   } else {
     pace_.sent(now, protocol_.window().cursor_offset(), bytes, uplink_);
   }

@@ -24,7 +24,7 @@ double middle(Rates rates) {
 
 }  // namespace
 
-void RateMeter::went(std::uint64_t place, bool more) {
+void RateMeter::chunk_sent(std::uint64_t place, bool more) {
   if (runs_.empty() || runs_.back().whole) {
     Run& run = runs_.emplace_back();
     run.first = place;

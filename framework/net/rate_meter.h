@@ -22,13 +22,13 @@ class RateMeter {
 
   // A chunk went, the stream up to this place with it; `more`: another one waits to go behind it.
   // Places count bytes of frames.
-  void went(std::uint64_t place, bool more);
+  void chunk_sent(std::uint64_t place, bool more);
   // After every change of either: the places up to which there is something to send, and up to
   // which the peer has it.
   void update(Time now, std::uint64_t pushed, std::uint64_t confirmed);
 
-  double bytes_per_second() const;                      // 0: nothing was measured yet
-  double behind_first() const { return behind_rate_; }  // by the second way alone
+  double bytes_per_second() const;                           // 0: nothing was measured yet
+  double back_to_back_rate() const { return behind_rate_; }  // by the second way alone
 
  private:
   struct Run {                // of chunks

@@ -13,7 +13,7 @@ void Uplink::change(Priority priority, Load before, Load after) {
   foreground_waiting_ += (after == Load::waiting) - (before == Load::waiting);
   foreground_in_flight_ += (after == Load::in_flight) - (before == Load::in_flight);
   // Background links that had their turn already must not sleep over it.
-  if (before > after) look_at(Time::min());
+  if (before > after) ask_again_at(Time::min());
 }
 
 void Uplink::foreground_sent(std::uint64_t bytes, double bytes_per_second) {

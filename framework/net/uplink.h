@@ -38,7 +38,7 @@ class Uplink {
 
   // When a round is due though nothing arrives: a background link waits for time to pass, or what
   // it waited for has just ended.
-  void look_at(Time due) { due_ = due < due_ ? due : due_; }
+  void ask_again_at(Time due) { due_ = due < due_ ? due : due_; }
   Time take_due();
 
  private:

@@ -204,7 +204,7 @@ base::ExitCode serve_ssh_request(int input, int output) {
   return base::ExitCode::done;
 }
 
-// Nothing may escape from an agent: a stack trace on a host tells the user nothing.
+// Nothing may escape from an agent: a stack trace on a host helps no user.
 base::ExitCode reported(const std::exception& error) {
   const base::Failure failure = base::describe_failure(error);
   spdlog::error("{}", failure.text);

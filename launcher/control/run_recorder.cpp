@@ -160,7 +160,7 @@ RunRecorder::RunRecorder(const RunDirectory& directory, const std::string& run_i
 
 RunRecorder::~RunRecorder() = default;
 
-void RunRecorder::survive(const std::function<void()>& work) {
+void RunRecorder::run_or_warn(const std::function<void()>& work) {
   try {
     work();
   } catch (const trace::TraceError& error) {
@@ -170,7 +170,7 @@ void RunRecorder::survive(const std::function<void()>& work) {
 }
 
 void RunRecorder::append(const RunEvent& event) {
-  survive([&] { events_.append(event_line(event)); });
+  run_or_warn([&] { events_.append(event_line(event)); });
 }
 
 void RunRecorder::write_status() {
@@ -191,7 +191,7 @@ void RunRecorder::connected(const Hello& hello) {
 
 void RunRecorder::training(store::Step from, store::Step to) {
   // Again: a resume has just replaced the file by one without the later steps.
-  survive([this] { metrics_.emplace(metrics_path_); });
+  run_or_warn([this] { metrics_.emplace(metrics_path_); });
   remaining_ = RemainingTime(to);
   (*status_)["state"] = "training";
   (*status_)["step"] = store::number(from);
@@ -209,7 +209,7 @@ void RunRecorder::reports(const std::vector<ProcessReport>& processes) {
 
 void RunRecorder::step(const StepLine& line) {
   const Json fields = to_json(line);
-  if (metrics_) survive([&] { metrics_->append(fields); });
+  if (metrics_) run_or_warn([&] { metrics_->append(fields); });
   remaining_.add(line.step, line.seconds);
   const auto left = remaining_.seconds();
   for (const char* key : {"step", "boundaries", "sync"}) (*status_)[key] = fields.at(key);

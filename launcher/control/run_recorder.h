@@ -48,7 +48,7 @@ class RunRecorder : public RunObserver {
 
  private:
   // The run continues without a file that cannot be written.
-  void survive(const std::function<void()>& work);
+  void run_or_warn(const std::function<void()>& work);
   void append(const RunEvent& event);
   void write_status();
 

@@ -45,19 +45,19 @@ TransferAgent::~TransferAgent() {
 void TransferAgent::run() {
   while (!tasks_.closed()) {
     const Clock::time_point now = Clock::now();
-    survive([&] { fetches_.advance(now); });
-    survive([&] { serve(now), send_heartbeats(now); });
+    run_or_report([&] { fetches_.advance(now); });
+    run_or_report([&] { serve(now), send_heartbeats(now); });
     fetched_ = fetches_.fetched_bytes();
     repeated_ = fetches_.repeated_bytes();
     const auto next = now + kAdvanceEvery;
     const auto due = serve_queue_.empty() ? next : std::min(upload_limit_.due(), next);
-    for (const TaskQueue::Task& task : tasks_.take_until(due)) survive(task);
+    for (const TaskQueue::Task& task : tasks_.take_until(due)) run_or_report(task);
   }
 }
 
 // An error of one task must not end the process. Whoever waits for its result gets an error, too:
 // the promise is destroyed with the task, or the fetch ends at its timeout.
-void TransferAgent::survive(const std::function<void()>& task) {
+void TransferAgent::run_or_report(const std::function<void()>& task) {
   try {
     task();
   } catch (const std::exception& error) {

@@ -113,7 +113,7 @@ class TransferAgent {
   void run();
   void serve(SourceWindow::Time now);
   void send_heartbeats(SourceWindow::Time now);
-  void survive(const std::function<void()>& task);
+  void run_or_report(const std::function<void()>& task);
   void offer_stored(const std::string& id);
   void disconnected(std::size_t peer, const std::string& cause);
   void introduce(std::size_t peer, std::size_t listening);

@@ -117,13 +117,12 @@ StageSaver::~StageSaver() {
 }
 
 bool StageSaver::is_beside_training(store::Step step) const {
-  const std::int64_t every = job_.plan.recipe.checkpoint.every;
-  return plan::saves_beside_training(job_.plan.recipe) && every > 0 && number(step) % every == 0;
+  return plan::saves_beside_training(job_.plan.recipe) &&
+         stages::is_due(step, job_.plan.recipe.checkpoint.every);
 }
 
 bool StageSaver::is_in_memory(store::Step step) const {
-  const std::int64_t every = job_.plan.recipe.checkpoint.memory_every;
-  return every > 0 && number(step) % every == 0;
+  return stages::is_due(step, job_.plan.recipe.checkpoint.memory_every);
 }
 
 stages::CheckpointResult StageSaver::save(store::Step step) {

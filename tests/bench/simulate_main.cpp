@@ -19,7 +19,7 @@ using namespace strait;
 using namespace strait::schedules;
 
 const Schedule* schedule_named(const std::string& name) {
-  for (const Schedule& schedule : all_schedules()) {
+  for (const Schedule& schedule : catalogue().all()) {
     if (schedule.name == name) return &schedule;
   }
   return nullptr;

@@ -65,7 +65,7 @@ class Reach(hosts.HostsCase):
     @hosts.needs_namespaces
     def test_host_behind_firewall_connects_out(self):
         one, other = self.hosts
-        # Nobody but the other's firewall would do this: h0 reaches no port of the range at h1.
+        # Only a firewall of the other would do this: h0 reaches no port of the range at h1.
         for family, address in (("-4", other.address), ("-6", other.address_6)):
             words = ["to", address, "ipproto", "tcp", "dport", PORTS, "blackhole"]
             namespace_host.ip(family, "rule", "add", "pref", "10", *words, inside=one.pid)

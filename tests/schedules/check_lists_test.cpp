@@ -25,7 +25,7 @@ std::string refusal(ActionList (*list)(const PipelineShape&, StageIndex)) {
 }
 
 TEST(CheckLists, BuiltInSchedulesPassInEveryPlannedShape) {
-  for (const Schedule& schedule : all_schedules()) {
+  for (const Schedule& schedule : catalogue().all()) {
     for (int depth = 0; depth < 4; ++depth) {
       EXPECT_NO_THROW(check_lists(schedule, {.stages = 5, .micro_batches = 7, .depth = depth}));
     }

@@ -116,7 +116,7 @@ void prove(const Schedule& schedule, const PipelineShape& shape) {
 class Completion : public testing::TestWithParam<Schedule> {};
 
 INSTANTIATE_TEST_SUITE_P(OfEverySchedule, Completion,
-                         testing::ValuesIn(all_schedules().begin(), all_schedules().end()),
+                         testing::ValuesIn(catalogue().all().begin(), catalogue().all().end()),
                          [](const auto& each) { return "of_" + std::string(each.param.name); });
 
 TEST_P(Completion, EveryShapeIsCompleteInOrderAndWithinItsPromise) {

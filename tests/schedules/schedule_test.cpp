@@ -106,7 +106,7 @@ TEST(Schedule, IsFoundByTheNameThatRecipesUse) {
   EXPECT_EQ(schedule_named("gpipe").list(shape, StageIndex{1}), gpipe(shape, StageIndex{1}));
   EXPECT_EQ(schedule_named("1f1b").list(shape, StageIndex{1}),
             one_forward_one_backward(shape, StageIndex{1}));
-  for (const Schedule& schedule : all_schedules()) {
+  for (const Schedule& schedule : catalogue().all()) {
     EXPECT_EQ(&schedule_named(schedule.name), &schedule);
   }
 }
@@ -118,7 +118,7 @@ TEST(Schedule, AnUnknownNameIsRefusedWithTheAllowedOnes) {
 
 TEST(Schedule, AShapeNoPipelineCanHaveIsRefusedWithItsNumbers) {
   using testing::HasSubstr;
-  for (const Schedule& schedule : all_schedules()) {
+  for (const Schedule& schedule : catalogue().all()) {
     const auto refusal = [&](PipelineShape shape, int stage) {
       return refusal_of<std::invalid_argument>([&] { schedule.list(shape, StageIndex{stage}); });
     };

@@ -36,7 +36,7 @@ std::string refusal(const std::vector<ActionList>& lists, const std::vector<Chun
 
 TEST(Simulate, WithoutNetworkDelayEveryScheduleTakesTheTextbookTime) {
   const ChunkCost cost{.forward_seconds = 1, .backward_seconds = 2};
-  for (const Schedule& schedule : all_schedules()) {
+  for (const Schedule& schedule : catalogue().all()) {
     for (const int stages : {1, 2, 5, 8}) {
       for (const int m : {1, 3, 8, 32}) {
         const auto lists = action_lists(schedule, {stages, m, 0});
@@ -107,7 +107,7 @@ TEST(Simulate, MemoryIsHeldFromTheForwardToTheEndOfTheWholeBackward) {
                        .backward_seconds = 1,
                        .bytes_in_flight = 100,
                        .weight_gradient_bytes = 100};
-  for (const Schedule& schedule : all_schedules()) {
+  for (const Schedule& schedule : catalogue().all()) {
     for (const PipelineShape shape : {PipelineShape{4, 9, 0}, {4, 9, 1}, {4, 9, 2}, {6, 3, 1}}) {
       const Forecast forecast = simulate(action_lists(schedule, shape),
                                          same_cost(shape.stages, cost), same_link(shape.stages));
@@ -213,8 +213,8 @@ TEST(Simulate, NothingHappensTooEarlyOrForNoReason) {
   };
   const auto pick = [&](int most) { return std::uniform_int_distribution<int>(1, most)(random); };
   for (int round = 0; round < 200; ++round) {
-    const auto which = static_cast<std::size_t>(round) % all_schedules().size();
-    const Schedule& schedule = all_schedules()[which];
+    const auto which = static_cast<std::size_t>(round) % catalogue().all().size();
+    const Schedule& schedule = catalogue().all()[which];
     const PipelineShape shape{pick(7), pick(20), pick(4) - 1, schedule.chunks == 1 ? 1 : pick(4)};
     const int positions = shape.stages * shape.chunks;
     std::vector<ChunkCost> costs;

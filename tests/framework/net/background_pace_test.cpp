@@ -45,8 +45,8 @@ class SharedPath {
     while (foreground_place_ < end) {
       const std::uint64_t chunk = std::min(kChunk, end - foreground_place_);
       foreground_place_ += chunk;
-      meter_.went(foreground_place_, foreground_place_ < end);
-      uplink_.foreground_sent(chunk, meter_.behind_first());
+      meter_.chunk_sent(foreground_place_, foreground_place_ < end);
+      uplink_.foreground_sent(chunk, meter_.back_to_back_rate());
       serve(chunk);
       confirm_later(foreground_, foreground_place_);
     }
@@ -340,9 +340,9 @@ TEST(Uplink, AsksForARoundWhenTheForegroundNeedsItLess) {
 TEST(Uplink, TheEarliestDueRoundCounts) {
   Uplink uplink;
   const Time now{std::chrono::seconds(100)};
-  uplink.look_at(now + milliseconds(5));
-  uplink.look_at(now + milliseconds(3));
-  uplink.look_at(now + milliseconds(4));
+  uplink.ask_again_at(now + milliseconds(5));
+  uplink.ask_again_at(now + milliseconds(3));
+  uplink.ask_again_at(now + milliseconds(4));
   EXPECT_EQ(uplink.take_due(), now + milliseconds(3));
 }
 

@@ -79,7 +79,7 @@ class SimulatedPath {
     sent_ += bytes;
     carried_ = ends_.empty() ? std::max(carried_, static_cast<double>(sent_ - bytes)) : carried_;
     ends_.push_back(sent_);
-    meter_.went(sent_, true);
+    meter_.chunk_sent(sent_, true);
   }
 
   // Only whole chunks are confirmed, and half a round trip later.

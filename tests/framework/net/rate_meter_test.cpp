@@ -64,7 +64,7 @@ TEST(RateMeter, ForgetsASpeedThatThePathNoLongerHas) {
 // Three chunks, one behind the other, on a path of 1 MB/s with a round trip of 100 ms.
 void three_chunks(RateMeter& meter, RateMeter::Time at, std::uint64_t place) {
   meter.update(at, place + 30000, place);
-  for (int i = 1; i <= 3; ++i) meter.went(place + 10000 * i, i < 3);
+  for (int i = 1; i <= 3; ++i) meter.chunk_sent(place + 10000 * i, i < 3);
   for (int i = 1; i <= 3; ++i) {
     meter.update(at + milliseconds(100 + 10 * i), place + 30000, place + 10000 * i);
   }
@@ -73,7 +73,7 @@ void three_chunks(RateMeter& meter, RateMeter::Time at, std::uint64_t place) {
 TEST(RateMeter, LeavesTheRoundTripOutWhereChunksWentOneBehindTheOther) {
   RateMeter meter;
   three_chunks(meter, kStart, 0);
-  EXPECT_DOUBLE_EQ(meter.behind_first(), 1e6);
+  EXPECT_DOUBLE_EQ(meter.back_to_back_rate(), 1e6);
   EXPECT_DOUBLE_EQ(meter.bytes_per_second(), 1e6);
 }
 
@@ -84,14 +84,14 @@ TEST(RateMeter, SoItDoesWhereSomethingIsAlwaysInFlight) {
     const auto at = kStart + milliseconds(10 * i);
     if (i % 5 == 0) {
       meter.update(at, sent(i / 5 + 1), i < 15 ? 0 : sent(i / 5 - 2));
-      for (int k = 1; k <= 3; ++k) meter.went(sent(i / 5) + 10000 * k, k < 3);
+      for (int k = 1; k <= 3; ++k) meter.chunk_sent(sent(i / 5) + 10000 * k, k < 3);
     }
     // Those of the burst 100 ms ago.
     if (i >= 11 && i % 5 != 0 && i % 5 <= 3) {
       meter.update(at, sent(i / 5 + 1), sent(i / 5 - 2) + 10000 * (i % 5));
     }
   }
-  EXPECT_DOUBLE_EQ(meter.behind_first(), 1e6);
+  EXPECT_DOUBLE_EQ(meter.back_to_back_rate(), 1e6);
 }
 
 TEST(RateMeter, OneConfirmationThatComesLateDoesNotCount) {
@@ -104,11 +104,11 @@ TEST(RateMeter, OneConfirmationThatComesLateDoesNotCount) {
       continue;
     }
     meter.update(at, place + 30000, place);
-    for (int k = 1; k <= 3; ++k) meter.went(place + 10000 * k, k < 3);
+    for (int k = 1; k <= 3; ++k) meter.chunk_sent(place + 10000 * k, k < 3);
     meter.update(at + milliseconds(124), place + 30000, place + 10000);
     meter.update(at + milliseconds(130), place + 30000, place + 30000);
   }
-  EXPECT_DOUBLE_EQ(meter.behind_first(), 1e6);
+  EXPECT_DOUBLE_EQ(meter.back_to_back_rate(), 1e6);
 }
 
 // On a fast path bursts are over before their time can be told from noise.
@@ -116,17 +116,17 @@ TEST(RateMeter, WhatCameInNoTimeSaysHowMuchThePathCarriesAtLeast) {
   RateMeter meter;
   const auto burst = [&](std::uint64_t place, std::uint64_t chunk, milliseconds apart) {
     meter.update(kStart, place + 3 * chunk, place);
-    for (std::uint64_t k = 1; k <= 3; ++k) meter.went(place + chunk * k, k < 3);
+    for (std::uint64_t k = 1; k <= 3; ++k) meter.chunk_sent(place + chunk * k, k < 3);
     for (std::uint64_t k = 1; k <= 3; ++k) {
       meter.update(kStart + apart * k, place + 3 * chunk, place + chunk * k);
     }
   };
   burst(0, 100000, milliseconds(1));
-  EXPECT_DOUBLE_EQ(meter.behind_first(), 200000 / 5e-3);
+  EXPECT_DOUBLE_EQ(meter.back_to_back_rate(), 200000 / 5e-3);
   burst(300000, 10000, milliseconds(1));  // less than is known already
-  EXPECT_DOUBLE_EQ(meter.behind_first(), 200000 / 5e-3);
+  EXPECT_DOUBLE_EQ(meter.back_to_back_rate(), 200000 / 5e-3);
   for (std::uint64_t i = 0; i < 3; ++i) burst(330000 + 3000000 * i, 1000000, milliseconds(10));
-  EXPECT_DOUBLE_EQ(meter.behind_first(), 1e8);
+  EXPECT_DOUBLE_EQ(meter.back_to_back_rate(), 1e8);
 }
 
 }  // namespace
