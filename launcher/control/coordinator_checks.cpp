@@ -75,6 +75,11 @@ void Coordinator::report_every_second() {
   const auto now = Clock::now();
   if (now - reported_ < kReportEvery) return;
   reported_ = now;
+  if (!ending() && !options_.directory_in_place()) {
+    fail({std::nullopt, base::ExitCode::storage_io,
+          "the run's directory or its lock file was moved or removed while the run used it; put it "
+          "back and resume"});
+  }
   if (phase_ == Phase::training) evict_on_request();
   if (phase_ == Phase::training) rejoin_.poll_requests(stops_handled_ > 0);
   if (const auto why = watchdog_.standstill_change(now, steps_.median_seconds()))

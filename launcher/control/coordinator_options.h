@@ -66,6 +66,8 @@ struct CoordinatorOptions {
   std::chrono::milliseconds exit_timeout{30'000};
   // For the present workers to bind their links to a replica that rejoins.
   std::chrono::milliseconds admit_timeout{60'000};
+  // Whether the run's directory is still where it was; called every second.
+  std::function<bool()> directory_in_place = [] { return true; };
   // Returns the replicas that were requested to leave since the last call; called every second.
   // Absent: none ever is.
   std::function<std::vector<std::uint32_t>()> leave_requests;

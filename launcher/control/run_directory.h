@@ -44,6 +44,8 @@ class RunDirectory {
   const std::optional<std::filesystem::path>& moved_aside() const { return moved_aside_; }
 
   const std::filesystem::path& path() const { return path_; }
+  // False: it was moved or removed while it was in use.
+  bool in_place() const { return lock_.is_of(path_); }
   std::filesystem::path plan() const { return path_ / kPlanFile; }
   std::filesystem::path recipe() const { return path_ / kRecipeFile; }
   std::filesystem::path events() const { return path_ / kEventsFile; }

@@ -4,6 +4,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -99,6 +100,14 @@ RunLock::~RunLock() {
   // failure is harmless: the end of the process releases the lock, too.
   if (descriptor_.open()) [[maybe_unused]]
     const int emptied = ::ftruncate(descriptor_.number(), 0);
+}
+
+bool RunLock::is_of(const std::filesystem::path& run) const {
+  struct stat held {};
+  struct stat present {};
+  if (::fstat(descriptor_.number(), &held) != 0) return true;
+  if (::stat(lock_file(run).c_str(), &present) != 0) return errno != ENOENT && errno != ENOTDIR;
+  return held.st_dev == present.st_dev && held.st_ino == present.st_ino;
 }
 
 void RunLock::clear(const std::filesystem::path& run, const LiveRun& ended) {

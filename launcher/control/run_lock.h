@@ -33,6 +33,10 @@ class RunLock {
   RunLock& operator=(RunLock&&) = default;
   ~RunLock();
 
+  // False: the file was removed or replaced, or its directory was, and another process may have the
+  // lock of the present one.
+  bool is_of(const std::filesystem::path& run) const;
+
   // The present holder, if any. Does not lock.
   static std::optional<LiveRun> holder(const std::filesystem::path& run);
   // For a holder on another host that is known to have ended: takes its name out of the file,

@@ -40,11 +40,14 @@ StopSignals::StopSignals() {
   dispose(kAskSignal, ask_once);
   dispose(SIGHUP, SIG_IGN);
   dispose(SIGPIPE, SIG_IGN);
+  dispose(SIGXFSZ, SIG_IGN);
 }
 
 StopSignals::~StopSignals() {
   if (g_depth.fetch_sub(1) > 1) return;
-  for (const int signal : {SIGINT, SIGTERM, kAskSignal, SIGHUP, SIGPIPE}) dispose(signal, SIG_DFL);
+  for (const int signal : {SIGINT, SIGTERM, kAskSignal, SIGHUP, SIGPIPE, SIGXFSZ}) {
+    dispose(signal, SIG_DFL);
+  }
 }
 
 const std::atomic<int>& StopSignals::count() const { return g_stop_requests; }

@@ -11,7 +11,8 @@ constexpr int kAskSignal = SIGUSR2;
 
 // While it lives, SIGINT and SIGTERM are counted, kAskSignal counts where there was no request, and
 // none of them ends the process. SIGHUP (terminal closed) and SIGPIPE (reader closed) are ignored,
-// so that the run survives both. They nest: an inner one goes on counting where the outer one is.
+// so that the run survives both, and SIGXFSZ (a file is as large as allowed), so that the write
+// fails. They nest: an inner one goes on counting where the outer one is.
 class StopSignals {
  public:
   StopSignals();

@@ -133,6 +133,7 @@ control::CoordinatorOptions training_coordination(const plan::RunFile& run,
       std::max(run.plan.step_seconds, run.plan.first_epoch_step_seconds);
   coordination.survives_lost_replicas =
       run.plan.recipe.sync.on_loss == recipe::LossRule::continue_run;
+  coordination.directory_in_place = [&directory] { return directory.in_place(); };
   const auto requests = [&directory](control::ReplicaRequest request) {
     control::take_requests(request, directory.path());  // discards those of an earlier launch
     return [&directory, request] { return control::take_requests(request, directory.path()); };

@@ -67,6 +67,13 @@ class Failures(runs.RunCase):
                 if launched.run.checkpoints():
                     self.assert_says(launched.output(), r"strait resume runs/killed")
 
+    def test_run_whose_directory_is_moved_ends(self):
+        """It would save nothing that a resume finds."""
+        launched = self.endless("moved")
+        launched.run.path.rename(self.home / "runs" / "aside")
+        self.assertEqual(self.end_soon(launched), 31)
+        self.assert_says(launched.output(), "directory or its lock file was moved or removed")
+
     def test_stage_killed_during_start_ends_run(self):
         launched = self.start("early", self.ENDLESS)
         launched.at_event("connected")
