@@ -491,6 +491,21 @@ def opening_length(template, tools, message, until):
         "{% generation %} and {% endgeneration %}, or begin the chat with a user's message")
 
 
+def rendered_or_none(template, messages, tools, prompt=False):
+    try:
+        return template.render(messages, tools, prompt)[0]
+    except Refusal:
+        return None
+
+
+def shared_header(template, messages, tools, prompted):
+    """How far the text of a chat goes that ends in an answer, whatever it says, and that the generation prompt has, too:
+    of some templates it goes on, to thoughts that turns in a chat are shown without."""
+    answers = [rendered_or_none(template, [*messages[:-1], {"role": messages[-1]["role"], "content": content}], tools)
+               for content in ("x", "y")]
+    return 0 if prompted is None or None in answers else len(os.path.commonprefix([prompted, *answers]))
+
+
 def turn_span(template, messages, tools, text, i):
     """Where message i, one of the assistant's, is: by what it adds to the text of those before it."""
     until = text if i + 1 == len(messages) else template.render(messages[:i + 1], tools)[0]
@@ -504,13 +519,11 @@ def turn_span(template, messages, tools, text, i):
             "template with {% generation %} and {% endgeneration %}")
     if i == 0:
         return opening_length(template, tools, messages[0], until), len(until)
-    for prompt in (True, False):
-        try:
-            before = template.render(messages[:i], tools, prompt)[0]
-        except Refusal:
-            continue
-        if until.startswith(before):
-            return len(before), len(until)
+    prompted, before = (rendered_or_none(template, messages[:i], tools, prompt) for prompt in (True, False))
+    if prompted is not None and until.startswith(prompted):
+        return len(prompted), len(until)
+    if before is not None and until.startswith(before):
+        return max(len(before), shared_header(template, messages[:i + 1], tools, prompted)), len(until)
     # Not the whole text: what the user and the system say would be learnt as the answer.
     raise Refusal(
         f"message {i + 1}: what the chat template of {template.name} renders for the messages before it is no "

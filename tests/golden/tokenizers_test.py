@@ -295,6 +295,16 @@ class TokenizersTest(unittest.TestCase):
             answer = {"role": "assistant", "content": content}
             self.learns(worker, {repr(content): ([user, answer, user], "b<|end|>")})
 
+    def test_a_header_is_not_learnt_where_the_generation_prompt_goes_on(self):
+        template = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}" \
+                   "{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n{% endif %}"
+        worker = self.worker(write_folder(self.folder / "thoughts", byte_level(), template))
+        user = {"role": "user", "content": "x"}
+        for content in ("b", "<b>", "<think>\nso\n</think>b", "xx"):
+            answer = {"role": "assistant", "content": content}
+            learnt = content.removeprefix("<think>\n") + "<|im_end|>\n"  # what the prompt has is not the answer's
+            self.learns(worker, {content: ([user, answer, user, answer], learnt), f"{content}, then a user": ([user, answer, user], learnt)})
+
     def test_tools_and_lists_of_content_match_transformers(self):
         template = "{% if tools %}{{ tools | tojson }}\n{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}\n" \
                    "{{ m.content }}{% if m.tool_calls %}{{ m.tool_calls | tojson }}{% endif %}<|im_end|>{% endfor %}"
