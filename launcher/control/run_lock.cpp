@@ -44,6 +44,8 @@ void write_holder(int descriptor, const std::filesystem::path& path) {
        {"job", own_job()}});
 }
 
+bool is_own(const LiveRun& holder) { return holder.here() && holder.pid == ::getpid(); }
+
 // Takes the lock if it is free. Other errors (ENOLCK, ENOSYS) are of file systems without locks.
 bool is_locked_by_another(int descriptor) {
   return ::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
@@ -89,8 +91,7 @@ RunLock::RunLock(const std::filesystem::path& run) {
   const bool refused = is_locked_by_another(descriptor_.number());
   const std::optional<LiveRun> earlier = read_holder(descriptor_.number());
   // Checked even if the lock was free: some file systems have none.
-  const bool own = earlier && earlier->here() && earlier->pid == ::getpid();
-  const bool other = earlier && !own && earlier->alive();
+  const bool other = earlier && !is_own(*earlier) && earlier->alive();
   if (refused || other) refuse_live(run, earlier);
   write_holder(descriptor_.number(), path);
 }
@@ -107,7 +108,11 @@ bool RunLock::is_of(const std::filesystem::path& run) const {
   struct stat present {};
   if (::fstat(descriptor_.number(), &held) != 0) return true;
   if (::stat(lock_file(run).c_str(), &present) != 0) return errno != ENOENT && errno != ENOTDIR;
-  return held.st_dev == present.st_dev && held.st_ino == present.st_ino;
+  if (held.st_dev == present.st_dev && held.st_ino == present.st_ino) return true;
+  // Some file systems give a file another number now and then: what it says counts.
+  const store::FileDescriptor file(::open(lock_file(run).c_str(), O_RDONLY | O_CLOEXEC));
+  const auto holder = file.open() ? read_holder(file.number()) : std::nullopt;
+  return holder && is_own(*holder);
 }
 
 void RunLock::clear(const std::filesystem::path& run, const LiveRun& ended) {

@@ -80,7 +80,10 @@ TokenizerFolder open_tokenizer(const fs::path& directory) {
     if (fs::exists(file)) add(fmt::format("{} {}", name, store::hash_file(file).hash));
   }
   for (const fs::path& file : more_templates(directory / "additional_chat_templates")) {
-    add(fmt::format("{} {}", file.filename().string(), store::hash_file(file).hash));
+    // Former builds recorded this one without its name, and no other.
+    const std::string name = file.filename().string();
+    const std::string content = store::hash_file(file).hash;
+    add(name == "tool_use.jinja" ? content : fmt::format("{} {}", name, content));
   }
   return {fs::absolute(directory).lexically_normal(), hash.hex()};
 }

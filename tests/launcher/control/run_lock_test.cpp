@@ -72,6 +72,21 @@ TEST(RunLock, IsOfOneLiveProcessOnAFileSystemWithoutLocks) {
   store::with_fault({store::SystemCall::flock, 0, ENOLCK, false}, expect_one_live_owner);
 }
 
+TEST(RunLock, IsOfADirectoryWhileItsFileIsThere) {
+  const ScratchDirectory scratch;
+  std::filesystem::create_directory(scratch / "run");
+  const RunLock lock(scratch / "run");
+  EXPECT_TRUE(lock.is_of(scratch / "run"));
+  // Another number of the file, with the same holder in it.
+  std::filesystem::copy_file(scratch / "run" / "lock", scratch / "copy");
+  std::filesystem::rename(scratch / "copy", scratch / "run" / "lock");
+  EXPECT_TRUE(lock.is_of(scratch / "run"));
+  ScratchDirectory::write(scratch / "run" / "lock", "");
+  EXPECT_FALSE(lock.is_of(scratch / "run")) << "of a run that has just begun";
+  std::filesystem::rename(scratch / "run", scratch / "aside");
+  EXPECT_FALSE(lock.is_of(scratch / "run"));
+}
+
 TEST(RunLock, ClearsOnlyTheHolderThatHasEnded) {
   const ScratchDirectory run;
   const auto file = run / kLockFile;
