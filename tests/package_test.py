@@ -22,7 +22,7 @@ SOURCE = """
 #include <cstdio>
 #include "schedules/schedule.h"
 int main() {
-  for (const auto& schedule : strait::schedules::all_schedules())
+  for (const auto& schedule : strait::schedules::catalogue().all())
     std::printf("%.*s\\n", static_cast<int>(schedule.name.size()), schedule.name.data());
 }
 """

@@ -29,6 +29,11 @@ constexpr std::uint64_t kSlower = 8;
 constexpr std::chrono::microseconds kAhead{2500};
 constexpr std::uint64_t kSavedUp = std::uint64_t{64} << 10;
 
+// A chunk behind another one, however many links share the rest.
+std::uint64_t least_limit(unsigned links) {
+  return std::max(BackgroundPace::kLeastLimit / links, 2 * BackgroundPace::kLeastChunk);
+}
+
 unsigned at_least_one(int links) { return static_cast<unsigned>(std::max(links, 1)); }
 
 }  // namespace
@@ -55,7 +60,7 @@ std::uint64_t BackgroundPace::allowance(Time now, Uplink& uplink) {
 // A rate that was measured while a host was busy may be far too low. At its pace each chunk would
 // be confirmed before the next one goes, and behind gaps nothing is measured.
 bool BackgroundPace::fills_search(unsigned links) const {
-  return searching_ && in_flight_bytes_ + chunk_ <= kLeastLimit / links;
+  return searching_ && in_flight_bytes_ < least_limit(links);
 }
 
 // A part of what may wait in a queue, and several make a stream without holes.
@@ -223,7 +228,7 @@ void BackgroundPace::adapt(std::uint64_t fresh, bool filled, Seconds round_trip,
     const bool late = !searching_ && round_trip - shortest() >= most / 2;
     limit_ = std::max(limit_ + (filled ? fresh / (late ? kSlower : 1) : 0), known);
   }
-  limit_ = std::clamp(limit_, std::max(kLeastLimit / links, 2 * kLeastChunk), kMostLimit);
+  limit_ = std::clamp(limit_, least_limit(links), kMostLimit);
 }
 
 }  // namespace strait::net

@@ -27,7 +27,7 @@ bool has_value(const nlohmann::json& root, const char* key) {
   return found != root.end() && !found->is_null();
 }
 
-// Whether an answer is a good one: true, false, 1 or 0.
+// Whether a label rates an answer: true, false, 1 or 0.
 bool is_rating(const nlohmann::json& label) {
   return label.is_boolean() || (label.is_number() && (label == 0 || label == 1));
 }
@@ -43,16 +43,16 @@ void refuse_other_tasks(const nlohmann::json& root, const std::string& origin) {
                               "answer as the completion of a prompt, and leave both keys out",
                               kSupported));
   }
-  if (!root.contains("label")) return;
-  const auto has = [&root](const char* key) { return root.contains(key); };
-  if (is_rating(root["label"]) &&
-      (has("completion") || has("messages") || has("conversations") || has("output"))) {
+  if (!has_value(root, "label")) return;
+  const bool answered = root.contains("completion") || root.contains("messages") ||
+                        root.contains("conversations") || root.contains("output");
+  if (answered && is_rating(root["label"])) {
     refuse_record(origin, fmt::format("\"label\" is {}, which rates the answer as preference data "
                                       "does, {}; keep the records with good answers, and leave "
                                       "\"label\" out",
                                       root["label"].dump(), kSupported));
   }
-  if (!has("completion") && !has("messages")) {
+  if (!answered) {
     refuse_record(origin, fmt::format("\"label\" makes it a record of classification, {}; write "
                                       "the label as the completion of a prompt",
                                       kSupported));

@@ -36,7 +36,8 @@ Membership members_of(const ForecastInput& input) {
 // The round that a method opens first, which is one of the heaviest.
 std::optional<RoundPlan> first_round(const ForecastInput& input, const SyncMethod& method) {
   const Membership membership = members_of(input);
-  for (std::int64_t step = 0; step < kMostPlannedSteps; ++step) {
+  const std::int64_t steps = std::max(kMostPlannedSteps, input.settings.every + 1);
+  for (std::int64_t step = 0; step < steps; ++step) {
     for (const Hook hook : {Hook::gradient, Hook::clipped, Hook::update}) {
       auto plan = method.plan({static_cast<store::Step>(step), hook}, input.layout, membership);
       if (plan) return plan;

@@ -23,6 +23,14 @@ constexpr const char* kIndex = "model.safetensors.index.json";
   throw store::StoreError(store::StoreError::Kind::bad_input, sentence);
 }
 
+// As a cache of downloads has it whose other part was removed.
+void refuse_dangling_link(const std::filesystem::path& file) {
+  std::error_code ignored;
+  if (!std::filesystem::is_symlink(file, ignored) || std::filesystem::exists(file, ignored)) return;
+  refuse_weights(fmt::format("{} is a link to {}, which is missing; put the file there again",
+                             file.string(), std::filesystem::read_symlink(file, ignored).string()));
+}
+
 // What a clone without Git LFS has in a file's place.
 void refuse_git_lfs_pointer(const std::filesystem::path& file) {
   constexpr std::string_view kPointer = "version https://git-lfs";
@@ -39,6 +47,7 @@ void refuse_git_lfs_pointer(const std::filesystem::path& file) {
 
 WeightFiles::WeightFiles(std::filesystem::path directory) : directory_(std::move(directory)) {
   std::error_code ignored;
+  for (const char* name : {kSingle, kIndex}) refuse_dangling_link(directory_ / name);
   if (std::filesystem::exists(directory_ / kSingle, ignored)) {
     open_shard(directory_ / kSingle);
   } else if (std::filesystem::exists(directory_ / kIndex, ignored)) {
@@ -55,11 +64,6 @@ WeightFiles::WeightFiles(std::filesystem::path directory) : directory_(std::move
         "the model's directory {} is missing; put its files back there, or name another one as "
         "model.path",
         directory_.string()));
-  } else if (std::filesystem::is_symlink(directory_ / kSingle, ignored)) {
-    refuse_weights(
-        fmt::format("{} is a link to {}, which is missing; put the file there again",
-                    (directory_ / kSingle).string(),
-                    std::filesystem::read_symlink(directory_ / kSingle, ignored).string()));
   } else {
     refuse_weights(
         fmt::format("{} holds neither {} nor {}; set weights = \"random\" to start "
@@ -76,6 +80,7 @@ void WeightFiles::open_index(const std::filesystem::path& index) {
   for (const auto& [tensor, file] : weight_map) files.insert(file);
   for (const std::string& file : files) {
     const std::filesystem::path path = directory_ / file;
+    refuse_dangling_link(path);
     std::error_code ignored;
     if (!std::filesystem::exists(path, ignored)) {
       refuse_weights(fmt::format("{} is missing; {} lists it", path.string(), index.string()));

@@ -91,6 +91,7 @@ class SupervisedRun {
       for (const std::uint32_t replica : outcome.joined) left_out_.erase(replica);
       if (outcome.trained) chosen_.reset();
       trained_ = trained_ || outcome.trained;
+      if (!directory_.in_place()) return outcome;  // another launcher may have it
       const auto decision = policy_.after(outcome, newest_checkpoint(directory_));
       if (decision.exhausted) return give_up(fmt::format("{} restarts", policy_.limit()));
       if (!decision.restart) return attempt_failed_ ? give_up(outcome.cause) : outcome;

@@ -94,8 +94,6 @@ base::ExitCode stop_job(const fs::path& run, const hosts::SlurmJob& job,
   return base::ExitCode::done;
 }
 
-}  // namespace
-
 // A launcher of a former build does not catch kAskSignal, which would kill it.
 int plain_stop_signal(const control::LiveRun& live) {
   std::ifstream status(fmt::format("/proc/{}/status", live.pid));
@@ -107,6 +105,8 @@ int plain_stop_signal(const control::LiveRun& live) {
   }
   return SIGINT;
 }
+
+}  // namespace
 
 base::ExitCode stop_run(const fs::path& run, bool now, std::chrono::seconds timeout) {
   if (const std::optional<hosts::SlurmJob> job = hosts::SlurmJob::of(run)) {

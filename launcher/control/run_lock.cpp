@@ -111,7 +111,8 @@ bool RunLock::is_of(const std::filesystem::path& run) const {
   if (held.st_dev == present.st_dev && held.st_ino == present.st_ino) return true;
   // Some file systems give a file another number now and then: what it says counts.
   const store::FileDescriptor file(::open(lock_file(run).c_str(), O_RDONLY | O_CLOEXEC));
-  const auto holder = file.open() ? read_holder(file.number()) : std::nullopt;
+  if (!file.open()) return errno != ENOENT && errno != ENOTDIR;
+  const auto holder = read_holder(file.number());
   return holder && is_own(*holder);
 }
 

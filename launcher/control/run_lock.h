@@ -33,8 +33,7 @@ class RunLock {
   RunLock& operator=(RunLock&&) = default;
   ~RunLock();
 
-  // False: the file was removed or replaced, or its directory was, and another process may have the
-  // lock of the present one.
+  // False: the file or its directory is gone, or the file names another holder or none.
   bool is_of(const std::filesystem::path& run) const;
 
   // The present holder, if any. Does not lock.

@@ -202,6 +202,8 @@ control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFil
                                      std::move(observers));
     outcome = coordinator.run(signals.count());
   }
+  // Nothing more is written where another run may be.
+  if (!directory.in_place()) return outcome;
   std::optional<store::Step> recovered;
   if (memory != nullptr && may_recover(outcome.code)) {
     const auto manifest = [&](store::Step step, const std::vector<store::ShardFile>& files) {

@@ -5,9 +5,7 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <sstream>

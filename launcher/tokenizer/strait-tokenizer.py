@@ -273,7 +273,7 @@ def without_prefix(part):
     return {name: never.get(name, without_prefix(value)) for name, value in part.items()}
 
 
-def continuing(tokenizers, made):
+def continuing_tokenizer(tokenizers, made):
     """The tokenizer of a text that goes on: itself, or one that does not put a space before it."""
     content = json.loads(made.to_str())
     changed = {name: without_prefix(content[name]) for name in ("normalizer", "pre_tokenizer")}
@@ -347,7 +347,7 @@ class TokenizerFolder:
         add_class_tokens(named, config, self.tokenizer)
         ids = {name: self.tokenizer.token_to_id(text) for name, text in named.items()}
         self.eos = ids.get("eos_token")
-        self.packages = tokenizers
+        self.tokenizers = tokenizers
         self.takes_space = {
             number for number, token in self.tokenizer.get_added_tokens_decoder().items() if token.rstrip}
         self.set_edges(config, ids.get("bos_token"))
@@ -406,7 +406,7 @@ class TokenizerFolder:
 
     @functools.cached_property
     def continuing(self):
-        return continuing(self.packages, self.tokenizer)
+        return continuing_tokenizer(self.tokenizers, self.tokenizer)
 
     def continued(self, texts):
         """Tokens of texts that go on behind others."""
@@ -498,12 +498,12 @@ def rendered_or_none(template, messages, tools, prompt=False):
         return None
 
 
-def shared_header(template, messages, tools, prompted):
-    """How far the text of a chat goes that ends in an answer, whatever it says, and that the generation prompt has, too:
-    of some templates it goes on, to thoughts that turns in a chat are shown without."""
+def shared_header(template, messages, tools, prompted, until):
+    """How far `until`, the text of a chat that ends in an answer, goes as it would with any answer and as the generation
+    prompt does: of some templates that one goes on, to thoughts that turns in a chat are shown without."""
     answers = [rendered_or_none(template, [*messages[:-1], {"role": messages[-1]["role"], "content": content}], tools)
                for content in ("x", "y")]
-    return 0 if prompted is None or None in answers else len(os.path.commonprefix([prompted, *answers]))
+    return 0 if prompted is None or None in answers else len(os.path.commonprefix([prompted, until, *answers]))
 
 
 def turn_span(template, messages, tools, text, i):
@@ -523,7 +523,7 @@ def turn_span(template, messages, tools, text, i):
     if prompted is not None and until.startswith(prompted):
         return len(prompted), len(until)
     if before is not None and until.startswith(before):
-        return max(len(before), shared_header(template, messages[:i + 1], tools, prompted)), len(until)
+        return max(len(before), shared_header(template, messages[:i + 1], tools, prompted, until)), len(until)
     # Not the whole text: what the user and the system say would be learnt as the answer.
     raise Refusal(
         f"message {i + 1}: what the chat template of {template.name} renders for the messages before it is no "

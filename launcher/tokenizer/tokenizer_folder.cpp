@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "framework/store/file_hash.h"
+#include "framework/store/step_folders.h"
 #include "framework/store/store_error.h"
 
 namespace strait::tokenizer {
@@ -41,11 +42,8 @@ const char* other_form(const fs::path& directory) {
 
 // In the order of their names.
 std::vector<fs::path> more_templates(const fs::path& folder) {
-  if (!fs::is_directory(folder)) return {};
-  std::vector<fs::path> found;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    if (entry.path().extension() == ".jinja") found.push_back(entry.path());
-  }
+  std::vector<fs::path> found = store::entries_of(folder);
+  std::erase_if(found, [](const fs::path& file) { return file.extension() != ".jinja"; });
   std::ranges::sort(found);
   return found;
 }

@@ -257,7 +257,7 @@ class BadInput(runs.RunCase):
         (self.home / "unread.jsonl").write_text("{oops\n")
         for settings, *says in [
             ({"pipeline.stages": 5}, "pipeline.stages is 5", "only 4"),
-            ({"data.row": 65, "data.train": "unread.jsonl"}, "data.row is 65", "64 positions"),
+            ({"data.row": 65, "data.train": "unread.jsonl"}, "data.row is 65", "rows of up to 64 tokens"),
             (
                 {"hosts.simulate.delay": "1ms", "hosts.simulate.link": "boundary 0>1"},
                 'hosts.simulate.link = "boundary 0>1"', "one of .*boundary 0.0>1.0",

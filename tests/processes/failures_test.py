@@ -69,10 +69,12 @@ class Failures(runs.RunCase):
 
     def test_run_whose_directory_is_moved_ends(self):
         """It would save nothing that a resume finds."""
-        launched = self.endless("moved")
+        launched = self.endless("moved", **{"hosts.restart": 3, "checkpoint.every": 0, "checkpoint.memory_every": 1})
         launched.run.path.rename(self.home / "runs" / "aside")
         self.assertEqual(self.end_soon(launched), 31)
         self.assert_says(launched.output(), "directory or its lock file was moved or removed")
+        self.assertEqual(os.listdir(self.home / "runs"), ["aside"])
+        self.assertNotIn("restarting", launched.output())
 
     def test_stage_killed_during_start_ends_run(self):
         launched = self.start("early", self.ENDLESS)
@@ -425,7 +427,7 @@ class Resumes(SavedRuns):
             ("resume.journal.json", "/stat", 2),  # before the journal is there: nothing has changed
             ("checkpoints/step-20", "/rename", 1),
             ("recipe.toml", "/stat", 2),
-            ("plan.json", "/stat", 2),
+            ("plan.json", "/stat", 4),
             ("resume.journal.json", "/unlink", 1),
         ]
         for round_, (file, call, count) in enumerate(deaths):

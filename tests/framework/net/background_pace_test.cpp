@@ -169,6 +169,9 @@ TEST(BackgroundPace, FillsAPathWhoseFirstConfirmationsWereLate) {
     const double round_trip = 1e-4 * std::exp2(uniform(random, 0, 6));
     const double stalled = uniform(random, 0.01, 0.3);
     SharedPath path(rate, round_trip);
+    for (int i = 0; i < round % 3 * 5; ++i) {  // beside other links, which send nothing now
+      path.uplink().change(Priority::background, Load::none, Load::in_flight);
+    }
     path.run(round % 4 == 0 ? 3 : uniform(random, 0, 6) * round_trip);
     path.stall(stalled);
     path.run(stalled + 10 * round_trip + 2);

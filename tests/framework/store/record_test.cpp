@@ -424,7 +424,11 @@ TEST(Record, RefusesAnswersThatALabelRates) {
       expect_refused_record("{" + answer + R"(,"label":)" + label + "}",
                             {"\"label\" is " + label, "preference data", "leave \"label\" out"});
     }
+    for (const std::string label : {"\"maths\"", "7", "null"}) {
+      EXPECT_NO_THROW(parse_record("{" + answer + R"(,"label":)" + label + "}", "f:1")) << answer;
+    }
   }
+  EXPECT_NO_THROW(parse_record(R"({"text":"a","label":null})", "f:1"));
   for (const std::string label : {"\"maths\"", "7", "null"}) {
     EXPECT_EQ(
         parse_record(R"({"prompt":"a","completion":"b","label":)" + label + "}", "f:1").pieces,

@@ -146,6 +146,11 @@ TEST(Forecast, CountsFramesThatARoundHolds) {
   // Weights and their changes of both, held and on the link.
   EXPECT_NEAR(frames("noloco", 2), 2 * (2 + 2), 0.01);
   EXPECT_EQ(frames("allreduce", 1), 0);
+  SyncSettings rare = usual("diloco");
+  rare.every = 1000;
+  rare.steps = 5000;
+  EXPECT_NEAR(forecast(rare, layout, 2).frame_bytes,
+              forecast(usual("diloco"), layout, 2).frame_bytes, 1);
 }
 
 TEST(Forecast, CountsNoMoreThanAWindowOnALink) {

@@ -67,10 +67,16 @@ TEST(WeightFiles, RefusesIndexThatLeavesTheDirectoryOrIsWrong) {
 
 TEST(WeightFiles, NamesFilesThatWereNotFetched) {
   const ScratchDirectory scratch;
-  std::filesystem::create_symlink("../blobs/12ab", scratch / "model.safetensors");
-  store::expect_store_error(store::StoreError::Kind::bad_input,
-                            {"model.safetensors", "is a link to ../blobs/12ab"},
-                            [&] { WeightFiles weights(scratch.path()); });
+  write_index(scratch, R"({"x":"one.safetensors"})");
+  for (const char* name :
+       {"one.safetensors", "model.safetensors.index.json", "model.safetensors"}) {
+    std::filesystem::remove(scratch / name);
+    std::filesystem::create_symlink("../blobs/12ab", scratch / name);
+    store::expect_store_error(store::StoreError::Kind::bad_input,
+                              {name, "is a link to ../blobs/12ab"},
+                              [&] { WeightFiles weights(scratch.path()); });
+  }
+  std::filesystem::remove(scratch / "model.safetensors.index.json");
   std::filesystem::remove(scratch / "model.safetensors");
   ScratchDirectory::write(scratch / "model.safetensors",
                           "version https://git-lfs.github.com/spec/v1\noid sha256:12ab\n");

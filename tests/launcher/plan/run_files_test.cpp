@@ -46,7 +46,7 @@ TEST(RunFiles, KnowWhereABaseWasThatIsLost) {
   EXPECT_FALSE(own_base("/runs/moved", plan).has_value());
 }
 
-// As people read it: the file, and no name of a class of the JSON library.
+// And no class of the JSON library.
 TEST(RunFiles, NameTheFileThatIsNoPlan) {
   const std::string id(32, 'a');
   const auto fault = [](const std::string& text, base::ExitCode code) {
