@@ -427,7 +427,7 @@ class Resumes(SavedRuns):
             ("resume.journal.json", "/stat", 2),  # before the journal is there: nothing has changed
             ("checkpoints/step-20", "/rename", 1),
             ("recipe.toml", "/stat", 2),
-            ("plan.json", "/stat", 4),
+            ("plan.json", "/stat", 3),
             ("resume.journal.json", "/unlink", 1),
         ]
         for round_, (file, call, count) in enumerate(deaths):
