@@ -37,7 +37,7 @@ struct LoopOptions {
   std::function<schedules::ActionList(std::size_t replicas, std::size_t index)> evaluation_shard;
 };
 
-// Whether something happens after so many steps that happens every so many; 0: never.
+// Whether what happens every `every` steps happens after this one; 0: never.
 inline bool is_due(store::Step steps, std::int64_t every) {
   return every > 0 && number(steps) % every == 0;
 }

@@ -37,8 +37,8 @@ class MemberLinks {
   bool available(std::size_t member, const RoundMessage& expected);
 
   // While something else than links waits for members, for this one if it is known (this replica
-  // itself, where it is the last): receives what has come and returns the replicas whose link is
-  // interrupted. Throws as receive() does.
+  // itself, where it is the last): receives what has come and returns the replicas with a link that
+  // is interrupted. Throws as receive() does.
   std::vector<std::uint32_t> check(std::optional<std::size_t> member);
 
   // Changes the members.

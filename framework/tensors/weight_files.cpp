@@ -23,7 +23,7 @@ constexpr const char* kIndex = "model.safetensors.index.json";
   throw store::StoreError(store::StoreError::Kind::bad_input, sentence);
 }
 
-// As a cache of downloads has it whose other part was removed.
+// Such as a partly removed download cache has.
 void refuse_dangling_link(const std::filesystem::path& file) {
   std::error_code ignored;
   if (!std::filesystem::is_symlink(file, ignored) || std::filesystem::exists(file, ignored)) return;

@@ -67,7 +67,7 @@ class Failures(runs.RunCase):
                 if launched.run.checkpoints():
                     self.assert_says(launched.output(), r"strait resume runs/killed")
 
-    def test_run_whose_directory_is_moved_ends(self):
+    def test_run_with_moved_directory_ends(self):
         """It would save nothing that a resume finds."""
         launched = self.endless("moved", **{"hosts.restart": 3, "checkpoint.every": 0, "checkpoint.memory_every": 1})
         launched.run.path.rename(self.home / "runs" / "aside")

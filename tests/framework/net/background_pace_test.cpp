@@ -162,7 +162,7 @@ TEST(BackgroundPace, FillsAnyIdlePathWithAShortQueue) {
 }
 
 // The first rate is far too low then, and at its pace each chunk is confirmed before the next goes.
-TEST(BackgroundPace, FillsAPathWhoseFirstConfirmationsWereLate) {
+TEST(BackgroundPace, FillsAPathAfterLateFirstConfirmations) {
   std::mt19937_64 random(4);
   for (int round = 0; round < 30; ++round) {
     const double rate = 1e6 * std::exp2(uniform(random, 3, 9));
