@@ -32,6 +32,7 @@ MAXIMUM_THREADS = 16  # of the package tokenizers; the C library reserves 64 MiB
 MAXIMUM_RENDERED = 32 << 20  # characters of a rendered record
 RENDER_SECONDS = 5
 MAXIMUM_OPERAND = 1 << 20  # of * and ** in templates
+MAXIMUM_TOKEN = (1 << 24) - 1  # number of a token; the package makes lists that are as long as the largest
 
 
 class Refusal(Exception):
@@ -254,6 +255,10 @@ def load_tokenizer(tokenizers, folder, config):
             raise Refusal(f"{folder / 'tokenizer.json'} is not a tokenizer: {str(error)[:300]}") from None
     else:
         made = from_vocabulary(tokenizers, folder, config)
+    text, number = max(made.get_vocab().items(), key=lambda item: item[1], default=("", 0))
+    if number > MAXIMUM_TOKEN:
+        raise Refusal(f"{folder}: its token {text[:50]!r} is number {number}, and strait knows numbers up to "
+                      f"{MAXIMUM_TOKEN}; the files may be damaged, take them from the model again")
     made.no_truncation()
     made.no_padding()
     if getattr(made.model, "dropout", None):

@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 try:
@@ -106,9 +107,15 @@ def damage(choose, file):
 class Worker:
     def __init__(self):
         script = ROOT / "launcher/tokenizer/strait-tokenizer.py"
-        self.errors = tempfile.TemporaryFile()
-        self.process = subprocess.Popen(
-            [sys.executable, "-E", "-B", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, bufsize=0)
+        self.process = subprocess.Popen([sys.executable, "-E", "-B", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, bufsize=0)
+        self.errors = b""  # the worker itself may write no file
+        self.reader = threading.Thread(target=self.read_errors, daemon=True)
+        self.reader.start()
+
+    def read_errors(self):
+        while more := self.process.stderr.read(1 << 16):
+            self.errors += more
 
     def read(self, size, until):
         data = b""
@@ -117,8 +124,8 @@ class Worker:
             assert left > 0 and select.select([self.process.stdout], [], [], left)[0], f"no answer within {ANSWER_SECONDS} s"
             more = self.process.stdout.read(size - len(data))
             if not more:
-                said = os.pread(self.errors.fileno(), 1 << 20, 0).decode(errors="replace")[-2000:]
-                raise AssertionError(f"the worker died ({self.process.wait()}): {said}")
+                self.reader.join()
+                raise AssertionError(f"the worker died ({self.process.wait()}): {self.errors.decode(errors='replace')[:2000]}")
             data += more
         return data
 

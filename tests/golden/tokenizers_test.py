@@ -424,6 +424,11 @@ class TokenizersTest(unittest.TestCase):
             [(ids, _)] = self.worker(write_folder(self.folder / name, made)).records([{"text": "CGC"}])
             self.assertEqual(ids, [0, 2, 3, 2, 1], name)
 
+    def test_a_token_number_beyond_all_is_refused(self):
+        made = Tokenizer(models.BPE({"a": 0, "b": 1 << 24}, []))
+        opened = self.worker(write_folder(self.folder / "far", made)).opened
+        self.assertIn("its token 'b' is number 16777216, and strait knows numbers up to 16777215", opened["error"])
+
     def test_a_template_that_ends_chats_with_eos_takes_several_turns(self):
         template = without_spans(TEMPLATES["phi3"]).removesuffix("{% endif %}") + "{% else %}{{ eos_token }}{% endif %}"
         worker = self.worker(write_folder(self.folder / "closed", byte_level(), template))
