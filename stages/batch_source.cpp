@@ -1,6 +1,7 @@
 #include "stages/batch_source.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace strait::stages {
@@ -87,13 +88,13 @@ std::int64_t BatchSource::target_tokens(const Phase& phase) const {
   if (!phase.training) {
     if (evaluation_ == nullptr) return 0;
     for (std::int64_t row = 0; row < evaluation_->rows(); ++row) {
-      sum += evaluation_->targets(static_cast<store::SampleId>(row));
+      sum += std::ssize(evaluation_->targets(static_cast<store::SampleId>(row)));
     }
     return sum;
   }
   for (const store::SampleOrder& order : orders_) {
     for (const store::SampleId sample : order.samples(phase.step))
-      sum += training_->targets(sample);
+      sum += std::ssize(training_->targets(sample));
   }
   return sum;
 }
@@ -103,7 +104,7 @@ std::int64_t BatchSource::target_tokens(store::Step step,
   std::int64_t sum = 0;
   for (const std::uint32_t replica : replicas) {
     for (const store::SampleId sample : orders_[replica].samples(step)) {
-      sum += training_->targets(sample);
+      sum += std::ssize(training_->targets(sample));
     }
   }
   return sum;

@@ -25,16 +25,9 @@ Targets targets_of(const codec::Rows& rows, const tensors::TokenFile& file,
   std::int64_t row_start = 0;
   for (const codec::Row& row : rows.rows) {
     const auto ids = file.tokens(row.sample);
-    const auto mask = file.loss_mask(row.sample);
-    std::int64_t begin = 0;
-    for (const std::int64_t length : row.documents) {
-      // The first token of a document is not predicted: the position before it is another's.
-      for (std::int64_t t = begin + 1; t < begin + length; ++t) {
-        if (mask[static_cast<std::size_t>(t)] == 0) continue;
-        positions.push_back(row_start + t - 1);
-        tokens.push_back(ids[static_cast<std::size_t>(t)]);
-      }
-      begin += length;
+    for (const std::int64_t place : file.targets(row.sample)) {
+      positions.push_back(row_start + place - 1);
+      tokens.push_back(ids[static_cast<std::size_t>(place)]);
     }
     row_start += rows.padded_length;
   }

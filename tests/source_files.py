@@ -8,21 +8,36 @@ INCLUDE = re.compile(r'^#include (["<])([^">]+)[">]', re.MULTILINE)
 NOT_OURS = {"build", "runs", "__pycache__"}
 
 
+def walk(folder):
+    """All files but those in hidden folders, builds and runs."""
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith(".") or path.name in NOT_OURS or path.is_symlink():
+            continue
+        if path.is_dir():
+            yield from walk(path)
+        else:
+            yield path
+
+
+def compiled_files(root=ROOT):
+    """Programs, libraries and objects, which no source tree holds."""
+    found = []
+    for path in walk(root):
+        try:
+            with path.open("rb") as file:
+                if file.read(4) == b"\x7fELF":
+                    found.append(str(path.relative_to(root)))
+        except FileNotFoundError:
+            continue  # as below
+    return found
+
+
 def source_files(*suffixes):
-    """Path from the root of the repository -> text of all files that end so (all: no suffix), but
-    those in hidden folders, builds and runs."""
-
-    def walk(folder):
-        for path in sorted(folder.iterdir()):
-            if path.name.startswith(".") or path.name in NOT_OURS or path.is_symlink():
-                continue
-            if path.is_dir():
-                yield from walk(path)
-            elif not suffixes or path.name.endswith(suffixes):
-                yield path
-
+    """Path from the root of the repository -> text of all files that end so (all: no suffix)."""
     texts = {}
     for path in walk(ROOT):
+        if suffixes and not path.name.endswith(suffixes):
+            continue
         try:
             texts[str(path.relative_to(ROOT))] = path.read_text(encoding="utf-8")
         except UnicodeDecodeError:

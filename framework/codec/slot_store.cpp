@@ -117,7 +117,7 @@ std::int64_t SlotStore::reserve_on_disk(std::uint64_t bytes) {
   const std::string folder = options_.disk_file.parent_path().string();
   if (!file_.open()) {
     std::string name = options_.disk_file.string() + ".XXXXXX";
-    file_ = store::FileDescriptor(::mkostemp(name.data(), O_CLOEXEC));
+    file_ = FileDescriptor(::mkostemp(name.data(), O_CLOEXEC));
     if (!file_.open()) throw store::system_error("make the activation cache's file", name, errno);
     ::unlink(name.c_str());
   }

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "framework/store/file_descriptor.h"
+#include "framework/file_descriptor.h"
 
 namespace strait::codec {
 
@@ -63,7 +63,7 @@ class SlotStore {
   std::int64_t slab_slots_ = 1;
   std::size_t memory_slabs_ = 0;
   std::vector<at::Tensor> slabs_;
-  store::FileDescriptor file_;
+  FileDescriptor file_;
   std::uint64_t file_bytes_ = 0;
 };
 

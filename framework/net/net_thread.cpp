@@ -1,8 +1,6 @@
 #include "framework/net/net_thread.h"
 
 #include <fmt/format.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
@@ -24,26 +22,6 @@ std::chrono::milliseconds time_until(Uplink::Time due) {
 }
 
 }  // namespace
-
-NetThread::WakeSignal::WakeSignal() : descriptor_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
-  if (descriptor_ < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
-}
-
-NetThread::WakeSignal::~WakeSignal() { ::close(descriptor_); }
-
-void NetThread::WakeSignal::raise() {
-  if (raised_.exchange(true)) return;
-  const std::uint64_t one = 1;
-  // Full is as good as written: the descriptor is readable.
-  [[maybe_unused]] const ssize_t written = ::write(descriptor_, &one, sizeof one);
-}
-
-void NetThread::WakeSignal::lower() {
-  // In this order a raise that comes in between costs one round too many, never one too few.
-  std::uint64_t count = 0;
-  [[maybe_unused]] const ssize_t got = ::read(descriptor_, &count, sizeof count);
-  raised_.store(false);
-}
 
 NetThread::NetThread(const NodeOptions& node)
     : gate_(context_, "run-" + node.run.hex(), node.on_event), thread_([this] { make_rounds(); }) {}

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -11,6 +10,7 @@
 #include "framework/net/carrier.h"
 #include "framework/net/node.h"
 #include "framework/net/uplink.h"
+#include "framework/net/wake_signal.h"
 #include "framework/net/zap_gate.h"
 
 namespace strait::net {
@@ -41,21 +41,6 @@ class NetThread {
   void make_rounds();
   void wait_for_work(bool more);
   void run_tasks();
-
-  class WakeSignal {  // a file descriptor that poll understands; many raises are one wake
-   public:
-    WakeSignal();
-    ~WakeSignal();
-    WakeSignal(const WakeSignal&) = delete;
-    WakeSignal& operator=(const WakeSignal&) = delete;
-    void raise();
-    void lower();
-    int descriptor() const { return descriptor_; }
-
-   private:
-    int descriptor_;
-    std::atomic<bool> raised_{false};
-  };
 
   zmq::context_t context_;
   ZapGate gate_;

@@ -85,18 +85,18 @@ SimulatedPath::SimulatedPath(const PathConditions& conditions, std::uint64_t see
   sockaddr_in address = loopback(0);
   socklen_t size = sizeof address;
   auto* generic = reinterpret_cast<sockaddr*>(&address);
-  require(listener_ >= 0, "open a socket");
-  keep_queue_small(listener_);
-  require(bind(listener_, generic, size) == 0, "bind a port");
-  require(listen(listener_, 16) == 0, "listen");
-  require(getsockname(listener_, generic, &size) == 0, "find its port");
+  require(listener_.open(), "open a socket");
+  keep_queue_small(listener_.number());
+  require(bind(listener_.number(), generic, size) == 0, "bind a port");
+  require(listen(listener_.number(), 16) == 0, "listen");
+  require(getsockname(listener_.number(), generic, &size) == 0, "find its port");
   port_ = ntohs(address.sin_port);
   acceptor_ = std::thread([this] { accept_all(); });
 }
 
 SimulatedPath::~SimulatedPath() {
   stopping_ = true;
-  shutdown(listener_, SHUT_RDWR);
+  shutdown(listener_.number(), SHUT_RDWR);
   acceptor_.join();
   cut();
   std::list<Connection> all;
@@ -105,15 +105,12 @@ SimulatedPath::~SimulatedPath() {
     all.splice(all.end(), open_);
   }
   join(all);
-  close(listener_);
 }
 
 // Without the lock, which the pumps take.
 void SimulatedPath::join(std::list<Connection>& connections) {
   for (Connection& connection : connections) {
     for (std::thread& pump : connection.pumps) pump.join();
-    close(connection.near);
-    close(connection.far);
   }
 }
 
@@ -146,8 +143,8 @@ void SimulatedPath::cut() {
   held_ = false;
   const MutexLock lock(mutex_);
   for (Connection& connection : open_) {
-    shutdown(connection.near, SHUT_RDWR);
-    shutdown(connection.far, SHUT_RDWR);
+    shutdown(connection.near.number(), SHUT_RDWR);
+    shutdown(connection.far.number(), SHUT_RDWR);
   }
 }
 
@@ -158,8 +155,8 @@ void SimulatedPath::reset() {
     unspecified.sa_family = AF_UNSPEC;  // on Linux this breaks the connection off
     for (Connection& connection : open_) {
       // One that is broken off already stays so.
-      static_cast<void>(connect(connection.near, &unspecified, sizeof unspecified));
-      static_cast<void>(connect(connection.far, &unspecified, sizeof unspecified));
+      static_cast<void>(connect(connection.near.number(), &unspecified, sizeof unspecified));
+      static_cast<void>(connect(connection.far.number(), &unspecified, sizeof unspecified));
     }
   }
   cut();
@@ -190,43 +187,36 @@ void SimulatedPath::join_ended() {
 
 void SimulatedPath::accept_all() {
   while (!stopping_) {
-    const bool called = wait_for_bytes(listener_, kLook);
+    const bool called = wait_for_bytes(listener_.number(), kLook);
     cut_if_due();
     join_ended();
     if (!called) continue;
-    const int near = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
-    if (near < 0) continue;
-    if (Clock::now() < cut_until_) {
-      close(near);
-    } else {
-      serve(near);
-    }
+    FileDescriptor near(accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (near.open() && Clock::now() >= cut_until_) serve(std::move(near));
   }
 }
 
-void SimulatedPath::serve(int near) {
-  const int far = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  keep_queue_small(far);
+void SimulatedPath::serve(FileDescriptor near) {
+  FileDescriptor far(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  keep_queue_small(far.number());
   const sockaddr_in address = loopback(target_);
   if (target_ == 0 ||
-      connect(far, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    close(near);
-    close(far);
+      connect(far.number(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return;
   }
-  send_at_once(near);
-  send_at_once(far);
+  send_at_once(near.number());
+  send_at_once(far.number());
   const std::uint64_t number = ++connections_;
   const MutexLock lock(mutex_);
   Connection& connection = open_.emplace_back();
-  connection.near = near;
-  connection.far = far;
+  connection.near = std::move(near);
+  connection.far = std::move(far);
   const auto carry = [this, &connection, number](int from, int to, std::uint64_t direction) {
     pump(connection, from, to, seed_ + 2 * number + direction);
     --connection.open;
   };
-  connection.pumps.emplace_back(carry, near, far, 0);
-  connection.pumps.emplace_back(carry, far, near, 1);
+  connection.pumps.emplace_back(carry, connection.near.number(), connection.far.number(), 0);
+  connection.pumps.emplace_back(carry, connection.far.number(), connection.near.number(), 1);
 }
 
 void SimulatedPath::pump(Connection& connection, int from, int to, std::uint64_t seed) {
@@ -255,7 +245,7 @@ void SimulatedPath::pump(Connection& connection, int from, int to, std::uint64_t
       in_flight.pop_front();
       now = Clock::now();
     }
-    const bool held_back = held_ && from == connection.near;
+    const bool held_back = held_ && from == connection.near.number();
     const bool may_read = !ended && !held_back && held < kMostHeld;
     const bool reads = may_read && queue.ready() <= now;
     auto wake = now + kLook;

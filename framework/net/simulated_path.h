@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "framework/file_descriptor.h"
 #include "framework/mutex.h"
 #include "framework/net/path_conditions.h"
 
@@ -43,8 +44,8 @@ class SimulatedPath {
   using Clock = std::chrono::steady_clock;
 
   struct Connection {
-    int near = -1;
-    int far = -1;
+    FileDescriptor near;
+    FileDescriptor far;
     std::atomic<std::uint64_t> bytes{0};
     std::atomic<bool> frozen{false};
     std::atomic<int> open{2};  // directions
@@ -56,7 +57,7 @@ class SimulatedPath {
   };
 
   void accept_all();
-  void serve(int near) STRAIT_EXCLUDES(mutex_);
+  void serve(FileDescriptor near) STRAIT_EXCLUDES(mutex_);
   static void join(std::list<Connection>& connections);
   void join_ended() STRAIT_EXCLUDES(mutex_);
   void cut_if_due();
@@ -64,7 +65,7 @@ class SimulatedPath {
   Current current() const STRAIT_EXCLUDES(mutex_);
 
   const std::uint64_t seed_;
-  int listener_ = -1;
+  const FileDescriptor listener_;
   std::uint16_t port_ = 0;
   std::atomic<std::uint16_t> target_{0};
   std::atomic<std::uint64_t> cut_after_{0};

@@ -13,6 +13,7 @@
 #include <system_error>
 #include <utility>
 
+#include "framework/store/file_progress.h"
 #include "framework/store/input_file.h"
 #include "framework/store/store_error.h"
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <string_view>
 
-#include "framework/store/file_descriptor.h"
+#include "framework/file_descriptor.h"
 #include "framework/store/file_hash.h"
 
 namespace strait::store {

@@ -5,6 +5,7 @@
 
 #include <new>
 
+#include "framework/store/file_progress.h"
 #include "framework/store/input_file.h"
 
 namespace strait::store {

@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "framework/store/file_descriptor.h"
+#include "framework/file_descriptor.h"
 
 namespace strait::store {
 

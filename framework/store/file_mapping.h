@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <span>
 
-#include "framework/store/file_descriptor.h"
+#include "framework/file_descriptor.h"
 
 namespace strait::store {
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/store/file_progress.h"
 #include "framework/store/store_error.h"
 
 namespace strait::store {

@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-#include "framework/store/file_descriptor.h"
+#include "framework/file_descriptor.h"
 #include "framework/store/file_mapping.h"
 
 namespace strait::store {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "framework/store/file_progress.h"
 #include "framework/store/store_error.h"
 
 namespace strait::store {

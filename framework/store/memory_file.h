@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "framework/store/file_descriptor.h"
+#include "framework/file_descriptor.h"
 #include "framework/store/file_hash.h"
 
 namespace strait::store {

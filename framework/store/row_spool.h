@@ -7,7 +7,7 @@
 #include <functional>
 #include <span>
 
-#include "framework/store/file_descriptor.h"
+#include "framework/file_descriptor.h"
 #include "framework/store/packer.h"
 #include "framework/store/token_rows.h"
 

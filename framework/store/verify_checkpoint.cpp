@@ -8,8 +8,8 @@
 #include <optional>
 #include <utility>
 
-#include "framework/store/file_descriptor.h"
 #include "framework/store/file_hash.h"
+#include "framework/store/file_progress.h"
 #include "framework/store/input_file.h"
 #include "framework/store/store_error.h"
 #include "framework/store/tensor_hashes.h"

@@ -39,7 +39,7 @@ SharedMemory::SharedMemory(SharedMemoryKey key, std::size_t bytes, std::uint32_t
     : bytes_(bytes) {
   const std::string file = fmt::format("/proc/{}/fd/{}", key.process, key.descriptor);
   // Not by a name in /dev/shm: a process that is killed would leave it there.
-  descriptor_ = store::FileDescriptor(open(file.c_str(), O_RDWR | O_CLOEXEC));
+  descriptor_ = FileDescriptor(open(file.c_str(), O_RDWR | O_CLOEXEC));
   struct stat status {};
   const bool there = descriptor_.open() && fstat(descriptor_.number(), &status) == 0;
   const std::string why = there ? "it is something else" : std::generic_category().message(errno);

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "framework/store/file_descriptor.h"
+#include "framework/file_descriptor.h"
 
 namespace strait::sync {
 
@@ -41,7 +41,7 @@ class SharedMemory {
 
   std::uint64_t& token() const;
 
-  store::FileDescriptor descriptor_;
+  FileDescriptor descriptor_;
   std::byte* begin_ = nullptr;
   std::size_t bytes_ = 0;
 };

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "framework/store/atomic_file.h"
-#include "framework/store/file_descriptor.h"
+#include "framework/store/file_progress.h"
 #include "framework/store/safetensors_header.h"
 
 namespace strait::tensors {

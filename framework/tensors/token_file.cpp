@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "framework/store/atomic_file.h"
+#include "framework/store/file_progress.h"
 #include "framework/store/safetensors_header.h"
 #include "framework/store/store_error.h"
 #include "framework/tensors/safetensors_reader.h"
@@ -233,14 +234,16 @@ std::vector<std::int64_t> TokenFile::document_lengths(store::SampleId sample) co
   return lengths;
 }
 
-std::int64_t TokenFile::targets(store::SampleId sample) const {
+std::vector<std::int64_t> TokenFile::targets(store::SampleId sample) const {
   const std::span<const std::int32_t> numbers = documents(sample);
   const std::span<const std::uint8_t> mask = loss_mask(sample);
-  std::int64_t count = 0;
+  std::vector<std::int64_t> places;
   for (std::size_t t = 1; t < numbers.size() && numbers[t] != -1; ++t) {
-    if (mask[t] == 1 && numbers[t] == numbers[t - 1]) ++count;
+    if (mask[t] == 1 && numbers[t] == numbers[t - 1]) {
+      places.push_back(static_cast<std::int64_t>(t));
+    }
   }
-  return count;
+  return places;
 }
 
 store::FileSummary write_token_file(const std::filesystem::path& path, const TokenFile& rows,

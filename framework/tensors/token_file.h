@@ -47,9 +47,9 @@ class TokenFile {
   // Their sum is length().
   std::vector<std::int64_t> document_lengths(store::SampleId sample) const;
 
-  // How many tokens of the row count in the loss: masked in, not padding, and not the first of
+  // Places of the row's tokens that count in the loss: masked in, not padding, and not the first of
   // their document, because nothing stands before that one.
-  std::int64_t targets(store::SampleId sample) const;
+  std::vector<std::int64_t> targets(store::SampleId sample) const;
 
  private:
   void validate(const std::string& name);

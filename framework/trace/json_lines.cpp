@@ -14,7 +14,7 @@ namespace strait::trace {
 namespace {
 
 // Behind the last newline.
-off_t end_of_lines(const Descriptor& file, off_t size) {
+off_t end_of_lines(const TraceFile& file, off_t size) {
   std::array<char, 4096> piece{};
   while (size > 0) {
     const off_t begin = std::max<off_t>(0, size - static_cast<off_t>(piece.size()));
@@ -30,14 +30,14 @@ off_t end_of_lines(const Descriptor& file, off_t size) {
 }
 
 // Takes back what was written of a line. False: another process has written behind it.
-bool take_back(const Descriptor& file, std::size_t written) {
+bool take_back(const TraceFile& file, std::size_t written) {
   const off_t end = ::lseek(file.number(), 0, SEEK_CUR);
   return end > 0 && ::lseek(file.number(), 0, SEEK_END) == end &&
          ::ftruncate(file.number(), end - static_cast<off_t>(written)) == 0;
 }
 
 // Where the line cannot be removed; a crash, or a full disk, has cut it short.
-bool ends_inside_a_line(const Descriptor& file) {
+bool ends_inside_a_line(const TraceFile& file) {
   const off_t size = ::lseek(file.number(), 0, SEEK_END);
   if (size <= 0) return false;  // empty, or a pipe, which has no past
   char last = '\n';

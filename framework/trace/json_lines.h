@@ -4,8 +4,8 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "framework/mutex.h"
-#include "framework/trace/descriptor.h"
 #include "framework/trace/trace_error.h"
+#include "framework/trace/trace_file.h"
 
 namespace strait::trace {
 
@@ -26,7 +26,7 @@ class JsonLines {
 
  private:
   Mutex mutex_;
-  const Descriptor file_;
+  const TraceFile file_;
   bool torn_ STRAIT_GUARDED_BY(mutex_) = false;  // half a line at the end could not be removed
 };
 

@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <cstdio>
 
-#include "framework/trace/descriptor.h"
 #include "framework/trace/trace_error.h"
+#include "framework/trace/trace_file.h"
 
 namespace strait::trace {
 
@@ -16,7 +16,7 @@ void replace_text(const std::filesystem::path& path, std::string_view text) {
   std::filesystem::path fresh = path;
   fresh += ".new-" + std::to_string(::getpid());
   try {
-    const Descriptor file(fresh, O_WRONLY | O_CREAT | O_TRUNC);
+    const TraceFile file(fresh, O_WRONLY | O_CREAT | O_TRUNC);
     std::size_t written = 0;
     if (!file.write(text, written)) file.fail("write");
     if (::rename(fresh.c_str(), path.c_str()) != 0) file.fail("put its final name to");
@@ -27,7 +27,7 @@ void replace_text(const std::filesystem::path& path, std::string_view text) {
 }
 
 std::string read_text(const std::filesystem::path& path, std::uintmax_t most_bytes) {
-  const Descriptor file(path, O_RDONLY);
+  const TraceFile file(path, O_RDONLY);
   struct stat facts {};
   if (::fstat(file.number(), &facts) != 0) file.fail("examine");
   const auto size = static_cast<std::uintmax_t>(facts.st_size);

@@ -22,7 +22,7 @@
 #include <system_error>
 #include <utility>
 
-#include "framework/store/file_descriptor.h"
+#include "framework/file_descriptor.h"
 #include "launcher/agent/host_agent.h"
 #include "launcher/base/build_id.h"
 #include "launcher/base/clocks.h"
@@ -99,7 +99,7 @@ hosts::AgentGreeting greeting_of_this_host() {
 }
 
 // The agent's log. UserError: the agent cannot work here.
-store::FileDescriptor open_agent_log(const hosts::AgentJob& job) {
+FileDescriptor open_agent_log(const hosts::AgentJob& job) {
   const fs::path directory = hosts::agent_directory(job.directory);
   hosts::check_host_directory(directory);
   const fs::path logs =
@@ -107,7 +107,7 @@ store::FileDescriptor open_agent_log(const hosts::AgentJob& job) {
   std::error_code failed;
   fs::create_directories(logs, failed);
   const fs::path file = logs / hosts::kAgentLog;
-  store::FileDescriptor log(
+  FileDescriptor log(
       ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644));
   if (!log.open()) {
     throw base::UserError(base::ExitCode::storage_io,
@@ -117,7 +117,7 @@ store::FileDescriptor open_agent_log(const hosts::AgentJob& job) {
 }
 
 // Here, before the answer to the launcher, because an agent that fails later can only log it.
-void end_former_agent(const hosts::AgentJob& job, const store::FileDescriptor& log) {
+void end_former_agent(const hosts::AgentJob& job, const FileDescriptor& log) {
   const fs::path directory = hosts::agent_directory(job.directory);
   for (const std::string& ended : process::end_former_processes(
            hosts::host_run_directory(directory, job.run_name, job.run), job.host, job.generation)) {
@@ -127,9 +127,9 @@ void end_former_agent(const hosts::AgentJob& job, const store::FileDescriptor& l
 
 // In the agent's process: closes everything of ssh's session, because sshd waits until all ends of
 // its pipes are closed.
-void detach_from_ssh(const store::FileDescriptor& log) {
+void detach_from_ssh(const FileDescriptor& log) {
   ::setsid();
-  const store::FileDescriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const FileDescriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   ::dup2(nothing.number(), 0);
   ::dup2(log.number(), 1);
   ::dup2(log.number(), 2);
@@ -187,7 +187,7 @@ base::ExitCode serve_ssh_request(int input, int output) {
   hosts::AgentJob job = hosts::parse_agent_job(request);
   // The agent has another working directory.
   job.directory = hosts::agent_directory(job.directory).string();
-  store::FileDescriptor log = open_agent_log(job);
+  FileDescriptor log = open_agent_log(job);
   end_former_agent(job, log);
   const int agent = ::fork();
   if (agent < 0) {
@@ -214,7 +214,7 @@ base::ExitCode reported(const std::exception& error) {
 std::string token_text(const std::string& token) {
   if (token == "-")
     return base::read_all(STDIN_FILENO, "the run token on stdin", kMaxTokenBytes, kTokenLimit);
-  const store::FileDescriptor file(::open(token.c_str(), O_RDONLY | O_CLOEXEC));
+  const FileDescriptor file(::open(token.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.open()) {
     throw base::UserError(
         base::ExitCode::bad_input,

@@ -1,6 +1,7 @@
 #include "launcher/app/evaluation.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <utility>
 #include <variant>
@@ -43,19 +44,12 @@ control::ScoreRows Evaluation::next() {
   std::int64_t row_start = 0;
   for (const codec::Row& row : rows.rows) {
     request.documents_of_rows.push_back(std::ssize(row.documents));
-    const auto mask = data_->loss_mask(row.sample);
-    std::int64_t begin = 0;
-    for (const std::int64_t length : row.documents) {
-      request.document_lengths.push_back(length);
-      // The first token of a document is not predicted.
-      for (std::int64_t t = begin + 1; t < begin + length; ++t) {
-        if (mask[static_cast<std::size_t>(t)] == 0) continue;
-        std::vector<std::int64_t>& spans = request.target_spans;
-        const bool goes_on = t > begin + 1 && !spans.empty() && spans.back() == row_start + t;
-        if (!goes_on) spans.insert(spans.end(), 2, row_start + t);
-        spans.back() = row_start + t + 1;
-      }
-      begin += length;
+    std::ranges::copy(row.documents, std::back_inserter(request.document_lengths));
+    for (const std::int64_t place : data_->targets(row.sample)) {
+      std::vector<std::int64_t>& spans = request.target_spans;
+      const bool goes_on = !spans.empty() && spans.back() == row_start + place;
+      if (!goes_on) spans.insert(spans.end(), 2, row_start + place);
+      spans.back() = row_start + place + 1;
     }
     row_start += rows.padded_length;
   }

@@ -137,7 +137,7 @@ void print_summary(const PrepareFlags& flags, const planner::PreparedData& prepa
   for (std::int64_t row = 0; row < rows.rows(); ++row) {
     const store::SampleId sample{row};
     tokens += rows.length(sample);
-    learnt += rows.targets(sample);
+    learnt += std::ssize(rows.targets(sample));
   }
   const std::int64_t padding = rows.rows() * rows.row_length() - tokens;
   std::cout << fmt::format(

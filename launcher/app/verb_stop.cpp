@@ -18,8 +18,8 @@
 #include <string_view>
 #include <vector>
 
+#include "framework/file_descriptor.h"
 #include "framework/store/checkpoint.h"
-#include "framework/store/file_descriptor.h"
 #include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
@@ -120,7 +120,7 @@ base::ExitCode stop_run(const fs::path& run, bool now, std::chrono::seconds time
                                                                  run.string(), live->sentence()));
   }
   const auto pid = static_cast<pid_t>(live->pid);
-  const store::FileDescriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  const FileDescriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!live->alive()) {
     fmt::print("{} has just ended\n", run.string());
     return base::ExitCode::done;

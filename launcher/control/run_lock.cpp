@@ -83,7 +83,7 @@ std::string LiveRun::sentence() const {
 
 RunLock::RunLock(const std::filesystem::path& run) {
   const std::filesystem::path path = lock_file(run);
-  descriptor_ = store::FileDescriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  descriptor_ = FileDescriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (!descriptor_.open()) {
     throw base::UserError(base::ExitCode::storage_io,
                           fmt::format("cannot open {}: {}", path.string(), std::strerror(errno)));
@@ -110,7 +110,7 @@ bool RunLock::is_of(const std::filesystem::path& run) const {
   if (::stat(lock_file(run).c_str(), &present) != 0) return errno != ENOENT && errno != ENOTDIR;
   if (held.st_dev == present.st_dev && held.st_ino == present.st_ino) return true;
   // Some file systems give a file another number now and then: what it says counts.
-  const store::FileDescriptor file(::open(lock_file(run).c_str(), O_RDONLY | O_CLOEXEC));
+  const FileDescriptor file(::open(lock_file(run).c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.open()) return errno != ENOENT && errno != ENOTDIR;
   const auto holder = read_holder(file.number());
   return holder && is_own(*holder);
@@ -118,14 +118,14 @@ bool RunLock::is_of(const std::filesystem::path& run) const {
 
 void RunLock::clear(const std::filesystem::path& run, const LiveRun& ended) {
   // Not removed: a process that has just taken the lock would hold that of a file without a name.
-  const store::FileDescriptor file(::open(lock_file(run).c_str(), O_RDWR | O_CLOEXEC));
+  const FileDescriptor file(::open(lock_file(run).c_str(), O_RDWR | O_CLOEXEC));
   if (!file.open() || is_locked_by_another(file.number())) return;
   if (read_holder(file.number()) != ended) return;
   [[maybe_unused]] const int emptied = ::ftruncate(file.number(), 0);  // else it stays in the way
 }
 
 std::optional<LiveRun> RunLock::holder(const std::filesystem::path& run) {
-  const store::FileDescriptor file(::open(lock_file(run).c_str(), O_RDONLY | O_CLOEXEC));
+  const FileDescriptor file(::open(lock_file(run).c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.open()) return std::nullopt;
   const std::optional<LiveRun> fields = read_holder(file.number());
   return fields && fields->alive() ? fields : std::nullopt;

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "framework/store/file_descriptor.h"
+#include "framework/file_descriptor.h"
 #include "launcher/process/process_identity.h"
 
 namespace strait::control {
@@ -43,7 +43,7 @@ class RunLock {
   static void clear(const std::filesystem::path& run, const LiveRun& ended);
 
  private:
-  store::FileDescriptor descriptor_;
+  FileDescriptor descriptor_;
 };
 
 }  // namespace strait::control

@@ -14,8 +14,8 @@
 #include <optional>
 #include <system_error>
 
+#include "framework/file_descriptor.h"
 #include "framework/net/endpoint.h"
-#include "framework/store/file_descriptor.h"
 #include "launcher/base/build_id.h"
 #include "launcher/base/clocks.h"
 #include "launcher/process/memory.h"
@@ -44,6 +44,18 @@ std::int64_t usable_cores() {
   return CPU_COUNT(&set);
 }
 
+// libtorch draws random values and updates weights by other instructions on each of these.
+std::string processor() {
+#if defined(__x86_64__)
+  const bool wide = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
+  return wide ? "x86-64 with AVX2" : "x86-64 without AVX2";
+#elif defined(__aarch64__)
+  return "aarch64";
+#else
+  return "";
+#endif
+}
+
 }  // namespace
 
 std::string own_address_towards(const std::string& address) {
@@ -55,7 +67,7 @@ std::string own_address_towards(const std::string& address) {
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> all(found, ::freeaddrinfo);
   for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
     // Connecting a datagram socket asks for a route and sends nothing.
-    const store::FileDescriptor probe(::socket(one->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    const FileDescriptor probe(::socket(one->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     if (!probe.open() || ::connect(probe.number(), one->ai_addr, one->ai_addrlen) != 0) continue;
     sockaddr_storage own{};
     socklen_t size = sizeof own;
@@ -105,6 +117,7 @@ HostFacts facts_of_this_host(const std::filesystem::path& directory, const std::
   facts.host_name = process::own_host();
   facts.build = base::build_id();
   facts.cores = usable_cores();
+  facts.processor = processor();
   facts.memory = process::host_memory().total;
   facts.gpus = process::gpu_memory_here();
   std::error_code unknown;

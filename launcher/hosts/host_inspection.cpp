@@ -11,8 +11,8 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "framework/file_descriptor.h"
 #include "framework/store/bounded_json.h"
-#include "framework/store/file_descriptor.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/json_fields.h"
 #include "launcher/base/text.h"
@@ -32,7 +32,7 @@ constexpr std::uintmax_t kLeastDisk = 32 << 20;
 
 // Whether a process listens there. SO_REUSEADDR: sockets in TIME_WAIT do not count.
 bool port_is_taken(int family, int port) {
-  const store::FileDescriptor probe(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const FileDescriptor probe(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!probe.open()) return false;  // a kind of address that this host does not have
   const int on = 1;
   ::setsockopt(probe.number(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);

@@ -9,7 +9,7 @@
 #include <system_error>
 #include <utility>
 
-#include "framework/store/file_descriptor.h"
+#include "framework/file_descriptor.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/read_all.h"
 #include "launcher/hosts/agent_starter.h"
@@ -31,7 +31,7 @@ void write_token(const fs::path& file, const std::string& text) {
   std::error_code none;
   fs::create_directories(file.parent_path(), none);
   fs::remove(unfinished, none);
-  const store::FileDescriptor out(
+  const FileDescriptor out(
       ::open(unfinished.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!out.open()) throw refuse_token("make");
   if (!base::write_all(out.number(), std::as_bytes(std::span(text)))) throw refuse_token("write");

@@ -35,6 +35,7 @@ std::vector<control::Event> amend_by_facts(plan::Plan& plan,
   for (const std::size_t i : there) {
     plan::Plan::Host& host = plan.hosts[i];
     host.cores = facts[i].cores;
+    host.processor = facts[i].processor;
     host.memory = memory_of(plan, i, facts[i]);
     host.gpus = facts[i].gpus;
     if (plan.recipe.model.device == recipe::Device::cpu) host.gpus->clear();

@@ -12,8 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void write_copy(const store::FileDescriptor& content, const store::ShardFile& file,
-                const fs::path& path) {
+void write_copy(const FileDescriptor& content, const store::ShardFile& file, const fs::path& path) {
   const store::FileSummary written =
       store::copy_file(store::descriptor_path(content.number()), path);
   if (written.size == file.size && written.hash == file.hash) return;
@@ -25,7 +24,7 @@ void write_copy(const store::FileDescriptor& content, const store::ShardFile& fi
 
 void LocalMemoryCheckpoints::hold(store::Step step, std::vector<control::MemoryPart> parts) {
   Held next{step, {}};
-  std::vector<store::FileDescriptor> contents;
+  std::vector<FileDescriptor> contents;
   try {
     for (const control::MemoryPart& part : parts) {
       for (const control::MemoryShard& shard : part.shards) {

@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "framework/store/file_descriptor.h"
+#include "framework/file_descriptor.h"
 #include "launcher/launch/memory_checkpoints.h"
 
 namespace strait::launch {
@@ -20,7 +20,7 @@ class LocalMemoryCheckpoints : public MemoryCheckpoints {
 
  private:
   std::optional<Held> newest_;
-  std::vector<store::FileDescriptor> contents_;  // of its files
+  std::vector<FileDescriptor> contents_;  // of its files
   std::vector<control::MemoryDecision> decisions_;
 };
 

@@ -63,7 +63,7 @@ void describe(auto& f, base::Is<Plan::Data> auto& m) {
 }
 void describe(auto& f, base::Is<Plan::Host> auto& m) {
   f("name", m.name), f("cores", m.cores), f("memory", m.memory);
-  f.added("gpus", m.gpus);
+  f.added("gpus", m.gpus), f.added("processor", m.processor);
 }
 void describe(auto& f, base::Is<Plan::Process> auto& m) {
   f("name", m.name), f("host", m.host), f("host_index", m.host_index), f("chunks", m.chunks);

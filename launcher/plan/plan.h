@@ -22,14 +22,14 @@ namespace strait::plan {
 // A resolved recipe: which process holds which layers, on which host, over which links. A value
 // without side effects. Bytes and times in it are forecasts; everything else is exact.
 struct Plan {
-  // Cores and memory are 0 until the host has reported them.
+  // Cores and memory are 0, the others absent, until the host has reported them.
   struct Host {
     std::string name;  // as in the recipe
     std::int64_t cores = 0;
     std::int64_t memory = 0;  // bytes
-    // Bytes of each GPU that its stages use in turn; empty: they compute on its CPU. Absent: not
-    // known until it has reported them.
+    // Bytes of each GPU that its stages use in turn; empty: they compute on its CPU.
     std::optional<std::vector<std::int64_t>> gpus = std::nullopt;
+    std::optional<std::string> processor = std::nullopt;  // one text for all that round alike
   };
   struct Process {
     net::ProcessName name;

@@ -165,7 +165,7 @@ void check_tokens(const recipe::Recipe& recipe, const models::ModelDescription& 
                     data.name(), rows.largest_token(), recipe.model.path, model.vocabulary - 1));
   }
   for (std::int64_t row = 0; row < rows.rows(); ++row) {
-    if (rows.targets(store::SampleId{row}) > 0) return;
+    if (!rows.targets(store::SampleId{row}).empty()) return;
   }
   throw base::UserError(
       base::ExitCode::bad_input,

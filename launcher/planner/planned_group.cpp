@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 
@@ -66,6 +65,23 @@ std::optional<bool> on_gpu(const plan::Plan& plan, const plan::Plan::Process& pr
   const auto& known = plan.hosts.at(process.host_index).gpus;
   if (!known) return std::nullopt;
   return !known->empty();
+}
+
+std::string device_text(const plan::Plan& plan, const plan::Plan::Process& process) {
+  if (on_gpu(plan, process) == true) return "a GPU";
+  const std::optional<std::string>& processor = plan.hosts.at(process.host_index).processor;
+  return processor ? "a CPU (" + *processor + ")" : "a CPU";
+}
+
+// Or it is not known.
+bool round_alike(const plan::Plan& plan, const plan::Plan::Process& a,
+                 const plan::Plan::Process& b) {
+  const std::optional<bool> gpu = on_gpu(plan, a);
+  if (!gpu || !on_gpu(plan, b)) return true;
+  if (gpu != on_gpu(plan, b)) return false;
+  const std::optional<std::string>& processor = plan.hosts.at(a.host_index).processor;
+  const std::optional<std::string>& other = plan.hosts.at(b.host_index).processor;
+  return *gpu || !processor || !other || processor == other;
 }
 
 // What is known of the devices of a stage: true: all have GPUs; false: all compute on CPUs.
@@ -200,21 +216,21 @@ void check_replica_devices(const plan::Plan& plan) {
   if (offer == nullptr) return;
   const auto method = with_default_settings(plan, *offer);
   if (!method->model_is_replicated() || method->model_slot() != sync::kWeights) return;
-  std::map<std::uint32_t, const plan::Plan::Process*> first;  // by stage
   for (const plan::Plan::Process& process : plan.processes) {
-    const std::optional<bool> gpu = on_gpu(plan, process);
-    if (!gpu) continue;
-    const plan::Plan::Process& other =
-        *first.try_emplace(process.name.stage, &process).first->second;
-    if (on_gpu(plan, other) == gpu) continue;
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("{0} computes on a {1} (host {2}) and {3} on a {4} (host {5}): {6} keeps their "
-                    "weights equal bit by bit, but the two round differently; set model.device = "
-                    "\"cpu\", or another sync.method, such as \"cocktail\"",
-                    other.name.describe(), *gpu ? "CPU" : "GPU",
-                    plan.hosts.at(other.host_index).name, process.name.describe(),
-                    *gpu ? "GPU" : "CPU", plan.hosts.at(process.host_index).name, offer->name));
+    for (const plan::Plan::Process& other : plan.processes) {
+      if (&other == &process) break;
+      if (other.name.stage != process.name.stage || round_alike(plan, other, process)) continue;
+      const bool gpus = on_gpu(plan, other) == true || on_gpu(plan, process) == true;
+      throw base::UserError(
+          base::ExitCode::bad_input,
+          fmt::format("{} computes on {} (host {}) and {} on {} (host {}): {} keeps their weights "
+                      "equal bit by bit, but the two round differently; {}, or another "
+                      "sync.method, such as \"cocktail\"",
+                      other.name.describe(), device_text(plan, other),
+                      plan.hosts.at(other.host_index).name, process.name.describe(),
+                      device_text(plan, process), plan.hosts.at(process.host_index).name,
+                      offer->name, gpus ? "set model.device = \"cpu\"" : "use hosts of one kind"));
+    }
   }
 }
 

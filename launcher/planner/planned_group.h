@@ -21,7 +21,8 @@ sync::ReplicaGroups groups_with(const plan::Plan& plan, const std::string& metho
 void plan_groups(plan::Plan& plan, const plan::Plan* before);
 
 // UserError (bad_input): by what is known of its hosts, replicas of a stage compute on GPUs and on
-// CPUs, and the method has each update its own copy of the weights: the two round differently.
+// CPUs, or on CPUs of two kinds, and the method has each update its own copy of the weights: the
+// two round differently.
 void check_replica_devices(const plan::Plan& plan);
 
 // Whether replicas of a stage that are one group find out when they start whether they have GPUs

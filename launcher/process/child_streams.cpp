@@ -12,20 +12,20 @@
 
 namespace strait::process {
 
-store::FileDescriptor above_standard_streams(store::FileDescriptor low) {
+FileDescriptor above_standard_streams(FileDescriptor low) {
   if (low.number() > 2 || !low.open()) return low;
-  return store::FileDescriptor(::fcntl(low.number(), F_DUPFD_CLOEXEC, 3));
+  return FileDescriptor(::fcntl(low.number(), F_DUPFD_CLOEXEC, 3));
 }
 
-std::pair<store::FileDescriptor, store::FileDescriptor> stream_pair(const std::string& program) {
+std::pair<FileDescriptor, FileDescriptor> stream_pair(const std::string& program) {
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
     throw base::UserError(
         base::ExitCode::bad_input,
         fmt::format("cannot start {}: socketpair failed: {}", program, std::strerror(errno)));
   }
-  return {above_standard_streams(store::FileDescriptor(ends[0])),
-          above_standard_streams(store::FileDescriptor(ends[1]))};
+  return {above_standard_streams(FileDescriptor(ends[0])),
+          above_standard_streams(FileDescriptor(ends[1]))};
 }
 
 }  // namespace strait::process

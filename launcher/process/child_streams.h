@@ -3,17 +3,17 @@
 #include <string>
 #include <utility>
 
-#include "framework/store/file_descriptor.h"
+#include "framework/file_descriptor.h"
 
 namespace strait::process {
 
 // The same file under a number above 2: a child's descriptors 0 to 2 are replaced, so those that it
 // copies from must have other numbers. One that is not open stays so; not open, too: errno says
 // why.
-store::FileDescriptor above_standard_streams(store::FileDescriptor low);
+FileDescriptor above_standard_streams(FileDescriptor low);
 
 // Both ends of a stream between this process and a child, above the standard streams. Not a pipe:
 // MSG_NOSIGNAL avoids SIGPIPE when the reader has died. UserError: `program` cannot be started.
-std::pair<store::FileDescriptor, store::FileDescriptor> stream_pair(const std::string& program);
+std::pair<FileDescriptor, FileDescriptor> stream_pair(const std::string& program);
 
 }  // namespace strait::process

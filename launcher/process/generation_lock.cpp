@@ -87,7 +87,7 @@ void record_holder(int descriptor, const LockOwner& self, const fs::path& path) 
 class LockFile {
  public:
   explicit LockFile(const fs::path& path) : path_(path) {
-    descriptor_ = store::FileDescriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+    descriptor_ = FileDescriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
     if (!descriptor_.open()) fail("open", path);
   }
 
@@ -103,11 +103,11 @@ class LockFile {
 
   const fs::path& path() const { return path_; }
   std::string name() const { return path_.stem().string(); }
-  store::FileDescriptor release() { return std::move(descriptor_); }
+  FileDescriptor release() { return std::move(descriptor_); }
 
  private:
   fs::path path_;
-  store::FileDescriptor descriptor_;
+  FileDescriptor descriptor_;
 };
 
 [[noreturn]] void refuse_held(const LockFile& lock, const Holder& holder) {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "framework/file_descriptor.h"
 #include "framework/net/process_name.h"
-#include "framework/store/file_descriptor.h"
 
 namespace strait::process {
 
@@ -37,7 +37,7 @@ class GenerationLock {
   const std::string& ended() const { return ended_; }
 
  private:
-  store::FileDescriptor descriptor_;
+  FileDescriptor descriptor_;
   std::string ended_;
 };
 

@@ -12,7 +12,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "framework/store/file_descriptor.h"
+#include "framework/file_descriptor.h"
 #include "launcher/base/clocks.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/read_all.h"
@@ -23,7 +23,6 @@
 namespace strait::process {
 namespace {
 
-using store::FileDescriptor;
 using Clock = std::chrono::steady_clock;
 
 // The input is one message; a program that does not read it within this time hangs.

@@ -23,8 +23,6 @@
 namespace strait::process {
 namespace {
 
-using store::FileDescriptor;
-
 constexpr std::size_t kStderrLimit = 64 << 10;
 constexpr std::size_t kLineLimit = 1 << 20;
 constexpr std::size_t kPieceBytes = 16 << 10;

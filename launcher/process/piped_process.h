@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "framework/store/file_descriptor.h"
+#include "framework/file_descriptor.h"
 #include "launcher/process/backend.h"
 
 namespace strait::process {
@@ -51,16 +51,16 @@ class PipedProcess {
   // a caller that comes late only after a look at what is there, one for each deadline.
   bool poll_streams(bool writing, Time deadline);
   // False: nothing was available. Closes a stream that has ended.
-  bool receive(store::FileDescriptor& from, std::string& into, std::size_t most);
+  bool receive(FileDescriptor& from, std::string& into, std::size_t most);
   bool receive_output(std::size_t most);
   bool next_line(std::string& line);
   bool reap();
 
   int pid_ = -1;
-  store::FileDescriptor pidfd_;
-  store::FileDescriptor input_;
-  store::FileDescriptor output_;
-  store::FileDescriptor error_output_;
+  FileDescriptor pidfd_;
+  FileDescriptor input_;
+  FileDescriptor output_;
+  FileDescriptor error_output_;
   std::string unread_;  // of stdout
   // Bytes of unread_ that a caller has got. Removed at the next receive, not line by line: what has
   // come while a caller wrote may be 64 MiB.

@@ -12,7 +12,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "framework/store/file_descriptor.h"
+#include "framework/file_descriptor.h"
 
 namespace strait::process {
 namespace {
@@ -66,7 +66,7 @@ bool ProcessIdentity::exists() const {
 
 int send_signal(const ProcessIdentity& process, int signal) {
   const auto pid = static_cast<int>(process.pid);
-  const store::FileDescriptor pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  const FileDescriptor pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   // Looked at with the pidfd open: until then the pid could get another process.
   if (!process.exists()) return ESRCH;
   const bool sent = pidfd.open()

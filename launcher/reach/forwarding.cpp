@@ -14,7 +14,7 @@ constexpr std::size_t kMostBuffered = std::size_t{256} << 10;
 constexpr std::size_t kFirstBuffered = std::size_t{4} << 10;
 
 // A socket without wanted events is left out (-1): poll(2) would report its POLLHUP in a busy loop.
-pollfd poll_for(const store::FileDescriptor& socket, bool reads, bool writes) {
+pollfd poll_for(const FileDescriptor& socket, bool reads, bool writes) {
   const auto events = static_cast<short>((reads ? POLLIN : 0) | (writes ? POLLOUT : 0));
   return {events == 0 ? -1 : socket.number(), events, 0};
 }
@@ -23,8 +23,7 @@ bool would_block(int error) { return error == EAGAIN || error == EINTR; }
 
 }  // namespace
 
-Forwarding::Forwarding(store::FileDescriptor near, store::FileDescriptor far,
-                       std::span<const std::byte> ahead)
+Forwarding::Forwarding(FileDescriptor near, FileDescriptor far, std::span<const std::byte> ahead)
     : near_socket_(std::move(near)), far_socket_(std::move(far)) {
   near_.memory.assign(ahead.begin(), ahead.end());
   near_.last = ahead.size();

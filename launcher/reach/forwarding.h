@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/store/file_descriptor.h"
+#include "framework/file_descriptor.h"
 
 namespace strait::reach {
 
@@ -21,8 +21,7 @@ namespace strait::reach {
 class Forwarding {
  public:
   // `ahead` is sent to `far` before the bytes from `near`.
-  Forwarding(store::FileDescriptor near, store::FileDescriptor far,
-             std::span<const std::byte> ahead = {});
+  Forwarding(FileDescriptor near, FileDescriptor far, std::span<const std::byte> ahead = {});
 
   std::array<pollfd, 2> waits_for() const;
 
@@ -48,8 +47,8 @@ class Forwarding {
   static bool fill(int from, Buffer& held);
   static bool drain(int to, Buffer& held);
 
-  store::FileDescriptor near_socket_;
-  store::FileDescriptor far_socket_;
+  FileDescriptor near_socket_;
+  FileDescriptor far_socket_;
   Buffer near_;  // from near, for far
   Buffer far_;
 };

@@ -15,9 +15,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-store::FileDescriptor enter(const net::Endpoint& place, const Preamble& preamble,
-                            Instant deadline) {
-  store::FileDescriptor socket = dial(place, deadline);
+FileDescriptor enter(const net::Endpoint& place, const Preamble& preamble, Instant deadline) {
+  FileDescriptor socket = dial(place, deadline);
   send_all(socket.number(), to_bytes(preamble), deadline);
   return socket;
 }
@@ -30,7 +29,7 @@ DialResult try_one(const DialTarget& target, const std::string& token, Instant d
   DialResult result;
   try {
     const Instant start = Clock::now();
-    const store::FileDescriptor socket = dial(target.place, deadline);
+    const FileDescriptor socket = dial(target.place, deadline);
     result.seconds = path_seconds(start, Clock::now());
     send_all(socket.number(), to_bytes({token, Preamble::Purpose::greet}), deadline);
     std::uint32_t host = 0;
@@ -62,7 +61,7 @@ std::vector<DialResult> dial_all(const std::vector<DialTarget>& targets, const s
 
 double round_trip(const net::Endpoint& place, const std::string& token, int count,
                   Instant deadline) {
-  const store::FileDescriptor socket = enter(place, {token, Preamble::Purpose::echo}, deadline);
+  const FileDescriptor socket = enter(place, {token, Preamble::Purpose::echo}, deadline);
   std::array<std::byte, kEchoBytes> words{};
   double shortest = std::numeric_limits<double>::infinity();
   for (int i = 0; i < count; ++i) {
@@ -78,7 +77,7 @@ double flow_rate(const net::Endpoint& place, const std::string& token, FlowDirec
                  int connections, double seconds, Instant deadline) {
   const bool pulls = direction == FlowDirection::from_there;
   const Preamble preamble{token, pulls ? Preamble::Purpose::receive : Preamble::Purpose::send};
-  std::vector<store::FileDescriptor> sockets;
+  std::vector<FileDescriptor> sockets;
   std::vector<int> numbers;
   for (int i = 0; i < connections; ++i) {
     sockets.push_back(enter(place, preamble, deadline));

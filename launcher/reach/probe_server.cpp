@@ -72,15 +72,15 @@ ProbeServer::~ProbeServer() {
 }
 
 void ProbeServer::accept_all() {
-  std::vector<pollfd> polls(1, {wake_.number(), POLLIN, 0});
-  for (const store::FileDescriptor& listener : listeners_) {
+  std::vector<pollfd> polls(1, {wake_.descriptor(), POLLIN, 0});
+  for (const FileDescriptor& listener : listeners_) {
     polls.push_back({listener.number(), POLLIN, 0});
   }
   while (!leaving_) {
     ::poll(polls.data(), polls.size(), -1);
     for (std::size_t i = 1; i < polls.size(); ++i) {
       if (polls[i].revents == 0) continue;
-      store::FileDescriptor caller = accept_connection(polls[i].fd);
+      FileDescriptor caller = accept_connection(polls[i].fd);
       if (caller.open()) admit(std::move(caller));
     }
   }
@@ -88,7 +88,7 @@ void ProbeServer::accept_all() {
   for (Connection& caller : connections_) caller.thread.join();
 }
 
-void ProbeServer::admit(store::FileDescriptor socket) {
+void ProbeServer::admit(FileDescriptor socket) {
   connections_.remove_if([](Connection& caller) {
     if (!caller.served) return false;
     caller.thread.join();

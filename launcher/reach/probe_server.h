@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "framework/file_descriptor.h"
+#include "framework/net/wake_signal.h"
 #include "launcher/reach/tcp_socket.h"
 
 namespace strait::reach {
@@ -35,20 +37,20 @@ class ProbeServer {
 
  private:
   struct Connection {
-    store::FileDescriptor socket;
+    FileDescriptor socket;
     std::atomic<bool> served{false};
     std::thread thread;
   };
 
   void accept_all();
-  void admit(store::FileDescriptor socket);
+  void admit(FileDescriptor socket);
   void serve(Connection& caller) const;
 
   Options options_;
-  std::vector<store::FileDescriptor> listeners_;
+  std::vector<FileDescriptor> listeners_;
   std::vector<net::Endpoint> endpoints_;
   std::vector<std::string> troubles_;
-  WakeSignal wake_;
+  net::WakeSignal wake_;
   std::atomic<bool> leaving_{false};
   std::list<Connection> connections_;  // the accepting thread's alone
   std::thread thread_;

@@ -28,7 +28,7 @@ constexpr short kGone = POLLERR | POLLHUP | POLLRDHUP;
 // Accepts all connections of one listener.
 void accept_all(int listener, PendingConnections& pending, Instant now) {
   while (true) {
-    store::FileDescriptor caller = accept_connection(listener);
+    FileDescriptor caller = accept_connection(listener);
     if (!caller.open()) return;
     pending.add(std::move(caller), now);
   }
@@ -45,7 +45,7 @@ void join_ends(std::vector<PendingConnections::Pair> pairs, ForwardingSet& forwa
 
 }  // namespace
 
-void PendingConnections::add(store::FileDescriptor caller, Instant now) {
+void PendingConnections::add(FileDescriptor caller, Instant now) {
   if (unidentified_.size() >= kMostUnidentified) unidentified_.erase(unidentified_.begin());
   unidentified_.push_back({std::move(caller), now, {}, 0});
 }
@@ -156,8 +156,8 @@ void Relay::serve() {
   ForwardingSet forwardings;
   std::vector<pollfd> polls;
   while (!leaving_) {
-    polls.assign(1, {wake_.number(), POLLIN, 0});
-    for (const store::FileDescriptor& listener : listeners_) {
+    polls.assign(1, {wake_.descriptor(), POLLIN, 0});
+    for (const FileDescriptor& listener : listeners_) {
       polls.push_back({listener.number(), POLLIN, 0});
     }
     const std::size_t first_waiting = polls.size();

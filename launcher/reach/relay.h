@@ -11,7 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "framework/file_descriptor.h"
 #include "framework/mutex.h"
+#include "framework/net/wake_signal.h"
 #include "launcher/reach/tcp_socket.h"
 
 namespace strait::reach {
@@ -23,12 +25,12 @@ class PendingConnections {
  public:
   struct Pair {
     std::string token;
-    store::FileDescriptor dials;
-    store::FileDescriptor binds;
+    FileDescriptor dials;
+    FileDescriptor binds;
   };
 
   void admit(const std::string& token) { links_[token]; }
-  void add(store::FileDescriptor caller, Instant now);
+  void add(FileDescriptor caller, Instant now);
 
   void append_to(std::vector<pollfd>& polls) const;
 
@@ -39,13 +41,13 @@ class PendingConnections {
 
  private:
   struct Unidentified {
-    store::FileDescriptor socket;
+    FileDescriptor socket;
     Instant since{};
     PreambleBytes bytes{};
     std::size_t length = 0;
   };
   struct Waiter {
-    store::FileDescriptor socket;
+    FileDescriptor socket;
     Instant since{};
   };
   struct Link {
@@ -87,15 +89,15 @@ class Relay {
   void serve();
 
   const std::pair<int, int> ports_;
-  WakeSignal wake_;
+  net::WakeSignal wake_;
   std::atomic<bool> leaving_{false};
   mutable Mutex mutex_;
   std::map<std::string, net::Endpoint> places_ STRAIT_GUARDED_BY(mutex_);  // by address
   // For the thread to take over.
-  std::vector<store::FileDescriptor> opened_ STRAIT_GUARDED_BY(mutex_);
+  std::vector<FileDescriptor> opened_ STRAIT_GUARDED_BY(mutex_);
   std::vector<std::string> admitted_ STRAIT_GUARDED_BY(mutex_);
   std::map<std::string, std::uint64_t> moved_ STRAIT_GUARDED_BY(mutex_);  // by token
-  std::vector<store::FileDescriptor> listeners_;                          // the thread's own
+  std::vector<FileDescriptor> listeners_;                                 // the thread's own
   std::thread thread_;
 };
 

@@ -70,7 +70,7 @@ void RelayClient::serve() {
   while (!leaving_) {
     take_commands();
     Instant now = std::chrono::steady_clock::now();
-    polls.assign(1, {wake_.number(), POLLIN, 0});
+    polls.assign(1, {wake_.descriptor(), POLLIN, 0});
     for (BindEnd& end : binds_) {
       prepare(end, now);
       const short events = end.greeted ? POLLIN : POLLOUT;
@@ -133,7 +133,7 @@ void RelayClient::proceed(BindEnd& end, const pollfd& poll, Instant now) {
 }
 
 void RelayClient::fail(BindEnd& end, const std::string& why, Instant now) {
-  end.ready = store::FileDescriptor();
+  end.ready = FileDescriptor();
   end.pause = std::clamp(2 * end.pause, kFirstPause, kLongestPause);
   end.try_at = now + end.pause;
   if (end.pause < kLongestPause || std::exchange(end.reported, true)) return;
@@ -142,7 +142,7 @@ void RelayClient::fail(BindEnd& end, const std::string& why, Instant now) {
 }
 
 void RelayClient::pass_on(BindEnd& end) {
-  store::FileDescriptor relayed = std::exchange(end.ready, store::FileDescriptor());
+  FileDescriptor relayed = std::exchange(end.ready, FileDescriptor());
   try {
     forwardings_.add(end.token, Forwarding(std::move(relayed), start_connect(end.stage)));
   } catch (const PathError& error) {
@@ -151,7 +151,7 @@ void RelayClient::pass_on(BindEnd& end) {
 }
 
 void RelayClient::answer(const DialEnd& end) {
-  store::FileDescriptor caller = accept_connection(end.listener.number());
+  FileDescriptor caller = accept_connection(end.listener.number());
   if (!caller.open()) return;
   try {
     const PreambleBytes words = to_bytes({end.token, Preamble::Purpose::relay_dials});

@@ -10,7 +10,9 @@
 #include <thread>
 #include <vector>
 
+#include "framework/file_descriptor.h"
 #include "framework/mutex.h"
+#include "framework/net/wake_signal.h"
 #include "launcher/reach/forwarding.h"
 #include "launcher/reach/tcp_socket.h"
 
@@ -42,7 +44,7 @@ class RelayClient {
     net::Endpoint relay;
     std::string token;
     net::Endpoint stage;
-    store::FileDescriptor ready;
+    FileDescriptor ready;
     bool greeted = false;
     Instant try_at{};
     std::chrono::milliseconds pause{0};  // before the next try
@@ -51,7 +53,7 @@ class RelayClient {
   struct DialEnd {
     net::Endpoint relay;
     std::string token;
-    store::FileDescriptor listener;
+    FileDescriptor listener;
   };
 
   void serve();
@@ -64,7 +66,7 @@ class RelayClient {
   int poll_limit(Instant now) const;
 
   std::function<void(const std::string&)> on_event_;
-  WakeSignal wake_;
+  net::WakeSignal wake_;
   std::atomic<bool> leaving_{false};
   Mutex mutex_;
   std::vector<BindEnd> new_binds_ STRAIT_GUARDED_BY(mutex_);

@@ -5,7 +5,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -22,8 +21,6 @@
 
 namespace strait::reach {
 namespace {
-
-using store::FileDescriptor;
 
 constexpr int kBacklog = 64;
 // The kernel closes a connection whose data was not acknowledged for so long.
@@ -208,22 +205,6 @@ std::optional<Preamble> parse_preamble(std::span<const std::byte> bytes) {
     return std::nullopt;
   }
   return Preamble{words.substr(kPreambleMagic.size() + 1), static_cast<Preamble::Purpose>(purpose)};
-}
-
-WakeSignal::WakeSignal() : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (!event_.open()) throw std::system_error(errno, std::generic_category(), "eventfd");
-}
-
-void WakeSignal::raise() {
-  const std::uint64_t one = 1;
-  // Full only when it is raised already.
-  static_cast<void>(::write(event_.number(), &one, sizeof one));
-}
-
-void WakeSignal::lower() {
-  std::uint64_t raised = 0;
-  // EAGAIN: it was not raised.
-  static_cast<void>(::read(event_.number(), &raised, sizeof raised));
 }
 
 }  // namespace strait::reach

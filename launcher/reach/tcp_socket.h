@@ -9,8 +9,8 @@
 #include <string>
 #include <utility>
 
+#include "framework/file_descriptor.h"
 #include "framework/net/endpoint.h"
-#include "framework/store/file_descriptor.h"
 
 // Plain TCP for probes, measurements and relays, which are not links. All sockets are
 // non-blocking, are not inherited, send without delay and notice a dead peer.
@@ -25,7 +25,7 @@ class PathError : public std::runtime_error {
 };
 
 struct BoundPort {
-  store::FileDescriptor socket;
+  FileDescriptor socket;
   net::Endpoint endpoint;
 };
 
@@ -33,17 +33,17 @@ struct BoundPort {
 BoundPort listen_at(const std::string& address, std::pair<int, int> ports);
 
 // The next inbound connection; not open if there is none.
-store::FileDescriptor accept_connection(int listener);
+FileDescriptor accept_connection(int listener);
 
 // Starts to connect. The socket is writable once it is connected; errors show at the first use.
 // PathError: not an address.
-store::FileDescriptor start_connect(const net::Endpoint& place);
+FileDescriptor start_connect(const net::Endpoint& place);
 
 // Why connecting failed; empty: it is connected.
 std::string connect_error(int socket);
 
 // Connects, or throws PathError at the deadline at the latest.
-store::FileDescriptor dial(const net::Endpoint& place, Instant deadline);
+FileDescriptor dial(const net::Endpoint& place, Instant deadline);
 
 // Waits for `events` of poll(2); false at the deadline.
 bool await(int socket, short events, Instant deadline);
@@ -79,17 +79,5 @@ using PreambleBytes = std::array<std::byte, kPreambleBytes>;
 
 PreambleBytes to_bytes(const Preamble& preamble);
 std::optional<Preamble> parse_preamble(std::span<const std::byte> bytes);
-
-// A descriptor that wakes a thread in poll(2). Several raises before a lower() are one.
-class WakeSignal {
- public:
-  WakeSignal();
-  void raise();
-  void lower();
-  int number() const { return event_.number(); }
-
- private:
-  store::FileDescriptor event_;
-};
 
 }  // namespace strait::reach

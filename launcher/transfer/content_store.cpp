@@ -28,7 +28,7 @@ constexpr const char* kRemovedSuffix = ".gone";
 
 // Between open and lock another process may have evicted the folder. Then the lock is on a deleted
 // file and protects nothing.
-bool is_same_file(const store::FileDescriptor& file, const fs::path& path) {
+bool is_same_file(const FileDescriptor& file, const fs::path& path) {
   struct stat opened {};
   struct stat named {};
   return ::fstat(file.number(), &opened) == 0 && ::stat(path.c_str(), &named) == 0 &&
@@ -78,7 +78,7 @@ std::vector<StoredContent> stored_contents(const fs::path& directory) {
 
 // False: it is pinned.
 bool remove_content(const fs::path& folder) {
-  const store::FileDescriptor lock = store::try_lock(folder / kInUse);
+  const FileDescriptor lock = store::try_lock(folder / kInUse);
   if (!lock.open()) return false;
   // Renamed first: a process that pins the same content meanwhile starts a new folder.
   const fs::path removed = folder.string() + kRemovedSuffix;
@@ -92,7 +92,7 @@ bool remove_content(const fs::path& folder) {
 
 }  // namespace
 
-PinnedContent::PinnedContent(fs::path folder, ChunkTable table, store::FileDescriptor in_use)
+PinnedContent::PinnedContent(fs::path folder, ChunkTable table, FileDescriptor in_use)
     : folder_(std::move(folder)), table_(std::move(table)), in_use_(std::move(in_use)) {}
 
 bool PinnedContent::try_lock_for_writing() {
@@ -109,8 +109,7 @@ PinnedContent ContentStore::pin(const ChunkTable& table) {
   const fs::path folder = directory_ / table.id();
   while (true) {
     store::make_directory(folder);
-    store::FileDescriptor lock(
-        ::open((folder / kInUse).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+    FileDescriptor lock(::open((folder / kInUse).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
     if (!lock.open() && errno == ENOENT) continue;  // evicted meanwhile
     if (!lock.open()) throw store::system_error("open", folder / kInUse, errno);
     // Blocks only while another process evicts this content, which is short.
@@ -142,7 +141,7 @@ std::optional<PinnedContent> ContentStore::find(const std::string& id) {
 }
 
 void ContentStore::evict(std::uint64_t needed_bytes) {
-  const store::FileDescriptor one_at_a_time = store::try_lock(directory_ / "prune.lock");
+  const FileDescriptor one_at_a_time = store::try_lock(directory_ / "prune.lock");
   if (!one_at_a_time.open()) return;
   const std::vector<StoredContent> contents = stored_contents(directory_);
   std::uint64_t total = needed_bytes;

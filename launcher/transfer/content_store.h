@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "framework/store/file_descriptor.h"
+#include "framework/file_descriptor.h"
 #include "launcher/transfer/chunk_table.h"
 
 namespace strait::transfer {
@@ -14,7 +14,7 @@ namespace strait::transfer {
 // The bytes are in data(), a PartialFile that may have holes.
 class PinnedContent {
  public:
-  PinnedContent(std::filesystem::path folder, ChunkTable table, store::FileDescriptor in_use);
+  PinnedContent(std::filesystem::path folder, ChunkTable table, FileDescriptor in_use);
 
   std::filesystem::path data() const { return folder_ / "data"; }
   const ChunkTable& table() const { return table_; }
@@ -22,13 +22,13 @@ class PinnedContent {
   // The write lock is held by one process of the host. The others wait, because that process
   // writes the same chunks. It ends with the process. False: another process holds it.
   bool try_lock_for_writing();
-  void unlock_writing() { write_lock_ = store::FileDescriptor(); }
+  void unlock_writing() { write_lock_ = FileDescriptor(); }
 
  private:
   std::filesystem::path folder_;
   ChunkTable table_;
-  store::FileDescriptor in_use_;
-  store::FileDescriptor write_lock_;
+  FileDescriptor in_use_;
+  FileDescriptor write_lock_;
 };
 
 // The contents that this host has received, by id: `<directory>/<id>/`, and the files of installed

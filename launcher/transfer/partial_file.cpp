@@ -51,7 +51,7 @@ PartialFile::PartialFile(fs::path path, ChunkTable table)
     : path_(std::move(path)), table_(std::move(table)), present_(table_.count()) {
   std::error_code ignored;
   const bool existed = fs::exists(path_, ignored);
-  descriptor_ = store::FileDescriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  descriptor_ = FileDescriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (!descriptor_.open()) chunk_file_failed("create", path_, errno, table_.size);
   if (existed && read_note()) return;
   if (::ftruncate(descriptor_.number(), static_cast<off_t>(table_.size)) != 0) {

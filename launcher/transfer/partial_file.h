@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "framework/store/file_descriptor.h"
+#include "framework/file_descriptor.h"
 #include "launcher/transfer/chunk_table.h"
 
 namespace strait::transfer {
@@ -44,7 +44,7 @@ class PartialFile {
   std::filesystem::path path_;
   ChunkTable table_;
   ChunkSet present_;
-  store::FileDescriptor descriptor_;
+  FileDescriptor descriptor_;
 };
 
 // StoreError (storage_full) where the disk of this directory has fewer bytes free. `what` names

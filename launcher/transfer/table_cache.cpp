@@ -67,7 +67,7 @@ ChunkTable TableCache::table(const fs::path& path) const {
 
 void TableCache::write(const fs::path& entry, const std::string& text) const {
   store::make_directory(directory_);
-  const store::FileDescriptor lock = store::try_lock(directory_.string() + ".lock");
+  const FileDescriptor lock = store::try_lock(directory_.string() + ".lock");
   // Does not wait: the other process may be stopped, and a lost entry is only computed again.
   if (!lock.open()) return;
   // With the lock held, every incomplete file here is from a process that was killed. Old entries

@@ -147,7 +147,7 @@ void HostCommands::run(std::size_t peer, const message::Rewind& rewind) {
   });
 }
 
-void HostCommands::hold(const ChunkTable& table, store::FileDescriptor content) {
+void HostCommands::hold(const ChunkTable& table, FileDescriptor content) {
   const ChunkSet chunks = ChunkSet::all(table.count());
   chunk_source_.hold({table, store::descriptor_path(content.number()), chunks, nullptr});
   peers_.announce(table.id(), chunks.runs());
@@ -156,7 +156,7 @@ void HostCommands::hold(const ChunkTable& table, store::FileDescriptor content) 
 
 void HostCommands::run(std::size_t peer, const message::HoldMemory& hold) {
   struct Opened {
-    store::FileDescriptor content;
+    FileDescriptor content;
     ChunkTable table;
   };
   const auto opened = std::make_shared<Opened>();
@@ -173,7 +173,7 @@ void HostCommands::run(std::size_t peer, const message::HoldMemory& hold) {
 }
 
 void HostCommands::run(std::size_t peer, const message::FetchToMemory& fetch) {
-  const auto content = std::make_shared<store::FileDescriptor>();
+  const auto content = std::make_shared<FileDescriptor>();
   try {
     *content = store::create_memory("checkpoint");
   } catch (const store::StoreError&) {

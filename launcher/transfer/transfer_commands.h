@@ -11,7 +11,7 @@
 #include <optional>
 #include <variant>
 
-#include "framework/store/file_descriptor.h"
+#include "framework/file_descriptor.h"
 #include "launcher/transfer/fetch_queue.h"
 #include "launcher/transfer/table_cache.h"
 #include "launcher/transfer/transfer_message.h"
@@ -74,7 +74,7 @@ class HostCommands {
 
  private:
   // Offers its chunks to all peers.
-  void hold(const ChunkTable& table, store::FileDescriptor content);
+  void hold(const ChunkTable& table, FileDescriptor content);
   void run_file_command(std::size_t peer, std::uint64_t command, std::function<void()> work);
   void send_failure(std::size_t peer, std::uint64_t command, const std::exception_ptr& error);
 
@@ -86,7 +86,7 @@ class HostCommands {
   std::atomic<std::uint64_t>& numbers_;
   std::map<std::uint64_t, std::uint64_t> fetch_numbers_;  // of the fetch queue, by command
   // In memory, by content id; and the numbers of the fetches that bring others.
-  std::map<std::string, store::FileDescriptor> held_;
+  std::map<std::string, FileDescriptor> held_;
   std::map<std::string, std::uint64_t> coming_;
 };
 

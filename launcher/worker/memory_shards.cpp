@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "framework/store/file_progress.h"
 #include "framework/store/input_file.h"
 #include "framework/store/store_error.h"
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "framework/net/stall_report.h"
-#include "framework/store/file_descriptor.h"
+#include "framework/store/file_progress.h"
 #include "launcher/base/errors.h"
 #include "launcher/process/memory.h"
 #include "launcher/worker/compute_device.h"

@@ -76,6 +76,20 @@ class Groups(hosts.HostsCase):
         own = {name.split("/")[0] for name in grouped.state(STEPS) if name.startswith("replica-")}
         self.assertEqual(own, {"replica-0", "replica-2"})
 
+    def test_processors_with_avx2_and_avx512_keep_weights_equal_and_others_are_found(self):
+        def hosts_with(capability):
+            # What libtorch, MKL and oneDNN compute with; where there is no AVX-512 both hosts have AVX2.
+            limits = {"ATEN_CPU_CAPABILITY": capability, "MKL_ENABLE_INSTRUCTIONS": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2"}
+            return [self.hosts[0].name, {"name": self.hosts[1].name, "environment": limits}]
+
+        for method in ("allreduce", "powersgd", "cocktail"):
+            # Every round compares hashes.
+            settings = {"pipeline.stages": 1, "pipeline.replicas": 2, "sync.method": method, "train.steps": STEPS}
+            self.train(method, self.over_ssh(settings, hosts_with("avx2")))
+        _, out, err = self.strait("run", self.write_recipe("forked", self.over_ssh(
+            {"pipeline.stages": 1, "pipeline.replicas": 2, "sync.method": "allreduce"}, hosts_with("default"))))
+        self.assertIn("hold different bits of", out + err)
+
     def test_killed_member_ends_the_attempt_and_the_run_resumes_to_same_bits(self):
         settings = self.over_ssh({**self.FOUR, "train.steps": 60})
         reference = self.train("reference", settings)

@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "framework/store/file_progress.h"
 #include "framework/store/input_file.h"
 #include "tests/framework/store/expect_store_error.h"
 #include "tests/framework/store/system_faults.h"

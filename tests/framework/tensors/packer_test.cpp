@@ -125,7 +125,7 @@ TEST(Packer, LearnsEachTokenOfAnOverlappingTextOnce) {
     std::set<std::int32_t> learnt;
     for (std::int64_t row = 0; row < file.rows(); ++row) {
       const store::SampleId sample{row};
-      targets += file.targets(sample);
+      targets += std::ssize(file.targets(sample));
       for (std::size_t t = 1; t < static_cast<std::size_t>(file.length(sample)); ++t) {
         const bool goes_on = file.documents(sample)[t] == file.documents(sample)[t - 1];
         if (goes_on && file.loss_mask(sample)[t] == 1) learnt.insert(file.tokens(sample)[t]);

@@ -15,7 +15,7 @@
 #include <string_view>
 #include <thread>
 
-#include "framework/store/file_descriptor.h"
+#include "framework/file_descriptor.h"
 #include "launcher/base/clocks.h"
 
 namespace strait::base {
@@ -30,15 +30,15 @@ class Pipe {
   Pipe() {
     std::array<int, 2> ends{};
     EXPECT_EQ(::pipe(ends.data()), 0);
-    output = store::FileDescriptor(ends[0]);
-    input = store::FileDescriptor(ends[1]);
+    output = FileDescriptor(ends[0]);
+    input = FileDescriptor(ends[1]);
   }
   void put(std::string_view text) const {
     EXPECT_TRUE(write_all(input.number(), std::as_bytes(std::span(text))));
   }
 
-  store::FileDescriptor output;
-  store::FileDescriptor input;
+  FileDescriptor output;
+  FileDescriptor input;
 };
 
 TEST(WriteAll, GoesOnAfterSignal) {
@@ -94,7 +94,7 @@ TEST(ReadLengthPrefixed, StatesWhyThereIsNoText) {
 
   Pipe cut;
   cut.put(length_prefixed("whole").substr(0, 7));
-  cut.input = store::FileDescriptor();
+  cut.input = FileDescriptor();
   const PrefixedText read = read_length_prefixed(cut.output.number(), 9, Clock::now() + 20s);
   EXPECT_EQ(read.state, State::ended);
   EXPECT_EQ(read.size, 5U);

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "framework/store/atomic_file.h"
-#include "framework/store/file_descriptor.h"
+#include "framework/store/file_progress.h"
 #include "launcher/control/watchdog.h"
 #include "tests/framework/store/system_faults.h"
 #include "tests/scratch_directory.h"

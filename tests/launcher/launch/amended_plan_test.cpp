@@ -36,6 +36,7 @@ plan::Plan plan_of_two() {
 hosts::HostFacts facts_of(std::int64_t cores, std::int64_t memory) {
   hosts::HostFacts facts;
   facts.cores = cores;
+  facts.processor = "x86-64";
   facts.memory = memory;
   facts.clock = std::chrono::duration_cast<std::chrono::seconds>(
                     std::chrono::system_clock::now().time_since_epoch())
@@ -48,6 +49,7 @@ TEST(AmendedPlan, TakesCoresAndMemoryFromFacts) {
   EXPECT_THAT(amend_by_facts(plan, {facts_of(6, 5000), {}}, {0}), IsEmpty());
   EXPECT_EQ(plan.hosts[0].cores, 6);
   EXPECT_EQ(plan.hosts[0].memory, 5000);
+  EXPECT_EQ(plan.hosts[0].processor, "x86-64");
   EXPECT_EQ(plan.hosts[1].cores, 0);
   EXPECT_EQ(plan.processes[0].threads, 6);
   EXPECT_EQ(plan.processes[1].threads, 6);

@@ -76,6 +76,15 @@ TEST(PlannedGroup, ReplicasThatStayEqualBitByBitComputeOnOneKindOfDevice) {
     plan.hosts[1].gpus = kNoGpu;
     EXPECT_EQ(refusal(plan), kNothing);
   }
+  plan::Plan plan = plan_of("allreduce", 1, {0, 1, 2}, kNoGpu);
+  plan.hosts[1].processor = "x86-64 with AVX2";  // the first host is not there
+  plan.hosts[2].processor = "aarch64";
+  EXPECT_THAT(refusal(plan),
+              AllOf(HasSubstr("stage 0.1 computes on a CPU (x86-64 with AVX2) (host b)"),
+                    HasSubstr("stage 0.2 on a CPU (aarch64) (host c)"),
+                    HasSubstr("use hosts of one kind, or another sync.method")));
+  plan.hosts[2].processor = plan.hosts[1].processor;
+  EXPECT_EQ(refusal(plan), kNothing);
 }
 
 const ReplicaGroups kTwo = {{0}, {1}};

@@ -12,7 +12,7 @@ namespace strait::process {
 namespace {
 
 TEST(AboveStandardStreams, LeavesErrnoOfDescriptorThatCouldNotBeOpened) {
-  store::FileDescriptor absent(::open("/nowhere/log", O_RDONLY | O_CLOEXEC));
+  FileDescriptor absent(::open("/nowhere/log", O_RDONLY | O_CLOEXEC));
   EXPECT_FALSE(above_standard_streams(std::move(absent)).open());
   EXPECT_EQ(errno, ENOENT);
 }

@@ -9,6 +9,7 @@
 #include <memory>
 #include <thread>
 
+#include "framework/file_descriptor.h"
 #include "framework/net/node.h"
 #include "launcher/reach/relay_client.h"
 
@@ -158,8 +159,8 @@ struct PlainDetour : Detour {
   }
 
   BoundPort stage = listen_at("127.0.0.1", {0, 0});
-  store::FileDescriptor caller;
-  store::FileDescriptor called;
+  FileDescriptor caller;
+  FileDescriptor called;
 };
 
 TEST(Relay, SlowReaderSlowsSenderInBoundedMemory) {
@@ -199,10 +200,10 @@ TEST(Forwarding, TakesMemoryForBytesOnly) {
   const auto ends = [] {
     std::array<int, 2> numbers{};
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, numbers.data()), 0);
-    return std::pair(store::FileDescriptor(numbers[0]), store::FileDescriptor(numbers[1]));
+    return std::pair(FileDescriptor(numbers[0]), FileDescriptor(numbers[1]));
   };
   const std::uint64_t before = peak_bytes();
-  std::vector<store::FileDescriptor> outer;
+  std::vector<FileDescriptor> outer;
   ForwardingSet forwardings;
   for (int i = 0; i < 100; ++i) {
     auto [near, caller] = ends();
@@ -223,7 +224,7 @@ TEST(Relay, ForwardsLastBytesBeforeClosing) {
   std::vector<std::byte> words(100'000);
   for (std::size_t i = 0; i < words.size(); ++i) words[i] = byte_at(i + 1);
   send_all(detour.caller.number(), words, in_time());
-  detour.caller = store::FileDescriptor();
+  detour.caller = FileDescriptor();
   std::vector<std::byte> heard(words.size() + 1);
   receive_all(detour.called.number(), heard, in_time());
   EXPECT_TRUE(std::equal(words.begin(), words.end(), heard.begin() + 1));
@@ -245,11 +246,11 @@ TEST(Relay, RefusesConnectionsWithoutToken) {
   const Detour detour;
   const net::Endpoint place = detour.place();
   std::array<std::byte, 1> answer{};
-  const store::FileDescriptor stranger = reach::dial(place, in_time());
+  const FileDescriptor stranger = reach::dial(place, in_time());
   const std::string words(kPreambleBytes, 'x');
   send_all(stranger.number(), std::as_bytes(std::span(words)), in_time());
   EXPECT_THROW(receive_all(stranger.number(), answer, in_time()), PathError);
-  const store::FileDescriptor guesser = reach::dial(place, in_time());
+  const FileDescriptor guesser = reach::dial(place, in_time());
   const Preamble guessed{Preamble::random_token(), Preamble::Purpose::relay_binds};
   send_all(guesser.number(), to_bytes(guessed), in_time());
   EXPECT_THROW(receive_all(guesser.number(), answer, in_time()), PathError);

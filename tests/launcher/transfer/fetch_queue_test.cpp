@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <sys/file.h>
 
-#include "framework/store/file_descriptor.h"
+#include "framework/file_descriptor.h"
 #include "launcher/base/errors.h"
 #include "tests/launcher/transfer/transfer_rig.h"
 #include "tests/launcher/user_error.h"
@@ -90,7 +90,7 @@ TEST(FetchQueue, ReleasedFetchToMemoryOpensNoOtherFile) {
   // The file thread waits for this lock, as if another process evicted the content.
   const auto folder = host.directory.path() / "content" / slow.id();
   std::filesystem::create_directories(folder);
-  const store::FileDescriptor lock(
+  const FileDescriptor lock(
       ::open((folder / "in-use").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   ASSERT_EQ(::flock(lock.number(), LOCK_EX), 0);
   const std::string at = (host.directory / "in").string();
@@ -106,7 +106,7 @@ TEST(FetchQueue, ReleasedFetchToMemoryOpensNoOtherFile) {
 
   const auto victim = host.directory / "victim";
   ScratchDirectory::write(victim, "short");
-  const store::FileDescriptor open(::open(victim.c_str(), O_RDWR | O_CLOEXEC));
+  const FileDescriptor open(::open(victim.c_str(), O_RDWR | O_CLOEXEC));
   ASSERT_EQ(::flock(lock.number(), LOCK_UN), 0);
   send(message::WriteFile{4, (host.directory / "behind").string(), "both"});
   EXPECT_EQ(receive_next<message::Done>(*launcher).command, 4U);

@@ -93,7 +93,7 @@ TEST(TableCache, ReadsTableWithoutCachingWhileLocked) {
   const ScratchDirectory directory;
   const TableCache cache(directory / "tables");
   ScratchDirectory::write(directory / "file", random_bytes(1000, 8));
-  const store::FileDescriptor lock = store::try_lock(directory / "tables.lock");
+  const FileDescriptor lock = store::try_lock(directory / "tables.lock");
   ASSERT_TRUE(lock.open());
   EXPECT_EQ(cache.table(directory / "file"), read_chunk_table(directory / "file"));
   EXPECT_TRUE(std::filesystem::is_empty(directory / "tables"));

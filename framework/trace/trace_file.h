@@ -4,18 +4,17 @@
 #include <string>
 #include <string_view>
 
+#include "framework/file_descriptor.h"
+
 namespace strait::trace {
 
 // A POSIX file that is closed when it goes out of scope. Not for threads to share without a lock.
 // What fails throws TraceError with the path and the system's words.
-class Descriptor {
+class TraceFile {
  public:
-  Descriptor(const std::filesystem::path& path, int flags);
-  ~Descriptor();
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
+  TraceFile(const std::filesystem::path& path, int flags);
 
-  int number() const { return number_; }
+  int number() const { return file_.number(); }
 
   // One write(2) as long as the system takes all of it at once, as it does on a healthy disk.
   // Returns false, with errno set, when it took only `written` bytes and then failed.
@@ -26,7 +25,7 @@ class Descriptor {
 
  private:
   const std::filesystem::path path_;
-  int number_ = -1;
+  FileDescriptor file_;
 };
 
 }  // namespace strait::trace
