@@ -145,6 +145,13 @@ Forecast forecast(const SyncSettings& settings, const Layout& layout, std::size_
   return costs;
 }
 
+bool step_waits_for_rounds(const SyncSettings& settings, const Layout& layout,
+                           std::size_t members) {
+  const ForecastInput input{settings, layout, static_cast<double>(members)};
+  const std::optional<RoundPlan> plan = first_round(input, *make_method(settings));
+  return plan && plan->late == 0;
+}
+
 Forecast forecast(const SyncSettings& settings, const Layout& layout, const ReplicaGroups& groups,
                   std::uint32_t replica) {
   const Membership own = group_of(groups, replica);

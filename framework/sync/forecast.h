@@ -77,6 +77,9 @@ Forecast forecast(const SyncSettings& settings, const Layout& layout, std::size_
 Forecast forecast(const SyncSettings& settings, const Layout& layout, const ReplicaGroups& groups,
                   std::uint32_t replica);
 
+// Whether a step waits for its rounds: each is applied at the hook that it opens at.
+bool step_waits_for_rounds(const SyncSettings& settings, const Layout& layout, std::size_t members);
+
 // By the offer of settings.method; kPlainCodingCost if it has none.
 CodingCost coding_cost(const SyncSettings& settings);
 

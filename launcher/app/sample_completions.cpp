@@ -30,7 +30,8 @@ std::string on_one_line(std::string text) {
 
 }  // namespace
 
-std::vector<std::string> sample_completions(const std::filesystem::path& run_directory) {
+std::vector<std::string> sample_completions(const std::filesystem::path& run_directory,
+                                            const std::atomic<int>& stops) {
   const plan::RunFile run = read_run(run_directory);
   const auto& files = run.plan.recipe.data.eval;
   const auto records = std::ranges::find_if(files, [](const auto& file) {
@@ -51,22 +52,24 @@ std::vector<std::string> sample_completions(const std::filesystem::path& run_dir
   const RunCheckpoint source = find_checkpoint(run_directory);
   if (!fits_here(source)) return {};
   const auto coder = make_text_coder(tokenizer_of_run(run, std::nullopt));
-  std::vector<Prompt> prompts;
-  prompts.reserve(shown.size());
-  for (const store::Record& record : shown) {
-    prompts.push_back({coder->encode(record.pieces[0].text), record.origin + ": the prompt"});
-  }
-  Generation generation(std::move(prompts), models::describe(source.config), *coder, {}, 1);
+  const auto model = load_whole_model(source);
+  const models::ModelDescription described = models::describe(source.config);
   std::vector<std::string> lines;
   int right = 0;
-  generation.on_done([&](std::size_t number, const Completion& completion) {
-    const store::Record& record = shown[number];
-    const bool same = on_one_line(completion.text) == on_one_line(record.pieces[1].text);
-    right += same ? 1 : 0;
-    lines.push_back(fmt::format("  {}  {} {}", same ? "right" : "wrong",
-                                on_one_line(record.pieces[0].text), on_one_line(completion.text)));
-  });
-  inference::answer_here(*load_whole_model(source), generation);
+  for (const store::Record& record : shown) {
+    if (stops > 0) break;
+    Generation generation({{coder->encode(record.pieces[0].text), record.origin + ": the prompt"}},
+                          described, *coder, {}, 1);
+    generation.on_done([&](std::size_t, const Completion& completion) {
+      const bool same = on_one_line(completion.text) == on_one_line(record.pieces[1].text);
+      right += same ? 1 : 0;
+      lines.push_back(fmt::format("  {}  {} {}", same ? "right" : "wrong",
+                                  on_one_line(record.pieces[0].text),
+                                  on_one_line(completion.text)));
+    });
+    inference::answer_here(*model, generation);
+  }
+  if (lines.empty()) return {};
   lines.insert(
       lines.begin(),
       fmt::format("completions of evaluation prompts ({} of {} right):", right, lines.size()));

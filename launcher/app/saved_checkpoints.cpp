@@ -44,9 +44,21 @@ std::vector<std::string> hosts_of_rest(const SavedCheckpoint& one, const store::
   return {hosts.begin(), hosts.end()};
 }
 
+// What has not come home yet is on hosts, and no damage.
+store::Part part_to_check(const fs::path& checkpoint, const plan::Plan& plan) {
+  const store::Part part = part_here(plan);
+  if (!recipe::stores_on_hosts(plan.recipe.hosts.backend)) return part;
+  const store::Manifest manifest = store::open_checkpoint(checkpoint, store::Verify::manifest);
+  const auto is_here = [&](const store::ShardFile& file) {
+    std::error_code unknown;
+    return fs::exists(checkpoint / file.name, unknown) || unknown;
+  };
+  return std::ranges::all_of(store::files_of(manifest, part), is_here) ? part : store::Part::none;
+}
+
 void describe_complete(SavedCheckpoint& one, const plan::Plan& plan) {
   const store::Manifest manifest =
-      store::open_checkpoint(one.path, store::Verify::sizes, part_here(plan));
+      store::open_checkpoint(one.path, store::Verify::sizes, part_to_check(one.path, plan));
   const auto has = [&](store::Part part) {
     return std::ranges::all_of(store::files_of(manifest, part),
                                [&](const auto& file) { return has_file(one.path, file); });

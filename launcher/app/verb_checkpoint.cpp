@@ -121,7 +121,6 @@ bool print_found(const std::string& name, const store::Verification& found) {
 
 base::ExitCode verify_checkpoints(const fs::path& run, std::optional<std::int64_t> step) {
   const plan::Plan plan = plan_of(run);
-  const store::Part here = part_here(plan);
   bool right = true;
   for (const SavedCheckpoint& one : chosen(run, step)) {
     if (one.state == State::foreign) {
@@ -129,6 +128,7 @@ base::ExitCode verify_checkpoints(const fs::path& run, std::optional<std::int64_
       right = false;
       continue;
     }
+    const store::Part here = one.state == State::complete ? one.here : part_here(plan);
     const store::Verification found = store::verify_checkpoint(one.path, here);
     if (!found.damage.empty() && !store::is_committed(one.path)) {  // a live run prunes
       fmt::print("step {}: was removed meanwhile\n", number(one.step));

@@ -87,10 +87,12 @@ struct EvalFlags {
 };
 
 base::ExitCode evaluate(const EvalFlags& flags) {
+  const planner::PreparedData data =
+      evaluation_data(read_run(flags.run), flags.data, flags.tokenizer);
+  // Not before the data is read: a live run removes checkpoints.
   const RunCheckpoint source = find_checkpoint(flags.run);
   warn(source.warning);
   const plan::Plan& plan = source.run.plan;
-  const planner::PreparedData data = evaluation_data(source.run, flags.data, flags.tokenizer);
   const Place place = choose_place(source, flags.place);
   Evaluation evaluation(data.tokens, plan.micro_batch_rows(), requests_in_flight(source, place));
   const base::ExitCode code = ask_model(flags.run, source, place, evaluation);

@@ -149,9 +149,7 @@ base::ExitCode generate(const GenerateFlags& flags) {
   if (std::ranges::count(flags.options.stops, "") > 0) {
     refuse("--stop is empty, and would end every answer before its first token; name a text");
   }
-  const RunCheckpoint source = find_checkpoint(flags.run);
-  warn(source.warning);
-  const auto coder = make_text_coder(tokenizer_of_run(source.run, flags.tokenizer));
+  const auto coder = make_text_coder(tokenizer_of_run(read_run(flags.run), flags.tokenizer));
   std::vector<Prompt> prompts;
   if (flags.prompts.empty()) {
     const std::string name = "the prompt";
@@ -161,6 +159,9 @@ base::ExitCode generate(const GenerateFlags& flags) {
   } else {
     prompts = read_prompts(flags.prompts, flags.chat, *coder);
   }
+  // Not before the tokenizer is up and the prompts are read: a live run removes checkpoints.
+  const RunCheckpoint source = find_checkpoint(flags.run);
+  warn(source.warning);
   const Place place = choose_place(source, flags.place);
   Generation generation(std::move(prompts), models::describe(source.config), *coder, flags.options,
                         requests_in_flight(source, place));

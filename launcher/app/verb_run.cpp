@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <atomic>
 #include <cstdint>
 #include <exception>
 #include <filesystem>
@@ -28,6 +29,7 @@
 #include "launcher/console/console.h"
 #include "launcher/console/text_pump.h"
 #include "launcher/control/resume_changes.h"
+#include "launcher/control/stop_signals.h"
 #include "launcher/hosts/agent_starter.h"
 #include "launcher/hosts/slurm_job.h"
 #include "launcher/launch/run_launch.h"
@@ -62,9 +64,10 @@ console::TextPump::Form form_of(const RunOptions& options) {
 }
 
 // The run has ended well, so no failure here must turn it into one, such as data that is gone.
-void show_final_samples(const control::RunDirectory& directory, console::Console& console) {
+void show_final_samples(const control::RunDirectory& directory, const std::atomic<int>& stops,
+                        console::Console& console) {
   try {
-    for (const std::string& line : sample_completions(directory.path())) console.note(line);
+    for (const std::string& line : sample_completions(directory.path(), stops)) console.note(line);
   } catch (const std::exception& error) {
     console.note(fmt::format("no samples: {}", base::describe_failure(error).text));
   }
@@ -73,6 +76,7 @@ void show_final_samples(const control::RunDirectory& directory, console::Console
 base::ExitCode launch_and_show(control::RunDirectory& directory, const plan::RunFile& run,
                                launch::LaunchOptions options, std::optional<store::Step> chosen,
                                const std::string& asked, console::Console& console) {
+  const control::StopSignals signals;  // to the last line, also when the run has ended
   options.model = model_questions();
   options.observers = {&console};
   if (!options.without.empty()) {
@@ -87,7 +91,7 @@ base::ExitCode launch_and_show(control::RunDirectory& directory, const plan::Run
   }
   const control::Outcome outcome = run_supervised(directory, run, options, chosen, console);
   if (outcome.code == base::ExitCode::done && !outcome.stopped) {
-    show_final_samples(directory, console);
+    show_final_samples(directory, signals.count(), console);
   }
   console.finish(closing_lines(directory.path(), run.plan, outcome, asked));
   return outcome.code;

@@ -34,7 +34,8 @@ void describe(auto& f, base::Is<Ready> auto& m) {
 }
 void describe(auto& f, base::Is<Progress> auto& m) {
   f("step", m.step), f("micro_batch", m.micro_batch), f("phase", m.phase);
-  f("waits_for", m.waits_for), f("waits_on", m.waits_on), f("waited_seconds", m.waited_seconds);
+  f("waits_for", m.waits_for), f("waits_on", m.waits_on), f("path_is_down", m.path_is_down),
+      f("waited_seconds", m.waited_seconds);
   f("finished_actions", m.finished_actions), f("links", m.links);
 }
 void describe(auto& f, base::Is<StepDone> auto& m) {

@@ -55,6 +55,7 @@ struct Progress {
   std::string phase;                         // "loading", "forward", "waiting", "checkpoint", …
   std::string waits_for;                     // a sentence about the wait; empty: it computes
   std::optional<net::ProcessName> waits_on;  // the process it waits for, if it is a single one
+  bool path_is_down = false;                 // to that process
   double waited_seconds = 0;
   std::uint64_t finished_actions = 0;  // rises with any progress, while loading, too
   std::vector<LinkTraffic> links;

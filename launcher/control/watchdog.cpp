@@ -183,11 +183,17 @@ std::optional<std::string> Watchdog::standstill_change(Time now, double median_s
 }
 
 StallDiagnosis Watchdog::diagnose(net::ProcessName first, Time now) const {
+  const auto is_silent = [now](const Watched& one) {
+    return one.heard && now - *one.heard > kReportIsOld;
+  };
   std::vector<net::ProcessName> chain{first};
   bool cycle = false;
   while (!cycle) {
-    const std::optional<Progress>& latest = watched_.at(chain.back()).latest;
-    const auto next = latest ? latest->waits_on : std::nullopt;
+    const Watched& last = watched_.at(chain.back());
+    // Behind these nothing is known: what an old report waited for may be done, and what a process
+    // beyond a path that is down does makes no difference.
+    if (!last.latest || is_silent(last) || last.latest->path_is_down) break;
+    const auto next = last.latest->waits_on;
     if (!next || !watched_.contains(*next) || watched_.at(*next).finished) break;
     cycle = std::find(chain.begin(), chain.end(), *next) != chain.end();
     chain.push_back(*next);
@@ -201,8 +207,7 @@ StallDiagnosis Watchdog::diagnose(net::ProcessName first, Time now) const {
               : fmt::format("it is in {} of micro-batch {} at step {}", end.latest->phase,
                             end.latest->micro_batch, store::number(end.latest->step));
   }
-  const bool old = end.heard && now - *end.heard > kReportIsOld;
-  if (old) {
+  if (is_silent(end)) {
     why = fmt::format(
         "it has sent nothing for {:.0f} s (before: {}): its process is stopped, stuck "
         "or cut off",

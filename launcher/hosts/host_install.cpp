@@ -70,17 +70,21 @@ constexpr std::size_t kPieceBytes = 1 << 20;
 // stages of its build. Hosts may share a home: one at a time puts files in place, links and removes
 // them, where there is flock (1: another one holds it); the others say every two seconds that they
 // wait, for at most half an hour. What another host has removed since it was listed is sent again,
-// like what is damaged.
+// like what is damaged. Of an installation that is cut off the files that are whole stay, unless
+// they have filled the disk.
 constexpr const char* kInstallCommand =
     "exec sh -c '"
     "set -eu; umask 022; root=$HOME/.strait; mkdir -p \"$root/content\" \"$root/builds\"; "
     "cd \"$root\"; me=$(uname -n).$$; in=incoming.$me; next=next.$me; "
-    "trap \"rm -rf $in $next\" EXIT; trap \"exit 1\" HUP INT TERM; "
+    "keep() { mkdir -p content/$2; mv \"$1\" content/$2/data; }; "
+    "keep_whole() { [ -d $in ] && head -c 1048576 /dev/zero > $in/probe 2> /dev/null || return 0; "
+    "for f in $in/*; do h=${f##*/}; "
+    "if echo \"$h  $f\" | sha256sum -c > /dev/null 2>&1; then keep \"$f\" $h; fi; done; }; "
+    "trap \"keep_whole || :; rm -rf $in $next\" EXIT; trap \"exit 1\" HUP INT TERM; "
     "for old in incoming next; do "
     "find . -maxdepth 1 -name \"$old.*\" -mmin +1440 -exec rm -rf {} +; done; "
     "echo strait-install-here $(uname -m); "
     "if nvidia-smi -L 2> /dev/null | grep -q ^GPU; then echo strait-install-gpu; fi; "
-    "keep() { mkdir -p content/$2; mv \"$1\" content/$2/data; }; "
     "for f in content/*/data; do h=${f#content/}; h=${h%/data}; "
     "if [ -e \"$f\" ] && [ ${#h} = 64 ]; then echo strait-install-has $h; fi; done; "
     "echo strait-install-asks; "

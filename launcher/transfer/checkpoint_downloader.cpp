@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "framework/store/input_file.h"
+#include "framework/store/store_error.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 
@@ -33,6 +34,16 @@ void sort_weights_first(std::vector<CheckpointDownloader::Shard>& shards) {
 void add_missing(base::Failure& all, const base::Failure& one) {
   if (all.text.empty() || one.code == base::ExitCode::corrupt) all.code = one.code;
   all.text += (all.text.empty() ? "" : "; ") + one.text;
+}
+
+// Of which all that is fetched is here; newest first.
+std::vector<store::Step> complete_steps(const CheckpointDownloader::Settings& settings) {
+  std::vector<store::Step> steps;
+  for (const store::Checkpoint& checkpoint :
+       store::list_checkpoints(settings.run, store::Verify::sizes, settings.fetched).complete) {
+    steps.push_back(checkpoint.manifest.step);
+  }
+  return steps;
 }
 
 }  // namespace
@@ -67,8 +78,11 @@ std::vector<CheckpointDownloader::Host> CheckpointDownloader::known_hosts() cons
 
 void CheckpointDownloader::add(store::Step step, std::vector<Shard> shards) {
   sort_weights_first(shards);
+  bool skips = false;
   {
     const MutexLock lock(mutex_);
+    committed_.push_back(step);
+    skips = next_.has_value();
     std::optional<Download> download = Download{step, std::move(shards), 0};
     if (current_) {
       next_ = std::move(download);
@@ -77,6 +91,7 @@ void CheckpointDownloader::add(store::Step step, std::vector<Shard> shards) {
     }
   }
   changed_.notify_all();
+  if (skips && settings_.keep) prune_skipped();
 }
 
 CheckpointDownloader::Finished CheckpointDownloader::finish(
@@ -273,9 +288,9 @@ void CheckpointDownloader::send_manifest(store::Step step) {
 }
 
 void CheckpointDownloader::warn_of(const store::Pruned& pruned) {
+  const MutexLock lock(mutex_);
   for (const store::Pruned::Left& one : pruned.left) {
     if (!not_pruned_.insert(one.path).second) continue;
-    const MutexLock lock(mutex_);
     warnings_.push_back(
         fmt::format("an old checkpoint stays and takes room on this machine: {}", one.reason));
   }
@@ -284,17 +299,42 @@ void CheckpointDownloader::warn_of(const store::Pruned& pruned) {
 void CheckpointDownloader::prune(store::Step downloaded) {
   warn_of(store::prune_checkpoints(settings_.run, *settings_.keep, store::PruneTime::after_commit,
                                    settings_.fetched));
-  std::vector<store::Step> kept;
-  std::vector<std::uint64_t> steps;
-  for (const store::Checkpoint& checkpoint :
-       store::list_checkpoints(settings_.run, store::Verify::sizes, settings_.fetched).complete) {
-    kept.push_back(checkpoint.manifest.step);
-    steps.push_back(static_cast<std::uint64_t>(number(checkpoint.manifest.step)));
-  }
+  const std::vector<store::Step> kept = complete_steps(settings_);
   // A newer checkpoint was committed meanwhile: its download prunes. Otherwise what is incomplete
   // now was skipped and will not be downloaded.
   if (kept.empty() || kept.front() != downloaded) return;
+  prune_here(kept);
+  prune_hosts(kept);
+}
+
+// While a download takes longer than the steps between commits, hosts would keep them all. What is
+// complete here they need not have.
+void CheckpointDownloader::prune_skipped() {
+  try {
+    std::vector<store::Step> kept;
+    {
+      const MutexLock lock(mutex_);
+      const auto newest = std::min<std::ptrdiff_t>(std::max<std::int64_t>(*settings_.keep, 2),
+                                                   std::ssize(committed_));
+      kept.assign(committed_.end() - newest, committed_.end());
+      if (current_) kept.push_back(current_->step);
+    }
+    prune_hosts(kept);
+    for (const store::Step step : complete_steps(settings_)) kept.push_back(step);
+    prune_here(kept);
+  } catch (const store::StoreError& error) {
+    const MutexLock lock(mutex_);
+    warnings_.push_back(fmt::format("skipped checkpoints stay: {}", error.what()));
+  }
+}
+
+void CheckpointDownloader::prune_here(const std::vector<store::Step>& kept) {
   warn_of(store::prune_all_but(settings_.run, kept));
+}
+
+void CheckpointDownloader::prune_hosts(const std::vector<store::Step>& kept) {
+  std::vector<std::uint64_t> steps;
+  for (const store::Step step : kept) steps.push_back(static_cast<std::uint64_t>(number(step)));
   for (const Host& host : known_hosts())
     agent_.prune_checkpoints(host.agent, host.directory, steps);
 }

@@ -22,7 +22,8 @@ namespace strait::transfer {
 // Downloads the shards of committed checkpoints from the hosts in the background, so that a lost
 // host takes no checkpoint along. One checkpoint after the other; of several that are committed
 // during a download only the newest comes next, so that the first and the last of a run are always
-// downloaded. A finished download prunes older checkpoints here and on the hosts. A host that the
+// downloaded. A finished download prunes older checkpoints here and on the hosts; a commit those
+// that were skipped, but for the newest `keep`, which the hosts have. A host that the
 // newest checkpoint has no shards of has left the run and is not waited for. Weights come first.
 class CheckpointDownloader {
  public:
@@ -96,6 +97,10 @@ class CheckpointDownloader {
   base::Failure download_shard(store::Step step, const Shard& shard) STRAIT_EXCLUDES(mutex_);
   void send_manifest(store::Step step) STRAIT_EXCLUDES(mutex_);
   void prune(store::Step downloaded) STRAIT_EXCLUDES(mutex_);
+  void prune_skipped() STRAIT_EXCLUDES(mutex_);
+  // Of steps that are older than the newest of these.
+  void prune_here(const std::vector<store::Step>& kept) STRAIT_EXCLUDES(mutex_);
+  void prune_hosts(const std::vector<store::Step>& kept) STRAIT_EXCLUDES(mutex_);
   // A warning for each folder that cannot be removed, once.
   void warn_of(const store::Pruned& pruned) STRAIT_EXCLUDES(mutex_);
   Host host_at(std::size_t host) const STRAIT_EXCLUDES(mutex_);
@@ -119,9 +124,9 @@ class CheckpointDownloader {
   bool finishing_ STRAIT_GUARDED_BY(mutex_) = false;
   // Of the last download.
   Finished last_ STRAIT_GUARDED_BY(mutex_);
+  std::vector<store::Step> committed_ STRAIT_GUARDED_BY(mutex_);  // in order
   std::vector<std::string> warnings_ STRAIT_GUARDED_BY(mutex_);
-  // On thread_ only.
-  std::set<std::filesystem::path> not_pruned_;
+  std::set<std::filesystem::path> not_pruned_ STRAIT_GUARDED_BY(mutex_);
   std::thread thread_;
 };
 

@@ -169,6 +169,7 @@ control::Progress StageReporter::progress() {
         {state.name, state.peer, state.sent_bytes, state.received_bytes, state.bytes_per_second});
     if (watched.link != wait.link) continue;
     progress.waits_on = watched.peer;
+    progress.path_is_down = !state.connected;
     progress.waited_seconds = std::chrono::duration<double>(now - wait.since).count();
     if (now - wait.since < kReportedWait) continue;
     progress.waits_for =

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/codec/codec.h"
+#include "framework/sync/forecast.h"
 #include "launcher/base/build_id.h"
 #include "launcher/planner/planned_group.h"
 #include "launcher/planner/planned_model.h"
@@ -77,6 +78,16 @@ stages::GroupOptions group_options(const plan::StageJob& job, at::Device device)
   return options;
 }
 
+// Not where a step waits for its rounds: of the stage itself only the gradient of its last
+// micro-batch may be under way meanwhile, and what yields finds the rate of a path slowly.
+bool yields_to_boundaries(const plan::StageJob& job, const models::ModelDescription& model) {
+  const plan::Plan& plan = job.plan;
+  const auto members = static_cast<std::size_t>(plan.recipe.pipeline.replicas);
+  return !sync::step_waits_for_rounds(
+      planner::sync_settings(plan::resolved_recipe(plan), plan.sync_method, plan.steps),
+      stages::stage_layout(model, plan.process(job.process).chunks), members);
+}
+
 }  // namespace
 
 stages::StageOptions stage_options(const plan::StageJob& job, store::Step first,
@@ -141,9 +152,11 @@ net::LinkOptions link_options(const plan::StageJob& job, const plan::Plan::Link&
   options.peer_public_key = job.peer_keys.at(options.peer.text());
   // The plan's hash covers everything; the other terms let a mismatch name what differs.
   options.terms = {{"build", base::build_id()}};
-  if (link.use == plan::Plan::Use::replica) options.priority = net::Priority::background;
+  const models::ModelDescription model = models::describe(planner::planned_model(job.plan));
+  if (link.use == plan::Plan::Use::replica && yields_to_boundaries(job, model)) {
+    options.priority = net::Priority::background;
+  }
   if (link.use == plan::Plan::Use::tie) {
-    const models::ModelDescription model = models::describe(planner::planned_model(job.plan));
     options.window_bytes += static_cast<std::uint64_t>(model.vocabulary * model.hidden) * 4;
   }
   if (link.use == plan::Plan::Use::replica || link.use == plan::Plan::Use::consensus) {

@@ -1,7 +1,7 @@
 """`strait install --hosts`: on machines that have neither this build nor its libraries, the program
 runs afterwards; what is there already is not sent again; nothing half is ever found there."""
 
-import contextlib
+import hashlib
 import os
 import pathlib
 import re
@@ -106,10 +106,9 @@ class Install(InstallCase):
         program.write_text("#!/bin/sh\necho 'GPU 0: A GPU (UUID: GPU-1)'\n")
         program.chmod(0o755)
 
-    def is_arriving(self, host):
-        with contextlib.suppress(FileNotFoundError):  # it found its place while we looked
-            return any(p.stat().st_size > 1e6 for p in host.home.glob(".strait/incoming.*/*"))
-        return False
+    def arriving(self, host):
+        """The last one is not whole."""
+        return list(host.home.glob(".strait/incoming.*/*"))
 
     @hosts.needs_namespaces
     def test_interrupted_install_leaves_former_build(self):
@@ -117,13 +116,18 @@ class Install(InstallCase):
         host.shape(down_megabits=200)
         recipe = self.write_recipe("installed", self.over_ssh(hosts=["h0"]))
         launched = self.launch("install", "--hosts", recipe)
-        launched.wait_for("the first bytes to arrive", lambda: self.is_arriving(host))
+        launched.wait_for("a file to arrive", lambda: len(self.arriving(host)) > 1)
         launched.signal(signal.SIGKILL)
         launched.end()
         # ssh goes with its caller, sshd's session with ssh, and what was coming with the session.
         runs.wait_for("the far side to tidy up", lambda: not self.processes_on(host))
         self.assertEqual([p.name for p in host.home.glob(".strait/*.*")], [])
         self.assertFalse((host.home / ".strait/bin").exists())
+        # What was whole need not come again.
+        kept = {p.parent.name: p for p in host.home.glob(".strait/content/*/data")}
+        self.assertGreater(len(kept), 0)
+        for name, path in kept.items():
+            self.assertEqual(hashlib.sha256(path.read_bytes()).hexdigest(), name)
 
 
 class SmallDisk(InstallCase):

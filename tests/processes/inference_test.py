@@ -35,6 +35,13 @@ class Inference(runs.RunCase):
         self.assertEqual(launched.end(), 0, launched.output())
         self.assertRegex(launched.output(), r"completions of evaluation prompts \(\d of 6 right\)")
 
+    def test_a_stop_behind_the_last_step_ends_the_completions_alone(self):
+        launched = self.start("ended", {**self.TRAINED, "data.eval": ["eval.jsonl"]})
+        launched.at_event("ended")
+        launched.signal(signal.SIGINT)
+        self.assertEqual(launched.end(), 0, launched.output())
+        self.assertIn("export", launched.output())
+
     def both(self, verb, run, *words):
         """The output in one process, which has to be that over the stages, too."""
         here = self.ok(verb, run, *words, "--on", "here")

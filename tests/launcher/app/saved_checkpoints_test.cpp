@@ -46,6 +46,23 @@ TEST(SavedCheckpoints, SayWhatIsHereAndWhatIsWrong) {
   EXPECT_THAT(here[2].problem, testing::HasSubstr(store::shard_name(0, 0)));
 }
 
+TEST(SavedCheckpoints, FilesThatHaveNotComeHomeAreNoDamage) {
+  const ScratchDirectory run;
+  save(run / "", 10, false);
+  const fs::path weights =
+      store::checkpoint_directory(run / "", store::Step{10}) / store::weights_name(0, 0);
+  const plan::Plan plan = plan_on(recipe::BackendKind::ssh);
+  ScratchDirectory::write(weights, "short");
+  EXPECT_EQ(saved_checkpoints(run / "", plan).front().state, State::damaged);
+  fs::remove(weights);
+  const SavedCheckpoint away = saved_checkpoints(run / "", plan).front();
+  EXPECT_EQ(away.state, State::complete) << away.problem;
+  EXPECT_EQ(away.here, store::Part::none);
+  EXPECT_THAT(away.hosts, testing::ElementsAre("b"));
+  EXPECT_EQ(saved_checkpoints(run / "", plan_on(recipe::BackendKind::local)).front().state,
+            State::damaged);
+}
+
 void flip_last_byte(const fs::path& file) {
   std::string text = ScratchDirectory::read(file);
   text.back() ^= 1;

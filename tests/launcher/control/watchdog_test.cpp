@@ -7,7 +7,9 @@ namespace strait::control {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 using Time = Watchdog::Time;
 
 const net::ProcessName kA{0, 0};
@@ -21,8 +23,9 @@ class WatchdogTest : public testing::Test {
     for (const auto& name : {kA, kB, kC}) dog_.heard(name, now_);
   }
   void say(net::ProcessName who, std::uint64_t actions,
-           std::optional<net::ProcessName> waits_on = {}) {
+           std::optional<net::ProcessName> waits_on = {}, bool path_is_down = false) {
     Progress progress;
+    progress.path_is_down = path_is_down;
     progress.phase = "forward";
     progress.micro_batch = 3;
     progress.finished_actions = actions;
@@ -173,6 +176,27 @@ TEST_F(WatchdogTest, ReportsWaitingCycle) {
   ASSERT_TRUE(stall.has_value());
   EXPECT_THAT(stall->sentence, HasSubstr("wait in a cycle"));
   EXPECT_THAT(stall->sentence, HasSubstr("stage 1.0 waits for stage 2.0 waits for stage 1.0"));
+}
+
+TEST_F(WatchdogTest, ChainEndsAtAPathThatIsDownAndAtASilentProcess) {
+  limits_of_hosts();
+  all_hello();
+  // Stage 0 has nothing to do, and waits for the decision of stage 2.
+  const auto circle = [&](bool down) { say(kA, 1, kC), say(kB, 1, kA, down), say(kC, 1, kB); };
+  EXPECT_FALSE(pass(12s, [&] { circle(true); }).has_value());
+  auto still = dog_.standstill(now_, median_);
+  ASSERT_TRUE(still.has_value());
+  EXPECT_EQ(still->process, kB);
+  EXPECT_THAT(still->sentence, Not(HasSubstr("cycle")));
+  circle(false);
+  EXPECT_THAT(dog_.standstill(now_, median_)->sentence, HasSubstr("cycle"));
+  // Stage 0 is heard no more.
+  EXPECT_FALSE(pass(12s, [&] { say(kB, 1, kA), say(kC, 1, kB); }).has_value());
+  still = dog_.standstill(now_, median_);
+  ASSERT_TRUE(still.has_value());
+  EXPECT_EQ(still->process, kA);
+  EXPECT_THAT(still->sentence,
+              AllOf(HasSubstr("it has sent nothing for"), Not(HasSubstr("cycle"))));
 }
 
 // A link gives up a few seconds after `hold`; the process that waits over it then reports the path.

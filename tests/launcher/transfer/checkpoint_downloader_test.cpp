@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "framework/store/checkpoint.h"
+#include "framework/store/step_folders.h"
 #include "tests/launcher/transfer/transfer_rig.h"
 
 namespace strait::transfer {
@@ -138,6 +139,30 @@ TEST(CheckpointDownloader, ReportsRemainingBytesAndStopsWaiting) {
   EXPECT_EQ(remaining.step, store::Step{6});
   EXPECT_EQ(remaining.bytes, 100'000U);
   EXPECT_THAT(missing, testing::HasSubstr("100.0 kB of checkpoint 6 stay on the hosts"));
+}
+
+// A download that is slower than commits: the disks of hosts must not fill meanwhile.
+TEST(CheckpointDownloader, PrunesSkippedCheckpointsWhileOneIsDownloaded) {
+  RemoteRun run(one_chunk());
+  const auto downloader = run.downloader();
+  for (std::int64_t step = 1; step <= 9; ++step) {
+    downloader->add(static_cast<store::Step>(step), run.commit(step));
+  }
+  const auto on = [](const fs::path& directory) {
+    std::vector<std::int64_t> steps;
+    for (const auto& folder : store::step_folders(directory)) steps.push_back(number(folder.step));
+    return steps;
+  };
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  const fs::path there = run.host().directory / "run";
+  downloader->finish([&](const CheckpointDownloader::Remaining&) {
+    return on(there).size() <= 3 || std::chrono::steady_clock::now() > deadline;
+  });
+  // The first may have come in its one chunk.
+  EXPECT_THAT(on(there), testing::ElementsAre(9, 8, testing::AnyOf(1, 2)));
+  EXPECT_THAT(on(run.here()),
+              testing::AnyOf(testing::ElementsAre(9, 8, 1), testing::ElementsAre(9, 8, 2, 1)));
+  EXPECT_THAT(downloader->take_warnings(), testing::IsEmpty());
 }
 
 TEST(CheckpointDownloader, GivesUpWhenNothingComes) {

@@ -164,6 +164,19 @@ TEST(StageSettings, WindowOfTieHoldsTable) {
   EXPECT_GE(link_options(job, tie).window_bytes, before + 50257 * 8 * 4);
 }
 
+TEST(StageSettings, ReplicaLinkYieldsUnlessStepsWaitForRounds) {
+  plan::StageJob job = first_of_two_replicas();
+  for (const auto& [method, priority] : {std::pair("allreduce", net::Priority::foreground),
+                                         {"bytegrad", net::Priority::foreground},
+                                         {"powersgd", net::Priority::foreground},
+                                         {"diloco", net::Priority::foreground},
+                                         {"cocktail", net::Priority::background},
+                                         {"streaming_diloco", net::Priority::background}}) {
+    job.plan.recipe.sync.method = job.plan.sync_method = method;
+    EXPECT_EQ(link_options(job, job.plan.links[0]).priority, priority) << method;
+  }
+}
+
 TEST(StageSettings, ReplicaLinkIsBackgroundWithSyncTerms) {
   const plan::StageJob job = first_of_two_replicas();
   const net::LinkOptions options = link_options(job, job.plan.links[0]);
