@@ -76,7 +76,8 @@ void show_final_samples(const control::RunDirectory& directory, const std::atomi
 base::ExitCode launch_and_show(control::RunDirectory& directory, const plan::RunFile& run,
                                launch::LaunchOptions options, std::optional<store::Step> chosen,
                                const std::string& asked, console::Console& console) {
-  const control::StopSignals signals;  // to the last line, also when the run has ended
+  // As long as the process lives: no signal behind the last step may change its exit code.
+  static const auto* const signals = new control::StopSignals;
   options.model = model_questions();
   options.observers = {&console};
   if (!options.without.empty()) {
@@ -91,7 +92,7 @@ base::ExitCode launch_and_show(control::RunDirectory& directory, const plan::Run
   }
   const control::Outcome outcome = run_supervised(directory, run, options, chosen, console);
   if (outcome.code == base::ExitCode::done && !outcome.stopped) {
-    show_final_samples(directory, signals.count(), console);
+    show_final_samples(directory, signals->count(), console);
   }
   console.finish(closing_lines(directory.path(), run.plan, outcome, asked));
   return outcome.code;
