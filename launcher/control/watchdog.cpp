@@ -187,14 +187,19 @@ StallDiagnosis Watchdog::diagnose(net::ProcessName first, Time now) const {
     return one.heard && now - *one.heard > kReportIsOld;
   };
   std::vector<net::ProcessName> chain{first};
+  std::optional<net::ProcessName> beyond;  // a path that is down
   bool cycle = false;
   while (!cycle) {
     const Watched& last = watched_.at(chain.back());
-    // Behind these nothing is known: what an old report waited for may be done, and what a process
-    // beyond a path that is down does makes no difference.
-    if (!last.latest || is_silent(last) || last.latest->path_is_down) break;
+    // What an old report waited for may be done.
+    if (!last.latest || is_silent(last)) break;
     const auto next = last.latest->waits_on;
     if (!next || !watched_.contains(*next) || watched_.at(*next).finished) break;
+    // What a process that lives does beyond it makes no difference.
+    if (last.latest->path_is_down && !is_silent(watched_.at(*next))) {
+      beyond = next;
+      break;
+    }
     cycle = std::find(chain.begin(), chain.end(), *next) != chain.end();
     chain.push_back(*next);
   }
@@ -213,6 +218,7 @@ StallDiagnosis Watchdog::diagnose(net::ProcessName first, Time now) const {
         "or cut off",
         seconds_between(*end.heard, now), why);
   }
+  if (beyond && std::ranges::find(chain, *beyond) == chain.end()) chain.push_back(*beyond);
   const std::vector<std::string> names = descriptions(chain);
   if (cycle) {
     why =

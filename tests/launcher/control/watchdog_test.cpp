@@ -191,7 +191,7 @@ TEST_F(WatchdogTest, ChainEndsAtAPathThatIsDownAndAtASilentProcess) {
   circle(false);
   EXPECT_THAT(dog_.standstill(now_, median_)->sentence, HasSubstr("cycle"));
   // Stage 0 is heard no more.
-  EXPECT_FALSE(pass(12s, [&] { say(kB, 1, kA), say(kC, 1, kB); }).has_value());
+  EXPECT_FALSE(pass(12s, [&] { say(kB, 1, kA, true), say(kC, 1, kB); }).has_value());
   still = dog_.standstill(now_, median_);
   ASSERT_TRUE(still.has_value());
   EXPECT_EQ(still->process, kA);
