@@ -77,7 +77,7 @@ base::ExitCode launch_and_show(control::RunDirectory& directory, const plan::Run
                                launch::LaunchOptions options, std::optional<store::Step> chosen,
                                const std::string& asked, console::Console& console) {
   // As long as the process lives: no signal behind the last step may change its exit code.
-  static const auto* const signals = new control::StopSignals;
+  static const auto* const kSignals = new control::StopSignals;
   options.model = model_questions();
   options.observers = {&console};
   if (!options.without.empty()) {
@@ -92,7 +92,7 @@ base::ExitCode launch_and_show(control::RunDirectory& directory, const plan::Run
   }
   const control::Outcome outcome = run_supervised(directory, run, options, chosen, console);
   if (outcome.code == base::ExitCode::done && !outcome.stopped) {
-    show_final_samples(directory, signals->count(), console);
+    show_final_samples(directory, kSignals->count(), console);
   }
   console.finish(closing_lines(directory.path(), run.plan, outcome, asked));
   return outcome.code;

@@ -334,6 +334,7 @@ void CheckpointDownloader::prune_here(const std::vector<store::Step>& kept) {
 
 void CheckpointDownloader::prune_hosts(const std::vector<store::Step>& kept) {
   std::vector<std::uint64_t> steps;
+  steps.reserve(kept.size());
   for (const store::Step step : kept) steps.push_back(static_cast<std::uint64_t>(number(step)));
   for (const Host& host : known_hosts())
     agent_.prune_checkpoints(host.agent, host.directory, steps);
