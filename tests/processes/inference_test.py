@@ -35,6 +35,19 @@ class Inference(runs.RunCase):
         self.assertEqual(launched.end(), 0, launched.output())
         self.assertRegex(launched.output(), r"completions of evaluation prompts \(\d of 6 right\)")
 
+    def test_the_checkpoint_of_a_live_run_is_chosen_when_the_prompts_are_read(self):
+        launched = self.start("live", {**self.TRAINED, "train.steps": 100_000, "checkpoint.every": 1, "checkpoint.keep": 20})
+        launched.at_event("checkpoint")
+        os.mkfifo(self.home / "slow.jsonl")
+        asked = self.launch("generate", launched.run.path, "--prompts", "slow.jsonl", "--max-tokens", 2, name="live")
+        with open(self.home / "slow.jsonl", "w") as prompts:  # once it is opened for reading, too
+            saved = len(launched.run.events("checkpoint"))
+            asked.wait_for("25 more checkpoints", lambda: len(launched.run.events("checkpoint")) > saved + 25)
+            prompts.write('{"prompt": "3 May"}\n')
+        self.assertEqual(asked.end(), 0, asked.output())
+        launched.signal(signal.SIGINT)
+        self.assertEqual(launched.end(), 0, launched.output())
+
     def test_a_stop_behind_the_last_step_ends_the_completions_alone(self):
         launched = self.start("ended", {**self.TRAINED, "data.eval": ["eval.jsonl"]})
         launched.at_event("ended")
