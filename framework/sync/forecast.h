@@ -77,7 +77,7 @@ Forecast forecast(const SyncSettings& settings, const Layout& layout, std::size_
 Forecast forecast(const SyncSettings& settings, const Layout& layout, const ReplicaGroups& groups,
                   std::uint32_t replica);
 
-// Whether a step waits for its rounds: each is applied at the hook that it opens at.
+// Whether a step waits for a round that opens in it. By the first round, as all others are like it.
 bool step_waits_for_rounds(const SyncSettings& settings, const Layout& layout, std::size_t members);
 
 // By the offer of settings.method; kPlainCodingCost if it has none.

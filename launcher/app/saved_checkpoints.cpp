@@ -44,7 +44,7 @@ std::vector<std::string> hosts_of_rest(const SavedCheckpoint& one, const store::
   return {hosts.begin(), hosts.end()};
 }
 
-// What has not come home yet is on hosts, and no damage.
+// Files that are still on the run's hosts alone are no damage.
 store::Part part_to_check(const fs::path& checkpoint, const plan::Plan& plan) {
   const store::Part part = part_here(plan);
   if (!recipe::stores_on_hosts(plan.recipe.hosts.backend)) return part;

@@ -76,7 +76,7 @@ void show_final_samples(const control::RunDirectory& directory, const std::atomi
 base::ExitCode launch_and_show(control::RunDirectory& directory, const plan::RunFile& run,
                                launch::LaunchOptions options, std::optional<store::Step> chosen,
                                const std::string& asked, console::Console& console) {
-  // As long as the process lives: no signal behind the last step may change its exit code.
+  // Never destroyed: no signal after the last step may change the exit code.
   static const auto* const kSignals = new control::StopSignals;
   options.model = model_questions();
   options.observers = {&console};

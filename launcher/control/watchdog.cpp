@@ -191,11 +191,11 @@ StallDiagnosis Watchdog::diagnose(net::ProcessName first, Time now) const {
   bool cycle = false;
   while (!cycle) {
     const Watched& last = watched_.at(chain.back());
-    // What an old report waited for may be done.
+    // The wait of an old report may have ended.
     if (!last.latest || is_silent(last)) break;
     const auto next = last.latest->waits_on;
     if (!next || !watched_.contains(*next) || watched_.at(*next).finished) break;
-    // What a process that lives does beyond it makes no difference.
+    // Beyond a path that is down only a silent process is a cause.
     if (last.latest->path_is_down && !is_silent(watched_.at(*next))) {
       beyond = next;
       break;

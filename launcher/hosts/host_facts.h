@@ -12,7 +12,7 @@ struct HostFacts {
   std::string host_name;               // as it names itself
   std::string build;                   // of the programs there
   std::int64_t cores = 0;              // that processes there may use
-  std::string processor;               // one text for all that round alike
+  std::string processor;               // instruction set; equal ones give equal bits
   std::int64_t memory = 0;             // bytes
   std::vector<std::int64_t> gpus;      // bytes of each one that its stages can use
   std::int64_t free_disk = 0;          // bytes, where it keeps its files

@@ -29,7 +29,7 @@ struct Plan {
     std::int64_t memory = 0;  // bytes
     // Bytes of each GPU that its stages use in turn; empty: they compute on its CPU.
     std::optional<std::vector<std::int64_t>> gpus = std::nullopt;
-    std::optional<std::string> processor = std::nullopt;  // one text for all that round alike
+    std::optional<std::string> processor = std::nullopt;  // equal: equal bits
   };
   struct Process {
     net::ProcessName name;

@@ -73,7 +73,7 @@ std::string device_text(const plan::Plan& plan, const plan::Plan::Process& proce
   return processor ? "a CPU (" + *processor + ")" : "a CPU";
 }
 
-// Or it is not known.
+// True, too, where it is not known.
 bool round_alike(const plan::Plan& plan, const plan::Plan::Process& a,
                  const plan::Plan::Process& b) {
   const std::optional<bool> gpu = on_gpu(plan, a);
