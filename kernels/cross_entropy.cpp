@@ -2,11 +2,14 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/DeviceGuard.h>
 
 #include <algorithm>
 #include <stdexcept>
 #include <string>
 
+#include "kernels/gpu_layers.h"
+#include "kernels/gpu_tensors.h"
 #include "kernels/leaf_gradient.h"
 
 namespace strait::kernels {
@@ -48,10 +51,43 @@ at::Tensor consume_logits(at::Tensor& logits, const at::Tensor& targets) {
   return chosen.sum();
 }
 
+// The same, and turns the logits into their gradients.
+at::Tensor turn_into_slopes(at::Tensor& logits, const at::Tensor& targets, double softcap) {
+  at::Tensor inner;
+  if (softcap > 0) inner = cap_slope(logits, softcap);
+  at::Tensor sum = consume_logits(logits, targets);
+  // In one dimension: in two, deterministic algorithms of some versions of libtorch wait for the
+  // device.
+  const std::int64_t rows = logits.size(0);
+  const at::Tensor first = at::arange(rows, targets.options()).mul_(logits.size(1));
+  logits.view({-1}).scatter_add_(0, first.add_(targets), at::full({rows}, -1.0, logits.options()));
+  if (inner.defined()) logits.mul_(inner);
+  return sum;
+}
+
+// The same of logits in the type of the hidden values, which become the slopes, by one kernel.
+at::Tensor consume_by_kernel(const at::Tensor& logits, const at::Tensor& targets, bool slopes) {
+  const c10::OptionalDeviceGuard on_it(logits.device());
+  const at::Tensor logarithms = at::empty({logits.size(0)}, logits.options().dtype(at::kFloat));
+  cuda::cross_entropy(
+      stream_of(logits), {element_of(logits.scalar_type()), logits.size(0), logits.size(1)},
+      logits.const_data_ptr(), targets.const_data_ptr<std::int64_t>(),
+      logarithms.mutable_data_ptr<float>(), slopes ? logits.mutable_data_ptr() : nullptr);
+  return logarithms.sum(at::kDouble);
+}
+
+bool loss_kernel_takes(const Projection& projection, const at::Tensor& hidden,
+                       const at::Tensor& targets) {
+  return layer_kernels_take(hidden) && projection.weight.scalar_type() == hidden.scalar_type() &&
+         !projection.bias.defined() && projection.softcap <= 0 && targets.is_contiguous();
+}
+
 // Chunks of nearly equal size: a last one of a single row would be a matrix times a vector, which
 // is slower and sums less exactly.
-std::int64_t even_chunk(std::int64_t count, const at::Tensor& weight) {
-  const std::int64_t most = cross_entropy_rows(weight.size(0), weight.size(1));
+std::int64_t even_chunk(std::int64_t count, const at::Tensor& weight, bool by_kernel) {
+  std::int64_t most = cross_entropy_rows(weight.size(0), weight.size(1));
+  // Logits exist once, in their own type, for twice in float32: more rows are in as much memory.
+  if (by_kernel) most *= 8 / weight.element_size();
   const std::int64_t chunks = std::max<std::int64_t>(1, (count + most - 1) / most);
   return std::max<std::int64_t>(1, (count + chunks - 1) / chunks);
 }
@@ -101,23 +137,23 @@ CrossEntropyResult cross_entropy(const Projection& projection, const at::Tensor&
   CrossEntropyResult result{zero_sum(hidden), {}};
   result.hidden_gradient = at::empty_like(hidden, at::MemoryFormat::Contiguous);
   const std::int64_t count = hidden.size(0);
-  const std::int64_t chunk = even_chunk(count, projection.weight);
+  const bool by_kernel = loss_kernel_takes(projection, hidden, targets);
+  const std::int64_t chunk = even_chunk(count, projection.weight, by_kernel);
   for (std::int64_t begin = 0; begin < count; begin += chunk) {
     const std::int64_t rows = std::min(chunk, count - begin);
     const at::Tensor input = hidden.narrow(0, begin, rows);
     const at::Tensor target = targets.narrow(0, begin, rows);
-    at::Tensor logits = project_logits(projection, input);
-    at::Tensor inner;
-    if (projection.softcap > 0) inner = cap_slope(logits, projection.softcap);
-    result.loss_sum.sub_(consume_logits(logits, target));
-    // In one dimension: in two, deterministic algorithms of some versions of libtorch wait for the
-    // device.
-    const at::Tensor first = at::arange(rows, target.options()).mul_(logits.size(1));
-    logits.view({-1}).scatter_add_(0, first.add_(target), at::full({rows}, -1.0, logits.options()));
-    if (inner.defined()) logits.mul_(inner);
-    if (gradient.bias.defined()) at::Tensor(gradient.bias).add_(logits.sum(0), scale);
+    at::Tensor slope;
+    if (by_kernel) {
+      slope = at::mm(input, projection.weight.t());
+      result.loss_sum.sub_(consume_by_kernel(slope, target, /*slopes=*/true));
+    } else {
+      at::Tensor logits = project_logits(projection, input);
+      result.loss_sum.sub_(turn_into_slopes(logits, target, projection.softcap));
+      if (gradient.bias.defined()) at::Tensor(gradient.bias).add_(logits.sum(0), scale);
+      slope = logits.to(hidden.scalar_type());
+    }
     // The scale goes into the products: it costs no pass over the logits there.
-    const at::Tensor slope = logits.to(hidden.scalar_type());
     at::Tensor into = result.hidden_gradient.narrow(0, begin, rows);
     at::addmm_out(into, into, slope, projection.weight, /*beta=*/0, /*alpha=*/scale);
     if (gradient.weight.defined()) add_product(gradient.weight, slope.t(), input, scale);
@@ -131,11 +167,19 @@ at::Tensor cross_entropy_loss(const Projection& projection, const at::Tensor& hi
   check_shapes(projection, hidden, targets);
   at::Tensor sum = zero_sum(hidden);
   const std::int64_t count = hidden.size(0);
-  const std::int64_t chunk = even_chunk(count, projection.weight);
+  const bool by_kernel = loss_kernel_takes(projection, hidden, targets);
+  const std::int64_t chunk = even_chunk(count, projection.weight, by_kernel);
   for (std::int64_t begin = 0; begin < count; begin += chunk) {
     const std::int64_t rows = std::min(chunk, count - begin);
-    at::Tensor logits = project_logits(projection, hidden.narrow(0, begin, rows));
-    sum.sub_(consume_logits(logits, targets.narrow(0, begin, rows)));
+    const at::Tensor input = hidden.narrow(0, begin, rows);
+    const at::Tensor target = targets.narrow(0, begin, rows);
+    if (by_kernel) {
+      const at::Tensor logits = at::mm(input, projection.weight.t());
+      sum.sub_(consume_by_kernel(logits, target, /*slopes=*/false));
+    } else {
+      at::Tensor logits = project_logits(projection, input);
+      sum.sub_(consume_logits(logits, target));
+    }
   }
   return sum;
 }

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <atomic>
 
-#include "kernels/current_stream.h"
+#include "kernels/gpu_tensors.h"
 #include "kernels/matrix_operators.h"
 #include "kernels/nf4.h"
 #include "kernels/processors.h"
@@ -16,19 +16,6 @@ namespace strait::kernels {
 namespace {
 
 constexpr std::int64_t kValuesOfTask = 1 << 16;  // from here on another thread is worth waking
-
-Element element_of(const at::Tensor& values) {
-  switch (values.scalar_type()) {
-    case at::kFloat:
-      return Element::float32;
-    case at::kBFloat16:
-      return Element::bfloat16;
-    case at::kHalf:
-      return Element::float16;
-    default:
-      TORCH_INTERNAL_ASSERT(false, "a matrix of ", values.scalar_type(), " is to be quantised");
-  }
-}
 
 void check_sizes(const QuantizedMatrix& matrix, const at::Tensor& values) {
   TORCH_INTERNAL_ASSERT(values.device() == matrix.bytes.device() && values.is_contiguous() &&
@@ -49,12 +36,12 @@ bool quantize_rows(const at::Tensor& values, const QuantizedMatrix& matrix) {
   const std::int64_t columns = matrix.shape.columns;
   const auto* from = static_cast<const std::byte*>(values.const_data_ptr());
   auto* to = static_cast<std::byte*>(matrix.bytes.mutable_data_ptr());
-  const std::int64_t width = columns * bytes_of(element_of(values));
+  const std::int64_t width = columns * bytes_of(element_of(values.scalar_type()));
   std::atomic<std::int64_t> refused = 0;
   in_parts(matrix.shape.rows, columns, [&](std::int64_t first, std::int64_t last) {
     SquareSums sums;
-    quantize({from + first * width, element_of(values), last - first, columns}, groups, {},
-             to + first * token_bytes(groups, columns), &sums);
+    quantize({from + first * width, element_of(values.scalar_type()), last - first, columns},
+             groups, {}, to + first * token_bytes(groups, columns), &sums);
     refused += sums.refused_groups;
   });
   return refused == 0;
@@ -62,7 +49,7 @@ bool quantize_rows(const at::Tensor& values, const QuantizedMatrix& matrix) {
 
 bool quantize_blocks(const at::Tensor& values, const QuantizedMatrix& matrix) {
   const std::int64_t count = matrix.shape.values();
-  const std::int64_t size = bytes_of(element_of(values));
+  const std::int64_t size = bytes_of(element_of(values.scalar_type()));
   const auto* from = static_cast<const std::byte*>(values.const_data_ptr());
   auto* levels = matrix.bytes.mutable_data_ptr<std::uint8_t>();
   auto* sizes = reinterpret_cast<float*>(levels + nf4_size_offset(matrix.shape));
@@ -71,8 +58,8 @@ bool quantize_blocks(const at::Tensor& values, const QuantizedMatrix& matrix) {
   in_parts(nf4_blocks(count), kNf4Block, [&](std::int64_t first, std::int64_t last) {
     const std::int64_t begin = first * kNf4Block;
     const std::int64_t end = std::min(last * kNf4Block, count);
-    if (!quantize_nf4(from + begin * size, element_of(values), end - begin, levels + begin / 2,
-                      sizes + first)) {
+    if (!quantize_nf4(from + begin * size, element_of(values.scalar_type()), end - begin,
+                      levels + begin / 2, sizes + first)) {
       fine = false;
     }
   });
@@ -80,9 +67,8 @@ bool quantize_blocks(const at::Tensor& values, const QuantizedMatrix& matrix) {
 }
 
 void dequantize_by_kernels(const QuantizedMatrix& matrix, const at::Tensor& values) {
-  const at::Device device = values.device();
-  void* const stream = current_stream(device).native_handle();
-  const Element element = element_of(values);
+  void* const stream = stream_of(values);
+  const Element element = element_of(values.scalar_type());
   const QuantizedShape& shape = matrix.shape;
   if (shape.format == MatrixFormat::nf4) {
     const auto* levels = matrix.bytes.const_data_ptr<std::uint8_t>();
@@ -137,7 +123,7 @@ void dequantize_matrix(const QuantizedMatrix& matrix, const at::Tensor& values) 
     const c10::OptionalDeviceGuard on_it(values.device());
     return dequantize_by_kernels(matrix, values);
   }
-  const Element element = element_of(values);
+  const Element element = element_of(values.scalar_type());
   const std::int64_t size = bytes_of(element);
   const auto* from = matrix.bytes.const_data_ptr<std::uint8_t>();
   auto* to = static_cast<std::byte*>(values.mutable_data_ptr());

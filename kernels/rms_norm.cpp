@@ -1,9 +1,11 @@
 #include "kernels/rms_norm.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
+#include <c10/core/DeviceGuard.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "kernels/gpu_layers.h"
+#include "kernels/gpu_tensors.h"
 #include "kernels/leaf_gradient.h"
 
 namespace strait::kernels {
@@ -19,6 +21,61 @@ at::Tensor wide(const at::Tensor& values) {
 at::Tensor factor_of(const at::Tensor& weight, bool one_plus_weight) {
   return one_plus_weight ? wide(weight).add(1) : wide(weight);
 }
+
+// By one kernel each way, on a GPU.
+bool norm_kernel_takes(const at::Tensor& input, const at::Tensor& weight) {
+  return layer_kernels_take(input) && weight.scalar_type() == input.scalar_type() &&
+         input.size(-1) <= kMostNormWidth && input.numel() > 0;
+}
+
+NormShape norm_shape_of(const at::Tensor& input, const RmsNormRules& rules) {
+  const std::int64_t width = input.size(-1);
+  return {element_of(input.scalar_type()), input.numel() / width, width,
+          static_cast<float>(rules.epsilon), rules.one_plus_weight};
+}
+
+void add_weight_gradient(const at::Tensor& weight, const at::Tensor& sums) {
+  leaf_gradient(weight).add_(sums);
+  announce_leaf_gradient(weight);
+}
+
+struct FusedRmsNorm : public torch::autograd::Function<FusedRmsNorm> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& values,
+                            const at::Tensor& weight, double epsilon, bool one_plus_weight) {
+    const c10::OptionalDeviceGuard on_it(values.device());
+    const at::Tensor input = values.contiguous();
+    const NormShape shape = norm_shape_of(input, {epsilon, one_plus_weight});
+    const at::Tensor scales = at::empty({shape.rows}, input.options().dtype(at::kFloat));
+    at::Tensor output = at::empty_like(input);
+    cuda::rms_norm(stream_of(input), shape, input.const_data_ptr(), weight.const_data_ptr(),
+                   scales.mutable_data_ptr<float>(), output.mutable_data_ptr());
+    context->save_for_backward({input, weight, scales});
+    context->saved_data["epsilon"] = epsilon;
+    context->saved_data["one_plus_weight"] = one_plus_weight;
+    return output;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor& input = saved[0];
+    const at::Tensor& weight = saved[1];
+    const c10::OptionalDeviceGuard on_it(input.device());
+    const NormShape shape = norm_shape_of(input, {context->saved_data["epsilon"].toDouble(),
+                                                  context->saved_data["one_plus_weight"].toBool()});
+    const at::Tensor slope = gradients[0].contiguous();
+    at::Tensor sums;
+    if (weight.requires_grad()) {
+      sums = at::empty({cuda::norm_sum_rows(shape), shape.width}, saved[2].options());
+    }
+    at::Tensor into = at::empty_like(input);
+    cuda::rms_norm_gradient(stream_of(input), shape, input.const_data_ptr(),
+                            weight.const_data_ptr(), saved[2].const_data_ptr<float>(),
+                            slope.const_data_ptr(), into.mutable_data_ptr(),
+                            sums.defined() ? sums.mutable_data_ptr<float>() : nullptr);
+    if (sums.defined()) add_weight_gradient(weight, sums.sum(0));
+    return {into, at::Tensor(), at::Tensor(), at::Tensor()};
+  }
+};
 
 struct RmsNorm : public torch::autograd::Function<RmsNorm> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
@@ -42,8 +99,7 @@ struct RmsNorm : public torch::autograd::Function<RmsNorm> {
     const at::Tensor slope = wide(gradients[0]);
     const at::Tensor normal = at::mul(wide(input), scale);
     if (weight.requires_grad()) {
-      leaf_gradient(weight).add_(at::mul(slope, normal).flatten(0, -2).sum(0));
-      announce_leaf_gradient(weight);
+      add_weight_gradient(weight, at::mul(slope, normal).flatten(0, -2).sum(0));
     }
     at::Tensor into = slope.mul(factor_of(weight, one_plus_weight));
     const at::Tensor along = at::mul(into, normal).mean(-1, /*keepdim=*/true);
@@ -57,6 +113,9 @@ struct RmsNorm : public torch::autograd::Function<RmsNorm> {
 at::Tensor rms_norm(const at::Tensor& input, const at::Tensor& weight, const RmsNormRules& rules) {
   TORCH_INTERNAL_ASSERT(weight.is_leaf() && weight.dim() == 1 && input.size(-1) == weight.size(0),
                         "a norm of ", input.sizes(), " with weight ", weight.sizes());
+  if (norm_kernel_takes(input, weight)) {
+    return FusedRmsNorm::apply(input, weight, rules.epsilon, rules.one_plus_weight);
+  }
   return RmsNorm::apply(input, weight, rules.epsilon, rules.one_plus_weight);
 }
 

@@ -1,8 +1,14 @@
 #include "kernels/rotate_heads.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
+#include <c10/core/DeviceGuard.h>
 #include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <initializer_list>
+
+#include "kernels/gpu_layers.h"
+#include "kernels/gpu_tensors.h"
 
 namespace strait::kernels {
 namespace {
@@ -23,10 +29,43 @@ Pair pair_of(const at::Tensor& values, std::int64_t half, RotaryPairs pairs) {
   return {together.select(-1, 0), together.select(-1, 1)};
 }
 
+bool in_octets(std::initializer_list<std::int64_t> sizes) {
+  return std::ranges::all_of(sizes, [](std::int64_t size) { return size % 8 == 0; });
+}
+
+// Of heads that follow one another, which parts of a wider tensor do, too.
+bool rotation_kernel_takes(const at::Tensor& heads, std::int64_t half) {
+  return layer_kernels_take(heads) && heads.numel() > 0 && half > 0 && heads.stride(3) == 1 &&
+         (heads.size(0) == 1 || heads.stride(0) == heads.size(1) * heads.stride(1)) &&
+         in_octets({half, heads.size(3), heads.stride(1), heads.stride(2)});
+}
+
+at::Tensor rotated_by_kernel(const at::Tensor& heads, const at::Tensor& cosine,
+                             const at::Tensor& sine, RotaryPairs pairs, bool inverse) {
+  const c10::OptionalDeviceGuard on_it(heads.device());
+  const HeadShape shape{element_of(heads.scalar_type()),
+                        pairs == RotaryPairs::neighbours,
+                        inverse,
+                        heads.size(0) * heads.size(1),
+                        heads.size(2),
+                        heads.size(3),
+                        cosine.size(-1),
+                        heads.stride(1),
+                        heads.stride(2)};
+  const at::Tensor cos = cosine.to(heads.scalar_type()).contiguous();
+  const at::Tensor sin = sine.to(heads.scalar_type()).contiguous();
+  at::Tensor result = at::empty(heads.sizes(), heads.options());
+  cuda::rotate_heads(stream_of(heads), shape, heads.const_data_ptr(), cos.const_data_ptr(),
+                     sin.const_data_ptr(), result.mutable_data_ptr());
+  return result;
+}
+
 // The backward is the inverse rotation.
 at::Tensor rotated(const at::Tensor& values, const at::Tensor& cosine, const at::Tensor& sine,
                    RotaryPairs pairs, bool inverse) {
   const std::int64_t half = cosine.size(-1);
+  if (rotation_kernel_takes(values, half))
+    return rotated_by_kernel(values, cosine, sine, pairs, inverse);
   const std::int64_t rest = values.size(-1) - 2 * half;
   const at::Tensor cos = cosine.to(values.scalar_type()).unsqueeze(2);
   const at::Tensor sin = sine.to(values.scalar_type()).unsqueeze(2);

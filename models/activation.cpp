@@ -3,6 +3,9 @@
 #include <ATen/ATen.h>
 
 #include <array>
+#include <vector>
+
+#include "kernels/gated_product.h"
 
 namespace strait::models {
 namespace {
@@ -50,6 +53,18 @@ at::Tensor activate(const at::Tensor& input, Activation activation) {
       return at::silu(input);
   }
   TORCH_INTERNAL_ASSERT(false, "activation ", static_cast<int>(activation));
+}
+
+at::Tensor activate_gated(const at::Tensor& gate, const at::Tensor& up, Activation activation) {
+  if (activation == Activation::silu || activation == Activation::gelu_tanh) {
+    return kernels::gated_product(gate, up,
+                                  activation == Activation::silu
+                                      ? kernels::GateFunction::silu
+                                      : kernels::GateFunction::gelu_tanh);
+  }
+  if (up.defined()) return activate(gate, activation).mul(up);
+  const std::vector<at::Tensor> halves = gate.chunk(2, -1);
+  return activate(halves[0], activation).mul(halves[1]);
 }
 
 }  // namespace strait::models

@@ -18,4 +18,7 @@ std::vector<std::string_view> activation_names();
 
 at::Tensor activate(const at::Tensor& input, Activation activation);
 
+// activation(gate) · up; where `up` is undefined, `gate` has the columns of both, the gate first.
+at::Tensor activate_gated(const at::Tensor& gate, const at::Tensor& up, Activation activation);
+
 }  // namespace strait::models

@@ -4,7 +4,6 @@
 
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "models/activation.h"
 #include "models/linear.h"
@@ -25,12 +24,10 @@ class Mlp {
   at::Tensor forward(const at::Tensor& input, const Pass& pass) const {
     const at::Tensor inner = up_.forward(input, pass);
     if (!gated_) return down_.forward(activate(inner, activation_), pass);
-    if (gate_) {
-      const at::Tensor gate = gate_->forward(input, pass);
-      return down_.forward(activate(gate, activation_).mul(inner), pass);
-    }
-    const std::vector<at::Tensor> halves = inner.chunk(2, -1);
-    return down_.forward(activate(halves[0], activation_).mul(halves[1]), pass);
+    const at::Tensor product = gate_
+                                   ? activate_gated(gate_->forward(input, pass), inner, activation_)
+                                   : activate_gated(inner, {}, activation_);
+    return down_.forward(product, pass);
   }
 
  private:

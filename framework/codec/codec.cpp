@@ -21,19 +21,6 @@ void Decoder::complete(const TensorHeader& header, std::span<const std::byte> pa
   throw CodecError("a peer sends cached rows, but this codec requested none");
 }
 
-kernels::Element element_of(at::ScalarType type) {
-  switch (type) {
-    case at::kFloat:
-      return kernels::Element::float32;
-    case at::kBFloat16:
-      return kernels::Element::bfloat16;
-    case at::kHalf:
-      return kernels::Element::float16;
-    default:
-      throw std::logic_error(fmt::format("a codec for elements of type {}", c10::toString(type)));
-  }
-}
-
 at::ScalarType scalar_type(WireDtype dtype) {
   switch (dtype) {
     case WireDtype::bfloat16:

@@ -68,10 +68,6 @@ class Decoder {
   virtual Traffic traffic() const = 0;
 };
 
-// The kernels' enumerator for a tensor's element type. Any other type than the three is a broken
-// invariant.
-kernels::Element element_of(at::ScalarType type);
-
 // The tensor type of messages of the raw codec.
 at::ScalarType scalar_type(WireDtype dtype);
 

@@ -9,13 +9,17 @@
 #include <stdexcept>
 
 #include "framework/codec/message.h"
+#include "kernels/gpu_tensors.h"
 #include "kernels/row_quantization.h"
 
 namespace strait::codec {
 
 SampleDecoder::SampleDecoder(at::ScalarType result, std::unique_ptr<ActivationCache> cache,
                              at::Device device)
-    : result_(result), element_(element_of(result)), cache_(std::move(cache)), pool_(result) {
+    : result_(result),
+      element_(kernels::element_of(result)),
+      cache_(std::move(cache)),
+      pool_(result) {
   if (!device.is_cpu()) device_.emplace(device);
 }
 

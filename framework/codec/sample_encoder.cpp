@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "framework/codec/message.h"
+#include "kernels/gpu_tensors.h"
 #include "kernels/random_key.h"
 #include "kernels/row_quantization.h"
 
@@ -124,7 +125,7 @@ void SampleEncoder::encode_on_host(const TensorHeader& header, const at::Tensor&
     source = pool_.take(tensor.sizes());
     source.copy_(tensor.detach());
   }
-  const kernels::Element element = element_of(source.scalar_type());
+  const kernels::Element element = kernels::element_of(source.scalar_type());
   const auto* const values = static_cast<const std::byte*>(source.const_data_ptr());
   const std::int64_t row_bytes =
       header.rows.padded_length * header.width * kernels::bytes_of(element);
@@ -164,7 +165,7 @@ bool SampleEncoder::fits_device(const TensorHeader& header) {
 
 void SampleEncoder::encode_on_device(const TensorHeader& header, const at::Tensor& tensor,
                                      net::Frame& frame) {
-  const kernels::RowShape shape{element_of(tensor.scalar_type()),
+  const kernels::RowShape shape{kernels::element_of(tensor.scalar_type()),
                                 cache_ == nullptr ? kernels::CacheFormat::bfloat16 : *memory(),
                                 header.width};
   auto* from = static_cast<std::byte*>(tensor.mutable_data_ptr());

@@ -1,5 +1,5 @@
-// How fast a GPU encodes and decodes a message, beside a copy within its memory: bytes read and
-// written per second, as a share of the copy's.
+// How fast a GPU encodes and decodes a message, and computes what layers have kernels for, beside a
+// copy within its memory: bytes read and written per second, as a share of the copy's.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/gpu_layers.h"
 #include "kernels/processors.h"
 #include "tests/gpu/gpu_memory.h"
 
@@ -169,6 +170,68 @@ void measure(std::int64_t tokens, std::int64_t width) {
   }
 }
 
+// Memory for the layers, in bfloat16: all of their tensors begin in it, one behind the other.
+class BenchLayers {
+ public:
+  explicit BenchLayers(std::int64_t tokens) : tokens_(tokens) {
+    values_.reserve(static_cast<std::size_t>(tokens * 6 * kInner * 2));
+    sums_.reserve(static_cast<std::size_t>(1 << 26));
+    targets_.reserve(static_cast<std::size_t>(tokens * 8));
+    fill_randomly(values_, Element::bfloat16, 0);
+    require(cudaMemset(targets_.data(), 0, targets_.size()));
+  }
+
+  void measure() {
+    const double copy = copied_per_second(static_cast<std::size_t>(tokens_ * kInner) * 2);
+    std::printf("layers of %lld tokens in bfloat16; a copy moves %.0f GB/s\n",
+                static_cast<long long>(tokens_), copy / 1e9);
+    const auto show = [&](const char* name, std::int64_t values,
+                          const std::function<void()>& work) {
+      const double seconds = seconds_of(work);
+      std::printf("%-40s %7.1f us %7.0f %%\n", name, 1e6 * seconds,
+                  100 * 2 * static_cast<double>(values) / seconds / copy);
+    };
+    const NormShape norm{Element::bfloat16, tokens_, kHidden, 1e-5F, false};
+    auto* const sums = static_cast<float*>(sums_.data());
+    float* const scales = sums + (1 << 23);
+    const std::int64_t hidden = tokens_ * kHidden;
+    show("RMS norm, 2048 wide", 2 * hidden,
+         [&] { cuda::rms_norm(nullptr, norm, at(0), at(5 * hidden), scales, at(hidden)); });
+    show("its gradients", 3 * hidden, [&] {
+      cuda::rms_norm_gradient(nullptr, norm, at(0), at(5 * hidden), scales, at(hidden),
+                              at(2 * hidden), sums);
+    });
+    const GatedShape gated{Element::bfloat16, GateFunction::silu, tokens_, kInner, kInner};
+    const std::int64_t inner = tokens_ * kInner;
+    show("gated product, 5632 wide", 3 * inner,
+         [&] { cuda::gated_product(nullptr, gated, at(0), at(inner), at(2 * inner)); });
+    show("its gradients", 5 * inner, [&] {
+      cuda::gated_product_gradient(nullptr, gated, at(0), at(inner), at(2 * inner), at(3 * inner),
+                                   at(4 * inner));
+    });
+    const HeadShape heads{Element::bfloat16, false, false, tokens_, 32, 64, 32, kHidden, 64};
+    show("rotation of 32 heads", 2 * hidden + 64 * tokens_, [&] {
+      cuda::rotate_heads(nullptr, heads, at(0), at(2 * hidden), at(3 * hidden), at(4 * hidden));
+    });
+    const LogitShape logits{Element::bfloat16, tokens_ / 8, 32000};
+    show("cross entropy of 32,000 tokens", 3 * logits.rows * logits.vocabulary, [&] {
+      cuda::cross_entropy(nullptr, logits, at(0), static_cast<const std::int64_t*>(targets_.data()),
+                          scales, at(0));
+    });
+  }
+
+ private:
+  static constexpr std::int64_t kHidden = 2048;
+  static constexpr std::int64_t kInner = 5632;
+
+  void* at(std::int64_t value) const { return values_.at(static_cast<std::size_t>(value * 2)); }
+
+  std::int64_t tokens_;
+  GpuMemory values_{GpuMemory::Kind::device};
+  GpuMemory sums_{GpuMemory::Kind::device};
+  GpuMemory targets_{GpuMemory::Kind::device};
+};
+
 }  // namespace
 }  // namespace strait::kernels
 
@@ -181,5 +244,6 @@ int main(int argc, char** argv) {
     return 2;
   }
   strait::kernels::measure(tokens, width);
+  strait::kernels::BenchLayers(tokens).measure();
   return 0;
 }

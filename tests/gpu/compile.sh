@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# compile.sh bits|bench FILE [FOLDER]: one of the two programs for the GPU of this machine, without
-# libtorch. What both are made of is compiled once into the FOLDER.
+# compile.sh bits|layers|bench FILE [FOLDER]: one of the programs for the GPU of this machine, without
+# libtorch. What all are made of is compiled once into the FOLDER.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 objects=${3:-}

@@ -62,7 +62,21 @@ MISTAKES = [
     ("less shared memory than a wide token takes", "row_launch.cuh",
      "ask_for_shared_memory(Kernel* kernel, const Cut& cut) {", "ask_for_shared_memory(Kernel* kernel, const Cut& cut) {\n  return;",
      "encode_rows", "invalid argument"),
+    ("no barrier before a row's sum is read", "layer_values.cuh", "  __syncthreads();\n  float result", "  float result", "rms_norm", UNORDERED),
+    ("one place for the sums of two rows", "rms_norm.cu", "    shared += next;\n", "", "rms_norm", "nothing orders them"),
+    ("a row behind the last one", "rms_norm.cu", "  const bool here = row < shape.rows;\n  const std::int64_t begin",
+     "  const bool here = row <= shape.rows;\n  const std::int64_t begin", "rms_norm", "outside of all|differ|" + UNORDERED),
+    ("a row that is not added to the weight's gradient", "rms_norm.cu", "first < shape.rows;\n       first += step", "first < shape.rows - 1;\n       first += step",
+     "rms_norm", "differ|no thread has written"),
+    ("a gate's slope for its value", "gated_product.cu", "rounded<element>(open.value)", "rounded<element>(open.slope)", "gated_product", "differ"),
+    ("the wrong octet's angle", "rotate_heads.cu", "part * kOctet) * kSize;", "part) * kSize;", "rotate_heads", "differ"),
+    ("a head's rest that is not copied", "rotate_heads.cu", "  if (part >= turned) {", "  if (part >= turned) {\n    return;", "rotate_heads", "differ"),
+    ("a neighbour row's logits at the end of a row", "cross_entropy.cu", "value < vocabulary_; }", "value <= vocabulary_; }", "cross_entropy",
+     "differ|outside of all|" + UNORDERED),
+    ("a target read when its slope may be there", "cross_entropy.cu", "logarithms[blockIdx.x] = chosen",
+     "logarithms[blockIdx.x] = load_elements(logits + row.offset(target), element, 1).value[0]", "cross_entropy", UNORDERED),
 ]
+LAYERS = ("rms_norm", "gated_product", "rotate_heads", "cross_entropy")
 
 
 def compiler():
@@ -82,7 +96,9 @@ def output_of(mistake, folder):
     assert original.count(text) >= 1, f"{name}: {file} has no such place any more: {text!r}"
     (copy / file).write_text(original.replace(text, instead, 1))
     program = folder / "bits"
-    libraries = [BUILD / f"tests/gpu/libemulated_bits_checked_{part}.a" for part in ("kernels", "gpu")]
+    compared = "layers" if source in LAYERS else "bits"
+    parts = (f"{compared}_checked_main", "checked_kernels", "checked_gpu")
+    libraries = [BUILD / f"tests/gpu/libemulated_{part}.a" for part in parts]
     subprocess.run(
         [*compiler(), "-std=c++20", "-O1", "-ffp-contract=off", "-fno-strict-aliasing", "-fsanitize=thread", "-DSTRAIT_EMULATED_GPU",
          f"-I{ROOT / 'tests/gpu/emulation'}", f"-I{folder / 'tree'}", f"-I{ROOT}", "-x", "c++", "-c", copy / f"{source}.cu",
@@ -94,7 +110,7 @@ def output_of(mistake, folder):
 
 
 def main():
-    if not (BUILD / "tests/gpu/libemulated_bits_checked_gpu.a").exists():
+    if not (BUILD / "tests/gpu/libemulated_checked_gpu.a").exists():
         print("this build has no emulation of a GPU")
         return SKIPPED
 

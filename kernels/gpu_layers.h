@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/group_format.h"
+
+namespace strait::kernels {
+
+// What norms, gated MLPs, rotary embeddings and the loss compute on a GPU, each in one pass over
+// memory instead of one per operator. Values are float32 or bfloat16, and are rounded where
+// libtorch's operators round them. Sums have an order that shapes decide, alone. Calls queue work
+// on `stream`, a cudaStream_t, and return. Pointers are memory of the GPU; best at multiples of 16
+// bytes. Callers are the .cpp files of the same names, which check shapes.
+
+// Rows [rows, width] that are normalised; contiguous.
+struct NormShape {
+  Element element = Element::float32;
+  std::int64_t rows = 0;
+  std::int64_t width = 0;  // at most kMostNormWidth
+  float epsilon = 0;
+  bool one_plus_weight = false;
+};
+inline constexpr std::int64_t kMostNormWidth = 16384;
+
+// function(gate) · up, both [rows, width]: with rows at a stride, as have their gradients; the
+// product is contiguous.
+enum class GateFunction : std::uint8_t { silu, gelu_tanh };
+struct GatedShape {
+  Element element = Element::float32;
+  GateFunction function = GateFunction::silu;
+  std::int64_t rows = 0;
+  std::int64_t width = 0;  // a multiple of 8, as is the stride
+  std::int64_t stride = 0;
+};
+
+// Heads [tokens, heads, width] whose first 2 · half values are rotated. Tables are [tokens, half].
+// The result is contiguous.
+struct HeadShape {
+  Element element = Element::float32;  // of tables, too
+  bool neighbours = false;             // see RotaryPairs
+  bool inverse = false;
+  std::int64_t tokens = 0;
+  std::int64_t heads = 0;
+  std::int64_t width = 0;  // a multiple of 8, as are half and strides
+  std::int64_t half = 0;
+  std::int64_t token_stride = 0;
+  std::int64_t head_stride = 0;
+};
+
+struct LogitShape {
+  Element element = Element::float32;
+  std::int64_t rows = 0;
+  std::int64_t vocabulary = 0;
+};
+
+namespace cuda {
+
+// Leaves 1 / √(mean square + epsilon) of each row in `scales`.
+void rms_norm(void* stream, const NormShape& shape, const void* input, const void* weight,
+              float* scales, void* output);
+// `weight_sums` is [norm_sum_rows(), width]: its columns' sums are the weight's gradient. Null:
+// that is not wanted.
+std::int64_t norm_sum_rows(const NormShape& shape);
+void rms_norm_gradient(void* stream, const NormShape& shape, const void* input, const void* weight,
+                       const float* scales, const void* slope, void* input_gradient,
+                       float* weight_sums);
+
+void gated_product(void* stream, const GatedShape& shape, const void* gate, const void* up,
+                   void* product);
+void gated_product_gradient(void* stream, const GatedShape& shape, const void* gate, const void* up,
+                            const void* slope, void* gate_gradient, void* up_gradient);
+
+void rotate_heads(void* stream, const HeadShape& shape, const void* heads, const void* cosine,
+                  const void* sine, void* rotated);
+
+// The logarithms of the targets' probabilities. `slopes`: the logits' gradients, which are the
+// probabilities less one for the target; may be the logits' own memory. Null: they are not wanted.
+void cross_entropy(void* stream, const LogitShape& shape, const void* logits,
+                   const std::int64_t* targets, float* logarithms, void* slopes);
+
+}  // namespace cuda
+}  // namespace strait::kernels

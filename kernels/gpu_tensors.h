@@ -1,0 +1,20 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
+
+#include "kernels/group_format.h"
+
+namespace strait::kernels {
+
+// Of float32, bfloat16 or float16: rows have no others.
+Element element_of(at::ScalarType type);
+
+// Whether the kernels of gpu_layers.h compute with that tensor: float32 or bfloat16, on a GPU that
+// they run on.
+bool layer_kernels_take(const at::Tensor& values);
+
+// The current stream of a tensor's device, a cudaStream_t.
+void* stream_of(const at::Tensor& values);
+
+}  // namespace strait::kernels

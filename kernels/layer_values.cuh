@@ -1,0 +1,88 @@
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+
+#include "kernels/octets.cuh"
+#include "kernels/row_launch.cuh"
+
+// What the kernels of layers share. A thread has octets of a row; rows of few octets share a block.
+namespace strait::kernels {
+
+// As libtorch rounds to an element: NaN stays one.
+template <Element element>
+__device__ inline float rounded(float value) {
+  if constexpr (element == Element::float32) return value;
+  if (value != value) return float_of_bits(0x7FC00000U);
+  return float_of_bits(static_cast<std::uint32_t>(bfloat16_bits(value)) << 16U);
+}
+
+// Eight values that are rounded, to a multiple of 16 bytes; the first `count` of them, to anywhere.
+template <Element element>
+__device__ inline void store_rounded(const Octet& octet, int count, std::uint8_t* to) {
+  if constexpr (element == Element::float32) {
+    store_elements(octet, false, element, count, to);
+  } else {
+    std::uint32_t halves[kOctet];
+    for (int i = 0; i < kOctet; ++i) halves[i] = bits_of_float(octet.value[i]) >> 16U;
+    store_halves(halves, count, to);
+  }
+}
+
+// launch(element, as a constant)
+template <class Launch>
+void with_element(Element element, const Launch& launch) {
+  if (element == Element::float32) {
+    launch(std::integral_constant<Element, Element::float32>{});
+  } else {
+    launch(std::integral_constant<Element, Element::bfloat16>{});
+  }
+}
+
+// How rows are cut into blocks: x counts the threads of a row, y rows.
+struct LayerCut {
+  unsigned threads = 32;
+  unsigned rows = 1;
+  int octets = 1;  // of a thread, at most
+};
+inline LayerCut cut_of_width(std::int64_t width) {
+  const std::int64_t octets = (width + kOctet - 1) / kOctet;
+  const unsigned threads = 32 * warps_of(width);
+  return {threads, slots_of(width), static_cast<int>((octets + threads - 1) / threads)};
+}
+
+// A thread's number has 32 bits.
+inline dim3 grid_of_threads(std::int64_t threads, unsigned of_block) {
+  const std::int64_t blocks = (threads + of_block - 1) / of_block;
+  if (blocks * of_block > 0xFFFFFFFF) {
+    throw std::runtime_error("a tensor of " + std::to_string(threads * kOctet) +
+                             " values is too large for one launch");
+  }
+  return dim3(static_cast<unsigned>(blocks));
+}
+
+// Of the values of a row that its threads have, in the same order for every row of that width.
+// `shared` has a place for each warp of the block. For the whole block.
+template <class Operation>
+__device__ inline float over_row(float mine, float* shared, const Operation& operation) {
+  for (int stride = 16; stride > 0; stride /= 2) {
+    mine = operation(mine, __shfl_xor_sync(kAllLanes, mine, stride));
+  }
+  const unsigned warps = blockDim.x / 32;
+  float* const of_row = shared + threadIdx.y * warps;
+  if (lane_id() == 0) of_row[threadIdx.x / 32] = mine;
+  __syncthreads();
+  float result = of_row[0];
+  for (unsigned w = 1; w < warps; ++w) result = operation(result, of_row[w]);
+  return result;
+}
+
+struct Add {
+  __device__ float operator()(float left, float right) const { return left + right; }
+};
+struct Larger {
+  __device__ float operator()(float left, float right) const { return fmaxf(left, right); }
+};
+
+}  // namespace strait::kernels
