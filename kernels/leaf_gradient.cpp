@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
+#include <torch/version.h>
 
 #include <algorithm>
 
@@ -25,6 +26,14 @@ void add_product(const at::Tensor& sum, const at::Tensor& left, const at::Tensor
     sum.addmm_(left, right, /*beta=*/1, /*alpha=*/scale);
     return;
   }
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 11
+  // The product adds as it leaves the multiprocessors, and is not rounded before.
+  if (sum.is_cuda() && sum.scalar_type() == at::kFloat) {
+    at::Tensor into = sum;
+    at::addmm_out(into, sum, left, right, at::kFloat, /*beta=*/1, /*alpha=*/scale);
+    return;
+  }
+#endif
   // Values of a temporary: a CPU's cache holds it; a GPU has to be busy with it (32 MiB).
   const std::int64_t piece = std::int64_t{1} << (sum.is_cuda() ? 24 : 20);
   const std::int64_t step =
