@@ -126,14 +126,16 @@ std::vector<NvidiaDriver::Gpu> visible_gpus(const NvidiaDriver& driver, const ch
   return shown;
 }
 
-std::vector<std::int64_t> gpu_memory_here() {
+std::vector<NvidiaDriver::Gpu> gpus_here() {
   if (!base::build_has_cuda()) return {};
   const std::optional<NvidiaDriver> driver = nvidia_driver();
   if (!driver) return {};
+  return visible_gpus(*driver, std::getenv("CUDA_VISIBLE_DEVICES"));
+}
+
+std::vector<std::int64_t> gpu_memory_here() {
   std::vector<std::int64_t> bytes;
-  for (const NvidiaDriver::Gpu& gpu : visible_gpus(*driver, std::getenv("CUDA_VISIBLE_DEVICES"))) {
-    bytes.push_back(gpu.memory_bytes.value_or(0));
-  }
+  for (const NvidiaDriver::Gpu& gpu : gpus_here()) bytes.push_back(gpu.memory_bytes.value_or(0));
   return bytes;
 }
 

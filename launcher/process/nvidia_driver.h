@@ -47,7 +47,9 @@ class NvidiaSession {
 // all. Pure. CUDA counts as the driver does where CUDA_DEVICE_ORDER is PCI_BUS_ID.
 std::vector<NvidiaDriver::Gpu> visible_gpus(const NvidiaDriver& driver, const char* visible);
 
-// Bytes of each GPU that stages of this build could use in an environment like ours; empty: none.
+// The GPUs that stages of this build could use in an environment like ours, and bytes of each;
+// empty: none.
+std::vector<NvidiaDriver::Gpu> gpus_here();
 std::vector<std::int64_t> gpu_memory_here();
 
 }  // namespace strait::process

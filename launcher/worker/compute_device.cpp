@@ -13,6 +13,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/plan/gpu_memory.h"
+#include "launcher/process/memory.h"
 #include "launcher/process/nvidia_driver.h"
 
 namespace strait::worker {
@@ -61,6 +62,19 @@ std::int64_t peak_device_memory(at::Device device) {
 }
 
 namespace {
+
+// Of the part of the memory that a process has on a GPU.
+std::string gpu_memory_text(const process::NvidiaDriver::Gpu& gpu, at::Device device,
+                            std::int64_t planned) {
+  std::string text =
+      fmt::format("; of {}: {} planned, {} of tensors at the peak", device.str(),
+                  base::byte_text(planned), base::byte_text(peak_device_memory(device)));
+  if (gpu.memory_bytes) text += fmt::format(", {} there", base::byte_text(*gpu.memory_bytes));
+  if (gpu.free_bytes) {
+    text += fmt::format(", of which all processes leave {}", base::byte_text(*gpu.free_bytes));
+  }
+  return text;
+}
 
 std::string gpu_text(const process::NvidiaDriver::Gpu& gpu) {
   std::string text = gpu.name;
@@ -132,6 +146,22 @@ void use_deterministic_algorithms() {
   context.setBenchmarkCuDNN(false);
   // cuBLAS needs a workspace for each stream, which libtorch gives it. Not CUBLAS_WORKSPACE_CONFIG
   // as well: libtorch parses that at every product, which took a third of a step (2.11 on an H100).
+}
+
+std::string memory_text(const plan::StageJob& job) {
+  const plan::Plan::Process& own = job.plan.process(job.process);
+  std::vector<process::NvidiaDriver::Gpu> gpus;
+  if (job.plan.recipe.model.device != recipe::Device::cpu) gpus = process::gpus_here();
+  const std::int64_t planned =
+      gpus.empty() ? job.plan.memory_bytes(own) : job.plan.beside_bytes(own);
+  std::string text = fmt::format("Memory: {} planned, {} at the peak, {} on this host",
+                                 base::byte_text(planned), base::byte_text(process::peak_memory()),
+                                 base::byte_text(process::host_memory().total));
+  if (gpus.empty()) return text;
+  const std::int64_t index = job.plan.index_on_host(own) % std::ssize(gpus);
+  const at::Device device(at::kCUDA, static_cast<at::DeviceIndex>(index));
+  return text + gpu_memory_text(gpus[static_cast<std::size_t>(index)], device,
+                                plan::Plan::compute_bytes(own));
 }
 
 at::Device compute_device(const plan::StageJob& job) {

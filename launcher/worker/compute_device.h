@@ -34,6 +34,10 @@ std::vector<std::int64_t> accelerator_memory();
 // device's allocator does not count. Any thread; does not wait for the device.
 std::int64_t peak_device_memory(at::Device device);
 
+// For the error of a process that found no memory: what was planned, and what there was, on its
+// host and on its GPU.
+std::string memory_text(const plan::StageJob& job);
+
 // What this process can compute on, and whether a small product of matrices is right there: a
 // sentence for each of libtorch, the driver's GPUs, the CPU and the accelerators.
 struct DeviceCheck {

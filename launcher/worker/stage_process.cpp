@@ -69,10 +69,7 @@ base::ExitCode report_failure(ControlClient& control, const std::exception& erro
                               const plan::StageJob& job) {
   base::Failure failure = base::describe_failure(error);
   if (failure.code == base::ExitCode::out_of_memory) {
-    const auto planned = job.plan.memory_bytes(job.plan.process(job.process));
-    failure.text += fmt::format(". Memory: {} planned, {} at the peak, {} on this host",
-                                base::byte_text(planned), base::byte_text(process::peak_memory()),
-                                base::byte_text(process::host_memory().total));
+    failure.text += ". " + memory_text(job);
   }
   spdlog::error("{}", failure.text);
   control.send(control::Failed{failure.code, failure.text});
