@@ -5,7 +5,7 @@
 # of its python3); what its distribution lacks of libraries is taken from FOLDER, where .deb files were
 # unpacked (dpkg -x FILE FOLDER; README.md says which); "" is none. Prints what each part says and, at
 # the end, a table of the parts. Without a PART all run, in this order:
-parts=(bits build resume losses waits variants links-2 speed bench links-4 nccl nccl-header)
+parts=(bits build resume losses waits variants links-2 speed memory bench nccl links-4 nccl-header)
 # From resume to nccl, but for bench, they take the strait that build has made, in this call or in an
 # earlier one.
 #   STRAIT_GPU_SECONDS=540  for all parts together; one that finds no time left has failed
@@ -93,7 +93,11 @@ limited() {
 }
 
 bits() {
-  limited 200 bash tests/gpu/compile.sh bits "$out/bits" "$out/objects" && limited 120 "$out/bits"
+  local program
+  for program in bits layers; do
+    limited 200 bash tests/gpu/compile.sh $program "$out/$program" "$out/objects" &&
+      limited 120 "$out/$program" || return
+  done
 }
 
 bench() {
@@ -140,16 +144,15 @@ is_built() {
 
 # It ends what it has started within 30 s of the signal.
 trained() {
-  local -A seconds=([resume]=150 [losses]=180 [waits]=120 [variants]=200 [speed]=200 [links-2]=220 [links-4]=400)
+  local -A seconds=([resume]=150 [losses]=180 [waits]=120 [memory]=120 [variants]=200 [speed]=200 [links-2]=220 [links-4]=400)
   is_built || return 77
   local limit=${seconds[$1]}
   [[ -z ${STRAIT_GPU_FULL:-} ]] || limit=$((2 * limit))
   grace=30 limited "$limit" python3 -B tests/gpu/trained.py "$1" --bin build/gpu/bin "${more[@]}"
 }
 
-# NCCL takes no two replicas on one GPU.
+# With one GPU on two hosts, whose sshd comes from the distribution's packages.
 nccl() {
-  [[ $(nvidia-smi -L | grep -c GPU) -ge 2 ]] || { echo "two GPUs are needed"; return 77; }
   is_built || return 77
   STRAIT_BIN=$PWD/build/gpu/bin limited 300 python3 -B tests/gpu/nccl_replicas.py
 }

@@ -8,6 +8,7 @@ usage: trained.py PART... [--bin FOLDER] [--device cuda|cpu] [--small] [--full] 
     links-2   two stages at 100 Mbit/s, with --full at 500 as well, delta 4 bits forward and 8 backward,
               beside raw
     links-4   the same with four stages
+    memory    a run whose GPU another process fills ends with one sentence that says so
     variants  LoRA, and LoRA on a base of 4 bits
     resume    killed and resumed: the bits of a run that was not; twice the same bits
     losses    the losses of a CPU, within 2 % over 30 steps
@@ -46,6 +47,7 @@ LARGE = {"hidden": 2048, "inner": 5632, "blocks": 22, "heads": 32, "key_heads": 
 QUARTER = {"hidden": 512, "inner": 1408, "blocks": 4, "heads": 8, "key_heads": 2}
 SMALL = {"hidden": 64, "inner": 96, "blocks": 4, "heads": 4, "key_heads": 2, "vocabulary": 300,
          "row": 64, "batch": 8, "micro_batch": 2}  # fmt: skip
+OUT_OF_MEMORY = 50  # the exit code
 TIMEOUT = 540  # of one run; all.sh gives most parts less
 
 
@@ -399,7 +401,38 @@ def losses(bench):
     return expect(furthest < 0.02 and first[-1] < first[0], "the losses of a CPU, within 2 %")
 
 
-PARTS = {"speed": speed, "waits": waits, "links-2": functools.partial(links, stages=2),
+# Takes all that is free of the GPU's memory, and keeps it until its stdin ends.
+FILL = """
+import sys, torch
+free = torch.cuda.mem_get_info()[0] - int(sys.argv[1])
+held = torch.empty(free, dtype=torch.uint8, device="cuda")
+print(torch.cuda.mem_get_info()[0], flush=True)
+sys.stdin.read()
+"""
+
+
+def memory(bench):
+    """By the plan the GPU holds the model: that others are there shows when they have taken the memory."""
+    if bench.options.device == "cpu":
+        return True
+    left = "8000000000"
+    with subprocess.Popen(
+        [sys.executable, "-c", FILL, left], stdin=subprocess.PIPE, stdout=subprocess.PIPE, preexec_fn=end_with_script
+    ) as filling:  # fmt: skip
+        show("free for a run that needs 23 GB", f"{int(filling.stdout.readline()) / 1e9:.1f} GB")
+        with bench.launched(bench.write("filled")) as process:
+            code = process.wait(TIMEOUT)
+        filling.stdin.close()
+    output = (bench.folder / "output.txt").read_text()
+    outcome = json.loads((bench.folder / "runs/filled/status.json").read_text())["outcome"]
+    shutil.rmtree(bench.folder / "runs/filled")
+    show("it ends with", f"{code}: {outcome['text']}" if "text" in outcome else f"{code}: {outcome}")
+    print(output[-1500:])
+    words = ("out of memory", "planned", "train.micro_batch", "model.recompute", "pipeline.stages")
+    return expect(code == OUT_OF_MEMORY and all(word in output for word in words), "a sentence with what to change")
+
+
+PARTS = {"speed": speed, "memory": memory, "waits": waits, "links-2": functools.partial(links, stages=2),
          "links-4": functools.partial(links, stages=4), "variants": variants, "resume": resume,
          "losses": losses}  # fmt: skip
 

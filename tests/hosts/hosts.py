@@ -22,6 +22,7 @@ loopback (loopback_host), and what needs a network of its own is skipped (`needs
 import contextlib
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import subprocess
@@ -45,7 +46,9 @@ KEPT = (".strait",)
 def main():
     """Runs the tests of the calling script where hosts can be had, else skips them all."""
     # Fetched while the network is still the machine's.
-    _, reason = debs.unpacked("openssh-server")
+    prefix, reason = debs.unpacked("openssh-server")
+    if prefix and shutil.which("ssh") is None:  # the client came with it
+        os.environ.update(debs.environment(prefix))
     if not reason and INSIDE not in os.environ:
         enter_namespace()
     if not reason and not has_namespaces():

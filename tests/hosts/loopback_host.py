@@ -49,8 +49,8 @@ class LoopbackHost:
         etc = self.folder / "etc"
         for _ in range(10):
             self.port = free_port()
-            tmp = f"TMPDIR={self.tmp}"
-            sshd.write_config(etc, etc, self.port, listen=[self.address], home=self.home, more=tmp)
+            more = " ".join(f"{name}={value}" for name, value in self.environment().items())
+            sshd.write_config(etc, etc, self.port, listen=[self.address], home=self.home, more=more)
             with open(self.folder / "sshd.log", "ab") as log:
                 self.process = subprocess.Popen(
                     [ssh.prefix / "usr/sbin/sshd", "-D", "-e", "-f", etc / "sshd_config"],
@@ -63,6 +63,13 @@ class LoopbackHost:
                 return
             self.process.wait()
         raise AssertionError(f"{self.name}: {(self.folder / 'sshd.log').read_text()}")
+
+    def environment(self):
+        """NCCL takes the host for a machine of its own, and finds it here."""
+        words = {"TMPDIR": self.tmp, "NCCL_HOSTID": self.name, "NCCL_SOCKET_IFNAME": "lo"}
+        if "LD_LIBRARY_PATH" in os.environ:  # of libraries that are unpacked, not installed
+            words["LD_LIBRARY_PATH"] = os.environ["LD_LIBRARY_PATH"]
+        return words
 
     def listens(self):
         while self.process.poll() is None:
