@@ -65,8 +65,8 @@ class LoopbackHost:
         raise AssertionError(f"{self.name}: {(self.folder / 'sshd.log').read_text()}")
 
     def environment(self):
-        """NCCL takes the host for a machine of its own, and finds it here."""
-        words = {"TMPDIR": self.tmp, "NCCL_HOSTID": self.name, "NCCL_SOCKET_IFNAME": "lo"}
+        """NCCL takes the host for a machine of its own, and finds it here; CUDA keeps no cache in its home."""
+        words = {"TMPDIR": self.tmp, "NCCL_HOSTID": self.name, "NCCL_SOCKET_IFNAME": "lo", "CUDA_CACHE_DISABLE": 1}
         if "LD_LIBRARY_PATH" in os.environ:  # of libraries that are unpacked, not installed
             words["LD_LIBRARY_PATH"] = os.environ["LD_LIBRARY_PATH"]
         return words
