@@ -97,6 +97,16 @@ TEST(StagesOnTestDevice, LearnInBfloat16) {
   expect_same_run(settings, 0.02);
 }
 
+// By the kernels of layers, where this build emulates them.
+TEST(StagesOnTestDevice, LearnAsLlamas) {
+  RunSettings settings = two_stages();
+  settings.llama = true;
+  settings.evaluate = true;
+  expect_same_run(settings, kTolerance, {0, 1, 2});
+  settings.bfloat16 = true;
+  expect_same_run(settings, 0.02);
+}
+
 TEST(StagesOnTestDevice, LearnOverCompressedBoundaries) {
   RunSettings settings = two_stages();
   settings.steps = 4;  // samples return, so that changes are sent
@@ -216,6 +226,31 @@ TEST(StagesOnTestDevice, TrainBesideStagesOnTheCpu) {
   expect_same_run(settings);
 }
 
+void expect_same_bits(const RunResult& ours, const RunResult& expected) {
+  ASSERT_TRUE(ours.errors.empty()) << ours.errors.front();
+  for (const auto& [name, value] : expected.saved) {
+    EXPECT_TRUE(at::equal(ours.saved.at(name), value)) << name;
+  }
+}
+
+TEST(StagesOnTestDevice, HaveTheSameBitsTwiceAndResumed) {
+  for (const bool bfloat16 : {false, true}) {
+    RunSettings settings = two_stages();
+    settings.llama = true;
+    settings.bfloat16 = bfloat16;
+    settings.steps = 4;
+    Streams::all().begin(1);
+    const RunResult whole = run_stages(settings);
+    Streams::all().begin(2);
+    expect_same_bits(run_stages(settings), whole);
+    RunSettings half = settings;
+    half.stop_at = 2;
+    const RunResult first = run_stages(half);
+    ASSERT_EQ(first.steps, 2);
+    expect_same_bits(run_stages(settings, first.saved, 2), whole);
+  }
+}
+
 TEST(StagesOnTestDevice, GoOnFromCheckpointOfEither) {
   RunSettings settings = two_stages();
   settings.steps = 4;
@@ -227,11 +262,7 @@ TEST(StagesOnTestDevice, GoOnFromCheckpointOfEither) {
   half.stop_at = 2;
   const RunResult there = run_stages(half);
   ASSERT_EQ(there.steps, 2);
-  const RunResult resumed = run_stages(settings, there.saved, 2);
-  ASSERT_TRUE(resumed.errors.empty()) << resumed.errors.front();
-  for (const auto& [name, value] : whole.saved) {
-    EXPECT_TRUE(at::equal(resumed.saved.at(name), value)) << name;
-  }
+  expect_same_bits(run_stages(settings, there.saved, 2), whole);
   expect_close(run_stages(on_cpu(settings), there.saved, 2).saved, expected.saved);
 }
 
@@ -266,6 +297,8 @@ TEST(WaitsForTestDevice, AreOneOfEveryStepAndStage) {
   settings.recompute = true;
   settings.schedule = "zero_bubble";
   settings.bfloat16 = true;
+  expect_one_wait_per_step(settings);
+  settings.llama = true;
   expect_one_wait_per_step(settings);
 }
 

@@ -30,12 +30,20 @@ constexpr std::int64_t kRows = 24;
 constexpr std::int64_t kRowLength = 16;
 constexpr int kEvaluationRows = 5;
 
+constexpr const char* kGpt2 =
+    R"({{"model_type": "gpt2", "vocab_size": 61, "n_positions": 16, "n_embd": 16, "n_layer": 4,
+         "n_head": 2, "tie_word_embeddings": {tied}, "resid_pdrop": {dropout},
+         "embd_pdrop": {dropout}, "attn_pdrop": {dropout}}})";
+// Wide enough for the kernels of GPUs.
+constexpr const char* kLlama =
+    R"({{"model_type": "llama", "vocab_size": 61, "max_position_embeddings": 16, "hidden_size": 32,
+         "num_hidden_layers": 4, "num_attention_heads": 2, "num_key_value_heads": 1,
+         "intermediate_size": 24, "tie_word_embeddings": {tied}}})";
+
 models::ModelConfig tiny_config(const RunSettings& settings) {
   models::ModelConfig config = models::parse_config(
-      fmt::format(R"({{"model_type": "gpt2", "vocab_size": 61, "n_positions": 16, "n_embd": 16,
-                       "n_layer": 4, "n_head": 2, "tie_word_embeddings": {},
-                       "resid_pdrop": {d}, "embd_pdrop": {d}, "attn_pdrop": {d}}})",
-                  settings.tied, fmt::arg("d", settings.dropout)),
+      fmt::format(fmt::runtime(settings.llama ? kLlama : kGpt2), fmt::arg("tied", settings.tied),
+                  fmt::arg("dropout", settings.dropout)),
       "config.json");
   config.lora = settings.lora;
   return config;

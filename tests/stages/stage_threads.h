@@ -32,6 +32,7 @@ struct RunSettings {
   int rows = 2;       // of a micro-batch
   int steps = 20;
   bool tied = true;
+  bool llama = false;  // instead of a GPT-2
   bool recompute = false;
   bool bfloat16 = false;
   std::shared_ptr<const models::Lora> lora;  // null: all weights are trained
