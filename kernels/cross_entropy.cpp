@@ -9,7 +9,7 @@
 #include <string>
 
 #include "kernels/gpu_layers.h"
-#include "kernels/gpu_tensors.h"
+#include "kernels/kernel_tensors.h"
 #include "kernels/leaf_gradient.h"
 
 namespace strait::kernels {
@@ -66,14 +66,15 @@ at::Tensor turn_into_slopes(at::Tensor& logits, const at::Tensor& targets, doubl
 }
 
 // The same of logits in the type of the hidden values, which become the slopes, by one kernel.
-at::Tensor consume_by_kernel(const at::Tensor& logits, const at::Tensor& targets, bool slopes) {
+at::Tensor consume_by_kernel(at::Tensor& logits, const at::Tensor& targets, bool slopes) {
   const c10::OptionalDeviceGuard on_it(logits.device());
-  const at::Tensor logarithms = at::empty({logits.size(0)}, logits.options().dtype(at::kFloat));
+  const at::Tensor log_probabilities =
+      at::empty({logits.size(0)}, logits.options().dtype(at::kFloat));
   cuda::cross_entropy(
       stream_of(logits), {element_of(logits.scalar_type()), logits.size(0), logits.size(1)},
       logits.const_data_ptr(), targets.const_data_ptr<std::int64_t>(),
-      logarithms.mutable_data_ptr<float>(), slopes ? logits.mutable_data_ptr() : nullptr);
-  return logarithms.sum(at::kDouble);
+      log_probabilities.mutable_data_ptr<float>(), slopes ? logits.mutable_data_ptr() : nullptr);
+  return log_probabilities.sum(at::kDouble);
 }
 
 bool loss_kernel_takes(const Projection& projection, const at::Tensor& hidden,
@@ -174,7 +175,7 @@ at::Tensor cross_entropy_loss(const Projection& projection, const at::Tensor& hi
     const at::Tensor input = hidden.narrow(0, begin, rows);
     const at::Tensor target = targets.narrow(0, begin, rows);
     if (by_kernel) {
-      const at::Tensor logits = at::mm(input, projection.weight.t());
+      at::Tensor logits = at::mm(input, projection.weight.t());
       sum.sub_(consume_by_kernel(logits, target, /*slopes=*/false));
     } else {
       at::Tensor logits = project_logits(projection, input);

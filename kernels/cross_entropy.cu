@@ -56,10 +56,11 @@ struct Exponents {
   __device__ void add(const Octet& octet) {
     float top = largest;
     for (const float value : octet.value) top = fmaxf(top, value);
-    if (top == -INFINITY) return;
+    // Where all are -INFINITY, or NaN, which fmaxf leaves out.
+    const float base = top == -INFINITY ? 0.0F : top;
     float more = 0.0F;
-    for (const float value : octet.value) more += expf(value - top);
-    sum = sum * expf(largest - top) + more;
+    for (const float value : octet.value) more += expf(value - base);
+    sum = sum * expf(largest - base) + more;
     largest = top;
   }
 };
@@ -67,7 +68,7 @@ struct Exponents {
 template <Element element>
 __global__ void __launch_bounds__(kThreads)
     consume_logits(const __grid_constant__ LogitShape shape, const std::uint8_t* logits,
-                   const std::int64_t* targets, float* logarithms, std::uint8_t* slopes) {
+                   const std::int64_t* targets, float* log_probabilities, std::uint8_t* slopes) {
   STRAIT_SHARED_MEMORY(memory);
   auto* const shared = reinterpret_cast<float*>(memory);
   const LogitRow<element> row(shape, logits, blockIdx.x);
@@ -77,20 +78,20 @@ __global__ void __launch_bounds__(kThreads)
   for (int k = static_cast<int>(threadIdx.x); k < row.octets(); k += kThreads) {
     own.add(load_logits(row, logits, row.first(k)));
   }
-  // NaN is no largest one, and makes the sum NaN.
+  // NaN is no largest one, and makes the sum NaN. A thread of nothing but that has it, or zero.
   const float largest = over_row(own.largest, shared, Larger{});
   const float share = own.largest == -INFINITY ? own.sum : own.sum * expf(own.largest - largest);
   const float sum = over_row(share, shared + kThreads / 32, Add{});
   const float logarithm = logf(sum);
-  if (threadIdx.x == 0) logarithms[blockIdx.x] = chosen - largest - logarithm;
+  if (threadIdx.x == 0) log_probabilities[blockIdx.x] = chosen - largest - logarithm;
   if (slopes == nullptr) return;
   // Behind the barriers of sums, where the target's logit has been read.
   for (int k = static_cast<int>(threadIdx.x); k < row.octets(); k += kThreads) {
     const int first = row.first(k);
     Octet octet = load_logits(row, logits, first);
     for (int i = 0; i < kOctet; ++i) {
-      const float chance = expf(octet.value[i] - largest - logarithm);
-      octet.value[i] = rounded<element>(first + i == target ? chance - 1.0F : chance);
+      const float probability = expf(octet.value[i] - largest - logarithm);
+      octet.value[i] = rounded<element>(first + i == target ? probability - 1.0F : probability);
     }
     if (row.is_whole(first)) {
       store_rounded<element>(octet, kOctet, slopes + row.offset(first));
@@ -106,13 +107,13 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void cross_entropy(void* stream, const LogitShape& shape, const void* logits,
-                   const std::int64_t* targets, float* logarithms, void* slopes) {
+                   const std::int64_t* targets, float* log_probabilities, void* slopes) {
   if (shape.rows == 0) return;
   with_element(shape.element, [&](auto element) {
     STRAIT_LAUNCH(consume_logits<element.value>, dim3(static_cast<unsigned>(shape.rows)),
                   dim3(kThreads), static_cast<int>(2 * kThreads / 32 * sizeof(float)),
                   static_cast<cudaStream_t>(stream))
-    (shape, static_cast<const std::uint8_t*>(logits), targets, logarithms,
+    (shape, static_cast<const std::uint8_t*>(logits), targets, log_probabilities,
      static_cast<std::uint8_t*>(slopes));
   });
   check_cuda(cudaGetLastError(), "cross_entropy");

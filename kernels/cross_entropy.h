@@ -26,9 +26,10 @@ struct CrossEntropyResult {
 };
 
 // Cross-entropy fused with the projection. Works on a few rows at a time, so that the logits of all
-// of them never exist at once; how many is a function of the weight's shape and the number of
-// targets alone, so every sum has one order. Logits are float32 from the product on, whatever the
-// type of the inputs. No autograd: the gradients are made here.
+// of them never exist at once; how many is a function of the weight, the number of targets and
+// whether a GPU's kernel takes them, so every sum has one order on a device. The operators have
+// logits in float32 from the product on, the kernel in the type of the inputs; both compute in
+// float32. No autograd: the gradients are made here.
 //
 // `hidden` [targets, hidden] has only rows with a target; `targets` is int64 [targets], checked by
 // check_targets(). All tensors are on one device, and nothing waits for it. The gradients of weight
@@ -46,7 +47,8 @@ at::Tensor cross_entropy_loss(const Projection& projection, const at::Tensor& hi
 // a tensor would wait for its device.
 void check_targets(std::span<const std::int64_t> targets, std::int64_t vocabulary);
 
-// The most rows whose logits are held at once.
+// The most rows that the operators hold logits of at once; by the kernel more of them are as much
+// memory.
 std::int64_t cross_entropy_rows(std::int64_t vocabulary, std::int64_t hidden);
 
 }  // namespace strait::kernels

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "kernels/gpu_tensors.h"
+#include "kernels/kernel_tensors.h"
 
 namespace strait::kernels {
 namespace {
@@ -16,9 +16,9 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 // Of two contiguous tensors, or of the halves of one.
-GatedShape gated_shape_of(const at::Tensor& gate, bool halves, GateFunction function) {
+GatedShape gated_shape_of(const at::Tensor& gate, bool halves, Activation activation) {
   const std::int64_t stride = gate.size(-1);
-  return {element_of(gate.scalar_type()), function, gate.numel() / stride,
+  return {element_of(gate.scalar_type()), activation, gate.numel() / stride,
           halves ? stride / 2 : stride, stride};
 }
 
@@ -35,14 +35,15 @@ void* mutable_up_of(const at::Tensor& gate, const at::Tensor& up, const GatedSha
 bool gate_kernel_takes(const at::Tensor& gate, const at::Tensor& up) {
   if (!layer_kernels_take(gate) || !gate.is_contiguous() || gate.numel() == 0) return false;
   if (!up.defined()) return gate.size(-1) % 16 == 0;
-  return up.is_contiguous() && up.scalar_type() == gate.scalar_type() && gate.size(-1) % 8 == 0;
+  return up.is_contiguous() && up.sizes() == gate.sizes() && up.device() == gate.device() &&
+         up.scalar_type() == gate.scalar_type() && gate.size(-1) % 8 == 0;
 }
 
 struct GatedProduct : public torch::autograd::Function<GatedProduct> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& gate,
-                            const std::optional<at::Tensor>& up, std::int64_t function) {
+                            const std::optional<at::Tensor>& up, std::int64_t activation) {
     const c10::OptionalDeviceGuard on_it(gate.device());
-    const GatedShape shape = gated_shape_of(gate, !up, static_cast<GateFunction>(function));
+    const GatedShape shape = gated_shape_of(gate, !up, static_cast<Activation>(activation));
     const at::Tensor other = up.value_or(at::Tensor());
     std::vector<std::int64_t> sizes = gate.sizes().vec();
     sizes.back() = shape.width;
@@ -50,7 +51,7 @@ struct GatedProduct : public torch::autograd::Function<GatedProduct> {
     cuda::gated_product(stream_of(gate), shape, gate.const_data_ptr(), up_of(gate, other, shape),
                         product.mutable_data_ptr());
     context->save_for_backward({gate, other});
-    context->saved_data["function"] = function;
+    context->saved_data["activation"] = activation;
     return product;
   }
 
@@ -59,8 +60,8 @@ struct GatedProduct : public torch::autograd::Function<GatedProduct> {
     const at::Tensor& gate = saved[0];
     const at::Tensor& up = saved[1];
     const c10::OptionalDeviceGuard on_it(gate.device());
-    const auto function = static_cast<GateFunction>(context->saved_data["function"].toInt());
-    const GatedShape shape = gated_shape_of(gate, !up.defined(), function);
+    const auto activation = static_cast<Activation>(context->saved_data["activation"].toInt());
+    const GatedShape shape = gated_shape_of(gate, !up.defined(), activation);
     const at::Tensor slope = gradients[0].contiguous();
     const at::Tensor into_gate = at::empty_like(gate);
     const at::Tensor into_up = up.defined() ? at::empty_like(up) : at::Tensor();
@@ -72,20 +73,30 @@ struct GatedProduct : public torch::autograd::Function<GatedProduct> {
   }
 };
 
-at::Tensor opened(const at::Tensor& gate, GateFunction function) {
-  return function == GateFunction::silu ? at::silu(gate) : at::gelu(gate, "tanh");
-}
-
 }  // namespace
 
-at::Tensor gated_product(const at::Tensor& gate, const at::Tensor& up, GateFunction function) {
+at::Tensor activate(const at::Tensor& input, Activation activation) {
+  switch (activation) {
+    case Activation::gelu_erf:
+      return at::gelu(input, "none");
+    case Activation::gelu_tanh:
+      return at::gelu(input, "tanh");
+    case Activation::relu:
+      return at::relu(input);
+    case Activation::silu:
+      return at::silu(input);
+  }
+  TORCH_INTERNAL_ASSERT(false, "activation ", static_cast<int>(activation));
+}
+
+at::Tensor gated_product(const at::Tensor& gate, const at::Tensor& up, Activation activation) {
   if (gate_kernel_takes(gate, up)) {
     return GatedProduct::apply(gate, up.defined() ? std::optional(up) : std::nullopt,
-                               static_cast<std::int64_t>(function));
+                               static_cast<std::int64_t>(activation));
   }
-  if (up.defined()) return opened(gate, function).mul(up);
+  if (up.defined()) return activate(gate, activation).mul(up);
   const std::vector<at::Tensor> halves = gate.chunk(2, -1);
-  return opened(halves[0], function).mul(halves[1]);
+  return activate(halves[0], activation).mul(halves[1]);
 }
 
 }  // namespace strait::kernels

@@ -6,28 +6,49 @@ namespace {
 
 constexpr unsigned kThreads = 256;
 
-// With libtorch's formulas of them.
-struct Gate {
+struct Activated {
   float value;
   float slope;
 };
 
-__device__ inline Gate silu(float x) {
-  const float chance = 1.0F / (1.0F + expf(-x));
-  return {x / (1.0F + expf(-x)), chance * (1.0F + x * (1.0F - chance))};
+// By the formulas of libtorch's kernels.
+__device__ inline Activated silu(float x) {
+  const float sigmoid = 1.0F / (1.0F + expf(-x));
+  return {x / (1.0F + expf(-x)), sigmoid * (1.0F + x * (1.0F - sigmoid))};
 }
 
-__device__ inline Gate gelu_tanh(float x) {
+__device__ inline Activated gelu_tanh(float x) {
   constexpr float kFactor = 0.7978845608028654F;  // √(2/π)
   constexpr float kCubic = 0.044715F;
-  const float bend = tanhf(kFactor * (x + kCubic * (x * x * x)));
+  const float tangent = tanhf(kFactor * (x + kCubic * (x * x * x)));
   const float half = 0.5F * x;
   const float inner = kFactor * (1.0F + 3.0F * kCubic * (x * x));
-  return {half * (1.0F + bend), 0.5F * (1.0F + bend) + half * (1.0F - bend * bend) * inner};
+  return {half * (1.0F + tangent),
+          0.5F * (1.0F + tangent) + half * (1.0F - tangent * tangent) * inner};
 }
 
-__device__ inline Gate gate_of(GateFunction function, float x) {
-  return function == GateFunction::silu ? silu(x) : gelu_tanh(x);
+__device__ inline Activated gelu_erf(float x) {
+  const float cumulative = 0.5F * (1.0F + erff(x * 0.7071067811865476F));
+  const float density = 0.3989422804014327F * expf(-0.5F * x * x);
+  return {x * cumulative, cumulative + x * density};
+}
+
+// NaN stays one.
+__device__ inline Activated relu(float x) {
+  return {x <= 0.0F ? 0.0F : x, x <= 0.0F ? 0.0F : 1.0F};
+}
+
+__device__ inline Activated activated(Activation activation, float x) {
+  switch (activation) {
+    case Activation::gelu_erf:
+      return gelu_erf(x);
+    case Activation::gelu_tanh:
+      return gelu_tanh(x);
+    case Activation::relu:
+      return relu(x);
+    default:
+      return silu(x);
+  }
 }
 
 // The octet of a thread. False: there is none.
@@ -57,8 +78,8 @@ __global__ void __launch_bounds__(kThreads)
   Octet result = load_elements(gate + at, element, kOctet);
   const Octet factor = load_elements(up + at, element, kOctet);
   for (int i = 0; i < kOctet; ++i) {
-    const float open = rounded<element>(gate_of(shape.function, result.value[i]).value);
-    result.value[i] = rounded<element>(open * factor.value[i]);
+    const float active = rounded<element>(activated(shape.activation, result.value[i]).value);
+    result.value[i] = rounded<element>(active * factor.value[i]);
   }
   store_rounded<element>(result, kOctet, product + offset<element>(place, shape.width));
 }
@@ -75,10 +96,10 @@ __global__ void __launch_bounds__(kThreads)
   Octet into_up = load_elements(up + at, element, kOctet);
   const Octet slopes = load_elements(slope + offset<element>(place, shape.width), element, kOctet);
   for (int i = 0; i < kOctet; ++i) {
-    const Gate open = gate_of(shape.function, into_gate.value[i]);
-    const float into_open = rounded<element>(slopes.value[i] * into_up.value[i]);
-    into_up.value[i] = rounded<element>(slopes.value[i] * rounded<element>(open.value));
-    into_gate.value[i] = rounded<element>(into_open * open.slope);
+    const Activated active = activated(shape.activation, into_gate.value[i]);
+    const float into_active = rounded<element>(slopes.value[i] * into_up.value[i]);
+    into_up.value[i] = rounded<element>(slopes.value[i] * rounded<element>(active.value));
+    into_gate.value[i] = rounded<element>(into_active * active.slope);
   }
   store_rounded<element>(into_gate, kOctet, gate_gradient + at);
   store_rounded<element>(into_up, kOctet, up_gradient + at);

@@ -6,9 +6,11 @@
 
 namespace strait::kernels {
 
-// function(gate) · up of a gated MLP, differentiable; of equal sizes, or `up` is undefined and
+at::Tensor activate(const at::Tensor& input, Activation activation);
+
+// activation(gate) · up of a gated MLP, differentiable; of equal sizes, or `up` is undefined and
 // `gate` has the columns of both, the gate first. On a GPU one kernel each way, which keeps no
 // activated values for the backward; elsewhere libtorch's operators.
-at::Tensor gated_product(const at::Tensor& gate, const at::Tensor& up, GateFunction function);
+at::Tensor gated_product(const at::Tensor& gate, const at::Tensor& up, Activation activation);
 
 }  // namespace strait::kernels

@@ -22,19 +22,19 @@ struct NormShape {
 };
 inline constexpr std::int64_t kMostNormWidth = 16384;
 
-// function(gate) · up, both [rows, width]: with rows at a stride, as have their gradients; the
+// activation(gate) · up, both [rows, width]: with rows at a stride, as have their gradients; the
 // product is contiguous.
-enum class GateFunction : std::uint8_t { silu, gelu_tanh };
+enum class Activation : std::uint8_t { gelu_erf, gelu_tanh, relu, silu };
 struct GatedShape {
   Element element = Element::float32;
-  GateFunction function = GateFunction::silu;
+  Activation activation = Activation::silu;
   std::int64_t rows = 0;
   std::int64_t width = 0;  // a multiple of 8, as is the stride
   std::int64_t stride = 0;
 };
 
-// Heads [tokens, heads, width] whose first 2 · half values are rotated. Tables are [tokens, half].
-// The result is contiguous.
+// Heads [tokens, heads, width]; the first 2 · half values of each are rotated. Tables are [tokens,
+// half]. The result is contiguous.
 struct HeadShape {
   Element element = Element::float32;  // of tables, too
   bool neighbours = false;             // see RotaryPairs
@@ -73,10 +73,10 @@ void gated_product_gradient(void* stream, const GatedShape& shape, const void* g
 void rotate_heads(void* stream, const HeadShape& shape, const void* heads, const void* cosine,
                   const void* sine, void* rotated);
 
-// The logarithms of the targets' probabilities. `slopes`: the logits' gradients, which are the
+// The targets' log probabilities. `slopes`: the logits' gradients, which are the
 // probabilities less one for the target; may be the logits' own memory. Null: they are not wanted.
 void cross_entropy(void* stream, const LogitShape& shape, const void* logits,
-                   const std::int64_t* targets, float* logarithms, void* slopes);
+                   const std::int64_t* targets, float* log_probabilities, void* slopes);
 
 }  // namespace cuda
 }  // namespace strait::kernels

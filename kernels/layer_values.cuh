@@ -35,8 +35,10 @@ template <class Launch>
 void with_element(Element element, const Launch& launch) {
   if (element == Element::float32) {
     launch(std::integral_constant<Element, Element::float32>{});
-  } else {
+  } else if (element == Element::bfloat16) {
     launch(std::integral_constant<Element, Element::bfloat16>{});
+  } else {
+    throw std::logic_error("layers have kernels for float32 and bfloat16");
   }
 }
 

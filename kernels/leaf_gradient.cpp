@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
-#include <torch/version.h>
+#include <torch/headeronly/version.h>
 
 #include <algorithm>
 
@@ -26,7 +26,8 @@ void add_product(const at::Tensor& sum, const at::Tensor& left, const at::Tensor
     sum.addmm_(left, right, /*beta=*/1, /*alpha=*/scale);
     return;
   }
-#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 11
+// Earlier versions add to what has the type of the factors only.
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 11)
   // The product adds as it leaves the multiprocessors, and is not rounded before.
   if (sum.is_cuda() && sum.scalar_type() == at::kFloat) {
     at::Tensor into = sum;

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <atomic>
 
-#include "kernels/gpu_tensors.h"
+#include "kernels/kernel_tensors.h"
 #include "kernels/matrix_operators.h"
 #include "kernels/nf4.h"
 #include "kernels/processors.h"

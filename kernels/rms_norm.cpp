@@ -5,7 +5,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "kernels/gpu_layers.h"
-#include "kernels/gpu_tensors.h"
+#include "kernels/kernel_tensors.h"
 #include "kernels/leaf_gradient.h"
 
 namespace strait::kernels {
@@ -25,6 +25,7 @@ at::Tensor factor_of(const at::Tensor& weight, bool one_plus_weight) {
 // By one kernel each way, on a GPU.
 bool norm_kernel_takes(const at::Tensor& input, const at::Tensor& weight) {
   return layer_kernels_take(input) && weight.scalar_type() == input.scalar_type() &&
+         weight.device() == input.device() && weight.is_contiguous() &&
          input.size(-1) <= kMostNormWidth && input.numel() > 0;
 }
 

@@ -8,7 +8,7 @@
 #include <initializer_list>
 
 #include "kernels/gpu_layers.h"
-#include "kernels/gpu_tensors.h"
+#include "kernels/kernel_tensors.h"
 
 namespace strait::kernels {
 namespace {
@@ -117,6 +117,7 @@ struct Rotation : public torch::autograd::Function<Rotation> {
 at::Tensor rotate_heads(const at::Tensor& heads, const at::Tensor& cosine, const at::Tensor& sine,
                         RotaryPairs pairs) {
   TORCH_INTERNAL_ASSERT(heads.dim() == 4 && cosine.dim() == 3 && cosine.sizes() == sine.sizes() &&
+                            cosine.size(0) == heads.size(0) && cosine.size(1) == heads.size(1) &&
                             2 * cosine.size(2) <= heads.size(3),
                         "a rotation of ", heads.sizes(), " by angles ", cosine.sizes());
   return Rotation::apply(heads, cosine, sine, static_cast<std::int64_t>(pairs));

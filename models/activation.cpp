@@ -1,11 +1,6 @@
 #include "models/activation.h"
 
-#include <ATen/ATen.h>
-
 #include <array>
-#include <vector>
-
-#include "kernels/gated_product.h"
 
 namespace strait::models {
 namespace {
@@ -39,32 +34,6 @@ std::vector<std::string_view> activation_names() {
   names.reserve(kActivations.size());
   for (const NamedActivation& known : kActivations) names.push_back(known.name);
   return names;
-}
-
-at::Tensor activate(const at::Tensor& input, Activation activation) {
-  switch (activation) {
-    case Activation::gelu_erf:
-      return at::gelu(input, "none");
-    case Activation::gelu_tanh:
-      return at::gelu(input, "tanh");
-    case Activation::relu:
-      return at::relu(input);
-    case Activation::silu:
-      return at::silu(input);
-  }
-  TORCH_INTERNAL_ASSERT(false, "activation ", static_cast<int>(activation));
-}
-
-at::Tensor activate_gated(const at::Tensor& gate, const at::Tensor& up, Activation activation) {
-  if (activation == Activation::silu || activation == Activation::gelu_tanh) {
-    return kernels::gated_product(gate, up,
-                                  activation == Activation::silu
-                                      ? kernels::GateFunction::silu
-                                      : kernels::GateFunction::gelu_tanh);
-  }
-  if (up.defined()) return activate(gate, activation).mul(up);
-  const std::vector<at::Tensor> halves = gate.chunk(2, -1);
-  return activate(halves[0], activation).mul(halves[1]);
 }
 
 }  // namespace strait::models

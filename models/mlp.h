@@ -23,10 +23,10 @@ class Mlp {
 
   at::Tensor forward(const at::Tensor& input, const Pass& pass) const {
     const at::Tensor inner = up_.forward(input, pass);
-    if (!gated_) return down_.forward(activate(inner, activation_), pass);
-    const at::Tensor product = gate_
-                                   ? activate_gated(gate_->forward(input, pass), inner, activation_)
-                                   : activate_gated(inner, {}, activation_);
+    if (!gated_) return down_.forward(kernels::activate(inner, activation_), pass);
+    const at::Tensor product =
+        gate_ ? kernels::gated_product(gate_->forward(input, pass), inner, activation_)
+              : kernels::gated_product(inner, {}, activation_);
     return down_.forward(product, pass);
   }
 

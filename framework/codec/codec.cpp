@@ -1,9 +1,5 @@
 #include "framework/codec/codec.h"
 
-#include <fmt/format.h>
-
-#include <stdexcept>
-
 namespace strait::codec {
 
 void Encoder::encode_whole(const TensorHeader& header, net::Frame& frame) {

@@ -9,7 +9,7 @@
 #include <stdexcept>
 
 #include "framework/codec/message.h"
-#include "kernels/gpu_tensors.h"
+#include "kernels/kernel_tensors.h"
 #include "kernels/row_quantization.h"
 
 namespace strait::codec {

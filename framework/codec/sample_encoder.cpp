@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "framework/codec/message.h"
-#include "kernels/gpu_tensors.h"
+#include "kernels/kernel_tensors.h"
 #include "kernels/random_key.h"
 #include "kernels/row_quantization.h"
 

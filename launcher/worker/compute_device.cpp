@@ -56,14 +56,13 @@ std::vector<std::int64_t> accelerator_memory() {
 std::int64_t peak_device_memory(at::Device device) {
   if (device.is_cpu()) return 0;
   auto* const allocator = dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device.type()));
-  if (allocator == nullptr) return 0;
+  if (allocator == nullptr || !allocator->initialized()) return 0;
   constexpr auto kAll = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
   return allocator->getDeviceStats(device.index()).allocated_bytes.at(kAll).peak;
 }
 
 namespace {
 
-// Of the part of the memory that a process has on a GPU.
 std::string gpu_memory_text(const process::NvidiaDriver::Gpu& gpu, at::Device device,
                             std::int64_t planned) {
   std::string text =
@@ -71,7 +70,7 @@ std::string gpu_memory_text(const process::NvidiaDriver::Gpu& gpu, at::Device de
                   base::byte_text(planned), base::byte_text(peak_device_memory(device)));
   if (gpu.memory_bytes) text += fmt::format(", {} there", base::byte_text(*gpu.memory_bytes));
   if (gpu.free_bytes) {
-    text += fmt::format(", of which all processes leave {}", base::byte_text(*gpu.free_bytes));
+    text += fmt::format(", {} free", base::byte_text(*gpu.free_bytes));
   }
   return text;
 }
@@ -150,17 +149,20 @@ void use_deterministic_algorithms() {
 
 std::string memory_text(const plan::StageJob& job) {
   const plan::Plan::Process& own = job.plan.process(job.process);
-  std::vector<process::NvidiaDriver::Gpu> gpus;
-  if (job.plan.recipe.model.device != recipe::Device::cpu) gpus = process::gpus_here();
-  const std::int64_t planned =
-      gpus.empty() ? job.plan.memory_bytes(own) : job.plan.beside_bytes(own);
+  // As choose_device() does, which may not have come so far.
+  const std::optional<Accelerators> here = accelerators_here();
+  const bool on_gpu =
+      here && here->type == at::kCUDA && job.plan.recipe.model.device != recipe::Device::cpu;
+  const std::int64_t planned = on_gpu ? job.plan.beside_bytes(own) : job.plan.memory_bytes(own);
   std::string text = fmt::format("Memory: {} planned, {} at the peak, {} on this host",
                                  base::byte_text(planned), base::byte_text(process::peak_memory()),
                                  base::byte_text(process::host_memory().total));
-  if (gpus.empty()) return text;
-  const std::int64_t index = job.plan.index_on_host(own) % std::ssize(gpus);
-  const at::Device device(at::kCUDA, static_cast<at::DeviceIndex>(index));
-  return text + gpu_memory_text(gpus[static_cast<std::size_t>(index)], device,
+  if (!on_gpu) return text;
+  const std::int64_t index = job.plan.index_on_host(own) % here->count;
+  const std::vector<process::NvidiaDriver::Gpu> gpus = process::gpus_here();
+  return text + gpu_memory_text(index < std::ssize(gpus) ? gpus[static_cast<std::size_t>(index)]
+                                                         : process::NvidiaDriver::Gpu{},
+                                {at::kCUDA, static_cast<at::DeviceIndex>(index)},
                                 plan::Plan::compute_bytes(own));
 }
 

@@ -1,15 +1,18 @@
 // What layers compute by the kernels of CUDA, in their emulation, held against libtorch's operators
 // on the CPU: values, gradients, and that the host waits for nothing.
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <functional>
 #include <vector>
 
 #include "kernels/cross_entropy.h"
 #include "kernels/gated_product.h"
-#include "kernels/gpu_tensors.h"
+#include "kernels/gpu_rows.h"
 #include "kernels/host_values.h"
+#include "kernels/kernel_tensors.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rotate_heads.h"
 #include "tests/device/waits.h"
@@ -49,9 +52,8 @@ std::vector<at::Tensor> computed_on(at::Device device, const Layer& layer) {
 }
 
 void expect_as_on_the_cpu(const Layer& layer, double relative) {
-  if (!layer_kernels_take(on_device(layer.inputs[0], kGpu))) {
-    GTEST_SKIP() << "this build has the kernels of CUDA";
-  }
+  if (!gpu_kernels_run_on(kGpu)) GTEST_SKIP() << "this build has the kernels of CUDA";
+  ASSERT_TRUE(layer_kernels_take(on_device(layer.inputs[0], kGpu)));
   const std::vector<at::Tensor> there = computed_on(kGpu, layer);
   const std::vector<at::Tensor> here = computed_on(at::kCPU, layer);
   for (std::size_t i = 0; i < here.size(); ++i) {
@@ -96,17 +98,18 @@ TEST(LayersOnDevice, NormaliseRowsOfAFrozenWeightAndOfAPart) {
 
 TEST(LayersOnDevice, MultiplyGatedValues) {
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
-    for (const GateFunction function : {GateFunction::silu, GateFunction::gelu_tanh}) {
+    for (const Activation activation :
+         {Activation::gelu_erf, Activation::gelu_tanh, Activation::relu, Activation::silu}) {
       const std::vector<std::int64_t> sizes{2, 3, 24};
       const at::Tensor slope = normal_values(sizes, 3, type);
       const auto of_two = [=](const std::vector<at::Tensor>& leaves) {
-        return gated_product(leaves[0], leaves[1], function);
+        return gated_product(leaves[0], leaves[1], activation);
       };
       expect_as_on_the_cpu(
           {{normal_values(sizes, 1, type), normal_values(sizes, 2, type)}, slope, of_two},
           2 * unit_of(type));
       const auto of_halves = [=](const std::vector<at::Tensor>& leaves) {
-        return gated_product(leaves[0], {}, function);
+        return gated_product(leaves[0], {}, activation);
       };
       expect_as_on_the_cpu({{normal_values({2, 3, 48}, 4, type)}, slope, of_halves},
                            2 * unit_of(type));
@@ -135,8 +138,31 @@ TEST(LayersOnDevice, RotateHeads) {
   }
 }
 
+// An expanded slope; and one factor that needs no gradient.
+TEST(LayersOnDevice, TakeSlopesOfSumsAndConstants) {
+  const at::Tensor weight = normal_values({16}, 1);
+  const at::Tensor constant = normal_values({4, 16}, 2);
+  const auto forward = [&](const std::vector<at::Tensor>& leaves) {
+    const at::Device device = leaves[0].device();
+    const at::Tensor normal = rms_norm(leaves[0], on_device(weight, device), {});
+    return gated_product(normal, on_device(constant, device), Activation::silu).sum();
+  };
+  expect_as_on_the_cpu({{normal_values({4, 16}, 3)}, at::ones({}), forward}, 1e-5);
+}
+
+TEST(LayersOnDevice, GiveTheSameValuesWithoutGradients) {
+  const at::Tensor values = on_device(normal_values({3, 16}, 1), kGpu);
+  const at::Tensor weight = on_device(normal_values({16}, 2), kGpu).requires_grad_();
+  const auto forward = [&] {
+    return gated_product(rms_norm(values, weight, {}), values, Activation::silu).detach().cpu();
+  };
+  const at::Tensor with = forward();
+  const at::NoGradGuard no_grad;
+  EXPECT_TRUE(at::equal(forward(), with));
+}
+
 // The projection's gradients, too, which are added in place.
-TEST(LayersOnDevice, LoseTheLogarithmsOfTargets) {
+TEST(LayersOnDevice, HaveTheCrossEntropyOfTargets) {
   constexpr std::int64_t kTokens = 61;
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
     const at::Tensor weight = normal_values({kTokens, 16}, 1, type);

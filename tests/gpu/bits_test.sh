@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# On a GPU: the CUDA kernels give the bits of the plain implementation in tests/kernels. The same
-# program runs everywhere in the emulation.
+# On a GPU: the CUDA kernels give the bits of the plain implementation in tests/kernels, and those of
+# layers what their formulas say. The same programs run everywhere in the emulation.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -14,5 +14,7 @@ if ! nvidia-smi -L 2>/dev/null | grep -q GPU; then
 fi
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
-bash tests/gpu/compile.sh bits "$out/bits"
-"$out/bits"
+for program in bits layers; do
+  bash tests/gpu/compile.sh $program "$out/$program" "$out/objects"
+  "$out/$program"
+done

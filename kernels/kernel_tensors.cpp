@@ -1,4 +1,4 @@
-#include "kernels/gpu_tensors.h"
+#include "kernels/kernel_tensors.h"
 
 #include "kernels/current_stream.h"
 #include "kernels/gpu_rows.h"
