@@ -37,6 +37,11 @@ SOURCES = (
     "kernels/causal_attention.cpp",
     "kernels/flash_attention.cpp",
     "kernels/matrix_operators.cpp",
+    "kernels/kernel_tensors.cpp",
+    "kernels/rms_norm.cpp",
+    "kernels/gated_product.cpp",
+    "kernels/rotate_heads.cpp",
+    "kernels/cross_entropy.cpp",
 )
 ROOM_UNIT = {"stages": "strait_stages.dir", "kernels": "strait_kernels.dir", "framework/codec": "strait_codec.dir"}
 
