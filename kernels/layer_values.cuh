@@ -68,9 +68,7 @@ inline dim3 grid_of_threads(std::int64_t threads, unsigned of_block) {
 // `shared` has a place for each warp of the block. For the whole block.
 template <class Operation>
 __device__ inline float over_row(float mine, float* shared, const Operation& operation) {
-  for (int stride = 16; stride > 0; stride /= 2) {
-    mine = operation(mine, __shfl_xor_sync(kAllLanes, mine, stride));
-  }
+  mine = over_warp(mine, operation);
   const unsigned warps = blockDim.x / 32;
   float* const of_row = shared + threadIdx.y * warps;
   if (lane_id() == 0) of_row[threadIdx.x / 32] = mine;

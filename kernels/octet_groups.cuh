@@ -18,10 +18,7 @@ __device__ inline std::uint32_t largest_bits(const Octet& octet, int group) {
 }
 
 __device__ inline int largest_of_warp(int value) {
-  for (int stride = 16; stride > 0; stride /= 2) {
-    value = max(value, __shfl_xor_sync(kAllLanes, value, stride));
-  }
-  return value;
+  return over_warp(value, [](int left, int right) { return max(left, right); });
 }
 
 // Fast Hadamard transform of every group, strides 1, 2, 4, …, then times `factor`.

@@ -19,6 +19,15 @@ struct Octet {
 
 __device__ inline int lane_id() { return static_cast<int>(threadIdx.x % 32); }
 
+// Of a value of each lane, in halves: every lane gets the result. For whole warps.
+template <class Value, class Operation>
+__device__ inline Value over_warp(Value value, const Operation& operation) {
+  for (int stride = 16; stride > 0; stride /= 2) {
+    value = operation(value, __shfl_xor_sync(kAllLanes, value, stride));
+  }
+  return value;
+}
+
 __device__ inline bool is_aligned(const void* address) {
   return reinterpret_cast<std::uintptr_t>(address) % sizeof(uint4) == 0;
 }

@@ -40,10 +40,7 @@ __device__ inline float sum_of_squares(const Octet& octet) {
 
 template <class Number>
 __device__ inline Number sum_of_warp(Number value) {
-  for (int stride = 16; stride > 0; stride /= 2) {
-    value += __shfl_xor_sync(kAllLanes, value, stride);
-  }
-  return value;
+  return over_warp(value, [](Number left, Number right) { return left + right; });
 }
 
 // The warps' sums to the token's, by one thread, after a barrier.

@@ -151,7 +151,7 @@ trained() {
   grace=30 limited "$limit" python3 -B tests/gpu/trained.py "$1" --bin build/gpu/bin "${more[@]}"
 }
 
-# With one GPU on two hosts, whose sshd comes from the distribution's packages.
+# With one GPU on two hosts; sshd is taken from the distribution's packages.
 nccl() {
   is_built || return 77
   STRAIT_BIN=$PWD/build/gpu/bin limited 300 python3 -B tests/gpu/nccl_replicas.py
