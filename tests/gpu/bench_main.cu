@@ -201,7 +201,7 @@ class BenchLayers {
       cuda::rms_norm_gradient(nullptr, norm, at(0), at(5 * hidden), scales, at(hidden),
                               at(2 * hidden), sums);
     });
-    const GatedShape gated{Element::bfloat16, GateFunction::silu, tokens_, kInner, kInner};
+    const GatedShape gated{Element::bfloat16, Activation::silu, tokens_, kInner, kInner};
     const std::int64_t inner = tokens_ * kInner;
     show("gated product, 5632 wide", 3 * inner,
          [&] { cuda::gated_product(nullptr, gated, at(0), at(inner), at(2 * inner)); });
