@@ -88,13 +88,13 @@ BoundaryTraffic Boundary::received() const {
   return {options_.name, direction, false, end_->received()};
 }
 
-std::vector<CodecSwitch> Boundary::take_switches() {
-  std::vector<CodecSwitch> switches;
-  if (chooser_ == nullptr) return switches;
-  for (CodecChooser::Change& change : chooser_->take_changes()) {
-    switches.push_back({options_.name, sends(), std::move(change)});
+std::vector<CodecDecision> Boundary::take_decisions() {
+  std::vector<CodecDecision> decisions;
+  if (chooser_ == nullptr) return decisions;
+  for (CodecChooser::Made& made : chooser_->take_decisions()) {
+    decisions.push_back({options_.name, sends(), std::move(made)});
   }
-  return switches;
+  return decisions;
 }
 
 }  // namespace strait::stages

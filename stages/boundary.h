@@ -33,17 +33,17 @@ struct BoundaryTraffic {
 std::vector<BoundaryTraffic> difference(std::span<const BoundaryTraffic> after,
                                         std::span<const BoundaryTraffic> before);
 
-// A change of the encoding that `auto` uses in a direction that this end sends.
-struct CodecSwitch {
+// A decision on the encoding that `auto` uses in a direction that this end sends.
+struct CodecDecision {
   std::string boundary;
   BoundaryTraffic::Direction direction = BoundaryTraffic::Direction::forward;
-  CodecChooser::Change change;
+  CodecChooser::Made made;
 };
 
 // One end of a boundary. It is constructed with codecs only, so that their caches can be restored;
 // connect() adds the link.
 //
-// Threads: as BoundaryEnd; sent(), received() and take_switches() are for any, once connected.
+// Threads: as BoundaryEnd; sent(), received() and take_decisions() are for any, once connected.
 class Boundary {
  public:
   Boundary(BoundaryOptions options, BoundarySetting setting);
@@ -62,8 +62,8 @@ class Boundary {
 
   BoundaryTraffic sent() const;
   BoundaryTraffic received() const;
-  // The switches since the last call.
-  std::vector<CodecSwitch> take_switches();
+  // See CodecChooser.
+  std::vector<CodecDecision> take_decisions();
 
  private:
   BoundaryTraffic::Direction sends() const;

@@ -63,6 +63,7 @@ codec::DirectionSettings direction_settings(Direction direction, const BoundaryO
        static_cast<std::uint64_t>(setting.replica), static_cast<std::uint64_t>(setting.side)});
   settings.device = codec_device(setting.device);
   settings.has_cache = has_cache;
+  settings.boundaries = options.boundaries;
   settings.chooser = setting.chooser;
   return settings;
 }

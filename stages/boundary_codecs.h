@@ -20,8 +20,9 @@ namespace strait::stages {
 
 // One boundary; the same at both ends, except for cache_folder.
 struct BoundaryOptions {
-  std::string name;           // in reports: "0.0>1.0"
-  std::int64_t position = 0;  // of the chunk that sends activations; see pipeline_shape.h
+  std::string name;             // in reports: "0.0>1.0"
+  std::int64_t position = 0;    // of the chunk that sends activations; see pipeline_shape.h
+  std::int64_t boundaries = 1;  // of the pipeline
   codec::CodecSettings codec;
   codec::CacheLimits cache;            // of each cache; entry_bytes and rows are not used
   std::filesystem::path cache_folder;  // of the caches' files

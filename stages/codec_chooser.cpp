@@ -1,5 +1,6 @@
 #include "stages/codec_chooser.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -14,22 +15,21 @@ codec::Choice CodecChooser::now() const {
   return now_;
 }
 
-std::vector<CodecChooser::Change> CodecChooser::take_changes() {
+std::vector<CodecChooser::Made> CodecChooser::take_decisions() {
   const MutexLock lock(mutex_);
-  return std::exchange(changes_, {});
+  return std::exchange(decisions_, {});
 }
 
 codec::Measured CodecChooser::measure(const Sample& before, const Sample& after) const {
   // Per step, over all steps between the two samples.
   const auto steps = static_cast<double>(number(after.step) - number(before.step));
-  const std::chrono::duration<double> passed = after.at - before.at;
   codec::Measured measured;
   measured.bytes_per_second = link_.state().bytes_per_second;
-  measured.compute_seconds = (passed.count() - (after.waited - before.waited)) / steps;
-  // raw_bytes counts four bytes a value.
-  measured.values_per_step =
-      static_cast<double>(after.traffic.raw_bytes - before.traffic.raw_bytes) / 4 / steps;
+  measured.compute_seconds = (after.busy - before.busy) / steps;
   const codec::Traffic sent = after.traffic.since(before.traffic);
+  // raw_bytes counts four bytes a value.
+  measured.values_per_step = static_cast<double>(sent.raw_bytes) / 4 / steps;
+  measured.messages_per_step = std::max(1.0, static_cast<double>(sent.messages) / steps);
   if (sent.changed_value_squares > 0) {
     measured.change = std::sqrt(sent.change_squares / sent.changed_value_squares);
   }
@@ -48,19 +48,19 @@ codec::Measured CodecChooser::measure(const Sample& before, const Sample& after)
 }
 
 codec::Choice CodecChooser::choose(store::Step step, const codec::Traffic& traffic) {
-  const Sample sample{std::chrono::steady_clock::now(), waits_.read().total, step, traffic};
+  const Sample sample{waits_.read().busy, step, traffic};
   if (!last_) {
     last_ = sample;
     return now();
   }
   if (number(step) - number(last_->step) < kSampleEvery) return now();
   const codec::Measured measured = measure(*std::exchange(last_, sample), sample);
-  // For the readers of now_ and changes_; last_ belongs to this thread.
+  // For the readers of now_ and decisions_; last_ belongs to this thread.
   const MutexLock lock(mutex_);
-  codec::Decision decision = codec::next_choice(limits_, now_, measured);
-  if (decision.choice != now_) {
-    now_ = decision.choice;
-    changes_.push_back({step, std::move(decision)});
+  std::optional<codec::Decision> decision = codec::next_choice(limits_, now_, measured);
+  if (decision && (!std::exchange(decided_, true) || decision->choice != now_)) {
+    now_ = decision->choice;
+    decisions_.push_back({step, *std::move(decision)});
   }
   return now_;
 }

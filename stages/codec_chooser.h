@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <optional>
 #include <vector>
 
@@ -14,15 +13,15 @@
 namespace strait::stages {
 
 // Chooses the encoding of one direction of one boundary for codec `auto`: every kSampleEvery steps
-// it compares the bandwidth of the link with the compute time of the stage.
+// it compares the bandwidth of the link with the compute time of the stage in training steps.
 //
 // Threads: choose() is called by the encoding thread; the others may be called by any.
 class CodecChooser {
  public:
   static constexpr int kSampleEvery = 4;  // steps; measurements of a single one are too noisy
 
-  struct Change {
-    store::Step step{};  // first step in the new encoding
+  struct Made {
+    store::Step step{};  // first step in this encoding, or the first whose costs were known
     codec::Decision decision;
   };
 
@@ -33,13 +32,13 @@ class CodecChooser {
   codec::Choice choose(store::Step step, const codec::Traffic& traffic);
 
   codec::Choice now() const;
-  // The changes since the last call, for the events of the run.
-  std::vector<Change> take_changes();
+  // The first decision and those that changed something since the last call, for the events of the
+  // run.
+  std::vector<Made> take_decisions();
 
  private:
   struct Sample {
-    std::chrono::steady_clock::time_point at;
-    double waited = 0;  // seconds of the compute thread so far
+    double busy = 0;  // seconds of the compute thread so far
     store::Step step{};
     codec::Traffic traffic;
   };
@@ -52,7 +51,8 @@ class CodecChooser {
 
   mutable Mutex mutex_;
   codec::Choice now_ STRAIT_GUARDED_BY(mutex_);
-  std::vector<Change> changes_ STRAIT_GUARDED_BY(mutex_);
+  bool decided_ STRAIT_GUARDED_BY(mutex_) = false;
+  std::vector<Made> decisions_ STRAIT_GUARDED_BY(mutex_);
 };
 
 }  // namespace strait::stages

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <utility>
 
 #include "kernels/squared_norm.h"
@@ -117,6 +118,7 @@ StepDecision StageLoop::train(store::Step step) {
   const double seconds = seconds_since(started);
   summary.metrics.seconds = seconds;
   summary.metrics.busy_seconds = seconds - (parts_.waits.read().total - waited);
+  parts_.waits.step_ended(summary.metrics.busy_seconds);
   summary.metrics.checkpoint_seconds = take_checkpoint_seconds();
   if (parts_.tie != nullptr) {
     summary.metrics.tied_wait_seconds = parts_.tie->waited_seconds() - waited_for_tie;
@@ -287,7 +289,7 @@ void StageLoop::summarize_boundaries(StepSummary& summary) {
   summary.sent = difference(sent, sent_);
   sent_ = std::move(sent);
   for (Boundary* boundary : parts_.boundaries) {
-    for (CodecSwitch& one : boundary->take_switches()) summary.switches.push_back(std::move(one));
+    std::ranges::move(boundary->take_decisions(), std::back_inserter(summary.codecs));
   }
 }
 

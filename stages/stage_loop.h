@@ -115,7 +115,7 @@ class StageLoop {
   StepDecision exchange(const StepReport& report);
   void shard_evaluation();
   void update(store::Step step, const StepDecision& decision, double learning_rate);
-  // Traffic and codec switches since the last step.
+  // Traffic and codec decisions since the last step.
   void summarize_boundaries(StepSummary& summary);
 
   StageParts parts_;

@@ -17,7 +17,7 @@ struct StepSummary {
   // Traffic that this process sent over boundaries in this step, by direction. Exact: by the end
   // of a step all of it is encoded.
   std::vector<BoundaryTraffic> sent;
-  std::vector<CodecSwitch> switches;  // of codecs on `auto`, since the previous step ended
+  std::vector<CodecDecision> codecs;  // of those on `auto`, since the previous step ended
   sync::SyncTraffic sync;             // of this process with the other replicas, so far
   double sync_waited_seconds = 0;     // waits of the compute thread for that, so far
 };

@@ -20,11 +20,17 @@ WaitClock::Wait::~Wait() {
   clock_.what_.clear();
 }
 
+void WaitClock::step_ended(double busy_seconds) {
+  const MutexLock lock(mutex_);
+  busy_ += busy_seconds;
+}
+
 WaitClock::Reading WaitClock::read() const {
   const MutexLock lock(mutex_);
   Reading reading;
   reading.what = what_;
   reading.total = total_;
+  reading.busy = busy_;
   // Only during a wait: afterwards what awaited_ refers to may be gone.
   reading.link = what_.empty() ? nullptr : awaited_();
   reading.since = since_;

@@ -9,8 +9,9 @@
 
 namespace strait::stages {
 
-// The current wait of the compute thread and the total time of all waits. The compute thread
-// writes it wherever it blocks; the reporting thread reads it for progress and stall reports.
+// The current wait of the compute thread, the total time of all waits, and the time of training
+// steps without them. The compute thread writes it wherever it blocks and when a step has ended;
+// the reporting thread reads it for progress and stall reports, and `auto` codecs for their choice.
 class WaitClock {
  public:
   struct Reading {
@@ -18,6 +19,7 @@ class WaitClock {
     const net::Link* link = nullptr;              // that it waits on; null: none just now
     std::chrono::steady_clock::time_point since;  // of the current wait
     double total = 0;                             // seconds of all finished waits
+    double busy = 0;                              // of all finished steps: seconds without waits
   };
 
   // Returns the link that is waited on at the time of the call. Called by the reader.
@@ -36,6 +38,8 @@ class WaitClock {
     WaitClock& clock_;
   };
 
+  void step_ended(double busy_seconds);
+
   Reading read() const;
 
  private:
@@ -46,6 +50,7 @@ class WaitClock {
   Awaited awaited_ STRAIT_GUARDED_BY(mutex_);
   Clock::time_point since_ STRAIT_GUARDED_BY(mutex_);
   double total_ STRAIT_GUARDED_BY(mutex_) = 0;
+  double busy_ STRAIT_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace strait::stages

@@ -58,8 +58,11 @@ ChoiceLimits choice_limits(const DirectionSettings& settings, bool has_cache) {
   limits.least_bits = settings.bits();
   limits.first_bits = static_cast<int>(settings.codec.first_bits);
   limits.fixed_bits = has_cache ? std::max(settings.bits(), kLeastOfWholeValues) : settings.bits();
+  limits.usual_bits = std::max(settings.bits(), CodecSettings().bits(settings.direction));
   limits.has_cache = has_cache;
   limits.group = static_cast<int>(settings.codec.group);
+  // All directions of all boundaries together.
+  limits.most_cost /= 2 * static_cast<double>(settings.boundaries);
   return limits;
 }
 

@@ -27,7 +27,8 @@ struct DirectionSettings {
   std::uint64_t key = 0;               // of all random numbers: seed and boundary, mixed
   // Of the tensors, if this build has kernels for it: then they may be encoded and decoded there.
   at::Device device = at::kCPU;
-  bool has_cache = false;  // this direction has a cache, and samples are used more than once
+  bool has_cache = false;       // this direction has a cache, and samples are used more than once
+  std::int64_t boundaries = 1;  // of the pipeline
   // Makes the function that an `auto` encoder calls at every step; empty: first_choice() stays.
   std::function<ChooseWay(const ChoiceLimits&)> chooser;
 

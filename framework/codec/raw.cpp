@@ -12,6 +12,7 @@ namespace strait::codec {
 namespace {
 
 void count_raw_tensor(const TensorHeader& header, std::size_t payload_bytes, Traffic& traffic) {
+  ++traffic.messages;
   traffic.rows += static_cast<std::uint64_t>(header.rows.size());
   traffic.raw_bytes += header.raw_bytes();
   traffic.payload_bytes += payload_bytes;

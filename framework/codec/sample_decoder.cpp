@@ -48,6 +48,7 @@ Decoded SampleDecoder::decode(const TensorHeader& header, std::span<const std::b
   pin(header, rows);
   Decoded decoded = device_ && fits_device(header, rows) ? decode_on_device(header, payload, rows)
                                                          : decode_on_host(header, rows);
+  ++traffic_.messages;
   traffic_.rows += static_cast<std::uint64_t>(header.rows.size());
   traffic_.raw_bytes += header.raw_bytes();
   traffic_.payload_bytes += payload.size();

@@ -114,6 +114,7 @@ void SampleEncoder::encode(const TensorHeader& header, const at::Tensor& tensor,
   } else {
     encode_on_host(header, tensor, frame);
   }
+  ++traffic_.messages;
   traffic_.raw_bytes += header.raw_bytes();
   traffic_.payload_bytes += frame.size() - begin;
 }

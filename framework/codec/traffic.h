@@ -13,6 +13,7 @@ namespace strait::codec {
 struct Traffic {
   std::uint64_t raw_bytes = 0;      // the same values in float32
   std::uint64_t payload_bytes = 0;  // as encoded, without the message's header
+  std::uint64_t messages = 0;
   std::uint64_t rows = 0;
   std::uint64_t hits = 0;          // rows sent as a change
   std::uint64_t cache_misses = 0;  // rows sent in full and cached
@@ -41,6 +42,7 @@ struct Traffic {
 // All but cache_bytes, which is a level.
 inline constexpr std::tuple kTrafficSums = {&Traffic::raw_bytes,
                                             &Traffic::payload_bytes,
+                                            &Traffic::messages,
                                             &Traffic::rows,
                                             &Traffic::hits,
                                             &Traffic::cache_misses,

@@ -26,10 +26,10 @@ const char* direction_word(stages::BoundaryTraffic::Direction direction) {
   return direction == stages::BoundaryTraffic::Direction::forward ? "forward" : "backward";
 }
 
-std::string switch_sentence(const stages::CodecSwitch& one) {
+std::string codec_sentence(const stages::CodecDecision& one) {
   return fmt::format("boundary {} {}, from step {} on: {}", one.boundary,
-                     direction_word(one.direction), number(one.change.step) + 1,
-                     one.change.decision.why);
+                     direction_word(one.direction), number(one.made.step) + 1,
+                     one.made.decision.why);
 }
 
 trace::BoundaryMetrics boundary_metrics(const stages::BoundaryTraffic& sent) {
@@ -264,8 +264,8 @@ void StageReporter::trained(const stages::StepSummary& summary) {
   ++finished_actions_;
   control_.send(done);
   report_resends(done);
-  for (const stages::CodecSwitch& one : summary.switches) {
-    control_.send(control::Event{"codec_switched", switch_sentence(one)});
+  for (const stages::CodecDecision& one : summary.codecs) {
+    control_.send(control::Event{"codec_chosen", codec_sentence(one)});
   }
   report_dropped_rounds(summary.sync.dropped);
   count_skips(decision);

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "framework/codec/codec.h"
@@ -36,6 +37,9 @@ stages::BoundaryOptions boundary_options(const plan::StageJob& job, const plan::
   stages::BoundaryOptions options;
   options.name = link.name.substr(link.name.find(' ') + 1);
   options.position = link.position;
+  options.boundaries =
+      std::ranges::count(job.plan.links, plan::Plan::Use::boundary, &plan::Plan::Link::use) /
+      job.plan.recipe.pipeline.replicas;
   options.codec = job.plan.recipe.codec;
   options.cache = link.cache;
   options.cache_folder = job.run_directory;

@@ -91,21 +91,22 @@ class Training(Compressed):
         self.assertTrue(changes)
         self.assertLess(changes[-1], 1, "a change is smaller than the value, or delta is no use")
 
-    def test_auto_reports_codec_switches(self):
+    def test_auto_reports_its_choices_with_prices(self):
         raw = self.train("raw", RAW)
         run = self.train("auto", {"codec.forward": "auto", "codec.backward": "auto"})
         last = [r.metrics()[-1]["loss"] for r in (raw, run)]
         self.assertLess(abs(last[1] - last[0]) / last[0], 0.05, last)
         self.assertEqual(self.total(run, "resends"), 0)
-        switches = [e for e in run.events("stage_event") if e["name"] == "codec_switched"]
+        choices = [e["text"] for e in run.events("stage_event") if e["name"] == "codec_chosen"]
         # Before anything is measured it sends few bits, and both ends follow whatever comes later.
         for lines in self.boundaries(run).values():
             self.assertLess(lines[0]["sent_bytes"], lines[0]["raw_bytes"] / 3)
-        if not switches:
+        if not choices:
             self.assertGreater(self.total(run, "hits"), 0, "it changed its mind and did not tell")
-        for event in switches:
-            words = r"boundary \d\.0>\d\.0 (forward|backward), from step \d+ on: \w+ .*: .*bit/s"
-            self.assertRegex(event["text"], words)
+        for text in choices:
+            words = r"boundary \d\.0>\d\.0 (forward|backward), from step \d+ on: \w+ .*, "
+            words += r"\S+ m?s a step \(.*\) at \S+ Mbit/s beside \S+ m?s of compute"
+            self.assertRegex(text, words)
 
     def test_forecast_matches_sent_bytes(self):
         for name, settings in [

@@ -52,6 +52,7 @@ TEST(StageSettings, BoundaryOptionsMatchEachEnd) {
   for (const stages::BoundaryOptions& end : {chunk.upper, chunk.lower}) {
     EXPECT_EQ(end.codec, codec);
     EXPECT_EQ(end.cache_folder, "runs/x");
+    EXPECT_EQ(end.boundaries, 2);
   }
   EXPECT_EQ(chunk.upper.name, "0.0>1.0");
   EXPECT_EQ(chunk.lower.name, "1.0>2.0");
@@ -89,6 +90,7 @@ TEST(StageSettings, BoundaryOptionsMatchChunkPosition) {
   EXPECT_EQ(options.chunks[1].layers.last, 5);
   EXPECT_EQ(options.chunks[1].upper.name, names[2]);
   EXPECT_EQ(options.chunks[1].upper.position, 2);
+  EXPECT_EQ(options.chunks[1].upper.boundaries, 3);
   EXPECT_EQ(options.chunks[1].lower.name, "") << "the pipeline ends here";
   EXPECT_EQ(options.training.back().chunk, ChunkIndex{0}) << "backwards end in the first chunk";
 }
