@@ -18,6 +18,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/own_program.h"
 #include "launcher/base/text.h"
+#include "launcher/process/thread_waits.h"
 
 namespace strait::agent {
 
@@ -71,6 +72,7 @@ int run_stage_command(int argc, char** argv,
 base::ExitCode exec_torch_program(char** argv) {
   const std::filesystem::path self = base::own_program();
   const std::string program = self.parent_path() / "strait-stage-torch";
+  process::set_thread_waits();
   ::execv(program.c_str(), argv);
   spdlog::error("cannot run {}: {}; it belongs beside strait-stage: install both again", program,
                 std::strerror(errno));

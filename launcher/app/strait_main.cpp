@@ -1,6 +1,7 @@
 #include "launcher/app/strait_main.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -21,8 +22,10 @@
 #include "launcher/app/verbs.h"
 #include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/own_program.h"
 #include "launcher/base/text.h"
 #include "launcher/plugin/plugin_file.h"
+#include "launcher/process/thread_waits.h"
 
 namespace strait {
 namespace {
@@ -58,6 +61,9 @@ void check_verb(const CLI::App& cli, std::string_view word) {
                                                  : fmt::format("did you mean {}?", near)));
 }
 
+// Verbs that compute with the threads of a stage.
+bool computes_here(std::string_view verb) { return verb == "eval" || verb == "generate"; }
+
 }  // namespace
 }  // namespace strait
 
@@ -70,6 +76,10 @@ void strait::app::flush_output() {
 }
 
 int strait::strait_main(int argc, char** argv, OfferParts offer) {
+  if (argc > 1 && computes_here(argv[1]) && process::set_thread_waits()) {
+    // OpenMP's runtime has read the environment already: begin again. Else it spins, no more.
+    ::execv(base::own_program().c_str(), argv);
+  }
   // The parent may ignore it, and then the ends of processes that are started here would not be
   // seen.
   std::signal(SIGCHLD, SIG_DFL);

@@ -1,5 +1,8 @@
-"""A link that is slower than the links like it is named, with its figure, while the run goes on."""
+"""A link that is slower than the links like it is named, with its figure, while the run goes on; threads
+that wait for each other take no core from others."""
 
+import os
+import pathlib
 import signal
 
 import runs
@@ -28,6 +31,20 @@ class Slow(runs.RunCase):
         for one in slow():
             self.assertIn(LINK, one["text"])
         print(f"named after {steps} steps: {said}")
+
+    def test_threads_of_a_stage_sleep_while_they_wait_unless_the_user_says_otherwise(self):
+        known = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+        bare = {name: value for name, value in os.environ.items() if name not in known}
+        for own, expected in (({}, "OMP_WAIT_POLICY=passive"), ({"GOMP_SPINCOUNT": "1000"}, "GOMP_SPINCOUNT=1000")):
+            name = f"waits-{len(own)}"
+            recipe = self.write_recipe(name, {"pipeline.stages": 1, "train.steps": 100_000})
+            launched = self.launch("run", recipe, name=name, env={**bare, **own})
+            launched.at_step(1)
+            pid = launched.run.events("connected")[0]["pid"]
+            words = pathlib.Path(f"/proc/{pid}/environ").read_text().split("\0")
+            self.assertEqual([word for word in words if word.split("=")[0] in known], [expected])
+            launched.signal(signal.SIGTERM)
+            self.assertEqual(launched.end(), 0, launched.output())
 
     def test_plan_says_that_one_link_alone_is_simulated(self):
         settings = {"pipeline.stages": 3, "hosts.simulate.rate": "3Mbit/s"}
