@@ -69,9 +69,11 @@ std::vector<CheckResult> check_ssh_hosts(const recipe::Recipe& recipe,
     return {wrong(error.code(), "ssh", error.what())};
   }
   const auto deadline = Clock::now() + kDoctorCallLimit;
+  HostNeed spare;
+  spare.threads = recipe.pipeline.threads.value_or(0);
   std::vector<std::vector<CheckResult>> found(hosts.size());
   const auto errors = for_each_host(hosts.size(), [&](std::size_t i) {
-    const HostNeed need = i < needs.size() ? needs[i] : HostNeed{};
+    const HostNeed need = i < needs.size() ? needs[i] : spare;
     found[i] = inspect_over_ssh(*calls[i], hosts[i], need, recipe, deadline);
   });
   for (const std::exception_ptr& error : errors) {
@@ -118,6 +120,7 @@ std::vector<HostNeed> needs_of(const plan::Plan& plan) {
   for (std::size_t i = 0; i < needs.size(); ++i) {
     needs[i].memory = plan::host_memory_needed(plan, i) + plan::held_bytes(plan, i);
     needs[i].ports = ports[i];
+    needs[i].threads = plan.recipe.pipeline.threads.value_or(0);
   }
   return needs;
 }
@@ -141,6 +144,13 @@ std::vector<CheckResult> diagnose_host(const recipe::RecipeHost& listed, const H
                           base::byte_text(need.memory),
                           memory < facts.memory ? "the recipe lets it take" : "it has",
                           base::byte_text(memory))));
+  }
+  if (facts.cores < need.threads) {
+    results.push_back(wrong(
+        base::ExitCode::bad_input, listed.name,
+        fmt::format("pipeline.threads is {}, but it has {} {}; set it to {}{}, or to \"auto\"",
+                    need.threads, facts.cores, facts.cores == 1 ? "core" : "cores", facts.cores,
+                    facts.cores == 1 ? "" : " or fewer")));
   }
   if (inspection.objection.empty() && facts.free_disk < need.disk) {
     results.push_back(

@@ -22,9 +22,10 @@ struct CheckResult {
 // What the processes that a plan puts on one host take.
 struct HostNeed {
   std::size_t processes = 0;
-  std::int64_t memory = 0;  // bytes
-  std::int64_t disk = 0;    // bytes of its checkpoints
-  std::int64_t ports = 0;   // that links to these processes are bound to
+  std::int64_t memory = 0;   // bytes
+  std::int64_t disk = 0;     // bytes of its checkpoints
+  std::int64_t ports = 0;    // that links to these processes are bound to
+  std::int64_t threads = 0;  // that the recipe gives each of them; 0: no number
 };
 
 std::vector<HostNeed> needs_of(const plan::Plan& plan);  // by host

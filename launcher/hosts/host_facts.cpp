@@ -4,7 +4,6 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
-#include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -18,6 +17,7 @@
 #include "framework/net/endpoint.h"
 #include "launcher/base/build_id.h"
 #include "launcher/base/clocks.h"
+#include "launcher/process/cores.h"
 #include "launcher/process/memory.h"
 #include "launcher/process/nvidia_driver.h"
 #include "launcher/process/process_identity.h"
@@ -34,14 +34,6 @@ std::string numeric_address(const sockaddr* address, socklen_t size) {
 
 socklen_t size_of(const sockaddr* address) {
   return address->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-}
-
-// Those that we may run on, which containers and schedulers make fewer than there are.
-std::int64_t usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof set, &set) != 0) return ::sysconf(_SC_NPROCESSORS_ONLN);
-  return CPU_COUNT(&set);
 }
 
 // libtorch draws random values and updates weights by other instructions on each of these.
@@ -116,7 +108,7 @@ HostFacts facts_of_this_host(const std::filesystem::path& directory, const std::
   HostFacts facts;
   facts.host_name = process::own_host();
   facts.build = base::build_id();
-  facts.cores = usable_cores();
+  facts.cores = process::usable_cores();
   facts.processor = processor();
   facts.memory = process::host_memory().total;
   facts.gpus = process::gpu_memory_here();

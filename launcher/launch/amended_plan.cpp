@@ -14,6 +14,7 @@
 #include "launcher/plan/gpu_memory.h"
 #include "launcher/plan/memory_copies.h"
 #include "launcher/plan/placement.h"
+#include "launcher/process/cores.h"
 #include "launcher/process/memory.h"
 
 namespace strait::launch {
@@ -23,6 +24,16 @@ namespace {
 std::int64_t memory_of(const plan::Plan& plan, std::size_t host, const hosts::HostFacts& facts) {
   const std::int64_t stated = plan::hosts_of(plan.recipe)[host].memory.value_or(facts.memory);
   return facts.memory == 0 ? stated : std::min(facts.memory, stated);
+}
+
+// Where the recipe gives no number of threads.
+void divide_cores(plan::Plan& plan, std::size_t host) {
+  if (plan.recipe.pipeline.threads) return;
+  const auto count = std::ranges::count(plan.processes, host, &plan::Plan::Process::host_index);
+  for (plan::Plan::Process& process : plan.processes) {
+    if (process.host_index != host) continue;
+    process.threads = std::max<std::int64_t>(1, plan.hosts[host].cores / count);
+  }
 }
 
 }  // namespace
@@ -46,11 +57,9 @@ std::vector<control::Event> amend_by_facts(plan::Plan& plan,
   if (plan.recipe.pipeline.threads) return notes;
   std::map<std::uint32_t, std::int64_t> threads;  // by stage
   for (const std::size_t i : there) {
-    const auto count = std::ranges::count(plan.processes, i, &plan::Plan::Process::host_index);
-    for (plan::Plan::Process& process : plan.processes) {
-      if (process.host_index != i) continue;
-      process.threads = std::max<std::int64_t>(1, facts[i].cores / count);
-      threads.emplace(process.name.stage, process.threads);
+    divide_cores(plan, i);
+    for (const plan::Plan::Process& process : plan.processes) {
+      if (process.host_index == i) threads.emplace(process.name.stage, process.threads);
     }
   }
   for (plan::Plan::Process& process : plan.processes) {
@@ -77,10 +86,15 @@ void check_memory(const plan::Plan& plan, std::size_t host, const hosts::HostFac
                                           base::byte_text(held))));
 }
 
-void check_memory_here(const plan::Plan& plan) {
+void amend_by_this_machine(plan::Plan& plan) {
   hosts::HostFacts facts;
+  facts.cores = process::usable_cores();
   facts.memory = process::host_memory().total;
-  for (std::size_t i = 0; i < plan.hosts.size(); ++i) check_memory(plan, i, facts);
+  for (std::size_t i = 0; i < plan.hosts.size(); ++i) {
+    plan.hosts[i].cores = facts.cores;
+    divide_cores(plan, i);
+    check_memory(plan, i, facts);
+  }
 }
 
 }  // namespace strait::launch

@@ -20,7 +20,7 @@ std::vector<control::Event> amend_by_facts(plan::Plan& plan,
 // UserError: by the plan the host's stages need more memory than it or one of its GPUs
 // has for them. A memory of 0 bytes is one that is not known, and is enough.
 void check_memory(const plan::Plan& plan, std::size_t host, const hosts::HostFacts& facts);
-// The same of a run on this machine.
-void check_memory_here(const plan::Plan& plan);
+// The same of a run on this machine, of which the plan says nothing else that may have changed.
+void amend_by_this_machine(plan::Plan& plan);
 
 }  // namespace strait::launch

@@ -26,6 +26,7 @@
 #include "launcher/launch/run_storage.h"
 #include "launcher/launch/slow_observer.h"
 #include "launcher/launch/stage_starter.h"
+#include "launcher/plan/thread_limit.h"
 
 namespace strait::launch {
 namespace {
@@ -63,6 +64,16 @@ void apply_changes(const control::RunDirectory& directory, const plan::RunFile& 
 // To stop at once is to wait for nothing; a stop after the step that met a failure is another one.
 bool may_recover(base::ExitCode code) {
   return code != base::ExitCode::done && code != base::ExitCode::interrupted;
+}
+
+// Of a run that has begun; else UserError: plan::check_threads().
+std::vector<control::Event> thread_warnings(const plan::Plan& plan, bool has_begun) {
+  std::vector<control::Event> warnings;
+  for (std::size_t host = 0; host < plan.hosts.size(); ++host) {
+    if (!has_begun) plan::check_threads(plan, host);
+    warnings.push_back({"threads", plan::thread_warning(plan, host)});
+  }
+  return warnings;
 }
 
 void collect_traces(const control::RunDirectory& directory, const plan::Plan& plan) {
@@ -161,8 +172,9 @@ control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFil
   const control::StopSignals signals;
   const net::NodeOptions node_options = launcher_node(run.run, generation);
   net::Node node(node_options);
-  if (run.plan.recipe.hosts.backend == recipe::BackendKind::local) check_memory_here(run.plan);
+  if (run.plan.recipe.hosts.backend == recipe::BackendKind::local) amend_by_this_machine(run.plan);
   RunHosts hosts(node, run, directory, options.model, signals.count(), options.without);
+  const std::vector<control::Event> warnings = thread_warnings(run.plan, !options.resume.empty());
 
   const std::unique_ptr<RunStorage> storage =
       storage_of(hosts, run, directory.path(), signals.count());
@@ -188,6 +200,7 @@ control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFil
   report({"sync_restarted", options.sync.restarted});
   report(hosts.phases());
   for (const control::Event& note : hosts.notes()) report(note);
+  for (const control::Event& warning : warnings) report(warning);
   control::CoordinatorOptions coordination =
       training_coordination(run, directory, generation, hosts, *storage, starter, options);
   // With the facts of the hosts, which RunHosts has filled in.

@@ -35,18 +35,30 @@ bool computes_on_gpus(const Plan& plan, std::size_t host) {
   return gpus && !gpus->empty();
 }
 
-ComputeSpeed compute_speed(const Plan& plan, std::size_t host, std::int64_t threads) {
+ComputeSpeed compute_speed(const Plan& plan, std::size_t host, std::int64_t threads,
+                           std::int64_t processes) {
+  const auto cores = static_cast<double>(plan.hosts.at(host).cores);
+  const auto running = [cores](std::int64_t wanted, std::int64_t shared_by) {
+    const auto all = static_cast<double>(wanted);
+    return cores == 0 ? all : std::min(all, cores / static_cast<double>(shared_by));
+  };
   ComputeSpeed speed;
-  speed.flops_per_second = kAssumedFlopsPerThread * static_cast<double>(threads);
+  speed.flops_per_second = kAssumedFlopsPerThread * running(threads, processes);
   const recipe::MeasuredHost* known = plan.speeds.host(plan.hosts.at(host).name);
   if (known == nullptr || known->flops_per_second == 0) return speed;
   speed.flops_per_second = known->flops_per_second;
   if (!computes_on_gpus(plan, host)) {
-    speed.flops_per_second *= static_cast<double>(threads) / static_cast<double>(known->threads);
+    speed.flops_per_second *= running(threads, processes) / running(known->threads, 1);
   }
   if (known->backward > 0) speed.backward = known->backward;
   speed.measured = true;
   return speed;
+}
+
+ComputeSpeed compute_speed(const Plan& plan, const Plan::Process& process) {
+  return compute_speed(
+      plan, process.host_index, process.threads,
+      std::ranges::count(plan.processes, process.host_index, &Plan::Process::host_index));
 }
 
 double copy_speed(const Plan& plan, std::size_t host) {

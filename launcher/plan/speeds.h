@@ -43,9 +43,13 @@ struct ComputeSpeed {
 
 bool computes_on_gpus(const Plan& plan, std::size_t host);
 
-// Of a process with this number of threads on a host; on a GPU threads do not matter. Processes
-// that share a GPU are forecast as if each had it alone.
-ComputeSpeed compute_speed(const Plan& plan, std::size_t host, std::int64_t threads);
+// Of one of `processes` with this number of threads each on a host. No more threads run at a time
+// than the host has cores, where these are known. On a GPU threads do not matter, and processes
+// that share one are forecast as if each had it alone.
+ComputeSpeed compute_speed(const Plan& plan, std::size_t host, std::int64_t threads,
+                           std::int64_t processes = 1);
+// Of a process of the plan.
+ComputeSpeed compute_speed(const Plan& plan, const Plan::Process& process);
 
 // Bytes per second that a host copies in memory.
 double copy_speed(const Plan& plan, std::size_t host);

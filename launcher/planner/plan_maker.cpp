@@ -12,6 +12,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/plan/placement.h"
 #include "launcher/plan/speeds.h"
+#include "launcher/plan/thread_limit.h"
 #include "launcher/planner/layer_times.h"
 #include "launcher/planner/model_weights.h"
 #include "launcher/planner/planned_cut.h"
@@ -19,6 +20,7 @@
 #include "launcher/planner/planned_model.h"
 #include "launcher/planner/planned_pipeline.h"
 #include "launcher/planner/step_forecast.h"
+#include "launcher/process/cores.h"
 #include "launcher/recipe/links.h"
 #include "models/model_description.h"
 #include "stages/partition.h"
@@ -131,6 +133,16 @@ bool on_gpus(const plan::Plan& plan) {
                              [](const auto& host) { return host.gpus && !host.gpus->empty(); });
 }
 
+// A run that goes on keeps the threads that it has; where it is launched tells what they cost.
+void plan_local_cores(plan::Plan& plan, const plan::Plan* before) {
+  const bool chosen_now =
+      before == nullptr || before->recipe.pipeline.threads != plan.recipe.pipeline.threads;
+  for (std::size_t i = 0; i < plan.hosts.size(); ++i) {
+    plan.hosts[i].cores = process::usable_cores();
+    if (chosen_now) plan::check_threads(plan, i);
+  }
+}
+
 // Rows of a micro-batch: of the recipe, else of the run that is resumed (its bits depend on them),
 // else chosen.
 std::int64_t micro_batch_rows(const plan::Plan& plan, const PipelineQuestion& question) {
@@ -193,6 +205,7 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before) {
   if (!recipe.hosts.links.empty()) plan.speeds = recipe::read_links(recipe.hosts.links);
   const std::vector<KnownGpus> gpus = gpus_of_hosts(recipe, plan.speeds);
   for (std::size_t i = 0; i < gpus.size(); ++i) plan.hosts[i].gpus = gpus[i];
+  if (recipe.hosts.backend == recipe::BackendKind::local) plan_local_cores(plan, before);
 
   PipelineQuestion question{model, run.train, recomputed, before};
   recipe::Recipe resolved = recipe;

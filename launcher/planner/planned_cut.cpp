@@ -9,7 +9,6 @@
 #include <iterator>
 #include <optional>
 #include <stdexcept>
-#include <thread>
 #include <utility>
 
 #include "launcher/base/errors.h"
@@ -18,6 +17,7 @@
 #include "launcher/plan/speeds.h"
 #include "launcher/planner/planned_model.h"
 #include "launcher/plugin/plugin_file.h"
+#include "launcher/process/cores.h"
 #include "launcher/process/nvidia_driver.h"
 #include "schedules/schedule.h"
 #include "stages/partition.h"
@@ -99,7 +99,7 @@ partition::Cluster cluster_of(const recipe::Recipe& recipe, const recipe::LinkTa
     partition::Host& host = cluster.hosts.emplace_back();
     host.name = hosts[i].name;
     host.slots = static_cast<int>(hosts[i].slots.value_or(std::ranges::count(places, i)));
-    host.cores = static_cast<int>(std::thread::hardware_concurrency());
+    host.cores = static_cast<int>(process::usable_cores());
     host.memory_bytes = memory_of(hosts[i], recipe);
     host.gpu_bytes = gpus[i].value_or(std::vector<std::int64_t>());
     host.gpu_process_bytes = plan::kGpuContextBytes;

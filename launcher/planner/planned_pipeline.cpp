@@ -8,7 +8,6 @@
 #include <iterator>
 #include <optional>
 #include <span>
-#include <thread>
 
 #include "framework/codec/upcoming_uses.h"
 #include "launcher/base/errors.h"
@@ -22,6 +21,7 @@
 #include "launcher/planner/planned_sync.h"
 #include "launcher/planner/planned_tie.h"
 #include "launcher/planner/step_forecast.h"
+#include "launcher/process/cores.h"
 #include "schedules/schedule.h"
 
 namespace strait::planner {
@@ -48,18 +48,21 @@ struct ReplicaCosts {
   StepCosts first_epoch;
 };
 
-// `hosts` by stage; `ranges` and `boundaries` by position in the pipeline.
+// `hosts` by stage, `all_hosts` of every process; `ranges` and `boundaries` by position in the
+// pipeline.
 ReplicaCosts replica_costs(const plan::Plan& plan, const models::ModelDescription& model,
                            const std::vector<models::LayerRange>& ranges,
                            std::span<const std::size_t> hosts,
+                           std::span<const std::size_t> all_hosts,
                            const std::vector<PlannedBoundary>& boundaries, const Sizes& sizes) {
   ReplicaCosts costs;
   costs.known.schedule = plan.recipe.pipeline.schedule;
   costs.known.micro_batches = plan.micro_batches;
   costs.known.stages = std::ssize(hosts);
   for (std::size_t i = 0; i < ranges.size(); ++i) {
+    const std::size_t host = hosts[i % hosts.size()];
     const plan::ComputeSpeed speed =
-        plan::compute_speed(plan, hosts[i % hosts.size()], sizes.threads);
+        plan::compute_speed(plan, host, sizes.threads, std::ranges::count(all_hosts, host));
     costs.known.chunks.push_back(
         chunk_cost(model, ranges[i], sizes.micro_batch_tokens + sizes.pass_tokens, speed));
   }
@@ -93,8 +96,8 @@ void plan_steps(plan::Plan& plan, const models::ModelDescription& model, const P
   const std::span<const std::size_t> hosts(cut.hosts);
   const std::size_t stages = stages_of(plan);
   for (std::size_t at = 0; at < hosts.size(); at += stages) {
-    replicas.push_back(
-        replica_costs(plan, model, cut.layers, hosts.subspan(at, stages), boundaries, sizes));
+    replicas.push_back(replica_costs(plan, model, cut.layers, hosts.subspan(at, stages), hosts,
+                                     boundaries, sizes));
   }
   const auto plain = [](const ReplicaCosts& costs) { return step_seconds(costs.known, 0); };
   const auto slowest = std::ranges::max_element(replicas, {}, plain);
@@ -250,8 +253,7 @@ void check_simulated_link(const plan::Plan& plan) {
 // Cores of other hosts are unknown until they report them: assumed to be as many as here.
 std::int64_t threads_of(const recipe::Recipe& recipe, std::int64_t processes_of_host) {
   if (recipe.pipeline.threads) return *recipe.pipeline.threads;
-  const auto cores = static_cast<std::int64_t>(std::thread::hardware_concurrency());
-  return std::max<std::int64_t>(1, cores / processes_of_host);
+  return std::max<std::int64_t>(1, process::usable_cores() / processes_of_host);
 }
 
 // As codec::ActivationCache decides, for the replica with the fewest rows: it looks for a second

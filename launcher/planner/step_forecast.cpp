@@ -95,8 +95,7 @@ double forecast_step(const plan::Plan& plan, const plan::PathSpeeds& speed) {
   std::vector<StepCosts> replicas(static_cast<std::size_t>(plan.recipe.pipeline.replicas));
   const auto stages = static_cast<std::size_t>(plan.recipe.pipeline.stages);
   for (const plan::Plan::Process& process : plan.processes) {
-    const plan::ComputeSpeed compute =
-        plan::compute_speed(plan, process.host_index, process.threads);
+    const plan::ComputeSpeed compute = plan::compute_speed(plan, process);
     StepCosts& costs = replicas.at(process.name.replica);
     costs.chunks.resize(stages * process.chunks.size());
     costs.links.resize(costs.chunks.size() - 1);  // nothing is sent within a stage
@@ -134,7 +133,7 @@ std::map<net::ProcessName, double> compute_seconds(const plan::Plan& plan) {
   const std::int64_t tokens = plan.micro_batch_rows() * plan.recipe.data.row;
   std::map<net::ProcessName, double> seconds;
   for (const plan::Plan::Process& process : plan.processes) {
-    const plan::ComputeSpeed speed = plan::compute_speed(plan, process.host_index, process.threads);
+    const plan::ComputeSpeed speed = plan::compute_speed(plan, process);
     double micro_batch = 0;
     for (const models::LayerRange& layers : process.chunks) {
       const schedules::ChunkCost cost = chunk_cost(model, layers, tokens, speed);

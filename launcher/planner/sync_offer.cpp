@@ -2,7 +2,6 @@
 #include <cmath>
 #include <limits>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "framework/sync/forecast.h"
@@ -10,6 +9,7 @@
 #include "launcher/planner/planned_group.h"
 #include "launcher/planner/planned_sync.h"
 #include "launcher/planner/step_forecast.h"
+#include "launcher/process/cores.h"
 #include "launcher/recipe/recipe_sync_keys.h"
 #include "stages/stage_layout.h"
 
@@ -113,7 +113,7 @@ double window(const plan::Plan& plan, const models::ModelDescription& model,
   if (time.hook != sync::Hook::gradient) return 0;
   // Gradients are sent while the backward of the last micro-batch computes the others.
   const std::int64_t tokens = plan.micro_batch_rows() * plan.recipe.data.row;
-  const plan::ComputeSpeed speed = plan::compute_speed(plan, process.host_index, process.threads);
+  const plan::ComputeSpeed speed = plan::compute_speed(plan, process);
   // With several chunks only the first one counts: the others finish before it.
   return chunk_cost(model, process.chunks.front(), tokens, speed).backward_seconds;
 }
@@ -130,8 +130,7 @@ double delay_by_coding(const plan::Plan& plan, const plan::Plan::Process& proces
     threads += each.threads;
   }
   const std::int64_t known = plan.hosts.at(process.host_index).cores;
-  const std::int64_t cores =
-      known > 0 ? known : static_cast<std::int64_t>(std::thread::hardware_concurrency());
+  const std::int64_t cores = known > 0 ? known : process::usable_cores();
   const auto spare = static_cast<double>(std::max<std::int64_t>(cores - threads, 0));
   return 1 - std::min(spare / static_cast<double>(processes), 1.0);
 }

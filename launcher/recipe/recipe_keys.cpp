@@ -82,7 +82,7 @@ void add_pipeline_and_train(std::vector<RecipeKey>& keys) {
                "forwards in flight beyond plain 1F1B, per hop", "auto"),
        special_keys::partition(),
        integer("pipeline.threads", at<&R::pipeline, &R::Pipeline::threads>(), {1, 1024},
-               "per process; auto divides the cores of a host", "auto"),
+               "per process, no more than its host has cores; auto divides these", "auto"),
        integer("train.steps", at<&R::train, &R::Train::steps>(), {1, kMany}, "updates to make"),
        integer("train.epochs", at<&R::train, &R::Train::epochs>(), {1, 1'000'000},
                "passes over the data, instead of steps"),

@@ -276,6 +276,37 @@ class BadInput(runs.RunCase):
             with self.subTest(settings):
                 self.refused_recipe(settings, *says)
 
+    def test_more_threads_than_cores_are_refused(self):
+        cores = len(os.sched_getaffinity(0))
+        self.refused_recipe(
+            {"pipeline.threads": cores + 1},
+            rf"pipeline.threads is {cores + 1} \(bad\.toml:\d+:\d+\), but host localhost has {cores} cores?;",
+            f"set it to {cores} ",
+        )
+        # A runtime that is told to binds the launcher's thread to one core; the host has the others.
+        recipe = self.write_recipe("bound", {"pipeline.threads": cores})
+        bound = subprocess.run(
+            [self.program, "plan", recipe], cwd=self.home, capture_output=True, text=True,
+            env={**os.environ, "OMP_PROC_BIND": "true"},
+        )
+        self.assertEqual(bound.returncode, 0, bound.stderr)
+
+    def test_a_run_with_more_threads_than_a_new_host_has_cores_goes_on_with_a_warning(self):
+        if len(os.sched_getaffinity(0)) < 2:
+            self.skipTest("this machine has one core")
+        self.train("moved", {"pipeline.threads": 2, "pipeline.stages": 1, "train.steps": 2})
+        words = ["taskset", "-c", str(min(os.sched_getaffinity(0))), self.program]
+        resumed = [*words, "resume", "runs/moved", "--set", "train.steps=3"]
+        done = subprocess.run(resumed, cwd=self.home, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        warnings = [
+            event["text"]
+            for event in self.run_of("moved").events("stage_event")
+            if event["name"] == "threads"
+        ]
+        self.assertEqual(len(warnings), 1)
+        self.assertIn("host localhost has 1 core; the run keeps its threads", warnings[0])
+
     def test_numbers_of_flags_are_refused_with_their_range(self):
         for words, most in (
             (("resume", "runs/mine", "--from", "-1"), 2**40), (("checkpoint", "verify", "runs/mine", "--step", "-1"), 2**40),

@@ -67,6 +67,16 @@ TEST(Diagnostics, ReportsAllProblemsTogether) {
   EXPECT_THAT(results[3].text, HasSubstr("60 minutes behind"));
 }
 
+TEST(Diagnostics, ReportsMoreThreadsThanCores) {
+  HostNeed need{.processes = 1, .threads = 9};
+  const auto results = judged(healthy(), need);
+  ASSERT_EQ(results.size(), 1U);
+  EXPECT_EQ(results[0].code, base::ExitCode::bad_input);
+  EXPECT_THAT(results[0].text, HasSubstr("pipeline.threads is 9, but it has 8 cores; set it to 8"));
+  need.threads = 8;
+  EXPECT_EQ(judged(healthy(), need).at(0).kind, Kind::ok);
+}
+
 TEST(Diagnostics, RecipeLimitOverridesMemoryOfHost) {
   const recipe::RecipeHost planned{.name = "h0", .memory = 1'000'000'000};
   const auto results = judged(healthy(), {1, 2'000'000'000, 0, 0}, planned);

@@ -112,6 +112,22 @@ TEST(Speeds, ScalesMeasuredSpeedByThreads) {
   EXPECT_FALSE(plan::compute_speed(plan, 1, 4).measured) << "only its memory was measured";
 }
 
+TEST(Speeds, NoMoreThreadsRunThanTheHostHasCores) {
+  plan::Plan plan = plan_over_two_hosts();
+  plan.hosts[0].cores = 2;
+  const auto speed = [&plan](std::int64_t threads, std::int64_t processes) {
+    return plan::compute_speed(plan, 0, threads, processes).flops_per_second;
+  };
+  EXPECT_EQ(speed(64, 1), 2 * plan::kAssumedFlopsPerThread);
+  EXPECT_EQ(speed(2, 2), plan::kAssumedFlopsPerThread) << "both want both cores";
+  EXPECT_EQ(speed(1, 4), plan::kAssumedFlopsPerThread / 2);
+  plan.speeds.hosts = {{"a", 3e10, 2, 1, 0}};
+  EXPECT_EQ(speed(64, 1), 6e10);
+  plan.speeds.hosts[0].threads = 64;
+  EXPECT_EQ(speed(64, 1), 3e10) << "measured with the same cores";
+  EXPECT_EQ(speed(1, 1), 1.5e10);
+}
+
 TEST(Speeds, StepTakesAtLeastTimeOfLink) {
   plan::Plan plan = plan_over_two_hosts();
   const double before = forecast(plan);

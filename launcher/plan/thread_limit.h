@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "launcher/plan/plan.h"
+
+namespace strait::plan {
+
+// Threads above a host's cores wait for each other: all of them compute slower than fewer would.
+// Hosts that have not reported their cores are not checked. Both are pure.
+
+// UserError (bad_input): the recipe gives each process more threads than the host has cores.
+void check_threads(const Plan& plan, std::size_t host);
+// The same of a run that has begun, whose bits depend on its threads: what it costs to keep them.
+// Empty: nothing.
+std::string thread_warning(const Plan& plan, std::size_t host);
+
+}  // namespace strait::plan
