@@ -28,6 +28,8 @@ struct StepMetrics {
   std::uint64_t gpu_memory_bytes = 0;
   double gpu_busy = 0;
   double gpu_celsius = 0;
+  double own_cores = 0;              // that the process used, mean since its previous report
+  std::optional<double> host_cores;  // that all programs of its host used meanwhile
   bool skipped = false;
   double idle = 0;
 };
@@ -129,6 +131,8 @@ inline constexpr std::tuple kMetrics<StepMetrics> = {
            {.key = "gpu_celsius",
             .combine = Combine::each,
             .meaning = "of its GPU, by the driver; 0 where it does not say"}),
+    metric(&StepMetrics::own_cores, {.key = "own_cores", .combine = Combine::not_written}),
+    metric(&StepMetrics::host_cores, {.key = "host_cores", .combine = Combine::not_written}),
     metric(&StepMetrics::skipped, {.key = "skipped",
                                    .unit = Unit::flag,
                                    .combine = Combine::any,

@@ -193,7 +193,7 @@ control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFil
   observers.insert(observers.end(), options.observers.begin(), options.observers.end());
   const Report report = control::launcher_events(observers);
   HostObserver host_observer(hosts, *storage, report);
-  SlowObserver slow_observer(expected_speeds(run.plan, options.model), observers);
+  SlowObserver slow_observer(run.plan, options.model, observers);
   observers.push_back(&slow_observer);
   observers.push_back(&host_observer);
   report({"caches_dropped", options.caches.dropped});

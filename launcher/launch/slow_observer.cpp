@@ -11,13 +11,21 @@ bool knows_speed(const plan::Plan& plan, const plan::PathSpeed& speed) {
   return speed.measured || simulated || hosts.link_megabits.has_value();
 }
 
+std::map<net::ProcessName, control::SlowSteps::Host> hosts_of_processes(const plan::Plan& plan) {
+  std::map<net::ProcessName, control::SlowSteps::Host> hosts;
+  for (const plan::Plan::Process& process : plan.processes) {
+    hosts[process.name] = {process.host, plan.hosts.at(process.host_index).cores};
+  }
+  return hosts;
+}
+
 }  // namespace
 
 control::ExpectedSpeeds expected_speeds(const plan::Plan& plan, const ModelQuestions& model) {
   control::ExpectedSpeeds expected;
   const std::map<net::ProcessName, double> seconds = model.compute_seconds(plan);
   for (const plan::Plan::Process& process : plan.processes) {
-    const bool measured = plan::compute_speed(plan, process.host_index, process.threads).measured;
+    const bool measured = plan::compute_speed(plan, process).measured;
     expected.processes[process.name] = {seconds.at(process.name), measured, process.host};
   }
   for (const plan::Plan::Link& link : plan.links) {
@@ -37,7 +45,14 @@ control::ExpectedSpeeds expected_speeds(const plan::Plan& plan, const ModelQuest
   return expected;
 }
 
+SlowObserver::SlowObserver(const plan::Plan& plan, const ModelQuestions& model,
+                           std::vector<control::RunObserver*> observers)
+    : slow_(expected_speeds(plan, model)),
+      slow_steps_(hosts_of_processes(plan)),
+      observers_(std::move(observers)) {}
+
 void SlowObserver::step(const control::StepLine& line) {
+  observers_.launcher_event({"slow", slow_steps_.add(line)});
   const std::vector<control::SlowParts::Change> changes = slow_.add(line);
   if (changes.empty()) return;
   for (const auto& change : changes) {

@@ -249,6 +249,7 @@ void StageReporter::trained(const stages::StepSummary& summary) {
   done.memory_bytes = static_cast<std::uint64_t>(process::peak_memory());
   done.program_bytes = program_bytes_;
   add_device_metrics(done);
+  add_core_use(done);
   done.bytes_forward = since_last(Carries::activations);
   done.bytes_backward = since_last(Carries::gradients);
   done.bytes_sync = since_last(Carries::weights);
@@ -277,6 +278,17 @@ void StageReporter::add_device_metrics(control::StepDone& done) {
   done.gpu_memory_bytes = static_cast<std::uint64_t>(peak_device_memory(device_));
   done.gpu_busy = gpu_.busy_percent.value_or(0) / kPercent;
   done.gpu_celsius = gpu_.celsius.value_or(0);
+}
+
+void StageReporter::add_core_use(control::StepDone& done) {
+  const auto now = std::chrono::steady_clock::now();
+  const std::chrono::duration<double> seconds = now - std::exchange(reported_at_, now);
+  const process::ProcessorTime before = std::exchange(used_, process::processor_time());
+  if (seconds.count() <= 0) return;
+  done.own_cores = (used_.process - before.process) / seconds.count();
+  if (used_.machine && before.machine) {
+    done.host_cores = (*used_.machine - *before.machine) / seconds.count();
+  }
 }
 
 void StageReporter::report_dropped_rounds(std::uint64_t rounds) {

@@ -13,6 +13,7 @@
 
 #include "framework/mutex.h"
 #include "framework/trace/span_log.h"
+#include "launcher/process/cores.h"
 #include "launcher/process/nvidia_driver.h"
 #include "launcher/worker/control_client.h"
 #include "stages/stage_observer.h"
@@ -76,6 +77,7 @@ class StageReporter final : public stages::StageObserver {
   std::vector<control::LinkTraffic> links_since_last() STRAIT_EXCLUDES(mutex_);
   std::vector<trace::SyncMetrics> sync_metrics(const stages::StepSummary& summary);
   void add_device_metrics(control::StepDone& done) STRAIT_EXCLUDES(mutex_);
+  void add_core_use(control::StepDone& done);
   double waited() STRAIT_EXCLUDES(mutex_);
   void begin_span();
   // Draws the time waited within a span ahead of its work: ports block first.
@@ -92,8 +94,10 @@ class StageReporter final : public stages::StageObserver {
   double waited_before_ = 0;  // seconds, when the span began
   int skipped_in_a_row_ = 0;
   Traffic reported_;
-  std::map<std::string, net::LinkState> link_states_;  // by name, likewise
-  sync::SyncTraffic synced_;                           // likewise
+  std::chrono::steady_clock::time_point reported_at_ = std::chrono::steady_clock::now();
+  process::ProcessorTime used_ = process::processor_time();  // at that time
+  std::map<std::string, net::LinkState> link_states_;        // by name, likewise
+  sync::SyncTraffic synced_;                                 // likewise
   double sync_waited_ = 0;
   std::uint64_t dropped_ = 0;  // sync rounds
   std::atomic<std::uint64_t> finished_actions_ = 0;

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "launcher/control/step_ledger.h"
+
+namespace strait::control {
+
+// Names steps that take ten times the median of the run's latest ones, with what other programs
+// took of the hosts' cores meanwhile. Of several in a row only the first. Pure: no clock, no file.
+class SlowSteps {
+ public:
+  struct Host {
+    std::string name;
+    std::int64_t cores = 0;  // 0: not known
+  };
+  explicit SlowSteps(std::map<net::ProcessName, Host> hosts) : hosts_(std::move(hosts)) {}
+
+  std::string add(const StepLine& line);  // empty: there is nothing to say of this step
+
+ private:
+  std::string load(const StepLine& line) const;
+
+  const std::map<net::ProcessName, Host> hosts_;  // by process
+  RecentMedian seconds_{64};
+  std::int64_t steps_ = 0;
+  bool slow_ = false;  // the latest step was
+};
+
+}  // namespace strait::control
