@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 namespace strait::stages {
@@ -10,11 +11,13 @@ StepDecision decide_step(const StepReport& report, double clip, bool stop) {
   for (const SquaredNorm& norm : report.squared_norms) sum += norm.value;
   StepDecision decision;
   decision.step = report.step;
-  decision.loss = report.loss;
+  const bool has_targets = report.target_tokens > 0;
+  // The mean of nothing is not known.
+  decision.loss = has_targets ? report.loss : std::numeric_limits<double>::quiet_NaN();
   decision.target_tokens = report.target_tokens;
   decision.tokens = report.tokens;
   decision.gradient_norm = std::sqrt(sum);
-  decision.skip = !std::isfinite(sum) || !std::isfinite(report.loss);
+  decision.skip = !has_targets || !std::isfinite(sum) || !std::isfinite(report.loss);
   decision.stop = stop;
   if (clip > 0 && !decision.skip) {
     decision.gradient_factor = std::min(1.0, clip / (decision.gradient_norm + 1e-6));

@@ -10,8 +10,8 @@
 
 namespace strait::stages {
 
-// The clipping rule, and the check that every loss and gradient is finite. Pure, so that every
-// first stage decides the same.
+// The clipping rule, and the check that every loss and gradient is finite. A step without target
+// tokens is skipped, and its loss is NaN. Pure, so that every first stage decides the same.
 StepDecision decide_step(const StepReport& report, double clip, bool stop);
 
 // Losses and gradients arrive divided by the target tokens of all configured replicas. Two things

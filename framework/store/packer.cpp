@@ -146,6 +146,13 @@ void Packer::finish() {
 }
 
 void Packer::place(const Document& document, const Piece& piece) {
+  // The first token of a piece has none before it from which it could be predicted.
+  const auto marks = std::span(document.is_target).subspan(piece.from, piece.count);
+  const auto learnt = marks.subspan(std::max<std::size_t>(piece.context, 1));
+  if (std::ranges::find(learnt, 1) == learnt.end()) {
+    ++long_documents_.pieces_without_target;
+    return;
+  }
   if (options_.packing == Packing::decreasing) return gather(document, piece);
   if (options_.packing == Packing::single) {
     PackedRow row = empty_row(options_.row);

@@ -36,11 +36,12 @@ struct PackOptions {
       "make data.row longer, or set data.too_long to \"drop\", \"truncate\" or \"split\"";
 };
 
-// Whole documents that were longer than a row.
+// Whole documents that were longer than a row, and pieces of any document that were left out.
 struct LongDocuments {
   std::int64_t dropped = 0;  // also those of which no target would be left
   std::int64_t truncated = 0;
   std::int64_t split = 0;
+  std::int64_t pieces_without_target = 0;
   bool operator==(const LongDocuments&) const = default;
 };
 
@@ -55,6 +56,7 @@ struct PackedRow {
 
 // Puts documents into rows of one length, every token exactly once (but for `overlap`). A document
 // longer than a row is cut into row-long pieces, or, if it is whole, treated as `too_long` says.
+// A piece from which nothing would be learnt is left out: a step may take its row alone.
 // The rows depend on the documents and their order only. Memory is bounded by kLookBack rows or a
 // window of kWindow tokens. One thread.
 class Packer {

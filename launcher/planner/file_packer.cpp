@@ -92,6 +92,11 @@ class FilePacker::Split {
       notes.push_back(fmt::format("records longer than a row of {} tokens: {}", options_.rows.row,
                                   fmt::join(parts, ", ")));
     }
+    const std::int64_t targetless = sum(&store::LongDocuments::pieces_without_target);
+    if (targetless > 0) {
+      notes.push_back(fmt::format("{} piece{} of records without a target left out", targetless,
+                                  targetless == 1 ? "" : "s"));
+    }
     if (options_.hold_out > 0) {
       notes.push_back(fmt::format("held out for evaluation: {} of {} records", held_, records_));
     }

@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Counts up when the same input becomes other rows.
-constexpr int kFormat = 4;
+constexpr int kFormat = 5;
 constexpr const char* kContent = "content";
 constexpr const char* kHasHeldOut = "held_out";
 constexpr const char* kTraining = "";

@@ -325,6 +325,8 @@ void StageReporter::report_resends(const control::StepDone& done) {
 }
 
 void StageReporter::count_skips(const stages::StepDecision& decision) {
+  // Rows without targets say nothing about the training.
+  if (decision.target_tokens == 0) return;
   skipped_in_a_row_ = decision.skip ? skipped_in_a_row_ + 1 : 0;
   if (skipped_in_a_row_ < kSkipsAllowed) return;
   throw base::UserError(

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 
 #include "tests/stages/example_report.h"
@@ -25,6 +26,16 @@ TEST(DecideStep, SkipsStepIfAnyLossOrNormIsNotFinite) {
   norm.squared_norms.push_back({9, std::numeric_limits<double>::infinity()});
   EXPECT_TRUE(decide_step(norm, 0.0, false).skip);
   EXPECT_FALSE(decide_step(example_report(), 1.0, true).skip);
+}
+
+// Adam would move the weights by its moments, on gradients of zero.
+TEST(DecideStep, SkipsStepWithoutTargetsAndKnowsNoLoss) {
+  StepReport report = example_report();
+  report.target_tokens = 0;
+  report.loss = 0;
+  const StepDecision decision = decide_step(report, 1.0, false);
+  EXPECT_TRUE(decision.skip);
+  EXPECT_TRUE(std::isnan(decision.loss));
 }
 
 TEST(Divisor, OwnGradientIsOfOwnTokens) {

@@ -67,29 +67,43 @@ constexpr std::array kAllPackings = {store::Packing::first_fit, store::Packing::
 
 TEST(Packer, FillsRowsFirstFitAndPads) {
   const store::TokenRows rows = pack(
-      {.row = 6}, {document_of(4, 10, true), document_of(5, 20, true), document_of(2, 30, true)});
+      {.row = 6}, {document_of(4, 10, true), document_of(5, 20, true), document_of(2, 32, true)});
   EXPECT_EQ(rows.rows(), 2);
-  EXPECT_THAT(rows.input_ids, testing::ElementsAre(10, 11, 12, 13, 30, 31, 20, 21, 22, 23, 24, 0));
+  EXPECT_THAT(rows.input_ids, testing::ElementsAre(10, 11, 12, 13, 32, 33, 20, 21, 22, 23, 24, 0));
   EXPECT_THAT(rows.document, testing::ElementsAre(0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, -1));
-  EXPECT_THAT(rows.loss_mask, testing::ElementsAre(0, 0, 1, 0, 1, 0, 0, 1, 0, 0, 1, 0));
+  EXPECT_THAT(rows.loss_mask, testing::ElementsAre(0, 0, 1, 0, 0, 1, 0, 1, 0, 0, 1, 0));
 }
 
 TEST(Packer, PlacesTheLongestFirstAndKeepsTheOrderOfTheFile) {
   const store::TokenRows rows = pack({.row = 6, .packing = store::Packing::decreasing},
-                                     {document_of(2, 10, true), document_of(3, 20, true),
+                                     {document_of(2, 11, true), document_of(3, 20, true),
                                       document_of(4, 30, true), document_of(3, 40, true)});
-  EXPECT_THAT(rows.input_ids, testing::ElementsAre(10, 11, 30, 31, 32, 33, 20, 21, 22, 40, 41, 42));
+  EXPECT_THAT(rows.input_ids, testing::ElementsAre(11, 12, 30, 31, 32, 33, 20, 21, 22, 40, 41, 42));
 }
 
 TEST(Packer, GivesEachRecordARowOfItsOwn) {
   const store::TokenRows rows = pack({.row = 4, .packing = store::Packing::single},
-                                     {document_of(1, 10, true), document_of(5, 20, false)});
-  EXPECT_THAT(rows.input_ids, testing::ElementsAre(10, 0, 0, 0, 20, 21, 22, 23, 24, 0, 0, 0));
+                                     {document_of(2, 11, true), document_of(5, 19, false)});
+  EXPECT_THAT(rows.input_ids, testing::ElementsAre(11, 12, 0, 0, 19, 20, 21, 22));
+}
+
+// A step that takes such a row alone would have no loss.
+TEST(Packer, LeavesOutPiecesFromWhichNothingIsLearnt) {
+  const store::Document prompt{
+      "f:1", {1, 2, 3, 4, 5, 6, 7, 8, 9}, {0, 0, 0, 0, 0, 0, 0, 0, 1}, true};
+  const store::Document empty{"f:2", {10}, {1}, false};
+  for (const store::Packing packing : kAllPackings) {
+    RowPacker rows({.row = 4, .too_long = store::TooLong::split, .packing = packing, .overlap = 1});
+    for (const auto& document : {prompt, empty}) rows.packer().add(document);
+    EXPECT_THAT(rows.finish().input_ids, testing::ElementsAre(7, 8, 9, 0));
+    EXPECT_EQ(rows.packer().long_documents(),
+              (store::LongDocuments{.split = 1, .pieces_without_target = 3}));
+  }
 }
 
 TEST(Packer, CutsALongTextIntoRows) {
-  const store::TokenRows rows = pack({.row = 4}, {document_of(10, 1, false)});
-  EXPECT_THAT(rows.input_ids, testing::ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0, 0));
+  const store::TokenRows rows = pack({.row = 4}, {document_of(10, 0, false)});
+  EXPECT_THAT(rows.input_ids, testing::ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 0));
   EXPECT_THAT(rows.document, testing::ElementsAre(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -1, -1));
 }
 
@@ -176,12 +190,13 @@ TEST(Packer, RefusesARecordLongerThanARowWithBothLengths) {
                             [&] { rows.packer().add(document_of(9, 0, true)); });
 }
 
-// Packs random documents whose tokens all differ, so that each can be found again.
+// Packs random documents whose tokens all differ, so that each can be found again. Of four tokens
+// in a row one is learnt, so what is left out are ends of documents.
 TEST(Packer, KeepsEveryTokenOnceWithItsMarkAndWholeDocumentsTogether) {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
-    const auto length = static_cast<std::int64_t>(2 + random() % 60);
+    const auto length = static_cast<std::int64_t>(4 + random() % 60);
     RowPacker packed({.row = length, .packing = kAllPackings[seed % kAllPackings.size()]});
     std::map<std::int32_t, std::size_t> document_of_token;
     std::vector<bool> whole;
@@ -213,7 +228,11 @@ TEST(Packer, KeepsEveryTokenOnceWithItsMarkAndWholeDocumentsTogether) {
         document_of_token.erase(found);
       }
     }
-    EXPECT_TRUE(document_of_token.empty()) << document_of_token.size() << " tokens lost";
+    for (const auto& [token, document] : document_of_token) {
+      const auto before = document_of_token.find(token - 1);
+      if (before == document_of_token.end() || before->second != document) continue;
+      ASSERT_NE(token % 3, 0) << "a target lost: " << token;
+    }
   }
 }
 
@@ -259,9 +278,8 @@ TEST(Packer, AppliesTooLongOption) {
   EXPECT_THAT(packed(store::TooLong::truncate, found),
               testing::ElementsAre(1, 2, 0, 0, 3, 4, 5, 6));
   EXPECT_EQ(found, (store::LongDocuments{.dropped = 1, .truncated = 1}));
-  EXPECT_THAT(packed(store::TooLong::split, found),
-              testing::ElementsAre(1, 2, 7, 9, 3, 4, 5, 6, 8, 8, 8, 8));
-  EXPECT_EQ(found, (store::LongDocuments{.split = 2}));
+  EXPECT_THAT(packed(store::TooLong::split, found), testing::ElementsAre(1, 2, 0, 0, 3, 4, 5, 6));
+  EXPECT_EQ(found, (store::LongDocuments{.split = 2, .pieces_without_target = 3}));
   const auto refused = [&](const store::PackOptions& options) {
     return refusal_of<store::StoreError>([&] { RowPacker(options).packer().add(learnable); });
   };
