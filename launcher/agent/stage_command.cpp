@@ -27,6 +27,8 @@ int run_stage_command(int argc, char** argv,
                       const std::function<base::ExitCode(TorchCommand)>& compute) {
   // As in strait: the ends of processes that an agent starts would not be seen.
   std::signal(SIGCHLD, SIG_DFL);
+  // A file is as large as allowed (ulimit -f): the write fails, and its error names the file.
+  std::signal(SIGXFSZ, SIG_IGN);
   cxxopts::Options options(
       "strait-stage",
       "One stage of a run, or the agent of a host. Started by strait; only --join is for people.");

@@ -412,6 +412,17 @@ class BadInput(runs.RunCase):
             rf"{size} planned, {size} at the peak, {size} on this host",
         )
 
+    def test_file_beyond_the_limit_of_its_size_is_named(self):
+        limit = 100 * 1024  # enough for rows and the recipe, too little for weights in a checkpoint
+        recipe = self.write_recipe("limited", {"checkpoint.every": 2})
+        done = subprocess.run(
+            [self.program, "run", recipe], cwd=self.home, capture_output=True, text=True,
+            timeout=runs.scaled_timeout(60),
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+        )
+        self.assertIn(done.returncode, (30, 31), done.stdout + done.stderr)
+        self.assertRegex(done.stdout + done.stderr, r"cannot write \S*checkpoints/\S+: File too large")
+
     def test_a_run_that_this_machine_has_too_little_memory_for_is_refused(self):
         huge = self.write_model("huge", n_embd=65_536, n_layer=16)  # 800 billion parameters
         recipe = self.write_recipe("huge", {"model.path": str(huge)})
