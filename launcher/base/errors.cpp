@@ -50,10 +50,18 @@ ExitCode exit_code_of(const std::system_error& error) {
   if (category == std::generic_category() || category == std::system_category()) {
     const int number = error.code().value();
     if (number == ENOSPC || number == EDQUOT) return ExitCode::storage_full;
-    if (number == ENOMEM || number == EAGAIN) return ExitCode::out_of_memory;
+    if (number == ENOMEM) return ExitCode::out_of_memory;
+    if (number == EAGAIN) return ExitCode::bad_input;                           // see text_of()
     if (number == ENAMETOOLONG || number == ELOOP) return ExitCode::bad_input;  // of a path
   }
   return ExitCode::storage_io;
+}
+
+// Of calls that throw, only the start of a thread or process is refused for now.
+std::string text_of(const std::system_error& error) {
+  if (error.code() != std::errc::resource_unavailable_try_again) return error.what();
+  return "this user may start no more threads or processes (ulimit -u, or the container's pids "
+         "limit); allow more, or end some";
 }
 
 }  // namespace
@@ -126,7 +134,7 @@ Failure describe_failure(const std::exception& error) {
     return {ExitCode::internal, "protocol error: " + text};
   }
   if (const auto* known = dynamic_cast<const std::system_error*>(&error)) {
-    return {exit_code_of(*known), text};
+    return {exit_code_of(*known), text_of(*known)};
   }
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr || reports_missing_memory(text)) {
     return {ExitCode::out_of_memory,

@@ -1,6 +1,7 @@
 #include "launcher/control/worker_inbox.h"
 
 #include <iterator>
+#include <system_error>
 #include <utility>
 
 namespace strait::control {
@@ -13,16 +14,20 @@ constexpr std::size_t kMostMessages = 4096;
 
 WorkerInbox::WorkerInbox(std::vector<net::Link*> links)
     : links_(std::move(links)), retired_(links_.size()) {
-  for (std::size_t i = 0; i < links_.size(); ++i) {
-    if (links_[i] == nullptr) {
-      listeners_.emplace_back();
-    } else {
-      listeners_.emplace_back([this, i, link = links_[i]] { receive_loop(i, *link); });
+  listeners_.resize(links_.size());
+  try {
+    for (std::size_t i = 0; i < links_.size(); ++i) {
+      if (links_[i] != nullptr) listen_to(i, links_[i]);
     }
+  } catch (const std::system_error&) {
+    end_listeners();
+    throw;
   }
 }
 
-WorkerInbox::~WorkerInbox() {
+WorkerInbox::~WorkerInbox() { end_listeners(); }
+
+void WorkerInbox::end_listeners() {
   {
     const MutexLock lock(mutex_);
     closing_ = true;

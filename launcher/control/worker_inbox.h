@@ -31,6 +31,7 @@ struct WorkerMessage {
 // end the threads. One thread may call.
 class WorkerInbox {
  public:
+  // std::system_error: this user may start no more threads.
   explicit WorkerInbox(std::vector<net::Link*> links);
   ~WorkerInbox();
   WorkerInbox(const WorkerInbox&) = delete;
@@ -49,6 +50,7 @@ class WorkerInbox {
  private:
   void receive_loop(std::size_t worker, net::Link& link);
   void put(WorkerMessage message) STRAIT_EXCLUDES(mutex_);
+  void end_listeners() STRAIT_EXCLUDES(mutex_);
 
   std::vector<net::Link*> links_;  // null: retired, or not connected yet
   Mutex mutex_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <system_error>
 #include <utility>
 
 #include "launcher/base/errors.h"
@@ -69,12 +70,21 @@ HostAgents::HostAgents(std::vector<Agent> agents, KeepLog keep_log)
     host.name = std::move(agent.host);
     host.link = std::move(agent.link);
   }
-  for (std::size_t i = 0; i < hosts_.size(); ++i) {
-    if (hosts_[i].link) {
-      hosts_[i].listener = std::thread([this, i, &link = *hosts_[i].link] { receive(i, link); });
-    } else {
-      hosts_[i].lost = "its agent was not started";
+  try {
+    for (std::size_t i = 0; i < hosts_.size(); ++i) {
+      if (hosts_[i].link) {
+        hosts_[i].listener = std::thread([this, i, &link = *hosts_[i].link] { receive(i, link); });
+      } else {
+        hosts_[i].lost = "its agent was not started";
+      }
     }
+  } catch (const std::system_error&) {  // no more threads
+    for (Host& host : hosts_) {
+      if (!host.listener.joinable()) continue;
+      host.link->abort(net::LinkError(net::LinkError::Kind::aborted, "the launcher has ended"));
+      host.listener.join();
+    }
+    throw;
   }
 }
 

@@ -50,11 +50,12 @@ TEST(DescribeFailure, KnowsTheErrorsOfTheSystem) {
   EXPECT_EQ(of_file(ENAMETOOLONG).code, ExitCode::bad_input);
   EXPECT_THAT(of_file(EIO).text, testing::AllOf(HasSubstr("cannot rename"), HasSubstr("runs/a")));
   const auto of_call = [](int number) {
-    return describe_failure(std::system_error(number, std::system_category(), "clone")).code;
+    return describe_failure(std::system_error(number, std::system_category(), "clone"));
   };
-  EXPECT_EQ(of_call(EAGAIN), ExitCode::out_of_memory);
-  EXPECT_EQ(of_call(ENOMEM), ExitCode::out_of_memory);
-  EXPECT_EQ(of_call(EMFILE), ExitCode::storage_io);
+  EXPECT_EQ(of_call(EAGAIN).code, ExitCode::bad_input);
+  EXPECT_THAT(of_call(EAGAIN).text, StartsWith("this user may start no more threads or processes"));
+  EXPECT_EQ(of_call(ENOMEM).code, ExitCode::out_of_memory);
+  EXPECT_EQ(of_call(EMFILE).code, ExitCode::storage_io);
 }
 
 TEST(DescribeFailure, TakesWhatItDoesNotKnowForOurs) {
