@@ -123,8 +123,13 @@ bool RouterCarrier::post(Time now, PeerSlot& slot) {
     // The queue that took the id takes the body.
     socket_->send(*slot.unsent, zmq::send_flags::dontwait);
   } catch (const zmq::error_t& error) {
-    if (error.num() != EHOSTUNREACH) throw;
-    slot.end->path_down(now);
+    if (error.num() == EHOSTUNREACH) {
+      slot.end->path_down(now);
+    } else {  // too little memory, for example
+      slot.end->abort(LinkError(LinkError::Kind::lost,
+                                fmt::format("cannot send to {} at {}: {}", slot.peer.describe(),
+                                            endpoint_.host_and_port(), error.what())));
+    }
   }
   slot.unsent.reset();
   return true;
