@@ -36,7 +36,17 @@ bool take_back(const TraceFile& file, std::size_t written) {
          ::ftruncate(file.number(), end - static_cast<off_t>(written)) == 0;
 }
 
-// Where the line cannot be removed; a crash, or a full disk, has cut it short.
+bool is_whole_object(const TraceFile& file, off_t begin, off_t end) {
+  std::string text(static_cast<std::size_t>(end - begin), ' ');
+  if (::pread(file.number(), text.data(), text.size(), begin) !=
+      static_cast<ssize_t>(text.size())) {
+    file.fail("read the end of");
+  }
+  return text.starts_with('{') && nlohmann::json::accept(text);
+}
+
+// Whether the next line has to begin with a newline: the last one lacks only that (an editor, or a
+// copy, has taken it), or it was cut short by a crash or a full disk and cannot be removed.
 bool ends_inside_a_line(const TraceFile& file) {
   const off_t size = ::lseek(file.number(), 0, SEEK_END);
   if (size <= 0) return false;  // empty, or a pipe, which has no past
@@ -44,7 +54,8 @@ bool ends_inside_a_line(const TraceFile& file) {
   if (::pread(file.number(), &last, 1, size - 1) != 1) file.fail("read the end of");
   if (last == '\n') return false;
   // Readers take one line after the other, and half of one stops them.
-  return ::ftruncate(file.number(), end_of_lines(file, size)) != 0;
+  const off_t begin = end_of_lines(file, size);
+  return is_whole_object(file, begin, size) || ::ftruncate(file.number(), begin) != 0;
 }
 
 }  // namespace

@@ -18,7 +18,8 @@ namespace strait::trace {
 class JsonLines {
  public:
   // Creates the file where it does not exist, and goes on behind its end where it does; a last line
-  // cut short by a crash is removed first. The folder must exist. Throws TraceError.
+  // cut short by a crash is removed first, a whole object without its newline is kept. The folder
+  // must exist. Throws TraceError.
   explicit JsonLines(const std::filesystem::path& path);
 
   // Throws TraceError. When a line went out only in part (a full disk), that part is taken back.
@@ -27,7 +28,7 @@ class JsonLines {
  private:
   Mutex mutex_;
   const TraceFile file_;
-  bool torn_ STRAIT_GUARDED_BY(mutex_) = false;  // half a line at the end could not be removed
+  bool torn_ STRAIT_GUARDED_BY(mutex_) = false;  // the last line has no newline
 };
 
 }  // namespace strait::trace

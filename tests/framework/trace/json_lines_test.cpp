@@ -89,6 +89,14 @@ TEST(JsonLines, GoesOnBehindWhatIsThereAndRemovesATornLine) {
   EXPECT_EQ(ScratchDirectory::read(folder / "nothing.jsonl"), "{\"step\":2}\n");
 }
 
+TEST(JsonLines, KeepsAWholeLineThatLacksItsNewline) {
+  const ScratchDirectory folder;
+  ScratchDirectory::write(folder / "lines.jsonl", "{\"step\":1}\n{\"step\":2}");
+  JsonLines(folder / "lines.jsonl").append({{"step", 3}});
+  EXPECT_EQ(ScratchDirectory::read(folder / "lines.jsonl"),
+            "{\"step\":1}\n{\"step\":2}\n{\"step\":3}\n");
+}
+
 TEST(JsonLines, LinesOfManyWritersDoNotMix) {
   const ScratchDirectory folder;
   constexpr int kWriters = 4;
