@@ -36,7 +36,7 @@ Json describe(const ProcessReport& report) {
   if (!report.progress) return process;
   const Progress& progress = *report.progress;
   process["step"] = store::number(progress.step);
-  process["micro_batch"] = progress.micro_batch;
+  process["micro_batch"] = progress.micro_batch < 0 ? Json() : Json(progress.micro_batch);
   process["phase"] = progress.phase;
   process["waits_for"] = progress.waits_for;
   process["waited_seconds"] = progress.waited_seconds;

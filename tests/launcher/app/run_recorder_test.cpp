@@ -134,6 +134,7 @@ TEST_F(RunRecorderTest, StatusShowsProcessesAndOutcome) {
     const json read = json::parse(shown(true));
     EXPECT_EQ(read.at("live"), true);
     EXPECT_EQ(read.at("pid"), ::getpid());
+    EXPECT_TRUE(read.at("processes").at(0).at("micro_batch").is_null()) << "between steps";
     Outcome outcome;
     outcome.code = base::ExitCode::stalled;
     outcome.cause = "stage 1.0 hung";
