@@ -68,7 +68,7 @@ nlohmann::json tools_of(const nlohmann::json& root, const std::string& origin) {
     refuse_record(origin,
                   fmt::format("\"tools\" is {} where a list of tools is expected; leave it out "
                               "where there are none",
-                              tools.type_name()));
+                              kind_of(tools)));
   }
   return tools.empty() ? nlohmann::json() : tools;
 }

@@ -37,7 +37,7 @@ constexpr std::array kFirstBytes = {
 
 [[noreturn]] void refuse_form(const std::filesystem::path& path, std::string_view looks) {
   throw StoreError(StoreError::Kind::bad_input,
-                   fmt::format("{} looks like {}; expected is text, JSONL with a record on each "
+                   fmt::format("{} looks like {}; data is text, JSONL with a record on each "
                                "line, or a token file named NAME.safetensors",
                                path.string(), looks));
 }

@@ -108,7 +108,7 @@ class Inference(runs.RunCase):
             ('\n{"messages": [{"role": "robot", "content": "a"}]}\n',
              r'bad.jsonl:2: message 1: the role "robot" is none of system'),
             ('{"messages": [{"role": "user", "content": 5}]}\n',
-             r'bad.jsonl:1: message 1: "content" is number where a string'),
+             r'bad.jsonl:1: message 1: "content" is a number where a string'),
             ("[]\n", "bad.jsonl:1: expected .* is array"),
             ("\n \n", "bad.jsonl holds no prompt"),
             ('{"prompt": "a"}\n\n{"prompt": ""}\n', "bad.jsonl:3: the prompt has 0 tokens; 1 to "),

@@ -57,7 +57,7 @@ TEST(Record, SaysWhatIsWrongAndWhatIsAllowed) {
   expect_refused_record("{}", {"\"prompt\" and \"completion\"", "\"messages\"", "has no key"});
   expect_refused_record(R"({"text":"a","prompt":"b"})", {"more than one"});
   expect_refused_record(R"({"prompt":"a"})", {"there is no \"completion\""});
-  expect_refused_record(R"({"text":7})", {"\"text\" is number where a string is expected"});
+  expect_refused_record(R"({"text":7})", {"\"text\" is a number where a string is expected"});
   expect_refused_record(R"({"text":"a","text":"b"})", {"\"text\" appears twice"});
   expect_refused_record(R"({"messages":[]})", {"not a list"});
   expect_refused_record(R"({"messages":[7]})", {"message 1: it is not an object"});
@@ -329,7 +329,7 @@ TEST(Record, TakesASystemTextBesideMessagesForTheFirstOfThem) {
   for (const std::string none : {"null", R"("")"}) {
     EXPECT_EQ(parse_record(R"({"system":)" + none + "," + messages + "}", "f:1").pieces.size(), 4U);
   }
-  expect_refused_record(R"({"system":["be brief"],)" + messages + "}", {"\"system\" is array"});
+  expect_refused_record(R"({"system":["be brief"],)" + messages + "}", {"\"system\" is a list"});
   expect_refused_record(R"({"system":"be brief","messages":[7]})", {"message 1: it is not"});
   for (const std::string role : {"system", "developer"}) {
     expect_refused_record(
@@ -398,8 +398,8 @@ TEST(Record, RefusesToolsThatAreNoList) {
     refused(R"("[\"\\ud800\"]")", "a text that is not JSON");
     refused("\"" + std::string(3000, '[') + std::string(3000, ']') + "\"",
             "a text that is not JSON");
-    refused("7", "number");
-    refused(R"("true")", "boolean");
+    refused("7", "a number");
+    refused(R"("true")", "true or false");
   }
   EXPECT_TRUE(parse_record(R"({"tools":"[{}]",)" + chat + "}", "f:1").needs_template);
 }
