@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "launcher/base/errors.h"
@@ -87,14 +89,43 @@ RecipeValue list_of_texts(std::string_view written) {
   return list;
 }
 
-// An argument of --set is read as TOML where it is TOML, so a text of digits needs quotes, and so
-// do the texts in a list.
-std::string advice_to_quote(const FoundValue& found, const RecipeKey& key) {
+// What the user wrote as the value of --set; null: the value is of the recipe.
+std::optional<std::string> written_override(const FoundValue& found) {
   const std::string start = fmt::format("--set {}=", found.key);
-  if (!found.where.starts_with(start)) return "";
-  const std::string text = found.where.substr(start.size());
+  if (!found.where.starts_with(start)) return std::nullopt;
+  return found.where.substr(start.size());
+}
+
+// An argument of --set is read as TOML where it is TOML: a name of digits is a number, and some are
+// dates. Where only a text can be meant it is the text that was written.
+FoundValue as_meant(FoundValue found, const RecipeKey& key) {
+  const auto text = written_override(found);
+  Recipe scratch;
+  if (!text || found.value.is_string() || found.value.is_structured()) return found;
+  if (!key.set(found.value, scratch) && key.set(*text, scratch)) found.value = *text;
+  return found;
+}
+
+// ".001" and "1." are no numbers in TOML.
+std::string advice_on_point(const std::string& text, const RecipeKey& key) {
+  std::string number = text;
+  if (number.starts_with('.')) number.insert(0, 1, '0');
+  if (number.ends_with('.')) number += '0';
+  const bool has_digits = text.find_first_of("0123456789") != text.npos;
+  if (number == text || !has_digits || !RecipeValue::accept(number)) return "";
+  Recipe scratch;
+  if (!key.set(RecipeValue::parse(number), scratch)) return "";
+  return fmt::format("; a number has digits on both sides of its point: {}", number);
+}
+
+// The texts in a list need quotes, and so does a text that begins like a list or a table.
+std::string advice_to_quote(const FoundValue& found, const RecipeKey& key) {
+  const auto written = written_override(found);
+  if (!written) return "";
+  const std::string& text = *written;
   Recipe scratch;
   if (found.value.is_string()) {
+    if (const std::string advice = advice_on_point(text, key); !advice.empty()) return advice;
     const RecipeValue list = list_of_texts(text);
     if (text.find_first_of("\"'\\") != text.npos || list.empty() || !key.set(list, scratch)) {
       return "";
@@ -104,10 +135,7 @@ std::string advice_to_quote(const FoundValue& found, const RecipeKey& key) {
   }
   if (text.find_first_of("\"'\\") != text.npos || !key.set(text, scratch)) return "";
   return fmt::format("; it was read as {}, a text has to be in quotes: --set '{}=\"{}\"'",
-                     found.value.is_number()    ? "a number"
-                     : found.value.is_boolean() ? "true or false"
-                                                : "no text",
-                     found.key, text);
+                     found.value.is_array() ? "a list" : "a table", found.key, text);
 }
 
 std::string wrong_value(const FoundValue& found, const RecipeKey& key) {
@@ -138,8 +166,9 @@ void take(const FoundValue& found, PartNames names, Recipe& recipe, Origins& ori
           Mistakes& mistakes) {
   origins[found.key] = found.where;
   if (const auto* key = find_recipe_key(found.key)) {
-    if (!key->set(found.value, recipe) || is_unknown_part(found, *key, names)) {
-      mistakes.push_back(wrong_value(found, *key));
+    const FoundValue meant = as_meant(found, *key);
+    if (!key->set(meant.value, recipe) || is_unknown_part(meant, *key, names)) {
+      mistakes.push_back(wrong_value(meant, *key));
     }
   } else if (!is_recipe_section(found.key)) {
     mistakes.push_back(unknown_key(found));

@@ -90,7 +90,7 @@ class BadInput(runs.RunCase):
             ("train.steps=1.5", "train.steps is 1.5", "--set", "integer"),
             ("train.steps", "--set train.steps", "write it as"),
             ("pipeline.schedule=both", "pipeline.schedule", "gpipe"),
-            ("name=2024", "name is 2024", r"""read as a number, .* in quotes: --set 'name="2024"'"""),
+            ("train.learning_rate=.001", "digits on both sides of its point: 0.001"),
             ('data.train=["train.jsonl", "./train.jsonl"]', "./train.jsonl is listed twice"),
         ]:
             with self.subTest(word):

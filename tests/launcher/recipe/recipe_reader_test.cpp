@@ -15,6 +15,7 @@
 namespace strait::recipe {
 namespace {
 
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -235,6 +236,20 @@ TEST(RecipeReader, NamesTheUnknownTableOfAnOverride) {
                         "known in [model]: "));
   EXPECT_EQ(mistake(kLeast, {"seed.x=3"}),
             "unknown key seed.x (--set seed.x=3); seed is a value and has no keys");
+}
+
+TEST(RecipeReader, TakesAnOverrideForTheTextThatItsKeyNeeds) {
+  for (const char* name : {"123", "2026-11-28", "1.50", "true"}) {
+    EXPECT_EQ(parse(kLeast, {fmt::format("name={}", name)}).name, name);
+  }
+  EXPECT_THAT(mistake(kLeast, {"train.learning_rate=true"}), HasSubstr("must be a number"));
+}
+
+TEST(RecipeReader, SaysHowToWriteANumberWithAPoint) {
+  EXPECT_THAT(mistake(kLeast, {"train.learning_rate=.001"}),
+              EndsWith("; a number has digits on both sides of its point: 0.001"));
+  EXPECT_THAT(mistake(kLeast, {"train.learning_rate=1."}), EndsWith(": 1.0"));
+  EXPECT_THAT(mistake(kLeast, {"train.learning_rate=."}), Not(HasSubstr("digits")));
 }
 
 TEST(RecipeReader, SaysHowToQuoteTheTextsOfAList) {
