@@ -6,6 +6,15 @@
 #include <utility>
 
 namespace strait::stages {
+namespace {
+
+// NaN has a sign, which says nothing and would be printed.
+double without_sign_of_nan(double value) {
+  return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
+}
+
+}  // namespace
+
 StepDecision decide_step(const StepReport& report, double clip, bool stop) {
   double sum = 0;
   for (const SquaredNorm& norm : report.squared_norms) sum += norm.value;
@@ -13,10 +22,11 @@ StepDecision decide_step(const StepReport& report, double clip, bool stop) {
   decision.step = report.step;
   const bool has_targets = report.target_tokens > 0;
   // The mean of nothing is not known.
-  decision.loss = has_targets ? report.loss : std::numeric_limits<double>::quiet_NaN();
+  decision.loss =
+      has_targets ? without_sign_of_nan(report.loss) : std::numeric_limits<double>::quiet_NaN();
   decision.target_tokens = report.target_tokens;
   decision.tokens = report.tokens;
-  decision.gradient_norm = std::sqrt(sum);
+  decision.gradient_norm = without_sign_of_nan(std::sqrt(sum));
   decision.skip = !has_targets || !std::isfinite(sum) || !std::isfinite(report.loss);
   decision.stop = stop;
   if (clip > 0 && !decision.skip) {

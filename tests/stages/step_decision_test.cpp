@@ -28,6 +28,15 @@ TEST(DecideStep, SkipsStepIfAnyLossOrNormIsNotFinite) {
   EXPECT_FALSE(decide_step(example_report(), 1.0, true).skip);
 }
 
+TEST(DecideStep, HasNoSignOfWhatIsNoNumber) {
+  StepReport report = example_report();
+  report.loss = -std::numeric_limits<double>::quiet_NaN();
+  report.squared_norms.push_back({9, -std::numeric_limits<double>::quiet_NaN()});
+  const StepDecision decision = decide_step(report, 1.0, false);
+  EXPECT_FALSE(std::signbit(decision.loss));
+  EXPECT_FALSE(std::signbit(decision.gradient_norm));
+}
+
 // Adam would move the weights by its moments, on gradients of zero.
 TEST(DecideStep, SkipsStepWithoutTargetsAndKnowsNoLoss) {
   StepReport report = example_report();
