@@ -161,11 +161,13 @@ class DataRuns(runs.RunCase):
 
     def test_data_without_a_target_is_refused(self):
         (self.home / "empty.jsonl").write_text('{"text": ""}\n' * 4)
-        refusal = "empty.jsonl has no target: none of its tokens is to be predicted"
-        self.assertIn(refusal, self.said(10, "plan", self.recipe("none", **{"data.train": "empty.jsonl"})))
-        self.assertIn(refusal, self.said(10, "plan", self.recipe("none", **{"data.eval": "empty.jsonl"})))
+        refusal = r"empty.jsonl: no record is left to {} \(4 pieces of records without a target left out\)"
+        training = self.said(10, "plan", self.recipe("none", **{"data.train": "empty.jsonl"}))
+        self.assertRegex(training, refusal.format("train on"))
+        evaluation = self.said(10, "plan", self.recipe("none", **{"data.eval": "empty.jsonl"}))
+        self.assertRegex(evaluation, refusal.format("evaluate"))
         self.ok("run", self.recipe("some"))
-        self.assertIn(refusal, self.said(10, "eval", "runs/some", "--data", "empty.jsonl"))
+        self.assertRegex(self.said(10, "eval", "runs/some", "--data", "empty.jsonl"), refusal.format("evaluate"))
 
     def test_a_record_too_long_for_an_evaluation_names_commands_that_work(self):
         self.ok("run", self.recipe("some"))

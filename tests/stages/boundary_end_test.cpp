@@ -131,6 +131,7 @@ TEST_F(BoundaryEndTest, CarriesReportsUpAndDecisionsDown) {
   LinkUpstream up(*lower_);
   StepReport report;
   report.step = kTraining.step;
+  report.target_tokens = 1;
   report.squared_norms = {{0, 4.0}};
   // decide() waits for the decision, so this test announces it before.
   StepDecision decision = decide_step(report, 1.0, true);
