@@ -114,7 +114,8 @@ inline constexpr std::tuple kMetrics<StepMetrics> = {
            {.key = "program_bytes",
             .unit = Unit::bytes,
             .combine = Combine::each,
-            .meaning = "of these, what it had before it made its layers"}),
+            .meaning = "of these, pages of files (code, libraries, mapped data), and what it had "
+                       "before it made its layers"}),
     metric(&StepMetrics::gpu_memory_bytes,
            {.key = "gpu_memory_bytes",
             .unit = Unit::bytes,

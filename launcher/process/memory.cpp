@@ -9,6 +9,8 @@
 namespace strait::process {
 namespace {
 
+constexpr const char* kStatus = "/proc/self/status";
+
 // The lines "Name:   123 kB" of a file of /proc, in bytes.
 std::map<std::string, std::int64_t> sizes_in(const char* path) {
   std::map<std::string, std::int64_t> sizes;
@@ -32,6 +34,24 @@ HostMemory host_memory() {
   return {.total = sizes["MemTotal"], .available = sizes["MemAvailable"]};
 }
 
-std::int64_t peak_memory() { return sizes_in("/proc/self/status")["VmHWM"]; }
+std::int64_t peak_memory() { return sizes_in(kStatus)["VmHWM"]; }
+
+OwnMemory::OwnMemory() {
+  std::map<std::string, std::int64_t> now = sizes_in(kStatus);
+  start_ = peak_ = now["RssAnon"] + now["RssShmem"];
+  all_pages_ = now["VmHWM"];
+  file_pages_ = now["RssFile"];
+}
+
+std::int64_t OwnMemory::peak() {
+  std::map<std::string, std::int64_t> now = sizes_in(kStatus);
+  peak_ = std::max(peak_, now["RssAnon"] + now["RssShmem"]);
+  const std::int64_t files = now["RssFile"];
+  if (now["VmHWM"] > all_pages_)
+    peak_ = std::max(peak_, now["VmHWM"] - std::max(files, file_pages_));
+  all_pages_ = now["VmHWM"];
+  file_pages_ = files;
+  return peak_ - start_;
+}
 
 }  // namespace strait::process

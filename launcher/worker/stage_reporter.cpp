@@ -53,7 +53,6 @@ StageReporter::StageReporter(ControlClient& control, net::ProcessName process,
       process_(process),
       bfloat16_sync_bytes_(bfloat16_sync_bytes),
       spans_(process.describe(), static_cast<int>(process.replica * 1000 + process.stage)),
-      program_bytes_(static_cast<std::uint64_t>(process::peak_memory())),
       thread_([this] { report_loop(); }) {
   spans_.name_row(0, "compute");
 }
@@ -122,6 +121,7 @@ void StageReporter::set_phase(const std::string& phase) {
   ++finished_actions_;
   const MutexLock lock(mutex_);
   phase_ = phase;
+  own_memory_.peak();  // what loading took, while as many pages of files are mapped as then
 }
 
 void StageReporter::report_loop() {
@@ -246,8 +246,7 @@ void StageReporter::trained(const stages::StepSummary& summary) {
   control::StepDone done;
   static_cast<trace::StepMetrics&>(done) = summary.metrics;
   done.step = static_cast<store::Step>(number(decision.step) + 1);
-  done.memory_bytes = static_cast<std::uint64_t>(process::peak_memory());
-  done.program_bytes = program_bytes_;
+  add_memory(done);
   add_device_metrics(done);
   add_core_use(done);
   done.bytes_forward = since_last(Carries::activations);
@@ -270,6 +269,14 @@ void StageReporter::trained(const stages::StepSummary& summary) {
   }
   report_dropped_rounds(summary.sync.dropped);
   count_skips(decision);
+}
+
+void StageReporter::add_memory(control::StepDone& done) {
+  const MutexLock lock(mutex_);
+  const std::int64_t own = own_memory_.peak();
+  const std::int64_t all = process::peak_memory();
+  done.memory_bytes = static_cast<std::uint64_t>(all);
+  done.program_bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(all - own, 0));
 }
 
 void StageReporter::add_device_metrics(control::StepDone& done) {

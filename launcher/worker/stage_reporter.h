@@ -14,6 +14,7 @@
 #include "framework/mutex.h"
 #include "framework/trace/span_log.h"
 #include "launcher/process/cores.h"
+#include "launcher/process/memory.h"
 #include "launcher/process/nvidia_driver.h"
 #include "launcher/worker/control_client.h"
 #include "stages/stage_observer.h"
@@ -76,6 +77,7 @@ class StageReporter final : public stages::StageObserver {
   Traffic traffic() STRAIT_EXCLUDES(mutex_);
   std::vector<control::LinkTraffic> links_since_last() STRAIT_EXCLUDES(mutex_);
   std::vector<trace::SyncMetrics> sync_metrics(const stages::StepSummary& summary);
+  void add_memory(control::StepDone& done) STRAIT_EXCLUDES(mutex_);
   void add_device_metrics(control::StepDone& done) STRAIT_EXCLUDES(mutex_);
   void add_core_use(control::StepDone& done);
   double waited() STRAIT_EXCLUDES(mutex_);
@@ -104,8 +106,6 @@ class StageReporter final : public stages::StageObserver {
   std::atomic<std::int64_t> micro_batch_ = -1;
   std::atomic<std::int64_t> step_ = 0;
 
-  const std::uint64_t program_bytes_;
-
   Mutex mutex_;
   Condition changed_;
   at::Device device_ STRAIT_GUARDED_BY(mutex_) = at::kCPU;
@@ -114,6 +114,7 @@ class StageReporter final : public stages::StageObserver {
   std::uint64_t file_progress_ STRAIT_GUARDED_BY(mutex_) = 0;  // of the process, in the last report
   const stages::WaitClock* waits_ STRAIT_GUARDED_BY(mutex_) = nullptr;
   std::vector<WatchedLink> links_ STRAIT_GUARDED_BY(mutex_);
+  process::OwnMemory own_memory_ STRAIT_GUARDED_BY(mutex_);  // from before the stage is made on
   bool ending_ STRAIT_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };

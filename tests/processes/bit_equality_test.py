@@ -202,7 +202,7 @@ class Adapters(Compared):
         self.same_bits(reference, run)
 
     def test_quantised_base_matches_bits_and_resumes_as_it_is_only(self):
-        settings = {**self.LORA, "model.quantization": "nf4", "checkpoint.every": 10}
+        settings = {**self.LORA, "model.quantization": "int4", "checkpoint.every": 10}
         reference = self.train("reference", {**split(1, GPIPE), **settings})
         plain = self.train("plain", {**split(2, GPIPE), **self.LORA})
         self.assertNotEqual(plain.curve()[1], reference.curve()[1])
@@ -212,7 +212,7 @@ class Adapters(Compared):
                 self.same_bits(reference, run)
         self.rewind_run(run, 10)
         path = run.path.relative_to(self.home)
-        code, out, err = self.strait("resume", path, "--set", "model.quantization=int4")
+        code, out, err = self.strait("resume", path, "--set", "model.quantization=nf4")
         self.assertNotEqual(code, 0, out + err)
         self.assertIn("model.quantization would change what this run is", out + err)
         self.resumed(run, "--set", "pipeline.stages=2")

@@ -47,6 +47,7 @@ class Quickstart(runs.RunCase):
     def test_quickstart_and_later_verbs(self):
         out = self.ok("run", "recipes/quickstart.toml", "--set", f"train.steps={STEPS}")
         self.assert_output(out)
+        self.assert_memory_as_planned(out)
         self.assert_files()
         self.assert_verbs()
 

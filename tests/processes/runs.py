@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import select
 import shutil
 import signal
@@ -437,7 +438,22 @@ class RunCase(unittest.TestCase):
         """A whole run: its directory."""
         got, out, err = self.strait("run", self.write_recipe(name, settings))
         self.assertEqual(got, code, out + err)
+        if code == 0:
+            self.assert_memory_as_planned(out)
         return self.run_of(name)
+
+    def assert_memory_as_planned(self, out):
+        """Every process that the last lines of a run name took what was planned for it, within a
+        tenth or 30 MB."""
+        (line,) = re.findall(r"^memory .*$", out, re.MULTILINE)
+        unit = {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}
+        size = r"([\d.]+) ([kMG]?B)"
+        found = re.findall(rf"(\d+\.\d+) {size} of {size} planned", line)
+        self.assertTrue(found, line)
+        for process, taken, taken_unit, planned, planned_unit in found:
+            planned_bytes = float(planned) * unit[planned_unit]
+            off = float(taken) * unit[taken_unit] - planned_bytes
+            self.assertLess(abs(off), max(0.1 * planned_bytes, 30e6), f"{process}: {line}")
 
     def rewind_run(self, run, step):
         """Removes what came after this checkpoint, as if the run had died before the next one."""

@@ -55,5 +55,22 @@ TEST_F(ClosingLines, AreWordsThatAShellReads) {
   }
 }
 
+TEST_F(ClosingLines, MemoryIsThatOfTheProcessItselfWithoutItsProgram) {
+  ScratchDirectory::write(scratch_ / "metrics.jsonl",
+                          R"({"step":1,"memory_bytes":{"0.0":150000000},)"
+                          R"("program_bytes":{"0.0":120000000},"gpu_memory_bytes":{"0.0":0}})"
+                          "\n");
+  plan::Plan plan;
+  plan.recipe.checkpoint.every = 0;  // no copies of what is saved
+  plan.hosts.emplace_back().name = "here";
+  plan::Plan::Process& process = plan.processes.emplace_back();
+  process.name = {0, 0};
+  process.state_bytes = 28'000'000;
+  outcome_.code = base::ExitCode::done;
+  EXPECT_THAT(closing_lines(scratch_.path(), plan, outcome_, ""),
+              testing::Contains("memory    0.0 30.0 MB of 28.0 MB planned (each process also has "
+                                "120.0 MB of program and libraries)"));
+}
+
 }  // namespace
 }  // namespace strait::app
