@@ -277,29 +277,54 @@ std::vector<fs::path> set_aside_newer(const fs::path& run, Step step, Uncommitte
   return moved;
 }
 
-Pruned prune_checkpoints(const fs::path& run, std::int64_t keep, PruneTime time, Part part) {
+std::optional<Step> newest_good(const std::vector<Step>& steps, std::optional<Step> good) {
+  const auto found = std::ranges::find_if(steps, [&](Step step) { return good && step <= *good; });
+  if (found == steps.end()) return std::nullopt;
+  return *found;
+}
+
+std::vector<Step> steps_to_keep(const std::vector<Step>& complete, std::int64_t keep,
+                                std::optional<Step> good) {
+  std::vector<Step> kept = complete;
+  kept.resize(std::min(complete.size(), static_cast<std::size_t>(keep)));
+  const std::optional<Step> proven = newest_good(complete, good);
+  if (proven && std::ranges::find(kept, *proven) == kept.end()) kept.push_back(*proven);
+  return kept;
+}
+
+Pruned prune_checkpoints(const fs::path& run, const PruneRule& rule, PruneTime time) {
   return prune(run, [&](Pruned& result) {
-    const CheckpointList list = list_checkpoints(run, Verify::sizes, part);
+    const CheckpointList list = list_checkpoints(run, Verify::sizes, rule.part);
     if (list.complete.empty()) return;
-    const auto kept = static_cast<std::size_t>(std::max<std::int64_t>(keep, 2));
-    const std::size_t last = std::min(kept, list.complete.size()) - 1;
-    const Step newest = list.complete.front().manifest.step;
-    const Step oldest = list.complete[last].manifest.step;
-    for (std::size_t i = last + 1; i < list.complete.size(); ++i) {
-      remove_checkpoint(list.complete[i].path, result);
+    std::vector<Step> complete;
+    complete.reserve(list.complete.size());
+    for (const Checkpoint& one : list.complete) complete.push_back(one.manifest.step);
+    const std::int64_t keep = std::max<std::int64_t>(rule.keep, 2);
+    const std::vector<Step> kept = steps_to_keep(complete, keep, rule.good);
+    const Step newest = kept.front();
+    for (const Checkpoint& one : list.complete) {
+      if (std::ranges::find(kept, one.manifest.step) != kept.end()) {
+        remove_leftovers(one, result);
+      } else {
+        remove_checkpoint(one.path, result);
+      }
     }
+    // Its files may be whole on a host. So it stays while fewer than `keep` are complete, and while
+    // it may be the newest that is known to be good.
+    const auto is_replaced = [&](Step unusable) {
+      const bool good = newest_good({unusable}, rule.good).has_value();
+      return std::ssize(complete) >= keep && unusable < kept.back() &&
+             (!good || newest_good(complete, rule.good));
+    };
     for (const Unusable& one : list.unusable) {
-      // A damaged one that was complete stays as long as a good one as old is kept.
-      const bool outlived =
-          one.committed ? last + 1 == kept && one.step < oldest : one.step < newest;
-      if (outlived) remove_checkpoint(one.path, result);
+      const bool goes = one.committed ? is_replaced(one.step) : one.step < newest;
+      if (goes) remove_checkpoint(one.path, result);
     }
     for (const StepFolder& folder : step_folders(run)) {
       // At a start it may have been set aside just now, and nothing newer exists yet.
       const bool replaced = time == PruneTime::after_commit || folder.step <= newest;
       if (folder.aside && replaced) remove_checkpoint(folder.path, result);
     }
-    for (std::size_t i = 0; i <= last; ++i) remove_leftovers(list.complete[i], result);
   });
 }
 

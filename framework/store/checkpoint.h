@@ -101,16 +101,30 @@ struct Pruned {
   std::vector<Left> left;
 };
 
+// The newest of these steps (newest first) whose weights are known to be good: those of step `good`
+// and of all earlier steps are; nullopt: of none it is known.
+std::optional<Step> newest_good(const std::vector<Step>& steps, std::optional<Step> good);
+
+// Which complete checkpoints stay, of these (newest first): the `keep` newest, and the newest that
+// is known to be good, so that it is never removed for one that is not. Pure; every pruning asks.
+std::vector<Step> steps_to_keep(const std::vector<Step>& complete, std::int64_t keep,
+                                std::optional<Step> good);
+
 // The rule of what stays on a disk, called when a launch has loaded its checkpoint and after each
-// commit; throws no StoreError. Kept are the `keep` newest complete checkpoints (at least two).
-// Removed are all older ones, damaged ones included; folders without manifest that are older than
-// the newest complete one; in kept ones the files of strait that the manifest does not list; and
-// what was set aside: at a start what is not newer than the newest complete one, after a commit all
-// of it. No step-N that is newer than the newest complete one is touched. Complete is one of which
-// `part` is here.
+// commit; throws no StoreError. Kept are steps_to_keep() of the complete checkpoints (at least
+// two). Removed are all other ones; damaged ones older than all that are kept, if these are `keep`;
+// folders without manifest that are older than the newest complete one; in kept ones the files of
+// strait that the manifest does not list; and what was set aside: at a start what is not newer than
+// the newest complete one, after a commit all of it. No step-N that is newer than the newest
+// complete one is touched. Complete is one of which `part` is here.
 enum class PruneTime { at_start, after_commit };
-Pruned prune_checkpoints(const std::filesystem::path& run, std::int64_t keep,
-                         PruneTime time = PruneTime::after_commit, Part part = Part::all);
+struct PruneRule {
+  std::int64_t keep = 2;
+  std::optional<Step> good = {};  // as in newest_good()
+  Part part = Part::all;
+};
+Pruned prune_checkpoints(const std::filesystem::path& run, const PruneRule& rule,
+                         PruneTime time = PruneTime::after_commit);
 
 // Where shards of a run lie on several hosts, none of them has a whole checkpoint: the committing
 // process decides which ones stay. Removes every step-N that is older than the newest of `steps`

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <utility>
 
 #include "launcher/launch/host_memory_checkpoints.h"
@@ -23,9 +24,9 @@ class LocalStorage : public RunStorage {
   void commit(const store::Manifest& manifest) override {
     store::commit_checkpoint(store::checkpoint_directory(directory_, manifest.step), manifest);
   }
+  void known_good(store::Step step) override { good_ = step; }
   store::Pruned prune(store::PruneTime time) override {
-    return store::prune_checkpoints(directory_, run_.plan.recipe.checkpoint.keep, time,
-                                    store::Part::all);
+    return store::prune_checkpoints(directory_, {run_.plan.recipe.checkpoint.keep, good_}, time);
   }
   void rewind(store::Step /*step*/) override {}
   std::unique_ptr<MemoryCheckpoints> memory() override {
@@ -37,6 +38,7 @@ class LocalStorage : public RunStorage {
  private:
   const plan::RunFile& run_;
   const fs::path directory_;
+  std::optional<store::Step> good_;
 };
 
 class HostStorage : public RunStorage {
@@ -66,11 +68,16 @@ class HostStorage : public RunStorage {
     transfer_.checkpoint_committed(run_.plan, manifest.step, manifest.files);
   }
 
+  void known_good(store::Step step) override {
+    good_ = step;
+    transfer_.known_good(step);
+  }
+
   // A finished download prunes: until then older checkpoints are the newest that are complete here.
   store::Pruned prune(store::PruneTime time) override {
     if (time == store::PruneTime::after_commit) return {};
-    return store::prune_checkpoints(directory_, run_.plan.recipe.checkpoint.keep, time,
-                                    downloads().fetched);
+    return store::prune_checkpoints(
+        directory_, {run_.plan.recipe.checkpoint.keep, good_, downloads().fetched}, time);
   }
 
   void rewind(store::Step step) override {
@@ -129,6 +136,7 @@ class HostStorage : public RunStorage {
   const plan::RunFile& run_;
   const fs::path directory_;
   const std::atomic<int>& stops_;
+  std::optional<store::Step> good_;
 };
 
 }  // namespace

@@ -17,7 +17,8 @@ namespace strait::launch {
 
 // Where the files of a launch are: all its processes see those of this machine, or each host has
 // its own, and the launcher sends and downloads. One thread; after start_downloads() commit(),
-// prune() and take_warnings() may be called while another thread is in RunHosts::rejoin_hosts().
+// known_good(), prune() and take_warnings() may be called while another thread is in
+// RunHosts::rejoin_hosts().
 class RunStorage {
  public:
   using Report = RunTransfer::Report;
@@ -31,6 +32,9 @@ class RunStorage {
   virtual void start_downloads() = 0;
   // All files of the checkpoint are written.
   virtual void commit(const store::Manifest& manifest) = 0;
+  // Checkpoints of this step and of earlier ones are known to be good: no prune() and no download
+  // from now on removes the newest of them.
+  virtual void known_good(store::Step step) = 0;
   virtual store::Pruned prune(store::PruneTime time) = 0;
   // Sets aside what hosts hold of later steps.
   virtual void rewind(store::Step step) = 0;

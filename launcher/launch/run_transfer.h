@@ -19,8 +19,8 @@
 namespace strait::launch {
 
 // Moves the files of one launch over hosts without a common file system: what their processes read
-// to the hosts, and what they wrote back. One thread; checkpoint_committed() and take_warnings()
-// may be called while another thread is in add_host() or deliver_inputs().
+// to the hosts, and what they wrote back. One thread; checkpoint_committed(), known_good() and
+// take_warnings() may be called while another thread is in add_host() or deliver_inputs().
 class RunTransfer {
  public:
   using Host = transfer::CheckpointDownloader::Host;
@@ -63,6 +63,7 @@ class RunTransfer {
   void start_downloads(const transfer::CheckpointDownloader::Settings& settings);
   void checkpoint_committed(const plan::Plan& plan, store::Step step,
                             const std::vector<store::ShardFile>& files);
+  void known_good(store::Step step) { downloader_->known_good(step); }
   std::vector<std::string> take_warnings() { return downloader_->take_warnings(); }
 
   // CheckpointDownloader::finish(), which reports progress if it takes long. `give_up` ends the

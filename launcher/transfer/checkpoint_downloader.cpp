@@ -296,14 +296,21 @@ void CheckpointDownloader::warn_of(const store::Pruned& pruned) {
   }
 }
 
+std::optional<store::Step> CheckpointDownloader::newest_good() const {
+  const std::vector<store::Step> steps = store::committed_steps(settings_.run);
+  const MutexLock lock(mutex_);
+  return store::newest_good(steps, good_);
+}
+
 void CheckpointDownloader::prune(store::Step downloaded) {
-  warn_of(store::prune_checkpoints(settings_.run, *settings_.keep, store::PruneTime::after_commit,
-                                   settings_.fetched));
-  const std::vector<store::Step> kept = complete_steps(settings_);
+  const std::optional<store::Step> good = newest_good();
+  warn_of(store::prune_checkpoints(settings_.run, {*settings_.keep, good, settings_.fetched}));
+  std::vector<store::Step> kept = complete_steps(settings_);
   // A newer checkpoint was committed meanwhile: its download prunes. Otherwise what is incomplete
   // now was skipped and will not be downloaded.
   if (kept.empty() || kept.front() != downloaded) return;
-  prune_here(kept);
+  if (good) kept.push_back(*good);
+  warn_of(store::prune_all_but(settings_.run, kept));
   prune_hosts(kept);
 }
 
@@ -319,17 +326,14 @@ void CheckpointDownloader::prune_skipped() {
       kept.assign(committed_.end() - newest, committed_.end());
       if (current_) kept.push_back(current_->step);
     }
+    if (const auto good = newest_good()) kept.push_back(*good);
     prune_hosts(kept);
     for (const store::Step step : complete_steps(settings_)) kept.push_back(step);
-    prune_here(kept);
+    warn_of(store::prune_all_but(settings_.run, kept));
   } catch (const store::StoreError& error) {
     const MutexLock lock(mutex_);
     warnings_.push_back(fmt::format("skipped checkpoints stay: {}", error.what()));
   }
-}
-
-void CheckpointDownloader::prune_here(const std::vector<store::Step>& kept) {
-  warn_of(store::prune_all_but(settings_.run, kept));
 }
 
 void CheckpointDownloader::prune_hosts(const std::vector<store::Step>& kept) {

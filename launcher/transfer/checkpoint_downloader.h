@@ -23,8 +23,9 @@ namespace strait::transfer {
 // host takes no checkpoint along. One checkpoint after the other; of several that are committed
 // during a download only the newest comes next, so that the first and the last of a run are always
 // downloaded. A finished download prunes older checkpoints here and on the hosts; a commit those
-// that were skipped, but for the newest `keep`, which the hosts have. A host that the
-// newest checkpoint has no shards of has left the run and is not waited for. Weights come first.
+// that were skipped, but for the newest `keep`, which the hosts have. Neither removes the newest
+// that is known to be good. A host that the newest checkpoint has no shards of has left the run and
+// is not waited for. Weights come first.
 class CheckpointDownloader {
  public:
   struct Host {
@@ -58,6 +59,12 @@ class CheckpointDownloader {
 
   // A checkpoint was committed: its manifest is here.
   void add(store::Step step, std::vector<Shard> shards) STRAIT_EXCLUDES(mutex_);
+
+  // Checkpoints of this step and of earlier ones are known to be good.
+  void known_good(store::Step step) STRAIT_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    good_ = step;
+  }
 
   // A message for each checkpoint that could not be downloaded, and for each old one that could not
   // be removed, since the last call.
@@ -98,8 +105,9 @@ class CheckpointDownloader {
   void send_manifest(store::Step step) STRAIT_EXCLUDES(mutex_);
   void prune(store::Step downloaded) STRAIT_EXCLUDES(mutex_);
   void prune_skipped() STRAIT_EXCLUDES(mutex_);
+  // The newest that is known to be good, be it here or on hosts only.
+  std::optional<store::Step> newest_good() const STRAIT_EXCLUDES(mutex_);
   // Of steps that are older than the newest of these.
-  void prune_here(const std::vector<store::Step>& kept) STRAIT_EXCLUDES(mutex_);
   void prune_hosts(const std::vector<store::Step>& kept) STRAIT_EXCLUDES(mutex_);
   // A warning for each folder that cannot be removed, once.
   void warn_of(const store::Pruned& pruned) STRAIT_EXCLUDES(mutex_);
@@ -125,6 +133,7 @@ class CheckpointDownloader {
   // Of the last download.
   Finished last_ STRAIT_GUARDED_BY(mutex_);
   std::vector<store::Step> committed_ STRAIT_GUARDED_BY(mutex_);  // in order
+  std::optional<store::Step> good_ STRAIT_GUARDED_BY(mutex_);
   std::vector<std::string> warnings_ STRAIT_GUARDED_BY(mutex_);
   std::set<std::filesystem::path> not_pruned_ STRAIT_GUARDED_BY(mutex_);
   std::thread thread_;

@@ -48,7 +48,7 @@ TEST(PruneCheckpoints, GoesOnBehindAFileThatCannotBeRemoved) {
     const SystemFault fault{
         .call = SystemCall::remove, .after = call, .error = EBUSY, .once = true};
     const int calls =
-        with_fault(fault, [&] { EXPECT_NO_THROW(pruned = prune_checkpoints(run.path(), 2)); });
+        with_fault(fault, [&] { EXPECT_NO_THROW(pruned = prune_checkpoints(run.path(), {2})); });
     EXPECT_EQ(complete_steps(run.path(), Verify::hashes).at(0), 6);
     EXPECT_EQ(complete_steps(run.path(), Verify::hashes).at(1), 4);
     if (calls <= call) {
@@ -61,7 +61,7 @@ TEST(PruneCheckpoints, GoesOnBehindAFileThatCannotBeRemoved) {
     EXPECT_THAT(pruned.left[0].reason, testing::HasSubstr("busy"));
     EXPECT_EQ(folders(run.path()).size(), 3U) << "call " << call;
     // The next pruning tries again.
-    EXPECT_THAT(prune_checkpoints(run.path(), 2).left, testing::IsEmpty());
+    EXPECT_THAT(prune_checkpoints(run.path(), {2}).left, testing::IsEmpty());
     EXPECT_THAT(folders(run.path()), testing::UnorderedElementsAre("step-6", "step-4"));
   }
 }
@@ -75,14 +75,14 @@ TEST(PruneCheckpoints, ReportsAFolderThatStaysAndRemovesItsShards) {
     GTEST_SKIP() << "this user cannot mount";
   }
   for (int round = 0; round < 2; ++round) {
-    const Pruned pruned = prune_checkpoints(run.path(), 2);
+    const Pruned pruned = prune_checkpoints(run.path(), {2});
     ASSERT_EQ(pruned.left.size(), 1U);
     EXPECT_EQ(pruned.left[0].path, old);
     EXPECT_FALSE(fs::exists(old / shard_name(0, 0)));
     EXPECT_THAT(complete_steps(run.path(), Verify::hashes), testing::ElementsAre(3, 2));
   }
   ASSERT_EQ(::umount((old / "mounted").c_str()), 0);
-  EXPECT_THAT(prune_checkpoints(run.path(), 2).left, testing::IsEmpty());
+  EXPECT_THAT(prune_checkpoints(run.path(), {2}).left, testing::IsEmpty());
   EXPECT_FALSE(fs::exists(old));
 }
 
@@ -90,7 +90,7 @@ TEST(PruneCheckpoints, RemovesWhatWasSetAsideAndLeftoversOfDeadWriters) {
   const ScratchDirectory run;
   for (const std::int64_t step : {1, 2, 3}) save(run.path(), step);
   EXPECT_EQ(set_aside_newer(run.path(), Step{2}).size(), 1U);
-  prune_checkpoints(run.path(), 2, PruneTime::at_start);  // nothing newer is complete yet
+  prune_checkpoints(run.path(), {2}, PruneTime::at_start);  // nothing newer is complete yet
   EXPECT_TRUE(fs::exists(run.path() / "checkpoints" / "step-3.aside-1"));
   const fs::path newest = checkpoint_directory(run.path(), Step{4});
   save_half(run.path(), 4);
@@ -98,7 +98,7 @@ TEST(PruneCheckpoints, RemovesWhatWasSetAsideAndLeftoversOfDeadWriters) {
   ScratchDirectory::write(newest / "notes.txt", "of the user");
   fs::create_directories(run.path() / "checkpoints" / "step-3.aside-x");
   save(run.path(), 4);
-  EXPECT_THAT(prune_checkpoints(run.path(), 2).left, testing::IsEmpty());
+  EXPECT_THAT(prune_checkpoints(run.path(), {2}).left, testing::IsEmpty());
   EXPECT_THAT(folders(run.path()),
               testing::UnorderedElementsAre("step-4", "step-2", "step-3.aside-x"));
   EXPECT_FALSE(fs::exists(newest / (shard_name(1, 0) + ".tmp-77")));
@@ -111,10 +111,10 @@ TEST(PruneCheckpoints, DamagedOneGoesOnceEnoughNewerOnesAreKept) {
   const ScratchDirectory run;
   for (const std::int64_t step : {1, 2, 3}) save(run.path(), step);
   ScratchDirectory::write(checkpoint_directory(run.path(), Step{2}) / shard_name(0, 0), "cut");
-  prune_checkpoints(run.path(), 2);
+  prune_checkpoints(run.path(), {2});
   EXPECT_THAT(folders(run.path()), testing::UnorderedElementsAre("step-1", "step-2", "step-3"));
   save(run.path(), 4);
-  prune_checkpoints(run.path(), 2);
+  prune_checkpoints(run.path(), {2});
   EXPECT_THAT(folders(run.path()), testing::UnorderedElementsAre("step-3", "step-4"));
 }
 
@@ -158,6 +158,73 @@ TEST(PruneCheckpoints, RewindOnHostsRemovesNothing) {
   }
 }
 
+TEST(StepsToKeep, AreTheNewestAndTheNewestKnownToBeGood) {
+  const std::vector<Step> all = {Step{34}, Step{32}, Step{30}, Step{28}};
+  EXPECT_THAT(steps_to_keep(all, 2, {}), testing::ElementsAre(Step{34}, Step{32}));
+  EXPECT_THAT(steps_to_keep(all, 2, Step{31}), testing::ElementsAre(Step{34}, Step{32}, Step{30}));
+  EXPECT_THAT(steps_to_keep(all, 2, Step{33}), testing::ElementsAre(Step{34}, Step{32}));
+  EXPECT_THAT(steps_to_keep(all, 1, Step{28}), testing::ElementsAre(Step{34}, Step{28}));
+  EXPECT_THAT(steps_to_keep(all, 2, Step{27}), testing::ElementsAre(Step{34}, Step{32}));
+  EXPECT_THAT(steps_to_keep(all, 9, Step{30}), testing::ElementsAreArray(all));
+  EXPECT_THAT(steps_to_keep({}, 2, Step{30}), testing::IsEmpty());
+}
+
+// Checkpoints of weights that have diverged, one after the other, are no reason to remove it; one
+// that is known to be good is.
+TEST(PruneCheckpoints, NewestKnownToBeGoodStays) {
+  const ScratchDirectory run;
+  for (const std::int64_t step : {28, 30, 32, 34, 36}) {
+    save(run.path(), step);
+    prune_checkpoints(run.path(), {2, Step{31}});
+  }
+  EXPECT_THAT(folders(run.path()), testing::UnorderedElementsAre("step-36", "step-34", "step-30"));
+  prune_checkpoints(run.path(), {2, Step{31}}, PruneTime::at_start);
+  EXPECT_THAT(folders(run.path()), testing::UnorderedElementsAre("step-36", "step-34", "step-30"));
+  prune_checkpoints(run.path(), {2, Step{35}});
+  EXPECT_THAT(folders(run.path()), testing::UnorderedElementsAre("step-36", "step-34"));
+}
+
+// Where files lie on hosts, one that was committed may be incomplete here for a while.
+TEST(PruneCheckpoints, KnownToBeGoodButNotHereStaysUntilAnotherOneIsGood) {
+  const ScratchDirectory run;
+  for (const std::int64_t step : {30, 32, 34}) save(run.path(), step);
+  fs::remove(checkpoint_directory(run.path(), Step{30}) / shard_name(1, 0));
+  prune_checkpoints(run.path(), {2, Step{31}});
+  EXPECT_THAT(folders(run.path()), testing::UnorderedElementsAre("step-34", "step-32", "step-30"));
+  prune_checkpoints(run.path(), {2, Step{33}});
+  EXPECT_THAT(folders(run.path()), testing::UnorderedElementsAre("step-34", "step-32"));
+}
+
+// Any saves, prunings that die at any system call, and losses that come late or never.
+TEST(PruneCheckpoints, NewestKnownToBeGoodOutlivesAnySequenceOfDeaths) {
+  for (std::uint64_t seed = 40; seed < 50; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    std::mt19937_64 random(seed);
+    const ScratchDirectory run;
+    const auto keep = static_cast<std::int64_t>(2 + random() % 2);
+    std::int64_t step = 0;
+    std::int64_t good = 0;
+    for (int round = 0; round < 12; ++round) {
+      save(run.path(), step += static_cast<std::int64_t>(1 + random() % 3));
+      if (random() % 3 == 0) good = step - static_cast<std::int64_t>(random() % 3);
+      const auto is_good = [good](std::int64_t one) { return one <= good; };
+      const std::vector<std::int64_t> before = complete_steps(run.path());
+      const auto newest = std::ranges::find_if(before, is_good);
+      const auto time = random() % 2 == 0 ? PruneTime::at_start : PruneTime::after_commit;
+      survives_death_at(static_cast<int>(random() % 12), [&] {
+        prune_checkpoints(run.path(), {keep, Step{good}}, time);
+      });
+      const std::vector<std::int64_t> after = complete_steps(run.path(), Verify::hashes);
+      if (newest != before.end()) {
+        EXPECT_THAT(after, testing::Contains(*newest));
+      }
+      EXPECT_EQ(after.front(), step);
+    }
+    prune_checkpoints(run.path(), {keep, Step{good}});
+    EXPECT_LE(folders(run.path()).size(), static_cast<std::size_t>(keep) + 1);
+  }
+}
+
 // Any sequence of saves, deaths and resumes. A process dies at its n-th system call that changes
 // something; the next one goes on from the newest checkpoint, as `strait resume` does.
 TEST(PruneCheckpoints, HoldsItsBoundOverAnySequenceOfDeathsAndResumes) {
@@ -181,11 +248,11 @@ TEST(PruneCheckpoints, HoldsItsBoundOverAnySequenceOfDeathsAndResumes) {
       const auto dies_at = static_cast<int>(random() % 90);
       survives_death_at(dies_at, [&] {
         set_aside_newer(run.path(), Step{step});
-        prune_checkpoints(run.path(), keep, PruneTime::at_start);
+        prune_checkpoints(run.path(), {keep}, PruneTime::at_start);
         for (int saves = 0; saves < 3; ++saves) {
           step += every;
           save(run.path(), step);
-          prune_checkpoints(run.path(), keep);
+          prune_checkpoints(run.path(), {keep});
           replace_file(run.path() / "known", std::to_string(step));
         }
       });
@@ -197,7 +264,7 @@ TEST(PruneCheckpoints, HoldsItsBoundOverAnySequenceOfDeathsAndResumes) {
     const std::int64_t last = steps.empty() ? 0 : steps.front();
     set_aside_newer(run.path(), Step{last});
     save(run.path(), last + 1);
-    EXPECT_THAT(prune_checkpoints(run.path(), keep).left, testing::IsEmpty());
+    EXPECT_THAT(prune_checkpoints(run.path(), {keep}).left, testing::IsEmpty());
     EXPECT_EQ(folders(run.path()).size(), complete_steps(run.path(), Verify::hashes).size());
     EXPECT_LE(folders(run.path()).size(), static_cast<std::size_t>(keep));
     for (const std::int64_t one : complete_steps(run.path(), Verify::hashes)) {
@@ -217,10 +284,10 @@ TEST(PruneCheckpoints, StaysWithinOneMoreThanKept) {
       const std::int64_t from = newest ? number(newest->checkpoint.manifest.step) : 0;
       survives_death_at(call, [&] {
         set_aside_newer(run.path(), Step{from});
-        prune_checkpoints(run.path(), 2, PruneTime::at_start);
+        prune_checkpoints(run.path(), {2}, PruneTime::at_start);
         for (std::int64_t step = from + 1; step < from + 4; ++step) {
           save(run.path(), step);
-          prune_checkpoints(run.path(), 2);
+          prune_checkpoints(run.path(), {2});
         }
       });
       if (fs::exists(run.path() / "checkpoints")) {

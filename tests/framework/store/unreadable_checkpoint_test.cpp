@@ -101,7 +101,7 @@ TEST(UnreadableCheckpoint, IsNeverRemovedByGoingBackOrPruning) {
                             EXPECT_TRUE(threw || now == aside);
                           }
                         });
-  for_each_failing_look([](const fs::path& run) { prune_checkpoints(run, 2); },
+  for_each_failing_look([](const fs::path& run) { prune_checkpoints(run, {2}); },
                         [](const fs::path& run, bool) {
                           const std::vector<std::int64_t> steps =
                               complete_steps(run, Verify::hashes);
@@ -109,7 +109,7 @@ TEST(UnreadableCheckpoint, IsNeverRemovedByGoingBackOrPruning) {
                           EXPECT_EQ(steps[0], 3);
                           EXPECT_EQ(steps[1], 2);
                           // What stayed because of the error goes with the next pruning.
-                          EXPECT_TRUE(prune_checkpoints(run, 2).left.empty());
+                          EXPECT_TRUE(prune_checkpoints(run, {2}).left.empty());
                           EXPECT_EQ(complete_steps(run, Verify::hashes).size(), 2U);
                         });
 }

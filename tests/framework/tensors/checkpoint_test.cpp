@@ -280,12 +280,12 @@ TEST(Checkpoint, PruningKeepsAtLeastTwoAndRemovesTornOnesBehindTheNewest) {
   for (const std::int64_t step : {1, 2, 3, 5}) save(run.path(), step);
   fs::create_directories(store::checkpoint_directory(run.path(), store::Step{4}));
   fs::create_directories(store::checkpoint_directory(run.path(), store::Step{6}));
-  EXPECT_EQ(store::prune_checkpoints(run.path(), 3).removed.size(), 2U);  // 1 and the torn 4
+  EXPECT_EQ(store::prune_checkpoints(run.path(), {3}).removed.size(), 2U);  // 1 and the torn 4
   EXPECT_THAT(complete_steps(run.path()), testing::ElementsAre(5, 3, 2));
   EXPECT_FALSE(fs::exists(store::checkpoint_directory(run.path(), store::Step{4})));
   EXPECT_TRUE(
       fs::exists(store::checkpoint_directory(run.path(), store::Step{6})));  // may be being written
-  store::prune_checkpoints(run.path(), 0);
+  store::prune_checkpoints(run.path(), {0});
   EXPECT_THAT(complete_steps(run.path(), store::Verify::hashes), testing::ElementsAre(5, 3));
 }
 
@@ -296,11 +296,11 @@ TEST(Checkpoint, PruningThatDiesHalfWayLeavesNoHalfCheckpointThatPassesForOne) {
     const ScratchDirectory run;
     RecordProperty("calls", call);
     for (const std::int64_t step : {1, 2, 3}) save(run.path(), step);
-    finished = store::survives_death_at(call, [&] { store::prune_checkpoints(run.path(), 2); });
+    finished = store::survives_death_at(call, [&] { store::prune_checkpoints(run.path(), {2}); });
     const std::vector<std::int64_t> steps = complete_steps(run.path());
     ASSERT_GE(steps.size(), 2U);
     EXPECT_EQ(steps, complete_steps(run.path(), store::Verify::hashes));
-    store::prune_checkpoints(run.path(), 2);
+    store::prune_checkpoints(run.path(), {2});
     EXPECT_FALSE(fs::exists(store::checkpoint_directory(run.path(), store::Step{1})));
   }
 }

@@ -165,6 +165,43 @@ TEST(CheckpointDownloader, PrunesSkippedCheckpointsWhileOneIsDownloaded) {
   EXPECT_THAT(downloader->take_warnings(), testing::IsEmpty());
 }
 
+// Neither a commit nor a finished download takes it from the hosts, which alone have it.
+TEST(CheckpointDownloader, NewestKnownToBeGoodStaysThoughItWasSkipped) {
+  const auto on = [](const fs::path& directory) {
+    std::vector<std::int64_t> steps;
+    for (const auto& folder : store::step_folders(directory)) steps.push_back(number(folder.step));
+    return steps;
+  };
+  const auto run_with = [&](const TransferAgentOptions& options, auto judge) {
+    RemoteRun run(options);
+    const auto downloader = run.downloader();
+    for (std::int64_t step = 1; step <= 9; ++step) {
+      if (step == 5) downloader->known_good(store::Step{4});
+      downloader->add(static_cast<store::Step>(step), run.commit(step));
+    }
+    judge(run, *downloader);
+    EXPECT_THAT(downloader->take_warnings(), testing::IsEmpty());
+  };
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  run_with(one_chunk(), [&](RemoteRun& run, CheckpointDownloader& downloader) {
+    const fs::path there = run.host().directory / "run";
+    downloader.finish([&](const CheckpointDownloader::Remaining&) {
+      return on(there).size() <= 4 || std::chrono::steady_clock::now() > deadline;
+    });
+    EXPECT_THAT(on(there), testing::ElementsAre(9, 8, 4, testing::AnyOf(1, 2, 3)));
+    EXPECT_THAT(on(run.here()), testing::Contains(4));
+  });
+  run_with({}, [&](RemoteRun& run, CheckpointDownloader& downloader) {
+    EXPECT_EQ(downloader.finish(never).missing, "");
+    EXPECT_THAT(on(run.here()), testing::Contains(4));
+    const fs::path there = run.host().directory / "run";
+    while (on(there).size() > 4 && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::yield();
+    }
+    EXPECT_THAT(on(there), testing::Contains(4));
+  });
+}
+
 TEST(CheckpointDownloader, GivesUpWhenNothingComes) {
   RemoteRun run(one_chunk());
   const auto downloader =
