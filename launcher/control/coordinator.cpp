@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "launcher/base/errors.h"
@@ -13,6 +14,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::size_t kTailLines = 20;
 constexpr auto kTick = std::chrono::milliseconds(50);
+// A single step that is not finite is common at high learning rates; five in a row do not recover.
+constexpr int kMostSkipped = 5;
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 }  // namespace
 
@@ -23,6 +27,7 @@ Coordinator::Coordinator(std::vector<WorkerHandle> handles, CoordinatorOptions o
       observers_(std::move(observers)),
       inbox_(workers_.links()),
       steps_(workers_.present()),
+      losses_(options_.losses),
       watchdog_(workers_.names(), options_.limits, Clock::now()),
       membership_(workers_.present(), options_.survives_lost_replicas),
       checkpoints_(workers_, membership_, observers_, options_),
@@ -48,6 +53,9 @@ Outcome Coordinator::run(const std::atomic<int>& stops) {
   }
   workers_.kill_all();
   Outcome result = outcome();
+  if (result.code == base::ExitCode::done) {
+    observers_.launcher_event({"diverged", losses_.divergence()});
+  }
   observers_.notify(&RunObserver::ended, result);
   return result;
 }
@@ -117,6 +125,7 @@ void Coordinator::on(Worker& from, const Ready& ready) {
   watchdog_.restart(Clock::now());
   workers_.broadcast(peers);
   observers_.notify(&RunObserver::training, options_.from, options_.to);
+  if (options_.on_loss) options_.on_loss(losses_);
   checkpoints_.prune(store::PruneTime::at_start);
   inference_.begin();
   const std::vector<std::uint32_t> absent = workers_.absent_replicas();
@@ -132,16 +141,30 @@ void Coordinator::on(Worker& from, const Progress& progress) {
 }
 
 void Coordinator::on(Worker& from, const StepDone& done) {
-  const std::optional<StepLine> line = steps_.add(from.handle.name, done);
-  if (!line) return;
-  last_step_ = line->step;
-  observers_.notify(&RunObserver::step, *line);
+  if (const std::optional<StepLine> line = steps_.add(from.handle.name, done)) on_step(*line);
+}
+
+void Coordinator::on_step(const StepLine& line) {
+  // What processes do until the Abort arrives does not count.
+  if (losses_.skipped_in_a_row() >= kMostSkipped) return;
+  last_step_ = line.step;
+  observers_.notify(&RunObserver::step, line);
+  const double loss = line.loss.value_or(kNaN);
+  losses_.trained({line.step, loss, line.tokens.value_or(0)}, line.skipped);
+  if (options_.on_loss) options_.on_loss(losses_);
+  if (losses_.skipped_in_a_row() < kMostSkipped) return;
+  fail({std::nullopt, base::ExitCode::numeric,
+        fmt::format("the loss or a gradient was not finite for {} steps in a row, the last being "
+                    "step {} (loss {:.4g}, gradient norm {:.4g}); they changed no weight",
+                    kMostSkipped, number(line.step), loss, line.grad_norm.value_or(kNaN))});
 }
 
 // From the first stage of every replica, so that it arrives whichever replica is lost.
 void Coordinator::on(Worker&, const Evaluated& evaluated) {
   if (std::exchange(last_evaluation_, evaluated.step) == evaluated.step) return;
   observers_.notify(&RunObserver::evaluated, evaluated);
+  losses_.evaluated({evaluated.step, evaluated.loss, evaluated.tokens});
+  if (options_.on_loss) options_.on_loss(losses_);
 }
 
 void Coordinator::on(Worker& from, const ShardsWritten& shards) {
@@ -231,10 +254,7 @@ void Coordinator::evict_replica(const Finding& finding) {
     if (worker.evicted || worker.rejoining) continue;
     workers_.evict(worker, Abort{finding.code, finding.sentence, "its replica"});
     watchdog_.finished(worker.handle.name);
-    for (const StepLine& line : steps_.leave(worker.handle.name)) {
-      last_step_ = line.step;
-      observers_.notify(&RunObserver::step, line);
-    }
+    for (const StepLine& line : steps_.leave(worker.handle.name)) on_step(line);
   }
   const Regroup regroup = membership_.regroup();
   // Parts of checkpoints of the former epoch are withdrawn before any worker acts in the new one.

@@ -13,6 +13,7 @@
 #include "launcher/control/checkpoint_committer.h"
 #include "launcher/control/coordinator_options.h"
 #include "launcher/control/inference_driver.h"
+#include "launcher/control/loss_history.h"
 #include "launcher/control/membership.h"
 #include "launcher/control/memory_ledger.h"
 #include "launcher/control/outcome.h"
@@ -77,6 +78,8 @@ class Coordinator {
     if (phase_ == Phase::training) inference_.on_answer(answer);
   }
 
+  // A step of all processes.
+  void on_step(const StepLine& line);
   void on_checkpoint(CheckpointCommitter::Result result);
   // A waiting replica becomes a member at this checkpoint.
   void admit_from(Committed& committed);
@@ -101,6 +104,7 @@ class Coordinator {
   const RunObservers observers_;
   WorkerInbox inbox_;  // after workers_: its threads must end before their links are destroyed
   StepLedger steps_;
+  LossHistory losses_;
   Watchdog watchdog_;
   Membership membership_;
   std::set<std::uint32_t> joined_;  // replicas, since training began

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "framework/store/checkpoint.h"
+#include "launcher/control/loss_history.h"
 #include "launcher/control/watchdog.h"
 #include "launcher/control/workers.h"
 
@@ -79,6 +80,10 @@ struct CoordinatorOptions {
   std::function<StartedReplica(std::uint32_t, const std::atomic<bool>& given_up)> start_replica;
   // The run continues when a replica is lost and another one remains.
   bool survives_lost_replicas = false;
+  // Of the weights that this launch begins with.
+  LossHistory losses{};
+  // Called as training begins and after every loss, before the next prune(). Absent: nobody asks.
+  std::function<void(const LossHistory&)> on_loss;
   // Checkpoints that may fail in a row; with this one the run ends.
   int missed_checkpoints = 3;
   // Translates endpoints as bound into endpoints to connect to (relays, tunnels). Absent: the same.

@@ -48,6 +48,12 @@ std::vector<control::MemoryDecision> HostMemoryCheckpoints::take_decisions() {
   return std::exchange(decisions_, {});
 }
 
+void HostMemoryCheckpoints::judge(const control::LossHistory& losses) {
+  const MutexLock lock(mutex_);
+  losses_ = losses;
+  if (next_ && next_->decided) replace();
+}
+
 void HostMemoryCheckpoints::run() {
   while (true) {
     Request request;
@@ -56,6 +62,7 @@ void HostMemoryCheckpoints::run() {
       while (!request_ && !closing_) changed_.wait(mutex_);
       if (closing_) return;
       request = *std::exchange(request_, std::nullopt);
+      if (next_) give_up_next();  // memory has room for two
     }
     std::string trouble;
     try {
@@ -154,8 +161,7 @@ void HostMemoryCheckpoints::decide(const std::string& trouble) {
   const MutexLock lock(mutex_);
   const store::Step step = next_->step;
   if (!trouble.empty() && safe_ && safe_->on_two) {
-    release(next_, safe_);
-    next_.reset();
+    give_up_next();
     decisions_.push_back(
         {step, "",
          fmt::format("the checkpoint of step {} in memory has no copy on a neighbour, that of step "
@@ -163,11 +169,29 @@ void HostMemoryCheckpoints::decide(const std::string& trouble) {
                      number(step), number(safe_->step), trouble)});
     return;
   }
+  decisions_.push_back(
+      {step, place_of(*next_),
+       trouble.empty() ? "" : "checkpoints in memory have no copy on a neighbour: " + trouble});
+  next_->decided = true;
+  replace();
+}
+
+void HostMemoryCheckpoints::replace() {
+  std::vector<store::Step> held = {next_->step};
+  if (safe_) held.push_back(safe_->step);
+  const std::vector<store::Step> needed = needed_in_memory(held, losses_);
+  const auto is_needed = [&needed](const HeldCheckpoint& one) {
+    return std::ranges::find(needed, one.step) != needed.end();
+  };
+  if (!is_needed(*next_)) return give_up_next();
+  if (safe_ && is_needed(*safe_)) return;
   release(safe_, next_);
   safe_ = std::exchange(next_, std::nullopt);
-  decisions_.push_back(
-      {step, place_of(*safe_),
-       trouble.empty() ? "" : "checkpoints in memory have no copy on a neighbour: " + trouble});
+}
+
+void HostMemoryCheckpoints::give_up_next() {
+  release(next_, safe_);
+  next_.reset();
 }
 
 void HostMemoryCheckpoints::release(const std::optional<HeldCheckpoint>& old,

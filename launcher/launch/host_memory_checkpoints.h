@@ -21,8 +21,8 @@ namespace strait::launch {
 
 // Over hosts: the agent of each host holds the parts of its processes, and the agent of a neighbour
 // fetches a copy of each, behind all activations. So any one host may be lost. The former one is
-// freed when the next one is on both, and a checkpoint on two hosts is never replaced by one that
-// has no copies.
+// freed when the next one is on both and replaces it, and a checkpoint on two hosts is never
+// replaced by one that has no copies.
 class HostMemoryCheckpoints : public MemoryCheckpoints {
  public:
   // The agent outlives this. `lost`: a host's agent is disconnected; any thread.
@@ -34,6 +34,7 @@ class HostMemoryCheckpoints : public MemoryCheckpoints {
   void hold(store::Step step, std::vector<control::MemoryPart> parts) override
       STRAIT_EXCLUDES(mutex_);
   std::vector<control::MemoryDecision> take_decisions() override STRAIT_EXCLUDES(mutex_);
+  void judge(const control::LossHistory& losses) override STRAIT_EXCLUDES(mutex_);
   // Ends what is on its way.
   std::vector<Held> end_and_list() override STRAIT_EXCLUDES(mutex_);
   void save(const Held& one, const std::filesystem::path& folder,
@@ -49,7 +50,8 @@ class HostMemoryCheckpoints : public MemoryCheckpoints {
   struct HeldCheckpoint {
     store::Step step{};
     std::vector<Content> contents;
-    bool on_two = false;  // hosts, each of it
+    bool on_two = false;   // hosts, each of it
+    bool decided = false;  // it is held: its processes have freed theirs
   };
   struct Request {
     store::Step step{};
@@ -63,6 +65,9 @@ class HostMemoryCheckpoints : public MemoryCheckpoints {
   void check_written(const Content& content) const;
   void copy_to_neighbours() STRAIT_EXCLUDES(mutex_);
   void decide(const std::string& trouble) STRAIT_EXCLUDES(mutex_);
+  // Frees one of both as soon as it is not needed any more.
+  void replace() STRAIT_REQUIRES(mutex_);
+  void give_up_next() STRAIT_REQUIRES(mutex_);
   void release(const std::optional<HeldCheckpoint>& old, const std::optional<HeldCheckpoint>& kept);
   template <class T>
   T wait_on(std::future<T>& future, std::size_t host) const;
@@ -78,7 +83,9 @@ class HostMemoryCheckpoints : public MemoryCheckpoints {
   Condition changed_;
   std::optional<Request> request_ STRAIT_GUARDED_BY(mutex_);
   std::optional<HeldCheckpoint> safe_ STRAIT_GUARDED_BY(mutex_);
-  std::optional<HeldCheckpoint> next_ STRAIT_GUARDED_BY(mutex_);  // held, being copied
+  // Held, being copied; or decided, until it replaces safe_.
+  std::optional<HeldCheckpoint> next_ STRAIT_GUARDED_BY(mutex_);
+  control::LossHistory losses_ STRAIT_GUARDED_BY(mutex_);
   std::vector<control::MemoryDecision> decisions_ STRAIT_GUARDED_BY(mutex_);
   std::thread thread_;
 };

@@ -1,5 +1,6 @@
 #include "launcher/launch/local_memory_checkpoints.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "framework/store/atomic_file.h"
@@ -23,13 +24,13 @@ void write_copy(const FileDescriptor& content, const store::ShardFile& file, con
 }  // namespace
 
 void LocalMemoryCheckpoints::hold(store::Step step, std::vector<control::MemoryPart> parts) {
-  Held next{step, {}};
-  std::vector<FileDescriptor> contents;
+  Content next{{step, {}}, {}};
   try {
     for (const control::MemoryPart& part : parts) {
       for (const control::MemoryShard& shard : part.shards) {
-        contents.push_back(store::open_sealed(store::descriptor_path(part.pid, shard.descriptor)));
-        next.files.push_back(shard.file);
+        next.files.push_back(
+            store::open_sealed(store::descriptor_path(part.pid, shard.descriptor)));
+        next.held.files.push_back(shard.file);
       }
     }
   } catch (const store::StoreError& error) {
@@ -37,9 +38,23 @@ void LocalMemoryCheckpoints::hold(store::Step step, std::vector<control::MemoryP
         {step, "", std::string("a checkpoint is not held in memory: ") + error.what()});
     return;
   }
-  newest_ = std::move(next);
-  contents_ = std::move(contents);
+  contents_.insert(contents_.begin(), std::move(next));
+  drop_what_is_not_needed();
   decisions_.push_back({step, "the launcher", ""});
+}
+
+void LocalMemoryCheckpoints::judge(const control::LossHistory& losses) {
+  losses_ = losses;
+  drop_what_is_not_needed();
+}
+
+void LocalMemoryCheckpoints::drop_what_is_not_needed() {
+  std::vector<store::Step> steps;
+  for (const Content& one : contents_) steps.push_back(one.held.step);
+  const std::vector<store::Step> needed = needed_in_memory(steps, losses_);
+  std::erase_if(contents_, [&needed](const Content& one) {
+    return std::ranges::find(needed, one.held.step) == needed.end();
+  });
 }
 
 std::vector<control::MemoryDecision> LocalMemoryCheckpoints::take_decisions() {
@@ -47,17 +62,20 @@ std::vector<control::MemoryDecision> LocalMemoryCheckpoints::take_decisions() {
 }
 
 std::vector<MemoryCheckpoints::Held> LocalMemoryCheckpoints::end_and_list() {
-  if (!newest_) return {};
-  return {*newest_};
+  std::vector<Held> all;
+  for (const Content& one : contents_) all.push_back(one.held);
+  return all;
 }
 
 void LocalMemoryCheckpoints::save(const Held& one, const fs::path& folder,
                                   const std::function<bool()>& /*give_up*/) {
   store::make_directory(folder);
+  const auto content =
+      std::ranges::find(contents_, one.step, [](const Content& each) { return each.held.step; });
   for (std::size_t i = 0; i < one.files.size(); ++i) {
     const fs::path path = folder / one.files[i].name;
     if (store::has_size(path, one.files[i].size)) continue;
-    write_copy(contents_.at(i), one.files[i], path);
+    write_copy(content->files.at(i), one.files[i], path);
   }
 }
 

@@ -14,13 +14,20 @@ class LocalMemoryCheckpoints : public MemoryCheckpoints {
  public:
   void hold(store::Step step, std::vector<control::MemoryPart> parts) override;
   std::vector<control::MemoryDecision> take_decisions() override;
+  void judge(const control::LossHistory& losses) override;
   std::vector<Held> end_and_list() override;
   void save(const Held& one, const std::filesystem::path& folder,
             const std::function<bool()>& give_up) override;
 
  private:
-  std::optional<Held> newest_;
-  std::vector<FileDescriptor> contents_;  // of its files
+  struct Content {
+    Held held;
+    std::vector<FileDescriptor> files;
+  };
+  void drop_what_is_not_needed();
+
+  std::vector<Content> contents_;  // newest first
+  control::LossHistory losses_;
   std::vector<control::MemoryDecision> decisions_;
 };
 

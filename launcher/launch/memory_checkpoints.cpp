@@ -2,12 +2,25 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <optional>
 
 #include "framework/store/checkpoint.h"
 #include "launcher/base/errors.h"
 
 namespace strait::launch {
+
+std::vector<store::Step> needed_in_memory(const std::vector<store::Step>& held,
+                                          const control::LossHistory& losses) {
+  const std::optional<store::Step> good = store::newest_good(held, losses.good());
+  if (!good) return {held.begin(), held.begin() + (held.empty() ? 0 : 1)};
+  std::vector<store::Step> needed;
+  std::ranges::copy_if(held, std::back_inserter(needed), [&](store::Step step) {
+    return step == *good || (step > *good && !losses.is_seen(step));
+  });
+  return needed;
+}
 
 std::optional<store::Step> recover_from_memory(const control::RunDirectory& directory,
                                                MemoryCheckpoints& memory,
@@ -19,6 +32,7 @@ std::optional<store::Step> recover_from_memory(const control::RunDirectory& dire
   if (!list.complete.empty()) here = list.complete.front().manifest.step;
   for (const MemoryCheckpoints::Held& one : memory.end_and_list()) {
     if (here && *here >= one.step) return std::nullopt;
+    if (with.losses.is_bad(one.step)) continue;
     try {
       const auto folder = store::checkpoint_directory(directory.path(), one.step);
       memory.save(one, folder, with.give_up);

@@ -8,19 +8,24 @@
 
 #include "framework/store/manifest.h"
 #include "launcher/control/coordinator_options.h"
+#include "launcher/control/loss_history.h"
 #include "launcher/control/run_directory.h"
 
 namespace strait::launch {
 
 // The checkpoints that are held in memory (checkpoint.memory_every): the newest that is whole, and
-// while it is replaced the next one. They outlive the processes that made them, not the launch.
-// Once these processes have ended, what is held becomes a checkpoint on this machine's disk.
+// while it is replaced the next one; needed_in_memory() says until when. They outlive the processes
+// that made them, not the launch. Once these processes have ended, what is held becomes a
+// checkpoint on this machine's disk.
 class MemoryCheckpoints : public control::MemoryHolder {
  public:
   struct Held {
     store::Step step{};
     std::vector<store::ShardFile> files;
   };
+  // After every loss, on the coordinator's thread.
+  virtual void judge(const control::LossHistory& losses) = 0;
+
   // What is held, newest first. No hold() follows.
   virtual std::vector<Held> end_and_list() = 0;
 
@@ -30,9 +35,17 @@ class MemoryCheckpoints : public control::MemoryHolder {
                     const std::function<bool()>& give_up) = 0;
 };
 
+// Which of these whole checkpoints (newest first) memory needs: the newest that is known to be
+// good, and newer ones until the loss of their weights has been seen; where none is good, the
+// newest. Pure.
+std::vector<store::Step> needed_in_memory(const std::vector<store::Step>& held,
+                                          const control::LossHistory& losses);
+
 // Makes the newest checkpoint in memory that is still available one on this machine's disk, if it
-// is newer than what this machine has on its disk. `commit` writes the manifest.
+// is newer than what this machine has on its disk, and passes over those of bad weights. `commit`
+// writes the manifest.
 struct MemoryRecovery {
+  control::LossHistory losses;
   std::function<void(store::Step, const std::vector<store::ShardFile>&)> commit;
   std::function<bool()> give_up;
   std::function<void(const control::Event&)> report;

@@ -29,6 +29,8 @@ struct ModelQuestions {
                                                    const std::vector<plan::PluginCopy>& plugins,
                                                    bool weights)>
       needed_files;
+  // The loss of a guess among all tokens.
+  std::function<double(const plan::Plan& plan)> guess_loss;
   // UserError: replicas of a stage are on devices that do not keep them equal.
   std::function<void(const plan::Plan& plan)> check_replica_devices;
   // What they read of a complete checkpoint.

@@ -15,6 +15,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/console/report.h"
 #include "launcher/control/coordinator.h"
+#include "launcher/control/loss_history.h"
 #include "launcher/control/resume_changes.h"
 #include "launcher/control/run_file_names.h"
 #include "launcher/control/run_recorder.h"
@@ -117,6 +118,7 @@ store::Manifest manifest_of(const plan::RunFile& run, std::uint32_t generation,
 // nullopt: there is none that is newer than those on disk.
 std::optional<store::Step> save_from_memory(
     const control::RunDirectory& directory, MemoryCheckpoints& memory,
+    const control::LossHistory& losses,
     const std::function<store::Manifest(store::Step, const std::vector<store::ShardFile>&)>&
         manifest,
     const std::atomic<int>& stops, const Report& report) {
@@ -127,7 +129,7 @@ std::optional<store::Step> save_from_memory(
       store::commit_checkpoint(store::checkpoint_directory(directory.path(), step),
                                manifest(step, files));
     };
-    saved = recover_from_memory(directory, memory, {commit, give_up, report});
+    saved = recover_from_memory(directory, memory, {losses, commit, give_up, report});
   });
   return saved;
 }
@@ -159,8 +161,17 @@ control::CoordinatorOptions training_coordination(const plan::RunFile& run,
                                         const std::vector<store::ShardFile>& files) {
     storage.commit(manifest_of(run, generation, options, step, files));
   };
+  coordination.losses = control::read_losses(directory.path(), options.model.guess_loss(run.plan));
+  coordination.losses.go_back(options.from);
   coordination.prune = [&storage](store::PruneTime time) { return storage.prune(time); };
   return coordination;
+}
+
+// To those who remove checkpoints.
+void tell_losses(const control::LossHistory& losses, RunStorage& storage,
+                 MemoryCheckpoints* memory) {
+  if (losses.good()) storage.known_good(*losses.good());
+  if (memory != nullptr) memory->judge(losses);
 }
 
 }  // namespace
@@ -208,6 +219,11 @@ control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFil
   std::unique_ptr<MemoryCheckpoints> memory;
   if (run.plan.recipe.checkpoint.memory_every > 0) memory = storage->memory();
   coordination.memory = memory.get();
+  control::LossHistory losses;
+  coordination.on_loss = [&](const control::LossHistory& now) {
+    losses = now;
+    tell_losses(now, *storage, memory.get());
+  };
   control::Outcome outcome;
   // The coordinator ends all processes before checkpoints are downloaded and traces read.
   {
@@ -222,7 +238,7 @@ control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFil
     const auto manifest = [&](store::Step step, const std::vector<store::ShardFile>& files) {
       return manifest_of(run, generation, options, step, files);
     };
-    recovered = save_from_memory(directory, *memory, manifest, signals.count(), report);
+    recovered = save_from_memory(directory, *memory, losses, manifest, signals.count(), report);
     if (recovered) outcome.checkpoint = recovered;
   }
   after_end(report, "download_failed", "downloads from the hosts ended", [&] {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -101,6 +102,10 @@ std::string name_of_model(const fs::path& path) {
 
 models::ModelConfig planned_model(const plan::Plan& plan) {
   return adapted_model(plan.recipe.model, plan.model_config);
+}
+
+double guess_loss(const plan::Plan& plan) {
+  return std::log(static_cast<double>(models::describe(planned_model(plan)).vocabulary));
 }
 
 std::int64_t value_bytes(const recipe::Recipe::Model& model) {

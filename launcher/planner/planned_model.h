@@ -20,6 +20,9 @@ std::string folder_fault(const std::filesystem::path& folder, const std::string&
 // The model of a plan, with its adapters if it has any.
 models::ModelConfig planned_model(const plan::Plan& plan);
 
+// The loss of a guess among all tokens of the model: ln(vocabulary).
+double guess_loss(const plan::Plan& plan);
+
 // Bytes of a value of an activation.
 std::int64_t value_bytes(const recipe::Recipe::Model& model);
 

@@ -8,7 +8,6 @@
 
 #include "framework/net/stall_report.h"
 #include "framework/store/file_progress.h"
-#include "launcher/base/errors.h"
 #include "launcher/process/memory.h"
 #include "launcher/worker/compute_device.h"
 
@@ -16,8 +15,6 @@ namespace strait::worker {
 namespace {
 
 constexpr std::chrono::seconds kProgressEvery{1};
-// A single non-finite step is common at high learning rates; five in a row do not recover.
-constexpr int kSkipsAllowed = 5;
 constexpr double kNanosecondsPerSecond = 1e9;
 // Shorter waits are normal and not reported.
 constexpr std::chrono::seconds kReportedWait{1};
@@ -268,7 +265,6 @@ void StageReporter::trained(const stages::StepSummary& summary) {
     control_.send(control::Event{"codec_chosen", codec_sentence(one)});
   }
   report_dropped_rounds(summary.sync.dropped);
-  count_skips(decision);
 }
 
 void StageReporter::add_memory(control::StepDone& done) {
@@ -329,20 +325,6 @@ void StageReporter::report_resends(const control::StepDone& done) {
             boundary.boundary, boundary.resends, boundary.resends == 1 ? "row" : "rows",
             number(done.step), boundary.resends == 1 ? "row" : "rows")});
   }
-}
-
-void StageReporter::count_skips(const stages::StepDecision& decision) {
-  // Rows without targets say nothing about the training.
-  if (decision.target_tokens == 0) return;
-  skipped_in_a_row_ = decision.skip ? skipped_in_a_row_ + 1 : 0;
-  if (skipped_in_a_row_ < kSkipsAllowed) return;
-  throw base::UserError(
-      base::ExitCode::numeric,
-      fmt::format("the loss or a gradient was not finite for {} steps in a row, the last "
-                  "being step {} (loss {}, gradient norm {}); they changed no weight: go back "
-                  "to a checkpoint, with a lower train.learning_rate",
-                  skipped_in_a_row_, number(decision.step) + 1, decision.loss,
-                  decision.gradient_norm));
 }
 
 void StageReporter::evaluated(const stages::StepDecision& decision) {

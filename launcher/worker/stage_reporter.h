@@ -86,7 +86,6 @@ class StageReporter final : public stages::StageObserver {
   void end_span(const char* name, const char* argument, std::int64_t value);
   void report_resends(const control::StepDone& done);
   void report_dropped_rounds(std::uint64_t rounds);
-  void count_skips(const stages::StepDecision& decision);
 
   ControlClient& control_;
   const net::ProcessName process_;
@@ -94,7 +93,6 @@ class StageReporter final : public stages::StageObserver {
   trace::SpanLog spans_;
   trace::Nanoseconds span_started_ = 0;
   double waited_before_ = 0;  // seconds, when the span began
-  int skipped_in_a_row_ = 0;
   Traffic reported_;
   std::chrono::steady_clock::time_point reported_at_ = std::chrono::steady_clock::now();
   process::ProcessorTime used_ = process::processor_time();  // at that time

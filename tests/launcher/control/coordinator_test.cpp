@@ -7,6 +7,7 @@
 #include <csignal>
 #include <functional>
 #include <future>
+#include <limits>
 #include <thread>
 
 #include "framework/mutex.h"
@@ -50,6 +51,13 @@ class Script {
     if (name_.stage == 1) done.loss = 1.0 / static_cast<double>(number);
     say(done);
   }
+  void skipped_step(std::int64_t number) {
+    StepDone done;
+    done.step = Step{number};
+    done.loss = std::numeric_limits<double>::quiet_NaN();
+    done.skipped = true;
+    say(done);
+  }
   void shard(std::int64_t step, std::uint32_t epoch = 0) {
     say(ShardsWritten{Step{step}, {{name_.text(), 1, "h"}}, epoch});
   }
@@ -80,6 +88,7 @@ class Script {
     }
   }
   net::Link& link() { return *link_; }
+  net::ProcessName name() const { return name_; }
 
   std::map<std::string, std::string> peers;
 
@@ -356,6 +365,55 @@ TEST_F(CoordinatorTest, FailedStageEndsRunAsRootCause) {
   EXPECT_EQ(outcome.cause, "stage 1.0 (host host-1.0): the loss of step 1 is not a number");
   EXPECT_EQ(heard.code, base::ExitCode::numeric);
   EXPECT_EQ(heard.origin, "stage 1.0 (host host-1.0)");
+}
+
+// Every process has the same decisions: one sentence, whichever of them is heard first. Five are
+// the last of this run, whose end would be saved.
+TEST_F(CoordinatorTest, FiveSkippedStepsInARowEndRunWithOneSentence) {
+  options_.to = Step{7};
+  const auto play = [](Script& me) {
+    me.start();
+    me.skipped_step(1);
+    me.step(2);
+    for (const std::int64_t number : {3, 4, 5, 6, 7}) me.skipped_step(number);
+    me.shard(7);
+    me.say(Done{Step{7}});
+    me.hang();
+  };
+  stage(0, play);
+  stage(1, play);
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, base::ExitCode::numeric);
+  EXPECT_EQ(outcome.cause,
+            "the loss or a gradient was not finite for 5 steps in a row, the last being step 7 "
+            "(loss nan, gradient norm nan); they changed no weight");
+  EXPECT_THAT(outcome.followers, IsEmpty());
+  EXPECT_THAT(outcome.log_tail, IsEmpty());
+  EXPECT_EQ(outcome.step, Step{7});
+  EXPECT_THAT(committed_, IsEmpty());
+}
+
+TEST_F(CoordinatorTest, SaysThatLossHasDivergedWhenRunEndsWell) {
+  options_.losses = LossHistory(1.2);  // of a guess; the loss of step k is 1 / k
+  std::vector<std::optional<Step>> good;
+  options_.on_loss = [&](const LossHistory& losses) { good.push_back(losses.good()); };
+  const auto play = [](Script& me) {
+    me.start();
+    me.step(1);
+    me.shard(1);
+    me.hear<Committed>();
+    if (me.name().stage == 0) me.say(Evaluated{Step{2}, 40, 1000});
+    me.end_behind_step_2();
+  };
+  stage(0, play);
+  stage(1, play);
+  EXPECT_EQ(run().code, base::ExitCode::done);
+  EXPECT_THAT(notes_.said,
+              Contains(AllOf(HasSubstr("the launcher: the loss has diverged: it is 40"),
+                             HasSubstr("; it was "))));
+  EXPECT_EQ(good.front(), std::nullopt);  // as training begins, before anything is pruned
+  EXPECT_THAT(good, Contains(std::optional(Step{0})));
+  EXPECT_THAT(good, Not(Contains(std::optional(Step{2}))));
 }
 
 TEST_F(CoordinatorTest, LostPeerIsCauseOnlyWithoutBetterFinding) {
