@@ -14,6 +14,7 @@
 #include "framework/store/checkpoint.h"
 #include "framework/store/store_error.h"
 #include "launcher/app/command_name.h"
+#include "launcher/app/resume_point.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/control/log_reader.h"
@@ -24,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A run that has ended in numbers that are not finite is not to be repeated as it was.
+// A run whose losses were not finite or have diverged is not to be repeated as it was.
 constexpr double kLowerRate = 0.1;
 
 std::string with_lower_rate(const plan::Plan& plan) {
@@ -32,40 +33,67 @@ std::string with_lower_rate(const plan::Plan& plan) {
                      plan.recipe.train.learning_rate * kLowerRate);
 }
 
-// Updates that are not finite are not made, so the newest checkpoint is sound; the one before it is
-// further from where the loss broke.
+std::string again_line(const fs::path& run, const std::string& change, const std::string& why) {
+  return fmt::format("again     {} run {} --replace{}   ({})", command_name(),
+                     base::shell_word((run / control::kRecipeFile).string()), change, why);
+}
+
+// After losses that were not finite, or have diverged: back to weights that are known to be good.
+std::string line_to_good_weights(const char* label, const fs::path& run, const plan::Plan& plan,
+                                 const std::vector<store::Step>& saved,
+                                 const control::LossHistory& losses) {
+  if (const auto good = store::newest_good(saved, losses.good())) {
+    return fmt::format(
+        "{:<9} {} resume {} --from {}{}   (the newest checkpoint that is known to be "
+        "good)",
+        label, command_name(), base::shell_word(run.string()), number(*good),
+        with_lower_rate(plan));
+  }
+  if (losses.good()) {
+    return again_line(
+        run, with_lower_rate(plan),
+        saved.empty() ? "there is no checkpoint" : "no checkpoint is known to be good");
+  }
+  // No weight has changed, so the learning rate has done nothing yet.
+  if (plan.recipe.model.dtype == recipe::Dtype::bfloat16) {
+    return again_line(run, " --set model.dtype=float32",
+                      "no step was ever finite, so the learning rate is not why");
+  }
+  return again_line(run, "", "no step was ever finite: change the weights or the data first");
+}
+
 std::vector<std::string> lines_after_failure(const fs::path& run, const plan::Plan& plan,
                                              const control::Outcome& outcome,
-                                             const std::string& asked) {
-  const std::string command = command_name();
-  const bool numeric = outcome.code == base::ExitCode::numeric;
-  const std::string change = numeric           ? with_lower_rate(plan)
-                             : outcome.trained ? std::string()
-                                               : asked;
-  const std::string name = base::shell_word(run.string());
+                                             const std::string& asked,
+                                             const control::LossHistory& losses) {
+  const std::string change = outcome.trained ? std::string() : asked;
+  const std::string resume = fmt::format("resume    {} resume {}{}", command_name(),
+                                         base::shell_word(run.string()), change);
   std::vector<store::Step> saved;  // the newest first
   try {
     saved = store::committed_steps(run);
   } catch (const store::StoreError& error) {
     // How the run ended is known, and a disk that cannot be read now does not change it.
-    return {fmt::format("resume    {} resume {}{}   (its checkpoints cannot be seen: {})", command,
-                        name, change, error.what())};
+    return {fmt::format("{}   (its checkpoints cannot be seen: {})", resume, error.what())};
   }
-  if (saved.empty()) {
-    return {fmt::format("again     {} run {} --replace{}   (there is no checkpoint)", command,
-                        base::shell_word((run / control::kRecipeFile).string()), change)};
+  if (outcome.code == base::ExitCode::numeric) {
+    return {line_to_good_weights("resume", run, plan, saved, losses)};
   }
-  std::string line = fmt::format("resume    {} resume {}{}", command, name, change);
+  if (saved.empty()) return {again_line(run, change, "there is no checkpoint")};
   // Otherwise these words say from where.
-  if (change.find(" --from ") == change.npos) {
-    line += fmt::format("   (from step {})", number(saved.front()));
+  if (change.find(" --from ") != change.npos) return {resume};
+  return {fmt::format("{}   (from step {})", resume, number(step_to_go_on_from(saved, losses)))};
+}
+
+// Of a run that has ended well, though its losses are not sound.
+std::vector<std::string> lines_after_divergence(const fs::path& run, const plan::Plan& plan,
+                                                const control::LossHistory& losses) {
+  if (losses.divergence().empty()) return {};
+  try {
+    return {line_to_good_weights("go back", run, plan, store::committed_steps(run), losses)};
+  } catch (const store::StoreError&) {
+    return {};  // a disk that cannot be read now
   }
-  std::vector<std::string> lines = {std::move(line)};
-  if (numeric && saved.size() > 1) {
-    lines.push_back(
-        fmt::format("or        {} resume {} --from {}{}", command, name, number(saved[1]), change));
-  }
-  return lines;
 }
 
 // "memory    0.0 2.71 GB of 2.44 GB planned, 1.0 ...": the most that each process has had, without
@@ -128,8 +156,11 @@ std::vector<std::string> memory_line(const fs::path& run, const plan::Plan& plan
 }  // namespace
 
 std::vector<std::string> closing_lines(const fs::path& run, const plan::Plan& plan,
-                                       const control::Outcome& outcome, const std::string& asked) {
-  if (outcome.code != base::ExitCode::done) return lines_after_failure(run, plan, outcome, asked);
+                                       const control::Outcome& outcome, const std::string& asked,
+                                       const control::LossHistory& losses) {
+  if (outcome.code != base::ExitCode::done) {
+    return lines_after_failure(run, plan, outcome, asked, losses);
+  }
   const std::string name = base::shell_word(run.string());
   const std::string command = command_name();
   std::vector<std::string> lines = {
@@ -137,10 +168,11 @@ std::vector<std::string> closing_lines(const fs::path& run, const plan::Plan& pl
                   "checkpoints/step-{}",
                   run.string(), number(outcome.step))};
   std::ranges::move(memory_line(run, plan), std::back_inserter(lines));
-  if (outcome.stopped) {
+  if (outcome.stopped && !losses.is_bad(outcome.step)) {
     lines.push_back(fmt::format("resume    {} resume {}   (from step {} of {})", command, name,
                                 number(outcome.step), plan.steps));
   }
+  std::ranges::move(lines_after_divergence(run, plan, losses), std::back_inserter(lines));
   lines.push_back(fmt::format("try       {} generate {} --prompt \"...\"", command, name));
   lines.push_back(fmt::format("export    {} export {} DIRECTORY", command, name));
   return lines;

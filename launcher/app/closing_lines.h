@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "launcher/app/run_options.h"
+#include "launcher/control/loss_history.h"
 #include "launcher/control/outcome.h"
 #include "launcher/plan/plan.h"
 
@@ -12,9 +13,10 @@ namespace strait::app {
 
 // What the user can do with a run that has ended: results and commands, a line each. Reads which
 // checkpoints the run has. `asked`: what a resume was asked for (as_words()), which a repeated one
-// needs again where the run has not trained: then no change has been applied.
+// needs again where the run has not trained: then no change has been applied. `losses` of the run.
 std::vector<std::string> closing_lines(const std::filesystem::path& run, const plan::Plan& plan,
-                                       const control::Outcome& outcome, const std::string& asked);
+                                       const control::Outcome& outcome, const std::string& asked,
+                                       const control::LossHistory& losses);
 
 // " --from 12 --set 'hosts.list=["b"]'": what a resume was asked for, as words of a shell's
 // command.

@@ -154,6 +154,32 @@ base::Failure fetch_damaged(control::RunDirectory& directory, const plan::RunFil
 
 }  // namespace
 
+store::Step step_to_go_on_from(const std::vector<store::Step>& saved,
+                               const control::LossHistory& losses) {
+  const store::Step newest = saved.front();
+  if (!losses.is_bad(newest)) return newest;
+  return store::newest_good(saved, losses.good()).value_or(newest);
+}
+
+std::optional<store::Step> good_step_instead(const control::RunDirectory& directory,
+                                             const plan::Plan& plan, console::Console& console) {
+  std::vector<store::Step> saved;
+  try {
+    saved = store::committed_steps(directory.path());
+  } catch (const store::StoreError&) {
+    return std::nullopt;  // the caller looks at the newest, meets the same error and says what to
+                          // do
+  }
+  if (saved.empty()) return std::nullopt;
+  const store::Step step = step_to_go_on_from(saved, losses_of(directory.path(), plan));
+  if (step == saved.front()) return std::nullopt;
+  console.note(
+      fmt::format("step {} is the newest checkpoint that is known to be good: the losses of "
+                  "the weights of step {} were not finite",
+                  number(step), number(saved.front())));
+  return step;
+}
+
 store::Resumable choose_resume_point(control::RunDirectory& directory, const plan::RunFile& run,
                                      std::optional<store::Step> from, console::Console& console) {
   if (from && std::ranges::count(store::committed_steps(directory.path()), *from) == 0) {

@@ -3,14 +3,26 @@
 #include <cstddef>
 #include <optional>
 #include <set>
+#include <vector>
 
 #include "framework/store/checkpoint.h"
 #include "launcher/console/console.h"
+#include "launcher/control/loss_history.h"
 #include "launcher/control/run_directory.h"
 #include "launcher/launch/run_launch.h"
 #include "launcher/plan/run_files.h"
 
 namespace strait::app {
+
+// Of these checkpoints (newest first, at least one) the one to go on from where the user names
+// none: the newest, or, where the losses of its weights were not finite, the newest that is known
+// to be good, if there is one. Pure.
+store::Step step_to_go_on_from(const std::vector<store::Step>& saved,
+                               const control::LossHistory& losses);
+
+// That step, with a note on the console, where it is not the newest.
+std::optional<store::Step> good_step_instead(const control::RunDirectory& directory,
+                                             const plan::Plan& plan, console::Console& console);
 
 // The checkpoint that `resume` goes on from: that of --from STEP, otherwise the newest, with every
 // byte compared. Fetches shards that a former launch left on hosts; changes and removes nothing

@@ -10,6 +10,7 @@
 #include "launcher/planner/plan_maker.h"
 #include "launcher/planner/plan_text.h"
 #include "launcher/planner/planned_group.h"
+#include "launcher/planner/planned_model.h"
 #include "launcher/planner/step_forecast.h"
 #include "launcher/plugin/plugin_file.h"
 #include "launcher/recipe/recipe_io.h"
@@ -44,6 +45,10 @@ plan::RunFile read_run(const std::filesystem::path& run) {
   return plan::read_run_file(run / control::kPlanFile, plugin::load_plugins);
 }
 
+control::LossHistory losses_of(const std::filesystem::path& run, const plan::Plan& plan) {
+  return control::read_losses(run, planner::guess_loss(plan));
+}
+
 void warn(const std::string& text) {
   if (!text.empty()) std::cerr << "strait: " << text << '\n';
 }
@@ -59,6 +64,7 @@ launch::ModelQuestions model_questions() {
           .forecast_step = planner::forecast_step,
           .compute_seconds = planner::compute_seconds,
           .needed_files = planner::needed_files,
+          .guess_loss = planner::guess_loss,
           .check_replica_devices = planner::check_replica_devices,
           .needed_checkpoint = planner::needed_checkpoint};
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/control/loss_history.h"
 #include "launcher/launch/model_questions.h"
 #include "launcher/plan/run_files.h"
 #include "launcher/recipe/recipe.h"
@@ -43,6 +44,9 @@ CLI::Option* add_without(CLI::App* verb, const std::shared_ptr<RunOptions>& opti
 // The recipe with its overrides; with the plan in a run's directory. Both load the plugins.
 recipe::Recipe read_recipe(const RunOptions& options);
 plan::RunFile read_run(const std::filesystem::path& run);
+
+// What the losses of a run have said so far.
+control::LossHistory losses_of(const std::filesystem::path& run, const plan::Plan& plan);
 
 // Prints a warning to stderr; nothing if it is empty.
 void warn(const std::string& text);

@@ -134,15 +134,16 @@ std::vector<SavedCheckpoint> saved_checkpoints(const fs::path& run, const plan::
 }
 
 std::vector<std::string> mark_damaged(std::vector<SavedCheckpoint>& list, const plan::Plan& plan,
-                                      std::int64_t keep) {
+                                      std::int64_t keep, std::optional<store::Step> good) {
   std::vector<std::string> sentences;
   std::int64_t intact = 0;
   for (SavedCheckpoint& one : list) {
-    if (intact == keep) break;
-    if (one.state != State::complete) continue;
+    const bool may_be_good = good && one.step <= *good;
+    if (one.state != State::complete || (intact >= keep && !may_be_good)) continue;
     const auto damage = store::verify_checkpoint(one.path, part_here(plan)).damage;
     if (damage.empty()) {
       ++intact;
+      if (may_be_good) good.reset();
       continue;
     }
     one.state = State::damaged;
@@ -170,23 +171,24 @@ std::string intact_instead(const std::vector<SavedCheckpoint>& list, const plan:
 }
 
 std::vector<store::Step> kept_steps(const std::vector<SavedCheckpoint>& list, std::int64_t keep,
-                                    std::optional<std::int64_t> every) {
-  std::int64_t newest = 0;  // so many of them
-  std::optional<store::Step> oldest;
-  const auto is_kept = [&](const SavedCheckpoint& one) {
-    if (one.state != State::complete) return false;
-    return newest++ < keep || (every && number(one.step) % *every == 0);
-  };
-  std::vector<store::Step> kept;
+                                    std::optional<std::int64_t> every,
+                                    std::optional<store::Step> good) {
+  std::vector<store::Step> complete;
   for (const SavedCheckpoint& one : list) {
-    if (!is_kept(one)) continue;
-    kept.push_back(one.step);
-    if (newest <= keep) oldest = one.step;
+    if (one.state == State::complete) complete.push_back(one.step);
+  }
+  if (complete.empty()) return {};
+  const store::Step oldest =
+      complete[std::min(complete.size(), static_cast<std::size_t>(keep)) - 1];
+  std::vector<store::Step> kept = store::steps_to_keep(complete, keep, good);
+  for (const store::Step step : complete) {
+    const bool added = std::ranges::find(kept, step) == kept.end();
+    if (added && every && number(step) % *every == 0) kept.push_back(step);
   }
   for (const SavedCheckpoint& one : list) {
     const bool committed = one.state == State::damaged || one.state == State::foreign;
     // Of another build: only that build can say what is in it.
-    if (oldest && committed && (one.state == State::foreign || one.step > *oldest)) {
+    if (committed && (one.state == State::foreign || one.step > oldest)) {
       kept.push_back(one.step);
     }
   }

@@ -40,21 +40,23 @@ std::vector<SavedCheckpoint> saved_checkpoints(const std::filesystem::path& run,
                                                const plan::Plan& plan);
 
 // The newest complete ones may have damage that sizes do not show, and what is damaged is not to be
-// counted upon: reads them, newest first, until `keep` are intact. The others become damaged.
-// Returns what is wrong, a sentence each. Of one whose files lie on hosts, only what is here is
-// read. StoreError storage_io: the disk cannot be read now.
+// counted upon: reads them, newest first, until `keep` are intact, and the newest that is known to
+// be good (that of step `good` or an older one). The others become damaged. Returns what is wrong,
+// a sentence each. Of one whose files lie on hosts, only what is here is read. StoreError
+// storage_io: the disk cannot be read now.
 std::vector<std::string> mark_damaged(std::vector<SavedCheckpoint>& list, const plan::Plan& plan,
-                                      std::int64_t keep);
+                                      std::int64_t keep, std::optional<store::Step> good = {});
 
 // What to copy instead of the checkpoint of step `damaged`: "; step 4 is intact: copy it with
 // --step 4". Reads the others, newest first, until one is intact.
 std::string intact_instead(const std::vector<SavedCheckpoint>& list, const plan::Plan& plan,
                            store::Step damaged);
 
-// Which of these stay: the `keep` newest complete ones, complete ones of steps that `every`
-// divides, all of another build, and damaged ones among those newest. Newest first; empty where
-// none is complete.
+// Which of these stay: the `keep` newest complete ones, the newest complete one that is known to be
+// good (that of step `good` or an older one), complete ones of steps that `every` divides, all of
+// another build, and damaged ones among those newest. Newest first; empty where none is complete.
 std::vector<store::Step> kept_steps(const std::vector<SavedCheckpoint>& list, std::int64_t keep,
-                                    std::optional<std::int64_t> every);
+                                    std::optional<std::int64_t> every,
+                                    std::optional<store::Step> good = {});
 
 }  // namespace strait::app

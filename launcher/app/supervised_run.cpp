@@ -130,7 +130,8 @@ class SupervisedRun {
       if (!absent[i].empty()) lost.insert(i);
     }
     // First: the shards lie where the former plan says.
-    const auto point = restart_point(directory_, run_, chosen_, lost, console_);
+    const auto from = chosen_ ? chosen_ : good_step_instead(directory_, run_.plan, console_);
+    const auto point = restart_point(directory_, run_, from, lost, console_);
     options_.without = left_out_;  // replicas that were lost come back where their hosts answer
     const std::set<std::size_t> not_needed = plan::hosts_only_of(run_.plan, left_out_);
     if (!std::ranges::includes(not_needed, lost)) place_again(lost, absent, restart.moves);

@@ -52,14 +52,31 @@ std::string time_text(double unix_time) {
   return fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(static_cast<std::time_t>(unix_time)));
 }
 
+// Of a complete one: what the losses of its weights say. nullopt: nothing yet.
+std::optional<bool> is_good(const SavedCheckpoint& one, const control::LossHistory& losses) {
+  if (one.state != State::complete) return std::nullopt;
+  if (losses.is_good(one.step)) return true;
+  const bool seen = losses.is_seen(one.step) || losses.is_bad(one.step);
+  return seen ? std::optional(false) : std::nullopt;
+}
+
+std::string goodness_text(std::optional<bool> good) {
+  if (!good) return "";
+  return *good ? ", known to be good" : ", its losses have diverged";
+}
+
 base::ExitCode list_checkpoints_of(const fs::path& run, bool as_json) {
-  const std::vector<SavedCheckpoint> list = list_of(run);
+  const plan::Plan plan = plan_of(run);
+  const std::vector<SavedCheckpoint> list = saved_checkpoints(run, plan);
+  const control::LossHistory losses = losses_of(run, plan);
   if (as_json) {
     json lines = json::array();
     for (const SavedCheckpoint& one : list) {
+      const std::optional<bool> good = is_good(one, losses);
       lines.push_back({{"step", number(one.step)},
                        {"path", one.path.string()},
                        {"state", name_of(one.state)},
+                       {"good", good ? json(*good) : json(nullptr)},
                        {"saved", one.saved == 0 ? json(nullptr) : json(one.saved)},
                        {"bytes", one.bytes},
                        {"files", one.files},
@@ -78,8 +95,8 @@ base::ExitCode list_checkpoints_of(const fs::path& run, bool as_json) {
         one.state == State::complete
             ? fmt::format("{} in {} files", base::byte_text(one.bytes), one.files)
             : "-";
-    fmt::print("step {:<8} {:<19}  {:<16}  {:<22}  {}\n", number(one.step), time_text(one.saved),
-               name_of(one.state), size, place_text(one));
+    fmt::print("step {:<8} {:<19}  {:<16}  {:<22}  {}{}\n", number(one.step), time_text(one.saved),
+               name_of(one.state), size, place_text(one), goodness_text(is_good(one, losses)));
   }
   return base::ExitCode::done;
 }
@@ -192,6 +209,7 @@ base::ExitCode copy_checkpoint_of(const fs::path& run, const fs::path& target,
   return base::ExitCode::done;
 }
 
+// With the newest that is known to be good.
 struct PruneRule {
   std::int64_t keep = 0;                // newest complete ones
   std::optional<std::int64_t> every{};  // and those of steps divisible by this
@@ -203,9 +221,10 @@ base::ExitCode prune_run(const fs::path& run, const PruneRule& rule) {
   const control::RunDirectory directory = control::RunDirectory::open(run);
   const plan::Plan plan = plan_of(run);
   std::vector<SavedCheckpoint> list = saved_checkpoints(run, plan);
-  const std::vector<std::string> damage = mark_damaged(list, plan, rule.keep);
+  const std::optional<store::Step> good = losses_of(run, plan).good();
+  const std::vector<std::string> damage = mark_damaged(list, plan, rule.keep, good);
   for (const std::string& sentence : damage) fmt::print("damaged: {}\n", sentence);
-  const std::vector<store::Step> kept = kept_steps(list, rule.keep, rule.every);
+  const std::vector<store::Step> kept = kept_steps(list, rule.keep, rule.every, good);
   if (kept.empty() && !damage.empty()) {
     throw base::UserError(
         base::ExitCode::corrupt,

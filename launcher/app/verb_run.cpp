@@ -94,7 +94,8 @@ base::ExitCode launch_and_show(control::RunDirectory& directory, const plan::Run
   if (outcome.code == base::ExitCode::done && !outcome.stopped) {
     show_final_samples(directory, kSignals->count(), console);
   }
-  console.finish(closing_lines(directory.path(), run.plan, outcome, asked));
+  console.finish(closing_lines(directory.path(), run.plan, outcome, asked,
+                               losses_of(directory.path(), run.plan)));
   return outcome.code;
 }
 
@@ -194,6 +195,7 @@ base::ExitCode resume_run(const RunOptions& options) {
     const std::string edited = edited_recipe_note(directory.path(), run.plan.recipe);
     if (!edited.empty()) console.note(edited);
   }
+  if (!request.from) request.from = good_step_instead(directory, run.plan, console);
   const store::Resumable point = choose_resume_point(directory, run, request.from, console);
   const store::Manifest& manifest = point.checkpoint.manifest;
   check_belongs(directory, run, point.checkpoint);

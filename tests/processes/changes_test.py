@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import struct
 import subprocess
 
 import runs
@@ -144,20 +145,80 @@ class Changes(runs.RunCase):
         self.assertEqual(run.metrics()[-1]["learning_rate"], 0.003)
         self.assertNotIn("was edited", self.resumed(run))
 
-    def test_advice_after_divergence_names_checkpoints_that_exist(self):
-        # Weight decay beyond 2 / learning rate multiplies weights by less than -1 in every step, here from the 40th on.
+    # The step after the checkpoint is finite and ruins the weights: decay beyond 2 / learning rate multiplies them by less
+    # than -1 in every step. Losses grow, then are not finite.
+    RUIN = ("--set", "train.learning_rate=10", "--set", "train.weight_decay=10")
+    GOOD = {"model.dtype": "bfloat16", "train.clip": 0, "train.decay": "constant", "checkpoint.keep": 2}
+
+    def goodness(self, run):
+        code, out, err = self.strait("checkpoint", "list", "runs/run", "--json")
+        self.assertEqual(code, 0, out + err)
+        good = {one["step"]: one["good"] for one in json.loads(out)["checkpoints"]}
+        self.assertEqual(sorted(good), run.checkpoints())
+        return good
+
+    def test_ruined_weights_replace_no_checkpoint_that_is_known_to_be_good(self):
+        run = self.train("run", self.GOOD)
+        self.assertEqual(run.checkpoints(), [2, 4])
+        self.assertEqual(self.goodness(run), {2: True, 4: None}, "no loss of the last one has been seen")
+        code, out, err = self.strait("resume", "runs/run", *self.RUIN, "--set", "train.steps=60")
+        self.assertEqual(code, 40, out + err)
+        skipped = [line["step"] for line in run.metrics() if line["skipped"]]
+        self.assertNotIn(5, skipped)
+        self.assertEqual([one["step"] for one in run.events("checkpoint") if one["step"] in skipped], [])
+        self.assertGreater(run.checkpoints()[-1], 5, "weights that are ruined were saved, too")
+        self.assertEqual(run.checkpoints()[0], 4)
+        good = self.goodness(run)
+        self.assertEqual((good[4], good[run.checkpoints()[-1]]), (True, False))
+        self.assertEqual((out + err).count("not finite for 5 steps in a row"), 1, out + err)
+        advice = "strait resume runs/run --from 4 --set train.learning_rate=1   (the newest checkpoint that is known to be good)"
+        self.assertEqual(re.findall(r"(?m)^(?:resume|or|again) .*", out), [f"resume    {advice}"])
+        code, out, err = self.strait("checkpoint", "prune", "runs/run", "--keep", "1")
+        self.assertEqual((code, [4, run.checkpoints()[-1]]), (0, run.checkpoints()), out + err)
+        # Without a word from where, a resume passes over them, too.
+        out = self.resumed(run, "--set", "train.learning_rate=0.003", "--set", "train.weight_decay=0.1", "--set", "train.steps=6")
+        self.assertIn("step 4 is the newest checkpoint that is known to be good: the losses of the weights of step", out)
+        self.assertEqual(run.checkpoints(), [4, 6])
+
+    def test_run_that_ends_with_diverged_losses_says_so(self):
+        run = self.train("run", self.GOOD)
+        out = self.resumed(run, *self.RUIN, "--set", "train.steps=7")
+        [said] = re.findall(r"(?m)^the launcher: (the loss has diverged: it is .* at step 7, more than the 5\.549 of a guess .*)$", out)
+        self.assertEqual([one["text"] for one in run.events("stage_event") if one["name"] == "diverged"], [said])
+        self.assertEqual(run.outcome()["code"], 0)
+        line, code, out, err = self.follow(out, "go back")
+        self.assertEqual(line, "strait resume runs/run --from 4 --set train.learning_rate=1")
+
+    def test_run_without_a_finite_step_does_not_blame_the_learning_rate(self):
+        model = self.write_model("huge", weights=True)
+        tensors = runs.read_safetensors(model / "model.safetensors")
+        for name, value in (("transformer.wte.weight", 3e38), ("transformer.ln_f.bias", 1.0)):
+            kind, shape, data = tensors[name]
+            tensors[name] = (kind, shape, struct.pack("<f", value) * (len(data) // 4))
+        runs.write_safetensors(model / "model.safetensors", tensors)
+        settings = {**self.GOOD, "model.path": "huge", "model.weights": "load", "train.steps": 9}
+        code, out, err = self.strait("run", self.write_recipe("run", settings))
+        self.assertEqual(code, 40, out + err)
+        self.assertEqual(self.run_of("run").checkpoints(), [])
+        self.assertRegex(out, r"(?m)^again +strait run runs/run/recipe.toml --replace --set model.dtype=float32   \(no step was ever "
+                              r"finite, so the learning rate is not why\)$")
+        line, code, out, err = self.follow(out, "again")
+        self.assertEqual(code, 40, out + err)
+        self.assertRegex(out, r"(?m)^again .*--replace   \(no step was ever finite: change the weights or the data first\)$")
+
+    def test_advice_after_divergence_works(self):
+        # Decay as above, from about the 40th step on.
         wild = {"train.steps": 200, "train.learning_rate": 10, "train.weight_decay": 10, "train.warmup": 2000,
                 "checkpoint.every": 5}
         code, out, err = self.strait("run", self.write_recipe("wild", wild))
         self.assertEqual(code, 40, out + err)
         run = self.run_of("wild")
-        older, newest = run.checkpoints()
+        [good] = [int(step) for step in re.findall(r"--from (\d+)", out)]
+        self.assertIn(good, run.checkpoints())
         line, code, _, err = self.follow(out, "resume")
-        self.assertIn(f"(from step {newest})", out)
-        self.assertIn("strait resume runs/wild --set train.learning_rate=1", line)
+        self.assertEqual(line, f"strait resume runs/wild --from {good} --set train.learning_rate=1")
         self.assertNotIn("would change", err)
         self.assertEqual(run.plan()["recipe"]["train"]["learning_rate"], 1)
-        self.assertRegex(out, rf"(?m)^or +strait resume runs/wild --from {older} --set train\.learning_rate=1$")
         # Without a checkpoint the run begins anew, and here it then ends well.
         code, out, err = self.strait("run", self.write_recipe("none", {**wild, "checkpoint.every": 0}))
         self.assertEqual(code, 40, out + err)

@@ -66,6 +66,20 @@ class RestartPoint : public testing::Test {
   console::Console console_{lines_, {}};
 };
 
+TEST(StepToGoOnFrom, PassesOverWeightsWhoseLossesAreNotFinite) {
+  const std::vector<store::Step> saved = {store::Step{32}, store::Step{30}, store::Step{28}};
+  control::LossHistory losses;
+  EXPECT_EQ(step_to_go_on_from(saved, losses), store::Step{32});
+  losses.trained({store::Step{31}, 3.0, 1}, false);
+  losses.trained({store::Step{32}, 9.0, 1}, false);
+  EXPECT_EQ(step_to_go_on_from(saved, losses), store::Step{32}) << "no loss of it has been seen";
+  losses.trained({store::Step{33}, 9.0, 1}, true);
+  EXPECT_EQ(step_to_go_on_from(saved, losses), store::Step{30});
+  EXPECT_EQ(step_to_go_on_from({store::Step{32}}, losses), store::Step{32}) << "there is no other";
+  losses.trained({store::Step{34}, 3.0, 1}, false);
+  EXPECT_EQ(step_to_go_on_from(saved, losses), store::Step{32});
+}
+
 TEST_F(RestartPoint, IsTheNewestCheckpointThatIsWholeHere) {
   EXPECT_EQ(step_without({1}), 10);
   EXPECT_EQ(lines_.all, "");

@@ -111,6 +111,20 @@ TEST(MarkDamaged, ReadsOnlyWhatIsHere) {
   EXPECT_THAT(kept_of(list, 1), testing::ElementsAre(20, 10));
 }
 
+TEST(MarkDamaged, ReadsUntilOneThatIsKnownToBeGoodIsIntact) {
+  const ScratchDirectory run;
+  for (const std::int64_t step : {10, 20, 30, 40}) save(run / "", step, true);
+  const plan::Plan plan = plan_on(recipe::BackendKind::local);
+  flip_last_byte(store::checkpoint_directory(run / "", store::Step{20}) / store::shard_name(0, 0));
+  auto list = saved_checkpoints(run / "", plan);
+  const store::Step good{25};
+  EXPECT_THAT(mark_damaged(list, plan, 1, good),
+              testing::ElementsAre(testing::HasSubstr("step-20")));
+  EXPECT_THAT(kept_steps(list, 1, {}, good),
+              testing::ElementsAre(store::Step{40}, store::Step{10}));
+  EXPECT_THAT(kept_steps(list, 1, {}, store::Step{40}), testing::ElementsAre(store::Step{40}));
+}
+
 TEST(KeptSteps, CountCompleteOnesAndNeverGiveUpTheNewest) {
   const auto list = [](std::vector<std::pair<std::int64_t, State>> states) {
     std::vector<SavedCheckpoint> saved;
