@@ -169,6 +169,31 @@ TEST(Chunk, HoldsWhatThePlanCountsForEachPartOfASplitBackward) {
   }
 }
 
+// What a pass holds between its forward and its backward, of a family.
+TEST(Chunk, HoldsWhatThePlanCountsOfAGatedModel) {
+  const models::ModelConfig config = models::parse_config(
+      R"({"model_type": "qwen2", "vocab_size": 61, "hidden_size": 48, "intermediate_size": 132,
+          "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,
+          "max_position_embeddings": 64})",
+      "config.json");
+  const auto live = std::make_shared<LiveBytes>();
+  const c10::DebugInfoGuard counting(c10::DebugInfoKind::PROFILER_STATE, live);
+  const Blocks blocks(config, {});
+  blocks.forward(0);
+  blocks.backward(0);  // makes the gradients
+  const std::int64_t before = live->bytes();
+  blocks.forward(1);
+  const std::int64_t forward = live->bytes() - before;
+  blocks.backward(1);
+  const models::ModelDescription model = models::describe(config, {kLength, sizeof(float)});
+  std::int64_t planned = 0;
+  for (int i = kBlocks.first; i <= kBlocks.last; ++i) {
+    planned +=
+        model.layers[static_cast<std::size_t>(i)].saved_bytes_per_token * kRowsOfPass * kLength;
+  }
+  EXPECT_NEAR(static_cast<double>(forward) / static_cast<double>(planned), 1, 0.05);
+}
+
 TEST(Chunk, RecomputationKeepsInputsOfTrainedLayersOnly) {
   const auto live = std::make_shared<LiveBytes>();
   const c10::DebugInfoGuard counting(c10::DebugInfoKind::PROFILER_STATE, live);
