@@ -19,7 +19,6 @@
 #include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/own_program.h"
-#include "launcher/base/scratch_folder.h"
 #include "launcher/base/text.h"
 #include "launcher/hosts/build_files.h"
 #include "launcher/hosts/host_install.h"
@@ -90,19 +89,17 @@ void install_one(const hosts::InstallTarget& target, std::size_t number,
 }
 
 // This build, and one of the other kind: in the folder that the user names, or where it is usual.
-std::vector<hosts::Build> builds_here(const std::filesystem::path& named,
-                                      const base::ScratchFolder& scratch) {
-  std::vector<hosts::Build> builds = {
-      hosts::build_in(base::own_program().parent_path(), scratch.path())};
+std::vector<hosts::Build> builds_here(const std::filesystem::path& named) {
+  std::vector<hosts::Build> builds = {hosts::build_in(base::own_program().parent_path())};
   if (!named.empty()) {
-    builds.push_back(hosts::build_in(named, scratch.path()));
+    builds.push_back(hosts::build_in(named));
     return builds;
   }
   const std::filesystem::path usual =
       hosts::programs_of_other_kind(base::own_program().parent_path(), builds[0].has_cuda());
   if (!std::filesystem::exists(usual / "strait-stage")) return builds;
   try {
-    builds.push_back(hosts::build_in(usual, scratch.path()));
+    builds.push_back(hosts::build_in(usual));
   } catch (const base::UserError& error) {
     fmt::print("not used: {}\n", error.what());
   } catch (const store::StoreError& error) {
@@ -119,8 +116,7 @@ base::ExitCode install_on_hosts(const RunOptions& options, const std::string& ot
         fmt::format("{} has no hosts that ssh reaches: hosts.backend is not \"ssh\"",
                     options.recipe.string()));
   }
-  const base::ScratchFolder scratch("install");
-  const std::vector<hosts::Build> builds = builds_here(other_build, scratch);
+  const std::vector<hosts::Build> builds = builds_here(other_build);
   std::vector<recipe::RecipeHost> hosts = recipe.hosts.list;
   std::ranges::copy(recipe.hosts.spare, std::back_inserter(hosts));
   InstallReport report(hosts.size());

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <fstream>
 #include <map>
 #include <sstream>
 #include <string_view>
@@ -24,7 +23,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr auto kTraceLimit = std::chrono::seconds(30);  // for the loader to list libraries
-constexpr auto kHashLimit = std::chrono::minutes(5);    // about 1 GB of libraries on a slow disk
+constexpr std::size_t kHashDigits = 64;
+constexpr auto kHashLimit = std::chrono::minutes(5);  // about 1 GB of libraries on a slow disk
 
 // strait-stage is started, and executes strait-stage-torch for what needs libtorch. A custom
 // program may contain both.
@@ -64,6 +64,21 @@ fs::path stage_in(const fs::path& programs) {
   return program;
 }
 
+// A file that is only in memory: so an installation that is killed leaves nothing here.
+BuildFile starter() {
+  BuildFile file{"", "bin/strait-stage", "", std::string_view(kStarter).size(), kStarter};
+  const auto deadline = std::chrono::steady_clock::now() + kTraceLimit;
+  process::PipedProcess sum({"sha256sum"});
+  const bool written = sum.write(file.content, deadline);
+  sum.close_input();
+  if (!written || sum.read_line(file.hash, deadline) != process::PipedProcess::ReadResult::line ||
+      file.hash.size() < kHashDigits) {
+    throw base::UserError(base::ExitCode::internal, "sha256sum printed no hash of its input");
+  }
+  file.hash.resize(kHashDigits);
+  return file;
+}
+
 // Hashes by sha256sum, which the hosts check with too.
 void add_hashes(std::vector<BuildFile>& files) {
   std::vector<std::string> argv = {"sha256sum", "--"};
@@ -71,12 +86,12 @@ void add_hashes(std::vector<BuildFile>& files) {
   std::istringstream lines(output_of(argv, kHashLimit));
   for (BuildFile& file : files) {
     std::string line;
-    if (!std::getline(lines, line) || line.size() < 64) {
+    if (!std::getline(lines, line) || line.size() < kHashDigits) {
       throw base::UserError(base::ExitCode::storage_io,
                             "sha256sum printed no hash of " + file.from.string());
     }
     // sha256sum starts the line with a backslash if the name has a newline or a backslash.
-    file.hash = line.substr(line.front() == '\\' ? 1 : 0, 64);
+    file.hash = line.substr(line.front() == '\\' ? 1 : 0, kHashDigits);
     file.size = fs::file_size(file.from);
   }
 }
@@ -140,11 +155,9 @@ std::size_t build_for_host(const std::vector<Build>& builds, bool host_has_gpu) 
   return fitting == builds.end() ? 0 : static_cast<std::size_t>(fitting - builds.begin());
 }
 
-Build build_in(const fs::path& programs, const fs::path& scratch) {
+Build build_in(const fs::path& programs) {
   const fs::path program = stage_in(programs);
-  const fs::path starter = scratch / "strait-stage";
-  std::ofstream(starter) << kStarter;
-  std::vector<BuildFile> files = {{starter, "bin/strait-stage", "", 0}};
+  std::vector<BuildFile> files;
   std::string traces;
   for (const char* half : kHalves) {
     const fs::path file = program.parent_path() / half;
@@ -167,6 +180,7 @@ Build build_in(const fs::path& programs, const fs::path& scratch) {
   }
   for (const auto& [name, path] : libraries) files.push_back({path, "lib/" + name, "", 0});
   add_hashes(files);
+  files.push_back(starter());
   return {std::move(files)};
 }
 

@@ -11,10 +11,11 @@ namespace strait::hosts {
 
 // One file of a build, as it is installed on a host.
 struct BuildFile {
-  std::filesystem::path from;  // here
+  std::filesystem::path from;  // here; empty: `content` is the file
   std::string to;              // there, below the build's folder: "lib/libzmq.so.5"
   std::string hash;            // SHA-256, as sha256sum writes it
   std::uint64_t size = 0;
+  std::string content = {};
 };
 
 // One build of these sources: all that a host needs to run its strait-stage, which is the program,
@@ -26,8 +27,8 @@ struct Build {
 };
 
 // The build whose programs are in this folder. UserError: something is missing or cannot be read,
-// or it is of other sources than this program. The starter is written to `scratch`.
-Build build_in(const std::filesystem::path& programs, const std::filesystem::path& scratch);
+// or it is of other sources than this program. Writes nothing.
+Build build_in(const std::filesystem::path& programs);
 
 // Where a build of the other kind is looked for: build/cuda/bin beside build/release/bin of one for
 // CPUs, build/cpu/bin beside that of one with CUDA. It need not exist.

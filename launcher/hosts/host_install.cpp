@@ -221,6 +221,17 @@ class Installation {
                  const InstallProgress& progress) {
     const auto header = tar_header(file.hash, file.size);
     send({header.data(), header.size()});
+    if (file.from.empty()) {
+      send(file.content);
+      sent += file.size;
+    } else {
+      send_content(file, sent, to_send, progress);
+    }
+    send(std::string(tar_padding(file.size), '\0'));
+  }
+
+  void send_content(const BuildFile& file, std::uint64_t& sent, std::uint64_t to_send,
+                    const InstallProgress& progress) {
     std::ifstream in(file.from, std::ios::binary);
     std::string piece(kPieceBytes, '\0');
     for (std::uint64_t left = file.size; left > 0;) {
@@ -235,7 +246,6 @@ class Installation {
       sent += static_cast<std::uint64_t>(wanted);
       progress(sent, to_send);
     }
-    send(std::string(tar_padding(file.size), '\0'));
   }
 
   bool read_result() {

@@ -115,7 +115,9 @@ class Install(InstallCase):
         host = self.hosts[0]
         host.shape(down_megabits=200)
         recipe = self.write_recipe("installed", self.over_ssh(hosts=["h0"]))
-        launched = self.launch("install", "--hosts", recipe)
+        scratch = self.home / "scratch"
+        scratch.mkdir()
+        launched = self.launch("install", "--hosts", recipe, env={**os.environ, "TMPDIR": str(scratch)})
         launched.wait_for("a file to arrive", lambda: len(self.arriving(host)) > 1)
         launched.signal(signal.SIGKILL)
         launched.end()
@@ -123,6 +125,7 @@ class Install(InstallCase):
         runs.wait_for("the far side to tidy up", lambda: not self.processes_on(host))
         self.assertEqual([p.name for p in host.home.glob(".strait/*.*")], [])
         self.assertFalse((host.home / ".strait/bin").exists())
+        self.assertEqual(list(scratch.iterdir()), [])
         # What was whole need not come again.
         kept = {p.parent.name: p for p in host.home.glob(".strait/content/*/data")}
         self.assertGreater(len(kept), 0)

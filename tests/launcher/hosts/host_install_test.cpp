@@ -33,8 +33,11 @@ esac
                                                check));
   const auto sum = process::run_program({"sha256sum", program.string()}, std::chrono::seconds(20));
   Build build;
+  // The second one is in memory only; its hash is that of "abc".
   build.files = {
-      {program, "bin/strait-stage", sum.out.substr(0, 64), std::filesystem::file_size(program)}};
+      {program, "bin/strait-stage", sum.out.substr(0, 64), std::filesystem::file_size(program)},
+      {"", "lib/abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", 3,
+       "abc"}};
   return install_on_host({"h", ""}, {build}, [](auto, auto) {});
 }
 
@@ -53,6 +56,7 @@ TEST(HostInstall, HoldsALockUntilItsBuildIsInPlace) {
                        kRightAnswer));
   EXPECT_EQ(installed.sent, installed.all);
   EXPECT_TRUE(std::filesystem::exists(ssh / "home/.strait/bin/strait-stage"));
+  EXPECT_EQ(ScratchDirectory::read(ssh / "home/.strait/bin/../lib/abc"), "abc");
 }
 
 // Another host is in the middle of it: nothing is touched before that has ended.
