@@ -1,7 +1,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -63,11 +65,13 @@ S combine(std::vector<std::pair<Name, S>>& processes) {
   return total;
 }
 
-// The rows of all steps of a run, one for each S::order().
+// The rows of many steps, one for each S::order().
 template <class S>
 class MetricTotals {
  public:
-  void add(std::span<const S> step) {
+  void add(std::int64_t number, std::span<const S> step) {
+    if (!first_) first_ = number;
+    last_ = number;
     for (const S& row : step) {
       S& total = totals_[row.order()];
       each_metric<S>([&](const auto& one) {
@@ -81,8 +85,13 @@ class MetricTotals {
     for (const auto& [order, total] : totals_) rows.push_back(total);
     return rows;
   }
+  // Of the steps that were added; 0: none was.
+  std::int64_t first() const { return first_.value_or(0); }
+  std::int64_t last() const { return last_; }
 
  private:
+  std::optional<std::int64_t> first_;
+  std::int64_t last_ = 0;
   std::map<decltype(std::declval<const S&>().order()), S> totals_;
 };
 

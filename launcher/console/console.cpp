@@ -155,8 +155,8 @@ std::string Console::step_text(const control::StepLine& line) const {
 
 void Console::step(const control::StepLine& line) {
   remaining_.add(line.step, line.seconds);
-  boundaries_.add(line.boundaries);
-  sync_.add(line.sync);
+  boundaries_.add(store::number(line.step), line.boundaries);
+  sync_.add(store::number(line.step), line.sync);
   if (is(Style::json)) {
     Json fields = to_json(line);
     Json links = Json::object();
@@ -258,14 +258,22 @@ void Console::restarting(const control::Restart& restart) {
 void Console::ended(const control::Outcome& outcome) {
   if (is(Style::json)) return json(control::event_of(outcome));
   if (!held_back_.empty()) lasting(std::exchange(held_back_, {}));
-  for (const std::string& row : metric_table(boundaries_.all())) lasting(row);
-  for (const std::string& row : metric_table(sync_.all())) lasting(row);
+  table(kBoundaryTraffic, boundaries_);
+  table(kSyncTraffic, sync_);
   if (outcome.code != base::ExitCode::done) {
     failure(outcome);
   } else if (outcome.stopped) {
     lasting(fmt::format("stopped on request after step {} of {}", store::number(outcome.step),
                         store::number(to_)));
   }
+}
+
+template <class S>
+void Console::table(const char* what, const trace::MetricTotals<S>& totals) {
+  const std::vector<std::string> rows = metric_table(totals.all());
+  if (rows.empty()) return;
+  lasting(sums_title(what, totals));
+  for (const std::string& row : rows) lasting(row);
 }
 
 void Console::failure(const control::Outcome& outcome) {

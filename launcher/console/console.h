@@ -93,6 +93,8 @@ class Console : public control::RunObserver {
   void json(const std::string& event, const nlohmann::ordered_json& fields);
   void json(const control::RunEvent& event);
   void plain_step(const control::StepLine& line, const std::string& text);
+  template <class S>
+  void table(const char* what, const trace::MetricTotals<S>& totals);
   void failure(const control::Outcome& outcome);
   std::string step_text(const control::StepLine& line) const;
   bool is(ConsoleOptions::Style style) const { return options_.style == style; }

@@ -1,17 +1,23 @@
 #pragma once
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "framework/trace/combine_metrics.h"
 #include "framework/trace/metric.h"
 
 // Metrics as text for people, according to their tables (framework/trace/metric.h): parts of the
 // line of a step, and tables of a run. Pure.
 namespace strait::console {
+
+// What the tables of metrics are of.
+inline constexpr const char* kBoundaryTraffic = "boundary traffic";
+inline constexpr const char* kSyncTraffic = "traffic between replicas";
 
 // "loss 0.412", "12.3k tok/s"; `whole`: without the prefix k or M.
 std::string label_text(const trace::MetricInfo& metric, double value, bool whole = false);
@@ -88,6 +94,22 @@ std::vector<std::string> metric_table(const std::vector<S>& rows) {
     }
   });
   return lines;
+}
+
+// What the table of such totals shows: "boundary traffic, summed over steps 1 to 6; change, error,
+// cached: of the last one".
+template <class S>
+std::string sums_title(const char* what, const trace::MetricTotals<S>& totals) {
+  std::vector<std::string> latest;
+  trace::each_metric<S>([&](const auto& one) {
+    const bool shown = one.info.column.width > 0;
+    if (shown && one.info.combine == trace::Combine::latest)
+      latest.emplace_back(one.info.column.heading);
+  });
+  std::string title =
+      fmt::format("{}, summed over steps {} to {}", what, totals.first(), totals.last());
+  if (!latest.empty()) title += fmt::format("; {}: of the last one", fmt::join(latest, ", "));
+  return title;
 }
 
 }  // namespace strait::console

@@ -133,15 +133,17 @@ class ReportTable {
     const auto rows = line.find(list);
     if (rows == line.end()) return;
     try {
-      totals_.add(trace::read_metrics<S>(*rows));
+      totals_.add(line.at("step").get<std::int64_t>(), trace::read_metrics<S>(*rows));
     } catch (const nlohmann::json::exception&) {
       // Of another release, or damaged: this step is missing in the sums.
     }
   }
 
-  std::string section(const char* title) const {
+  std::string section(const char* what) const {
     const std::vector<std::string> table = metric_table(totals_.all());
     if (table.empty()) return "";
+    std::string title = sums_title(what, totals_);
+    title.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(title.front())));
     return fmt::format("<h2>{}</h2>\n<pre>{}</pre>\n", title,
                        escaped(fmt::format("{}", fmt::join(table, "\n"))));
   }
@@ -216,8 +218,8 @@ std::string Report::page(const std::string& run, const std::string& plan_text) c
     charts.emplace(wanted.rank, parts_->curves[one.info.key].chart(wanted.title));
   });
   for (const auto& [rank, chart] : charts) page += chart;
-  page += parts_->boundaries.section("Boundary traffic");
-  page += parts_->sync.section("Traffic between replicas");
+  page += parts_->boundaries.section(kBoundaryTraffic);
+  page += parts_->sync.section(kSyncTraffic);
   if (parts_->restart_count > 0) {
     page += fmt::format("<h2>Restarts</h2>\n<p>{} by itself; the latest:</p>\n<pre>{}</pre>\n",
                         parts_->restart_count,

@@ -99,11 +99,17 @@ std::string end_line(const std::string& run, const json& status) {
 // A status of an earlier build may lack both lists.
 std::vector<std::string> traffic_lines(const json& status) {
   const json none = json::array();
-  std::vector<std::string> lines =
-      metric_table(trace::read_metrics<trace::BoundaryMetrics>(status.value("boundaries", none)));
-  const std::vector<std::string> sync =
-      metric_table(trace::read_metrics<trace::SyncMetrics>(status.value("sync", none)));
-  lines.insert(lines.end(), sync.begin(), sync.end());
+  std::vector<std::string> lines;
+  const auto add = [&](const char* what, const std::vector<std::string>& table) {
+    if (table.empty()) return;
+    lines.push_back(
+        fmt::format("{} of step {} alone", what, status.at("step").get<std::int64_t>()));
+    lines.insert(lines.end(), table.begin(), table.end());
+  };
+  add(kBoundaryTraffic,
+      metric_table(trace::read_metrics<trace::BoundaryMetrics>(status.value("boundaries", none))));
+  add(kSyncTraffic,
+      metric_table(trace::read_metrics<trace::SyncMetrics>(status.value("sync", none))));
   return lines;
 }
 

@@ -106,6 +106,22 @@ TEST_F(ConsoleTest, PlainStyleLimitsLinesPerSecondExceptFirstAndLast) {
   EXPECT_THAT(paper_.all, Not(HasSubstr("\r")));
 }
 
+TEST_F(ConsoleTest, TablesAtTheEndSayThatTheyAreSums) {
+  Console& out = console(Style::plain);
+  out.training(Step{}, Step{300});
+  for (const std::int64_t number : {4, 5}) {
+    control::StepLine one = line(number);
+    trace::BoundaryMetrics boundary;
+    boundary.sent_bytes = 500;
+    one.boundaries = {boundary};
+    out.step(one);
+  }
+  out.ended({});
+  EXPECT_THAT(paper_.all, HasSubstr("boundary traffic, summed over steps 4 to 5; change, error, "
+                                    "cached: of the last one\nboundary "));
+  EXPECT_THAT(paper_.all, HasSubstr(" 1.0 kB "));
+}
+
 TEST_F(ConsoleTest, StoppedRunShowsItsLastStep) {
   Console& out = console(Style::plain);
   out.training(Step{}, Step{300});

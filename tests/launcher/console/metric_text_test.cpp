@@ -34,12 +34,12 @@ trace::SyncMetrics sync_of(const std::string& process) {
 
 TEST(BoundaryTable, SumsCountsAndKeepsLatestRatios) {
   trace::MetricTotals<trace::BoundaryMetrics> totals;
-  totals.add(std::vector{boundary_of("1.0>2.0", "forward"), boundary_of("1.0>2.0", "backward")});
+  totals.add(3, std::vector{boundary_of("1.0>2.0", "forward"), boundary_of("1.0>2.0", "backward")});
   trace::BoundaryMetrics later = boundary_of("1.0>2.0", "forward");
   later.change = std::nullopt;
   later.error = 0.5;
   later.cache_bytes = 5;
-  totals.add(std::vector{later, boundary_of("0.0>1.0", "forward")});
+  totals.add(4, std::vector{later, boundary_of("0.0>1.0", "forward")});
   const std::vector<trace::BoundaryMetrics> all = totals.all();
   ASSERT_EQ(all.size(), 3U);
   EXPECT_EQ(all[0].boundary, "0.0>1.0");
@@ -54,6 +54,8 @@ TEST(BoundaryTable, SumsCountsAndKeepsLatestRatios) {
   EXPECT_EQ(all[1].change, 0.125);
   EXPECT_EQ(all[1].error, 0.5);
   EXPECT_EQ(all[1].cache_bytes, 5U);
+  EXPECT_EQ(sums_title("traffic", totals),
+            "traffic, summed over steps 3 to 4; change, error, cached: of the last one");
 }
 
 TEST(BoundaryTable, LongChunkNamesMoveAllColumns) {
@@ -95,8 +97,9 @@ TEST(BoundaryMetrics, ReadBackFromJson) {
 
 TEST(SyncTable, SumsOverStepsByProcess) {
   trace::MetricTotals<trace::SyncMetrics> totals;
-  totals.add(std::vector{sync_of("1.0"), sync_of("0.1")});
-  totals.add(std::vector{sync_of("1.0")});
+  totals.add(1, std::vector{sync_of("1.0"), sync_of("0.1")});
+  totals.add(7, std::vector{sync_of("1.0")});
+  EXPECT_EQ(sums_title("traffic", totals), "traffic, summed over steps 1 to 7");
   const std::vector<trace::SyncMetrics> all = totals.all();
   ASSERT_EQ(all.size(), 2U);
   EXPECT_EQ(all[0], sync_of("0.1"));

@@ -5,6 +5,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "framework/trace/metric_json.h"
+#include "framework/trace/traffic_metrics.h"
+
 namespace strait::console {
 namespace {
 
@@ -50,6 +53,15 @@ TEST(Report, ShowsHowTheRunEndedLast) {
       {{"event", "ended"}, {"step", 5}, {"meaning", "out of memory"}, {"cause", "stage <1>"}});
   EXPECT_THAT(report.page("run", "plan"),
               testing::HasSubstr("<p>Ended at step 5: out of memory. stage &lt;1&gt;</p>"));
+}
+
+TEST(Report, TablesSayThatTheyAreSums) {
+  Report report;
+  const trace::BoundaryMetrics boundary;
+  const auto rows = nlohmann::json::parse(trace::metrics_list(std::vector{boundary}).dump());
+  for (const int step : {2, 3}) report.add({{"step", step}, {"boundaries", rows}});
+  EXPECT_THAT(report.page("run", "plan"),
+              testing::HasSubstr("<h2>Boundary traffic, summed over steps 2 to 3;"));
 }
 
 TEST(Report, KeepsPeaksOfLongRunsInBoundedPage) {

@@ -7,6 +7,9 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "framework/trace/metric_json.h"
+#include "framework/trace/traffic_metrics.h"
+
 namespace strait::console {
 namespace {
 
@@ -51,6 +54,19 @@ TEST(WatchFrame, ShowsProgressLossesAndProcesses) {
   EXPECT_THAT(lines[1], HasSubstr("step 12/48"));
   EXPECT_THAT(lines, Contains(HasSubstr("█")));
   EXPECT_THAT(lines, Contains(HasSubstr("stage 3.0 on h[2J3 (pid 43): step 12, forward")));
+}
+
+// The console and the report show sums, in a table of the same columns.
+TEST(TrafficLines, SayThatTheyAreOfOneStep) {
+  json status = training();
+  EXPECT_TRUE(traffic_lines(status).empty());
+  const trace::BoundaryMetrics boundary;
+  status["boundaries"] = json::parse(trace::metrics_list(std::vector{boundary}).dump());
+  status["sync"] = json::parse(trace::metrics_list(std::vector{trace::SyncMetrics()}).dump());
+  const auto lines = traffic_lines(status);
+  ASSERT_EQ(lines.size(), 6U);
+  EXPECT_EQ(lines[0], "boundary traffic of step 12 alone");
+  EXPECT_EQ(lines[3], "traffic between replicas of step 12 alone");
 }
 
 TEST(WatchFrame, ShowsNoProcessesOfARunThatIsNotLive) {
