@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "launcher/recipe/recipe_keys.h"
@@ -16,6 +17,8 @@ std::vector<RecipeKey> lora_keys();      // model.lora: present (`get`) only whe
 // [sync]. Their values are present (`get`) only with several replicas, where the recipe sets
 // anything in [sync], and its method reads the key.
 std::vector<RecipeKey> sync_keys();
+
+inline constexpr std::size_t kLongestRunName = 100;
 
 // Keys whose values have a form of their own.
 namespace special_keys {

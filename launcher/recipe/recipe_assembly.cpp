@@ -10,6 +10,7 @@
 
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
+#include "launcher/recipe/key_lists.h"
 #include "launcher/recipe/recipe_keys.h"
 #include "launcher/recipe/recipe_rules.h"
 
@@ -178,16 +179,31 @@ void take(const FoundValue& found, PartNames names, Recipe& recipe, Origins& ori
   }
 }
 
-// The default name is that of the file, if it is a valid name of a directory.
+// The name of a file as that of a run: "my-chat-file" of "my chat file". Empty: nothing is left.
+std::string run_name_of(const std::string& stem) {
+  std::string name;
+  for (const char c : stem) {
+    const bool kept = base::is_ascii_alphanumeric(c) || c == '.' || c == '_';
+    const char next = kept ? c : '-';
+    // A run's name begins with a letter or digit.
+    if (name.empty() && !base::is_ascii_alphanumeric(next)) continue;
+    if (next != '-' || name.back() != '-') name += next;
+  }
+  name.resize(std::min(name.size(), kLongestRunName));
+  while (name.ends_with('-')) name.pop_back();
+  return name;
+}
+
+// The default name is that of the file, where it cannot be one of a directory the nearest.
 void complete_name(const std::string& source, Recipe& recipe, Mistakes& mistakes) {
   if (!recipe.name.empty()) {
     return;
   }
   const auto stem = std::filesystem::path(source).stem().string();
   const auto* key = find_recipe_key("name");
-  if (!key->set(stem, recipe)) {
+  if (!key->set(stem, recipe) && !key->set(run_name_of(stem), recipe)) {
     mistakes.push_back(
-        fmt::format("name is missing ({}), and the file's own name is not allowed; it must be {}",
+        fmt::format("name is missing ({}), and the file's own name gives none; it must be {}",
                     source, key->allowed));
   }
 }

@@ -119,7 +119,7 @@ RecipeKey run_name() {
       "the run directory is runs/<name>/; by default the recipe's file name");
   key.set = [set = std::move(key.set)](const RecipeValue& value, Recipe& recipe) {
     const auto* name = value.get_ptr<const std::string*>();
-    return name != nullptr && !name->empty() && name->size() <= 100 &&
+    return name != nullptr && !name->empty() && name->size() <= kLongestRunName &&
            base::is_ascii_alphanumeric(name->front()) &&
            std::ranges::all_of(*name,
                                [](char c) {

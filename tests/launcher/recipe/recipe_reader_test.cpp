@@ -684,9 +684,13 @@ TEST(RecipeReader, NamesRunAfterFile) {
   std::ofstream(file) << kLeast;
   EXPECT_EQ(read_recipe(file).name, "my-run");
   std::filesystem::remove(file);
-  EXPECT_THAT(
-      [] { parse_recipe(kLeast, "two words.toml"); },
-      testing::ThrowsMessage<base::UserError>(HasSubstr("name is missing (two words.toml)")));
+  const auto named = [](const std::string& source) { return parse_recipe(kLeast, source).name; };
+  EXPECT_EQ(named("my chat file.toml"), "my-chat-file");
+  EXPECT_EQ(named("a--b.toml"), "a--b") << "as it is, where it can be";
+  EXPECT_EQ(named("(new) run, 2.toml"), "new-run-2");
+  EXPECT_EQ(named(std::string(150, 'a') + ".toml").size(), 100U);
+  EXPECT_THAT([&] { named("\xe6\x97\xa5.toml"); },
+              testing::ThrowsMessage<base::UserError>(HasSubstr("name is missing (")));
 }
 
 }  // namespace
