@@ -211,7 +211,8 @@ CheckpointList list_checkpoints(const fs::path& run, Verify verify, Part part) {
     try {
       list.complete.push_back({path, open_checkpoint(path, verify, part)});
     } catch (const StoreError& error) {
-      if (error.kind() == StoreError::Kind::storage_io) throw;
+      using Kind = StoreError::Kind;
+      if (error.kind() == Kind::storage_io || error.kind() == Kind::denied) throw;
       list.unusable.push_back({path, step, error.what(), is_committed(path)});
     }
   }

@@ -13,6 +13,7 @@ StoreError system_error(std::string_view doing, const std::filesystem::path& pat
   if (error == ENOENT || error == ENOTDIR || error == EISDIR || error == ELOOP) {
     kind = StoreError::Kind::bad_input;
   }
+  if (error == EACCES || error == EPERM) kind = StoreError::Kind::denied;
   return {kind, fmt::format("cannot {} {}: {}", doing, path.string(),
                             std::generic_category().message(error))};
 }

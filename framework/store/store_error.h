@@ -14,7 +14,8 @@ class StoreError : public std::runtime_error {
   enum class Kind {
     bad_input,     // a file the user gave is missing, malformed or out of limits
     storage_full,  // no room: names the bytes needed and available
-    storage_io,    // the disk failed, or refused (permissions)
+    storage_io,    // the disk failed
+    denied,        // this user may not read or write it; no further attempt helps
     corrupt,       // a file that strait wrote is not what it wrote
     mismatch,      // a good file, but of another model, recipe or layout
     busy,          // another process owns it, or it is already complete
@@ -28,7 +29,7 @@ class StoreError : public std::runtime_error {
 };
 
 // What a failed system call means: "cannot <doing> <path>: <reason>", storage_full for no room,
-// bad_input for what is not there, storage_io for the rest.
+// bad_input for what is not there, denied for missing permissions, storage_io for the rest.
 StoreError system_error(std::string_view doing, const std::filesystem::path& path, int error);
 
 }  // namespace strait::store

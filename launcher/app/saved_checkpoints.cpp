@@ -122,7 +122,8 @@ std::vector<SavedCheckpoint> saved_checkpoints(const fs::path& run, const plan::
       try {
         describe_complete(one, plan);
       } catch (const store::StoreError& error) {
-        if (error.kind() == store::StoreError::Kind::storage_io) throw;
+        using Kind = store::StoreError::Kind;
+        if (error.kind() == Kind::storage_io || error.kind() == Kind::denied) throw;
         one.state =
             error.kind() == store::StoreError::Kind::corrupt ? State::damaged : State::foreign;
         one.problem = error.what();

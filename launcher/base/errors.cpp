@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstdint>
+#include <filesystem>
 #include <new>
 #include <regex>
 #include <string>
@@ -40,6 +43,18 @@ std::string asked_for(const std::string& text) {
                      counted ? byte_text(bytes) : number + " " + found.str(2));
 }
 
+// "cannot rename runs/a: Permission denied", of "filesystem error: cannot rename: Permission denied
+// [runs/a]"; what only looks at a file has no verb there.
+std::string sentence_of(const std::filesystem::filesystem_error& error) {
+  const std::string text = error.what();
+  const std::string reason = error.code().message();
+  const std::size_t verb = text.find("cannot ");
+  const std::string doing = verb == text.npos
+                                ? "cannot look at"
+                                : text.substr(verb, text.find(": " + reason, verb) - verb);
+  return fmt::format("{} {}: {}", doing, error.path1().string(), reason);
+}
+
 // libtorch appends a stack trace to its messages; users get the first line.
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
@@ -53,6 +68,7 @@ ExitCode exit_code_of(const std::system_error& error) {
     if (number == ENOMEM) return ExitCode::out_of_memory;
     if (number == EAGAIN) return ExitCode::bad_input;                           // see text_of()
     if (number == ENAMETOOLONG || number == ELOOP) return ExitCode::bad_input;  // of a path
+    if (number == EACCES || number == EPERM) return ExitCode::bad_input;  // the user's to permit
   }
   return ExitCode::storage_io;
 }
@@ -69,6 +85,7 @@ std::string text_of(const std::system_error& error) {
 ExitCode exit_code_of(const store::StoreError& error) {
   switch (error.kind()) {
     case store::StoreError::Kind::bad_input:
+    case store::StoreError::Kind::denied:
     case store::StoreError::Kind::busy:
       return ExitCode::bad_input;
     case store::StoreError::Kind::storage_full:
@@ -133,6 +150,9 @@ Failure describe_failure(const std::exception& error) {
   if (dynamic_cast<const ProtocolError*>(&error) != nullptr) {
     return {ExitCode::internal, "protocol error: " + text};
   }
+  if (const auto* known = dynamic_cast<const std::filesystem::filesystem_error*>(&error)) {
+    return {exit_code_of(*known), sentence_of(*known)};
+  }
   if (const auto* known = dynamic_cast<const std::system_error*>(&error)) {
     return {exit_code_of(*known), text_of(*known)};
   }
@@ -149,7 +169,8 @@ Failure describe_failed_save(const std::exception& error) {
   Failure failure = describe_failure(error);
   const auto* known = dynamic_cast<const store::StoreError*>(&error);
   using Kind = store::StoreError::Kind;
-  if (known != nullptr && (known->kind() == Kind::bad_input || known->kind() == Kind::busy)) {
+  constexpr std::array kOfInput = {Kind::bad_input, Kind::denied, Kind::busy};
+  if (known != nullptr && std::ranges::find(kOfInput, known->kind()) != kOfInput.end()) {
     failure.code = ExitCode::storage_io;
   }
   return failure;

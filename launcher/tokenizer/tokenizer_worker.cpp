@@ -1,12 +1,14 @@
 #include "launcher/tokenizer/tokenizer_worker.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <system_error>
 #include <utility>
 
 #include "framework/store/store_error.h"
@@ -37,7 +39,16 @@ std::string python() {
   fs::path folder = base::own_program().parent_path();
   for (int i = 0; i < 4; ++i, folder = folder.parent_path()) {
     const fs::path found = folder / ".venv" / "bin" / "python";
-    if (fs::exists(found)) return found.string();
+    std::error_code error;
+    const bool there = fs::exists(found, error);
+    const bool may_run = there && ::access(found.c_str(), X_OK) == 0;
+    if (may_run) return found.string();
+    if (!there && error != std::errc::permission_denied) continue;
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("this user may not run {}, the Python that strait was set up with; set "
+                    "STRAIT_PYTHON to another one with the packages tokenizers and jinja2",
+                    found.string()));
   }
   return "python3";
 }
