@@ -13,12 +13,13 @@
 
 #include "framework/store/checkpoint.h"
 #include "framework/store/store_error.h"
-#include "launcher/app/command_name.h"
 #include "launcher/app/resume_point.h"
+#include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/control/log_reader.h"
 #include "launcher/control/run_file_names.h"
+#include "launcher/control/run_directory.h"
 
 namespace strait::app {
 namespace {
@@ -34,8 +35,7 @@ std::string with_lower_rate(const plan::Plan& plan) {
 }
 
 std::string again_line(const fs::path& run, const std::string& change, const std::string& why) {
-  return fmt::format("again     {} run {} --replace{}   ({})", command_name(),
-                     base::shell_word((run / control::kRecipeFile).string()), change, why);
+  return fmt::format("again     {}{}   ({})", control::run_again_command(run), change, why);
 }
 
 // After losses that were not finite, or have diverged: back to weights that are known to be good.
@@ -46,7 +46,7 @@ std::string line_to_good_weights(const char* label, const fs::path& run, const p
     return fmt::format(
         "{:<9} {} resume {} --from {}{}   (the newest checkpoint that is known to be "
         "good)",
-        label, command_name(), base::shell_word(run.string()), number(*good),
+        label, base::command_name(), base::shell_word(run.string()), number(*good),
         with_lower_rate(plan));
   }
   if (losses.good()) {
@@ -67,7 +67,7 @@ std::vector<std::string> lines_after_failure(const fs::path& run, const plan::Pl
                                              const std::string& asked,
                                              const control::LossHistory& losses) {
   const std::string change = outcome.trained ? std::string() : asked;
-  const std::string resume = fmt::format("resume    {} resume {}{}", command_name(),
+  const std::string resume = fmt::format("resume    {} resume {}{}", base::command_name(),
                                          base::shell_word(run.string()), change);
   std::vector<store::Step> saved;  // the newest first
   try {
@@ -162,7 +162,7 @@ std::vector<std::string> closing_lines(const fs::path& run, const plan::Plan& pl
     return lines_after_failure(run, plan, outcome, asked, losses);
   }
   const std::string name = base::shell_word(run.string());
-  const std::string command = command_name();
+  const std::string command = base::command_name();
   std::vector<std::string> lines = {
       fmt::format("results   {}: metrics.jsonl, events.jsonl, logs/, trace.json, report.html, "
                   "checkpoints/step-{}",

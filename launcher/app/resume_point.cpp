@@ -14,6 +14,7 @@
 #include "framework/store/store_error.h"
 #include "framework/store/verify_checkpoint.h"
 #include "launcher/app/run_options.h"
+#include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/launch/run_launch.h"
@@ -37,8 +38,8 @@ std::vector<std::int64_t> saved_steps(const control::RunDirectory& directory) {
   const std::vector<std::int64_t> steps = saved_steps(directory);
   std::string advice = "nothing was changed: resume again once that is mended";
   if (steps.size() > 1) {
-    advice += fmt::format(", or give newer checkpoints up: {} --from STEP (of {})",
-                          base::strait_command("resume", directory.path().string()),
+    advice += fmt::format(", or give newer checkpoints up: {} --from {} (it has: {})",
+                          base::strait_command("resume", directory.path()), steps[1],
                           fmt::join(steps, ", "));
   }
   throw base::UserError(failure.code, fmt::format("{}; {}", failure.text, advice));
@@ -55,9 +56,8 @@ store::Resumable newest(const control::RunDirectory& directory, bool on_hosts) {
   if (!found) {
     throw base::UserError(
         base::ExitCode::bad_input,
-        fmt::format("{} has no complete checkpoint to resume from; run its recipe again "
-                    "with --replace",
-                    directory.path().string()));
+        fmt::format("{} has no complete checkpoint to resume from; begin again with: {}",
+                    directory.path().string(), control::run_again_command(directory.path())));
   }
   if (on_hosts && !found->damage.empty()) {
     throw store::StoreError(store::StoreError::Kind::corrupt, found->damage);

@@ -20,6 +20,7 @@
 #include "launcher/app/number_range.h"
 #include "launcher/app/saved_checkpoints.h"
 #include "launcher/app/verbs.h"
+#include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/control/run_directory.h"
@@ -198,7 +199,7 @@ base::ExitCode copy_checkpoint_of(const fs::path& run, const fs::path& target,
   if (copied.part == store::Part::all) {
     fmt::print("step {} ({}) is in {}; go on with: {}\n", number(copied.step),
                base::byte_text(copied.bytes), target.string(),
-               base::strait_command("resume", target.string()));
+               base::strait_command("resume", target));
   } else {
     fmt::print(
         "the weights of step {} ({}) are in {}, for export, eval and generate; it cannot be "

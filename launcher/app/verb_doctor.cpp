@@ -12,6 +12,7 @@
 #include "launcher/app/run_options.h"
 #include "launcher/app/verbs.h"
 #include "launcher/base/build_id.h"
+#include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/hosts/diagnostics.h"
@@ -104,9 +105,9 @@ std::vector<hosts::CheckResult> examine_run(const RunOptions& options) {
 
 std::vector<hosts::CheckResult> examine_this_machine(const RunOptions& options) {
   if (!options.overrides.empty()) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        "--set changes a recipe, and none is named: strait doctor RECIPE --set …");
+    throw base::UserError(base::ExitCode::bad_input,
+                          "--set changes a recipe, and none is named; write: " +
+                              base::command_name() + " doctor RECIPE --set KEY=VALUE");
   }
   std::vector<hosts::CheckResult> results = {{hosts::CheckResult::Kind::ok, base::ExitCode::done,
                                               "this machine",

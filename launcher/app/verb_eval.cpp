@@ -10,10 +10,10 @@
 #include <string>
 
 #include "launcher/app/ask_model.h"
-#include "launcher/app/command_name.h"
 #include "launcher/app/evaluation.h"
 #include "launcher/app/text_coder.h"
 #include "launcher/app/verbs.h"
+#include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/planner/data_preparation.h"
@@ -28,23 +28,17 @@ namespace fs = std::filesystem;
 
 // What to do about a record that is longer than a row, if the run's recipe does not say: eval has
 // no flag for such records, prepare has.
-std::string remedy_for_long_records(const fs::path& source, const planner::DataOptions& options) {
-  const std::string command = command_name();
-  std::string prepare = fmt::format("{} prepare {} out.safetensors --row {} --too-long drop",
-                                    command, base::shell_word(source.string()), options.rows.row);
-  if (options.tokenizer != "bytes") {
-    prepare += fmt::format(" --model {}", base::shell_word(options.tokenizer));
-  }
-  if (options.targets != store::Targets::assistant) {
-    prepare += fmt::format(" --targets {}", recipe::name_of(options.targets));
-  }
-  return fmt::format("to evaluate the others, run {}, and then {} eval with --data out.safetensors",
-                     prepare, command);
+std::string remedy_for_long_records(const fs::path& run, const fs::path& source,
+                                    const planner::DataOptions& options) {
+  return fmt::format(
+      "to evaluate the others: {} --too-long drop out.safetensors && {} --data "
+      "out.safetensors",
+      planner::prepare_command(source.string(), options), base::strait_command("eval", run));
 }
 
 // The data to evaluate, made as the run's training data were: the user's file, or the run's own.
-planner::PreparedData evaluation_data(const plan::RunFile& run, const std::string& chosen_file,
-                                      const std::string& chosen) {
+planner::PreparedData evaluation_data(const fs::path& directory, const plan::RunFile& run,
+                                      const std::string& chosen_file, const std::string& chosen) {
   const fs::path source = !chosen_file.empty() ? fs::path(chosen_file)
                           : run.plan.eval      ? fs::path(run.plan.eval->file)
                                                : fs::path();
@@ -55,7 +49,7 @@ planner::PreparedData evaluation_data(const plan::RunFile& run, const std::strin
   planner::DataOptions options = planner::data_options(run.plan.recipe);
   options.evaluation = true;
   if (source.extension() != ".safetensors") options.tokenizer = tokenizer_of_run(run, chosen);
-  options.rows.remedy = remedy_for_long_records(source, options);
+  options.rows.remedy = remedy_for_long_records(directory, source, options);
   planner::PreparedData data = planner::read_data({{source.string()}}, options);
   const std::string made_by = data_tokenizer(run);
   if (!data.tokenizer.empty() && !made_by.empty() && data.tokenizer != made_by) {
@@ -88,7 +82,7 @@ struct EvalFlags {
 
 base::ExitCode evaluate(const EvalFlags& flags) {
   const planner::PreparedData data =
-      evaluation_data(read_run(flags.run), flags.data, flags.tokenizer);
+      evaluation_data(flags.run, read_run(flags.run), flags.data, flags.tokenizer);
   // Not before the data is read: a live run removes checkpoints.
   const RunCheckpoint source = find_checkpoint(flags.run);
   warn(source.warning);

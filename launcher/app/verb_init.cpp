@@ -15,6 +15,7 @@
 
 #include "framework/store/atomic_file.h"
 #include "launcher/app/verbs.h"
+#include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/own_program.h"
 #include "launcher/base/text.h"
@@ -55,8 +56,9 @@ fs::path example_folder() {
   }
   throw base::UserError(
       base::ExitCode::bad_input,
-      fmt::format("no example recipes belong to {}; strait init --keys FILE writes every key",
-                  program.string()));
+      fmt::format("no example recipes belong to {}; a recipe with every key is written by: {} init "
+                  "--keys all.toml",
+                  program.string(), base::command_name()));
 }
 
 std::string read_example(const fs::path& file) {
@@ -105,7 +107,8 @@ base::ExitCode list_examples() {
   for (const std::string& name : example_names(folder)) {
     fmt::print("{:<18}  {}\n", name, summary_of(read_example(folder / (name + ".toml"))));
   }
-  fmt::print("copy one: strait init NAME [FILE]; every key: strait init --keys FILE\n");
+  fmt::print("copy one: {0} init NAME [FILE]; every key: {0} init --keys FILE\n",
+             base::command_name());
   return base::ExitCode::done;
 }
 
@@ -130,7 +133,7 @@ base::ExitCode copy_example(const std::vector<std::string>& words) {
   refuse_existing(to);
   store::replace_file(to, copy_of_example(folder, example, to));
   fmt::print("{} is a copy of the example {}; look at it, then: {}\n", to.string(), example,
-             base::strait_command("run", to.string()));
+             base::strait_command("run", to));
   return base::ExitCode::done;
 }
 

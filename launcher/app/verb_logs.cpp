@@ -14,6 +14,7 @@
 
 #include "launcher/app/number_range.h"
 #include "launcher/app/verbs.h"
+#include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/control/log_reader.h"
@@ -85,11 +86,9 @@ void print_log(const std::vector<control::LogLine>& lines, bool with_process) {
     known.push_back(file.stem().string());
   }
   if (known.empty()) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("{} has no logs; name the directory of a run that has started, "
-                    "such as runs/NAME",
-                    options.run.string()));
+    throw base::UserError(base::ExitCode::bad_input,
+                          fmt::format("{} holds no run that has started; these are here: {} status",
+                                      options.run.string(), base::command_name()));
   }
   throw base::UserError(base::ExitCode::bad_input,
                         fmt::format("{} has no process {}; it has {}", options.run.string(),

@@ -175,6 +175,7 @@ base::ExitCode prepare(const PrepareFlags& flags) {
   for (const std::string& note : prepared.notes) std::cout << note << '\n';
   for (const std::string& removed : prepared.removed) std::cout << removed << '\n';
   if (files.size() > 1) {
+  options.rows.remedy = "make --row longer, or add --too-long drop, truncate or split";
     std::cout << fmt::format("data.train = [\"{}\"]\n", fmt::join(files, "\", \""));
   }
   return base::ExitCode::done;

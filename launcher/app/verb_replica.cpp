@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "launcher/app/verbs.h"
+#include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/control/run_directory.h"
@@ -99,10 +100,14 @@ void check_can_leave(const fs::path& run, const plan::Plan& plan, std::uint32_t 
   }
   if (plan.recipe.sync.on_loss == recipe::LossRule::stop) {
     refuse(
-        "its sync.on_loss is \"stop\", so the run cannot continue without it; resume with --set "
-        "sync.on_loss=continue, or with fewer pipeline.replicas");
+        fmt::format("its sync.on_loss is \"stop\", so the run cannot continue without it; stop the "
+                    "run, and then: {} --set sync.on_loss=continue, or with fewer "
+                    "pipeline.replicas",
+                    base::strait_command("resume", run)));
   }
-  if (known.active.size() == 1) refuse("it is the last one; end the run with: strait stop RUN");
+  if (known.active.size() == 1) {
+    refuse("it is the last one; end the run with: " + base::strait_command("stop", run));
+  }
 }
 
 void check_can_rejoin(const fs::path& run, const plan::Plan& plan, std::uint32_t replica,
@@ -131,7 +136,7 @@ void wait_until(const fs::path& run, std::chrono::seconds timeout,
     if (std::chrono::steady_clock::now() >= deadline) {
       throw base::UserError(base::ExitCode::stalled,
                             fmt::format("timed out after {} s; see: {}", timeout.count(),
-                                        base::strait_command("status", run.string())));
+                                        base::strait_command("status", run)));
     }
     ::poll(nullptr, 0, kPollMilliseconds);
   }

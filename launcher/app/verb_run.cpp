@@ -24,6 +24,7 @@
 #include "launcher/app/sample_completions.h"
 #include "launcher/app/supervised_run.h"
 #include "launcher/app/verbs.h"
+#include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/console/console.h"
@@ -83,7 +84,7 @@ base::ExitCode launch_and_show(control::RunDirectory& directory, const plan::Run
   if (!options.without.empty()) {
     console.note(fmt::format("starting without replica {}; to add one: {} --replica {}",
                              fmt::join(options.without, ", "),
-                             base::strait_command("resume", directory.path().string()),
+                             base::strait_command("resume", directory.path()),
                              *options.without.begin()));
   }
   if (run.plan.recipe.hosts.backend == recipe::BackendKind::join) {
@@ -212,7 +213,7 @@ base::ExitCode resume_run(const RunOptions& options) {
                     "train.steps={}",
                     directory.path().string(), run.plan.steps,
                     options.overrides.empty() ? "" : ", so nothing was changed",
-                    base::strait_command("resume", directory.path().string()), 2 * run.plan.steps));
+                    base::strait_command("resume", directory.path()), 2 * run.plan.steps));
     return base::ExitCode::done;
   }
   for (const std::string& line : changes) console.note(line);

@@ -13,6 +13,7 @@
 #include "framework/store/checkpoint.h"
 #include "launcher/app/run_options.h"
 #include "launcher/app/verbs.h"
+#include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/control/resume_changes.h"
@@ -58,7 +59,7 @@ base::ExitCode requeue(const fs::path& run, const hosts::Allocation& allocation,
         fmt::format("Slurm's warning came before {} had saved anything new; ask for "
                     "more time (hosts.slurm.time), or to be warned later "
                     "(hosts.slurm.warning), then: {}",
-                    run.string(), base::strait_command("resume", run.string())));
+                    run.string(), base::strait_command("resume", run)));
   }
   fmt::print("the time of Slurm job {} is nearly up: it goes back into the queue\n",
              allocation.job);
@@ -113,9 +114,9 @@ base::ExitCode submit_to_slurm(control::RunDirectory directory, const plan::Plan
     return base::ExitCode::done;
   }
   fmt::print("{} is Slurm job {}, on {} nodes\n", run.string(), job.number(), plan.hosts.size());
-  fmt::print("watch     {}   (its output: {})\n", base::strait_command("status", run.string()),
+  fmt::print("watch     {}   (its output: {})\n", base::strait_command("status", run),
              (run / "slurm.log").string());
-  fmt::print("end       {}\n", base::strait_command("stop", run.string()));
+  fmt::print("end       {}\n", base::strait_command("stop", run));
   return base::ExitCode::done;
 }
 
@@ -124,7 +125,8 @@ base::ExitCode run_allocated(const fs::path& run, bool as_json) {
   const std::optional<hosts::Allocation> allocation = hosts::own_allocation();
   if (!allocation) {
     throw base::UserError(base::ExitCode::bad_input,
-                          "run-allocated is for the script of a Slurm job; use: strait run RECIPE");
+                          "run-allocated is for the script of a Slurm job; use: " +
+                              base::command_name() + " run RECIPE");
   }
   hosts::SlurmJob::refuse_live(run);
   // Slurm signals and requeues only the job whose script this process is.

@@ -18,6 +18,7 @@
 #include "launcher/app/verbs.h"
 #include "launcher/base/clocks.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/command_name.h"
 #include "launcher/base/text.h"
 #include "launcher/console/status_text.h"
 #include "launcher/control/run_directory.h"
@@ -88,12 +89,12 @@ std::string checkpoint_line(const std::filesystem::path& run) {
   const bool on_hosts = recipe::stores_on_hosts(plan.recipe.hosts.backend);
   std::vector<std::string> parts;
   for (const SavedCheckpoint& one : committed_checkpoints(run, plan)) {
-    const std::string where =
-        one.here == store::Part::all       ? "whole"
-        : !on_hosts                        ? fmt::format("damaged, or of another build: {}",
-                                                         base::strait_command("checkpoint verify", run.string()))
-        : one.here == store::Part::weights ? "its weights, the rest on hosts"
-                                           : "on hosts";
+    const std::string where = one.here == store::Part::all ? "whole"
+                              : !on_hosts
+                                  ? fmt::format("damaged, or of another build: {}",
+                                                base::strait_command("checkpoint verify", run))
+                              : one.here == store::Part::weights ? "its weights, the rest on hosts"
+                                                                 : "on hosts";
     parts.push_back(fmt::format("{} ({})", number(one.step), where));
   }
   return parts.empty() ? "" : fmt::format("checkpoints here: {}", fmt::join(parts, ", "));
@@ -102,10 +103,9 @@ std::string checkpoint_line(const std::filesystem::path& run) {
 // How to continue a run that has no launcher.
 std::string resume_hint(const std::filesystem::path& run) {
   if (!committed_checkpoints(run, plan_of_status(run)).empty()) {
-    return "resume with: " + base::strait_command("resume", run.string());
+    return "resume with: " + base::strait_command("resume", run);
   }
-  return fmt::format("there is no checkpoint; begin again with: {} --replace",
-                     base::strait_command("run", (run / control::kRecipeFile).string()));
+  return "there is no checkpoint; begin again with: " + control::run_again_command(run);
 }
 
 // A run that `checkpoint copy` has made, until it is started. False: it is none.
@@ -123,11 +123,10 @@ bool show_copy(const std::filesystem::path& run, bool as_json) {
     fmt::print("{}\n", status.dump(2));
     return true;
   }
-  fmt::print("{}: a copy at step {} that has not been started; {}\n", run.string(),
-             number(newest.step),
-             newest.here == store::Part::all
-                 ? "resume it with: " + base::strait_command("resume", run.string())
-                 : "it holds only weights, for export, eval and generate");
+  fmt::print(
+      "{}: a copy at step {} that has not been started; {}\n", run.string(), number(newest.step),
+      newest.here == store::Part::all ? "resume it with: " + base::strait_command("resume", run)
+                                      : "it holds only weights, for export, eval and generate");
   return true;
 }
 

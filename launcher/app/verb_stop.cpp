@@ -21,6 +21,7 @@
 #include "framework/file_descriptor.h"
 #include "framework/store/checkpoint.h"
 #include "launcher/app/verbs.h"
+#include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/control/run_directory.h"
@@ -54,8 +55,8 @@ bool wait_for_end(const fs::path& run, const control::LiveRun& live, int pidfd,
   throw base::UserError(
       base::ExitCode::stalled,
       fmt::format("{} is still live after {} s; see: {}, or end it at once: {}", run.string(),
-                  timeout.count(), base::strait_command("status", run.string()),
-                  base::strait_command("stop --now", run.string())));
+                  timeout.count(), base::strait_command("status", run),
+                  base::strait_command("stop --now", run)));
 }
 
 void print_stopped(const fs::path& run) {
@@ -64,7 +65,7 @@ void print_stopped(const fs::path& run) {
   if (!steps.empty()) {
     fmt::print("stopped; the newest checkpoint is {}\nresume with: {}\n",
                store::checkpoint_directory(run, steps.front()).string(),
-               base::strait_command("resume", run.string()));
+               base::strait_command("resume", run));
   } else {
     fmt::print("stopped; it has no checkpoint yet\n");
   }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "launcher/app/run_options.h"
+#include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/control/run_directory.h"
@@ -60,8 +61,7 @@ RunCheckpoint find_checkpoint(const std::filesystem::path& run_directory) {
         base::ExitCode::bad_input,
         fmt::format("the weights of {} stay on its hosts (checkpoint.home = \"none\"); fetch them "
                     "with: {}",
-                    run_directory.string(),
-                    base::strait_command("resume", run_directory.string())));
+                    run_directory.string(), base::strait_command("resume", run_directory)));
   }
   const auto newest = store::choose_checkpoint(run_directory, store::Part::weights);
   // A job that waits in the queue has not begun.
@@ -70,9 +70,8 @@ RunCheckpoint find_checkpoint(const std::filesystem::path& run_directory) {
   if (!newest && has_ended) {
     throw base::UserError(
         base::ExitCode::bad_input,
-        fmt::format("{} has no complete checkpoint, and the run has ended; run its recipe again "
-                    "with --replace",
-                    run_directory.string()));
+        fmt::format("{} has no complete checkpoint, and the run has ended; begin again with: {}",
+                    run_directory.string(), control::run_again_command(run_directory)));
   }
   if (!newest) {
     throw base::UserError(
@@ -80,7 +79,7 @@ RunCheckpoint find_checkpoint(const std::filesystem::path& run_directory) {
         fmt::format("{} has no complete checkpoint yet; let the run reach one "
                     "(checkpoint.every = {} steps) or stop it with: {}",
                     run_directory.string(), whole.run.plan.recipe.checkpoint.every,
-                    base::strait_command("stop", run_directory.string())));
+                    base::strait_command("stop", run_directory)));
   }
   whole.checkpoint = newest->checkpoint.path;
   whole.warning = newest->warning;

@@ -36,12 +36,6 @@ std::string without_controls(std::string_view text, std::string_view kept) {
   return result;
 }
 
-// Characters that no POSIX shell interprets.
-bool is_plain(char c) {
-  constexpr std::string_view kPlain = "_-./:,@%+=";
-  return is_ascii_alphanumeric(c) || kPlain.find(c) != std::string_view::npos;
-}
-
 // A longer text is not a mistyped key. The bound also limits the table of edit_distance().
 constexpr std::size_t kLongestName = 64;
 
@@ -86,23 +80,6 @@ std::string cut_to_columns(const std::string& text, std::size_t columns) {
     if (begins && used++ == columns) return text.substr(0, i);
   }
   return text;
-}
-
-std::string shell_word(const std::string& text) {
-  if (!text.empty() && std::ranges::all_of(text, is_plain)) return text;
-  std::string word = "'";
-  for (const char c : text) {
-    if (c == '\'') {
-      word += "'\\''";
-    } else {
-      word += c;
-    }
-  }
-  return word + "'";
-}
-
-std::string strait_command(std::string_view verb, const std::string& path) {
-  return fmt::format("strait {} {}", verb, shell_word(path));
 }
 
 std::string_view nearest_name(std::string_view written, std::span<const std::string_view> known) {

@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "framework/shell_word.h"
+
 // Text for terminals, shells and error messages. All functions are pure.
 namespace strait::base {
 
@@ -33,11 +35,7 @@ constexpr bool is_ascii_alphanumeric(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
-// One word of a POSIX shell command with exactly this content; quoted where necessary.
-std::string shell_word(const std::string& text);
-
-// A command that the user can copy: "strait status runs/a". `verb` may have flags.
-std::string strait_command(std::string_view verb, const std::string& path);
+using strait::shell_word;
 
 // The known name with the least edit distance to `written` (a transposition of adjacent letters
 // counts as one edit); empty when more than a third of the letters differ.

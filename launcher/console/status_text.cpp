@@ -15,6 +15,7 @@
 #include "framework/trace/metric_json.h"
 #include "framework/trace/step_metrics.h"
 #include "framework/trace/traffic_metrics.h"
+#include "launcher/base/command_name.h"
 #include "launcher/base/text.h"
 #include "launcher/console/metric_text.h"
 #include "launcher/control/step_ledger.h"
@@ -98,7 +99,6 @@ std::string end_line(const std::string& run, const json& status) {
 
 // A status of an earlier build may lack both lists.
 std::vector<std::string> traffic_lines(const json& status) {
-  const json none = json::array();
   std::vector<std::string> lines;
   const auto add = [&](const char* what, const std::vector<std::string>& table) {
     if (table.empty()) return;
@@ -106,6 +106,7 @@ std::vector<std::string> traffic_lines(const json& status) {
         fmt::format("{} of step {} alone", what, status.at("step").get<std::int64_t>()));
     lines.insert(lines.end(), table.begin(), table.end());
   };
+  const json none = json::array();
   add(kBoundaryTraffic,
       metric_table(trace::read_metrics<trace::BoundaryMetrics>(status.value("boundaries", none))));
   add(kSyncTraffic,

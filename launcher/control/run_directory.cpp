@@ -9,6 +9,7 @@
 
 #include "framework/store/atomic_file.h"
 #include "framework/store/step_folders.h"
+#include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/control/resume_changes.h"
@@ -115,11 +116,10 @@ RunDirectory RunDirectory::create(const fs::path& given, Existing existing) {
     if (holds_a_run(path)) {
       if (existing == Existing::refuse && (has_trained(path) || live(path))) {
         if (const auto holder = live(path)) RunLock refusal(path);
-        throw base::UserError(
-            base::ExitCode::bad_input,
-            fmt::format("{} already holds a run. Resume it: {}; choose "
-                        "another name: --set name=…; or move it aside: --replace",
-                        path.string(), base::strait_command("resume", path.string())));
+        throw base::UserError(base::ExitCode::bad_input,
+                              fmt::format("{} already holds a run. Resume it: {}; choose "
+                                          "another name: --set name=…; or move it aside: --replace",
+                                          path.string(), base::strait_command("resume", path)));
       }
       const RunLock lock(path);  // a live run is never moved
       former.move_aside();
@@ -151,9 +151,8 @@ RunDirectory RunDirectory::open(const fs::path& given) {
   if (!store::is_present(path / kPlanFile)) {
     throw base::UserError(
         base::ExitCode::bad_input,
-        fmt::format("{} holds no run (there is no plan.json in it); name the directory "
-                    "of one, such as runs/NAME",
-                    path.string()));
+        fmt::format("{} holds no run (there is no plan.json in it); these are here: {} status",
+                    path.string(), base::command_name()));
   }
   RunDirectory directory(path, RunLock(path));
   complete_changes(directory);
@@ -183,6 +182,10 @@ std::uint32_t RunDirectory::next_generation() {
   const std::uint32_t next = generation() + 1;
   store::replace_file(path_ / kGenerationFile, fmt::format("{}\n", next));
   return next;
+}
+
+std::string run_again_command(const fs::path& run) {
+  return base::strait_command("run", run / kRecipeFile) + " --replace";
 }
 
 }  // namespace strait::control

@@ -68,4 +68,7 @@ class RunDirectory {
   std::optional<std::filesystem::path> moved_aside_;
 };
 
+// The command that begins the run in this directory again: its recipe is there.
+std::string run_again_command(const std::filesystem::path& run);
+
 }  // namespace strait::control

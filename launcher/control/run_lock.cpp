@@ -12,6 +12,7 @@
 #include <cstring>
 #include <ctime>
 
+#include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/control/run_file_names.h"
@@ -64,8 +65,8 @@ bool is_locked_by_another(int descriptor) {
   throw base::UserError(
       base::ExitCode::bad_input,
       fmt::format("{} is in use by a live run ({}); watch it with: {}, end it with: {}",
-                  run.string(), owner, base::strait_command("watch", run.string()),
-                  base::strait_command("stop", run.string())));
+                  run.string(), owner, base::strait_command("watch", run),
+                  base::strait_command("stop", run)));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "framework/store/input_file.h"
 #include "framework/store/step_folders.h"
 #include "framework/store/store_error.h"
+#include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/control/run_directory.h"
@@ -33,15 +34,14 @@ std::string_view prefix_of(ReplicaRequest request) {
 
 void refuse_run_not_started(const fs::path& run) {
   throw base::UserError(base::ExitCode::bad_input,
-                        fmt::format("{} holds no run that has started; name the directory of one, "
-                                    "such as runs/NAME",
-                                    run.string()));
+                        fmt::format("{} holds no run that has started; these are here: {} status",
+                                    run.string(), base::command_name()));
 }
 
 void refuse_not_live(const fs::path& run) {
   throw base::UserError(base::ExitCode::bad_input,
                         fmt::format("no run is live in {}; see: {}", run.string(),
-                                    base::strait_command("status", run.string())));
+                                    base::strait_command("status", run)));
 }
 
 void refuse_foreign_status(const fs::path& run, const std::exception& error) {

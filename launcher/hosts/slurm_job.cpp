@@ -11,6 +11,7 @@
 #include "framework/store/bounded_json.h"
 #include "framework/store/input_file.h"
 #include "framework/store/step_folders.h"
+#include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/own_program.h"
 #include "launcher/base/text.h"
@@ -139,8 +140,7 @@ void SlurmJob::refuse_live(const fs::path& run) {
       base::ExitCode::bad_input,
       fmt::format("{} belongs to Slurm job {}, {}; watch it with: {}, end it with: {}",
                   run.string(), job->number_, state->sentence(),
-                  base::strait_command("status", run.string()),
-                  base::strait_command("stop", run.string())));
+                  base::strait_command("status", run), base::strait_command("stop", run)));
 }
 
 std::optional<JobState> SlurmJob::state() const {

@@ -130,7 +130,9 @@ std::vector<std::string> ssh_argv(const std::string& host, const std::string& co
 }
 
 std::string ssh_by_hand(const std::string& host, const std::string& config) {
-  return config.empty() ? "ssh " + host : fmt::format("ssh -F {} {}", config, host);
+  return config.empty()
+             ? "ssh " + base::shell_word(host)
+             : fmt::format("ssh -F {} {}", base::shell_word(config), base::shell_word(host));
 }
 
 base::UserError ssh_failure(const std::string& host, const std::string& config,

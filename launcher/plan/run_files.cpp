@@ -16,6 +16,7 @@
 #include "framework/store/input_file.h"
 #include "framework/store/step_folders.h"
 #include "launcher/base/build_id.h"
+#include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/plan/resume.h"
 #include "launcher/recipe/recipe_io.h"
@@ -116,7 +117,8 @@ RunFile read_run_file(const std::filesystem::path& file, const recipe::LoadPlugi
   if (!store::is_present(file)) {
     throw base::UserError(
         base::ExitCode::bad_input,
-        fmt::format("{} is not a run directory: it has no plan.json", file.parent_path().string()));
+        fmt::format("{} holds no run (there is no plan.json in it); these are here: {} status",
+                    file.parent_path().string(), base::command_name()));
   }
   return parse_run_file(store::read_text_file(file, kMostPlanBytes), file, load);
 }

@@ -7,6 +7,8 @@
 #include "framework/store/atomic_file.h"
 #include "framework/store/row_mix.h"
 #include "framework/store/store_error.h"
+#include "launcher/base/command_name.h"
+#include "launcher/base/text.h"
 #include "launcher/planner/file_packer.h"
 #include "launcher/planner/token_cache.h"
 #include "launcher/tokenizer/tokenizer_folder.h"
@@ -103,6 +105,16 @@ DataOptions data_options(const recipe::Recipe& recipe) {
           data.targets,
           0,
           static_cast<std::uint64_t>(recipe.seed)};
+}
+
+std::string prepare_command(const std::string& source, const DataOptions& options) {
+  std::string command = base::strait_command("prepare", source);
+  command += fmt::format(" --row {}", options.rows.row);
+  if (options.tokenizer != kBytes) command += " --model " + base::shell_word(options.tokenizer);
+  if (options.targets != store::Targets::assistant) {
+    command += fmt::format(" --targets {}", recipe::name_of(options.targets));
+  }
+  return command;
 }
 
 bool is_token_file(const fs::path& source) { return source.extension() == ".safetensors"; }

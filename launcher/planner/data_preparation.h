@@ -51,6 +51,9 @@ std::string tokenizer_of(const recipe::Recipe& recipe);
 // Without what data.hold_out says, which is for data.train only.
 DataOptions data_options(const recipe::Recipe& recipe);
 
+// The command that prepares a data file with these options, and to which flags may be added.
+std::string prepare_command(const std::string& source, const DataOptions& options);
+
 // By its name.
 bool is_token_file(const std::filesystem::path& source);
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "framework/store/checkpoint.h"
+#include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/planner/planned_model.h"
 #include "models/lora.h"
@@ -56,6 +57,14 @@ bool holds_adapters(const tensors::CheckpointReader& checkpoint) {
   });
 }
 
+// The command that exports the run of a checkpoint, up to the folder to write.
+std::string export_command(const fs::path& checkpoint) {
+  const fs::path run = checkpoint.parent_path().filename() == store::kCheckpointsFolder
+                           ? checkpoint.parent_path().parent_path()
+                           : checkpoint;
+  return base::strait_command("export", run);
+}
+
 }  // namespace
 
 ModelWeights::ModelWeights(const recipe::Recipe::Model& source, const models::ModelConfig& config) {
@@ -85,9 +94,9 @@ ModelWeights::ModelWeights(const recipe::Recipe::Model& source, const models::Mo
     throw base::UserError(
         base::ExitCode::bad_input,
         fmt::format("model.weights = \"{}\" is a run that trained adapters only; start from its "
-                    "adapter (strait export RUN DIR, model.adapter = \"DIR\") or from the merged "
-                    "model (strait export RUN DIR --merge, model.path = \"DIR\")",
-                    source.weights_run));
+                    "adapter (model.adapter = \"from-run\", or with --merge model.path = "
+                    "\"from-run\"), which is written by: {} from-run",
+                    source.weights_run, export_command(source.weights_run)));
   }
   in_file_ = models::match_tensors(config, shapes, source.weights_run);
 }

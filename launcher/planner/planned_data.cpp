@@ -13,6 +13,8 @@
 #include "framework/store/step_folders.h"
 #include "framework/store/store_error.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/hub_name.h"
+#include "launcher/base/text.h"
 #include "launcher/planner/data_preparation.h"
 #include "launcher/tokenizer/tokenizer_folder.h"
 
@@ -42,7 +44,7 @@ void compare_with_model(PreparedData& data, const std::string& model) {
         fmt::format("{} has byte tokens, but the model of {} has another tokenizer, its own; "
                     "prepare it again with --model {}, or confirm it with data.tokenizer = "
                     "\"bytes\"",
-                    data.name(), model, model));
+                    data.name(), model, base::shell_word(model)));
   }
   std::string own;
   try {
@@ -172,6 +174,11 @@ void check_tokens(const recipe::Recipe& recipe, const models::ModelDescription& 
       fmt::format("{} has no target: none of its tokens is to be predicted, so there is nothing to "
                   "learn or to evaluate; look at it with strait prepare --show",
                   data.name()));
+  const std::string& first = data.files.front().path;
+  const std::string look =
+      is_token_file(first)
+          ? "look at its loss_mask"
+          : "look at it with: " + prepare_command(first, data_options(recipe)) + " --show 3";
 }
 
 std::string long_warmup_note(const plan::Plan& plan) {

@@ -174,9 +174,9 @@ class DataRuns(runs.RunCase):
         with open(self.home / "more.jsonl", "a") as file:
             file.write(json.dumps({"prompt": "a", "completion": "b" * 40}) + "\n")
         error = self.said(10, "eval", "runs/some", "--data", "more.jsonl")
-        self.assertRegex(error, r"more.jsonl:41: the record has 42 tokens, but a row has 32; to evaluate the others, run ")
+        self.assertRegex(error, r"more.jsonl:41: the record has 42 tokens, but a row has 32; to evaluate the others: ")
         self.assertEqual(error.count("\n"), 1, error)
-        prepare, data = re.search(r" run \S+ (prepare more.jsonl .*), and then \S+ eval with (--data \S+) ", error).groups()
+        prepare, evaluate = re.search(r": \S+ (prepare more.jsonl .*) && \S+ (eval runs/some --data \S+) ", error).groups()
         self.assertIn("1 dropped", self.ok(*prepare.split()))
         self.assertIn("target tokens of out.safetensors", self.ok("eval", "runs/some", *data.split()))
 

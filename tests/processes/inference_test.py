@@ -140,7 +140,7 @@ class Inference(runs.RunCase):
             shutil.rmtree(checkpoint)
         code, out, err = self.strait("generate", "runs/none", "--prompt", "a")
         self.assertEqual((code, out), (10, ""), err)
-        self.assertIn("no complete checkpoint, and the run has ended; run its recipe again", err)
+        self.assertIn("no complete checkpoint, and the run has ended; begin again with: strait run runs/none/recipe.toml --replace", err)
 
     def test_killed_stage_is_named(self):
         self.train("killed", {**self.SETTINGS, **self.TRAINED, "pipeline.stages": 2})

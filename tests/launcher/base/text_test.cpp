@@ -81,10 +81,5 @@ TEST(ShellWord, QuotesAnyTextAsOneWord) {
   EXPECT_EQ(shell_word("it's $(id)\n"), "'it'\\''s $(id)\n'");
 }
 
-TEST(StraitCommand, QuotesThePathWhereAShellWouldSplitIt) {
-  EXPECT_EQ(strait_command("resume", "runs/a-1"), "strait resume runs/a-1");
-  EXPECT_EQ(strait_command("stop --now", "my runs/#1"), "strait stop --now 'my runs/#1'");
-}
-
 }  // namespace
 }  // namespace strait::base

@@ -1,10 +1,13 @@
-#include "launcher/app/command_name.h"
+#include "launcher/base/command_name.h"
+
+#include <fmt/format.h>
 
 #include <system_error>
 
 #include "launcher/base/own_program.h"
+#include "launcher/base/text.h"
 
-namespace strait::app {
+namespace strait::base {
 
 std::string command_name(const std::filesystem::path& directory,
                          const std::filesystem::path& program) {
@@ -17,6 +20,10 @@ std::string command_name(const std::filesystem::path& directory,
   return same ? "./strait" : "strait";
 }
 
-std::string command_name() { return command_name(".", base::own_program()); }
+std::string command_name() { return command_name(".", own_program()); }
 
-}  // namespace strait::app
+std::string strait_command(std::string_view verb, const std::filesystem::path& path) {
+  return fmt::format("{} {} {}", command_name(), verb, shell_word(path.string()));
+}
+
+}  // namespace strait::base

@@ -1,4 +1,4 @@
-#include "launcher/app/command_name.h"
+#include "launcher/base/command_name.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 
 #include "tests/scratch_directory.h"
 
-namespace strait::app {
+namespace strait::base {
 namespace {
 
 TEST(CommandName, IsTheScriptInItsCheckoutAlone) {
@@ -34,5 +34,11 @@ TEST(CommandName, IgnoresOtherFilesAndFoldersOfThatName) {
   EXPECT_EQ(command_name(scratch / "prefix", scratch / "prefix/strait/1.0/bin/strait"), "strait");
 }
 
+TEST(StraitCommand, IsOneThatAShellRunsHere) {
+  EXPECT_EQ(strait_command("resume", "runs/a-1"), command_name() + " resume runs/a-1");
+  EXPECT_EQ(strait_command("stop --now", "my runs/#1"),
+            command_name() + " stop --now 'my runs/#1'");
+}
+
 }  // namespace
-}  // namespace strait::app
+}  // namespace strait::base

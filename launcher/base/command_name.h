@@ -1,0 +1,21 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+// Commands that the user can copy.
+namespace strait::base {
+
+// How such a command begins: "./strait" where `directory` is the checkout that `program` was built
+// in, because only the script is there; else "strait", which is in the PATH.
+std::string command_name(const std::filesystem::path& directory,
+                         const std::filesystem::path& program);
+
+// In the current directory, of this program.
+std::string command_name();
+
+// "strait status runs/a", with the path as one word of a shell. `verb` may have flags.
+std::string strait_command(std::string_view verb, const std::filesystem::path& path);
+
+}  // namespace strait::base
