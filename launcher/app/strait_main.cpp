@@ -1,6 +1,5 @@
 #include "launcher/app/strait_main.h"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -10,15 +9,12 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
-#include <filesystem>
 #include <iostream>
-#include <span>
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <vector>
 
-#include "framework/utf8.h"
+#include "launcher/app/command_line.h"
 #include "launcher/app/verbs.h"
 #include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
@@ -29,37 +25,6 @@
 
 namespace strait {
 namespace {
-
-// Paths and texts of a command get into files of JSON and TOML, which are UTF-8.
-void check_encoding(std::span<char* const> arguments) {
-  for (const char* argument : arguments) {
-    if (is_utf8(argument)) continue;
-    throw base::UserError(base::ExitCode::bad_input,
-                          fmt::format("the argument \"{}\" is not UTF-8", argument));
-  }
-  std::error_code gone;  // a folder that was removed has no path
-  const std::string here = std::filesystem::current_path(gone).string();
-  if (is_utf8(here)) return;
-  throw base::UserError(
-      base::ExitCode::bad_input,
-      fmt::format("the path of this folder, {}, is not UTF-8; call strait in another one", here));
-}
-
-// CLI11 would list all words of the line as not expected.
-void check_verb(const CLI::App& cli, std::string_view word) {
-  if (word.starts_with('-')) return;
-  std::vector<std::string> names;
-  for (const CLI::App* verb : cli.get_subcommands([](const CLI::App*) { return true; })) {
-    if (verb->get_name() == word) return;
-    if (!verb->get_group().empty()) names.push_back(verb->get_name());  // not a script's verb
-  }
-  const std::vector<std::string_view> known(names.begin(), names.end());
-  const std::string_view near = base::nearest_name(word, known);
-  throw base::UserError(base::ExitCode::bad_input,
-                        fmt::format("\"{}\" is no verb; {}", word,
-                                    near.empty() ? "strait --help lists them"
-                                                 : fmt::format("did you mean {}?", near)));
-}
 
 // Verbs that compute with the threads of a stage.
 bool computes_here(std::string_view verb) { return verb == "eval" || verb == "generate"; }
@@ -95,8 +60,8 @@ int strait::strait_main(int argc, char** argv, OfferParts offer) {
     add(cli, command);
   }
   try {
-    check_encoding({argv, static_cast<std::size_t>(argc)});
-    if (argc > 1) check_verb(cli, argv[1]);
+    app::check_encoding({argv, static_cast<std::size_t>(argc)});
+    if (argc > 1) app::check_verb(cli, argv[1]);
     cli.parse(argc, argv);
     plugin::offer_own_parts(offer);
     if (!command) throw CLI::RequiredError("a verb");
@@ -108,8 +73,10 @@ int strait::strait_main(int argc, char** argv, OfferParts offer) {
     if (code == base::ExitCode::done && !runs) app::flush_output();
     return number(code);
   } catch (const CLI::ParseError& error) {
-    const int code = cli.exit(error);  // help and version are "errors" too, with code 0
-    return code == 0 ? 0 : number(base::ExitCode::bad_input);
+    if (error.get_exit_code() == 0) return cli.exit(error);  // help and version are "errors", too
+    std::fprintf(stderr, "strait: %s\n",
+                 base::printable_lines(app::usage_fault(cli, error)).c_str());
+    return number(base::ExitCode::bad_input);
   } catch (const std::exception& error) {
     const base::Failure failure = base::describe_failure(error);
     std::fprintf(stderr, "strait: %s\n", base::printable_lines(failure.text).c_str());

@@ -98,20 +98,29 @@ class BadInput(runs.RunCase):
 
     def test_command_lines(self):
         for words, say in [
-            ([], "verb"),
+            ([], "a verb is missing; strait --help lists them"),
             (["frobnicate"], '"frobnicate" is no verb; strait --help lists them'),
             (["resme", "runs/x"], '"resme" is no verb; did you mean resume\\?'),
             (["status", "caf\udce9"], "the argument .* is not UTF-8"),
             (["run-alocated"], '"run-alocated" is no verb; strait --help lists them'),
-            (["run"], "recipe"),
-            (["run", "a.toml", "--frob"], "--frob"),
-            (["generate", "runs/x"], "--prompt"),
-            (["doctor", "--set", "train.steps=2"], "none is named"),
+            (["--jsn"], "strait has no flag --jsn; see: strait --help"),
+            (["--json", "plan", "a.toml"], "--json comes after its verb; see: strait plan --help"),
+            (["run"], "run needs an argument, recipe: a recipe file; see: strait run --help"),
+            (["run", "a.toml", "--frob"], "run has no flag --frob; see: strait run --help"),
+            (["run", "a.toml", "--sett", "seed=1"], r"run has no flag --sett; did you mean --set\?; see: strait run --help"),
+            (["plan", "a.toml", "b.toml"], '"b.toml" is one argument too many; see: strait plan --help'),
+            (["generate", "runs/x"], "generate needs one of: --prompt, --prompts; see"),
+            (["generate", "runs/x", "--promt=a"], r"generate has no flag --promt; did you mean --prompt\?"),
+            (["checkpoint"], "checkpoint needs one of: list, verify, copy, prune"),
+            (["checkpoint", "lst", "runs/x"], r'checkpoint has no part "lst"; did you mean list\?'),
+            (["checkpoint", "list"], "checkpoint list needs an argument, run: .* see: strait checkpoint list --help"),
+            (["eval", "runs/x", "--on", "there"], "eval: --on: there not in .*; see: strait eval --help"),
+            (["doctor", "--set", "train.steps=2"], "--set changes a recipe, and none is named; write: strait doctor RECIPE"),
         ]:
             with self.subTest(words):
-                code, out, err = self.strait(*words)
-                self.assertEqual(code, 10, out + err)
-                self.assertRegex(err, say)
+                self.refused(words, rf"\Astrait: {say}")
+        for words in (["--help"], ["run", "--help"]):  # not the path of the program
+            self.assertRegex(self.ok(*words), r"Usage: strait (run )?\[OPTIONS\]")
 
     def test_the_doctor_checks_a_machine_without_a_recipe(self):
         code, out, err = self.strait("doctor", "--json")
@@ -154,13 +163,65 @@ class BadInput(runs.RunCase):
             with self.subTest(settings):
                 self.refused_recipe(settings, *says, verbs=("plan",))
 
+    def test_a_model_that_is_not_here_ends_with_the_command_that_gets_it(self):
+        (self.home / "my ggufs").mkdir()
+        (self.home / "my ggufs/tiny.gguf").write_bytes(b"GGUF")
+        for settings, command in [
+            ({"model.path": "acme/Tiny-1B"}, "hf download acme/Tiny-1B --local-dir acme/Tiny-1B"),
+            ({"model.path": "my ggufs"}, "hf download OWNER/NAME --local-dir tiny-safetensors"),
+            ({"model.path": "model", "model.weights": "load"}, "hf download OWNER/NAME --local-dir model"),
+            ({"model.adapter": "acme/lora"}, "hf download acme/lora --local-dir acme/lora"),
+            ({"data.train": "acme/texts"}, "hf download acme/texts --repo-type dataset --local-dir acme/texts"),
+            ({"data.tokenizer": "acme/Tiny-1B"}, r"hf download acme/Tiny-1B --include '\*.j\*' --local-dir acme/Tiny-1B"),
+        ]:
+            with self.subTest(settings):
+                self.refused_recipe(settings, rf": {command}\n\Z", verbs=("plan",))
+
+    def test_files_that_this_user_may_not_read_are_10(self):
+        """A disk's 31 would start a run over ssh again."""
+        if os.geteuid() != 0:
+            self.skipTest("only root can become another user")
+        file = self.write_model("given", weights=True) / "model.safetensors"
+        loads = {"model.path": "given", "model.weights": "load"}
+        self.home.chmod(0o755)
+
+        def refused_to_nobody(settings, say):
+            words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", self.program, "plan"]
+            done = subprocess.run([*words, self.write_recipe("bad", settings)], cwd=self.home, capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stdout), (10, ""), done.stderr)
+            self.assertRegex(done.stderr, rf"\Astrait: {say}[^\n]*\n\Z")
+
+        for path, settings in ((file, loads), (self.home / "train.jsonl", {}), (file.parent / "config.json", loads)):
+            path.chmod(0)
+            with self.subTest(path.name):
+                refused_to_nobody(settings, rf"cannot open \S*{path.name}: Permission denied")
+            path.chmod(0o644)
+        file.parent.chmod(0)
+        refused_to_nobody(loads, 'model.path = "given" cannot be read by this user: Permission denied')
+        file.parent.chmod(0o755)
+        file.unlink()
+        file.mkdir()
+        self.refused_recipe(loads, "given/model.safetensors is not a regular file", verbs=("plan",))
+
+    def test_what_a_run_needs_again_is_not_advised_as_a_key_of_recipes(self):
+        self.write_model("given", weights=True)
+        self.train("mine", {"model.path": "given", "model.weights": "load", "model.lora.rank": 2, "train.steps": 2})
+        shutil.rmtree(self.home / "given")
+        for words in (
+            ["generate", "mine", "--prompt", "x"], ["export", "mine", "out", "--merge"], ["eval", "mine", "--data", "train.jsonl"],
+            ["resume", "mine", "--set", "train.steps=4"],
+        ):
+            with self.subTest(words):
+                self.assertNotIn("model.path", self.refused(words, "given(, | is missing; )", "put"))
+
     def test_a_warmup_that_never_ends_is_noted(self):
         for warmup, noted in ((19, False), (20, True), (40, True)):
             recipe = self.write_recipe("warm", {"train.warmup": warmup, "train.learning_rate": 0.004})
             code, out, err = self.strait("plan", recipe)
             self.assertEqual(code, 0, out + err)
             says = rf"train.warmup is {warmup} steps, and the run has 20: .* to {0.004 * 20 / warmup:.3g} in the last step, of .* 0.004;"
-            self.assertRegex(err, says if noted else r"\A\Z")
+            # Not as an error begins.
+            self.assertRegex(err, rf"\Anote: {says}" if noted else r"\A\Z")
 
     def test_lists_all_wrong_tensors(self):
         file = self.write_model("other", weights=True) / "model.safetensors"
@@ -231,6 +292,7 @@ class BadInput(runs.RunCase):
         data("broken.jsonl", fine, fine, "{oops")
         data("keyless.jsonl", fine, '{"txt": "a word"}')
         data("array.jsonl", "[1]")
+        data("list.json", "[", fine, "]")
         data("long.jsonl", fine, json.dumps({"prompt": "p" * 30, "completion": "c" * 30}))
         data("few.jsonl", fine)
         (self.home / "latin.jsonl").write_bytes(b'{"text": "caf\xe9"}\n')
@@ -241,8 +303,9 @@ class BadInput(runs.RunCase):
             ("broken.jsonl", ":3: ", "not JSON", "column"),
             ("keyless.jsonl", ":2: ", "text", "prompt"),
             ("array.jsonl", ":1: "),
+            ("list.json", r"one JSON array; .* list.json > list.jsonl\n"),
             ("latin.jsonl", ":1: ", "UTF-8"),
-            ("long.jsonl", ":2: ", r"6\d tokens", "32", "data.row"),
+            ("long.jsonl", ":2: ", r"6\d tokens", "32", "data.row|--row"),
             ("few.jsonl", "train.batch is 8", "1 row"),
         ]:
             with self.subTest(name):
@@ -316,7 +379,7 @@ class BadInput(runs.RunCase):
             with self.subTest(words):
                 code, out, err = self.strait(*words)
                 self.assertEqual((code, out), (10, ""), err)
-                self.assertRegex(err, rf"\A--\w+: Value {words[-1]} not in range 0 to {most}\n")
+                self.assertRegex(err, rf"\Astrait: [\w ]+: --\w+: Value {words[-1]} not in range 0 to {most}; see: ")
 
     def test_reports_taken_port_before_training(self):
         with socket.socket() as held:
@@ -364,6 +427,22 @@ class BadInput(runs.RunCase):
         code, out, err = self.strait("resume", "runs/mine")
         self.assertEqual((code, err), (0, ""))
         self.assertRegex(out, "complete")
+
+    def test_runs_are_listed_and_found_by_their_bare_name(self):
+        for words in (["status"], ["watch"]):
+            self.assertRegex(self.ok(*words), r"\Athere are no runs here; .*: strait init\n\Z")
+        self.train("my run, 1", {"train.steps": 2})  # the recipe's file, of which the run has its name
+        self.assertEqual(self.run_of("my-run-1").outcome()["code"], 0)
+        for verb in ("status", "watch"):
+            line = r"\Aruns/my-run-1  \S+ \S+  done +step 2/2  loss \d.*\nshow one: strait {} runs/my-run-1\n\Z"
+            self.assertRegex(self.ok(verb), line.format(verb))
+            self.assertRegex(self.ok(verb, "my-run-1"), r"\Aruns/my-run-1: ended with code 0")
+        [listed] = json.loads(self.ok("status", "--json"))
+        self.assertEqual((listed["run"], listed["state"], listed["step"]), ("runs/my-run-1", "done", 2))
+        for words in (["logs"], ["eval", "--data", "train.jsonl"], ["generate", "--prompt", "x"], ["checkpoint", "list"], ["resume"]):
+            self.ok(*words, "my-run-1")
+        self.refused(["stop", "my-run-1"], "no run is live in runs/my-run-1; see: strait status runs/my-run-1")
+        self.refused(["status", "other"], "other holds no run that has started; these are here: strait status")
 
     def test_refuses_to_resume_changed_plan_or_checkpoint(self):
         launched = self.start("mine", {"train.steps": 100_000})
