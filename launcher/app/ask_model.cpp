@@ -19,7 +19,7 @@ namespace {
 class StderrObserver : public control::RunObserver {
  public:
   void event(const std::string& /*source*/, const control::Event& event) override {
-    if (!event.text.empty()) std::cerr << "strait: " << event.text << '\n';
+    warn(event.text);
   }
 };
 

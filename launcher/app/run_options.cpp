@@ -50,7 +50,7 @@ control::LossHistory losses_of(const std::filesystem::path& run, const plan::Pla
 }
 
 void warn(const std::string& text) {
-  if (!text.empty()) std::cerr << "strait: " << text << '\n';
+  if (!text.empty()) std::cerr << "note: " << text << '\n';
 }
 
 void warn_about_data(const planner::PlannedRun& planned) {

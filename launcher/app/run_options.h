@@ -48,7 +48,8 @@ plan::RunFile read_run(const std::filesystem::path& run);
 // What the losses of a run have said so far.
 control::LossHistory losses_of(const std::filesystem::path& run, const plan::Plan& plan);
 
-// Prints a warning to stderr; nothing if it is empty.
+// Prints a note to stderr, which does not look like the error that ends the program; nothing if it
+// is empty.
 void warn(const std::string& text);
 
 // Prints what became of records, where the user looks before a run.
