@@ -22,7 +22,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // What is here of it. Returns the bytes.
-std::uint64_t copy_checkpoint(const store::Checkpoint& checkpoint, const fs::path& folder) {
+std::uint64_t copy_checkpoint(const store::Checkpoint& checkpoint, const fs::path& folder,
+                              const RemoveUnlessComplete& copy) {
   store::make_directory(folder);
   std::uint64_t bytes = 0;
   bool whole = true;
@@ -31,6 +32,7 @@ std::uint64_t copy_checkpoint(const store::Checkpoint& checkpoint, const fs::pat
       whole = false;
       continue;
     }
+    copy.check();
     store::copy_shard(checkpoint.path / file.name, folder / file.name, file);
     bytes += file.size;
   }
@@ -40,14 +42,16 @@ std::uint64_t copy_checkpoint(const store::Checkpoint& checkpoint, const fs::pat
 }
 
 // The weights under the run's adapters, if the run keeps them itself. Returns the bytes.
-std::uint64_t copy_own_base(const fs::path& run, const fs::path& target, plan::RunFile& file) {
+std::uint64_t copy_own_base(const fs::path& run, const fs::path& target, plan::RunFile& file,
+                            const RemoveUnlessComplete& whole) {
   const std::optional<fs::path> base = plan::own_base(run, file.plan);
   if (!base) return 0;
   const fs::path copy =
       fs::absolute(target / plan::kBaseFolder / base->filename()).lexically_normal();
   std::uint64_t bytes = 0;
   try {
-    bytes = copy_checkpoint({*base, store::open_checkpoint(*base, store::Verify::sizes)}, copy);
+    bytes =
+        copy_checkpoint({*base, store::open_checkpoint(*base, store::Verify::sizes)}, copy, whole);
   } catch (const store::StoreError& error) {
     if (error.kind() != store::StoreError::Kind::corrupt) throw;
     throw base::UserError(
@@ -83,8 +87,9 @@ CopiedRun copy_run(const fs::path& run, const fs::path& target,
   RemoveUnlessComplete copy(target);
   store::make_directory(target);
   plan::protect_secrets(target, file.plan.recipe);
-  copied.bytes = copy_checkpoint(checkpoint, store::checkpoint_directory(target, copied.step));
-  copied.bytes += copy_own_base(run, target, file);
+  copied.bytes =
+      copy_checkpoint(checkpoint, store::checkpoint_directory(target, copied.step), copy);
+  copied.bytes += copy_own_base(run, target, file, copy);
   copy_rows(run, target, file.plan.train);
   if (file.plan.eval) copy_rows(run, target, *file.plan.eval);
   for (const char* name : {control::kRecipeFile, control::kMetricsFile, control::kEventsFile}) {

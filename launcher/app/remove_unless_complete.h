@@ -7,6 +7,7 @@
 
 #include "framework/store/step_folders.h"
 #include "launcher/base/errors.h"
+#include "launcher/control/stop_signals.h"
 
 namespace strait::app {
 
@@ -23,7 +24,8 @@ inline void check_new_or_empty(const std::filesystem::path& target, const char* 
 }
 
 // Removes what was written into a new or empty directory unless all of it was: the next attempt
-// asks for a new one. The disk may be full or fail, so what cannot be removed stays.
+// asks for a new one. The disk may be full or fail, so what cannot be removed stays. While it
+// lives, Ctrl-C does not end the process, which has to ask check().
 class RemoveUnlessComplete {
  public:
   explicit RemoveUnlessComplete(const std::filesystem::path& target)
@@ -47,7 +49,16 @@ class RemoveUnlessComplete {
 
   void complete() { complete_ = true; }
 
+  // UserError (interrupted): the user has pressed Ctrl-C.
+  void check() const {
+    if (signals_.count() == 0) return;
+    throw base::UserError(
+        base::ExitCode::interrupted,
+        fmt::format("interrupted; what was written to {} is removed", target_.string()));
+  }
+
  private:
+  const control::StopSignals signals_;
   std::filesystem::path target_;
   bool made_;
   bool complete_ = false;

@@ -20,6 +20,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/own_program.h"
 #include "launcher/base/text.h"
+#include "launcher/control/stop_signals.h"
 #include "launcher/plugin/plugin_file.h"
 #include "launcher/process/thread_waits.h"
 
@@ -48,7 +49,9 @@ int strait::strait_main(int argc, char** argv, OfferParts offer) {
   // The parent may ignore it, and then the ends of processes that are started here would not be
   // seen.
   std::signal(SIGCHLD, SIG_DFL);
-  CLI::App cli("strait fine-tunes a transformer that is split over machines joined by slow links.");
+  control::StopSignals::announce();
+  CLI::App cli("strait fine-tunes a transformer that is split over machines joined by slow links.",
+               "strait");
   cli.set_version_flag("--version", std::string("strait ") + base::build_id());
   cli.require_subcommand(0, 1);  // 0: checked below, where it is called a verb
   app::Command command;

@@ -45,6 +45,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Of a stop while a run is planned or its checkpoint is chosen.
+constexpr const char* kStoppedEarly =
+    "strait: interrupted before any process was started; the same command starts again\n";
+
 console::ConsoleOptions console_options(bool as_json) {
   console::ConsoleOptions options;
   if (as_json) {
@@ -151,6 +155,7 @@ void check_belongs(const control::RunDirectory& directory, const plan::RunFile& 
 }  // namespace
 
 base::ExitCode run_recipe(const RunOptions& options) {
+  control::StopSignals::announce(kStoppedEarly);
   planner::PlannedRun planned = planner::make_plan(read_recipe(options));
   plan::check_can_start_without(planned.plan, options.without);
   warn_about_data(planned);
@@ -185,6 +190,7 @@ base::ExitCode run_prepared(const RunOptions& options) {
 }
 
 base::ExitCode resume_run(const RunOptions& options) {
+  control::StopSignals::announce(kStoppedEarly);
   if (!options.in_job) hosts::SlurmJob::refuse_live(options.recipe);
   control::RunDirectory directory = control::RunDirectory::open(options.recipe);
   ResumeRequest request = read_request(directory, options);

@@ -1,6 +1,9 @@
 #include "launcher/control/stop_signals.h"
 
+#include <unistd.h>
+
 #include <csignal>
+#include <cstring>
 
 namespace strait::control {
 namespace {
@@ -9,7 +12,9 @@ namespace {
 std::atomic<int> g_stop_requests{0};
 std::atomic<bool> g_warned{false};
 std::atomic<int> g_depth{0};
-static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
+std::atomic<const char*> g_last_words{nullptr};  // null: stops are not announced
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free &&
+              std::atomic<const char*>::is_always_lock_free);
 
 void count_stop(int /*signal*/) { g_stop_requests.fetch_add(1); }
 
@@ -21,6 +26,14 @@ void ask_once(int /*signal*/) {
 void note_warning(int signal) {
   g_warned = true;
   ask_once(signal);
+}
+
+// Only functions that are safe in a signal handler.
+void say_and_end(int signal) {
+  const char* const line = g_last_words;
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line, std::strlen(line));
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);  // arrives when this returns: scripts see that the signal ended the process
 }
 
 void dispose(int signal, void (*handler)(int)) {
@@ -45,8 +58,18 @@ StopSignals::StopSignals() {
 
 StopSignals::~StopSignals() {
   if (g_depth.fetch_sub(1) > 1) return;
-  for (const int signal : {SIGINT, SIGTERM, kAskSignal, SIGHUP, SIGPIPE, SIGXFSZ}) {
-    dispose(signal, SIG_DFL);
+  for (const int signal : {kAskSignal, SIGHUP, SIGPIPE, SIGXFSZ}) dispose(signal, SIG_DFL);
+  const bool announced = g_last_words != nullptr;
+  for (const int signal : {SIGINT, SIGTERM}) dispose(signal, announced ? say_and_end : SIG_DFL);
+}
+
+void StopSignals::announce(const char* line) {
+  g_last_words = line;
+  if (g_depth > 0) return;
+  for (const int signal : {SIGINT, SIGTERM}) {
+    struct sigaction present {};
+    ::sigaction(signal, nullptr, &present);
+    if (present.sa_handler != SIG_IGN) dispose(signal, say_and_end);
   }
 }
 

@@ -23,6 +23,11 @@ class StopSignals {
   // Stop requests so far; for Coordinator::run.
   const std::atomic<int>& count() const;
 
+  // From now on, while there is no object of this class, SIGINT and SIGTERM end the process as by
+  // default, but `line` appears on stderr first. Signals that the parent has set to be ignored stay
+  // ignored. May be called before libraries are initialised; `line` is never freed.
+  static void announce(const char* line = "strait: interrupted\n");
+
   // From now on SIGUSR1 (Slurm's time limit is near) asks likewise, also if it arrives while there
   // is no object of this class.
   static void expect_warning();

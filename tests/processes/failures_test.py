@@ -174,6 +174,52 @@ class Failures(runs.RunCase):
         launched.signal(signal.SIGINT)
         self.assertEqual(self.end_soon(launched), 130)
 
+    def caught(self, pid):
+        """The signals that a process catches, as a number with a bit for each."""
+        try:
+            status = pathlib.Path(f"/proc/{pid}/status").read_text()
+        except OSError:
+            return 0
+        return int(next(line for line in status.splitlines() if line.startswith("SigCgt")).split()[1], 16)
+
+    def stopped_while_it_loads(self, run):
+        """A resume that has been suspended before main(): there it counts stops, which needs one more signal."""
+        for _ in range(50):
+            launched = self.launch("resume", f"runs/{run.path.name}", "--set", "train.steps=100000")
+            bit = 1 << (signal.SIGINT - 1)
+            launched.wait_for("it to catch Ctrl-C", lambda: self.caught(launched.process.pid) & bit)
+            runs.stop_process(launched.process.pid)
+            if not self.caught(launched.process.pid) & 1 << (signal.SIGUSR2 - 1):
+                return launched
+            launched.signal(signal.SIGKILL)
+            launched.end()
+        self.fail("it catches Ctrl-C only when it launches the run")
+
+    def test_stop_before_a_resume_has_begun_prints_a_line(self):
+        run = self.train("early", {"train.steps": 4})
+        before = sorted(path.name for path in run.path.iterdir())
+        for number in (signal.SIGINT, signal.SIGTERM):
+            launched = self.stopped_while_it_loads(run)
+            launched.signal(number)
+            launched.signal(signal.SIGCONT)
+            self.assertEqual(launched.end(), -number)  # as a shell expects it, which then ends its script
+            self.assertRegex(launched.output(), r"\A(.*\n)*strait: interrupted[^\n]*\n\Z")
+        self.assertEqual(sorted(path.name for path in run.path.iterdir()), before)
+
+    def test_stop_while_a_run_is_planned_prints_a_line(self):
+        (self.home / "model/tokenizer.json").write_text("{}")
+        python = self.home / "python"
+        python.write_text("#!/bin/sh\ntouch called\ncat > /dev/null\n")
+        python.chmod(0o755)
+        recipe = self.write_recipe("early", {"data.tokenizer": "model"})
+        launched = self.launch("run", recipe, env={**os.environ, "STRAIT_PYTHON": str(python)})
+        launched.wait_for("the tokenizer to be asked", (self.home / "called").exists)
+        launched.signal(signal.SIGINT)
+        self.assertEqual(launched.end(), -signal.SIGINT)
+        self.assertEqual(launched.output(), "strait: interrupted before any process was started; the same command starts again\n")
+        self.assertFalse((self.home / "runs").exists())
+        self.wait_for_no_processes()  # the tokenizer sees the end of its input
+
     def test_run_survives_closed_terminal(self):
         launched = self.endless()
         launched.signal(signal.SIGHUP)

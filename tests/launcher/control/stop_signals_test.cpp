@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <cstdlib>
 
 namespace strait::control {
 namespace {
@@ -64,6 +65,33 @@ TEST(StopSignals, InnerOneGoesOnCounting) {
 TEST(StopSignals, DestructorRestoresSignals) {
   { const StopSignals signals; }
   EXPECT_EXIT(std::raise(SIGTERM), testing::KilledBySignal(SIGTERM), "");
+}
+
+// In processes of their own, which die by the signal: scripts that called them end, too.
+TEST(StopSignalsDeathTest, AnnouncedStopIsNotSilent) {
+  using Stopped = testing::KilledBySignal;
+  const auto announce = [] { StopSignals::announce("interrupted early\n"); };
+  EXPECT_EXIT((announce(), std::raise(SIGINT)), Stopped(SIGINT), "^interrupted early\n$");
+  const auto after_a_launch = [&] {
+    announce();
+    { const StopSignals signals; }
+    std::raise(SIGTERM);
+  };
+  EXPECT_EXIT(after_a_launch(), Stopped(SIGTERM), "^interrupted early\n$");
+  const auto ignored = [&] {
+    std::signal(SIGINT, SIG_IGN);
+    announce();
+    std::raise(SIGINT);
+    std::raise(SIGTERM);
+  };
+  EXPECT_EXIT(ignored(), Stopped(SIGTERM), "^interrupted early\n$");
+  const auto counted = [&] {
+    const StopSignals signals;
+    announce();
+    std::raise(SIGINT);
+    std::_Exit(signals.count());
+  };
+  EXPECT_EXIT(counted(), testing::ExitedWithCode(1), "^$");
 }
 
 }  // namespace
