@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iostream>
 #include <iterator>
+#include <system_error>
 
 #include "launcher/control/run_file_names.h"
 #include "launcher/planner/needed_files.h"
@@ -16,6 +17,20 @@
 #include "launcher/recipe/recipe_io.h"
 
 namespace strait::app {
+
+CLI::Option* add_run_argument(CLI::App* verb, std::filesystem::path& run) {
+  return verb->add_option_function<std::string>(
+      "run", [&run](const std::string& given) { run = run_directory(given); },
+      "its directory, runs/NAME, or NAME alone");
+}
+
+std::filesystem::path run_directory(const std::filesystem::path& given) {
+  const std::filesystem::path named = std::filesystem::path("runs") / given;
+  std::error_code none;
+  const bool is_bare = given.has_filename() && !given.has_parent_path();
+  const bool is_here = std::filesystem::exists(given / control::kPlanFile, none);
+  return is_bare && !is_here && std::filesystem::is_directory(named, none) ? named : given;
+}
 
 void add_overrides(CLI::App* verb, std::vector<std::string>& overrides) {
   verb->add_option("--set", overrides, "key=value instead of the recipe's; repeatable")

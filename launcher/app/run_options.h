@@ -34,6 +34,12 @@ struct RunOptions {
   bool in_job = false;                 // this is the Slurm job itself: launch, submit nothing
 };
 
+// The argument that names a run: its directory or, as runs/NAME, its bare name. `run` outlives the
+// verb.
+CLI::Option* add_run_argument(CLI::App* verb, std::filesystem::path& run);
+// Of such an argument: runs/NAME for a bare name, unless a run's directory of that name is here.
+std::filesystem::path run_directory(const std::filesystem::path& given);
+
 // --set; `overrides` outlives the verb.
 void add_overrides(CLI::App* verb, std::vector<std::string>& overrides);
 // --set and --json.

@@ -254,7 +254,7 @@ base::ExitCode prune_run(const fs::path& run, const PruneRule& rule) {
 }
 
 struct CheckpointFlags {
-  std::string run;
+  fs::path run;
   std::string target;
   std::optional<std::int64_t> step;
   PruneRule rule;
@@ -264,7 +264,7 @@ struct CheckpointFlags {
 CLI::App* add_part(CLI::App* verb, const char* name, const char* text,
                    const std::shared_ptr<CheckpointFlags>& flags) {
   CLI::App* part = verb->add_subcommand(name, text);
-  part->add_option("run", flags->run, "its directory, runs/NAME")->required();
+  add_run_argument(part, flags->run)->required();
   return part;
 }
 

@@ -73,7 +73,7 @@ planner::PreparedData evaluation_data(const fs::path& directory, const plan::Run
 }
 
 struct EvalFlags {
-  std::string run;
+  fs::path run;
   std::string data;  // empty: the recipe's data.eval
   std::string tokenizer;
   bool json = false;
@@ -110,7 +110,7 @@ base::ExitCode evaluate(const EvalFlags& flags) {
 void add_eval(CLI::App& cli, Command& command) {
   const auto flags = std::make_shared<EvalFlags>();
   CLI::App* verb = cli.add_subcommand("eval", "the loss of a trained model");
-  verb->add_option("run", flags->run, "its directory, runs/NAME")->required();
+  add_run_argument(verb, flags->run)->required();
   verb->add_option("--data", flags->data, "instead of the recipe's data.eval");
   verb->add_option("--tokenizer", flags->tokenizer, "a directory, or bytes; else the run's own");
   verb->add_flag("--json", flags->json, "machine-readable output");

@@ -15,7 +15,7 @@ namespace strait::app {
 
 void add_export(CLI::App& cli, Command& command) {
   struct Options {
-    std::string run;
+    std::filesystem::path run;
     std::string directory;
     std::string type;
     double shard_gigabytes = 5;
@@ -23,7 +23,7 @@ void add_export(CLI::App& cli, Command& command) {
   };
   const auto options = std::make_shared<Options>();
   CLI::App* verb = cli.add_subcommand("export", "a Hugging Face directory of a trained model");
-  verb->add_option("run", options->run, "its directory, runs/NAME")->required();
+  add_run_argument(verb, options->run)->required();
   verb->add_option("directory", options->directory, "a new one")->required();
   verb->add_option("--dtype", options->type, "instead of the value types of the source's files")
       ->check(CLI::IsMember({"float32", "bfloat16", "float16"}));

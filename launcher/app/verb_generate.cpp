@@ -180,7 +180,7 @@ void add_generate(CLI::App& cli, Command& command) {
   GenerationOptions& options = flags->options;
   control::Sampling& sampling = options.sampling;
   CLI::App* verb = cli.add_subcommand("generate", "continue prompts with a trained model");
-  verb->add_option("run", flags->run, "its directory, runs/NAME")->required();
+  add_run_argument(verb, flags->run)->required();
   CLI::Option_group* what = verb->add_option_group("prompts", "what is continued");
   what->add_option("--prompt", flags->prompt, "a text, whose continuation appears as it is made");
   what->add_option("--prompts", flags->prompts,

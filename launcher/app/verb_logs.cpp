@@ -119,7 +119,7 @@ base::ExitCode show_logs(const LogOptions& options) {
 void add_logs(CLI::App& cli, Command& command) {
   const auto options = std::make_shared<LogOptions>();
   CLI::App* verb = cli.add_subcommand("logs", "what the processes of a run wrote");
-  verb->add_option("run", options->run, "its directory, runs/NAME")->required();
+  add_run_argument(verb, options->run)->required();
   verb->add_option("process", options->process, "one, such as 1.0; else all, by time");
   verb->add_flag("-f,--follow", options->follow, "go on until the run is over");
   verb->add_option("--last", options->last, "begin with so many lines; 0: with all")

@@ -256,7 +256,7 @@ void add_resume(CLI::App& cli, Command& command) {
   const auto options = std::make_shared<RunOptions>();
   const auto replica = std::make_shared<Replica>();
   CLI::App* verb = cli.add_subcommand("resume", "resume a run from its newest checkpoint");
-  verb->add_option("run", options->recipe, "its directory, runs/NAME")->required();
+  add_run_argument(verb, options->recipe)->required();
   verb->footer(changeable_keys);
   add_run_options(verb, options);
   CLI::Option* one =

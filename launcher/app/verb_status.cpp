@@ -13,12 +13,13 @@
 #include <system_error>
 #include <vector>
 
+#include "launcher/app/run_list.h"
 #include "launcher/app/run_options.h"
 #include "launcher/app/saved_checkpoints.h"
 #include "launcher/app/verbs.h"
 #include "launcher/base/clocks.h"
-#include "launcher/base/errors.h"
 #include "launcher/base/command_name.h"
+#include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/console/status_text.h"
 #include "launcher/control/run_directory.h"
@@ -208,15 +209,19 @@ base::ExitCode show_status(const std::filesystem::path& run, bool as_json) {
 
 void add_status(CLI::App& cli, Command& command) {
   struct Options {
-    std::string run;
+    std::filesystem::path run;
     bool json = false;
   };
   const auto options = std::make_shared<Options>();
-  CLI::App* verb = cli.add_subcommand("status", "show the state of a run, or how it ended");
-  verb->add_option("run", options->run, "its directory, runs/NAME")->required();
+  CLI::App* verb =
+      cli.add_subcommand("status", "show the state of a run, or how it ended; list the runs");
+  add_run_argument(verb, options->run)->description("its directory, or NAME; absent: all here");
   verb->add_flag("--json", options->json, "machine-readable output");
   verb->callback([options, &command] {
-    command = [options] { return show_status(options->run, options->json); };
+    command = [options] {
+      if (options->run.empty()) return list_runs("status", options->json);
+      return show_status(options->run, options->json);
+    };
   });
 }
 

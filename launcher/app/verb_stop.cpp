@@ -148,14 +148,14 @@ base::ExitCode stop_run(const fs::path& run, bool now, std::chrono::seconds time
 
 void add_stop(CLI::App& cli, Command& command) {
   struct Options {
-    std::string run;
+    fs::path run;
     bool now = false;
     std::optional<std::uint32_t> replica;
     int timeout = 600;
   };
   const auto options = std::make_shared<Options>();
   CLI::App* verb = cli.add_subcommand("stop", "end a live run: finish the step, save, exit");
-  verb->add_option("run", options->run, "its directory, runs/NAME")->required();
+  add_run_argument(verb, options->run)->required();
   verb->add_flag("--now", options->now, "exit at once; steps since the last checkpoint are lost");
   verb->add_option("--replica", options->replica,
                    "only this replica leaves; the others continue (sync.on_loss = \"continue\")")

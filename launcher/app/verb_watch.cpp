@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "launcher/app/run_list.h"
+#include "launcher/app/run_options.h"
 #include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
 #include "launcher/console/full_screen.h"
@@ -129,10 +131,12 @@ base::ExitCode watch_run(const fs::path& run) {
 }  // namespace
 
 void add_watch(CLI::App& cli, Command& command) {
-  const auto run = std::make_shared<std::string>();
+  const auto run = std::make_shared<fs::path>();
   CLI::App* verb = cli.add_subcommand("watch", "show a run live on the full screen");
-  verb->add_option("run", *run, "its directory, runs/NAME")->required();
-  verb->callback([run, &command] { command = [run] { return watch_run(*run); }; });
+  add_run_argument(verb, *run)->description("its directory, or NAME; absent: list those here");
+  verb->callback([run, &command] {
+    command = [run] { return run->empty() ? list_runs("watch", false) : watch_run(*run); };
+  });
 }
 
 }  // namespace strait::app
