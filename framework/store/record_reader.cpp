@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <span>
+#include <string_view>
 
-#include "framework/store/data_form.h"
 #include "framework/store/store_error.h"
 #include "framework/utf8.h"
 
@@ -78,7 +78,9 @@ std::optional<std::string> RecordReader::next_line() {
   ++line_;
   if (end - position_ > kMaximumLine) {
     throw StoreError(StoreError::Kind::bad_input,
-                     fmt::format("{}: the line is longer than {} bytes", origin(), kMaximumLine));
+                     fmt::format("{}: the line is longer than {} bytes; {}", origin(), kMaximumLine,
+                                 advice_on_long_line(file_.path(),
+                                                     std::string_view(buffer_).substr(position_))));
   }
   std::string line = buffer_.substr(position_, end - position_);
   position_ = std::min(end + 1, buffer_.size());

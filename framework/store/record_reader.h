@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "framework/store/data_form.h"
 #include "framework/store/input_file.h"
 #include "framework/store/record.h"
 
@@ -16,7 +17,7 @@ namespace strait::store {
 // StoreError bad_input with file:line.
 class RecordReader {
  public:
-  static constexpr std::uint64_t kMaximumLine = 16 << 20;
+  static constexpr std::uint64_t kMaximumLine = kLongestLine;
 
   explicit RecordReader(const std::filesystem::path& path);
 

@@ -264,7 +264,12 @@ TEST(RecordReader, RefusesALineWithoutEndBeforeItIsParsed) {
   std::string bytes = "{\"text\":\"\"}\n";
   bytes.resize(17 << 20, ' ');
   ScratchDirectory::write(folder / "a.jsonl", bytes);
-  expect_store_error(StoreError::Kind::bad_input, {"a.jsonl:2: the line is longer than"},
+  expect_store_error(StoreError::Kind::bad_input,
+                     {"a.jsonl:2: the line is longer than", "LC_ALL=C awk"},
+  ScratchDirectory::write(folder / "b.jsonl", "{\"text\":\"" + std::string(17 << 20, 'a'));
+  expect_store_error(StoreError::Kind::bad_input,
+                     {"b.jsonl:1: the line is longer than", "cut the texts", "b-cut.jsonl"},
+                     [&] { read_all(folder / "b.jsonl"); });
                      [&] { read_all(folder / "a.jsonl"); });
 }
 
@@ -455,10 +460,10 @@ TEST(RecordReader, RefusesOtherFormsByContentAndSaysWhatTheyLookLike) {
   const std::vector<std::tuple<std::string, std::string, std::string>> cases = {
       {"array.jsonl", "[\n  {\"text\": \"a\"}]", "one JSON array"},
       {"array.json", "[{\"text\": \"a\"}]", "one JSON array"},
-      {"texts.json", "[\"a text\", \"another\"]", "one JSON array; write each"},
+      {"texts.json", "[\"a text\", \"another\"]", "one JSON array"},
       {"empty.json", "[]", "one JSON array"},
       {"object.json", "{\"a\": 1}", "one JSON object"},
-      {"lines.txt", "{\"text\": \"a\"}\n{\"text\": \"b\"}\n", "name it NAME.jsonl"},
+      {"lines.txt", "{\"text\": \"a\"}\n{\"text\": \"b\"}\n", "JSONL; "},
       {"tokenizer.json", "{\"added_tokens\": [], \"normalizer\": null}", "a tokenizer.json"},
       {"tokens.bin", std::string("\x10\0\0\0\0\0\0\0", 8) + "{\"a\":{}}      ",
        "a safetensors file"},
@@ -474,6 +479,7 @@ TEST(RecordReader, RefusesOtherFormsByContentAndSaysWhatTheyLookLike) {
   ScratchDirectory::write(folder / "fine.txt", "[1] a note, {and} more: é 日 😀");
   EXPECT_EQ(read_all(folder / "fine.txt").size(), 1U);
 }
+      {"model.bin", "GGUF\x03", "a GGUF model"},
 
 TEST(ByteTokenizer, DecodesWhatItEncodes) {
   std::string text;
@@ -481,6 +487,18 @@ TEST(ByteTokenizer, DecodesWhatItEncodes) {
   const std::vector<std::int32_t> tokens = ByteTokenizer::encode(text);
   EXPECT_EQ(tokens.back(), 255);
   EXPECT_EQ(ByteTokenizer::decode(tokens), text);
+  ScratchDirectory::write(folder / "a list.json", "[{\"text\": \"a\"}, \"it's b\"]");
+  std::string command;
+  try {
+    read_all(folder / "a list.json");
+  } catch (const StoreError& error) {
+    command = error.what();
+  }
+  // The refusal ends with a command that a shell runs.
+  command.erase(0, command.find("python3"));
+  ASSERT_EQ(std::system(command.c_str()), 0) << command;
+  EXPECT_EQ(ScratchDirectory::read(folder / "a list.jsonl"),
+            "{\"text\": \"a\"}\n{\"text\": \"it's b\"}\n");
   EXPECT_EQ(ByteTokenizer::decode(std::vector<std::int32_t>{104, 105, ByteTokenizer::kEnd}), "hi");
 }
 
