@@ -1,5 +1,7 @@
 #include "framework/store/byte_tokenizer.h"
 
+#include <fmt/format.h>
+
 #include "framework/store/store_error.h"
 
 namespace strait::store {
@@ -20,11 +22,13 @@ std::string ByteTokenizer::decode(std::span<const std::int32_t> tokens) {
 }
 
 Document ByteTokenizer::document(const Record& record) {
-  if (record.needs_template) {
-    throw StoreError(StoreError::Kind::bad_input,
-                     record.origin +
-                         ": it has tools, which byte tokens cannot render; give data.tokenizer a "
-                         "directory with tokenizer.json and a chat template");
+  if (!record.needs_template.empty()) {
+    throw StoreError(
+        StoreError::Kind::bad_input,
+        fmt::format("{}: it has {}, which byte tokens cannot render: they know text and the roles "
+                    "system, developer, user, assistant and tool; take a tokenizer with a chat "
+                    "template, a directory with tokenizer.json",
+                    record.origin, record.needs_template));
   }
   Document document;
   document.origin = record.origin;

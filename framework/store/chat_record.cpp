@@ -1,11 +1,14 @@
 #include "framework/store/chat_record.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "framework/store/bounded_json.h"
 #include "framework/store/record_fields.h"
@@ -13,8 +16,12 @@
 namespace strait::store {
 namespace {
 
+// Those that need no chat template.
 constexpr std::array<std::string_view, 5> kRoles{"system", "developer", "user", "assistant",
                                                  "tool"};
+constexpr const char* kTools = "tools";
+constexpr std::size_t kShownBytes = 64;  // of a name that a message quotes
+constexpr std::size_t kShownRoles = 8;
 // Names that ShareGPT's files use, and the roles that they mean.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kShareGptRoles{
     {{"human", "user"},
@@ -89,7 +96,17 @@ void add_message(Record& record, const std::string& role, const std::string& con
 
 void check_learnable(const Record& record) {
   if (std::ranges::any_of(record.pieces, &Piece::is_target)) return;
-  refuse_record(record.origin, "no message has the role \"assistant\": there is nothing to learn");
+  std::vector<std::string> roles;
+  for (std::size_t i = 0; i < record.pieces.size() && roles.size() < kShownRoles; i += 2) {
+    const std::string& text = record.pieces[i].text;  // "role: "
+    std::string role =
+        fmt::format("\"{}\"", text.substr(0, text.size() - 2).substr(0, kShownBytes));
+    if (std::ranges::find(roles, role) == roles.end()) roles.push_back(std::move(role));
+  }
+  refuse_record(record.origin,
+                fmt::format("no message has the role \"assistant\" (there are: {}), so there is "
+                            "nothing to learn",
+                            fmt::join(roles, ", ")));
 }
 
 std::string role_of(const std::string& speaker, const std::string& origin) {
@@ -97,7 +114,7 @@ std::string role_of(const std::string& speaker, const std::string& origin) {
     if (name == speaker) return std::string(role);
   }
   refuse_record(origin, fmt::format("\"from\" is \"{}\", which is none of human, gpt, system, tool",
-                                    speaker.substr(0, 64)));
+                                    speaker.substr(0, kShownBytes)));
 }
 
 // A weight of 0 says that a message of the assistant's is not to be learnt.
@@ -187,7 +204,8 @@ Record prompt_record(const nlohmann::json& root, std::string_view line, const st
   if (!messages.is_array() || messages.empty()) {
     refuse_record(origin, "\"messages\" is not a list of {\"role\", \"content\"}");
   }
-  Record record{origin, {}, true, std::string(line), !tools_of(root, origin).is_null()};
+  Record record{
+      origin, {}, true, std::string(line), tools_of(root, origin).is_null() ? "" : kTools};
   if (const std::string system = system_text(root, origin); !system.empty()) {
     refuse_second_system(messages, origin);
     record.chat = with_system(line, system);
@@ -198,19 +216,18 @@ Record prompt_record(const nlohmann::json& root, std::string_view line, const st
     if (!messages[i].is_object()) refuse_record(where, "it is not an object");
     const std::string role = required_string(messages[i], "role", where);
     const std::string content = content_of(messages[i], where);
+    if (has_items(messages[i], "tool_calls")) record.needs_template = kTools;
     if (std::ranges::find(kRoles, role) == kRoles.end()) {
-      refuse_record(where, fmt::format("the role \"{}\" is none of system, developer, user, "
-                                       "assistant, tool",
-                                       role.substr(0, 64)));
+      record.needs_template =
+          fmt::format("the role \"{}\" (message {})", role.substr(0, kShownBytes), i + 1);
     }
-    record.needs_template = record.needs_template || has_items(messages[i], "tool_calls");
     add_message(record, role, content);
   }
   return record;
 }
 
 std::string tools_content(const Record& record) {
-  if (!record.needs_template || record.chat.empty()) return "";
+  if (record.needs_template.empty() || record.chat.empty()) return "";
   const nlohmann::json chat = nlohmann::json::parse(record.chat);
   nlohmann::json calls = nlohmann::json::array();
   for (const nlohmann::json& message : chat["messages"]) {
@@ -249,7 +266,7 @@ Record foreign_chat_record(const nlohmann::json& root, std::string_view line,
   nlohmann::ordered_json chat = {{"messages", messages}};
   // In the order of their keys, which templates show.
   if (root.contains("tools")) chat["tools"] = nlohmann::ordered_json::parse(line)["tools"];
-  Record record{origin, {}, true, chat.dump(), !tools_of(root, origin).is_null()};
+  Record record{origin, {}, true, chat.dump(), tools_of(root, origin).is_null() ? "" : kTools};
   for (const nlohmann::json& message : messages) {
     add_message(record, message["role"].get<std::string>(), message["content"].get<std::string>());
   }

@@ -22,7 +22,9 @@ struct Record {
   bool whole = false;  // no plain text, which may be cut anywhere
   // Of a chat: an object with "messages" and perhaps "tools", for a chat template. JSON.
   std::string chat = {};
-  bool needs_template = false;  // it cannot be rendered as "role: content"
+  // What of it only a chat template renders: "tools", "the role \"critic\" (message 2)". Empty: it
+  // can be rendered as "role: content".
+  std::string needs_template = {};
   // Of a text in parts: whether this is its beginning, and its end.
   bool first = true;
   bool last = true;

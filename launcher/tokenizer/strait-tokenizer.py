@@ -16,13 +16,16 @@ if __name__ == "__main__" and not getattr(sys.flags, "safe_path", sys.flags.isol
 import array
 import bisect
 import datetime
+import difflib
 import functools
 import itertools
 import json
 import os
 import pathlib
 import queue
+import re
 import resource
+import shlex
 import signal
 import struct
 import threading
@@ -131,6 +134,7 @@ class ChatTemplate:
                        ValueError)
         self.environment = make_environment(jinja2)
         self.marks_spans = "generation" in text and "endgeneration" in text
+        self.known_roles = set(re.findall("""['"](\\w+)['"]""", text))  # and other words
         self.template = self.guarded(lambda: self.environment.from_string(text))
 
     def guarded(self, work):
@@ -212,7 +216,8 @@ def from_vocabulary(tokenizers, folder, config):
     if kind not in GPT2_CLASSES | QWEN2_CLASSES:
         raise Refusal(
             f"{folder} has vocab.json and merges.txt of the class {kind}, which needs a tokenizer.json; write one with "
-            "transformers: AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)")
+            "transformers: python3 -c 'import sys; from transformers import AutoTokenizer as T; "
+            f"T.from_pretrained(sys.argv[1]).save_pretrained(sys.argv[1])' {shlex.quote(str(folder))}")
     made = tokenizers.Tokenizer(models.BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt")))
     made.decoder = decoders.ByteLevel()
     if kind in QWEN2_CLASSES:
@@ -496,6 +501,27 @@ def opening_length(template, tools, message, until):
         "{% generation %} and {% endgeneration %}, or begin the chat with a user's message")
 
 
+USUAL_ROLES = ("system", "developer", "user", "assistant", "tool")
+
+
+def check_roles(template, messages, tools):
+    """Roles that are a template's own are passed through to it: it names them, or renders any. Others would be left out
+    without a word."""
+    for i, message in enumerate(messages):
+        role = message.get("role")
+        if role in USUAL_ROLES or role in template.known_roles:
+            continue
+        if meant := difflib.get_close_matches(str(role), USUAL_ROLES, 1, 0.8):
+            raise Refusal(f'message {i + 1}: the chat template of {template.name} does not name the role "{role}"; '
+                          f'did you mean "{meant[0]}"?')
+        texts = [rendered_or_none(template, [*messages[:i], dict(message, content=content), *messages[i + 1:]], tools)
+                 for content in ("x", "y")]
+        if None in texts or texts[0] == texts[1]:
+            raise Refusal(f'message {i + 1}: the chat template of {template.name} does not know the role "{role}", and '
+                          "leaves the message out or refuses it; give it another role, or use a template that knows it")
+        template.known_roles.add(role)
+
+
 def rendered_or_none(template, messages, tools, prompt=False):
     try:
         return template.render(messages, tools, prompt)[0]
@@ -659,6 +685,7 @@ class Worker:
             try:
                 messages, tools = chat_of(records[i])
                 template = self.folder.template_for(tools)
+                check_roles(template, messages, tools)
                 text, where = chat_spans(template, messages, tools, targets)
             except Refusal as refusal:
                 refusal.record = i
@@ -672,7 +699,9 @@ class Worker:
     def prompt(self, request):
         if "record" in request:
             messages, tools = chat_of(request["record"])
-            text, _ = self.folder.template_for(tools).render(messages, tools, prompt=True)
+            template = self.folder.template_for(tools)
+            check_roles(template, messages, tools)
+            text, _ = template.render(messages, tools, prompt=True)
             ids = self.folder.plain([text])[0]
         else:
             ids = self.folder.prefix + self.folder.plain([request["text"]])[0]

@@ -106,7 +106,7 @@ class Inference(runs.RunCase):
             ('{"messages": 7}\n', r'bad.jsonl:1: "messages" is not a list of'),
             ('{"messages": []}\n', r'bad.jsonl:1: "messages" is not a list of'),
             ('\n{"messages": [{"role": "robot", "content": "a"}]}\n',
-             r'bad.jsonl:2: message 1: the role "robot" is none of system'),
+             r'bad.jsonl:2: it has the role "robot" \(message 1\), which byte tokens cannot render'),
             ('{"messages": [{"role": "user", "content": 5}]}\n',
              r'bad.jsonl:1: message 1: "content" is a number where a string'),
             ("[]\n", "bad.jsonl:1: expected .* is array"),

@@ -4,6 +4,7 @@ not happen unnoticed: another tokenizer, a cache or data that are damaged, a wor
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -150,10 +151,64 @@ class TokenizerRuns(runs.RunCase):
         self.assertEqual(answers[:2], answers[2:])
         (self.home / "prompts.jsonl").write_text(lines[1].replace('"z": 1', '"z": 3'))
         self.refused("prompts.jsonl:1: .*other tools", "generate", "runs/tiny", "--prompts", "prompts.jsonl")
-        # What training refuses, a template may render.
-        for messages, why in ('[{"role": "robot", "content": "a"}]', 'message 1: the role "robot"'), ("[]", "is not a list"):
+        for messages, why in (('[{"role": "usr", "content": "a"}]', 'message 1: .* does not name the role "usr"; did you mean "user"'),
+                              ("[]", "is not a list")):
             (self.home / "prompts.jsonl").write_text(f'{lines[0]}\n{{"messages": {messages}}}\n')
             self.refused(f"prompts.jsonl:2: .*{why}", "generate", "runs/tiny", "--prompts", "prompts.jsonl")
+
+    def test_roles_that_the_template_knows_are_passed_through(self):
+        config = self.home / "model/tokenizer_config.json"
+
+        def chat_with(role):
+            messages = [("user", "what is it"), (role, "is it"), ("assistant", "it is")]
+            (self.home / "roles.jsonl").write_text(
+                json.dumps({"messages": [{"role": name, "content": text} for name, text in messages]}) + "\n")
+            return "prepare", "roles.jsonl", "--model", "model", "--row", "64", "--show", "1"
+
+        # One that renders any role, and one that names its own and leaves others out.
+        self.assertIn("<|im_start|>critic\nis it<|im_end|>\n<|im_start|>assistant\n[[it is", self.ok(*chat_with("critic")))
+        self.refused('roles.jsonl:1: message 2: .* does not name the role "asistant"; did you mean "assistant"',
+                     *chat_with("asistant"))
+        named = TEMPLATE.replace("{{ '<|im_start|>' + m.role", "{% if m.role in ['user', 'assistant', 'ipython'] %}{{ '<|im_start|>' + m.role")
+        named = named.replace("+ '\n' }}{% endfor %}", "+ '\n' }}{% endif %}{% endfor %}")
+        config.write_text(json.dumps({"eos_token": "<|im_end|>", "chat_template": named}))
+        self.assertIn("<|im_start|>ipython\nis it<|im_end|>", self.ok(*chat_with("ipython")))
+        self.refused('roles.jsonl:1: message 2: .* does not know the role "critic"', *chat_with("critic"))
+        self.refused(r'roles.jsonl:1: it has the role "critic" \(message 2\), which byte tokens cannot render', "prepare", "roles.jsonl")
+
+    def test_a_virtual_environment_of_another_user_is_one_sentence(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root can become another user")
+        programs = self.home / "tree/build/release/bin"
+        programs.mkdir(parents=True)
+        for name in ("strait", "strait-tokenizer.py"):
+            shutil.copy2(runs.BIN / name, programs)
+        python = self.home / "tree/.venv/bin/python"
+        python.parent.mkdir(parents=True)
+        python.symlink_to(sys.executable)
+        self.home.chmod(0o755)
+        (self.home / "tree/.venv").chmod(0o700)
+        words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", programs / "strait", "prepare", "train.jsonl",
+                 "--model", "model"]
+        environment = {name: value for name, value in os.environ.items() if name != "STRAIT_PYTHON"}
+        environment["STRAIT_CACHE"] = str(self.home / "none")
+        done = subprocess.run(words, cwd=self.home, capture_output=True, text=True, env=environment)
+        self.assertEqual((done.returncode, done.stdout), (10, ""), done.stderr)
+        self.assertRegex(done.stderr, rf"\Astrait: this user may not run {python}, .*; set STRAIT_PYTHON to another one [^\n]*\n\Z")
+
+    def test_a_run_of_chats_is_asked_as_a_user_does(self):
+        out = self.ok("run", self.words(**{"data.hold_out": 0.3}))
+        self.assertRegex(out, r"\nanswers to evaluation prompts:\n(  what is \d+\?  >  .*\n){3}")
+        command = re.search(r"\ntry +(strait generate runs/tiny --chat --prompt 'what is (\d+)\?')\n", out)
+        self.assertTrue(command, out)
+        self.assertIn(f"  what is {command[2]}?  >  ", out)
+        # As it is, in a shell.
+        path = f"{self.program.parent}:{os.environ['PATH']}"
+        done = subprocess.run(command[1], shell=True, cwd=self.home, capture_output=True, text=True, env={**os.environ, "PATH": path})
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        code, _, err = self.strait("generate", "tiny", "--prompt", "what is 3?", "--max-tokens", "2")
+        self.assertEqual(code, 0)
+        self.assertRegex(err, r"\Anote: the run was trained on chats, .* add --chat [^\n]*\n\Z")
 
     def test_another_tokenizer_is_refused(self):
         self.ok("prepare", "train.jsonl", "a.safetensors", "--model", "model", "--row", "64")
@@ -301,7 +356,7 @@ class TokenizerRuns(runs.RunCase):
     def test_long_records_are_counted(self):
         with open(self.home / "train.jsonl", "a") as file:
             file.write(json.dumps({"prompt": "a", "completion": "it " * 200}) + "\n")
-        self.refused("train.jsonl:33: .*data.too_long", "prepare", "train.jsonl", "--model", "model", "--row", "64")
+        self.refused("train.jsonl:33: .*--too-long", "prepare", "train.jsonl", "--model", "model", "--row", "64")
         for rule, word in (("drop", "1 dropped"), ("truncate", "1 truncated"), ("split", "1 split")):
             out = self.ok("prepare", "train.jsonl", "--model", "model", "--row", "64", "--too-long", rule)
             self.assertIn(f"longer than a row of 64 tokens: {word}", out)
