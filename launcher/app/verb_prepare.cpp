@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -55,11 +56,17 @@ void add_choice(CLI::App& verb, const char* flag, std::string& value, const char
       ->capture_default_str();
 }
 
-// A record's text, the targets green on a terminal and in [[ ]] elsewhere.
+// On a terminal, unless the user wants none (https://no-color.org).
+bool shows_colours() {
+  const char* const none = std::getenv("NO_COLOR");
+  return isatty(STDOUT_FILENO) != 0 && (none == nullptr || *none == '\0');
+}
+
+// A record's text, the targets green or in [[ ]].
 void print_document(store::Document document, bool first, tokenizer::TokenizerWorker* worker) {
   // Nothing stands before a text's first token that could predict it.
   if (first && !document.is_target.empty()) document.is_target.front() = 0;
-  const bool colours = isatty(STDOUT_FILENO) != 0;
+  const bool colours = shows_colours();
   const auto learnt = std::accumulate(document.is_target.begin(), document.is_target.end(), 0);
   std::cout << fmt::format("--- {}: {} tokens, {} of them targets\n", document.origin,
                            document.tokens.size(), learnt);
@@ -168,6 +175,7 @@ base::ExitCode prepare(const PrepareFlags& flags) {
                   named<store::Packing>(flags.packing), flags.overlap};
   options.targets = named<store::Targets>(flags.targets);
   if (!flags.model.empty()) options.tokenizer = flags.model;
+  options.rows.remedy = "make --row longer, or add --too-long drop, truncate or split";
   if (flags.shown > 0) show_records(flags, options);
   const planner::PreparedData prepared = planner::read_data({{flags.data}}, options);
   const std::vector<std::string> files = write_files(flags, prepared);
@@ -175,7 +183,6 @@ base::ExitCode prepare(const PrepareFlags& flags) {
   for (const std::string& note : prepared.notes) std::cout << note << '\n';
   for (const std::string& removed : prepared.removed) std::cout << removed << '\n';
   if (files.size() > 1) {
-  options.rows.remedy = "make --row longer, or add --too-long drop, truncate or split";
     std::cout << fmt::format("data.train = [\"{}\"]\n", fmt::join(files, "\", \""));
   }
   return base::ExitCode::done;

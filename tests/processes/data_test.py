@@ -2,9 +2,12 @@
 happen unnoticed: a record on both sides, rows that differ between two plans, a file that changes under a run."""
 
 import json
+import os
+import pty
 import re
 import shutil
 import struct
+import subprocess
 
 import runs
 
@@ -178,7 +181,20 @@ class DataRuns(runs.RunCase):
         self.assertEqual(error.count("\n"), 1, error)
         prepare, evaluate = re.search(r": \S+ (prepare more.jsonl .*) && \S+ (eval runs/some --data \S+) ", error).groups()
         self.assertIn("1 dropped", self.ok(*prepare.split()))
-        self.assertIn("target tokens of out.safetensors", self.ok("eval", "runs/some", *data.split()))
+        self.assertIn("target tokens of out.safetensors", self.ok(*evaluate.split()))
+        self.assertRegex(self.said(10, "prepare", "more.jsonl", "--row", "32"), "make --row longer, or add --too-long drop, ")
+
+    def test_no_color_is_heeded(self):
+        for value, coloured in ((None, True), ("", True), ("1", False)):
+            environment = {name: text for name, text in os.environ.items() if name != "NO_COLOR"}
+            if value is not None:
+                environment["NO_COLOR"] = value
+            screen, end = pty.openpty()
+            done = subprocess.run([self.program, "prepare", "train.jsonl", "--show", "1"], cwd=self.home, stdout=end, env=environment)
+            self.assertEqual(done.returncode, 0)
+            text = os.read(screen, 1 << 16).decode()  # little: it has fitted into the terminal's buffer
+            os.close(end), os.close(screen)
+            self.assertEqual(("\x1b[32m" in text, "[[" in text), (coloured, not coloured), text)
 
     def test_no_rows_and_too_few_rows_are_refused(self):
         (self.home / "long.jsonl").write_text(json.dumps({"prompt": "a", "completion": "b" * 40}) + "\n")
