@@ -8,6 +8,7 @@
 #include <span>
 #include <string_view>
 
+#include "framework/shell_word.h"
 #include "framework/store/input_file.h"
 #include "framework/store/store_error.h"
 #include "framework/store/weight_index.h"
@@ -56,19 +57,17 @@ WeightFiles::WeightFiles(std::filesystem::path directory) : directory_(std::move
              std::filesystem::exists(directory_ / "pytorch_model.bin.index.json", ignored)) {
     refuse_weights(fmt::format(
         "{} holds its weights as pytorch_model.bin only, a format that can run code when it is "
-        "read; convert it once: load it with transformers and save_pretrained it, which writes "
-        "model.safetensors",
-        directory_.string()));
+        "read; convert it once, with transformers: python3 -c 'import sys; from transformers "
+        "import "
+        "AutoModelForCausalLM as M; M.from_pretrained(sys.argv[1], torch_dtype=\"auto\")"
+        ".save_pretrained(sys.argv[1])' {}",
+        directory_.string(), shell_word(directory_.string())));
   } else if (!std::filesystem::is_directory(directory_, ignored)) {
-    refuse_weights(fmt::format(
-        "the model's directory {} is missing; put its files back there, or name another one as "
-        "model.path",
-        directory_.string()));
+    refuse_weights(fmt::format("the model's directory {} is missing; put its files back there",
+                               directory_.string()));
   } else {
-    refuse_weights(
-        fmt::format("{} holds neither {} nor {}; set weights = \"random\" to start "
-                    "without them",
-                    directory_.string(), kSingle, kIndex));
+    refuse_weights(fmt::format("{} holds neither {} nor {}; put the model's files back there",
+                               directory_.string(), kSingle, kIndex));
   }
   for (const auto& [name, shard] : where_) tensors_.push_back({*shard->find(name), shard->path()});
 }

@@ -14,7 +14,7 @@
 #include "framework/store/checkpoint.h"
 #include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
-#include "launcher/planner/planned_model.h"
+#include "launcher/planner/model_folder.h"
 #include "models/lora.h"
 #include "models/tensor_names.h"
 

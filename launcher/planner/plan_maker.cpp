@@ -8,12 +8,12 @@
 #include <utility>
 
 #include "framework/store/file_hash.h"
-#include "framework/store/input_file.h"
 #include "launcher/base/errors.h"
 #include "launcher/plan/placement.h"
 #include "launcher/plan/speeds.h"
 #include "launcher/plan/thread_limit.h"
 #include "launcher/planner/layer_times.h"
+#include "launcher/planner/model_folder.h"
 #include "launcher/planner/model_weights.h"
 #include "launcher/planner/planned_cut.h"
 #include "launcher/planner/planned_data.h"
@@ -29,20 +29,6 @@ namespace strait::planner {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string read_config(const fs::path& model) {
-  const fs::path file = model / "config.json";
-  std::error_code none;
-  if (!fs::exists(file, none)) {
-    const bool there = fs::is_directory(model, none);
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("model.path = \"{}\" {}; it must be a Hugging Face model directory{}",
-                    model.string(), folder_fault(model, file.filename()),
-                    there ? "" : " with config.json; strait downloads none"));
-  }
-  return store::read_text_file(file, kMostConfigBytes);
-}
 
 // A changed run reads the file again, and its checkpoints are of the model that it began with.
 void check_same_model(const plan::Plan& before, const plan::Plan& now) {
@@ -170,7 +156,7 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before) {
   check_device(recipe);
   PlannedRun run;
   plan::Plan& plan = run.plan;
-  plan.model_config = read_config(recipe.model.path);
+  plan.model_config = read_config(recipe.model.path, before != nullptr);
   ChosenWeights chosen{recipe, ""};
   if (before == nullptr) {  // a run that goes on has chosen already
     chosen = with_chosen_checkpoint(recipe);
@@ -188,6 +174,7 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before) {
   }
   const std::int64_t recomputed = recompute_layers(recipe.model, model);
   // The checkpoint of a run that trains the whole model has all of it.
+  if (before == nullptr) check_has_weights(plan.recipe.model);
   if (before == nullptr || plan.recipe.model.lora) check_weights(plan.recipe.model, config);
   // A run that goes on does not need the adapter that it began with.
   if (before == nullptr && !recipe.model.adapter.empty()) {
@@ -196,7 +183,8 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before) {
 
   read_data_sets(run, recipe, model, before);
   if (before == nullptr) {
-    for (const std::string& note : {chosen.warning, adapter_note(recipe.model)}) {
+    for (const std::string& note :
+         {chosen.warning, adapter_note(recipe.model, plan.model_config)}) {
       if (!note.empty()) run.train.notes.push_back(note);
     }
   }

@@ -71,11 +71,16 @@ void check_row(const recipe::Recipe& recipe, const models::ModelDescription& mod
 
 void check_data_files(const char* key, const std::vector<recipe::DataFile>& files) {
   for (const recipe::DataFile& file : files) {
-    std::error_code none;
-    if (fs::exists(file.path, none)) continue;
-    throw base::UserError(base::ExitCode::bad_input,
-                          fmt::format("{} = \"{}\" is no file here ({})", key, file.path,
-                                      fs::current_path().string()));
+    std::error_code error;
+    // What this user may not look at is refused where it is opened.
+    if (fs::exists(file.path, error) || error == std::errc::permission_denied) continue;
+    const bool may_be_hubs = base::hub_name(file.path) && !fs::path(file.path).has_extension();
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("{} = \"{}\" is no file here ({}){}{}", key, file.path,
+                    fs::current_path().string(),
+                    may_be_hubs ? "; it must name one of a data set's files, and " : "",
+                    may_be_hubs ? base::download_advice(file.path, "--repo-type dataset") : ""));
   }
 }
 
@@ -169,16 +174,16 @@ void check_tokens(const recipe::Recipe& recipe, const models::ModelDescription& 
   for (std::int64_t row = 0; row < rows.rows(); ++row) {
     if (!rows.targets(store::SampleId{row}).empty()) return;
   }
-  throw base::UserError(
-      base::ExitCode::bad_input,
-      fmt::format("{} has no target: none of its tokens is to be predicted, so there is nothing to "
-                  "learn or to evaluate; look at it with strait prepare --show",
-                  data.name()));
   const std::string& first = data.files.front().path;
   const std::string look =
       is_token_file(first)
           ? "look at its loss_mask"
           : "look at it with: " + prepare_command(first, data_options(recipe)) + " --show 3";
+  throw base::UserError(
+      base::ExitCode::bad_input,
+      fmt::format("{} has no target: none of its tokens is to be predicted, so there is nothing to "
+                  "learn or to evaluate; {}",
+                  data.name(), look));
 }
 
 std::string long_warmup_note(const plan::Plan& plan) {

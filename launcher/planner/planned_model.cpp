@@ -14,7 +14,9 @@
 #include "framework/store/bounded_json.h"
 #include "framework/store/input_file.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/hub_name.h"
 #include "launcher/base/text.h"
+#include "launcher/planner/model_folder.h"
 #include "models/tensor_names.h"
 
 namespace strait::planner {
@@ -127,14 +129,7 @@ std::int64_t recompute_layers(const recipe::Recipe::Model& recipe,
   return most;
 }
 
-std::string folder_fault(const std::filesystem::path& folder, const std::string& file) {
-  std::error_code none;
-  if (std::filesystem::is_directory(folder, none)) return "has no " + file;
-  if (std::filesystem::exists(folder, none)) return "is a file";
-  return "is no directory here (" + std::filesystem::current_path().string() + ")";
-}
-
-std::string adapter_note(const recipe::Recipe::Model& model) {
+std::string adapter_note(const recipe::Recipe::Model& model, const std::string& config) {
   if (model.adapter.empty()) return "";
   const fs::path file = fs::path(model.adapter) / kAdapterConfig;
   std::string base;
@@ -147,7 +142,11 @@ std::string adapter_note(const recipe::Recipe::Model& model) {
     return "";  // null, mostly: it does not say
   }
   const std::string named = name_of_model(base);
-  if (named.empty() || named == name_of_model(fs::absolute(model.path))) return "";
+  const std::string on_hub = model_hub_name(model.path, config).value_or("");
+  if (named.empty() || named == name_of_model(fs::absolute(model.path)) ||
+      named == name_of_model(on_hub)) {
+    return "";
+  }
   return fmt::format(
       "{} says that the adapter belongs to \"{}\", but model.path is \"{}\"; make sure that this "
       "is the same model",
@@ -169,11 +168,14 @@ recipe::Recipe with_adapter_settings(recipe::Recipe recipe, const std::string& c
   const fs::path file = fs::path(recipe.model.adapter) / kAdapterConfig;
   std::error_code none;
   if (!fs::exists(file, none)) {
+    const std::string& adapter = recipe.model.adapter;
+    const std::string advice =
+        fs::exists(adapter, none) ? "" : "; " + base::download_advice(adapter);
     throw base::UserError(
         base::ExitCode::bad_input,
         fmt::format("model.adapter = \"{}\" {}; it must be a directory that PEFT or strait export "
-                    "has written",
-                    recipe.model.adapter, folder_fault(recipe.model.adapter, file.filename())));
+                    "has written{}",
+                    adapter, folder_fault(adapter, file.filename()), advice));
   }
   const recipe::Recipe::Lora settings =
       settings_of(models::parse_lora(store::read_text_file(file, kMostConfigBytes), file.string()));

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <string>
 
 #include "launcher/plan/plan.h"
@@ -9,13 +8,6 @@
 #include "models/model_description.h"
 
 namespace strait::planner {
-
-// Of a file that configures a model or adapters.
-inline constexpr std::uint64_t kMostConfigBytes = std::uint64_t{1} << 24;
-
-// Why a folder that a recipe names does not have this file: "has no config.json", "is a file", "is
-// no directory here (...)". Only where it has none.
-std::string folder_fault(const std::filesystem::path& folder, const std::string& file);
 
 // The model of a plan, with its adapters if it has any.
 models::ModelConfig planned_model(const plan::Plan& plan);
@@ -37,7 +29,8 @@ std::int64_t recompute_layers(const recipe::Recipe::Model& recipe, models::Model
 recipe::Recipe with_adapter_settings(recipe::Recipe recipe, const std::string& config);
 
 // Where the adapter says that it belongs to a model of another name: asks whether that is meant,
-// since tensors of equal shapes do not show it. Else empty.
-std::string adapter_note(const recipe::Recipe::Model& model);
+// since tensors of equal shapes do not show it. Else empty. `config`: the text of the model's
+// config.json.
+std::string adapter_note(const recipe::Recipe::Model& model, const std::string& config);
 
 }  // namespace strait::planner

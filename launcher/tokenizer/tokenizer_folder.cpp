@@ -9,6 +9,8 @@
 #include "framework/store/file_hash.h"
 #include "framework/store/step_folders.h"
 #include "framework/store/store_error.h"
+#include "launcher/base/hub_name.h"
+#include "launcher/base/text.h"
 
 namespace strait::tokenizer {
 namespace {
@@ -59,14 +61,18 @@ TokenizerFolder open_tokenizer(const fs::path& directory) {
     if (const char* form = other_form(directory)) {
       refuse_tokenizer(fmt::format(
           "{} has {} and no tokenizer.json, which is what this build reads; write one with "
-          "transformers: AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR), or name "
-          "a directory that has one, or \"bytes\" (in a recipe: data.tokenizer)",
-          directory.string(), form));
+          "transformers, or name a directory that has one, or \"bytes\" (in a recipe: "
+          "data.tokenizer): python3 -c 'import sys; from transformers import AutoTokenizer as T; "
+          "T.from_pretrained(sys.argv[1]).save_pretrained(sys.argv[1])' {}",
+          directory.string(), form, base::shell_word(directory.string())));
     }
+    const bool there = fs::exists(directory);
     refuse_tokenizer(fmt::format(
         "{} is no tokenizer's directory: there is no tokenizer.json, and no vocab.json with "
-        "merges.txt; name a directory that has them, or \"bytes\" (in a recipe: data.tokenizer)",
-        directory.string()));
+        "merges.txt; name a directory that has them, or \"bytes\" (in a recipe: "
+        "data.tokenizer){}{}",
+        directory.string(), there ? "" : "; ",
+        there ? "" : base::download_advice(directory.string(), "--include '*.j*'")));
   }
   store::FileHash hash;
   const auto add = [&](const std::string& text) {

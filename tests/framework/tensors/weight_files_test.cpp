@@ -87,13 +87,15 @@ TEST(WeightFiles, NamesFilesThatWereNotFetched) {
 
 TEST(WeightFiles, SaysWhatToDoWithADirectoryWithoutThem) {
   const ScratchDirectory folder;
-  store::expect_store_error(store::StoreError::Kind::bad_input, {"model.safetensors", "random"},
+  store::expect_store_error(store::StoreError::Kind::bad_input,
+                            {"model.safetensors", "put the model's files back"},
                             [&] { WeightFiles weights(folder.path()); });
   ScratchDirectory::write(folder / "pytorch_model.bin", "");
   store::expect_store_error(store::StoreError::Kind::bad_input,
                             {"pytorch_model.bin", "save_pretrained"},
                             [&] { WeightFiles weights(folder.path()); });
-  store::expect_store_error(store::StoreError::Kind::bad_input, {"gone is missing", "model.path"},
+  store::expect_store_error(store::StoreError::Kind::bad_input,
+                            {"gone is missing", "put its files"},
                             [&] { WeightFiles weights(folder / "gone"); });
 }
 
