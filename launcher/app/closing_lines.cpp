@@ -14,12 +14,13 @@
 #include "framework/store/checkpoint.h"
 #include "framework/store/store_error.h"
 #include "launcher/app/resume_point.h"
+#include "launcher/app/sample_prompts.h"
 #include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/control/log_reader.h"
-#include "launcher/control/run_file_names.h"
 #include "launcher/control/run_directory.h"
+#include "launcher/control/run_file_names.h"
 
 namespace strait::app {
 namespace {
@@ -97,9 +98,8 @@ std::vector<std::string> lines_after_divergence(const fs::path& run, const plan:
 }
 
 // "memory    0.0 2.71 GB of 2.44 GB planned, 1.0 ...": the most that each process has had, without
-// code, libraries and what it had before it made its layers, which no plan counts; of one that
-// computes on a GPU what its tensors took there. Of many processes, those that are furthest above
-// their plans.
+// what every process has before it makes its layers, which no plan counts; of one that computes on
+// a GPU what its tensors took there. Of many processes, those that are furthest above their plans.
 std::vector<std::string> memory_line(const fs::path& run, const plan::Plan& plan) {
   const std::string step = control::last_line_with(run / control::kMetricsFile, "\"memory_bytes\"");
   const auto metrics = nlohmann::json::parse(step, nullptr, /*allow_exceptions=*/false);
@@ -147,10 +147,20 @@ std::vector<std::string> memory_line(const fs::path& run, const plan::Plan& plan
   }
   std::string line = fmt::format("memory    {}", fmt::join(texts, ", "));
   if (program > 0) {
-    line += fmt::format(" (each process also has {} of program and libraries)",
-                        base::byte_text(program));
+    line += fmt::format(" (beside {} of each process before it loads)", base::byte_text(program));
   }
   return {line};
+}
+
+// Of the held-out data, else of the training data.
+std::vector<SamplePrompt> prompts_to_try(const recipe::Recipe& recipe) {
+  constexpr std::size_t kTried = 20;  // the first one that is short is taken
+  try {
+    std::vector<SamplePrompt> prompts = held_out_prompts(recipe, kTried);
+    return prompts.empty() ? training_prompts(recipe, kTried) : prompts;
+  } catch (const store::StoreError&) {
+    return {};  // data that are gone change nothing of how the run ended
+  }
 }
 
 }  // namespace
@@ -173,8 +183,10 @@ std::vector<std::string> closing_lines(const fs::path& run, const plan::Plan& pl
                                 number(outcome.step), plan.steps));
   }
   std::ranges::move(lines_after_divergence(run, plan, losses), std::back_inserter(lines));
-  lines.push_back(fmt::format("try       {} generate {} --prompt \"...\"", command, name));
-  lines.push_back(fmt::format("export    {} export {} DIRECTORY", command, name));
+  lines.push_back(fmt::format("try       {} generate {} {}", command, name,
+                              prompt_flags(prompts_to_try(plan.recipe))));
+  lines.push_back(fmt::format("export    {} export {} {}", command, name,
+                              base::shell_word(plan.recipe.name + "-export")));
   return lines;
 }
 

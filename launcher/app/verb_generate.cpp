@@ -23,6 +23,7 @@
 #include "launcher/app/ask_model.h"
 #include "launcher/app/generation.h"
 #include "launcher/app/number_range.h"
+#include "launcher/app/sample_prompts.h"
 #include "launcher/app/text_coder.h"
 #include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
@@ -144,12 +145,22 @@ void print_lines(Generation& generation) {
   });
 }
 
+// A model that was tuned on chats answers a bare text with anything, and no error says so.
+void note_chats(const GenerateFlags& flags, const recipe::Recipe& recipe) {
+  if (flags.chat || !flags.prompts.empty() || !trains_on_chats(recipe)) return;
+  warn(
+      "the run was trained on chats, and this prompt is continued as plain text; add --chat to ask "
+      "it as a user does");
+}
+
 base::ExitCode generate(const GenerateFlags& flags) {
   // Every text has it at its beginning.
   if (std::ranges::count(flags.options.stops, "") > 0) {
     refuse("--stop is empty, and would end every answer before its first token; name a text");
   }
-  const auto coder = make_text_coder(tokenizer_of_run(read_run(flags.run), flags.tokenizer));
+  const plan::RunFile run = read_run(flags.run);
+  const auto coder = make_text_coder(tokenizer_of_run(run, flags.tokenizer));
+  note_chats(flags, run.plan.recipe);
   std::vector<Prompt> prompts;
   if (flags.prompts.empty()) {
     const std::string name = "the prompt";

@@ -5,6 +5,7 @@
 
 #include "framework/store/checkpoint.h"
 #include "framework/store/step_folders.h"
+#include "launcher/base/command_name.h"
 #include "tests/scratch_directory.h"
 
 namespace strait::app {
@@ -97,6 +98,22 @@ TEST_F(ClosingLines, BeginAgainWhereNoCheckpointIsKnownToBeGood) {
   EXPECT_THAT(lines(""), ElementsAre(EndsWith("   (there is no checkpoint)")));
 }
 
+TEST_F(ClosingLines, AskARunOfChatsAsAUserDoes) {
+  ScratchDirectory::write(scratch_ / "eval.jsonl",
+                          R"({"messages": [{"role": "user", "content": "who is it?"}, )"
+                          R"({"role": "assistant", "content": "me"}]})");
+  plan::Plan plan;
+  plan.recipe.name = "talk";
+  plan.recipe.data.eval = {{(scratch_ / "eval.jsonl").string()}};
+  outcome_.code = base::ExitCode::done;
+  const std::string command = base::command_name();
+  EXPECT_THAT(closing_lines("runs/talk", plan, outcome_, "", losses_),
+              ElementsAre(testing::StartsWith("results "),
+                          "try       " + command +
+                              " generate runs/talk --chat --prompt 'who is it?'",
+                          "export    " + command + " export runs/talk talk-export"));
+}
+
 TEST_F(ClosingLines, AreWordsThatAShellReads) {
   RunOptions options;
   options.from = 10;
@@ -110,23 +127,6 @@ TEST_F(ClosingLines, AreWordsThatAShellReads) {
     if (line.starts_with("results")) continue;
     EXPECT_THAT(line, HasSubstr(" 'runs/a #1'"));
   }
-}
-
-TEST_F(ClosingLines, MemoryIsThatOfTheProcessItselfWithoutItsProgram) {
-  ScratchDirectory::write(scratch_ / "metrics.jsonl",
-                          R"({"step":1,"memory_bytes":{"0.0":150000000},)"
-                          R"("program_bytes":{"0.0":120000000},"gpu_memory_bytes":{"0.0":0}})"
-                          "\n");
-  plan::Plan plan;
-  plan.recipe.checkpoint.every = 0;  // no copies of what is saved
-  plan.hosts.emplace_back().name = "here";
-  plan::Plan::Process& process = plan.processes.emplace_back();
-  process.name = {0, 0};
-  process.state_bytes = 28'000'000;
-  outcome_.code = base::ExitCode::done;
-  EXPECT_THAT(closing_lines(scratch_.path(), plan, outcome_, ""),
-              testing::Contains("memory    0.0 30.0 MB of 28.0 MB planned (each process also has "
-                                "120.0 MB of program and libraries)"));
 }
 
 }  // namespace
