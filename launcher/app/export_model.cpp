@@ -21,6 +21,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/plan/run_files.h"
 #include "launcher/planner/checkpoint_weights.h"
+#include "launcher/planner/model_folder.h"
 #include "models/families.h"
 #include "models/model_description.h"
 #include "models/tensor_names.h"
@@ -46,26 +47,54 @@ std::vector<tensors::TensorSource> tensors_to_write(const RunCheckpoint& source,
 
 // What the adapters were trained over. PEFT finds no model of this name where that is not the
 // model as published, and so does not put them over other weights without a word.
-std::string base_of(const recipe::Recipe::Model& model) {
-  if (model.weights == recipe::Weights::load) return model.path;
-  return fmt::format("{}, {}", model.path, weights_text(model));
+std::string base_of(const plan::Plan& plan) {
+  const recipe::Recipe::Model& model = plan.recipe.model;
+  if (model.weights == recipe::Weights::load) return base_name(plan);
+  return fmt::format("{}, {}", base_name(plan), weights_text(model));
+}
+
+// So that Ctrl-C ends the export before the next tensor.
+void make_stoppable(std::vector<tensors::TensorSource>& all, const RemoveUnlessComplete& written) {
+  for (tensors::TensorSource& tensor : all) {
+    tensor.read = [&written, read = std::move(tensor.read)] {
+      written.check();
+      return read();
+    };
+  }
 }
 
 // What PEFT reads: adapters and saved modules, in float32 unless the user wants another type.
 void write_adapter(const fs::path& directory, const RunCheckpoint& source,
-                   const planner::CheckpointWeights& weights, const ExportOptions& options) {
+                   const planner::CheckpointWeights& weights, const ExportOptions& options,
+                   const RemoveUnlessComplete& written) {
   std::vector<tensors::TensorSource> all;
   for (const models::TensorShape& tensor : models::describe(source.config).trained_tensors()) {
     const at::ScalarType type = options.type.value_or(at::kFloat);
     all.push_back({models::adapter_file_name(source.config, tensor.name), type, tensor.shape,
                    [&weights, type, name = tensor.name] { return weights.read(name).to(type); }});
   }
+  make_stoppable(all, written);
   tensors::write_safetensors(directory / "adapter_model.safetensors", std::span(all));
   // Last: a directory without it is no adapter.
   store::replace_file(
       directory / "adapter_config.json",
-      models::lora_text(models::lora_for_peft(source.config), base_of(source.run.plan.recipe.model),
+      models::lora_text(models::lora_for_peft(source.config), base_of(source.run.plan),
                         models::family_of(source.config).input_first));
+}
+
+// What the user should know of the model that adapters are put over. Empty: PEFT finds it.
+std::string note_on_base(const plan::Plan& plan) {
+  const recipe::Recipe::Model& model = plan.recipe.model;
+  if (model.weights != recipe::Weights::load) {
+    return fmt::format(
+        "its base is {}: export that as well, and name it to PEFT, or take --merge\n",
+        base_of(plan));
+  }
+  if (planner::model_hub_name(model.path, plan.model_config)) return "";
+  return fmt::format(
+      "its base is {}, for which no name on the Hugging Face hub is known: load it "
+      "from there, and give it to PEFT\n",
+      model.path);
 }
 
 // In the model's order, so that the layers of one part of it share a file.
@@ -113,7 +142,8 @@ const char* name_of_type(at::ScalarType type) {
   return type == at::kHalf ? "float16" : "float32";
 }
 
-// The source's text, unless the value type changes: readers take it from here, not from the files.
+// The source's text, unless it has a path, or the value type changes: readers take that from here,
+// not from the files.
 std::string config_text(const RunCheckpoint& source,
                         const std::vector<tensors::TensorSource>& tensors) {
   const std::string& text = source.run.plan.model_config;
@@ -123,6 +153,13 @@ std::string config_text(const RunCheckpoint& source,
   for (const char* field : {"dtype", "torch_dtype"}) {
     if (!config.contains(field) || config[field] == type) continue;
     config[field] = type;
+    changed = true;
+  }
+  // Where somebody once had the model is of no use to others.
+  constexpr const char* kOrigin = "_name_or_path";
+  if (config.contains(kOrigin) && config[kOrigin].is_string() &&
+      fs::path(config[kOrigin].get<std::string>()).is_absolute()) {
+    config.erase(kOrigin);
     changed = true;
   }
   return changed ? config.dump(2) + "\n" : text;
@@ -220,24 +257,17 @@ std::string export_model(const fs::path& run, const fs::path& directory,
   }
   RemoveUnlessComplete written(directory);
   store::make_directory(directory);
-  store::replace_file(directory / "README.md", model_card(source, run));
+  store::replace_file(directory / "README.md", model_card(source, run, adapter));
   if (adapter) {
-    write_adapter(directory, source, weights, options);
+    write_adapter(directory, source, weights, options, written);
     written.complete();
-    const recipe::Recipe::Model& model = source.run.plan.recipe.model;
-    const std::string note =
-        model.weights == recipe::Weights::load
-            ? ""
-            : fmt::format(
-                  "its base is {}: export that as well, and name it to PEFT, or take "
-                  "--merge\n",
-                  base_of(model));
     return fmt::format(
         "the adapter of step {} is in {}; PEFT reads it, and so does "
         "model.adapter (--merge writes the whole model)\n{}",
-        number(source.step), directory.string(), note);
+        number(source.step), directory.string(), note_on_base(source.run.plan));
   }
-  const auto tensors = tensors_to_write(source, weights, options);
+  auto tensors = tensors_to_write(source, weights, options);
+  make_stoppable(tensors, written);
   const std::string note = copy_all_companions(source.run, directory);
   store::replace_file(directory / "config.json", config_text(source, tensors));
   write_weights(directory, tensors, options.shard_bytes);

@@ -77,7 +77,7 @@ plan::RunFile write_files(const control::RunDirectory& directory, planner::Plann
 
 }  // namespace
 
-void make_paths_absolute(recipe::Recipe& recipe) {
+std::vector<std::string*> paths_in(recipe::Recipe& recipe) {
   std::vector<std::string*> paths = {
       &recipe.model.path,      &recipe.model.weights_run,         &recipe.model.adapter,
       &recipe.data.tokenizer,  &recipe.pipeline.partition.plugin, &recipe.hosts.links,
@@ -85,12 +85,18 @@ void make_paths_absolute(recipe::Recipe& recipe) {
   for (recipe::DataFile& file : recipe.data.train) paths.push_back(&file.path);
   for (recipe::DataFile& file : recipe.data.eval) paths.push_back(&file.path);
   for (std::string& plugin : recipe.plugins) paths.push_back(&plugin);
-  for (std::string* path : paths) {
-    // Of a partition linked into this program, the tokenizer of bytes, or ssh without
-    // configuration.
-    const bool is_name = path->starts_with('#') || *path == "bytes" ||
-                         (path == &recipe.hosts.ssh_config && *path == "none");
-    if (!path->empty() && !is_name) *path = fs::absolute(*path).lexically_normal().string();
+  // Not of a partition linked into this program, the tokenizer of bytes, or ssh without
+  // configuration.
+  std::erase_if(paths, [&](const std::string* path) {
+    return path->empty() || path->starts_with('#') || *path == "bytes" ||
+           (path == &recipe.hosts.ssh_config && *path == "none");
+  });
+  return paths;
+}
+
+void make_paths_absolute(recipe::Recipe& recipe) {
+  for (std::string* path : paths_in(recipe)) {
+    *path = fs::absolute(*path).lexically_normal().string();
   }
 }
 

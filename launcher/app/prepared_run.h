@@ -19,8 +19,9 @@ struct PreparedRun {
 PreparedRun prepare_run(const std::filesystem::path& path, planner::PlannedRun planned,
                         control::RunDirectory::Existing existing);
 
-// The files and folders that a recipe names: stages and later commands may have another working
-// directory.
+// The files and folders that a recipe names, for changes.
+std::vector<std::string*> paths_in(recipe::Recipe& recipe);
+// Stages and later commands may have another working directory.
 void make_paths_absolute(recipe::Recipe& recipe);
 
 }  // namespace strait::app

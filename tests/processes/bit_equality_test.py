@@ -242,7 +242,7 @@ class Adapters(Compared):
         # A run of adapters is no model to start from.
         code, out, err = self.strait("plan", self.write_recipe("next", {"model.weights": "runs/run"}))
         self.assertEqual((code, out, err.count("\n")), (10, "", 1), out + err)
-        self.assertIn("is a run that trained adapters only", err)
+        self.assertRegex(err, "is a run that trained adapters only; .*: strait export runs/run from-run\n")
 
     def test_runs_outlive_the_checkpoint_that_they_began_with(self):
         first = self.train("first", split(2, GPIPE))
@@ -256,9 +256,11 @@ class Adapters(Compared):
             self.assertEqual(code, 0, out + err)
             card = (self.home / words[1] / "README.md").read_text()
             self.assertIn("weights of the run `first`, step-20", card)
+            self.assertIn('weights = "runs/first/checkpoints/step-20"' if "whole" in words[0] else 'weights = "runs/step-20"', card)
+            self.assertNotIn("base_model", card)  # other weights than those that the hub has
         # PEFT must not put the adapter over the weights of model.path.
         adapter = json.loads((self.home / "adapter/adapter_config.json").read_text())
-        self.assertEqual(adapter["base_model_name_or_path"], f"{self.home}/model, weights of the run `first`, step-20")
+        self.assertEqual(adapter["base_model_name_or_path"], "model, weights of the run `first`, step-20")
         self.damaged_base_is_found(run)
         self.rewind_run(whole, 10)
         self.resumed(whole, "--set", "pipeline.stages=1")
@@ -316,12 +318,43 @@ class Adapters(Compared):
         card = (self.home / "exported/README.md").read_text()
         self.assertIn("steps | 10 of 20", card)
         row = next(line for line in card.splitlines() if "training loss of the last step" in line)
-        self.assertEqual(float(row.split("|")[2]), losses[10])
+        self.assertEqual(row.split("|")[2].strip(), f"{losses[10]:.6g}")
         self.assertNotIn("secret", card)
         # The run's tokens are bytes, not those of the model's tokenizer.
         self.assertIn("the export has none", out)
         self.assertFalse((self.home / "exported/tokenizer.json").exists())
         self.assertTrue((self.home / "exported/generation_config.json").exists())
+
+    def test_export_holds_no_path_and_a_head_for_the_hub(self):
+        base = self.write_model("base", weights=True, _name_or_path="acme/Tiny-1B", architectures=["GPT2LMHeadModel"])
+        (base / "README.md").write_text("---\nlicense: apache-2.0\nlanguage:\n- en\n---\n# Tiny\n")
+        local = self.write_model("local", weights=True, _name_or_path=str(base))
+        short = {**split(1, GPIPE), "train.steps": 2, "checkpoint.every": 0, "model.weights": "load"}
+        for name, model in (("known", base), ("unknown", local)):
+            self.train(name, {**short, **self.LORA, "model.path": str(model)})
+            self.ok("export", f"runs/{name}", f"{name}-adapter")
+            self.ok("export", f"runs/{name}", f"{name}-merged", "--merge")
+        for folder in self.home.glob("*known-*"):
+            for file in folder.iterdir():
+                self.assertNotIn(str(self.home).encode(), file.read_bytes(), file)
+
+        def head(folder):
+            first, lines, _ = (self.home / folder / "README.md").read_text().split("---\n", 2)
+            self.assertEqual(first, "")
+            return lines
+
+        tags = "pipeline_tag: text-generation\ntags:\n"
+        self.assertEqual(head("known-adapter"), "base_model: acme/Tiny-1B\nlibrary_name: peft\nlicense: apache-2.0\n"
+                         f"{tags}- base_model:adapter:acme/Tiny-1B\n- lora\n- strait\n- text-generation\n")
+        self.assertEqual(head("known-merged"), "base_model: acme/Tiny-1B\nlibrary_name: transformers\nlicense: apache-2.0\n"
+                         f"{tags}- base_model:finetune:acme/Tiny-1B\n- strait\n- text-generation\n")
+        self.assertEqual(head("unknown-adapter"), f"library_name: peft\n{tags}- lora\n- strait\n- text-generation\n")
+        bases = [json.loads((self.home / f"{name}-adapter/adapter_config.json").read_text())["base_model_name_or_path"]
+                 for name in ("known", "unknown")]
+        self.assertEqual(bases, ["acme/Tiny-1B", "local"])
+        # Gone on with, over the model that it belongs to.
+        settings = {**short, "model.path": str(base), "model.adapter": "known-adapter", "train.warmup": 0}
+        self.assertEqual(self.strait("plan", self.write_recipe("next", settings))[::2], (0, ""))
 
 
 class Resume(Compared):
