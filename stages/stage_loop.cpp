@@ -80,15 +80,17 @@ store::Step StageLoop::run() {
   store::Step done = options_.first;
   bool stop = false;
   while (done < options_.last && !stop) {
-    stop = train(done).stop;
+    const StepDecision decision = train(done);
+    stop = decision.stop;
     done = static_cast<store::Step>(number(done) + 1);
     const bool last = done == options_.last;
     if (options_.evaluate && (last || is_due(done, options_.evaluate_every))) {
       stop = evaluate(done).stop || stop;
     }
-    if (last || stop || save_requested_ || is_due(done, options_.checkpoint_every)) {
+    save_requested_ = save_requested_ || is_due(done, options_.checkpoint_every);
+    if (last || stop || (save_requested_ && !decision.skip)) {
       save(done, targets_.disk);
-    } else if (is_due(done, options_.memory_every)) {
+    } else if (!decision.skip && is_due(done, options_.memory_every)) {
       save(done, targets_.memory);
     }
   }

@@ -95,7 +95,8 @@ class StageLoop {
             LoopOptions options, StageObserver& observer, CheckpointTargets targets);
 
   // Returns the number of finished steps, at the end of the run or after a requested stop. The last
-  // state has been saved.
+  // state has been saved. A skipped step in between saves nothing, because the loss or the gradient
+  // of the weights was not finite: a checkpoint that is due then follows the next update.
   store::Step run();
 
  private:
@@ -127,7 +128,7 @@ class StageLoop {
   CheckpointTargets targets_;
   const StepAgreement agreement_;
   std::vector<BoundaryTraffic> sent_;  // up to the end of the last step
-  bool save_requested_ = false;        // after this step
+  bool save_requested_ = false;        // after this step, or after the next that is not skipped
   std::shared_ptr<tensors::Snapshot> snapshot_;
   double checkpoint_seconds_ = 0;  // of this process for checkpoints, since the last report
   double snapshot_waited_ = 0;     // of snapshot_memory, in the last report
