@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "framework/net/frame_memory.h"
 #include "framework/net/link_options.h"
 #include "framework/net/wire_format.h"
 #include "framework/sync/methods.h"
@@ -48,15 +49,15 @@ std::optional<RoundPlan> first_round(const ForecastInput& input, const SyncMetho
 
 // `sent`: bytes of a round to all others. Contributions and results are taken to be equally large;
 // see run_exchange() for what is held, and link_options.h for what a link may carry.
-double frame_memory(const ForecastInput& input, const SyncMethod& method, double sent) {
-  const std::optional<RoundPlan> plan = first_round(input, method);
-  if (!plan || input.members < 2) return 0;
+double frame_memory(const ForecastInput& input, const SyncMethod& method, const RoundPlan& plan,
+                    double sent) {
+  if (input.members < 2) return 0;
   const auto window = static_cast<double>(net::LinkOptions{}.window_bytes);
   const auto carried = [&](double links, double bytes) {
     constexpr double kBothWays = 2;
     return kBothWays * links * std::min(bytes, window);
   };
-  switch (plan->pattern) {
+  switch (plan.pattern) {
     case Pattern::shard_reduce: {
       const double whole = sent * input.members / (2 * input.others());
       const double part = whole / input.members;
@@ -73,6 +74,21 @@ double frame_memory(const ForecastInput& input, const SyncMethod& method, double
       return 0;
   }
   return 0;
+}
+
+// Rounds that a read of the model causes have frames of their own sizes, for which those that an
+// ordinary round has left in FrameMemory are of no use.
+double frame_memory_with_reads(const ForecastInput& input, const SyncMethod& method, double sent,
+                               double bits) {
+  const std::optional<RoundPlan> round = first_round(input, method);
+  const std::optional<RoundPlan> read =
+      method.plan({store::Step{0}, Hook::model_read}, input.layout, members_of(input));
+  const double ordinary = round ? frame_memory(input, method, *round, sent) : 0;
+  if (!read) return ordinary;
+  constexpr auto kKept = static_cast<double>(net::FrameMemory::kKeptBytes);
+  return std::max(ordinary,
+                  std::min(ordinary, kKept) +
+                      frame_memory(input, method, *read, planned_bytes(input, *read, bits)));
 }
 
 // Of a method whose offer has no forecast: plans its steps one by one. The round that closes the
@@ -141,7 +157,7 @@ Forecast forecast(const SyncSettings& settings, const Layout& layout, std::size_
   }
   // SlotsSnapshot keeps them as they were until the step is agreed on.
   if (method->sums_gradients()) costs.slot_bytes *= 2;
-  costs.frame_bytes = frame_memory(input, *method, costs.round_bytes);
+  costs.frame_bytes = frame_memory_with_reads(input, *method, costs.round_bytes, offer.wire_bits);
   return costs;
 }
 

@@ -143,8 +143,9 @@ TEST(Forecast, CountsFramesThatARoundHolds) {
   EXPECT_NEAR(frames("bytegrad", 2), frames("allreduce", 2) / 4, 0.02);
   // Reads its whole contribution when the round is applied.
   EXPECT_NEAR(frames("onebit_adam", 2), 1 + 1 + 2 * 0.5, 0.01);
-  // Weights and their changes of both, held and on the link.
-  EXPECT_NEAR(frames("noloco", 2), 2 * (2 + 2), 0.01);
+  // Weights and their changes of both, held and on the link; then the mean for a checkpoint, in
+  // frames of another size: the result, the own weights, and on the link a part in both directions.
+  EXPECT_NEAR(frames("noloco", 2), 2 * (2 + 2) + 1 + 1 + 2 * 0.5, 0.02);
   EXPECT_EQ(frames("allreduce", 1), 0);
   SyncSettings rare = usual("diloco");
   rare.every = 1000;
