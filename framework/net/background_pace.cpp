@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <span>
 #include <utility>
 
 namespace strait::net {
@@ -12,9 +13,8 @@ using Seconds = std::chrono::duration<double>;
 constexpr std::uint64_t kMostLimit = std::uint64_t{64} << 20;
 // Enough for a stream without holes; few, so that one is soon through.
 constexpr std::uint64_t kChunksInFlight = 4;
-// Routes change, so the shortest round trip is one of the last two of these; and a path that we
-// keep full shows it only if it runs dry now and then.
-constexpr std::chrono::seconds kShortestHolds{5};
+// A path that we keep full shows how long it takes without a queue only if it runs dry this often.
+constexpr std::chrono::seconds kRunsDryEvery = SlidingMinimum::kHolds;
 // Foreground bytes are taken to leave the uplink this much slower than the rate says, which may be
 // a little high.
 constexpr double kRateMargin = 1.1;
@@ -25,6 +25,9 @@ constexpr std::uint64_t kKnownAfterBytes = std::uint64_t{128} << 10;
 // this alone keeps the queue from growing from one to the next.
 constexpr double kPaceAhead = 0.1;
 constexpr double kLeastPace = 0.5;
+// Of a queue: with less, our own pace may be what limits, and what comes through is not all that
+// the path carries.
+constexpr double kPathLimits = 0.5;
 constexpr std::uint64_t kSlower = 8;
 constexpr std::chrono::microseconds kAhead{2500};
 constexpr std::uint64_t kSavedUp = std::uint64_t{64} << 10;
@@ -43,7 +46,8 @@ std::uint64_t BackgroundPace::allowance(Time now, Uplink& uplink) {
   const bool held_back = foreground_uses_uplink(now, uplink);
   const bool dry = in_flight_.empty();
   chunk_ = chunk(links);
-  if (!dry && (in_flight_bytes_ + chunk_ > limit_ || now - ran_dry_at_ >= kShortestHolds)) return 0;
+  if (!dry && in_flight_bytes_ + chunk_ > limit_) return 0;
+  if (!dry && now - ran_dry_at_ >= kRunsDryEvery && !run_dry(now, uplink)) return 0;
   trickles_ = false;
   if (!held_back) {
     if (paced_until_ <= now + kAhead || fills_search(links)) return chunk_;
@@ -55,6 +59,22 @@ std::uint64_t BackgroundPace::allowance(Time now, Uplink& uplink) {
   note_gap();
   uplink.ask_again_at(foreground_until_);
   return 0;
+}
+
+// What was sent last has left all queues, though its confirmation may not be here for long.
+bool BackgroundPace::run_dry(Time now, Uplink& uplink) {
+  Seconds waits = kQueue;
+  for (const Flight& one : std::span(recent_).first(std::min(flights_, kRecent))) {
+    waits = std::max(waits, Seconds(kQueue) + queued(one));
+  }
+  const Time dry_at = sent_at_ + std::chrono::duration_cast<Time::duration>(waits);
+  if (now < dry_at) {
+    uplink.ask_again_at(dry_at);
+    return false;
+  }
+  ran_dry_at_ = now;
+  note_gap();
+  return true;
 }
 
 // A rate that was measured while a host was busy may be far too low. At its pace each chunk would
@@ -104,7 +124,7 @@ BackgroundPace::Seconds BackgroundPace::unmeasured(std::uint64_t bytes) {
 void BackgroundPace::sent(Time now, std::uint64_t place, std::uint64_t bytes,
                           const Uplink& uplink) {
   if (in_flight_.empty()) {
-    confirmed_ = {confirmed_.bytes, now, now, uplink.foreground().bytes};
+    confirmed_ = {confirmed_.bytes, now, {}, now, uplink.foreground().bytes};
     ran_dry_at_ = now;
     note_gap();
   }
@@ -112,9 +132,7 @@ void BackgroundPace::sent(Time now, std::uint64_t place, std::uint64_t bytes,
   sent_place_ = place;
   if (rate_ > 0) {
     // A whole round trip's bytes at once would wait in the uplink as well.
-    const double pace =
-        searching_ ? 2
-                   : std::clamp(1 + (1 - queue(uplink)) * kPaceAhead, kLeastPace, 1 + kPaceAhead);
+    const double pace = searching_ ? 2 : 1 + ahead(uplink);
     const Seconds takes(static_cast<double>(bytes) / (rate_ * pace));
     paced_until_ = std::clamp(paced_until_, now, now + kAhead) +
                    std::chrono::duration_cast<Time::duration>(takes);
@@ -127,7 +145,18 @@ void BackgroundPace::sent(Time now, std::uint64_t place, std::uint64_t bytes,
                         uplink.foreground().bytes});
 }
 
-void BackgroundPace::received(Time now, std::uint64_t place, const Uplink& uplink) {
+// How much faster than measured. Where confirmations come late, a queue that stands now has been
+// answered by less for as long, so that it is drained in no less than that time: else the path
+// would be empty again before we know.
+double BackgroundPace::ahead(const Uplink& uplink) const {
+  const double missing = 1 - queue(uplink);
+  if (missing >= 0) return std::min(missing, 1.0) * kPaceAhead;
+  const double drains = full(uplink) / std::max(unqueued(), full(uplink));
+  return std::max(missing * std::min(kPaceAhead, drains), kLeastPace - 1);
+}
+
+void BackgroundPace::received(Time now, std::uint64_t place, Nanoseconds arrived,
+                              const Uplink& uplink) {
   InFlight newest;
   std::uint64_t fresh = 0;
   while (!in_flight_.empty() && in_flight_.front().place <= place) {
@@ -137,24 +166,25 @@ void BackgroundPace::received(Time now, std::uint64_t place, const Uplink& uplin
   }
   if (fresh == 0) return;
   in_flight_bytes_ -= fresh;
-  confirmed_ = {confirmed_.bytes + fresh, now, newest.sent_at, newest.foreground_bytes};
+  confirmed_ = {confirmed_.bytes + fresh, now, arrived, newest.sent_at, newest.foreground_bytes};
   if (newest.place > newest.counts_from && newest.counts_from != counts_from_) {
     counts_from_ = newest.counts_from;
     behind_gap_ = confirmed_;
   }
-  note_round_trip(now, now - newest.sent_at);
+  const Flight flight{now - newest.sent_at, arrived - newest.sent_at.time_since_epoch()};
+  note_flight(now, flight);
   if (searching_) end_search_if_known(now, newest, uplink);
   // The foreground was not on the uplink after all.
-  if (newest.trickles && now - newest.sent_at - shortest() < kQueue / 2) foreground_done(now);
-  if (newest.place >= round_ends_at_ && newest.measures) measure(now, newest);
-  adapt(fresh, newest.filled, now - newest.sent_at, uplink);
+  if (newest.trickles && queued(flight) < kQueue / 2) foreground_done(now);
+  if (newest.place >= round_ends_at_ && newest.measures) measure(now, newest, uplink);
+  adapt(fresh, newest.filled, queued(flight), uplink);
 }
 
 // A search ends where a queue shows that the path is full, and then it carries what came through
 // meanwhile; or, before it has got so far, where a foreground link knows the uplink. If the path is
 // narrower than that, a queue shows it soon.
 void BackgroundPace::end_search_if_known(Time now, const InFlight& newest, const Uplink& uplink) {
-  const bool full = round_trips_ >= kChunksInFlight && queue(uplink) >= 1;
+  const bool full = flights_ >= kChunksInFlight && queue(uplink) >= 1;
   if (!full && uplink.foreground_rate() == 0) return;
   const auto carried = static_cast<double>(confirmed_.bytes - newest.confirmed.bytes);
   const double rate = carried / Seconds(now - newest.sent_at).count();
@@ -166,30 +196,36 @@ void BackgroundPace::end_search_if_known(Time now, const InFlight& newest, const
 // What was sent behind a gap was confirmed a round trip later at the earliest, so that the time
 // from the gap makes a long path look narrow, and a sender that trusts it sends less and less.
 // Between confirmations it does not count.
-void BackgroundPace::measure(Time now, const InFlight& newest) {
+void BackgroundPace::measure(Time now, const InFlight& newest, const Uplink& uplink) {
   const bool gap_between = newest.confirmed.at < behind_gap_.at;
   const bool soon = gap_between && now - behind_gap_.at < 2 * kQueue;
   const Confirmed& from = gap_between && !soon ? behind_gap_ : newest.confirmed;
   if (from.foreground_bytes != newest.foreground_bytes) return;
   // Confirmations may come in a bunch, and then claim more than the path carried since the last
   // one: it cannot have carried faster than we sent.
-  const Seconds taken = std::max(now - from.at, newest.sent_at - from.sent_at);
+  const Seconds passed = soon ? now - from.at : confirmed_.arrived - from.arrived;
+  const Seconds taken = std::max<Seconds>(passed, newest.sent_at - from.sent_at);
   if (taken.count() <= 0) return;
   const double rate = static_cast<double>(confirmed_.bytes - from.bytes) / taken.count();
-  // So soon behind a gap it is known to be as wide as that, at least.
+  // So soon behind a gap it is known to be as wide as that at least; the same without a queue.
   if (soon && rate <= rate_) return;
   round_ends_at_ = sent_place_;
+  if (queue(uplink) < kPathLimits && rate <= rate_) return;
   if (searching_ && rate > rate_) rates_.fill(0);  // of a path that was not full yet
   note_rate(rate);
 }
 
-void BackgroundPace::note_round_trip(Time now, Seconds round_trip) {
-  if (now - shortest_since_ >= kShortestHolds) {
-    shortest_before_ = std::exchange(shortest_, Seconds::max());
-    shortest_since_ = now;
-  }
-  shortest_ = std::min(shortest_, round_trip);
-  recent_[round_trips_++ % kRecent] = round_trip;
+void BackgroundPace::note_flight(Time now, const Flight& flight) {
+  shortest_.add(now, flight.round_trip);
+  nearest_.add(now, flight.one_way);
+  recent_[flights_++ % kRecent] = flight;
+  longest_.add(now, queued(flight) - flight.round_trip);
+}
+
+// How long a chunk waited on its way there. Not more than its confirmation was late, so that a
+// clock that runs fast is no queue where nothing comes back late.
+BackgroundPace::Seconds BackgroundPace::queued(const Flight& flight) const {
+  return std::min(flight.round_trip - shortest_.value(), flight.one_way - nearest_.value());
 }
 
 void BackgroundPace::note_rate(double rate) {
@@ -209,23 +245,34 @@ void BackgroundPace::note_gap() {
 
 // What all of the recent chunks have waited, in parts of what makes a queue.
 double BackgroundPace::queue(const Uplink& uplink) const {
-  const auto known = static_cast<std::ptrdiff_t>(std::min(round_trips_, kRecent));
+  const std::size_t known = std::min(flights_, kRecent);
   if (known == 0) return 0;
-  const Seconds least = *std::min_element(recent_.begin(), recent_.begin() + known);
-  return (least - shortest()) / (Seconds(kQueue) / at_least_one(uplink.background_links()) / 2);
+  Flight least = recent_[0];
+  for (const Flight& one : std::span(recent_).first(known)) {
+    least = {std::min(least.round_trip, one.round_trip), std::min(least.one_way, one.one_way)};
+  }
+  return queued(least) / full(uplink);
+}
+
+BackgroundPace::Seconds BackgroundPace::full(const Uplink& uplink) {
+  return Seconds(kQueue) / at_least_one(uplink.background_links()) / 2;
+}
+
+// A round trip as it may last where no chunk waits: with what confirmations have waited lately.
+BackgroundPace::Seconds BackgroundPace::unqueued() const {
+  return flights_ == 0 ? Seconds(0) : -longest_.value();
 }
 
 // A path that shows no queue may carry more: that is sought as fast as confirmations come, or,
 // where some are late all the same, slower. One that shows a queue is known.
-void BackgroundPace::adapt(std::uint64_t fresh, bool filled, Seconds round_trip,
-                           const Uplink& uplink) {
+void BackgroundPace::adapt(std::uint64_t fresh, bool filled, Seconds queued, const Uplink& uplink) {
   const unsigned links = at_least_one(uplink.background_links());
   const Seconds most = Seconds(kQueue) / links;
-  const auto known = static_cast<std::uint64_t>(rate_ * (shortest() + most).count());
+  const auto known = static_cast<std::uint64_t>(rate_ * (unqueued() + most).count());
   if (!searching_ && queue(uplink) >= 1) {
     limit_ = known;
   } else {
-    const bool late = !searching_ && round_trip - shortest() >= most / 2;
+    const bool late = !searching_ && queued >= most / 2;
     limit_ = std::max(limit_ + (filled ? fresh / (late ? kSlower : 1) : 0), known);
   }
   limit_ = std::clamp(limit_, least_limit(links), kMostLimit);

@@ -8,18 +8,19 @@
 #include <deque>
 #include <optional>
 
+#include "framework/net/sliding_minimum.h"
 #include "framework/net/uplink.h"
 
 namespace strait::net {
 
 // When a background link may put a chunk on the wire, and how large. Pure: no clock, no lock.
 //
-// What already lies in queues cannot yield any more, so little may lie there: the bytes in flight
-// are held at what the path carries in its own round trip and kQueue more. Both are measured from
-// the link's confirmations: the rate as what a quarter of the last rounds reached, the round trip
-// as the shortest of the last seconds. That fills an idle path and adds about kQueue to what comes
-// behind. Single confirmations may be late for other reasons, a busy host's among them; a queue is
-// what all of the recent ones have waited in.
+// What already lies in queues cannot yield any more, so little may lie there: about kQueue of what
+// the path carries, beside what is under way. A queue is what all of the recent chunks have waited
+// in on their way there: how much longer they took, from our clock to their arrival by the peer's,
+// than the fastest of the last seconds. Confirmations that come late, as they do against a flood in
+// the other direction, are none. The rate is what a quarter of the last rounds reached, by the
+// peer's clock, too. That fills an idle path and adds about kQueue to what comes after.
 //
 // While a foreground link has bytes that the uplink has not carried, only a trickle goes. Whether
 // it has carried them is known when they are confirmed, or, on a long path, by the time that they
@@ -28,6 +29,7 @@ namespace strait::net {
 class BackgroundPace {
  public:
   using Time = Uplink::Time;
+  using Nanoseconds = std::chrono::nanoseconds;
 
   static constexpr std::chrono::microseconds kQueue{5000};  // shared by all background links
   static constexpr std::uint64_t kLeastChunk = 4096;
@@ -42,17 +44,22 @@ class BackgroundPace {
   // A chunk of these bytes went, framing included, and with it the stream up to this place. Places
   // count bytes of frames.
   void sent(Time now, std::uint64_t place, std::uint64_t bytes, const Uplink& uplink);
-  // The peer has the stream up to this place.
-  void received(Time now, std::uint64_t place, const Uplink& uplink);
+  // The peer has the stream up to this place, and the last of it arrived then by the peer's clock.
+  void received(Time now, std::uint64_t place, Nanoseconds arrived, const Uplink& uplink);
 
   double bytes_per_second() const { return rate_; }  // of the path; 0: not measured yet
 
  private:
-  using Seconds = std::chrono::duration<double>;
+  using Seconds = SlidingMinimum::Seconds;
 
+  struct Flight {  // of a chunk
+    Seconds round_trip{0};
+    Seconds one_way{0};  // from our clock to the peer's: only differences count
+  };
   struct Confirmed {
     std::uint64_t bytes = 0;             // ever
     Time at;                             // when the last of them were
+    Nanoseconds arrived{0};              // and when these arrived, by the peer's clock
     Time sent_at;                        // and when these had been sent
     std::uint64_t foreground_bytes = 0;  // ever sent until then
   };
@@ -70,18 +77,22 @@ class BackgroundPace {
   };
 
   std::uint64_t chunk(unsigned links) const;
+  bool run_dry(Time now, Uplink& uplink);
   bool fills_search(unsigned links) const;
   bool foreground_uses_uplink(Time now, Uplink& uplink);
   void foreground_done(Time now);
   Seconds unmeasured(std::uint64_t bytes);
-  void note_round_trip(Time now, Seconds round_trip);
-  void measure(Time now, const InFlight& newest);
+  void note_flight(Time now, const Flight& flight);
+  void measure(Time now, const InFlight& newest, const Uplink& uplink);
   void note_rate(double rate);
   void note_gap();
   void end_search_if_known(Time now, const InFlight& newest, const Uplink& uplink);
-  void adapt(std::uint64_t fresh, bool filled, Seconds round_trip, const Uplink& uplink);
-  Seconds shortest() const { return std::min(shortest_, shortest_before_); }
+  void adapt(std::uint64_t fresh, bool filled, Seconds queued, const Uplink& uplink);
+  Seconds queued(const Flight& flight) const;
+  Seconds unqueued() const;
   double queue(const Uplink& uplink) const;
+  double ahead(const Uplink& uplink) const;
+  static Seconds full(const Uplink& uplink);
 
   std::deque<InFlight> in_flight_;
   std::uint64_t in_flight_bytes_ = 0;
@@ -107,11 +118,11 @@ class BackgroundPace {
   std::uint64_t measures_from_ = 0;
 
   static constexpr std::size_t kRecent = 16;
-  std::array<Seconds, kRecent> recent_{};     // round trips
-  std::size_t round_trips_ = 0;               // ever
-  Seconds shortest_ = Seconds::max();         // round trip of the last seconds
-  Seconds shortest_before_ = Seconds::max();  // and of those before
-  Time shortest_since_{};
+  std::array<Flight, kRecent> recent_{};
+  std::size_t flights_ = 0;  // ever
+  SlidingMinimum shortest_;  // round trip
+  SlidingMinimum nearest_;   // one way
+  SlidingMinimum longest_;   // negative, so that it holds the longest round trip less its queue
 
   Uplink::Sent foreground_seen_;
   Time foreground_until_{};

@@ -15,6 +15,8 @@ constexpr Seconds kChunk{0.01};
 // Smaller ones cost more than their confirmations are worth, unless they take so long.
 constexpr std::uint64_t kUsualLeast = std::uint64_t{32} << 10;
 constexpr Seconds kLongest{0.25};
+constexpr std::uint64_t kParts = 3;
+constexpr std::uint64_t kLeastPart = kUsualLeast / 2;
 
 // Longer than a round trip: within one nothing is confirmed on a fast path either.
 constexpr Seconds kInterval{0.5};
@@ -45,6 +47,10 @@ std::uint64_t ChunkSize::limit(double rate) const {
     return static_cast<std::uint64_t>(std::min(bytes, static_cast<double>(kMaxChunkBytes)));
   };
   return std::max(in(kChunk), std::clamp(in(kLongest), kLeast, kUsualLeast));
+}
+
+std::uint64_t ChunkSize::part_of(std::uint64_t frame_bytes) {
+  return std::max(frame_bytes / kParts + 1, kLeastPart);
 }
 
 }  // namespace strait::net

@@ -23,6 +23,9 @@ class ChunkSize {
 
   // `rate`: bytes per second that were measured; 0: not yet.
   std::uint64_t limit(double rate) const;
+  // Of a frame of this size at most, or a path that was once thought to be fast gets whole frames,
+  // whose confirmations never show that it is not.
+  static std::uint64_t part_of(std::uint64_t frame_bytes);
 
  private:
   bool busy_ = false;

@@ -46,23 +46,24 @@ void LinkEnd::throw_if_failed() {
 
 void LinkEnd::measure(Time now) {
   const SendWindow& window = protocol_.window();
-  rate_.update(now, window.pushed_bytes(), window.received_offset());
+  rate_.update(now, window.pushed_bytes(), window.received_offset(), window.arrived());
   chunk_.update(now, window.cursor_offset(), window.received_offset());
 }
 
 std::uint64_t LinkEnd::chunk_limit(Time now) {
-  if (priority_ == Priority::foreground) {
-    // Also where nothing has been confirmed for long.
-    chunk_.update(now, protocol_.window().cursor_offset(), protocol_.window().received_offset());
-    return chunk_.limit(rate_.bytes_per_second());
-  }
-  return protocol_.window().has_piece() ? pace_.allowance(now, uplink_) : 0;
+  const SendWindow& window = protocol_.window();
+  if (!window.has_piece()) return 0;
+  if (priority_ == Priority::background) return pace_.allowance(now, uplink_);
+  // Also where nothing has been confirmed for long.
+  chunk_.update(now, window.cursor_offset(), window.received_offset());
+  return std::min(chunk_.limit(rate_.bytes_per_second()),
+                  ChunkSize::part_of(window.next_frame_bytes()));
 }
 
 void LinkEnd::note_chunk(Time now, std::uint64_t payload) {
   const std::uint64_t bytes = kHeaderBytes + payload;
   if (priority_ == Priority::foreground) {
-    rate_.chunk_sent(protocol_.window().cursor_offset(), protocol_.window().has_piece());
+    rate_.chunk_sent(now, protocol_.window().cursor_offset(), protocol_.window().has_piece());
     uplink_.foreground_sent(bytes, rate_.back_to_back_rate());
   } else {
     pace_.sent(now, protocol_.window().cursor_offset(), bytes, uplink_);
@@ -185,7 +186,8 @@ void LinkEnd::arrived(Time now, const zmq::message_t& message) {
       rate_ = RateMeter();
       chunk_ = ChunkSize();
     } else {
-      pace_.received(now, protocol_.window().received_offset(), uplink_);
+      const SendWindow& window = protocol_.window();
+      pace_.received(now, window.received_offset(), window.arrived(), uplink_);
     }
     report_to_uplink();
   }

@@ -94,7 +94,7 @@ void LinkProtocol::receive(Time now, std::span<const std::byte> message) {
   if (header.kind == MessageKind::hello || header.kind == MessageKind::hello_reply) {
     return accept_greeting(now, header, parsed.payload);
   }
-  if (!agreed_ || !sender_.acknowledge(header.received, header.taken)) return reject();
+  if (!agreed_ || !sender_.acknowledge(header)) return reject();
   state_.last_heard = now;
   if (header.kind == MessageKind::chunk) return accept_chunk(now, header, parsed.payload);
   if (header.kind == MessageKind::resend) {
@@ -149,7 +149,7 @@ void LinkProtocol::accept_greeting(Time now, const MessageHeader& header,
     trouble_ = outcome.refusal->what();
     return refuse(*outcome.refusal);
   }
-  if (!sender_.acknowledge(header.received, header.taken)) return reject();
+  if (!sender_.acknowledge(header)) return reject();
   hello_.peer_life = theirs->life;
   sender_.limit_chunk(theirs->chunk_bytes);
   const bool fresh = sender_.rewind(header.received, header.attempt);
@@ -216,11 +216,6 @@ void LinkProtocol::accept_final(const MessageHeader& header, std::span<const std
   final_due_ = false;
 }
 
-void LinkProtocol::ask_again(Time now) {
-  resend_due_ = true;
-  asked_at_ = now;
-}
-
 void LinkProtocol::fail(const LinkError& cause, MessageKind kind) {
   if (error_) return;
   error_ = cause;
@@ -282,6 +277,7 @@ LinkProtocol::Outgoing LinkProtocol::outgoing(MessageKind kind,
   message.header.run = options_.run;
   message.header.received = receiver_.expected();
   message.header.taken = receiver_.taken();
+  message.header.arrived = nanoseconds_until_last_data();
   message.header.attempt = receiver_.asked_attempt();
   state_.sent_bytes += kHeaderBytes + payload.size();
   return message;

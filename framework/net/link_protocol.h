@@ -84,13 +84,20 @@ class LinkProtocol {
   void accept_final(const MessageHeader& header, std::span<const std::byte> payload);
   bool belongs(const Parsed& parsed);
   void reject() { ++state_.rejected_chunks; }
-  void ask_again(Time now);
+  void ask_again(Time now) {
+    resend_due_ = true;
+    asked_at_ = now;
+  }
   void give_up_if_due(Time now);
   void fail(const LinkError& cause, MessageKind kind);
   void refuse(const LinkError& words);
   std::optional<Outgoing> next_control(Time now);
   Outgoing outgoing(MessageKind kind, std::span<const std::byte> payload = {});
   std::string peer() const;
+  std::uint64_t nanoseconds_until_last_data() const {
+    return static_cast<std::uint64_t>(
+        std::chrono::nanoseconds(state_.last_data - created_at_).count());
+  }
 
   ProtocolOptions options_;
   SendWindow sender_;

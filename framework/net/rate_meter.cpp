@@ -24,27 +24,34 @@ double middle(Rates rates) {
 
 }  // namespace
 
-void RateMeter::chunk_sent(std::uint64_t place, bool more) {
+void RateMeter::chunk_sent(Time now, std::uint64_t place, bool more) {
   if (runs_.empty() || runs_.back().whole) {
     Run& run = runs_.emplace_back();
     run.first = place;
+    run.sent_at = now;
   }
   runs_.back().last = place;
   runs_.back().whole = !more;
 }
 
-void RateMeter::update(Time now, std::uint64_t pushed, std::uint64_t confirmed) {
+void RateMeter::update(Time now, std::uint64_t pushed, std::uint64_t confirmed,
+                       Nanoseconds arrived) {
   update_period(now, pushed, confirmed);
-  update_runs(now, confirmed);
+  update_runs(now, confirmed, arrived);
 }
 
 void RateMeter::update_period(Time now, std::uint64_t pushed, std::uint64_t confirmed) {
   if (open_ && confirmed > base_ && now > began_) {
     const bool idle = confirmed == pushed;
-    if (idle || now - began_ >= kLongest) {
+    const bool longest = now - began_ >= kLongest;
+    if (idle || longest) {
       const std::uint64_t bytes = confirmed - base_;
-      if (bytes >= kLeastBytes) note(periods_, next_period_, bytes, now - began_);
+      // What was in flight when a period began took the path before as well, so that the short rest
+      // of what was cut would be too much.
+      const bool counts = longest || !follows_;
+      if (bytes >= kLeastBytes && counts) note(periods_, next_period_, bytes, now - began_);
       open_ = false;
+      follows_ = !idle;
     }
   }
   if (!open_ && pushed > confirmed) {
@@ -54,31 +61,39 @@ void RateMeter::update_period(Time now, std::uint64_t pushed, std::uint64_t conf
   }
 }
 
-void RateMeter::update_runs(Time now, std::uint64_t confirmed) {
+void RateMeter::update_runs(Time now, std::uint64_t confirmed, Nanoseconds arrived) {
   while (!runs_.empty() && confirmed >= runs_.front().first) {
     Run& run = runs_.front();
     if (!run.begun) {
       run.begun = true;
-      run.at = now;
+      run.compared = nearest_.value() < Seconds::max();
+      run.arrived = arrived;
       run.confirmed = confirmed;
+      nearest_.add(now, arrived - run.sent_at.time_since_epoch());
     }
     const bool over = run.whole && confirmed >= run.last;
-    const auto passed = now - run.at;
-    if (!over && passed < kLongest) return;
-    const std::uint64_t bytes = std::min(confirmed, run.last) - std::min(run.confirmed, run.last);
-    // So short a time is noise; but if much went in it, the path is as wide as that at least.
-    const Seconds counts = std::max<Seconds>(passed, kLeast);
-    const bool much = bytes >= kMuch && static_cast<double>(bytes) > behind_rate_ * counts.count();
-    if (bytes >= kLeastBytes && (passed >= kLeast || much)) {
-      note(behind_, next_behind_, bytes, counts);
-      behind_rate_ = middle(behind_);
-    }
+    if (!over && arrived - run.arrived < kLongest) return;
+    measure(run, confirmed, arrived);
     if (!over) {
       run.begun = false;
       return;
     }
     runs_.pop_front();
   }
+}
+
+void RateMeter::measure(const Run& run, std::uint64_t confirmed, Nanoseconds arrived) {
+  const std::uint64_t bytes = std::min(confirmed, run.last) - std::min(run.confirmed, run.last);
+  const Seconds passed = arrived - run.arrived;
+  // So short a time is noise; but if much went in it, the path is as wide as that at least, unless
+  // it was only held up, and came all at once.
+  const Seconds since_sent = arrived - run.sent_at.time_since_epoch() - nearest_.value();
+  const Seconds counts = passed >= kLeast ? passed : std::max<Seconds>(since_sent, kLeast);
+  const bool much =
+      run.compared && bytes >= kMuch && static_cast<double>(bytes) > behind_rate_ * counts.count();
+  if (bytes < kLeastBytes || (passed < kLeast && !much)) return;
+  note(behind_, next_behind_, bytes, counts);
+  behind_rate_ = middle(behind_);
 }
 
 double RateMeter::bytes_per_second() const {

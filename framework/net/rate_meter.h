@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <deque>
 
+#include "framework/net/sliding_minimum.h"
+
 namespace strait::net {
 
 // How fast a path carries bytes, seen from the sending side without sending anything for it. Pure:
@@ -13,19 +15,20 @@ namespace strait::net {
 //
 // - Bytes that the peer confirmed over the time in which something was in flight. The round trip is
 //   part of that time, so this is never too much, and the best of the last periods counts.
-// - Of chunks that went one behind the other, the time from the first one's confirmation to the
-//   last one's: the round trip is no part of it. Single ones may be too much or too little, when a
-//   host was busy; the middle one of the last counts.
+// - Of chunks that were sent back to back, the time from the first one's arrival to the last one's,
+//   by the peer's clock: neither the round trip nor late confirmations are part of it. Single ones
+//   may be too much or too little, when a host was busy; the middle one of the last counts.
 class RateMeter {
  public:
   using Time = std::chrono::steady_clock::time_point;
+  using Nanoseconds = std::chrono::nanoseconds;
 
   // A chunk went, the stream up to this place with it; `more`: another one waits to go behind it.
   // Places count bytes of frames.
-  void chunk_sent(std::uint64_t place, bool more);
+  void chunk_sent(Time now, std::uint64_t place, bool more);
   // After every change of either: the places up to which there is something to send, and up to
-  // which the peer has it.
-  void update(Time now, std::uint64_t pushed, std::uint64_t confirmed);
+  // which the peer has it. `arrived`: when the last of that did, by the peer's clock.
+  void update(Time now, std::uint64_t pushed, std::uint64_t confirmed, Nanoseconds arrived);
 
   double bytes_per_second() const;                           // 0: nothing was measured yet
   double back_to_back_rate() const { return behind_rate_; }  // by the second way alone
@@ -33,16 +36,19 @@ class RateMeter {
  private:
   struct Run {                // of chunks
     std::uint64_t first = 0;  // ends the first one
+    Time sent_at;             // the first one
     std::uint64_t last = 0;
     bool whole = false;
-    bool begun = false;  // the first one is confirmed, and then this held:
-    Time at;
+    bool begun = false;     // the first one is confirmed, and then this held:
+    bool compared = false;  // nearest_ was known from others
+    Nanoseconds arrived{0};
     std::uint64_t confirmed = 0;
   };
   using Rates = std::array<double, 16>;
 
   void update_period(Time now, std::uint64_t pushed, std::uint64_t confirmed);
-  void update_runs(Time now, std::uint64_t confirmed);
+  void update_runs(Time now, std::uint64_t confirmed, Nanoseconds arrived);
+  void measure(const Run& run, std::uint64_t confirmed, Nanoseconds arrived);
 
   // Shorter periods are noise; longer ones are cut, so that a path that is never idle is measured.
   static constexpr std::uint64_t kLeastBytes = 4096;
@@ -53,6 +59,7 @@ class RateMeter {
   bool open_ = false;
   Time began_{};
   std::uint64_t base_ = 0;  // confirmed when the period began
+  bool follows_ = false;    // another one: something was in flight when it began
   Rates periods_{};
   std::size_t next_period_ = 0;
 
@@ -60,6 +67,7 @@ class RateMeter {
   Rates behind_{};
   std::size_t next_behind_ = 0;
   double behind_rate_ = 0;
+  SlidingMinimum nearest_;  // one way, from our clock to the peer's
 };
 
 }  // namespace strait::net

@@ -36,15 +36,20 @@ SendWindow::Piece SendWindow::next_piece(std::uint64_t limit) {
   return piece;
 }
 
-bool SendWindow::acknowledge(Position received, std::uint64_t taken) {
+bool SendWindow::acknowledge(const MessageHeader& claim) {
+  const Position received = claim.received;
+  const std::uint64_t taken = claim.taken;
   if (received > sent_ || taken > received.sequence) return false;
   if (received.sequence >= first_ && received.sequence < first_ + frames_.size() &&
       received.offset >=
           std::max<std::uint64_t>(frames_[received.sequence - first_].frame.size(), 1)) {
     return false;  // beyond the end of that frame
   }
-  // Older than what is known: it was overtaken.
-  received_ = std::max(received_, received);
+  // If not further than what is known it was overtaken.
+  if (received > received_) {
+    received_ = received;
+    arrived_ = std::chrono::nanoseconds(claim.arrived);
+  }
   while (first_ < received_.sequence) {
     received_bytes_ += frames_.front().frame.size();
     frames_.pop_front();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <span>
@@ -32,11 +33,12 @@ class SendWindow {
     bool again = false;  // was on the wire before
   };
   bool has_piece() const { return cursor_.sequence < first_ + frames_.size(); }
+  std::uint64_t next_frame_bytes() const { return frames_[cursor_.sequence - first_].frame.size(); }
   Piece next_piece(std::uint64_t limit);  // limit: for the payload, not 0
 
-  // What the peer claims to have received and taken. False: it claims what was never sent, and
-  // nothing was changed.
-  bool acknowledge(Position received, std::uint64_t taken);
+  // What the peer claims to have received and taken, and when the last of it arrived. False: it
+  // claims what was never sent, and nothing was changed.
+  bool acknowledge(const MessageHeader& claim);
 
   // The peer asks for everything from `received` on, as a new attempt; an old request is ignored.
   // False: nothing to do.
@@ -53,6 +55,8 @@ class SendWindow {
   // Offsets in the stream, counted in bytes of frames: before it all is received, all is sent.
   std::uint64_t received_offset() const { return received_bytes_ + received_.offset; }
   std::uint64_t cursor_offset() const { return cursor_offset_; }
+  // When the last bytes before received_offset() arrived, by the peer's clock.
+  std::chrono::nanoseconds arrived() const { return arrived_; }
 
  private:
   struct Held {
@@ -73,6 +77,7 @@ class SendWindow {
   Position received_;                 // the peer has all before
   Position sent_;                     // the furthest the cursor ever was
   std::uint64_t cursor_offset_ = 0;
+  std::chrono::nanoseconds arrived_{0};
   std::uint32_t attempt_ = 0;
 };
 

@@ -20,9 +20,10 @@ std::uint32_t check_of(std::span<const std::byte> message) {
   return static_cast<std::uint32_t>(XXH3_64bits(covered.data(), covered.size()));
 }
 
-// Lengths that no correct sender writes, even when the check matches.
+// What no correct sender writes, even when the check matches.
 bool is_lying(const MessageHeader& header) {
   const std::uint64_t length = header.payload_length;
+  if (header.arrived > kMaxArrived) return true;
   switch (header.kind) {
     case MessageKind::chunk: {
       if (length > kMaxChunkBytes || header.frame_length > kMaxFrameBytes) return true;
@@ -71,6 +72,7 @@ void seal(MessageHeader header, std::span<std::byte> message) {
   writer.value(header.frame_hash);
   writer.value(header.received);
   writer.value(header.taken);
+  writer.value(header.arrived);
   writer.value(header.attempt);
   writer.value(header.payload_length);
   ByteWriter(message.subspan(kCheckAt)).value(check_of(message));
@@ -104,6 +106,7 @@ Parsed parse_message(std::span<const std::byte> message) {
   header.frame_hash = reader.value<FrameHash>();
   header.received = reader.value<Position>();
   header.taken = reader.value<std::uint64_t>();
+  header.arrived = reader.value<std::uint64_t>();
   header.attempt = reader.value<std::uint32_t>();
   header.payload_length = reader.value<std::uint32_t>();
   if (message.size() - kHeaderBytes != header.payload_length) return fail(WireFault::truncated);

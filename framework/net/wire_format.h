@@ -11,13 +11,14 @@
 namespace strait::net {
 
 inline constexpr std::uint32_t kMagic = 0x54525453;  // "STRT" as bytes
-inline constexpr std::uint8_t kProtocolVersion = 1;
-inline constexpr std::size_t kHeaderBytes = 104;
+inline constexpr std::uint8_t kProtocolVersion = 2;
+inline constexpr std::size_t kHeaderBytes = 112;
 
 // Limits, checked before anything is allocated.
 inline constexpr std::uint64_t kMaxChunkBytes = std::uint64_t{16} << 20;
 inline constexpr std::uint64_t kMaxFrameBytes = std::uint64_t{4} << 30;
 inline constexpr std::uint64_t kMaxHelloBytes = std::uint64_t{1} << 20;
+inline constexpr std::uint64_t kMaxArrived = std::uint64_t{1} << 62;  // ns; 146 years
 
 enum class MessageKind : std::uint8_t {
   hello = 1,    // opener to answerer, on every new path; payload: Hello
@@ -56,8 +57,11 @@ struct MessageHeader {
   Position position;               // chunk: its place; status: all before it has been sent
   std::uint64_t frame_length = 0;  // chunk only, as the hash
   FrameHash frame_hash;
-  Position received;          // cumulative: all before it has been received
-  std::uint64_t taken = 0;    // frames that the receiving program has taken: credit for the window
+  Position received;        // cumulative: all before it has been received
+  std::uint64_t taken = 0;  // frames that the receiving program has taken: credit for the window
+  // When the last of what is `received` arrived: nanoseconds by a clock of the sender of this
+  // header, which nobody else has. 0: nothing did.
+  std::uint64_t arrived = 0;
   std::uint32_t attempt = 0;  // chunk, status: of the sender. hello, hello_reply, resend: asked for
   std::uint32_t payload_length = 0;
 };

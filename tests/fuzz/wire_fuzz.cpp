@@ -63,7 +63,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::memcpy(&header.frame_length, message.data() + 48, sizeof header.frame_length);
     std::memcpy(&header.received, message.data() + 72, sizeof header.received);
     std::memcpy(&header.taken, message.data() + 88, sizeof header.taken);
-    std::memcpy(&header.attempt, message.data() + 96, sizeof header.attempt);
+    std::memcpy(&header.arrived, message.data() + 96, sizeof header.arrived);
+    std::memcpy(&header.attempt, message.data() + 104, sizeof header.attempt);
     header.kind = static_cast<strait::net::MessageKind>(message[9]);
     header.generation = 1;
     strait::net::seal(header, message);

@@ -27,8 +27,17 @@ Time::duration ticks(double seconds) {
   return std::chrono::duration_cast<Time::duration>(Seconds(seconds));
 }
 
+// What confirmations wait for on their way back: a flood of TCP in the other direction keeps a
+// queue that grows to `most` seconds and is halved when a packet is lost; a confirmation that is
+// lost as well holds up those behind it for a round trip.
+struct ReturnQueue {
+  double most = 0;
+  double lost = 0;  // share
+};
+
 // One uplink, a foreground link that is told what to send, and a background link that always has
-// something. Whatever goes is served in order, and confirmed up to `jitter` later than it might be.
+// something. Whatever goes is served in order, arrives half a round trip later, and is confirmed up
+// to `jitter` later than it might be. The peer's clock is another one, and `drifts` off ours.
 class SharedPath {
  public:
   SharedPath(double bytes_per_second, double round_trip, double jitter = 0)
@@ -41,11 +50,11 @@ class SharedPath {
   void burst(std::uint64_t bytes) {
     constexpr std::uint64_t kChunk = 40'000;
     const std::uint64_t end = foreground_place_ + bytes;
-    meter_.update(now_, end, foreground_confirmed_);
+    meter_.update(now_, end, foreground_confirmed_, foreground_arrived_);
     while (foreground_place_ < end) {
       const std::uint64_t chunk = std::min(kChunk, end - foreground_place_);
       foreground_place_ += chunk;
-      meter_.chunk_sent(foreground_place_, foreground_place_ < end);
+      meter_.chunk_sent(now_, foreground_place_, foreground_place_ < end);
       uplink_.foreground_sent(chunk, meter_.back_to_back_rate());
       serve(chunk);
       confirm_later(foreground_, foreground_place_);
@@ -62,6 +71,8 @@ class SharedPath {
     load_ = load;
   }
   void change_rate(double bytes_per_second) { rate_ = bytes_per_second; }
+  void flood_back(const ReturnQueue& queue) { return_queue_ = queue; }
+  void let_clock_drift(double drifts) { drifts_ = drifts; }
   // Until then nothing is confirmed: a host is busy.
   void stall(double seconds) { stalled_until_ = now_ + ticks(seconds); }
 
@@ -78,6 +89,7 @@ class SharedPath {
   struct Confirmation {
     Time at;
     std::uint64_t place;
+    std::chrono::nanoseconds arrived;  // by the peer's clock
   };
   using Confirmations = std::deque<Confirmation>;
 
@@ -85,20 +97,34 @@ class SharedPath {
     free_at_ = std::max(free_at_, now_) + ticks(static_cast<double>(bytes) / rate_);
   }
   void confirm_later(Confirmations& confirmations, std::uint64_t place) {
-    const Time at = std::max(free_at_ + ticks(round_trip_ + late_(random_)), stalled_until_);
+    const Time arrives = std::max(free_at_ + ticks(round_trip_ / 2), stalled_until_);
+    const Time at = arrives + ticks(round_trip_ / 2 + late_(random_) + waits_back(arrives));
     const Time before = confirmations.empty() ? at : confirmations.back().at;
-    confirmations.push_back({std::max(at, before), place});
+    confirmations.push_back({std::max(at, before), place, peers_clock(arrives)});
+  }
+  double waits_back(Time arrives) {
+    if (return_queue_.most == 0) return 0;
+    constexpr double kPeriod = 1.5;
+    const double passed = std::fmod(Seconds(arrives.time_since_epoch()).count(), kPeriod) / kPeriod;
+    const double waits = return_queue_.most * (1 + passed) / 2;
+    const bool lost = std::bernoulli_distribution(return_queue_.lost)(random_);
+    return lost ? 2 * waits + round_trip_ : waits;
+  }
+  std::chrono::nanoseconds peers_clock(Time at) const {
+    const Seconds passed = at - Time{};
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(passed * (1 + drifts_)) + kApart;
   }
   void step() {
     while (!foreground_.empty() && foreground_.front().at <= now_) {
       foreground_confirmed_ = foreground_.front().place;
+      foreground_arrived_ = foreground_.front().arrived;
       foreground_.pop_front();
-      meter_.update(now_, foreground_place_, foreground_confirmed_);
+      meter_.update(now_, foreground_place_, foreground_confirmed_, foreground_arrived_);
       if (foreground_.empty()) change_load(Load::none);
     }
     while (!background_.empty() && background_.front().at <= now_) {
       carried_ = background_.front().place;
-      pace_.received(now_, carried_, uplink_);
+      pace_.received(now_, carried_, background_.front().arrived, uplink_);
       background_.pop_front();
     }
     while (const std::uint64_t bytes = pace_.allowance(now_, uplink_)) {
@@ -112,8 +138,12 @@ class SharedPath {
     worst_queue_ = std::max(worst_queue_, queued_seconds());
   }
 
+  static constexpr std::chrono::hours kApart{20};  // what the peer's clock shows at our 0
+
   double rate_;
   double round_trip_;
+  double drifts_ = 0;
+  ReturnQueue return_queue_;
   std::uniform_real_distribution<double> late_;
   std::mt19937_64 random_{5};
   Uplink uplink_;
@@ -128,6 +158,7 @@ class SharedPath {
   Confirmations background_;
   std::uint64_t foreground_place_ = 0;
   std::uint64_t foreground_confirmed_ = 0;
+  std::chrono::nanoseconds foreground_arrived_{0};
   std::uint64_t place_ = 0;
   std::uint64_t carried_ = 0;
   double worst_queue_ = 0;
@@ -282,6 +313,30 @@ TEST(BackgroundPace, SoItIsOnLongPathsAndWhereConfirmationsAreLate) {
                     round_trip, jitter, burst, every);
     EXPECT_GE(path.background_bytes() - before, 0.8 * rest) << where;
     EXPECT_LE(waited, (kBursts - kLearning) / 10) << where;
+  }
+}
+
+// Ours and the peer's clocks drift apart as cheap ones do; now and then a confirmation is lost.
+TEST(BackgroundPace, LateConfirmationsAreNoQueueThatItsOwnBytesWaitIn) {
+  std::mt19937_64 random(6);
+  for (int round = 0; round < 30; ++round) {
+    const double rate = 1e6 * std::exp2(uniform(random, 1, 6));
+    const double round_trip = 1e-3 * std::exp2(uniform(random, 0, 5));
+    const ReturnQueue queue{uniform(random, 0.05, 0.15), round % 3 * 0.01};
+    SharedPath path(rate, round_trip, 0.001);
+    path.let_clock_drift(uniform(random, -1e-4, 1e-4));
+    const bool from_the_start = round % 2 == 0;
+    if (!from_the_start) path.run(3);
+    path.flood_back(queue);
+    path.run(10);
+    path.forget_worst_queue();
+    const double before = path.background_bytes();
+    path.run(12);
+    const std::string where = fmt::format("{:.3g} bytes/s, {:.3f} s, back {:.3f} s, {} lost, {}",
+                                          rate, round_trip, queue.most, queue.lost, from_the_start);
+    EXPECT_GE(path.background_bytes() - before, 0.9 * 12 * rate) << where;
+    // What goes too fast is noticed when its confirmation is here.
+    EXPECT_LE(path.worst_queue(), longest_queue(rate) + 0.2 * queue.most) << where;
   }
 }
 

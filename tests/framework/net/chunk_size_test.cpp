@@ -33,6 +33,12 @@ TEST(ChunkSize, SlowPathNeverGetsMoreThanItTakesInSeconds) {
   }
 }
 
+TEST(ChunkSize, FrameGoesInThreeChunksUnlessTheyWouldBeSmall) {
+  EXPECT_EQ(ChunkSize::part_of(300'000), 100'001U);
+  EXPECT_EQ(ChunkSize::part_of(1000), 16'384U);
+  EXPECT_EQ(ChunkSize::part_of(0), 16'384U);
+}
+
 TEST(ChunkSize, ShrinksWhileNothingIsConfirmed) {
   ChunkSize size;
   const Time start{};
@@ -62,7 +68,7 @@ class SimulatedPath {
       now_ += std::chrono::duration_cast<Time::duration>(kTurn);
       carried_ += rate_ * kTurn.count();
       confirm();
-      meter_.update(now_, sent_ + 1, confirmed_);
+      meter_.update(now_, sent_ + 1, confirmed_, now_.time_since_epoch());
       size_.update(now_, sent_, confirmed_);
       while (sent_ - confirmed_ < queue_) send();
     }
@@ -79,7 +85,7 @@ class SimulatedPath {
     sent_ += bytes;
     carried_ = ends_.empty() ? std::max(carried_, static_cast<double>(sent_ - bytes)) : carried_;
     ends_.push_back(sent_);
-    meter_.chunk_sent(sent_, true);
+    meter_.chunk_sent(now_, sent_, true);
   }
 
   // Only whole chunks are confirmed, and half a round trip later.

@@ -383,6 +383,37 @@ TEST_F(LinkProtocolPair, AbortSurvivesACutPath) {
   EXPECT_NE(std::string(right->error()->what()).find("disk full"), std::string::npos);
 }
 
+// However late a confirmation comes, and whatever confirms the same again.
+TEST_F(LinkProtocolPair, ConfirmationsSayWhenTheLastBytesArrivedByTheirOwnClock) {
+  EndSetup setup;
+  setup.chunk_bytes = 100;
+  start(setup, setup);
+  settle();
+  send_frame(*left, numbered_frame(1, 200));
+  pass(milliseconds(30));
+  ASSERT_TRUE(move(*left, *right));
+  const auto late = right->next(now);
+  ASSERT_TRUE(late);
+  const Message first = sealed(*late);
+  pass(milliseconds(70));
+  ASSERT_TRUE(move(*left, *right));
+  const auto newer = right->next(now);
+  ASSERT_TRUE(newer);
+  const Message second = sealed(*newer);
+  pass(milliseconds(400));
+  left->receive(now, first);
+  EXPECT_EQ(left->window().received_offset(), 100u);
+  EXPECT_EQ(left->window().arrived(), milliseconds(30));
+  left->receive(now, second);
+  EXPECT_EQ(left->window().received_offset(), 200u);
+  EXPECT_EQ(left->window().arrived(), milliseconds(100));
+  left->receive(now, first);  // overtaken
+  EXPECT_EQ(left->window().arrived(), milliseconds(100));
+  pass(kStatusEvery);
+  settle();
+  EXPECT_EQ(left->window().arrived(), milliseconds(100));
+}
+
 TEST_F(LinkProtocolPair, StateReportsReceivedBytesOfFrame) {
   EndSetup setup;
   setup.chunk_bytes = 100;
@@ -404,8 +435,8 @@ TEST_F(LinkProtocolPair, OtherProtocolVersionIsNamedWithBothNumbersAtBothEnds) {
   ASSERT_TRUE(right->error());
   EXPECT_EQ(right->error()->kind(), LinkError::Kind::refused);
   EXPECT_NE(std::string(right->error()->what())
-                .find("version 2 of the link protocol, stage 1.0 "
-                      "version 1"),
+                .find("version 3 of the link protocol, stage 1.0 "
+                      "version 2"),
             std::string::npos)
       << right->error()->what();
   // The later version gets an answer in ours, and says so in its turn.

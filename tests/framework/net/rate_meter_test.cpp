@@ -8,8 +8,19 @@ namespace {
 using std::chrono::milliseconds;
 const RateMeter::Time kStart{std::chrono::seconds(100)};
 
+// Confirmations take no time, unless a test says when they were made. The peer's clock is another.
+class Meter : public RateMeter {
+ public:
+  void update(Time now, std::uint64_t pushed, std::uint64_t confirmed) {
+    update_late(now, now, pushed, confirmed);
+  }
+  void update_late(Time now, Time arrived, std::uint64_t pushed, std::uint64_t confirmed) {
+    RateMeter::update(now, pushed, confirmed, arrived - kStart + std::chrono::hours(7));
+  }
+};
+
 TEST(RateMeter, KnowsNothingBeforeSomethingWasConfirmed) {
-  RateMeter meter;
+  Meter meter;
   EXPECT_EQ(meter.bytes_per_second(), 0);
   meter.update(kStart, 100000, 0);
   meter.update(kStart + milliseconds(50), 200000, 0);
@@ -17,7 +28,7 @@ TEST(RateMeter, KnowsNothingBeforeSomethingWasConfirmed) {
 }
 
 TEST(RateMeter, CountsOnlyTheTimeInWhichSomethingWasInFlight) {
-  RateMeter meter;
+  Meter meter;
   meter.update(kStart, 100000, 0);
   meter.update(kStart + milliseconds(100), 100000, 100000);
   EXPECT_DOUBLE_EQ(meter.bytes_per_second(), 1e6);
@@ -28,7 +39,7 @@ TEST(RateMeter, CountsOnlyTheTimeInWhichSomethingWasInFlight) {
 }
 
 TEST(RateMeter, MeasuresAPathThatIsNeverIdle) {
-  RateMeter meter;
+  Meter meter;
   std::uint64_t confirmed = 0;
   for (int i = 0; i < 100; ++i) {
     meter.update(kStart + milliseconds(10 * i), confirmed + 50000, confirmed);
@@ -38,7 +49,7 @@ TEST(RateMeter, MeasuresAPathThatIsNeverIdle) {
 }
 
 TEST(RateMeter, SmallFramesOnALongPathDoNotHideWhatALargeOneShowed) {
-  RateMeter meter;
+  Meter meter;
   meter.update(kStart, 1000000, 0);
   meter.update(kStart + milliseconds(100), 1000000, 1000000);
   for (int i = 0; i < 10; ++i) {
@@ -50,7 +61,7 @@ TEST(RateMeter, SmallFramesOnALongPathDoNotHideWhatALargeOneShowed) {
 }
 
 TEST(RateMeter, ForgetsASpeedThatThePathNoLongerHas) {
-  RateMeter meter;
+  Meter meter;
   meter.update(kStart, 1000000, 0);
   meter.update(kStart + milliseconds(10), 1000000, 1000000);
   for (int i = 0; i < 16; ++i) {
@@ -62,29 +73,29 @@ TEST(RateMeter, ForgetsASpeedThatThePathNoLongerHas) {
 }
 
 // Three chunks, one behind the other, on a path of 1 MB/s with a round trip of 100 ms.
-void three_chunks(RateMeter& meter, RateMeter::Time at, std::uint64_t place) {
+void three_chunks(Meter& meter, RateMeter::Time at, std::uint64_t place) {
   meter.update(at, place + 30000, place);
-  for (int i = 1; i <= 3; ++i) meter.chunk_sent(place + 10000 * i, i < 3);
+  for (int i = 1; i <= 3; ++i) meter.chunk_sent(at, place + 10000 * i, i < 3);
   for (int i = 1; i <= 3; ++i) {
     meter.update(at + milliseconds(100 + 10 * i), place + 30000, place + 10000 * i);
   }
 }
 
 TEST(RateMeter, LeavesTheRoundTripOutWhereChunksWentOneBehindTheOther) {
-  RateMeter meter;
+  Meter meter;
   three_chunks(meter, kStart, 0);
   EXPECT_DOUBLE_EQ(meter.back_to_back_rate(), 1e6);
   EXPECT_DOUBLE_EQ(meter.bytes_per_second(), 1e6);
 }
 
 TEST(RateMeter, SoItDoesWhereSomethingIsAlwaysInFlight) {
-  RateMeter meter;
+  Meter meter;
   const auto sent = [](int burst) { return 30000 * static_cast<std::uint64_t>(burst); };
   for (int i = 0; i < 50; ++i) {
     const auto at = kStart + milliseconds(10 * i);
     if (i % 5 == 0) {
       meter.update(at, sent(i / 5 + 1), i < 15 ? 0 : sent(i / 5 - 2));
-      for (int k = 1; k <= 3; ++k) meter.chunk_sent(sent(i / 5) + 10000 * k, k < 3);
+      for (int k = 1; k <= 3; ++k) meter.chunk_sent(at, sent(i / 5) + 10000 * k, k < 3);
     }
     // Those of the burst 100 ms ago.
     if (i >= 11 && i % 5 != 0 && i % 5 <= 3) {
@@ -95,7 +106,7 @@ TEST(RateMeter, SoItDoesWhereSomethingIsAlwaysInFlight) {
 }
 
 TEST(RateMeter, OneConfirmationThatComesLateDoesNotCount) {
-  RateMeter meter;
+  Meter meter;
   for (int i = 0; i < 8; ++i) {
     const auto at = kStart + milliseconds(1000 * i);
     const std::uint64_t place = 30000 * static_cast<std::uint64_t>(i);
@@ -104,28 +115,91 @@ TEST(RateMeter, OneConfirmationThatComesLateDoesNotCount) {
       continue;
     }
     meter.update(at, place + 30000, place);
-    for (int k = 1; k <= 3; ++k) meter.chunk_sent(place + 10000 * k, k < 3);
+    for (int k = 1; k <= 3; ++k) meter.chunk_sent(at, place + 10000 * k, k < 3);
     meter.update(at + milliseconds(124), place + 30000, place + 10000);
     meter.update(at + milliseconds(130), place + 30000, place + 30000);
   }
   EXPECT_DOUBLE_EQ(meter.back_to_back_rate(), 1e6);
 }
 
+constexpr std::uint64_t kSmall = 100;  // bytes, and they take a millisecond
+
+void small_frame(Meter& meter) {
+  const auto at = kStart - milliseconds(10);
+  meter.update(at, kSmall, 0);
+  meter.chunk_sent(at, kSmall, false);
+  meter.update(at + milliseconds(1), kSmall, kSmall);
+}
+
+// A busy host reads what has come for 40 ms at once: so fast was no path.
+TEST(RateMeter, WhatWasHeldUpAndCameAtOnceIsNoFastPath) {
+  for (std::uint64_t stalled = 0; stalled < 4; ++stalled) {
+    Meter meter;
+    small_frame(meter);
+    // 20 Mbit/s; each chunk takes 10 ms.
+    const std::uint64_t chunk = 25'000;
+    for (std::uint64_t burst = 0; burst < 20; ++burst) {
+      const auto at = kStart + milliseconds(200 * burst);
+      const std::uint64_t place = kSmall + 4 * chunk * burst;
+      meter.update(at, place + 4 * chunk, place);
+      for (std::uint64_t k = 1; k <= 4; ++k) meter.chunk_sent(at, place + chunk * k, k < 4);
+      const bool held_up = burst <= stalled;
+      for (std::uint64_t k = 1; k <= 4; ++k) {
+        const auto comes = at + milliseconds(10 * k + 2);
+        const auto read = held_up ? at + milliseconds(42) : comes;
+        meter.update(read, place + 4 * chunk, place + chunk * k);
+      }
+      EXPECT_LE(meter.bytes_per_second(), 2.6e6) << burst << ' ' << stalled;
+    }
+  }
+}
+
+// What is in flight when a period is cut has been under way before the next one.
+TEST(RateMeter, TheRestOfAPeriodThatWasCutIsNoFastPath) {
+  Meter meter;
+  meter.update(kStart, 500'000, 0);
+  for (std::uint64_t i = 1; i <= 20; ++i) {
+    // 2 MB/s, in pieces of 12.5 ms; of the last one the peer confirms each half.
+    const auto at = kStart + std::chrono::microseconds(12'500 * i);
+    meter.update(at, 525'000, 25'000 * i);
+  }
+  meter.update(kStart + milliseconds(251), 525'000, 525'000);
+  EXPECT_LE(meter.bytes_per_second(), 2.1e6);
+}
+
+TEST(RateMeter, LateConfirmationsDoNotMakeThePathSlowOrFast) {
+  Meter meter;
+  for (std::uint64_t burst = 0; burst < 8; ++burst) {
+    const auto at = kStart + milliseconds(500 * burst);
+    const std::uint64_t place = 30'000 * burst;
+    meter.update(at, place + 30'000, place);
+    for (std::uint64_t k = 1; k <= 3; ++k) meter.chunk_sent(at, place + 10'000 * k, k < 3);
+    for (std::uint64_t k = 1; k <= 3; ++k) {
+      const milliseconds late(k == 1 ? 20 : 20 + 100 * (burst % 2));
+      meter.update_late(at + late + milliseconds(10 * k), at + milliseconds(10 * k), place + 30'000,
+                        place + 10'000 * k);
+    }
+  }
+  EXPECT_DOUBLE_EQ(meter.back_to_back_rate(), 1e6);
+}
+
 // On a fast path bursts are over before their time can be told from noise.
 TEST(RateMeter, WhatCameInNoTimeSaysHowMuchThePathCarriesAtLeast) {
-  RateMeter meter;
+  Meter meter;
+  small_frame(meter);
   const auto burst = [&](std::uint64_t place, std::uint64_t chunk, milliseconds apart) {
     meter.update(kStart, place + 3 * chunk, place);
-    for (std::uint64_t k = 1; k <= 3; ++k) meter.chunk_sent(place + chunk * k, k < 3);
+    for (std::uint64_t k = 1; k <= 3; ++k) meter.chunk_sent(kStart, place + chunk * k, k < 3);
     for (std::uint64_t k = 1; k <= 3; ++k) {
       meter.update(kStart + apart * k, place + 3 * chunk, place + chunk * k);
     }
   };
-  burst(0, 100000, milliseconds(1));
+  burst(kSmall, 100000, milliseconds(1));
   EXPECT_DOUBLE_EQ(meter.back_to_back_rate(), 200000 / 5e-3);
-  burst(300000, 10000, milliseconds(1));  // less than is known already
+  burst(kSmall + 300000, 10000, milliseconds(1));  // less than is known already
   EXPECT_DOUBLE_EQ(meter.back_to_back_rate(), 200000 / 5e-3);
-  for (std::uint64_t i = 0; i < 3; ++i) burst(330000 + 3000000 * i, 1000000, milliseconds(10));
+  for (std::uint64_t i = 0; i < 3; ++i)
+    burst(kSmall + 330000 + 3000000 * i, 1000000, milliseconds(10));
   EXPECT_DOUBLE_EQ(meter.back_to_back_rate(), 1e8);
 }
 

@@ -25,6 +25,7 @@ MessageHeader chunk_header() {
   header.frame_hash = {0x0123456789abcdef, 0xfedcba9876543210};
   header.received = {5, 0};
   header.taken = 4;
+  header.arrived = 1'500'000'000;
   header.attempt = 2;
   return header;
 }
@@ -51,6 +52,7 @@ TEST(WireFormatTest, WhatIsSealedIsReadBack) {
   EXPECT_EQ(parsed.header.frame_hash, chunk_header().frame_hash);
   EXPECT_EQ(parsed.header.received, chunk_header().received);
   EXPECT_EQ(parsed.header.taken, 4u);
+  EXPECT_EQ(parsed.header.arrived, 1'500'000'000u);
   EXPECT_EQ(parsed.header.attempt, 2u);
   EXPECT_EQ(parsed.payload.size(), 4u);
 }
@@ -59,8 +61,8 @@ TEST(WireFormatTest, WhatIsSealedIsReadBack) {
 TEST(WireFormatTest, ExampleOfThePageIsWhatIsWritten) {
   const Message message = sealed(chunk_header(), 4);
   const std::string expected =
-      "53545254768d3bbb"
-      "0104000003000000"
+      "53545254c0aa3242"
+      "0204000003000000"
       "00112233445566778899aabbccddeeff"
       "0700000000000000"
       "0000100000000000"
@@ -70,6 +72,7 @@ TEST(WireFormatTest, ExampleOfThePageIsWhatIsWritten) {
       "0500000000000000"
       "0000000000000000"
       "0400000000000000"
+      "002f685900000000"
       "0200000004000000"
       "61616161";
   std::string written;
@@ -128,12 +131,16 @@ TEST(WireFormatTest, RejectsLengthsBeyondLimits) {
   EXPECT_EQ(fault_of(header, kMaxChunkBytes + 1), WireFault::lying);
   header = MessageHeader{};
   EXPECT_EQ(fault_of(header, 1), WireFault::lying) << "a status carries nothing";
+  header.arrived = kMaxArrived;
+  EXPECT_EQ(fault_of(header, 0), WireFault::none);
+  header.arrived = kMaxArrived + 1;
+  EXPECT_EQ(fault_of(header, 0), WireFault::lying) << "no clock has run for so long";
   Message unknown = sealed(MessageHeader{}, 0);
   unknown[9] = std::byte{99};
   reseal(unknown);
   EXPECT_EQ(parse_message(unknown).fault, WireFault::lying);
   Message longer = sealed(chunk_header(), 4);
-  put(longer, 100, std::uint32_t{3});
+  put(longer, 108, std::uint32_t{3});
   reseal(longer);
   EXPECT_EQ(parse_message(longer).fault, WireFault::truncated);
 }
