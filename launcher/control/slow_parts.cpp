@@ -11,15 +11,21 @@ namespace strait::control {
 namespace {
 
 constexpr double kSlow = 2;             // times as long as expected
+constexpr double kStillSlow = 1.5;      // of a link: the same, once it was named
 constexpr double kShare = 0.25;         // of the step, at least
+constexpr double kStillShare = 0.1;     // of a link: the same, once it was named
 constexpr double kLeastSeconds = 0.05;  // of a step, at least: shorter ones are noise
 constexpr std::int64_t kWarmUp = 2;     // steps of a launch that do not count
 constexpr double kEnough = 0.75;        // of the latest steps were slow: named
-constexpr double kFew = 0.375;          // likewise: no longer named
+constexpr double kFew = 0.375;          // of them still were: no longer named
 constexpr double kAlike = 2;            // times the bytes of a link that carries the like
 
-bool matters(double seconds, double step) {
-  return seconds >= kLeastSeconds && seconds >= kShare * step;
+bool matters(double seconds, double step, double share = kShare) {
+  return seconds >= kLeastSeconds && seconds >= share * step;
+}
+
+std::pair<std::string, net::ProcessName> key_of(const StepLine::SentOver& one) {
+  return {one.name, one.sender};
 }
 
 double seconds_of(const StepLine::SentOver& one) {
@@ -45,10 +51,52 @@ double megabits(double bytes_per_second) { return bytes_per_second * 8 / 1e6; }
 
 }  // namespace
 
-std::string SlowParts::judge_link(const StepLine& line, const StepLine::SentOver& one) const {
+void SlowParts::note_rates(const StepLine& line) {
+  for (const StepLine::SentOver& one : line.links) {
+    std::deque<double>& rates = links_[key_of(one)].rates;
+    if (one.bytes_per_second > 0) rates.push_back(one.bytes_per_second);
+    if (rates.size() > kWindow) rates.pop_front();
+  }
+}
+
+// Of all links that share its line. While it carried this one's bytes it may have carried them too.
+double SlowParts::line_bytes(const StepLine& line, const StepLine::SentOver& one) const {
+  const auto known = expected_.links.find(key_of(one));
+  if (known == expected_.links.end() || known->second.from.empty()) {
+    return static_cast<double>(one.sent_bytes);
+  }
+  double up = 0;
+  double down = 0;
+  for (const StepLine::SentOver& other : line.links) {
+    const auto its = expected_.links.find(key_of(other));
+    if (its == expected_.links.end()) continue;
+    const auto bytes = static_cast<double>(other.sent_bytes);
+    if (its->second.from == known->second.from) up += bytes;
+    if (its->second.to == known->second.to) down += bytes;
+  }
+  return std::max(up, down);
+}
+
+// The median of links that carry the like; 0: there is none. Of each the lower quartile of its
+// latest rates: the more they scatter the less they prove.
+double SlowParts::usual_rate(const StepLine& line, const StepLine::SentOver& one) const {
+  std::vector<double> usual;
+  for (const StepLine::SentOver& other : line.links) {
+    if (key_of(other) == key_of(one) || !is_alike(one, other)) continue;
+    const std::deque<double>& latest = links_.at(key_of(other)).rates;
+    if (latest.empty()) continue;
+    std::vector<double> rates(latest.begin(), latest.end());
+    std::ranges::sort(rates);
+    usual.push_back(rates[rates.size() / 4]);
+  }
+  return usual.empty() ? 0 : base::median(usual);
+}
+
+std::string SlowParts::judge_link(const StepLine& line, const StepLine::SentOver& one,
+                                  bool slow) const {
   if (one.bytes_per_second <= 0 || one.sent_bytes == 0) return "";
   const double seconds = seconds_of(one);
-  if (!matters(seconds, line.seconds)) return "";
+  if (!matters(seconds, line.seconds, slow ? kStillShare : kShare)) return "";
   const auto sentence = [&](double reference, const char* basis) {
     return fmt::format(
         "{} carries {:.3g} Mbit/s from {}, where {} {:.3g}: {:.2g} s of a step of "
@@ -56,23 +104,16 @@ std::string SlowParts::judge_link(const StepLine& line, const StepLine::SentOver
         one.name, megabits(one.bytes_per_second), one.sender.describe(), basis, megabits(reference),
         seconds, line.seconds);
   };
-  if (const auto known = expected_.links.find({one.name, one.sender});
-      known != expected_.links.end()) {
+  const double times = slow ? kStillSlow : kSlow;
+  const double bytes = line_bytes(line, one);
+  const auto known = expected_.links.find(key_of(one));
+  if (known != expected_.links.end() && known->second.bytes_per_second > 0) {
     const ExpectedSpeeds::Link& link = known->second;
-    const double planned =
-        link.waiting + static_cast<double>(one.sent_bytes) / link.bytes_per_second;
-    if (seconds >= kSlow * planned) return sentence(link.bytes_per_second, "the plan has");
+    const double planned = link.waiting + bytes / link.bytes_per_second;
+    return seconds >= times * planned ? sentence(link.bytes_per_second, "the plan has") : "";
   }
-  std::vector<double> rates;
-  for (const StepLine::SentOver& other : line.links) {
-    const bool same = other.name == one.name && other.sender == one.sender;
-    if (!same && other.bytes_per_second > 0 && is_alike(one, other)) {
-      rates.push_back(other.bytes_per_second);
-    }
-  }
-  if (rates.empty()) return "";
-  const double usual = base::median(rates);
-  return kSlow * one.bytes_per_second <= usual ? sentence(usual, "links like it carry") : "";
+  const double usual = usual_rate(line, one);
+  return times * bytes / seconds <= usual ? sentence(usual, "links like it carry") : "";
 }
 
 std::string SlowParts::judge_process(const StepLine& line, const net::ProcessName& process,
@@ -133,8 +174,10 @@ void SlowParts::note(Part& part, double seconds, std::string sentence, const std
 std::vector<SlowParts::Change> SlowParts::add(const StepLine& line) {
   std::vector<Change> changes;
   if (++steps_ <= kWarmUp) return changes;
+  note_rates(line);
   for (const StepLine::SentOver& one : line.links) {
-    note(links_[{one.name, one.sender}], line.seconds, judge_link(line, one),
+    Part& part = links_[key_of(one)];
+    note(part, line.seconds, judge_link(line, one, part.slow),
          fmt::format("{} from {}", one.name, one.sender.describe()), changes);
   }
   for (const auto& [process, metrics] : line.processes) {

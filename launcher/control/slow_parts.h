@@ -14,8 +14,11 @@ namespace strait::control {
 // What the plan expects of a run's parts. What is absent is compared with its neighbours only.
 struct ExpectedSpeeds {
   struct Link {
-    double bytes_per_second = 0;
-    double waiting = 0;  // seconds of a step that its messages are in flight at any rate
+    double bytes_per_second = 0;  // 0: not known
+    double waiting = 0;           // seconds of a step that its messages are in flight at any rate
+    // Hosts whose uplink and downlink it shares with other links; empty: it has lines of its own.
+    std::string from = {};
+    std::string to = {};
   };
   struct Process {
     double compute_seconds = 0;  // of a step; only ratios count, but for a measured host
@@ -27,9 +30,11 @@ struct ExpectedSpeeds {
 };
 
 // Names links and processes that take at least twice as long as the plan says, or as their
-// neighbours: of a link those that carry the like in the same direction, of a process the other
-// replicas of its stage and, by the shares of the plan, the slowest other process. Only where that
-// costs a good part of the step, and not before it has lasted. Pure: no clock, no file.
+// neighbours: of a link whose speed the plan does not know those that carry the like in the same
+// direction, of a process the other replicas of its stage and, by the shares of the plan, the
+// slowest other process. Only where that costs a good part of the step, and not before it has
+// lasted. What was named stays so until it is well below that. A link that shares a line is judged
+// by all that the line may have carried meanwhile. Pure: no clock, no file.
 class SlowParts {
  public:
   explicit SlowParts(ExpectedSpeeds expected) : expected_(std::move(expected)) {}
@@ -55,13 +60,17 @@ class SlowParts {
   struct Part {
     double least_seconds = 0;
     std::deque<Step> recent;
+    std::deque<double> rates = {};  // of a link, in the latest kWindow steps
     bool slow = false;
     std::string sentence;
   };
   using LinkOf = std::pair<std::string, net::ProcessName>;
 
+  void note_rates(const StepLine& line);
+  double line_bytes(const StepLine& line, const StepLine::SentOver& one) const;
+  double usual_rate(const StepLine& line, const StepLine::SentOver& one) const;
   // In this step. A sentence; empty: not slow.
-  std::string judge_link(const StepLine& line, const StepLine::SentOver& one) const;
+  std::string judge_link(const StepLine& line, const StepLine::SentOver& one, bool slow) const;
   std::string judge_process(const StepLine& line, const net::ProcessName& process,
                             double busy) const;
   void note(Part& part, double seconds, std::string sentence, const std::string& name,

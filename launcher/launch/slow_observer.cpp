@@ -19,6 +19,30 @@ std::map<net::ProcessName, control::SlowSteps::Host> hosts_of_processes(const pl
   return hosts;
 }
 
+// Of what `sender` sends. Links between processes of one host, and simulated ones, have lines of
+// their own.
+control::ExpectedSpeeds::Link expected_link(const plan::Plan& plan, net::ProcessName sender,
+                                            net::ProcessName receiver,
+                                            const plan::Plan::Link& link) {
+  control::ExpectedSpeeds::Link expected;
+  const std::size_t from = plan.process(sender).host_index;
+  const std::size_t to = plan.process(receiver).host_index;
+  if (from != to) {
+    expected.from = plan.hosts.at(from).name;
+    expected.to = plan.hosts.at(to).name;
+  }
+  const plan::PathSpeed speed = plan::path_speed(plan, from, to);
+  if (!knows_speed(plan, speed)) return expected;
+  // A boundary's messages may go one by one, with an answer each; a round of replicas has a few.
+  constexpr std::int64_t kTripsOfRound = 4;
+  const std::int64_t trips =
+      link.use == plan::Plan::Use::boundary ? plan.micro_batches : kTripsOfRound;
+  const double round_trip = speed.seconds + plan::path_speed(plan, to, from).seconds;
+  expected.bytes_per_second = speed.bytes_per_second;
+  expected.waiting = static_cast<double>(trips) * round_trip;
+  return expected;
+}
+
 }  // namespace
 
 control::ExpectedSpeeds expected_speeds(const plan::Plan& plan, const ModelQuestions& model) {
@@ -29,18 +53,10 @@ control::ExpectedSpeeds expected_speeds(const plan::Plan& plan, const ModelQuest
     expected.processes[process.name] = {seconds.at(process.name), measured, process.host};
   }
   for (const plan::Plan::Link& link : plan.links) {
-    if (link.use != plan::Plan::Use::boundary) continue;
-    const std::size_t upper = plan.process(link.connects).host_index;
-    const std::size_t lower = plan.process(link.listens).host_index;
-    const auto expect = [&](net::ProcessName sender, std::size_t from, std::size_t to) {
-      const plan::PathSpeed speed = plan::path_speed(plan, from, to);
-      if (!knows_speed(plan, speed)) return;
-      const double back = plan::path_speed(plan, to, from).seconds;
-      expected.links[{link.name, sender}] = {
-          speed.bytes_per_second, static_cast<double>(plan.micro_batches) * (speed.seconds + back)};
-    };
-    expect(link.connects, upper, lower);
-    expect(link.listens, lower, upper);
+    expected.links[{link.name, link.connects}] =
+        expected_link(plan, link.connects, link.listens, link);
+    expected.links[{link.name, link.listens}] =
+        expected_link(plan, link.listens, link.connects, link);
   }
   return expected;
 }
