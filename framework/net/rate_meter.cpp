@@ -36,11 +36,12 @@ void RateMeter::chunk_sent(Time now, std::uint64_t place, bool more) {
 
 void RateMeter::update(Time now, std::uint64_t pushed, std::uint64_t confirmed,
                        Nanoseconds arrived) {
-  update_period(now, pushed, confirmed);
+  update_period(now, pushed, confirmed, arrived);
   update_runs(now, confirmed, arrived);
 }
 
-void RateMeter::update_period(Time now, std::uint64_t pushed, std::uint64_t confirmed) {
+void RateMeter::update_period(Time now, std::uint64_t pushed, std::uint64_t confirmed,
+                              Nanoseconds arrived) {
   if (open_ && confirmed > base_ && now > began_) {
     const bool idle = confirmed == pushed;
     const bool longest = now - began_ >= kLongest;
@@ -49,7 +50,11 @@ void RateMeter::update_period(Time now, std::uint64_t pushed, std::uint64_t conf
       // What was in flight when a period began took the path before as well, so that the short rest
       // of what was cut would be too much.
       const bool counts = longest || !follows_;
-      if (bytes >= kLeastBytes && counts) note(periods_, next_period_, bytes, now - began_);
+      // Confirmations that waited in the peer's queues come several at once, long after what they
+      // confirm arrived.
+      const Seconds passed = follows_ ? std::max<Seconds>(now - began_, arrived - base_arrived_)
+                                      : Seconds(now - began_);
+      if (bytes >= kLeastBytes && counts) note(periods_, next_period_, bytes, passed);
       open_ = false;
       follows_ = !idle;
     }
@@ -58,6 +63,7 @@ void RateMeter::update_period(Time now, std::uint64_t pushed, std::uint64_t conf
     open_ = true;
     began_ = now;
     base_ = confirmed;
+    base_arrived_ = arrived;
   }
 }
 

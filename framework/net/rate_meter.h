@@ -46,7 +46,7 @@ class RateMeter {
   };
   using Rates = std::array<double, 16>;
 
-  void update_period(Time now, std::uint64_t pushed, std::uint64_t confirmed);
+  void update_period(Time now, std::uint64_t pushed, std::uint64_t confirmed, Nanoseconds arrived);
   void update_runs(Time now, std::uint64_t confirmed, Nanoseconds arrived);
   void measure(const Run& run, std::uint64_t confirmed, Nanoseconds arrived);
 
@@ -58,8 +58,9 @@ class RateMeter {
 
   bool open_ = false;
   Time began_{};
-  std::uint64_t base_ = 0;  // confirmed when the period began
-  bool follows_ = false;    // another one: something was in flight when it began
+  std::uint64_t base_ = 0;       // confirmed when the period began
+  Nanoseconds base_arrived_{0};  // when the last of that arrived
+  bool follows_ = false;         // another one: something was in flight when it began
   Rates periods_{};
   std::size_t next_period_ = 0;
 

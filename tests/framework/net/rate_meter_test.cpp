@@ -48,6 +48,23 @@ TEST(RateMeter, MeasuresAPathThatIsNeverIdle) {
   EXPECT_NEAR(meter.bytes_per_second(), 2e6, 0.1e6);
 }
 
+// Each second 100 kB arrive, and once in ten seconds the peer's queue lets the confirmations of all
+// of them through within 300 ms.
+TEST(RateMeter, ConfirmationsThatComeTogetherDoNotMakeAPathWide) {
+  Meter meter;
+  std::uint64_t confirmed = 0;
+  meter.update(kStart, 200000, 0);
+  for (int second = 10; second <= 100; second += 10) {
+    for (int i = 1; i <= 10; ++i) {
+      const auto arrived = kStart + std::chrono::seconds(second - 10 + i);
+      confirmed += 100000;
+      meter.update_late(kStart + std::chrono::seconds(second) + milliseconds(30 * i), arrived,
+                        confirmed + 200000, confirmed);
+    }
+  }
+  EXPECT_NEAR(meter.bytes_per_second(), 1e5, 2e4);
+}
+
 TEST(RateMeter, SmallFramesOnALongPathDoNotHideWhatALargeOneShowed) {
   Meter meter;
   meter.update(kStart, 1000000, 0);
