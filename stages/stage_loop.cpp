@@ -47,6 +47,7 @@ trace::StepMetrics metrics_of(const StepDecision& decision, double learning_rate
   metrics.grad_norm = decision.gradient_norm;
   metrics.learning_rate = learning_rate;
   metrics.tokens = decision.tokens;
+  metrics.targets = decision.target_tokens;
   metrics.skipped = decision.skip;
   return metrics;
 }

@@ -14,6 +14,7 @@ struct StepMetrics {
   std::optional<double> grad_norm;
   std::optional<double> learning_rate;
   std::optional<std::int64_t> tokens;
+  std::optional<std::int64_t> targets;
   double seconds = 0;
   double busy_seconds = 0;
   double tokens_per_second = 0;
@@ -65,6 +66,10 @@ inline constexpr std::tuple kMetrics<StepMetrics> = {
                                   .unit = Unit::tokens,
                                   .combine = Combine::max,
                                   .meaning = "of all sequences, targets or not"}),
+    metric(&StepMetrics::targets, {.key = "targets",
+                                   .unit = Unit::tokens,
+                                   .combine = Combine::max,
+                                   .meaning = "of these, which the loss is the mean over"}),
     metric(&StepMetrics::seconds, {.key = "seconds",
                                    .unit = Unit::seconds,
                                    .combine = Combine::mean,

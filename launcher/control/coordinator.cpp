@@ -150,7 +150,8 @@ void Coordinator::on_step(const StepLine& line) {
   last_step_ = line.step;
   observers_.notify(&RunObserver::step, line);
   const double loss = line.loss.value_or(kNaN);
-  losses_.trained({line.step, loss, line.tokens.value_or(0)}, line.skipped);
+  if (line.targets == 0) return;  // of a step in which nothing is learnt there is no loss
+  losses_.trained({line.step, loss, line.targets.value_or(0)}, line.skipped);
   if (options_.on_loss) options_.on_loss(losses_);
   if (losses_.skipped_in_a_row() < kMostSkipped) return;
   fail({std::nullopt, base::ExitCode::numeric,

@@ -43,11 +43,11 @@ bool is(const json& object, const char* key, const json& value) {
 }
 
 // A number that is not finite is written as null.
-LossHistory::Loss loss_of(const json& object) {
+LossHistory::Loss loss_of(const json& object, const char* targets) {
   const auto loss = object.find("loss");
   const bool finite = loss != object.end() && loss->is_number();
   return {Step{integer(object, "step")}, finite ? loss->get<double>() : kNotFinite,
-          integer(object, "tokens")};
+          integer(object, targets)};
 }
 
 // Evaluations by step, without those that the run has gone back before.
@@ -57,7 +57,8 @@ std::map<Step, LossHistory::Loss> evaluations_of(const fs::path& run) {
     if (is(event, "event", "training")) {
       all.erase(all.upper_bound(Step{integer(event, "from")}), all.end());
     } else if (is(event, "event", "evaluated")) {
-      all.insert_or_assign(loss_of(event).step, loss_of(event));
+      const LossHistory::Loss loss = loss_of(event, "tokens");
+      all.insert_or_assign(loss.step, loss);
     }
   });
   return all;
@@ -66,8 +67,8 @@ std::map<Step, LossHistory::Loss> evaluations_of(const fs::path& run) {
 }  // namespace
 
 bool LossHistory::is_sound(const Loss& loss) const {
-  const auto tokens = static_cast<double>(std::max<std::int64_t>(1, loss.tokens));
-  const bool above = loss.value > guess_ + kNoise / std::sqrt(tokens);
+  const auto targets = static_cast<double>(std::max<std::int64_t>(1, loss.targets));
+  const bool above = loss.value > guess_ + kNoise / std::sqrt(targets);
   return std::isfinite(loss.value) && !(first_better_ && above);
 }
 
@@ -128,8 +129,9 @@ LossHistory read_losses(const fs::path& run, double guess) {
   LossHistory losses(guess);
   const std::map<Step, LossHistory::Loss> evaluations = evaluations_of(run);
   each_object(run / kMetricsFile, [&](const json& line) {
-    const LossHistory::Loss loss = loss_of(line);
-    losses.trained(loss, is(line, "skipped", true));
+    const LossHistory::Loss loss = loss_of(line, "targets");
+    // Of a step in which nothing is learnt there is no loss.
+    if (!is(line, "targets", 0)) losses.trained(loss, is(line, "skipped", true));
     const auto evaluation = evaluations.find(loss.step);
     if (evaluation != evaluations.end()) losses.evaluated(evaluation->second);
   });

@@ -22,8 +22,8 @@ class LossHistory {
 
   struct Loss {
     store::Step step{};
-    double value = 0;         // not finite: the loss is not
-    std::int64_t tokens = 0;  // that it is the mean of, at most
+    double value = 0;          // not finite: the loss is not
+    std::int64_t targets = 0;  // that it is the mean over
   };
   // The loss of the weights before this step, and whether they were updated.
   void trained(const Loss& loss, bool skipped);

@@ -123,11 +123,11 @@ TEST(LossHistory, IsReadFromTheFilesOfARun) {
   const ScratchDirectory run;
   EXPECT_EQ(read_losses(run.path(), kGuess).good(), std::nullopt);
   ScratchDirectory::write(run / kMetricsFile,
-                          R"({"step":1,"loss":3.3,"tokens":900,"skipped":false}
-{"step":2,"loss":3.2,"tokens":900,"skipped":false}
-{"step":3,"loss":3.1,"tokens":900,"skipped":false}
-{"step":4,"loss":1170,"grad_norm":null,"tokens":900,"skipped":true}
-{"step":5,"loss":null,"tokens":900,"skipped":true}
+                          R"({"step":1,"loss":3.3,"targets":900,"skipped":false}
+{"step":2,"loss":3.2,"targets":900,"skipped":false}
+{"step":3,"loss":3.1,"targets":900,"skipped":false}
+{"step":4,"loss":1170,"grad_norm":null,"targets":900,"skipped":true}
+{"step":5,"loss":null,"targets":900,"skipped":true}
 {"step":6,"loss":2)");
   const LossHistory history = read_losses(run.path(), kGuess);
   EXPECT_EQ(history.good(), Step{2});
