@@ -1,13 +1,17 @@
 // What a flood on one link does to bursts on another of the same process. yielding.py calls it:
-//   yield_bench receive HOST PORT                      bursts come to PORT, the flood to PORT + 1
-//   yield_bench send HOST PORT SECONDS BYTES MS FLOOD  FLOOD: none, foreground, background
-// Bursts of BYTES start every MS; 0 bytes: none. Prints one line of JSON: how long each burst took
-// until the other program had answered it, and what the flood moved per second meanwhile.
+//   yield_bench receive HOST PORT RETURN
+//   yield_bench send HOST PORT SECONDS BYTES MS FLOOD LINKS
+// Bursts go to PORT, floods over one or two links to the next two, and a foreground flood comes
+// back from the one after them, unless RETURN is none. FLOOD: none, foreground, background. Bursts
+// of BYTES start every MS; 0 bytes: none. Prints one line of JSON: how long each burst took until
+// the other program had answered it, and what each flood moved per second meanwhile.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <array>
 #include <atomic>
 #include <charconv>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -26,6 +30,7 @@ constexpr ProcessName kSender{0, 0};
 constexpr ProcessName kReceiver{1, 0};
 constexpr std::size_t kFloodFrame = std::size_t{256} << 10;
 constexpr std::chrono::seconds kWarmUp{2};
+constexpr std::array<const char*, 4> kLinks = {"bursts", "flood", "second flood", "return"};
 
 NodeOptions plain_node(const ProcessName& name) {
   NodeOptions options;
@@ -53,42 +58,50 @@ int number(std::string_view text) {
   return value;
 }
 
-// Takes frames until the sender closes the link.
-void drain(Link& link, bool answer) {
+// Calls again and again until the sender closes the link.
+template <typename Call>
+void until_closed(Call call) {
   try {
-    while (true) {
-      link.receive();
-      if (answer) link.send(Frame(1));
-    }
+    while (true) call();
   } catch (const LinkError& end) {
     fmt::print(stderr, "{}\n", end.what());
   }
 }
 
-void receive(const std::string& host, std::uint16_t port) {
+void receive(const std::string& host, std::uint16_t port, bool floods_back) {
   Node node(plain_node(kReceiver));
-  const auto burst_port = node.listen({host, port});
-  const auto flood_port = node.listen({host, static_cast<std::uint16_t>(port + 1)});
-  const auto bursts = burst_port->expect(plain_link("bursts", kSender, Priority::foreground));
-  const auto flood = flood_port->expect(plain_link("flood", kSender, Priority::background));
-  std::thread beside([&] { drain(*flood, false); });
-  drain(*bursts, true);
-  beside.join();
+  std::vector<std::unique_ptr<Listener>> listeners;
+  std::vector<std::unique_ptr<Link>> links;
+  for (std::size_t i = 0; i < kLinks.size(); ++i) {
+    listeners.push_back(node.listen({host, static_cast<std::uint16_t>(port + i)}));
+    links.push_back(listeners[i]->expect(plain_link(kLinks[i], kSender, Priority::foreground)));
+  }
+  std::vector<std::thread> threads;
+  for (std::size_t i = 1; i < kLinks.size(); ++i) {
+    threads.emplace_back([&link = *links[i]] { until_closed([&] { link.receive(); }); });
+  }
+  if (floods_back) {
+    Link& back = *links.back();
+    threads.emplace_back([&] { until_closed([&] { back.send(Frame(kFloodFrame)); }); });
+  }
+  until_closed([&bursts = *links[0]] {
+    bursts.receive();
+    bursts.send(Frame(1));
+  });
+  for (std::thread& thread : threads) thread.join();
 }
 
 // Keeps a link's window full until it is told to stop.
 class Flood {
  public:
-  Flood(Link& link, bool on) : link_(link) {
-    if (on) {
-      thread_ = std::thread([this] {
-        for (; !stop_; sent_ += kFloodFrame) link_.send(Frame(kFloodFrame));
-      });
-    }
+  explicit Flood(Link& link) : link_(link) {
+    thread_ = std::thread([this] {
+      for (; !stop_; sent_ += kFloodFrame) link_.send(Frame(kFloodFrame));
+    });
   }
   ~Flood() {
     stop_ = true;
-    if (thread_.joinable()) thread_.join();
+    thread_.join();
     link_.flush(Clock::now() + std::chrono::seconds(60));
   }
   Flood(const Flood&) = delete;
@@ -121,34 +134,58 @@ std::vector<double> send_bursts(Link& link, Clock::time_point end, std::size_t b
   return took;
 }
 
-void send(const std::string& host, int port, std::chrono::seconds seconds, std::size_t bytes,
-          milliseconds every, std::string_view flood_kind) {
+struct Load {
+  std::size_t burst_bytes = 0;
+  milliseconds every{0};
+  std::string flood;  // none, foreground, background
+  int flood_links = 1;
+};
+
+void send(const std::string& host, int port, std::chrono::seconds seconds, const Load& load) {
   Node node(plain_node(kSender));
-  const auto bursts = node.connect(fmt::format("tcp://{}:{}", host, port),
-                                   plain_link("bursts", kReceiver, Priority::foreground));
   const Priority priority =
-      flood_kind == "foreground" ? Priority::foreground : Priority::background;
-  const auto flood_link = node.connect(fmt::format("tcp://{}:{}", host, port + 1),
-                                       plain_link("flood", kReceiver, priority));
-  const Flood flood(*flood_link, flood_kind != "none");
-  send_bursts(*bursts, Clock::now() + kWarmUp, bytes, every);
-  const double before = flood.taken();
-  const auto began = Clock::now();
-  const std::vector<double> took = send_bursts(*bursts, began + seconds, bytes, every);
-  const std::chrono::duration<double> passed = Clock::now() - began;
-  const double moved = flood.taken() - before;
-  fmt::print("{{\"ms\": [{:.2f}], \"seconds\": {:.3f}, \"flood\": {:.0f}}}\n",
-             fmt::join(took, ", "), passed.count(), moved / passed.count());
+      load.flood == "background" ? Priority::background : Priority::foreground;
+  std::vector<std::unique_ptr<Link>> links;
+  for (std::size_t i = 0; i < kLinks.size(); ++i) {
+    const bool floods = i == 1 || i == 2;
+    links.push_back(
+        node.connect(fmt::format("tcp://{}:{}", host, port + static_cast<int>(i)),
+                     plain_link(kLinks[i], kReceiver, floods ? priority : Priority::foreground)));
+  }
+  Link& bursts = *links[0];
+  std::thread returned([&link = *links[3]] { until_closed([&] { link.receive(); }); });
+  std::vector<double> took;
+  std::vector<double> moved;
+  std::chrono::duration<double> passed{0};
+  {
+    std::vector<std::unique_ptr<Flood>> floods;
+    for (int i = 0; i < load.flood_links && load.flood != "none"; ++i) {
+      floods.push_back(std::make_unique<Flood>(*links[1 + static_cast<std::size_t>(i)]));
+    }
+    send_bursts(bursts, Clock::now() + kWarmUp, load.burst_bytes, load.every);
+    for (const auto& flood : floods) moved.push_back(-flood->taken());
+    const auto began = Clock::now();
+    took = send_bursts(bursts, began + seconds, load.burst_bytes, load.every);
+    passed = Clock::now() - began;
+    for (std::size_t i = 0; i < floods.size(); ++i) {
+      moved[i] = (moved[i] + floods[i]->taken()) / passed.count();
+    }
+  }
+  links[3]->abort(LinkError(LinkError::Kind::aborted, "the bench is over"));
+  returned.join();
+  fmt::print("{{\"ms\": [{:.2f}], \"seconds\": {:.3f}, \"floods\": [{:.0f}]}}\n",
+             fmt::join(took, ", "), passed.count(), fmt::join(moved, ", "));
 }
 
 int call(const std::vector<std::string>& words) {
-  if (words.size() == 3 && words[0] == "receive") {
-    receive(words[1], static_cast<std::uint16_t>(number(words[2])));
+  if (words.size() == 4 && words[0] == "receive") {
+    receive(words[1], static_cast<std::uint16_t>(number(words[2])), words[3] != "none");
     return 0;
   }
-  if (words.size() == 7 && words[0] == "send") {
+  if (words.size() == 8 && words[0] == "send") {
     send(words[1], number(words[2]), std::chrono::seconds(number(words[3])),
-         static_cast<std::size_t>(number(words[4])), milliseconds(number(words[5])), words[6]);
+         {static_cast<std::size_t>(number(words[4])), milliseconds(number(words[5])), words[6],
+          number(words[7])});
     return 0;
   }
   fmt::print(stderr, "usage: see the head of yield_bench.cpp\n");

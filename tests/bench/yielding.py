@@ -1,5 +1,7 @@
 """What a flood of sync traffic does to bursts of activations on one narrow link. See README.md.
 
+Against a flood in the other direction, and beside a second background link, as well.
+
 usage: yielding.py [--bin FOLDER] [--mbit 100] [--seconds 20] [--bytes N] [--every MS] [--quick]
        yielding.py --between NAMESPACE NAMESPACE --host ADDRESS    hosts that are shaped already
 
@@ -18,7 +20,7 @@ import sys
 
 import narrow_links
 
-PORT = 47000  # and the next
+PORT = 47000  # and the next three
 
 
 class Bench:
@@ -31,21 +33,21 @@ class Bench:
             self.here = self.there = []
 
     @contextlib.contextmanager
-    def receiver(self):
-        command = [*self.there, self.program, "receive", self.options.host, str(PORT)]
+    def receiver(self, back):
+        command = [*self.there, self.program, "receive", self.options.host, str(PORT), back]
         with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
             yield
             process.wait(timeout=60)
 
-    def measure(self, size, flood):
-        """Bursts of this size beside that flood: sorted milliseconds, and the flood's bytes/s."""
+    def measure(self, size, flood, links=1, back="none"):
+        """Bursts of this size beside that flood: sorted milliseconds, each flood's bytes/s, the bursts'."""
         options = self.options
         numbers = (PORT, options.seconds, size, options.every)
-        command = [*self.here, self.program, "send", options.host, *map(str, numbers), flood]
-        with self.receiver():
+        command = [*self.here, self.program, "send", options.host, *map(str, numbers), flood, str(links)]
+        with self.receiver(back):
             done = subprocess.run(command, capture_output=True, text=True, check=True)
         result = json.loads(done.stdout)
-        return sorted(result["ms"]), result["flood"], len(result["ms"]) * size / result["seconds"]
+        return sorted(result["ms"]), result["floods"], len(result["ms"]) * size / result["seconds"]
 
 
 def show(name, took, alone, rest):
@@ -57,16 +59,19 @@ def show(name, took, alone, rest):
 
 def measure_all(bench):
     size = bench.options.bytes
-    capacity = {kind: bench.measure(0, kind)[1] for kind in ("foreground", "background")}
-    whole = max(capacity.values())
-    print(f"a flood alone: {capacity['foreground'] * 8 / 1e6:.1f} Mbit/s, in the background")
-    print(f"{capacity['background'] * 8 / 1e6:.1f}\n")
+    whole = 0
+    for where, back in (("alone", "none"), ("against a flood in the other direction", "foreground")):
+        rates = [bench.measure(0, kind, back=back)[1][0] for kind in ("foreground", "background")]
+        whole = max(whole, *rates)
+        print(f"a flood {where}: {rates[0] * 8e-6:.1f} Mbit/s, in the background {rates[1] * 8e-6:.1f}")
+    shares = bench.measure(0, "background", links=2)[1]
+    print("two in the background:", " and ".join(f"{rate * 8e-6:.1f}" for rate in shares), "\n")
     print("bursts                  ms: half      95 %      all  half/unflooded  flood/what is left")
     alone, _, _ = bench.measure(size, "none")
     show("alone", alone, alone, None)
     for kind in ("foreground", "background"):
         took, flood, used = bench.measure(size, kind)
-        show(f"beside a {kind} flood"[:22], took, alone, flood / (whole - used))
+        show(f"beside a {kind} flood"[:22], took, alone, flood[0] / (whole - used))
 
 
 def main():
@@ -84,8 +89,8 @@ def main():
         options.seconds = 1
     if not options.between:
         narrow_links.enter_namespace()
-        # Both ports: all links share the uplink.
-        narrow_links.shape(options.mbit * 1e6, ports=(PORT, "0xfffe"))
+        # All ports: the links share the uplink.
+        narrow_links.shape(options.mbit * 1e6, ports=(PORT, "0xfffc"))
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     measure_all(Bench(options))
     print(f"load {os.getloadavg()[0]:.1f}")

@@ -3,4 +3,4 @@
 import quick_run
 
 if __name__ == "__main__":
-    quick_run.check("yielding.py", ["a flood alone:", "alone ", "beside a background"])
+    quick_run.check("yielding.py", ["a flood alone:", "against a flood", "two in the background:", "alone ", "beside a background"])
