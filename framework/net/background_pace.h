@@ -16,11 +16,11 @@ namespace strait::net {
 // When a background link may put a chunk on the wire, and how large. Pure: no clock, no lock.
 //
 // What already lies in queues cannot yield any more, so little may lie there: about kQueue of what
-// the path carries, beside what is under way. A queue is what all of the recent chunks have waited
-// in on their way there: how much longer they took, from our clock to their arrival by the peer's,
-// than the fastest of the last seconds. Confirmations that come late, as they do against a flood in
-// the other direction, are none. The rate is what a quarter of the last rounds reached, by the
-// peer's clock, too. That fills an idle path and adds about kQueue to what comes after.
+// the path carries, in addition to what is under way. A queue is what all of the recent chunks have
+// waited in on their way there: how much longer they took, from our clock to their arrival by the
+// peer's, than the fastest of the last seconds. Confirmations that come late, as they do against a
+// flood in the other direction, are none. The rate is what a quarter of the last rounds reached, by
+// the peer's clock, too. That fills an idle path and adds about kQueue to what comes after.
 //
 // While a foreground link has bytes that the uplink has not carried, only a trickle goes. Whether
 // it has carried them is known when they are confirmed, or, on a long path, by the time that they

@@ -29,7 +29,7 @@ Time::duration ticks(double seconds) {
 
 // What confirmations wait for on their way back: a flood of TCP in the other direction keeps a
 // queue that grows to `most` seconds and is halved when a packet is lost; a confirmation that is
-// lost as well holds up those behind it for a round trip.
+// lost as well holds up those after it for a round trip.
 struct ReturnQueue {
   double most = 0;
   double lost = 0;  // share
