@@ -157,13 +157,17 @@ std::string learning_rate_note(const plan::Plan& before, const plan::Plan& now, 
 std::vector<std::string> change_notes(const plan::Plan& before, const plan::Plan& now,
                                       const std::vector<const recipe::RecipeKey*>& keys,
                                       store::Step step) {
+  const recipe::Recipe shown_before = recipe::without_secrets(before.recipe);
+  const recipe::Recipe shown_now = recipe::without_secrets(now.recipe);
   std::vector<std::string> notes;
   for (const Effect effect : kEffects) {
     std::vector<std::string> changes;
     for (const recipe::RecipeKey* key : keys) {
       if (find_changeable(key->name)->effect != effect) continue;
-      changes.push_back(fmt::format("{} {} instead of {}", key->name, shown(key->get(now.recipe)),
-                                    shown(key->get(before.recipe))));
+      const std::string was = shown(key->get(shown_before));
+      const std::string is = shown(key->get(shown_now));
+      changes.push_back(was == is ? fmt::format("{} (its variables)", key->name)
+                                  : fmt::format("{} {} instead of {}", key->name, is, was));
     }
     if (changes.empty()) continue;
     notes.push_back(

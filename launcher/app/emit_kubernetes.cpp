@@ -74,7 +74,7 @@ spec:
       containers:
         - name: strait
           image: "strait:{build}"
-          command: ["strait-stage", "--join", "/tokens/$(HOST_INDEX).token"]
+          command: ["strait-stage", "--join", "/strait.token"]
           env:
             - name: HOST_INDEX
               valueFrom:
@@ -86,7 +86,8 @@ spec:
               memory: "{memory}Mi"
 {gpus}          volumeMounts:
             - name: tokens
-              mountPath: /tokens
+              mountPath: /strait.token
+              subPathExpr: "$(HOST_INDEX).token"  # no pod sees the token of another one
               readOnly: true
       volumes:
         - name: tokens

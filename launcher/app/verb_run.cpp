@@ -173,7 +173,7 @@ base::ExitCode run_recipe(const RunOptions& options) {
   if (directory.moved_aside()) {
     console.note(fmt::format("the earlier run is now {}", directory.moved_aside()->string()));
   }
-  console.plan(planner::plan_text(run.plan), to_json(run.plan).dump());
+  console.plan(planner::plan_text(run.plan), to_json(plan::without_secrets(run.plan)).dump());
   launch::LaunchOptions launch;
   launch.without = {options.without.begin(), options.without.end()};
   return launch_and_show(directory, run, launch, std::nullopt, "", console);
@@ -185,7 +185,7 @@ base::ExitCode run_prepared(const RunOptions& options) {
   name_nodes(run);
   console::TextPump pump(STDOUT_FILENO, form_of(options));
   console::Console console(pump, console_options(options.json));
-  console.plan(planner::plan_text(run.plan), to_json(run.plan).dump());
+  console.plan(planner::plan_text(run.plan), to_json(plan::without_secrets(run.plan)).dump());
   return launch_and_show(directory, run, {}, std::nullopt, "", console);
 }
 
@@ -228,7 +228,7 @@ base::ExitCode resume_run(const RunOptions& options) {
     return submit_resume(std::move(directory), request, options.json);
   }
   if (!point.warning.empty()) console.note(point.warning);
-  console.plan(planner::plan_text(run.plan), to_json(run.plan).dump());
+  console.plan(planner::plan_text(run.plan), to_json(plan::without_secrets(run.plan)).dump());
   console.note(fmt::format("resuming from step {} ({})", number(manifest.step),
                            point.checkpoint.path.string()));
   launch::LaunchOptions launch;

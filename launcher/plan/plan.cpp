@@ -9,6 +9,7 @@
 
 #include "framework/store/file_hash.h"
 #include "launcher/base/json_fields.h"
+#include "launcher/plan/run_files.h"
 #include "launcher/recipe/recipe_io.h"
 #include "launcher/recipe/recipe_sync_keys.h"
 #include "schedules/action_lists.h"
@@ -202,8 +203,8 @@ schedules::ActionList Plan::evaluation_actions(net::ProcessName name, std::size_
 }
 
 std::string Plan::hash() const {
-  // Paths differ from host to host.
-  Plan without_paths = *this;
+  // Paths differ from host to host, and no host knows the secrets of another one.
+  Plan without_paths = without_secrets(*this);
   without_paths.train.file.clear();
   without_paths.recipe.model.path.clear();
   without_paths.recipe.model.weights_run.clear();

@@ -128,7 +128,7 @@ struct Plan {
   // The same where only `replicas` take part, and this one is number `index` of them.
   schedules::ActionList evaluation_actions(net::ProcessName name, std::size_t replicas,
                                            std::size_t index) const;
-  // Hash over everything above except the paths of files: equal on all processes of a run.
+  // Hash over all of the above but paths and secrets: equal on all processes of a run.
   std::string hash() const;
 };
 

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -28,14 +27,16 @@ constexpr std::uint64_t kMostPlanBytes = std::uint64_t{1} << 30;
 
 }  // namespace
 
+Plan without_secrets(Plan plan) {
+  plan.recipe = recipe::without_secrets(std::move(plan.recipe));
+  return plan;
+}
+
 // The variables are part of plan.json and recipe.toml. A file system without permissions is none of
 // other users, either.
 void protect_secrets(const std::filesystem::path& directory, const recipe::Recipe& recipe) {
-  const auto secret = [](const recipe::RecipeHost& host) { return !host.environment.empty(); };
-  const bool secrets = std::ranges::any_of(recipe.hosts.list, secret) ||
-                       std::ranges::any_of(recipe.hosts.spare, secret);
   std::error_code ignored;
-  if (secrets) {
+  if (recipe::without_secrets(recipe) != recipe) {
     std::filesystem::permissions(directory, std::filesystem::perms::owner_all, ignored);
   }
 }

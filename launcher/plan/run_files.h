@@ -46,6 +46,9 @@ std::string run_file_text(const RunFile& run);
 RunFile parse_run_file(const std::string& text, const std::filesystem::path& file,
                        const recipe::LoadPlugins& load);
 
+// The plan without what may be secret (recipe::without_secrets).
+Plan without_secrets(Plan plan);
+
 // Before a plan or recipe with secrets is written into the directory of a run: closes it to other
 // users. Variables of a host may be secrets.
 void protect_secrets(const std::filesystem::path& directory, const recipe::Recipe& recipe);

@@ -11,12 +11,16 @@
 #include "framework/store/file_hash.h"
 #include "launcher/base/json_fields.h"
 #include "launcher/base/read_all.h"
+#include "launcher/plan/run_files.h"
 
 namespace strait::base {
 
 template <>
 struct OwnJson<plan::Plan> {
-  static nlohmann::json write(const plan::Plan& plan) { return plan::to_json(plan); }
+  // Agents set the variables of their hosts, each its own.
+  static nlohmann::json write(const plan::Plan& plan) {
+    return plan::to_json(plan::without_secrets(plan));
+  }
   static plan::Plan read(const nlohmann::json& json) { return plan::plan_from_json(json); }
 };
 template <>

@@ -47,6 +47,9 @@ Recipe recipe_from_json(const nlohmann::json& json, const std::string& source);
 std::string recipe_to_toml(const Recipe& recipe);
 nlohmann::json recipe_to_json(const Recipe& recipe);
 
+// Without what may be secret, the variables of hosts: for what is shown, or sent to another host.
+Recipe without_secrets(Recipe recipe);
+
 // The reference page: a recipe with all defaults, each line with allowed values and help.
 std::string recipe_reference();
 

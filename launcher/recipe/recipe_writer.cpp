@@ -133,6 +133,13 @@ RecipeValue recipe_to_json(const Recipe& recipe) {
   return json;
 }
 
+Recipe without_secrets(Recipe recipe) {
+  for (std::vector<RecipeHost>* hosts : {&recipe.hosts.list, &recipe.hosts.spare}) {
+    for (RecipeHost& host : *hosts) host.environment.clear();
+  }
+  return recipe;
+}
+
 Recipe recipe_from_json(const RecipeValue& json, const std::string& source) {
   if (!json.is_object()) {
     throw base::UserError(base::ExitCode::bad_input, fmt::format("{} holds no recipe but a JSON {}",

@@ -30,6 +30,23 @@ class Joined:
         return self.process.wait(runs.scaled_timeout(seconds))
 
 
+def memory_holds(pid, text):
+    """Whether what the process may write of its memory holds these bytes. All that it receives goes there."""
+    with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+        for line in maps:
+            span, access = line.split()[:2]
+            at, end = (int(number, 16) for number in span.split("-"))
+            while access.startswith("rw") and at < end:
+                try:
+                    memory.seek(at)
+                    if text in memory.read(min(end - at, 1 << 26)):
+                        return True
+                except OSError:
+                    break  # of a device, or it was unmapped while we looked
+                at += (1 << 26) - len(text)  # a text across two pieces is in the second
+    return False
+
+
 class Joins(runs.RunCase):
     HOSTS = {
         "hosts.backend": "join",
@@ -81,6 +98,39 @@ class Joins(runs.RunCase):
         self.assertFalse((launched.run.path / "join").exists())
         local = self.train("local")
         self.assert_same_bits(local.learnt(20), launched.run.learnt(20))
+
+    def test_variables_of_a_host_reach_no_other_host(self):
+        secret = "8f3c1d-of-alpha-only"
+        launched, tokens = self.start_joining("secret", {
+            "hosts.list": [{"name": "alpha", "environment": {"STORE_TOKEN": secret}}, "beta"],
+            "train.steps": 100_000})
+        secret = secret.encode()
+        self.assertEqual([secret in token.read_bytes() for token in tokens], [True, False])
+        joined = {name: self.join(token, name) for token, name in zip(tokens, ("alpha", "beta"))}
+        launched.at_step(2)
+        found = {}
+        for name, host in joined.items():
+            (stage,) = runs.descendants(runs.processes(), host.process.pid)
+            found[name] = [memory_holds(pid, secret) for pid in (host.process.pid, stage)]
+        self.assertEqual(found, {"alpha": [True, True], "beta": [False, False]})
+        launched.signal(signal.SIGINT)
+        self.assertEqual(launched.end(), 0, launched.output())
+        for host in joined.values():
+            self.assertEqual(host.end(), 0, host.log.read_text())
+        # Nor is anything of it shown where a run goes on with another one.
+        again = self.launch("resume", "runs/secret", "--json", "--set",
+                            'hosts.list=[{name="alpha", environment={STORE_TOKEN="another"}}, "beta"]')
+        again.wait_for("a token", lambda: tokens[0].exists() and b"another" in tokens[0].read_bytes())
+        again.signal(signal.SIGINT)
+        self.assertEqual(again.end(), 130, again.output())
+        self.assertIn("hosts.list (its variables)", again.output())
+        for text in (secret.decode(), '"another"', "STORE_TOKEN"):
+            self.assertNotIn(text, launched.output() + again.output())
+        # The recipe and the plan are in the run's own folder, which is closed to other users.
+        holders = [path for path in self.home.rglob("*") if path.is_file() and secret in path.read_bytes()]
+        expected = [self.home / "secret.toml", launched.run.path / "plan.json", launched.run.path / "recipe.toml"]
+        self.assertEqual(sorted(holders), sorted(expected))
+        self.assertEqual(stat.S_IMODE(launched.run.path.stat().st_mode), 0o700)
 
     def test_reports_host_that_never_joins(self):
         launched, tokens = self.start_joining("lonely", {"hosts.join_wait": 8})
@@ -179,8 +229,9 @@ class Joins(runs.RunCase):
         self.assertEqual((pod["subdomain"], pod["restartPolicy"]), (name, "Never"))
         (container,) = pod["containers"]
         index = container["env"][0]
-        self.assertEqual(container["command"],
-                         ["strait-stage", "--join", f"/tokens/$({index['name']}).token"])
+        (token,) = container["volumeMounts"]
+        self.assertEqual(token["subPathExpr"], f"$({index['name']}).token")
+        self.assertEqual(container["command"], ["strait-stage", "--join", token["mountPath"]])
         self.assertIn("job-completion-index", index["valueFrom"]["fieldRef"]["fieldPath"])
         self.assertEqual([m["name"] for m in container["volumeMounts"]],
                          [v["name"] for v in pod["volumes"]])

@@ -52,6 +52,18 @@ TEST(PlanJson, HashLeavesOutPathsWhichDifferByHost) {
   EXPECT_NE(there.hash(), here.hash());
 }
 
+TEST(PlanJson, HashTellsNothingOfSecrets) {
+  Plan plan = plan_from_json(former_plan());
+  plan.recipe.hosts.list = {{.name = "h0"}, {.name = "h1"}};
+  plan.recipe.hosts.spare = {{.name = "h2"}};
+  Plan secret = plan;
+  secret.recipe.hosts.list[1].environment = {{"TOKEN", "secret"}};
+  secret.recipe.hosts.spare[0].environment = {{"TOKEN", "secret"}};
+  EXPECT_EQ(secret.hash(), plan.hash());
+  EXPECT_EQ(to_json(without_secrets(secret)), to_json(plan));
+  EXPECT_NE(to_json(secret), to_json(plan));
+}
+
 TEST(PlanJson, NamesFieldThatIsMissingOrUnknown) {
   json plan = former_plan();
   plan["links"][0].erase("place");
@@ -177,6 +189,17 @@ TEST(StageJob, ReadsBackWhatItWrote) {
   EXPECT_EQ(json::parse(text)["plugins"], json::parse(R"([["libmine.so","00ff"]])"));
   EXPECT_THROW(parse_stage_job("{}"), base::UserError);
   EXPECT_THROW(parse_stage_job("{"), base::UserError);
+}
+
+TEST(StageJob, HoldsVariablesOfNoHost) {
+  StageJob job;
+  job.plan = plan_from_json(former_plan());
+  job.plan.recipe.hosts.list = {{.name = "h0", .environment = {{"TOKEN", "one secret"}}}};
+  job.plan.recipe.hosts.spare = {{.name = "h1", .environment = {{"TOKEN", "another secret"}}}};
+  const std::string text = to_text(job);
+  EXPECT_THAT(text, HasSubstr("h1"));
+  EXPECT_THAT(text, testing::Not(HasSubstr("secret\"")));
+  EXPECT_EQ(parse_stage_job(text).plan.hash(), job.plan.hash());
 }
 
 }  // namespace
