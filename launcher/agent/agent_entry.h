@@ -13,7 +13,7 @@ namespace strait::agent {
 // when the launcher has disconnected, in the agent when its run has ended.
 base::ExitCode run_agent_over_ssh(int input, int output);
 
-// `strait-stage --join TOKEN`: reads the job from the file, or from stdin for "-".
+// `strait join TOKEN`: reads the job from the file, or from stdin for "-".
 base::ExitCode run_agent_from_token(const std::string& token);
 
 // The other end of hosts::slurm_starters: reads the jobs of all nodes on `input`, takes the one

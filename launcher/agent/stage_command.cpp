@@ -31,11 +31,11 @@ int run_stage_command(int argc, char** argv,
   std::signal(SIGXFSZ, SIG_IGN);
   cxxopts::Options options(
       "strait-stage",
-      "One stage of a run, or the agent of a host. Started by strait; only --join is for people.");
+      "One stage of a run, or the agent of a host. Started by strait; people call strait join.");
   options.add_options()("version", "print the build and exit")("help", "print this and exit")(
       "agent", "run this host's agent; called over ssh")("agent-slurm",
                                                          "run this node's agent; called by srun")(
-      "join", "join the run of a token with this host; FILE, or - for stdin",
+      "join", "join the run of a token with this host; called by strait join",
       cxxopts::value<std::string>(), "FILE")("measure", "measure this host; called by its agent")(
       "check", "load all that a stage needs, print the build and exit");
   TorchCommand command = TorchCommand::stage;

@@ -55,11 +55,10 @@ std::string commands_text(const plan::Plan& plan, const EmitSource& source) {
       "# Then on each host, with a copy of its own token (a secret, good for this start only):\n",
       hosts.address.empty() ? "its address (or hosts.address)" : hosts.address, hosts.ports.first,
       hosts.ports.second, hosts.join_wait, join_command(plan, source));
-  const std::filesystem::path stage = source.program.parent_path() / "strait-stage";
   for (std::size_t i = 0; i < plan.hosts.size(); ++i) {
-    text +=
-        fmt::format("# {}:\n{} --join {}\n", plan.hosts[i].name, base::shell_word(stage.string()),
-                    base::shell_word(hosts::token_file(run, i).string()));
+    text += fmt::format("# {}:\n{} join {}\n", plan.hosts[i].name,
+                        base::shell_word(source.program.string()),
+                        base::shell_word(hosts::token_file(run, i).string()));
   }
   return text;
 }

@@ -74,7 +74,7 @@ spec:
       containers:
         - name: strait
           image: "strait:{build}"
-          command: ["strait-stage", "--join", "/strait.token"]
+          command: ["strait", "join", "/strait.token"]
           env:
             - name: HOST_INDEX
               valueFrom:

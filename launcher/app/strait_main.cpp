@@ -57,9 +57,9 @@ int strait::strait_main(int argc, char** argv, OfferParts offer) {
   app::Command command;
   for (const auto add :
        {app::add_init, app::add_prepare, app::add_plan, app::add_probe, app::add_doctor,
-        app::add_install, app::add_run, app::add_run_allocated, app::add_resume, app::add_status,
-        app::add_watch, app::add_logs, app::add_stop, app::add_eval, app::add_generate,
-        app::add_export, app::add_checkpoint}) {
+        app::add_install, app::add_run, app::add_run_allocated, app::add_join, app::add_resume,
+        app::add_status, app::add_watch, app::add_logs, app::add_stop, app::add_eval,
+        app::add_generate, app::add_export, app::add_checkpoint}) {
     add(cli, command);
   }
   try {

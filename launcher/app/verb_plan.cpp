@@ -10,6 +10,7 @@
 #include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/own_program.h"
+#include "launcher/hosts/agent_starter.h"
 #include "launcher/plan/run_files.h"
 #include "launcher/planner/plan_maker.h"
 #include "launcher/planner/plan_text.h"
@@ -20,6 +21,7 @@ namespace {
 base::ExitCode show_plan(const RunOptions& options) {
   const planner::PlannedRun planned = planner::make_plan(read_recipe(options));
   warn_about_data(planned);
+  hosts::check_launcher_address(planned.plan.recipe.hosts);
   std::cout << (options.json ? to_json(plan::without_secrets(planned.plan)).dump(1) + "\n"
                              : planner::plan_text(planned.plan));
   return base::ExitCode::done;

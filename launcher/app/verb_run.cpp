@@ -158,6 +158,7 @@ base::ExitCode run_recipe(const RunOptions& options) {
   control::StopSignals::announce(kStoppedEarly);
   planner::PlannedRun planned = planner::make_plan(read_recipe(options));
   plan::check_can_start_without(planned.plan, options.without);
+  hosts::check_launcher_address(planned.plan.recipe.hosts);
   warn_about_data(planned);
   const fs::path path = fs::path("runs") / planned.plan.recipe.name;
   if (is_requeued(planned.plan, path)) return run_allocated(path, options.json);
@@ -224,6 +225,7 @@ base::ExitCode resume_run(const RunOptions& options) {
   }
   for (const std::string& line : changes) console.note(line);
   plan::check_can_start_without(run.plan, options.without);
+  hosts::check_launcher_address(run.plan.recipe.hosts);
   if (run.plan.recipe.hosts.backend == recipe::BackendKind::slurm && !options.in_job) {
     return submit_resume(std::move(directory), request, options.json);
   }

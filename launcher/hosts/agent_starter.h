@@ -69,13 +69,25 @@ std::vector<std::unique_ptr<AgentStarter>> slurm_starters(const plan::Plan& plan
 // Where the launcher puts the token of a host: <run>/join/<host>.token.
 std::filesystem::path token_file(const std::filesystem::path& run, std::size_t host);
 
+// The address of this machine that joining hosts are told: hosts.address, or where that is absent
+// the only one of `own`. UserError names these.
+std::string address_for_joining(const std::string& configured, const std::vector<std::string>& own);
+
+// UserError, before anything is started or announced: the launcher cannot listen where the recipe
+// says, or joining hosts cannot be told where. Without effect for other backends than ssh and join.
+void check_launcher_address(const recipe::Recipe::Hosts& hosts);
+
 // Instructions for the user: where the tokens will be, and how to use them.
 std::vector<std::string> join_instructions(const plan::Plan& plan,
                                            const std::filesystem::path& run);
 
+// About hosts that have not connected to the launcher in time: what to do. Pure.
+std::string late_hosts_text(const recipe::Recipe::Hosts& hosts,
+                            const std::vector<std::string>& missing);
+
 // For hosts on which the launcher cannot start anything: writes a token for each, a file that only
-// its owner can read. A person copies it there and runs `strait-stage --join`; the agent connects
-// to the launcher. A token is valid for one start of the run, so the files are removed with the
+// its owner can read. A person copies it there and runs `strait join`; the agent connects to the
+// launcher. A token is valid for one start of the run, so the files are removed with the
 // starters.
 std::vector<std::unique_ptr<AgentStarter>> join_starters(const plan::Plan& plan,
                                                          const std::filesystem::path& run);

@@ -198,8 +198,15 @@ std::vector<CheckResult> check_hosts(const recipe::Recipe& recipe,
       return {
           {Kind::note, base::ExitCode::done, "hosts", "Slurm chooses them; ask sinfo what is up"}};
     case recipe::BackendKind::join:
-      return {{Kind::note, base::ExitCode::done, "hosts",
-               "they connect by themselves, so they cannot be checked from here"}};
+      try {
+        return {{Kind::ok, base::ExitCode::done, "this machine",
+                 fmt::format("joining hosts are told its address {}",
+                             address_for_joining(recipe.hosts.address, own_addresses()))},
+                {Kind::note, base::ExitCode::done, "hosts",
+                 "they connect by themselves, so they cannot be checked from here"}};
+      } catch (const base::UserError& error) {
+        return {wrong(error.code(), "this machine", error.what())};
+      }
   }
   return {};
 }

@@ -73,6 +73,10 @@ bool is_loopback(const std::string& address) {
   return address.starts_with("127.") || address == "::1";
 }
 
+bool is_own(const std::string& address, const std::vector<std::string>& own) {
+  return is_loopback(address) || std::ranges::find(own, address) != own.end();
+}
+
 std::string interface_of(const std::string& address) {
   ifaddrs* found = nullptr;
   if (::getifaddrs(&found) != 0) return {};

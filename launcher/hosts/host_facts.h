@@ -32,6 +32,9 @@ std::string own_address_towards(const std::string& address);
 
 bool is_loopback(const std::string& address);
 
+// Whether it is one of `own`, or of loopback.
+bool is_own(const std::string& address, const std::vector<std::string>& own);
+
 // Which interface of this machine has the address; empty: none.
 std::string interface_of(const std::string& address);
 

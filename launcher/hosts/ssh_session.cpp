@@ -27,10 +27,6 @@ constexpr auto kSshExitTimeout = std::chrono::seconds(3);
 constexpr auto kLoginLimit = std::chrono::seconds(8);
 constexpr auto kCheckInterval = std::chrono::milliseconds(200);
 
-bool is_own(const std::string& address, const std::vector<std::string>& own) {
-  return is_loopback(address) || std::ranges::find(own, address) != own.end();
-}
-
 }  // namespace
 
 SshSession::SshSession(SshTarget target)

@@ -11,6 +11,7 @@ HostsSession::HostsSession(plan::Plan plan, const ModelQuestions& model,
     : run_{net::RunId::random(), std::move(plan)},
       directory_(control::RunDirectory::create(scratch_.path() / "run",
                                                control::RunDirectory::Existing::refuse)) {
+  hosts::check_launcher_address(run_.plan.recipe.hosts);
   node_ = std::make_unique<net::Node>(launcher_node(run_.run, directory_.next_generation()));
   if (run_.plan.recipe.hosts.backend == recipe::BackendKind::join) {
     for (const std::string& note : hosts::join_instructions(run_.plan, directory_.path()))

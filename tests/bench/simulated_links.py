@@ -79,7 +79,7 @@ def run_apart(programs, folder):
     for host, token in enumerate(tokens):
         home = folder / f"home-{host}"
         home.mkdir(exist_ok=True)
-        words = inside(f"lab{host}", programs / "strait-stage", "--join", token)
+        words = inside(f"lab{host}", programs / "strait", "join", token)
         started.append(subprocess.Popen(words, cwd=folder, env={**os.environ, "HOME": str(home)},
                                         stderr=subprocess.DEVNULL))
     assert started[0].wait() == 0, "the run has failed"

@@ -85,7 +85,7 @@ class Probe(runs.RunCase):
         with open(self.home / f"join{host}.txt", "wb") as log:
             self.joined.append(
                 subprocess.Popen(
-                    self.on(host, self.program.parent / "strait-stage", "--join", token),
+                    self.on(host, self.program, "join", token),
                     env={**os.environ, "HOME": str(home)},
                     stdin=subprocess.DEVNULL,
                     stdout=log,

@@ -47,7 +47,7 @@ TEST(Emit, WritesJoinCommandForEachHost) {
       emit_launch(plan_for(recipe::BackendKind::ssh, 2), EmitKind::commands, kSource);
   EXPECT_THAT(text, HasSubstr("\n/opt/strait/bin/strait run 'my recipe.toml' --set seed=3 --set "
                               "'hosts.backend=\"join\"'\n"));
-  EXPECT_THAT(text, HasSubstr("# host 0:\n/opt/strait/bin/strait-stage --join "
+  EXPECT_THAT(text, HasSubstr("# host 0:\n/opt/strait/bin/strait join "
                               "runs/Dates_1/join/0.token\n"));
   EXPECT_THAT(text, HasSubstr("# host 1:\n"));
   EXPECT_THAT(text, HasSubstr("ports 47000-47099"));

@@ -66,6 +66,35 @@ TEST(AgentStarters, StopWaitingForASilentHostWhenCheckThrows) {
               testing::ThrowsMessage<std::runtime_error>("the run has ended"));
 }
 
+TEST(JoinedHosts, AreToldAnOwnAddressOfTheLauncher) {
+  const std::vector<std::string> two = {"192.0.2.1", "2001:db8::1"};
+  EXPECT_EQ(address_for_joining("", {"192.0.2.1"}), "192.0.2.1");
+  EXPECT_EQ(address_for_joining("2001:db8::1", two), "2001:db8::1");
+  EXPECT_EQ(address_for_joining("127.0.0.1", {}), "127.0.0.1");
+  const auto refusal_of = [](const std::string& configured, const std::vector<std::string>& own) {
+    return base::user_error(base::ExitCode::bad_input,
+                            [&] { address_for_joining(configured, own); });
+  };
+  EXPECT_THAT(refusal_of("", two),
+              testing::AllOf(HasSubstr("set hosts.address"), HasSubstr("192.0.2.1, 2001:db8::1")));
+  EXPECT_THAT(refusal_of("192.0.2.9", two),
+              testing::AllOf(HasSubstr("192.0.2.9"), HasSubstr("192.0.2.1, 2001:db8::1")));
+  EXPECT_THAT(refusal_of("", {}), HasSubstr("none but loopback, 127.0.0.1"));
+}
+
+TEST(JoinedHosts, LateOnesAreNamedBeforeFirewalls) {
+  recipe::Recipe::Hosts hosts;
+  hosts.backend = recipe::BackendKind::join;
+  hosts.join_wait = 600;
+  hosts.list = {{.name = "alpha"}, {.name = "beta"}};
+  const std::string none = late_hosts_text(hosts, {"alpha", "beta"});
+  EXPECT_TRUE(none.starts_with("no host has joined within 600 s")) << none;
+  EXPECT_LT(none.find("strait join TOKEN"), none.find("hosts.ports")) << none;
+  EXPECT_TRUE(late_hosts_text(hosts, {"beta"}).starts_with("beta has not joined within 600 s"));
+  hosts.backend = recipe::BackendKind::ssh;
+  EXPECT_THAT(late_hosts_text(hosts, {"beta"}), HasSubstr("beta did not reach the launcher"));
+}
+
 // Of a longer file the first bytes are written, as on a disk that becomes full.
 class TightFiles {
  public:
