@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
@@ -11,6 +13,7 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -22,6 +25,7 @@
 #include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
 #include "launcher/control/run_file_names.h"
+#include "launcher/control/stop_signals.h"
 #include "launcher/hosts/agent_job.h"
 #include "launcher/hosts/agent_message.h"
 #include "launcher/hosts/host_facts.h"
@@ -79,6 +83,7 @@ constexpr auto kServeTick = std::chrono::milliseconds(50);
 constexpr auto kLogEvery = std::chrono::milliseconds(500);
 constexpr auto kFinalFlushTimeout = std::chrono::seconds(5);
 constexpr auto kGreetingTimeout = std::chrono::seconds(30);
+constexpr auto kStopCheck = std::chrono::milliseconds(200);
 
 net::NodeOptions agent_node(const hosts::AgentJob& job) {
   net::NodeOptions options;
@@ -104,11 +109,17 @@ void set_environment(const hosts::AgentJob& job) {
 }
 
 // Waits until the launcher has acknowledged: it does not answer agents of an earlier start.
-void send_hello(net::Link& link, const hosts::AgentJob& job, const hosts::HostFacts& facts) {
+void send_hello(net::Link& link, const hosts::AgentJob& job, const hosts::HostFacts& facts,
+                const std::atomic<int>& stops) {
   std::string why = "timeout";
+  const auto deadline = Clock::now() + kGreetingTimeout;
   try {
     link.send(format(hosts::AgentHello{facts}));
-    if (link.flush(Clock::now() + kGreetingTimeout)) return;
+    while (Clock::now() < deadline) {
+      if (link.flush(std::min(deadline, Clock::now() + kStopCheck))) return;
+      if (stops.load() == 0) continue;
+      throw base::UserError(base::ExitCode::interrupted, "interrupted before it joined the run");
+    }
   } catch (const net::LinkError& error) {
     why = error.what();
   }
@@ -133,8 +144,10 @@ void flush_last_messages(net::Link& link) {
 // One thread.
 class HostAgent {
  public:
-  HostAgent(fs::path run_directory, net::Link& link)
-      : directory_(std::move(run_directory)), link_(link) {
+  // `stops` counts requests to leave: the first is passed on to the launcher, which saves before it
+  // ends this agent; the second ends it at once.
+  HostAgent(fs::path run_directory, net::Link& link, const std::atomic<int>& stops)
+      : directory_(std::move(run_directory)), link_(link), stops_(stops) {
     fs::create_directories(directory_ / control::kLogsFolder);
   }
 
@@ -161,24 +174,39 @@ class HostAgent {
     fs::remove(directory_, not_empty);
   }
 
-  // Handles at most one message. False: the launcher ended this agent.
-  bool serve() {
+  // Handles at most one message. Returns the exit code of this agent when it is to end.
+  std::optional<base::ExitCode> serve() {
+    if (!say_goodbye()) return base::ExitCode::interrupted;
     if (const auto frame = link_.receive_until(Clock::now() + kServeTick)) {
       const hosts::LauncherMessage message = hosts::parse_launcher_message(*frame);
-      if (std::holds_alternative<hosts::Leave>(message)) return false;
+      if (std::holds_alternative<hosts::Leave>(message)) return base::ExitCode::done;
       if (const auto* start = std::get_if<hosts::StartProcess>(&message)) start_process(*start);
       if (const auto* end = std::get_if<hosts::EndProcess>(&message)) end_process(*end);
     }
     report_ends();
     if (Clock::now() - logged_ >= kLogEvery) send_logs();
-    return true;
+    if (evicted_) return base::ExitCode::done;
+    return std::nullopt;
   }
 
  private:
   struct Running {
     std::unique_ptr<process::Process> process;
     LogFollower log;
+    bool ended_by_launcher = false;
   };
+
+  // False: this agent ends now.
+  bool say_goodbye() {
+    const int stops = stops_.load();
+    if (stops <= stops_handled_) return true;
+    stops_handled_ = stops;
+    const bool now = stops >= 2 || !used_;  // nothing was started here: there is nothing to save
+    link_.send(format(hosts::Goodbye{now}));
+    spdlog::warn(now ? "interrupted: leaves the run at once"
+                     : "interrupted: leaves the run when it has saved; once more: at once");
+    return !now;
+  }
 
   void start_process(const hosts::StartProcess& start) {
     used_ = true;
@@ -202,6 +230,7 @@ class HostAgent {
   void end_process(const hosts::EndProcess& end) {
     const auto found = processes_.find(end.process);
     if (found == processes_.end()) return;
+    found->second.ended_by_launcher = true;
     if (end.kill) {
       found->second.process->kill();
     } else {
@@ -222,7 +251,11 @@ class HostAgent {
       if (status->signal) ended.signal = *status->signal;
       spdlog::info("{} {}", at->first.describe(), status->sentence());
       link_.send(format(ended));
+      const bool unwanted = at->second.ended_by_launcher;
       at = processes_.erase(at);
+      // The run goes on without this host. Processes that end by themselves have saved, and the
+      // launcher fetches that before it says Leave.
+      evicted_ = stops_handled_ > 0 && unwanted && processes_.empty();
     }
   }
 
@@ -242,7 +275,10 @@ class HostAgent {
   process::LocalBackend backend_;
   std::map<net::ProcessName, Running> processes_;  // destroying a Process kills it
   Clock::time_point logged_;
+  const std::atomic<int>& stops_;
+  int stops_handled_ = 0;
   bool used_ = false;
+  bool evicted_ = false;
 };
 
 }  // namespace
@@ -254,6 +290,7 @@ std::string stage_program_here() {
 
 base::ExitCode run_agent(const hosts::AgentJob& job) {
   try {
+    const control::StopSignals signals;
     set_environment(job);
     const fs::path directory = hosts::agent_directory(job.directory);
     fs::create_directories(directory);
@@ -272,7 +309,8 @@ base::ExitCode run_agent(const hosts::AgentJob& job) {
         hosts::service_link(hosts::kAgentService, job.name(), net::ProcessName::coordinator(),
                             job.launcher_key, std::chrono::seconds(job.hold)));
     const hosts::HostFacts facts = hosts::facts_of_this_host(directory, endpoint);
-    send_hello(*link, job, facts);
+    send_hello(*link, job, facts, signals.count());
+    spdlog::info("joined the run {} at {}", job.run_name, endpoint);
     const reach::ReachService reach(
         node.connect(
             job.endpoints.at(hosts::kReachService),
@@ -283,13 +321,13 @@ base::ExitCode run_agent(const hosts::AgentJob& job) {
         });
     const AgentTransfer transfer(node, job, directory,
                                  job.address.empty() ? facts.address : job.address);
-    HostAgent agent(run_directory, *link);
-    while (agent.serve()) {
-    }
-    spdlog::info("the launcher has ended this agent");
+    HostAgent agent(run_directory, *link, signals.count());
+    std::optional<base::ExitCode> code;
+    while (!code) code = agent.serve();
+    if (code == base::ExitCode::done) spdlog::info("the launcher has ended this agent");
     flush_last_messages(*link);
     agent.remove_unused_directory();
-    return base::ExitCode::done;
+    return *code;
   } catch (const std::exception& error) {
     const base::Failure failure = base::describe_failure(error);
     spdlog::error("{}", failure.text);

@@ -90,6 +90,7 @@ class SupervisedRun {
     for (;;) {
       for (const std::uint32_t replica : outcome.joined) left_out_.erase(replica);
       if (outcome.trained) chosen_.reset();
+      if (outcome.trained || !outcome.left.empty()) left_hosts_ = outcome.left;
       trained_ = trained_ || outcome.trained;
       if (!directory_.in_place()) return outcome;  // another launcher may have it
       const auto decision = policy_.after(outcome, newest_checkpoint(directory_));
@@ -154,7 +155,12 @@ class SupervisedRun {
     if (hosts.backend != recipe::BackendKind::ssh) return {};
     std::vector<recipe::RecipeHost> all = hosts.list;
     std::ranges::copy(hosts.spare, std::back_inserter(all));
-    return hosts::call_hosts(hosts, all, Clock::now() + launch::RunHosts::kCallLimit);
+    std::vector<std::string> absent =
+        hosts::call_hosts(hosts, all, Clock::now() + launch::RunHosts::kCallLimit);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (left_hosts_.contains(all[i].name)) absent[i] = "it was asked, there, to leave the run";
+    }
+    return absent;
   }
 
   // On spare hosts, then without the replicas that have none left to run on, at last with fewer
@@ -242,6 +248,7 @@ class SupervisedRun {
   launch::RestartPolicy policy_;
   bool trained_ = false;              // a launch has applied what the user asked for
   bool attempt_failed_ = false;       // the latest one did not come as far as a launch
+  std::set<std::string> left_hosts_;  // of the latest launch that trained
   std::set<std::uint32_t> left_out_;  // replicas, by the user (--without), and not added since
 };
 

@@ -64,6 +64,7 @@ void describe(auto& f, base::Is<LostReplica> auto& m) {
 }
 void describe(auto& f, base::Is<Failed> auto& m) { f("code", m.code), f("text", m.text); }
 void describe(auto& f, base::Is<Done> auto& m) { f("step", m.step); }
+void describe(auto& /*f*/, base::Is<Orphaned> auto& /*m*/) {}
 void describe(auto& f, base::Is<Peers> auto& m) { f("endpoints", m.endpoints); }
 void describe(auto& f, base::Is<Admit> auto& m) {
   f("number", m.number), f("replica", m.replica), f("keys", m.keys), f("binds", m.binds);
@@ -126,6 +127,7 @@ constexpr std::string_view type_name(std::type_identity<LostReplica> /*type*/) {
 }
 constexpr std::string_view type_name(std::type_identity<Failed> /*type*/) { return "failed"; }
 constexpr std::string_view type_name(std::type_identity<Done> /*type*/) { return "done"; }
+constexpr std::string_view type_name(std::type_identity<Orphaned> /*type*/) { return "orphaned"; }
 constexpr std::string_view type_name(std::type_identity<Peers> /*type*/) { return "peers"; }
 constexpr std::string_view type_name(std::type_identity<Admit> /*type*/) { return "admit"; }
 constexpr std::string_view type_name(std::type_identity<SaveSoon> /*type*/) { return "save_soon"; }

@@ -33,10 +33,8 @@ struct Hello {
 
 // The weights are loaded and the data links are bound. During training: the answer to an Admit.
 struct Ready {
-  // Link name → endpoint of the links that this process has bound.
-  std::map<std::string, std::string> endpoints;
-  // Number of the Admit that this answers.
-  std::optional<std::uint32_t> admission = {};
+  std::map<std::string, std::string> endpoints;  // by name, of the links that it has bound
+  std::optional<std::uint32_t> admission = {};   // number of the Admit that this answers
 };
 
 // On the wire; in Progress so far, in StepDone in the step.
@@ -97,6 +95,9 @@ struct Done {
   store::Step step{};
 };
 
+// What started this process has ended, and reports its exit no more; it exits.
+struct Orphaned {};
+
 // ---- coordinator → stage
 
 // The endpoints of all links, by link name. The first one starts training.
@@ -133,7 +134,7 @@ struct Abort {
 
 using StageMessage =
     std::variant<Hello, Ready, Progress, StepDone, Evaluated, ShardsWritten, ShardFailed, Event,
-                 LostReplica, Failed, Done, ChosenToken, ScoredRows, ShardsInMemory>;
+                 LostReplica, Failed, Done, ChosenToken, ScoredRows, ShardsInMemory, Orphaned>;
 using CoordinatorMessage =
     std::variant<Peers, Admit, SaveSoon, StopAfterStep, Committed, Dropped, Regroup, Abort,
                  ExtendSequence, EndSequence, ScoreRows, MemoryReleased>;

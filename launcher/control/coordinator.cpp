@@ -44,6 +44,7 @@ Outcome Coordinator::run(const std::atomic<int>& stops) {
     // After the messages: the last message of a process explains its exit.
     check_exits();
     check_stops(stops.load());
+    check_leaving_hosts();
     check_watchdog();
     report_every_second();
   }
@@ -99,7 +100,8 @@ void Coordinator::on(Worker& from, const Hello& hello) {
     throw base::MessageError("unexpected Hello of " + hello.process.describe());
   }
   from.hello = hello;
-  observers_.notify(&RunObserver::connected, hello);
+  from.hello->host = from.host();
+  observers_.notify(&RunObserver::connected, *from.hello);
   if (hello.build != options_.build) {
     fail(from, base::ExitCode::mismatch,
          fmt::format("its program is build {}, the launcher is build {}; build both again from "
@@ -193,6 +195,10 @@ void Coordinator::on(Worker& from, const Done& /*done*/) {
   check_done();
 }
 
+void Coordinator::on(Worker& from, const Orphaned& /*orphaned*/) {
+  if (from.handle.process) from.handle.process->parent_ended();
+}
+
 void Coordinator::on_checkpoint(CheckpointCommitter::Result result) {
   if (result.committed) {
     // Before it is sent: Committed names the replica that is a member from here on.
@@ -274,7 +280,12 @@ Outcome Coordinator::outcome() const {
   result.checkpoint = checkpoints_.last();
   result.joined = joined_;
   result.trained = trained_;
+  result.left = left_hosts_;
   std::optional<Finding> cause = root_cause_.cause();
+  if (!cause && leaving_ && !result.stopped && last_step_ < options_.to) {
+    cause = Finding{std::nullopt, leaving_->code, leaving_->sentence};  // no process has failed
+    result.host = workers_.at(*leaving_->process).host();
+  }
   if (!cause && checkpoints_.last_drop()) {
     cause = checkpoints_.last_drop();
     cause->sentence = "training finished, but its last checkpoint failed: " + cause->sentence;

@@ -71,6 +71,7 @@ class Coordinator {
   void on(Worker& from, const LostReplica& lost);
   void on(Worker& from, const Failed& failed);
   void on(Worker& from, const Done& done);
+  void on(Worker& from, const Orphaned& orphaned);
   // Those that arrive after the end count for nothing.
   template <class Answer>
   requires std::is_constructible_v<InferenceAnswer, Answer>
@@ -86,6 +87,8 @@ class Coordinator {
 
   void check_exits();
   void check_stops(int stops);
+  void check_leaving_hosts();
+  void stop_after_step();
   void check_watchdog();
   void check_done();
   void report_every_second();
@@ -122,6 +125,8 @@ class Coordinator {
   InferenceDriver inference_;
   // Of the user's stop requests those that were handled.
   int stops_handled_ = 0;
+  std::set<std::string> left_hosts_;
+  std::optional<Finding> leaving_;  // the run saves and ends: it cannot go on without this host
   Rejoin rejoin_;  // last: its destructor waits for start_replica, which uses what is above
 };
 

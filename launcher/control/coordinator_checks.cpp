@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 
@@ -49,8 +51,35 @@ void Coordinator::check_stops(int stops) {
   if (now) {
     fail({std::nullopt, base::ExitCode::interrupted, "stopped immediately on request"});
   } else {
-    rejoin_.cancel("the run is stopping");
-    workers_.broadcast(StopAfterStep{});
+    stop_after_step();
+  }
+}
+
+void Coordinator::stop_after_step() {
+  rejoin_.cancel("the run is stopping");
+  workers_.broadcast(StopAfterStep{});
+}
+
+// What the run can do without is evicted; otherwise it saves first, while all stages still run.
+void Coordinator::check_leaving_hosts() {
+  for (Worker& worker : workers_.all()) {
+    if (ending()) return;
+    if (worker.gone() || worker.done || !worker.handle.process) continue;
+    if (!worker.handle.process->host_leaves()) continue;
+    const std::string host = worker.host();
+    const Finding finding{
+        worker.handle.name, base::ExitCode::peer_lost,
+        fmt::format("host {} leaves the run: it was interrupted there (Ctrl-C or SIGTERM)", host)};
+    left_hosts_.insert(host);
+    const bool trains = phase_ == Phase::training && options_.inference == nullptr;
+    if (!trains || worker.rejoining || membership_.survives(finding)) {
+      fail(finding);
+    } else if (!leaving_) {
+      leaving_ = finding;
+      observers_.launcher_event(
+          {"host_leaves", finding.sentence + "; after this step the run saves and ends"});
+      stop_after_step();
+    }
   }
 }
 

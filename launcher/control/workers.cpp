@@ -8,8 +8,8 @@
 namespace strait::control {
 
 std::string Worker::host() const {
-  if (hello) return hello->host;
-  return handle.process ? handle.process->host() : std::string();
+  if (handle.process) return handle.process->host();
+  return hello ? hello->host : std::string();
 }
 
 std::string Worker::describe() const {

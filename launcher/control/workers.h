@@ -44,7 +44,7 @@ struct Worker {
   // When the coordinator noticed `status`.
   std::chrono::steady_clock::time_point ended;
 
-  std::string host() const;      // empty: unknown
+  std::string host() const;      // as the recipe names it; empty: unknown
   std::string describe() const;  // "stage 1.0 (host b)"
   // describe(), then the text, which may begin with the name of the process itself.
   std::string sentence_about(const std::string& text) const;

@@ -39,6 +39,7 @@ void describe(auto& f, base::Is<ProcessEnded> auto& m) {
   f("process", m.process), f("code", m.code), f("signal", m.signal);
 }
 void describe(auto& f, base::Is<LogText> auto& m) { f("process", m.process), f("text", m.text); }
+void describe(auto& f, base::Is<Goodbye> auto& m) { f("now", m.now); }
 void describe(auto& f, base::Is<StartProcess> auto& m) { f("process", m.process), f("job", m.job); }
 void describe(auto& f, base::Is<EndProcess> auto& m) { f("process", m.process), f("kill", m.kill); }
 void describe(auto& /*f*/, base::Is<Leave> auto& /*m*/) {}
@@ -56,6 +57,7 @@ constexpr std::string_view type_name(std::type_identity<ProcessEnded> /*type*/) 
   return "process_ended";
 }
 constexpr std::string_view type_name(std::type_identity<LogText> /*type*/) { return "log_text"; }
+constexpr std::string_view type_name(std::type_identity<Goodbye> /*type*/) { return "goodbye"; }
 constexpr std::string_view type_name(std::type_identity<StartProcess> /*type*/) {
   return "start_process";
 }

@@ -59,6 +59,11 @@ struct LogText {
   std::string text;
 };
 
+// Somebody on the host, or its system, has asked the agent to end.
+struct Goodbye {
+  bool now = false;  // it ends at once; else when the launcher says Leave, and its processes go on
+};
+
 // ---- launcher → agent
 
 struct StartProcess {
@@ -74,7 +79,7 @@ struct EndProcess {
 struct Leave {};  // end all processes and the agent itself
 
 using AgentMessage =
-    std::variant<AgentHello, ProcessStarted, ProcessRefused, ProcessEnded, LogText>;
+    std::variant<AgentHello, ProcessStarted, ProcessRefused, ProcessEnded, LogText, Goodbye>;
 using LauncherMessage = std::variant<StartProcess, EndProcess, Leave>;
 
 net::Frame format(const AgentMessage& message);

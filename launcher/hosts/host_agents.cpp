@@ -1,7 +1,6 @@
 #include "launcher/hosts/host_agents.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <csignal>
@@ -22,6 +21,11 @@ constexpr auto kStartLimit = std::chrono::seconds(20);
 constexpr auto kSilence = std::chrono::seconds(7);
 constexpr auto kPollEvery = std::chrono::milliseconds(200);
 constexpr auto kFlushTimeout = std::chrono::seconds(2);
+constexpr const char* kInterrupted = "it was interrupted there (Ctrl-C or SIGTERM)";
+
+std::string disconnected(const std::exception& error) {
+  return fmt::format("the connection to its agent is lost: {}", error.what());
+}
 
 }  // namespace
 
@@ -53,6 +57,14 @@ class HostAgents::RemoteProcess : public process::Process {
   }
   void request_exit() override { agents_.send(host_, EndProcess{name_, false}); }
   void kill() override { agents_.send(host_, EndProcess{name_, true}); }
+  bool host_leaves() override {
+    const MutexLock lock(agents_.mutex_);
+    return agents_.hosts_[host_].leaving;
+  }
+  void parent_ended() override {
+    // One of an agent that was replaced says nothing of the present one.
+    if (!RemoteProcess::exit_status()) agents_.lose(host_, "its agent was killed or has crashed");
+  }
   std::vector<std::string> log_tail(std::size_t count) const override { return log_.tail(count); }
 
  private:
@@ -152,11 +164,12 @@ void HostAgents::replace(std::size_t host, std::unique_ptr<net::Link> link) {
   kept.link = std::move(link);
   kept.facts.reset();
   kept.lost.clear();
+  kept.leaving = false;
   kept.listener = std::thread([this, host, &of = *kept.link] { receive(host, of); });
 }
 
 std::vector<HostFacts> HostAgents::wait_for_facts(const std::vector<std::size_t>& hosts,
-                                                  Clock::time_point deadline,
+                                                  Clock::time_point deadline, const LateText& late,
                                                   const std::function<void()>& poll) {
   const MutexLock lock(mutex_);
   while (true) {
@@ -173,12 +186,7 @@ std::vector<HostFacts> HostAgents::wait_for_facts(const std::vector<std::size_t>
     poll();
     changed_.wait_until(mutex_, std::min(deadline, Clock::now() + kPollEvery));
     if (Clock::now() >= deadline) {
-      throw base::UserError(
-          base::ExitCode::peer_lost,
-          fmt::format("{} did not reach the launcher in time; a firewall may stand between them: "
-                      "open the ports of hosts.ports here, or give hosts.address, an address of "
-                      "this machine that they can reach",
-                      fmt::join(missing, ", ")));
+      throw base::UserError(base::ExitCode::peer_lost, late(missing));
     }
   }
 }
@@ -192,9 +200,11 @@ void HostAgents::check() {
 
 void HostAgents::check_locked(std::size_t host) {
   check_silence(host);
-  if (hosts_.at(host).lost.empty()) return;
-  throw base::UserError(base::ExitCode::peer_lost,
-                        fmt::format("host {}: {}", hosts_[host].name, hosts_[host].lost));
+  const Host& one = hosts_.at(host);
+  if (one.lost.empty() && !one.leaving) return;
+  throw base::UserError(
+      base::ExitCode::peer_lost,
+      fmt::format("host {}: {}", one.name, one.leaving ? kInterrupted : one.lost));
 }
 
 std::unique_ptr<process::Process> HostAgents::start(const process::Launch& launch) {
@@ -254,7 +264,7 @@ void HostAgents::receive(std::size_t host, net::Link& link) {
   try {
     while (true) handle(host, parse_agent_message(link.receive()));
   } catch (const net::LinkError& error) {
-    lose(host, error.what());
+    lose(host, disconnected(error));
   } catch (const base::MessageError& error) {
     lose(host, error.what());
   }
@@ -281,6 +291,9 @@ void HostAgents::handle(std::size_t host, const AgentMessage& message) {
     if (ended->code) status.code = static_cast<int>(*ended->code);
     if (ended->signal) status.signal = static_cast<int>(*ended->signal);
     if (Known* known = process_on(host, ended->process)) known->ended = status;
+  } else if (const auto* goodbye = std::get_if<Goodbye>(&message)) {
+    hosts_[host].leaving = true;
+    if (goodbye->now && hosts_[host].lost.empty()) hosts_[host].lost = kInterrupted;
   }
   changed_.notify_all();
 }
@@ -292,7 +305,7 @@ HostAgents::Known* HostAgents::process_on(std::size_t host, net::ProcessName pro
 
 void HostAgents::lose(std::size_t host, const std::string& why) {
   const MutexLock lock(mutex_);
-  if (hosts_[host].lost.empty()) hosts_[host].lost = "the connection to its agent is lost: " + why;
+  if (hosts_[host].lost.empty()) hosts_[host].lost = why;
   changed_.notify_all();
 }
 
@@ -308,7 +321,7 @@ void HostAgents::send(std::size_t host, const LauncherMessage& message) {
   try {
     link->send(format(message));
   } catch (const net::LinkError& error) {
-    lose(host, error.what());
+    lose(host, disconnected(error));
   }
 }
 

@@ -19,7 +19,8 @@
 namespace strait::hosts {
 
 // The launcher's end of all host agents: starts processes on their hosts and tracks them. When the
-// agent of a host is disconnected, its processes are lost.
+// agent of a host is disconnected, its processes are lost. An outage of the path is waited out; an
+// agent that has ended is known to be gone, by its own goodbye or by the processes it leaves.
 //
 // Any thread may call. Processes that it started must be destroyed before it; the destructor ends
 // the agents.
@@ -35,12 +36,16 @@ class HostAgents : public process::Backend {
   HostAgents(std::vector<Agent> agents, KeepLog keep_log);
   ~HostAgents() override;
 
-  // Waits for the first message of the agents of these hosts. UserError names those that did not
-  // connect by the deadline, or why a host cannot be used. `poll` is called while this waits, and
-  // throws to give up.
+  // A sentence about the hosts of these names, which have not connected in time.
+  using LateText = std::function<std::string(const std::vector<std::string>& missing)>;
+
+  // Waits for the first message of the agents of these hosts. UserError: they did not connect by
+  // the deadline, or a host cannot be used. `poll` is called while this waits, and throws to give
+  // up.
   std::vector<HostFacts> wait_for_facts(const std::vector<std::size_t>& hosts,
                                         std::chrono::steady_clock::time_point deadline,
-                                        const std::function<void()>& poll) STRAIT_EXCLUDES(mutex_);
+                                        const LateText& late, const std::function<void()>& poll)
+      STRAIT_EXCLUDES(mutex_);
 
   // From now on an agent may be silent for as long as its link holds; before, for 7 s.
   void tolerate_outages() STRAIT_EXCLUDES(mutex_);
@@ -68,7 +73,8 @@ class HostAgents : public process::Backend {
     std::string name;
     std::shared_ptr<net::Link> link;  // null: no agent
     std::optional<HostFacts> facts;
-    std::string lost;  // why its agent is disconnected; empty: it is not
+    std::string lost;      // why its agent is disconnected; empty: it is not
+    bool leaving = false;  // its agent has said Goodbye, and waits for Leave
     std::thread listener;
   };
   struct Known {  // of a process

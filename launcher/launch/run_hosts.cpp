@@ -137,8 +137,10 @@ void RunHosts::bring_up(plan::RunFile& run, const control::RunDirectory& directo
       [&](std::size_t i) { starters_[i]->start_agent(listeners_.job_for(run, i), deadline); },
       advice);
   record_facts(run, directory,
-               agents_->wait_for_facts(hosts_with_agents_, Clock::now() + facts_limit(settings),
-                                       [this, &stops] { check_starters(stops); }));
+               agents_->wait_for_facts(
+                   hosts_with_agents_, Clock::now() + facts_limit(settings),
+                   [&](const auto& missing) { return hosts::late_hosts_text(settings, missing); },
+                   [this, &stops] { check_starters(stops); }));
   phase_ended("agents up");
   const std::vector<control::Event> notes = amend_by_facts(run.plan, facts_, hosts_with_agents_);
   notes_.insert(notes_.end(), notes.begin(), notes.end());

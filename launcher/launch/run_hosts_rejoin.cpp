@@ -94,9 +94,14 @@ void RunHosts::restart_agent(const plan::RunFile& run, std::size_t host,
       const std::string why = starter->failure();
       if (!why.empty()) throw base::UserError(base::ExitCode::peer_lost, why);
     };
-    facts_[host] =
-        agents_->wait_for_facts({host}, std::chrono::steady_clock::now() + kFactsLimit, poll)
-            .front();
+    facts_[host] = agents_
+                       ->wait_for_facts(
+                           {host}, std::chrono::steady_clock::now() + kFactsLimit,
+                           [&](const auto& missing) {
+                             return hosts::late_hosts_text(run.plan.recipe.hosts, missing);
+                           },
+                           poll)
+                       .front();
     starter->disconnect();
     check_memory(run.plan, host, facts_[host]);
   } catch (const base::UserError& error) {

@@ -93,6 +93,9 @@ class HostStorage : public RunStorage {
   std::vector<std::string> take_warnings() override { return transfer_.take_warnings(); }
 
   void finish(const Report& report) override {
+    for (std::size_t host = 0; host < run_.plan.hosts.size(); ++host) {
+      if (hosts_.lost(host)) transfer_.remove_host(host);
+    }
     const auto give_up = [this, before = stops_.load()] { return stops_.load() > before; };
     const auto finished = transfer_.finish_downloads(give_up, report);
     if (!finished.missing.empty()) {

@@ -93,6 +93,10 @@ void RunTransfer::add_host(std::size_t host, const fs::path& directory,
   agent_->add_peer(one.agent, one.name, std::move(link));
 }
 
+void RunTransfer::remove_host(std::size_t host) {
+  agent_->remove_peer(hosts_.at(host).agent, "its agent has ended");
+}
+
 std::vector<RunTransfer::Delivery> RunTransfer::needed_deliveries(
     const plan::Plan& plan, const Needs& needs, const std::function<void()>& poll) {
   // A checkpoint of adapters has no weights of the model.

@@ -36,6 +36,8 @@ class RunTransfer {
   // The host's agent is connected, possibly again; `directory` of the run on that host.
   void add_host(std::size_t host, const std::filesystem::path& directory,
                 std::unique_ptr<net::Link> link);
+  // The host's agent has ended, so nothing comes from it, though its link may still wait for it.
+  void remove_host(std::size_t host);
 
   struct Needs {
     std::vector<std::size_t> hosts;  // whose processes read the files

@@ -55,6 +55,11 @@ class Process {
   virtual void request_exit() = 0;  // SIGTERM
   virtual void kill() = 0;          // SIGKILL, also to processes that it started
 
+  // Its host has been asked, there, to leave the run. Until it does, the process goes on.
+  virtual bool host_leaves() { return false; }
+  // The process says that its parent has ended, which would have reported its exit.
+  virtual void parent_ended() {}
+
   // The last lines that it has written into its log, at most `count`, without control characters.
   virtual std::vector<std::string> log_tail(std::size_t count) const = 0;
 };

@@ -64,6 +64,11 @@ class TransferAgent {
   // Takes the link. `host` names the peer in messages. A peer of the same name is replaced.
   void add_peer(const net::ProcessName& peer, const std::string& host,
                 std::unique_ptr<net::Link> link);
+  // The peer has ended: nothing is waited for that only it has. Nothing happens where there is
+  // none.
+  void remove_peer(const net::ProcessName& peer, const std::string& cause) {
+    tasks_.add([this, peer, cause] { peers_.remove(peer, cause); });
+  }
 
   // Offers a file of this host to all peers from now on. Returns its chunk table. StoreError.
   ChunkTable offer(const std::filesystem::path& path);

@@ -33,7 +33,7 @@ TransferPeers::~TransferPeers() {
 
 std::size_t TransferPeers::add(const net::ProcessName& name, const std::string& host,
                                std::unique_ptr<net::Link> link) {
-  if (const auto before = find(name)) drop(*before, "replaced by a new connection");
+  remove(name, "replaced by a new connection");
   const std::size_t number = peers_.size();
   peers_.push_back(std::make_unique<Peer>());
   Peer& peer = *peers_.back();
@@ -43,6 +43,10 @@ std::size_t TransferPeers::add(const net::ProcessName& name, const std::string& 
   // The thread gets the link itself: peers_ may be reallocated while it runs.
   peer.receiver = std::thread([this, number, &of = *peer.link] { receive(number, of); });
   return number;
+}
+
+void TransferPeers::remove(const net::ProcessName& name, const std::string& cause) {
+  if (const auto peer = find(name)) drop(*peer, cause);
 }
 
 void TransferPeers::drop(std::size_t number, const std::string& cause) {

@@ -45,6 +45,9 @@ class TransferPeers {
   std::size_t add(const net::ProcessName& name, const std::string& host,
                   std::unique_ptr<net::Link> link);
 
+  // Closes the link to the peer of this name, if there is one.
+  void remove(const net::ProcessName& name, const std::string& cause);
+
   void send(std::size_t peer, const message::Message& message) {
     send_frame(peer, message::format(message));
   }

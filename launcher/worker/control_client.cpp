@@ -14,6 +14,8 @@ namespace {
 constexpr std::chrono::milliseconds kReceiveTimeout{100};
 // For Failed to reach the coordinator.
 constexpr std::chrono::seconds kReportTimeout{5};
+// For Orphaned; where the launcher itself has ended, nobody receives it.
+constexpr std::chrono::seconds kOrphanTimeout{2};
 
 // Ends the process without unwinding: other threads may hold locks, and state is in checkpoints.
 [[noreturn]] void exit_now(base::ExitCode code) {
@@ -97,6 +99,17 @@ void ControlClient::receive_loop() {
 void ControlClient::exit_without_coordinator(const net::LinkError& error) const {
   if (closing_) return;
   spdlog::error("lost the coordinator: {}; exiting", error.what());
+  exit_now(base::ExitCode::peer_lost);
+}
+
+void ControlClient::exit_without_parent() {
+  spdlog::error("launcher closed stdin; exiting");
+  try {
+    send(control::Orphaned{});
+    flush(std::chrono::steady_clock::now() + kOrphanTimeout);
+  } catch (const net::LinkError& error) {
+    spdlog::info("the coordinator has ended, too: {}", error.what());
+  }
   exit_now(base::ExitCode::peer_lost);
 }
 

@@ -79,6 +79,10 @@ class ControlClient {
   // Waits until the coordinator has received every message; false at the deadline.
   bool flush(std::chrono::steady_clock::time_point deadline) { return link_->flush(deadline); }
 
+  // The parent of this process has ended: tells the coordinator, where that still lives, and ends
+  // the process.
+  void exit_without_parent() STRAIT_EXCLUDES(send_mutex_);
+
   // Of a thread that cannot go on: reports the error to the coordinator and ends the process.
   void exit_after_failure(const std::exception& error) STRAIT_EXCLUDES(send_mutex_);
 

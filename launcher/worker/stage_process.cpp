@@ -1,15 +1,17 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <thread>
 
 #include "framework/net/node.h"
+#include "framework/net/wake_signal.h"
 #include "framework/tensors/checkpoint_reader.h"
 #include "framework/trace/trace_error.h"
 #include "kernels/flash_attention.h"
@@ -44,17 +46,37 @@ using Clock = std::chrono::steady_clock;
 // For Done or Failed to reach the coordinator.
 constexpr std::chrono::seconds kFlushTimeout{5};
 
-// Ends the process when the launcher closes its end of stdin: without a launcher no result is used.
-// Detached, because read() cannot be interrupted when the process ends by itself.
-void exit_with_launcher(int descriptor) {
-  std::thread([descriptor] {
-    char ignored = 0;
-    ssize_t got = 1;
-    while (got > 0 || (got < 0 && errno == EINTR)) got = read(descriptor, &ignored, 1);
-    spdlog::error("launcher closed stdin; exiting");
-    std::_Exit(number(base::ExitCode::peer_lost));
-  }).detach();
-}
+// Ends the process when its parent (the launcher, or the agent of this host) closes its end of
+// stdin: nobody else would end it. One thread of its own.
+class ParentWatch {
+ public:
+  ParentWatch(int descriptor, ControlClient& control)
+      : descriptor_(descriptor), control_(control), thread_([this] { watch(); }) {}
+  ~ParentWatch() {
+    done_.raise();
+    thread_.join();
+  }
+  ParentWatch(const ParentWatch&) = delete;
+  ParentWatch& operator=(const ParentWatch&) = delete;
+
+ private:
+  void watch() {
+    std::array<pollfd, 2> waited{{{descriptor_, POLLIN, 0}, {done_.descriptor(), POLLIN, 0}}};
+    while (true) {
+      poll(waited.data(), waited.size(), -1);
+      if (waited[1].revents != 0) return;
+      if (waited[0].revents == 0) continue;
+      char ignored = 0;
+      const ssize_t got = read(descriptor_, &ignored, 1);
+      if (got == 0 || (got < 0 && errno != EINTR)) control_.exit_without_parent();
+    }
+  }
+
+  const int descriptor_;
+  ControlClient& control_;
+  net::WakeSignal done_;
+  std::thread thread_;
+};
 
 // The coordinator knows of this failure already.
 struct ReportedFailure : std::exception {
@@ -262,7 +284,6 @@ store::Step train(const plan::StageJob& job, net::Node& node, ControlClient& con
 base::ExitCode run_stage_process(int job_descriptor) {
   try {
     const plan::StageJob job = plan::read_stage_job(job_descriptor);
-    exit_with_launcher(job_descriptor);  // the rest of stdin is its end of file
     spdlog::info("{} of run {}, generation {}, build {}", job.process.describe(), job.run.hex(),
                  job.generation, base::build_id());
     const process::GenerationLock lock(job.run_directory, lock_owner(job));
@@ -272,6 +293,7 @@ base::ExitCode run_stage_process(int job_descriptor) {
     sync::MembershipTracker tracker(static_cast<std::uint32_t>(job.plan.recipe.pipeline.replicas),
                                     job.process.replica, job.absent);
     ControlClient control(connect_to_coordinator(node, job));
+    const ParentWatch parent(job_descriptor, control);  // the rest of stdin is its end of file
     control.track_membership(tracker);
     control.send(control::Hello{job.process, getpid(), process::own_host(), base::build_id()});
     base::ExitCode code = base::ExitCode::done;

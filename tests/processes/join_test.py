@@ -12,7 +12,7 @@ import runs
 
 
 class Joined:
-    """A `strait-stage --join` beside the test, as on a host of its own."""
+    """A `strait join` during the test, as on a host of its own."""
 
     def __init__(self, case, words, name):
         home = case.home / name
@@ -54,8 +54,6 @@ class Joins(runs.RunCase):
         "hosts.address": "127.0.0.1",
         "checkpoint.home": "all",
     }
-    STAGE = runs.BIN / "strait-stage"
-
     def tokens(self, run):
         return [run.path / "join" / f"{host}.token" for host in range(2)]
 
@@ -66,12 +64,12 @@ class Joins(runs.RunCase):
         return launched, tokens
 
     def join(self, token, name):
-        return Joined(self, [self.STAGE, "--join", token], name)
+        return Joined(self, [self.program, "join", token], name)
 
     def refusal(self, *words, text=None):
-        """(exit code, error line) of a --join that fails."""
+        """(exit code, error line) of a join that fails."""
         done = subprocess.run(
-            [self.STAGE, "--join", *map(str, words)], cwd=self.home, capture_output=True,
+            [self.program, "join", *map(str, words)], cwd=self.home, capture_output=True,
             text=True, input=text, timeout=runs.scaled_timeout(runs.TIMEOUT), env={**os.environ, "HOME": str(self.home)})
         errors = [line for line in done.stderr.splitlines() if " error " in line]
         self.assertEqual(len(errors), 1, done.stderr)
@@ -136,7 +134,7 @@ class Joins(runs.RunCase):
         launched, tokens = self.start_joining("lonely", {"hosts.join_wait": 8})
         alpha = self.join(tokens[0], "alpha")
         self.assertNotEqual(launched.end(), 0)
-        self.assertRegex(launched.output(), r"strait: beta did not reach the launcher in time")
+        self.assertRegex(launched.output(), r"strait: beta has not joined within 8 s: .*strait join TOKEN")
         alpha.end(20)
         self.assertFalse((launched.run.path / "join").exists())
 
@@ -161,6 +159,67 @@ class Joins(runs.RunCase):
         launched.signal(signal.SIGINT)
         self.assertEqual(launched.end(), 0, launched.output())
         self.assertEqual(hosts[0].end(), 0, hosts[0].log.read_text())
+
+    # Nobody waits for this in a test: whatever ends a run earlier than its timeout was noticed at once.
+    LONG_HOLD = {"hosts.hold": 3600, "train.steps": 100_000}
+
+    def training(self, name, settings=None):
+        """A run that trains on two joined hosts: (launcher, hosts by name)."""
+        launched, tokens = self.start_joining(name, {**self.LONG_HOLD, **(settings or {})})
+        joined = {name: self.join(token, name) for token, name in zip(tokens, ("alpha", "beta"))}
+        launched.at_step(2)
+        return launched, joined
+
+    def test_host_that_leaves_saves_the_run(self):
+        launched, joined = self.training("leaves")
+        joined["beta"].process.terminate()
+        self.assertEqual(launched.end(), 20, launched.output())
+        self.assertIn("strait: host beta leaves the run: it was interrupted there", launched.output())
+        outcome = launched.run.outcome()
+        self.assertEqual((outcome["host"], outcome["checkpoint"]), ("beta", outcome["step"]))
+        self.assertEqual(launched.run.checkpoints(), [outcome["step"]])
+        for host in joined.values():
+            self.assertEqual(host.end(), 0, host.log.read_text())
+
+    def test_host_that_leaves_at_once_is_named(self):
+        launched, joined = self.training("hurries")
+        for _ in range(2):
+            joined["beta"].process.send_signal(signal.SIGINT)
+        self.assertEqual(launched.end(), 20, launched.output())
+        self.assertIn("host beta", launched.output())
+        self.assertIn("interrupted there", launched.output())
+        self.assertIn(joined["beta"].end(), (0, 130), joined["beta"].log.read_text())
+        self.assertEqual(joined["alpha"].end(), 0, joined["alpha"].log.read_text())
+
+    def test_killed_agent_ends_the_run_at_once(self):
+        launched, joined = self.training("killed")
+        joined["beta"].process.kill()
+        self.assertEqual(launched.end(), 20, launched.output())
+        self.assertRegex(launched.output(), r"strait: stage \d\.0 \(host beta\): its host beta is gone: "
+                                            r"its agent was killed or has crashed")
+        self.assertEqual(joined["alpha"].end(), 0, joined["alpha"].log.read_text())
+
+    def test_replica_of_host_that_leaves_is_evicted(self):
+        launched, joined = self.training("fewer", {
+            "pipeline.stages": 1, "pipeline.replicas": 2, "sync.on_loss": "continue"})
+        joined["beta"].process.terminate()
+        launched.at_event("replica_left")
+        self.assertEqual(joined["beta"].end(), 0, joined["beta"].log.read_text())
+        (left,) = launched.run.events("replica_left")
+        self.assertEqual(left["replica"], 1)
+        self.assertIn("host beta leaves the run", left["text"])
+        launched.at_step(left["step"] + 2)
+        launched.signal(signal.SIGINT)
+        self.assertEqual(launched.end(), 0, launched.output())
+
+    def test_address_for_hosts_is_checked_before_tokens_are_announced(self):
+        recipe = self.write_recipe("nowhere", {**self.HOSTS, "hosts.address": "192.0.2.7"})
+        for verb in ("plan", "doctor", "run", "probe"):
+            code, out, err = self.strait(verb, recipe)
+            self.assertEqual(code, 10, out + err)
+            self.assertIn("192.0.2.7, which is no address of this machine", out + err)
+            self.assertNotIn("TOKEN", out + err)
+        self.assertFalse(self.run_of("nowhere").path.exists())
 
     def test_interrupt_ends_wait_for_hosts(self):
         launched, _ = self.start_joining("ended")
@@ -231,7 +290,7 @@ class Joins(runs.RunCase):
         index = container["env"][0]
         (token,) = container["volumeMounts"]
         self.assertEqual(token["subPathExpr"], f"$({index['name']}).token")
-        self.assertEqual(container["command"], ["strait-stage", "--join", token["mountPath"]])
+        self.assertEqual(container["command"], ["strait", "join", token["mountPath"]])
         self.assertIn("job-completion-index", index["valueFrom"]["fieldRef"]["fieldPath"])
         self.assertEqual([m["name"] for m in container["volumeMounts"]],
                          [v["name"] for v in pod["volumes"]])

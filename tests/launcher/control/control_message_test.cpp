@@ -133,6 +133,7 @@ TEST(ControlMessage, EveryStageMessageReadsBack) {
   EXPECT_EQ(through_stage(Event{"reconnected", "after 2 s"}).text, "after 2 s");
   EXPECT_EQ(through_stage(Failed{base::ExitCode::numeric, "NaN"}).code, base::ExitCode::numeric);
   EXPECT_EQ(through_stage(Done{store::Step{300}}).step, store::Step{300});
+  through_stage(Orphaned{});
 }
 
 TEST(ControlMessage, EveryCoordinatorMessageReadsBack) {

@@ -1,5 +1,6 @@
 #include "launcher/control/coordinator.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,6 +14,7 @@
 #include "framework/mutex.h"
 #include "framework/store/store_error.h"
 #include "launcher/process/backend.h"
+#include "launcher/process/process_identity.h"
 #include "tests/memory_links.h"
 #include "tests/scratch_directory.h"
 
@@ -931,6 +933,127 @@ TEST_F(CoordinatorTest, ObserverErrorIsThrownAfterProcessesEnded) {
   EXPECT_THROW(run(), std::runtime_error);
 }
 
+// On a host that its people can take out of the run; the script of the stage says when it has
+// ended.
+struct HostOfStage {
+  std::atomic<bool> leaves = false;
+  std::atomic<bool> stage_ended = false;
+  std::atomic<bool> agent_ended = false;
+};
+
+class StageOnHost : public process::Process {
+ public:
+  explicit StageOnHost(HostOfStage& host) : host_(host) {}
+  int pid() const override { return 1; }
+  std::string host() const override { return "beta"; }
+  std::optional<process::ExitStatus> exit_status() override {
+    if (host_.agent_ended) return process::ExitStatus{{}, {}, "its host beta is gone"};
+    if (host_.stage_ended) return process::ExitStatus{0, {}, ""};
+    return std::nullopt;
+  }
+  std::optional<process::ExitStatus> wait_until(Clock::time_point) override {
+    return exit_status();
+  }
+  void request_exit() override {}
+  void kill() override { host_.stage_ended = true; }
+  bool host_leaves() override { return host_.leaves; }
+  void parent_ended() override { host_.agent_ended = true; }
+  std::vector<std::string> log_tail(std::size_t) const override { return {}; }
+
+ private:
+  HostOfStage& host_;
+};
+
+TEST_F(CoordinatorTest, SavesBeforeItEndsWhenHostLeaves) {
+  options_.to = Step{9};
+  HostOfStage beta;
+  const auto play = [](Script& me) {
+    me.step(1);
+    me.hear<StopAfterStep>();
+    me.step(2);
+    me.shard(2);
+    me.hear<Committed>();
+    me.say(Done{Step{2}});
+  };
+  stage(0, [&](Script& me) {
+    me.start();
+    play(me);
+  });
+  stage(
+      1,
+      [&](Script& me) {
+        me.start();
+        beta.leaves = true;
+        play(me);
+        beta.stage_ended = true;
+      },
+      std::make_unique<StageOnHost>(beta));
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, base::ExitCode::peer_lost);
+  EXPECT_FALSE(outcome.stopped);  // so that it may restart on other hosts
+  EXPECT_THAT(outcome.cause, HasSubstr("host beta leaves the run"));
+  EXPECT_EQ(outcome.host, "beta");
+  EXPECT_THAT(outcome.left, ElementsAre("beta"));
+  EXPECT_EQ(outcome.checkpoint, Step{2});
+}
+
+TEST_F(CoordinatorTest, EvictsReplicaOfHostThatLeaves) {
+  options_.survives_lost_replicas = true;
+  HostOfStage beta;
+  std::promise<void> away;
+  notes_.on_add = [&](const std::string& note) {
+    if (note.starts_with("replica 1 left")) away.set_value();
+  };
+  play_as({0, 0}, [&](Script& me) {
+    me.start();
+    EXPECT_EQ(away.get_future().wait_for(20s), std::future_status::ready);
+    me.step(1);
+    me.end_behind_step_2(1);
+  });
+  play_as(
+      {0, 1},
+      [&](Script& me) {
+        me.start();
+        beta.leaves = true;
+        me.hang();
+      },
+      std::make_unique<StageOnHost>(beta));
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
+  EXPECT_THAT(outcome.left, ElementsAre("beta"));
+  EXPECT_THAT(notes_.said, Contains(HasSubstr("replica 1 left: host beta leaves the run")));
+}
+
+TEST_F(CoordinatorTest, HostThatLeavesWhileRunStartsEndsIt) {
+  HostOfStage beta;
+  beta.leaves = true;
+  stage(0, [](Script& me) { me.hear<Abort>(); });
+  stage(
+      1, [](Script& me) { me.hang(); }, std::make_unique<StageOnHost>(beta));
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, base::ExitCode::peer_lost);
+  EXPECT_THAT(outcome.cause, HasSubstr("host beta leaves the run"));
+}
+
+TEST_F(CoordinatorTest, OrphanedStageShowsThatItsAgentHasEnded) {
+  HostOfStage beta;
+  stage(0, [](Script& me) {
+    me.start();
+    me.hear<Abort>();
+  });
+  stage(
+      1,
+      [](Script& me) {
+        me.start();
+        me.say(Orphaned{});
+        me.hang();
+      },
+      std::make_unique<StageOnHost>(beta));
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, base::ExitCode::peer_lost);
+  EXPECT_THAT(outcome.cause, HasSubstr("stage 1.0 (host beta): its host beta is gone"));
+}
+
 // With real processes beside the scripted messages.
 class CoordinatorProcessTest : public CoordinatorTest {
  protected:
@@ -971,7 +1094,8 @@ TEST_F(CoordinatorProcessTest, ReportsKilledStageWithLog) {
   const Outcome outcome = run();
   EXPECT_EQ(outcome.code, base::ExitCode::peer_lost);
   EXPECT_EQ(outcome.culprit, (net::ProcessName{1, 0}));
-  EXPECT_THAT(outcome.cause, HasSubstr("stage 1.0 (host host-1.0): killed by signal 9"));
+  EXPECT_THAT(outcome.cause, HasSubstr(fmt::format("stage 1.0 (host {}): killed by signal 9",
+                                                   process::own_host())));
   ASSERT_EQ(outcome.log_tail.size(), 20U);
   EXPECT_EQ(outcome.log_tail.back(), "up");
   EXPECT_THAT(outcome.followers, IsEmpty());

@@ -95,7 +95,9 @@ TEST_F(HostAgentsTest, RestartedAgentRecoversHostButNotItsProcesses) {
   HostFacts facts;
   facts.host_name = "again";
   say(1, AgentHello{facts});
-  EXPECT_EQ(agents_->wait_for_facts({1}, Clock::now() + 20s, [] {}).front().host_name, "again");
+  const auto late = [](const auto&) { return "too late"; };
+  EXPECT_EQ(agents_->wait_for_facts({1}, Clock::now() + 20s, late, [] {}).front().host_name,
+            "again");
   EXPECT_FALSE(agents_->lost(1));
   const auto after = start({1, 1}, 1);
   EXPECT_EQ(after->exit_status(), std::nullopt);
@@ -132,6 +134,46 @@ TEST_F(HostAgentsTest, HostIsLostUntilItsAgentIsStarted) {
   EXPECT_EQ(one->host(), "h1");
   remote_[0].reset();
   lose(1, *one);
+}
+
+TEST_F(HostAgentsTest, GoodbyeIsPassedOnWhileProcessesGoOn) {
+  come_up();
+  const auto one = start({0, 1}, 1);
+  EXPECT_FALSE(one->host_leaves());
+  say(1, Goodbye{});
+  say(1, ProcessEnded{{0, 1}, 0, {}});
+  ASSERT_TRUE(one->wait_until(Clock::now() + 20s));
+  EXPECT_TRUE(one->host_leaves());
+  EXPECT_EQ(one->exit_status()->code, 0);
+  EXPECT_FALSE(agents_->lost(1));
+  EXPECT_THAT(base::user_error(base::ExitCode::peer_lost, [&] { agents_->check(); }),
+              HasSubstr("host h1: it was interrupted there"));
+  remote_[0].reset();
+  remote_[1].reset();
+}
+
+TEST_F(HostAgentsTest, GoodbyeAtOnceLosesHost) {
+  come_up();
+  const auto one = start({0, 1}, 1);
+  say(1, Goodbye{true});
+  const auto status = one->wait_until(Clock::now() + 20s);
+  ASSERT_TRUE(status);
+  EXPECT_THAT(status->lost, HasSubstr("its host h1 is gone: it was interrupted there"));
+  remote_[0].reset();
+}
+
+TEST_F(HostAgentsTest, ProcessKnowsThatItsAgentHasEnded) {
+  come_up();
+  const auto before = start({0, 1}, 1);
+  const Link former = std::exchange(remote_[1], nullptr);
+  agents_->replace(1, link_to(1));
+  before->parent_ended();
+  EXPECT_FALSE(agents_->lost(1)) << "it is of a former agent";
+  const auto after = start({1, 1}, 1);
+  after->parent_ended();
+  ASSERT_TRUE(after->exit_status());
+  EXPECT_THAT(after->exit_status()->lost, HasSubstr("its agent was killed or has crashed"));
+  remote_[0].reset();
 }
 
 }  // namespace

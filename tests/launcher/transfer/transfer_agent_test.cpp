@@ -110,6 +110,18 @@ TEST(TransferAgent, CommandsFailWhenHostDisconnects) {
   EXPECT_THROW(get_soon(fetch), base::UserError);
 }
 
+// Its link may wait for a long time yet.
+TEST(TransferAgent, CommandsFailWhenHostIsKnownToHaveEnded) {
+  TransferRig rig(1);
+  const net::ProcessName silent = net::ProcessName::host_agent(9);
+  const auto link = TransferRig::link_peer(rig.launcher, silent);
+  auto table = rig.launcher.agent->stat(silent, "/some/file");
+  rig.launcher.agent->remove_peer(silent, "its agent has ended");
+  EXPECT_THAT(base::user_error(base::ExitCode::peer_lost, [&] { get_soon(table); }),
+              testing::HasSubstr("its agent has ended"));
+  rig.launcher.agent->remove_peer(silent, "again");
+}
+
 // A peer that offers all chunks of a content and sends wrong bytes, until it is dropped.
 void send_wrong_chunks(net::Link& link, const ChunkTable& table) {
   try {
