@@ -14,6 +14,7 @@ from source_files import compiled_files, source_files
 
 HEADER_LINES = 150
 SOURCE_LINES = 350  # tests may be longer: they are read one case at a time
+LISTS = {"framework/trace/step_metrics.h": 200}  # a row a metric, and nothing else
 FUNCTION_LINES = 70  # tests too: a case that long proves too many things
 
 CPP = (".h", ".cpp", ".cu", ".cuh")
@@ -77,8 +78,9 @@ def functions_of(text):
 def violations_of(path, text):
     lines = text.count("\n") + (not text.endswith("\n"))
     if path.endswith(CPP):
-        limit = HEADER_LINES if path.endswith((".h", ".cuh")) else SOURCE_LINES
-        if lines > limit and (limit == HEADER_LINES or not path.startswith("tests/")):
+        is_header = path.endswith((".h", ".cuh"))
+        limit = LISTS.get(path, HEADER_LINES if is_header else SOURCE_LINES)
+        if lines > limit and (is_header or not path.startswith("tests/")):
             yield f"{path}: {lines} lines, {limit} allowed; what is the second thing that it does?"
         for name, first, length in functions_of(text):
             if length > FUNCTION_LINES:

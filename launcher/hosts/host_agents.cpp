@@ -22,10 +22,7 @@ constexpr auto kSilence = std::chrono::seconds(7);
 constexpr auto kPollEvery = std::chrono::milliseconds(200);
 constexpr auto kFlushTimeout = std::chrono::seconds(2);
 constexpr const char* kInterrupted = "it was interrupted there (Ctrl-C or SIGTERM)";
-
-std::string disconnected(const std::exception& error) {
-  return fmt::format("the connection to its agent is lost: {}", error.what());
-}
+constexpr const char* kDisconnected = "the connection to its agent is lost: {}";
 
 }  // namespace
 
@@ -81,14 +78,12 @@ HostAgents::HostAgents(std::vector<Agent> agents, KeepLog keep_log)
     Host& host = hosts_.emplace_back();
     host.name = std::move(agent.host);
     host.link = std::move(agent.link);
+    if (!host.link) host.lost = "its agent was not started";
   }
   try {
     for (std::size_t i = 0; i < hosts_.size(); ++i) {
-      if (hosts_[i].link) {
-        hosts_[i].listener = std::thread([this, i, &link = *hosts_[i].link] { receive(i, link); });
-      } else {
-        hosts_[i].lost = "its agent was not started";
-      }
+      if (!hosts_[i].link) continue;
+      hosts_[i].listener = std::thread([this, i, &link = *hosts_[i].link] { receive(i, link); });
     }
   } catch (const std::system_error&) {  // no more threads
     for (Host& host : hosts_) {
@@ -113,8 +108,7 @@ HostAgents::~HostAgents() {
     // An agent closes its link when it ends. One that is disconnected ends by itself after `hold`.
     try {
       if (!lost(i)) host.link->flush(deadline);
-    } catch (const net::LinkError&) {
-      // It closed the link before it acknowledged the message.
+    } catch (const net::LinkError&) {  // it closed the link before it acknowledged the message
     }
     host.link->abort(net::LinkError(net::LinkError::Kind::aborted, "the launcher has ended"));
     host.listener.join();
@@ -264,7 +258,7 @@ void HostAgents::receive(std::size_t host, net::Link& link) {
   try {
     while (true) handle(host, parse_agent_message(link.receive()));
   } catch (const net::LinkError& error) {
-    lose(host, disconnected(error));
+    lose(host, fmt::format(kDisconnected, error.what()));
   } catch (const base::MessageError& error) {
     lose(host, error.what());
   }
@@ -321,7 +315,7 @@ void HostAgents::send(std::size_t host, const LauncherMessage& message) {
   try {
     link->send(format(message));
   } catch (const net::LinkError& error) {
-    lose(host, disconnected(error));
+    lose(host, fmt::format(kDisconnected, error.what()));
   }
 }
 

@@ -167,9 +167,9 @@ control::CoordinatorOptions training_coordination(const plan::RunFile& run,
   return coordination;
 }
 
-// To those who remove checkpoints.
-void tell_losses(const control::LossHistory& losses, RunStorage& storage,
-                 MemoryCheckpoints* memory) {
+// What removes checkpoints asks them.
+void pass_on_losses(const control::LossHistory& losses, RunStorage& storage,
+                    MemoryCheckpoints* memory) {
   if (losses.good()) storage.known_good(*losses.good());
   if (memory != nullptr) memory->judge(losses);
 }
@@ -222,15 +222,12 @@ control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFil
   control::LossHistory losses;
   coordination.on_loss = [&](const control::LossHistory& now) {
     losses = now;
-    tell_losses(now, *storage, memory.get());
+    pass_on_losses(now, *storage, memory.get());
   };
-  control::Outcome outcome;
   // The coordinator ends all processes before checkpoints are downloaded and traces read.
-  {
-    control::Coordinator coordinator(std::move(workers), std::move(coordination),
-                                     std::move(observers));
-    outcome = coordinator.run(signals.count());
-  }
+  control::Outcome outcome =
+      control::Coordinator(std::move(workers), std::move(coordination), std::move(observers))
+          .run(signals.count());
   // Nothing more is written where another run may be.
   if (!directory.in_place()) return outcome;
   std::optional<store::Step> recovered;

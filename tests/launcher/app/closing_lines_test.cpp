@@ -107,11 +107,11 @@ TEST_F(ClosingLines, AskARunOfChatsAsAUserDoes) {
   plan.recipe.data.eval = {{(scratch_ / "eval.jsonl").string()}};
   outcome_.code = base::ExitCode::done;
   const std::string command = base::command_name();
-  EXPECT_THAT(closing_lines("runs/talk", plan, outcome_, "", losses_),
-              ElementsAre(testing::StartsWith("results "),
-                          "try       " + command +
-                              " generate runs/talk --chat --prompt 'who is it?'",
-                          "export    " + command + " export runs/talk talk-export"));
+  EXPECT_THAT(
+      closing_lines("runs/talk", plan, outcome_, "", losses_),
+      ElementsAre(testing::StartsWith("results "),
+                  "try       " + command + " generate runs/talk --chat --prompt 'who is it?'",
+                  "export    " + command + " export runs/talk talk-export"));
 }
 
 TEST_F(ClosingLines, AreWordsThatAShellReads) {

@@ -115,9 +115,11 @@ TEST(StepLedger, LineKeysAndNumbersAreStable) {
   const auto line = ledger.add(kStepStage1, of_second(7));
   ASSERT_TRUE(line.has_value());
   const std::string text = to_json(*line).dump();
-  EXPECT_EQ(text.find(R"({"step":7,"loss":0.30000000000000004,"grad_norm":1.5,)"
-                      R"("learning_rate":null,"tokens":4096,"targets":null,"seconds":1.9,"tokens_per_second":)"),
-            0U)
+  EXPECT_EQ(
+      text.find(
+          R"({"step":7,"loss":0.30000000000000004,"grad_norm":1.5,)"
+          R"("learning_rate":null,"tokens":4096,"targets":null,"seconds":1.9,"tokens_per_second":)"),
+      0U)
       << text;
   const auto read = nlohmann::json::parse(text);
   EXPECT_EQ(read.at("loss").get<double>(), 0.1 + 0.2);
