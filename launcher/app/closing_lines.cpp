@@ -98,8 +98,9 @@ std::vector<std::string> lines_after_divergence(const fs::path& run, const plan:
 }
 
 // "memory    0.0 2.71 GB of 2.44 GB planned, 1.0 ...": the most that each process has had, without
-// what every process has before it makes its layers, which no plan counts; of one that computes on
-// a GPU what its tensors took there. Of many processes, those that are furthest above their plans.
+// code, libraries and what it had before it made its layers, which no plan counts; of one that
+// computes on a GPU what its tensors took there. Of many processes, those that are furthest above
+// their plans.
 std::vector<std::string> memory_line(const fs::path& run, const plan::Plan& plan) {
   const std::string step = control::last_line_with(run / control::kMetricsFile, "\"memory_bytes\"");
   const auto metrics = nlohmann::json::parse(step, nullptr, /*allow_exceptions=*/false);
@@ -147,7 +148,8 @@ std::vector<std::string> memory_line(const fs::path& run, const plan::Plan& plan
   }
   std::string line = fmt::format("memory    {}", fmt::join(texts, ", "));
   if (program > 0) {
-    line += fmt::format(" (beside {} of each process before it loads)", base::byte_text(program));
+    line += fmt::format(" (each process also has {} of program and libraries)",
+                        base::byte_text(program));
   }
   return {line};
 }
