@@ -71,9 +71,10 @@ void Coordinator::handle(const WorkerMessage& message) {
     from.link_over = true;
     const base::ExitCode code = base::exit_code_of(over->error);
     const bool effect = code == base::ExitCode::peer_lost;
-    // A worker that was aborted closes its link.
-    const bool expected =
-        from.done || from.failed || from.status || (effect && phase_ == Phase::aborting);
+    // A worker that was aborted closes its link, and so does one that has ended. Another error says
+    // why it ended, and may come after its end was seen.
+    const bool expected = from.done || from.failed ||
+                          (effect && (from.status.has_value() || phase_ == Phase::aborting));
     if (!expected) fail(from, code, over->error.what(), effect);
     return;
   }

@@ -161,7 +161,7 @@ class Shipping(hosts.HostsCase):
         code, out, err = self.strait("resume", "runs/apart", *without)
         self.assertEqual(code, 20, out + err)
         self.assertRegex(err, "checkpoint 6 cannot be used.*h1")
-        self.assertRegex(err, r"nothing was changed.*strait resume runs/apart --from STEP \(of 6, 3\)")
+        self.assertRegex(err, r"nothing was changed.*strait resume runs/apart --from 3 \(it has: 6, 3\)")
         self.assertEqual(self.state(run), before)
         # Nor does a start that fails change anything, whatever it was to go on from.
         code, out, err = self.strait("resume", "runs/apart", "--from", "3")

@@ -473,7 +473,7 @@ class Resumes(SavedRuns):
             ("resume.journal.json", "/stat", 2),  # before the journal is there: nothing has changed
             ("checkpoints/step-20", "/rename", 1),
             ("recipe.toml", "/stat", 2),
-            ("plan.json", "/stat", 3),
+            ("plan.json", "/stat", 4),
             ("resume.journal.json", "/unlink", 1),
         ]
         for round_, (file, call, count) in enumerate(deaths):
@@ -513,7 +513,7 @@ class Resumes(SavedRuns):
         code, out, err = self.strait("resume", "runs/unreadable")
         self.assertNotEqual(code, 0)
         self.assertRegex(err, f"cannot look at .*step-{newest}/manifest.json.*nothing was changed")
-        self.assertIn(f"strait resume runs/unreadable --from STEP (of {newest}, {older})", err)
+        self.assertIn(f"strait resume runs/unreadable --from {older} (it has: {newest}, {older})", err)
         self.assertEqual(run.metrics(), metrics)
         self.assertTrue(manifest.is_symlink())
         code, out, err = self.strait("resume", "runs/unreadable", "--from", "1")

@@ -153,7 +153,7 @@ TEST_F(RunRecorderTest, StatusReportsDeadLauncher) {
   EXPECT_THAT(shown(false), HasSubstr("its launcher is gone"));
   EXPECT_THAT(shown(false), HasSubstr("/recipe.toml --replace"));  // nothing to resume from
   store::save_checkpoint(run_, 12, {});
-  EXPECT_THAT(shown(false), HasSubstr("resume with: strait resume"));
+  EXPECT_THAT(shown(false), testing::ContainsRegex("resume with: (\\./)?strait resume"));
 }
 
 TEST_F(RunRecorderTest, StatusOfAStartThatFailedEarlyShowsHowFarTheRunIs) {

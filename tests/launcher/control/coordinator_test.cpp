@@ -50,6 +50,7 @@ class Script {
     StepDone done;
     done.step = Step{number};
     done.seconds = 0.01;
+    done.targets = 1000;
     if (name_.stage == 1) done.loss = 1.0 / static_cast<double>(number);
     say(done);
   }
@@ -57,6 +58,7 @@ class Script {
     StepDone done;
     done.step = Step{number};
     done.loss = std::numeric_limits<double>::quiet_NaN();
+    done.targets = 1000;
     done.skipped = true;
     say(done);
   }

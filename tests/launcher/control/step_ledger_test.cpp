@@ -118,7 +118,7 @@ TEST(StepLedger, LineKeysAndNumbersAreStable) {
   EXPECT_EQ(
       text.find(
           R"({"step":7,"loss":0.30000000000000004,"grad_norm":1.5,)"
-          R"("learning_rate":null,"tokens":4096,"targets":null,"seconds":1.9,"tokens_per_second":)"),
+          R"("learning_rate":null,"tokens":4096,"targets":0,"seconds":1.9,"tokens_per_second":)"),
       0U)
       << text;
   const auto read = nlohmann::json::parse(text);

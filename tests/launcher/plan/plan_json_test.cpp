@@ -194,6 +194,7 @@ TEST(StageJob, ReadsBackWhatItWrote) {
 TEST(StageJob, HoldsVariablesOfNoHost) {
   StageJob job;
   job.plan = plan_from_json(former_plan());
+  job.plan.recipe.hosts.backend = recipe::BackendKind::ssh;
   job.plan.recipe.hosts.list = {{.name = "h0", .environment = {{"TOKEN", "one secret"}}}};
   job.plan.recipe.hosts.spare = {{.name = "h1", .environment = {{"TOKEN", "another secret"}}}};
   const std::string text = to_text(job);

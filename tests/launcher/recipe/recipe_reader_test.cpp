@@ -527,7 +527,7 @@ TEST(RecipeReader, NamesInvalidData) {
   EXPECT_THAT(of(R"(data.eval=["a", { path = "a" }])"),
               HasSubstr("a is listed twice; list it once, with a weight"));
   EXPECT_THAT(of("data.train=[]"), HasSubstr("the list is empty"));
-  EXPECT_THAT(of("data.train=5"), HasSubstr("must be a path, or a list of paths"));
+  EXPECT_THAT(of(R"(data.train={ path = "a" })"), HasSubstr("must be a path, or a list of paths"));
   EXPECT_THAT(of(R"(data.train=[{ file = "a" }])"), HasSubstr("a file has no \"file\""));
   EXPECT_THAT(of(R"(data.train=[{ weight = 1.0 }])"), HasSubstr("an entry has no path"));
   EXPECT_THAT(of("data.hold_out=1"), HasSubstr("must be a number from 0 to below 1"));
