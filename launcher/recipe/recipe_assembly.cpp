@@ -126,7 +126,7 @@ std::string advice_to_quote(const FoundValue& found, const RecipeKey& key) {
   const std::string& text = *written;
   Recipe scratch;
   if (found.value.is_string()) {
-    if (const std::string advice = advice_on_point(text, key); !advice.empty()) return advice;
+    if (std::string advice = advice_on_point(text, key); !advice.empty()) return advice;
     const RecipeValue list = list_of_texts(text);
     if (text.find_first_of("\"'\\") != text.npos || list.empty() || !key.set(list, scratch)) {
       return "";
