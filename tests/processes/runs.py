@@ -443,8 +443,8 @@ class RunCase(unittest.TestCase):
         return self.run_of(name)
 
     def assert_memory_as_planned(self, out):
-        """Every process that the last lines of a run name took what was planned for it, within a
-        tenth or 30 MB."""
+        """No process that the last lines of a run name took more than was planned for it, by a tenth
+        or 30 MB. It may take less: caches and copies of checkpoints are planned at their most."""
         (line,) = re.findall(r"^memory .*$", out, re.MULTILINE)
         unit = {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}
         size = r"([\d.]+) ([kMG]?B)"
@@ -453,7 +453,7 @@ class RunCase(unittest.TestCase):
         for process, taken, taken_unit, planned, planned_unit in found:
             planned_bytes = float(planned) * unit[planned_unit]
             off = float(taken) * unit[taken_unit] - planned_bytes
-            self.assertLess(abs(off), max(0.1 * planned_bytes, 30e6), f"{process}: {line}")
+            self.assertLess(off, max(0.1 * planned_bytes, 30e6), f"{process}: {line}")
 
     def rewind_run(self, run, step):
         """Removes what came after this checkpoint, as if the run had died before the next one."""
