@@ -55,7 +55,7 @@ struct Decision {
   bool operator==(const Decision&) const = default;
 };
 
-// Bytes of a step if all values are sent in so many bits; 16: bfloat16.
+// Bytes of a step if all values are sent in this many bits; 16: bfloat16.
 double step_bytes(const ChoiceLimits& limits, int bits, double values);
 
 // What a step takes that sends these bytes in this direction and waits for nothing else: they

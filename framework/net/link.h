@@ -17,7 +17,7 @@ struct LinkState {
   std::string peer;                    // "stage 1.0 (127.0.0.1:40123)"
   bool connected = false;              // a hello was agreed on and the path is up
   std::uint64_t sent_bytes = 0;        // as put on the wire, framing and repeats included
-  std::uint64_t received_bytes = 0;    // likewise
+  std::uint64_t received_bytes = 0;    // the same
   std::uint64_t window_bytes = 0;      // sent, not yet taken by the peer
   std::uint64_t awaited_bytes = 0;     // size of the frame that is arriving, 0 between frames
   std::uint64_t awaited_received = 0;  // of these, how many are here

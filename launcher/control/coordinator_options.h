@@ -82,7 +82,7 @@ struct CoordinatorOptions {
   bool survives_lost_replicas = false;
   // Of the weights that this launch begins with.
   LossHistory losses{};
-  // Called as training begins and after every loss, before the next prune(). Absent: nobody asks.
+  // Called as training begins and after every loss, before the next prune(). May be absent.
   std::function<void(const LossHistory&)> on_loss;
   // Checkpoints that may fail in a row; with this one the run ends.
   int missed_checkpoints = 3;

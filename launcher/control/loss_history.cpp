@@ -50,7 +50,7 @@ LossHistory::Loss loss_of(const json& object, const char* targets) {
           integer(object, targets)};
 }
 
-// Evaluations by step, without those that the run has gone back before.
+// Evaluations by step, without steps after the checkpoint that the run resumed from.
 std::map<Step, LossHistory::Loss> evaluations_of(const fs::path& run) {
   std::map<Step, LossHistory::Loss> all;
   each_object(run / kEventsFile, [&](const json& event) {

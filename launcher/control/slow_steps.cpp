@@ -9,7 +9,7 @@ namespace strait::control {
 namespace {
 
 constexpr double kSlowStep = 10;          // times the median
-constexpr double kLeastNamed = 1;         // of a step that is named: shorter ones cost nobody time
+constexpr double kLeastNamed = 1;         // of a step that is named: shorter ones do not matter
 constexpr std::int64_t kFewestSteps = 8;  // a median of fewer says little
 
 // Processor time of all programs on a host, and of the run's own processes, in cores.

@@ -19,7 +19,7 @@ struct StepLine : trace::StepMetrics {
   store::Step step{};
   std::vector<std::pair<net::ProcessName, trace::StepMetrics>> processes;  // of each of them
   std::vector<trace::BoundaryMetrics> boundaries;  // in the order of the processes
-  std::vector<trace::SyncMetrics> sync;            // likewise
+  std::vector<trace::SyncMetrics> sync;            // the same
   struct SentOver : LinkTraffic {
     net::ProcessName sender;
   };

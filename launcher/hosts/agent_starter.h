@@ -69,7 +69,7 @@ std::vector<std::unique_ptr<AgentStarter>> slurm_starters(const plan::Plan& plan
 // Where the launcher puts the token of a host: <run>/join/<host>.token.
 std::filesystem::path token_file(const std::filesystem::path& run, std::size_t host);
 
-// The address of this machine that joining hosts are told: hosts.address, or where that is absent
+// The address of this machine that tokens hold: hosts.address, or where that is absent
 // the only one of `own`. UserError names these.
 std::string address_for_joining(const std::string& configured, const std::vector<std::string>& own);
 

@@ -20,7 +20,7 @@ struct LoraSettings {
   double dropout = 0;                // of the adapters' input
   bool rslora = false;               // scaled by alpha / sqrt(rank), not by alpha / rank
   std::map<std::string, std::int64_t> rank_pattern;  // ranks of matrices whose names end so
-  std::map<std::string, double> alpha_pattern;       // likewise
+  std::map<std::string, double> alpha_pattern;       // the same
   std::vector<std::int64_t> layers;                  // only in these blocks; empty: in all
   std::vector<std::string> modules_to_save;          // trained whole
   bool operator==(const LoraSettings&) const = default;

@@ -14,7 +14,7 @@ namespace {
 constexpr std::chrono::milliseconds kReceiveTimeout{100};
 // For Failed to reach the coordinator.
 constexpr std::chrono::seconds kReportTimeout{5};
-// For Orphaned; where the launcher itself has ended, nobody receives it.
+// For Orphaned. Without effect where the launcher itself has ended.
 constexpr std::chrono::seconds kOrphanTimeout{2};
 
 // Ends the process without unwinding: other threads may hold locks, and state is in checkpoints.

@@ -96,8 +96,8 @@ class StageReporter final : public stages::StageObserver {
   Traffic reported_;
   std::chrono::steady_clock::time_point reported_at_ = std::chrono::steady_clock::now();
   process::ProcessorTime used_ = process::processor_time();  // at that time
-  std::map<std::string, net::LinkState> link_states_;        // by name, likewise
-  sync::SyncTraffic synced_;                                 // likewise
+  std::map<std::string, net::LinkState> link_states_;        // by name, the same
+  sync::SyncTraffic synced_;                                 // the same
   double sync_waited_ = 0;
   std::uint64_t dropped_ = 0;  // sync rounds
   std::atomic<std::uint64_t> finished_actions_ = 0;
