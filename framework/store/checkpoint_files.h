@@ -17,12 +17,11 @@ std::string shard_name(std::int64_t stage,
 std::string caches_name(std::int64_t stage,
                         std::int64_t replica);  // "stage-0.replica-0.caches.safetensors"
 
-// A third one: the weights of the model, all that reading the model takes. Former releases kept
-// them in the first.
+// A third one: the weights of the model, all that reading the model takes.
 std::string weights_name(std::int64_t stage,
                          std::int64_t replica);  // "stage-0.replica-0.weights.safetensors"
 // And the hashes of their tensors (tensor_hashes.h), which only name damage: nothing goes on from
-// them. Former releases wrote none.
+// them.
 inline constexpr std::string_view kHashesSuffix = ".safetensors.hashes";
 std::string hashes_name(std::int64_t stage,
                         std::int64_t replica);  // "stage-0.replica-0.safetensors.hashes"
@@ -32,8 +31,7 @@ std::vector<std::string> file_names(std::int64_t stage, std::int64_t replica);
 // What is asked of a checkpoint: that it was committed, its weights, or everything that a run goes
 // on with.
 enum class Part { none, weights, all };
-// Hashes of tensors are in no part. Of a former release's checkpoint the weights are every file but
-// the caches.
+// Hashes of tensors are in no part.
 std::vector<ShardFile> files_of(const Manifest& manifest, Part part);
 
 // The file is there, and is this long.

@@ -10,7 +10,7 @@
 namespace strait::store {
 
 // What is wrong with a checkpoint, one entry for each damaged file, or tensor of it where the
-// checkpoint has hashes of its tensors (former releases wrote none).
+// file with the hashes of its tensors is intact.
 struct Damage {
   std::string file;
   std::string tensor;    // empty: outside of tensors, or in which one is not known

@@ -8,14 +8,11 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "framework/file_descriptor.h"
@@ -95,18 +92,6 @@ base::ExitCode stop_job(const fs::path& run, const hosts::SlurmJob& job,
   return base::ExitCode::done;
 }
 
-// A launcher of a former build does not catch kAskSignal, which would kill it.
-int plain_stop_signal(const control::LiveRun& live) {
-  std::ifstream status(fmt::format("/proc/{}/status", live.pid));
-  constexpr std::string_view kCaught = "SigCgt:";
-  for (std::string line; std::getline(status, line);) {
-    if (!line.starts_with(kCaught)) continue;
-    const std::uint64_t caught = std::strtoull(line.c_str() + kCaught.size(), nullptr, 16);
-    return (caught >> (control::kAskSignal - 1)) & 1U ? control::kAskSignal : SIGINT;
-  }
-  return SIGINT;
-}
-
 }  // namespace
 
 base::ExitCode stop_run(const fs::path& run, bool now, std::chrono::seconds timeout) {
@@ -128,7 +113,7 @@ base::ExitCode stop_run(const fs::path& run, bool now, std::chrono::seconds time
   }
   // Two different signals count as two requests; two equal pending signals would be merged.
   const std::vector<int> signals =
-      now ? std::vector{SIGINT, SIGTERM} : std::vector{plain_stop_signal(*live)};
+      now ? std::vector{SIGINT, SIGTERM} : std::vector{control::kAskSignal};
   for (const int signal : signals) {
     const int error = process::send_signal(*live, signal);
     if (error != 0 && error != ESRCH) {

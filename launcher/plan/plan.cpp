@@ -22,22 +22,16 @@ struct OwnJson<recipe::Recipe> {
   static nlohmann::json write(const recipe::Recipe& recipe) {
     return recipe::recipe_to_json(recipe);
   }
-  // A trial of a recipe for Slurm on this machine (--set hosts.backend=local) kept hosts.slurm in
-  // its plan, which is refused in a recipe by now and says nothing of that run.
-  static recipe::Recipe read(nlohmann::json json) {
-    const auto hosts = json.find("hosts");
-    if (hosts != json.end() && hosts->is_object() && hosts->value("backend", "") != "slurm") {
-      hosts->erase("slurm");
-    }
+  static recipe::Recipe read(const nlohmann::json& json) {
     return recipe::recipe_from_json(json, "plan");
   }
 };
 template <>
 inline constexpr std::pair kListOfTwo<models::LayerRange> = {&models::LayerRange::first,
                                                              &models::LayerRange::last};
-// The word for Use::consensus is older than its name here; plan hashes contain it.
 template <>
-inline constexpr std::array kEnumNames<plan::Plan::Use> = {"boundary", "tie", "replica", "vote"};
+inline constexpr std::array kEnumNames<plan::Plan::Use> = {"boundary", "tie", "replica",
+                                                           "consensus"};
 
 // Structs of rooms that have no use for their own JSON.
 void describe(auto& f, Is<sync::Strength> auto& m) {
@@ -46,7 +40,7 @@ void describe(auto& f, Is<sync::Strength> auto& m) {
 void describe(auto& f, Is<recipe::MeasuredHost> auto& m) {
   f("name", m.name), f("flops_per_second", m.flops_per_second), f("backward", m.backward);
   f("threads", m.threads), f("memory_bytes_per_second", m.memory_bytes_per_second);
-  f.added("gpu_memory", m.gpu_memory);
+  f("gpu_memory", m.gpu_memory);
 }
 void describe(auto& f, Is<recipe::MeasuredLink> auto& m) {
   f("from", m.from), f("to", m.to), f("bits_per_second", m.bits_per_second);
@@ -57,29 +51,24 @@ void describe(auto& f, Is<recipe::MeasuredLink> auto& m) {
 
 namespace strait::plan {
 
-// The keys of plan.json. Run directories of former builds are read, so keys keep their names when a
-// member is renamed.
+// The keys of plan.json.
 void describe(auto& f, base::Is<Plan::Data> auto& m) {
   f("file", m.file), f("hash", m.hash), f("rows", m.rows);
 }
 void describe(auto& f, base::Is<Plan::Host> auto& m) {
   f("name", m.name), f("cores", m.cores), f("memory", m.memory);
-  f.added("gpus", m.gpus), f.added("processor", m.processor);
+  f("gpus", m.gpus), f("processor", m.processor);
 }
 void describe(auto& f, base::Is<Plan::Process> auto& m) {
   f("name", m.name), f("host", m.host), f("host_index", m.host_index), f("chunks", m.chunks);
   f("threads", m.threads), f("parameters", m.parameters), f("state_bytes", m.state_bytes);
   f("activation_bytes", m.activation_bytes), f("cache_bytes", m.cache_bytes);
-  f("in_flight", m.in_flight);
-  // Written where it is set, so that plans of former builds, and their hashes, stay what they are.
-  constexpr bool kReads = !std::is_const_v<std::remove_reference_t<decltype(m)>>;
-  if (kReads || m.saved_bytes > 0) f.added("saved_bytes", m.saved_bytes);
-  if (kReads || m.sync_bytes > 0) f.added("sync_bytes", m.sync_bytes);
-  if (kReads || m.group) f.added("group", m.group);
+  f("in_flight", m.in_flight), f("saved_bytes", m.saved_bytes), f("sync_bytes", m.sync_bytes);
+  f("group", m.group);
 }
 void describe(auto& f, base::Is<Plan::Link> auto& m) {
   f("name", m.name), f("use", m.use), f("connects", m.connects), f("listens", m.listens);
-  f("place", m.position), f("forward_bytes", m.forward_bytes),
+  f("position", m.position), f("forward_bytes", m.forward_bytes),
       f("backward_bytes", m.backward_bytes);
   f("first_forward_bytes", m.first_forward_bytes), f("entry_bytes", m.cache.entry_bytes);
   f("cache_bytes", m.cache.memory_bytes), f("cache_disk_bytes", m.cache.disk_bytes);
@@ -87,7 +76,7 @@ void describe(auto& f, base::Is<Plan::Link> auto& m) {
 }
 void describe(auto& f, base::Is<Plan::SyncOffer> auto& m) {
   f("method", m.method), f("step_bytes", m.step_bytes), f("round_bytes", m.round_bytes);
-  f("slot_bytes", m.slot_bytes), f("age", m.staleness), f("step_seconds", m.step_seconds);
+  f("slot_bytes", m.slot_bytes), f("staleness", m.staleness), f("step_seconds", m.step_seconds);
   f("slowdown", m.slowdown), f("strength", m.strength);
 }
 void describe(auto& f, base::Is<Plan> auto& m) {

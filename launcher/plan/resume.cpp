@@ -42,7 +42,7 @@ std::string value_or_none(const std::map<std::string, std::string>& saved, const
 
 }  // namespace
 
-// The text is compared with that of checkpoints of former builds: do not reword it.
+// Compared with the text of the run that resumes, so a new wording drops the caches once.
 std::string saved_caches(const Plan& plan) {
   if (plan.recipe.checkpoint.caches == recipe::SavedCaches::drop) return "";
   std::string text;
@@ -85,7 +85,7 @@ CacheResume decide_caches(const store::Manifest& checkpoint, const Plan& plan) {
   return resume;
 }
 
-// Compared with that of checkpoints of former builds, too.
+// Compared in the same way.
 std::map<std::string, std::string> saved_sync(const Plan& plan) {
   if (plan.sync_method.empty()) return {};
   recipe::Recipe resolved = resolved_recipe(plan);

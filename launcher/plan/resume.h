@@ -24,8 +24,7 @@ struct CacheResume {
 
 // Describes the activation caches that a checkpoint of this plan contains: boundaries, their
 // layers, limits. Another run can restore them only if its text is equal. Empty: no caches are
-// saved. The manifest keeps it in its notes under kCachesNote; the text is compared with that of
-// former builds.
+// saved. The manifest keeps it in its notes under kCachesNote.
 std::string saved_caches(const Plan& plan);
 inline constexpr const char* kCachesNote = "caches";
 

@@ -56,7 +56,7 @@ std::int64_t consensus_bytes(const models::ModelDescription& model) {
 void plan_link(plan::Plan& plan, plan::Plan::Use use, const plan::Plan::Process& one,
                const plan::Plan::Process& other, std::int64_t bytes) {
   plan::Plan::Link link;
-  link.name = fmt::format("{} {}~{}", use == plan::Plan::Use::consensus ? "vote" : "replica",
+  link.name = fmt::format("{} {}~{}", use == plan::Plan::Use::consensus ? "consensus" : "replica",
                           one.name.text(), other.name.text());
   link.use = use;
   link.connects = one.name;

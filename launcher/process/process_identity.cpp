@@ -58,7 +58,7 @@ ProcessIdentity ProcessIdentity::own() {
   return {::getpid(), start_ticks(::getpid()), own_host(), own_boot()};
 }
 
-bool ProcessIdentity::here() const { return boot.empty() || boot == own_boot(); }
+bool ProcessIdentity::here() const { return boot == own_boot(); }
 
 bool ProcessIdentity::exists() const {
   return here() && pid > 0 && started != 0 && start_ticks(pid) == started;

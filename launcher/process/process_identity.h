@@ -10,7 +10,7 @@ struct ProcessIdentity {
   std::int64_t pid = 0;
   std::uint64_t started = 0;  // clock ticks from boot, from /proc
   std::string host;           // on which it runs
-  std::string boot;           // boot id of that host; empty in files of a former release
+  std::string boot;           // boot id of that host
 
   static ProcessIdentity own();
 

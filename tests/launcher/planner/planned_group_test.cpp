@@ -192,7 +192,7 @@ TEST(PlannedGroup, IsInThePlanAndItsText) {
   EXPECT_EQ(group_text(plan), "");
 }
 
-// Their state is that of the groups which saved it; so runs of former builds stay without.
+// Their state is that of the groups that saved it.
 TEST(PlannedGroup, OfRunThatResumesStaysWhereHostsAllowIt) {
   const plan::Plan flat = plan_of("cocktail", 1, {0, 0, 1, 1});
   plan::Plan resumed = plan_of("cocktail", 1, {0, 0, 1, 1});

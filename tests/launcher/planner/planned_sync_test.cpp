@@ -83,7 +83,7 @@ TEST(PlannedSync, LinksReplicasOfStageAndFirstStagesForConsensus) {
     EXPECT_EQ(names.size(), plan.links.size());
     EXPECT_EQ(votes, pairs);
     EXPECT_TRUE(names.contains("replica 1.0~1.1"));
-    EXPECT_TRUE(names.contains("vote 0.0~0.1"));
+    EXPECT_TRUE(names.contains("consensus 0.0~0.1"));
   }
 }
 
@@ -323,14 +323,14 @@ TEST(PlannedSync, CountsLatencyOfEachExchange) {
   for (const double way : {0.001, 0.1, 0.3, 1.0, 3.0}) {
     const plan::Plan plan = planned_apart(way, {});
     SCOPED_TRACE(fmt::format("{} s one way", way));
-    const double vote = 1 + way;
+    const double consensus = 1 + way;
     const double tolerance = 0.02;
-    EXPECT_NEAR(slowdown(plan, "allreduce"), vote + 3 * way, tolerance);
-    EXPECT_NEAR(slowdown(plan, "onebit_adam"), vote + 3 * way, tolerance);
-    EXPECT_NEAR(slowdown(plan, "powersgd"), vote + 5 * way, tolerance);
-    EXPECT_NEAR(slowdown(plan, "cocktail 0.1/0.2/4"), std::max(vote, 3 * way), tolerance);
-    EXPECT_NEAR(slowdown(plan, "diloco"), vote + 3 * way / 100, tolerance);
-    EXPECT_NEAR(slowdown(plan, "noloco"), vote + 2 * way / 50, tolerance);
+    EXPECT_NEAR(slowdown(plan, "allreduce"), consensus + 3 * way, tolerance);
+    EXPECT_NEAR(slowdown(plan, "onebit_adam"), consensus + 3 * way, tolerance);
+    EXPECT_NEAR(slowdown(plan, "powersgd"), consensus + 5 * way, tolerance);
+    EXPECT_NEAR(slowdown(plan, "cocktail 0.1/0.2/4"), std::max(consensus, 3 * way), tolerance);
+    EXPECT_NEAR(slowdown(plan, "diloco"), consensus + 3 * way / 100, tolerance);
+    EXPECT_NEAR(slowdown(plan, "noloco"), consensus + 2 * way / 50, tolerance);
     recipe::Recipe::Sync goes_on;  // where all are ready to apply before they vote on the step
     goes_on.on_loss = recipe::LossRule::continue_run;
     EXPECT_NEAR(slowdown(planned_apart(way, goes_on), "cocktail 0.1/0.2/4"),
