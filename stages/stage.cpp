@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "framework/store/sample_order.h"
+#include "framework/data/sample_order.h"
 #include "kernels/random_key.h"
 #include "models/initialize.h"
 #include "models/model_description.h"
@@ -164,7 +164,7 @@ std::unique_ptr<Boundary> Stage::make_boundary(const ChunkPlan& chunk, BoundaryS
     setting.width = description_.layers.at(static_cast<std::size_t>(above)).output_width;
   }
   if (uses_cache(options)) {
-    const store::SampleOrder order(sample_order_options(options_.batch, options_.training_rows));
+    const data::SampleOrder order(sample_order_options(options_.batch, options_.training_rows));
     setting.order = [order](store::Step step) { return order.samples(step); };
     setting.samples_return = number(options_.loop.last) > order.epoch_steps(1);
     if (options_.snapshots && options_.snapshots->caches) {

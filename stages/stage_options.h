@@ -11,7 +11,7 @@
 #include "framework/net/link.h"
 #include "framework/sync/membership.h"
 #include "framework/sync/methods.h"
-#include "framework/tensors/token_file.h"
+#include "framework/data/token_file.h"
 #include "models/model_config.h"
 #include "models/model_description.h"
 #include "schedules/action.h"
@@ -87,8 +87,8 @@ struct StageLinks {
 
 // Null on stages that need no tokens.
 struct StageData {
-  std::shared_ptr<const tensors::TokenFile> training;
-  std::shared_ptr<const tensors::TokenFile> evaluation;
+  std::shared_ptr<const data::TokenFile> training;
+  std::shared_ptr<const data::TokenFile> evaluation;
 };
 
 }  // namespace strait::stages

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "framework/store/byte_tokenizer.h"
+#include "framework/data/byte_tokenizer.h"
 #include "framework/store/store_error.h"
 #include "framework/tensors/safetensors_reader.h"
 #include "launcher/planner/data_preparation.h"
@@ -20,20 +20,20 @@ constexpr const char* kBytes = "bytes";
 class ByteCoder : public TextCoder {
  public:
   std::vector<std::int32_t> encode(const std::string& text) override {
-    return store::ByteTokenizer::encode(text);
+    return data::ByteTokenizer::encode(text);
   }
   // As the record of the same chat with an answer, up to there.
-  std::vector<std::int32_t> encode_chat(const store::Record& chat) override {
-    store::Record record = chat;
+  std::vector<std::int32_t> encode_chat(const data::Record& chat) override {
+    data::Record record = chat;
     record.pieces.push_back({"assistant: ", false});
     record.last = false;
-    return store::ByteTokenizer::document(record).tokens;
+    return data::ByteTokenizer::document(record).tokens;
   }
   std::string decode(std::span<const std::int32_t> /*prompt*/,
                      std::span<const std::int32_t> answer) override {
-    return store::ByteTokenizer::decode(answer);
+    return data::ByteTokenizer::decode(answer);
   }
-  bool is_end(std::int64_t token) const override { return token == store::ByteTokenizer::kEnd; }
+  bool is_end(std::int64_t token) const override { return token == data::ByteTokenizer::kEnd; }
   std::optional<std::int32_t> control_token(const std::string& /*name*/) override { return {}; }
 };
 
@@ -44,7 +44,7 @@ class WorkerCoder : public TextCoder {
   std::vector<std::int32_t> encode(const std::string& text) override {
     return worker_.prompt(text);
   }
-  std::vector<std::int32_t> encode_chat(const store::Record& chat) override {
+  std::vector<std::int32_t> encode_chat(const data::Record& chat) override {
     try {
       return worker_.chat_prompt(chat.chat);
     } catch (const store::StoreError& error) {

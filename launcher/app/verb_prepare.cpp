@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "framework/store/byte_tokenizer.h"
-#include "framework/store/record_reader.h"
+#include "framework/data/byte_tokenizer.h"
+#include "framework/data/record_reader.h"
 #include "launcher/app/number_range.h"
 #include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
@@ -63,7 +63,7 @@ bool shows_colours() {
 }
 
 // A record's text, the targets green or in [[ ]].
-void print_document(store::Document document, bool first, tokenizer::TokenizerWorker* worker) {
+void print_document(data::Document document, bool first, tokenizer::TokenizerWorker* worker) {
   // Nothing stands before a text's first token that could predict it.
   if (first && !document.is_target.empty()) document.is_target.front() = 0;
   const bool colours = shows_colours();
@@ -76,7 +76,7 @@ void print_document(store::Document document, bool first, tokenizer::TokenizerWo
     while (to < tokens.size() && document.is_target[to] == document.is_target[from]) ++to;
     const auto part = tokens.subspan(from, to - from);
     const std::string text = base::printable_lines(
-        worker == nullptr ? store::ByteTokenizer::decode(part) : worker->decode_all(part));
+        worker == nullptr ? data::ByteTokenizer::decode(part) : worker->decode_all(part));
     if (document.is_target[from] == 0) {
       std::cout << text;
     } else {
@@ -92,15 +92,15 @@ void show_records(const PrepareFlags& flags, const planner::DataOptions& options
   if (options.tokenizer != "bytes") {
     worker = std::make_unique<tokenizer::TokenizerWorker>(options.tokenizer);
   }
-  store::RecordReader reader(flags.data);
+  data::RecordReader reader(flags.data);
   for (std::int64_t i = 0; i < flags.shown; ++i) {
     auto record = reader.next();
     if (!record) return;
     if (worker == nullptr) {
       choose_targets(*record, options.targets);
-      print_document(store::ByteTokenizer::document(*record), record->first, nullptr);
+      print_document(data::ByteTokenizer::document(*record), record->first, nullptr);
     } else {
-      const store::Record one = *record;
+      const data::Record one = *record;
       print_document(worker->documents(std::span(&one, 1), options.targets).front(), one.first,
                      worker.get());
     }
@@ -131,14 +131,14 @@ std::vector<std::string> write_files(const PrepareFlags& flags,
   std::vector<std::string> files;
   for (std::int64_t i = 0; i < count; ++i) {
     files.push_back(shard_name(flags.file, i, count));
-    tensors::write_token_file(files.back(), *prepared.tokens, planner::metadata_of(prepared),
+    data::write_token_file(files.back(), *prepared.tokens, planner::metadata_of(prepared),
                               i * most, std::min(most, rows - i * most));
   }
   return files;
 }
 
 void print_summary(const PrepareFlags& flags, const planner::PreparedData& prepared) {
-  const tensors::TokenFile& rows = *prepared.tokens;
+  const data::TokenFile& rows = *prepared.tokens;
   std::int64_t tokens = 0;
   std::int64_t learnt = 0;
   for (std::int64_t row = 0; row < rows.rows(); ++row) {
@@ -171,9 +171,9 @@ base::ExitCode prepare(const PrepareFlags& flags) {
                     flags.file));
   }
   planner::DataOptions options;
-  options.rows = {flags.row, named<store::TooLong>(flags.too_long),
-                  named<store::Packing>(flags.packing), flags.overlap};
-  options.targets = named<store::Targets>(flags.targets);
+  options.rows = {flags.row, named<data::TooLong>(flags.too_long),
+                  named<data::Packing>(flags.packing), flags.overlap};
+  options.targets = named<data::Targets>(flags.targets);
   if (!flags.model.empty()) options.tokenizer = flags.model;
   options.rows.remedy = "make --row longer, or add --too-long drop, truncate or split";
   if (flags.shown > 0) show_records(flags, options);
@@ -201,9 +201,9 @@ void add_prepare(CLI::App& cli, Command& command) {
   verb->add_option("--row", flags->row, "tokens of a row")
       ->check(CLI::Range(std::int64_t{2}, recipe::kLongestRow))
       ->capture_default_str();
-  add_choice<store::Targets>(*verb, "--targets", flags->targets, "what of a record is learnt");
-  add_choice<store::TooLong>(*verb, "--too-long", flags->too_long, "records longer than a row");
-  add_choice<store::Packing>(*verb, "--packing", flags->packing, "of records into rows");
+  add_choice<data::Targets>(*verb, "--targets", flags->targets, "what of a record is learnt");
+  add_choice<data::TooLong>(*verb, "--too-long", flags->too_long, "records longer than a row");
+  add_choice<data::Packing>(*verb, "--packing", flags->packing, "of records into rows");
   verb->add_option("--overlap", flags->overlap, "tokens of context in further rows of a long text")
       ->check(CLI::Range(std::int64_t{0}, recipe::kLongestRow - 1));
   verb->add_option("--shard-gb", flags->shard_gigabytes, "the most that a token file holds")

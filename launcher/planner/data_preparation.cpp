@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "framework/store/atomic_file.h"
-#include "framework/store/row_mix.h"
+#include "framework/data/row_mix.h"
 #include "framework/store/store_error.h"
 #include "launcher/base/command_name.h"
 #include "launcher/base/text.h"
@@ -32,7 +32,7 @@ PackedFile read_token_file(const fs::path& source, const DataOptions& options) {
                     "has none to choose from; set data.eval to another file",
                     source.string()));
   }
-  auto tokens = std::make_shared<const tensors::TokenFile>(source);
+  auto tokens = std::make_shared<const data::TokenFile>(source);
   if (tokens->row_length() != options.rows.row) {
     refuse_data(store::StoreError::Kind::bad_input,
                 fmt::format("{} has rows of {} tokens, but the recipe says data.row = {}; make "
@@ -64,30 +64,30 @@ void take_tokenizer(PreparedData& data, const fs::path& source, const std::strin
 // One data set of the rows of several files.
 class Mix {
  public:
-  void add(std::shared_ptr<const tensors::TokenFile> file, recipe::DataFile source) {
+  void add(std::shared_ptr<const data::TokenFile> file, recipe::DataFile source) {
     rows_.push_back({file->rows(), source.weight});
     files_.push_back(std::move(file));
     paths_.push_back(std::move(source.path));
   }
   bool empty() const { return files_.empty(); }
 
-  std::shared_ptr<const tensors::TokenFile> finish(std::uint64_t seed) const {
+  std::shared_ptr<const data::TokenFile> finish(std::uint64_t seed) const {
     if (files_.size() == 1 && rows_.front().weight == 1) return files_.front();
-    std::vector<store::RowChoice> chosen = store::mix_rows(rows_, seed);
+    std::vector<data::RowChoice> chosen = data::mix_rows(rows_, seed);
     std::vector<bool> present(files_.size());
-    for (const store::RowChoice& one : chosen) present[static_cast<std::size_t>(one.file)] = true;
+    for (const data::RowChoice& one : chosen) present[static_cast<std::size_t>(one.file)] = true;
     for (std::size_t i = 0; i < files_.size(); ++i) {
       if (present[i]) continue;
       refuse_data(store::StoreError::Kind::bad_input,
                   fmt::format("the weight {} of {} takes none of its {} rows; make it larger",
                               rows_[i].weight, paths_[i], rows_[i].rows));
     }
-    return std::make_shared<const tensors::TokenFile>(files_, std::move(chosen));
+    return std::make_shared<const data::TokenFile>(files_, std::move(chosen));
   }
 
  private:
-  std::vector<std::shared_ptr<const tensors::TokenFile>> files_;
-  std::vector<store::MixedFile> rows_;
+  std::vector<std::shared_ptr<const data::TokenFile>> files_;
+  std::vector<data::MixedFile> rows_;
   std::vector<std::string> paths_;
 };
 
@@ -111,7 +111,7 @@ std::string prepare_command(const std::string& source, const DataOptions& option
   std::string command = base::strait_command("prepare", source);
   command += fmt::format(" --row {}", options.rows.row);
   if (options.tokenizer != kBytes) command += " --model " + base::shell_word(options.tokenizer);
-  if (options.targets != store::Targets::assistant) {
+  if (options.targets != data::Targets::assistant) {
     command += fmt::format(" --targets {}", recipe::name_of(options.targets));
   }
   return command;
@@ -200,7 +200,7 @@ std::map<std::string, std::string> metadata_of(const PreparedData& data) {
 fs::path place_data(const PreparedData& data, const fs::path& target) {
   if (data.is_token_file) return fs::absolute(data.files.front().path);
   store::make_directory(fs::absolute(target).parent_path());
-  tensors::write_token_file(target, *data.tokens, metadata_of(data));
+  data::write_token_file(target, *data.tokens, metadata_of(data));
   return fs::absolute(target);
 }
 

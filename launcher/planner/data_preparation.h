@@ -8,18 +8,18 @@
 #include <string>
 #include <vector>
 
-#include "framework/store/packer.h"
-#include "framework/store/record.h"
-#include "framework/tensors/token_file.h"
+#include "framework/data/packer.h"
+#include "framework/data/record.h"
+#include "framework/data/token_file.h"
 #include "launcher/recipe/recipe.h"
 
 namespace strait::planner {
 
 // How text becomes rows.
 struct DataOptions {
-  store::PackOptions rows;
+  data::PackOptions rows;
   std::string tokenizer = "bytes";  // or a directory
-  store::Targets targets = store::Targets::assistant;
+  data::Targets targets = data::Targets::assistant;
   double hold_out = 0;      // share of the records
   std::uint64_t seed = 1;   // of what is held out, and of the rows of a weight such as 0.5
   bool evaluation = false;  // not training; for messages
@@ -28,7 +28,7 @@ struct DataOptions {
 // The data files of a recipe as the packed sequences that stages train on.
 struct PreparedData {
   std::vector<recipe::DataFile> files;
-  std::shared_ptr<const tensors::TokenFile> tokens;
+  std::shared_ptr<const data::TokenFile> tokens;
   bool is_token_file = false;  // there is one file, and stages read it directly
   // What made the tokens: "bytes", a tokenizer's hash, or empty for token files that do not say.
   std::string tokenizer = {};

@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "framework/store/record_reader.h"
-#include "framework/tensors/token_file.h"
+#include "framework/data/record_reader.h"
+#include "framework/data/token_file.h"
 #include "launcher/planner/data_preparation.h"
 #include "launcher/tokenizer/tokenizer_worker.h"
 
@@ -14,8 +14,8 @@ namespace strait::planner {
 
 // The rows of one data file.
 struct PackedFile {
-  std::shared_ptr<const tensors::TokenFile> tokens;
-  std::shared_ptr<const tensors::TokenFile> held_out;  // null: no record is
+  std::shared_ptr<const data::TokenFile> tokens;
+  std::shared_ptr<const data::TokenFile> held_out;  // null: no record is
   std::string note;                                    // what became of records; empty: nothing
 };
 
@@ -30,8 +30,8 @@ class FilePacker {
 
  private:
   class Split;
-  void pack_bytes(store::RecordReader& reader, Split& split) const;
-  void pack_tokens(store::RecordReader& reader, Split& split);
+  void pack_bytes(data::RecordReader& reader, Split& split) const;
+  void pack_tokens(data::RecordReader& reader, Split& split);
 
   const DataOptions& options_;
   std::unique_ptr<tokenizer::TokenizerWorker> worker_;

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "framework/codec/settings.h"
-#include "framework/tensors/token_file.h"
+#include "framework/data/token_file.h"
 #include "launcher/recipe/recipe.h"
 #include "models/model_description.h"
 
@@ -54,7 +54,7 @@ struct PlannedBoundary {
 std::vector<PlannedBoundary> plan_boundaries(const recipe::Recipe& recipe,
                                              const models::ModelDescription& model,
                                              const std::vector<models::LayerRange>& ranges,
-                                             const tensors::TokenFile& tokens, bool samples_return);
+                                             const data::TokenFile& tokens, bool samples_return);
 
 // Cache bytes in memory of all boundaries of a stage.
 std::int64_t cache_bytes_of(const std::vector<PlannedBoundary>& boundaries, std::size_t stage,

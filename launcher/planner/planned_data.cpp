@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "framework/store/sample_order.h"
+#include "framework/data/sample_order.h"
 #include "framework/store/step_folders.h"
 #include "framework/store/store_error.h"
 #include "launcher/base/errors.h"
@@ -84,7 +84,7 @@ void check_data_files(const char* key, const std::vector<recipe::DataFile>& file
   }
 }
 
-// store::SampleOrder refuses them too, but knows neither the key nor the files.
+// data::SampleOrder refuses them too, but knows neither the key nor the files.
 void check_batch_rows(const recipe::Recipe& recipe, const PreparedData& train) {
   const std::int64_t replicas = recipe.pipeline.replicas;
   const std::int64_t rows = train.tokens->rows();
@@ -111,8 +111,8 @@ void count_steps(plan::Plan& plan, const PreparedData& train) {
                     recipe.pipeline.replicas == 1 ? "" : " times pipeline.replicas"));
   }
   check_batch_rows(recipe, train);
-  const store::SampleOrder order(
-      store::SampleOrderOptions{.seed = static_cast<std::uint64_t>(recipe.seed),
+  const data::SampleOrder order(
+      data::SampleOrderOptions{.seed = static_cast<std::uint64_t>(recipe.seed),
                                 .rows = train.tokens->rows(),
                                 .replicas = recipe.pipeline.replicas,
                                 .replica = recipe.pipeline.replicas - 1,
@@ -163,7 +163,7 @@ void check_made_by(PreparedData& data, const recipe::Recipe& recipe) {
 
 void check_tokens(const recipe::Recipe& recipe, const models::ModelDescription& model,
                   const PreparedData& data) {
-  const tensors::TokenFile& rows = *data.tokens;
+  const data::TokenFile& rows = *data.tokens;
   if (rows.largest_token() >= model.vocabulary) {
     throw base::UserError(
         base::ExitCode::bad_input,

@@ -63,11 +63,11 @@ double most_bytes() {
 }
 
 // Of one part; null: not there, or not whole.
-std::shared_ptr<const tensors::TokenFile> read_part(const fs::path& file) {
+std::shared_ptr<const data::TokenFile> read_part(const fs::path& file) {
   std::error_code ignored;
   if (!fs::exists(file, ignored)) return nullptr;
   try {
-    auto tokens = std::make_shared<const tensors::TokenFile>(file);
+    auto tokens = std::make_shared<const data::TokenFile>(file);
     const auto content = tokens->metadata().find(kContent);
     if (content == tokens->metadata().end() || content->second != tokens->hash()) return nullptr;
     // When it was used last; see prune_cache().
@@ -86,7 +86,7 @@ TokenCache::TokenCache(const fs::path& source, const DataOptions& options,
   if (options.tokenizer == "bytes") return;
   folder_ = cache_folder();
   if (folder_.empty()) return;
-  const store::PackOptions& rows = options.rows;
+  const data::PackOptions& rows = options.rows;
   std::string key =
       fmt::format("{} {} {} {} {} {} {} {} {} {}", kFormat, store::hash_file(source).hash,
                   source.extension().string(), tokenizer_hash,
@@ -117,9 +117,9 @@ std::string TokenCache::write(const PackedFile& packed) const {
   if (folder_.empty()) return "";
   std::map<std::string, std::string> metadata{
       {"source", source_}, {"tokenizer_hash", tokenizer_hash_}, {"note", packed.note}};
-  const auto write_part = [&](const char* part, const tensors::TokenFile& rows) {
+  const auto write_part = [&](const char* part, const data::TokenFile& rows) {
     metadata[kContent] = rows.hash();
-    tensors::write_token_file(file(part), rows, metadata);
+    data::write_token_file(file(part), rows, metadata);
   };
   try {
     store::make_directory(folder_);

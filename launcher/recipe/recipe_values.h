@@ -13,8 +13,8 @@
 
 #include "framework/codec/settings.h"
 #include "framework/net/path_conditions.h"
-#include "framework/store/packer.h"
-#include "framework/store/record.h"
+#include "framework/data/packer.h"
+#include "framework/data/record.h"
 
 // The types of a recipe's values.
 namespace strait::recipe {
@@ -58,9 +58,9 @@ Names all_names(CheckpointHome);
 Names all_names(LossRule);
 Names all_names(GroupUse);
 Names all_names(BackendKind);
-Names all_names(store::Targets);
-Names all_names(store::TooLong);
-Names all_names(store::Packing);
+Names all_names(data::Targets);
+Names all_names(data::TooLong);
+Names all_names(data::Packing);
 
 template <class Enum>
 std::string_view name_of(Enum value) {

@@ -75,10 +75,10 @@ struct Part {
   std::string json;
 };
 
-std::vector<Part> parts_of(std::span<const store::Record> records) {
+std::vector<Part> parts_of(std::span<const data::Record> records) {
   std::vector<Part> parts;
   for (std::size_t i = 0; i < records.size(); ++i) {
-    const store::Record& record = records[i];
+    const data::Record& record = records[i];
     if (!record.chat.empty()) {
       parts.push_back({i, record.chat});
     } else if (record.whole) {
@@ -89,7 +89,7 @@ std::vector<Part> parts_of(std::span<const store::Record> records) {
       const std::string& text = record.pieces.at(0).text;
       std::size_t from = 0;
       do {
-        const std::size_t end = store::part_end(text, from);
+        const std::size_t end = data::part_end(text, from);
         parts.push_back({i, Json{{"text", text.substr(from, end - from)},
                                  {"first", record.first && from == 0},
                                  {"last", record.last && end == text.size()}}
@@ -139,13 +139,13 @@ void TokenizerWorker::understand(const std::function<void()>& read_answer) {
   }
 }
 
-std::vector<store::Document> TokenizerWorker::documents(std::span<const store::Record> records,
-                                                        store::Targets targets) {
+std::vector<data::Document> TokenizerWorker::documents(std::span<const data::Record> records,
+                                                        data::Targets targets) {
   send(records, targets);
   return receive();
 }
 
-void TokenizerWorker::send(std::span<const store::Record> records, store::Targets targets) {
+void TokenizerWorker::send(std::span<const data::Record> records, data::Targets targets) {
   constexpr std::array kTargets = {"assistant", "all", "last"};
   Batch batch;
   batch.documents.resize(records.size());
@@ -168,7 +168,7 @@ void TokenizerWorker::send(std::span<const store::Record> records, store::Target
   batches_.push_back(std::move(batch));
 }
 
-std::vector<store::Document> TokenizerWorker::receive() {
+std::vector<data::Document> TokenizerWorker::receive() {
   Batch batch = std::move(batches_.front());
   batches_.pop_front();
   for (const std::vector<std::size_t>& owners : batch.requests) {
@@ -179,7 +179,7 @@ std::vector<store::Document> TokenizerWorker::receive() {
 }
 
 void TokenizerWorker::add_tokens(const Answer& answer, const std::vector<std::size_t>& owners,
-                                 std::vector<store::Document>& documents) {
+                                 std::vector<data::Document>& documents) {
   if (answer.head.contains("error")) {
     const auto record = answer.head.value("record", std::size_t{0});
     if (record >= owners.size()) refuse_death("names a record that it was not given");
@@ -191,7 +191,7 @@ void TokenizerWorker::add_tokens(const Answer& answer, const std::vector<std::si
   const Json& targets = answer.head.at("targets");
   auto token = answer.tokens.begin();
   for (std::size_t i = 0; i < owners.size(); ++i) {
-    store::Document& document = documents[owners[i]];
+    data::Document& document = documents[owners[i]];
     const auto start = static_cast<std::ptrdiff_t>(document.is_target.size());
     const auto count = counts.at(i).get<std::ptrdiff_t>();
     if (count < 0 || count > answer.tokens.end() - token) {

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "framework/store/packer.h"
-#include "framework/store/record.h"
+#include "framework/data/packer.h"
+#include "framework/data/record.h"
 #include "launcher/process/piped_process.h"
 
 namespace strait::tokenizer {
@@ -31,18 +31,18 @@ class TokenizerWorker {
                            std::chrono::seconds timeout = std::chrono::minutes(5));
 
   // One document for each record, in order.
-  std::vector<store::Document> documents(std::span<const store::Record> records,
-                                         store::Targets targets);
+  std::vector<data::Document> documents(std::span<const data::Record> records,
+                                         data::Targets targets);
 
   // The same in two halves, so that the process works on one batch while the caller makes the next
   // one: at most kAhead batches are sent before the first of them is received.
   static constexpr std::size_t kAhead = 2;
-  void send(std::span<const store::Record> records, store::Targets targets);
-  std::vector<store::Document> receive();
+  void send(std::span<const data::Record> records, data::Targets targets);
+  std::vector<data::Document> receive();
   std::size_t sent() const { return batches_.size(); }  // and not received
 
   // The tokens before a continuation of the text, or before the assistant's answer to a chat
-  // (store::Record::chat).
+  // (data::Record::chat).
   std::vector<std::int32_t> prompt(const std::string& text);
   std::vector<std::int32_t> chat_prompt(const std::string& chat);
 
@@ -59,7 +59,7 @@ class TokenizerWorker {
   struct Answer;
   // One that was sent.
   struct Batch {
-    std::vector<store::Document> documents;  // without tokens
+    std::vector<data::Document> documents;  // without tokens
     // Of each request the records whose parts it has.
     std::vector<std::vector<std::size_t>> requests;
   };
@@ -67,7 +67,7 @@ class TokenizerWorker {
   void write(const std::string& request);
   Answer read();
   void add_tokens(const Answer& answer, const std::vector<std::size_t>& owners,
-                  std::vector<store::Document>& documents);
+                  std::vector<data::Document>& documents);
   std::string text_of(const Answer& answer);
   void understand(const std::function<void()>& read_answer);
   [[noreturn]] void refuse_death(const std::string& how);

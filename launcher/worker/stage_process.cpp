@@ -150,8 +150,8 @@ store::Step first_step(const plan::StageJob& job) {
 }
 
 // The file is mapped, so what is in it now is compared with what the plan was made of.
-std::shared_ptr<const tensors::TokenFile> open_rows(const plan::Plan::Data& data) {
-  auto rows = std::make_shared<const tensors::TokenFile>(data.file);
+std::shared_ptr<const data::TokenFile> open_rows(const plan::Plan::Data& data) {
+  auto rows = std::make_shared<const data::TokenFile>(data.file);
   plan::check_same_rows(data, rows->hash(), "was planned", "start a run of another name");
   return rows;
 }

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <set>
 
-#include "framework/store/sample_order.h"
+#include "framework/data/sample_order.h"
 #include "framework/store/store_error.h"
 #include "tests/framework/codec/two_ends.h"
 #include "tests/scratch_directory.h"
@@ -157,7 +157,7 @@ TEST(ActivationCache, HitsOptimalShareWithRoomForAThirdOfTheData) {
   constexpr std::int64_t kEpochSteps = kSamples / kPerStep;
   constexpr std::int64_t kEpochs = 12;
   constexpr std::int64_t kSteps = kEpochSteps * kEpochs + kEpochSteps / 2;
-  const store::SampleOrder known({7, kSamples, 1, 0, kPerStep, true});
+  const data::SampleOrder known({7, kSamples, 1, 0, kPerStep, true});
   const UseOrder order = [&](store::Step step) { return known.samples(step); };
   ActivationCache one(small_cache(kSamples / 3, order, kSteps));
   ActivationCache other(small_cache(kSamples / 3, order, kSteps));

@@ -154,9 +154,9 @@ Recipe random_recipe(Draw& draw) {
             draw.text(),
             draw.integer(2, 4096),
             draw.coin(),
-            draw.word<store::Targets>(),
-            draw.word<store::TooLong>(),
-            draw.word<store::Packing>(),
+            draw.word<data::Targets>(),
+            draw.word<data::TooLong>(),
+            draw.word<data::Packing>(),
             draw.integer(0, 1)};
   if (draw.coin()) {
     r.data.eval = random_files(draw);

@@ -3,7 +3,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-namespace strait::store {
+namespace strait::data {
 
 // StoreError bad_input: "<origin>: <why>".
 [[noreturn]] void refuse_record(const std::string& origin, const std::string& why);
@@ -15,4 +15,4 @@ const char* kind_of(const nlohmann::json& value);
 std::string required_string(const nlohmann::json& object, const char* key,
                             const std::string& origin);
 
-}  // namespace strait::store
+}  // namespace strait::data

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace strait::store {
+namespace strait::data {
 
 // A stretch of a record's text that is, or is not, to be learnt.
 struct Piece {
@@ -57,4 +57,4 @@ bool is_held_out(const Record& record, double share, std::uint64_t seed);
 // Changes which pieces are targets.
 void choose_targets(Record& record, Targets targets);
 
-}  // namespace strait::store
+}  // namespace strait::data

@@ -1,4 +1,4 @@
-#include "framework/store/packer.h"
+#include "framework/data/packer.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 
 #include "framework/store/store_error.h"
 
-namespace strait::store {
+namespace strait::data {
 namespace {
 
 PackedRow empty_row(std::int64_t length) {
@@ -131,8 +131,8 @@ std::size_t Packer::kept_tokens(const Document& document) {
       ++long_documents_.split;
       return size;
   }
-  throw StoreError(
-      StoreError::Kind::bad_input,
+  throw store::StoreError(
+      store::StoreError::Kind::bad_input,
       fmt::format(
           "{}: the record has {} tokens, but a row has {}; {} (only \"text\" records are cut "
           "without being asked for)",
@@ -216,4 +216,4 @@ void Packer::place_gathered() {
   pieces_.clear();
 }
 
-}  // namespace strait::store
+}  // namespace strait::data

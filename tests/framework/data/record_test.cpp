@@ -3,14 +3,14 @@
 #include <tuple>
 #include <vector>
 
-#include "framework/store/byte_tokenizer.h"
-#include "framework/store/chat_record.h"
-#include "framework/store/record_reader.h"
+#include "framework/data/byte_tokenizer.h"
+#include "framework/data/chat_record.h"
+#include "framework/data/record_reader.h"
 #include "tests/framework/store/expect_store_error.h"
 #include "tests/refusal_of.h"
 #include "tests/scratch_directory.h"
 
-namespace strait::store {
+namespace strait::data {
 namespace {
 
 std::vector<Record> read_all(const std::filesystem::path& path) {
@@ -24,7 +24,7 @@ void expect_refused_record(const std::string& line, const std::vector<std::strin
   SCOPED_TRACE(line.substr(0, 100));
   std::vector<std::string> all = words;
   all.emplace_back("train.jsonl:17: ");
-  expect_store_error(StoreError::Kind::bad_input, all,
+  expect_store_error(store::StoreError::Kind::bad_input, all,
                      [&] { parse_record(line, "train.jsonl:17"); });
 }
 
@@ -79,7 +79,7 @@ TEST(Record, APromptIsCheckedAsARecordButNeedsNoAnswer) {
   for (const char* wrong :
        {R"({"messages":[]})", R"({"messages":7})", R"({"messages":[7]})",
         R"({"messages":[{"role":"user","content":5}]})", R"({"messages":[{"content":"hi"}]})"}) {
-    expect_refused_record(wrong, {refusal_of<StoreError>([&] { prompt(wrong); })});
+    expect_refused_record(wrong, {refusal_of<store::StoreError>([&] { prompt(wrong); })});
   }
 }
 
@@ -143,11 +143,12 @@ TEST(RecordReader, PassesOverTheByteOrderMarkOfATextAndNoOther) {
   EXPECT_TRUE(records[0].first);
   EXPECT_TRUE(records[0].last);
   ScratchDirectory::write(folder / "none.txt", mark);
-  expect_store_error(StoreError::Kind::bad_input, {"none.txt is empty"},
+  expect_store_error(store::StoreError::Kind::bad_input, {"none.txt is empty"},
                      [&] { read_all(folder / "none.txt"); });
   // Places are those in the file.
   ScratchDirectory::write(folder / "b.txt", mark + "ab\xff");
-  expect_store_error(StoreError::Kind::bad_input, {"byte 6"}, [&] { read_all(folder / "b.txt"); });
+  expect_store_error(store::StoreError::Kind::bad_input, {"byte 6"},
+                     [&] { read_all(folder / "b.txt"); });
 }
 
 TEST(RecordReader, ReadsALongTextInPartsThatEndAtLines) {
@@ -173,7 +174,7 @@ TEST(RecordReader, ReadsALongTextInPartsThatEndAtLines) {
   EXPECT_EQ(read_all(folder / "b.txt")[0].pieces[0].text.size(), kPartBytes / 3 * 3);
   text[2 * kPartBytes] = '\0';
   ScratchDirectory::write(folder / "c.txt", text);
-  expect_store_error(StoreError::Kind::bad_input, {"byte 2097153"},
+  expect_store_error(store::StoreError::Kind::bad_input, {"byte 2097153"},
                      [&] { read_all(folder / "c.txt"); });
 }
 
@@ -250,11 +251,11 @@ TEST(RecordReader, RefusesFilesWithNothingInThemAndNamesTheLine) {
   ScratchDirectory::write(folder / "empty.jsonl", "");
   ScratchDirectory::write(folder / "blank.jsonl", "\n \n");
   ScratchDirectory::write(folder / "bad.jsonl", "{\"text\":\"\"}\nnot json\n");
-  expect_store_error(StoreError::Kind::bad_input, {"empty.jsonl is empty"},
+  expect_store_error(store::StoreError::Kind::bad_input, {"empty.jsonl is empty"},
                      [&] { read_all(folder / "empty.jsonl"); });
-  expect_store_error(StoreError::Kind::bad_input, {"blank.jsonl holds no record"},
+  expect_store_error(store::StoreError::Kind::bad_input, {"blank.jsonl holds no record"},
                      [&] { read_all(folder / "blank.jsonl"); });
-  expect_store_error(StoreError::Kind::bad_input, {"bad.jsonl:2: a line that is not JSON"},
+  expect_store_error(store::StoreError::Kind::bad_input, {"bad.jsonl:2: a line that is not JSON"},
                      [&] { read_all(folder / "bad.jsonl"); });
 }
 
@@ -263,11 +264,11 @@ TEST(RecordReader, RefusesALineWithoutEndBeforeItIsParsed) {
   std::string bytes = "{\"text\":\"\"}\n";
   bytes.resize(17 << 20, ' ');
   ScratchDirectory::write(folder / "a.jsonl", bytes);
-  expect_store_error(StoreError::Kind::bad_input,
+  expect_store_error(store::StoreError::Kind::bad_input,
                      {"a.jsonl:2: the line is longer than", "LC_ALL=C awk"},
                      [&] { read_all(folder / "a.jsonl"); });
   ScratchDirectory::write(folder / "b.jsonl", "{\"text\":\"" + std::string(17 << 20, 'a'));
-  expect_store_error(StoreError::Kind::bad_input,
+  expect_store_error(store::StoreError::Kind::bad_input,
                      {"b.jsonl:1: the line is longer than", "cut the texts", "b-cut.jsonl"},
                      [&] { read_all(folder / "b.jsonl"); });
 }
@@ -369,7 +370,7 @@ TEST(Record, JoinsPartsOfContentAndKnowsWhatNeedsATemplate) {
   const Record calls = parse_record(
       R"({"messages":[{"role":"assistant","content":null,"tool_calls":[{}]}]})", "f:1");
   EXPECT_EQ(calls.needs_template, "tools");
-  expect_store_error(StoreError::Kind::bad_input, {"f:1: it has tools", "chat template"},
+  expect_store_error(store::StoreError::Kind::bad_input, {"f:1: it has tools", "chat template"},
                      [&] { ByteTokenizer::document(calls); });
 }
 
@@ -379,7 +380,7 @@ TEST(Record, LeavesRolesOfItsOwnToAChatTemplate) {
       "f:1");
   EXPECT_EQ(record.needs_template, "the role \"critic\" (message 1)");
   EXPECT_EQ(record.pieces[0].text, "critic: ");
-  expect_store_error(StoreError::Kind::bad_input,
+  expect_store_error(store::StoreError::Kind::bad_input,
                      {"f:1: it has the role \"critic\" (message 1), which byte tokens cannot"},
                      [&] { ByteTokenizer::document(record); });
 }
@@ -484,14 +485,14 @@ TEST(RecordReader, RefusesOtherFormsByContentAndSaysWhatTheyLookLike) {
       {"latin.txt", "caf\xe9 noir", "another encoding than UTF-8 (byte 4"}};
   for (const auto& [name, bytes, looks] : cases) {
     ScratchDirectory::write(folder / name, bytes);
-    expect_store_error(StoreError::Kind::bad_input, {name + " looks like", looks},
+    expect_store_error(store::StoreError::Kind::bad_input, {name + " looks like", looks},
                        [&] { read_all(folder / name); });
   }
   ScratchDirectory::write(folder / "a list.json", "[{\"text\": \"a\"}, \"it's b\"]");
   std::string command;
   try {
     read_all(folder / "a list.json");
-  } catch (const StoreError& error) {
+  } catch (const store::StoreError& error) {
     command = error.what();
   }
   // The refusal ends with a command that a shell runs.
@@ -522,4 +523,4 @@ TEST(ByteTokenizer, EndsEveryRecordWithATarget) {
 }
 
 }  // namespace
-}  // namespace strait::store
+}  // namespace strait::data

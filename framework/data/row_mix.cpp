@@ -1,4 +1,4 @@
-#include "framework/store/row_mix.h"
+#include "framework/data/row_mix.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 
 #include "framework/mixed_bits.h"
 
-namespace strait::store {
+namespace strait::data {
 namespace {
 
 // `count` of 0 .. rows - 1, in order.
@@ -41,4 +41,4 @@ std::vector<RowChoice> mix_rows(std::span<const MixedFile> files, std::uint64_t 
   return chosen;
 }
 
-}  // namespace strait::store
+}  // namespace strait::data

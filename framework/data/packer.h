@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace strait::store {
+namespace strait::data {
 
 // A record as tokens, or a part of a text that is too long for memory.
 struct Document {
@@ -106,4 +106,4 @@ class Packer {
   std::vector<Piece> pieces_;
 };
 
-}  // namespace strait::store
+}  // namespace strait::data

@@ -1,4 +1,4 @@
-#include "framework/tensors/token_file.h"
+#include "framework/data/token_file.h"
 
 #include <ATen/ATen.h>
 
@@ -6,10 +6,13 @@
 #include "tests/framework/store/expect_store_error.h"
 #include "tests/scratch_directory.h"
 
-namespace strait::tensors {
+namespace strait::data {
 namespace {
 
-store::TokenRows two_rows() {
+using tensors::NamedTensor;
+using tensors::write_safetensors;
+
+TokenRows two_rows() {
   return {.row_length = 4,
           .input_ids = {5, 6, 7, 8, 9, 1, 0, 0},
           .loss_mask = {1, 1, 1, 0, 0, 1, 0, 0},
@@ -46,7 +49,7 @@ TEST(TokenFile, ReadsTablesThatAreNotAligned) {
 
 TEST(TokenFile, WritesTheBytesOfASafetensorsFile) {
   const ScratchDirectory folder;
-  const store::TokenRows rows = two_rows();
+  const TokenRows rows = two_rows();
   const TokenFile file(rows, "memory");
   write_token_file(folder / "t", file, {{"tokenizer", "bytes"}});
   const auto table = [](const auto& values, at::ScalarType type) {
@@ -68,7 +71,7 @@ TEST(TokenFile, WritesTheBytesOfASafetensorsFile) {
 
 TEST(TokenFile, ShowsRowsOfSeveralFilesAsOne) {
   const auto file = std::make_shared<const TokenFile>(two_rows(), "memory");
-  store::TokenRows others = two_rows();
+  TokenRows others = two_rows();
   others.input_ids[0] = 55;
   const auto other = std::make_shared<const TokenFile>(others, "memory");
   const TokenFile mixed({file, other}, {{1, 0}, {0, 0}, {0, 1}, {1, 0}});
@@ -106,7 +109,7 @@ TEST(TokenFile, TakesWholeRowsAsTargetsWhenNothingElseIsSaid) {
 
 TEST(TokenFile, HashDiffersForEveryTable) {
   const std::string hash = TokenFile(two_rows(), "memory").hash();
-  store::TokenRows other = two_rows();
+  TokenRows other = two_rows();
   other.input_ids[0] = 4;
   EXPECT_NE(TokenFile(other, "memory").hash(), hash);
   other = two_rows();
@@ -118,25 +121,23 @@ TEST(TokenFile, HashDiffersForEveryTable) {
 }
 
 TEST(TokenFile, NamesFileRowAndPlaceOfWhatIsWrong) {
-  const auto refused = [](const std::function<void(store::TokenRows&)>& damage,
+  const auto refused = [](const std::function<void(TokenRows&)>& damage,
                           const std::vector<std::string>& words) {
-    store::TokenRows rows = two_rows();
+    TokenRows rows = two_rows();
     damage(rows);
     store::expect_store_error(store::StoreError::Kind::bad_input, words,
                               [&] { TokenFile file(rows, "data/train.tokens"); });
   };
-  refused([](store::TokenRows& rows) { rows.input_ids[5] = -3; },
+  refused([](TokenRows& rows) { rows.input_ids[5] = -3; },
           {"data/train.tokens: row 1: token -3 at place 1"});
-  refused([](store::TokenRows& rows) { rows.loss_mask[2] = 2; }, {"row 0: loss_mask 2 at place 2"});
-  refused([](store::TokenRows& rows) { rows.document[3] = 0; },
-          {"row 0: document 0", "must not fall"});
-  refused([](store::TokenRows& rows) { rows.document[7] = 0; },
-          {"row 1: document 0", "follows padding"});
-  refused([](store::TokenRows& rows) { rows.document[1] = -2; }, {"row 0: document -2"});
-  refused([](store::TokenRows& rows) { rows.document[4] = rows.document[5] = -1; },
+  refused([](TokenRows& rows) { rows.loss_mask[2] = 2; }, {"row 0: loss_mask 2 at place 2"});
+  refused([](TokenRows& rows) { rows.document[3] = 0; }, {"row 0: document 0", "must not fall"});
+  refused([](TokenRows& rows) { rows.document[7] = 0; }, {"row 1: document 0", "follows padding"});
+  refused([](TokenRows& rows) { rows.document[1] = -2; }, {"row 0: document -2"});
+  refused([](TokenRows& rows) { rows.document[4] = rows.document[5] = -1; },
           {"row 1: it holds nothing but padding"});
-  refused([](store::TokenRows& rows) { rows.input_ids.pop_back(); }, {"no rows of 4"});
-  refused([](store::TokenRows& rows) { rows = store::TokenRows{}; }, {"no rows of 0"});
+  refused([](TokenRows& rows) { rows.input_ids.pop_back(); }, {"no rows of 4"});
+  refused([](TokenRows& rows) { rows = TokenRows{}; }, {"no rows of 0"});
 }
 
 TEST(TokenFile, RefusesTensorsOfAnotherShapeOrType) {
@@ -158,4 +159,4 @@ TEST(TokenFile, RefusesTensorsOfAnotherShapeOrType) {
 }
 
 }  // namespace
-}  // namespace strait::tensors
+}  // namespace strait::data

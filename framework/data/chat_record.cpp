@@ -1,4 +1,4 @@
-#include "framework/store/chat_record.h"
+#include "framework/data/chat_record.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "framework/data/record_fields.h"
 #include "framework/store/bounded_json.h"
-#include "framework/store/record_fields.h"
 
-namespace strait::store {
+namespace strait::data {
 namespace {
 
 // Those that need no chat template.
@@ -64,8 +64,8 @@ nlohmann::json tools_of(const nlohmann::json& root, const std::string& origin) {
     const std::string text = tools.get<std::string>();
     if (text.find_first_not_of(" \t\r\n") == text.npos) return nullptr;
     try {
-      tools = parse_bounded_json(text);
-    } catch (const JsonError& error) {
+      tools = store::parse_bounded_json(text);
+    } catch (const store::JsonError& error) {
       refuse_record(origin, fmt::format("\"tools\" is a text that is not JSON: {}; write a list of "
                                         "tools, or leave it out",
                                         error.what()));
@@ -274,4 +274,4 @@ Record foreign_chat_record(const nlohmann::json& root, std::string_view line,
   return record;
 }
 
-}  // namespace strait::store
+}  // namespace strait::data

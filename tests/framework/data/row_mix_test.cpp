@@ -1,4 +1,4 @@
-#include "framework/store/row_mix.h"
+#include "framework/data/row_mix.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <random>
 #include <set>
 
-namespace strait::store {
+namespace strait::data {
 namespace {
 
 TEST(RowMix, TakesRowsByWeight) {
@@ -59,4 +59,4 @@ TEST(RowMix, DrawsOtherRowsForAnotherSeedAndFile) {
 }
 
 }  // namespace
-}  // namespace strait::store
+}  // namespace strait::data

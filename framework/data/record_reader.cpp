@@ -1,4 +1,4 @@
-#include "framework/store/record_reader.h"
+#include "framework/data/record_reader.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include "framework/store/store_error.h"
 #include "framework/utf8.h"
 
-namespace strait::store {
+namespace strait::data {
 namespace {
 
 constexpr std::uint64_t kPiece = 1 << 20;
@@ -19,7 +19,8 @@ constexpr std::uint64_t kPiece = 1 << 20;
 RecordReader::RecordReader(const std::filesystem::path& path)
     : file_(path), lines_(path.extension() == ".jsonl" || path.extension() == ".ndjson") {
   if (file_.size() == 0) {
-    throw StoreError(StoreError::Kind::bad_input, fmt::format("{} is empty", path.string()));
+    throw store::StoreError(store::StoreError::Kind::bad_input,
+                            fmt::format("{} is empty", path.string()));
   }
   std::string head(std::min<std::uint64_t>(file_.size(), kFormBytes), '\0');
   file_.read(0, std::as_writable_bytes(std::span(head)));
@@ -34,8 +35,9 @@ std::optional<Record> RecordReader::next() {
     return parse_record(*line, origin());
   }
   if (records_ == 0) {
-    throw StoreError(StoreError::Kind::bad_input,
-                     fmt::format("{} holds no record, only blank lines", file_.path().string()));
+    throw store::StoreError(
+        store::StoreError::Kind::bad_input,
+        fmt::format("{} holds no record, only blank lines", file_.path().string()));
   }
   return std::nullopt;
 }
@@ -49,8 +51,9 @@ std::optional<Record> RecordReader::next_part() {
   while (buffer_.size() - position_ <= kPartBytes && offset_ < file_.size()) fill();
   if (position_ == buffer_.size()) {
     if (records_ > 0) return std::nullopt;
-    throw StoreError(StoreError::Kind::bad_input,
-                     fmt::format("{} is empty but for its byte order mark", file_.path().string()));
+    throw store::StoreError(
+        store::StoreError::Kind::bad_input,
+        fmt::format("{} is empty but for its byte order mark", file_.path().string()));
   }
   const std::size_t end = part_end(buffer_, position_);
   const std::uint64_t before = offset_ - (buffer_.size() - position_);
@@ -77,10 +80,11 @@ std::optional<std::string> RecordReader::next_line() {
   if (position_ == buffer_.size()) return std::nullopt;
   ++line_;
   if (end - position_ > kMaximumLine) {
-    throw StoreError(StoreError::Kind::bad_input,
-                     fmt::format("{}: the line is longer than {} bytes; {}", origin(), kMaximumLine,
-                                 advice_on_long_line(file_.path(),
-                                                     std::string_view(buffer_).substr(position_))));
+    throw store::StoreError(
+        store::StoreError::Kind::bad_input,
+        fmt::format(
+            "{}: the line is longer than {} bytes; {}", origin(), kMaximumLine,
+            advice_on_long_line(file_.path(), std::string_view(buffer_).substr(position_))));
   }
   std::string line = buffer_.substr(position_, end - position_);
   position_ = std::min(end + 1, buffer_.size());
@@ -103,4 +107,4 @@ std::string RecordReader::origin() const {
   return fmt::format("{}:{}", file_.path().string(), line_);
 }
 
-}  // namespace strait::store
+}  // namespace strait::data

@@ -1,4 +1,4 @@
-#include "framework/store/sample_order.h"
+#include "framework/data/sample_order.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include "framework/mixed_bits.h"
 #include "framework/store/store_error.h"
 
-namespace strait::store {
+namespace strait::data {
 namespace {
 
 // A Feistel network on `bits` bits: a keyed permutation of 0 .. 2^bits - 1, any place on its own.
@@ -43,15 +43,15 @@ SampleOrder::SampleOrder(const SampleOrderOptions& options) : options_(options) 
   // The smallest shard decides, so that all replicas give the same answer.
   const std::int64_t smallest = options_.rows / options_.replicas;
   if (options_.rows_per_step > smallest) {
-    throw StoreError(
-        StoreError::Kind::bad_input,
+    throw store::StoreError(
+        store::StoreError::Kind::bad_input,
         fmt::format("a step takes {} rows of each replica, but the data gives a replica only {} "
                     "({} rows, {} replicas); make the batch smaller or the rows shorter",
                     options_.rows_per_step, smallest, options_.rows, options_.replicas));
   }
 }
 
-std::vector<SampleId> SampleOrder::samples(Step step) const {
+std::vector<store::SampleId> SampleOrder::samples(store::Step step) const {
   if (number(step) < 0) throw std::out_of_range(fmt::format("step {}", number(step)));
   const std::int64_t start = number(step) * options_.rows_per_step;
   const std::int64_t epoch = start / shard_rows_;
@@ -65,10 +65,10 @@ std::vector<SampleId> SampleOrder::samples(Step step) const {
     const Places next = front(epoch + 1);
     rows.insert(rows.end(), next.begin(), next.begin() + (options_.rows_per_step - here));
   }
-  std::vector<SampleId> samples;
+  std::vector<store::SampleId> samples;
   samples.reserve(rows.size());
   for (const std::int64_t row : rows) {
-    samples.push_back(SampleId{options_.replica + row * options_.replicas});
+    samples.push_back(store::SampleId{options_.replica + row * options_.replicas});
   }
   return samples;
 }
@@ -140,4 +140,4 @@ SampleOrder::Places SampleOrder::slice(std::int64_t epoch, const Places& front, 
   return rows;
 }
 
-}  // namespace strait::store
+}  // namespace strait::data

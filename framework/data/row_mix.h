@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-namespace strait::store {
+namespace strait::data {
 
 // A token file among several that are trained on together.
 struct MixedFile {
@@ -23,4 +23,4 @@ struct RowChoice {
 // them, drawn by the seed, once more. A pure function, equal on every machine.
 std::vector<RowChoice> mix_rows(std::span<const MixedFile> files, std::uint64_t seed);
 
-}  // namespace strait::store
+}  // namespace strait::data

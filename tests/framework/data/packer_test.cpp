@@ -1,4 +1,4 @@
-#include "framework/store/packer.h"
+#include "framework/data/packer.h"
 
 #include <algorithm>
 #include <array>
@@ -6,15 +6,15 @@
 #include <random>
 #include <set>
 
-#include "framework/tensors/token_file.h"
+#include "framework/data/token_file.h"
 #include "tests/framework/store/expect_store_error.h"
 #include "tests/refusal_of.h"
 
-namespace strait::tensors {
+namespace strait::data {
 namespace {
 
-store::Document document_of(std::int64_t length, std::int32_t first, bool whole) {
-  store::Document document{"data/train.jsonl:9", {}, {}, whole};
+Document document_of(std::int64_t length, std::int32_t first, bool whole) {
+  Document document{"data/train.jsonl:9", {}, {}, whole};
   for (std::int64_t i = 0; i < length; ++i) {
     document.tokens.push_back(first + static_cast<std::int32_t>(i));
     document.is_target.push_back((first + i) % 3 == 0 ? 1 : 0);
@@ -25,20 +25,19 @@ store::Document document_of(std::int64_t length, std::int32_t first, bool whole)
 // Packs into memory.
 class RowPacker {
  public:
-  explicit RowPacker(const store::PackOptions& options)
-      : packer_(options,
-                [this](std::int64_t number, const store::PackedRow& row) { put(number, row); }) {
+  explicit RowPacker(const PackOptions& options)
+      : packer_(options, [this](std::int64_t number, const PackedRow& row) { put(number, row); }) {
     rows_.row_length = options.row;
   }
-  store::Packer& packer() { return packer_; }
-  store::TokenRows finish() {
+  Packer& packer() { return packer_; }
+  TokenRows finish() {
     packer_.finish();
     EXPECT_EQ(rows_.rows(), packer_.rows());
     return rows_;
   }
 
  private:
-  void put(std::int64_t number, const store::PackedRow& row) {
+  void put(std::int64_t number, const PackedRow& row) {
     const std::int64_t start = number * rows_.row_length;
     const auto end = static_cast<std::size_t>(start + rows_.row_length);
     if (rows_.input_ids.size() < end) {
@@ -51,22 +50,20 @@ class RowPacker {
     std::ranges::copy(row.document, rows_.document.begin() + start);
   }
 
-  store::TokenRows rows_;
-  store::Packer packer_;
+  TokenRows rows_;
+  Packer packer_;
 };
 
-store::TokenRows pack(const store::PackOptions& options,
-                      const std::vector<store::Document>& documents) {
+TokenRows pack(const PackOptions& options, const std::vector<Document>& documents) {
   RowPacker rows(options);
-  for (const store::Document& document : documents) rows.packer().add(document);
+  for (const Document& document : documents) rows.packer().add(document);
   return rows.finish();
 }
 
-constexpr std::array kAllPackings = {store::Packing::first_fit, store::Packing::decreasing,
-                                     store::Packing::single};
+constexpr std::array kAllPackings = {Packing::first_fit, Packing::decreasing, Packing::single};
 
 TEST(Packer, FillsRowsFirstFitAndPads) {
-  const store::TokenRows rows = pack(
+  const TokenRows rows = pack(
       {.row = 6}, {document_of(4, 10, true), document_of(5, 20, true), document_of(2, 32, true)});
   EXPECT_EQ(rows.rows(), 2);
   EXPECT_THAT(rows.input_ids, testing::ElementsAre(10, 11, 12, 13, 32, 33, 20, 21, 22, 23, 24, 0));
@@ -75,41 +72,40 @@ TEST(Packer, FillsRowsFirstFitAndPads) {
 }
 
 TEST(Packer, PlacesTheLongestFirstAndKeepsTheOrderOfTheFile) {
-  const store::TokenRows rows = pack({.row = 6, .packing = store::Packing::decreasing},
-                                     {document_of(2, 11, true), document_of(3, 20, true),
-                                      document_of(4, 30, true), document_of(3, 40, true)});
+  const TokenRows rows = pack({.row = 6, .packing = Packing::decreasing},
+                              {document_of(2, 11, true), document_of(3, 20, true),
+                               document_of(4, 30, true), document_of(3, 40, true)});
   EXPECT_THAT(rows.input_ids, testing::ElementsAre(11, 12, 30, 31, 32, 33, 20, 21, 22, 40, 41, 42));
 }
 
 TEST(Packer, GivesEachRecordARowOfItsOwn) {
-  const store::TokenRows rows = pack({.row = 4, .packing = store::Packing::single},
-                                     {document_of(2, 11, true), document_of(5, 19, false)});
+  const TokenRows rows = pack({.row = 4, .packing = Packing::single},
+                              {document_of(2, 11, true), document_of(5, 19, false)});
   EXPECT_THAT(rows.input_ids, testing::ElementsAre(11, 12, 0, 0, 19, 20, 21, 22));
 }
 
 // A step that takes such a row alone would have no loss.
 TEST(Packer, LeavesOutPiecesFromWhichNothingIsLearnt) {
-  const store::Document prompt{
-      "f:1", {1, 2, 3, 4, 5, 6, 7, 8, 9}, {0, 0, 0, 0, 0, 0, 0, 0, 1}, true};
-  const store::Document empty{"f:2", {10}, {1}, false};
-  for (const store::Packing packing : kAllPackings) {
-    RowPacker rows({.row = 4, .too_long = store::TooLong::split, .packing = packing, .overlap = 1});
+  const Document prompt{"f:1", {1, 2, 3, 4, 5, 6, 7, 8, 9}, {0, 0, 0, 0, 0, 0, 0, 0, 1}, true};
+  const Document empty{"f:2", {10}, {1}, false};
+  for (const Packing packing : kAllPackings) {
+    RowPacker rows({.row = 4, .too_long = TooLong::split, .packing = packing, .overlap = 1});
     for (const auto& document : {prompt, empty}) rows.packer().add(document);
     EXPECT_THAT(rows.finish().input_ids, testing::ElementsAre(7, 8, 9, 0));
     EXPECT_EQ(rows.packer().long_documents(),
-              (store::LongDocuments{.split = 1, .pieces_without_target = 3}));
+              (LongDocuments{.split = 1, .pieces_without_target = 3}));
   }
 }
 
 TEST(Packer, CutsALongTextIntoRows) {
-  const store::TokenRows rows = pack({.row = 4}, {document_of(10, 0, false)});
+  const TokenRows rows = pack({.row = 4}, {document_of(10, 0, false)});
   EXPECT_THAT(rows.input_ids, testing::ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 0));
   EXPECT_THAT(rows.document, testing::ElementsAre(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -1, -1));
 }
 
 TEST(Packer, RepeatsTokensOfALongTextAsContextOnly) {
-  store::Document text{"f", {1, 2, 3, 4, 5, 6, 7, 8}, std::vector<std::uint8_t>(8, 1), false};
-  const store::TokenRows rows = pack({.row = 4, .overlap = 2}, {text});
+  Document text{"f", {1, 2, 3, 4, 5, 6, 7, 8}, std::vector<std::uint8_t>(8, 1), false};
+  const TokenRows rows = pack({.row = 4, .overlap = 2}, {text});
   EXPECT_THAT(rows.input_ids, testing::ElementsAre(1, 2, 3, 4, 3, 4, 5, 6, 5, 6, 7, 8));
   EXPECT_THAT(rows.loss_mask, testing::ElementsAre(1, 1, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1));
 }
@@ -119,16 +115,16 @@ TEST(Packer, LearnsEachTokenOfAnOverlappingTextOnce) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
-    store::PackOptions options;
+    PackOptions options;
     options.row = static_cast<std::int64_t>(2 + random() % 20);
     options.overlap = static_cast<std::int64_t>(1 + random() % (options.row - 1));
     options.packing = kAllPackings[random() % kAllPackings.size()];
-    std::vector<store::Document> documents;
+    std::vector<Document> documents;
     std::set<std::int32_t> expected;
     std::int32_t next = 1;
     for (int i = 0; i < 20; ++i) {
       documents.push_back(document_of(static_cast<std::int64_t>(1 + random() % 90), next, false));
-      const store::Document& made = documents.back();
+      const Document& made = documents.back();
       for (std::size_t t = 1; t < made.tokens.size(); ++t) {
         if (made.is_target[t] == 1) expected.insert(made.tokens[t]);
       }
@@ -154,7 +150,7 @@ TEST(Packer, PacksATextInPartsAsIfItCameAtOnce) {
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
-    store::PackOptions options;
+    PackOptions options;
     options.row = static_cast<std::int64_t>(2 + random() % 20);
     options.overlap = static_cast<std::int64_t>(random() % options.row);
     options.packing = kAllPackings[random() % kAllPackings.size()];
@@ -162,13 +158,12 @@ TEST(Packer, PacksATextInPartsAsIfItCameAtOnce) {
     RowPacker parts(options);
     std::int32_t next = 1;
     for (int i = 0; i < 5; ++i) {
-      const store::Document text =
-          document_of(static_cast<std::int64_t>(random() % 200), next, false);
+      const Document text = document_of(static_cast<std::int64_t>(random() % 200), next, false);
       next += static_cast<std::int32_t>(text.tokens.size());
       whole.packer().add(text);
       for (std::size_t from = 0; from <= text.tokens.size();) {
         const std::size_t count = random() % 60;
-        store::Document part{text.origin, {}, {}, false, from + count > text.tokens.size()};
+        Document part{text.origin, {}, {}, false, from + count > text.tokens.size()};
         for (std::size_t t = from; t < std::min(from + count, text.tokens.size()); ++t) {
           part.tokens.push_back(text.tokens[t]);
           part.is_target.push_back(text.is_target[t]);
@@ -238,7 +233,7 @@ TEST(Packer, KeepsEveryTokenOnceWithItsMarkAndWholeDocumentsTogether) {
 
 TEST(Packer, PacksShortDocumentsDensely) {
   RowPacker first_fit({.row = 128});
-  RowPacker decreasing({.row = 128, .packing = store::Packing::decreasing});
+  RowPacker decreasing({.row = 128, .packing = Packing::decreasing});
   std::mt19937_64 random(5);
   std::int64_t tokens = 0;
   for (int i = 0; i < 2000; ++i) {
@@ -255,32 +250,31 @@ TEST(Packer, PacksShortDocumentsDensely) {
 }
 
 TEST(Packer, RefusesWhatItsCallerMustNotDo) {
-  const auto ignore = [](std::int64_t, const store::PackedRow&) {};
-  EXPECT_THROW(store::Packer({.row = 1}, ignore), std::invalid_argument);
-  EXPECT_THROW(store::Packer({.row = 4, .overlap = 4}, ignore), std::invalid_argument);
-  store::Packer packer({.row = 4}, ignore);
+  const auto ignore = [](std::int64_t, const PackedRow&) {};
+  EXPECT_THROW(Packer({.row = 1}, ignore), std::invalid_argument);
+  EXPECT_THROW(Packer({.row = 4, .overlap = 4}, ignore), std::invalid_argument);
+  Packer packer({.row = 4}, ignore);
   EXPECT_THROW(packer.add({"f", {1, 2}, {1}, false}), std::invalid_argument);
 }
 
 TEST(Packer, AppliesTooLongOption) {
-  const store::Document fits{"f:1", {1, 2}, {0, 1}, true};
-  const store::Document learnable{"f:2", {3, 4, 5, 6, 7}, {0, 1, 1, 1, 1}, true};
-  const store::Document hopeless{"f:3", {8, 8, 8, 8, 9}, {0, 0, 0, 0, 1}, true};
-  const auto packed = [&](store::TooLong rule, store::LongDocuments& found) {
+  const Document fits{"f:1", {1, 2}, {0, 1}, true};
+  const Document learnable{"f:2", {3, 4, 5, 6, 7}, {0, 1, 1, 1, 1}, true};
+  const Document hopeless{"f:3", {8, 8, 8, 8, 9}, {0, 0, 0, 0, 1}, true};
+  const auto packed = [&](TooLong rule, LongDocuments& found) {
     RowPacker rows({.row = 4, .too_long = rule});
     for (const auto& document : {fits, learnable, hopeless}) rows.packer().add(document);
     found = rows.packer().long_documents();
     return rows.finish().input_ids;
   };
-  store::LongDocuments found;
-  EXPECT_THAT(packed(store::TooLong::drop, found), testing::ElementsAre(1, 2, 0, 0));
-  EXPECT_EQ(found, (store::LongDocuments{.dropped = 2}));
-  EXPECT_THAT(packed(store::TooLong::truncate, found),
-              testing::ElementsAre(1, 2, 0, 0, 3, 4, 5, 6));
-  EXPECT_EQ(found, (store::LongDocuments{.dropped = 1, .truncated = 1}));
-  EXPECT_THAT(packed(store::TooLong::split, found), testing::ElementsAre(1, 2, 0, 0, 3, 4, 5, 6));
-  EXPECT_EQ(found, (store::LongDocuments{.split = 2, .pieces_without_target = 3}));
-  const auto refused = [&](const store::PackOptions& options) {
+  LongDocuments found;
+  EXPECT_THAT(packed(TooLong::drop, found), testing::ElementsAre(1, 2, 0, 0));
+  EXPECT_EQ(found, (LongDocuments{.dropped = 2}));
+  EXPECT_THAT(packed(TooLong::truncate, found), testing::ElementsAre(1, 2, 0, 0, 3, 4, 5, 6));
+  EXPECT_EQ(found, (LongDocuments{.dropped = 1, .truncated = 1}));
+  EXPECT_THAT(packed(TooLong::split, found), testing::ElementsAre(1, 2, 0, 0, 3, 4, 5, 6));
+  EXPECT_EQ(found, (LongDocuments{.split = 2, .pieces_without_target = 3}));
+  const auto refused = [&](const PackOptions& options) {
     return refusal_of<store::StoreError>([&] { RowPacker(options).packer().add(learnable); });
   };
   EXPECT_THAT(refused({.row = 4}), testing::HasSubstr("a row has 4; make data.row longer, or set"));
@@ -289,4 +283,4 @@ TEST(Packer, AppliesTooLongOption) {
 }
 
 }  // namespace
-}  // namespace strait::tensors
+}  // namespace strait::data

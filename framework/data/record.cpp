@@ -1,4 +1,4 @@
-#include "framework/store/record.h"
+#include "framework/data/record.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -7,18 +7,18 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "framework/data/chat_record.h"
+#include "framework/data/record_fields.h"
+#include "framework/data/record_reader.h"
 #include "framework/mixed_bits.h"
 #include "framework/store/bounded_json.h"
-#include "framework/store/chat_record.h"
 #include "framework/store/file_hash.h"
-#include "framework/store/record_fields.h"
-#include "framework/store/record_reader.h"
 
-namespace strait::store {
+namespace strait::data {
 namespace {
 
 // A text may fill its line.
-constexpr JsonLimits kRecordLimits{
+constexpr store::JsonLimits kRecordLimits{
     .depth = 64, .string_bytes = RecordReader::kMaximumLine, .values = 1 << 20};
 
 // A key with another value than null, which tables of many records have where one has none.
@@ -64,8 +64,8 @@ void refuse_other_tasks(const nlohmann::json& root, const std::string& origin) {
 Record parse_record(std::string_view line, const std::string& origin) {
   nlohmann::json root;
   try {
-    root = parse_bounded_json(line, kRecordLimits);
-  } catch (const JsonError& error) {
+    root = store::parse_bounded_json(line, kRecordLimits);
+  } catch (const store::JsonError& error) {
     refuse_record(origin, fmt::format("a line that is not JSON: {}", error.what()));
   }
   constexpr const char* kAllowed =
@@ -118,7 +118,7 @@ std::size_t part_end(std::string_view text, std::size_t from) {
 }
 
 bool is_held_out(const Record& record, double share, std::uint64_t seed) {
-  FileHash hash;
+  store::FileHash hash;
   const auto add = [&hash](const std::string& text) {
     const std::uint64_t size = text.size();
     hash.update(std::as_bytes(std::span(&size, 1)));
@@ -143,4 +143,4 @@ void choose_targets(Record& record, Targets targets) {
   }
 }
 
-}  // namespace strait::store
+}  // namespace strait::data

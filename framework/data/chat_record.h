@@ -4,9 +4,9 @@
 #include <string>
 #include <string_view>
 
-#include "framework/store/record.h"
+#include "framework/data/record.h"
 
-namespace strait::store {
+namespace strait::data {
 
 // The text under "system"; empty: there is none. Throws as the others do.
 std::string system_text(const nlohmann::json& root, const std::string& origin);
@@ -33,4 +33,4 @@ bool is_foreign_chat(const nlohmann::json& root);
 Record foreign_chat_record(const nlohmann::json& root, std::string_view line,
                            const std::string& origin);
 
-}  // namespace strait::store
+}  // namespace strait::data

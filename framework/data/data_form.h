@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace strait::store {
+namespace strait::data {
 
 // Of a line of a JSONL file.
 inline constexpr std::uint64_t kLongestLine = 16 << 20;
@@ -29,4 +29,4 @@ void refuse_binary(const std::filesystem::path& path, std::string_view text, std
 // that does it.
 std::string advice_on_long_line(const std::filesystem::path& path, std::string_view line);
 
-}  // namespace strait::store
+}  // namespace strait::data

@@ -6,10 +6,10 @@
 #include <string_view>
 #include <vector>
 
-#include "framework/store/packer.h"
-#include "framework/store/record.h"
+#include "framework/data/packer.h"
+#include "framework/data/record.h"
 
-namespace strait::store {
+namespace strait::data {
 
 // The tokenizer that needs no file: byte b is token b, and one token more ends a record.
 struct ByteTokenizer {
@@ -24,4 +24,4 @@ struct ByteTokenizer {
   static Document document(const Record& record);
 };
 
-}  // namespace strait::store
+}  // namespace strait::data

@@ -1,4 +1,4 @@
-#include "framework/store/data_form.h"
+#include "framework/data/data_form.h"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@
 #include "framework/store/store_error.h"
 #include "framework/utf8.h"
 
-namespace strait::store {
+namespace strait::data {
 namespace {
 
 using namespace std::string_view_literals;
@@ -78,10 +78,10 @@ std::string without_ending(const std::filesystem::path& path) {
         "; {}: {}", form.remedy,
         fmt::format(fmt::runtime(form.command), shell_word(path.string()), shell_word(target)));
   }
-  throw StoreError(StoreError::Kind::bad_input,
-                   fmt::format("{} looks like {}; data is text, JSONL with a record on each "
-                               "line, or a token file named NAME.safetensors{}",
-                               path.string(), form.looks, advice));
+  throw store::StoreError(store::StoreError::Kind::bad_input,
+                          fmt::format("{} looks like {}; data is text, JSONL with a record on each "
+                                      "line, or a token file named NAME.safetensors{}",
+                                      path.string(), form.looks, advice));
 }
 
 bool is_safetensors(std::string_view head) {
@@ -165,4 +165,4 @@ std::string advice_on_long_line(const std::filesystem::path& path, std::string_v
                      kLongestLine, file, shell_word(target + "-short.jsonl"));
 }
 
-}  // namespace strait::store
+}  // namespace strait::data

@@ -1,4 +1,4 @@
-#include "framework/store/row_spool.h"
+#include "framework/data/row_spool.h"
 
 #include <algorithm>
 #include <numeric>
@@ -7,7 +7,7 @@
 #include "tests/framework/store/expect_store_error.h"
 #include "tests/scratch_directory.h"
 
-namespace strait::store {
+namespace strait::data {
 namespace {
 
 constexpr std::int64_t kLength = 5;
@@ -53,8 +53,9 @@ TEST(RowSpool, HoldsRowsInWhateverOrderAndPlaceTheyAre) {
 TEST(RowSpool, NamesADirectoryThatCannotBeUsed) {
   RowSpool spool(
       kLength, [] { return "/nowhere"; }, 0);
-  expect_store_error(StoreError::Kind::bad_input, {"/nowhere"}, [&] { spool.put(0, row_of(0)); });
+  expect_store_error(store::StoreError::Kind::bad_input, {"/nowhere"},
+                     [&] { spool.put(0, row_of(0)); });
 }
 
 }  // namespace
-}  // namespace strait::store
+}  // namespace strait::data

@@ -7,11 +7,11 @@
 #include <functional>
 #include <span>
 
+#include "framework/data/packer.h"
+#include "framework/data/token_rows.h"
 #include "framework/file_descriptor.h"
-#include "framework/store/packer.h"
-#include "framework/store/token_rows.h"
 
-namespace strait::store {
+namespace strait::data {
 
 // Rows on their way to a token file. Up to `memory` bytes of them are held; more go to files
 // without a name in `folder`, so that nothing is left of them however the process ends. One thread.
@@ -42,4 +42,4 @@ class RowSpool {
   std::array<FileDescriptor, 3> files_;  // of the tables; open once something is spilt
 };
 
-}  // namespace strait::store
+}  // namespace strait::data

@@ -1,4 +1,4 @@
-#include "framework/store/record_fields.h"
+#include "framework/data/record_fields.h"
 
 #include <fmt/format.h>
 
@@ -6,10 +6,10 @@
 
 #include "framework/store/store_error.h"
 
-namespace strait::store {
+namespace strait::data {
 
 void refuse_record(const std::string& origin, const std::string& why) {
-  throw StoreError(StoreError::Kind::bad_input, origin + ": " + why);
+  throw store::StoreError(store::StoreError::Kind::bad_input, origin + ": " + why);
 }
 
 const char* kind_of(const nlohmann::json& value) {
@@ -31,4 +31,4 @@ std::string required_string(const nlohmann::json& object, const char* key,
   return found->get<std::string>();
 }
 
-}  // namespace strait::store
+}  // namespace strait::data

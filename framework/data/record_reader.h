@@ -5,11 +5,11 @@
 #include <optional>
 #include <string>
 
-#include "framework/store/data_form.h"
+#include "framework/data/data_form.h"
+#include "framework/data/record.h"
 #include "framework/store/input_file.h"
-#include "framework/store/record.h"
 
-namespace strait::store {
+namespace strait::data {
 
 // The records of a data file, one by one. A file named .jsonl or .ndjson has a record per line
 // (blank lines are passed over); any other file is one text, which comes in parts. One thread. A
@@ -33,7 +33,7 @@ class RecordReader {
   void fill();
   std::string origin() const;
 
-  InputFile file_;
+  store::InputFile file_;
   bool lines_ = false;
   std::string buffer_;
   std::size_t position_ = 0;  // in buffer_
@@ -42,4 +42,4 @@ class RecordReader {
   std::int64_t records_ = 0;
 };
 
-}  // namespace strait::store
+}  // namespace strait::data

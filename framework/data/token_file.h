@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "framework/data/row_mix.h"
+#include "framework/data/token_rows.h"
 #include "framework/store/file_hash.h"
-#include "framework/store/row_mix.h"
 #include "framework/store/sample.h"
-#include "framework/store/token_rows.h"
 
-namespace strait::tensors {
+namespace strait::data {
 
 // Packed training rows, checked. The file is safetensors, and anyone may write one:
 //   input_ids  int32 [rows, row]   the tokens, 0 or more each
@@ -26,12 +26,11 @@ class TokenFile {
  public:
   explicit TokenFile(const std::filesystem::path& path);
   // The same checks for rows that are elsewhere; `name` is for messages.
-  TokenFile(store::RowTables tables, const std::string& name);
-  TokenFile(store::TokenRows rows, const std::string& name);
+  TokenFile(RowTables tables, const std::string& name);
+  TokenFile(TokenRows rows, const std::string& name);
   // Rows of several files, as if they were one: row `row` of files[file] for each choice. The files
   // have rows of one length.
-  TokenFile(std::vector<std::shared_ptr<const TokenFile>> files,
-            std::vector<store::RowChoice> choices);
+  TokenFile(std::vector<std::shared_ptr<const TokenFile>> files, std::vector<RowChoice> choices);
 
   std::int64_t rows() const;
   std::int64_t row_length() const { return tables_.row_length; }
@@ -58,13 +57,13 @@ class TokenFile {
   void count_progress(std::int64_t row, std::size_t length) const;
   std::size_t start(store::SampleId sample) const;
   // Of several files; null: there is only this one. std::out_of_range.
-  const store::RowChoice* choice(store::SampleId sample) const;
+  const RowChoice* choice(store::SampleId sample) const;
 
-  store::RowTables tables_;              // of several files only the row length
+  RowTables tables_;                     // of several files only the row length
   std::vector<std::uint8_t> all_ones_;   // the row of an absent loss_mask
   std::vector<std::int32_t> all_zeros_;  // the row of an absent document
   std::vector<std::shared_ptr<const TokenFile>> files_;
-  std::vector<store::RowChoice> choices_;
+  std::vector<RowChoice> choices_;
   std::int32_t largest_token_ = 0;
   std::string hash_;
   std::map<std::string, std::string> metadata_;
@@ -78,4 +77,4 @@ store::FileSummary write_token_file(const std::filesystem::path& path, const Tok
 store::FileSummary write_token_file(const std::filesystem::path& path, const TokenFile& rows,
                                     const std::map<std::string, std::string>& metadata = {});
 
-}  // namespace strait::tensors
+}  // namespace strait::data

@@ -1,4 +1,4 @@
-#include "framework/store/row_spool.h"
+#include "framework/data/row_spool.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 
 #include "framework/store/store_error.h"
 
-namespace strait::store {
+namespace strait::data {
 namespace {
 
 constexpr std::size_t kBytesOfToken = 9;  // in all three tables
@@ -18,8 +18,8 @@ constexpr std::size_t kBytesOfToken = 9;  // in all three tables
 FileDescriptor unnamed_file(const std::filesystem::path& folder) {
   std::string name = (folder / ".rows-XXXXXX").string();
   FileDescriptor file(::mkostemp(name.data(), O_CLOEXEC));
-  if (!file.open()) throw system_error("create a file in", folder, errno);
-  if (::unlink(name.c_str()) != 0) throw system_error("remove", name, errno);
+  if (!file.open()) throw store::system_error("create a file in", folder, errno);
+  if (::unlink(name.c_str()) != 0) throw store::system_error("remove", name, errno);
   return file;
 }
 
@@ -69,7 +69,7 @@ void RowSpool::write(std::size_t table, std::int64_t number, std::span<const std
     const ssize_t count = ::pwrite(files_[table].number(), bytes.data(), bytes.size(), offset);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
-      throw system_error("write rows of tokens (STRAIT_CACHE may name another directory) to",
+      throw store::system_error("write rows of tokens (STRAIT_CACHE may name another directory) to",
                          folder_, errno);
     }
     bytes = bytes.subspan(static_cast<std::size_t>(count));
@@ -88,7 +88,8 @@ RowTables RowSpool::finish() {
   } else {
     const auto size = static_cast<std::size_t>(tables.rows * tables.row_length);
     const auto map = [&](std::size_t table, std::size_t bytes) {
-      tables.mappings.push_back(std::make_shared<const FileMapping>(files_[table], bytes, folder_));
+      tables.mappings.push_back(
+          std::make_shared<const store::FileMapping>(files_[table], bytes, folder_));
       tables.memory.emplace_back(tables.mappings.back());
       return tables.mappings.back()->bytes().data();
     };
@@ -102,4 +103,4 @@ RowTables RowSpool::finish() {
   return tables;
 }
 
-}  // namespace strait::store
+}  // namespace strait::data

@@ -1,10 +1,10 @@
-#include "framework/store/byte_tokenizer.h"
+#include "framework/data/byte_tokenizer.h"
 
 #include <fmt/format.h>
 
 #include "framework/store/store_error.h"
 
-namespace strait::store {
+namespace strait::data {
 
 std::vector<std::int32_t> ByteTokenizer::encode(std::string_view text) {
   std::vector<std::int32_t> tokens;
@@ -23,8 +23,8 @@ std::string ByteTokenizer::decode(std::span<const std::int32_t> tokens) {
 
 Document ByteTokenizer::document(const Record& record) {
   if (!record.needs_template.empty()) {
-    throw StoreError(
-        StoreError::Kind::bad_input,
+    throw store::StoreError(
+        store::StoreError::Kind::bad_input,
         fmt::format("{}: it has {}, which byte tokens cannot render: they know text and the roles "
                     "system, developer, user, assistant and tool; take a tokenizer with a chat "
                     "template, a directory with tokenizer.json",
@@ -45,4 +45,4 @@ Document ByteTokenizer::document(const Record& record) {
   return document;
 }
 
-}  // namespace strait::store
+}  // namespace strait::data

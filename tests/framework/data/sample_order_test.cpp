@@ -1,4 +1,4 @@
-#include "framework/store/sample_order.h"
+#include "framework/data/sample_order.h"
 
 #include <algorithm>
 #include <numeric>
@@ -7,12 +7,12 @@
 
 #include "tests/framework/store/expect_store_error.h"
 
-namespace strait::store {
+namespace strait::data {
 namespace {
 
-std::vector<std::int64_t> numbers_of(const std::vector<SampleId>& samples) {
+std::vector<std::int64_t> numbers_of(const std::vector<store::SampleId>& samples) {
   std::vector<std::int64_t> numbers;
-  for (const SampleId sample : samples) numbers.push_back(number(sample));
+  for (const store::SampleId sample : samples) numbers.push_back(number(sample));
   return numbers;
 }
 
@@ -24,7 +24,7 @@ std::int64_t shard_rows(const SampleOrderOptions& options) {
 std::vector<std::int64_t> stream_of(const SampleOrder& order, std::int64_t steps) {
   std::vector<std::int64_t> stream;
   for (std::int64_t step = 0; step < steps; ++step) {
-    const std::vector<std::int64_t> samples = numbers_of(order.samples(Step{step}));
+    const std::vector<std::int64_t> samples = numbers_of(order.samples(store::Step{step}));
     stream.insert(stream.end(), samples.begin(), samples.end());
   }
   return stream;
@@ -140,7 +140,7 @@ TEST(SampleOrder, DependsOnSeedEpochAndReplica) {
   const auto epoch_of = [](std::uint64_t seed, std::int64_t replica, std::int64_t epoch) {
     const SampleOrder order(
         {.seed = seed, .rows = 128, .replicas = 2, .replica = replica, .rows_per_step = 64});
-    std::vector<std::int64_t> rows = numbers_of(order.samples(Step{epoch}));
+    std::vector<std::int64_t> rows = numbers_of(order.samples(store::Step{epoch}));
     for (std::int64_t& row : rows) row /= 2;
     return rows;
   };
@@ -156,7 +156,7 @@ TEST(SampleOrder, StaysTheSameForEver) {
   EXPECT_THAT(stream_of(order, 5),
               testing::ElementsAre(2, 5, 0, 6, 3, 9, 8, 7, 4, 1, 3, 5, 4, 6, 1, 2, 0, 8, 7, 9));
   const SampleOrder large({.seed = 42, .rows = 1'000'000'007, .rows_per_step = 3});
-  EXPECT_THAT(numbers_of(large.samples(Step{123'456'789'012})),
+  EXPECT_THAT(numbers_of(large.samples(store::Step{123'456'789'012})),
               testing::ElementsAre(97893018, 377495273, 530653070));
 }
 
@@ -167,7 +167,7 @@ TEST(SampleOrder, PutsEveryRowAtEveryPlaceEquallyOften) {
   for (int seed = 0; seed < kRounds; ++seed) {
     const SampleOrder order(
         {.seed = static_cast<std::uint64_t>(seed), .rows = kRows, .rows_per_step = kRows});
-    const std::vector<std::int64_t> rows = numbers_of(order.samples(Step{0}));
+    const std::vector<std::int64_t> rows = numbers_of(order.samples(store::Step{0}));
     for (std::size_t place = 0; place < rows.size(); ++place) {
       ++counts[place * kRows + static_cast<std::size_t>(rows[place])];
     }
@@ -191,13 +191,13 @@ TEST(SampleOrder, CountsTheStepsThatCoverEpochs) {
 TEST(SampleOrder, RefusesAStepLargerThanTheSmallestShard) {
   for (std::int64_t replica = 0; replica < 2; ++replica) {
     expect_store_error(
-        StoreError::Kind::bad_input, {"6 rows", "only 5", "11 rows, 2 replicas"}, [&] {
+        store::StoreError::Kind::bad_input, {"6 rows", "only 5", "11 rows, 2 replicas"}, [&] {
           SampleOrder order({.rows = 11, .replicas = 2, .replica = replica, .rows_per_step = 6});
         });
   }
   EXPECT_THROW(SampleOrder({.rows = 4, .replicas = 2, .replica = 2}), std::invalid_argument);
-  EXPECT_THROW(SampleOrder({.rows = 4}).samples(Step{-1}), std::out_of_range);
+  EXPECT_THROW(SampleOrder({.rows = 4}).samples(store::Step{-1}), std::out_of_range);
 }
 
 }  // namespace
-}  // namespace strait::store
+}  // namespace strait::data

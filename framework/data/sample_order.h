@@ -5,7 +5,7 @@
 
 #include "framework/store/sample.h"
 
-namespace strait::store {
+namespace strait::data {
 
 struct SampleOrderOptions {
   std::uint64_t seed = 0;
@@ -29,7 +29,7 @@ class SampleOrder {
   // StoreError bad_input when a replica owns fewer rows than a step needs; names both numbers.
   explicit SampleOrder(const SampleOrderOptions& options);
 
-  std::vector<SampleId> samples(Step step) const;
+  std::vector<store::SampleId> samples(store::Step step) const;
 
   // Steps that cover this many epochs on every replica; the last may reach into the next epoch.
   std::int64_t epoch_steps(std::int64_t epochs) const;
@@ -48,4 +48,4 @@ class SampleOrder {
   std::int64_t shard_rows_ = 0;
 };
 
-}  // namespace strait::store
+}  // namespace strait::data

@@ -1,4 +1,4 @@
-#include "framework/tensors/token_file.h"
+#include "framework/data/token_file.h"
 
 #include <fmt/format.h>
 
@@ -8,11 +8,10 @@
 
 #include "framework/store/atomic_file.h"
 #include "framework/store/file_progress.h"
-#include "framework/store/safetensors_header.h"
+#include "framework/store/safetensors_file.h"
 #include "framework/store/store_error.h"
-#include "framework/tensors/safetensors_reader.h"
 
-namespace strait::tensors {
+namespace strait::data {
 namespace {
 
 [[noreturn]] void refuse_tokens(const std::string& name, const std::string& why) {
@@ -20,7 +19,7 @@ namespace {
 }
 
 template <typename T>
-std::span<const T> map_table(const SafetensorsReader& reader, store::RowTables& tables,
+std::span<const T> map_table(const store::SafetensorsFile& reader, RowTables& tables,
                              const std::string& tensor, store::Dtype dtype,
                              const std::vector<std::int64_t>& shape) {
   const store::TensorInfo& info = reader.info(tensor);
@@ -42,7 +41,7 @@ std::span<const T> map_table(const SafetensorsReader& reader, store::RowTables& 
   return *copy;
 }
 
-store::RowTables map_rows(const SafetensorsReader& reader) {
+RowTables map_rows(const store::SafetensorsFile& reader) {
   const std::string name = reader.path().string();
   if (reader.find("input_ids") == nullptr) {
     refuse_tokens(name, "it is not a token file: there is no tensor \"input_ids\"");
@@ -53,7 +52,7 @@ store::RowTables map_rows(const SafetensorsReader& reader) {
                                     "least one row of at least two tokens",
                                     store::describe(reader.info("input_ids"))));
   }
-  store::RowTables tables{.rows = shape[0], .row_length = shape[1]};
+  RowTables tables{.rows = shape[0], .row_length = shape[1]};
   tables.mappings = {reader.map()};
   tables.memory = {tables.mappings.front()};
   tables.input_ids = map_table<std::int32_t>(reader, tables, "input_ids", store::Dtype::i32, shape);
@@ -89,8 +88,8 @@ std::string fault_of_row(std::span<const std::int32_t> tokens, std::span<const s
   return {};
 }
 
-store::RowTables held_tables(store::TokenRows rows) {
-  const auto held = std::make_shared<const store::TokenRows>(std::move(rows));
+RowTables held_tables(TokenRows rows) {
+  const auto held = std::make_shared<const TokenRows>(std::move(rows));
   return {.rows = held->rows(),
           .row_length = held->row_length,
           .input_ids = held->input_ids,
@@ -105,14 +104,13 @@ constexpr std::size_t kReleaseTokens = std::size_t{16} << 20U;
 }  // namespace
 
 TokenFile::TokenFile(const std::filesystem::path& path) {
-  const SafetensorsReader reader(path);
+  const store::SafetensorsFile reader(path);
   tables_ = map_rows(reader);
   metadata_ = reader.metadata();
   validate(path.string());
 }
 
-TokenFile::TokenFile(store::RowTables tables, const std::string& name)
-    : tables_(std::move(tables)) {
+TokenFile::TokenFile(RowTables tables, const std::string& name) : tables_(std::move(tables)) {
   const auto expected = static_cast<std::size_t>(tables_.rows * tables_.row_length);
   if (tables_.rows < 1 || tables_.row_length < 2 || tables_.input_ids.size() != expected ||
       tables_.loss_mask.size() != expected || tables_.document.size() != expected) {
@@ -123,11 +121,11 @@ TokenFile::TokenFile(store::RowTables tables, const std::string& name)
   validate(name);
 }
 
-TokenFile::TokenFile(store::TokenRows rows, const std::string& name)
+TokenFile::TokenFile(TokenRows rows, const std::string& name)
     : TokenFile(held_tables(std::move(rows)), name) {}
 
 TokenFile::TokenFile(std::vector<std::shared_ptr<const TokenFile>> files,
-                     std::vector<store::RowChoice> choices)
+                     std::vector<RowChoice> choices)
     : files_(std::move(files)), choices_(std::move(choices)) {
   tables_.row_length = files_.front()->row_length();
   for (const auto& file : files_) {
@@ -189,7 +187,7 @@ std::size_t TokenFile::start(store::SampleId sample) const {
   return static_cast<std::size_t>(number(sample) * row_length());
 }
 
-const store::RowChoice* TokenFile::choice(store::SampleId sample) const {
+const RowChoice* TokenFile::choice(store::SampleId sample) const {
   if (number(sample) < 0 || number(sample) >= rows()) {
     throw std::out_of_range(fmt::format("sample {} of {} rows", number(sample), rows()));
   }
@@ -285,4 +283,4 @@ store::FileSummary write_token_file(const std::filesystem::path& path, const Tok
   return write_token_file(path, rows, metadata, 0, rows.rows());
 }
 
-}  // namespace strait::tensors
+}  // namespace strait::data
