@@ -24,6 +24,12 @@ std::vector<std::int64_t> drawn_rows(std::int64_t rows, std::int64_t count, std:
 
 }  // namespace
 
+std::string paths_of(const std::vector<DataFile>& files) {
+  std::string text;
+  for (const DataFile& file : files) text += (text.empty() ? "" : ", ") + file.path;
+  return text;
+}
+
 std::vector<RowChoice> mix_rows(std::span<const MixedFile> files, std::uint64_t seed) {
   std::vector<RowChoice> chosen;
   for (std::size_t i = 0; i < files.size(); ++i) {

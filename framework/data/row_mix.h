@@ -2,11 +2,21 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace strait::data {
 
 // A token file among several that are trained on together.
+// A file of a data set.
+struct DataFile {
+  std::string path = {};
+  double weight = 1;  // how often each of its rows is in an epoch; above 0
+  bool operator==(const DataFile&) const = default;
+};
+// For messages: "a.jsonl, b.jsonl".
+std::string paths_of(const std::vector<DataFile>& files);
+
 struct MixedFile {
   std::int64_t rows = 0;
   double weight = 1;  // how often each of its rows is in an epoch; above 0

@@ -23,7 +23,7 @@ constexpr int kMostRead = 100'000;
 constexpr std::size_t kShortPrompt = 100;
 constexpr std::size_t kTextWords = 6;
 
-bool is_lines(const recipe::DataFile& file) {
+bool is_lines(const data::DataFile& file) {
   const std::filesystem::path ending = std::filesystem::path(file.path).extension();
   return ending == ".jsonl" || ending == ".ndjson";
 }
@@ -68,7 +68,7 @@ std::optional<SamplePrompt> prompt_of(const data::Record& record) {
 
 using Wanted = std::function<bool(const data::Record&)>;
 
-std::vector<SamplePrompt> prompts_of(const std::vector<recipe::DataFile>& files, std::size_t most,
+std::vector<SamplePrompt> prompts_of(const std::vector<data::DataFile>& files, std::size_t most,
                                      const Wanted& wanted) {
   std::vector<SamplePrompt> prompts;
   const auto file = std::ranges::find_if(files, is_lines);

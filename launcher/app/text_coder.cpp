@@ -6,9 +6,9 @@
 #include <filesystem>
 
 #include "framework/data/byte_tokenizer.h"
+#include "framework/data/data_preparation.h"
 #include "framework/store/store_error.h"
 #include "framework/tensors/safetensors_reader.h"
-#include "launcher/planner/data_preparation.h"
 #include "launcher/tokenizer/tokenizer_folder.h"
 #include "launcher/tokenizer/tokenizer_worker.h"
 
@@ -75,7 +75,7 @@ class WorkerCoder : public TextCoder {
 std::string data_tokenizer(const plan::RunFile& run) {
   const std::filesystem::path file = run.plan.train.file;
   if (file.empty() || !std::filesystem::exists(file)) return "";
-  return planner::recorded_tokenizer(tensors::SafetensorsReader(file).metadata());
+  return data::recorded_tokenizer(tensors::SafetensorsReader(file).metadata());
 }
 
 std::string tokenizer_of_run(const plan::RunFile& run, const std::optional<std::string>& chosen) {
@@ -92,12 +92,12 @@ std::string tokenizer_of_run(const plan::RunFile& run, const std::optional<std::
   const bool named_by_user = chosen && !chosen->empty();
   if (!named_by_user && tokenizer != kBytes && !tokenizer::has_tokenizer(tokenizer)) {
     throw refuse(fmt::format("the tokenizer that made the run's data ({}) is not in {}",
-                             recipe::paths_of(recipe.data.train), tokenizer),
+                             data::paths_of(recipe.data.train), tokenizer),
                  "put it back, or name it with --tokenizer DIRECTORY, or --tokenizer bytes",
                  "put it back");
   }
   if (made_by.empty()) return tokenizer;
-  const std::string identity = planner::tokenizer_identity(tokenizer);
+  const std::string identity = data::tokenizer_identity(tokenizer, tokenizer::PythonTokenizers());
   if (identity == made_by) return tokenizer;
   if (made_by == kBytes) {
     throw refuse(

@@ -40,7 +40,7 @@ std::string tokenizer_of_run(const plan::RunFile& run, const std::optional<std::
 
 std::unique_ptr<TextCoder> make_text_coder(const std::string& tokenizer);
 
-// What made the run's training data; see planner::PreparedData::tokenizer. Empty: unknown.
+// What made the run's training data; see data::PreparedData::tokenizer. Empty: unknown.
 std::string data_tokenizer(const plan::RunFile& run);
 
 }  // namespace strait::app

@@ -32,7 +32,7 @@ std::optional<plan::Plan> plan_or_result(const recipe::Recipe& recipe,
                                    plan.processes.size() == 1 ? "process" : "processes")});
     results.push_back(
         {hosts::CheckResult::Kind::ok, base::ExitCode::done, "data",
-         fmt::format("{}: {} rows", recipe::paths_of(recipe.data.train), plan.train.rows)});
+         fmt::format("{}: {} rows", data::paths_of(recipe.data.train), plan.train.rows)});
     return plan;
   } catch (const std::exception& error) {
     const base::Failure failure = base::describe_failure(error);

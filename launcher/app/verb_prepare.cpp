@@ -15,12 +15,12 @@
 #include <vector>
 
 #include "framework/data/byte_tokenizer.h"
+#include "framework/data/data_preparation.h"
 #include "framework/data/record_reader.h"
 #include "launcher/app/number_range.h"
 #include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
-#include "launcher/planner/data_preparation.h"
 #include "launcher/recipe/recipe_keys.h"
 #include "launcher/tokenizer/tokenizer_worker.h"
 
@@ -87,7 +87,7 @@ void print_document(data::Document document, bool first, tokenizer::TokenizerWor
   std::cout << '\n';
 }
 
-void show_records(const PrepareFlags& flags, const planner::DataOptions& options) {
+void show_records(const PrepareFlags& flags, const data::DataOptions& options) {
   std::unique_ptr<tokenizer::TokenizerWorker> worker;
   if (options.tokenizer != "bytes") {
     worker = std::make_unique<tokenizer::TokenizerWorker>(options.tokenizer);
@@ -116,7 +116,7 @@ std::string shard_name(const fs::path& file, std::int64_t number, std::int64_t c
 
 // The token files: one, or as many as the largest size of a file makes necessary.
 std::vector<std::string> write_files(const PrepareFlags& flags,
-                                     const planner::PreparedData& prepared) {
+                                     const data::PreparedData& prepared) {
   if (flags.file.empty()) return {};
   constexpr double kBytesOfToken = 9;
   const double bytes_of_row = kBytesOfToken * static_cast<double>(flags.row);
@@ -125,19 +125,19 @@ std::vector<std::string> write_files(const PrepareFlags& flags,
   const std::int64_t rows = prepared.tokens->rows();
   const std::int64_t count = (rows + most - 1) / most;
   if (count == 1) {
-    planner::place_data(prepared, flags.file);
+    data::place_data(prepared, flags.file);
     return {flags.file};
   }
   std::vector<std::string> files;
   for (std::int64_t i = 0; i < count; ++i) {
     files.push_back(shard_name(flags.file, i, count));
-    data::write_token_file(files.back(), *prepared.tokens, planner::metadata_of(prepared),
-                              i * most, std::min(most, rows - i * most));
+    data::write_token_file(files.back(), *prepared.tokens, data::metadata_of(prepared), i * most,
+                           std::min(most, rows - i * most));
   }
   return files;
 }
 
-void print_summary(const PrepareFlags& flags, const planner::PreparedData& prepared) {
+void print_summary(const PrepareFlags& flags, const data::PreparedData& prepared) {
   const data::TokenFile& rows = *prepared.tokens;
   std::int64_t tokens = 0;
   std::int64_t learnt = 0;
@@ -170,14 +170,15 @@ base::ExitCode prepare(const PrepareFlags& flags) {
                     "name must end in .safetensors; prepare one file of data at a time",
                     flags.file));
   }
-  planner::DataOptions options;
+  data::DataOptions options;
   options.rows = {flags.row, named<data::TooLong>(flags.too_long),
                   named<data::Packing>(flags.packing), flags.overlap};
   options.targets = named<data::Targets>(flags.targets);
   if (!flags.model.empty()) options.tokenizer = flags.model;
   options.rows.remedy = "make --row longer, or add --too-long drop, truncate or split";
   if (flags.shown > 0) show_records(flags, options);
-  const planner::PreparedData prepared = planner::read_data({{flags.data}}, options);
+  const data::PreparedData prepared =
+      data::read_data({{flags.data}}, options, tokenizer::PythonTokenizers());
   const std::vector<std::string> files = write_files(flags, prepared);
   print_summary(flags, prepared);
   for (const std::string& note : prepared.notes) std::cout << note << '\n';

@@ -9,14 +9,16 @@
 #include <utility>
 #include <vector>
 
+#include "framework/data/data_preparation.h"
 #include "framework/data/sample_order.h"
 #include "framework/store/step_folders.h"
 #include "framework/store/store_error.h"
+#include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/hub_name.h"
 #include "launcher/base/text.h"
-#include "launcher/planner/data_preparation.h"
 #include "launcher/tokenizer/tokenizer_folder.h"
+#include "launcher/tokenizer/tokenizer_worker.h"
 
 namespace strait::planner {
 namespace {
@@ -25,7 +27,7 @@ namespace fs = std::filesystem;
 
 // A recipe that names a tokenizer, and data that another one made, is a mistake; so are two data
 // files of different ones.
-void check_tokenizer(const PreparedData& data, const std::string& expected,
+void check_tokenizer(const data::PreparedData& data, const std::string& expected,
                      const std::string& source) {
   if (data.tokenizer.empty() || expected.empty() || data.tokenizer == expected) return;
   throw base::UserError(
@@ -36,9 +38,9 @@ void check_tokenizer(const PreparedData& data, const std::string& expected,
 }
 
 // Of token files without data.tokenizer, which should be of the model's own tokenizer.
-void compare_with_model(PreparedData& data, const std::string& model) {
+void compare_with_model(data::PreparedData& data, const std::string& model) {
   if (data.tokenizer.empty() || !tokenizer::has_tokenizer(model)) return;
-  if (data.tokenizer == "bytes") {
+  if (data.tokenizer == data::kByteTokenizer) {
     throw base::UserError(
         base::ExitCode::mismatch,
         fmt::format("{} has byte tokens, but the model of {} has another tokenizer, its own; "
@@ -48,7 +50,7 @@ void compare_with_model(PreparedData& data, const std::string& model) {
   }
   std::string own;
   try {
-    own = tokenizer_identity(model);
+    own = data::tokenizer_identity(model, tokenizer::PythonTokenizers());
   } catch (const store::StoreError&) {
     return;  // in a form that this build does not read: there is nothing to compare with
   }
@@ -69,8 +71,8 @@ void check_row(const recipe::Recipe& recipe, const models::ModelDescription& mod
                                     recipe.data.row, recipe.model.path, model.positions));
 }
 
-void check_data_files(const char* key, const std::vector<recipe::DataFile>& files) {
-  for (const recipe::DataFile& file : files) {
+void check_data_files(const char* key, const std::vector<data::DataFile>& files) {
+  for (const data::DataFile& file : files) {
     std::error_code error;
     // What this user may not look at is refused where it is opened.
     if (fs::exists(file.path, error) || error == std::errc::permission_denied) continue;
@@ -85,7 +87,7 @@ void check_data_files(const char* key, const std::vector<recipe::DataFile>& file
 }
 
 // data::SampleOrder refuses them too, but knows neither the key nor the files.
-void check_batch_rows(const recipe::Recipe& recipe, const PreparedData& train) {
+void check_batch_rows(const recipe::Recipe& recipe, const data::PreparedData& train) {
   const std::int64_t replicas = recipe.pipeline.replicas;
   const std::int64_t rows = train.tokens->rows();
   if (recipe.train.batch / replicas <= rows / replicas) return;
@@ -99,7 +101,7 @@ void check_batch_rows(const recipe::Recipe& recipe, const PreparedData& train) {
                   rows == 1 ? "" : "s", recipe.data.row, parts));
 }
 
-void count_steps(plan::Plan& plan, const PreparedData& train) {
+void count_steps(plan::Plan& plan, const data::PreparedData& train) {
   const recipe::Recipe& recipe = plan.recipe;
   const std::int64_t micro_batch = recipe.train.micro_batch.value_or(1);
   const std::int64_t rows = micro_batch * recipe.pipeline.replicas;
@@ -113,21 +115,21 @@ void count_steps(plan::Plan& plan, const PreparedData& train) {
   check_batch_rows(recipe, train);
   const data::SampleOrder order(
       data::SampleOrderOptions{.seed = static_cast<std::uint64_t>(recipe.seed),
-                                .rows = train.tokens->rows(),
-                                .replicas = recipe.pipeline.replicas,
-                                .replica = recipe.pipeline.replicas - 1,
-                                .rows_per_step = recipe.train.batch / recipe.pipeline.replicas,
-                                .shuffle = recipe.data.shuffle});
+                               .rows = train.tokens->rows(),
+                               .replicas = recipe.pipeline.replicas,
+                               .replica = recipe.pipeline.replicas - 1,
+                               .rows_per_step = recipe.train.batch / recipe.pipeline.replicas,
+                               .shuffle = recipe.data.shuffle});
   plan.epoch_steps = order.epoch_steps(1);
   plan.steps = recipe.train.steps ? *recipe.train.steps : order.epoch_steps(*recipe.train.epochs);
 }
 
-plan::Plan::Data plan_data(const PreparedData& data) {
+plan::Plan::Data plan_data(const data::PreparedData& data) {
   return {data.is_token_file ? fs::absolute(data.files.front().path).string() : "",
           data.tokens->hash(), data.tokens->rows()};
 }
 
-recipe::DataFile own_file(const plan::Plan::Data& data) {
+data::DataFile own_file(const plan::Plan::Data& data) {
   if (store::is_present(data.file)) return {data.file};
   throw base::UserError(base::ExitCode::mismatch,
                         fmt::format("{}, from which the run reads its rows, is missing; put it "
@@ -151,18 +153,46 @@ recipe::Recipe::Data sources_of(const recipe::Recipe& recipe, const plan::Plan* 
   return data;
 }
 
-void check_made_by(PreparedData& data, const recipe::Recipe& recipe) {
+void check_made_by(data::PreparedData& data, const recipe::Recipe& recipe) {
   const bool token_files_only = std::ranges::all_of(
-      data.files, [](const recipe::DataFile& file) { return is_token_file(file.path); });
+      data.files, [](const data::DataFile& file) { return data::is_token_file(file.path); });
   if (!token_files_only) return;
   if (recipe.data.tokenizer.empty()) return compare_with_model(data, recipe.model.path);
-  check_tokenizer(data, tokenizer_identity(recipe.data.tokenizer), "data.tokenizer");
+  check_tokenizer(data,
+                  data::tokenizer_identity(recipe.data.tokenizer, tokenizer::PythonTokenizers()),
+                  "data.tokenizer");
 }
 
 }  // namespace
 
+std::string tokenizer_of(const recipe::Recipe& recipe) {
+  if (!recipe.data.tokenizer.empty()) return recipe.data.tokenizer;
+  return tokenizer::has_tokenizer(recipe.model.path) ? recipe.model.path : data::kByteTokenizer;
+}
+
+data::DataOptions data_options(const recipe::Recipe& recipe) {
+  const recipe::Recipe::Data& data = recipe.data;
+  return {{data.row, data.too_long, data.packing, data.overlap},
+          tokenizer_of(recipe),
+          data.targets,
+          0,
+          static_cast<std::uint64_t>(recipe.seed)};
+}
+
+std::string prepare_command(const std::string& source, const data::DataOptions& options) {
+  std::string command = base::strait_command("prepare", source);
+  command += fmt::format(" --row {}", options.rows.row);
+  if (options.tokenizer != data::kByteTokenizer) {
+    command += " --model " + base::shell_word(options.tokenizer);
+  }
+  if (options.targets != data::Targets::assistant) {
+    command += fmt::format(" --targets {}", recipe::name_of(options.targets));
+  }
+  return command;
+}
+
 void check_tokens(const recipe::Recipe& recipe, const models::ModelDescription& model,
-                  const PreparedData& data) {
+                  const data::PreparedData& data) {
   const data::TokenFile& rows = *data.tokens;
   if (rows.largest_token() >= model.vocabulary) {
     throw base::UserError(
@@ -176,7 +206,7 @@ void check_tokens(const recipe::Recipe& recipe, const models::ModelDescription& 
   }
   const std::string& first = data.files.front().path;
   const std::string look =
-      is_token_file(first)
+      data::is_token_file(first)
           ? "look at its loss_mask"
           : "look at it with: " + prepare_command(first, data_options(recipe)) + " --show 3";
   throw base::UserError(
@@ -200,9 +230,10 @@ void read_data_sets(PlannedRun& run, const recipe::Recipe& recipe,
                     const models::ModelDescription& model, const plan::Plan* before) {
   const recipe::Recipe::Data sources = sources_of(recipe, before);
   check_row(recipe, model);
-  DataOptions options = data_options(recipe);
+  data::DataOptions options = data_options(recipe);
   options.hold_out = sources.hold_out;
-  PreparedSplit split = read_split(sources.train, options);
+  data::PreparedSplit split =
+      data::read_split(sources.train, options, tokenizer::PythonTokenizers());
   run.train = std::move(split.training);
   if (before == nullptr) check_made_by(run.train, recipe);
   check_tokens(recipe, model, run.train);
@@ -214,7 +245,7 @@ void read_data_sets(PlannedRun& run, const recipe::Recipe& recipe,
   run.eval = std::move(split.held_out);
   if (!sources.eval.empty()) {
     options.evaluation = true;
-    run.eval = read_data(sources.eval, options);
+    run.eval = data::read_data(sources.eval, options, tokenizer::PythonTokenizers());
   }
   if (!run.eval) return;
   check_tokenizer(*run.eval, run.train.tokenizer, "data.train");

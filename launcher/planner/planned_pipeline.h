@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "framework/data/data_preparation.h"
 #include "launcher/plan/plan.h"
-#include "launcher/planner/data_preparation.h"
 #include "launcher/planner/layer_times.h"
 #include "launcher/recipe/recipe.h"
 #include "models/model_description.h"
@@ -14,7 +14,7 @@ namespace strait::planner {
 // What the pipeline of a plan follows from, beside the plan's recipe, data and hosts.
 struct PipelineQuestion {
   const models::ModelDescription& model;
-  const PreparedData& train;
+  const data::PreparedData& train;
   std::int64_t recomputed_bytes_per_token = 0;  // see recompute_layers()
   const plan::Plan* before = nullptr;           // see plan_sync()
   std::vector<LayerTime> layer_times = {};      // for the partition "profile"

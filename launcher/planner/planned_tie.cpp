@@ -33,7 +33,7 @@ double bytes_of_rows(const recipe::Recipe& recipe, const models::ModelDescriptio
 }  // namespace
 
 std::optional<TieBytes> tie_bytes(const plan::Plan& plan, const models::ModelDescription& model,
-                                  const PreparedData& train) {
+                                  const data::PreparedData& train) {
   const recipe::Recipe& recipe = plan.recipe;
   if (!model.tied || !model.tied_trained || recipe.pipeline.stages == 1) return std::nullopt;
   stages::BatchOptions batch;

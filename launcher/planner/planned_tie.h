@@ -2,8 +2,8 @@
 
 #include <optional>
 
+#include "framework/data/data_preparation.h"
 #include "launcher/plan/plan.h"
-#include "launcher/planner/data_preparation.h"
 #include "models/model_description.h"
 
 namespace strait::planner {
@@ -17,7 +17,7 @@ struct TieBytes {
 
 // Mean of the first few steps of replica 0. None if no weight is on two stages.
 std::optional<TieBytes> tie_bytes(const plan::Plan& plan, const models::ModelDescription& model,
-                                  const PreparedData& train);
+                                  const data::PreparedData& train);
 
 // One of every replica.
 void plan_tie_links(plan::Plan& plan, const TieBytes& bytes);

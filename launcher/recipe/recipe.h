@@ -51,9 +51,9 @@ struct Recipe {
   };
 
   struct Data {
-    std::vector<DataFile> train;  // text, JSONL or token files; required
-    std::vector<DataFile> eval;   // empty: no evaluation, but for hold_out
-    double hold_out = 0;          // share of the records of `train` for evaluation
+    std::vector<data::DataFile> train;  // text, JSONL or token files; required
+    std::vector<data::DataFile> eval;   // empty: no evaluation, but for hold_out
+    double hold_out = 0;                // share of the records of `train` for evaluation
     std::string tokenizer;   // "bytes" or a directory with tokenizer.json; empty: the model's own
     std::int64_t row = 128;  // tokens of a packed row
     bool shuffle = true;     // the order of samples; by seed, epoch and replica

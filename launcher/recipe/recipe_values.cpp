@@ -48,10 +48,4 @@ Names all_names(data::Targets) { return kTargetsNames; }
 Names all_names(data::TooLong) { return kTooLongNames; }
 Names all_names(data::Packing) { return kPackingNames; }
 
-std::string paths_of(const std::vector<DataFile>& files) {
-  std::string text;
-  for (const DataFile& file : files) text += (text.empty() ? "" : ", ") + file.path;
-  return text;
-}
-
 }  // namespace strait::recipe

@@ -12,9 +12,10 @@
 #include <vector>
 
 #include "framework/codec/settings.h"
-#include "framework/net/path_conditions.h"
 #include "framework/data/packer.h"
 #include "framework/data/record.h"
+#include "framework/data/row_mix.h"
+#include "framework/net/path_conditions.h"
 
 // The types of a recipe's values.
 namespace strait::recipe {
@@ -66,17 +67,6 @@ template <class Enum>
 std::string_view name_of(Enum value) {
   return all_names(value)[static_cast<std::size_t>(value)];
 }
-
-// ---- data
-
-// One file of `data.train` or `data.eval`, which is a path or a list.
-struct DataFile {
-  std::string path = {};
-  double weight = 1;  // how often each of its rows is in an epoch
-  bool operator==(const DataFile&) const = default;
-};
-// For messages: "a.jsonl, b.jsonl".
-std::string paths_of(const std::vector<DataFile>& files);
 
 // ---- hosts
 

@@ -11,10 +11,12 @@
 #include <system_error>
 #include <utility>
 
+#include "framework/store/file_hash.h"
 #include "framework/store/store_error.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/own_program.h"
 #include "launcher/base/text.h"
+#include "launcher/tokenizer/tokenizer_folder.h"
 
 namespace strait::tokenizer {
 namespace {
@@ -101,13 +103,6 @@ std::vector<Part> parts_of(std::span<const data::Record> records) {
   return parts;
 }
 
-}  // namespace
-
-struct TokenizerWorker::Answer {
-  Json head;
-  std::vector<std::int32_t> tokens;
-};
-
 fs::path worker_script() {
   fs::path script = base::own_program().parent_path() / "strait-tokenizer.py";
   if (!fs::exists(script)) {
@@ -118,6 +113,13 @@ fs::path worker_script() {
   }
   return script;
 }
+
+}  // namespace
+
+struct TokenizerWorker::Answer {
+  Json head;
+  std::vector<std::int32_t> tokens;
+};
 
 TokenizerWorker::TokenizerWorker(const fs::path& directory, std::chrono::seconds timeout)
     : directory_(fs::absolute(directory)),
@@ -140,7 +142,7 @@ void TokenizerWorker::understand(const std::function<void()>& read_answer) {
 }
 
 std::vector<data::Document> TokenizerWorker::documents(std::span<const data::Record> records,
-                                                        data::Targets targets) {
+                                                       data::Targets targets) {
   send(records, targets);
   return receive();
 }
@@ -289,6 +291,18 @@ void TokenizerWorker::refuse_death(const std::string& how) {
                   "changes)",
                   directory_.string(), how,
                   last.empty() ? "" : fmt::format(": {}", base::printable(last)), python()));
+}
+
+std::string PythonTokenizers::hash(const fs::path& directory) const {
+  return open_tokenizer(directory).hash;
+}
+
+std::string PythonTokenizers::program_hash() const {
+  return store::hash_file(worker_script()).hash;
+}
+
+std::unique_ptr<data::Tokenizer> PythonTokenizers::start(const fs::path& directory) const {
+  return std::make_unique<TokenizerWorker>(directory);
 }
 
 }  // namespace strait::tokenizer

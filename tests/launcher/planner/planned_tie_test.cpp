@@ -8,7 +8,7 @@ namespace strait::planner {
 namespace {
 
 // Eight rows of four tokens, three of them distinct in each row and in no other.
-PreparedData eight_rows() {
+data::PreparedData eight_rows() {
   data::TokenRows rows;
   rows.row_length = 4;
   for (std::int32_t row = 0; row < 8; ++row) {
@@ -16,7 +16,7 @@ PreparedData eight_rows() {
   }
   rows.loss_mask.assign(rows.input_ids.size(), 1);
   rows.document.assign(rows.input_ids.size(), 0);
-  PreparedData data;
+  data::PreparedData data;
   data.tokens = std::make_shared<const data::TokenFile>(std::move(rows), "rows");
   return data;
 }

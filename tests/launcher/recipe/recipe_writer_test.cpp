@@ -128,8 +128,8 @@ Recipe::Lora random_lora(Draw& draw) {
   return lora;
 }
 
-std::vector<DataFile> random_files(Draw& draw) {
-  std::vector<DataFile> files;
+std::vector<data::DataFile> random_files(Draw& draw) {
+  std::vector<data::DataFile> files;
   for (auto i = draw.integer(1, 3); i > 0; --i) {
     files.push_back({std::to_string(i) + draw.text(), draw.coin() ? 1 : 0.1 + draw.number(9)});
   }

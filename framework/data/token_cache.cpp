@@ -1,4 +1,4 @@
-#include "launcher/planner/token_cache.h"
+#include "framework/data/token_cache.h"
 
 #include <fmt/format.h>
 
@@ -14,9 +14,8 @@
 #include "framework/store/atomic_file.h"
 #include "framework/store/file_hash.h"
 #include "framework/store/store_error.h"
-#include "launcher/tokenizer/tokenizer_worker.h"
 
-namespace strait::planner {
+namespace strait::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -63,11 +62,11 @@ double most_bytes() {
 }
 
 // Of one part; null: not there, or not whole.
-std::shared_ptr<const data::TokenFile> read_part(const fs::path& file) {
+std::shared_ptr<const TokenFile> read_part(const fs::path& file) {
   std::error_code ignored;
   if (!fs::exists(file, ignored)) return nullptr;
   try {
-    auto tokens = std::make_shared<const data::TokenFile>(file);
+    auto tokens = std::make_shared<const TokenFile>(file);
     const auto content = tokens->metadata().find(kContent);
     if (content == tokens->metadata().end() || content->second != tokens->hash()) return nullptr;
     // When it was used last; see prune_cache().
@@ -81,16 +80,15 @@ std::shared_ptr<const data::TokenFile> read_part(const fs::path& file) {
 }  // namespace
 
 TokenCache::TokenCache(const fs::path& source, const DataOptions& options,
-                       const std::string& tokenizer_hash)
+                       const std::string& tokenizer_hash, const TokenizerOpener& tokenizers)
     : source_(source.string()), tokenizer_hash_(tokenizer_hash) {
-  if (options.tokenizer == "bytes") return;
+  if (options.tokenizer == kByteTokenizer) return;
   folder_ = cache_folder();
   if (folder_.empty()) return;
-  const data::PackOptions& rows = options.rows;
+  const PackOptions& rows = options.rows;
   std::string key =
       fmt::format("{} {} {} {} {} {} {} {} {} {}", kFormat, store::hash_file(source).hash,
-                  source.extension().string(), tokenizer_hash,
-                  store::hash_file(tokenizer::worker_script()).hash, rows.row,
+                  source.extension().string(), tokenizer_hash, tokenizers.program_hash(), rows.row,
                   static_cast<int>(options.targets), static_cast<int>(rows.too_long),
                   static_cast<int>(rows.packing), rows.overlap);
   if (options.hold_out > 0) key += fmt::format(" {} {}", options.hold_out, options.seed);
@@ -117,9 +115,9 @@ std::string TokenCache::write(const PackedFile& packed) const {
   if (folder_.empty()) return "";
   std::map<std::string, std::string> metadata{
       {"source", source_}, {"tokenizer_hash", tokenizer_hash_}, {"note", packed.note}};
-  const auto write_part = [&](const char* part, const data::TokenFile& rows) {
+  const auto write_part = [&](const char* part, const TokenFile& rows) {
     metadata[kContent] = rows.hash();
-    data::write_token_file(file(part), rows, metadata);
+    write_token_file(file(part), rows, metadata);
   };
   try {
     store::make_directory(folder_);
@@ -199,4 +197,4 @@ fs::path spool_folder() {
   return fs::temp_directory_path();
 }
 
-}  // namespace strait::planner
+}  // namespace strait::data

@@ -11,24 +11,24 @@
 #include "framework/data/packer.h"
 #include "framework/data/record.h"
 #include "framework/data/token_file.h"
-#include "launcher/recipe/recipe.h"
+#include "framework/data/tokenizer.h"
 
-namespace strait::planner {
+namespace strait::data {
 
 // How text becomes rows.
 struct DataOptions {
-  data::PackOptions rows;
-  std::string tokenizer = "bytes";  // or a directory
-  data::Targets targets = data::Targets::assistant;
+  PackOptions rows;
+  std::string tokenizer = kByteTokenizer;  // or a directory
+  Targets targets = Targets::assistant;
   double hold_out = 0;      // share of the records
   std::uint64_t seed = 1;   // of what is held out, and of the rows of a weight such as 0.5
   bool evaluation = false;  // not training; for messages
 };
 
-// The data files of a recipe as the packed sequences that stages train on.
+// Data files as the packed sequences that stages train on.
 struct PreparedData {
-  std::vector<recipe::DataFile> files;
-  std::shared_ptr<const data::TokenFile> tokens;
+  std::vector<DataFile> files;
+  std::shared_ptr<const TokenFile> tokens;
   bool is_token_file = false;  // there is one file, and stages read it directly
   // What made the tokens: "bytes", a tokenizer's hash, or empty for token files that do not say.
   std::string tokenizer = {};
@@ -37,7 +37,7 @@ struct PreparedData {
   std::vector<std::string> removed = {};  // of the cache, a sentence each
   bool cached = false;                    // nothing was tokenised
 
-  std::string name() const { return recipe::paths_of(files); }  // for messages
+  std::string name() const { return paths_of(files); }  // for messages
 };
 
 struct PreparedSplit {
@@ -45,33 +45,26 @@ struct PreparedSplit {
   std::optional<PreparedData> held_out;  // if options say so
 };
 
-// "bytes" or the directory of the recipe's tokenizer: the one that it names, else the model's own,
-// else bytes.
-std::string tokenizer_of(const recipe::Recipe& recipe);
-// Without what data.hold_out says, which is for data.train only.
-DataOptions data_options(const recipe::Recipe& recipe);
-
-// The command that prepares a data file with these options, and to which flags may be added.
-std::string prepare_command(const std::string& source, const DataOptions& options);
-
 // By its name.
 bool is_token_file(const std::filesystem::path& source);
 
 // What a token file's metadata say about what made it; see PreparedData::tokenizer.
 std::string recorded_tokenizer(const std::map<std::string, std::string>& metadata);
-// The same of "bytes" or a directory as it is now.
-std::string tokenizer_identity(const std::string& tokenizer);
+// The same of kByteTokenizer or a directory as it is now.
+std::string tokenizer_identity(const std::string& tokenizer, const TokenizerOpener& tokenizers);
 
 // Reads texts, JSONL and token files; text becomes tokens, packed into rows, file by file. Tokens
 // of a tokenizer's directory are kept in the user's cache (token_cache.h) and read from there the
 // next time; nothing else is written, but files without a name while more is packed than memory
 // should hold. StoreError bad_input with file:line for what cannot be used.
-PreparedSplit read_split(const std::vector<recipe::DataFile>& files, const DataOptions& options);
-PreparedData read_data(const std::vector<recipe::DataFile>& files, DataOptions options);
+PreparedSplit read_split(const std::vector<DataFile>& files, const DataOptions& options,
+                         const TokenizerOpener& tokenizers);
+PreparedData read_data(const std::vector<DataFile>& files, DataOptions options,
+                       const TokenizerOpener& tokenizers);
 
 // The token file for stages: the source itself, or `target`, which is written.
 std::filesystem::path place_data(const PreparedData& data, const std::filesystem::path& target);
 // What a token file says of its making.
 std::map<std::string, std::string> metadata_of(const PreparedData& data);
 
-}  // namespace strait::planner
+}  // namespace strait::data

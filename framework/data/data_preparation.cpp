@@ -1,24 +1,19 @@
-#include "launcher/planner/data_preparation.h"
+#include "framework/data/data_preparation.h"
 
 #include <fmt/format.h>
 
 #include <utility>
 
-#include "framework/store/atomic_file.h"
+#include "framework/data/file_packer.h"
 #include "framework/data/row_mix.h"
+#include "framework/data/token_cache.h"
+#include "framework/store/atomic_file.h"
 #include "framework/store/store_error.h"
-#include "launcher/base/command_name.h"
-#include "launcher/base/text.h"
-#include "launcher/planner/file_packer.h"
-#include "launcher/planner/token_cache.h"
-#include "launcher/tokenizer/tokenizer_folder.h"
 
-namespace strait::planner {
+namespace strait::data {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kBytes = "bytes";
 
 [[noreturn]] void refuse_data(store::StoreError::Kind kind, const std::string& why) {
   throw store::StoreError(kind, why);
@@ -32,7 +27,7 @@ PackedFile read_token_file(const fs::path& source, const DataOptions& options) {
                     "has none to choose from; set data.eval to another file",
                     source.string()));
   }
-  auto tokens = std::make_shared<const data::TokenFile>(source);
+  auto tokens = std::make_shared<const TokenFile>(source);
   if (tokens->row_length() != options.rows.row) {
     refuse_data(store::StoreError::Kind::bad_input,
                 fmt::format("{} has rows of {} tokens, but the recipe says data.row = {}; make "
@@ -43,7 +38,7 @@ PackedFile read_token_file(const fs::path& source, const DataOptions& options) {
 }
 
 std::string name_of_tokenizer(const std::string& tokenizer) {
-  if (tokenizer == kBytes) return kBytes;
+  if (tokenizer == kByteTokenizer) return kByteTokenizer;
   return (fs::absolute(tokenizer).lexically_normal() / "").parent_path().filename().string();
 }
 
@@ -64,58 +59,34 @@ void take_tokenizer(PreparedData& data, const fs::path& source, const std::strin
 // One data set of the rows of several files.
 class Mix {
  public:
-  void add(std::shared_ptr<const data::TokenFile> file, recipe::DataFile source) {
+  void add(std::shared_ptr<const TokenFile> file, DataFile source) {
     rows_.push_back({file->rows(), source.weight});
     files_.push_back(std::move(file));
     paths_.push_back(std::move(source.path));
   }
   bool empty() const { return files_.empty(); }
 
-  std::shared_ptr<const data::TokenFile> finish(std::uint64_t seed) const {
+  std::shared_ptr<const TokenFile> finish(std::uint64_t seed) const {
     if (files_.size() == 1 && rows_.front().weight == 1) return files_.front();
-    std::vector<data::RowChoice> chosen = data::mix_rows(rows_, seed);
+    std::vector<RowChoice> chosen = mix_rows(rows_, seed);
     std::vector<bool> present(files_.size());
-    for (const data::RowChoice& one : chosen) present[static_cast<std::size_t>(one.file)] = true;
+    for (const RowChoice& one : chosen) present[static_cast<std::size_t>(one.file)] = true;
     for (std::size_t i = 0; i < files_.size(); ++i) {
       if (present[i]) continue;
       refuse_data(store::StoreError::Kind::bad_input,
                   fmt::format("the weight {} of {} takes none of its {} rows; make it larger",
                               rows_[i].weight, paths_[i], rows_[i].rows));
     }
-    return std::make_shared<const data::TokenFile>(files_, std::move(chosen));
+    return std::make_shared<const TokenFile>(files_, std::move(chosen));
   }
 
  private:
-  std::vector<std::shared_ptr<const data::TokenFile>> files_;
-  std::vector<data::MixedFile> rows_;
+  std::vector<std::shared_ptr<const TokenFile>> files_;
+  std::vector<MixedFile> rows_;
   std::vector<std::string> paths_;
 };
 
 }  // namespace
-
-std::string tokenizer_of(const recipe::Recipe& recipe) {
-  if (!recipe.data.tokenizer.empty()) return recipe.data.tokenizer;
-  return tokenizer::has_tokenizer(recipe.model.path) ? recipe.model.path : kBytes;
-}
-
-DataOptions data_options(const recipe::Recipe& recipe) {
-  const recipe::Recipe::Data& data = recipe.data;
-  return {{data.row, data.too_long, data.packing, data.overlap},
-          tokenizer_of(recipe),
-          data.targets,
-          0,
-          static_cast<std::uint64_t>(recipe.seed)};
-}
-
-std::string prepare_command(const std::string& source, const DataOptions& options) {
-  std::string command = base::strait_command("prepare", source);
-  command += fmt::format(" --row {}", options.rows.row);
-  if (options.tokenizer != kBytes) command += " --model " + base::shell_word(options.tokenizer);
-  if (options.targets != data::Targets::assistant) {
-    command += fmt::format(" --targets {}", recipe::name_of(options.targets));
-  }
-  return command;
-}
 
 bool is_token_file(const fs::path& source) { return source.extension() == ".safetensors"; }
 
@@ -123,23 +94,24 @@ std::string recorded_tokenizer(const std::map<std::string, std::string>& metadat
   const auto hash = metadata.find("tokenizer_hash");
   if (hash != metadata.end()) return hash->second;
   const auto name = metadata.find("tokenizer");
-  return name != metadata.end() && name->second == kBytes ? kBytes : "";
+  return name != metadata.end() && name->second == kByteTokenizer ? kByteTokenizer : "";
 }
 
-std::string tokenizer_identity(const std::string& tokenizer) {
-  return tokenizer == kBytes ? kBytes : tokenizer::open_tokenizer(tokenizer).hash;
+std::string tokenizer_identity(const std::string& tokenizer, const TokenizerOpener& tokenizers) {
+  return tokenizer == kByteTokenizer ? kByteTokenizer : tokenizers.hash(tokenizer);
 }
 
-PreparedSplit read_split(const std::vector<recipe::DataFile>& files, const DataOptions& options) {
+PreparedSplit read_split(const std::vector<DataFile>& files, const DataOptions& options,
+                         const TokenizerOpener& tokenizers) {
   PreparedSplit split;
   PreparedData& training = split.training;
   training.files = files;
   training.cached = true;
-  FilePacker packer(options);
+  FilePacker packer(options, tokenizers);
   Mix trained;
   Mix held;
   std::string identity;  // of the options' tokenizer
-  for (const recipe::DataFile& file : training.files) {
+  for (const DataFile& file : training.files) {
     PackedFile packed;
     if (is_token_file(file.path)) {
       packed = read_token_file(file.path, options);
@@ -148,9 +120,9 @@ PreparedSplit read_split(const std::vector<recipe::DataFile>& files, const DataO
       take_tokenizer(training, file.path, recorded_tokenizer(metadata),
                      name == metadata.end() ? "" : name->second);
     } else {
-      if (identity.empty()) identity = tokenizer_identity(options.tokenizer);
+      if (identity.empty()) identity = tokenizer_identity(options.tokenizer, tokenizers);
       take_tokenizer(training, file.path, identity, name_of_tokenizer(options.tokenizer));
-      const TokenCache cache(file.path, options, identity);
+      const TokenCache cache(file.path, options, identity, tokenizers);
       std::optional<PackedFile> known = cache.read();
       if (!known) {
         training.cached = false;
@@ -183,15 +155,16 @@ PreparedSplit read_split(const std::vector<recipe::DataFile>& files, const DataO
   return split;
 }
 
-PreparedData read_data(const std::vector<recipe::DataFile>& files, DataOptions options) {
+PreparedData read_data(const std::vector<DataFile>& files, DataOptions options,
+                       const TokenizerOpener& tokenizers) {
   options.hold_out = 0;
-  return read_split(files, options).training;
+  return read_split(files, options, tokenizers).training;
 }
 
 std::map<std::string, std::string> metadata_of(const PreparedData& data) {
   std::map<std::string, std::string> metadata{{"source", data.name()}};
   if (!data.tokenizer_name.empty()) metadata["tokenizer"] = data.tokenizer_name;
-  if (!data.tokenizer.empty() && data.tokenizer != kBytes) {
+  if (!data.tokenizer.empty() && data.tokenizer != kByteTokenizer) {
     metadata["tokenizer_hash"] = data.tokenizer;
   }
   return metadata;
@@ -200,8 +173,8 @@ std::map<std::string, std::string> metadata_of(const PreparedData& data) {
 fs::path place_data(const PreparedData& data, const fs::path& target) {
   if (data.is_token_file) return fs::absolute(data.files.front().path);
   store::make_directory(fs::absolute(target).parent_path());
-  data::write_token_file(target, *data.tokens, metadata_of(data));
+  write_token_file(target, *data.tokens, metadata_of(data));
   return fs::absolute(target);
 }
 
-}  // namespace strait::planner
+}  // namespace strait::data

@@ -4,9 +4,9 @@
 #include <optional>
 #include <string>
 
-#include "launcher/planner/file_packer.h"
+#include "framework/data/file_packer.h"
 
-namespace strait::planner {
+namespace strait::data {
 
 // Rows of data files that were made before, in $STRAIT_CACHE, else $XDG_CACHE_HOME/strait, else
 // ~/.cache/strait, below tokens/. A file's name is the hash of all that decides its content; files
@@ -16,7 +16,7 @@ class TokenCache {
  public:
   // Of one data file.
   TokenCache(const std::filesystem::path& source, const DataOptions& options,
-             const std::string& tokenizer_hash);
+             const std::string& tokenizer_hash, const TokenizerOpener& tokenizers);
 
   // Nothing: it is not there, or not whole.
   std::optional<PackedFile> read() const;
@@ -42,4 +42,4 @@ std::string prune_cache(const std::filesystem::path& folder, const std::string& 
 // Where rows go that memory should not hold: the cache's directory, else that for temporary files.
 std::filesystem::path spool_folder();
 
-}  // namespace strait::planner
+}  // namespace strait::data

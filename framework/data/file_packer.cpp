@@ -1,4 +1,4 @@
-#include "launcher/planner/file_packer.h"
+#include "framework/data/file_packer.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -13,10 +13,10 @@
 
 #include "framework/data/byte_tokenizer.h"
 #include "framework/data/row_spool.h"
+#include "framework/data/token_cache.h"
 #include "framework/store/store_error.h"
-#include "launcher/planner/token_cache.h"
 
-namespace strait::planner {
+namespace strait::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 // How far a long file is, on a terminal.
 class PreparationProgress {
  public:
-  explicit PreparationProgress(const data::RecordReader& reader)
+  explicit PreparationProgress(const RecordReader& reader)
       : reader_(reader), shown_(isatty(STDERR_FILENO) != 0) {}
   PreparationProgress(const PreparationProgress&) = delete;
   PreparationProgress& operator=(const PreparationProgress&) = delete;
@@ -44,16 +44,16 @@ class PreparationProgress {
   }
 
  private:
-  const data::RecordReader& reader_;
+  const RecordReader& reader_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::size_t tokens_ = 0;
   bool shown_;
   int last_ = -1;
 };
 
-std::size_t bytes_of(const data::Record& record) {
+std::size_t bytes_of(const Record& record) {
   std::size_t bytes = record.chat.size();
-  for (const data::Piece& piece : record.pieces) bytes += piece.text.size();
+  for (const Piece& piece : record.pieces) bytes += piece.text.size();
   return bytes;
 }
 
@@ -70,7 +70,7 @@ class FilePacker::Split {
       : options_(options), training_(options), evaluation_(options) {}
 
   // Where a record goes.
-  data::Packer& side_of(const data::Record& record) {
+  Packer& side_of(const Record& record) {
     ++records_;
     const bool held =
         options_.hold_out > 0 && is_held_out(record, options_.hold_out, options_.seed);
@@ -85,14 +85,14 @@ class FilePacker::Split {
     PackedFile packed{training_.finish(source), evaluation_.finish(source), {}};
     std::vector<std::string> notes;
     std::vector<std::string> parts;
-    add_count(parts, sum(&data::LongDocuments::dropped), "dropped");
-    add_count(parts, sum(&data::LongDocuments::truncated), "truncated");
-    add_count(parts, sum(&data::LongDocuments::split), "split");
+    add_count(parts, sum(&LongDocuments::dropped), "dropped");
+    add_count(parts, sum(&LongDocuments::truncated), "truncated");
+    add_count(parts, sum(&LongDocuments::split), "split");
     if (!parts.empty()) {
       notes.push_back(fmt::format("records longer than a row of {} tokens: {}", options_.rows.row,
                                   fmt::join(parts, ", ")));
     }
-    const std::int64_t targetless = sum(&data::LongDocuments::pieces_without_target);
+    const std::int64_t targetless = sum(&LongDocuments::pieces_without_target);
     if (targetless > 0) {
       notes.push_back(fmt::format("{} piece{} of records without a target left out", targetless,
                                   targetless == 1 ? "" : "s"));
@@ -118,7 +118,7 @@ class FilePacker::Split {
   }
 
  private:
-  std::int64_t sum(std::int64_t data::LongDocuments::*member) {
+  std::int64_t sum(std::int64_t LongDocuments::*member) {
     return training_.packer().long_documents().*member +
            evaluation_.packer().long_documents().*member;
   }
@@ -128,24 +128,23 @@ class FilePacker::Split {
    public:
     explicit Rows(const DataOptions& options)
         : spool_(options.rows.row, spool_folder),
-          packer_(options.rows, [this](std::int64_t number, const data::PackedRow& row) {
-            spool_.put(number, row);
-          }) {}
+          packer_(options.rows,
+                  [this](std::int64_t number, const PackedRow& row) { spool_.put(number, row); }) {}
     Rows(const Rows&) = delete;
     Rows& operator=(const Rows&) = delete;
 
-    data::Packer& packer() { return packer_; }
+    Packer& packer() { return packer_; }
 
     // Null: there are none.
-    std::shared_ptr<const data::TokenFile> finish(const fs::path& source) {
+    std::shared_ptr<const TokenFile> finish(const fs::path& source) {
       packer_.finish();
       if (packer_.rows() == 0) return nullptr;
-      return std::make_shared<const data::TokenFile>(spool_.finish(), source.string());
+      return std::make_shared<const TokenFile>(spool_.finish(), source.string());
     }
 
    private:
-    data::RowSpool spool_;
-    data::Packer packer_;
+    RowSpool spool_;
+    Packer packer_;
   };
 
   const DataOptions& options_;
@@ -157,7 +156,7 @@ class FilePacker::Split {
 };
 
 PackedFile FilePacker::pack(const fs::path& source) {
-  data::RecordReader reader(source);
+  RecordReader reader(source);
   if (options_.hold_out > 0 && reader.is_text()) {
     throw store::StoreError(
         store::StoreError::Kind::bad_input,
@@ -166,7 +165,7 @@ PackedFile FilePacker::pack(const fs::path& source) {
                     source.string()));
   }
   Split split(options_);
-  if (options_.tokenizer == "bytes") {
+  if (options_.tokenizer == kByteTokenizer) {
     pack_bytes(reader, split);
   } else {
     pack_tokens(reader, split);
@@ -174,25 +173,23 @@ PackedFile FilePacker::pack(const fs::path& source) {
   return split.finish(source);
 }
 
-void FilePacker::pack_bytes(data::RecordReader& reader, Split& split) const {
-  while (std::optional<data::Record> record = reader.next()) {
-    data::Packer& packer = split.side_of(*record);
+void FilePacker::pack_bytes(RecordReader& reader, Split& split) const {
+  while (std::optional<Record> record = reader.next()) {
+    Packer& packer = split.side_of(*record);
     choose_targets(*record, options_.targets);
-    packer.add(data::ByteTokenizer::document(*record));
+    packer.add(ByteTokenizer::document(*record));
   }
 }
 
-void FilePacker::pack_tokens(data::RecordReader& reader, Split& split) {
-  if (worker_ == nullptr) {
-    worker_ = std::make_unique<tokenizer::TokenizerWorker>(options_.tokenizer);
-  }
+void FilePacker::pack_tokens(RecordReader& reader, Split& split) {
+  if (tokenizer_ == nullptr) tokenizer_ = tokenizers_.start(options_.tokenizer);
   PreparationProgress progress(reader);
-  std::vector<data::Record> batch;
-  std::deque<data::Packer*> sides;  // of all records that are read and not packed
+  std::vector<Record> batch;
+  std::deque<Packer*> sides;  // of all records that are read and not packed
   std::size_t bytes = 0;
   const auto receive = [&] {
     std::size_t tokens = 0;
-    for (const data::Document& document : worker_->receive()) {
+    for (const Document& document : tokenizer_->receive()) {
       tokens += document.tokens.size();
       sides.front()->add(document);
       sides.pop_front();
@@ -200,21 +197,21 @@ void FilePacker::pack_tokens(data::RecordReader& reader, Split& split) {
     progress.show(tokens);
   };
   const auto send = [&] {
-    if (worker_->sent() == tokenizer::TokenizerWorker::kAhead) receive();
-    worker_->send(batch, options_.targets);
+    if (tokenizer_->sent() == Tokenizer::kAhead) receive();
+    tokenizer_->send(batch, options_.targets);
     batch.clear();
     bytes = 0;
   };
-  while (std::optional<data::Record> record = reader.next()) {
+  while (std::optional<Record> record = reader.next()) {
     bytes += bytes_of(*record);
-    if (!reader.is_text() && record->chat.empty() && !worker_->ends_records())
+    if (!reader.is_text() && record->chat.empty() && !tokenizer_->ends_records())
       split.note_missing_end_token();
     sides.push_back(&split.side_of(*record));
     batch.push_back(std::move(*record));
-    if (bytes >= tokenizer::TokenizerWorker::kBatchBytes) send();
+    if (bytes >= Tokenizer::kBatchBytes) send();
   }
   if (!batch.empty()) send();
-  while (worker_->sent() > 0) receive();
+  while (tokenizer_->sent() > 0) receive();
 }
 
-}  // namespace strait::planner
+}  // namespace strait::data
