@@ -119,8 +119,7 @@ inline constexpr std::tuple kMetrics<StepMetrics> = {
            {.key = "program_bytes",
             .unit = Unit::bytes,
             .combine = Combine::each,
-            .meaning = "of these, pages of files (code, libraries, mapped data), and what it had "
-                       "before it made its layers"}),
+            .meaning = "of these, pages of files, and what it had before it made its layers"}),
     metric(&StepMetrics::gpu_memory_bytes,
            {.key = "gpu_memory_bytes",
             .unit = Unit::bytes,
@@ -130,8 +129,7 @@ inline constexpr std::tuple kMetrics<StepMetrics> = {
            {.key = "gpu_busy",
             .unit = Unit::share,
             .combine = Combine::each,
-            .meaning = "of the last seconds in which its GPU worked, for whatever process, by the "
-                       "driver; 0 where it does not say",
+            .meaning = "of the last seconds, with its GPU busy; 0 where the driver does not say",
             .label = {6, "GPU ", "", /*hides_zero=*/true}}),
     metric(&StepMetrics::gpu_celsius,
            {.key = "gpu_celsius",
