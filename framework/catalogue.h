@@ -29,7 +29,7 @@ class Catalogue {
     constexpr std::string_view kLetters =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
     if (name.empty() || name.size() > 64 || name.find_first_not_of(kLetters) != std::string::npos) {
-      throw std::invalid_argument("\"" + name + "\" is no name for a " + kind_ +
+      throw std::invalid_argument("\"" + name + "\" is not a name for a " + kind_ +
                                   ": it takes 1 to 64 letters, digits, \"_\", \"-\" or \".\"");
     }
     if (find(name) != nullptr) {

@@ -82,7 +82,7 @@ void check_adapters(const ModelDescription& model, const Lora& lora) {
   for (const std::string& target : lora.targets) {
     if (!has(adapted, target)) {
       refuse(model, Among::blocks,
-             fmt::format("LoRA's target \"{}\" is no matrix of a block", target));
+             fmt::format("LoRA's target \"{}\" is not a matrix of a block", target));
     }
   }
   if (adapted.empty()) refuse(model, Among::blocks, "LoRA's targets match no matrix of a block");

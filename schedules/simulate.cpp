@@ -55,7 +55,7 @@ void check_costs(std::size_t stages, std::span<const ChunkCost> costs,
     }
   }
   for (std::size_t p = 0; p < links.size(); ++p) {
-    const std::string where = " of the link behind" + at(p);
+    const std::string where = " of the link after" + at(p);
     check_number(links[p].forward_bytes, "forward bytes" + where);
     check_number(links[p].backward_bytes, "backward bytes" + where);
     check_number(links[p].latency_seconds, "latency" + where);

@@ -19,8 +19,9 @@ at::TensorOptions options_of(const std::vector<models::Parameter>& parameters) {
   return at::TensorOptions().device(device_of(parameters));
 }
 
-// Where the fused kernel reads them.
-std::vector<at::Tensor> beside(const at::Tensor& master, const std::vector<at::Tensor>& counters) {
+// The fused kernel reads its counters on the device of the weights.
+std::vector<at::Tensor> counters_for(const at::Tensor& master,
+                                     const std::vector<at::Tensor>& counters) {
   if (master.is_cpu()) return counters;
   return kernels::on_device(at::stack(counters), master.device()).unbind();
 }
@@ -114,7 +115,7 @@ void AdamW::update_group(Gradients& gradients, double learning_rate, bool decays
     updates.push_back(slots_[i].updates);
   }
   if (masters.empty()) return;
-  at::_fused_adamw_(masters, sums, first, second, {}, beside(masters.front(), updates),
+  at::_fused_adamw_(masters, sums, first, second, {}, counters_for(masters.front(), updates),
                     learning_rate, options_.beta1, options_.beta2,
                     decays ? options_.weight_decay : 0.0, options_.epsilon,
                     /*amsgrad=*/false, /*maximize=*/false);

@@ -151,7 +151,7 @@ net::Frame BoundaryEnd::encode(Outgoing& outgoing) {
 
 void BoundaryEnd::send_loop() {
   try {
-    const auto beside = transfer_.sending();
+    const auto stream = transfer_.sending();
     while (true) {
       Outgoing outgoing;
       {
@@ -177,7 +177,7 @@ void BoundaryEnd::send_loop() {
 
 void BoundaryEnd::receive_loop() {
   try {
-    const auto beside = transfer_.receiving();
+    const auto stream = transfer_.receiving();
     while (true) {
       {
         const MutexLock lock(mutex_);

@@ -18,8 +18,7 @@ struct Targets {
   at::Tensor tokens;     // int64
 };
 
-Targets targets_of(const codec::Rows& rows, const data::TokenFile& file,
-                   const at::Tensor& weight) {
+Targets targets_of(const codec::Rows& rows, const data::TokenFile& file, const at::Tensor& weight) {
   std::vector<std::int64_t> positions;
   std::vector<std::int64_t> tokens;
   std::int64_t row_start = 0;

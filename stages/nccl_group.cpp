@@ -27,7 +27,7 @@ double seconds(std::chrono::milliseconds limit) {
   return std::chrono::duration<double>(limit).count();
 }
 
-c10::Stream stream_beside(at::Device device) {
+c10::Stream side_stream(at::Device device) {
   return c10::impl::VirtualGuardImpl(device.type())
       .getStreamFromGlobalPool(device, /*isHighPriority=*/true);
 }
@@ -53,7 +53,7 @@ NcclGroup::NcclGroup(std::shared_ptr<const nccl::Library> library, at::Tensor gr
       gradient_(std::move(gradient)),
       membership_(std::move(membership)),
       limits_(limits),
-      stream_(stream_beside(gradient_.device())),
+      stream_(side_stream(gradient_.device())),
       ready_(gradient_.device().type()) {
   nccl::UniqueId id{};
   TORCH_INTERNAL_ASSERT(first.key.size() == id.bytes.size(), "an id of NCCL of another size");

@@ -141,8 +141,8 @@ std::vector<std::int64_t> memory_shares(const Question& question) {
     for (std::size_t i = 0; i < own; ++i) {
       const std::int64_t all =
           host.gpu_bytes.empty() ? host.memory_bytes : host.gpu_bytes[place(i)];
-      const std::int64_t beside = host.gpu_bytes.empty() ? 0 : host.gpu_process_bytes;
-      const std::int64_t share = (all / sharing[place(i)] - beside) / question.chunks;
+      const std::int64_t process = host.gpu_bytes.empty() ? 0 : host.gpu_process_bytes;
+      const std::int64_t share = (all / sharing[place(i)] - process) / question.chunks;
       shares.push_back(all == 0 ? 0 : std::max<std::int64_t>(share, 1));
     }
   }

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "framework/data/token_file.h"
 #include "framework/net/link.h"
 #include "framework/sync/membership.h"
 #include "framework/sync/methods.h"
-#include "framework/data/token_file.h"
 #include "models/model_config.h"
 #include "models/model_description.h"
 #include "schedules/action.h"

@@ -42,7 +42,7 @@ Copied Transfer::to_host(const at::Tensor& tensor) {
   const at::Tensor from = tensor.detach();
   const auto computed = recorded(kernels::current_stream(device_));
   at::Tensor host = going_down_.take(from);
-  const c10::StreamGuard beside(*down_);
+  const c10::StreamGuard copying(*down_);
   computed->block(*down_);
   host.copy_(from, /*non_blocking=*/true);
   // Or the memory would be another tensor's before it has been read.
@@ -72,7 +72,7 @@ Copied Transfer::to_device(at::Tensor host) {
   while (!uploads_.empty() && uploads_.front().done->query()) uploads_.pop_front();
   at::Tensor from = going_up_.take(host);
   from.copy_(host);
-  const c10::StreamGuard beside(*up_);
+  const c10::StreamGuard copying(*up_);
   at::Tensor tensor = at::empty(host.sizes(), host.options().device(device_));
   tensor.copy_(from, /*non_blocking=*/true);
   Copied copied{std::move(tensor), recorded(*up_)};

@@ -112,7 +112,7 @@ std::string reason(const ChoiceLimits& limits, const Candidate& best, const Choi
     others += fmt::format("{}bfloat16 {}", others.empty() ? "" : ", ", price(kRawBits));
   }
   std::string text =
-      fmt::format("{}, {} a step ({}) at {:.3g} Mbit/s beside {} of compute", describe(best.choice),
+      fmt::format("{}, {} a step ({}) at {:.3g} Mbit/s with {} of compute", describe(best.choice),
                   price(best.choice.bits), others, measured.bytes_per_second * 8e-6,
                   seconds_text(measured.compute_seconds));
   std::string more;

@@ -125,7 +125,7 @@ SamplePayload::SamplePayload(const TensorHeader& header, std::span<const std::by
   const std::span<const std::byte> rows = rest_;
   while (place_ < header.rows.rows.size()) next();
   if (!rest_.empty()) {
-    throw CodecError(fmt::format("a payload has {} bytes behind its last row", rest_.size()));
+    throw CodecError(fmt::format("a payload has {} bytes after its last row", rest_.size()));
   }
   rest_ = rows;
   place_ = 0;

@@ -5,13 +5,13 @@
 namespace strait::codec {
 namespace {
 
-store::Step step_behind(store::Step step) { return store::Step{number(step) + 1}; }
+store::Step next_step(store::Step step) { return store::Step{number(step) + 1}; }
 
 }  // namespace
 
 bool UpcomingUses::any_repeats() const {
   std::unordered_set<store::SampleId> seen;
-  for (store::Step step{0}; step < last_; step = step_behind(step)) {
+  for (store::Step step{0}; step < last_; step = next_step(step)) {
     for (const store::SampleId sample : order_(step)) {
       if (!seen.insert(sample).second) return true;
     }
@@ -44,7 +44,7 @@ bool UpcomingUses::extend() {
     latest_[id] = position;
     uses_.push_back({sample, walked_, kUnknown});
   }
-  walked_ = step_behind(walked_);
+  walked_ = next_step(walked_);
   return true;
 }
 

@@ -42,7 +42,7 @@ std::string joined_parts(const nlohmann::json& parts, const std::string& origin)
   for (const nlohmann::json& part : parts) {
     if (!part.is_object() || !part.contains("type") || part["type"] != "text") {
       refuse_record(origin,
-                    "a part of \"content\" is no {\"type\": \"text\", \"text\": ...}; only "
+                    "a part of \"content\" is not {\"type\": \"text\", \"text\": ...}; only "
                     "text can be trained on");
     }
     text += required_string(part, "text", origin);

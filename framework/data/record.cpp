@@ -92,8 +92,8 @@ Record parse_record(std::string_view line, const std::string& origin) {
   if (chat) return message_record(root, line, origin);
   if (pair && !system_text(root, origin).empty()) {
     refuse_record(origin,
-                  "\"system\" stands beside \"prompt\", which is not rendered as a chat; put its "
-                  "text into the prompt, or write the record as \"messages\"");
+                  "\"system\" is not used with \"prompt\", which is not rendered as a chat; put "
+                  "its text into the prompt, or write the record as \"messages\"");
   }
   Record record;
   record.origin = origin;

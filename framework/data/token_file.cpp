@@ -114,9 +114,10 @@ TokenFile::TokenFile(RowTables tables, const std::string& name) : tables_(std::m
   const auto expected = static_cast<std::size_t>(tables_.rows * tables_.row_length);
   if (tables_.rows < 1 || tables_.row_length < 2 || tables_.input_ids.size() != expected ||
       tables_.loss_mask.size() != expected || tables_.document.size() != expected) {
-    refuse_tokens(name, fmt::format("{} tokens, {} masks and {} document numbers are no rows of {}",
-                                    tables_.input_ids.size(), tables_.loss_mask.size(),
-                                    tables_.document.size(), tables_.row_length));
+    refuse_tokens(name,
+                  fmt::format("{} tokens, {} masks and {} document numbers do not make rows of {}",
+                              tables_.input_ids.size(), tables_.loss_mask.size(),
+                              tables_.document.size(), tables_.row_length));
   }
   validate(name);
 }

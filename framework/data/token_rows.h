@@ -29,10 +29,11 @@ struct RowTables {
   std::int64_t rows = 0;
   std::int64_t row_length = 0;
   std::span<const std::int32_t> input_ids{};
-  std::span<const std::uint8_t> loss_mask{};                          // empty: 1 everywhere
-  std::span<const std::int32_t> document{};                           // empty: 0 everywhere
-  std::vector<std::shared_ptr<const void>> memory{};                  // what the spans lie in
-  std::vector<std::shared_ptr<const store::FileMapping>> mappings{};  // those of it that are files
+  std::span<const std::uint8_t> loss_mask{};          // empty: 1 everywhere
+  std::span<const std::int32_t> document{};           // empty: 0 everywhere
+  std::vector<std::shared_ptr<const void>> memory{};  // what the spans lie in
+  std::vector<std::shared_ptr<const store::FileMapping>>
+      mappings{};  // the mapped files among `memory`
 };
 
 }  // namespace strait::data

@@ -11,9 +11,10 @@ namespace {
 using Seconds = std::chrono::duration<double>;
 
 constexpr std::uint64_t kMostLimit = std::uint64_t{64} << 20;
-// Enough for a stream without holes; few, so that one is soon through.
-constexpr std::uint64_t kChunksInFlight = 4;
-// A path that we keep full shows how long it takes without a queue only if it runs dry this often.
+// Four fragments keep a stream without holes; with more, each would be too small.
+constexpr std::uint64_t kFragmentsInFlight = 4;
+// A path that we keep full shows its delay without a queue only while it runs dry. Letting it run
+// dry once per window of SlidingMinimum keeps that minimum valid.
 constexpr std::chrono::seconds kRunsDryEvery = SlidingMinimum::kHolds;
 // Foreground bytes are taken to leave the uplink this much slower than the rate says, which may be
 // a little high.
@@ -34,7 +35,7 @@ constexpr std::uint64_t kSavedUp = std::uint64_t{64} << 10;
 
 // A chunk behind another one, however many links share the rest.
 std::uint64_t least_limit(unsigned links) {
-  return std::max(BackgroundPace::kLeastLimit / links, 2 * BackgroundPace::kLeastChunk);
+  return std::max(BackgroundPace::kLeastLimit / links, 2 * BackgroundPace::kLeastFragment);
 }
 
 unsigned at_least_one(int links) { return static_cast<unsigned>(std::max(links, 1)); }
@@ -45,17 +46,19 @@ std::uint64_t BackgroundPace::allowance(Time now, Uplink& uplink) {
   const unsigned links = at_least_one(uplink.background_links());
   const bool held_back = foreground_uses_uplink(now, uplink);
   const bool dry = in_flight_.empty();
-  chunk_ = chunk(links);
-  if (!dry && in_flight_bytes_ + chunk_ > limit_) return 0;
+  fragment_ = fragment(links);
+  // When nothing is in flight one fragment always goes: only sending measures the path.
+  if (!dry && in_flight_bytes_ + fragment_ > limit_) return 0;
   if (!dry && now - ran_dry_at_ >= kRunsDryEvery && !run_dry(now, uplink)) return 0;
   trickles_ = false;
   if (!held_back) {
-    if (paced_until_ <= now + kAhead || fills_search(links)) return chunk_;
+    if (paced_until_ <= now + kAhead || fills_search(links)) return fragment_;
     uplink.ask_again_at(paced_until_ - kAhead);
     return 0;
   }
   trickles_ = now - sent_at_ >= kTrickleEvery * links;
-  if (trickles_) return kLeastChunk;
+  if (trickles_) return kLeastFragment;
+  // Bytes sent after this pause meet an empty path; their rate would be too high.
   note_gap();
   uplink.ask_again_at(foreground_until_);
   return 0;
@@ -83,13 +86,13 @@ bool BackgroundPace::fills_search(unsigned links) const {
   return searching_ && in_flight_bytes_ < least_limit(links);
 }
 
-// A part of what may wait in a queue, and several make a stream without holes.
-std::uint64_t BackgroundPace::chunk(unsigned links) const {
-  const std::uint64_t most = limit_ / kChunksInFlight;
+// A fraction of what may wait in a queue, so that several fragments make a stream without holes.
+std::uint64_t BackgroundPace::fragment(unsigned links) const {
+  const std::uint64_t most = limit_ / kFragmentsInFlight;
   if (rate_ == 0) return most;
-  const Seconds part = Seconds(kQueue) / links / kChunksInFlight;
-  return std::clamp(static_cast<std::uint64_t>(rate_ * part.count()), kLeastChunk,
-                    std::max(most, kLeastChunk));
+  const Seconds part = Seconds(kQueue) / links / kFragmentsInFlight;
+  return std::clamp(static_cast<std::uint64_t>(rate_ * part.count()), kLeastFragment,
+                    std::max(most, kLeastFragment));
 }
 
 bool BackgroundPace::foreground_uses_uplink(Time now, Uplink& uplink) {
@@ -121,7 +124,7 @@ BackgroundPace::Seconds BackgroundPace::unmeasured(std::uint64_t bytes) {
   return unmeasured_ > kKnownAfterBytes ? kLongestHold : Seconds(0);
 }
 
-void BackgroundPace::sent(Time now, std::uint64_t place, std::uint64_t bytes,
+void BackgroundPace::sent(Time now, std::uint64_t position, std::uint64_t bytes,
                           const Uplink& uplink) {
   if (in_flight_.empty()) {
     confirmed_ = {confirmed_.bytes, now, {}, now, uplink.foreground().bytes};
@@ -129,7 +132,7 @@ void BackgroundPace::sent(Time now, std::uint64_t place, std::uint64_t bytes,
     note_gap();
   }
   sent_at_ = now;
-  sent_place_ = place;
+  sent_position_ = position;
   if (rate_ > 0) {
     // A whole round trip's bytes at once would wait in the uplink as well.
     const double pace = searching_ ? 2 : 1 + ahead(uplink);
@@ -138,11 +141,11 @@ void BackgroundPace::sent(Time now, std::uint64_t place, std::uint64_t bytes,
                    std::chrono::duration_cast<Time::duration>(takes);
   }
   in_flight_bytes_ += bytes;
-  const bool filled = in_flight_bytes_ + chunk_ > limit_;
+  const bool filled = in_flight_bytes_ + fragment_ > limit_;
   const bool busy = filled || paced_until_ > now + kAhead;
-  const bool measures = busy && place > measures_from_;
-  in_flight_.push_back({place, bytes, filled, measures, trickles_, measures_from_, now, confirmed_,
-                        uplink.foreground().bytes});
+  const bool measures = busy && position > measures_from_;
+  in_flight_.push_back({position, bytes, filled, measures, trickles_, measures_from_, now,
+                        confirmed_, uplink.foreground().bytes});
 }
 
 // How much faster than measured. Where confirmations come late, a queue that stands now has been
@@ -155,11 +158,11 @@ double BackgroundPace::ahead(const Uplink& uplink) const {
   return std::max(missing * std::min(kPaceAhead, drains), kLeastPace - 1);
 }
 
-void BackgroundPace::received(Time now, std::uint64_t place, Nanoseconds arrived,
+void BackgroundPace::received(Time now, std::uint64_t position, Nanoseconds arrived,
                               const Uplink& uplink) {
   InFlight newest;
   std::uint64_t fresh = 0;
-  while (!in_flight_.empty() && in_flight_.front().place <= place) {
+  while (!in_flight_.empty() && in_flight_.front().position <= position) {
     newest = in_flight_.front();
     fresh += newest.bytes;
     in_flight_.pop_front();
@@ -167,16 +170,16 @@ void BackgroundPace::received(Time now, std::uint64_t place, Nanoseconds arrived
   if (fresh == 0) return;
   in_flight_bytes_ -= fresh;
   confirmed_ = {confirmed_.bytes + fresh, now, arrived, newest.sent_at, newest.foreground_bytes};
-  if (newest.place > newest.counts_from && newest.counts_from != counts_from_) {
+  if (newest.position > newest.counts_from && newest.counts_from != counts_from_) {
     counts_from_ = newest.counts_from;
-    behind_gap_ = confirmed_;
+    after_gap_ = confirmed_;
   }
   const Flight flight{now - newest.sent_at, arrived - newest.sent_at.time_since_epoch()};
   note_flight(now, flight);
   if (searching_) end_search_if_known(now, newest, uplink);
   // The foreground was not on the uplink after all.
   if (newest.trickles && queued(flight) < kQueue / 2) foreground_done(now);
-  if (newest.place >= round_ends_at_ && newest.measures) measure(now, newest, uplink);
+  if (newest.position >= round_ends_at_ && newest.measures) measure(now, newest, uplink);
   adapt(fresh, newest.filled, queued(flight), uplink);
 }
 
@@ -184,7 +187,7 @@ void BackgroundPace::received(Time now, std::uint64_t place, Nanoseconds arrived
 // meanwhile; or, before it has got so far, where a foreground link knows the uplink. If the path is
 // narrower than that, a queue shows it soon.
 void BackgroundPace::end_search_if_known(Time now, const InFlight& newest, const Uplink& uplink) {
-  const bool full = flights_ >= kChunksInFlight && queue(uplink) >= 1;
+  const bool full = flights_ >= kFragmentsInFlight && queue(uplink) >= 1;
   if (!full && uplink.foreground_rate() == 0) return;
   const auto carried = static_cast<double>(confirmed_.bytes - newest.confirmed.bytes);
   const double rate = carried / Seconds(now - newest.sent_at).count();
@@ -197,9 +200,10 @@ void BackgroundPace::end_search_if_known(Time now, const InFlight& newest, const
 // from the gap makes a long path look narrow, and a sender that trusts it sends less and less.
 // Between confirmations it does not count.
 void BackgroundPace::measure(Time now, const InFlight& newest, const Uplink& uplink) {
-  const bool gap_between = newest.confirmed.at < behind_gap_.at;
-  const bool soon = gap_between && now - behind_gap_.at < 2 * kQueue;
-  const Confirmed& from = gap_between && !soon ? behind_gap_ : newest.confirmed;
+  const bool gap_between = newest.confirmed.at < after_gap_.at;
+  const bool soon = gap_between && now - after_gap_.at < 2 * kQueue;
+  const Confirmed& from = gap_between && !soon ? after_gap_ : newest.confirmed;
+  // Foreground bytes shared the path meanwhile; the rate would be that of the rest only.
   if (from.foreground_bytes != newest.foreground_bytes) return;
   // Confirmations may come in a bunch, and then claim more than the path carried since the last
   // one: it cannot have carried faster than we sent.
@@ -209,7 +213,7 @@ void BackgroundPace::measure(Time now, const InFlight& newest, const Uplink& upl
   const double rate = static_cast<double>(confirmed_.bytes - from.bytes) / taken.count();
   // So soon behind a gap it is known to be as wide as that at least; the same without a queue.
   if (soon && rate <= rate_) return;
-  round_ends_at_ = sent_place_;
+  round_ends_at_ = sent_position_;
   if (queue(uplink) < kPathLimits && rate <= rate_) return;
   if (searching_ && rate > rate_) rates_.fill(0);  // of a path that was not full yet
   note_rate(rate);
@@ -240,7 +244,7 @@ void BackgroundPace::note_rate(double rate) {
 
 // What follows a gap meets an empty path, and a shaper that has saved up for it.
 void BackgroundPace::note_gap() {
-  measures_from_ = sent_place_ + (searching_ ? std::min(limit_, kSavedUp) : 0);
+  measures_from_ = sent_position_ + (searching_ ? std::min(limit_, kSavedUp) : 0);
 }
 
 // What all of the recent chunks have waited, in parts of what makes a queue.

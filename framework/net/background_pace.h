@@ -32,8 +32,9 @@ class BackgroundPace {
   using Nanoseconds = std::chrono::nanoseconds;
 
   static constexpr std::chrono::microseconds kQueue{5000};  // shared by all background links
-  static constexpr std::uint64_t kLeastChunk = 4096;
-  // Of bytes in flight, for all links: hosts with busy cores confirm late, and look narrow.
+  static constexpr std::uint64_t kLeastFragment = 4096;
+  // Bytes in flight, of all links together. A host with busy cores confirms late and looks narrow;
+  // this floor keeps the rate from falling to nothing.
   static constexpr std::uint64_t kLeastLimit = std::uint64_t{32} << 10;
   static constexpr std::chrono::milliseconds kTrickleEvery{100};  // a least chunk, for all links
 
@@ -41,11 +42,12 @@ class BackgroundPace {
   // ask again.
   std::uint64_t allowance(Time now, Uplink& uplink);
 
-  // A chunk of these bytes went, framing included, and with it the stream up to this place. Places
-  // count bytes of frames.
-  void sent(Time now, std::uint64_t place, std::uint64_t bytes, const Uplink& uplink);
-  // The peer has the stream up to this place, and the last of it arrived then by the peer's clock.
-  void received(Time now, std::uint64_t place, Nanoseconds arrived, const Uplink& uplink);
+  // A fragment of `bytes`, framing included, was sent; the stream is sent up to `position`.
+  // Positions count bytes of frames.
+  void sent(Time now, std::uint64_t position, std::uint64_t bytes, const Uplink& uplink);
+  // The peer has the stream up to `position`. `arrived`: when its last byte arrived, by the peer's
+  // clock.
+  void received(Time now, std::uint64_t position, Nanoseconds arrived, const Uplink& uplink);
 
   double bytes_per_second() const { return rate_; }  // of the path; 0: not measured yet
 
@@ -64,7 +66,7 @@ class BackgroundPace {
     std::uint64_t foreground_bytes = 0;  // ever sent until then
   };
   struct InFlight {
-    std::uint64_t place = 0;
+    std::uint64_t position = 0;
     std::uint64_t bytes = 0;
     bool filled = false;            // it brought us to the limit
     bool measures = false;          // limited by the path since the last gap, not by a lack of data
@@ -76,7 +78,7 @@ class BackgroundPace {
     std::uint64_t foreground_bytes = 0;
   };
 
-  std::uint64_t chunk(unsigned links) const;
+  std::uint64_t fragment(unsigned links) const;
   bool run_dry(Time now, Uplink& uplink);
   bool fills_search(unsigned links) const;
   bool foreground_uses_uplink(Time now, Uplink& uplink);
@@ -98,23 +100,23 @@ class BackgroundPace {
   std::uint64_t in_flight_bytes_ = 0;
   std::uint64_t limit_ = kLeastLimit;  // for in_flight_bytes_
 
-  std::uint64_t chunk_ = kLeastChunk;
+  std::uint64_t fragment_ = kLeastFragment;
   Time paced_until_{};
   bool trickles_ = false;
   bool searching_ = true;  // no queue was seen yet
 
   Confirmed confirmed_;
-  Confirmed behind_gap_;           // the first that counts
-  std::uint64_t counts_from_ = 0;  // of that gap
+  Confirmed after_gap_;            // the first confirmation that counts after a gap
+  std::uint64_t counts_from_ = 0;  // the position after that gap
   Time sent_at_{};
   Time ran_dry_at_{};
 
   static constexpr std::size_t kRounds = 16;
   std::array<double, kRounds> rates_{};  // one of each round; 0: none yet
   std::size_t next_rate_ = 0;
-  double rate_ = 0;  // that a quarter of them reach
-  std::uint64_t sent_place_ = 0;
-  std::uint64_t round_ends_at_ = 0;  // a place, as the next
+  double rate_ = 0;  // reached by a quarter of the rounds
+  std::uint64_t sent_position_ = 0;
+  std::uint64_t round_ends_at_ = 0;  // a position; so is the next
   std::uint64_t measures_from_ = 0;
 
   static constexpr std::size_t kRecent = 16;

@@ -33,8 +33,7 @@ void DealerCarrier::open() {
   unsent_.reset();
   socket_.emplace(context_, zmq::socket_type::dealer);
   apply_link_settings(*socket_, peer_.host);
-  socket_->set(zmq::sockopt::routing_id,
-               fmt::format("{}.{}", node_.name.text(), node_.incarnation));
+  socket_->set(zmq::sockopt::routing_id, fmt::format("{}.{}", node_.name.text(), node_.restarts));
   if (!node_.plaintext) call_with_curve(*socket_, node_.keys, peer_key_);
   monitor_ = std::make_unique<Monitor>(context_, *socket_);
   try {
@@ -129,11 +128,11 @@ void DealerCarrier::follow_events(Time now) {
   }
 }
 
-void DealerCarrier::note_failure(const std::string& words) {
+void DealerCarrier::note_failure(const std::string& message) {
   ++failures_;
-  end_->note_trouble(words);
-  // Every renewal fails alike: one sentence, not one per attempt.
-  if (failures_ == 1) node_.on_event(fmt::format("{}: {}", peer_.host_and_port(), words));
+  end_->record_problem(message);
+  // Every retry fails in the same way, so one sentence is enough.
+  if (failures_ == 1) node_.on_event(fmt::format("{}: {}", peer_.host_and_port(), message));
 }
 
 void DealerCarrier::poll_on(std::vector<zmq::pollitem_t>& items) {

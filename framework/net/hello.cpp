@@ -28,9 +28,9 @@ std::vector<std::byte> encode_hello(const Hello& hello) {
   std::vector<std::byte> bytes;
   append_value(bytes, hello.name.stage);
   append_value(bytes, hello.name.replica);
-  append_value(bytes, hello.life);
-  append_value(bytes, hello.peer_life);
-  append_value(bytes, hello.chunk_bytes);
+  append_value(bytes, hello.incarnation);
+  append_value(bytes, hello.peer_incarnation);
+  append_value(bytes, hello.fragment_bytes);
   append_value(bytes, static_cast<std::uint32_t>(hello.terms.size()));
   for (const auto& [key, value] : hello.terms) {
     append_text(bytes, key);
@@ -44,9 +44,9 @@ std::optional<Hello> decode_hello(std::span<const std::byte> bytes) {
   Hello hello;
   hello.name.stage = reader.value<std::uint32_t>();
   hello.name.replica = reader.value<std::uint32_t>();
-  hello.life = reader.value<std::uint64_t>();
-  hello.peer_life = reader.value<std::uint64_t>();
-  hello.chunk_bytes = reader.value<std::uint64_t>();
+  hello.incarnation = reader.value<std::uint64_t>();
+  hello.peer_incarnation = reader.value<std::uint64_t>();
+  hello.fragment_bytes = reader.value<std::uint64_t>();
   const auto terms = reader.value<std::uint32_t>();
   if (terms > kMaxTerms) return std::nullopt;
   for (std::uint32_t i = 0; i < terms && !reader.failed(); ++i) {

@@ -15,9 +15,9 @@ namespace strait::net {
 // generation are in every message's header.
 struct Hello {
   ProcessName name;
-  std::uint64_t life = 0;       // random, made with the link; a restarted end has another one
-  std::uint64_t peer_life = 0;  // the peer's life that this end was connected to; 0: none yet
-  std::uint64_t chunk_bytes = 0;
+  std::uint64_t incarnation = 0;       // random; a restarted end has another one
+  std::uint64_t peer_incarnation = 0;  // of the peer that this end was connected to; 0: none yet
+  std::uint64_t fragment_bytes = 0;
   Terms terms;
 };
 

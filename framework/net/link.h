@@ -18,11 +18,11 @@ struct LinkState {
   bool connected = false;              // a hello was agreed on and the path is up
   std::uint64_t sent_bytes = 0;        // as put on the wire, framing and repeats included
   std::uint64_t received_bytes = 0;    // the same
-  std::uint64_t window_bytes = 0;      // sent, not yet taken by the peer
-  std::uint64_t awaited_bytes = 0;     // size of the frame that is arriving, 0 between frames
-  std::uint64_t awaited_received = 0;  // of these, how many are here
-  std::uint64_t resent_chunks = 0;
-  std::uint64_t rejected_chunks = 0;  // wrong check, wrong generation, repeated
+  std::uint64_t window_bytes = 0;      // sent, and not yet taken by the peer
+  std::uint64_t awaited_bytes = 0;     // size of the frame that is arriving; 0: none
+  std::uint64_t awaited_received = 0;  // bytes of that frame that have arrived
+  std::uint64_t resent_fragments = 0;
+  std::uint64_t rejected_fragments = 0;  // wrong check, wrong generation, or repeated
   std::uint64_t reconnects = 0;
   double bytes_per_second = 0;  // that the path was seen to carry to the peer; 0: not known
   std::chrono::steady_clock::time_point last_heard{};  // anything, heartbeats too

@@ -47,23 +47,23 @@ void LinkEnd::throw_if_failed() {
 void LinkEnd::measure(Time now) {
   const SendWindow& window = protocol_.window();
   rate_.update(now, window.pushed_bytes(), window.received_offset(), window.arrived());
-  chunk_.update(now, window.cursor_offset(), window.received_offset());
+  fragment_.update(now, window.cursor_offset(), window.received_offset());
 }
 
-std::uint64_t LinkEnd::chunk_limit(Time now) {
+std::uint64_t LinkEnd::fragment_limit(Time now) {
   const SendWindow& window = protocol_.window();
-  if (!window.has_piece()) return 0;
+  if (!window.has_fragment()) return 0;
   if (priority_ == Priority::background) return pace_.allowance(now, uplink_);
-  // Also where nothing has been confirmed for long.
-  chunk_.update(now, window.cursor_offset(), window.received_offset());
-  return std::min(chunk_.limit(rate_.bytes_per_second()),
-                  ChunkSize::part_of(window.next_frame_bytes()));
+  // Updated here as well, because confirmations may be missing for long.
+  fragment_.update(now, window.cursor_offset(), window.received_offset());
+  return std::min(fragment_.limit(rate_.bytes_per_second()),
+                  FragmentSize::part_of(window.next_frame_bytes()));
 }
 
-void LinkEnd::note_chunk(Time now, std::uint64_t payload) {
+void LinkEnd::note_fragment(Time now, std::uint64_t payload) {
   const std::uint64_t bytes = kHeaderBytes + payload;
   if (priority_ == Priority::foreground) {
-    rate_.chunk_sent(now, protocol_.window().cursor_offset(), protocol_.window().has_piece());
+    rate_.fragment_sent(now, protocol_.window().cursor_offset(), protocol_.window().has_fragment());
     uplink_.foreground_sent(bytes, rate_.back_to_back_rate());
   } else {
     pace_.sent(now, protocol_.window().cursor_offset(), bytes, uplink_);
@@ -74,7 +74,7 @@ void LinkEnd::report_to_uplink() {
   using Load = Uplink::Load;
   Load load = Load::none;
   if (protocol_.connected() && !protocol_.window().all_received()) {
-    load = protocol_.window().has_piece() ? Load::waiting : Load::in_flight;
+    load = protocol_.window().has_fragment() ? Load::waiting : Load::in_flight;
   }
   uplink_.change(priority_, std::exchange(load_, load), load);
 }
@@ -184,7 +184,7 @@ void LinkEnd::arrived(Time now, const zmq::message_t& message) {
       // What was in flight is lost, perhaps with the whole path: another one may be slower.
       pace_ = BackgroundPace();
       rate_ = RateMeter();
-      chunk_ = ChunkSize();
+      fragment_ = FragmentSize();
     } else {
       const SendWindow& window = protocol_.window();
       pace_.received(now, window.received_offset(), window.arrived(), uplink_);
@@ -208,12 +208,12 @@ void LinkEnd::tick(Time now) {
   if (failed) changed_.notify_all();
 }
 
-void LinkEnd::note_trouble(const std::string& words) {
-  change([&](LinkProtocol& protocol) { protocol.note_trouble(words); });
+void LinkEnd::record_problem(const std::string& message) {
+  change([&](LinkProtocol& protocol) { protocol.record_problem(message); });
 }
 
-void LinkEnd::note_place(const std::string& place) {
-  change([&](LinkProtocol& protocol) { protocol.note_place(place); });
+void LinkEnd::set_peer_address(const std::string& address) {
+  change([&](LinkProtocol& protocol) { protocol.set_peer_address(address); });
 }
 
 void LinkEnd::close() {
@@ -232,10 +232,10 @@ LinkEnd::Time LinkEnd::last_heard() const {
 
 bool LinkEnd::compose(Time now, zmq::message_t& message) {
   const MutexLock lock(mutex_);
-  const std::optional<LinkProtocol::Outgoing> next = protocol_.next(now, chunk_limit(now));
+  const std::optional<LinkProtocol::Outgoing> next = protocol_.next(now, fragment_limit(now));
   if (!next) return false;
-  if (next->header.kind == MessageKind::chunk) {
-    note_chunk(now, next->payload.size());
+  if (next->header.kind == MessageKind::fragment) {
+    note_fragment(now, next->payload.size());
     report_to_uplink();
   }
   const std::size_t size = kHeaderBytes + next->payload.size();

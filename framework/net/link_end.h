@@ -8,8 +8,8 @@
 
 #include "framework/mutex.h"
 #include "framework/net/background_pace.h"
-#include "framework/net/chunk_size.h"
 #include "framework/net/connection_bytes.h"
+#include "framework/net/fragment_size.h"
 #include "framework/net/link.h"
 #include "framework/net/link_protocol.h"
 #include "framework/net/rate_meter.h"
@@ -40,8 +40,8 @@ class LinkEnd : public Link {
   void path_down(Time now);
   void arrived(Time now, const zmq::message_t& message);
   void tick(Time now);
-  void note_trouble(const std::string& words);
-  void note_place(const std::string& place);
+  void record_problem(const std::string& message);
+  void set_peer_address(const std::string& address);
   void close();
   Time last_heard() const;
   // The next message for the wire, sealed; false when there is none.
@@ -50,8 +50,8 @@ class LinkEnd : public Link {
  private:
   void throw_if_failed() STRAIT_REQUIRES(mutex_);
   void measure(Time now) STRAIT_REQUIRES(mutex_);
-  std::uint64_t chunk_limit(Time now) STRAIT_REQUIRES(mutex_);
-  void note_chunk(Time now, std::uint64_t payload) STRAIT_REQUIRES(mutex_);
+  std::uint64_t fragment_limit(Time now) STRAIT_REQUIRES(mutex_);
+  void note_fragment(Time now, std::uint64_t payload) STRAIT_REQUIRES(mutex_);
   void report_to_uplink() STRAIT_REQUIRES(mutex_);
   // Runs a change of the protocol under the lock and wakes the threads that wait for its outcome.
   template <typename Change>
@@ -66,8 +66,8 @@ class LinkEnd : public Link {
   Condition changed_;
   LinkProtocol protocol_ STRAIT_GUARDED_BY(mutex_);
   RateMeter rate_ STRAIT_GUARDED_BY(mutex_);
-  ChunkSize chunk_ STRAIT_GUARDED_BY(mutex_);      // of a foreground link
-  BackgroundPace pace_ STRAIT_GUARDED_BY(mutex_);  // of a background link
+  FragmentSize fragment_ STRAIT_GUARDED_BY(mutex_);  // of a foreground link
+  BackgroundPace pace_ STRAIT_GUARDED_BY(mutex_);    // of a background link
 };
 
 }  // namespace strait::net

@@ -25,11 +25,12 @@ struct LinkOptions {
   ProcessName peer;             // the one process allowed at the other end
   std::string peer_public_key;  // Z85; empty only on a plaintext node
   Terms terms;
-  std::uint64_t window_bytes = std::uint64_t{64} << 20;  // sent, not yet taken by the peer
-  // The largest chunk; on a slow path ChunkSize makes them smaller.
-  std::uint64_t chunk_bytes = std::uint64_t{1} << 20;
-  std::chrono::milliseconds connect_limit{60'000};  // without a first hello it fails
-  std::chrono::milliseconds hold{120'000};          // without a heartbeat after that; 0: at once
+  std::uint64_t window_bytes = std::uint64_t{64} << 20;  // sent, and not yet taken by the peer
+  // The largest fragment; FragmentSize makes them smaller on a slow path.
+  std::uint64_t fragment_bytes = std::uint64_t{1} << 20;
+  std::chrono::milliseconds connect_limit{60'000};  // the link fails without a first hello by then
+  // reconnect window after kSilence; 0: the link fails as soon as its path breaks
+  std::chrono::milliseconds hold{120'000};
   Priority priority = Priority::foreground;
 };
 

@@ -32,12 +32,12 @@ std::vector<std::byte> encode_error(const LinkError& error) {
 LinkProtocol::LinkProtocol(ProtocolOptions options, Time now)
     : options_(std::move(options)),
       sender_(options_.link.window_bytes,
-              std::clamp<std::uint64_t>(options_.link.chunk_bytes, 1, kMaxChunkBytes)),
+              std::clamp<std::uint64_t>(options_.link.fragment_bytes, 1, kMaxFragmentBytes)),
       created_at_(now),
       ticked_(now) {
   hello_.name = options_.name;
-  hello_.life = options_.life;
-  hello_.chunk_bytes = options_.link.chunk_bytes;
+  hello_.incarnation = options_.incarnation;
+  hello_.fragment_bytes = options_.link.fragment_bytes;
   hello_.terms = options_.link.terms;
   state_.name = options_.link.name;
   state_.last_heard = now;
@@ -96,7 +96,7 @@ void LinkProtocol::receive(Time now, std::span<const std::byte> message) {
   }
   if (!agreed_ || !sender_.acknowledge(header)) return reject();
   state_.last_heard = now;
-  if (header.kind == MessageKind::chunk) return accept_chunk(now, header, parsed.payload);
+  if (header.kind == MessageKind::fragment) return accept_fragment(now, header, parsed.payload);
   if (header.kind == MessageKind::resend) {
     sender_.rewind(header.received, header.attempt);
     status_due_ = true;
@@ -145,13 +145,14 @@ void LinkProtocol::accept_greeting(Time now, const MessageHeader& header,
     return;
   }
   if (outcome.refusal) {
-    ++state_.rejected_chunks;
-    trouble_ = outcome.refusal->what();
+    ++state_.rejected_fragments;
+    problem_ = outcome.refusal->what();
     return refuse(*outcome.refusal);
   }
   if (!sender_.acknowledge(header)) return reject();
-  hello_.peer_life = theirs->life;
-  sender_.limit_chunk(theirs->chunk_bytes);
+  hello_.peer_incarnation = theirs->incarnation;
+  sender_.limit_fragment(theirs->fragment_bytes);
+  // Only a path's first hello starts an attempt; repeated ones must not restart the stream.
   const bool fresh = sender_.rewind(header.received, header.attempt);
   if (answerer) {
     if (fresh) receiver_.ask_again();
@@ -165,8 +166,8 @@ void LinkProtocol::accept_greeting(Time now, const MessageHeader& header,
   asked_at_ = now;
 }
 
-void LinkProtocol::accept_chunk(Time now, const MessageHeader& header,
-                                std::span<const std::byte> payload) {
+void LinkProtocol::accept_fragment(Time now, const MessageHeader& header,
+                                   std::span<const std::byte> payload) {
   using Outcome = ReceiveAssembly::Outcome;
   const Outcome outcome = receiver_.accept(header, payload);
   status_due_ = true;
@@ -179,16 +180,16 @@ void LinkProtocol::accept_chunk(Time now, const MessageHeader& header,
                                                      options_.link.name, peer())),
                 MessageKind::abort);
   }
-  ++state_.rejected_chunks;
+  ++state_.rejected_fragments;
   if (outcome == Outcome::repeated) return;
   ask_again(now);
   if (outcome == Outcome::corrupt && receiver_.corrupt_in_a_row() >= kCorruptLimit) {
-    fail(
-        LinkError(Kind::lost,
-                  fmt::format("{}: frame {} from {} came {} times with intact pieces and a wrong "
-                              "hash of the whole; the memory of one of the two hosts is failing",
-                              options_.link.name, header.position.sequence, peer(), kCorruptLimit)),
-        MessageKind::abort);
+    fail(LinkError(
+             Kind::lost,
+             fmt::format("{}: frame {} from {} came {} times with intact fragments and a wrong "
+                         "hash of the whole; the memory of one of the two hosts is failing",
+                         options_.link.name, header.position.sequence, peer(), kCorruptLimit)),
+         MessageKind::abort);
   }
 }
 
@@ -255,9 +256,9 @@ void LinkProtocol::give_up_if_due(Time now) {
     const std::string what = fmt::format(
         "{}: {} {} within {:.0f} s{}", link.name, peer(),
         opener ? "could not be reached" : "has not connected to this process",
-        seconds_of(link.connect_limit), trouble_.empty() ? "; is it running?" : ": " + trouble_);
-    // What an answerer refused may have been strangers: the peer itself may only be late or gone.
-    const bool refused = opener && !trouble_.empty();
+        seconds_of(link.connect_limit), problem_.empty() ? "; is it running?" : ": " + problem_);
+    // An answerer refuses strangers too, so its refusals say nothing about the peer.
+    const bool refused = opener && !problem_.empty();
     fail(LinkError(refused ? Kind::unauthenticated : Kind::lost, what), MessageKind::abort);
   } else if (agreed_ && quiet >= kSilence + link.hold) {
     fail(LinkError(
@@ -302,19 +303,19 @@ std::optional<LinkProtocol::Outgoing> LinkProtocol::next_control(Time now) {
   return std::nullopt;
 }
 
-std::optional<LinkProtocol::Outgoing> LinkProtocol::next(Time now, std::uint64_t chunk_limit) {
+std::optional<LinkProtocol::Outgoing> LinkProtocol::next(Time now, std::uint64_t fragment_limit) {
   if (auto control = next_control(now)) return control;
   if (error_ || !greeted_ || now - state_.last_heard >= kSilence) {
     // A quiet path still gets its heartbeat, which is what brings it back.
     if (error_ || !greeted_ || now - status_at_ < kStatusEvery) return std::nullopt;
-  } else if (sender_.has_piece() && chunk_limit > 0) {
-    const SendWindow::Piece piece = sender_.next_piece(chunk_limit);
-    Outgoing message = outgoing(MessageKind::chunk, piece.payload);
-    message.header.position = piece.position;
-    message.header.frame_length = piece.frame_length;
-    message.header.frame_hash = piece.frame_hash;
+  } else if (sender_.has_fragment() && fragment_limit > 0) {
+    const SendWindow::Fragment fragment = sender_.next_fragment(fragment_limit);
+    Outgoing message = outgoing(MessageKind::fragment, fragment.payload);
+    message.header.position = fragment.position;
+    message.header.frame_length = fragment.frame_length;
+    message.header.frame_hash = fragment.frame_hash;
     message.header.attempt = sender_.attempt();
-    if (piece.again) ++state_.resent_chunks;
+    if (fragment.again) ++state_.resent_fragments;
     status_due_ = now - status_at_ >= kStatusEvery;
     return message;
   } else if (!status_due_) {
@@ -339,8 +340,8 @@ LinkState LinkProtocol::state() const {
 }
 
 std::string LinkProtocol::peer() const {
-  const std::string& place = options_.place;
-  return options_.link.peer.describe() + (place.empty() ? place : " (" + place + ")");
+  const std::string& address = options_.peer_address;
+  return options_.link.peer.describe() + (address.empty() ? address : " (" + address + ")");
 }
 
 }  // namespace strait::net

@@ -27,9 +27,9 @@ struct ProtocolOptions {
   ProcessName name;
   RunId run;
   std::uint32_t generation = 1;
-  // Random, never 0: distinguishes this end from its successor after a restart.
-  std::uint64_t life = 0;
-  std::string place;  // where the peer is, for sentences: "127.0.0.1:4711"
+  // Random, never 0. Tells this end from its successor after a restart.
+  std::uint64_t incarnation = 0;
+  std::string peer_address;  // the peer's address, for messages: "127.0.0.1:4711"
   LinkOptions link;
 };
 
@@ -59,9 +59,10 @@ class LinkProtocol {
   void receive_part(Time now) {
     if (greeted_ && !error_) state_.last_heard = now;
   }
-  void tick(Time now);  // several times a second, after the messages that are already there
-  void note_trouble(std::string words) { trouble_ = std::move(words); }  // handshakes that failed
-  void note_place(std::string place) { options_.place = std::move(place); }
+  void tick(Time now);  // several times a second, after the messages that have arrived
+  // Why handshakes failed; part of the error if no hello succeeds.
+  void record_problem(std::string message) { problem_ = std::move(message); }
+  void set_peer_address(std::string address) { options_.peer_address = std::move(address); }
 
   // The next message to put on the wire now: seal(header, …payload…). The payload lives until the
   // next call of any method.
@@ -69,9 +70,9 @@ class LinkProtocol {
     MessageHeader header;
     std::span<const std::byte> payload;
   };
-  // A chunk's payload is no longer than the limit; 0 holds chunks back, and nothing else.
-  std::optional<Outgoing> next(Time now, std::uint64_t chunk_limit = kMaxChunkBytes);
-  // A hello was agreed on and the path is up.
+  // The payload of a fragment is at most the limit. 0 holds back fragments and nothing else.
+  std::optional<Outgoing> next(Time now, std::uint64_t fragment_limit = kMaxFragmentBytes);
+  // A hello was agreed on, and the path is up.
   bool connected() const { return !error_ && greeted_ && ticked_ - state_.last_heard < kSilence; }
 
   Time last_heard() const { return state_.last_heard; }
@@ -80,10 +81,10 @@ class LinkProtocol {
 
  private:
   void accept_greeting(Time now, const MessageHeader& header, std::span<const std::byte> payload);
-  void accept_chunk(Time now, const MessageHeader& header, std::span<const std::byte> payload);
+  void accept_fragment(Time now, const MessageHeader& header, std::span<const std::byte> payload);
   void accept_final(const MessageHeader& header, std::span<const std::byte> payload);
   bool belongs(const Parsed& parsed);
-  void reject() { ++state_.rejected_chunks; }
+  void reject() { ++state_.rejected_fragments; }
   void ask_again(Time now) {
     resend_due_ = true;
     asked_at_ = now;
@@ -126,7 +127,7 @@ class LinkProtocol {
   Time asked_at_{};
   Time greeted_at_{};
   Time status_at_{};
-  std::string trouble_;
+  std::string problem_;
   LinkState state_;
 };
 

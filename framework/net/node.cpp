@@ -14,8 +14,8 @@
 namespace strait::net {
 namespace {
 
-[[noreturn]] void throw_unusable(const std::string& words) {
-  throw LinkError(LinkError::Kind::unusable, words);
+[[noreturn]] void throw_unusable(const std::string& message) {
+  throw LinkError(LinkError::Kind::unusable, message);
 }
 
 // An order in which libzmq may run out of something: file descriptors, for one.
@@ -61,15 +61,15 @@ class NodeLink final : public LinkEnd {
   std::string allowed_key_;
 };
 
-std::uint64_t random_life() {
+std::uint64_t random_incarnation() {
   std::random_device device;
   return (std::uint64_t{device()} << 32) | device() | 1;  // never 0, which means none
 }
 
 ProtocolOptions protocol_options(const NodeOptions& node, const LinkOptions& link,
-                                 ProtocolOptions::Role role, std::string place) {
+                                 ProtocolOptions::Role role, std::string peer_address) {
   if (!node.plaintext && !is_curve_key(link.peer_public_key)) {
-    throw_unusable(fmt::format("{}: the public key of {} is no CURVE key (40 characters of Z85)",
+    throw_unusable(fmt::format("{}: the public key of {} is not a CURVE key (40 characters of Z85)",
                                link.name, link.peer.describe()));
   }
   ProtocolOptions options;
@@ -77,8 +77,8 @@ ProtocolOptions protocol_options(const NodeOptions& node, const LinkOptions& lin
   options.name = node.name;
   options.run = node.run;
   options.generation = node.generation;
-  options.life = random_life();
-  options.place = std::move(place);
+  options.incarnation = random_incarnation();
+  options.peer_address = std::move(peer_address);
   options.link = link;
   return options;
 }
@@ -156,7 +156,7 @@ std::unique_ptr<Listener> Node::listen(const BindAddress& address) {
 std::unique_ptr<Link> Node::connect(const std::string& endpoint, const LinkOptions& options) {
   const auto peer = Endpoint::parse(endpoint);
   if (!peer || peer->port == 0) {
-    throw_unusable(fmt::format("{}: '{}' is no address of the form tcp://ADDRESS:PORT",
+    throw_unusable(fmt::format("{}: '{}' is not an address of the form tcp://ADDRESS:PORT",
                                options.name, endpoint));
   }
   require_private_if_plain(options_, peer->host);

@@ -18,8 +18,8 @@ class NetThread;
 struct NodeOptions {
   ProcessName name;
   RunId run;
-  std::uint32_t generation = 1;   // of the run; an older process is fenced out
-  std::uint32_t incarnation = 0;  // how often this process was started in this generation
+  std::uint32_t generation = 1;  // of the run; an older process is fenced out
+  std::uint32_t restarts = 0;    // of this process, in this generation
   CurveKeyPair keys;
   bool plaintext = false;  // no encryption, no proof of identity; private addresses only
   std::function<void(const std::string&)> on_event;  // one sentence each; called on the net thread

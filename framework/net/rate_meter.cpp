@@ -24,13 +24,13 @@ double middle(Rates rates) {
 
 }  // namespace
 
-void RateMeter::chunk_sent(Time now, std::uint64_t place, bool more) {
+void RateMeter::fragment_sent(Time now, std::uint64_t position, bool more) {
   if (runs_.empty() || runs_.back().whole) {
     Run& run = runs_.emplace_back();
-    run.first = place;
+    run.first = position;
     run.sent_at = now;
   }
-  runs_.back().last = place;
+  runs_.back().last = position;
   runs_.back().whole = !more;
 }
 
@@ -95,15 +95,16 @@ void RateMeter::measure(const Run& run, std::uint64_t confirmed, Nanoseconds arr
   // it was only held up, and came all at once.
   const Seconds since_sent = arrived - run.sent_at.time_since_epoch() - nearest_.value();
   const Seconds counts = passed >= kLeast ? passed : std::max<Seconds>(since_sent, kLeast);
-  const bool much =
-      run.compared && bytes >= kMuch && static_cast<double>(bytes) > behind_rate_ * counts.count();
-  if (bytes < kLeastBytes || (passed < kLeast && !much)) return;
-  note(behind_, next_behind_, bytes, counts);
-  behind_rate_ = middle(behind_);
+  const bool fast = run.compared && bytes >= kLeastBytesOfShortRun &&
+                    static_cast<double>(bytes) > run_rate_ * counts.count();
+  if (bytes < kLeastBytes || (passed < kLeast && !fast)) return;
+  note(run_rates_, next_run_rate_, bytes, counts);
+  run_rate_ = middle(run_rates_);
 }
 
 double RateMeter::bytes_per_second() const {
-  return std::max(*std::max_element(periods_.begin(), periods_.end()), behind_rate_);
+  // Both ways measure too little when they fail, so the faster one is right.
+  return std::max(*std::max_element(periods_.begin(), periods_.end()), run_rate_);
 }
 
 }  // namespace strait::net

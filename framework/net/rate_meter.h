@@ -23,15 +23,16 @@ class RateMeter {
   using Time = std::chrono::steady_clock::time_point;
   using Nanoseconds = std::chrono::nanoseconds;
 
-  // A chunk went, the stream up to this place with it; `more`: another one waits to go behind it.
-  // Places count bytes of frames.
-  void chunk_sent(Time now, std::uint64_t place, bool more);
-  // After every change of either: the places up to which there is something to send, and up to
-  // which the peer has it. `arrived`: when the last of that did, by the peer's clock.
+  // A fragment was sent; the stream is sent up to `position`. `more`: another fragment follows at
+  // once. Positions count bytes of frames.
+  void fragment_sent(Time now, std::uint64_t position, bool more);
+  // Called after every change. `pushed`: the position up to which there is something to send.
+  // `confirmed`: up to which the peer has it. `arrived`: when the last of that arrived, by the
+  // peer's clock.
   void update(Time now, std::uint64_t pushed, std::uint64_t confirmed, Nanoseconds arrived);
 
-  double bytes_per_second() const;                           // 0: nothing was measured yet
-  double back_to_back_rate() const { return behind_rate_; }  // by the second way alone
+  double bytes_per_second() const;                        // 0: not measured yet
+  double back_to_back_rate() const { return run_rate_; }  // the second way alone
 
  private:
   struct Run {                // of chunks
@@ -52,7 +53,7 @@ class RateMeter {
 
   // Shorter periods are noise; longer ones are cut, so that a path that is never idle is measured.
   static constexpr std::uint64_t kLeastBytes = 4096;
-  static constexpr std::uint64_t kMuch = std::uint64_t{64} << 10;
+  static constexpr std::uint64_t kLeastBytesOfShortRun = std::uint64_t{64} << 10;
   static constexpr std::chrono::milliseconds kLeast{5};
   static constexpr std::chrono::milliseconds kLongest{250};
 
@@ -65,9 +66,9 @@ class RateMeter {
   std::size_t next_period_ = 0;
 
   std::deque<Run> runs_;
-  Rates behind_{};
-  std::size_t next_behind_ = 0;
-  double behind_rate_ = 0;
+  Rates run_rates_{};
+  std::size_t next_run_rate_ = 0;
+  double run_rate_ = 0;
   SlidingMinimum nearest_;  // one way, from our clock to the peer's
 };
 

@@ -22,14 +22,14 @@ void ReplaceableLink::replace(std::unique_ptr<Link> link) {
     before_.sent_bytes += carried.sent_bytes;
     before_.received_bytes += carried.received_bytes;
   }
-  former->abort(LinkError(LinkError::Kind::aborted, "the peer has come back as another process"));
+  former->abort(LinkError(LinkError::Kind::aborted, "the peer was replaced by another process"));
 }
 
 std::shared_ptr<Link> ReplaceableLink::there() const {
   const MutexLock lock(mutex_);
   if (link_ != nullptr) return link_;
   throw LinkError(LinkError::Kind::lost,
-                  fmt::format("{}: {} takes no part", before_.name, before_.peer));
+                  fmt::format("{}: {} is not connected", before_.name, before_.peer));
 }
 
 bool ReplaceableLink::send_until(Frame& frame, std::chrono::steady_clock::time_point deadline) {

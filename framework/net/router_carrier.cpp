@@ -96,7 +96,7 @@ RouterCarrier::PeerSlot* RouterCarrier::slot_of(const zmq::message_t& id,
     const std::string_view address = property(body, kPeerAddress);
     if (slot.address != address) {
       slot.address = address;
-      slot.end->note_place(slot.address);
+      slot.end->set_peer_address(slot.address);
     }
     return &slot;
   }
@@ -143,10 +143,10 @@ void RouterCarrier::follow_events() {
     }
     if (*event == Monitor::Event::up || *event == Monitor::Event::down) continue;
     ++failures_;
-    const std::string words = fmt::format("{} connections at {} failed authentication", failures_,
-                                          endpoint_.host_and_port());
-    for (PeerSlot& slot : slots_) slot.end->note_trouble(words);
-    if (failures_ == 1) node_.on_event(words);
+    const std::string message = fmt::format("{} connections at {} failed authentication", failures_,
+                                            endpoint_.host_and_port());
+    for (PeerSlot& slot : slots_) slot.end->record_problem(message);
+    if (failures_ == 1) node_.on_event(message);
   }
 }
 

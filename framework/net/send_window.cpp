@@ -20,20 +20,21 @@ void SendWindow::push(Frame frame, FrameHash hash) {
   frames_.push_back({std::move(frame), hash});
 }
 
-SendWindow::Piece SendWindow::next_piece(std::uint64_t limit) {
+SendWindow::Fragment SendWindow::next_fragment(std::uint64_t limit) {
   const Held& held = frames_[cursor_.sequence - first_];
-  Piece piece;
-  piece.position = cursor_;
-  piece.frame_length = held.frame.size();
-  piece.frame_hash = held.hash;
-  const std::uint64_t length = std::min({chunk_bytes_, limit, piece.frame_length - cursor_.offset});
-  piece.payload = std::span<const std::byte>(held.frame).subspan(cursor_.offset, length);
-  piece.again = cursor_ < sent_;
+  Fragment fragment;
+  fragment.position = cursor_;
+  fragment.frame_length = held.frame.size();
+  fragment.frame_hash = held.hash;
+  const std::uint64_t length =
+      std::min({fragment_bytes_, limit, fragment.frame_length - cursor_.offset});
+  fragment.payload = std::span<const std::byte>(held.frame).subspan(cursor_.offset, length);
+  fragment.again = cursor_ < sent_;
   cursor_.offset += length;
   cursor_offset_ += length;
-  if (cursor_.offset == piece.frame_length) cursor_ = {cursor_.sequence + 1, 0};
+  if (cursor_.offset == fragment.frame_length) cursor_ = {cursor_.sequence + 1, 0};
   sent_ = std::max(sent_, cursor_);
-  return piece;
+  return fragment;
 }
 
 bool SendWindow::acknowledge(const MessageHeader& claim) {
@@ -76,8 +77,8 @@ bool SendWindow::rewind(Position received, std::uint32_t attempt) {
   return true;
 }
 
-void SendWindow::limit_chunk(std::uint64_t chunk_bytes) {
-  chunk_bytes_ = std::min(chunk_bytes_, std::max<std::uint64_t>(chunk_bytes, 1));
+void SendWindow::limit_fragment(std::uint64_t fragment_bytes) {
+  fragment_bytes_ = std::min(fragment_bytes_, std::max<std::uint64_t>(fragment_bytes, 1));
 }
 
 }  // namespace strait::net

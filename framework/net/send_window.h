@@ -17,24 +17,24 @@ namespace strait::net {
 // received, room appears at taken, and a resend puts the cursor back to received.
 class SendWindow {
  public:
-  SendWindow(std::uint64_t window_bytes, std::uint64_t chunk_bytes)
-      : window_bytes_(window_bytes), chunk_bytes_(chunk_bytes) {}
+  SendWindow(std::uint64_t window_bytes, std::uint64_t fragment_bytes)
+      : window_bytes_(window_bytes), fragment_bytes_(fragment_bytes) {}
 
   // The window is counted in bytes; a frame larger than all of it passes when nothing else is out.
   bool has_room_for(std::uint64_t frame_bytes) const;
   void push(Frame frame, FrameHash hash);  // of the whole frame, made outside of any lock
 
-  // The next piece to put on the wire, or false. The payload lives until acknowledge().
-  struct Piece {
+  // The next fragment to send. The payload is valid until acknowledge().
+  struct Fragment {
     Position position;
     std::uint64_t frame_length = 0;
     FrameHash frame_hash;
     std::span<const std::byte> payload;
     bool again = false;  // was on the wire before
   };
-  bool has_piece() const { return cursor_.sequence < first_ + frames_.size(); }
+  bool has_fragment() const { return cursor_.sequence < first_ + frames_.size(); }
   std::uint64_t next_frame_bytes() const { return frames_[cursor_.sequence - first_].frame.size(); }
-  Piece next_piece(std::uint64_t limit);  // limit: for the payload, not 0
+  Fragment next_fragment(std::uint64_t limit);  // limit: of the payload, not 0
 
   // What the peer claims to have received and taken, and when the last of it arrived. False: it
   // claims what was never sent, and nothing was changed.
@@ -44,8 +44,8 @@ class SendWindow {
   // False: nothing to do.
   bool rewind(Position received, std::uint32_t attempt);
 
-  // The peer's chunks are never larger than its hello announced.
-  void limit_chunk(std::uint64_t chunk_bytes);
+  // Bounds fragments by the size that the peer's hello announced.
+  void limit_fragment(std::uint64_t fragment_bytes);
 
   Position cursor() const { return cursor_; }
   std::uint32_t attempt() const { return attempt_; }
@@ -65,7 +65,7 @@ class SendWindow {
   };
 
   std::uint64_t window_bytes_;
-  std::uint64_t chunk_bytes_;
+  std::uint64_t fragment_bytes_;
   std::deque<Held> frames_;          // not yet received by the peer
   std::uint64_t first_ = 0;          // sequence of frames_.front()
   std::deque<std::uint64_t> sizes_;  // of the frames not yet taken

@@ -119,7 +119,7 @@ std::string SimulatedPath::endpoint() const { return Endpoint{"127.0.0.1", port_
 void SimulatedPath::forward_to(const std::string& endpoint) {
   const auto parsed = Endpoint::parse(endpoint);
   if (!parsed) {
-    throw LinkError(LinkError::Kind::unusable, "\"" + endpoint + "\" is no endpoint");
+    throw LinkError(LinkError::Kind::unusable, "\"" + endpoint + "\" is not an endpoint");
   }
   target_ = parsed->port;
 }

@@ -44,8 +44,9 @@ void apply_link_settings(zmq::socket_t& socket, const std::string& host) {
   socket.set(opt::handshake_ivl, 4000);
   socket.set(opt::connect_timeout, 3000);
   socket.set(opt::backlog, 16);
-  // Enforced by a silent disconnect, so it is only the outer wall; hellos agree on the chunk size.
-  socket.set(opt::maxmsgsize, static_cast<int64_t>(kMaxChunkBytes + 4096));
+  // Enforced by a silent disconnect, so it is only a last defence. The hellos agree on the fragment
+  // size.
+  socket.set(opt::maxmsgsize, static_cast<int64_t>(kMaxFragmentBytes + 4096));
 }
 
 void serve_curve(zmq::socket_t& socket, const CurveKeyPair& keys, const std::string& domain) {

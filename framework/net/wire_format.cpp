@@ -25,8 +25,8 @@ bool is_lying(const MessageHeader& header) {
   const std::uint64_t length = header.payload_length;
   if (header.arrived > kMaxArrived) return true;
   switch (header.kind) {
-    case MessageKind::chunk: {
-      if (length > kMaxChunkBytes || header.frame_length > kMaxFrameBytes) return true;
+    case MessageKind::fragment: {
+      if (length > kMaxFragmentBytes || header.frame_length > kMaxFrameBytes) return true;
       if (header.position.offset > header.frame_length) return true;
       if (length > header.frame_length - header.position.offset) return true;
       return length == 0 && header.frame_length != 0;  // such a chunk would move nothing

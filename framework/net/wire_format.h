@@ -14,8 +14,8 @@ inline constexpr std::uint32_t kMagic = 0x54525453;  // "STRT" as bytes
 inline constexpr std::uint8_t kProtocolVersion = 2;
 inline constexpr std::size_t kHeaderBytes = 112;
 
-// Limits, checked before anything is allocated.
-inline constexpr std::uint64_t kMaxChunkBytes = std::uint64_t{16} << 20;
+// Limits that are checked before anything is allocated.
+inline constexpr std::uint64_t kMaxFragmentBytes = std::uint64_t{16} << 20;
 inline constexpr std::uint64_t kMaxFrameBytes = std::uint64_t{4} << 30;
 inline constexpr std::uint64_t kMaxHelloBytes = std::uint64_t{1} << 20;
 inline constexpr std::uint64_t kMaxArrived = std::uint64_t{1} << 62;  // ns; 146 years
@@ -24,8 +24,8 @@ enum class MessageKind : std::uint8_t {
   hello = 1,    // opener to answerer, on every new path; payload: Hello
   hello_reply,  // the answer; payload: Hello
   refuse,       // a hello that cannot be agreed to; payload: reason byte, words
-  chunk,        // a piece of a frame
-  status,       // nothing but its header: acknowledgement and heartbeat
+  fragment,     // bytes of a frame
+  status,       // header only: acknowledgement and heartbeat
   resend,       // send again from `received` on
   abort,        // the link ended on purpose; payload: words
   bye,          // the other end was closed

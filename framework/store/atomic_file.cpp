@@ -72,13 +72,13 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
     done += static_cast<std::size_t>(count);
     written_ += static_cast<std::uint64_t>(count);
     file_progress() += static_cast<std::uint64_t>(count);
-    flush_behind();
+    start_writeback();
   }
 }
 
-// Without this the kernel takes all bytes at once, and the last fsync would write them for minutes
-// without a sign of progress. One window is written while the next one is filled.
-void AtomicFile::flush_behind() {
+// Without this the kernel buffers all bytes, and the final fsync writes them for minutes without a
+// sign of progress. One window is written while the next one is filled.
+void AtomicFile::start_writeback() {
   if (written_ - flushed_ < kFlushWindow) return;
   const auto flush = [&](std::uint64_t begin, std::uint64_t bytes, unsigned flags) {
     const int result = ::sync_file_range(descriptor_.number(), static_cast<off64_t>(begin),

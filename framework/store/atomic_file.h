@@ -34,7 +34,7 @@ class AtomicFile {
 
  private:
   void preallocate(std::uint64_t bytes);
-  void flush_behind();
+  void start_writeback();
   [[noreturn]] void fail(const char* doing, int error);
   void discard() noexcept;
 

@@ -27,7 +27,7 @@ void check_size(const fs::path& path, const ShardFile& shard) {
                        error == std::errc::not_a_directory || error == std::errc::is_a_directory;
   if (error && !missing) throw system_error("look at", path, error.value());
   if (missing) {
-    refuse_checkpoint(fmt::format("{} is missing; the manifest beside it lists it with {} bytes",
+    refuse_checkpoint(fmt::format("{} is missing; the manifest lists it with {} bytes",
                                   path.string(), shard.size));
   }
   if (size != shard.size) {

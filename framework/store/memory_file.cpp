@@ -35,7 +35,7 @@ FileDescriptor open_sealed(const std::filesystem::path& path) {
   if (!opened.open()) throw system_error("open", path, errno);
   if (::fcntl(opened.number(), F_GET_SEALS) != kNeverChanges) {
     throw StoreError(StoreError::Kind::mismatch,
-                     fmt::format("{} is no sealed file in memory", path.string()));
+                     fmt::format("{} is not a sealed file in memory", path.string()));
   }
   return opened;
 }

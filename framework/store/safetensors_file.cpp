@@ -61,7 +61,7 @@ const TensorInfo& SafetensorsFile::info(const std::string& name) const {
   const TensorInfo* found = find(name);
   if (found == nullptr) {
     throw StoreError(StoreError::Kind::bad_input,
-                     fmt::format("{}: it holds no tensor \"{}\"", path().string(), name));
+                     fmt::format("{}: it has no tensor \"{}\"", path().string(), name));
   }
   return *found;
 }

@@ -101,9 +101,8 @@ class Verifier {
     if (result_.damage.size() > before || said) return;
     add(file, "",
         fmt::format("{} is damaged{}", path.string(),
-                    tensors != nullptr
-                        ? " outside its tensors: in its header"
-                        : "; of which tensor is not known, because it has no hashes of them"));
+                    tensors != nullptr ? " outside its tensors: in its header"
+                                       : "; no hashes of its tensors show which one it is"));
   }
 
   // Null: no intact file of hashes knows this one.

@@ -36,7 +36,7 @@ at::Tensor CheckpointReader::read(const std::string& name) const {
   if (found == where_.end()) {
     throw store::StoreError(
         store::StoreError::Kind::mismatch,
-        fmt::format("checkpoint {} holds no tensor \"{}\"; its model is another one",
+        fmt::format("checkpoint {} has no tensor \"{}\"; it belongs to another model",
                     path_.string(), name));
   }
   return found->second->read(name);

@@ -124,7 +124,7 @@ at::Tensor WeightFiles::read_row(const std::string& name, std::int64_t row) cons
 const SafetensorsReader& WeightFiles::shard_of(const std::string& name) const {
   const auto found = where_.find(name);
   if (found == where_.end()) {
-    refuse_weights(fmt::format("{} holds no tensor \"{}\"", directory_.string(), name));
+    refuse_weights(fmt::format("{} has no tensor \"{}\"", directory_.string(), name));
   }
   return *found->second;
 }

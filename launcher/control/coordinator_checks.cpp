@@ -125,7 +125,7 @@ void Coordinator::evict_on_request() {
 }
 
 void Coordinator::check_done() {
-  if (phase_ != Phase::training || !workers_.every(&Worker::is_not_awaited)) return;
+  if (phase_ != Phase::training || !workers_.every(&Worker::is_optional)) return;
   rejoin_.cancel("the run is over");
   phase_ = Phase::leaving;
   deadline_ = Clock::now() + options_.exit_timeout;

@@ -24,8 +24,8 @@ struct MemoryPart {
 // What became of one.
 struct MemoryDecision {
   store::Step step{};
-  std::string place = {};    // a phrase: where it is; empty: it is given up
-  std::string trouble = {};  // a sentence for the user; empty: none
+  std::string place = {};    // a phrase: where it is; empty: it was given up
+  std::string problem = {};  // a sentence for the user; empty: none
 };
 
 // Holds the newest checkpoint in memory for the run, outside of the processes that made it. Called

@@ -31,9 +31,9 @@ void MemoryLedger::poll(bool quiet) {
   for (const MemoryDecision& one : holder_->take_decisions()) {
     workers_.broadcast(MemoryReleased{one.step});
     if (!one.place.empty()) observers_.notify(&RunObserver::in_memory, one.step, one.place);
-    if (quiet || one.trouble.empty() || one.trouble == trouble_) continue;
-    trouble_ = one.trouble;
-    observers_.launcher_event({"not_in_memory", one.trouble});
+    if (quiet || one.problem.empty() || one.problem == problem_) continue;
+    problem_ = one.problem;
+    observers_.launcher_event({"not_in_memory", one.problem});
   }
 }
 

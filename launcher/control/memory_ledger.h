@@ -35,7 +35,7 @@ class MemoryLedger {
   const RunObservers& observers_;
   MemoryHolder* holder_;
   std::map<store::Step, Open> open_;
-  std::string trouble_;  // the last one reported; the same is reported once
+  std::string problem_;  // the last one reported; repetitions are not
 };
 
 }  // namespace strait::control

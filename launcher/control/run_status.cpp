@@ -57,7 +57,7 @@ std::optional<nlohmann::json> read_run_status(const std::filesystem::path& run) 
   const std::string text = store::read_text_file(path, kMostStatusBytes);
   try {
     nlohmann::json status = store::parse_bounded_json(text);
-    if (!status.is_object()) throw store::JsonError("it is no object");
+    if (!status.is_object()) throw store::JsonError("it is not an object");
     return status;
   } catch (const store::JsonError& error) {
     throw base::UserError(

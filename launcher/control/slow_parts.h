@@ -67,10 +67,10 @@ class SlowParts {
   using LinkOf = std::pair<std::string, net::ProcessName>;
 
   void note_rates(const StepLine& line);
-  double line_bytes(const StepLine& line, const StepLine::SentOver& one) const;
-  double usual_rate(const StepLine& line, const StepLine::SentOver& one) const;
-  // In this step. A sentence; empty: not slow.
-  std::string judge_link(const StepLine& line, const StepLine::SentOver& one, bool slow) const;
+  double line_bytes(const StepLine& line, const StepLine::LinkBytes& one) const;
+  double usual_rate(const StepLine& line, const StepLine::LinkBytes& one) const;
+  // Judges this step. A sentence; empty: not slow.
+  std::string judge_link(const StepLine& line, const StepLine::LinkBytes& one, bool slow) const;
   std::string judge_process(const StepLine& line, const net::ProcessName& process,
                             double busy) const;
   void note(Part& part, double seconds, std::string sentence, const std::string& name,

@@ -20,10 +20,10 @@ struct StepLine : trace::StepMetrics {
   std::vector<std::pair<net::ProcessName, trace::StepMetrics>> processes;  // of each of them
   std::vector<trace::BoundaryMetrics> boundaries;  // in the order of the processes
   std::vector<trace::SyncMetrics> sync;            // the same
-  struct SentOver : LinkTraffic {
+  struct LinkBytes : LinkTraffic {
     net::ProcessName sender;
   };
-  std::vector<SentOver> links;  // likewise; not written
+  std::vector<LinkBytes> links;  // the same order; not written
 };
 
 // The keys in the order of the metrics' table; unknown values are null; numbers read back exactly.

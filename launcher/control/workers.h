@@ -50,8 +50,8 @@ struct Worker {
   std::string sentence_about(const std::string& text) const;
   bool is_ready() const { return evicted || ready.has_value(); }
   // The end of the run does not wait for it.
-  bool is_not_awaited() const { return done || evicted || rejoining; }
-  // Its process has ended or, where there is no process, its link.
+  bool is_optional() const { return done || evicted || rejoining; }
+  // Its process has ended or, without a process, its link.
   bool gone() const { return evicted || (handle.process ? status.has_value() : link_over); }
 };
 

@@ -135,7 +135,7 @@ std::int64_t Plan::micro_batch_rows() const {
 std::int64_t Plan::snapshot_bytes(const Process& process) const {
   // Of what is on a GPU all is copied at once, also for the last checkpoint.
   if (gpu_of(process)) return process.saved_bytes;
-  if (!saves_beside_training(recipe)) return 0;
+  if (!saves_during_training(recipe)) return 0;
   const bool caches = recipe.checkpoint.caches == recipe::SavedCaches::save;
   return std::min(recipe.checkpoint.memory,
                   process.state_bytes + (caches ? process.cache_bytes : 0));
@@ -145,11 +145,12 @@ std::int64_t Plan::memory_bytes(const Process& process) const {
   // What libtorch, oneDNN and ZeroMQ allocate for themselves once a stage trains: 5 to 39 MB in 31
   // small runs (tests/bench/memory_plan.py), the most of it with bfloat16 on a CPU.
   constexpr std::int64_t kRuntimeBytes = 20'000'000;
-  return compute_bytes(process) + beside_bytes(process) + kRuntimeBytes;
+  return compute_bytes(process) + host_bytes(process) + kRuntimeBytes;
 }
 
-std::int64_t Plan::beside_bytes(const Process& process) const {
-  // Values and gradients of 12 saved bytes a parameter: what replicas exchange is in host memory.
+std::int64_t Plan::host_bytes(const Process& process) const {
+  // Replicas of stages on GPUs exchange values and gradients in host memory: 8 bytes for each
+  // parameter, whose saved state has 12.
   const bool exchanged = recipe.pipeline.replicas > 1 && gpu_of(process);
   return process.cache_bytes + process.sync_bytes + snapshot_bytes(process) +
          (exchanged ? process.saved_bytes * 2 / 3 : 0);
@@ -167,7 +168,7 @@ std::optional<std::size_t> Plan::gpu_of(const Process& process) const {
   return static_cast<std::size_t>(index_on_host(process)) % gpus->size();
 }
 
-bool saves_beside_training(const recipe::Recipe& recipe) {
+bool saves_during_training(const recipe::Recipe& recipe) {
   const bool repeated = recipe.checkpoint.every > 0 || recipe.checkpoint.memory_every > 0;
   return repeated && recipe.checkpoint.memory > 0 && recipe.sync.on_loss == recipe::LossRule::stop;
 }

@@ -114,8 +114,8 @@ struct Plan {
   static std::int64_t compute_bytes(const Process& process) {
     return process.state_bytes + process.activation_bytes;
   }
-  std::int64_t beside_bytes(const Process& process) const;
-  // Its number among the processes of its host; GPUs are taken in turn by it.
+  std::int64_t host_bytes(const Process& process) const;
+  // Number of the process among those on its host. GPUs are assigned round robin by it.
   std::int64_t index_on_host(const Process& process) const;
   // The number of its GPU; nullopt: it computes on the CPU, or that is not known.
   std::optional<std::size_t> gpu_of(const Process& process) const;
@@ -143,8 +143,8 @@ sync::ReplicaGroups groups_of(const Plan& plan, std::uint32_t stage);
 // run is compared by it.
 recipe::Recipe resolved_recipe(const Plan& plan);
 
-// Whether checkpoints every so many steps are written while training goes on. Where the membership
-// may change training pauses: evicting a replica repeats a checkpoint, and one rejoins at it.
-bool saves_beside_training(const recipe::Recipe& recipe);
+// Whether checkpoints are written during training. It pauses instead if the membership may change:
+// an eviction repeats a checkpoint, and a replica rejoins at one.
+bool saves_during_training(const recipe::Recipe& recipe);
 
 }  // namespace strait::plan

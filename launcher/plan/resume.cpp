@@ -48,7 +48,7 @@ std::string saved_caches(const Plan& plan) {
   std::string text;
   for (const Plan::Link& link : plan.links) {
     if (!link.has_cache()) continue;
-    text += fmt::format("{}{} behind layer {}: {}, {} bytes a row, {} in memory, {} on disk",
+    text += fmt::format("{}{} after layer {}: {}, {} bytes a row, {} in memory, {} on disk",
                         text.empty() ? "" : "; ", link.name, layer_above(plan, link),
                         recipe::name_of(plan.recipe.codec.cache_kind), link.cache.entry_bytes,
                         link.cache.memory_bytes, link.cache.disk_bytes);

@@ -60,7 +60,7 @@ std::string folder_fault(const fs::path& folder, const std::string& file) {
   }
   if (fs::is_directory(folder, error)) return "has no " + file;
   if (fs::exists(folder, error)) return "is a file";
-  return "is no directory here (" + fs::current_path().string() + ")";
+  return "is not a directory here (" + fs::current_path().string() + ")";
 }
 
 std::string read_config(const fs::path& model, bool goes_on) {

@@ -101,7 +101,7 @@ std::string process_table(const plan::Plan& plan, const models::ModelDescription
   };
   const auto caches =
       optional_column(std::ranges::any_of(plan.links, &plan::Plan::Link::has_cache));
-  const auto saving = optional_column(plan::saves_beside_training(plan.recipe));
+  const auto saving = optional_column(plan::saves_during_training(plan.recipe));
   const auto rounds = optional_column(std::ranges::any_of(
       plan.processes, [](const auto& process) { return process.sync_bytes > 0; }));
   std::size_t column = 12;  // of hosts

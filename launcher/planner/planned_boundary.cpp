@@ -118,8 +118,7 @@ BoundaryBytes boundary_bytes(const codec::CodecSettings& settings, const Boundar
 std::vector<PlannedBoundary> plan_boundaries(const recipe::Recipe& recipe,
                                              const models::ModelDescription& model,
                                              const std::vector<models::LayerRange>& ranges,
-                                             const data::TokenFile& tokens,
-                                             bool samples_return) {
+                                             const data::TokenFile& tokens, bool samples_return) {
   check_codec_of_gradients(recipe);
   BoundaryLoad load;
   load.rows = *recipe.train.micro_batch;

@@ -79,7 +79,7 @@ void check_data_files(const char* key, const std::vector<data::DataFile>& files)
     const bool may_be_hubs = base::hub_name(file.path) && !fs::path(file.path).has_extension();
     throw base::UserError(
         base::ExitCode::bad_input,
-        fmt::format("{} = \"{}\" is no file here ({}){}{}", key, file.path,
+        fmt::format("{} = \"{}\" is not a file here ({}){}{}", key, file.path,
                     fs::current_path().string(),
                     may_be_hubs ? "; it must name one of a data set's files, and " : "",
                     may_be_hubs ? base::download_advice(file.path, "--repo-type dataset") : ""));

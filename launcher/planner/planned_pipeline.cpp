@@ -242,7 +242,7 @@ void check_simulated_link(const plan::Plan& plan) {
   if (std::ranges::count(names, name) > 0) return;
   throw base::UserError(
       base::ExitCode::bad_input,
-      fmt::format("hosts.simulate.link = \"{}\" is no link of this plan; {}", name,
+      fmt::format("hosts.simulate.link = \"{}\" is not a link of this plan; {}", name,
                   names.empty() ? "it has none, so leave hosts.simulate out"
                                 : fmt::format("set it to one of {}, or leave it out for all",
                                               fmt::join(names, ", "))));

@@ -139,7 +139,7 @@ double delay_by_coding(const plan::Plan& plan, const plan::Plan::Process& proces
 // computation by coding. `behind`: seconds that hide a round.
 double added_seconds(const plan::Plan& plan, const plan::Plan::Process& process,
                      const sync::Forecast& costs, const sync::CodingCost& coding, double values,
-                     const RoundTime& time, double behind) {
+                     const RoundTime& time, double hiding) {
   if (costs.round_bytes <= 0) return 0;
   // Gradients have a round in every step, with mean bytes below those of the largest round.
   const bool of_updates = time.hook == sync::Hook::update;
@@ -151,9 +151,9 @@ double added_seconds(const plan::Plan& plan, const plan::Plan::Process& process,
   const double trips = static_cast<double>(time.trips) * latency;
   // The last gradient is sent when the backward has ended, so nothing hides its latencies.
   const double hidden = of_updates ? trips : 0;
-  const double waited = std::max(coded + travels + hidden - behind, 0.0) + (trips - hidden);
-  const double beside = std::min(coded, behind) * delay_by_coding(plan, process);
-  return rounds * (waited + beside) + coding.trainer * copy / static_cast<double>(process.threads);
+  const double waited = std::max(coded + travels + hidden - hiding, 0.0) + (trips - hidden);
+  const double delayed = std::min(coded, hiding) * delay_by_coding(plan, process);
+  return rounds * (waited + delayed) + coding.trainer * copy / static_cast<double>(process.threads);
 }
 
 // The same of the rounds of so many members. Sums in a group are taken to cost what coding them

@@ -153,7 +153,7 @@ std::string memory_text(const plan::StageJob& job) {
   const std::optional<Accelerators> here = accelerators_here();
   const bool on_gpu =
       here && here->type == at::kCUDA && job.plan.recipe.model.device != recipe::Device::cpu;
-  const std::int64_t planned = on_gpu ? job.plan.beside_bytes(own) : job.plan.memory_bytes(own);
+  const std::int64_t planned = on_gpu ? job.plan.host_bytes(own) : job.plan.memory_bytes(own);
   std::string text = fmt::format("Memory: {} planned, {} at the peak, {} on this host",
                                  base::byte_text(planned), base::byte_text(process::peak_memory()),
                                  base::byte_text(process::host_memory().total));

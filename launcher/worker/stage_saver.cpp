@@ -116,8 +116,8 @@ StageSaver::~StageSaver() {
   }
 }
 
-bool StageSaver::is_beside_training(store::Step step) const {
-  return plan::saves_beside_training(job_.plan.recipe) &&
+bool StageSaver::is_during_training(store::Step step) const {
+  return plan::saves_during_training(job_.plan.recipe) &&
          stages::is_due(step, job_.plan.recipe.checkpoint.every);
 }
 
@@ -135,7 +135,7 @@ stages::CheckpointResult StageSaver::save(store::Step step) {
   checkpoint->epoch = stage_.epoch();
   checkpoint->snapshots = stage_.snapshot(step, caches);
   shards_->begin(step, checkpoint->epoch, checkpoint->snapshots);
-  if (is_beside_training(step)) {
+  if (is_during_training(step)) {
     pending_ = std::move(checkpoint);
     pending_->written =
         std::async(std::launch::async, [this, one = pending_.get()] { write_and_report(*one); });
@@ -195,7 +195,7 @@ void StageSaver::write_and_report(const Pending& checkpoint) {
     const base::Failure failure = base::describe_failed_save(error);
     control_.send(control::ShardFailed{step, failure.code, failure.text, checkpoint.epoch});
   }
-  if (is_in_memory(step) && is_beside_training(step)) copy_to_memory(step, files);
+  if (is_in_memory(step) && is_during_training(step)) copy_to_memory(step, files);
   shards_->end(step, checkpoint.epoch);
 }
 

@@ -53,7 +53,7 @@ class StageSaver {
     std::future<void> written;
   };
 
-  bool is_beside_training(store::Step step) const;
+  bool is_during_training(store::Step step) const;
   bool is_in_memory(store::Step step) const;
   // Writes, and reports it to the coordinator. On any thread.
   void write_and_report(const Pending& checkpoint);

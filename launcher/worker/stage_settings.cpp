@@ -134,7 +134,7 @@ stages::StageOptions stage_options(const plan::StageJob& job, store::Step first,
     return plan.evaluation_actions(name, replicas, index);
   };
   options.loop.learning_rate = learning_rate_options(plan);
-  if (plan::saves_beside_training(recipe)) {
+  if (plan::saves_during_training(recipe)) {
     options.snapshots = {static_cast<std::uint64_t>(recipe.checkpoint.memory),
                          recipe.checkpoint.caches == recipe::SavedCaches::save};
   }

@@ -155,9 +155,9 @@ class BadInput(runs.RunCase):
     def test_weights_and_adapters_that_are_not_there(self):
         (self.home / "empty").mkdir()
         for settings, *says in [
-            ({"model.weights": "runs/x"}, 'model.weights = "runs/x" is no directory here', "runs/NAME"),
+            ({"model.weights": "runs/x"}, 'model.weights = "runs/x" is not a directory here', "runs/NAME"),
             ({"model.weights": "./empty"}, 'model.weights = "./empty" is a directory without a complete checkpoint'),
-            ({"model.adapter": "none"}, 'model.adapter = "none" is no directory here', "PEFT"),
+            ({"model.adapter": "none"}, 'model.adapter = "none" is not a directory here', "PEFT"),
             ({"model.adapter": "empty"}, 'model.adapter = "empty" has no adapter_config.json', "PEFT"),
         ]:
             with self.subTest(settings):

@@ -375,7 +375,7 @@ TEST(Simulate, RefusesInputThatCannotBeSimulated) {
               same_link(2)),
       HasSubstr("weight gradient time of stage 0 is 2.000000, more than that of the whole"));
   EXPECT_THAT(refusal(two, same_cost(2, {}), same_link(2, {.forward_bytes_per_second = 0})),
-              HasSubstr("bandwidth of the link behind stage 0"));
+              HasSubstr("bandwidth of the link after stage 0"));
 }
 
 // A placement search asks thousands of times. Four times as many actions may take four times as

@@ -349,7 +349,7 @@ TEST(Record, TakesASystemTextBesideMessagesForTheFirstOfThem) {
 TEST(Record, RefusesASystemTextBesideAPrompt) {
   const std::string pair = R"("prompt":"a","completion":"b")";
   expect_refused_record(R"({"system":"be brief",)" + pair + "}",
-                        {"\"system\" stands beside \"prompt\"", "put its text into the prompt"});
+                        {"\"system\" is not used with \"prompt\"", "its text into the prompt"});
   for (const std::string none : {"null", R"("")"}) {
     EXPECT_EQ(parse_record(R"({"system":)" + none + "," + pair + "}", "f:1").pieces.size(), 2U);
   }

@@ -44,7 +44,7 @@ TEST_P(LinkConformance, FramesOfNoBytesCount) {
   EXPECT_EQ(pair->right->receive().size(), 0u);
 }
 
-TEST_P(LinkConformance, FrameLargerThanChunkAndWindowPassesAlone) {
+TEST_P(LinkConformance, FrameLargerThanFragmentAndWindowPassesAlone) {
   const auto pair = make();
   const Frame large = numbered_frame(7, (3 << 20) + 1);
   pair->left->send(large);

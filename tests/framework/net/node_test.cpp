@@ -387,7 +387,7 @@ TEST_F(NodeTest, PathThatGetsSlowCarriesOn) {
   relay.forward_to(listener->endpoint());
   EndSetup wide;
   wide.window_bytes = std::uint64_t{64} << 20;
-  wide.chunk_bytes = std::uint64_t{1} << 20;
+  wide.fragment_bytes = std::uint64_t{1} << 20;
   const auto right = expect_left(wide);
   Node node(named(kLeft, left_keys));
   const auto left =

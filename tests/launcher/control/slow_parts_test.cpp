@@ -190,7 +190,7 @@ TEST(SlowParts, SayNothingOfWhatCostsNoTime) {
   trace.slow_link(trace.links()[0], 10);
   for (int step = 0; step < 50; ++step) {
     StepLine line = trace.next();
-    for (StepLine::SentOver& link : line.links) link.sent_bytes /= 1'000;
+    for (StepLine::LinkBytes& link : line.links) link.sent_bytes /= 1'000;
     EXPECT_THAT(parts.add(line), testing::IsEmpty());
   }
 }

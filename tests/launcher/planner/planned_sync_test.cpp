@@ -121,7 +121,7 @@ TEST(PlannedSync, CountsFramesOfRoundsAndTheGradientThatALossNeedsAgain) {
     EXPECT_GE(stops.processes[i].sync_bytes, bytes);
     EXPECT_EQ(continues.processes[i].sync_bytes, stops.processes[i].sync_bytes + bytes);
     EXPECT_EQ(sums.processes[i].sync_bytes, bytes) << "in shared memory";
-    EXPECT_EQ(stops.beside_bytes(stops.processes[i]), stops.processes[i].sync_bytes);
+    EXPECT_EQ(stops.host_bytes(stops.processes[i]), stops.processes[i].sync_bytes);
   }
 }
 

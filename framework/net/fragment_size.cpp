@@ -1,4 +1,4 @@
-#include "framework/net/chunk_size.h"
+#include "framework/net/fragment_size.h"
 
 #include <algorithm>
 
@@ -9,23 +9,25 @@ namespace {
 
 using Seconds = std::chrono::duration<double>;
 
-// A frame goes in several chunks, so that the times of their confirmations show how fast the path
-// is: each takes the path about so long.
-constexpr Seconds kChunk{0.01};
-// Smaller ones cost more than their confirmations are worth, unless they take so long.
+// Each fragment takes the path about this long. A frame is sent in several fragments, so that the
+// times of their confirmations show the path's speed.
+constexpr Seconds kFragment{0.01};
+// Smaller fragments cost more than their confirmations are worth, unless they take kLongest.
 constexpr std::uint64_t kUsualLeast = std::uint64_t{32} << 10;
+// Well below kSilence: nothing else arrives while a fragment crosses a slow path.
 constexpr Seconds kLongest{0.25};
+// Fewer parts would not show a path that has become slow while the frame is sent.
 constexpr std::uint64_t kParts = 3;
 constexpr std::uint64_t kLeastPart = kUsualLeast / 2;
 
-// Longer than a round trip: within one nothing is confirmed on a fast path either.
+// Longer than a round trip, since within one round trip nothing is confirmed on a fast path either.
 constexpr Seconds kInterval{0.5};
-// A path that was shared for a moment is not slow.
+// A path that another link used for a moment is not slow, so the bound is loose.
 constexpr double kFaster = 4;
 
 }  // namespace
 
-void ChunkSize::update(Time now, std::uint64_t sent, std::uint64_t confirmed) {
+void FragmentSize::update(Time now, std::uint64_t sent, std::uint64_t confirmed) {
   if (confirmed >= sent) {
     busy_ = false;
     most_ = std::numeric_limits<double>::infinity();
@@ -40,16 +42,16 @@ void ChunkSize::update(Time now, std::uint64_t sent, std::uint64_t confirmed) {
   }
 }
 
-std::uint64_t ChunkSize::limit(double rate) const {
+std::uint64_t FragmentSize::limit(double rate) const {
   const double bytes_per_second = std::min(rate, most_);
   const auto in = [bytes_per_second](Seconds time) {
     const double bytes = bytes_per_second * time.count();
-    return static_cast<std::uint64_t>(std::min(bytes, static_cast<double>(kMaxChunkBytes)));
+    return static_cast<std::uint64_t>(std::min(bytes, static_cast<double>(kMaxFragmentBytes)));
   };
-  return std::max(in(kChunk), std::clamp(in(kLongest), kLeast, kUsualLeast));
+  return std::max(in(kFragment), std::clamp(in(kLongest), kLeast, kUsualLeast));
 }
 
-std::uint64_t ChunkSize::part_of(std::uint64_t frame_bytes) {
+std::uint64_t FragmentSize::part_of(std::uint64_t frame_bytes) {
   return std::max(frame_bytes / kParts + 1, kLeastPart);
 }
 

@@ -1,4 +1,4 @@
-#include "framework/net/chunk_size.h"
+#include "framework/net/fragment_size.h"
 
 #include <gtest/gtest.h>
 
@@ -14,40 +14,40 @@ namespace strait::net {
 namespace {
 
 using std::chrono::milliseconds;
-using Time = ChunkSize::Time;
+using Time = FragmentSize::Time;
 using Seconds = std::chrono::duration<double>;
 
-TEST(ChunkSize, TakesTenMillisecondsOfAKnownPath) {
-  const ChunkSize size;
+TEST(FragmentSize, TakesTenMillisecondsOfAKnownPath) {
+  const FragmentSize size;
   EXPECT_EQ(size.limit(100e6 / 8), 125'000U);
   EXPECT_EQ(size.limit(10e9 / 8), 12'500'000U);
-  EXPECT_EQ(size.limit(1e12), kMaxChunkBytes);
+  EXPECT_EQ(size.limit(1e12), kMaxFragmentBytes);
 }
 
-TEST(ChunkSize, SlowPathNeverGetsMoreThanItTakesInSeconds) {
-  const ChunkSize size;
-  EXPECT_EQ(size.limit(0), ChunkSize::kLeast);
+TEST(FragmentSize, SlowPathNeverGetsMoreThanItTakesInSeconds) {
+  const FragmentSize size;
+  EXPECT_EQ(size.limit(0), FragmentSize::kLeast);
   for (double bits = 10e3; bits < 10e9; bits *= 1.3) {
     const double seconds = static_cast<double>(size.limit(bits / 8)) / (bits / 8);
     EXPECT_LT(seconds, 3.3) << bits;
   }
 }
 
-TEST(ChunkSize, FrameGoesInThreeChunksUnlessTheyWouldBeSmall) {
-  EXPECT_EQ(ChunkSize::part_of(300'000), 100'001U);
-  EXPECT_EQ(ChunkSize::part_of(1000), 16'384U);
-  EXPECT_EQ(ChunkSize::part_of(0), 16'384U);
+TEST(FragmentSize, FrameGoesInThreeFragmentsUnlessTheyWouldBeSmall) {
+  EXPECT_EQ(FragmentSize::part_of(300'000), 100'001U);
+  EXPECT_EQ(FragmentSize::part_of(1000), 16'384U);
+  EXPECT_EQ(FragmentSize::part_of(0), 16'384U);
 }
 
-TEST(ChunkSize, ShrinksWhileNothingIsConfirmed) {
-  ChunkSize size;
+TEST(FragmentSize, ShrinksWhileNothingIsConfirmed) {
+  FragmentSize size;
   const Time start{};
   constexpr double kRate = 100e6 / 8;
   size.update(start, 1 << 20, 0);
   size.update(start + milliseconds(400), 1 << 20, 0);
   EXPECT_EQ(size.limit(kRate), 125'000U);
   size.update(start + milliseconds(500), 1 << 20, 0);
-  EXPECT_EQ(size.limit(kRate), ChunkSize::kLeast);
+  EXPECT_EQ(size.limit(kRate), FragmentSize::kLeast);
   size.update(start + milliseconds(900), 1 << 20,
               1 << 20);  // all through: nothing is known against it
   EXPECT_EQ(size.limit(kRate), 125'000U);
@@ -76,8 +76,8 @@ class SimulatedPath {
 
   std::uint64_t limit() const { return size_.limit(meter_.bytes_per_second()); }
   std::uint64_t confirmed() const { return confirmed_; }
-  // Of chunks that were sent since the rate last changed and what lay in the queue is through.
-  double slowest_chunk() const { return static_cast<double>(limit()) / rate_; }
+  // Of fragments that were sent since the rate last changed and what lay in the queue is through.
+  double slowest_fragment() const { return static_cast<double>(limit()) / rate_; }
 
  private:
   void send() {
@@ -85,10 +85,10 @@ class SimulatedPath {
     sent_ += bytes;
     carried_ = ends_.empty() ? std::max(carried_, static_cast<double>(sent_ - bytes)) : carried_;
     ends_.push_back(sent_);
-    meter_.chunk_sent(now_, sent_, true);
+    meter_.fragment_sent(now_, sent_, true);
   }
 
-  // Only whole chunks are confirmed, and half a round trip later.
+  // Only whole fragments are confirmed, and half a round trip later.
   void confirm() {
     while (!ends_.empty() && carried_ >= static_cast<double>(ends_.front())) {
       on_the_way_.emplace_back(now_ + std::chrono::duration_cast<Time::duration>(round_trip_),
@@ -107,7 +107,7 @@ class SimulatedPath {
   Seconds round_trip_;
   Time now_{};
   RateMeter meter_;
-  ChunkSize size_;
+  FragmentSize size_;
   std::uint64_t sent_ = 0;
   std::uint64_t confirmed_ = 0;
   double carried_ = 0;
@@ -116,8 +116,8 @@ class SimulatedPath {
 };
 
 // 10 kbit/s to 10 Gbit/s, with sudden drops: once what lay in queues is through, or was lost with
-// the connection, no chunk takes longer than a silent path has.
-TEST(ChunkSize, FollowsDropsOfAnyPath) {
+// the connection, no fragment takes longer than a silent path has.
+TEST(FragmentSize, FollowsDropsOfAnyPath) {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     std::mt19937_64 random(seed);
     const auto exponent = [&](double low, double high) {
@@ -129,18 +129,18 @@ TEST(ChunkSize, FollowsDropsOfAnyPath) {
     path.run(Seconds(3));
     EXPECT_GT(path.confirmed(), 0U);
     path.set_rate(slow);
-    // Chunks of the fast path are still in flight; a link drops its connection after 6 s of
+    // Fragments of the fast path are still in flight; a link drops its connection after 6 s of
     // silence.
     path.run(Seconds(2));
-    EXPECT_LT(path.slowest_chunk(), 6) << "seed " << seed << ": " << fast << " to " << slow;
+    EXPECT_LT(path.slowest_fragment(), 6) << "seed " << seed << ": " << fast << " to " << slow;
     const std::uint64_t before = path.confirmed();
     path.run(Seconds(600));
     EXPECT_GT(path.confirmed(), before) << "seed " << seed;
-    EXPECT_LT(path.slowest_chunk(), 3.5) << "seed " << seed;
+    EXPECT_LT(path.slowest_fragment(), 3.5) << "seed " << seed;
   }
 }
 
-TEST(ChunkSize, FastPathIsNotMistaken) {
+TEST(FragmentSize, FastPathIsNotMistaken) {
   for (const double megabits : {10.0, 100.0, 1000.0}) {
     for (const double round_trip : {0.0, 0.02, 0.15, 0.3}) {
       const double rate = megabits * 1e6 / 8;
