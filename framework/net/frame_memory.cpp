@@ -15,10 +15,10 @@
 namespace strait::net {
 namespace {
 
-// Four sizes for each power of two: frames of a run differ by their rows' lengths from step to
-// step, and are to find each other's blocks.
+// Four sizes per power of two. Frames of a run differ from step to step with the lengths of their
+// rows; classes this coarse let them reuse each other's blocks.
 constexpr std::size_t kSizesPerPower = 4;
-constexpr std::size_t kPowers = 24;  // up to 64 GiB, beyond any frame
+constexpr std::size_t kPowers = 24;  // up to 64 GiB, larger than any frame
 
 std::size_t block_class(std::size_t bytes) {
   const auto power = static_cast<std::size_t>(std::bit_width(bytes - 1)) - 1;  // 2^power < bytes
@@ -32,7 +32,7 @@ std::size_t block_bytes(std::size_t size_class) {
   return power + (size_class % kSizesPerPower + 1) * (power / kSizesPerPower);
 }
 
-// A free block holds the pointer to the next one of its size.
+// A free block holds the pointer to the next free block of its size.
 struct KeptBlock {
   KeptBlock* next;
 };
@@ -43,7 +43,7 @@ struct KeptBlocks {
   std::size_t bytes STRAIT_GUARDED_BY(mutex) = 0;
 };
 
-// Never destroyed: frames that outlive main() give their memory back, too.
+// Never destroyed, because frames that outlive main() return their memory here.
 KeptBlocks& kept_blocks() {
   static KeptBlocks& blocks = *new KeptBlocks;
   return blocks;
@@ -55,6 +55,7 @@ std::byte* FrameMemory::take(std::size_t bytes) {
   if (bytes < kReusedBytes) return static_cast<std::byte*>(::operator new(bytes));
   const std::size_t size_class = block_class(bytes);
   KeptBlocks& kept = kept_blocks();
+  // The lock covers only the list: operator new below may take long.
   {
     const MutexLock lock(kept.mutex);
     if (KeptBlock* block = kept.first.at(size_class); block != nullptr) {

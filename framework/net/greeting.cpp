@@ -10,6 +10,7 @@ GreetingResult judge_greeting(const GreetingSelf& self, const RunId& run, std::u
   const std::string us = self.hello.name.describe();
   const std::string them = theirs.name.describe();
   GreetingResult outcome;
+  // Run and generation come first: an older process has other terms too, but its age is the cause.
   if (run != self.run) {
     outcome.refusal = LinkError(
         Kind::refused,

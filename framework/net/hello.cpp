@@ -9,6 +9,7 @@
 namespace strait::net {
 namespace {
 
+// Bounds the work for a hello of a peer that has only proved its key.
 constexpr std::uint32_t kMaxTerms = 1000;
 
 const std::string* find_term(const Terms& terms, const std::string& key) {
@@ -58,6 +59,7 @@ std::optional<Hello> decode_hello(std::span<const std::byte> bytes) {
   return hello;
 }
 
+// The keys of both, in the order of the first, so that both ends name the same disagreement.
 std::optional<std::string> disagreement(const Hello& one, const Hello& other) {
   std::vector<std::string> keys;
   for (const auto& term : one.terms) keys.push_back(term.first);

@@ -12,7 +12,7 @@
 namespace strait::net {
 
 // How an end identifies itself when a path comes up: the payload of hello and hello_reply. Run and
-// generation are in every message's header.
+// generation are in the header of every message.
 struct Hello {
   ProcessName name;
   std::uint64_t incarnation = 0;       // random; a restarted end has another one
@@ -23,11 +23,11 @@ struct Hello {
 
 std::vector<std::byte> encode_hello(const Hello& hello);
 
-// Nothing for bytes that are no hello. Lengths are checked before they are believed.
+// Nothing if the bytes are not a hello. Lengths are checked before use.
 std::optional<Hello> decode_hello(std::span<const std::byte> bytes);
 
-// The first disagreement in words that are right for both ends, or nothing:
-// `stage 0.0 has codec = "raw", stage 1.0 has codec = "fixed"`.
+// The first disagreement, in words that both ends can print, or nothing: `stage 0.0 has codec =
+// "raw", stage 1.0 has codec = "fixed"`.
 std::optional<std::string> disagreement(const Hello& one, const Hello& other);
 
 }  // namespace strait::net

@@ -12,9 +12,9 @@ namespace {
 
 using Kind = LinkError::Kind;
 using std::chrono::milliseconds;
-constexpr std::uint32_t kCorruptLimit = 3;
-constexpr std::uint64_t kLeastUntaken = std::uint64_t{1} << 20;
-constexpr std::size_t kMaxErrorText = 16384;
+constexpr std::uint32_t kCorruptLimit = 3;  // one damaged frame may be bad luck on the way
+constexpr std::uint64_t kLeastUntaken = std::uint64_t{1} << 20;  // room for one large frame
+constexpr std::size_t kMaxErrorText = 16384;  // far below kMaxHelloBytes, the limit of the peer
 
 double seconds_of(std::chrono::steady_clock::duration span) {
   return std::chrono::duration<double>(span).count();
@@ -62,6 +62,7 @@ void LinkProtocol::path_up(Time now) {
   greeted_ = false;
   greeting_due_ = options_.role == ProtocolOptions::Role::opener;
   greeted_at_ = now;
+  // The peer may have sent bytes into the old path, so all of them are asked for again.
   receiver_.ask_again();
   path_attempt_ = receiver_.asked_attempt();
   if (error_ && !peer_knows_) final_due_ = true;
@@ -72,6 +73,7 @@ void LinkProtocol::path_down(Time now) {
   greeted_ = false;
   greeting_due_ = false;
   if (agreed_ && !error_ && options_.link.hold == milliseconds{0}) {
+    // A reconnect window of 0 means that the caller handles losses itself, and at once.
     fail(LinkError(Kind::lost,
                    fmt::format("{}: the path to {} broke, {:.1f} s after it was last heard",
                                options_.link.name, peer(), seconds_of(now - state_.last_heard))),
@@ -88,6 +90,7 @@ void LinkProtocol::receive(Time now, std::span<const std::byte> message) {
                     header.kind == MessageKind::bye;
   if (ends) return accept_final(header, parsed.payload);
   if (error_) {
+    // The peer has not heard of the end: the message may have been lost on the way.
     final_due_ = !peer_knows_;  // the peer does not know yet
     return;
   }
@@ -107,8 +110,8 @@ void LinkProtocol::receive(Time now, std::span<const std::byte> message) {
   if (receiver_.asked_attempt() != before) ask_again(now);
 }
 
-// Whether the message is of this protocol, run and generation. Greetings and refusals are judged
-// with their contents.
+// Whether the message belongs to this protocol, run and generation. Greetings and refusals of
+// others pass: they are judged by their contents.
 bool LinkProtocol::belongs(const Parsed& parsed) {
   if (parsed.fault == WireFault::other_version) {
     fail(LinkError(Kind::refused,
@@ -132,15 +135,14 @@ void LinkProtocol::accept_greeting(Time now, const MessageHeader& header,
   const bool answerer = options_.role == ProtocolOptions::Role::answerer;
   const std::optional<Hello> theirs = decode_hello(payload);
   if (!theirs || answerer != (header.kind == MessageKind::hello)) return reject();
-  // A reply to the hello of a former path: to take it for this one's would ask for everything
-  // twice.
+  // A late reply to an earlier path's hello: it would request everything twice.
   if (!answerer && header.position.sequence < path_attempt_) return reject();
   const GreetingResult outcome = judge_greeting(
       {hello_, options_.run, options_.generation, options_.link.name, options_.link.peer},
       header.run, header.generation, *theirs);
   if (outcome.fatal) {
     fail(*outcome.fatal, MessageKind::refuse);
-    // A newer generation is right and needs no word from us.
+    // The newer generation is right, and this process is the one to end: no message is due.
     if (!outcome.refusal) peer_knows_ = true;
     return;
   }
@@ -173,7 +175,7 @@ void LinkProtocol::accept_fragment(Time now, const MessageHeader& header,
   status_due_ = true;
   if (outcome == Outcome::taken || outcome == Outcome::complete) {
     state_.last_data = now;
-    // Not exactly its window, which may be larger than that of this end.
+    // Four times, because the peer's window may be larger than this end's.
     if (receiver_.waiting_bytes() <= std::max(4 * options_.link.window_bytes, kLeastUntaken))
       return;
     return fail(LinkError(Kind::aborted, fmt::format("{}: {} sends more than its window allows",
@@ -193,6 +195,7 @@ void LinkProtocol::accept_fragment(Time now, const MessageHeader& header,
   }
 }
 
+// The peer knows the end. More final messages would make the two answer each other forever.
 void LinkProtocol::accept_final(const MessageHeader& header, std::span<const std::byte> payload) {
   if (error_) {
     peer_knows_ = true;
@@ -234,7 +237,7 @@ void LinkProtocol::tick(Time now) {
   const auto unwatched = now - ticked_;
   ticked_ = now;
   if (error_) return;
-  // A process that was stopped or starved has not listened; that time proves nothing about the
+  // A process that was stopped or starved did not listen, so this time proves nothing about the
   // peer.
   if (unwatched > kSilence / 2) state_.last_heard = std::min(now, state_.last_heard + unwatched);
   give_up_if_due(now);
@@ -306,7 +309,7 @@ std::optional<LinkProtocol::Outgoing> LinkProtocol::next_control(Time now) {
 std::optional<LinkProtocol::Outgoing> LinkProtocol::next(Time now, std::uint64_t fragment_limit) {
   if (auto control = next_control(now)) return control;
   if (error_ || !greeted_ || now - state_.last_heard >= kSilence) {
-    // A quiet path still gets its heartbeat, which is what brings it back.
+    // On a silent path only heartbeats go, and their answer brings the path back.
     if (error_ || !greeted_ || now - status_at_ < kStatusEvery) return std::nullopt;
   } else if (sender_.has_fragment() && fragment_limit > 0) {
     const SendWindow::Fragment fragment = sender_.next_fragment(fragment_limit);

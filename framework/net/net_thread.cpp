@@ -11,7 +11,7 @@
 namespace strait::net {
 namespace {
 
-// Often enough for heartbeats and deadlines, which are counted in seconds.
+// Often enough for heartbeats and deadlines, which are in seconds.
 constexpr std::chrono::milliseconds kRoundAtLeastEvery{50};
 
 std::chrono::milliseconds time_until(Uplink::Time due) {
@@ -29,6 +29,7 @@ NetThread::NetThread(const NodeOptions& node)
 NetThread::~NetThread() { stop(); }
 
 void NetThread::run(const std::function<void()>& order) {
+  // The order refers to the caller's stack, so the caller waits for it.
   std::packaged_task<void()> task(order);
   std::future<void> done = task.get_future();
   {
@@ -36,6 +37,7 @@ void NetThread::run(const std::function<void()>& order) {
     if (stopping_) return;
     tasks_.emplace_back([&task] { task(); });
   }
+  // The task is queued before the signal, so the thread that wakes finds it.
   signal_.raise();
   done.get();
 }
@@ -57,6 +59,7 @@ void NetThread::remove(const Carrier& carrier) {
 }
 
 void NetThread::run_tasks() {
+  // Taken out under the lock and run without it: a task may hand in another one.
   std::vector<std::function<void()>> tasks;
   {
     const MutexLock lock(mutex_);
@@ -66,14 +69,16 @@ void NetThread::run_tasks() {
 }
 
 void NetThread::make_rounds() {
-  // Ctrl-C and its like are for the main thread.
+  // Signals such as Ctrl-C are for the main thread.
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
   while (true) {
+    // Lowered before the work is looked at: a signal raised from here on causes another round.
     signal_.lower();
     run_tasks();
     {
+      // Tasks that were accepted before stop() still run, since their callers wait.
       const MutexLock lock(mutex_);
       if (stopping_ && tasks_.empty()) break;
     }
@@ -83,6 +88,7 @@ void NetThread::make_rounds() {
     for (const auto& carrier : carriers_) more = carrier->turn(now) || more;
     wait_for_work(more);
   }
+  // Carriers are closed by this thread, which owns their sockets.
   for (const auto& carrier : carriers_) carrier->close();
   carriers_.clear();
 }
@@ -94,7 +100,8 @@ void NetThread::wait_for_work(bool more) {
   for (const auto& carrier : carriers_) carrier->poll_on(items);
   const auto wait = more ? std::chrono::milliseconds{0} : time_until(uplink_.take_due());
   const int count = static_cast<int>(items.size());
-  // A process that was stopped and goes on may see its poll interrupted; the next round asks again.
+  // A process that is stopped and continued may see an interrupted poll; the next round polls
+  // again.
   if (zmq_poll(items.data(), count, wait.count()) < 0 && zmq_errno() != EINTR) throw zmq::error_t();
 }
 

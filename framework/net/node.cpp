@@ -18,7 +18,7 @@ namespace {
   throw LinkError(LinkError::Kind::unusable, message);
 }
 
-// An order in which libzmq may run out of something: file descriptors, for one.
+// For tasks in which libzmq may run out of a resource, such as file descriptors.
 void run_task(NetThread& thread, const std::string& where, const std::function<void()>& work) {
   try {
     thread.run(work);
@@ -27,7 +27,7 @@ void run_task(NetThread& thread, const std::string& where, const std::function<v
   }
 }
 
-// What the program holds of a link: the end that the net thread knows, which takes its leave there.
+// The program's end of a link. It detaches itself on the net thread, which knows it by pointer.
 class NodeLink final : public LinkEnd {
  public:
   NodeLink(ProtocolOptions options, std::shared_ptr<NetThread> thread)
@@ -36,6 +36,7 @@ class NodeLink final : public LinkEnd {
         thread_(std::move(thread)) {}
   ~NodeLink() override {
     if (!carrier_) return;
+    // The net thread may be using this end, so it is removed there, and this destructor waits.
     thread_->run([this] {
       carrier_->detach(*this);
       if (owns_carrier_) thread_->remove(*carrier_);
@@ -63,7 +64,7 @@ class NodeLink final : public LinkEnd {
 
 std::uint64_t random_incarnation() {
   std::random_device device;
-  return (std::uint64_t{device()} << 32) | device() | 1;  // never 0, which means none
+  return (std::uint64_t{device()} << 32) | device() | 1;  // never 0, which means unknown
 }
 
 ProtocolOptions protocol_options(const NodeOptions& node, const LinkOptions& link,
@@ -114,6 +115,7 @@ class NodeListener final : public Listener {
     auto link = std::make_unique<NodeLink>(
         protocol_options(node_, options, ProtocolOptions::Role::answerer, {}), thread_);
     thread_->run([&] {
+      // Attached before the key is allowed: a peer that is let in must find its link.
       carrier_->attach(*link, options.peer);
       link->share_carrier(carrier_, options.peer_public_key);
       if (!node_.plaintext) thread_->gate().allow(options.peer_public_key, options.peer);

@@ -14,7 +14,7 @@ void note(Rates& rates, std::size_t& next, std::uint64_t bytes, Seconds passed) 
   next = (next + 1) % rates.size();
 }
 
-// Of those that are known, and one is.
+// The median of the known rates. At least one is known.
 template <typename Rates>
 double middle(Rates rates) {
   std::sort(rates.begin(), rates.end(), std::greater<>());
@@ -47,11 +47,11 @@ void RateMeter::update_period(Time now, std::uint64_t pushed, std::uint64_t conf
     const bool longest = now - began_ >= kLongest;
     if (idle || longest) {
       const std::uint64_t bytes = confirmed - base_;
-      // What was in flight when a period began took the path before as well, so that the short rest
-      // of what was cut would be too much.
+      // Bytes that were in flight when a period began had already travelled before it. The short
+      // rest of a period that was cut would give too high a rate.
       const bool counts = longest || !follows_;
-      // Confirmations that waited in the peer's queues come several at once, long after what they
-      // confirm arrived.
+      // Confirmations that waited in the peer's queues come several at once, long after the arrival
+      // that they confirm. So the longer of the two times counts.
       const Seconds passed = follows_ ? std::max<Seconds>(now - began_, arrived - base_arrived_)
                                       : Seconds(now - began_);
       if (bytes >= kLeastBytes && counts) note(periods_, next_period_, bytes, passed);
@@ -91,8 +91,8 @@ void RateMeter::update_runs(Time now, std::uint64_t confirmed, Nanoseconds arriv
 void RateMeter::measure(const Run& run, std::uint64_t confirmed, Nanoseconds arrived) {
   const std::uint64_t bytes = std::min(confirmed, run.last) - std::min(run.confirmed, run.last);
   const Seconds passed = arrived - run.arrived;
-  // So short a time is noise; but if much went in it, the path is as wide as that at least, unless
-  // it was only held up, and came all at once.
+  // A run this short is noise. But if many bytes arrived in it, the path is at least that fast,
+  // unless the bytes were only held up and arrived all at once. So the time counts from sending.
   const Seconds since_sent = arrived - run.sent_at.time_since_epoch() - nearest_.value();
   const Seconds counts = passed >= kLeast ? passed : std::max<Seconds>(since_sent, kLeast);
   const bool fast = run.compared && bytes >= kLeastBytesOfShortRun &&

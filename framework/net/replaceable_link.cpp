@@ -15,6 +15,8 @@ ReplaceableLink::ReplaceableLink(std::string name, std::string peer, std::unique
 void ReplaceableLink::replace(std::unique_ptr<Link> link) {
   std::shared_ptr<Link> former;
   {
+    // Only the exchange needs the lock. abort() may wait for the net thread, and callers hold
+    // copies of the pointer.
     const MutexLock lock(mutex_);
     former = std::exchange(link_, std::move(link));
     if (former == nullptr) return;
@@ -51,6 +53,7 @@ void ReplaceableLink::abort(const LinkError& cause) {
   std::shared_ptr<Link> link;
   {
     const MutexLock lock(mutex_);
+    // A copy of the pointer: the link may be replaced while it is aborted.
     link = link_;
   }
   if (link != nullptr) link->abort(cause);

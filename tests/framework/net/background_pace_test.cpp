@@ -46,7 +46,7 @@ class SharedPath {
   void run(double seconds) {
     for (const Time end = now_ + ticks(seconds); now_ < end; now_ += kStep) step();
   }
-  // Of several chunks, as a link's end cuts them.
+  // Of several fragments, as a link's end cuts them.
   void burst(std::uint64_t bytes) {
     constexpr std::uint64_t kFragment = 40'000;
     const std::uint64_t end = foreground_position_ + bytes;
@@ -192,7 +192,8 @@ TEST(BackgroundPace, FillsAnyIdlePathWithAShortQueue) {
   }
 }
 
-// The first rate is far too low then, and at its pace each chunk is confirmed before the next goes.
+// The first rate is far too low then, and at its pace each fragment is confirmed before the next
+// goes.
 TEST(BackgroundPace, FillsAPathAfterLateFirstConfirmations) {
   std::mt19937_64 random(4);
   for (int round = 0; round < 30; ++round) {
@@ -200,7 +201,7 @@ TEST(BackgroundPace, FillsAPathAfterLateFirstConfirmations) {
     const double round_trip = 1e-4 * std::exp2(uniform(random, 0, 6));
     const double stalled = uniform(random, 0.01, 0.3);
     SharedPath path(rate, round_trip);
-    for (int i = 0; i < round % 3 * 5; ++i) {  // beside other links, which send nothing now
+    for (int i = 0; i < round % 3 * 5; ++i) {  // with other links, which send nothing now
       path.uplink().change(Priority::background, Load::none, Load::in_flight);
     }
     path.run(round % 4 == 0 ? 3 : uniform(random, 0, 6) * round_trip);

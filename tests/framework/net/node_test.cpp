@@ -380,7 +380,7 @@ TEST_F(NodeTest, ConnectionThatSwallowsEverythingIsReplaced) {
   EXPECT_GE(left->state().reconnects, 1u);
 }
 
-// A chunk of the fast path would take longer than a silent path has: 130 kB take 7.2 s.
+// A fragment of the fast path would take longer than a silent path has: 130 kB take 7.2 s.
 TEST_F(NodeTest, PathThatGetsSlowCarriesOn) {
   start_right();
   SimulatedPath relay;
@@ -392,7 +392,7 @@ TEST_F(NodeTest, PathThatGetsSlowCarriesOn) {
   Node node(named(kLeft, left_keys));
   const auto left =
       node.connect(relay.endpoint(), link_options(wide, kRight, right_keys.public_key));
-  // The path is known to be fast, and chunks are large.
+  // The path is known to be fast, and fragments are large.
   for (int i = 0; i < 3; ++i) {
     right->send(numbered_frame(i, 4'000'000));
     EXPECT_EQ(left->receive(), numbered_frame(i, 4'000'000));

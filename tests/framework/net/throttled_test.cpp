@@ -1,6 +1,6 @@
 // Links over paths whose rate changes at random between 10 kbit/s and 10 Gbit/s, with sudden drops
 // and cuts: every frame comes once and in order, and no connection is given up while its bytes
-// arrive, which would send the same chunk again for ever. Schedules are seeded and run side by
+// arrive, which would send the same fragment again for ever. Schedules are seeded and run side by
 // side.
 #include <gtest/gtest.h>
 

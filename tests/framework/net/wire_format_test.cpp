@@ -152,7 +152,7 @@ TEST(WireFormatTest, RandomBytesAreHarmless) {
   for (int i = 0; i < 20'000; ++i) {
     Message message(random() % 300);
     for (std::byte& byte : message) byte = static_cast<std::byte>(random());
-    // Half of them get past the magic and the check, so that what lies behind is reached too.
+    // Half of them get past the magic and the check, so that the code after these is reached too.
     if (message.size() > kHeaderBytes && i % 2 == 0) {
       put(message, 0, kMagic);
       message[8] = std::byte{kProtocolVersion};
