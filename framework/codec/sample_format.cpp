@@ -57,6 +57,8 @@ RowHeader read_row_header(std::span<const std::byte>& rest, std::size_t place) {
   const std::uint8_t flags = take_byte(rest);
   header.rotate = flags == kRotateFlag;
   const bool whole = header.bits == kWholeBits;
+  // Two or more bits: with one bit a quantiser has no zero. A bfloat16 row is stored whole, so it
+  // can be neither rotated nor a change.
   const bool possible =
       base <= 2 && flags <= kRotateFlag &&
       ((header.bits >= 2 && header.bits <= 8) ||
@@ -80,6 +82,7 @@ RowHeader read_row_header(std::span<const std::byte>& rest, std::size_t place) {
 }  // namespace
 
 RowHeader row_header(RowBase base, int bits, const CodecSettings& settings, Direction direction) {
+  // With few bits an outlier would set the scale of its whole group.
   constexpr int kFewBits = 4;
   const bool coarse_gradient = direction == Direction::backward && bits <= kFewBits;
   return {base, bits, bits != kWholeBits && (settings.rotate || coarse_gradient), 0};
@@ -122,6 +125,7 @@ SamplePayload::SamplePayload(const TensorHeader& header, std::span<const std::by
   if (group_ != 32 && group_ != 64 && group_ != 128) {
     throw CodecError(fmt::format("a payload has groups of {}; known are 32, 64 and 128", group_));
   }
+  // The whole payload is checked once before a row of it changes the cache.
   const std::span<const std::byte> rows = rest_;
   while (place_ < header.rows.rows.size()) next();
   if (!rest_.empty()) {

@@ -15,6 +15,7 @@ bool UpcomingUses::any_repeats() const {
     for (const store::SampleId sample : order_(step)) {
       if (!seen.insert(sample).second) return true;
     }
+    // Not walked further: if no sample repeats after all, entries are cached in vain.
     if (seen.size() > kMostAhead) return true;
   }
   return false;
@@ -29,13 +30,14 @@ void UpcomingUses::restart(store::Step from) {
 
 bool UpcomingUses::extend() {
   if (walked_ >= last_ || uses_.size() - front_ >= kMostAhead) return false;
-  // Past uses are erased only when they are half of the vector, so each element moves once.
+  // Past uses are erased only when they fill half of the vector, so that each element moves once.
   if (front_ > uses_.size() / 2) {
     uses_.erase(uses_.begin(), uses_.begin() + static_cast<std::ptrdiff_t>(front_));
     front_ = 0;
   }
   for (const store::SampleId sample : order_(walked_)) {
     const auto id = static_cast<std::size_t>(number(sample));
+    // Grown by half, because samples come in random order.
     if (id >= latest_.size()) latest_.resize(id + id / 2 + 1, -1);
     const Position position = end();
     if (latest_[id] >= first_) {

@@ -113,7 +113,7 @@ class PlainRule {
       if (visited.contains(sample)) continue;
       std::size_t in_step = 0;
       for (const auto id : order_[step]) in_step += number(id) == sample ? 1 : 0;
-      // Later in this step comes before anything behind it.
+      // Later in this step comes before anything after it.
       const std::size_t next = in_step != 0 ? 0 : next_visit(sample, step + 1);
       if (next >= last_visit) {
         last = sample;

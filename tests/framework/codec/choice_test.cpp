@@ -102,7 +102,7 @@ TEST(Choice, ExplainsDecisionWithThePricesOfOthers) {
             "with 1 s of compute; change 30 %, expected error 0.78 %");
 }
 
-// Gaussian gradients of which each row's sum is as large as its tokens' noise alone would make it:
+// Gaussian gradients. Each row's sum is as large as its tokens' noise alone would make it:
 // errors count as they are.
 GradientMeasure plain_gradient(std::optional<double> error = std::nullopt, double bias = 0) {
   return {1, 1, 1, error, bias};
