@@ -16,13 +16,13 @@
 namespace strait::data {
 namespace {
 
-// Those that need no chat template.
+// Roles that can be rendered without a chat template.
 constexpr std::array<std::string_view, 5> kRoles{"system", "developer", "user", "assistant",
                                                  "tool"};
 constexpr const char* kTools = "tools";
 constexpr std::size_t kShownBytes = 64;  // of a name that a message quotes
 constexpr std::size_t kShownRoles = 8;
-// Names that ShareGPT's files use, and the roles that they mean.
+// Names in ShareGPT files, and the roles that they mean.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kShareGptRoles{
     {{"human", "user"},
      {"user", "user"},
@@ -50,13 +50,13 @@ std::string joined_parts(const nlohmann::json& parts, const std::string& origin)
   return text;
 }
 
-// Tables of many records have null, or an empty list, where one of them has none.
+// Tables of many records have null or an empty list where a record has none.
 bool has_items(const nlohmann::json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && !found->empty();
 }
 
-// What a record lists as "tools", perhaps as a JSON text; null: nothing.
+// The value of "tools", which may be a JSON text; null: none.
 nlohmann::json tools_of(const nlohmann::json& root, const std::string& origin) {
   if (!has_items(root, "tools")) return nullptr;
   nlohmann::json tools = root["tools"];
@@ -80,7 +80,7 @@ nlohmann::json tools_of(const nlohmann::json& root, const std::string& origin) {
   return tools.empty() ? nlohmann::json() : tools;
 }
 
-// Nothing beside tool calls alone, which only a template can render.
+// Empty for a message of tool calls only, which only a template can render.
 std::string content_of(const nlohmann::json& message, const std::string& origin) {
   const auto found = message.find("content");
   const bool calls = has_items(message, "tool_calls");
@@ -117,7 +117,7 @@ std::string role_of(const std::string& speaker, const std::string& origin) {
                                     speaker.substr(0, kShownBytes)));
 }
 
-// A weight of 0 says that a message of the assistant's is not to be learnt.
+// A weight of 0 means that a message of the assistant is not to be learnt.
 void refuse_no_weight(const nlohmann::json& message, const std::string& origin) {
   if (message.value("weight", nlohmann::json()) != 0) return;
   refuse_record(origin,
@@ -141,8 +141,7 @@ nlohmann::json shared_messages(const nlohmann::json& turns, const std::string& o
   return messages;
 }
 
-// "history": [[asked, answered], ...], what was said before, as some files of Alpaca's form have
-// it.
+// "history": [[asked, answered], ...], the earlier turns of some Alpaca files.
 void add_history(nlohmann::json& messages, const nlohmann::json& history,
                  const std::string& origin) {
   const auto is_turn = [](const nlohmann::json& turn) {
@@ -181,7 +180,7 @@ void refuse_second_system(const nlohmann::json& messages, const std::string& ori
                             role.dump()));
 }
 
-// In the order of the line's keys, which templates show.
+// Keeps the order of the line's keys, which templates show.
 std::string with_system(std::string_view line, const std::string& system) {
   nlohmann::ordered_json chat = nlohmann::ordered_json::parse(line);
   chat.erase("system");
@@ -264,7 +263,7 @@ Record foreign_chat_record(const nlohmann::json& root, std::string_view line,
     messages.insert(messages.begin(), first);
   }
   nlohmann::ordered_json chat = {{"messages", messages}};
-  // In the order of their keys, which templates show.
+  // Keeps the order of keys, which templates show.
   if (root.contains("tools")) chat["tools"] = nlohmann::ordered_json::parse(line)["tools"];
   Record record{origin, {}, true, chat.dump(), tools_of(root, origin).is_null() ? "" : kTools};
   for (const nlohmann::json& message : messages) {

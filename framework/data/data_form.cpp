@@ -18,7 +18,7 @@ namespace {
 using namespace std::string_view_literals;
 
 // What a file looks like, and what to do about it. In the command {0} is the file and {1} its path
-// without the ending, each as a word of a shell.
+// without the extension, each as a shell word.
 struct OtherForm {
   std::string_view looks;
   std::string_view command = {};
@@ -27,7 +27,7 @@ struct OtherForm {
 
 constexpr std::string_view kUnpack = "unpack it with";
 
-// First bytes of files that people have.
+// The first bytes of common files.
 constexpr std::array kFirstBytes = {
     std::pair{"\x1f\x8b"sv, OtherForm{"a gzip archive", "gunzip -c {0} > {1}", kUnpack}},
     std::pair{"PK\x03\x04"sv, OtherForm{"a zip archive", "unzip {0}", kUnpack}},
@@ -69,7 +69,7 @@ std::string without_ending(const std::filesystem::path& path) {
   std::string advice;
   if (!form.command.empty()) {
     std::string target = without_ending(path);
-    // The command must not write over what it reads, nor over another file.
+    // The command must not overwrite its input or another file.
     std::error_code none;
     for (const char* ending : {"", ".jsonl"}) {
       if (std::filesystem::exists(target + ending, none)) target += "-new";
@@ -85,6 +85,7 @@ std::string without_ending(const std::filesystem::path& path) {
 }
 
 bool is_safetensors(std::string_view head) {
+  // A safetensors file starts with the length of its JSON header, which is bounded by the format.
   if (head.size() < 10 || head[8] != '{') return false;
   std::uint64_t header = 0;
   for (std::size_t i = 8; i-- > 0;) header = header << 8U | static_cast<unsigned char>(head[i]);

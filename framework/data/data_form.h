@@ -8,25 +8,23 @@
 
 namespace strait::data {
 
-// Of a line of a JSONL file.
+// The longest line of a JSONL file.
 inline constexpr std::uint64_t kLongestLine = 16 << 20;
 
-// How many bytes of a file's beginning refuse_other_forms() looks at, at most.
+// How many bytes at the start of a file refuse_other_forms() needs, at most.
 inline constexpr std::size_t kFormBytes = 64 << 10;
 
-// Refuses a data file that is neither text nor JSONL, by the first bytes of its content, and says
-// what it looks like and, at the end, the command that makes one of it: token files under another
+// Refuses a data file that is neither text nor JSONL, judged by its first bytes. The error says
+// what the file looks like and ends with a command that converts it: token files under another
 // name, archives, tables of columns, JSON arrays, tokenizers, JSONL that is named as text. `lines`:
-// it is to be read as JSONL.
-// StoreError bad_input.
+// the file is to be read as JSONL. StoreError bad_input.
 void refuse_other_forms(const std::filesystem::path& path, std::string_view head, bool lines);
 
-// Refuses a text that is not UTF-8, or has a byte 0: it is binary, or in another encoding. `text`
-// begins at byte `offset` of the file.
+// Refuses a text that is not UTF-8 or contains a byte 0: it is binary, or has another encoding.
+// `text` starts at byte `offset` of the file.
 void refuse_binary(const std::filesystem::path& path, std::string_view text, std::uint64_t offset);
 
-// What to do about a line that is longer than kLongestLine, and begins so: ends with the command
-// that does it.
+// What to do about a line longer than kLongestLine that starts like this; ends with a command.
 std::string advice_on_long_line(const std::filesystem::path& path, std::string_view line);
 
 }  // namespace strait::data

@@ -42,7 +42,7 @@ std::string name_of_tokenizer(const std::string& tokenizer) {
   return (fs::absolute(tokenizer).lexically_normal() / "").parent_path().filename().string();
 }
 
-// What made a data set's tokens, as far as its files say; that they agree.
+// Records what made the tokens of a data set, if its files say so. All must agree.
 void take_tokenizer(PreparedData& data, const fs::path& source, const std::string& tokenizer,
                     const std::string& name) {
   if (tokenizer.empty() || tokenizer == data.tokenizer) return;
@@ -56,7 +56,7 @@ void take_tokenizer(PreparedData& data, const fs::path& source, const std::strin
   data.tokenizer_name = name;
 }
 
-// One data set of the rows of several files.
+// Combines the rows of several files to one data set.
 class Mix {
  public:
   void add(std::shared_ptr<const TokenFile> file, DataFile source) {
@@ -110,7 +110,7 @@ PreparedSplit read_split(const std::vector<DataFile>& files, const DataOptions& 
   FilePacker packer(options, tokenizers);
   Mix trained;
   Mix held;
-  std::string identity;  // of the options' tokenizer
+  std::string identity;  // of the tokenizer in the options
   for (const DataFile& file : training.files) {
     PackedFile packed;
     if (is_token_file(file.path)) {

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// How far a long file is, on a terminal.
+// Shows on a terminal how much of a long file has been read.
 class PreparationProgress {
  public:
   explicit PreparationProgress(const RecordReader& reader)
@@ -63,13 +63,13 @@ void add_count(std::vector<std::string>& parts, std::int64_t count, const char* 
 
 }  // namespace
 
-// Shares records out between training and evaluation.
+// Divides records between training and evaluation.
 class FilePacker::Split {
  public:
   explicit Split(const DataOptions& options)
       : options_(options), training_(options), evaluation_(options) {}
 
-  // Where a record goes.
+  // The packer that gets this record.
   Packer& side_of(const Record& record) {
     ++records_;
     const bool held =
@@ -78,7 +78,7 @@ class FilePacker::Split {
     return (held ? evaluation_ : training_).packer();
   }
 
-  // The tokenizer has no token for the end of texts and completions.
+  // The tokenizer has no token to end texts and completions.
   void note_missing_end_token() { missing_end_token_ = true; }
 
   PackedFile finish(const fs::path& source) {
@@ -123,7 +123,7 @@ class FilePacker::Split {
            evaluation_.packer().long_documents().*member;
   }
 
-  // Rows on their way to a token file.
+  // Packed rows that are written to a token file.
   class Rows {
    public:
     explicit Rows(const DataOptions& options)
@@ -185,7 +185,7 @@ void FilePacker::pack_tokens(RecordReader& reader, Split& split) {
   if (tokenizer_ == nullptr) tokenizer_ = tokenizers_.start(options_.tokenizer);
   PreparationProgress progress(reader);
   std::vector<Record> batch;
-  std::deque<Packer*> sides;  // of all records that are read and not packed
+  std::deque<Packer*> sides;  // the packer of each record that is read and not packed
   std::size_t bytes = 0;
   const auto receive = [&] {
     std::size_t tokens = 0;

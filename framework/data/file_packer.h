@@ -15,18 +15,18 @@ namespace strait::data {
 // The rows of one data file.
 struct PackedFile {
   std::shared_ptr<const TokenFile> tokens;
-  std::shared_ptr<const TokenFile> held_out;  // null: no record is
-  std::string note;                           // what became of records; empty: nothing
+  std::shared_ptr<const TokenFile> held_out;  // null: no record is held out
+  std::string note;                           // what happened to records; empty: nothing to report
 };
 
-// Makes rows of the records of text and JSONL files, with one tokenizer for all of them.
+// Packs the records of text and JSONL files into rows, with one tokenizer for all files.
 // One thread. Both arguments outlive it.
 class FilePacker {
  public:
   FilePacker(const DataOptions& options, const TokenizerOpener& tokenizers)
       : options_(options), tokenizers_(tokenizers) {}
 
-  // StoreError bad_input: what is wrong with a record; none is left.
+  // StoreError bad_input: a record is invalid, or no record is left.
   PackedFile pack(const std::filesystem::path& source);
 
  private:

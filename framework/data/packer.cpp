@@ -33,13 +33,13 @@ void append(PackedRow& row, const Document& document, std::size_t from, std::siz
   ++row.documents;
 }
 
-// Rows of one length, and the first of them with room: a tree of the most room of its leaves.
+// Rows of one length and the free room of each. A max tree finds the first row with enough room.
 class RoomTree {
  public:
   RoomTree(std::size_t rows, std::int64_t room)
       : leaves_(std::bit_ceil(std::max<std::size_t>(rows, 1))), most_(2 * leaves_, room) {}
 
-  // Takes `count` of that row's room, which is at most that of an empty row.
+  // Takes `count` tokens of room, at most that of an empty row, and returns the row.
   std::size_t take(std::int64_t count) {
     std::size_t at = 1;
     while (at < leaves_) at = most_[2 * at] >= count ? 2 * at : 2 * at + 1;
@@ -86,7 +86,7 @@ void Packer::cut(const Document& document, std::size_t kept) {
   }
 }
 
-// The same pieces as if the text came at once: all but the last one are as long as a row.
+// Gives the same pieces as if the text came at once: all but the last one are as long as a row.
 void Packer::add_text(const Document& document) {
   text_.tokens.insert(text_.tokens.end(), document.tokens.begin(), document.tokens.end());
   text_.is_target.insert(text_.is_target.end(), document.is_target.begin(),
@@ -95,7 +95,7 @@ void Packer::add_text(const Document& document) {
   const auto overlap = static_cast<std::size_t>(options_.overlap);
   const std::size_t size = text_.tokens.size();
   std::size_t from = 0;
-  // One token more must be there: else this piece may be the last one.
+  // One more token is needed, or this piece may be the last one.
   for (; size - from > length; from += length - overlap) {
     place(text_, {from, length, is_cut_ ? overlap : 0});
     is_cut_ = true;
@@ -146,7 +146,7 @@ void Packer::finish() {
 }
 
 void Packer::place(const Document& document, const Piece& piece) {
-  // The first token of a piece has none before it from which it could be predicted.
+  // Nothing predicts the first token of a piece, so it cannot be a target.
   const auto marks = std::span(document.is_target).subspan(piece.from, piece.count);
   const auto learnt = marks.subspan(std::max<std::size_t>(piece.context, 1));
   if (std::ranges::find(learnt, 1) == learnt.end()) {
@@ -171,6 +171,7 @@ Packer::OpenRow& Packer::row_with_room(std::int64_t count) {
   for (OpenRow& open : open_) {
     if (open.row.used + count <= options_.row) return open;
   }
+  // The row that was opened first has had the most chances to be filled.
   if (open_.size() == kLookBack) {
     take_(open_.front().number, open_.front().row);
     open_.pop_front();
@@ -189,13 +190,15 @@ void Packer::gather(const Document& document, const Piece& piece) {
   if (gathered_.tokens.size() >= kWindow) place_gathered();
 }
 
-// First fit over all rows of the window, the longest piece first. Rows, and the pieces in them, are
-// then put into the order of the file again: without shuffling, long ones would all come first.
+// First fit over all rows of the window, longest piece first. Rows, and the pieces in them, are
+// then sorted back into the order of the file; otherwise, without shuffling, long pieces would all
+// come first.
 void Packer::place_gathered() {
   std::vector<std::size_t> order(pieces_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, std::ranges::greater(),
                            [&](std::size_t i) { return pieces_[i].count; });
+  // At most one row per piece, so the tree always has room.
   RoomTree room(pieces_.size(), options_.row);
   std::vector<std::vector<std::size_t>> rows;
   for (const std::size_t i : order) {

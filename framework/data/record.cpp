@@ -17,11 +17,12 @@
 namespace strait::data {
 namespace {
 
-// A text may fill its line.
+// A text may be as long as its line.
 constexpr store::JsonLimits kRecordLimits{
     .depth = 64, .string_bytes = RecordReader::kMaximumLine, .values = 1 << 20};
 
-// A key with another value than null, which tables of many records have where one has none.
+// Whether the key has a value other than null. Tables of many records have null where a record has
+// none.
 bool has_value(const nlohmann::json& root, const char* key) {
   const auto found = root.find(key);
   return found != root.end() && !found->is_null();
@@ -32,7 +33,7 @@ bool is_rating(const nlohmann::json& label) {
   return label.is_boolean() || (label.is_number() && (label == 0 || label == 1));
 }
 
-// Data for other kinds of training, of which a part would be trained on unnoticed.
+// Refuses data for other kinds of training, because part of it would be trained on unnoticed.
 void refuse_other_tasks(const nlohmann::json& root, const std::string& origin) {
   constexpr const char* kSupported =
       "which this build does not train on; it trains on \"text\", on \"prompt\" and "
@@ -112,7 +113,8 @@ std::size_t part_end(std::string_view text, std::size_t from) {
   const std::size_t line = text.rfind('\n', from + kPartBytes - 1);
   if (line != text.npos && line > from) return line + 1;
   std::size_t end = from + kPartBytes;
-  // A character has at most four bytes; what has more such bytes is no text, and refused as that.
+  // A character has at most four bytes. A text with longer runs of such bytes is not UTF-8, and is
+  // refused later.
   for (int i = 0; i < 3 && (static_cast<unsigned char>(text[end]) & 0xc0U) == 0x80U; ++i) --end;
   return end;
 }
@@ -124,11 +126,11 @@ bool is_held_out(const Record& record, double share, std::uint64_t seed) {
     hash.update(std::as_bytes(std::span(&size, 1)));
     hash.update(std::as_bytes(std::span(text)));
   };
-  // Of a chat its roles and contents: neither the form it has, nor keys that are not learnt.
+  // For a chat: its roles and contents, but neither its form nor keys that are not learnt.
   for (const Piece& piece : record.pieces) add(piece.text);
   add(tools_content(record));
   const std::uint64_t content = std::stoull(hash.hex().substr(0, 16), nullptr, 16);
-  // 53 bits: what a double holds exactly.
+  // A double holds exactly 53 bits.
   const std::uint64_t drawn = mixed_bits(content ^ mixed_bits(seed)) >> 11U;
   return static_cast<double>(drawn) < share * static_cast<double>(std::uint64_t{1} << 53U);
 }

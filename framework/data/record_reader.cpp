@@ -19,6 +19,8 @@ constexpr std::uint64_t kPiece = 1 << 20;
 RecordReader::RecordReader(const std::filesystem::path& path)
     : file_(path), lines_(path.extension() == ".jsonl" || path.extension() == ".ndjson") {
   if (file_.size() == 0) {
+    // An empty file is a mistake, such as an interrupted download, so it is not taken for no
+    // records.
     throw store::StoreError(store::StoreError::Kind::bad_input,
                             fmt::format("{} is empty", path.string()));
   }
@@ -47,7 +49,7 @@ std::optional<Record> RecordReader::next_part() {
     fill();
     if (buffer_.starts_with(kByteOrderMark)) position_ = kByteOrderMark.size();
   }
-  // A part, and the character behind it.
+  // A part plus the character after it, so that a cut character is recognised.
   while (buffer_.size() - position_ <= kPartBytes && offset_ < file_.size()) fill();
   if (position_ == buffer_.size()) {
     if (records_ > 0) return std::nullopt;
@@ -74,6 +76,7 @@ std::optional<std::string> RecordReader::next_line() {
     searched = buffer_.size() - position_;
     fill();
     end = buffer_.find('\n', searched);
+    // The line is refused below before more of it is read.
     if (end == std::string::npos && buffer_.size() > kMaximumLine) break;
   }
   if (end == std::string::npos) end = buffer_.size();
@@ -92,7 +95,7 @@ std::optional<std::string> RecordReader::next_line() {
   return line;
 }
 
-// What was handed out is dropped first, so `position_` is 0 afterwards.
+// Consumed bytes are dropped first, so `position_` is 0 afterwards.
 void RecordReader::fill() {
   buffer_.erase(0, position_);
   position_ = 0;

@@ -11,17 +11,17 @@
 
 namespace strait::data {
 
-// The records of a data file, one by one. A file named .jsonl or .ndjson has a record per line
-// (blank lines are passed over); any other file is one text, which comes in parts. One thread. A
-// file of another form (data_form.h), an empty file, one without records, a line above the limit:
-// StoreError bad_input with file:line.
+// The records of a data file, one by one. A file named .jsonl or .ndjson has one record per line,
+// and blank lines are skipped. Any other file is one text, which comes in parts. One thread.
+// StoreError bad_input, with file:line: a file of another form (data_form.h), an empty file, one
+// without records, or a line above the limit.
 class RecordReader {
  public:
   static constexpr std::uint64_t kMaximumLine = kLongestLine;
 
   explicit RecordReader(const std::filesystem::path& path);
 
-  std::optional<Record> next();  // nothing: that was all
+  std::optional<Record> next();  // nothing: no more records
 
   std::uint64_t bytes() const { return file_.size(); }
   std::uint64_t bytes_read() const { return offset_; }
@@ -37,7 +37,7 @@ class RecordReader {
   bool lines_ = false;
   std::string buffer_;
   std::size_t position_ = 0;  // in buffer_
-  std::uint64_t offset_ = 0;  // in the file, behind buffer_
+  std::uint64_t offset_ = 0;  // in the file, after buffer_
   std::int64_t line_ = 0;
   std::int64_t records_ = 0;
 };

@@ -9,12 +9,12 @@
 namespace strait::data {
 namespace {
 
-// `count` of 0 .. rows - 1, in order.
+// Draws `count` of the rows 0 .. rows - 1, and returns them in order.
 std::vector<std::int64_t> drawn_rows(std::int64_t rows, std::int64_t count, std::uint64_t key) {
   std::vector<std::int64_t> all(static_cast<std::size_t>(rows));
   std::iota(all.begin(), all.end(), std::int64_t{0});
   const auto rank = [key](std::int64_t row) {
-    return mixed_bits(key + static_cast<std::uint64_t>(row));  // a bijection: no two are equal
+    return mixed_bits(key + static_cast<std::uint64_t>(row));  // a bijection, so no two are equal
   };
   std::ranges::nth_element(all, all.begin() + count, {}, rank);
   all.resize(static_cast<std::size_t>(count));

@@ -13,12 +13,13 @@
 namespace strait::data {
 namespace {
 
-constexpr std::size_t kBytesOfToken = 9;  // in all three tables
+constexpr std::size_t kBytesOfToken = 9;  // of all three tables
 
 FileDescriptor unnamed_file(const std::filesystem::path& folder) {
   std::string name = (folder / ".rows-XXXXXX").string();
   FileDescriptor file(::mkostemp(name.data(), O_CLOEXEC));
   if (!file.open()) throw store::system_error("create a file in", folder, errno);
+  // Removed at once: the open descriptor keeps the file until the process ends.
   if (::unlink(name.c_str()) != 0) throw store::system_error("remove", name, errno);
   return file;
 }
@@ -70,7 +71,7 @@ void RowSpool::write(std::size_t table, std::int64_t number, std::span<const std
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
       throw store::system_error("write rows of tokens (STRAIT_CACHE may name another directory) to",
-                         folder_, errno);
+                                folder_, errno);
     }
     bytes = bytes.subspan(static_cast<std::size_t>(count));
     offset += count;

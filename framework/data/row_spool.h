@@ -13,13 +13,13 @@
 
 namespace strait::data {
 
-// Rows on their way to a token file. Up to `memory` bytes of them are held; more go to files
-// without a name in `folder`, so that nothing is left of them however the process ends. One thread.
+// Collects the rows of a token file. Up to `memory` bytes are held in memory; more go to unnamed
+// files in `folder`, which vanish however the process ends. One thread.
 class RowSpool {
  public:
   static constexpr std::size_t kMemory = std::size_t{64} << 20U;
 
-  // `folder` is called when there is more than memory holds.
+  // `folder` is called when the rows exceed the memory.
   using Folder = std::function<std::filesystem::path()>;
 
   RowSpool(std::int64_t row_length, Folder folder, std::size_t memory = kMemory);
@@ -35,11 +35,11 @@ class RowSpool {
   void write(std::size_t table, std::int64_t number, std::span<const std::byte> bytes);
 
   Folder find_folder_;
-  std::filesystem::path folder_;  // once something is spilt
+  std::filesystem::path folder_;  // set when rows are spilled
   std::size_t memory_;
   std::int64_t rows_ = 0;
   TokenRows held_;
-  std::array<FileDescriptor, 3> files_;  // of the tables; open once something is spilt
+  std::array<FileDescriptor, 3> files_;  // one per table; open when rows are spilled
 };
 
 }  // namespace strait::data

@@ -12,7 +12,8 @@
 namespace strait::data {
 namespace {
 
-// A Feistel network on `bits` bits: a keyed permutation of 0 .. 2^bits - 1, any place on its own.
+// A Feistel network on `bits` bits: a keyed permutation of 0 .. 2^bits - 1 that computes any
+// position by itself.
 std::uint64_t feistel(std::uint64_t key, unsigned bits, std::uint64_t value) {
   constexpr unsigned kRounds = 8;
   const unsigned right_bits = bits / 2;
@@ -58,7 +59,7 @@ std::vector<store::SampleId> SampleOrder::samples(store::Step step) const {
   const std::int64_t place = start % shard_rows_;
   const std::int64_t here = std::min(options_.rows_per_step, shard_rows_ - place);
 
-  // A front is never longer than a step, so most steps need none.
+  // A front is at most as long as a step, so most steps need none.
   const Places places = place < options_.rows_per_step ? front(epoch) : Places{};
   Places rows = slice(epoch, places, place, here);
   if (here < options_.rows_per_step) {
@@ -78,31 +79,32 @@ std::int64_t SampleOrder::epoch_steps(std::int64_t epochs) const {
   return (epochs * largest + options_.rows_per_step - 1) / options_.rows_per_step;
 }
 
-// The epoch's permutation before anything is moved.
+// The permutation of an epoch before samples are moved.
 std::int64_t SampleOrder::shuffled(std::int64_t epoch, std::int64_t place) const {
   if (!options_.shuffle) return place;
   const auto rows = static_cast<std::uint64_t>(shard_rows_);
-  // Fewer than 4 bits leave a Feistel network nothing to mix.
+  // With fewer than 4 bits a Feistel network mixes nothing.
   const unsigned bits = std::max(4U, static_cast<unsigned>(std::bit_width(rows - 1)));
   const std::uint64_t key =
       mixed_bits(mixed_bits(mixed_bits(options_.seed) + static_cast<std::uint64_t>(epoch)) +
                  static_cast<std::uint64_t>(options_.replica));
   auto value = static_cast<std::uint64_t>(place);
-  do {  // walks the cycle until it is back inside: still a permutation
+  do {  // walk the cycle until it is back in range: still a permutation
     value = feistel(key, bits, value);
   } while (value >= rows);
   return static_cast<std::int64_t>(value);
 }
 
-// How many samples of the step that reaches into this epoch belong to the epoch before.
+// How many samples of the step that spans into this epoch belong to the previous epoch.
 std::int64_t SampleOrder::carried(std::int64_t epoch) const {
   return epoch * shard_rows_ % options_.rows_per_step;
 }
 
-// The first places of an epoch, as far as they differ from its permutation.
+// The first positions of an epoch, as far as they differ from its permutation.
 SampleOrder::Places SampleOrder::front(std::int64_t epoch) const {
-  // What is moved depends on the tail of the epoch before, and that one's tail on its own front if
-  // it is shorter than two steps; so back to where a tail is untouched.
+  // The moved samples depend on the tail of the previous epoch. That tail depends on its own front
+  // if the epoch is shorter than two steps. So start at an epoch whose predecessor has an unchanged
+  // tail.
   std::int64_t first = epoch;
   while (carried(first) > 0 && shard_rows_ - carried(first) < options_.rows_per_step) --first;
   Places places;

@@ -13,29 +13,30 @@ struct SampleOrderOptions {
   std::int64_t replicas = 1;
   std::int64_t replica = 0;
   std::int64_t rows_per_step = 1;  // of this replica
-  bool shuffle = true;             // false: in the file's order
+  bool shuffle = true;             // false: the order of the file
 };
 
-// Which samples a replica trains on at a step: a pure function of the options and the step, equal
-// on every machine and every standard library, so that a resumed run needs no generator's state.
+// The samples that a replica trains on at a step: a pure function of options and step, equal on
+// every machine and standard library. So a resumed run needs no generator state.
 //
-// Replica r owns rows r, r + replicas, … for the whole run. Its stream of samples is the epochs one
-// behind the other, each a permutation of its rows of its own. Every step takes the next
-// rows_per_step of the stream. A step that spans two epochs holds no sample twice: the new epoch's
-// samples that the step already has stand behind the step's last place instead, in their order.
+// Replica r owns rows r, r + replicas, and so on for the whole run. Its samples are a stream of
+// epochs, each of which is another permutation of its rows. Every step takes the next rows_per_step
+// samples of the stream. A step that spans two epochs never holds a sample twice: samples of the
+// new epoch that are already in the step move to positions after the step, in their order.
 // Immutable: any thread may call.
 class SampleOrder {
  public:
-  // StoreError bad_input when a replica owns fewer rows than a step needs; names both numbers.
+  // StoreError bad_input if a replica owns fewer rows than a step needs; names both numbers.
   explicit SampleOrder(const SampleOrderOptions& options);
 
   std::vector<store::SampleId> samples(store::Step step) const;
 
-  // Steps that cover this many epochs on every replica; the last may reach into the next epoch.
+  // The steps that cover this many epochs on every replica. The last one may reach into the next
+  // epoch.
   std::int64_t epoch_steps(std::int64_t epochs) const;
 
  private:
-  using Places = std::vector<std::int64_t>;  // rows of the shard, by their place in an epoch
+  using Places = std::vector<std::int64_t>;  // rows of the shard, by position in an epoch
 
   std::int64_t shuffled(std::int64_t epoch, std::int64_t place) const;
   std::int64_t carried(std::int64_t epoch) const;

@@ -20,14 +20,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Counts up when the same input becomes other rows.
+// Incremented when the same input gives other rows.
 constexpr int kFormat = 5;
 constexpr const char* kContent = "content";
 constexpr const char* kHasHeldOut = "held_out";
 constexpr const char* kTraining = "";
 constexpr const char* kHeldOut = ".held-out";
 constexpr std::chrono::hours kUnused{24 * 60};
-// A temporary file of this age is of a process that was killed.
+// A temporary file of this age was left by a process that was killed.
 constexpr std::chrono::hours kAbandoned{24};
 constexpr double kMostGigabytes = 20;
 constexpr double kLargestLimit = 1e6;  // gigabytes; bytes of it fit into an integer
@@ -61,7 +61,7 @@ double most_bytes() {
   return gigabytes * 1e9;
 }
 
-// Of one part; null: not there, or not whole.
+// Reads one part. Null: it is missing or incomplete.
 std::shared_ptr<const TokenFile> read_part(const fs::path& file) {
   std::error_code ignored;
   if (!fs::exists(file, ignored)) return nullptr;
@@ -69,11 +69,11 @@ std::shared_ptr<const TokenFile> read_part(const fs::path& file) {
     auto tokens = std::make_shared<const TokenFile>(file);
     const auto content = tokens->metadata().find(kContent);
     if (content == tokens->metadata().end() || content->second != tokens->hash()) return nullptr;
-    // When it was used last; see prune_cache().
+    // Records the last use; see prune_cache().
     fs::last_write_time(file, fs::file_time_type::clock::now(), ignored);
     return tokens;
   } catch (const store::StoreError&) {
-    return nullptr;  // it is damaged, and is made anew
+    return nullptr;  // damaged, so it is made again
   }
 }
 
@@ -121,14 +121,14 @@ std::string TokenCache::write(const PackedFile& packed) const {
   };
   try {
     store::make_directory(folder_);
-    // First: the other part says that this one is there.
+    // Written first, because the presence of the training part says that this one is complete.
     if (packed.held_out != nullptr) {
       write_part(kHeldOut, *packed.held_out);
       metadata[kHasHeldOut] = "yes";
     }
     write_part(kTraining, *packed.tokens);
   } catch (const store::StoreError&) {
-    return "";  // the rows are here: only the next preparation takes longer
+    return "";  // the rows are in memory; only the next preparation takes longer
   }
   return prune_cache(folder_, key_);
 }
@@ -144,7 +144,7 @@ std::string prune_cache(const fs::path& folder, const std::string& kept) {
   double all = 0;
   double removed = 0;
   int files = 0;
-  // Other processes remove files, too: what cannot be looked at or removed is not counted.
+  // Other processes remove files, too. Files that cannot be examined or removed are not counted.
   const auto remove = [&](const fs::path& path, double bytes) {
     std::error_code failed;
     if (!fs::remove(path, failed)) return;
@@ -191,7 +191,7 @@ fs::path spool_folder() {
       store::make_directory(folder);
       return folder;
     } catch (const store::StoreError&) {
-      return fs::temp_directory_path();  // a home that cannot be written to
+      return fs::temp_directory_path();  // the user's home cannot be written to
     }
   }
   return fs::temp_directory_path();

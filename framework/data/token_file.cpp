@@ -34,7 +34,7 @@ std::span<const T> map_table(const store::SafetensorsFile& reader, RowTables& ta
   const std::size_t count = info.bytes() / sizeof(T);
   const std::byte* const bytes = tables.mappings.front()->bytes().data() + reader.offset(info);
   if (reader.offset(info) % alignof(T) == 0) return {reinterpret_cast<const T*>(bytes), count};
-  // Other writers need not align their tensors.
+  // Other writers need not align their tensors, and unaligned access is undefined, so copy.
   const auto copy = std::make_shared<std::vector<T>>(count);
   reader.read(info, std::as_writable_bytes(std::span(*copy)));
   tables.memory.emplace_back(copy);
@@ -66,7 +66,7 @@ RowTables map_rows(const store::SafetensorsFile& reader) {
   return tables;
 }
 
-// The first thing wrong with a row, or nothing.
+// The first error of a row; empty: none.
 std::string fault_of_row(std::span<const std::int32_t> tokens, std::span<const std::uint8_t> mask,
                          std::span<const std::int32_t> documents) {
   std::int32_t before = 0;
@@ -98,7 +98,7 @@ RowTables held_tables(TokenRows rows) {
           .memory = {held}};
 }
 
-// While a large file is read from end to end, its pages are given back about so often.
+// While a large file is read from end to end, its pages are released after this many tokens.
 constexpr std::size_t kReleaseTokens = std::size_t{16} << 20U;
 
 }  // namespace
@@ -154,7 +154,7 @@ void TokenFile::validate(const std::string& name) {
   compute_hash();
 }
 
-// Over the three tables one behind the other, as they would be in memory.
+// Covers the three tables one after the other, as they are in memory.
 void TokenFile::compute_hash() {
   store::FileHash hash;
   hash.update(std::as_bytes(std::span(&tables_.row_length, 1)));
@@ -248,7 +248,7 @@ std::vector<std::int64_t> TokenFile::targets(store::SampleId sample) const {
 store::FileSummary write_token_file(const std::filesystem::path& path, const TokenFile& rows,
                                     const std::map<std::string, std::string>& metadata,
                                     std::int64_t first, std::int64_t count) {
-  // In the order of write_safetensors(), so that the same rows are the same bytes.
+  // In the order of write_safetensors(), so that equal rows give equal bytes.
   store::SafetensorsHeader header;
   header.metadata = metadata;
   header.metadata["format"] = "pt";

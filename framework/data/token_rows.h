@@ -9,13 +9,14 @@
 
 namespace strait::data {
 
-// Packed training rows, the content of a token file: three tables of rows() x row_length, row after
+// Packed training rows, the content of a token file: three tables of rows() x row_length, row by
 // row.
 struct TokenRows {
   std::int64_t row_length = 0;
   std::vector<std::int32_t> input_ids;
-  std::vector<std::uint8_t> loss_mask;  // 1: this token is to be predicted from those before it
-  // Number inside the row, never falling; -1: padding at the end.
+  // 1: this token is to be predicted from the tokens before it
+  std::vector<std::uint8_t> loss_mask;
+  // The document's number in the row, never decreasing; -1: padding at the end.
   std::vector<std::int32_t> document;
 
   std::int64_t rows() const {
@@ -24,7 +25,7 @@ struct TokenRows {
   bool operator==(const TokenRows&) const = default;
 };
 
-// The same wherever it is in memory.
+// The same rows, in any memory.
 struct RowTables {
   std::int64_t rows = 0;
   std::int64_t row_length = 0;

@@ -12,7 +12,7 @@
 
 namespace strait::data {
 
-inline constexpr const char* kByteTokenizer = "bytes";  // in place of a directory
+inline constexpr const char* kByteTokenizer = "bytes";  // instead of a directory
 
 // Turns records into documents, perhaps in another process. One thread.
 class Tokenizer {
@@ -41,10 +41,10 @@ class TokenizerOpener {
  public:
   virtual ~TokenizerOpener() = default;
 
-  // Of all that decides which tokens a record becomes. StoreError bad_input: the directory has no
-  // tokenizer that can be read.
+  // Hash of everything that decides which tokens a record becomes. StoreError bad_input: the
+  // directory has no tokenizer that can be read.
   virtual std::string hash(const std::filesystem::path& directory) const = 0;
-  virtual std::string program_hash() const = 0;  // of the program that does it
+  virtual std::string program_hash() const = 0;  // of the tokenizer program
   virtual std::unique_ptr<Tokenizer> start(const std::filesystem::path& directory) const = 0;
 };
 

@@ -14,6 +14,7 @@
 namespace strait::store {
 namespace {
 
+// F_SEAL_SEAL too: nobody may add seals, so equality with this set proves that all are there.
 constexpr int kNeverChanges = F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL;
 
 }  // namespace

@@ -15,8 +15,9 @@
 
 namespace strait::store {
 
-// A safetensors file that proved well-formed when it was opened. Reads only what is asked for, into
-// the caller's memory. Any number of threads may read at once. Errors name the file and the tensor.
+// A safetensors file that was well-formed when it was opened. Reads only the requested tensors,
+// into the caller's memory. Any number of threads may read at once. Errors name the file and the
+// tensor.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);
@@ -31,7 +32,7 @@ class SafetensorsFile {
   // `bytes` must have exactly the size of the tensor.
   void read(const TensorInfo& info, std::span<std::byte> bytes) const;
 
-  // The whole file, mapped (see FileMapping), and where in it a tensor's bytes are.
+  // The whole file, mapped (see FileMapping), and the offset of a tensor in it.
   std::shared_ptr<const FileMapping> map() const { return file_.map(); }
   std::uint64_t offset(const TensorInfo& info) const { return data_ + info.begin; }
 

@@ -151,7 +151,8 @@ Damaged damage(const std::string& good, std::mt19937_64& random) {
   return bad;
 }
 
-// Of each of these files another damage at once, so many times; returns the number of damages.
+// Damages all of these files at once, `rounds` times in different ways; returns the number of
+// damages.
 int damage_together(const SmallCheckpoint& checkpoint, const std::vector<std::string>& files,
                     int rounds, std::mt19937_64& random) {
   int damages = 0;
