@@ -14,6 +14,7 @@ CheckpointReader::CheckpointReader(const std::filesystem::path& checkpoint, stor
     if (!file.name.ends_with(".safetensors")) continue;
     const auto [place, added] =
         shards_.emplace(file.name, std::make_unique<SafetensorsReader>(path_ / file.name));
+    // The first shard that holds a name wins: emplace() does not overwrite.
     for (const store::TensorInfo& info : place->second->tensors()) {
       where_.emplace(info.name, place->second.get());
     }

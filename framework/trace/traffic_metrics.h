@@ -6,18 +6,18 @@
 
 #include "framework/trace/metric.h"
 
-// To add a metric of a boundary: its member and its row here, and the place that measures it
-// (framework/codec/traffic.h, sample_encoder.cpp). Of the exchange between replicas: likewise, in
-// launcher/worker/stage_reporter.cpp. docs/metrics.md then needs the row that its test prints.
+// To add a metric of a boundary: add a member and its row here, and measure it
+// (framework/codec/traffic.h, sample_encoder.cpp). Metrics of the exchange between replicas are
+// measured in launcher/worker/stage_reporter.cpp. Then add the row that the test of docs/metrics.md
+// prints.
 namespace strait::trace {
 
-// How many times fewer bytes; 1 where nothing was sent.
+// The ratio of plain to sent bytes; 1 if nothing was sent.
 inline double bytes_ratio(std::uint64_t plain, std::uint64_t sent) {
   return sent == 0 ? 1 : static_cast<double>(plain) / static_cast<double>(sent);
 }
 
-// One direction of one boundary in one step, as its sender counts it; summed over the steps of a
-// run.
+// One direction of one boundary in one step, counted by its sender; summed over the steps of a run.
 struct BoundaryMetrics {
   std::string boundary;   // "0.0>1.0"
   std::string direction;  // "forward": activations, "backward": gradients
