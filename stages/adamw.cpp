@@ -40,8 +40,8 @@ AdamW::AdamW(const std::vector<models::Parameter>& parameters, const sync::Layou
     const sync::Piece& piece = layout.piece(parameter.name);
     const at::Tensor master = masters_.of(piece);
     const bool narrow = parameter.value.scalar_type() != at::kFloat;
-    // A tied LM head that shares the embedding's memory has the same name. Its storage is moved,
-    // too, but the weight has only one slot.
+    // A tied LM head that shares the embedding's memory has the same name. Its storage moves too,
+    // but the weight has only one slot.
     const bool again = !placed.insert(parameter.name).second;
     if (!again) master.copy_(parameter.value.detach());
     if (!narrow) parameter.value.set_data(master);
@@ -60,6 +60,7 @@ void AdamW::update(Gradients& gradients, double learning_rate, sync::UpdateRule 
     update_by_moments(learning_rate);
   } else if (rule == sync::UpdateRule::own_gradient && members > 1) {
     update_by_own(gradients, learning_rate, members);
+    // Two groups, because the fused kernel takes one weight decay for all of its tensors.
   } else {
     update_group(gradients, learning_rate, true);
     update_group(gradients, learning_rate, false);

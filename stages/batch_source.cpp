@@ -23,8 +23,9 @@ BatchSource::BatchSource(std::shared_ptr<const data::TokenFile> training,
       options_(options),
       shards_(options.replicas),
       shard_(options.replica) {
+  // Inner stages read no tokens.
   if (training_ == nullptr) return;
-  // Of all replicas: the divisor of the loss counts the targets of all of them.
+  // One per replica, because the divisor of the loss counts the targets of all replicas.
   for (std::int64_t replica = 0; replica < options.replicas; ++replica) {
     BatchOptions of_replica = options;
     of_replica.replica = replica;

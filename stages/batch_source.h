@@ -35,10 +35,10 @@ class BatchSource {
   std::vector<store::SampleId> samples(const Phase& phase, MicroBatch micro_batch) const;
   const data::TokenFile& file(const Phase& phase) const;
   codec::Rows rows(const Phase& phase, MicroBatch micro_batch) const;
-  // The tokens of these rows, one after the other, each padded with token 0.
+  // The tokens of these rows in sequence, each row padded with token 0.
   std::vector<std::int64_t> padded_tokens(const Phase& phase, MicroBatch micro_batch) const;
 
-  // Shards evaluations over so many replicas from now on; this one reads the shard `index`.
+  // From now on evaluations are sharded over this many replicas; this one reads shard `index`.
   void shard_evaluation(std::size_t replicas, std::size_t index);
 
   // All configured replicas, evicted ones included.
@@ -54,8 +54,8 @@ class BatchSource {
   std::shared_ptr<const data::TokenFile> training_;
   std::shared_ptr<const data::TokenFile> evaluation_;
   BatchOptions options_;
-  std::int64_t shards_;                     // of an evaluation
-  std::int64_t shard_;                      // index of the own one
+  std::int64_t shards_;                    // of an evaluation
+  std::int64_t shard_;                     // index of this replica's shard
   std::vector<data::SampleOrder> orders_;  // of training, by replica
 };
 

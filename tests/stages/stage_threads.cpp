@@ -199,7 +199,7 @@ class Recorder final : public StageObserver {
     if (settings_.at_checkpoint) settings_.at_checkpoint(stage_, index_, steps);
     if (settings_.take_snapshot) {
       const CheckpointResult taken = settings_.take_snapshot(stage_, index_, steps);
-      // Links close behind the last checkpoint: in a real run, too, all wait for it together.
+      // Links close after the last checkpoint: in a real run, too, all wait for it together.
       if (number(steps) == settings_.steps) {
         together_.save(steps, stage_.epoch(), settings_.stages());
       }
