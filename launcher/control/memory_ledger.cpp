@@ -20,7 +20,7 @@ void MemoryLedger::add(const Worker& from, const ShardsInMemory& shards) {
   if (open.parts.size() < workers_.present().size()) return;
   Open whole = std::move(open);
   open_.erase(shards.step);
-  // As on disk: of a tensor that several hold, the first one counts.
+  // The order of a checkpoint on disk: if several processes hold a tensor, the first one counts.
   std::ranges::sort(whole.parts, {}, &MemoryPart::process);
   if (holder_ != nullptr && !whole.skipped) return holder_->hold(shards.step, whole.parts);
   workers_.broadcast(MemoryReleased{shards.step});

@@ -47,7 +47,7 @@ void write_holder(int descriptor, const std::filesystem::path& path) {
 
 bool is_own(const LiveRun& holder) { return holder.here() && holder.pid == ::getpid(); }
 
-// Takes the lock if it is free. Other errors (ENOLCK, ENOSYS) are of file systems without locks.
+// Takes the lock if it is free. Other errors (ENOLCK, ENOSYS) come from file systems without locks.
 bool is_locked_by_another(int descriptor) {
   return ::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
@@ -73,7 +73,7 @@ bool is_locked_by_another(int descriptor) {
 
 bool LiveRun::alive() const {
   if (here()) return exists();
-  // Slurm restarts a job only after its former start has ended.
+  // Slurm restarts a job only after its previous start has ended.
   return host != process::own_host() && (job.empty() || job != own_job());
 }
 
@@ -91,15 +91,15 @@ RunLock::RunLock(const std::filesystem::path& run) {
   }
   const bool refused = is_locked_by_another(descriptor_.number());
   const std::optional<LiveRun> earlier = read_holder(descriptor_.number());
-  // Checked even if the lock was free: some file systems have none.
+  // Checked even if the lock was free, because some file systems have no locks.
   const bool other = earlier && !is_own(*earlier) && earlier->alive();
   if (refused || other) refuse_live(run, earlier);
   write_holder(descriptor_.number(), path);
 }
 
 RunLock::~RunLock() {
-  // This process may live on, and its pid would keep the lock where flock is not supported. A
-  // failure is harmless: the end of the process releases the lock, too.
+  // This process may live on, and where flock is not supported its pid would keep the lock. A
+  // failure is harmless, because the end of the process also releases the lock.
   if (descriptor_.open()) [[maybe_unused]]
     const int emptied = ::ftruncate(descriptor_.number(), 0);
 }
@@ -110,7 +110,7 @@ bool RunLock::is_of(const std::filesystem::path& run) const {
   if (::fstat(descriptor_.number(), &held) != 0) return true;
   if (::stat(lock_file(run).c_str(), &present) != 0) return errno != ENOENT && errno != ENOTDIR;
   if (held.st_dev == present.st_dev && held.st_ino == present.st_ino) return true;
-  // Some file systems give a file another number now and then: what it says counts.
+  // Some file systems change a file's number now and then, so the content decides.
   const FileDescriptor file(::open(lock_file(run).c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.open()) return errno != ENOENT && errno != ENOTDIR;
   const auto holder = read_holder(file.number());
@@ -118,11 +118,13 @@ bool RunLock::is_of(const std::filesystem::path& run) const {
 }
 
 void RunLock::clear(const std::filesystem::path& run, const LiveRun& ended) {
-  // Not removed: a process that has just taken the lock would hold that of a file without a name.
+  // Not removed: a process that has just taken the lock would hold the lock of a file without a
+  // name.
   const FileDescriptor file(::open(lock_file(run).c_str(), O_RDWR | O_CLOEXEC));
   if (!file.open() || is_locked_by_another(file.number())) return;
   if (read_holder(file.number()) != ended) return;
-  [[maybe_unused]] const int emptied = ::ftruncate(file.number(), 0);  // else it stays in the way
+  // otherwise it would block the next run
+  [[maybe_unused]] const int emptied = ::ftruncate(file.number(), 0);
 }
 
 std::optional<LiveRun> RunLock::holder(const std::filesystem::path& run) {

@@ -78,12 +78,13 @@ void request_replica(ReplicaRequest request, const fs::path& run, std::uint32_t 
 
 std::vector<std::uint32_t> take_requests(ReplicaRequest request, const fs::path& run) {
   const std::string_view prefix = prefix_of(request);
+  // A missing directory is not an error: the run may be moved while it is polled.
   std::vector<std::uint32_t> requested;
   std::vector<fs::path> entries;
   try {
     entries = store::entries_of(run);
   } catch (const store::StoreError&) {
-    return requested;  // the caller asks again
+    return requested;  // the caller polls again
   }
   for (const fs::path& entry : entries) {
     const std::string name = entry.filename().string();

@@ -74,6 +74,7 @@ double SlowParts::line_bytes(const StepLine& line, const StepLine::LinkBytes& on
     if (its->second.from == known->second.from) up += bytes;
     if (its->second.to == known->second.to) down += bytes;
   }
+  // The link waits for whichever side of its line is busier.
   return std::max(up, down);
 }
 
@@ -143,7 +144,7 @@ std::string SlowParts::judge_process(const StepLine& line, const net::ProcessNam
   }
   if (own->second.measured && ratio >= kSlow)
     return sentence(1, "the plan has it from strait probe");
-  // The plan's shares are forecasts: those of two processes alone say little.
+  // The plan's shares are forecasts; those of two processes alone say little.
   if (line.processes.size() > 2 && slowest > 0 && ratio >= kSlow * slowest) {
     return sentence(slowest, "the slowest other process for its share of the plan");
   }
@@ -152,6 +153,7 @@ std::string SlowParts::judge_process(const StepLine& line, const net::ProcessNam
 
 void SlowParts::note(Part& part, double seconds, std::string sentence, const std::string& name,
                      std::vector<Change>& changes) const {
+  // Steps and not seconds are counted, so that one long pause is one slow step.
   part.recent.push_back({!sentence.empty(), seconds});
   double all = 0;
   for (const Step& step : part.recent) all += step.seconds;
@@ -160,6 +162,7 @@ void SlowParts::note(Part& part, double seconds, std::string sentence, const std
     part.recent.pop_front();
   }
   if (!sentence.empty()) part.sentence = std::move(sentence);
+  // Counted against a full window, so that few first steps do not name a part.
   const double share = static_cast<double>(std::ranges::count(part.recent, true, &Step::slow)) /
                        static_cast<double>(std::max(part.recent.size(), kWindow));
   if (!part.slow && share >= kNameShare && all >= part.least_seconds) {

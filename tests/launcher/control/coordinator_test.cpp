@@ -1056,7 +1056,7 @@ TEST_F(CoordinatorTest, OrphanedStageShowsThatItsAgentHasEnded) {
   EXPECT_THAT(outcome.cause, HasSubstr("stage 1.0 (host beta): its host beta is gone"));
 }
 
-// With real processes beside the scripted messages.
+// With real processes in addition to the scripted messages.
 class CoordinatorProcessTest : public CoordinatorTest {
  protected:
   std::unique_ptr<process::Process> shell(const std::string& script) {

@@ -222,7 +222,7 @@ TEST(SlowParts, NameNoLinkThatDoesWhatThePlanSays) {
   EXPECT_THAT(parts.sentences()[0], testing::HasSubstr("the plan has 20:"));
 }
 
-// Some hosts, each of which sends over one to four links that share its line. Which of them are
+// Some hosts. Each sends over one to four links that share its line. Which of them are
 // busy at the same time changes now and then; what they measure is off by errors that last.
 class SharedLines {
  public:
