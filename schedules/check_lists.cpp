@@ -9,7 +9,7 @@
 namespace strait::schedules {
 namespace {
 
-// What is wrong with one stage's list; empty: nothing.
+// Finds what is wrong with one stage's list. Empty: nothing.
 class ListCheck {
  public:
   ListCheck(const PipelineShape& shape, int promised)

@@ -183,8 +183,8 @@ TEST(Simulate, ZeroBubbleIsFasterThan1F1BOnSlowLinks) {
   }
 }
 
-// What a pass keeps for its weight gradients is held beside the activations of others: on the
-// highest stage as in 1F1B, on the others up to that.
+// What a pass keeps for its weight gradients is held in addition to the activations of others: on
+// the highest stage as in 1F1B, on the others up to that.
 TEST(Simulate, ZeroBubbleHoldsNoMoreThanTheFirstStageOf1F1B) {
   ChunkCost cost{.forward_seconds = 1, .backward_seconds = 2, .weight_gradient_seconds = 1};
   cost.bytes_in_flight = 100;
