@@ -5,7 +5,7 @@
 namespace strait::kernels::cuda {
 namespace {
 
-// A token's values, written.
+// Writes a token's values.
 struct ValueSink {
   std::uint8_t* bytes;
   Element element;
@@ -17,7 +17,7 @@ struct ValueSink {
   }
 };
 
-// How many groups of a staged message were refused; all threads of the block.
+// The number of refused groups in a staged message; called by all threads of the block.
 template <int kBits>
 __device__ int count_refused(const Slot& slot, const StagedToken<kBits>& message, bool here) {
   int refused = 0;

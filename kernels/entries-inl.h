@@ -1,4 +1,4 @@
-// What both sides do to a sample's entry, token by token. Read once per instruction set, as
+// How both sides update a sample's entry, token by token. Included once per instruction set, like
 // lanes-inl.h.
 #if defined(STRAIT_KERNELS_ENTRIES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef STRAIT_KERNELS_ENTRIES_INL_H_
@@ -17,16 +17,17 @@ HWY_INLINE void read_eight_bits(const std::uint8_t* entry, std::int64_t width, f
   read_token(entry, width, kEntryFormat, values);
 }
 
-// Stores the first `width` of `values` and leaves there what the entry stands for. Only values that
-// are not finite would be refused: an entry may come to lie a little above kHuge.
+// Stores the first `width` of `values`, and replaces them by the values that the entry decodes to.
+// Only values that are not finite would be refused, because an entry may be slightly above kHuge.
 HWY_INLINE void write_eight_bits(TokenScratch& scratch, std::int64_t width, std::uint8_t* entry) {
   float* const values = scratch.values();
   std::fill(values + width, values + groups_of(kEntryFormat, width) * kEntryFormat.group, 0.0F);
   write_token(scratch, width, kEntryFormat, Draw{}, 0, kInfinityBits, entry);
 }
 
-// An 8-bit entry takes in the change in scratch.values(), counted from scratch.base(); what it then
-// stands for is left in their place. With refused groups in the message nothing of it moves.
+// Adds the change in scratch.values() to an 8-bit entry, relative to scratch.base(), and replaces
+// it by the values that the entry then decodes to. If groups of the message were refused, nothing
+// changes.
 HWY_INLINE void advance_eight_bits(TokenScratch& scratch, std::int64_t width, bool fresh,
                                    bool refused, std::uint8_t* entry) {
   float* const values = scratch.values();

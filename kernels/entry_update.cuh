@@ -2,14 +2,14 @@
 
 #include "kernels/octet_levels.cuh"
 
-// What both ends do to a token of a cache entry, as entries-inl.h does on a CPU.
+// How both ends update a token of a cache entry; the same as entries-inl.h on a CPU.
 namespace strait::kernels {
 
 constexpr int kEntryBits = kEntryFormat.bits;
 enum class EntryKind : std::uint8_t { none, bfloat16, eight_bits };
 
-// A token of a cache entry, of either kind or of none. 8 bits are staged in shared memory, bfloat16
-// stays where it is.
+// A token of a cache entry of either kind, or of none. 8-bit tokens are staged in shared memory,
+// bfloat16 tokens are used in place.
 struct EntryToken {
   EntryKind kind;
   bool fresh;
@@ -29,7 +29,7 @@ struct EntryToken {
     token.bytes = slot.entry(global);
   }
 
-  // All threads of the slot; read() needs a barrier in between.
+  // Called by all threads of the slot; read() needs a barrier after it.
   __device__ void fetch(const Slot& slot) const {
     if (kind == EntryKind::eight_bits && !fresh) {
       copy_bytes(slot, token.bytes, global, token.size());
@@ -49,7 +49,7 @@ struct EntryToken {
     read_octet(token, octet, values);
     return values;
   }
-  // bfloat16: leaves in `values` what the entry then stands for.
+  // bfloat16: replaces `values` by what the entry then decodes to.
   __device__ void write_halves(int octet, Octet& values) const {
     std::uint32_t halves[kOctet];
     for (int i = 0; i < kOctet; ++i) {
@@ -66,20 +66,20 @@ __device__ inline Octet sum_of(const Octet& left, const Octet& right) {
   return sum;
 }
 
-// Stores what source(octet) gives as a token of an 8-bit entry, and gives sink(octet, values) what
-// it then stands for. `here`: whether this slot has such a token. All threads of the block; the
-// staged entry is complete after the next __syncthreads().
+// Stores source(octet) as a token of an 8-bit entry, and calls sink(octet, values) with what it
+// then decodes to. `here`: whether this slot has such a token. Called by all threads of the block;
+// the staged entry is complete after the next __syncthreads().
 template <class Source, class Sink>
 __device__ void store_eight_bits(const Slot& slot, const StagedToken<kEntryBits>& token, bool here,
                                  const Source& source, Sink& sink) {
-  // An entry may come to lie a little above kHuge: only what is not finite would be refused.
+  // An entry may be slightly above kHuge, so only values that are not finite are refused.
   const Quantising how{Rounding::nearest, reach_of(kEntryBits, Rounding::nearest), kInfinityBits, 0,
                        0};
   const int rounds = slot.rounds();
   WeighedOctet last{};
   int top = 0;
-  // As write_message(): there and back. Other threads read the header of the old entry, but not
-  // the planes of this octet.
+  // In reverse order, as in write_message(). Other threads read the header of the old entry, but
+  // not the planes of this octet.
 #pragma unroll 1
   for (int step = 0; step < 2 * rounds; ++step) {
     const bool writes = step >= rounds;
@@ -98,7 +98,7 @@ __device__ void store_eight_bits(const Slot& slot, const StagedToken<kEntryBits>
   if (here) write_header(slot, token, top);
 }
 
-// An 8-bit token whose message has refused groups stays as it is.
+// An 8-bit token whose message has refused groups does not change.
 template <int kBits, class Sink>
 __device__ void keep_eight_bits(const Slot& slot, const StagedToken<kBits>& message,
                                 const EntryToken& entry, Sink& sink) {
@@ -113,9 +113,9 @@ __device__ void keep_eight_bits(const Slot& slot, const StagedToken<kBits>& mess
   }
 }
 
-// The entry, if there is one, takes in the change in a message that is complete in shared memory;
-// what it then stands for goes to sink(octet, values, refused). `refused_groups`: of this slot's
-// message. All threads of the block.
+// If there is an entry, adds the change in a complete message in shared memory; the values that it
+// then decodes to go to sink(octet, values, refused). `refused_groups`: of this slot's message.
+// Called by all threads of the block.
 template <int kBits, class Sink>
 __device__ void advance(const Slot& slot, const StagedToken<kBits>& message,
                         const EntryToken& entry, bool here, int refused_groups, Sink& sink) {

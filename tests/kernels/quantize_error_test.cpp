@@ -300,7 +300,7 @@ TEST(QuantizeError, OfUnbiasedRoundingIsWhatTheTableSays) {
 struct Expected {
   int bits;
   std::array<double, 3> nearest;     // groups of 32, 64, 128
-  std::array<double, 3> stochastic;  // likewise
+  std::array<double, 3> stochastic;  // of the same groups
 };
 
 // The table of kernels/QUANTIZED.md.
