@@ -33,7 +33,7 @@ template <>
 inline constexpr std::array kEnumNames<plan::Plan::Use> = {"boundary", "tie", "replica",
                                                            "consensus"};
 
-// Structs of rooms that have no use for their own JSON.
+// Structs of other rooms, which have no JSON of their own.
 void describe(auto& f, Is<sync::Strength> auto& m) {
   f("random", m.random), f("top", m.top), f("bits", m.bits);
 }
@@ -92,7 +92,8 @@ void describe(auto& f, base::Is<Plan> auto& m) {
 
 namespace {
 
-// Micro-batches of an evaluation are assigned round robin: those m with m % replicas == index.
+// Micro-batches of an evaluation are assigned round robin: replica `index` gets every m with m %
+// replicas == index.
 std::int64_t own_micro_batches(std::int64_t all, std::int64_t replicas, std::int64_t index) {
   return (all + replicas - 1 - index) / replicas;
 }
@@ -133,7 +134,7 @@ std::int64_t Plan::micro_batch_rows() const {
 }
 
 std::int64_t Plan::snapshot_bytes(const Process& process) const {
-  // Of what is on a GPU all is copied at once, also for the last checkpoint.
+  // State on a GPU is copied to the host at once, in the last checkpoint too.
   if (gpu_of(process)) return process.saved_bytes;
   if (!saves_during_training(recipe)) return 0;
   const bool caches = recipe.checkpoint.caches == recipe::SavedCaches::save;
@@ -142,8 +143,8 @@ std::int64_t Plan::snapshot_bytes(const Process& process) const {
 }
 
 std::int64_t Plan::memory_bytes(const Process& process) const {
-  // What libtorch, oneDNN and ZeroMQ allocate for themselves once a stage trains: 5 to 39 MB in 31
-  // small runs (tests/bench/memory_plan.py), the most of it with bfloat16 on a CPU.
+  // Allocated by libtorch, oneDNN and ZeroMQ once a stage trains: 5 to 39 MB in 31 small runs
+  // (tests/bench/memory_plan.py), most with bfloat16 on a CPU.
   constexpr std::int64_t kRuntimeBytes = 20'000'000;
   return compute_bytes(process) + host_bytes(process) + kRuntimeBytes;
 }
@@ -196,7 +197,7 @@ schedules::ActionList Plan::evaluation_actions(net::ProcessName name, std::size_
 }
 
 std::string Plan::hash() const {
-  // Paths differ from host to host, and no host knows the secrets of another one.
+  // Paths differ between hosts, and no host knows the secrets of another.
   Plan without_paths = without_secrets(*this);
   without_paths.train.file.clear();
   without_paths.recipe.model.path.clear();
@@ -247,7 +248,7 @@ recipe::Recipe resolved_recipe(const Plan& plan) {
   recipe::Recipe recipe = plan.recipe;
   if (recipe::sync_method_of(recipe) == recipe::kAutomaticSync) {
     recipe.sync.method = plan.sync_method;
-    // These keys state a strength; the chosen method has none.
+    // These keys set a strength, but the chosen method has none.
     if (!plan.sync_strength) recipe.sync.random = recipe.sync.top = std::nullopt;
     if (!plan.sync_strength) recipe.sync.bits = std::nullopt;
   }

@@ -67,14 +67,14 @@ std::string text_of_backward(const recipe::Recipe::Codec& codec) {
                      codec.backward_bits);
 }
 
-// "cpu", "cuda:1"; "auto": the host has not reported its GPUs yet.
+// "cpu", "cuda:1". "auto": the host has not reported its GPUs yet.
 std::string text_of_device(const plan::Plan& plan, const plan::Plan::Process& process) {
   if (const auto gpu = plan.gpu_of(process)) return fmt::format("cuda:{}", *gpu);
   const bool known = plan.hosts.at(process.host_index).gpus.has_value();
   return known ? "cpu" : std::string(recipe::name_of(plan.recipe.model.device));
 }
 
-// "GPU 0 of b: 12.1 GiB of 80 GiB", for those that are known and used.
+// "GPU 0 of b: 12.1 GiB of 80 GiB", for each GPU that is known and used.
 std::string gpu_table(const plan::Plan& plan) {
   std::string text;
   for (std::size_t host = 0; host < plan.hosts.size(); ++host) {
@@ -159,7 +159,7 @@ std::string link_table(const plan::Plan& plan) {
   return text;
 }
 
-// Activation caches: how many sequences fit, and their memory and disk.
+// Activation caches: how many sequences fit, and the memory and disk that they use.
 std::string cache_table(const plan::Plan& plan) {
   if (std::ranges::none_of(plan.links, &plan::Plan::Link::has_cache)) return "";
   const std::int64_t rows = plan.train.rows / plan.recipe.pipeline.replicas;
@@ -224,7 +224,7 @@ std::string text_of_trained(const models::ModelDescription& model, recipe::Quant
       base == recipe::Quantization::none ? "" : fmt::format(", base {}", recipe::name_of(base)));
 }
 
-// Where hosts hold checkpoints in memory, and how much that takes.
+// Which hosts hold checkpoints in memory, and how much memory that takes.
 std::string text_of_memory_checkpoints(const plan::Plan& plan) {
   const std::int64_t every = plan.recipe.checkpoint.memory_every;
   if (every == 0) return "";
@@ -241,7 +241,8 @@ std::string text_of_memory_checkpoints(const plan::Plan& plan) {
                      copies ? ", with a copy on the next host" : "", fmt::join(shares, ", "));
 }
 
-// Where the processes of a run on this machine need more memory than it has: a start refuses that.
+// Warns if the processes of a run on this machine need more memory than it has; a start would be
+// refused.
 std::string text_of_lacking_memory(const plan::Plan& plan) {
   if (plan.recipe.hosts.backend != recipe::BackendKind::local) return "";
   const std::int64_t memory = process::host_memory().total;

@@ -25,8 +25,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A recipe that names a tokenizer, and data that another one made, is a mistake; so are two data
-// files of different ones.
+// Refuses data that another tokenizer made than the one that the recipe names, and two data files
+// of different tokenizers.
 void check_tokenizer(const data::PreparedData& data, const std::string& expected,
                      const std::string& source) {
   if (data.tokenizer.empty() || expected.empty() || data.tokenizer == expected) return;
@@ -37,7 +37,7 @@ void check_tokenizer(const data::PreparedData& data, const std::string& expected
                   data.name(), data.tokenizer, source, expected));
 }
 
-// Of token files without data.tokenizer, which should be of the model's own tokenizer.
+// For token files without data.tokenizer, whose tokens should come from the model's own tokenizer.
 void compare_with_model(data::PreparedData& data, const std::string& model) {
   if (data.tokenizer.empty() || !tokenizer::has_tokenizer(model)) return;
   if (data.tokenizer == data::kByteTokenizer) {
@@ -52,7 +52,7 @@ void compare_with_model(data::PreparedData& data, const std::string& model) {
   try {
     own = data::tokenizer_identity(model, tokenizer::PythonTokenizers());
   } catch (const store::StoreError&) {
-    return;  // in a form that this build does not read: there is nothing to compare with
+    return;  // in a form that this build cannot read, so nothing is compared
   }
   if (data.tokenizer == own) return;
   data.notes.push_back(
@@ -61,7 +61,7 @@ void compare_with_model(data::PreparedData& data, const std::string& model) {
                   data.name(), data.tokenizer, model, own));
 }
 
-// Before data are read, which may take long.
+// Called before data is read, which may take long.
 void check_row(const recipe::Recipe& recipe, const models::ModelDescription& model) {
   if (recipe.data.row <= model.positions) return;
   throw base::UserError(base::ExitCode::bad_input,
@@ -74,7 +74,7 @@ void check_row(const recipe::Recipe& recipe, const models::ModelDescription& mod
 void check_data_files(const char* key, const std::vector<data::DataFile>& files) {
   for (const data::DataFile& file : files) {
     std::error_code error;
-    // What this user may not look at is refused where it is opened.
+    // A file that this user may not access is refused when it is opened.
     if (fs::exists(file.path, error) || error == std::errc::permission_denied) continue;
     const bool may_be_hubs = base::hub_name(file.path) && !fs::path(file.path).has_extension();
     throw base::UserError(
@@ -86,7 +86,7 @@ void check_data_files(const char* key, const std::vector<data::DataFile>& files)
   }
 }
 
-// data::SampleOrder refuses them too, but knows neither the key nor the files.
+// data::SampleOrder refuses this too, but it does not know the key and the files.
 void check_batch_rows(const recipe::Recipe& recipe, const data::PreparedData& train) {
   const std::int64_t replicas = recipe.pipeline.replicas;
   const std::int64_t rows = train.tokens->rows();
@@ -137,8 +137,8 @@ data::DataFile own_file(const plan::Plan::Data& data) {
                                     data.file));
 }
 
-// What rows are made of: for a run that goes on its own token files, because the sources may have
-// been moved or changed since it began. Their tokens are as they are, so no tokenizer is needed.
+// What rows are made of. A resumed run uses its own token files, because the sources may have moved
+// or changed since it began. Their tokens are final, so no tokenizer is needed.
 recipe::Recipe::Data sources_of(const recipe::Recipe& recipe, const plan::Plan* before) {
   recipe::Recipe::Data data = recipe.data;
   if (before == nullptr) {

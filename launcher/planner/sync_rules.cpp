@@ -33,7 +33,7 @@ sync::RecipeFacts context_of(const plan::Plan& plan) {
           plan.recipe.train.epochs ? "train.epochs" : "train.steps"};
 }
 
-// All settings of the method, for messages of plugins that do not name keys.
+// All settings of the method, for messages of plugins, which do not name keys.
 std::string all_settings(const plan::Plan& plan) {
   std::vector<std::string> settings = {method_setting(plan)};
   for (const recipe::RecipeKey& key : recipe::recipe_keys()) {

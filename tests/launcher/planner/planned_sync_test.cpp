@@ -199,7 +199,7 @@ const plan::Plan::SyncOffer& taken(const plan::Plan& plan) {
   return *found;
 }
 
-// Methods by rank, and those of one method by staleness.
+// Methods by rank, and the strengths of one method by staleness.
 std::pair<std::size_t, double> staleness(const plan::Plan::SyncOffer& offer) {
   const std::vector<std::string> order = {"allreduce", "bytegrad", "onebit_adam",
                                           "cocktail",  "powersgd", "streaming_diloco",
@@ -272,7 +272,7 @@ TEST(PlannedSync, CountsTimeOfCoding) {
   }
 }
 
-// What closes a run is one round among many. A round of three seconds hides behind 20 steps of one,
+// What closes a run is one round among many. 20 steps of one second hide a round of three,
 // however long the run.
 TEST(PlannedSync, HidesLateRoundsInRunsOfAnyLength) {
   const auto slowdown_of = [](std::int64_t late, std::int64_t steps) {
@@ -305,7 +305,7 @@ TEST(PlannedSync, AutoAvoidsMethodsWithSlowCoding) {
   EXPECT_GT(slowdown(plan, "onebit_adam"), slowdown(plan, "bytegrad"));
 }
 
-// Two hosts on a wide cable that is so many seconds long, with steps of a second.
+// Two hosts on a wide cable that is `seconds` long, with steps of a second.
 plan::Plan planned_apart(double seconds, const recipe::Recipe::Sync& sync) {
   plan::Plan plan = plan_of(1, 2);
   plan.hosts = {{.name = "here", .cores = 4}, {.name = "there", .cores = 4}};
