@@ -12,7 +12,7 @@ namespace strait::base {
 std::string command_name(const std::filesystem::path& directory,
                          const std::filesystem::path& program) {
   const std::filesystem::path script = directory / "strait";
-  // The program of a checkout is build/PRESET/bin/strait.
+  // In a checkout the program is build/PRESET/bin/strait.
   const auto checkout = program.parent_path().parent_path().parent_path().parent_path();
   std::error_code absent;
   const bool same = std::filesystem::is_regular_file(script, absent) &&

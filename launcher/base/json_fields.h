@@ -36,7 +36,7 @@ class JsonReader {
     value = std::move(read);
   }
 
-  // `others`: fields of the object that are read elsewhere.
+  // `others`: number of fields of the object that are read elsewhere.
   void finish(std::size_t others = 0) const;
 
  private:

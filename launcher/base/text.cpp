@@ -43,6 +43,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   const std::size_t width = b.size() + 1;
   std::vector<std::size_t> cells((a.size() + 1) * width);
   for (std::size_t i = 0; i <= a.size(); ++i) {
+    // The last rule counts a swap of adjacent letters as one edit: the most common slip of the
+    // fingers.
     for (std::size_t j = 0; j <= b.size(); ++j) {
       auto& cell = cells[i * width + j];
       if (i == 0 || j == 0) {

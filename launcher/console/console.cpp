@@ -17,7 +17,8 @@ namespace {
 using Style = ConsoleOptions::Style;
 using Json = nlohmann::ordered_json;
 
-// Carriage return and "erase to the end of the line", for a shorter line over a longer one.
+// Carriage return and "erase to the end of the line", because a shorter line may follow a longer
+// one.
 constexpr const char* kLineStart = "\r\x1b[K";
 constexpr auto kQuietLive = std::chrono::seconds(2);
 constexpr auto kQuietPlain = std::chrono::seconds(30);
@@ -37,11 +38,12 @@ void LinkRates::add(const std::vector<control::ProcessReport>& reports,
   for (const control::ProcessReport& report : reports) {
     if (!report.progress) continue;
     for (const control::LinkTraffic& link : report.progress->links) {
-      // Both ends report the link; each counts what it sent itself.
+      // Both ends report the link, and each counts what it sent.
       Seen& seen = ends_[{link.name, report.process}];
       const double seconds = std::chrono::duration<double>(now - seen.when).count();
       const bool known = seen.when != std::chrono::steady_clock::time_point{};
       if (known && seconds > 0 && link.sent_bytes >= seen.sent) {
+        // A smaller count means that the process restarted.
         constexpr double kBitsPerByte = 8;
         constexpr double kMega = 1e6;
         const auto bytes = static_cast<double>(link.sent_bytes - seen.sent);
@@ -95,6 +97,7 @@ void Console::finish(const std::vector<std::string>& lines) {
   for (const std::string& line : lines) lasting(line);
 }
 
+// The reporter of a live console shows at least every two seconds that the run goes on.
 void Console::connected(const control::Hello& hello) {
   if (is(Style::json)) {
     return json("connected",

@@ -47,14 +47,14 @@ std::string escaped(const std::string& text) {
 
 }  // namespace
 
-// Members of Report::Parts, whose linkage they share.
+// These are members of Report::Parts, so they share its linkage.
 struct ReportPoint {
   double step;
   double value;
 };
 
-// The values of one key over the steps. Beyond kMostRuns values, neighbours are joined into runs
-// of 2, 4, 8, …, of which the lowest and the highest are drawn: no peak is lost.
+// The values of one key over the steps. Beyond kMostRuns values, adjacent values are joined into
+// runs of 2, 4, 8 and so on, whose lowest and highest values are drawn. So no peak is lost.
 class ReportCurve {
  public:
   void add(const ReportPoint& point) {
@@ -99,7 +99,7 @@ class ReportCurve {
     }
   };
 
-  // Called with whole runs only.
+  // Called only when all runs are full.
   void join_neighbours() {
     for (std::size_t i = 0; i < kMostRuns / 2; ++i) {
       runs_[i] = runs_[2 * i];
@@ -117,7 +117,7 @@ class ReportCurve {
   }
 
   std::uint64_t count_ = 0;
-  std::uint64_t run_length_ = 1;  // values in each run, but for the last one
+  std::uint64_t run_length_ = 1;  // values in each run, except the last one
   std::vector<Run> runs_;
   ReportPoint first_{};
   ReportPoint last_{};
@@ -135,7 +135,7 @@ class ReportTable {
     try {
       totals_.add(line.at("step").get<std::int64_t>(), trace::read_metrics<S>(*rows));
     } catch (const nlohmann::json::exception&) {
-      // Of another release, or damaged: this step is missing in the sums.
+      // A line of another release, or a damaged one, is missing in the sums.
     }
   }
 
@@ -157,7 +157,7 @@ struct Report::Parts {
   ReportTable<trace::BoundaryMetrics> boundaries;
   ReportTable<trace::SyncMetrics> sync;
   nlohmann::json last;
-  std::deque<std::string> restarts;  // the latest
+  std::deque<std::string> restarts;  // the latest ones
   std::size_t restart_count = 0;
   std::string end;  // how the run ended
 };
@@ -242,7 +242,7 @@ void write_report(const std::filesystem::path& run_directory, const std::string&
   }
   std::ifstream events(run_directory / control::kEventsFile);
   for (std::string line; std::getline(events, line);) {
-    // Others are not parsed in vain.
+    // Parsing all other lines would be wasted.
     if (line.find("\"restart\"") == std::string::npos &&
         line.find("\"ended\"") == std::string::npos) {
       continue;

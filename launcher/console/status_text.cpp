@@ -27,7 +27,7 @@ constexpr std::size_t kScale = 9;  // characters of a number and its bar
 constexpr std::array<std::string_view, 9> kEighths = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
 constexpr std::size_t kFull = kEighths.size() - 1;
 
-// NaN: nothing finite fell into this column.
+// NaN: no finite value fell into this column.
 std::vector<double> column_means(std::span<const double> values, std::size_t columns) {
   const std::size_t used = std::min(columns, values.size());
   std::vector<double> means(used);
@@ -218,7 +218,7 @@ std::vector<std::string> watch_frame(const std::string& headline, const nlohmann
   const std::vector<std::string> traffic = traffic_lines(status);
   std::vector<std::string> processes = restart_lines(status);
   if (live) std::ranges::copy(process_lines(status), std::back_inserter(processes));
-  // The chart gets the remaining rows; on a small screen the tables come first.
+  // The chart gets the remaining rows; on a small screen the tables have priority.
   const std::size_t taken = lines.size() + traffic.size() + processes.size() + 3;
   const std::size_t chart_rows =
       std::min(kMostChartRows, size.rows > taken + 2 ? size.rows - taken : 0);

@@ -15,10 +15,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// After poll() reports room, a write of this size does not block, to a pipe or to a terminal.
+// After poll() reports room, a write of this size does not block, neither to a pipe nor to a
+// terminal.
 constexpr std::size_t kWriteBytes = 512;
 constexpr auto kDrainTimeout = std::chrono::seconds(1);
-// A program waits for the last event.
+// Longer, because a program waits for the last event.
 constexpr auto kJsonDrainTimeout = std::chrono::seconds(10);
 constexpr int kPollMilliseconds = 50;
 
@@ -57,11 +58,12 @@ void TextPump::write(std::string text, bool passing) {
 }
 
 void TextPump::run() {
-  // A closed reader is an error code here, whatever the program does with SIGPIPE.
+  // A closed reader must be an error code here, whatever the program does with SIGPIPE.
   sigset_t broken_pipe;
   ::sigemptyset(&broken_pipe);
   ::sigaddset(&broken_pipe, SIGPIPE);
   ::pthread_sigmask(SIG_BLOCK, &broken_pipe, nullptr);
+  // Passing text that was not written yet is obsolete, so the new text takes its place.
   while (true) {
     std::string text;
     {

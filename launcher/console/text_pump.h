@@ -13,12 +13,12 @@
 namespace strait::console {
 
 // Writes text to a descriptor on its own thread, so that a terminal that is slow, stopped with
-// Ctrl-S or closed never blocks the run. Passing text is replaced by newer text. Of lasting text at
-// most `limit` bytes are queued, or one piece of any size; more is dropped, and a line reports how
-// many. The caller owns the descriptor. Any thread may write.
+// Ctrl-S or closed never blocks the run. Newer text replaces passing text. At most `limit` bytes of
+// lasting text are queued, or one piece of any size. More is dropped, and a line reports how many.
+// The caller owns the descriptor. Any thread may write.
 class TextPump : public TextSink {
  public:
-  enum class Form { plain, as_json };  // a reader of JSON gets nothing else
+  enum class Form { plain, as_json };  // readers of JSON get only JSON
   explicit TextPump(int descriptor, Form form = Form::plain, std::size_t limit = 1 << 20);
   ~TextPump() override;  // writes queued text for at most a second, JSON for ten
 
