@@ -18,7 +18,8 @@ class Report {
 
   // Lines without a step are skipped, and so are values that are not what their key says.
   void add(const nlohmann::json& line);
-  // Of the lines of events.jsonl those that the page shows: restarts, the latest ones, and the end.
+  // Of the lines of events.jsonl those that the page shows: losses of evaluations, restarts, the
+  // latest ones, and the end.
   void add_event(const nlohmann::json& line);
   std::string page(const std::string& run, const std::string& plan_text) const;
 
