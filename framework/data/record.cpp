@@ -70,7 +70,8 @@ Record parse_record(std::string_view line, const std::string& origin) {
     refuse_record(origin, fmt::format("a line that is not JSON: {}", error.what()));
   }
   constexpr const char* kAllowed =
-      "a record is an object with \"text\", or \"prompt\" and \"completion\", or \"messages\"";
+      "a record is an object with \"text\", or \"prompt\" and \"completion\", or \"messages\", or "
+      "\"conversations\", or \"instruction\" and \"output\"";
   if (!root.is_object()) refuse_record(origin, kAllowed);
   refuse_other_tasks(root, origin);
   const bool text = root.contains("text");

@@ -21,10 +21,24 @@ std::chrono::milliseconds time_until(Uplink::Time due) {
   return std::chrono::ceil<std::chrono::milliseconds>(due - now);
 }
 
+// libzmq aborts the process where it cannot start its two threads. Starts more than these and the
+// net thread, because threads that have ended count for another moment: std::system_error where a
+// limit forbids that.
+zmq::context_t context_if_threads_start() {
+  constexpr std::size_t kThreads = 8;
+  std::vector<std::jthread> threads;
+  std::promise<void> end;  // its destructor lets the threads end
+  const std::shared_future<void> ended = end.get_future();
+  for (std::size_t i = 0; i < kThreads; ++i) threads.emplace_back([ended] { ended.wait(); });
+  return zmq::context_t();
+}
+
 }  // namespace
 
 NetThread::NetThread(const NodeOptions& node)
-    : gate_(context_, "run-" + node.run.hex(), node.on_event), thread_([this] { make_rounds(); }) {}
+    : context_(context_if_threads_start()),
+      gate_(context_, "run-" + node.run.hex(), node.on_event),
+      thread_([this] { make_rounds(); }) {}
 
 NetThread::~NetThread() { stop(); }
 

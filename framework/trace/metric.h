@@ -55,13 +55,7 @@ struct Chart {
   int rank = 0;
   const char* title = "";
 };
-// A column of a table on the console, in `strait status` and in the report. Width 0: none.
-struct Column {
-  int width = 0;
-  const char* heading = "";
-};
-// `line`: shown in status.json, `strait status` and `strait watch`; `watch`: not in `strait
-// status`.
+// `line`: in status.json, `strait status` and `strait watch`; `watch`: not in `strait status`.
 enum class Status : std::uint8_t { none, line, watch };
 
 struct MetricInfo {
@@ -72,7 +66,7 @@ struct MetricInfo {
   Label label = {};
   Status status = Status::none;
   Chart chart = {};
-  Column column = {};
+  const char* column = nullptr;  // its heading in tables, on the console and in reports; null: none
 };
 
 template <class S, class V>

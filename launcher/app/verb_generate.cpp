@@ -18,6 +18,7 @@
 
 #include "framework/store/bounded_json.h"
 #include "framework/data/chat_record.h"
+#include "framework/data/record_fields.h"
 #include "framework/data/record_reader.h"
 #include "framework/utf8.h"
 #include "launcher/app/ask_model.h"
@@ -69,7 +70,7 @@ std::vector<std::int32_t> read_prompt(const std::string& line, const std::string
     refuse(fmt::format("{}: {}; this one is not JSON: {}", origin, kAllowed, error.what()));
   }
   if (!record.is_object()) {
-    refuse(fmt::format("{}: {}; this one is {}", origin, kAllowed, record.type_name()));
+    refuse(fmt::format("{}: {}; this one is {}", origin, kAllowed, data::kind_of(record)));
   }
   if (record.contains("messages")) {
     return coder.encode_chat(data::prompt_record(record, line.substr(line.find('{')), origin));
@@ -81,7 +82,7 @@ std::vector<std::int32_t> read_prompt(const std::string& line, const std::string
   }
   if (!prompt->is_string()) {
     refuse(fmt::format("{}: \"prompt\" is {} where a string is expected", origin,
-                       prompt->type_name()));
+                       data::kind_of(*prompt)));
   }
   const auto text = prompt->get<std::string>();
   return chat ? coder.encode_chat(user_chat(text, origin)) : coder.encode(text);

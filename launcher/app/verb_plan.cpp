@@ -10,6 +10,7 @@
 #include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/own_program.h"
+#include "launcher/base/text_table.h"
 #include "launcher/hosts/agent_starter.h"
 #include "launcher/plan/run_files.h"
 #include "launcher/planner/plan_maker.h"
@@ -23,7 +24,7 @@ base::ExitCode show_plan(const RunOptions& options) {
   warn_about_data(planned);
   hosts::check_launcher_address(planned.plan.recipe.hosts);
   std::cout << (options.json ? to_json(plan::without_secrets(planned.plan)).dump(1) + "\n"
-                             : planner::plan_text(planned.plan));
+                             : planner::plan_text(planned.plan, base::terminal_columns()));
   return base::ExitCode::done;
 }
 

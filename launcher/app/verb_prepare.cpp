@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
+#include <iterator>
 #include <memory>
 #include <numeric>
 #include <span>
@@ -68,8 +69,8 @@ void print_document(data::Document document, bool first, tokenizer::TokenizerWor
   if (first && !document.is_target.empty()) document.is_target.front() = 0;
   const bool colours = shows_colours();
   const auto learnt = std::accumulate(document.is_target.begin(), document.is_target.end(), 0);
-  std::cout << fmt::format("--- {}: {} tokens, {} of them targets\n", document.origin,
-                           document.tokens.size(), learnt);
+  std::cout << fmt::format("--- {}: {}, {} of them targets\n", document.origin,
+                           base::counted(std::ssize(document.tokens), "token"), learnt);
   const std::span<const std::int32_t> tokens(document.tokens);
   for (std::size_t from = 0; from < tokens.size();) {
     std::size_t to = from;
@@ -148,8 +149,9 @@ void print_summary(const PrepareFlags& flags, const data::PreparedData& prepared
   }
   const std::int64_t padding = rows.rows() * rows.row_length() - tokens;
   std::cout << fmt::format(
-      "{}: {} rows of {} tokens, {} targets, {} padding ({:.1f} %){}\n",
-      flags.file.empty() ? flags.data : flags.file, rows.rows(), flags.row, learnt, padding,
+      "{}: {} of {} tokens, {}, {} padding ({:.1f} %){}\n",
+      flags.file.empty() ? flags.data : flags.file, base::counted(rows.rows(), "row"), flags.row,
+      base::counted(learnt, "target"), padding,
       100.0 * static_cast<double>(padding) / static_cast<double>(padding + tokens),
       prepared.cached ? " (from the cache)" : "");
 }

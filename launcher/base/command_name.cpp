@@ -4,6 +4,7 @@
 
 #include <system_error>
 
+#include "launcher/base/errors.h"
 #include "launcher/base/own_program.h"
 #include "launcher/base/text.h"
 
@@ -24,6 +25,13 @@ std::string command_name() { return command_name(".", own_program()); }
 
 std::string strait_command(std::string_view verb, const std::filesystem::path& path) {
   return fmt::format("{} {} {}", command_name(), verb, shell_word(path.string()));
+}
+
+void refuse_no_run(const std::filesystem::path& folder) {
+  throw UserError(
+      ExitCode::bad_input,
+      fmt::format("{} holds no run (it has no plan.json); list the runs here: {} status",
+                  folder.string(), command_name()));
 }
 
 }  // namespace strait::base

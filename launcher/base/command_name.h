@@ -18,4 +18,7 @@ std::string command_name();
 // "strait status runs/a", with the path as one shell word. `verb` may have flags.
 std::string strait_command(std::string_view verb, const std::filesystem::path& path);
 
+// UserError: the folder is not that of a run. One sentence for all verbs.
+[[noreturn]] void refuse_no_run(const std::filesystem::path& folder);
+
 }  // namespace strait::base

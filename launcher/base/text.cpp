@@ -72,6 +72,10 @@ std::string byte_text(std::uint64_t bytes) {
   return fmt::format("{:.2f} GB", value / 1e9);
 }
 
+std::string counted(std::int64_t number, std::string_view noun, std::string_view plural) {
+  return fmt::format("{} {}{}", number, noun, number == 1 ? "" : plural);
+}
+
 std::string printable(std::string_view line) { return without_controls(line, {}); }
 std::string printable_lines(std::string_view lines) { return without_controls(lines, "\n\t"); }
 

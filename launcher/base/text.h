@@ -21,6 +21,9 @@ std::string byte_text(Bytes bytes) {
   return byte_text(bytes < 0 ? std::uint64_t{0} : static_cast<std::uint64_t>(bytes));
 }
 
+// "1 row", "2 rows", "2 micro-batches".
+std::string counted(std::int64_t number, std::string_view noun, std::string_view plural = "s");
+
 // One line without control characters, safe for a terminal: stage output, file contents and file
 // names may contain escape sequences. Bytes that are not UTF-8 become U+FFFD.
 std::string printable(std::string_view line);

@@ -112,7 +112,7 @@ void Console::training(store::Step from, store::Step to) {
   remaining_ = control::RemainingTime(to);
   if (is(Style::json)) return json(control::training_event(from, to));
   lasting(from == store::Step{}
-              ? fmt::format("training {} steps", store::number(to))
+              ? "training " + base::counted(store::number(to), "step")
               : fmt::format("training steps {} to {}", store::number(from) + 1, store::number(to)));
 }
 
@@ -192,8 +192,8 @@ void Console::plain_step(const control::StepLine& line, const std::string& text)
 
 void Console::evaluated(const control::Evaluated& evaluated) {
   if (is(Style::json)) return json(control::event_of(evaluated));
-  lasting(fmt::format("evaluation at step {}: loss {:.4g} over {} tokens",
-                      store::number(evaluated.step), evaluated.loss, evaluated.tokens));
+  lasting(fmt::format("evaluation at step {}: loss {:.4g} over {}", store::number(evaluated.step),
+                      evaluated.loss, base::counted(evaluated.tokens, "token")));
 }
 
 void Console::checkpointed(store::Step step) {
@@ -273,7 +273,8 @@ void Console::ended(const control::Outcome& outcome) {
 
 template <class S>
 void Console::table(const char* what, const trace::MetricTotals<S>& totals) {
-  const std::vector<std::string> rows = metric_table(totals.all());
+  const std::vector<std::string> rows =
+      metric_table(totals.all(), is(Style::live) ? options_.columns() : 0);
   if (rows.empty()) return;
   lasting(sums_title(what, totals));
   for (const std::string& row : rows) lasting(row);
@@ -286,10 +287,12 @@ void Console::failure(const control::Outcome& outcome) {
   const std::string saved = outcome.checkpoint ? fmt::format("last checkpoint: step {}",
                                                              store::number(*outcome.checkpoint))
                                                : "no checkpoint since this start";
-  lasting(fmt::format("  exit code {} ({}), {} steps done; {}", number(outcome.code),
-                      meaning ? meaning : "?", store::number(outcome.step), saved));
+  lasting(fmt::format("  exit code {} ({}), {} done; {}", number(outcome.code),
+                      meaning ? meaning : "?", base::counted(store::number(outcome.step), "step"),
+                      saved));
   if (!outcome.log_tail.empty()) {
-    lasting(fmt::format("  the last {} lines of its log:", outcome.log_tail.size()));
+    lasting(fmt::format("  the last {} of its log:",
+                        base::counted(std::ssize(outcome.log_tail), "line")));
     for (const std::string& line : outcome.log_tail) lasting("    | " + line);
   }
   if (!outcome.followers.empty()) {

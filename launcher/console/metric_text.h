@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cstddef>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -10,6 +11,7 @@
 
 #include "framework/trace/combine_metrics.h"
 #include "framework/trace/metric.h"
+#include "launcher/base/text_table.h"
 
 // Metrics as text for people, according to their tables (framework/trace/metric.h): parts of the
 // line of a step, and tables of a run. Pure.
@@ -72,28 +74,21 @@ std::vector<std::string> metric_labels(const nlohmann::json& status, trace::Stat
   return labels;
 }
 
-// A line of headings and one per row; nothing without rows. The first column is aligned left and
-// wide enough for the longest name.
+// A line of headings and one per row, of at most `columns` characters (base::table_lines). Nothing
+// without rows.
 template <class S>
-std::vector<std::string> metric_table(const std::vector<S>& rows) {
+std::vector<std::string> metric_table(const std::vector<S>& rows, std::size_t columns = 0) {
   if (rows.empty()) return {};
-  std::vector<std::string> lines(rows.size() + 1);
+  using Kind = base::TextColumn::Kind;
+  std::vector<base::TextColumn> table;
   trace::each_metric<S>([&](const auto& one) {
-    const trace::Column& column = one.info.column;
-    if (column.width == 0) return;
-    std::vector<std::string> cells = {column.heading};
-    for (const S& row : rows) cells.push_back(cell_text(one.info.unit, one.value(row)));
-    auto width = static_cast<std::size_t>(column.width);
-    const bool name = one.info.unit == trace::Unit::name;
-    for (const std::string& cell : cells) {
-      if (name && lines[0].empty()) width = std::max(width, cell.size() + 1);
-    }
-    for (std::size_t i = 0; i < lines.size(); ++i) {
-      lines[i] +=
-          name ? fmt::format("{:<{}}", cells[i], width) : fmt::format("{:>{}}", cells[i], width);
-    }
+    if (one.info.column == nullptr) return;
+    base::TextColumn column{one.info.column, {}, Kind::number};
+    if (one.info.unit == trace::Unit::name) column.kind = Kind::key;
+    for (const S& row : rows) column.cells.push_back(cell_text(one.info.unit, one.value(row)));
+    table.push_back(std::move(column));
   });
-  return lines;
+  return base::table_lines(table, columns);
 }
 
 // The title of the table of such totals: "boundary traffic, summed over steps 1 to 6; change,
@@ -102,9 +97,8 @@ template <class S>
 std::string sums_title(const char* what, const trace::MetricTotals<S>& totals) {
   std::vector<std::string> latest;
   trace::each_metric<S>([&](const auto& one) {
-    const bool shown = one.info.column.width > 0;
-    if (shown && one.info.combine == trace::Combine::latest)
-      latest.emplace_back(one.info.column.heading);
+    const bool shown = one.info.column != nullptr;
+    if (shown && one.info.combine == trace::Combine::latest) latest.emplace_back(one.info.column);
   });
   std::string title =
       fmt::format("{}, summed over steps {} to {}", what, totals.first(), totals.last());

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <fstream>
@@ -154,6 +155,7 @@ class ReportTable {
 
 struct Report::Parts {
   std::map<std::string, ReportCurve> curves;  // by key
+  std::map<double, double> evaluations;       // losses by step; a resume evaluates some again
   ReportTable<trace::BoundaryMetrics> boundaries;
   ReportTable<trace::SyncMetrics> sync;
   nlohmann::json last;
@@ -182,7 +184,7 @@ void Report::add(const nlohmann::json& line) {
 void Report::add_event(const nlohmann::json& line) {
   constexpr std::size_t kShown = 50;
   const nlohmann::json event = line.is_object() ? line.value("event", nlohmann::json()) : line;
-  if (event != "restart" && event != "ended") return;
+  if (event != "restart" && event != "ended" && event != "evaluated") return;
   const auto text = [&line](const char* key) {
     const auto found = line.find(key);
     return found != line.end() && found->is_string() ? found->get<std::string>() : "";
@@ -191,6 +193,12 @@ void Report::add_event(const nlohmann::json& line) {
     const auto found = line.find(key);
     return found != line.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
   };
+  if (event == "evaluated") {
+    const auto loss = line.find("loss");
+    if (loss != line.end() && loss->is_number())
+      parts_->evaluations[static_cast<double>(number("step"))] = loss->get<double>();
+    return;
+  }
   if (event == "ended") {
     const std::string cause = text("cause");
     parts_->end = fmt::format("Ended at step {}: {}{}", number("step"), text("meaning"),
@@ -217,6 +225,9 @@ std::string Report::page(const std::string& run, const std::string& plan_text) c
     if (wanted.rank == 0) return;
     charts.emplace(wanted.rank, parts_->curves[one.info.key].chart(wanted.title));
   });
+  ReportCurve evaluated;
+  for (const auto& [step, loss] : parts_->evaluations) evaluated.add({step, loss});
+  page += evaluated.chart("Evaluation loss");
   for (const auto& [rank, chart] : charts) page += chart;
   page += parts_->boundaries.section(kBoundaryTraffic);
   page += parts_->sync.section(kSyncTraffic);
@@ -243,8 +254,9 @@ void write_report(const std::filesystem::path& run_directory, const std::string&
   std::ifstream events(run_directory / control::kEventsFile);
   for (std::string line; std::getline(events, line);) {
     // Parsing all other lines would be wasted.
-    if (line.find("\"restart\"") == std::string::npos &&
-        line.find("\"ended\"") == std::string::npos) {
+    constexpr std::array kShown = {"\"restart\"", "\"ended\"", "\"evaluated\""};
+    if (std::ranges::none_of(
+            kShown, [&](const char* name) { return line.find(name) != std::string::npos; })) {
       continue;
     }
     report.add_event(nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false));

@@ -17,7 +17,8 @@ class Report {
 
   // Lines without a step are skipped; so are values of the wrong type.
   void add(const nlohmann::json& line);
-  // Takes a line of events.jsonl. The page shows the latest restarts, and the end.
+  // Takes a line of events.jsonl. The page shows the losses of evaluations, the latest restarts,
+  // and the end.
   void add_event(const nlohmann::json& line);
   std::string page(const std::string& run, const std::string& plan_text) const;
 

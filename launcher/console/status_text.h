@@ -12,8 +12,9 @@ namespace strait::console {
 std::string numbers_line(const nlohmann::json& status);
 // How a run ended, according to status.json: "ended with code 30 (a process was lost): …".
 std::string end_line(const std::string& run, const nlohmann::json& status);
-// Traffic of the last step: over boundaries, and between replicas.
-std::vector<std::string> traffic_lines(const nlohmann::json& status);
+// Traffic of the last step: over boundaries, and between replicas; tables for a screen of that
+// width (base::table_lines).
+std::vector<std::string> traffic_lines(const nlohmann::json& status, std::size_t columns = 0);
 // If replicas have left: the active ones, why others are absent, and which ones are rejoining.
 std::vector<std::string> replica_lines(const nlohmann::json& status);
 // How often the run restarted by itself, and the cause of the last restart; empty: never.

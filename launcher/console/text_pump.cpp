@@ -25,8 +25,13 @@ constexpr int kPollMilliseconds = 50;
 
 }  // namespace
 
-TextPump::TextPump(int descriptor, Form form, std::size_t limit)
-    : descriptor_(descriptor), form_(form), limit_(limit), thread_([this] { run(); }) {}
+TextPump::TextPump(int descriptor, Form form, std::size_t limit,
+                   std::function<void(int error)> failed)
+    : descriptor_(descriptor),
+      form_(form),
+      limit_(limit),
+      failed_(std::move(failed)),
+      thread_([this] { run(); }) {}
 
 TextPump::~TextPump() {
   const auto timeout = form_ == Form::as_json ? kJsonDrainTimeout : kDrainTimeout;
@@ -102,6 +107,7 @@ bool TextPump::write_out(const std::string& text) {
     if (written > 0) {
       rest.remove_prefix(static_cast<std::size_t>(written));
     } else if (errno != EINTR && errno != EAGAIN) {
+      if (errno != EPIPE && failed_) failed_(errno);
       return false;
     }
   }

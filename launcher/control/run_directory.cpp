@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "framework/store/atomic_file.h"
+#include "framework/store/checkpoint.h"
 #include "framework/store/step_folders.h"
 #include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
@@ -100,6 +101,30 @@ RunLock lock_new(const fs::path& path) {
   }
 }
 
+// "--set name=dates-2": a name that no run has.
+std::string flag_of_free_name(const fs::path& path) {
+  for (int n = 2;; ++n) {
+    fs::path other = path;
+    other += fmt::format("-{}", n);
+    if (!store::is_present(other)) {
+      return "--set name=" + base::shell_word(other.filename().string());
+    }
+  }
+}
+
+[[noreturn]] void refuse_existing(const fs::path& path) {
+  const std::string name = flag_of_free_name(path);
+  const bool saved = !store::committed_steps(path).empty();
+  throw base::UserError(
+      base::ExitCode::bad_input,
+      saved ? fmt::format("{} already holds a run. Resume it: {}; choose another name: {}; or move "
+                          "it aside: --replace",
+                          path.string(), base::strait_command("resume", path), name)
+            : fmt::format("{} already holds a run, which has no checkpoint to resume from. Move it "
+                          "aside: --replace; or choose another name: {}",
+                          path.string(), name));
+}
+
 fs::path without_trailing_slash(const fs::path& path) {
   return path.has_filename() ? path : path.parent_path();
 }
@@ -115,11 +140,8 @@ RunDirectory RunDirectory::create(const fs::path& given, Existing existing) {
     FormerRun former(path);
     if (holds_a_run(path)) {
       if (existing == Existing::refuse && (has_trained(path) || live(path))) {
-        if (const auto holder = live(path)) RunLock refusal(path);
-        throw base::UserError(base::ExitCode::bad_input,
-                              fmt::format("{} already holds a run. Resume it: {}; choose "
-                                          "another name: --set name=…; or move it aside: --replace",
-                                          path.string(), base::strait_command("resume", path)));
+        if (live(path)) const RunLock refusal(path);
+        refuse_existing(path);
       }
       const RunLock lock(path);  // a live run is never moved
       former.move_aside();
@@ -148,12 +170,7 @@ RunDirectory RunDirectory::create(const fs::path& given, Existing existing) {
 
 RunDirectory RunDirectory::open(const fs::path& given) {
   const fs::path path = without_trailing_slash(given);
-  if (!store::is_present(path / kPlanFile)) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("{} holds no run (there is no plan.json in it); these are here: {} status",
-                    path.string(), base::command_name()));
-  }
+  if (!store::is_present(path / kPlanFile)) base::refuse_no_run(path);
   RunDirectory directory(path, RunLock(path));
   complete_changes(directory);
   remove_temporary_files(path);

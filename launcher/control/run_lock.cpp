@@ -82,6 +82,12 @@ std::string LiveRun::sentence() const {
                      job.empty() ? "" : " in Slurm job " + job, since);
 }
 
+std::string LiveRun::suspension() const {
+  if (!suspended()) return "";
+  return fmt::format("process {0} is suspended (SIGSTOP or Ctrl-Z); let it go on: kill -CONT {0}",
+                     pid);
+}
+
 RunLock::RunLock(const std::filesystem::path& run) {
   const std::filesystem::path path = lock_file(run);
   descriptor_ = FileDescriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));

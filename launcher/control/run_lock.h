@@ -20,6 +20,8 @@ struct LiveRun : process::ProcessIdentity {
   bool alive() const;
   bool operator==(const LiveRun&) const = default;
   std::string sentence() const;  // "process 12, since …", "process 12 of host b, since …"
+  // "process 12 is suspended …", with the command that lets it go on; empty: it is not.
+  std::string suspension() const;
 };
 
 // The file <run>/lock: its holder may write into the run. Held until the destructor or the end of

@@ -33,12 +33,14 @@ std::string_view prefix_of(ReplicaRequest request) {
 }  // namespace
 
 void refuse_run_not_started(const fs::path& run) {
+  if (!store::is_present(run / kPlanFile)) base::refuse_no_run(run);
   throw base::UserError(base::ExitCode::bad_input,
-                        fmt::format("{} holds no run that has started; these are here: {} status",
-                                    run.string(), base::command_name()));
+                        fmt::format("the run of {} has not started; start it with: {}",
+                                    run.string(), run_again_command(run)));
 }
 
 void refuse_not_live(const fs::path& run) {
+  if (!store::is_present(run / kPlanFile)) base::refuse_no_run(run);
   throw base::UserError(base::ExitCode::bad_input,
                         fmt::format("no run is live in {}; see: {}", run.string(),
                                     base::strait_command("status", run)));

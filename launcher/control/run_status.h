@@ -14,7 +14,7 @@ namespace strait::control {
 
 // The content of status.json; empty: none yet. UserError: it is damaged.
 std::optional<nlohmann::json> read_run_status(const std::filesystem::path& run);
-// For a verb that needs a run with a status, or a live one: throws UserError.
+// For a verb that needs a run that has started, or a live one: throws UserError.
 [[noreturn]] void refuse_run_not_started(const std::filesystem::path& run);
 [[noreturn]] void refuse_not_live(const std::filesystem::path& run);
 // For a status without what this build writes: throws UserError.

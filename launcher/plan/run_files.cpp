@@ -115,12 +115,7 @@ void write_run_file(const std::filesystem::path& file, const RunFile& run) {
 }
 
 RunFile read_run_file(const std::filesystem::path& file, const recipe::LoadPlugins& load) {
-  if (!store::is_present(file)) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("{} holds no run (there is no plan.json in it); these are here: {} status",
-                    file.parent_path().string(), base::command_name()));
-  }
+  if (!store::is_present(file)) base::refuse_no_run(file.parent_path());
   return parse_run_file(store::read_text_file(file, kMostPlanBytes), file, load);
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/base/text.h"
 #include "launcher/planner/planned_sync.h"
 #include "launcher/planner/step_forecast.h"
 
@@ -111,8 +112,9 @@ std::string text_of_forecast(const plan::Plan& plan) {
   std::string text = fmt::format("\nforecast at {}: {} a step", text_of_speeds(plan),
                                  text_of_seconds(plan.step_seconds));
   if (std::ranges::any_of(plan.links, &plan::Plan::Link::has_cache)) {
-    text += fmt::format(", {} in the first epoch ({} steps)",
-                        text_of_seconds(plan.first_epoch_step_seconds), plan.epoch_steps);
+    text +=
+        fmt::format(", {} in the first epoch ({})", text_of_seconds(plan.first_epoch_step_seconds),
+                    base::counted(plan.epoch_steps, "step"));
   }
   if (const double consensus = consensus_seconds(plan); consensus > 0) {
     text += fmt::format(", and {:.3g} s for the consensus of replicas", consensus);

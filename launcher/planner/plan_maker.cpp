@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "framework/store/file_hash.h"
+#include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/text.h"
 #include "launcher/plan/placement.h"
 #include "launcher/plan/speeds.h"
 #include "launcher/plan/thread_limit.h"
@@ -33,11 +35,14 @@ namespace fs = std::filesystem;
 // A changed run reads config.json again, but its checkpoints contain the model that it began with.
 void check_same_model(const plan::Plan& before, const plan::Plan& now) {
   if (now.model_hash == before.model_hash) return;
+  const fs::path run = fs::path("runs") / now.recipe.name;
   throw base::UserError(
       base::ExitCode::mismatch,
-      fmt::format("{} has changed since the run began; put it back, or start a run of another name "
-                  "from this one's newest checkpoint (model.weights = \"runs/NAME\")",
-                  (fs::path(now.recipe.model.path) / "config.json").string()));
+      fmt::format("{} has changed since the run began; put it back, or start another run from the "
+                  "weights of this one: {} --set name={}-2 --set model.weights={}",
+                  (fs::path(now.recipe.model.path) / "config.json").string(),
+                  base::strait_command("run", run / "recipe.toml"), now.recipe.name,
+                  base::shell_word(run.string())));
 }
 
 // Compares the names and shapes in the weight files with the model's, before anything starts.

@@ -221,9 +221,10 @@ std::string long_warmup_note(const plan::Plan& plan) {
   if (settings.warmup == 0 || settings.warmup < plan.steps) return "";
   const double share = static_cast<double>(plan.steps) / static_cast<double>(settings.warmup);
   return fmt::format(
-      "train.warmup is {} steps, and the run has {}: the learning rate only rises, to {:.3g} in "
+      "train.warmup is {}, and the run has {}: the learning rate only rises, to {:.3g} in "
       "the last step, of train.learning_rate = {:.3g}; make train.warmup smaller",
-      settings.warmup, plan.steps, settings.learning_rate * share, settings.learning_rate);
+      base::counted(settings.warmup, "step"), plan.steps, settings.learning_rate * share,
+      settings.learning_rate);
 }
 
 void read_data_sets(PlannedRun& run, const recipe::Recipe& recipe,

@@ -17,6 +17,8 @@ struct ProcessIdentity {
   bool operator==(const ProcessIdentity&) const = default;
   bool here() const;    // on this host, so that the process can be looked up
   bool exists() const;  // here, and neither ended nor a zombie
+  // Exists, but a signal (SIGSTOP, Ctrl-Z) has stopped it.
+  bool suspended() const;
 };
 
 std::string own_host();

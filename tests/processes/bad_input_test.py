@@ -442,7 +442,7 @@ class BadInput(runs.RunCase):
         for words in (["logs"], ["eval", "--data", "train.jsonl"], ["generate", "--prompt", "x"], ["checkpoint", "list"], ["resume"]):
             self.ok(*words, "my-run-1")
         self.refused(["stop", "my-run-1"], "no run is live in runs/my-run-1; see: strait status runs/my-run-1")
-        self.refused(["status", "other"], "other holds no run that has started; these are here: strait status")
+        self.refused(["status", "other"], r"other holds no run \(it has no plan.json\); list the runs here: strait status")
 
     def test_refuses_to_resume_changed_plan_or_checkpoint(self):
         launched = self.start("mine", {"train.steps": 100_000})

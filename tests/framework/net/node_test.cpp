@@ -13,6 +13,8 @@
 #include <array>
 #include <cerrno>
 #include <future>
+#include <stdexcept>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -22,6 +24,7 @@
 #include "framework/net/simulated_path.h"
 #include "framework/net/socket_settings.h"
 #include "framework/net/unproven_connections.h"
+#include "tests/child_process.h"
 #include "tests/framework/net/link_pair.h"
 
 namespace strait::net {
@@ -45,6 +48,22 @@ LinkError end_of(Link& link) {
   }
   ADD_FAILURE() << "a frame came where only an error can";
   return {Kind::lost, "nothing was thrown"};
+}
+
+// libzmq would abort.
+TEST(Node, WithoutThreadsIsRefused) {
+  const ChildProcess child([](int ready) {
+    constexpr uid_t kOther = 54321;  // root has no such limit
+    constexpr rlimit kNone{1, 1};
+    if (::setrlimit(RLIMIT_NPROC, &kNone) != 0) throw std::runtime_error("no limit");
+    if (::getuid() == 0 && ::setuid(kOther) != 0) throw std::runtime_error("no other user");
+    try {
+      const Node node(node_options(kLeft, RunId::random(), CurveKeyPair::generate()));
+    } catch (const std::system_error& error) {
+      ChildProcess::report_ready(ready, error.code() == std::errc::resource_unavailable_try_again);
+    }
+  });
+  EXPECT_EQ(child.reported(), 1);
 }
 
 class NodeTest : public testing::Test {
