@@ -3,20 +3,18 @@
 #include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <ctime>
 
 #include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/control/run_file_names.h"
-#include "launcher/process/lock_holder.h"
+#include "launcher/process/lock_file.h"
 
 namespace strait::control {
 namespace {
@@ -46,11 +44,6 @@ void write_holder(int descriptor, const std::filesystem::path& path) {
 }
 
 bool is_own(const LiveRun& holder) { return holder.here() && holder.pid == ::getpid(); }
-
-// Takes the lock if it is free. Other errors (ENOLCK, ENOSYS) come from file systems without locks.
-bool is_locked_by_another(int descriptor) {
-  return ::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-}
 
 [[noreturn]] void refuse_live(const std::filesystem::path& run,
                               const std::optional<LiveRun>& holder) {
@@ -90,12 +83,8 @@ std::string LiveRun::suspension() const {
 
 RunLock::RunLock(const std::filesystem::path& run) {
   const std::filesystem::path path = lock_file(run);
-  descriptor_ = FileDescriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (!descriptor_.open()) {
-    throw base::UserError(base::ExitCode::storage_io,
-                          fmt::format("cannot open {}: {}", path.string(), std::strerror(errno)));
-  }
-  const bool refused = is_locked_by_another(descriptor_.number());
+  descriptor_ = process::open_lock_file(path);
+  const bool refused = !process::try_lock(descriptor_.number());
   const std::optional<LiveRun> earlier = read_holder(descriptor_.number());
   // Checked even if the lock was free, because some file systems have no locks.
   const bool other = earlier && !is_own(*earlier) && earlier->alive();
@@ -127,7 +116,7 @@ void RunLock::clear(const std::filesystem::path& run, const LiveRun& ended) {
   // Not removed: a process that has just taken the lock would hold the lock of a file without a
   // name.
   const FileDescriptor file(::open(lock_file(run).c_str(), O_RDWR | O_CLOEXEC));
-  if (!file.open() || is_locked_by_another(file.number())) return;
+  if (!file.open() || !process::try_lock(file.number())) return;
   if (read_holder(file.number()) != ended) return;
   // otherwise it would block the next run
   [[maybe_unused]] const int emptied = ::ftruncate(file.number(), 0);

@@ -1,6 +1,8 @@
-#include "launcher/process/lock_holder.h"
+#include "launcher/process/lock_file.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <array>
@@ -12,6 +14,26 @@
 #include "launcher/base/errors.h"
 
 namespace strait::process {
+namespace {
+
+[[noreturn]] void fail(const char* doing, const std::filesystem::path& path) {
+  throw base::UserError(
+      errno == ENOSPC ? base::ExitCode::storage_full : base::ExitCode::storage_io,
+      fmt::format("cannot {} {}: {}", doing, path.string(), std::strerror(errno)));
+}
+
+}  // namespace
+
+FileDescriptor open_lock_file(const std::filesystem::path& path) {
+  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!file.open()) fail("open", path);
+  return file;
+}
+
+// Other errors (ENOLCK, ENOSYS) are of file systems without locks.
+bool try_lock(int descriptor) {
+  return ::flock(descriptor, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+}
 
 std::optional<LockHolder> read_lock_holder(int descriptor) {
   std::array<char, 512> bytes{};
@@ -45,9 +67,7 @@ void write_lock_holder(int descriptor, const std::filesystem::path& path,
   const bool written =
       ::ftruncate(descriptor, 0) == 0 &&
       ::pwrite(descriptor, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
-  if (written) return;
-  throw base::UserError(errno == ENOSPC ? base::ExitCode::storage_full : base::ExitCode::storage_io,
-                        fmt::format("cannot write {}: {}", path.string(), std::strerror(errno)));
+  if (!written) fail("write", path);
 }
 
 }  // namespace strait::process
