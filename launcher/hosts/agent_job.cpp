@@ -16,7 +16,7 @@ void describe(auto& f, base::Is<AgentJob> auto& m) {
   f("run", m.run), f("run_name", m.run_name), f("generation", m.generation), f("host", m.host);
   f("host_name", m.host_name), f("build", m.build), f("public_key", m.keys.public_key);
   f("secret_key", m.keys.secret_key), f("launcher_key", m.launcher_key);
-  f("endpoints", m.endpoints), f("agent_keys", m.agent_keys), f("directory", m.directory);
+  f("endpoints", m.endpoints), f("directory", m.directory);
   f("environment", m.environment), f("address", m.address), f("devices", m.devices);
   f("ports", m.ports), f("hold", m.hold), f("up_megabits", m.up_megabits);
   f("down_megabits", m.down_megabits);
@@ -43,23 +43,11 @@ AgentJob parse_agent_job(const std::string& text) {
   }
 }
 
-namespace {
-
 using nlohmann::json;
-
-// The same in every job, and it grows with the number of hosts.
-constexpr const char* kCommonPart = "agent_keys";
-
-}  // namespace
 
 std::string pack_jobs(const std::vector<AgentJob>& jobs) {
   json packed = {{"jobs", json::array()}};
-  for (const AgentJob& job : jobs) {
-    json one = json::parse(to_text(job));
-    packed[kCommonPart] = std::move(one[kCommonPart]);
-    one.erase(kCommonPart);
-    packed["jobs"].push_back(std::move(one));
-  }
+  for (const AgentJob& job : jobs) packed["jobs"].push_back(base::to_object(job));
   return packed.dump();
 }
 
@@ -74,9 +62,7 @@ AgentJob unpack_job(const std::string& text, std::size_t index) {
                       "step (counted from 0)",
                       jobs.size(), index));
     }
-    json one = jobs.at(index);
-    one[kCommonPart] = packed.at(kCommonPart);
-    return parse_agent_job(one.dump());
+    return parse_agent_job(jobs.at(index).dump());
   } catch (const store::JsonError& error) {
     throw base::UserError(base::ExitCode::mismatch,
                           fmt::format("not the jobs of agents: {}", error.what()));

@@ -28,7 +28,6 @@ struct AgentJob {
   net::CurveKeyPair keys;
   std::string launcher_key;
   std::map<std::string, std::string> endpoints;    // of the launcher, by service
-  std::map<std::string, std::string> agent_keys;   // of all, by ProcessName::text()
   std::string directory;                           // for its files; "~" is its home
   std::map<std::string, std::string> environment;  // of the processes it starts
   std::string address;                 // where other hosts reach it; empty: found by the agent
@@ -45,8 +44,7 @@ std::string to_text(const AgentJob& job);
 // UserError (mismatch) where the text is not a job of this build.
 AgentJob parse_agent_job(const std::string& text);
 
-// The jobs of all agents in one text, for srun, which gives every task the same stdin. What is the
-// same in all jobs is in it once. Pure.
+// The jobs of all agents in one text, for srun, which gives every task the same stdin. Pure.
 std::string pack_jobs(const std::vector<AgentJob>& jobs);
 
 // The job at `index` of such a text. UserError: it is not such a text, or has no such job.
