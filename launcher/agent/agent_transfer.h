@@ -1,29 +1,41 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "framework/mutex.h"
 #include "framework/net/node.h"
 #include "launcher/hosts/agent_job.h"
 #include "launcher/transfer/transfer_agent.h"
 
 namespace strait::agent {
 
-// The transfer agent of a host: connected to the launcher and to the transfer agents of the other
-// hosts, so that hosts can fetch from each other. If this host has no free port, or the others
-// cannot reach it, it exchanges files with the launcher only.
+// The transfer agent of a host: connected to the launcher, and to other hosts where the launcher
+// lets one of the two fetch from the other.
 class AgentTransfer {
  public:
-  // `address`: where the others reach this host. The node outlives it.
+  // `address`: where the others reach this host. Node and job outlive it.
   AgentTransfer(net::Node& node, const hosts::AgentJob& job, const std::filesystem::path& directory,
-                const std::string& address);
+                std::string address);
 
  private:
-  transfer::TransferAgentOptions transfer_options(net::Node& node, const hosts::AgentJob& job,
-                                                  const std::filesystem::path& directory);
-  void listen(net::Node& node, const hosts::AgentJob& job, const std::string& address);
+  transfer::TransferAgentOptions transfer_options(const std::filesystem::path& directory);
+  std::string accept(const net::ProcessName& name, const std::string& key) STRAIT_EXCLUDES(mutex_);
+  void connect(const transfer::message::Connect& to, const net::ProcessName& name)
+      STRAIT_EXCLUDES(mutex_);
+  // Otherwise it is from now on.
+  bool is_linked(const net::ProcessName& name, const std::string& key) STRAIT_REQUIRES(mutex_);
 
-  std::unique_ptr<net::Listener> listener_;  // null: no inbound connections
+  net::Node& node_;
+  const hosts::AgentJob& job_;
+  const std::string address_;
+  Mutex mutex_;
+  // Keys of the agents that were linked, by name: one that was started again has another.
+  std::map<net::ProcessName, std::string> linked_ STRAIT_GUARDED_BY(mutex_);
+  // One for each link: a listener expects a peer once, and links may break.
+  std::vector<std::unique_ptr<net::Listener>> listeners_ STRAIT_GUARDED_BY(mutex_);
   transfer::TransferAgent transfer_agent_;
 };
 

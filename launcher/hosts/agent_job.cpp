@@ -16,7 +16,7 @@ void describe(auto& f, base::Is<AgentJob> auto& m) {
   f("run", m.run), f("run_name", m.run_name), f("generation", m.generation), f("host", m.host);
   f("host_name", m.host_name), f("build", m.build), f("public_key", m.keys.public_key);
   f("secret_key", m.keys.secret_key), f("launcher_key", m.launcher_key);
-  f("endpoints", m.endpoints), f("agent_keys", m.agent_keys), f("directory", m.directory);
+  f("endpoints", m.endpoints), f("directory", m.directory);
   f("environment", m.environment), f("address", m.address), f("devices", m.devices);
   f("ports", m.ports), f("hold", m.hold), f("up_megabits", m.up_megabits);
   f("down_megabits", m.down_megabits);

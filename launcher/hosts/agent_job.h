@@ -28,7 +28,6 @@ struct AgentJob {
   net::CurveKeyPair keys;
   std::string launcher_key;
   std::map<std::string, std::string> endpoints;    // of the launcher, by service
-  std::map<std::string, std::string> agent_keys;   // of all, by ProcessName::text()
   std::string directory;                           // for its files; "~" is its home
   std::map<std::string, std::string> environment;  // of the processes it starts
   std::string address;                 // where other hosts reach it; empty: found by the agent

@@ -103,9 +103,6 @@ hosts::AgentJob AgentListeners::job_for(const plan::RunFile& run, std::size_t ho
   job.endpoints = {{hosts::kAgentService, at.agent->endpoint()},
                    {hosts::kReachService, at.reach->endpoint()},
                    {hosts::kTransferService, at.transfer->endpoint()}};
-  for (std::size_t i = 0; i < keys_.size(); ++i) {
-    job.agent_keys[agent_name(i).text()] = keys_[i].public_key;
-  }
   job.directory = listed.directory.empty() ? recipe::kHostDirectory : listed.directory;
   job.environment = listed.environment;
   job.address = listed.address.empty() ? address_for_others(host) : listed.address;

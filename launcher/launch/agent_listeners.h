@@ -39,6 +39,7 @@ class AgentListeners {
   // The links that the host's agent will open.
   Links expect_agent(const plan::Plan& plan, std::size_t host);
   std::unique_ptr<net::Link> expect_transfer_agent(const plan::Plan& plan, std::size_t host);
+  const std::string& agent_key(std::size_t host) const { return keys_[host].public_key; }
   // What the agent of the host needs to find us.
   hosts::AgentJob job_for(const plan::RunFile& run, std::size_t host) const;
 

@@ -11,7 +11,6 @@
 #include "framework/store/store_error.h"
 #include "launcher/base/errors.h"
 #include "launcher/plan/memory_copies.h"
-#include "launcher/transfer/wait_for.h"
 
 namespace strait::launch {
 namespace {
@@ -144,7 +143,8 @@ void HostMemoryCheckpoints::copy_to_neighbours() {
       const auto neighbour = neighbours_.at(content.hosts.front());
       if (!neighbour) continue;
       copies.emplace_back(*neighbour,
-                          agent_.fetch_to_memory(hosts_.at(*neighbour).agent, content.table));
+                          agent_.fetch_to_memory(hosts_.at(*neighbour).agent, content.table,
+                                                 hosts_.at(content.hosts.front()).agent));
       numbers.push_back(i);
     }
   }
@@ -242,7 +242,6 @@ void HostMemoryCheckpoints::save(const Held& one, const fs::path& folder,
     const bool newest = next_ && next_->step == one.step;
     contents = newest ? next_->contents : safe_->contents;
   }
-  std::vector<transfer::TransferAgent::Fetching> fetches;
   const auto lost = [this](const Content& content) {
     return std::ranges::all_of(content.hosts, lost_);
   };
@@ -257,19 +256,39 @@ void HostMemoryCheckpoints::save(const Held& one, const fs::path& folder,
                                       names.size() == 1 ? "is" : "are"));
   };
   for (const Content& content : contents) check(content);
+  // All at once: each comes over the uplink of another host.
+  std::atomic<bool> failed = false;
+  std::vector<std::future<void>> fetches;
   fetches.reserve(contents.size());
   for (const Content& content : contents) {
-    fetches.push_back(agent_.fetch({content.table, transfer::ChunkSet::all(content.table.count()),
-                                    folder / content.file.name, transfer::FetchRequest::As::file}));
+    fetches.push_back(std::async(std::launch::async, [&, &content = content] {
+      std::vector<net::ProcessName> sources;
+      for (const std::size_t host : content.hosts) sources.push_back(hosts_.at(host).agent);
+      try {
+        agent_.fetch({content.table, transfer::ChunkSet::all(content.table.count()),
+                      folder / content.file.name, transfer::FetchRequest::As::file},
+                     sources, [&] {
+                       check(content);
+                       if (!failed) return;
+                       throw base::UserError(base::ExitCode::interrupted, "another part failed");
+                     });
+      } catch (const std::exception&) {
+        failed = true;
+        throw;
+      }
+    }));
   }
-  try {
-    for (std::size_t i = 0; i < fetches.size(); ++i) {
-      transfer::wait_for(fetches[i].fetched, [&] { check(contents[i]); });
+  std::exception_ptr first;
+  for (auto& fetch : fetches) {
+    try {
+      fetch.get();
+    } catch (const base::UserError& error) {
+      if (!first || error.code() != base::ExitCode::interrupted) first = std::current_exception();
+    } catch (const std::exception&) {
+      first = std::current_exception();
     }
-  } catch (const std::exception&) {
-    for (const auto& fetch : fetches) agent_.cancel(fetch.number);
-    throw;
   }
+  if (first) std::rethrow_exception(first);
 }
 
 }  // namespace strait::launch

@@ -201,7 +201,8 @@ void RunHosts::start_transfer(const plan::RunFile& run) {
   }
   transfer_ = std::make_unique<RunTransfer>(std::move(hosts), std::move(transfer_agent), model_);
   for (const std::size_t i : hosts_with_agents_) {
-    transfer_->add_host(i, run_directories_[i], listeners_.expect_transfer_agent(run.plan, i));
+    transfer_->add_host(i, run_directories_[i], listeners_.expect_transfer_agent(run.plan, i),
+                        listeners_.agent_key(i));
   }
 }
 

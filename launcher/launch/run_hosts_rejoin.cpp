@@ -85,10 +85,7 @@ void RunHosts::restart_agent(const plan::RunFile& run, std::size_t host,
   agents_->replace(host, std::move(links.agent));
   reach_->hosts().replace(host, std::move(links.reach));
   try {
-    hosts::AgentJob job = listeners_.job_for(run, host);
-    // The other agents do not know its new key, so it fetches everything from the launcher.
-    std::erase_if(job.agent_keys, [&](const auto& one) { return one.first != job.name().text(); });
-    starter->start_agent(job, deadline);
+    starter->start_agent(listeners_.job_for(run, host), deadline);
     const auto poll = [&starter, &check] {
       check();
       const std::string why = starter->failure();
@@ -113,7 +110,8 @@ void RunHosts::restart_agent(const plan::RunFile& run, std::size_t host,
       hosts::host_run_directory(facts_[host].directory, run.plan.recipe.name, run.run).string();
   if (transfer_) {
     transfer_->add_host(host, run_directories_[host],
-                        listeners_.expect_transfer_agent(run.plan, host));
+                        listeners_.expect_transfer_agent(run.plan, host),
+                        listeners_.agent_key(host));
   }
 }
 

@@ -13,7 +13,6 @@
 #include "launcher/base/text.h"
 #include "launcher/control/run_file_names.h"
 #include "launcher/plan/run_files.h"
-#include "launcher/transfer/wait_for.h"
 
 namespace strait::launch {
 namespace {
@@ -26,6 +25,8 @@ constexpr std::chrono::seconds kReportEvery{5};
 constexpr std::chrono::seconds kFirstReport{1};    // shorter waits need no report
 constexpr std::chrono::seconds kCommandLimit{60};  // of what takes a moment, unless a disk hangs
 constexpr std::chrono::minutes kReadLimit{30};     // of reading a file of a model whole
+// Of less a host gets all from here: to link with another host takes several round trips.
+constexpr std::uint32_t kLeastChunks = 8;
 
 // `poll`, which throws when a host has not answered in time.
 std::function<void()> limited(const std::function<void()>& poll, const std::string& host,
@@ -86,11 +87,30 @@ fs::path RunTransfer::folder_of(std::size_t host, const transfer::NeededGroup& g
 }
 
 void RunTransfer::add_host(std::size_t host, const fs::path& directory,
-                           std::unique_ptr<net::Link> link) {
+                           std::unique_ptr<net::Link> link, const std::string& key) {
   Host& one = hosts_.at(host);
   one.directory = directory;
   if (downloader_) downloader_->set_directory(host, directory);
-  agent_->add_peer(one.agent, one.name, std::move(link));
+  forget_holder(host);
+  agent_->add_peer(one.agent, one.name, std::move(link), key);
+}
+
+void RunTransfer::forget_holder(std::size_t host) {
+  for (auto& [id, holders] : holders_) {
+    std::erase_if(holders, [host](const Holder& holder) { return holder.host == host; });
+  }
+}
+
+std::optional<net::ProcessName> RunTransfer::source_for(std::size_t host,
+                                                        const transfer::ChunkTable& table,
+                                                        const transfer::ChunkSet& chunks) const {
+  const auto found = holders_.find(table.id());
+  if (found == holders_.end() || chunks.count() < kLeastChunks) return std::nullopt;
+  const auto holder = std::find_if(
+      found->second.rbegin(), found->second.rend(),
+      [&](const Holder& one) { return one.host != host && one.chunks.contains(chunks); });
+  if (holder == found->second.rend()) return std::nullopt;
+  return hosts_[holder->host].agent;
 }
 
 void RunTransfer::remove_host(std::size_t host) {
@@ -155,7 +175,13 @@ std::vector<std::future<std::uint64_t>> RunTransfer::start_fetches(
     const transfer::NeededGroup& group = delivery.group;
     // What is present is read at the launcher's path. A checkpoint was looked for at another path,
     // so it is always fetched into `inputs`; chunks that the host has are copied locally.
-    if (is_present(delivery, poll) && group.kind != Kind::checkpoint) continue;
+    const bool present = is_present(delivery, poll);
+    if (present) {
+      for (const transfer::ChunkTable& table : delivery.tables) {
+        holders_[table.id()].push_back({delivery.host, transfer::ChunkSet::all(table.count())});
+      }
+    }
+    if (present && group.kind != Kind::checkpoint) continue;
     const fs::path folder = folder_of(delivery.host, group);
     folders_[delivery.host][group.kind] = folder;
     for (std::size_t i = 0; i < group.files.size(); ++i) {
@@ -164,9 +190,11 @@ std::vector<std::future<std::uint64_t>> RunTransfer::start_fetches(
       const transfer::ChunkSet chunks = file.whole
                                             ? transfer::ChunkSet::all(table.count())
                                             : transfer::ChunkSet::holding(table, file.ranges);
-      fetches.push_back(agent_->fetch_on(
-          hosts_[delivery.host].agent,
-          {table, chunks, folder / file.name, transfer::FetchRequest::As::content}));
+      fetches.push_back(
+          agent_->fetch_on(hosts_[delivery.host].agent,
+                           {table, chunks, folder / file.name, transfer::FetchRequest::As::content},
+                           source_for(delivery.host, table, chunks)));
+      holders_[table.id()].push_back({delivery.host, chunks});
     }
   }
   return fetches;
@@ -282,9 +310,9 @@ std::vector<std::string> RunTransfer::download_traces(
       auto table_there = agent_->stat(host.agent, host.directory / name);
       const transfer::ChunkTable table =
           transfer::wait_for(table_there, limited(poll, host.name, name, kCommandLimit));
-      auto fetching = agent_->fetch({table, transfer::ChunkSet::all(table.count()), run / name,
-                                     transfer::FetchRequest::As::file});
-      transfer::wait_for(fetching.fetched, poll);
+      agent_->fetch({table, transfer::ChunkSet::all(table.count()), run / name,
+                     transfer::FetchRequest::As::file},
+                    {host.agent}, poll);
     } catch (const std::exception& error) {
       const base::Failure failure = base::describe_failure(error);
       // A process that failed has written no trace.

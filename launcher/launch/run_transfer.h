@@ -33,9 +33,10 @@ class RunTransfer {
   transfer::TransferAgent& agent() { return *agent_; }
   const std::vector<Host>& hosts() const { return hosts_; }
 
-  // The host's agent is connected, possibly again; `directory` of the run on that host.
+  // The host's agent is connected, possibly again; `directory` of the run on that host, `key`: the
+  // agent's.
   void add_host(std::size_t host, const std::filesystem::path& directory,
-                std::unique_ptr<net::Link> link);
+                std::unique_ptr<net::Link> link, const std::string& key);
   // The host's agent has ended, so nothing comes from it, though its link may still wait for it.
   void remove_host(std::size_t host);
 
@@ -93,12 +94,23 @@ class RunTransfer {
   std::vector<std::future<std::uint64_t>> start_fetches(std::vector<Delivery> deliveries,
                                                         const std::function<void()>& poll);
   std::filesystem::path folder_of(std::size_t host, const transfer::NeededGroup& group) const;
+  // Another host that has or fetches these chunks; nothing: none, or they are too few.
+  std::optional<net::ProcessName> source_for(std::size_t host, const transfer::ChunkTable& table,
+                                             const transfer::ChunkSet& chunks) const;
+  void forget_holder(std::size_t host);
 
   const ModelQuestions& model_;
   std::vector<Host> hosts_;
   std::unique_ptr<transfer::TransferAgent> agent_;
   // Folders of the groups that were delivered, by host.
   std::vector<std::map<transfer::NeededGroup::Kind, std::filesystem::path>> folders_;
+  // Hosts that have or fetch chunks of a content, by its id. The next host that needs them fetches
+  // from the last, and so on: a chain, in which each uplink carries the content once.
+  struct Holder {
+    std::size_t host = 0;
+    transfer::ChunkSet chunks;
+  };
+  std::map<std::string, std::vector<Holder>> holders_;
   std::unique_ptr<transfer::CheckpointDownloader> downloader_;
 };
 

@@ -263,13 +263,14 @@ base::Failure CheckpointDownloader::download_shard(store::Step step, const Shard
                                                  there.string(), host.name)};
   }
   try {
-    auto fetching =
-        agent_.fetch({*table, ChunkSet::all(table->count()), here, FetchRequest::As::file});
-    if (wait(fetching.fetched, shard)) return {base::ExitCode::done, ""};
-    agent_.cancel(fetching.number);
-    return not_waited_for();
+    agent_.fetch({*table, ChunkSet::all(table->count()), here, FetchRequest::As::file},
+                 {host.agent}, [&] {
+                   if (given_up(shard)) throw base::UserError(base::ExitCode::interrupted, "");
+                 });
+    return {base::ExitCode::done, ""};
   } catch (const std::exception& error) {
     base::Failure cause = base::describe_failure(error);
+    if (cause.code == base::ExitCode::interrupted) return not_waited_for();
     // Of a file here, while the host has the right one.
     if (cause.code == base::ExitCode::corrupt) cause.code = base::ExitCode::storage_io;
     return failed(cause);
@@ -282,8 +283,8 @@ void CheckpointDownloader::send_manifest(store::Step step) {
                             store::kMostManifestBytes);
   for (const Host& host : known_hosts()) {
     // The result is not needed: the manifest only shows people on that host what the shards are.
-    agent_.write_file(
-        host.agent, store::checkpoint_directory(host.directory, step) / store::kManifestName, text);
+    agent_.put(host.agent, store::checkpoint_directory(host.directory, step) / store::kManifestName,
+               text);
   }
 }
 
@@ -340,8 +341,7 @@ void CheckpointDownloader::prune_hosts(const std::vector<store::Step>& kept) {
   std::vector<std::uint64_t> steps;
   steps.reserve(kept.size());
   for (const store::Step step : kept) steps.push_back(static_cast<std::uint64_t>(number(step)));
-  for (const Host& host : known_hosts())
-    agent_.prune_checkpoints(host.agent, host.directory, steps);
+  for (const Host& host : known_hosts()) agent_.prune(host.agent, host.directory, steps);
 }
 
 }  // namespace strait::transfer

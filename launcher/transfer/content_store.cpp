@@ -1,16 +1,20 @@
 #include "launcher/transfer/content_store.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "framework/store/atomic_file.h"
+#include "framework/store/file_hash.h"
 #include "framework/store/file_lock.h"
 #include "framework/store/input_file.h"
 #include "framework/store/step_folders.h"
@@ -23,7 +27,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kInUse = "in-use";
 constexpr const char* kWriter = "writer";
-constexpr const char* kTable = "table.json";
+constexpr const char* kTables = "tables";
 constexpr const char* kRemovedSuffix = ".gone";
 
 // Between open and lock another process may have evicted the folder. Then the lock is on a deleted
@@ -90,10 +94,26 @@ bool remove_content(const fs::path& folder) {
   return true;
 }
 
-}  // namespace
+struct CachedTable {
+  std::string path;
+  FileStamp stamp;
+  ChunkTable table;
+};
 
-PinnedContent::PinnedContent(fs::path folder, ChunkTable table, FileDescriptor in_use)
-    : folder_(std::move(folder)), table_(std::move(table)), in_use_(std::move(in_use)) {}
+std::optional<CachedTable> read_cached_table(const fs::path& entry) {
+  std::error_code error;
+  if (!fs::exists(entry, error)) return std::nullopt;
+  try {
+    const auto json = nlohmann::json::parse(store::read_text_file(entry, kMostTableText));
+    return CachedTable{json.at("path"), stamp_from_json(json), table_from_json(json.at("table"))};
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;  // incomplete, or written by another build: a cache miss
+  } catch (const store::StoreError&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace
 
 bool PinnedContent::try_lock_for_writing() {
   if (!write_lock_.open()) write_lock_ = store::try_lock(folder_ / kWriter);
@@ -105,8 +125,8 @@ ContentStore::ContentStore(fs::path directory, std::uint64_t limit)
   store::make_directory(directory_);
 }
 
-PinnedContent ContentStore::pin(const ChunkTable& table) {
-  const fs::path folder = directory_ / table.id();
+PinnedContent ContentStore::pin(const std::string& id) {
+  const fs::path folder = directory_ / id;
   while (true) {
     store::make_directory(folder);
     FileDescriptor lock(::open((folder / kInUse).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
@@ -116,28 +136,8 @@ PinnedContent ContentStore::pin(const ChunkTable& table) {
     if (::flock(lock.number(), LOCK_SH) != 0) throw store::system_error("lock", folder, errno);
     if (!is_same_file(lock, folder / kInUse)) continue;
     ::futimens(lock.number(), nullptr);
-    std::error_code ignored;
-    if (!fs::exists(folder / kTable, ignored)) {
-      store::replace_file(folder / kTable, table_to_json(table).dump());
-    }
-    return {folder, table, std::move(lock)};
+    return {folder, std::move(lock)};
   }
-}
-
-std::optional<PinnedContent> ContentStore::find(const std::string& id) {
-  std::error_code ignored;
-  if (!is_content_id(id) || !fs::exists(directory_ / id / kTable, ignored)) return std::nullopt;
-  try {
-    const auto json =
-        nlohmann::json::parse(store::read_text_file(directory_ / id / kTable, kMostTableText));
-    const ChunkTable table = table_from_json(json);
-    if (table.id() == id) return pin(table);
-  } catch (const nlohmann::json::exception&) {
-    return std::nullopt;  // incomplete: the next fetch of this content writes it again
-  } catch (const store::StoreError&) {
-    return std::nullopt;
-  }
-  return std::nullopt;
 }
 
 void ContentStore::evict(std::uint64_t needed_bytes) {
@@ -153,6 +153,49 @@ void ContentStore::evict(std::uint64_t needed_bytes) {
     if (total <= limit_ && needed_bytes <= space.available) return;
     if (!content.linked && remove_content(content.folder)) total -= content.bytes;
   }
+}
+
+ChunkTable ContentStore::table_of(const fs::path& path) const {
+  std::error_code error;
+  const std::string name = fs::weakly_canonical(path, error).string();
+  if (error) throw store::system_error("read", path, error.value());
+  const fs::path entry = directory_ / kTables / (store::hash_text(name) + ".json");
+  const FileStamp before = FileStamp::of(path);
+  if (const auto cached = read_cached_table(entry);
+      cached && cached->path == name && cached->stamp == before) {
+    return cached->table;
+  }
+  ChunkTable table = read_chunk_table(path);
+  if (FileStamp::of(path) != before) {
+    throw store::StoreError(store::StoreError::Kind::busy,
+                            fmt::format("{} was modified while it was read", path.string()));
+  }
+  nlohmann::json json = stamp_to_json(before);
+  json["path"] = name;
+  json["table"] = table_to_json(table);
+  try {
+    write_table(entry, json.dump());
+  } catch (const store::StoreError&) {
+    // Without an entry the table is computed again next time.
+  }
+  return table;
+}
+
+void ContentStore::write_table(const fs::path& entry, const std::string& text) const {
+  const fs::path tables = directory_ / kTables;
+  store::make_directory(tables);
+  const FileDescriptor lock = store::try_lock(tables.string() + ".lock");
+  // Does not wait: the other process may be stopped, and a lost entry is only computed again.
+  if (!lock.open()) return;
+  // With the lock held, every incomplete file here is from a process that was killed. Old entries
+  // go, too: each checkpoint adds some, and most of its files are removed soon.
+  const auto oldest = fs::file_time_type::clock::now() - kMaxTableAge;
+  std::error_code ignored;
+  for (const fs::path& found : store::entries_of(tables)) {
+    const bool incomplete = found.extension() != entry.extension();
+    if (incomplete || fs::last_write_time(found, ignored) < oldest) fs::remove(found, ignored);
+  }
+  store::replace_file(entry, text);
 }
 
 }  // namespace strait::transfer

@@ -1,9 +1,10 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <string>
+#include <utility>
 
 #include "framework/file_descriptor.h"
 #include "launcher/transfer/chunk_table.h"
@@ -14,10 +15,10 @@ namespace strait::transfer {
 // The bytes are in data(), a PartialFile that may have holes.
 class PinnedContent {
  public:
-  PinnedContent(std::filesystem::path folder, ChunkTable table, FileDescriptor in_use);
+  PinnedContent(std::filesystem::path folder, FileDescriptor in_use)
+      : folder_(std::move(folder)), in_use_(std::move(in_use)) {}
 
   std::filesystem::path data() const { return folder_ / "data"; }
-  const ChunkTable& table() const { return table_; }
 
   // The write lock is held by one process of the host. The others wait, because that process
   // writes the same chunks. It ends with the process. False: another process holds it.
@@ -26,7 +27,6 @@ class PinnedContent {
 
  private:
   std::filesystem::path folder_;
-  ChunkTable table_;
   FileDescriptor in_use_;
   FileDescriptor write_lock_;
 };
@@ -41,15 +41,20 @@ class ContentStore {
 
   explicit ContentStore(std::filesystem::path directory, std::uint64_t limit = kDefaultLimit);
 
-  PinnedContent pin(const ChunkTable& table);                // creates it where it does not exist
-  std::optional<PinnedContent> find(const std::string& id);  // only where it exists
+  PinnedContent pin(const std::string& id);  // creates it where it does not exist
 
   // Makes room for this many bytes, below the limit and on the disk, as far as possible.
   void evict(std::uint64_t needed_bytes = 0);
 
-  const std::filesystem::path& directory() const { return directory_; }
+  // The chunk table of a file of this host, wherever it is. A file with the same stamp is not read
+  // again: tables are kept in `<directory>/tables/` for kMaxTableAge, but may be lost at any time.
+  // StoreError: the file cannot be read, or changed while it was read.
+  static constexpr std::chrono::hours kMaxTableAge{30 * 24};
+  ChunkTable table_of(const std::filesystem::path& file) const;
 
  private:
+  void write_table(const std::filesystem::path& entry, const std::string& text) const;
+
   std::filesystem::path directory_;
   std::uint64_t limit_;
 };

@@ -41,7 +41,7 @@ std::unique_ptr<DestinationFile> DestinationFile::open(ContentStore& store,
   const bool memory = request.as == FetchRequest::As::memory;
   if (!memory) store::make_directory(request.path.parent_path());
   if (request.as == FetchRequest::As::content) {
-    content = std::make_shared<PinnedContent>(store.pin(request.table));
+    content = std::make_shared<PinnedContent>(store.pin(request.table.id()));
     if (!content->try_lock_for_writing()) return nullptr;
   }
   std::unique_ptr<DestinationFile> destination(new DestinationFile(request, content));

@@ -30,53 +30,31 @@ auto content_id(auto& id) { return base::exactly(id, ChunkTable::kDigits); }
 
 }  // namespace
 
-void describe(auto& fields, base::Is<Subscribe> auto& m) { fields("id", content_id(m.id)); }
-void describe(auto& fields, base::Is<Unsubscribe> auto& m) { fields("id", content_id(m.id)); }
-void describe(auto& fields, base::Is<Have> auto& m) {
-  fields("id", content_id(m.id)), fields("runs", m.runs);
-}
-void describe(auto& fields, base::Is<GetChunk> auto& m) {
-  fields("id", content_id(m.id)), fields("chunk", m.chunk), fields("force", m.force);
+void describe(auto& fields, base::Is<Get> auto& m) {
+  fields("id", content_id(m.id)), fields("chunk", m.chunk);
 }
 void describe(auto& fields, base::Is<Chunk> auto& m) {
   fields("id", content_id(m.id)), fields("chunk", m.chunk);
   fields("content", base::rest(m.content, ChunkTable::kChunkBytes));
 }
-void describe(auto& fields, base::Is<Redirect> auto& m) {
-  fields("id", content_id(m.id)), fields("chunk", m.chunk);
-  fields("process", base::at_most(m.process, kMostName));
-}
 void describe(auto& fields, base::Is<Missing> auto& m) {
   fields("id", content_id(m.id)), fields("chunk", m.chunk);
 }
+void describe(auto& /*fields*/, base::Is<Wait> auto& /*m*/) {}
 void describe(auto& fields, base::Is<Stat> auto& m) {
   fields("command", m.command), fields("path", base::at_most(m.path, kMostPath));
+  fields("hold", m.hold);
 }
 void describe(auto& fields, base::Is<Fetch> auto& m) {
   fields("command", m.command), fields("table", m.table), fields("runs", m.runs);
   fields("path", base::at_most(m.path, kMostPath));
+  fields("source", base::at_most(m.source, kMostName));
 }
-void describe(auto& fields, base::Is<WriteFile> auto& m) {
+void describe(auto& fields, base::Is<Put> auto& m) {
   fields("command", m.command), fields("path", base::at_most(m.path, kMostPath));
   fields("text", base::at_most(m.text, kMostSmallFile));
 }
-void describe(auto& fields, base::Is<Cancel> auto& m) { fields("command", m.command); }
-void describe(auto& fields, base::Is<StatResult> auto& m) {
-  fields("command", m.command), fields("table", m.table);
-}
-void describe(auto& fields, base::Is<Done> auto& m) {
-  fields("command", m.command), fields("fetched", m.fetched);
-}
-void describe(auto& fields, base::Is<Failed> auto& m) {
-  fields("command", m.command), fields("code", m.code);
-  fields("text", base::at_most(m.text, kMostErrorText));
-}
-void describe(auto& fields, base::Is<PeerEndpoint> auto& m) {
-  fields("process", base::at_most(m.process, kMostName));
-  fields("host", base::at_most(m.host, kMostAddress));
-  fields("endpoint", base::at_most(m.endpoint, kMostAddress));
-}
-void describe(auto& fields, base::Is<PruneCheckpoints> auto& m) {
+void describe(auto& fields, base::Is<Prune> auto& m) {
   fields("command", m.command), fields("path", base::at_most(m.path, kMostPath));
   fields("steps", m.steps);
 }
@@ -84,17 +62,31 @@ void describe(auto& fields, base::Is<Rewind> auto& m) {
   fields("command", m.command), fields("path", base::at_most(m.path, kMostPath));
   fields("step", m.step);
 }
-void describe(auto& fields, base::Is<HoldMemory> auto& m) {
-  fields("command", m.command), fields("path", base::at_most(m.path, kMostPath));
+void describe(auto& fields, base::Is<Release> auto& m) {
+  fields("ids", base::at_most(m.ids, kMostReleased));
 }
-void describe(auto& fields, base::Is<FetchToMemory> auto& m) {
+void describe(auto& fields, base::Is<Accept> auto& m) {
+  fields("command", m.command), fields("process", base::at_most(m.process, kMostName));
+  fields("key", base::at_most(m.key, kMostName));
+}
+void describe(auto& fields, base::Is<Connect> auto& m) {
+  fields("process", base::at_most(m.process, kMostName));
+  fields("host", base::at_most(m.host, kMostAddress));
+  fields("endpoint", base::at_most(m.endpoint, kMostAddress));
+  fields("key", base::at_most(m.key, kMostName));
+}
+void describe(auto& fields, base::Is<Table> auto& m) {
   fields("command", m.command), fields("table", m.table);
 }
-void describe(auto& fields, base::Is<Release> auto& m) {
-  fields("command", m.command), fields("ids", base::at_most(m.ids, kMostReleased));
+void describe(auto& fields, base::Is<Accepting> auto& m) {
+  fields("command", m.command), fields("endpoint", base::at_most(m.endpoint, kMostAddress));
 }
-void describe(auto& fields, base::Is<Listening> auto& m) {
-  fields("endpoint", base::at_most(m.endpoint, kMostAddress));
+void describe(auto& fields, base::Is<Done> auto& m) {
+  fields("command", m.command), fields("fetched", m.fetched);
+}
+void describe(auto& fields, base::Is<Failed> auto& m) {
+  fields("command", m.command), fields("code", m.code);
+  fields("text", base::at_most(m.text, kMostErrorText));
 }
 
 namespace {

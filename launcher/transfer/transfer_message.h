@@ -16,75 +16,52 @@ namespace strait::transfer::message {
 
 // ---- between any two agents
 
-// Asks for the chunks of this content that the receiver has, now and whenever it gets more.
-struct Subscribe {
-  std::string id;
-};
-// The fetch has ended: nothing more need be said of this content.
-struct Unsubscribe {
-  std::string id;
-};
-// These chunks can be requested, in addition to those of earlier messages. None: the sender lives,
-// but its limit delays what was requested.
-struct Have {
-  std::string id;
-  std::vector<ChunkRun> runs;
-};
-struct GetChunk {
+struct Get {
   std::string id;
   std::uint32_t chunk = 0;
-  bool force = false;  // send it even if it was sent to another agent
 };
 struct Chunk {
   std::string id;
   std::uint32_t chunk = 0;
   std::vector<std::byte> content;  // chunk_frame writes it without a copy
 };
-// The chunk is not sent, because it is on its way to this process, which will have it.
-struct Redirect {
-  std::string id;
-  std::uint32_t chunk = 0;
-  std::string process;
-};
-// The chunk is not available here any more.
+// The chunk is not here.
 struct Missing {
   std::string id;
   std::uint32_t chunk = 0;
 };
+// What was requested is delayed: by the sender's upload limit, or because the sender fetches it
+// itself at the moment, and makes progress.
+struct Wait {};
 
 // ---- commands, from the launcher to a host agent. `command` is the number that the answer names.
 
-// Asks for the chunk table of a file. Its chunks can be requested from then on.
+// Asks for the chunk table of a file, and offers the file from then on. `hold`: the path is that of
+// a sealed file in memory, which the agent keeps open until it is released.
 struct Stat {
   std::uint64_t command = 0;
   std::string path;
+  bool hold = false;
 };
-// Fetch these chunks and make `path` a link to the content.
+// Fetch these chunks and make `path` a link to the content. Without a path: fetch all into memory
+// and hold it. The source is asked first, the launcher for what it lacks; content that goes into
+// memory comes from the source alone.
 struct Fetch {
   std::uint64_t command = 0;
   ChunkTable table;
   std::vector<ChunkRun> runs;
   std::string path;
+  std::string source;  // another host agent; empty: the launcher
 };
 // A small file, with its text.
-struct WriteFile {
+struct Put {
   std::uint64_t command = 0;
   std::string path;
   std::string text;
 };
-// The answer will not be read; a fetch can end.
-struct Cancel {
-  std::uint64_t command = 0;
-};
-// Another host agent that accepts a link from this one.
-struct PeerEndpoint {
-  std::string process;
-  std::string host;
-  std::string endpoint;
-};
 // Remove the checkpoints of this run directory that are older than the newest of these steps and
 // not among them.
-struct PruneCheckpoints {
+struct Prune {
   std::uint64_t command = 0;
   std::string path;
   std::vector<std::uint64_t> steps;
@@ -95,34 +72,35 @@ struct Rewind {
   std::string path;
   std::uint64_t step = 0;
 };
-// Keep this sealed file in memory open, and answer with its chunk table, as for Stat.
-struct HoldMemory {
-  std::uint64_t command = 0;
-  std::string path;
-};
-// Fetch all of a content into memory, and hold it.
-struct FetchToMemory {
-  std::uint64_t command = 0;
-  ChunkTable table;
-};
-// These contents are not needed any more: free those held in memory, and forget them.
+// Free these contents in memory. Not answered.
 struct Release {
+  std::string ids;  // concatenated
+};
+// Accept a link from this agent, which has this public key.
+struct Accept {
   std::uint64_t command = 0;
-  std::string ids;  // one behind the other
+  std::string process;
+  std::string key;
 };
-
-// ---- from a host agent to the launcher
-
-// Other host agents can connect here.
-struct Listening {
+// Connect to this agent, which accepts a link. Not answered.
+struct Connect {
+  std::string process;
+  std::string host;
   std::string endpoint;
+  std::string key;
 };
-struct StatResult {
+
+// ---- answers of a host agent
+
+struct Table {  // to Stat
   std::uint64_t command = 0;
   ChunkTable table;
 };
-// Result of all other commands.
-struct Done {
+struct Accepting {  // to Accept
+  std::uint64_t command = 0;
+  std::string endpoint;  // empty: the two are linked already
+};
+struct Done {  // to all other commands
   std::uint64_t command = 0;
   std::uint64_t fetched = 0;  // bytes that the host did not have before
 };
@@ -132,11 +110,9 @@ struct Failed {
   std::string text;
 };
 
-// The index is the kind on the wire: append only.
-using Message =
-    std::variant<Subscribe, Have, GetChunk, Chunk, Redirect, Missing, Stat, Fetch, WriteFile,
-                 Cancel, StatResult, Done, Failed, PeerEndpoint, PruneCheckpoints, Listening,
-                 Rewind, HoldMemory, FetchToMemory, Release, Unsubscribe>;
+// The index is the kind on the wire.
+using Message = std::variant<Get, Chunk, Missing, Wait, Stat, Fetch, Put, Prune, Rewind, Release,
+                             Accept, Connect, Table, Accepting, Done, Failed>;
 
 net::Frame format(const Message& message);
 // A frame of Chunk; the caller writes the content to the place that this returns in `content`.

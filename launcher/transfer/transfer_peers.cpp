@@ -15,6 +15,8 @@ net::LinkOptions transfer_link(const net::ProcessName& listens, const net::Proce
                                ? hosts::kTransferService
                                : fmt::format("{} {}", hosts::kTransferService, listens.text());
   net::LinkOptions options = hosts::service_link(name, dials, peer, peer_key, hold);
+  // Neither end waits for a host that cannot reach the other one.
+  if (listens.is_host_agent()) options.connect_limit = net::LinkOptions{}.connect_limit;
   // Small link chunks, so that a slow path shows progress within the heartbeat limit.
   options.fragment_bytes = std::uint64_t{128} << 10;
   // On the hosts, stages send activations while checkpoints are downloaded. The launcher has
@@ -24,99 +26,82 @@ net::LinkOptions transfer_link(const net::ProcessName& listens, const net::Proce
   return options;
 }
 
-TransferPeers::~TransferPeers() {
-  tasks_.close();  // first: a receiver may wait for room in the queue
+void TransferPeers::close() {
+  closing_ = true;
   const net::LinkError cause(net::LinkError::Kind::aborted, "the transfer agent is shutting down");
-  for (const auto& peer : peers_) peer->link->abort(cause);
-  for (const auto& peer : peers_) peer->receiver.join();
+  for (std::size_t peer = 0; peer < count(); ++peer) at(peer).link->abort(cause);
+  for (std::size_t peer = 0; peer < count(); ++peer) {
+    if (at(peer).receiver.joinable()) at(peer).receiver.join();
+  }
 }
 
-std::size_t TransferPeers::add(const net::ProcessName& name, const std::string& host,
-                               std::unique_ptr<net::Link> link) {
-  remove(name, "replaced by a new connection");
+void TransferPeers::add(const net::ProcessName& name, const std::string& host,
+                        std::unique_ptr<net::Link> link, const std::string& key) {
+  if (const auto former = find(name)) drop(*former, "replaced by a new connection");
+  const MutexLock lock(mutex_);
   const std::size_t number = peers_.size();
-  peers_.push_back(std::make_unique<Peer>());
-  Peer& peer = *peers_.back();
+  Peer& peer = peers_.emplace_back();
   peer.name = name;
   peer.host = host;
+  peer.key = key;
   peer.link = std::move(link);
-  // The thread gets the link itself: peers_ may be reallocated while it runs.
+  peer.added = std::chrono::steady_clock::now();
   peer.receiver = std::thread([this, number, &of = *peer.link] { receive(number, of); });
-  return number;
-}
-
-void TransferPeers::remove(const net::ProcessName& name, const std::string& cause) {
-  if (const auto peer = find(name)) drop(*peer, cause);
 }
 
 void TransferPeers::drop(std::size_t number, const std::string& cause) {
-  Peer& peer = *peers_.at(number);
-  if (!peer.connected) return;
-  peer.connected = false;
-  peer.subscriptions.clear();
+  Peer& peer = at(number);
+  if (!peer.connected.exchange(false)) return;
   peer.link->abort(net::LinkError(net::LinkError::Kind::aborted, cause));
-  handlers_.disconnected(number, fmt::format("{}: {}", peer.host, cause));
+  if (!closing_) handlers_.disconnected(number, fmt::format("{}: {}", peer.host, cause));
 }
 
-void TransferPeers::send_frame(std::size_t number, net::Frame frame) {
-  Peer& peer = *peers_.at(number);
-  if (!peer.connected) return;
+bool TransferPeers::send_frame(std::size_t number, net::Frame frame) {
+  Peer& peer = at(number);
+  if (!peer.connected) return false;
   try {
+    const MutexLock lock(peer.sending);
     peer.link->send(std::move(frame));
   } catch (const net::LinkError&) {
     // The receiving thread gets the same error and reports the disconnection.
   }
+  return true;
+}
+
+void TransferPeers::send_to_all(const message::Message& message) {
+  for (std::size_t peer = 0; peer < count(); ++peer) send(peer, message);
 }
 
 std::optional<std::size_t> TransferPeers::find(const net::ProcessName& name) const {
+  const MutexLock lock(mutex_);
   for (std::size_t number = 0; number < peers_.size(); ++number) {
-    if (peers_[number]->connected && peers_[number]->name == name) return number;
+    if (peers_[number].connected && peers_[number].name == name) return number;
   }
   return std::nullopt;
 }
 
-void TransferPeers::subscribe(std::size_t number, const std::string& id) {
-  std::set<std::string>& subscriptions = peers_.at(number)->subscriptions;
-  if (subscriptions.size() >= kMostSubscriptions) {
-    throw base::MessageError("protocol error: too many subscriptions");
-  }
-  subscriptions.insert(id);
+TransferPeers::Peer& TransferPeers::at(std::size_t peer) const {
+  const MutexLock lock(mutex_);
+  return peers_.at(peer);
 }
 
-void TransferPeers::unsubscribe(std::size_t number, const std::string& id) {
-  peers_.at(number)->subscriptions.erase(id);
-}
-
-void TransferPeers::unsubscribe_all(const std::string& id) {
-  for (const auto& peer : peers_) peer->subscriptions.erase(id);
-}
-
-void TransferPeers::announce(const std::string& id, const std::vector<ChunkRun>& runs) {
-  if (runs.empty()) return;
-  for (std::size_t number = 0; number < peers_.size(); ++number) {
-    if (peers_[number]->subscriptions.contains(id)) send(number, message::Have{id, runs});
-  }
+std::size_t TransferPeers::count() const {
+  const MutexLock lock(mutex_);
+  return peers_.size();
 }
 
 void TransferPeers::receive(std::size_t number, net::Link& link) {
-  std::string cause;
   try {
     while (true) {
-      const auto message =
-          std::make_shared<const message::Message>(message::parse_message(link.receive()));
-      tasks_.add_when_not_full([this, number, message] {
-        if (!peers_[number]->connected) return;
-        try {
-          handlers_.received(number, *message);
-        } catch (const base::MessageError& error) {
-          drop(number, error.what());
-        }
-      });
+      message::Message received = message::parse_message(link.receive());
+      if (!at(number).connected) return;
+      handlers_.received(number, std::move(received));
     }
-  } catch (const std::exception& error) {
-    cause = error.what();
+  } catch (const net::LinkError& error) {
+    drop(number, error.what());
+  } catch (const base::MessageError& error) {
+    drop(number, error.what());
   }
-  tasks_.add([this, number, cause] { drop(number, cause); });
 }
 
 }  // namespace strait::transfer

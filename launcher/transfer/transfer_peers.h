@@ -1,19 +1,19 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <thread>
-#include <vector>
 
+#include "framework/mutex.h"
 #include "framework/net/link.h"
 #include "framework/net/link_options.h"
 #include "framework/net/process_name.h"
-#include "launcher/transfer/task_queue.h"
 #include "launcher/transfer/transfer_message.h"
 
 namespace strait::transfer {
@@ -24,66 +24,65 @@ net::LinkOptions transfer_link(const net::ProcessName& listens, const net::Proce
                                const net::ProcessName& peer, const std::string& peer_key,
                                std::chrono::seconds hold);
 
-// The other transfer agents, by number, with a receiving thread each. Their messages arrive as
-// tasks in the queue. A number is never reused. Only the thread of the queue may call.
+// The other transfer agents, by number, with a receiving thread each. A number is never reused.
+// Any thread may call.
 class TransferPeers {
  public:
   struct Handlers {
-    // base::MessageError drops the peer.
-    std::function<void(std::size_t peer, const message::Message&)> received;
-    // Called once for each peer.
+    // On the peer's receiving thread. base::MessageError drops the peer.
+    std::function<void(std::size_t peer, message::Message received)> received;
+    // Called once for each peer, on any thread.
     std::function<void(std::size_t peer, const std::string& cause)> disconnected;
   };
 
-  TransferPeers(TaskQueue& tasks, Handlers handlers)
-      : tasks_(tasks), handlers_(std::move(handlers)) {}
-  ~TransferPeers();
+  explicit TransferPeers(Handlers handlers) : handlers_(std::move(handlers)) {}
+  ~TransferPeers() { close(); }
   TransferPeers(const TransferPeers&) = delete;
   TransferPeers& operator=(const TransferPeers&) = delete;
 
-  // A peer of the same name is dropped.
-  std::size_t add(const net::ProcessName& name, const std::string& host,
-                  std::unique_ptr<net::Link> link);
+  // Ends all links and calls no handler any more.
+  void close();
 
-  // Closes the link to the peer of this name, if there is one.
-  void remove(const net::ProcessName& name, const std::string& cause);
+  // A peer of the same name is dropped. `key`: its public key, for others that link with it.
+  void add(const net::ProcessName& name, const std::string& host, std::unique_ptr<net::Link> link,
+           const std::string& key);
+  void drop(std::size_t peer, const std::string& cause);
 
-  void send(std::size_t peer, const message::Message& message) {
-    send_frame(peer, message::format(message));
+  // False: it is not connected (any more).
+  bool send(std::size_t peer, const message::Message& message) {
+    return send_frame(peer, message::format(message));
   }
-  void send_frame(std::size_t peer, net::Frame frame);
+  bool send_frame(std::size_t peer, net::Frame frame);
+  void send_to_all(const message::Message& message);
 
   std::optional<std::size_t> find(const net::ProcessName& name) const;
-  std::size_t size() const { return peers_.size(); }
-  bool connected(std::size_t peer) const { return peers_.at(peer)->connected; }
-  const net::ProcessName& name(std::size_t peer) const { return peers_.at(peer)->name; }
-  const std::string& host(std::size_t peer) const { return peers_.at(peer)->host; }
-  net::LinkState state(std::size_t peer) const { return peers_.at(peer)->link->state(); }
-
-  void subscribe(std::size_t peer, const std::string& id);
-  void unsubscribe(std::size_t peer, const std::string& id);
-  void unsubscribe_all(const std::string& id);
-  // Sends Have to every subscriber of this content.
-  void announce(const std::string& id, const std::vector<ChunkRun>& runs);
+  bool connected(std::size_t peer) const { return at(peer).connected; }
+  const net::ProcessName& name(std::size_t peer) const { return at(peer).name; }
+  const std::string& host(std::size_t peer) const { return at(peer).host; }
+  const std::string& key(std::size_t peer) const { return at(peer).key; }
+  std::chrono::steady_clock::time_point added(std::size_t peer) const { return at(peer).added; }
+  net::LinkState state(std::size_t peer) const { return at(peer).link->state(); }
 
  private:
-  static constexpr std::size_t kMostSubscriptions = 100'000;  // of one peer
-
   struct Peer {
     net::ProcessName name;
     std::string host;
+    std::string key;
     std::unique_ptr<net::Link> link;
-    bool connected = true;
-    std::set<std::string> subscriptions;
+    std::chrono::steady_clock::time_point added;
+    std::atomic<bool> connected = true;
+    Mutex sending;  // a link has one sender at a time
     std::thread receiver;
   };
 
-  void drop(std::size_t peer, const std::string& cause);
+  Peer& at(std::size_t peer) const STRAIT_EXCLUDES(mutex_);
+  std::size_t count() const STRAIT_EXCLUDES(mutex_);
   void receive(std::size_t number, net::Link& link);
 
-  TaskQueue& tasks_;
-  Handlers handlers_;
-  std::vector<std::unique_ptr<Peer>> peers_;
+  const Handlers handlers_;
+  std::atomic<bool> closing_ = false;
+  mutable Mutex mutex_;
+  mutable std::deque<Peer> peers_ STRAIT_GUARDED_BY(mutex_);  // grows; references stay valid
 };
 
 }  // namespace strait::transfer

@@ -5,9 +5,10 @@
 //   transfer_bench fetch KEYS HOST PORT STORE                     until the server has ended
 // A launcher and many hosts in one process, over links in memory, each with this many megabits a
 // second up and down:
-//   transfer_bench hosts swarm|single same|own HOSTS MEGABYTES MEGABITS
-// swarm: hosts fetch from each other, too; single: from the launcher alone. same: every host
-// fetches the whole file; own: each its own part. All print one line of JSON.
+//   transfer_bench hosts chain|single same|own HOSTS MEGABYTES MEGABITS
+// chain: each host fetches from the one before, as far as that has it; single: from the launcher
+// alone. same: every host fetches the whole file; own: each its own part. All print one line of
+// JSON.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -76,6 +77,11 @@ net::NodeOptions curve_node(const net::ProcessName& name, const net::CurveKeyPai
   return options;
 }
 
+// All agents are linked by hand.
+HostLinks no_other_hosts() {
+  return {[](const auto&, const auto&) { return std::string(); }, [](const auto&, const auto&) {}};
+}
+
 void serve(const std::vector<std::string>& args) {
   const BenchKeys keys = read_keys(args[1]);
   net::Node node(curve_node(kServer, keys.server));
@@ -106,7 +112,7 @@ void fetch(const std::vector<std::string>& args) {
   std::promise<void> ended;
   TransferAgentOptions options;
   options.store = args[4];
-  options.accepts_commands = true;
+  options.host = no_other_hosts();
   options.on_event = [&ended](const std::string& event) {
     fmt::print(stderr, "{}\n", event);
     ended.set_value();
@@ -132,7 +138,7 @@ BenchHost start_host(const net::ProcessName& name, const fs::path& directory, do
   options.store = directory / "content";
   options.upload_bytes_per_second = rate;
   options.download_bytes_per_second = rate;
-  options.accepts_commands = name != net::ProcessName::coordinator();
+  if (name != net::ProcessName::coordinator()) options.host = no_other_hosts();
   return {name, directory, std::make_unique<TransferAgent>(options)};
 }
 
@@ -151,7 +157,7 @@ void write_random_file(const fs::path& path, std::size_t bytes) {
 }
 
 void transfer_to_hosts(const std::vector<std::string>& args) {
-  const bool swarm = args[1] == "swarm";
+  const bool chain = args[1] == "chain";
   const bool same = args[2] == "same";
   const auto count = static_cast<std::uint32_t>(parse_number(args[3]));
   const auto bytes = static_cast<std::size_t>(parse_number(args[4])) * 1'000'000;
@@ -163,7 +169,7 @@ void transfer_to_hosts(const std::vector<std::string>& args) {
   for (std::uint32_t i = 0; i < count; ++i) {
     hosts.push_back(start_host(net::ProcessName::host_agent(i), root / std::to_string(i), rate));
     link_hosts(launcher, hosts[i]);
-    for (std::uint32_t other = 0; swarm && other < i; ++other) link_hosts(hosts[other], hosts[i]);
+    if (chain && i > 0) link_hosts(hosts[i - 1], hosts[i]);
   }
   write_random_file(root / "launcher/file", bytes);
   const ChunkTable table = launcher.agent->offer(root / "launcher/file");
@@ -173,7 +179,8 @@ void transfer_to_hosts(const std::vector<std::string>& args) {
     const std::vector<ByteRange> part = {{bytes / count * i, bytes / count * (i + 1)}};
     const ChunkSet chunks = same ? ChunkSet::all(table.count()) : ChunkSet::holding(table, part);
     fetches.push_back(launcher.agent->fetch_on(
-        hosts[i].name, {table, chunks, hosts[i].directory / "file", FetchRequest::As::content}));
+        hosts[i].name, {table, chunks, hosts[i].directory / "file", FetchRequest::As::content},
+        chain && same && i > 0 ? std::optional(hosts[i - 1].name) : std::nullopt));
   }
   std::uint64_t fetched = 0;
   for (auto& one : fetches) fetched += one.get();

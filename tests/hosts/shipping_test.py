@@ -37,9 +37,6 @@ class Shipping(hosts.HostsCase):
             found[status.st_size] = status.st_blocks * 512
         return found
 
-    def shipped(self, run):
-        return [event["text"] for event in run.events("shipped")]
-
     def test_delivered_files_give_same_bits(self):
         local = self.train("local", self.WEIGHTS)
         run = self.train("apart", self.over_ssh(self.WEIGHTS))
@@ -64,6 +61,24 @@ class Shipping(hosts.HostsCase):
         before = [self.content(host) for host in self.hosts]
         self.train("again", self.over_ssh(self.WEIGHTS))
         self.assertEqual([self.content(host) for host in self.hosts], before)
+
+    def test_replicas_get_their_weights_from_each_other(self):
+        replicas = {
+            **self.WEIGHTS,
+            "pipeline.stages": 1,
+            "pipeline.replicas": 3,
+            "sync.method": "allreduce",
+            "train.batch": 12,
+        }
+        local = self.train("local-replicas", replicas)
+        code, out, err = self.strait("run", self.write_recipe("apart", self.over_ssh(replicas)))
+        self.assertEqual(code, 0, out + err)
+        self.assert_same_bits(local.learnt(6), self.run_of("apart").learnt(6))
+        weights = (self.home / "wide" / "model.safetensors").stat().st_size
+        sent = float(re.search(r"sent ([0-9.]+) MB from here", out + err).group(1)) * 1e6
+        self.assertLess(sent, 2 * weights, out + err)
+        for host in self.hosts:
+            self.assertGreaterEqual(self.content(host)[weights], weights // 2)
 
     def test_adapter_and_weights_of_a_run_at_other_paths_on_each_host(self):
         apart = [{"name": host.name, "directory": f"~/.strait/own-{n}"} for n, host in enumerate(self.hosts)]

@@ -257,7 +257,7 @@ class Joins(runs.RunCase):
         code, line = self.refusal("-", text=json.dumps(job))
         self.assertEqual(code, 11, line)
         self.assertRegex(line, r"of build 0\.0\.1-another, but this is build ")
-        for text in ("", "rubbish", "[]", "{}", json.dumps({**job, "agent_keys": 3})):
+        for text in ("", "rubbish", "[]", "{}", json.dumps({**job, "endpoints": 3})):
             code, line = self.refusal("-", text=text)
             self.assertEqual(code, 11, line)
             self.assertIn("this is not a run token", line)

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include "framework/store/file_lock.h"
 #include "launcher/transfer/partial_file.h"
+#include "tests/framework/store/expect_store_error.h"
 #include "tests/launcher/transfer/transfer_rig.h"
 
 namespace strait::transfer {
@@ -17,7 +19,7 @@ class ContentStoreTest : public testing::Test {
     const std::string bytes = random_bytes(ChunkTable::kChunkBytes, seed);
     ScratchDirectory::write(directory_ / "source", bytes);
     const ChunkTable table = read_chunk_table(directory_ / "source");
-    PinnedContent pinned = store.pin(table);
+    PinnedContent pinned = store.pin(table.id());
     PartialFile file(pinned.data(), table);
     file.write(0, std::as_bytes(std::span(bytes)));
     file.save();
@@ -25,6 +27,10 @@ class ContentStoreTest : public testing::Test {
     const auto mark = pinned.data().parent_path() / "in-use";
     EXPECT_EQ(::utimensat(AT_FDCWD, mark.c_str(), times, 0), 0);
     return table;
+  }
+
+  std::filesystem::path place(const ChunkTable& table) const {
+    return directory_ / "content" / table.id();
   }
 
   ScratchDirectory directory_;
@@ -36,15 +42,14 @@ TEST_F(ContentStoreTest, EvictsLeastRecentlyUsedAndKeepsPinned) {
   const ChunkTable older = add(store, 2, 2000);
   const ChunkTable newest = add(store, 3, 3000);
   {
-    const auto held = store.find(oldest.id());
-    ASSERT_TRUE(held.has_value());
+    const PinnedContent held = store.pin(oldest.id());
     ContentStore another_process(directory_ / "content", 100'000);
     another_process.evict();
-    EXPECT_TRUE(std::filesystem::exists(held->data()));
+    EXPECT_TRUE(std::filesystem::exists(held.data()));
   }
-  EXPECT_FALSE(store.find(older.id()).has_value());
-  EXPECT_FALSE(store.find(newest.id()).has_value());
-  EXPECT_TRUE(store.find(oldest.id()).has_value());
+  EXPECT_FALSE(std::filesystem::exists(place(older)));
+  EXPECT_FALSE(std::filesystem::exists(place(newest)));
+  EXPECT_TRUE(std::filesystem::exists(place(oldest)));
 }
 
 TEST_F(ContentStoreTest, NothingGoesBelowTheLimit) {
@@ -52,16 +57,16 @@ TEST_F(ContentStoreTest, NothingGoesBelowTheLimit) {
   const ChunkTable first = add(store, 1, 1000);
   const ChunkTable second = add(store, 2, 2000);
   store.evict();
-  EXPECT_TRUE(std::filesystem::exists(store.directory() / first.id()));
+  EXPECT_TRUE(std::filesystem::exists(place(first)));
   store.evict(ChunkTable::kChunkBytes);
-  EXPECT_FALSE(std::filesystem::exists(store.directory() / first.id()));
-  EXPECT_TRUE(std::filesystem::exists(store.directory() / second.id()));
+  EXPECT_FALSE(std::filesystem::exists(place(first)));
+  EXPECT_TRUE(std::filesystem::exists(place(second)));
 }
 
 TEST_F(ContentStoreTest, KeepsInstalledFilesThatBuildsLink) {
   ContentStore store(directory_ / "content", 100'000);
-  const auto linked = store.directory() / std::string(64, 'a') / "data";
-  const auto unlinked = store.directory() / std::string(64, 'b') / "data";
+  const auto linked = directory_ / "content" / std::string(64, 'a') / "data";
+  const auto unlinked = directory_ / "content" / std::string(64, 'b') / "data";
   const std::string bytes = random_bytes(ChunkTable::kChunkBytes, 1);
   for (const auto& file : {linked, unlinked}) {
     std::filesystem::create_directories(file.parent_path());
@@ -76,8 +81,8 @@ TEST_F(ContentStoreTest, KeepsInstalledFilesThatBuildsLink) {
 TEST_F(ContentStoreTest, RemovesWhatAKilledEvictionLeft) {
   ContentStore store(directory_ / "content");
   const ChunkTable table = add(store, 1, 1000);
-  const auto left = store.directory() / (table.id() + ".gone");
-  std::filesystem::rename(store.directory() / table.id(), left);
+  const auto left = directory_ / "content" / (table.id() + ".gone");
+  std::filesystem::rename(place(table), left);
   store.evict();
   EXPECT_FALSE(std::filesystem::exists(left));
 }
@@ -85,20 +90,103 @@ TEST_F(ContentStoreTest, RemovesWhatAKilledEvictionLeft) {
 TEST_F(ContentStoreTest, OneWriterAtATime) {
   ContentStore store(directory_ / "content");
   const ChunkTable table = add(store, 1, 1000);
-  PinnedContent one = store.pin(table);
-  PinnedContent other = store.pin(table);
+  PinnedContent one = store.pin(table.id());
+  PinnedContent other = store.pin(table.id());
   EXPECT_TRUE(one.try_lock_for_writing());
   EXPECT_FALSE(other.try_lock_for_writing());
   one.unlock_writing();
   EXPECT_TRUE(other.try_lock_for_writing());
 }
 
-TEST_F(ContentStoreTest, FindRefusesDamagedContent) {
-  ContentStore store(directory_ / "content");
-  const ChunkTable table = add(store, 1, 1000);
-  EXPECT_FALSE(store.find("../content").has_value());
-  ScratchDirectory::write(store.directory() / table.id() / "table.json", "{");
-  EXPECT_FALSE(store.find(table.id()).has_value());
+TEST(ContentStoreTables, DoesNotReadUnchangedFileAgain) {
+  const ScratchDirectory directory;
+  const ContentStore cache(directory.path());
+  ScratchDirectory::write(directory / "file", random_bytes(1000, 3));
+  const ChunkTable first = cache.table_of(directory / "file");
+  ASSERT_EQ(std::filesystem::file_size(directory / "file"), 1000U);
+  const FileStamp stamp = FileStamp::of(directory / "file");
+  EXPECT_EQ(cache.table_of(directory / "file"), first);
+  // The entry is used while the stamp is the same: a planted hash is returned.
+  for (const auto& entry : std::filesystem::directory_iterator(directory / "tables")) {
+    std::string text = ScratchDirectory::read(entry.path());
+    const std::size_t at = text.rfind(first.whole);
+    ASSERT_NE(at, std::string::npos);
+    text.replace(at, 4, "0000");
+    ScratchDirectory::write(entry.path(), text);
+  }
+  ASSERT_EQ(FileStamp::of(directory / "file"), stamp);
+  EXPECT_EQ(cache.table_of(directory / "file").whole.substr(0, 4), "0000");
+  ScratchDirectory::write(directory / "file", random_bytes(1001, 4));
+  EXPECT_EQ(cache.table_of(directory / "file"), read_chunk_table(directory / "file"));
+}
+
+TEST(ContentStoreTables, ReplacesIncompleteEntry) {
+  const ScratchDirectory directory;
+  const ContentStore cache(directory.path());
+  ScratchDirectory::write(directory / "file", random_bytes(1000, 5));
+  const ChunkTable first = cache.table_of(directory / "file");
+  for (const auto& entry : std::filesystem::directory_iterator(directory / "tables")) {
+    ScratchDirectory::write(entry.path(), "{\"path\": ");
+  }
+  EXPECT_EQ(cache.table_of(directory / "file"), first);
+  // Neither a file that does not exist, nor one below a file.
+  for (const char* name : {"nothing-here", "file/nothing-here"}) {
+    store::expect_store_error(store::StoreError::Kind::bad_input, {name},
+                              [&] { cache.table_of(directory / name); });
+  }
+}
+
+TEST(ContentStoreTables, ReturnsTableThatCannotBeKept) {
+  const ScratchDirectory directory;
+  ScratchDirectory::write(directory / "file", random_bytes(1000, 5));
+  // A file stands where the folder of entries would be made.
+  const ContentStore cache(directory.path());
+  ScratchDirectory::write(directory / "tables", "");
+  EXPECT_EQ(cache.table_of(directory / "file"), read_chunk_table(directory / "file"));
+}
+
+TEST(ContentStoreTables, RemovesIncompleteFilesOfKilledWriters) {
+  const ScratchDirectory directory;
+  const ContentStore cache(directory.path());
+  ScratchDirectory::write(directory / "a", random_bytes(1000, 6));
+  ScratchDirectory::write(directory / "b", random_bytes(1000, 7));
+  cache.table_of(directory / "a");
+  ScratchDirectory::write(directory / "tables" / "0123.json.tmp-19", "{\"path\": ");
+  cache.table_of(directory / "b");
+  int entries = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(directory / "tables")) {
+    EXPECT_EQ(entry.path().extension(), ".json") << entry.path();
+    ++entries;
+  }
+  EXPECT_EQ(entries, 2);
+}
+
+TEST(ContentStoreTables, RemovesOldEntries) {
+  const ScratchDirectory directory;
+  const ContentStore cache(directory.path());
+  ScratchDirectory::write(directory / "a", random_bytes(1000, 6));
+  ScratchDirectory::write(directory / "b", random_bytes(1000, 7));
+  ScratchDirectory::write(directory / "c", random_bytes(1000, 8));
+  const ChunkTable table = cache.table_of(directory / "a");
+  const auto of_a = *std::filesystem::directory_iterator(directory / "tables");
+  cache.table_of(directory / "b");
+  std::filesystem::last_write_time(of_a, std::filesystem::file_time_type::clock::now() -
+                                             ContentStore::kMaxTableAge - std::chrono::hours(1));
+  cache.table_of(directory / "c");
+  EXPECT_FALSE(std::filesystem::exists(of_a));
+  using Entries = std::filesystem::directory_iterator;
+  EXPECT_EQ(std::distance(Entries(directory / "tables"), Entries()), 2);
+  EXPECT_EQ(cache.table_of(directory / "a"), table);
+}
+
+TEST(ContentStoreTables, ReadsTableWithoutCachingWhileLocked) {
+  const ScratchDirectory directory;
+  const ContentStore cache(directory.path());
+  ScratchDirectory::write(directory / "file", random_bytes(1000, 8));
+  const FileDescriptor lock = store::try_lock(directory / "tables.lock");
+  ASSERT_TRUE(lock.open());
+  EXPECT_EQ(cache.table_of(directory / "file"), read_chunk_table(directory / "file"));
+  EXPECT_TRUE(std::filesystem::is_empty(directory / "tables"));
 }
 
 }  // namespace

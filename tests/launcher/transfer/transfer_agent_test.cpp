@@ -12,7 +12,7 @@
 namespace strait::transfer {
 namespace {
 
-TEST(TransferAgent, HostsFetchFromEachOtherToo) {
+TEST(TransferAgent, HostsFetchFromEachOtherInAChain) {
   TransferRig rig(3);
   const std::string bytes = random_bytes(24 * kMebibyte + 77, 1);
   const auto source = rig.launcher.directory / "model";
@@ -20,9 +20,11 @@ TEST(TransferAgent, HostsFetchFromEachOtherToo) {
   const ChunkTable table = rig.launcher.agent->offer(source);
 
   std::vector<std::future<std::uint64_t>> fetches;
+  std::optional<net::ProcessName> from;
   for (const auto& host : rig.hosts) {
-    fetches.push_back(
-        rig.launcher.agent->fetch_on(host->name, all_of(table, host->directory / "in/model")));
+    fetches.push_back(rig.launcher.agent->fetch_on(
+        host->name, all_of(table, host->directory / "in/model"), from));
+    from = host->name;
   }
   for (auto& fetch : fetches) EXPECT_EQ(get_soon(fetch), bytes.size());
   std::uint64_t sent = rig.launcher.agent->totals().sent_bytes;
@@ -33,7 +35,7 @@ TEST(TransferAgent, HostsFetchFromEachOtherToo) {
     sent += state.sent_bytes;
   }
   EXPECT_EQ(sent, 3 * bytes.size());
-  EXPECT_LT(rig.launcher.agent->totals().sent_bytes, 3 * bytes.size());
+  EXPECT_EQ(rig.launcher.agent->totals().sent_bytes, bytes.size());
 }
 
 TEST(TransferAgent, FetchesNothingWhereContentIsStored) {
@@ -79,8 +81,7 @@ TEST(TransferAgent, LauncherFetchesFileFromHost) {
   auto table = rig.launcher.agent->stat(host.name, host.directory / "shard");
   FetchRequest request = all_of(get_soon(table), rig.launcher.directory / "checkpoints/shard");
   request.as = FetchRequest::As::file;
-  auto fetching = rig.launcher.agent->fetch(request);
-  EXPECT_EQ(get_soon(fetching.fetched), bytes.size());
+  EXPECT_EQ(rig.launcher.agent->fetch(request, {host.name}, [] {}), bytes.size());
   EXPECT_EQ(ScratchDirectory::read(request.path), bytes);
   EXPECT_FALSE(std::filesystem::is_symlink(request.path));
   std::size_t files = 0;
@@ -122,72 +123,77 @@ TEST(TransferAgent, CommandsFailWhenHostIsKnownToHaveEnded) {
   rig.launcher.agent->remove_peer(silent, "again");
 }
 
-// A peer that offers all chunks of a content and sends wrong bytes, until it is dropped.
-void send_wrong_chunks(net::Link& link, const ChunkTable& table) {
-  try {
-    while (true) {
-      const message::Message received = message::parse_message(link.receive());
-      if (std::holds_alternative<message::Subscribe>(received)) {
-        link.send(message::format(message::Have{table.id(), ChunkSet::all(table.count()).runs()}));
-      } else if (const auto* get = std::get_if<message::GetChunk>(&received)) {
-        const std::vector<std::byte> zeros(table.bytes(get->chunk));
-        link.send(message::format(message::Chunk{get->id, get->chunk, zeros}));
-      }
-    }
-  } catch (const net::LinkError&) {
-  }
-}
-
 TEST(TransferAgent, FetchesChunkElsewhereAfterWrongHash) {
-  TransferAgentOptions options;
-  options.upload_bytes_per_second = 10e6;  // the other peer gets requests before all is fetched
-  TransferRig rig(1, options);
+  TransferRig rig(1);
   const std::string bytes = random_bytes(10 * kMebibyte, 8);
   const auto source = rig.launcher.directory / "file";
   ScratchDirectory::write(source, bytes);
   const ChunkTable table = rig.launcher.agent->offer(source);
   TransferHost& host = *rig.hosts[0];
-  const auto link = TransferRig::link_peer(host, net::ProcessName::host_agent(9));
-  auto done = rig.launcher.agent->fetch_on(host.name, all_of(table, host.directory / "file"));
-  send_wrong_chunks(*link, table);
+  const net::ProcessName wrong = net::ProcessName::host_agent(9);
+  const auto link = TransferRig::link_peer(host, wrong);
+  auto done =
+      rig.launcher.agent->fetch_on(host.name, all_of(table, host.directory / "file"), wrong);
+  const auto get = receive_next<message::Get>(*link);
+  const std::vector<std::byte> zeros(table.bytes(get.chunk));
+  link->send(message::format(message::Chunk{get.id, get.chunk, zeros}));
   EXPECT_EQ(get_soon(done), bytes.size());
   EXPECT_EQ(ScratchDirectory::read(host.directory / "file"), bytes);
 }
 
-TEST(TransferAgent, FetchThatHasEndedKeepsNoSubscription) {
-  TransferRig rig(1);
+// What a source lacks, or does not send in time, comes from the launcher.
+TEST(TransferAgent, FetchesFromLauncherWhatTheSourceDoesNotSend) {
+  TransferAgentOptions options;
+  options.stall_timeout = std::chrono::seconds(3);
+  TransferRig rig(1, options);
+  const std::string bytes = random_bytes(6 * kMebibyte, 8);
   const auto source = rig.launcher.directory / "file";
-  ScratchDirectory::write(source, random_bytes(kMebibyte, 13));
+  ScratchDirectory::write(source, bytes);
   const ChunkTable table = rig.launcher.agent->offer(source);
   TransferHost& host = *rig.hosts[0];
-  const auto link = TransferRig::link_peer(host, net::ProcessName::host_agent(9));
-  auto done = rig.launcher.agent->fetch_on(host.name, all_of(table, host.directory / "file"));
-  get_soon(done);
-  const auto next_kind = [&] { return message::parse_message(link->receive()).index(); };
-  ASSERT_EQ(next_kind(), message::Message(message::Subscribe{}).index());
-  ASSERT_EQ(next_kind(), message::Message(message::Unsubscribe{}).index());
+  const net::ProcessName silent = net::ProcessName::host_agent(9);
+  const auto link = TransferRig::link_peer(host, silent);
+  auto done = rig.launcher.agent->fetch_on(host.name, all_of(table, host.directory / "a"), silent);
+  const auto get = receive_next<message::Get>(*link);
+  link->send(message::format(message::Missing{get.id, get.chunk}));
+  EXPECT_EQ(get_soon(done), bytes.size());
+  EXPECT_EQ(ScratchDirectory::read(host.directory / "a"), bytes);
+  const net::ProcessName unknown = net::ProcessName::host_agent(8);
+  auto again =
+      rig.launcher.agent->fetch_on(host.name, all_of(table, host.directory / "b"), unknown);
+  EXPECT_EQ(get_soon(again), 0U);
 }
 
-// A run of weeks fetches more contents than a peer may subscribe to at once.
-TEST(TransferAgent, ServesAnyNumberOfFetchesOneAfterTheOther) {
-  TransferRig rig(1);
-  const auto link = TransferRig::link_peer(*rig.hosts[0], net::ProcessName::host_agent(9));
-  constexpr int kFetches = 100'100;
-  constexpr int kAtOnce = 700;
-  for (int first = 0; first < kFetches; first += kAtOnce) {
-    const auto send_to_all = [&](auto message) {
-      for (int i = 0; i < kAtOnce; ++i) {
-        message.id = fmt::format("{:032x}", first + i);
-        link->send(message::format(message));
-      }
-    };
-    send_to_all(message::Subscribe{});
-    for (int i = 0; i < kAtOnce; ++i) {
-      const message::Message answer = message::parse_message(link->receive());
-      ASSERT_TRUE(std::holds_alternative<message::Have>(answer));
-    }
-    send_to_all(message::Unsubscribe{});
+// Each waits for the other: neither makes progress, so both ask the launcher.
+TEST(TransferAgent, HostsThatAreEachOthersSourceFetchFromTheLauncher) {
+  TransferAgentOptions options;
+  options.stall_timeout = std::chrono::seconds(3);
+  TransferRig rig(2, options);
+  const std::string bytes = random_bytes(6 * kMebibyte, 9);
+  const auto source = rig.launcher.directory / "file";
+  ScratchDirectory::write(source, bytes);
+  const ChunkTable table = rig.launcher.agent->offer(source);
+  std::vector<std::future<std::uint64_t>> fetches;
+  for (const std::size_t i : {0U, 1U}) {
+    fetches.push_back(rig.launcher.agent->fetch_on(
+        rig.hosts[i]->name, all_of(table, rig.hosts[i]->directory / "in"), rig.hosts[1 - i]->name));
   }
+  for (auto& fetch : fetches) EXPECT_EQ(get_soon(fetch), bytes.size());
+}
+
+// The request of the one may be here before the command to the other.
+TEST(TransferAgent, SourceWaitsForItsOwnCommand) {
+  TransferRig rig(2);
+  const std::string bytes = random_bytes(2 * kMebibyte, 14);
+  const auto source = rig.launcher.directory / "file";
+  ScratchDirectory::write(source, bytes);
+  const ChunkTable table = rig.launcher.agent->offer(source);
+  const auto link = TransferRig::link_peer(*rig.hosts[0], net::ProcessName::host_agent(9));
+  link->send(message::format(message::Get{table.id(), 1}));
+  auto done = rig.launcher.agent->fetch_on(rig.hosts[0]->name,
+                                           all_of(table, rig.hosts[0]->directory / "in"));
+  EXPECT_EQ(receive_next<message::Chunk>(*link).content.size(), kMebibyte);
+  get_soon(done);
 }
 
 TEST(TransferAgent, RefusesCommandsFromOtherHosts) {
@@ -224,13 +230,15 @@ TEST(TransferAgent, ReportsFullDiskBeforeTransfer) {
 }
 
 // Host agents restart at random while several of them fetch several files. In the end every file is
-// complete, and no process received a chunk that it had.
+// complete.
 class RandomRestarts : public testing::TestWithParam<std::uint64_t> {};
 
-TEST_P(RandomRestarts, KeepContentRightAndRepeatNoChunk) {
+TEST_P(RandomRestarts, KeepContentRight) {
   std::mt19937_64 generator(GetParam());
   const auto below = [&](std::size_t n) { return static_cast<std::size_t>(generator() % n); };
-  TransferRig rig(2 + below(3));
+  TransferAgentOptions options;
+  options.stall_timeout = std::chrono::seconds(6);  // for hosts that wait for each other
+  TransferRig rig(2 + below(3), options);
   std::vector<std::string> contents;
   std::vector<ChunkTable> tables;
   for (std::size_t file = 0; file < 3; ++file) {
@@ -243,8 +251,10 @@ TEST_P(RandomRestarts, KeepContentRightAndRepeatNoChunk) {
     std::vector<std::future<std::uint64_t>> fetches;
     for (const auto& host : rig.hosts) {
       const std::size_t file = below(tables.size());
+      const net::ProcessName source = rig.hosts[below(rig.hosts.size())]->name;
       fetches.push_back(rig.launcher.agent->fetch_on(
-          host->name, all_of(tables[file], host->directory / std::to_string(file))));
+          host->name, all_of(tables[file], host->directory / std::to_string(file)),
+          source == host->name ? std::nullopt : std::optional(source)));
     }
     rig.restart(below(rig.hosts.size()));
     for (auto& fetch : fetches) {
@@ -262,7 +272,6 @@ TEST_P(RandomRestarts, KeepContentRightAndRepeatNoChunk) {
       get_soon(fetch);
       EXPECT_EQ(ScratchDirectory::read(path), contents[file]);
     }
-    EXPECT_EQ(host->agent->totals().repeated_bytes, 0U);
   }
 }
 
@@ -282,13 +291,14 @@ TEST(TransferAgent, ContentInMemoryHasACopyOnAnotherHost) {
       rig.launcher.agent->hold_memory(owner.name, store::descriptor_path(file->descriptor()));
   const ChunkTable table = get_soon(held);
   file.reset();  // the process that made it has ended
-  auto copied = rig.launcher.agent->fetch_to_memory(neighbour.name, table);
+  auto copied = rig.launcher.agent->fetch_to_memory(neighbour.name, table, owner.name);
   EXPECT_EQ(get_soon(copied), bytes.size());
   owner.stop();
   const auto path = rig.launcher.directory / "saved";
-  auto fetching = rig.launcher.agent->fetch(
-      {table, ChunkSet::all(table.count()), path, FetchRequest::As::file});
-  EXPECT_EQ(get_soon(fetching.fetched), bytes.size());
+  EXPECT_EQ(
+      rig.launcher.agent->fetch({table, ChunkSet::all(table.count()), path, FetchRequest::As::file},
+                                {owner.name, neighbour.name}, [] {}),
+      bytes.size());
   EXPECT_EQ(ScratchDirectory::read(path), bytes);
 }
 
@@ -305,10 +315,9 @@ class HeldContent : public testing::Test {
     return get_soon(held);
   }
   std::uint64_t fetch(const ChunkTable& table) {
-    auto fetching =
-        rig_.launcher.agent->fetch({table, ChunkSet::all(table.count()),
-                                    rig_.launcher.directory / "saved", FetchRequest::As::file});
-    return get_soon(fetching.fetched);
+    return rig_.launcher.agent->fetch({table, ChunkSet::all(table.count()),
+                                       rig_.launcher.directory / "saved", FetchRequest::As::file},
+                                      {rig_.hosts[0]->name}, [] {});
   }
 
   static TransferAgentOptions impatient() {

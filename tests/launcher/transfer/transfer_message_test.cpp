@@ -11,27 +11,22 @@ const std::string kId(ChunkTable::kDigits, 'a');
 const ChunkTable kTable{ChunkTable::kChunkBytes + 1, kId, kId + kId};
 
 std::vector<Message> one_of_each() {
-  return {Subscribe{kId},
-          Have{kId, {{0, 1}, {7, 3}}},
-          GetChunk{kId, 5, true},
+  return {Get{kId, 5},
           Chunk{kId, 5, {std::byte{1}, std::byte{2}}},
-          Redirect{kId, 5, "agent.2"},
           Missing{kId, 5},
-          Stat{1, "/data/tokens"},
-          Fetch{2, kTable, {{0, 2}}, "/run/tokens"},
-          WriteFile{3, "/run/manifest.json", "{}"},
-          Cancel{2},
-          StatResult{1, kTable},
-          Done{2, 12345},
-          Failed{4, base::ExitCode::storage_full, "no room"},
-          PeerEndpoint{"agent.1", "alice@b", "tcp://10.0.0.2:47003"},
-          PruneCheckpoints{5, "/run", {100, 200}},
-          Listening{"tcp://10.0.0.1:47003"},
+          Wait{},
+          Stat{1, "/proc/12/fd/5", true},
+          Fetch{2, kTable, {{0, 2}}, "/run/tokens", "agent.1"},
+          Put{3, "/run/manifest.json", "{}"},
+          Prune{5, "/run", {100, 200}},
           Rewind{6, "/run", 100},
-          HoldMemory{7, "/proc/12/fd/5"},
-          FetchToMemory{8, kTable},
-          Release{9, kId + kId},
-          Unsubscribe{kId}};
+          Release{kId + kId},
+          Accept{7, "agent.2", "key"},
+          Connect{"agent.1", "alice@b", "tcp://10.0.0.2:47003", "key"},
+          Table{1, kTable},
+          Accepting{7, "tcp://10.0.0.1:47003"},
+          Done{2, 12345},
+          Failed{4, base::ExitCode::storage_full, "no room"}};
 }
 
 TEST(TransferMessage, EveryKindRoundTrips) {
@@ -45,8 +40,8 @@ TEST(TransferMessage, EveryKindRoundTrips) {
 }
 
 TEST(TransferMessage, MatchesBytesInReadme) {
-  const net::Frame frame = format(GetChunk{kId, 0x01020304, true});
-  const std::string expected = std::string(1, '\2') + kId + std::string("\4\3\2\1\1", 5);
+  const net::Frame frame = format(Get{kId, 0x01020304});
+  const std::string expected = std::string(1, '\0') + kId + std::string("\4\3\2\1", 4);
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(frame.data()), frame.size()), expected);
 }
 
@@ -60,13 +55,13 @@ TEST(TransferMessage, ChunkFrameIsWrittenInPlace) {
 }
 
 TEST(TransferMessage, RefusesImpossibleCountsBeforeAllocation) {
-  net::Frame frame = format(Have{kId, {}});
+  net::Frame frame = format(Prune{5, "/run", {}});
   for (std::size_t byte = frame.size() - 4; byte < frame.size(); ++byte)
     frame[byte] = std::byte{0xff};
   EXPECT_THROW(parse_message(frame), base::MessageError);
   ChunkTable lying = kTable;
   lying.size = std::uint64_t{1} << 60;
-  EXPECT_THROW(parse_message(format(StatResult{1, lying})), base::MessageError);
+  EXPECT_THROW(parse_message(format(Table{1, lying})), base::MessageError);
 }
 
 // A damaged frame is refused, or parses to a message that formats to the same bytes.

@@ -25,7 +25,11 @@ FetchRequest all_of(const ChunkTable& table, const std::filesystem::path& path) 
 TransferHost::TransferHost(net::ProcessName its_name, TransferAgentOptions its_options)
     : name(its_name), options(std::move(its_options)) {
   options.store = directory / "content";
-  options.accepts_commands = name != net::ProcessName::coordinator();
+  if (name != net::ProcessName::coordinator()) {
+    // All hosts of the rig are linked.
+    options.host = HostLinks{[](const auto&, const auto&) { return std::string(); },
+                             [](const auto&, const auto&) {}};
+  }
   start();
 }
 

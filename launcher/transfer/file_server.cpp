@@ -1,0 +1,240 @@
+#include "launcher/transfer/file_server.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "framework/store/input_file.h"
+#include "framework/store/memory_file.h"
+#include "framework/store/store_error.h"
+
+namespace strait::transfer {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::seconds kIdle{1};  // there is always a next look at the clock
+// The launcher sends two hosts a command each, to fetch a content and to get it there. The request
+// of the one may be here before the command to this one.
+constexpr std::chrono::seconds kGrace{5};
+
+}  // namespace
+
+FileServer::FileServer(TransferPeers& peers, double upload_bytes_per_second,
+                       std::chrono::seconds stall_timeout)
+    : peers_(peers),
+      stall_timeout_(stall_timeout),
+      limit_(upload_bytes_per_second),
+      thread_([this] { run(); }) {}
+
+void FileServer::stop() {
+  {
+    const MutexLock lock(mutex_);
+    stopped_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void FileServer::offer(const ChunkTable& table, const std::filesystem::path& path) {
+  const MutexLock lock(mutex_);
+  // Those that do not exist any more make room.
+  std::erase_if(offers_, [](const auto& entry) {
+    std::error_code ignored;
+    const Offer& offer = entry.second;
+    return offer.coming.empty() && !std::filesystem::exists(offer.file->path, ignored);
+  });
+  Offer& offer = offers_[table.id()];
+  offer.file = std::make_shared<const File>(File{table, path, nullptr});
+  offer.present = ChunkSet::all(table.count());
+  changed_.notify_all();
+}
+
+void FileServer::hold(const ChunkTable& table, FileDescriptor content) {
+  const std::filesystem::path path = store::descriptor_path(content.number());
+  const MutexLock lock(mutex_);
+  held_.insert_or_assign(
+      table.id(),
+      Offer{std::make_shared<const File>(File{table, path, nullptr, std::move(content)}),
+            ChunkSet::all(table.count()), ChunkSet()});
+}
+
+void FileServer::release(const std::string& id) {
+  const MutexLock lock(mutex_);
+  held_.erase(id);
+}
+
+void FileServer::expect(const ChunkTable& table, const ChunkSet& coming) {
+  const MutexLock lock(mutex_);
+  Offer& offer = offers_[table.id()];
+  if (offer.file == nullptr) {
+    offer.file = std::make_shared<const File>(File{table, {}, nullptr});
+    offer.present = ChunkSet(table.count());
+  }
+  offer.coming = coming;
+}
+
+void FileServer::opened(const ChunkTable& table, std::shared_ptr<const PinnedContent> content,
+                        const ChunkSet& present) {
+  {
+    const MutexLock lock(mutex_);
+    Offer& offer = offers_[table.id()];
+    // A file of this host that has more stays.
+    if (offer.file != nullptr && !present.contains(offer.present)) return;
+    const std::filesystem::path path = content->data();
+    offer.file = std::make_shared<const File>(File{table, path, std::move(content)});
+    offer.present = present;
+  }
+  changed_.notify_all();
+}
+
+void FileServer::arrived(const std::string& id, std::uint32_t chunk) {
+  {
+    const MutexLock lock(mutex_);
+    progress_ = true;
+    const auto found = offers_.find(id);
+    if (found == offers_.end() || chunk >= found->second.present.size()) return;
+    found->second.present.insert(chunk);
+  }
+  changed_.notify_all();
+}
+
+void FileServer::ended(const std::string& id) {
+  {
+    const MutexLock lock(mutex_);
+    const auto found = offers_.find(id);
+    if (found == offers_.end()) return;
+    found->second.coming = ChunkSet();
+    if (found->second.file->path.empty()) offers_.erase(found);
+  }
+  changed_.notify_all();
+}
+
+std::vector<const FileServer::Offer*> FileServer::offers_of(const std::string& id) const {
+  std::vector<const Offer*> found;
+  for (const auto* offers : {&held_, &offers_}) {
+    if (const auto at = offers->find(id); at != offers->end()) found.push_back(&at->second);
+  }
+  return found;
+}
+
+std::filesystem::path FileServer::find(const std::string& id) const {
+  const MutexLock lock(mutex_);
+  for (const Offer* offer : offers_of(id)) {
+    if (!offer->present.empty()) return offer->file->path;
+  }
+  return {};
+}
+
+bool FileServer::can_be_answered(const Request& request, Time now) const {
+  const std::vector<const Offer*> offers = offers_of(request.get.id);
+  const auto has = [&](ChunkSet Offer::*chunks) {
+    return std::ranges::any_of(
+        offers, [&](const Offer* one) { return (one->*chunks).contains(request.get.chunk); });
+  };
+  if (offers.empty()) return now - request.since > kGrace;
+  return has(&Offer::present) || !has(&Offer::coming);
+}
+
+void FileServer::request(std::size_t peer, const message::Get& get) {
+  {
+    const MutexLock lock(mutex_);
+    std::deque<Request>& waiting = waiting_[peer];
+    if (waiting.size() >= kMostWaiting) {
+      throw base::MessageError("protocol error: too many chunk requests at once");
+    }
+    waiting.push_back({get, Clock::now()});
+  }
+  changed_.notify_all();
+}
+
+void FileServer::remove_peer(std::size_t peer) {
+  const MutexLock lock(mutex_);
+  waiting_.erase(peer);
+}
+
+void FileServer::run() {
+  while (true) {
+    Work work;
+    {
+      const MutexLock lock(mutex_);
+      while (!stopped_ && !next_work(Clock::now(), work)) {
+        const Time now = Clock::now();
+        const bool limited = !waiting_.empty() && limit_.due() > now;
+        changed_.wait_until(mutex_, limited ? std::min(limit_.due(), now + kIdle) : now + kIdle);
+      }
+      if (stopped_) return;
+    }
+    for (const std::size_t peer : work.delayed) peers_.send(peer, message::Wait{});
+    if (work.request) serve(work);
+  }
+}
+
+bool FileServer::next_work(Time now, Work& work) {
+  // A chunk may be due later than a peer waits for data. Any message is data.
+  if (now >= told_ + stall_timeout_ / 4.0 && (limit_.due() > now || progress_)) {
+    for (const auto& [peer, requests] : waiting_) {
+      if (!requests.empty()) work.delayed.push_back(peer);
+    }
+    told_ = now;
+    progress_ = false;
+  }
+  return (limit_.due() <= now && next_request(now, work)) || !work.delayed.empty();
+}
+
+bool FileServer::next_request(Time now, Work& work) {
+  auto peer = waiting_.upper_bound(served_last_);
+  for (std::size_t tried = 0; tried < waiting_.size(); ++tried, ++peer) {
+    if (peer == waiting_.end()) peer = waiting_.begin();
+    std::deque<Request>& requests = peer->second;
+    auto found = requests.begin();
+    while (found != requests.end() && !can_be_answered(*found, now)) ++found;
+    if (found == requests.end()) continue;
+    for (const Offer* offer : offers_of(found->get.id)) {
+      if (offer->present.contains(found->get.chunk)) work.files.push_back(offer->file);
+    }
+    served_last_ = work.peer = peer->first;
+    work.request = std::move(found->get);
+    requests.erase(found);
+    return true;
+  }
+  return false;
+}
+
+void FileServer::serve(const Work& work) {
+  const std::size_t peer = work.peer;
+  const message::Get& get = *work.request;
+  for (const auto& file : work.files) {
+    auto frame = read(*file, get);
+    if (!frame) continue;
+    const std::uint64_t bytes = file->table.bytes(get.chunk);
+    {
+      const MutexLock lock(mutex_);
+      limit_.add(Clock::now(), bytes);
+    }
+    sent_bytes_ += bytes;
+    peers_.send_frame(peer, std::move(*frame));
+    return;
+  }
+  peers_.send(peer, message::Missing{get.id, get.chunk});
+}
+
+std::optional<net::Frame> FileServer::read(const File& file, const message::Get& get) {
+  try {
+    std::span<std::byte> content;
+    net::Frame frame =
+        message::chunk_frame(get.id, get.chunk, file.table.bytes(get.chunk), content);
+    store::InputFile(file.path).read(file.table.begin(get.chunk), content);
+    if (file.table.matches(get.chunk, content)) return frame;
+  } catch (const store::StoreError&) {
+    // The peer gets Missing and asks another source.
+  }
+  const MutexLock lock(mutex_);
+  for (auto* offers : {&held_, &offers_}) {
+    const auto found = offers->find(get.id);
+    if (found == offers->end() || found->second.file.get() != &file) continue;
+    found->second.present.erase(get.chunk);
+  }
+  return std::nullopt;
+}
+
+}  // namespace strait::transfer
