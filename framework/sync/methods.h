@@ -55,6 +55,12 @@ struct MethodOffer {
   int rank = 1000;
 };
 
+// `make` of the offer of a class that is constructed from settings.
+template <class Method>
+std::unique_ptr<SyncMethod> made(const SyncSettings& settings) {
+  return std::make_unique<Method>(settings);
+}
+
 // All methods: those of this build, which methods.cpp lists, and those of plugins.
 Catalogue<MethodOffer>& methods();
 std::vector<std::string> method_names();

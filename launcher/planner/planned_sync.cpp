@@ -172,7 +172,7 @@ void plan_sync(plan::Plan& plan, const models::ModelDescription& model, const pl
   plan.sync_strength = strength_of(settings);
   // A replica that continues without another one repeats the step from a copy of its gradient.
   const bool copies_gradient = plan.recipe.sync.on_loss == recipe::LossRule::continue_run &&
-                               sync::make_method(settings)->sums_gradients();
+                               sync::make_method(settings)->traits.sums_gradients;
   for (plan::Plan::Process& process : plan.processes) {
     const sync::Layout layout = stages::stage_layout(model, process.chunks);
     const sync::Forecast costs = sync::forecast(

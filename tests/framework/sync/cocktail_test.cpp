@@ -1,7 +1,5 @@
 // The laws of the method, on random tensors, members and settings. Local training is a random walk
 // of each replica: nothing here is smooth, so nothing is hidden.
-#include "framework/sync/cocktail.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,6 +9,7 @@
 #include "framework/sync/sync_error.h"
 #include "tests/framework/sync/direct_round.h"
 #include "tests/framework/sync/random_stage.h"
+#include "tests/framework/sync/usual_settings.h"
 
 namespace strait::sync {
 namespace {
@@ -18,12 +17,12 @@ namespace {
 using testing::HasSubstr;
 
 DirectRound::Maker cocktail(const SyncSettings& settings) {
-  return [settings] { return std::make_unique<Cocktail>(settings); };
+  return [settings] { return make_method(settings); };
 }
 
 // An outer step that applies results unchanged: the plain mean, late and in pieces.
 SyncSettings averaging() {
-  SyncSettings settings;
+  SyncSettings settings = usual("cocktail");
   settings.outer_learning_rate = 1;
   settings.outer_momentum = 0;
   return settings;
@@ -160,7 +159,7 @@ TEST(Cocktail, ConservesChangesWithAnOuterStep) {
 // One change that is sent whole: each later round adds what is left of the momentum.
 TEST(Cocktail, MomentumContinuesAChange) {
   std::mt19937_64 random(2);
-  SyncSettings settings;
+  SyncSettings settings = usual("cocktail");
   settings.random = 1;
   settings.top = 1;
   settings.bits = 8;
@@ -185,11 +184,11 @@ TEST(Cocktail, MomentumContinuesAChange) {
 
 TEST(Cocktail, HasMomentumByDefaultWhereResultsAreStale) {
   const auto slots = [](double share, std::optional<double> momentum, std::int64_t steps = 0) {
-    SyncSettings settings;
+    SyncSettings settings = usual("cocktail");
     settings.steps = steps;
     settings.random = share;
     settings.outer_momentum = momentum;
-    return Cocktail(settings).slots().size();
+    return make_method(settings)->traits.slots.size();
   };
   EXPECT_EQ(slots(0.1, std::nullopt), 3U);
   EXPECT_EQ(slots(0.1, 0.0), 2U);
@@ -203,9 +202,9 @@ TEST(Cocktail, HasMomentumByDefaultWhereResultsAreStale) {
 
 TEST(Cocktail, StepsByOwnGradientRuleWhereResultsAreFresh) {
   const auto rule = [](double share) {
-    SyncSettings settings;
+    SyncSettings settings = usual("cocktail");
     settings.random = share;
-    return Cocktail(settings).update_rule(step_number(0));
+    return make_method(settings)->update_rule(step_number(0));
   };
   EXPECT_EQ(rule(0.5), UpdateRule::own_gradient);
   EXPECT_EQ(rule(0.25), UpdateRule::adamw);
@@ -399,7 +398,7 @@ TEST(Cocktail, NarrowReferenceFollowsStepsBelowItsPrecision) {
 TEST(Cocktail, NarrowReferenceSettlesWithoutTraining) {
   for (const auto& [top, bits] : {std::pair(0.2, 4), std::pair(1.0, 1)}) {
     SCOPED_TRACE(bits);
-    SyncSettings settings;
+    SyncSettings settings = usual("cocktail");
     settings.narrow_reference = true;
     settings.random = 0.25;
     settings.top = top;
@@ -436,7 +435,7 @@ TEST(Cocktail, NarrowReferenceSettlesWithoutTraining) {
 TEST(Cocktail, RefusesNonFiniteWeightsByNameWithoutAnyChange) {
   DirectRound stage(Layout({{"norm", {20}, false}, {"layers.3.w", {30, 30}, false}}), 3,
                     cocktail([] {
-                      SyncSettings settings;
+                      SyncSettings settings = usual("cocktail");
                       settings.random = 1;
                       return settings;
                     }()));
@@ -492,10 +491,10 @@ TEST(Cocktail, RefusesDamagedResultsWithoutAnyChange) {
 
 TEST(Cocktail, RefusesSettingsOutOfRange) {
   const auto refusal = [](auto change) -> std::string {
-    SyncSettings settings;
+    SyncSettings settings = usual("cocktail");
     change(settings);
     try {
-      const Cocktail method(settings);
+      make_method(settings);
     } catch (const SyncError& error) {
       EXPECT_EQ(error.kind(), SyncError::Kind::setting);
       return error.what();
@@ -513,7 +512,7 @@ TEST(Cocktail, RefusesSettingsOutOfRange) {
 // Sent by each replica, both phases, against what it sends of 16-bit values in an all-reduce.
 TEST(Cocktail, SendsAHundredAndThirtiethOfSixteenBits) {
   constexpr std::size_t kReplicas = 4;
-  SyncSettings settings;
+  SyncSettings settings = usual("cocktail");
   DirectRound stage(Layout({{"w", {1024, 512}, false}}), kReplicas, cocktail(settings));
   stage.start();
   Walk walk(stage, 1, 1e-4);

@@ -52,7 +52,8 @@ TEST_P(MethodLaws, MembersHoldTheSameModelAfterEveryRound) {
     for (std::int64_t step = 0; step < kLawSteps; ++step) {
       problem.step(step);
       problem.look(step + 1);
-      if (stage.applied() == applied || !stage.replica(0).method->model_is_replicated()) continue;
+      if (stage.applied() == applied || !stage.replica(0).method->traits.model_is_replicated)
+        continue;
       applied = stage.applied();
       for (std::size_t i = 1; i < replicas; ++i) {
         ASSERT_TRUE(same_bits(model_of(stage.replica(0)), model_of(stage.replica(i)))) << step;
@@ -67,7 +68,7 @@ TEST_P(MethodLaws, RemainingMembersKeepTheSameModelWhenOthersLeave) {
   for (std::size_t replicas = 3; replicas <= 9; replicas += 2) {
     SCOPED_TRACE(replicas);
     DirectRound stage(random_layout(random), replicas, maker(random_settings(random)));
-    if (!stage.replica(0).method->model_is_replicated()) return;
+    if (!stage.replica(0).method->traits.model_is_replicated) return;
     start_at_random(stage, random);
     Quadratic problem(stage, random(), {.noise = 0.2, .adam = true});
     for (std::int64_t step = 0; step < 6; ++step) problem.step(step);

@@ -1,5 +1,3 @@
-#include "framework/sync/powersgd.h"
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -11,15 +9,16 @@
 #include "framework/sync/sync_error.h"
 #include "tests/framework/sync/quadratic.h"
 #include "tests/framework/sync/random_stage.h"
+#include "tests/framework/sync/usual_settings.h"
 
 namespace strait::sync {
 namespace {
 
 DirectRound::Maker power_maker(std::int64_t rank) {
-  SyncSettings settings;
+  SyncSettings settings = usual("powersgd");
   settings.rank = rank;
   settings.seed = 5;
-  return [settings] { return std::make_unique<PowerSgd>(settings); };
+  return [settings] { return make_method(settings); };
 }
 
 // A layout of matrices, and a vector.
@@ -33,7 +32,7 @@ Layout matrices(std::mt19937_64& random) {
 std::vector<double> sum_of(DirectRound& stage, bool with_gradients) {
   std::vector<double> sum(stage.replica(0).gradient.size());
   for (std::size_t i = 0; i < stage.size(); ++i) {
-    const auto residual = stage.replica(i).slots.values(PowerSgd::kResidual);
+    const auto residual = stage.replica(i).slots.values("owed");
     for (std::size_t j = 0; j < sum.size(); ++j) {
       sum[j] += static_cast<double>(residual[j]);
       if (with_gradients) sum[j] += static_cast<double>(stage.replica(i).gradient[j]);
@@ -208,11 +207,11 @@ TEST(LowRank, OrthonormalisesAnyColumns) {
 }
 
 TEST(PowerSgd, RefusesSettingsOutOfRange) {
-  SyncSettings settings;
+  SyncSettings settings = usual("powersgd");
   settings.rank = 0;
-  EXPECT_THROW(PowerSgd{settings}, SyncError);
+  EXPECT_THROW(make_method(settings), SyncError);
   settings.rank = 1 << 20;
-  EXPECT_THROW(PowerSgd{settings}, SyncError);
+  EXPECT_THROW(make_method(settings), SyncError);
 }
 
 TEST(PowerSgd, Converges) {
