@@ -43,7 +43,6 @@ struct GpuRow {
 // What the rows of a message have in common.
 struct RowShape {
   Element element = Element::float32;
-  CacheFormat kind = CacheFormat::bfloat16;
   std::int64_t width = 0;
 };
 
@@ -59,8 +58,8 @@ constexpr std::int64_t sums_scratch_bytes(std::int64_t tokens) {
   return std::int64_t{4} * kRowsPerLaunch + 16 * tokens;
 }
 
-// A token's message is put together in the shared memory of a multiprocessor: with 8 bits and
-// entries of 8 bits up to 22,000 values wide on any GPU, several times that on larger ones.
+// A token's message is put together in the shared memory of a multiprocessor: with 8 bits up to
+// 44,000 values wide on any GPU, several times that on larger ones.
 void encode_rows(void* stream, const RowShape& shape, std::span<const GpuRow> rows,
                  const RowSums& sums);
 void decode_rows(void* stream, const RowShape& shape, std::span<const GpuRow> rows);

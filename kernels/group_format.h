@@ -42,26 +42,19 @@ inline constexpr float kHuge = 1.329227995784916e36F;  // 2^120: from here on a 
 
 // nearest: smallest error; clips at 2 to 4 bits, so the result is up to 15 % too short. For values
 // whose error comes back in the next message.
-// stochastic: never clips; the mean of every value over keys is the value.
 // unbiased: nearest levels, clipped at 2 and 3 bits, with the scale that restores the length:
-// <decoded, value> is <value, value> in the mean over groups. For values that are sent once;
-// recipes do not name it.
-enum class Rounding : std::uint8_t { nearest, stochastic, unbiased };
+// <decoded, value> is <value, value> in the mean over groups. For values that are sent once.
+enum class Rounding : std::uint8_t { nearest, unbiased };
 
-// unbiased draws once per group, stochastic once per value, from (key, index of the value in the
-// row) and nothing else.
+// unbiased draws from (key, index of the value in the row) and nothing else.
 struct Draw {
   Rounding rounding = Rounding::nearest;
   std::uint64_t key = 0;
 };
 
-// What a sample's last visit left behind, per value: bfloat16, or as a row quantised with
-// kEntryFormat.
-enum class CacheFormat : std::uint8_t { bfloat16, eight_bits };
-inline constexpr GroupFormat kEntryFormat{8, 64, false};
-
-constexpr std::int64_t entry_bytes(CacheFormat kind, std::int64_t tokens, std::int64_t width) {
-  return tokens * (kind == CacheFormat::bfloat16 ? 2 * width : token_bytes(kEntryFormat, width));
+// What a sample's last visit left: its values in bfloat16.
+constexpr std::int64_t entry_bytes(std::int64_t tokens, std::int64_t width) {
+  return 2 * tokens * width;
 }
 
 // Sums over what was encoded, for reports: never part of anything that must be bit-equal. Refused

@@ -18,23 +18,21 @@ void dequantize(const std::byte* in, const GroupFormat& format, const MutableVal
 // change → scale → round → pack → update of the entry. The entry is updated from the bytes that
 // were written and from nothing else, exactly as apply_change() does on the other side, so both
 // stay the same bits. `fresh`: there is no entry yet; the change is counted from zero. A refused
-// group leaves its part of the entry as it is (zero when fresh); of an 8-bit entry it leaves the
-// whole token, since its groups share an exponent. A huge value is refused even where its change is
-// small.
-void quantize_change(const Values& values, const GroupFormat& format, const Draw& draw,
-                     CacheFormat kind, bool fresh, std::byte* entry, std::byte* out,
-                     SquareSums* sums);
+// group leaves its part of the entry as it is (zero when fresh). A huge value is refused even where
+// its change is small.
+void quantize_change(const Values& values, const GroupFormat& format, const Draw& draw, bool fresh,
+                     std::byte* entry, std::byte* out, SquareSums* sums);
 
 // The receiving side of quantize_change(): adds the change to the entry and writes what the entry
 // then stands for to `out`, in one pass. Refused groups: NaN in `out`, entry as it was (zero when
-// fresh); of an 8-bit entry the whole token stays, since its groups share an exponent.
-void apply_change(const std::byte* in, const GroupFormat& format, CacheFormat kind, bool fresh,
-                  std::byte* entry, const MutableValues& out);
+// fresh).
+void apply_change(const std::byte* in, const GroupFormat& format, bool fresh, std::byte* entry,
+                  const MutableValues& out);
 
 // An entry and its values: how a row is stored in full, and read back. What is NaN, infinite or
 // huge is stored as zero: no entry ever holds such a value.
-void store_entry(const Values& values, CacheFormat kind, std::byte* entry);
-void load_entry(CacheFormat kind, const std::byte* entry, const MutableValues& out);
+void store_entry(const Values& values, std::byte* entry);
+void load_entry(const std::byte* entry, const MutableValues& out);
 
 // The preconditions of all quantising operations: what breaks them is a mistake of the caller, and
 // stops at once.

@@ -34,7 +34,6 @@ struct ChunkPlan {
 // Checkpoints every so many steps are written while the stage trains on; see Stage::snapshot().
 struct SnapshotOptions {
   std::uint64_t memory_bytes = 0;  // of copies, at most
-  bool caches = true;              // they are saved, too
 };
 
 struct StageOptions {

@@ -21,7 +21,7 @@ namespace strait::net {
 // Any thread may call. Two threads per connection, one that accepts.
 class SimulatedPath {
  public:
-  // The same seed: the same jitter and losses. LinkError (unusable): no port of loopback is free.
+  // The same seed: the same losses and cuts. LinkError (unusable): no port of loopback is free.
   explicit SimulatedPath(const PathConditions& conditions = {}, std::uint64_t seed = 0);
   ~SimulatedPath();
   SimulatedPath(const SimulatedPath&) = delete;

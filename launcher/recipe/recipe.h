@@ -123,9 +123,8 @@ struct Recipe {
   };
 
   struct Checkpoint {
-    std::int64_t every = 100;                // steps; 0: only at the end
-    std::int64_t keep = 2;                   // complete checkpoints that stay
-    SavedCaches caches = SavedCaches::save;  // drop: delta starts anew on resume
+    std::int64_t every = 100;  // steps; 0: only at the end
+    std::int64_t keep = 2;     // complete checkpoints that stay
     CheckpointHome home = CheckpointHome::automatic;
     std::int64_t memory = std::int64_t{1} << 30U;  // bytes per process
     std::int64_t memory_every = 0;                 // steps; 0: none is held in memory

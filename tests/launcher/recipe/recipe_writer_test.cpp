@@ -82,7 +82,6 @@ Recipe::Hosts random_hosts(Draw& draw) {
     net::PathConditions& path = hosts.simulate;
     path.bits_per_second = draw.integer(1'000, 100'000'000'000);
     path.delay = nanoseconds(draw.integer(1, 10'000'000'000));
-    path.jitter = nanoseconds(draw.integer(1, 10'000'000'000));
     path.loss = draw.number(0.5);
     path.cut_every = nanoseconds(draw.integer(100'000'000, 100'000'000'000));
     path.cut_for = nanoseconds(draw.integer(1, 10'000'000'000));
@@ -197,13 +196,10 @@ Recipe random_recipe(Draw& draw) {
              draw.word<codec::WireDtype>(),
              std::int64_t{32} << draw.integer(0, 2),
              draw.integer(1, 1 << 20) << draw.integer(0, 20),
-             draw.coin(),
-             draw.word<kernels::Rounding>(),
-             draw.word<kernels::CacheFormat>(),
              draw.integer(0, 1 << 20) << draw.integer(0, 20)};
   if (r.pipeline.replicas > 1) r.sync = random_sync(draw);
-  r.checkpoint = {draw.integer(0, 1000), draw.integer(2, 10), draw.word<SavedCaches>(),
-                  draw.word<CheckpointHome>(), draw.integer(0, 1 << 20) << draw.integer(0, 20)};
+  r.checkpoint = {draw.integer(0, 1000), draw.integer(2, 10), draw.word<CheckpointHome>(),
+                  draw.integer(0, 1 << 20) << draw.integer(0, 20)};
   r.hosts = random_hosts(draw);
   return r;
 }
