@@ -18,8 +18,6 @@ namespace strait::sync {
 struct RecipeFacts {
   // "run.toml:31:9", or a phrase that says that the recipe does not state the key.
   std::function<std::string(std::string_view key)> where;
-  // The key that sets the number of steps: "train.steps" or "train.epochs".
-  std::string steps_key = "train.steps";
 
   // "sync.every is 3 (run.toml:31:9)".
   std::string stated(std::string_view key, std::string_view value) const;

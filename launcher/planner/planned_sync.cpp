@@ -121,15 +121,12 @@ sync::SyncSettings sync_settings(const recipe::Recipe& recipe, const std::string
   settings.random = configured.random.value_or(settings.random);
   settings.top = configured.top.value_or(settings.top);
   settings.bits = static_cast<int>(configured.bits.value_or(settings.bits));
-  settings.narrow_reference = configured.reference_dtype == recipe::Dtype::bfloat16;
   settings.every = configured.every.value_or(0);
   settings.fragments = configured.fragments;
   settings.late = configured.late;
-  settings.blend = configured.blend;
   settings.outer_learning_rate = configured.outer_learning_rate;
   settings.outer_momentum = configured.outer_momentum;
   settings.rank = configured.rank;
-  settings.warmup = configured.warmup.value_or(0);
   settings.steps = steps;
   settings.beta1 = recipe.train.betas.first;
   settings.beta2 = recipe.train.betas.second;

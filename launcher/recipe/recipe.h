@@ -110,15 +110,12 @@ struct Recipe {
     std::optional<double> random = std::nullopt;      // share of the weights that a round considers
     std::optional<double> top = std::nullopt;         // share of these that is sent
     std::optional<std::int64_t> bits = std::nullopt;  // of a value that is sent
-    Dtype reference_dtype = Dtype::float32;           // of agreed weights and error feedback
-    std::optional<std::int64_t> every = std::nullopt;  // updates between two rounds
-    std::int64_t fragments = 4;                        // that take turns
-    std::int64_t late = 1;                             // updates until a result is applied
-    double blend = 0.5;                                // share of the own weights that is kept
+    std::optional<std::int64_t> every = std::nullopt;          // updates between two rounds
+    std::int64_t fragments = 4;                                // that take turns
+    std::int64_t late = 1;                                     // updates until a result is applied
     std::optional<double> outer_learning_rate = std::nullopt;  // of a step between agreements
     std::optional<double> outer_momentum = std::nullopt;       // of these steps
     std::int64_t rank = 2;                                     // of a matrix that is sent
-    std::optional<std::int64_t> warmup = std::nullopt;         // steps with exact means
     bool operator==(const Sync&) const = default;
   };
 

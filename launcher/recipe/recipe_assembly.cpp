@@ -34,6 +34,9 @@ constexpr std::array kRemovedKeys = {
                "bias"},
     RemovedKey{"codec.cache_kind",
                "cached values are bfloat16, and codec.cache_disk holds what memory does not"},
+    RemovedKey{"sync.reference_dtype", "agreed weights and error feedback are float32"},
+    RemovedKey{"sync.blend", "half of a replica's own weights is kept"},
+    RemovedKey{"sync.warmup", "a fifteenth of the run sends exact means, two steps at least"},
     RemovedKey{"checkpoint.caches", "checkpoints hold the activation caches"},
     RemovedKey{"hosts.simulate.jitter", "hosts.simulate.delay is the mean"}};
 

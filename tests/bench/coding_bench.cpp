@@ -151,7 +151,6 @@ int main(int argc, char** argv) {
     settings.method = method;
     settings.steps = sizes.steps;
     settings.every = 8;  // so that some steps hold all there is
-    settings.warmup = sizes.steps / 4;
     if (method != "cocktail") {
       row(method, settings, sizes);
       continue;

@@ -233,7 +233,6 @@ TEST(SnapshotOfStage, HasBitsOfPauseWithReplicas) {
     settings.replicas = 2;
     settings.sync.method = method;
     settings.sync.every = 2;
-    settings.sync.warmup = 4;
     settings.evaluate = true;
     expect_same_bits_beside(settings);
   }

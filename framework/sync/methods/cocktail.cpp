@@ -16,7 +16,6 @@
 #include "framework/sync/outer_step.h"
 #include "framework/sync/packet.h"
 #include "framework/sync/random_choice.h"
-#include "framework/sync/slot_column.h"
 #include "framework/sync/sync_error.h"
 
 namespace strait::sync {
@@ -130,11 +129,9 @@ OuterStep cocktail_outer_step(const SyncSettings& settings) {
 }
 
 std::vector<SlotNeed> cocktail_slots(const SyncSettings& settings) {
-  const auto width =
-      settings.narrow_reference ? SlotNeed::Width::bfloat16 : SlotNeed::Width::float32;
-  std::vector<SlotNeed> needs = {{kReference, width, true}, {kResidual, width, true}};
+  std::vector<SlotNeed> needs = {{.name = kReference}, {.name = kResidual}};
   if (cocktail_outer_step(settings).momentum > 0) {
-    needs.push_back({.name = kOuter, .width = width, .shared = true, .optional = true});
+    needs.push_back({.name = kOuter, .shared = true, .optional = true});
   }
   return needs;
 }
@@ -146,8 +143,8 @@ std::vector<SlotNeed> cocktail_slots(const SyncSettings& settings) {
 // update, the result is added to reference and weights, and the replica's own contribution is
 // subtracted from its weights. So nothing is lost: what was not sent is still in weights -
 // reference, what the result left out is in the residual, and mean(weights) + residual moves as the
-// uncompressed mean would. The same holds for a reference in bfloat16: what rounding takes from it
-// goes back into the residual, divided by the gain of the outer step.
+// uncompressed mean would. What rounding to float32 takes from the reference goes back into the
+// residual, divided by the gain of the outer step.
 //
 // An outer step with momentum applies the result, and may move the reference further than the
 // result: that makes up for the staleness of the replicas. mean(weights) + residual then moves by
@@ -165,18 +162,13 @@ class Cocktail final : public SyncMethod {
         choice_(settings.seed, checked_share(settings, settings.random, "random")),
         packet_{checked_share(settings, settings.top, "top"), checked_bits(settings)},
         outer_(cocktail_outer_step(settings)),
-        rule_(is_fresh(settings) ? UpdateRule::own_gradient : UpdateRule::adamw),
-        narrow_(settings.narrow_reference) {}
+        rule_(is_fresh(settings) ? UpdateRule::own_gradient : UpdateRule::adamw) {}
 
   // Where results are a few steps old, replicas step like one that sees all rows, at the learning
   // rate of that one. Where they are older, the shorter steps of a replica's own rows lose less.
   UpdateRule update_rule(store::Step) const override { return rule_; }
   void start(Slots& slots) override {
-    const std::span<float> weights = slots.values(kWeights);
-    const Range all{0, slots.layout().size()};
-    slots.store(kReference, all, weights);
-    // A narrow reference rounds the weights; all replicas begin with the rounded ones.
-    if (narrow_) slots.load(kReference, all, weights);
+    std::ranges::copy(slots.values(kWeights), slots.values(kReference).begin());
   }
   std::optional<RoundPlan> plan(const HookPoint& point, const Layout& layout,
                                 const Membership&) const override {
@@ -193,16 +185,16 @@ class Cocktail final : public SyncMethod {
     in_progress.blocks = choice_.blocks(slots.layout(), part.range, round.opened.step);
     const std::vector<Block>& chosen = in_progress.blocks;
     const std::span<const float> weights = slots.values(kWeights);
-    SlotColumn reference(slots, kReference, narrow_);
+    const std::span<const float> reference = slots.values(kReference);
     change_.resize(chosen.size() * kBlockSize);
     std::uint32_t most = 0;
     for (std::size_t b = 0; b < chosen.size(); ++b) {
       const std::int64_t ahead = chosen[std::min(b + kAhead, chosen.size() - 1)].first;
       __builtin_prefetch(weights.data() + ahead);
-      reference.prefetch(ahead);
+      __builtin_prefetch(reference.data() + ahead);
       // Padding is zero in both slots.
       const float* own = weights.data() + chosen[b].first;
-      const float* shared = reference.block(chosen[b].first);
+      const float* shared = reference.data() + chosen[b].first;
       BlockValues change;
       for (std::size_t i = 0; i < kBlockSize; ++i) change[i] = own[i] - shared[i];
       for (std::size_t i = 0; i < kBlockSize; ++i) most |= excess(change[i]);
@@ -226,12 +218,13 @@ class Cocktail final : public SyncMethod {
       if (!own) read_packet(chosen, contributions[member], scratch_, received_);
       add_to(sum, own ? in_progress.contribution : received_);
     }
-    SlotColumn residual(slots, kResidual, narrow_);
+    const std::span<const float> residual = slots.values(kResidual);
     const auto members = static_cast<float>(contributions.size());
     std::uint32_t most = 0;
     for (std::size_t b = 0; b < chosen.size(); ++b) {
-      residual.prefetch(chosen[std::min(b + kAhead, chosen.size() - 1)].first);
-      const float* before = residual.block(chosen[b].first);
+      const std::int64_t ahead = chosen[std::min(b + kAhead, chosen.size() - 1)].first;
+      __builtin_prefetch(residual.data() + ahead);
+      const float* before = residual.data() + chosen[b].first;
       float* values = sum.data() + b * kBlockSize;
       BlockValues mean;
       for (std::size_t i = 0; i < kBlockSize; ++i) mean[i] = values[i] / members + before[i];
@@ -288,18 +281,12 @@ class Cocktail final : public SyncMethod {
 
   void apply_stretch(const PartInProgress& part, std::size_t stretch, Slots& slots) const {
     const std::span<float> weights = slots.values(kWeights);
-    SlotColumn reference(slots, kReference, narrow_);
-    SlotWriter new_reference(slots, kReference, narrow_);
-    SlotWriter new_residual(slots, kResidual, narrow_);
+    const std::span<float> reference = slots.values(kReference);
+    const std::span<float> new_residual = slots.values(kResidual);
     const bool has_momentum = outer_.momentum > 0;
+    const std::span<float> momentum = has_momentum ? slots.values(kOuter) : std::span<float>();
     // What goes into the residual passes the outer step once more, so it is divided by its gain.
     const float back = 1 / outer_.gain();
-    std::optional<SlotColumn> momentum;
-    std::optional<SlotWriter> new_momentum;
-    if (has_momentum) {
-      momentum.emplace(slots, kOuter, narrow_);
-      new_momentum.emplace(slots, kOuter, narrow_);
-    }
     const std::size_t begin = stretch * kStretch;
     const std::size_t end = std::min(begin + kStretch, part.blocks.size());
     BlockReader mine(part.contribution, begin, part.contribution_at[stretch]);
@@ -310,29 +297,26 @@ class Cocktail final : public SyncMethod {
     for (std::size_t b = begin; b < end; ++b) {
       const std::int64_t ahead = part.blocks[std::min(b + kAhead, end - 1)].first;
       __builtin_prefetch(weights.data() + ahead, 1);
-      reference.prefetch(ahead);
-      if (has_momentum) momentum->prefetch(ahead);
+      __builtin_prefetch(reference.data() + ahead, 1);
+      if (has_momentum) __builtin_prefetch(momentum.data() + ahead, 1);
       const std::int64_t first = part.blocks[b].first;
       const float* gives = mine.next();
       const float* takes = all.next();
-      const float* before = reference.block(first);
+      const float* before = reference.data() + first;
       float* own = weights.data() + first;
-      if (has_momentum) {
-        const float* last = momentum->block(first);
-        for (std::size_t i = 0; i < kBlockSize; ++i) outer[i] = last[i];
-      }
+      if (has_momentum) std::copy_n(momentum.data() + first, kBlockSize, outer.data());
       for (std::size_t i = 0; i < kBlockSize; ++i) {
         const float change = outer_.change(-takes[i], outer[i]);
-        after[i] = new_reference.rounded(before[i] + change);
+        after[i] = before[i] + change;
         const float moved = after[i] - before[i];
         own[i] += moved - gives[i];
         residual[i] = (change - moved) * back;
       }
-      if (has_momentum) new_momentum->store(first, outer);
-      new_reference.store(first, after);
+      if (has_momentum) std::ranges::copy(outer, momentum.data() + first);
+      std::ranges::copy(after, reference.data() + first);
       if (!part.owned) continue;
       for (std::size_t i = 0; i < kBlockSize; ++i) residual[i] += part.residual[b * kBlockSize + i];
-      new_residual.store(first, residual);
+      std::ranges::copy(residual, new_residual.data() + first);
     }
   }
 
@@ -340,7 +324,6 @@ class Cocktail final : public SyncMethod {
   PacketSettings packet_;
   OuterStep outer_;
   UpdateRule rule_;
-  bool narrow_;
   std::vector<PartInProgress> parts_;  // by Part::index
   // Scratch memory, kept from round to round.
   PacketScratch scratch_;
@@ -409,8 +392,7 @@ std::span<const Strength> cocktail_strengths(std::int64_t steps) {
 MethodOffer cocktail() {
   return {.name = "cocktail",
           .make = made<Cocktail>,
-          .reads = {"random", "top", "bits", "reference_dtype", "outer_learning_rate",
-                    "outer_momentum"},
+          .reads = {"random", "top", "bits", "outer_learning_rate", "outer_momentum"},
           .forecast = cocktail_forecast,
           // By coordinates that a round covers. Selecting takes most of the time, so it matters
           // little how many are sent; bare signs need no levels.

@@ -21,7 +21,7 @@ namespace {
 constexpr const char* kOwedMoment = "owed";
 constexpr const char* kServerOwedMoment = "server_owed";
 constexpr int kSignBits = 1;
-// The share of the run that warms up by default: a fifteenth.
+// The share of the run that warms up: a fifteenth.
 constexpr std::int64_t kWarmupShare = 15;
 constexpr const char* kWarmGradient = "a part of a gradient";
 constexpr const char* kSignedMoment = "a part of a moment";
@@ -49,7 +49,6 @@ std::vector<float> left_out_by(const net::Frame& code, std::size_t at,
 }
 
 std::int64_t warmup_steps(const SyncSettings& settings) {
-  if (settings.warmup > 0) return settings.warmup;
   // Two at least: fresh adapters have a gradient in one of their two matrices only, in the first.
   return std::max(settings.steps / kWarmupShare, std::int64_t{2});
 }
@@ -72,12 +71,10 @@ class OnebitAdam final : public SyncMethod {
         beta1_(static_cast<float>(settings.beta1)),
         seen_(static_cast<float>(1 - std::pow(settings.beta2, static_cast<double>(warmup_)))) {
     const auto is_beta = [](double value) { return value >= 0 && value < 1; };
-    if (settings.warmup < 0 || !is_beta(settings.beta1) || !is_beta(settings.beta2)) {
-      throw SyncError(
-          SyncError::Kind::setting,
-          fmt::format("{}: warmup is {} and the betas are {} and {}; warmup must not be "
-                      "negative, and betas must be from 0 to below 1",
-                      settings.method, settings.warmup, settings.beta1, settings.beta2));
+    if (!is_beta(settings.beta1) || !is_beta(settings.beta2)) {
+      throw SyncError(SyncError::Kind::setting,
+                      fmt::format("{}: the betas are {} and {}; they must be from 0 to below 1",
+                                  settings.method, settings.beta1, settings.beta2));
     }
   }
 
@@ -201,21 +198,11 @@ Forecast onebit_forecast(const ForecastInput& input) {
   return {.step_bytes = share * warm + (1 - share) * signs, .round_bytes = warm};
 }
 
-std::string onebit_check(const SyncSettings& settings, const RecipeFacts& recipe) {
-  if (settings.warmup == 0 || settings.warmup < settings.steps) return "";
-  return fmt::format(
-      "{}, but the run has {} steps ({}, {}): {} would send exact means to its end and compress "
-      "nothing; set sync.warmup to less than {}, or leave it out for a fifteenth of the run",
-      recipe.stated("sync.warmup", fmt::format("{}", settings.warmup)), settings.steps,
-      recipe.steps_key, recipe.where(recipe.steps_key), settings.method, settings.steps);
-}
-
 }  // namespace
 
 MethodOffer onebit_adam() {
   return {.name = "onebit_adam",
           .make = made<OnebitAdam>,
-          .reads = {"warmup"},
           .needs_all =
               "applies moments after the consensus round of the step, so the remaining replicas "
               "could not determine which of them has applied them",
@@ -224,7 +211,6 @@ MethodOffer onebit_adam() {
               [](const SyncSettings&) {
                 return CodingCost{22, 16};
               },
-          .check = onebit_check,
           .rank = 30};
 }
 

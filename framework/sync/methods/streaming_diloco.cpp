@@ -17,6 +17,8 @@ constexpr const char* kStreamedChange = "a part of a fragment's change";
 
 constexpr std::int64_t kSpan = 100;     // updates from turn to turn, unless set
 constexpr std::int64_t kStretches = 3;  // of a zone in a fragment
+// Of a replica's own weights, that stays when a result is applied; the value of the paper.
+constexpr float kOwnShare = 0.5F;
 constexpr double kScaleBits = 16;
 
 void require(bool holds, const SyncSettings& settings, const std::string& sentence) {
@@ -28,7 +30,7 @@ void require(bool holds, const SyncSettings& settings, const std::string& senten
 // fragments are synchronised in turn, so that the traffic is spread over time. Few bits per value
 // in both directions; a result is applied some updates late and blended into weights that have
 // changed since. What rounding leaves out stays in reference - weights for the next turn, as far as
-// the weights keep their own values (`blend`).
+// the weights keep their own values.
 class StreamingDiloco final : public SyncMethod {
  public:
   explicit StreamingDiloco(const SyncSettings& settings)
@@ -41,7 +43,6 @@ class StreamingDiloco final : public SyncMethod {
         fragments_(settings.fragments),
         late_(settings.late),
         steps_(settings.steps),
-        blend_(static_cast<float>(settings.blend)),
         outer_(outer_step(settings, {0.7F, 0.9F})) {
     require(bits_ >= 2 && bits_ <= 8, settings,
             fmt::format("bits is {}; it must be from 2 to 8", bits_));
@@ -51,8 +52,6 @@ class StreamingDiloco final : public SyncMethod {
     require(late_ >= 0 && late_ <= every_ / fragments_, settings,
             fmt::format("late is {}; it must be from 0 to {}, the updates between two fragments",
                         late_, every_ / fragments_));
-    require(blend_ >= 0 && blend_ <= 1, settings,
-            fmt::format("blend is {}; it must be from 0 to 1", blend_));
   }
 
   void start(Slots& slots) override {
@@ -110,7 +109,7 @@ class StreamingDiloco final : public SyncMethod {
       // The reference first: the weights are blended with the new one.
       outer_.make(change, within(slots.values(kOuter), part.range), reference);
       for (std::size_t i = 0; i < weights.size(); ++i) {
-        weights[i] = blend_ * weights[i] + (1 - blend_) * reference[i];
+        weights[i] = kOwnShare * weights[i] + (1 - kOwnShare) * reference[i];
       }
     });
   }
@@ -139,7 +138,6 @@ class StreamingDiloco final : public SyncMethod {
   std::int64_t fragments_;
   std::int64_t late_;
   std::int64_t steps_;
-  float blend_;
   OuterStep outer_;
 };
 
@@ -189,8 +187,7 @@ std::string streaming_check(const SyncSettings& settings, const RecipeFacts& rec
 MethodOffer streaming_diloco() {
   return {.name = "streaming_diloco",
           .make = made<StreamingDiloco>,
-          .reads = {"bits", "every", "fragments", "late", "blend", "outer_learning_rate",
-                    "outer_momentum"},
+          .reads = {"bits", "every", "fragments", "late", "outer_learning_rate", "outer_momentum"},
           .forecast = streaming_forecast,
           .coding_cost =
               [](const SyncSettings& settings) {

@@ -69,7 +69,6 @@ TEST_P(ForecastTest, MatchesBytesOfRounds) {
     settings.every = 6;
     settings.fragments = 3;
     settings.rank = 3;
-    settings.warmup = 2;
     // The size of a cocktail packet depends on its values.
     const double slack = GetParam() == "cocktail" ? 0.15 : 0.06;
     for (const bool narrow : {false, true}) {
@@ -100,13 +99,13 @@ TEST(Methods, BuiltInOffersAreCompleteAndHaveDistinctRanks) {
 
 TEST(Methods, ChecksQuoteTheRecipe) {
   const RecipeFacts recipe{[](std::string_view key) { return "at " + std::string(key); }};
-  SyncSettings settings = usual("onebit_adam");
-  settings.steps = settings.warmup = 5;
-  EXPECT_THAT(methods().named("onebit_adam").check(settings, recipe),
-              testing::StartsWith("sync.warmup is 5 (at sync.warmup), but the run has 5 steps "
-                                  "(train.steps, at train.steps)"));
-  settings.warmup = 4;
-  EXPECT_EQ(methods().named("onebit_adam").check(settings, recipe), "");
+  SyncSettings settings = usual("streaming_diloco");
+  settings.every = 3;
+  EXPECT_THAT(methods().named("streaming_diloco").check(settings, recipe),
+              testing::StartsWith("sync.fragments is 4 (at sync.fragments), but sync.every is 3 "
+                                  "(at sync.every)"));
+  settings.every = 4;
+  EXPECT_EQ(methods().named("streaming_diloco").check(settings, recipe), "");
 }
 
 TEST(Forecast, CountsWarmupByItsShareOfTheRun) {

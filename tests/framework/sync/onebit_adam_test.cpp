@@ -13,10 +13,11 @@ namespace strait::sync {
 namespace {
 
 constexpr std::int64_t kWarm = 4;
+constexpr std::int64_t kRun = 15 * kWarm;  // steps, a fifteenth of which warms up
 
 DirectRound::Maker onebit_maker() {
   SyncSettings settings = usual("onebit_adam");
-  settings.warmup = kWarm;
+  settings.steps = kRun;
   return [settings] { return make_method(settings); };
 }
 
@@ -157,9 +158,6 @@ TEST(OnebitAdam, TinySecondMomentDoesNotAffectOtherWeights) {
 
 TEST(OnebitAdam, RefusesSettingsOutOfRange) {
   SyncSettings settings = usual("onebit_adam");
-  settings.warmup = -1;
-  EXPECT_THROW(make_method(settings), SyncError);
-  settings.warmup = 1;
   settings.beta1 = 1;
   EXPECT_THROW(make_method(settings), SyncError);
 }
@@ -167,7 +165,7 @@ TEST(OnebitAdam, RefusesSettingsOutOfRange) {
 TEST(OnebitAdam, Converges) {
   std::mt19937_64 random(4);
   SyncSettings settings = usual("onebit_adam");
-  settings.warmup = 40;
+  settings.steps = 15 * 40;
   DirectRound stage(random_layout(random), 4, [settings] { return make_method(settings); });
   start_at_random(stage, random);
   Quadratic problem(stage, 7, {.learning_rate = 0.01F, .adam = true});

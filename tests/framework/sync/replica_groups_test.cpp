@@ -174,7 +174,6 @@ SyncSettings settings_of(const std::string& method) {
   settings.every = 6;
   settings.fragments = 3;
   settings.rank = 3;
-  settings.warmup = 2;
   return settings;
 }
 

@@ -100,7 +100,6 @@ on_loss = "continue"
 random = 0.25
 top = 1
 bits = 3
-reference_dtype = "bfloat16"
 [checkpoint]
 every = 50
 keep = 5
@@ -150,8 +149,7 @@ TEST(RecipeReader, SetsFieldOfEveryKey) {
                    .on_loss = LossRule::continue_run,
                    .random = 0.25,
                    .top = 1.0,
-                   .bits = 3,
-                   .reference_dtype = Dtype::bfloat16};
+                   .bits = 3};
   expected.checkpoint = {50, 5};
   expected.hosts.backend = BackendKind::ssh;
   expected.hosts.list = {{.name = "alice@10.0.0.1"},
@@ -355,17 +353,15 @@ TEST(RecipeReader, ReadsKeysOfEachSyncMethod) {
   EXPECT_EQ(sync_of(""), Recipe::Sync());
   EXPECT_EQ(sync_of("wire_dtype = \"bfloat16\"").wire_dtype, Dtype::bfloat16);
   const auto streaming = sync_of(
-      "method = \"streaming_diloco\"\nfragments = 3\nlate = 2\nblend = 0.25\nbits = 8\n"
+      "method = \"streaming_diloco\"\nfragments = 3\nlate = 2\nbits = 8\n"
       "every = 30\nouter_learning_rate = 0.5\nouter_momentum = \"auto\"");
   EXPECT_EQ(streaming.fragments, 3);
   EXPECT_EQ(streaming.late, 2);
-  EXPECT_EQ(streaming.blend, 0.25);
   EXPECT_EQ(streaming.bits, 8);
   EXPECT_EQ(streaming.every, 30);
   EXPECT_EQ(streaming.outer_learning_rate, 0.5);
   EXPECT_EQ(streaming.outer_momentum, std::nullopt);
   EXPECT_EQ(sync_of("method = \"powersgd\"\nrank = 4").rank, 4);
-  EXPECT_EQ(sync_of("method = \"onebit_adam\"\nwarmup = 9").warmup, 9);
   EXPECT_EQ(sync_of("method = \"auto\"").method, "auto");
   const auto automatic = sync_of("method = \"auto\"\ntop = 0.5\nbits = \"auto\"");
   EXPECT_EQ(automatic.top, 0.5);
@@ -422,8 +418,7 @@ TEST(RecipeReader, RefusesKeysThatSyncMethodDoesNotRead) {
   const std::string replicas = "batch = 8\n[pipeline]\nreplicas = 2\n[sync]\n";
   EXPECT_EQ(mistake_after_least(replicas + "method = \"cocktail\"\nrank = 4\n"),
             "sync.rank is 4 (recipes/x.toml:12:8), but sync.method \"cocktail\" does not read it; "
-            "it reads random, top, bits, reference_dtype, "
-            "outer_learning_rate, outer_momentum");
+            "it reads random, top, bits, outer_learning_rate, outer_momentum");
   EXPECT_EQ(mistake_after_least(replicas + "top = 0.5\n"),
             "sync.top is 0.5 (recipes/x.toml:11:7), but sync.method \"allreduce\" does not read "
             "it; it reads wire_dtype");
@@ -437,8 +432,8 @@ TEST(RecipeReader, RefusesKeysThatSyncMethodDoesNotRead) {
   EXPECT_THAT(mistake_after_least(replicas + "method = \"coctail\"\n"),
               testing::AllOf(HasSubstr("must be one of \"allreduce\", "),
                              HasSubstr("did you mean \"cocktail\"?")));
-  for (const auto* line : {"random = 0", "top = 1.5", "bits = 9", "blend = -0.1", "every = 0",
-                           "fragments = 0", "late = -1", "rank = 0", "wire_dtype = \"float16\""}) {
+  for (const auto* line : {"random = 0", "top = 1.5", "bits = 9", "every = 0", "fragments = 0",
+                           "late = -1", "rank = 0", "wire_dtype = \"float16\""}) {
     EXPECT_THAT(mistake_after_least(replicas + line), HasSubstr("x.toml:11:")) << line;
   }
 }

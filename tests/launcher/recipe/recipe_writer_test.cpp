@@ -59,16 +59,13 @@ Recipe::Sync random_sync(Draw& draw) {
     if (key == "random" && draw.coin()) sync.random = 1e-6 + draw.number(0.9);
     if (key == "top" && draw.coin()) sync.top = 1;
     if (key == "bits" && draw.coin()) sync.bits = draw.integer(1, 8);
-    if (key == "reference_dtype") sync.reference_dtype = draw.word<Dtype>();
     if (key == "every" && draw.coin()) sync.every = draw.integer(1, 1000);
     if (key == "fragments") sync.fragments = draw.integer(1, 9);
     if (key == "late") sync.late = draw.integer(0, 9);
-    if (key == "blend") sync.blend = draw.number(1);
     if (key == "outer_learning_rate" && draw.coin())
       sync.outer_learning_rate = 0.01 + draw.number(2);
     if (key == "outer_momentum" && draw.coin()) sync.outer_momentum = draw.number(0.99);
     if (key == "rank") sync.rank = draw.integer(1, 64);
-    if (key == "warmup" && draw.coin()) sync.warmup = draw.integer(1, 1000);
   }
   return sync;
 }
