@@ -63,6 +63,8 @@ struct Part {
   std::uint32_t index = 0;
   std::size_t owner = 0;  // a member's index; shard_reduce
   Range range;
+
+  std::size_t values() const { return static_cast<std::size_t>(range.count()); }
 };
 
 // A round in progress. The engine fills it in; methods read it.
@@ -82,6 +84,9 @@ struct Round {
   std::vector<Part> parts;
   std::vector<Exchange> exchanges;
   int exchange = 0;  // the current one
+
+  // Of the first exchange, as most methods have no other.
+  const net::Frame& result(const Part& part) const { return exchanges.front().results[part.index]; }
 };
 
 // The parts of a plan; a pure function.

@@ -93,6 +93,19 @@ class SyncMethod {
   virtual void drop(const Round&) {}
 };
 
+// The sum of the contributions to a part of `count` values, which read(bytes, values) decodes. In
+// the order of the members: it has the same bits wherever the part is reduced.
+template <class Read>
+std::vector<float> sum_of(Contributions contributions, std::size_t count, const Read& read) {
+  std::vector<float> sum(count);
+  std::vector<float> theirs(count);
+  for (const std::span<const std::byte> bytes : contributions) {
+    read(bytes, std::span(theirs));
+    for (std::size_t i = 0; i < count; ++i) sum[i] += theirs[i];
+  }
+  return sum;
+}
+
 // Applies a round part by part on all of the stage's threads. Parts are independent, so the bits do
 // not depend on the number of threads. `apply_part` must not throw: decode() has checked the bytes.
 template <class ApplyPart>

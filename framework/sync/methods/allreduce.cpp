@@ -38,7 +38,7 @@ class Allreduce final : public SyncMethod {
   }
   void reduce(const Round&, const Part& part, Contributions contributions, const Slots&,
               net::Frame& out) override {
-    std::vector<float> sum(static_cast<std::size_t>(part.range.count()));
+    std::vector<float> sum(part.values());
     std::vector<float> theirs(sum.size());
     for (std::size_t member = 0; member < contributions.size(); ++member) {
       // In the order of the members and without a zero to begin with, as one replica with all rows
@@ -51,15 +51,10 @@ class Allreduce final : public SyncMethod {
   }
   void decode(const Round& round, const Part& part, const Slots&) override {
     // The size alone: a value that is not finite must reach all replicas, which then skip the step.
-    check_floats(round.exchanges.front().results[part.index],
-                 static_cast<std::size_t>(part.range.count()), narrow_, kGradientPart);
+    check_floats(round.result(part), part.values(), narrow_, kGradientPart);
   }
   void apply(const Round& round, Slots& slots) override {
-    const std::vector<net::Frame>& results = round.exchanges.front().results;
-    const std::span<float> gradient = slots.values(kGradient);
-    apply_parts(round, slots, [&](const Part& part) {
-      read_floats(results[part.index], narrow_, within(gradient, part.range), kGradientPart);
-    });
+    apply_floats(round, narrow_, slots, kGradient, kGradientPart);
   }
 
  private:
@@ -81,6 +76,7 @@ MethodOffer allreduce() {
             const double bits = input.settings.narrow_wire ? kSumBits / 2 : kSumBits;
             return every_step(input.bucketed_bytes(input.values(), bits, input.bucket(kSumBits)));
           },
+      .coding_cost = [](const SyncSettings&) { return kPlainCodingCost; },
       .rank = 10};
 }
 

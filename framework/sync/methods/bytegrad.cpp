@@ -30,24 +30,19 @@ class ByteGrad final : public SyncMethod {
   }
   void reduce(const Round&, const Part& part, Contributions contributions, const Slots&,
               net::Frame& out) override {
-    std::vector<float> sum(static_cast<std::size_t>(part.range.count()));
-    std::vector<float> theirs(sum.size());
-    for (const std::span<const std::byte> bytes : contributions) {
-      read_byte_groups(bytes, theirs, kBytePart);
-      // A NaN of one replica makes the sum NaN, so that all replicas skip the step.
-      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += theirs[i];
-    }
-    append_byte_groups(sum, out);
+    // A NaN of one replica makes the sum NaN, so that all replicas skip the step.
+    const auto read = [](auto bytes, std::span<float> to) {
+      read_byte_groups(bytes, to, kBytePart);
+    };
+    append_byte_groups(sum_of(contributions, part.values(), read), out);
   }
   void decode(const Round& round, const Part& part, const Slots&) override {
-    check_byte_groups(round.exchanges.front().results[part.index],
-                      static_cast<std::size_t>(part.range.count()), kBytePart);
+    check_byte_groups(round.result(part), part.values(), kBytePart);
   }
   void apply(const Round& round, Slots& slots) override {
-    const std::vector<net::Frame>& results = round.exchanges.front().results;
     const std::span<float> gradient = slots.values(kGradient);
     apply_parts(round, slots, [&](const Part& part) {
-      read_byte_groups(results[part.index], within(gradient, part.range), kBytePart);
+      read_byte_groups(round.result(part), within(gradient, part.range), kBytePart);
     });
   }
 };

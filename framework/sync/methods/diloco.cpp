@@ -43,19 +43,16 @@ class Diloco final : public SyncMethod {
   }
   void reduce(const Round&, const Part& part, Contributions contributions, const Slots&,
               net::Frame& out) override {
-    const auto count = static_cast<std::size_t>(part.range.count());
-    append_floats(mean_of_finite_floats(contributions, narrow_, count, kWeightsChange), narrow_,
-                  out);
+    append_floats(mean_of_finite_floats(contributions, narrow_, part.values(), kWeightsChange),
+                  narrow_, out);
   }
   void decode(const Round& round, const Part& part, const Slots&) override {
-    check_finite_floats(round.exchanges.front().results[part.index], narrow_,
-                        static_cast<std::size_t>(part.range.count()), kWeightsChange);
+    check_finite_floats(round.result(part), narrow_, part.values(), kWeightsChange);
   }
   void apply(const Round& round, Slots& slots) override {
-    const std::vector<net::Frame>& results = round.exchanges.front().results;
     apply_parts(round, slots, [&](const Part& part) {
-      std::vector<float> change(static_cast<std::size_t>(part.range.count()));
-      read_floats(results[part.index], narrow_, change, kWeightsChange);
+      std::vector<float> change(part.values());
+      read_floats(round.result(part), narrow_, change, kWeightsChange);
       const auto reference = within(slots.values(kReference), part.range);
       outer_.make(change, within(slots.values(kOuter), part.range), reference);
       std::ranges::copy(reference, within(slots.values(kWeights), part.range).begin());

@@ -86,20 +86,19 @@ class Noloco final : public SyncMethod {
   }
   void reduce(const Round&, const Part& part, Contributions contributions, const Slots&,
               net::Frame& out) override {
-    const auto count = static_cast<std::size_t>(part.range.count());
-    append_floats(mean_of_finite_floats(contributions, false, count, kSlowPart), false, out);
+    append_floats(mean_of_finite_floats(contributions, false, part.values(), kSlowPart), false,
+                  out);
   }
   void decode(const Round& round, const Part& part, const Slots&) override {
-    const auto count = static_cast<std::size_t>(part.range.count());
     const Round::Exchange& exchange = round.exchanges.front();
     if (is_read(round))
-      return check_finite_floats(exchange.results[part.index], false, count, kSlowPart);
-    check_finite_floats(exchange.own[part.index], false, 2 * count, kSlowPart);
-    check_finite_floats(partner_frame(round, part), false, 2 * count, kSlowPart);
+      return check_finite_floats(round.result(part), false, part.values(), kSlowPart);
+    check_finite_floats(exchange.own[part.index], false, 2 * part.values(), kSlowPart);
+    check_finite_floats(partner_frame(round, part), false, 2 * part.values(), kSlowPart);
   }
   void apply(const Round& round, Slots& slots) override {
     if (is_read(round)) {
-      apply_floats(round, slots, kMean, kSlowPart);
+      apply_floats(round, false, slots, kMean, kSlowPart);
     } else {
       apply_pair(round, slots);
     }

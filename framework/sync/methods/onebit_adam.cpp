@@ -97,21 +97,20 @@ class OnebitAdam final : public SyncMethod {
   void reduce(const Round& round, const Part& part, Contributions contributions, const Slots& slots,
               net::Frame& out) override {
     if (!warms_up(round.opened.step)) return reduce_moments(part, contributions, slots, out);
-    const auto count = static_cast<std::size_t>(part.range.count());
-    append_floats(mean_of_finite_floats(contributions, false, count, kWarmGradient), false, out);
+    append_floats(mean_of_finite_floats(contributions, false, part.values(), kWarmGradient), false,
+                  out);
   }
   void decode(const Round& round, const Part& part, const Slots& slots) override {
-    const net::Frame& result = round.exchanges.front().results[part.index];
-    const auto count = static_cast<std::size_t>(part.range.count());
+    const net::Frame& result = round.result(part);
     if (warms_up(round.opened.step)) {
-      check_finite_floats(result, false, count, kWarmGradient);
+      check_finite_floats(result, false, part.values(), kWarmGradient);
     } else {
       check_sign_groups(result, spread_of(part, slots), kSignedMoment);
     }
   }
   void apply(const Round& round, Slots& slots) override {
     if (warms_up(round.opened.step)) {
-      apply_floats(round, slots, kGradient, kWarmGradient);
+      apply_floats(round, false, slots, kGradient, kWarmGradient);
     } else {
       apply_moment(round, slots);
     }
@@ -144,12 +143,10 @@ class OnebitAdam final : public SyncMethod {
   void reduce_moments(const Part& part, Contributions contributions, const Slots& slots,
                       net::Frame& out) {
     const std::vector<float> spread = spread_of(part, slots);
-    std::vector<float> mean(spread.size());
-    std::vector<float> theirs(spread.size());
-    for (const std::span<const std::byte> bytes : contributions) {
-      read_sign_groups(bytes, spread, theirs, kSignedMoment);
-      for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += theirs[i];
-    }
+    std::vector<float> mean =
+        sum_of(contributions, spread.size(), [&](auto bytes, std::span<float> to) {
+          read_sign_groups(bytes, spread, to, kSignedMoment);
+        });
     const auto residual = within(slots.values(kServerOwedMoment), part.range);
     for (std::size_t i = 0; i < mean.size(); ++i) {
       mean[i] =
@@ -170,8 +167,8 @@ class OnebitAdam final : public SyncMethod {
       const std::vector<float> encoded = moment_to_encode(part, slots, spread);
       const std::vector<float> rest = left_out_by(exchange.own[part.index], 0, encoded, spread);
       std::ranges::copy(rest, within(slots.values(kOwedMoment), part.range).begin());
-      read_sign_groups(exchange.results[part.index], spread,
-                       within(slots.values(kFirstMoment), part.range), kSignedMoment);
+      read_sign_groups(round.result(part), spread, within(slots.values(kFirstMoment), part.range),
+                       kSignedMoment);
     });
     for (const auto& [index, rest] : left_out) {
       std::ranges::copy(rest,

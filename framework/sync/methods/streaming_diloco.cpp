@@ -86,24 +86,20 @@ class StreamingDiloco final : public SyncMethod {
   }
   void reduce(const Round&, const Part& part, Contributions contributions, const Slots&,
               net::Frame& out) override {
-    std::vector<float> mean(static_cast<std::size_t>(part.range.count()));
-    std::vector<float> theirs(mean.size());
-    for (const std::span<const std::byte> bytes : contributions) {
-      read_symmetric_groups(bytes, bits_, theirs, kStreamedChange);
-      for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += theirs[i];
-    }
+    std::vector<float> mean =
+        sum_of(contributions, part.values(), [&](auto bytes, std::span<float> to) {
+          read_symmetric_groups(bytes, bits_, to, kStreamedChange);
+        });
     for (float& value : mean) value /= static_cast<float>(contributions.size());
     append_symmetric_groups(mean, bits_, out, kStreamedChange);
   }
   void decode(const Round& round, const Part& part, const Slots&) override {
-    check_symmetric_groups(round.exchanges.front().results[part.index],
-                           static_cast<std::size_t>(part.range.count()), bits_, kStreamedChange);
+    check_symmetric_groups(round.result(part), part.values(), bits_, kStreamedChange);
   }
   void apply(const Round& round, Slots& slots) override {
-    const std::vector<net::Frame>& results = round.exchanges.front().results;
     apply_parts(round, slots, [&](const Part& part) {
-      std::vector<float> change(static_cast<std::size_t>(part.range.count()));
-      read_symmetric_groups(results[part.index], bits_, change, kStreamedChange);
+      std::vector<float> change(part.values());
+      read_symmetric_groups(round.result(part), bits_, change, kStreamedChange);
       const auto reference = within(slots.values(kReference), part.range);
       const auto weights = within(slots.values(kWeights), part.range);
       // The reference first: the weights are blended with the new one.

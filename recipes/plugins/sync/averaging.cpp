@@ -57,7 +57,7 @@ class Averaging final : public SyncMethod {
   }
 
   void apply(const Round& round, Slots& slots) override {
-    apply_floats(round, slots, kAverage, kWhat);
+    apply_floats(round, false, slots, kAverage, kWhat);
     std::ranges::copy(slots.values(kAverage), slots.values(kWeights).begin());
   }
 
