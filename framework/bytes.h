@@ -9,9 +9,9 @@
 #include <string_view>
 #include <type_traits>
 
-// The one way to write and read fixed binary layouts: numbers little-endian and without padding, a
-// text as its length (u32) and its bytes. Rooms say what a layout is and turn a short input into
-// their own error.
+// The one way to write and read fixed binary layouts: numbers are little-endian and without
+// padding, a text is its length (u32) and its bytes. Each room describes its layouts and turns a
+// short input into its own error.
 namespace strait {
 
 static_assert(std::endian::native == std::endian::little,
@@ -41,7 +41,7 @@ void append_text(Bytes& bytes, std::string_view text) {
   append_bytes(bytes, std::as_bytes(std::span(text)));
 }
 
-// Fills memory that is there. Writing past its end is a broken invariant of the caller.
+// Fills existing memory. Writing past its end is a broken invariant of the caller.
 class ByteWriter {
  public:
   explicit ByteWriter(std::span<std::byte> bytes) : rest_(bytes) {}
@@ -58,8 +58,8 @@ class ByteWriter {
   std::span<std::byte> rest_;
 };
 
-// Reads one value after the other. From the first one that the bytes are too short for, everything
-// reads as zero or empty and failed() is true, so that a caller may check once for many values.
+// Reads values one by one. After the first one that does not fit, every value reads as zero or
+// empty and failed() is true. So a caller may check once for many values.
 class ByteReader {
  public:
   explicit ByteReader(std::span<const std::byte> bytes) : rest_(bytes) {}
@@ -80,14 +80,14 @@ class ByteReader {
     return taken;
   }
 
-  // Memory is spent only on bytes that are there, whatever the length says.
+  // Allocates only for bytes that exist, whatever the length says.
   std::string text() {
     const std::span<const std::byte> from = bytes(value<std::uint32_t>());
     return {reinterpret_cast<const char*>(from.data()), from.size()};
   }
 
   bool failed() const { return failed_; }
-  // Everything was read, and nothing is left.
+  // Everything was read, and nothing is left over.
   bool complete() const { return !failed_ && rest_.empty(); }
   std::span<const std::byte> rest() const { return rest_; }
 

@@ -8,28 +8,29 @@
 
 namespace strait {
 
-// What is chosen by name: schedules, codecs, ... `Offer` has a `name`. A catalogue begins with what
-// this build has; a plugin's offers are added in the order in which its user named the plugins,
-// before anything is planned. Nothing is ever taken out.
+// Parts that are chosen by name: schedules, codecs and so on. `Offer` has a `name`. A catalogue
+// starts with the parts of this build. A plugin adds its own before anything is planned, in the
+// order in which the user named the plugins. Nothing is ever removed.
 //
-// Threads: add() at the start of a program, while there is one thread; the others from any.
+// Threads: add() while the program has one thread; the other functions from any.
 template <class Offer>
 class Catalogue {
  public:
-  // `kind` is how errors call one of them: "schedule".
+  // `kind` is the word that errors use: "schedule".
   Catalogue(std::string kind, std::initializer_list<Offer> built_in) : kind_(std::move(kind)) {
     for (const Offer& offer : built_in) add(offer);
   }
   Catalogue(const Catalogue&) = delete;
   Catalogue& operator=(const Catalogue&) = delete;
 
-  // std::invalid_argument where the name is taken, or is no word of letters, digits, "_", "-", ".".
+  // std::invalid_argument if the name is taken, or is not made of letters, digits, "_", "-" and
+  // ".".
   void add(Offer offer) {
     const std::string name(offer.name);
     constexpr std::string_view kLetters =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
     if (name.empty() || name.size() > 64 || name.find_first_not_of(kLetters) != std::string::npos) {
-      throw std::invalid_argument("\"" + name + "\" is no name for a " + kind_ +
+      throw std::invalid_argument("\"" + name + "\" is not a name for a " + kind_ +
                                   ": it takes 1 to 64 letters, digits, \"_\", \"-\" or \".\"");
     }
     if (find(name) != nullptr) {
@@ -45,7 +46,7 @@ class Catalogue {
     return nullptr;
   }
 
-  // std::invalid_argument, with all names, where there is none.
+  // std::invalid_argument, with all names, if there is none of this name.
   const Offer& named(std::string_view name) const {
     if (const Offer* offer = find(name)) return *offer;
     std::string allowed;
@@ -62,7 +63,7 @@ class Catalogue {
     return names;
   }
 
-  // In the order in which they were added.
+  // In the order of add().
   const std::vector<Offer>& all() const { return offers_; }
 
  private:

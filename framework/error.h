@@ -2,12 +2,12 @@
 
 #include <stdexcept>
 
-// The kinds of failure that are the world's and not ours. A room derives its own error from the
-// kind it is of; programs turn the kind into an exit code and need not know the room.
+// Failures of the world, as opposed to bugs. A room derives its own error from one of these kinds.
+// Programs turn the kind into an exit code without knowing the room.
 namespace strait {
 
-// A file, setting or answer of the user's (or of a plugin) that cannot be used. what() is the
-// sentence for the user: what, where, what was expected, what to do.
+// A file, a setting or a plugin's answer that cannot be used. what() is the sentence for the user:
+// what, where, what was expected, what to do.
 class InputError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

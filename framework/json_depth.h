@@ -6,11 +6,11 @@
 
 namespace strait {
 
-// Above what any file of ours or of a model has. nlohmann reads deeper texts, but copies, compares
-// and writes their values by recursion, so that a hostile text can end the stack.
+// More than any file of ours or of a model has. nlohmann parses deeper texts, but copies, compares
+// and writes their values by recursion, so a hostile text could overflow the stack.
 inline constexpr std::size_t kMostJsonDepth = 64;
 
-// How deep lists and objects of a JSON text are nested, whether or not it is valid.
+// How deeply lists and objects of a JSON text are nested, whether or not the text is valid.
 constexpr std::size_t json_depth(std::string_view text) {
   std::size_t depth = 0;
   std::size_t deepest = 0;

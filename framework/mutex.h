@@ -4,8 +4,8 @@
 #include <condition_variable>
 #include <mutex>
 
-// std::mutex with the annotations that let clang prove which member is guarded by which mutex
-// (-Wthread-safety, part of the tidy check). Elsewhere the annotations are empty.
+// std::mutex with annotations by which clang proves which mutex guards which member
+// (-Wthread-safety, part of the tidy check). Other compilers see empty annotations.
 #if defined(__clang__)
 #define STRAIT_THREAD_ANNOTATION(x) __attribute__((x))
 #else
@@ -41,7 +41,7 @@ class STRAIT_THREAD_ANNOTATION(scoped_lockable) MutexLock {
   Mutex& mutex_;
 };
 
-// Wait in a loop over a predicate that is written out, so that the analysis sees the guarded reads.
+// Callers wait in a loop with a written-out predicate, so that the analysis sees the guarded reads.
 class Condition {
  public:
   void wait(Mutex& mutex) STRAIT_REQUIRES(mutex) {
@@ -49,7 +49,7 @@ class Condition {
     condition_.wait(lock);
     lock.release();
   }
-  // False when the deadline passed.
+  // False if the deadline passed.
   bool wait_until(Mutex& mutex, std::chrono::steady_clock::time_point deadline)
       STRAIT_REQUIRES(mutex) {
     std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);

@@ -7,9 +7,10 @@
 #include <string>
 #include <string_view>
 
-// Regular expressions over names of tensors and modules, in adapter files and recipes: they come
-// from anyone. The library's parser and its search are recursive, and its usual search takes
-// exponential time for some; this one takes polynomial time, and has no back references.
+// Regular expressions over names of tensors and modules, in adapter files and recipes. They come
+// from untrusted sources. The standard library parses and searches by recursion, and its usual
+// search takes exponential time for some patterns. This one takes polynomial time and has no back
+// references.
 namespace strait {
 
 inline constexpr std::size_t kLongestPattern = 1000;
@@ -20,12 +21,12 @@ inline std::regex compile_pattern(const std::string& pattern) {
   return std::regex(pattern, std::regex::ECMAScript | std::regex_constants::__polynomial);
 }
 
-// For names that end as the pattern says.
+// For names that end with a match.
 inline std::regex compile_ending(const std::string& pattern) {
   return compile_pattern("(.*\\.)?(" + pattern + ")");
 }
 
-// The product of the numbers of copies that all {n}, {n,} and {n,m} make, at most `limit` + 1.
+// The product of the repetitions of all {n}, {n,} and {n,m}; at most `limit` + 1.
 inline std::size_t repetitions_of(std::string_view pattern, std::size_t limit) {
   std::size_t product = 1;
   for (std::size_t at = pattern.find('{'); at < pattern.size(); at = pattern.find('{', at + 1)) {
@@ -45,7 +46,7 @@ inline std::size_t repetitions_of(std::string_view pattern, std::size_t limit) {
   return product;
 }
 
-// (?=...) and (?!...): each is searched anew at every place where one around it is tried.
+// (?=...) and (?!...): each is searched again at every position where an enclosing one is tried.
 inline std::size_t lookaheads_in(std::string_view pattern) {
   std::size_t count = 0;
   for (std::size_t at = 0; at + 2 < pattern.size(); ++at) {
@@ -55,7 +56,7 @@ inline std::size_t lookaheads_in(std::string_view pattern) {
   return count;
 }
 
-// Whether it can be compiled, in both ways, and searched within bounds.
+// Whether the pattern compiles in both ways and can be searched within bounds.
 inline bool is_name_pattern(const std::string& pattern) {
   if (pattern.empty() || pattern.size() > kLongestPattern) return false;
   const std::size_t most = kLongestExpansion / pattern.size();

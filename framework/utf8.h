@@ -3,17 +3,17 @@
 #include <cstddef>
 #include <string_view>
 
-// Text as it comes from files, pipes and users: it may not be UTF-8 at all.
+// Text from files, pipes and users, which may not be UTF-8.
 namespace strait {
 
-// What some editors put in front of a text.
+// Some editors put this in front of a text.
 inline constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
-// U+FFFD, in place of what is not UTF-8.
+// U+FFFD, which replaces invalid UTF-8.
 inline constexpr std::string_view kReplacement = "\xef\xbf\xbd";
 
-// The bytes of the UTF-8 character that `text` begins with; 0: there is none. Overlong forms,
-// surrogates and code points beyond U+10FFFF are none.
+// The size of the UTF-8 character at the start of `text`; 0: there is none. Overlong forms,
+// surrogates and code points beyond U+10FFFF do not count.
 constexpr std::size_t utf8_length(std::string_view text) {
   const auto byte = [text](std::size_t i) -> unsigned {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;

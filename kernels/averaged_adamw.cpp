@@ -10,7 +10,7 @@
 namespace strait::kernels {
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 15;  // elements that are worth a thread
+constexpr std::int64_t kGrain = 1 << 15;  // elements from which another thread pays off
 
 float* values_of(const at::Tensor& tensor, std::int64_t count) {
   TORCH_INTERNAL_ASSERT(tensor.is_cpu() && tensor.scalar_type() == at::kFloat &&
@@ -29,7 +29,7 @@ void update_by_operators(const at::Tensor& weights, const at::Tensor& gradient,
   const at::Tensor spread = square.sub(mean.square()).clamp_min_(0);
   const at::Tensor least = square.mul(1 - by.most);
   const at::Tensor clean = square.sub(spread, by.noise);
-  // A comparison with NaN is false: where squares are infinite the step is zero, as in AdamW.
+  // A comparison with NaN is false: if squares are infinite the step is zero, as in AdamW.
   const at::Tensor size = at::where(clean.gt(least), clean, least).sqrt_().add_(by.epsilon);
   weights.mul_(by.keep).addcdiv_(mean, size, -by.step);
 }
@@ -48,8 +48,8 @@ AveragedFactors::AveragedFactors(const AveragedAdamW& how)
   first = static_cast<float>(1 / (1 - power));
   second = static_cast<float>(1 / (1 - std::pow(how.beta2, updates)));
   const double others = 1 - 1 / static_cast<double>(how.copies);
-  // The squares of a moment's weights. Of the first gradient nothing has averaged out, nor ever
-  // does where the moment is the gradient itself: then noise cannot be estimated.
+  // The squared weights of a moment's terms. In the first gradient nothing has averaged out.
+  // Nothing ever does if the moment is the gradient itself. Then noise cannot be estimated.
   const double left = (1 - how.beta1) / (1 + how.beta1) * (1 + power) / (1 - power);
   noise = how.updates > 1 && left < 1 ? static_cast<float>(others / (1 - left)) : 0.0F;
   most = static_cast<float>(others);

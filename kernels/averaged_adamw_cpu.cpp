@@ -11,7 +11,7 @@ namespace strait::kernels::HWY_NAMESPACE {
 
 HWY_INLINE Vector all(float value) { return hn::Set(Lanes(), value); }
 
-// Of a moment and what comes to it.
+// A moment with a new value added.
 HWY_INLINE Vector mixed(Vector moment, Vector value, float beta) {
   return hn::Add(hn::Mul(moment, all(beta)), hn::Mul(value, all(1 - beta)));
 }
@@ -30,7 +30,7 @@ void averaged_update(float* weights, const float* gradient, float* first, float*
     const Vector spread = hn::Max(hn::Sub(square, hn::Mul(mean, mean)), hn::Zero(Lanes()));
     const Vector least = hn::Mul(square, all(1 - by.most));
     const Vector clean = hn::Sub(square, hn::Mul(spread, all(by.noise)));
-    // A comparison with NaN is false: where squares are infinite the step is zero, as in AdamW.
+    // A comparison with NaN is false: if squares are infinite the step is zero, as in AdamW.
     const Vector left_over = hn::IfThenElse(hn::Gt(clean, least), clean, least);
     const Vector size = hn::Add(hn::Sqrt(left_over), all(by.epsilon));
     const Vector kept = hn::Mul(load_upto(weights + i, left), all(by.keep));

@@ -6,17 +6,17 @@
 
 namespace strait::kernels {
 
-// What is the same for all elements of an update, in the elements' arithmetic.
+// The factors of an update that are the same for all elements, in the elements' type.
 struct AveragedFactors {
   explicit AveragedFactors(const AveragedAdamW& how);
 
   float beta1, beta2;
-  float keep;  // of a weight, decayed
+  float keep;  // factor of a weight after decay
   float step;
   float epsilon;
-  float first, second;  // the moments' corrections for their start
-  float noise;          // of v - m²: what of the noise goes
-  float most;           // of v: no more than that
+  float first, second;  // corrections of the moments for their start
+  float noise;          // fraction of v - m² by which v is reduced
+  float most;           // upper limit for the reduction, as a fraction of v
 };
 
 namespace cpu {

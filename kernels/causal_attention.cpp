@@ -52,7 +52,7 @@ struct Block {
   std::int64_t keys = 0;
 };
 
-// How many depends on sizes alone, so that sums have one order.
+// The number depends on sizes only, so that sums have one order.
 std::vector<Block> blocks_of(std::int64_t first, std::int64_t tokens, std::int64_t heads,
                              std::int64_t window) {
   constexpr std::int64_t kScores = 1 << 21;
@@ -72,7 +72,7 @@ std::vector<Block> blocks_of(std::int64_t first, std::int64_t tokens, std::int64
   return blocks;
 }
 
-// True where a query may not see a key: later ones, and those before its window.
+// True where a query may not see a key: later keys, and keys before its window.
 at::Tensor hidden_keys(const Block& block, std::int64_t window, at::Device device) {
   const auto options = at::TensorOptions(at::kLong).device(device);
   const at::Tensor query = at::arange(block.first, block.first + block.queries, options);
@@ -85,7 +85,7 @@ at::Tensor hidden_keys(const Block& block, std::int64_t window, at::Device devic
 
 struct BlockScores {
   at::Tensor probabilities;  // [key heads, group, queries, keys], float32 or float64
-  at::Tensor cap_slope;      // of the cap, where there is one
+  at::Tensor cap_slope;      // derivative of the cap, if there is one
 };
 
 BlockScores block_scores(const at::Tensor& query, const at::Tensor& key, const Block& block,
@@ -104,7 +104,7 @@ BlockScores block_scores(const at::Tensor& query, const at::Tensor& key, const B
   return result;
 }
 
-// What survives of the probabilities, already scaled; undefined without dropout.
+// The probabilities after dropout, already scaled; undefined without dropout.
 at::Tensor kept(const at::Tensor& probabilities, const AttentionSpan& span, const Block& block,
                 const AttentionRules& rules) {
   if (rules.dropout == 0) return {};
@@ -122,7 +122,7 @@ at::Tensor block_part(const at::Tensor& values, std::int64_t begin, std::int64_t
   return values.narrow(2, begin, count);
 }
 
-// `first`: the place of the first query among the keys.
+// `first`: the position of the first query among the keys.
 void attend_by_blocks(const SpanHeads& heads, const AttentionSpan& span, std::int64_t first,
                       const AttentionRules& rules, const at::Tensor& result) {
   const std::int64_t all_heads = heads.query.size(0) * heads.query.size(1);
@@ -204,7 +204,8 @@ struct DocumentAttention : public torch::autograd::Function<DocumentAttention> {
     const auto* job = dynamic_cast<const Job*>(capsule.get());
     const AttentionHeads heads{saved[0], saved[1], saved[2]};
     const auto type = saved[1].scalar_type();
-    // Blocks of queries add to the same keys and values: in a narrow type each addition rounds.
+    // Several blocks of queries add to the same keys and values; in a narrow type each addition
+    // would round.
     const auto sums = saved[1].options().dtype(type == at::kDouble ? type : at::kFloat);
     const AttentionHeads into{at::zeros_like(saved[0]), at::zeros_like(saved[1], sums),
                               at::zeros_like(saved[2], sums)};

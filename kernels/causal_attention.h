@@ -18,13 +18,14 @@ struct AttentionSpan {
 
 struct AttentionRules {
   double scale = 1;
-  std::int64_t window = 0;  // keys that a query sees, its own counted; 0: all before it
-  double softcap = 0;       // a score s becomes softcap · tanh(s / softcap); 0: it stays
+  std::int64_t window = 0;  // keys that a query sees, including its own; 0: all keys before it
+  double softcap = 0;       // a score s becomes softcap · tanh(s / softcap); 0: unchanged
   double dropout = 0;       // of the probabilities
   DropoutKey dropout_key;
 };
 
-// Heads of queries may be a multiple of the heads of keys and values: consecutive ones share a key.
+// The number of query heads may be a multiple of the number of key heads: consecutive query heads
+// share one.
 struct AttentionHeads {
   at::Tensor query;  // [rows, length, heads, width]
   at::Tensor key;    // [rows, length, key heads, width]
@@ -32,14 +33,14 @@ struct AttentionHeads {
 };
 
 // Causal softmax attention inside each span, differentiable. Returns [rows, length, heads, width],
-// zero for tokens outside all spans. Time and memory are those of the spans: no mask of a row
-// exists, and no scores are kept for the backward; a few rows of them exist at a time. Softmax is
-// computed in float32. The result is a function of its inputs alone, for any number of threads.
+// zero for tokens outside all spans. Time and memory depend on the spans: there is no mask of a
+// row, and no scores are kept for the backward; only a few rows of them exist at a time. Softmax is
+// computed in float32. The result depends on the inputs only, for any number of threads.
 at::Tensor causal_attention(const AttentionHeads& heads, const std::vector<AttentionSpan>& spans,
                             const AttentionRules& rules);
 
-// The queries are the last tokens of the keys, in every row: generation. Without gradients, and
-// without dropout.
+// For generation: in every row the queries are the last tokens of the keys. Without gradients and
+// dropout.
 at::Tensor attention_to_cache(const AttentionHeads& heads, const AttentionRules& rules);
 
 }  // namespace strait::kernels

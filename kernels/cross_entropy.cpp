@@ -15,9 +15,9 @@
 namespace strait::kernels {
 namespace {
 
-// Every chunk reads the whole weight and reads and writes its gradient, so small chunks cost time:
-// with 50257 tokens and width 768, 8 MiB took 1.5 times as long as 32. Rows of a quarter of the
-// width make the logits a quarter of the weight; a chunk exists twice for a moment.
+// Every chunk reads the whole weight, and reads and writes its gradient, so small chunks cost time:
+// with 50257 tokens and width 768, 8 MiB took 1.5 times as long as 32. With rows of a quarter of
+// the width, the logits are a quarter of the weight. For a moment a chunk exists twice.
 constexpr std::int64_t kLeastLogitBytes = 32 << 20;
 constexpr std::int64_t kMostLogitBytes = 256 << 20;
 
@@ -30,19 +30,19 @@ void check_shapes(const Projection& projection, const at::Tensor& hidden,
                         targets.sizes(), " and weight ", projection.weight.sizes());
 }
 
-// The derivative of the cap, from what it made of the logits.
+// The derivative of the cap, computed from the capped logits.
 at::Tensor cap_slope(const at::Tensor& capped, double softcap) {
   return capped.div(softcap).square_().neg_().add_(1);
 }
 
-// MKL looks for the right exp of a processor in the first call of a process, without a lock: where
-// several threads make it together, one of them may compute with a coarse one. One number on one
-// thread first, and all that follows has the same bits.
+// In the first call of a process, MKL selects the exp of the processor without a lock. If several
+// threads call it together, one may use a coarser one. Computing one number on one thread first
+// gives all later calls the same bits.
 void choose_exp_once() { static const at::Tensor kFirst = at::zeros({1}).exp_(); }
 
-// The sum of what is subtracted from the loss, of a chunk; turns its logits into probabilities on
-// the way. One fused pass and an exp: what is done to logits one operator after the other costs
-// more than their product.
+// The sum of the values subtracted from the loss, of a chunk; turns the logits into probabilities.
+// One fused pass and one exp, because separate operators over the logits cost more than their
+// product.
 at::Tensor consume_logits(at::Tensor& logits, const at::Tensor& targets) {
   logits = at::log_softmax(logits, 1);
   const at::Tensor chosen = logits.gather(1, targets.unsqueeze(1)).to(at::kDouble);
@@ -51,13 +51,13 @@ at::Tensor consume_logits(at::Tensor& logits, const at::Tensor& targets) {
   return chosen.sum();
 }
 
-// The same, and turns the logits into their gradients.
+// The same, and also turns the logits into their gradients.
 at::Tensor turn_into_slopes(at::Tensor& logits, const at::Tensor& targets, double softcap) {
   at::Tensor inner;
   if (softcap > 0) inner = cap_slope(logits, softcap);
   at::Tensor sum = consume_logits(logits, targets);
-  // In one dimension: in two, deterministic algorithms of some versions of libtorch wait for the
-  // device.
+  // One-dimensional, because two-dimensional deterministic algorithms of some versions of libtorch
+  // wait for the device.
   const std::int64_t rows = logits.size(0);
   const at::Tensor first = at::arange(rows, targets.options()).mul_(logits.size(1));
   logits.view({-1}).scatter_add_(0, first.add_(targets), at::full({rows}, -1.0, logits.options()));
@@ -65,7 +65,7 @@ at::Tensor turn_into_slopes(at::Tensor& logits, const at::Tensor& targets, doubl
   return sum;
 }
 
-// The same of logits in the type of the hidden values, which become the slopes, by one kernel.
+// The same by one kernel, for logits in the type of the hidden values; they become the slopes.
 at::Tensor consume_by_kernel(at::Tensor& logits, const at::Tensor& targets, bool slopes) {
   const c10::OptionalDeviceGuard on_it(logits.device());
   const at::Tensor log_probabilities =
@@ -83,11 +83,12 @@ bool loss_kernel_takes(const Projection& projection, const at::Tensor& hidden,
          !projection.bias.defined() && projection.softcap <= 0 && targets.is_contiguous();
 }
 
-// Chunks of nearly equal size: a last one of a single row would be a matrix times a vector, which
+// Chunks of nearly equal size: a last one with a single row would be a matrix-vector product, which
 // is slower and sums less exactly.
 std::int64_t even_chunk(std::int64_t count, const at::Tensor& weight, bool by_kernel) {
   std::int64_t most = cross_entropy_rows(weight.size(0), weight.size(1));
-  // Logits exist once, in their own type, for twice in float32: more rows are in as much memory.
+  // The kernel needs the logits once, in their own type, instead of twice in float32; so more rows
+  // fit.
   if (by_kernel) most *= 8 / weight.element_size();
   const std::int64_t chunks = std::max<std::int64_t>(1, (count + most - 1) / most);
   return std::max<std::int64_t>(1, (count + chunks - 1) / chunks);
@@ -154,7 +155,7 @@ CrossEntropyResult cross_entropy(const Projection& projection, const at::Tensor&
       if (gradient.bias.defined()) at::Tensor(gradient.bias).add_(logits.sum(0), scale);
       slope = logits.to(hidden.scalar_type());
     }
-    // The scale goes into the products: it costs no pass over the logits there.
+    // The scale is part of the products, which saves a pass over the logits.
     at::Tensor into = result.hidden_gradient.narrow(0, begin, rows);
     at::addmm_out(into, into, slope, projection.weight, /*beta=*/0, /*alpha=*/scale);
     if (gradient.weight.defined()) add_product(gradient.weight, slope.t(), input, scale);

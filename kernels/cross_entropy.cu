@@ -6,8 +6,8 @@ namespace {
 
 constexpr unsigned kThreads = 512;
 
-// Octets of a row that begin at multiples of 16 bytes, wherever the row begins: the first one and
-// the last may have parts of other rows, which are left alone.
+// Octets of a row that start at multiples of 16 bytes, wherever the row starts. The first and the
+// last one may contain values of other rows, which are not changed.
 template <Element element>
 class LogitRow {
  public:
@@ -18,7 +18,7 @@ class LogitRow {
                                  bytes_of(element))) {}
 
   __device__ int octets() const { return (before_ + vocabulary_ + kOctet - 1) / kOctet; }
-  // Of an octet: the place of its first value, which may lie before the row.
+  // The position of an octet's first value; it may be before the row.
   __device__ int first(int octet) const { return octet * kOctet - before_; }
   __device__ bool is_whole(int first) const { return first >= 0 && first + kOctet <= vocabulary_; }
   __device__ bool has(int value) const { return value >= 0 && value < vocabulary_; }
@@ -34,7 +34,7 @@ class LogitRow {
   int before_;
 };
 
-// What is not of the row counts as nothing: e to the power of it is 0.
+// Values outside the row count as minus infinity: e to the power of that is 0.
 template <Element element>
 __device__ inline Octet load_logits(const LogitRow<element>& row, const std::uint8_t* logits,
                                     int first) {
@@ -48,7 +48,7 @@ __device__ inline Octet load_logits(const LogitRow<element>& row, const std::uin
   return octet;
 }
 
-// The sum of e to the power of what logits are below the largest one, in one pass.
+// The sum of exp(logit - largest), in one pass.
 struct Exponents {
   float largest = -INFINITY;
   float sum = 0.0F;
@@ -56,7 +56,7 @@ struct Exponents {
   __device__ void add(const Octet& octet) {
     float top = largest;
     for (const float value : octet.value) top = fmaxf(top, value);
-    // Where all are -INFINITY, or NaN, which fmaxf leaves out.
+    // If all values are -INFINITY, or NaN, which fmaxf ignores.
     const float base = top == -INFINITY ? 0.0F : top;
     float more = 0.0F;
     for (const float value : octet.value) more += expf(value - base);
@@ -78,14 +78,15 @@ __global__ void __launch_bounds__(kThreads)
   for (int k = static_cast<int>(threadIdx.x); k < row.octets(); k += kThreads) {
     own.add(load_logits(row, logits, row.first(k)));
   }
-  // NaN is no largest one, and makes the sum NaN. A thread of nothing but that has it, or zero.
+  // NaN is never the largest value, but makes the sum NaN. A thread with no other values has NaN or
+  // zero.
   const float largest = over_row(own.largest, shared, Larger{});
   const float share = own.largest == -INFINITY ? own.sum : own.sum * expf(own.largest - largest);
   const float sum = over_row(share, shared + kThreads / 32, Add{});
   const float logarithm = logf(sum);
   if (threadIdx.x == 0) log_probabilities[blockIdx.x] = chosen - largest - logarithm;
   if (slopes == nullptr) return;
-  // Behind the barriers of sums, where the target's logit has been read.
+  // After the barriers of the sums, when the target's logit has been read.
   for (int k = static_cast<int>(threadIdx.x); k < row.octets(); k += kThreads) {
     const int first = row.first(k);
     Octet octet = load_logits(row, logits, first);

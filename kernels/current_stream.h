@@ -5,7 +5,7 @@
 
 namespace strait::kernels {
 
-// Of this thread, on a device of any type.
+// The current stream of this thread on a device of any type.
 inline c10::Stream current_stream(c10::Device device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
 }

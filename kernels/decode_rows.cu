@@ -5,7 +5,7 @@
 namespace strait::kernels::cuda {
 namespace {
 
-// A token's values, written.
+// Writes a token's values.
 struct ValueSink {
   std::uint8_t* bytes;
   Element element;

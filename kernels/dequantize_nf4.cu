@@ -15,13 +15,13 @@ struct LevelTable {
   float values[kNf4Levels.size()];
 };
 
-// A thread has eight values: four bytes of levels.
+// Each thread computes eight values from four bytes of levels.
 __global__ void __launch_bounds__(kThreads)
     dequantize_octets(const std::uint8_t* levels, const float* sizes, std::int64_t count,
                       std::uint8_t* values, Element element,
                       const __grid_constant__ LevelTable table) {
   STRAIT_SHARED_MEMORY(memory);
-  // Where lanes may read sixteen numbers at a time, which is not so in a kernel's arguments.
+  // Shared memory lets lanes read sixteen numbers at a time; a kernel's arguments do not.
   auto* const numbers = reinterpret_cast<float*>(memory);
   if (threadIdx.x < kNf4Levels.size()) numbers[threadIdx.x] = table.values[threadIdx.x];
   __syncthreads();
@@ -32,7 +32,8 @@ __global__ void __launch_bounds__(kThreads)
   const float size = sizes[octet / (kNf4Block / kOctet)];
   Octet read;
   for (int i = 0; i < kOctet; ++i) {
-    const int shift = 8 * (i / 2) + 4 * (1 - i % 2);  // the first of two in the upper half
+    // the first value of a byte is in its upper half
+    const int shift = 8 * (i / 2) + 4 * (1 - i % 2);
     read.value[i] = numbers[(pairs >> shift) & 15U] * size;
   }
   store_elements(read, false, element, static_cast<int>(left < kOctet ? left : kOctet),

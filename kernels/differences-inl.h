@@ -1,5 +1,5 @@
-// The encoder's ends of a token: what is to be sent, and how much of it will be missing there. Read
-// once per instruction set, as lanes-inl.h.
+// The sender's side of a token: the change to be sent, and the error that will remain. Included
+// once per instruction set, like lanes-inl.h.
 #if defined(STRAIT_KERNELS_DIFFERENCES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef STRAIT_KERNELS_DIFFERENCES_INL_H_
 #undef STRAIT_KERNELS_DIFFERENCES_INL_H_
@@ -23,7 +23,7 @@ struct TokenSquares {
   float error = 0;
 };
 
-// A huge value is refused wherever its base is.
+// A huge value is refused whatever its base.
 template <class T, class Base>
 HWY_INLINE void refuse_huge(const T* from, Base base, std::int64_t width, float* values) {
   const auto refused = hn::Set(Lanes(), std::numeric_limits<float>::quiet_NaN());
@@ -35,14 +35,14 @@ HWY_INLINE void refuse_huge(const T* from, Base base, std::int64_t width, float*
   }
 }
 
-// Two sums take turns, so that none waits for the last product.
+// Two sums alternate, so that neither waits for the previous product.
 HWY_INLINE void add_square(Vector value, Vector& sum, Vector& other) {
   const auto added = hn::MulAdd(value, value, sum);
   sum = other;
   other = added;
 }
 
-// What changed since `base`, as floats in whole groups with zeros behind the width.
+// The change since `base`, as floats in whole groups with zeros after the width.
 template <class T, class Base>
 HWY_INLINE void take_difference(const T* from, Base base, std::int64_t width, int group,
                                 float* values, TokenSquares& squares) {
@@ -82,7 +82,7 @@ HWY_INLINE void take_error(const T* from, const float* known, std::int64_t width
   squares.error = sum_of(hn::Add(squared, other));
 }
 
-// A token with refused values, or beyond the squares that float32 can hold, is left out.
+// A token with refused values, or whose squares exceed float32, is left out.
 HWY_INLINE void add_squares(const TokenSquares& squares, std::int64_t refused_groups,
                             SquareSums& sums) {
   sums.refused_groups += refused_groups;

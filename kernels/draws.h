@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-// Random draws of a value: a hash of a key and of the value's index in its row, the same on the CPU
-// and the GPU.
+// Random draws for a value: a hash of a key and of the value's index in its row. The same on the
+// CPU and the GPU.
 #ifdef __CUDACC__
 #define STRAIT_ON_BOTH __host__ __device__
 #else
@@ -12,7 +12,7 @@
 
 namespace strait::kernels {
 
-// SplitMix64's step: the two halves of the result go into every draw.
+// One step of SplitMix64; both halves of the result are used in every draw.
 STRAIT_ON_BOTH inline std::uint64_t draw_words(std::uint64_t key) {
   key += 0x9e3779b97f4a7c15ULL;
   key = (key ^ (key >> 30U)) * 0xbf58476d1ce4e5b9ULL;
@@ -38,14 +38,14 @@ STRAIT_ON_BOTH inline std::uint32_t draw_of(std::uint64_t words, std::uint32_t i
   return hash_of(words, index) >> 8U;
 }
 
-// The values of a group stand in 16 columns, whatever the vectors of a processor hold: sums go down
-// a column, and so does a hash, for four values, as a hash of its own for each would take a fifth
-// of an encoder's time. Each of the four has it rotated right by one byte more.
+// The values of a group are in 16 columns, whatever the vector width of a processor. Sums run down
+// a column. So does one hash per four values, because a hash per value would take a fifth of an
+// encoder's time. Each of the four uses it rotated by one more byte.
 inline constexpr int kColumns = 16;
 inline constexpr int kHashedValues = 4 * kColumns;
 
-// For the value with index `first` + `i` in the row, `first` being the first of its group; as a
-// float times kSignedDrawUnit it is uniform in [-0.5, 0.5].
+// For the value with index `first` + `i` in the row; `first` is the first of its group. As a float
+// times kSignedDrawUnit it is uniform in [-0.5, 0.5].
 STRAIT_ON_BOTH inline std::int32_t signed_draw_of(std::uint64_t words, std::uint32_t first, int i) {
   const int hashed = i / kHashedValues * kHashedValues + i % kColumns;
   const std::uint32_t hash = hash_of(words, first + static_cast<std::uint32_t>(hashed));

@@ -18,7 +18,7 @@ at::Tensor keep_mask(at::IntArrayRef sizes, double probability, const DropoutKey
 at::Tensor dropout(const at::Tensor& input, double probability, const DropoutKey& key) {
   if (probability == 0.0) return input;
   const at::Tensor mask = keep_mask(input.sizes(), probability, key, input.device());
-  // A probability of one keeps nothing: zero, not zero times infinity.
+  // A probability of one keeps nothing: the result is zero, not zero times infinity.
   const double scale = probability < 1.0 ? 1.0 / (1.0 - probability) : 0.0;
   return input.mul(mask).mul(scale);
 }

@@ -6,8 +6,8 @@
 
 namespace strait::kernels {
 
-// What a dropout mask is a function of. `layer` is global, `site` distinguishes the dropouts of
-// one layer. The way the model is cut, and whether a forward runs again, are not part of it.
+// A dropout mask is a function of this. `layer` is a global index; `site` distinguishes the
+// dropouts of one layer. The partition of the model and repeated forwards do not matter.
 struct DropoutKey {
   std::uint64_t seed = 0;
   std::uint64_t step = 0;

@@ -5,7 +5,7 @@
 namespace strait::kernels::cuda {
 namespace {
 
-// A token's values.
+// Reads a token's values.
 struct TokenValues {
   const std::uint8_t* bytes;
   Element element;
@@ -17,7 +17,7 @@ struct TokenValues {
   }
 };
 
-// Adds what the other side will not know to `error`.
+// Adds the part that the other side will not know to `error`.
 struct ErrorSink {
   TokenValues values;
   bool wanted;
@@ -34,19 +34,19 @@ struct ErrorSink {
   }
 };
 
-// The values of a row since their entry.
+// The change of an octet since its entry.
 __device__ inline Octet change_of(const Octet& now, const EntryToken& base, int octet) {
   Octet change = base.read(octet);
   for (int i = 0; i < kOctet; ++i) {
-    // A huge value is refused wherever its base is.
+    // A huge value is refused whatever its base.
     const bool fine = (bits_of_float(now.value[i]) & kSizeBits) < kHugeBits;
     change.value[i] = fine ? __fsub_rn(now.value[i], change.value[i]) : float_of_bits(0x7FC00000);
   }
   return change;
 }
 
-// A token's message, in shared memory after the next __syncthreads(). Returns how many groups were
-// refused. All threads of the block.
+// Writes a token's message to shared memory; it is complete after the next __syncthreads(). Returns
+// the number of refused groups. Called by all threads of the block.
 template <int kBits>
 __device__ int write_message(const Slot& slot, const StagedToken<kBits>& token,
                              const TokenValues& values, const EntryToken& base,
@@ -58,7 +58,8 @@ __device__ int write_message(const Slot& slot, const StagedToken<kBits>& token,
   int refused = 0;
   float value_squares = 0.0F;
   float change_squares = 0.0F;
-  // Weighs all octets, then goes back and writes them: the last one is still at hand.
+  // Weighs all octets, then writes them in reverse order, because the last one is still in
+  // registers.
 #pragma unroll 1
   for (int step = 0; step < 2 * rounds; ++step) {
     const bool writes = step >= rounds;
@@ -177,7 +178,7 @@ bool has_image() {
   cudaFuncAttributes attributes{};
   const bool found = cudaFuncGetAttributes(
                          &attributes, reinterpret_cast<const void*>(encode_table)) == cudaSuccess;
-  if (!found) cudaGetLastError();  // or the next call would report it
+  if (!found) cudaGetLastError();  // otherwise the next call would report it
   return found;
 }
 
@@ -189,7 +190,7 @@ void encode_rows(void* stream, const RowShape& shape, std::span<const GpuRow> ro
                    ask_for_shared_memory(encode_table, cut);
                    LaunchSums at;
                    if (sums.rows != nullptr) {
-                     // Launches follow one another on the stream, so all use the same scratch.
+                     // Launches run in sequence on the stream, so all use the same scratch.
                      auto* const counters = reinterpret_cast<unsigned*>(sums.scratch);
                      at = {sums.rows + first, counters,
                            reinterpret_cast<TokenSquares*>(counters + kRowsPerLaunch)};

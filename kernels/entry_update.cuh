@@ -2,7 +2,7 @@
 
 #include "kernels/octet_levels.cuh"
 
-// What both ends do to a token of a cache entry, as advance_entry() does on a CPU.
+// How both ends update a token of a cache entry; the same as advance_entry() on a CPU.
 namespace strait::kernels {
 
 // A token of a cache entry, or none.
@@ -21,7 +21,7 @@ struct EntryToken {
     if (fresh) return {};
     return load_elements(bytes + octet * kOctet * 2, Element::bfloat16, count_of(octet, width));
   }
-  // Leaves in `values` what the entry then stands for.
+  // Replaces `values` by what the entry then decodes to.
   __device__ void write(int octet, Octet& values) const {
     std::uint32_t halves[kOctet];
     for (int i = 0; i < kOctet; ++i) {
@@ -38,8 +38,8 @@ __device__ inline Octet sum_of(const Octet& left, const Octet& right) {
   return sum;
 }
 
-// The entry, if there is one, takes in the change in a message that is complete in shared memory;
-// what it then stands for goes to sink(octet, values, refused).
+// If there is an entry, adds the change in a complete message in shared memory; the values that it
+// then decodes to go to sink(octet, values, refused).
 template <int kBits, class Sink>
 __device__ void advance(const Slot& slot, const StagedToken<kBits>& message,
                         const EntryToken& entry, Sink& sink) {

@@ -20,13 +20,13 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 constexpr std::int64_t kWidest = 256;
-// Between these some GPUs have no backward.
+// Above this width some GPUs have no backward.
 constexpr std::int64_t kWideForAll = 192;
 constexpr std::int64_t kWideForSome = 224;
 constexpr std::int64_t kWidthStep = 8;
-constexpr std::int64_t kPaddingSequence = 64;  // short: work grows with the square
+constexpr std::int64_t kPaddingSequence = 64;  // short, because work grows with the square
 
-// Not through a fallback of the device, which would compute on the host.
+// The device itself must implement it: a fallback would compute on the host.
 bool device_has_flash_attention(at::Device device) {
   const auto has = [&](const char* name) {
     const auto found = c10::Dispatcher::singleton().findSchema({name, ""});
@@ -36,7 +36,7 @@ bool device_has_flash_attention(at::Device device) {
   return has("aten::_flash_attention_forward") && has("aten::_flash_attention_backward");
 }
 
-// A GPU may be too old, which libtorch says only when it is asked to compute. Empty: it computes.
+// Whether a GPU is too old shows only when libtorch is asked to compute. Empty: it computes.
 std::string refusal_to_compute(at::Device device) {
   const at::NoGradGuard no_grad;
   const auto options = at::device(device);
@@ -56,8 +56,9 @@ std::string refusal_to_compute(at::Device device) {
   }
 }
 
-// While operators that have no deterministic algorithm are only warned of, libtorch's backward adds
-// up in any order, although it has one. The setting is the process's, and one thread computes.
+// If operators without a deterministic algorithm only cause warnings, libtorch's backward adds in
+// any order, although it has a deterministic algorithm. The setting belongs to the process, and one
+// thread computes.
 class InFixedOrder {
  public:
   InFixedOrder() {
@@ -88,7 +89,7 @@ void clear_padding(const at::Tensor& of_rows, const std::vector<AttentionSpan>& 
 
 std::optional<std::int64_t> keys_before(std::int64_t window) {
   if (window == 0) return std::nullopt;
-  return window - 1;  // libtorch does not count the query's own
+  return window - 1;  // libtorch does not count the query's own key
 }
 
 struct FlashAttention : public torch::autograd::Function<FlashAttention> {
@@ -137,7 +138,7 @@ struct FlashAttention : public torch::autograd::Function<FlashAttention> {
       into.push_back(tokens.unflatten(0, {context->saved_data["rows"].toInt(), -1}));
       clear_padding(into.back(), job->packed.padding);
     }
-    into.resize(5);  // nothing for spans and rules
+    into.resize(5);  // no gradients for spans and rules
     return into;
   }
 };

@@ -8,27 +8,27 @@
 
 namespace strait::kernels {
 
-// The rows of a micro-batch as libtorch's flash attention takes them: sequences one behind the
-// other, each of which attends to itself only. What no span covers is cut into short ones, whose
-// results are thrown away. Pure.
+// The rows of a micro-batch as contiguous sequences for libtorch's flash attention; each sequence
+// attends only to itself. Tokens outside all spans are cut into short sequences, whose results are
+// discarded. Pure.
 struct PackedSequences {
-  std::vector<std::int32_t> offsets;  // where each begins among all tokens, and their number
+  // where each sequence begins among all tokens, and the number of tokens
+  std::vector<std::int32_t> offsets;
   std::int64_t longest = 0;
   std::vector<AttentionSpan> padding;  // runs of tokens outside all spans
 };
 PackedSequences pack_sequences(const std::vector<AttentionSpan>& spans, std::int64_t rows,
                                std::int64_t length);
 
-// Why that device does not run libtorch's flash attention; empty: it does. Tried once for each
-// device.
+// Why the device does not run libtorch's flash attention; empty: it does. Tried once per device.
 std::string no_flash_attention(at::Device device);
 
-// Whether flash_attention() computes this: float16 or bfloat16 on a device that runs libtorch's
-// operator, heads of at most 256 values, a multiple of 8 that every GPU has, neither
-// cap nor dropout.
+// Whether flash_attention() supports this: float16 or bfloat16 on a device that runs libtorch's
+// operator, head widths of at most 256 that are a multiple of 8 and that every GPU supports, no cap
+// and no dropout.
 bool flash_attention_fits(const AttentionHeads& heads, const AttentionRules& rules);
 
-// As causal_attention(), by libtorch's flash attention, deterministically where libtorch is to be.
+// Like causal_attention(), by libtorch's flash attention; deterministic if libtorch is set to be.
 // Does not wait for the device.
 at::Tensor flash_attention(const AttentionHeads& heads, const std::vector<AttentionSpan>& spans,
                            const AttentionRules& rules);

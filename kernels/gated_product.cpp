@@ -15,14 +15,14 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Of two contiguous tensors, or of the halves of one.
+// For two contiguous tensors, or the halves of one.
 GatedShape gated_shape_of(const at::Tensor& gate, bool halves, Activation activation) {
   const std::int64_t stride = gate.size(-1);
   return {element_of(gate.scalar_type()), activation, gate.numel() / stride,
           halves ? stride / 2 : stride, stride};
 }
 
-// Where `up` begins: in its own memory, or in the middle of a row.
+// The start of `up`: in its own memory, or in the middle of a row.
 const void* up_of(const at::Tensor& gate, const at::Tensor& up, const GatedShape& shape) {
   if (up.defined()) return up.const_data_ptr();
   return static_cast<const char*>(gate.const_data_ptr()) + shape.width * gate.element_size();

@@ -11,7 +11,7 @@ struct Activated {
   float slope;
 };
 
-// By the formulas of libtorch's kernels.
+// The formulas of libtorch's kernels.
 __device__ inline Activated silu(float x) {
   const float sigmoid = 1.0F / (1.0F + expf(-x));
   return {x / (1.0F + expf(-x)), sigmoid * (1.0F + x * (1.0F - sigmoid))};
@@ -33,7 +33,7 @@ __device__ inline Activated gelu_erf(float x) {
   return {x * cumulative, cumulative + x * density};
 }
 
-// NaN stays one.
+// NaN stays NaN.
 __device__ inline Activated relu(float x) {
   return {x <= 0.0F ? 0.0F : x, x <= 0.0F ? 0.0F : 1.0F};
 }
@@ -51,7 +51,7 @@ __device__ inline Activated activated(Activation activation, float x) {
   }
 }
 
-// The octet of a thread. False: there is none.
+// The octet of a thread. False: it has none.
 struct Place {
   std::int64_t row;
   std::int64_t column;

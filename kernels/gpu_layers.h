@@ -6,11 +6,11 @@
 
 namespace strait::kernels {
 
-// What norms, gated MLPs, rotary embeddings and the loss compute on a GPU, each in one pass over
-// memory instead of one per operator. Values are float32 or bfloat16, and are rounded where
-// libtorch's operators round them. Sums have an order that shapes decide, alone. Calls queue work
-// on `stream`, a cudaStream_t, and return. Pointers are memory of the GPU; best at multiples of 16
-// bytes. Callers are the .cpp files of the same names, which check shapes.
+// Norms, gated MLPs, rotary embeddings and the loss on a GPU, each in one pass over memory instead
+// of one per operator. Values are float32 or bfloat16, and are rounded where libtorch's operators
+// round them. The order of sums depends only on shapes. Calls queue work on `stream`, a
+// cudaStream_t, and return. Pointers are GPU memory, best at multiples of 16 bytes. The callers are
+// the .cpp files of the same names, which check shapes.
 
 // Rows [rows, width] that are normalised; contiguous.
 struct NormShape {
@@ -22,26 +22,26 @@ struct NormShape {
 };
 inline constexpr std::int64_t kMostNormWidth = 16384;
 
-// activation(gate) · up, both [rows, width]: with rows at a stride, as have their gradients; the
-// product is contiguous.
+// activation(gate) · up, both [rows, width] with a row stride, which also holds for their
+// gradients; the product is contiguous.
 enum class Activation : std::uint8_t { gelu_erf, gelu_tanh, relu, silu };
 struct GatedShape {
   Element element = Element::float32;
   Activation activation = Activation::silu;
   std::int64_t rows = 0;
-  std::int64_t width = 0;  // a multiple of 8, as is the stride
+  std::int64_t width = 0;  // a multiple of 8; so is the stride
   std::int64_t stride = 0;
 };
 
 // Heads [tokens, heads, width]; the first 2 · half values of each are rotated. Tables are [tokens,
 // half]. The result is contiguous.
 struct HeadShape {
-  Element element = Element::float32;  // of tables, too
+  Element element = Element::float32;  // also of the tables
   bool neighbours = false;             // see RotaryPairs
   bool inverse = false;
   std::int64_t tokens = 0;
   std::int64_t heads = 0;
-  std::int64_t width = 0;  // a multiple of 8, as are half and strides
+  std::int64_t width = 0;  // a multiple of 8; so are half and strides
   std::int64_t half = 0;
   std::int64_t token_stride = 0;
   std::int64_t head_stride = 0;
@@ -55,11 +55,11 @@ struct LogitShape {
 
 namespace cuda {
 
-// Leaves 1 / √(mean square + epsilon) of each row in `scales`.
+// Stores 1 / √(mean square + epsilon) of each row in `scales`.
 void rms_norm(void* stream, const NormShape& shape, const void* input, const void* weight,
               float* scales, void* output);
-// `weight_sums` is [norm_sum_rows(), width]: its columns' sums are the weight's gradient. Null:
-// that is not wanted.
+// `weight_sums` is [norm_sum_rows(), width]: the sums of its columns are the weight's gradient.
+// Null: not computed.
 std::int64_t norm_sum_rows(const NormShape& shape);
 void rms_norm_gradient(void* stream, const NormShape& shape, const void* input, const void* weight,
                        const float* scales, const void* slope, void* input_gradient,
@@ -73,8 +73,8 @@ void gated_product_gradient(void* stream, const GatedShape& shape, const void* g
 void rotate_heads(void* stream, const HeadShape& shape, const void* heads, const void* cosine,
                   const void* sine, void* rotated);
 
-// The targets' log probabilities. `slopes`: the logits' gradients, which are the
-// probabilities less one for the target; may be the logits' own memory. Null: they are not wanted.
+// The log probabilities of the targets. `slopes`: the gradients of the logits, which are the
+// probabilities, minus one for the target; may be the memory of the logits. Null: not computed.
 void cross_entropy(void* stream, const LogitShape& shape, const void* logits,
                    const std::int64_t* targets, float* log_probabilities, void* slopes);
 

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-// How values become few bits, and where those lie. Constants that the CPU and the GPU code share;
+// How values become few bits, and the layout of these bits. Constants shared by CPU and GPU code;
 // the page is kernels/QUANTIZED.md.
 namespace strait::kernels {
 
@@ -26,8 +26,8 @@ constexpr std::int64_t groups_of(const GroupFormat& format, std::int64_t width) 
 }
 
 // A quantised token: the top exponent (1 byte), a scale byte per group, with `rotate` a bit per
-// group (rounded up to bytes), then per group `bits` planes of one bit per value, lowest first,
-// each rounded up to bytes.
+// group (rounded up to bytes), then for each group `bits` planes of one bit per value, lowest
+// first, each rounded up to bytes.
 constexpr std::int64_t token_bytes(const GroupFormat& format, std::int64_t width) {
   const std::int64_t groups = groups_of(format, width);
   const std::int64_t tail = width - (groups - 1) * format.group;
@@ -35,34 +35,35 @@ constexpr std::int64_t token_bytes(const GroupFormat& format, std::int64_t width
          format.bits * ((groups - 1) * (format.group / 8) + (tail + 7) / 8);
 }
 
-// Scale bytes that are no scale. 1 … 254 are: the float whose bits are (byte + 8·top − 247) << 20.
+// Scale bytes with a special meaning. 1 … 254 are scales: the float whose bits are (byte + 8·top −
+// 247) << 20.
 inline constexpr std::uint8_t kZeroGroup = 0;          // every value is zero
-inline constexpr std::uint8_t kRefusedGroup = 255;     // NaN, infinite or huge: reads as NaN
-inline constexpr float kHuge = 1.329227995784916e36F;  // 2^120: from here on a value is refused
+inline constexpr std::uint8_t kRefusedGroup = 255;     // NaN, infinite or huge: decodes as NaN
+inline constexpr float kHuge = 1.329227995784916e36F;  // 2^120: values from here on are refused
 
-// nearest: smallest error; clips at 2 to 4 bits, so the result is up to 15 % too short. For values
-// whose error comes back in the next message.
-// unbiased: nearest levels, clipped at 2 and 3 bits, with the scale that restores the length:
-// <decoded, value> is <value, value> in the mean over groups. For values that are sent once.
+// nearest: the smallest error. Clips at 2 to 4 bits, so the result is up to 15 % too short. For
+// values whose error is corrected by the next message. unbiased: nearest levels, clipped at 2 and 3
+// bits, with the scale that restores the length: the mean of <decoded, value> over groups is
+// <value, value>. For values that are sent once.
 enum class Rounding : std::uint8_t { nearest, unbiased };
 
-// unbiased draws from (key, index of the value in the row) and nothing else.
+// unbiased draws only from key and index of the value in the row.
 struct Draw {
   Rounding rounding = Rounding::nearest;
   std::uint64_t key = 0;
 };
 
-// What a sample's last visit left: its values in bfloat16.
+// What is stored of a sample's last use: its values in bfloat16.
 constexpr std::int64_t entry_bytes(std::int64_t tokens, std::int64_t width) {
   return 2 * tokens * width;
 }
 
-// Sums over what was encoded, for reports: never part of anything that must be bit-equal. Refused
-// groups are left out.
+// Sums over encoded values, for reports only; they need not be bit-equal. Refused groups are left
+// out.
 struct SquareSums {
-  double value = 0;   // what was to be sent
-  double change = 0;  // of it, what the other side did not know
-  double error = 0;   // what the other side will not know
+  double value = 0;   // of the values to be sent
+  double change = 0;  // of the part that the other side did not know
+  double error = 0;   // of the part that the other side will not know
   std::int64_t refused_groups = 0;
 };
 

@@ -1,5 +1,5 @@
-// One group at a time: its size, its rotation, its levels, its bit planes. A group is whole here:
-// 32, 64 or 128 floats, aligned. Read once per instruction set, as lanes-inl.h.
+// Operations on one group: its size, rotation, levels and bit planes. A group here is whole: 32, 64
+// or 128 aligned floats. Included once per instruction set, like lanes-inl.h.
 #if defined(STRAIT_KERNELS_GROUPS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef STRAIT_KERNELS_GROUPS_INL_H_
 #undef STRAIT_KERNELS_GROUPS_INL_H_
@@ -15,7 +15,7 @@ namespace strait::kernels::HWY_NAMESPACE {
 
 constexpr int kWidestGroup = 128;
 
-// The bits of the largest size, as integers: so NaN is the largest of all.
+// The bits of the largest size as integers, so that NaN is the largest.
 HWY_INLINE std::uint32_t largest_bits(const float* values, int group) {
   const CountLanes counts;
   const auto mask = hn::Set(counts, static_cast<std::int32_t>(kSizeBits));
@@ -45,7 +45,7 @@ HWY_INLINE void near_butterflies(float* values, int group) {
   for (int stride = 1; stride < 16; stride *= 2) far_butterflies(Lanes(), values, group, stride);
 }
 #else
-// Strides 1 to 8. A difference is the sum with the negated value, to the same bits.
+// Strides 1 to 8. A difference is the sum with the negated value, with the same bits.
 HWY_INLINE void near_butterflies(float* values, int group) {
   HWY_ALIGN static constexpr float kOdd[4] = {0.0F, -0.0F, 0.0F, -0.0F};
   HWY_ALIGN static constexpr float kUpper[4] = {0.0F, 0.0F, -0.0F, -0.0F};
@@ -102,7 +102,7 @@ HWY_INLINE hn::Vec<BitLanes> hash_lanes(std::uint64_t words, std::uint32_t index
   return hn::Xor(hash, hn::ShiftRight<15>(hash));
 }
 
-// Values to levels, and each value to what its level stands for.
+// Values to levels, and each value to what its level decodes to.
 template <int kBits>
 HWY_INLINE void round_group(float* values, int group, float scale, std::uint8_t* levels) {
   const Lanes lanes;
@@ -112,7 +112,7 @@ HWY_INLINE void round_group(float* values, int group, float scale, std::uint8_t*
   for (int i = 0; i < group; i += static_cast<int>(lane_count())) {
     auto level = hn::Add(hn::Mul(hn::Load(lanes, values + i), inverse), hn::Set(lanes, middle));
     level = hn::Floor(hn::Min(hn::Max(level, hn::Zero(lanes)), hn::Set(lanes, highest)));
-    // Small whole numbers stand in the last bits of themselves plus 2^23.
+    // Small whole numbers are in the last bits of themselves plus 2^23.
     const auto whole = hn::BitCast(BitLanes(), hn::Add(level, hn::Set(lanes, 0x1p23F)));
     hn::StoreU(hn::TruncateTo(ByteLanes(), whole), ByteLanes(), levels + i);
     const auto odd = hn::Sub(hn::Add(level, level), hn::Set(lanes, highest));

@@ -28,7 +28,7 @@ Float16 float16_of(float value) {
   const float size = std::min(std::fabs(value), kLargestHalf);
   std::uint32_t bits = 0;
   if (size < kSmallestNormalHalf) {
-    // Between a half and one, adjacent values are 2^-24 apart, as subnormal halves are.
+    // Between a half and one, adjacent values are 2^-24 apart, like subnormal halves.
     bits = bits_of_float(size + 0.5F) - bits_of_float(0.5F);
   } else {
     bits = bits_of_float(size) - (112U << 23U);

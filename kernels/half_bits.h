@@ -4,8 +4,7 @@
 
 namespace strait::kernels {
 
-// 16-bit floating-point numbers as they lie in memory: bytes, because in a payload they may lie at
-// any address.
+// 16-bit floating-point numbers as bytes, because in a payload they may be at any address.
 struct Bfloat16 {
   std::uint8_t low;
   std::uint8_t high;
@@ -15,13 +14,14 @@ struct Float16 {
   std::uint8_t high;
 };
 
-// For processors that cannot; exact.
+// For processors without this conversion; exact.
 float float_of(Float16 half);
 
-// To nearest, ties to even; beyond the largest finite number: that one. Not for NaN.
+// To nearest, ties to even; values beyond the largest finite number become that number. Not for
+// NaN.
 Float16 float16_of(float value);
 
-// NaN as it is written where a group was refused.
+// The NaN that is written for a refused group.
 template <class T>
 T refused_value();
 template <>

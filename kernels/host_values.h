@@ -4,8 +4,8 @@
 
 namespace strait::kernels {
 
-// What `host`, a small tensor of the CPU, holds, on `device`: copied through pinned memory behind
-// whatever the current stream does, without a wait for it. On the CPU the same tensor.
+// The values of `host`, a small CPU tensor, on `device`: copied through pinned memory after the
+// queued work of the current stream, without waiting for it. On the CPU the same tensor.
 at::Tensor on_device(const at::Tensor& host, at::Device device);
 
 }  // namespace strait::kernels

@@ -7,11 +7,11 @@
 
 namespace strait::kernels {
 
-// Of float32, bfloat16 or float16: rows have no others.
+// float32, bfloat16 or float16: rows have no other types.
 Element element_of(at::ScalarType type);
 
-// Whether the kernels of gpu_layers.h compute with that tensor: float32 or bfloat16, on a GPU that
-// they run on.
+// Whether the kernels of gpu_layers.h support the tensor: float32 or bfloat16, on a GPU that they
+// run on.
 bool layer_kernels_take(const at::Tensor& values);
 
 // The current stream of a tensor's device, a cudaStream_t.

@@ -1,5 +1,5 @@
-// Values of any element type as lanes of float. Read once per instruction set (Highway), so instead
-// of #pragma once there is a guard that comes and goes with the set.
+// Values of any element type as lanes of float. Included once per instruction set (Highway), so
+// instead of #pragma once the guard is toggled with the set.
 #if defined(STRAIT_KERNELS_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef STRAIT_KERNELS_LANES_INL_H_
 #undef STRAIT_KERNELS_LANES_INL_H_
@@ -35,7 +35,7 @@ HWY_INLINE std::int64_t lane_count() { return static_cast<std::int64_t>(hn::Lane
 
 HWY_INLINE Vector load_lanes(const float* from) { return hn::LoadU(Lanes(), from); }
 
-// 16-bit numbers may lie anywhere: payloads have odd lengths.
+// 16-bit numbers may be at any address, because payloads have odd lengths.
 template <class T>
 HWY_INLINE hn::Vec<HalfLanes> load_halves(const T* from) {
 #if HWY_TARGET == HWY_SCALAR
@@ -75,7 +75,7 @@ HWY_INLINE Vector load_lanes(const Float16* from) {
 
 HWY_INLINE void store_lanes(Vector values, float* to) { hn::StoreU(values, Lanes(), to); }
 
-// To nearest, ties to even; no NaN comes here.
+// To nearest, ties to even; the input has no NaN.
 HWY_INLINE hn::Vec<BitLanes> rounded_to_bfloat16(Vector values) {
   const BitLanes bits;
   const auto all = hn::BitCast(bits, values);
@@ -100,7 +100,7 @@ HWY_INLINE void store_lanes(Vector values, Float16* to) {
 #endif
 }
 
-// The first `count` of a vector; the rest are zeros, and are not written.
+// The first `count` lanes of a vector; the others are zero, and are not written.
 template <class T>
 HWY_INLINE Vector load_upto(const T* from, std::int64_t count) {
   if (count >= lane_count()) return load_lanes(from);

@@ -7,10 +7,11 @@
 #include "kernels/octets.cuh"
 #include "kernels/row_launch.cuh"
 
-// What the kernels of layers share. A thread has octets of a row; rows of few octets share a block.
+// Shared by the kernels of layers. A thread works on octets of a row; rows with few octets share a
+// block.
 namespace strait::kernels {
 
-// As libtorch rounds to an element: NaN stays one.
+// Rounds as libtorch does: NaN stays NaN.
 template <Element element>
 __device__ inline float rounded(float value) {
   if constexpr (element == Element::float32) return value;
@@ -18,7 +19,8 @@ __device__ inline float rounded(float value) {
   return float_of_bits(static_cast<std::uint32_t>(bfloat16_bits(value)) << 16U);
 }
 
-// Eight values that are rounded, to a multiple of 16 bytes; the first `count` of them, to anywhere.
+// Stores eight rounded values at a multiple of 16 bytes, or the first `count` of them at any
+// address.
 template <Element element>
 __device__ inline void store_rounded(const Octet& octet, int count, std::uint8_t* to) {
   if constexpr (element == Element::float32) {
@@ -30,7 +32,7 @@ __device__ inline void store_rounded(const Octet& octet, int count, std::uint8_t
   }
 }
 
-// launch(element, as a constant)
+// Calls launch(element) with the element as a constant.
 template <class Launch>
 void with_element(Element element, const Launch& launch) {
   if (element == Element::float32) {
@@ -42,11 +44,11 @@ void with_element(Element element, const Launch& launch) {
   }
 }
 
-// How rows are cut into blocks: x counts the threads of a row, y rows.
+// How rows are divided into blocks: x counts the threads of a row, y rows.
 struct LayerCut {
   unsigned threads = 32;
   unsigned rows = 1;
-  int octets = 1;  // of a thread, at most
+  int octets = 1;  // per thread, at most
 };
 inline LayerCut cut_of_width(std::int64_t width) {
   const std::int64_t octets = (width + kOctet - 1) / kOctet;
@@ -64,8 +66,8 @@ inline dim3 grid_of_threads(std::int64_t threads, unsigned of_block) {
   return dim3(static_cast<unsigned>(blocks));
 }
 
-// Of the values of a row that its threads have, in the same order for every row of that width.
-// `shared` has a place for each warp of the block. For the whole block.
+// Reduces the values of a row over its threads, in the same order for every row of that width.
+// `shared` has an element per warp of the block. Called by the whole block.
 template <class Operation>
 __device__ inline float over_row(float mine, float* shared, const Operation& operation) {
   mine = over_warp(mine, operation);

@@ -26,16 +26,16 @@ void add_product(const at::Tensor& sum, const at::Tensor& left, const at::Tensor
     sum.addmm_(left, right, /*beta=*/1, /*alpha=*/scale);
     return;
   }
-// Earlier versions add to what has the type of the factors only.
+// Earlier versions add only to a tensor of the factors' type.
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 11)
-  // The product adds as it leaves the multiprocessors, and is not rounded before.
+  // The product is added as it leaves the multiprocessors, without rounding before.
   if (sum.is_cuda() && sum.scalar_type() == at::kFloat) {
     at::Tensor into = sum;
     at::addmm_out(into, sum, left, right, at::kFloat, /*beta=*/1, /*alpha=*/scale);
     return;
   }
 #endif
-  // Values of a temporary: a CPU's cache holds it; a GPU has to be busy with it (32 MiB).
+  // Values of a temporary: it should fit a CPU's cache, and keep a GPU busy (32 MiB).
   const std::int64_t piece = std::int64_t{1} << (sum.is_cuda() ? 24 : 20);
   const std::int64_t step =
       std::max<std::int64_t>(1, piece / std::max<std::int64_t>(1, sum.size(1)));

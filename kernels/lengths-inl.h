@@ -1,6 +1,6 @@
-// The scale of one group after its largest value: the one that fits its mean square, or, with the
-// levels of unbiased rounding, the one that restores its length. Read once per instruction set, as
-// lanes-inl.h.
+// The second scale of a group, after that of its largest value: one that fits its mean square, or,
+// for levels of unbiased rounding, one that restores its length. Included once per instruction set,
+// like lanes-inl.h.
 #if defined(STRAIT_KERNELS_LENGTHS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef STRAIT_KERNELS_LENGTHS_INL_H_
 #undef STRAIT_KERNELS_LENGTHS_INL_H_
@@ -15,8 +15,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace strait::kernels::HWY_NAMESPACE {
 
-// A sum over a group has one order on every processor: each column from its first value to its
-// last, then halves of the columns.
+// A sum over a group has one order on every processor: each column from first to last value, then
+// halves of the columns.
 HWY_INLINE float total_of(float* columns) {
   for (int half = kColumns / 2; half > 0; half /= 2) {
     for (int i = 0; i < half; ++i) columns[i] += columns[i + half];
@@ -40,8 +40,8 @@ HWY_INLINE float squares_of(const float* values, int group, float factor) {
   return total_of(squares);
 }
 
-// Values to levels, and the scale code that restores their length. The values stay. `index`: of the
-// first one in its row.
+// Values to levels, and the scale code that restores their length. The values do not change.
+// `index`: of the first one in its row.
 template <int kBits>
 HWY_NOINLINE std::uint16_t level_group(const float* values, int group, std::uint16_t scale_code,
                                        std::uint64_t words, std::uint32_t index,

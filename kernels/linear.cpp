@@ -16,7 +16,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// The matrix itself, [in, out]. If it is quantised, its values are gone with the thread's next one.
+// The matrix itself, [in, out]. If it is quantised, its values are valid until the thread's next
+// call.
 at::Tensor matrix_of(const Weight& weight, at::ScalarType type, bool input_first) {
   at::Tensor stored = weight.kept;
   if (weight.quantized) {
@@ -26,7 +27,7 @@ at::Tensor matrix_of(const Weight& weight, at::ScalarType type, bool input_first
     const bool fits =
         memory.defined() && memory.scalar_type() == type && memory.device() == weight.kept.device();
     if (!fits || memory.numel() < shape.values()) {
-      memory = at::Tensor();  // the former is freed first
+      memory = at::Tensor();  // the previous one is freed first
       memory = at::empty({shape.values()}, options);
     }
     stored = memory.narrow(0, 0, shape.values()).view({shape.rows, shape.columns});
@@ -35,7 +36,7 @@ at::Tensor matrix_of(const Weight& weight, at::ScalarType type, bool input_first
   return input_first ? stored : stored.t();
 }
 
-// For the backward, beside the saved tensor.
+// For the backward; stored in addition to the saved tensor.
 void save_shape(AutogradContext& context, const std::optional<QuantizedShape>& quantized) {
   if (!quantized) return;
   const auto& [format, rows, columns] = *quantized;
@@ -56,7 +57,8 @@ at::Tensor product(const at::Tensor& input, const Weight& weight,
   return bias ? at::addmm(*bias, input, matrix) : at::mm(input, matrix);
 }
 
-// Adds what the two leaves get from the slope of their product; the weight's may be queued.
+// Adds the gradients of the two leaves, from the slope of their product. The weight's may be
+// queued.
 void add_gradients(const at::Tensor& slope, const at::Tensor& input, const at::Tensor& weight,
                    const at::Tensor& bias, bool input_first) {
   if (weight.requires_grad()) {
@@ -80,7 +82,7 @@ struct LinearFunction : public torch::autograd::Function<LinearFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
                             const at::Tensor& weight, const std::optional<at::Tensor>& bias,
                             bool input_first, const std::optional<QuantizedShape>& quantized) {
-    // A frozen weight needs no input for its gradient.
+    // The gradient of a frozen weight is not needed, so neither is its input.
     const bool trained = weight.requires_grad();
     context->save_for_backward(
         {trained ? input : at::Tensor(), weight, bias.value_or(at::Tensor())});
@@ -105,7 +107,8 @@ struct LinearFunction : public torch::autograd::Function<LinearFunction> {
 };
 
 struct AdaptedLinear : public torch::autograd::Function<AdaptedLinear> {
-  // The parameters of this and the gradients that the backward returns are in one order.
+  // The parameters of this function, and the gradients that the backward returns, have the same
+  // order.
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
                             const at::Tensor& low_input, const at::Tensor& weight,
                             const std::optional<at::Tensor>& bias, const at::Tensor& down,

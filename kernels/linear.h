@@ -9,37 +9,37 @@
 
 namespace strait::kernels {
 
-// The matrix of a product: a leaf, or a frozen one of few bits. That is dequantised for every use,
-// forward and backward, to the type of the input, into memory that the thread keeps: there is one
-// such matrix at a time.
+// The matrix of a product: a leaf, or a frozen quantised matrix. The latter is dequantised for
+// every use, forward and backward, to the type of the input, in memory of the thread: one such
+// matrix exists at a time.
 struct Weight {
   Weight() = default;
   // NOLINTNEXTLINE(google-explicit-constructor)
   Weight(at::Tensor tensor, std::optional<QuantizedShape> shape = std::nullopt)
       : kept(std::move(tensor)), quantized(shape) {}
 
-  at::Tensor kept;  // the leaf, or the bytes
+  at::Tensor kept;  // the leaf, or the quantised bytes
   std::optional<QuantizedShape> quantized;
 };
 
 // input [rows, in] · matrix + bias, differentiable. `weight` is [out, in], or [in, out] with
-// `input_first`; `bias` is a leaf [out] or undefined. The backward adds the gradients of
-// weight and bias in place (leaf_gradient.h) and computes only those that are asked for: none for a
-// frozen leaf, none for an input without a gradient. The weight's may be queued
-// (weight_gradient_queue.h); of an adapter those of both its matrices.
+// `input_first`; `bias` is a leaf [out] or undefined. The backward adds the gradients of weight and
+// bias in place (leaf_gradient.h) and computes only required ones: none for a frozen leaf, none for
+// an input without a gradient. The weight's may be queued (weight_gradient_queue.h), as may those
+// of both matrices of an adapter.
 at::Tensor linear(const at::Tensor& input, const Weight& weight, const at::Tensor& bias,
                   bool input_first);
 
-// What is added to a product with a matrix: scale · (input · downᵀ) · upᵀ.
+// The low-rank product that is added to a product: scale · (input · downᵀ) · upᵀ.
 struct LowRank {
   at::Tensor down;  // leaf [rank, in]
   at::Tensor up;    // leaf [out, rank]
   double scale = 1;
-  at::Tensor input;  // [rows, in]: the input of the matrix, or that after a dropout
+  at::Tensor input;  // [rows, in]: the input of the matrix, possibly after dropout
 };
 
-// linear() with a low-rank product added, in the memory of its result. Keeps no more than the small
-// product for the backward.
+// linear() with a low-rank product added, in the memory of its result. Keeps only the small product
+// for the backward.
 at::Tensor adapted_linear(const at::Tensor& input, const Weight& weight, const at::Tensor& bias,
                           bool input_first, const LowRank& low);
 

@@ -4,12 +4,12 @@
 
 namespace strait::kernels {
 
-// How a frozen matrix is kept. int8, int4: as rows of groups of 64 values (QUANTIZED.md), rounded
-// to nearest, those of int4 rotated where that helps. nf4: in blocks of 64 values as they lie in
-// memory, across rows (nf4.h).
+// How a frozen matrix is stored. int8, int4: as rows of groups of 64 values (QUANTIZED.md), rounded
+// to nearest; int4 groups are rotated where that helps. nf4: in blocks of 64 consecutive values,
+// across rows (nf4.h).
 enum class MatrixFormat : std::uint8_t { int8, int4, nf4 };
 
-// Of [rows, columns], as the matrix is stored.
+// The shape of a stored matrix, [rows, columns].
 struct QuantizedShape {
   MatrixFormat format = MatrixFormat::nf4;
   std::int64_t rows = 0;

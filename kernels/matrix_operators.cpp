@@ -12,7 +12,7 @@
 namespace strait::kernels {
 namespace {
 
-constexpr std::int64_t kPlaneValues = 8;  // of a byte of a bit plane
+constexpr std::int64_t kPlaneValues = 8;  // in a byte of a bit plane
 
 // 0 … 7 on the device of `like`.
 at::Tensor bit_numbers(const at::Tensor& like) {
@@ -20,7 +20,7 @@ at::Tensor bit_numbers(const at::Tensor& like) {
 }
 
 at::Tensor nf4_levels(const at::Tensor& like) {
-  // One copy to the device for every thread, not one for every use.
+  // One copy to the device per thread, instead of one per use.
   thread_local at::Tensor levels;
   if (!levels.defined() || levels.device() != like.device()) {
     levels = on_device(at::tensor(at::ArrayRef<float>(kNf4Levels)), like.device());
@@ -69,7 +69,7 @@ at::Tensor turned_back(at::Tensor values, int group) {
   return values.reshape(shape).mul_(turn_back_factor(group));
 }
 
-// Of [rows, groups] scale bytes and the top exponents [rows, 1].
+// From [rows, groups] scale bytes and the top exponents [rows, 1].
 at::Tensor scales_of(const at::Tensor& bytes, const at::Tensor& tops, int bits) {
   const at::Tensor codes = bytes.to(at::kInt)
                                .add_(tops.to(at::kInt), 8)
@@ -83,8 +83,8 @@ at::Tensor scales_of(const at::Tensor& bytes, const at::Tensor& tops, int bits) 
 struct Groups {
   std::int64_t first = 0;
   std::int64_t count = 0;
-  std::int64_t values = 0;  // of each
-  std::int64_t planes = 0;  // where the first one's begin in a row
+  std::int64_t values = 0;  // of each group
+  std::int64_t planes = 0;  // where the planes of the first group begin in a row
 };
 
 // `rows`: uint8 [rows, bytes of a row].

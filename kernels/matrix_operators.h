@@ -5,13 +5,13 @@
 
 namespace strait::kernels {
 
-// Groups with outliers are rotated where levels are few: a bit a group buys a tenth of the error of
-// Gaussian weights, and a third of that of heavy tails.
+// Groups with outliers are rotated if levels are few: one bit per group saves a tenth of the error
+// of Gaussian weights, and a third of the error of heavy tails.
 constexpr GroupFormat group_format_of(MatrixFormat format) {
   return format == MatrixFormat::int8 ? GroupFormat{8, 64, false} : GroupFormat{4, 64, true};
 }
 
-// Levels of nf4 come first, then the sizes of blocks, aligned.
+// The levels of nf4 come first, then the sizes of blocks, aligned.
 inline std::int64_t nf4_size_offset(const QuantizedShape& shape) {
   return (shape.values() + 7) / 8 * 4;
 }

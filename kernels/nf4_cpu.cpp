@@ -20,7 +20,7 @@ constexpr float nf4_middle(std::size_t lower) {
   return static_cast<float>((double{kNf4Levels[lower]} + double{kNf4Levels[lower + 1]}) / 2);
 }
 
-// The number of middles between two levels that a value exceeds is that of its level.
+// The index of a value's level is the number of midpoints between levels that it exceeds.
 HWY_INLINE void choose_levels(const float* values, float size, std::uint8_t* levels) {
   const Lanes lanes;
   if (size == 0) return void(std::fill(levels, levels + kNf4Values, kNf4ZeroLevel));
@@ -83,7 +83,7 @@ constexpr std::array<std::uint8_t, 16> nf4_bytes(unsigned place) {
 HWY_ALIGN constexpr std::array<std::uint8_t, 16> kNf4Bytes[4] = {nf4_bytes(0), nf4_bytes(1),
                                                                  nf4_bytes(2), nf4_bytes(3)};
 
-// Sixteen levels to floats: a table of sixteen for each of a float's bytes.
+// Sixteen levels to floats, by a table of sixteen entries for each byte of a float.
 HWY_INLINE void look_up_nf4(hn::Vec<Nf4Bytes> levels, hn::Vec<Nf4Floats> size, float* values) {
   const Nf4Bytes bytes;
   const Nf4Pairs pairs;

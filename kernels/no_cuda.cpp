@@ -14,7 +14,7 @@ namespace {
 
 }  // namespace
 
-// Weak, so that a test program can link kernels in their place.
+// Weak, so that a test program can link other kernels.
 [[gnu::weak]] std::string_view device_type() { return {}; }
 [[gnu::weak]] bool has_image() { return false; }
 [[gnu::weak]] void encode_rows(void*, const RowShape&, std::span<const GpuRow>, const RowSums&) {

@@ -2,10 +2,10 @@
 
 #include "kernels/octets.cuh"
 
-// What the lanes of a group find out together: its largest value, its rotation, its sums.
+// What the lanes of a group compute together: its largest value, rotation and sums.
 namespace strait::kernels {
 
-// The bits of the group's largest size, as an integer: so NaN is the largest of all.
+// The bits of the group's largest size as an integer, so that NaN is the largest.
 __device__ inline std::uint32_t largest_bits(const Octet& octet, int group) {
   std::uint32_t largest = 0;
   for (int i = 0; i < kOctet; ++i) {
@@ -47,10 +47,9 @@ __device__ inline void turn(Octet& octet, int group, float factor) {
   for (int i = 0; i < kOctet; ++i) octet.value[i] = __fmul_rn(octet.value[i], factor);
 }
 
-// The sum over a group in the order of total_of (lengths-inl.h): 16 columns from their first
-// value to their last, then halves of the columns. A column has kSteps values, two lanes apart.
-// First the lanes exchange values until each has whole columns: then kSteps adjacent values are a
-// column.
+// The sum over a group in the order of total_of (lengths-inl.h): 16 columns from first to last
+// value, then halves of the columns. A column has kSteps values, two lanes apart. First the lanes
+// exchange values until each has whole columns, so that kSteps adjacent values are a column.
 template <int kSteps>
 __device__ inline float column_sum(Octet octet) {
   float* const value = octet.value;
@@ -73,7 +72,7 @@ __device__ inline float column_sum(Octet octet) {
     sums[c] = 0.0F;
 #pragma unroll
     for (int s = 0; s < kSteps; ++s) sums[c] = __fadd_rn(sums[c], value[c * kSteps + s]);
-    // The columns from 8 on are next door. Sums of two are the same from both sides.
+    // The columns from 8 on are in the adjacent lane. A sum of two is the same from both sides.
     sums[c] = __fadd_rn(sums[c], __shfl_xor_sync(kAllLanes, sums[c], 1));
   }
 #pragma unroll

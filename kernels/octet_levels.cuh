@@ -6,12 +6,13 @@
 // From values to levels: the encoder's arithmetic of an octet.
 namespace strait::kernels {
 
-// An octet, turned where its group is, and the scale codes of its group. Codes of groups of zeros
-// and of refused groups are the special ones.
+// An octet, rotated if its group is, and the scale codes of its group. Groups of zeros and refused
+// groups have the special codes.
 struct WeighedOctet {
   Octet values;
-  std::uint16_t scale_code;     // as it is written
-  std::uint16_t rounding_code;  // with which levels are chosen; another one for unbiased rounding
+  std::uint16_t scale_code;  // the one that is written
+  // the one that levels are chosen with; differs for unbiased rounding
+  std::uint16_t rounding_code;
 };
 
 // How a token is quantised.
@@ -22,7 +23,7 @@ struct Quantising {
   std::uint32_t first_index;  // of the token in its row
 };
 
-// Chooses the scale of the octet's group, and turns it where that makes it smaller.
+// Chooses the scale of the octet's group, and rotates the octet if that makes the scale smaller.
 template <int kBits>
 __device__ inline WeighedOctet weigh(const Octet& values, const StagedToken<kBits>& token,
                                      int octet, const Quantising& how) {
@@ -64,8 +65,8 @@ __device__ inline WeighedOctet weigh(const Octet& values, const StagedToken<kBit
   return result;
 }
 
-// Eight levels, a byte each, of a group that has a scale; 0 behind the end of the token. `place`:
-// of the first one in its group.
+// Eight levels, one per byte, of a group with a scale; 0 after the end of the token. `place`: of
+// the first value in its group.
 template <int kBits>
 __device__ inline void levels_of_octet(const WeighedOctet& weighed, float scale, int place,
                                        int octet, int count, const Quantising& how,
@@ -89,7 +90,7 @@ __device__ inline void levels_of_octet(const WeighedOctet& weighed, float scale,
   }
 }
 
-// The octet's group to the slot's scale codes; returns its share of the top exponent.
+// Stores the scale code of the octet's group in the slot; returns its part of the top exponent.
 template <int kBits>
 __device__ inline int note_code(const Slot& slot, const StagedToken<kBits>& token, int octet,
                                 std::uint16_t scale_code) {
@@ -99,8 +100,8 @@ __device__ inline int note_code(const Slot& slot, const StagedToken<kBits>& toke
   return scale_code == kRefusedScaleCode ? 0 : (scale_code & ~kTurned) >> 3;
 }
 
-// The octet's planes; all zero where its group has no scale. Returns what they stand for, not
-// rotated back, and anything behind the end of the token.
+// Writes the octet's planes; zeros if its group has no scale. Returns the values that they decode
+// to, before the inverse rotation; values after the end of the token are undefined.
 template <int kBits>
 __device__ inline Octet write_weighed(const StagedToken<kBits>& token, const WeighedOctet& weighed,
                                       int octet, int top, const Quantising& how) {

@@ -2,7 +2,7 @@
 
 #include "kernels/slots.cuh"
 
-// To which level a value goes, and the scale of a group after its largest value.
+// The level of a value, and the second scale of a group.
 namespace strait::kernels {
 
 template <int kBits>
@@ -12,7 +12,8 @@ __device__ inline int nearest_level(float steps) {
   return static_cast<int>(fminf(fmaxf(level, 0.0F), highest));
 }
 
-// Unbiased rounding of value `i` of a group. `first`: index in the row of the group's first value.
+// Unbiased rounding of value `i` of a group. `first`: the index in the row of the group's first
+// value.
 template <int kBits>
 __device__ inline int unbiased_level(float steps, std::uint64_t words, std::uint32_t first, int i) {
   if (!draws_small_values(kBits) || !(fabsf(steps) < 0.5F)) return nearest_level<kBits>(steps);
@@ -34,8 +35,8 @@ __device__ inline std::uint16_t fitted(const Octet& values, std::uint16_t code, 
   return fitted_code(code, group_sum(squares, group), count);
 }
 
-// Unbiased rounding: the scale code that restores the length of the octet's group. `first`: index
-// of the group's first value in its row. `place`: of the octet's first value in its group.
+// Unbiased rounding: the scale code that restores the length of the octet's group. `first`: the
+// index of the group's first value in its row. `place`: of the octet's first value in its group.
 template <int kBits>
 __device__ inline std::uint16_t restored(const Octet& values, std::uint16_t code, int group,
                                          std::uint64_t words, std::uint32_t first, int place) {

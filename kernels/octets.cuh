@@ -6,8 +6,8 @@
 #include "kernels/group_rules.h"
 
 // A thread has 8 adjacent values of a token: an octet, which is one byte of every bit plane.
-// Adjacent lanes have adjacent octets: 4, 8 or 16 lanes are a group, a warp is 256 values. Lanes
-// behind the end of a token have zeros; every lane of a warp takes part in every exchange.
+// Adjacent lanes have adjacent octets: 4, 8 or 16 lanes are a group, and a warp is 256 values.
+// Lanes after the end of a token have zeros. Every lane of a warp takes part in every exchange.
 namespace strait::kernels {
 
 constexpr int kOctet = 8;
@@ -19,7 +19,7 @@ struct Octet {
 
 __device__ inline int lane_id() { return static_cast<int>(threadIdx.x % 32); }
 
-// Of a value of each lane, in halves: every lane gets the result. For whole warps.
+// Reduces a value of each lane, in halves; every lane gets the result. For whole warps.
 template <class Value, class Operation>
 __device__ inline Value over_warp(Value value, const Operation& operation) {
   for (int stride = 16; stride > 0; stride /= 2) {
@@ -37,7 +37,7 @@ __device__ inline std::uint16_t bfloat16_bits(float value) {
   return static_cast<std::uint16_t>((bits + 0x7FFFU + ((bits >> 16U) & 1U)) >> 16U);
 }
 
-// Eight 16-bit numbers at any address; those from `count` on are 0.
+// Loads eight 16-bit numbers from any address; those from `count` on are 0.
 __device__ inline void load_halves(const std::uint8_t* from, int count, std::uint32_t* halves) {
   if (count == kOctet && is_aligned(from)) {
     const uint4 words = *reinterpret_cast<const uint4*>(from);
@@ -57,7 +57,7 @@ __device__ inline void store_halves(const std::uint32_t* halves, int count, std:
                    halves[4] | halves[5] << 16U, halves[6] | halves[7] << 16U);
     return;
   }
-  // Bounds that the compiler knows keep octets in registers.
+  // Loop bounds known to the compiler keep octets in registers.
 #pragma unroll
   for (int i = 0; i < kOctet; ++i) {
     if (i >= count) continue;
@@ -66,7 +66,7 @@ __device__ inline void store_halves(const std::uint32_t* halves, int count, std:
   }
 }
 
-// `count` elements of an octet from the address of its first one.
+// Loads `count` elements of an octet, from the address of the first one.
 __device__ inline Octet load_elements(const std::uint8_t* from, Element element, int count) {
   Octet octet;
   if (element != Element::float32) {
@@ -88,12 +88,12 @@ __device__ inline Octet load_elements(const std::uint8_t* from, Element element,
   return octet;
 }
 
-// The half, saturated.
+// Converts to half, with saturation.
 __device__ inline std::uint32_t half_bits(float value) {
   return __half_as_ushort(__float2half_rn(fminf(fmaxf(value, -65504.0F), 65504.0F)));
 }
 
-// `refused`: NaN is stored instead.
+// `refused`: stores NaN instead.
 __device__ inline void store_elements(const Octet& octet, bool refused, Element element, int count,
                                       std::uint8_t* to) {
   if (element != Element::float32) {
@@ -121,8 +121,8 @@ __device__ inline void store_elements(const Octet& octet, bool refused, Element 
   }
 }
 
-// Bits of eight bytes with row and column exchanged: bit i of byte b of the result is bit b of byte
-// i. `low` has bytes 0 to 3.
+// Transposes the bits of eight bytes: bit i of byte b of the result is bit b of byte i. `low` has
+// bytes 0 to 3.
 __device__ inline void transpose_bits(std::uint32_t& low, std::uint32_t& high) {
   for (std::uint32_t* const half : {&low, &high}) {
     std::uint32_t swapped = (*half ^ (*half >> 7U)) & 0x00AA00AAU;

@@ -1,4 +1,4 @@
-// The groups of a token to their planes and back. Read once per instruction set, as lanes-inl.h.
+// A token's groups to their planes and back. Included once per instruction set, like lanes-inl.h.
 #if defined(STRAIT_KERNELS_PAYLOAD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef STRAIT_KERNELS_PAYLOAD_INL_H_
 #undef STRAIT_KERNELS_PAYLOAD_INL_H_
@@ -15,10 +15,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace strait::kernels::HWY_NAMESPACE {
 
-// The groups of a token from their scale codes to their planes; the scale bytes are in `out`, and
-// with unbiased rounding the levels in `scratch`. All
-// levels come first and all planes after them: a vector is not read while it is still on its way to
-// memory in smaller parts.
+// Writes the planes of a token's groups. The scale bytes are already in `out`, and with unbiased
+// rounding the levels are in `scratch`. All levels are written before any plane: reading a vector
+// while smaller parts of it are still in the store buffer would stall.
 template <int kBits, Rounding kRounding>
 HWY_NOINLINE void write_groups(TokenScratch& scratch, std::int64_t width, const GroupFormat& format,
                                std::uint8_t* out) {
@@ -115,7 +114,7 @@ HWY_NOINLINE void read_groups(const std::uint8_t* in, std::int64_t width, const 
   }
 }
 
-// A token to its values, as write_token() leaves them.
+// Decodes a token written by write_token().
 HWY_INLINE void read_token(const std::uint8_t* in, std::int64_t width, const GroupFormat& format,
                            float* values) {
   switch (format.bits) {

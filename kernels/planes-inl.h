@@ -1,5 +1,5 @@
-// Levels, a byte each, to planes of one bit per value and back. Read once per instruction set, as
-// lanes-inl.h.
+// Levels, one per byte, to planes of one bit per value and back. Included once per instruction set,
+// like lanes-inl.h.
 #if defined(STRAIT_KERNELS_PLANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef STRAIT_KERNELS_PLANES_INL_H_
 #undef STRAIT_KERNELS_PLANES_INL_H_
@@ -72,7 +72,7 @@ HWY_INLINE void unpack_planes(const std::uint8_t* planes, int group, std::uint8_
 }
 #endif
 
-// A short last group: its planes are shorter, too. `levels` has room for a whole one.
+// A short last group also has shorter planes. `levels` has room for a whole group.
 template <int kBits>
 HWY_INLINE void pack_tail(std::uint8_t* levels, int count, int group, std::uint8_t* planes) {
   std::fill(levels + count, levels + group, std::uint8_t{0});

@@ -7,8 +7,7 @@
 #include "kernels/group_format.h"
 
 // The operations of row_quantization.h, gpu_rows.h and quantized_matrix.h without checks; callers
-// go through those headers. Absence is a file: where no CUDA is built in, no_cuda.cpp stands for
-// the .cu files.
+// use those headers. Absence is a file: without CUDA, no_cuda.cpp replaces the .cu files.
 namespace strait::kernels {
 
 namespace cpu {
@@ -24,15 +23,15 @@ void load_entry(const std::byte* entry, const MutableValues& out);
 }  // namespace cpu
 
 namespace cuda {
-// The type of libtorch's devices that these run on ("cuda"); empty: none.
+// The libtorch device type that these run on ("cuda"); empty: none.
 std::string_view device_type();
-// For the calling thread's current device.
+// For the current device of the calling thread.
 bool has_image();
 void encode_rows(void* stream, const RowShape& shape, std::span<const GpuRow> rows,
                  const RowSums& sums);
 void decode_rows(void* stream, const RowShape& shape, std::span<const GpuRow> rows);
 // dequantize_nf4() of nf4.h on a GPU, queued on the stream. Levels are read four bytes at a time,
-// to a multiple of that.
+// up to a multiple of that.
 void dequantize_nf4(void* stream, const std::uint8_t* levels, const float* sizes,
                     std::int64_t count, void* values, Element element);
 }  // namespace cuda

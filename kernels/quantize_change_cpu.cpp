@@ -11,7 +11,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace strait::kernels::HWY_NAMESPACE {
 
-// One token's change since `base` to its bytes; scratch.values() become what the bytes stand for.
+// Writes one token's change since `base`; scratch.values() become what the bytes decode to.
 template <class T, class Base>
 HWY_INLINE void write_change(const T* from, Base base, std::uint32_t first_index,
                              std::int64_t width, const GroupFormat& format, const Draw& draw,

@@ -15,7 +15,7 @@
 namespace strait::kernels {
 namespace {
 
-constexpr std::int64_t kValuesOfTask = 1 << 16;  // from here on another thread is worth waking
+constexpr std::int64_t kValuesOfTask = 1 << 16;  // from here on another thread pays off
 
 void check_sizes(const QuantizedMatrix& matrix, const at::Tensor& values) {
   TORCH_INTERNAL_ASSERT(values.device() == matrix.bytes.device() && values.is_contiguous() &&
@@ -78,7 +78,7 @@ void dequantize_by_kernels(const QuantizedMatrix& matrix, const at::Tensor& valu
   }
   GpuRow row;
   row.values = values.mutable_data_ptr();
-  // It is read only.
+  // It is only read.
   row.payload = static_cast<std::byte*>(matrix.bytes.mutable_data_ptr());
   row.tokens = shape.rows;
   row.format = group_format_of(shape.format);

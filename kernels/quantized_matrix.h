@@ -11,7 +11,7 @@ namespace strait::kernels {
 const char* name_of(MatrixFormat format);            // "int8", …
 std::int64_t bytes_of(const QuantizedShape& shape);  // levels and scales
 
-// A frozen matrix of few bits.
+// A frozen, quantised matrix.
 struct QuantizedMatrix {
   QuantizedShape shape;
   at::Tensor bytes;  // uint8 [bytes_of(shape)]
@@ -19,14 +19,14 @@ struct QuantizedMatrix {
 
 QuantizedMatrix make_quantized_matrix(const QuantizedShape& shape, at::Device device);
 
-// The two below use all threads and give the same bits with any number of them, on any device.
-// Values are contiguous [rows, columns] in float32, bfloat16 or float16.
+// Both functions below use all threads, and give the same bits for any number of them on any
+// device. Values are contiguous [rows, columns] in float32, bfloat16 or float16.
 
-// Of values on the CPU, for a matrix on any device. False: a value is NaN, infinite or at least
-// kHuge; then the bytes are of no use.
+// Quantises values on the CPU, for a matrix on any device. False: a value is NaN, infinite or at
+// least kHuge, and the bytes are not valid.
 [[nodiscard]] bool quantize_matrix(const at::Tensor& values, const QuantizedMatrix& matrix);
 
-// To values on the matrix's device, without a wait for it.
+// Dequantises on the matrix's device, without waiting for it.
 void dequantize_matrix(const QuantizedMatrix& matrix, const at::Tensor& values);
 
 }  // namespace strait::kernels

@@ -9,7 +9,7 @@
 namespace strait::kernels {
 std::uint64_t mix_key(std::initializer_list<std::uint64_t> parts) {
   std::uint64_t key = 0x9e3779b97f4a7c15ULL;
-  // The sum keeps (1, 2) and (2, 1) apart, because what came before is mixed by then.
+  // The sum distinguishes (1, 2) from (2, 1), because the earlier part is mixed by then.
   for (const std::uint64_t part : parts) key = mixed_bits(key + mixed_bits(part));
   return key;
 }

@@ -22,7 +22,7 @@ at::Tensor factor_of(const at::Tensor& weight, bool one_plus_weight) {
   return one_plus_weight ? wide(weight).add(1) : wide(weight);
 }
 
-// By one kernel each way, on a GPU.
+// One kernel in each direction, on a GPU.
 bool norm_kernel_takes(const at::Tensor& input, const at::Tensor& weight) {
   return layer_kernels_take(input) && weight.scalar_type() == input.scalar_type() &&
          weight.device() == input.device() && weight.is_contiguous() &&

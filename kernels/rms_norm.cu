@@ -9,14 +9,14 @@ namespace {
 
 constexpr unsigned kMostThreads = 32 * kMostWarps;
 
-// Of a row: an octet of each of its threads, then the next one of each.
+// A row in registers: one octet per thread, then the next one of each thread.
 template <Element element, int kOctets>
 class RowOctets {
  public:
   __device__ explicit RowOctets(std::int64_t width) : width_(static_cast<int>(width)) {}
 
   __device__ int count(int k) const { return max(0, min(kOctet, width_ - kOctet * octet(k))); }
-  // Zeros behind the end of the row.
+  // Zeros after the end of the row.
   __device__ Octet load(const std::uint8_t* row, int k) const {
     if (count(k) == 0) return Octet{};
     return load_elements(row + offset(k), element, count(k));
@@ -74,7 +74,8 @@ __global__ void __launch_bounds__(kMostThreads)
   }
 }
 
-// A block has every so many rows, and adds up what they give to the weight's gradient.
+// Each block takes rows at a stride of the number of blocks, and sums their contributions to the
+// weight's gradient.
 template <Element element, int kOctets>
 __global__ void __launch_bounds__(kMostThreads)
     norm_gradient(const __grid_constant__ NormShape shape, const std::uint8_t* input,
@@ -83,7 +84,8 @@ __global__ void __launch_bounds__(kMostThreads)
   STRAIT_SHARED_MEMORY(memory);
   const RowOctets<element, kOctets> octets(shape.width);
   Octet sums[kOctets] = {};
-  // Two places for sums in turn: a row's may still be read when the next one's are written.
+  // Two buffers for sums, used in turn: those of one row may still be read when the next ones are
+  // written.
   auto* shared = reinterpret_cast<float*>(memory);
   const auto places = static_cast<std::ptrdiff_t>(blockDim.x / 32 * blockDim.y);
   std::ptrdiff_t next = places;
@@ -130,7 +132,7 @@ __global__ void __launch_bounds__(kMostThreads)
   for (int k = 0; k < kOctets; ++k) wide.store(sums[k], to, k);
 }
 
-// The number of blocks of a gradient decides which rows are added first: so no GPU's size may.
+// The number of blocks decides which rows are added first, so it must not depend on the GPU.
 constexpr std::int64_t kGradientBlocks = 264;
 
 unsigned blocks_of_rows(const NormShape& shape) {
@@ -141,7 +143,7 @@ unsigned gradient_blocks(const NormShape& shape) {
   return static_cast<unsigned>(std::min<std::int64_t>(blocks_of_rows(shape), kGradientBlocks));
 }
 
-// launch(element, octets of a thread), as constants
+// Calls launch(element, octets of a thread), as constants.
 template <class Launch>
 void with_constants(const NormShape& shape, const Launch& launch) {
   const int octets = cut_of_width(shape.width).octets;

@@ -33,7 +33,7 @@ bool in_octets(std::initializer_list<std::int64_t> sizes) {
   return std::ranges::all_of(sizes, [](std::int64_t size) { return size % 8 == 0; });
 }
 
-// Of heads that follow one another, which parts of a wider tensor do, too.
+// For consecutive heads, which may be part of a wider tensor.
 bool rotation_kernel_takes(const at::Tensor& heads, std::int64_t half) {
   return layer_kernels_take(heads) && heads.numel() > 0 && half > 0 && heads.stride(3) == 1 &&
          (heads.size(0) == 1 || heads.stride(0) == heads.size(1) * heads.stride(1)) &&
@@ -72,7 +72,7 @@ at::Tensor rotated(const at::Tensor& values, const at::Tensor& cosine, const at:
   at::Tensor result = at::empty(values.sizes(), values.options());
   const Pair from = pair_of(values, half, pairs);
   Pair into = pair_of(result, half, pairs);
-  // A CPU is slow at writing 16-bit values to parts of rows: it computes the halves apart.
+  // A CPU is slow at writing 16-bit values to parts of rows, so it computes the halves separately.
   const bool apart = values.is_cpu() && values.element_size() < 4;
   Pair made = apart ? Pair{at::mul(from.first, cos), at::mul(from.second, cos)} : into;
   if (!apart) {

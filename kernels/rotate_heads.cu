@@ -6,7 +6,7 @@ namespace {
 
 constexpr unsigned kThreads = 256;
 
-// Eight pairs, as two octets of a head: `first` and `second` of all, or neighbours.
+// Eight pairs, as two octets of a head: `first` and `second` values of all pairs, or adjacent ones.
 __device__ inline void exchange_neighbours(Octet& first, Octet& second) {
   const Octet low = first;
   const Octet high = second;

@@ -7,8 +7,8 @@
 
 #include "kernels/row_sums.cuh"
 
-// From the host to the blocks. The macros are all that the emulation in tests/gpu replaces in the
-// language, and the name of the device in libtorch.
+// From the host to the blocks. The emulation in tests/gpu replaces only these macros, and the name
+// of the device in libtorch.
 #ifndef STRAIT_LAUNCH
 #define STRAIT_LAUNCH(kernel, grid, block, bytes, stream) kernel<<<grid, block, bytes, stream>>>
 #define STRAIT_SHARED_MEMORY(name) extern __shared__ __align__(16) unsigned char name[]
@@ -22,15 +22,16 @@ inline void check_cuda(cudaError_t error, const char* call) {
   throw std::runtime_error(std::string(call) + " failed: " + cudaGetErrorString(error));
 }
 
-// A launch's rows travel as the kernel's argument: 4 KiB may be passed so on any GPU and driver.
+// The rows of a launch are passed as the kernel's argument, which may have 4 KiB on any GPU and
+// driver.
 struct RowTable {
   GpuRow rows[kRowsPerLaunch];
-  std::int64_t first_token[kRowsPerLaunch];  // among the launch's tokens, for the sums
+  std::int64_t first_token[kRowsPerLaunch];  // among the tokens of the launch, for the sums
   unsigned blocks[kRowsPerLaunch];
 };
 static_assert(sizeof(RowTable) <= 4096 - 128);
 
-// How a launch is cut: x counts blocks of a row, y rows.
+// How a launch is divided: x counts blocks of a row, y rows.
 struct Cut {
   dim3 grid;
   dim3 block;
@@ -38,7 +39,7 @@ struct Cut {
   int shared_bytes = 0;
 };
 
-// At least one, which leaves the sums of a row without tokens.
+// At least one, which writes the sums of a row without tokens.
 inline unsigned blocks_of(const GpuRow& row, unsigned slots) {
   return row.tokens == 0 ? 1U : static_cast<unsigned>((row.tokens + slots - 1) / slots);
 }
@@ -77,7 +78,7 @@ inline Cut cut_rows(const RowShape& shape, std::span<const GpuRow> rows) {
       static_cast<int>(bytes)};
 }
 
-// A block's slot, and which token of its row it has.
+// The slot of a block, and which token of its row it has.
 __device__ inline Slot slot_of_block(unsigned char* memory, const SlotLayout& layout) {
   return {memory + threadIdx.y * static_cast<unsigned>(layout.bytes), layout,
           static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x)};
@@ -86,7 +87,7 @@ __device__ inline std::int64_t token_of_slot() {
   return static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
 }
 
-// More than the 48 KiB that every GPU gives without asking.
+// More than the 48 KiB that every GPU gives by default.
 template <class Kernel>
 void ask_for_shared_memory(Kernel* kernel, const Cut& cut) {
   if (cut.shared_bytes <= 48 * 1024) return;
@@ -95,7 +96,7 @@ void ask_for_shared_memory(Kernel* kernel, const Cut& cut) {
              "cudaFuncSetAttribute of shared memory for a wide token");
 }
 
-// launch(table, its rows, number of the first one) for kRowsPerLaunch rows at a time.
+// Calls launch(table, its rows, number of the first one) for kRowsPerLaunch rows at a time.
 template <class Launch>
 void for_each_table(const RowShape& shape, std::span<const GpuRow> rows, const Launch& launch) {
   for (std::size_t first = 0; first < rows.size(); first += kRowsPerLaunch) {

@@ -40,11 +40,11 @@ struct RowLookup : public torch::autograd::Function<RowLookup> {
  private:
   static void add_sums(const at::Tensor& gradient, const at::Tensor& indices,
                        const at::Tensor& slope, std::int64_t padding) {
-    // Rows that were looked up more than once are summed first, in the order of their indices, so
-    // that what is added to the gradient does not depend on what it held.
+    // Rows that were looked up more than once are summed first, in the order of their indices. So
+    // what is added to the gradient does not depend on its previous value.
     const auto [rows, places, counts] =
         at::_unique2(indices, /*sorted=*/true, /*return_inverse=*/true, /*return_counts=*/false);
-    // In the gradient's type: in bfloat16 a frequent token's sum would soon stand still.
+    // In the gradient's type: in bfloat16 the sum of a frequent token would soon stop growing.
     at::Tensor sums =
         at::embedding_dense_backward(slope.to(gradient.scalar_type()), places, rows.numel(),
                                      /*padding_idx=*/-1,
@@ -53,8 +53,8 @@ struct RowLookup : public torch::autograd::Function<RowLookup> {
     gradient.index_add_(0, rows, sums);
   }
 
-  // How many rows there are is known on the device alone: nothing may depend on it, or the host
-  // would wait. Sorts the indices, so that every row's sum has one order.
+  // Only the device knows the number of rows. Nothing may depend on it, or the host would wait.
+  // Sorts the indices, so that every row's sum has one order.
   static void add_in_order(const at::Tensor& gradient, const at::Tensor& indices,
                            const at::Tensor& slope, std::int64_t padding) {
     at::Tensor slopes = slope.to(gradient.scalar_type());

@@ -2,11 +2,11 @@
 
 #include "kernels/slots.cuh"
 
-// Sums over what was encoded. A thread adds in the order of its octets, lanes in halves, warps and
-// tokens in their order: the same input gives the same bits.
+// Sums over encoded values. A thread adds in the order of its octets, lanes in halves, warps and
+// tokens in order: the same input gives the same bits.
 namespace strait::kernels {
 
-// Of one token; 16 bytes, so that it is one load.
+// Of one token; 16 bytes, so that one load reads it.
 struct TokenSquares {
   float value = 0;
   float change = 0;
@@ -16,7 +16,7 @@ struct TokenSquares {
 
 static_assert(sums_scratch_bytes(1) == kRowsPerLaunch * sizeof(unsigned) + sizeof(TokenSquares));
 
-// What the threads of a block share for a row's sums.
+// Shared by the threads of a block for a row's sums.
 struct RowResults {
   double value[kMostWarps];
   double change[kMostWarps];
@@ -25,7 +25,7 @@ struct RowResults {
   int is_last;
 };
 
-// Where a launch leaves its sums; see RowSums.
+// Where a launch stores its sums; see RowSums.
 struct LaunchSums {
   SquareSums* rows = nullptr;
   unsigned* finished_blocks = nullptr;  // per row
@@ -43,7 +43,7 @@ __device__ inline Number sum_of_warp(Number value) {
   return over_warp(value, [](Number left, Number right) { return left + right; });
 }
 
-// The warps' sums to the token's, by one thread, after a barrier.
+// One thread adds the warps' sums to the token's, after a barrier.
 __device__ inline void finish_token(const WarpResults& results, int warps, int refused_groups,
                                     TokenSquares& token) {
   TokenSquares sums;
@@ -56,14 +56,15 @@ __device__ inline void finish_token(const WarpResults& results, int warps, int r
   token = sums;
 }
 
-// The row's last block adds up its tokens. A token with refused values, or beyond the squares that
-// float32 can hold, is left out. All threads of every block of the row, after finish_token().
+// The last block of the row adds up its tokens. A token with refused values, or whose squares
+// exceed float32, is left out. Called by all threads of every block of the row, after
+// finish_token().
 __device__ inline void finish_row(RowResults& shared, const TokenSquares* tokens,
                                   std::int64_t count, unsigned blocks, unsigned* finished,
                                   SquareSums* row) {
   const auto thread = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x);
   const auto threads = static_cast<int>(blockDim.x * blockDim.y);
-  // What this block wrote is seen by the block that counts up to `blocks` after it.
+  // Makes the writes of this block visible to the block that counts up to `blocks`.
   __threadfence();
   __syncthreads();
   if (thread == 0) shared.is_last = atomicAdd(finished, 1U) + 1 == blocks ? 1 : 0;

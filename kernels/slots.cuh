@@ -3,13 +3,13 @@
 #include "kernels/gpu_rows.h"
 #include "kernels/staged_token.cuh"
 
-// How tokens lie on a GPU: a block has one token, or several narrow ones, each in a slot of its own
-// with whole warps and a part of the shared memory.
+// How tokens are distributed on a GPU: a block has one token, or several narrow ones, each in its
+// own slot with whole warps and a part of the shared memory.
 namespace strait::kernels {
 
 constexpr int kMostWarps = 16;
 
-// What the warps of a slot find out, each for itself.
+// The results of each warp of a slot.
 struct WarpResults {
   int top[kMostWarps];      // of the message
   int refused[kMostWarps];  // groups of the message
@@ -23,7 +23,7 @@ struct SlotLayout {
   int codes = 0;
   int message = 0;
   int bytes = 0;
-  int rounds = 0;  // octets of a thread
+  int rounds = 0;  // octets per thread
 };
 
 struct Slot {
@@ -37,13 +37,15 @@ struct Slot {
   __device__ std::uint16_t* scale_codes() const {
     return reinterpret_cast<std::uint16_t*>(memory + layout.codes);
   }
-  // As far from a multiple of 16 as `global`, so that both are copied in the same vectors.
+  // At the same offset from a multiple of 16 as `global`, so that both are copied in the same
+  // vectors.
   __device__ std::uint8_t* message(const void* global) const {
     return memory + layout.message + (reinterpret_cast<std::uintptr_t>(global) % sizeof(uint4));
   }
   __device__ int warp() const { return thread / 32; }
   __device__ int warps() const { return threads / 32; }
-  // A thread's octets are thread, thread + threads, …: in as many rounds in every warp.
+  // A thread's octets are thread, thread + threads, and so on: the same number of rounds in every
+  // warp.
   __device__ int rounds() const { return layout.rounds; }
   __device__ int octet(int round) const { return round * threads + thread; }
 };
@@ -54,7 +56,7 @@ __device__ inline int largest_of(const int* results, int warps) {
   return largest;
 }
 
-// A slot's threads copy between shared memory and the GPU's or the host's, in vectors.
+// The threads of a slot copy between shared memory and GPU or host memory, in vectors.
 __device__ inline void copy_bytes(const Slot& slot, std::uint8_t* to, const std::uint8_t* from,
                                   int size) {
   constexpr int vector = sizeof(uint4);
@@ -69,7 +71,7 @@ __device__ inline void copy_bytes(const Slot& slot, std::uint8_t* to, const std:
   if (slot.thread < size - rest) to[rest + slot.thread] = from[rest + slot.thread];
 }
 
-// The scale codes of a slot to what stands in front of the planes.
+// Writes the scale codes of a slot in the form that precedes the planes.
 template <int kBits>
 __device__ inline void write_header(const Slot& slot, const StagedToken<kBits>& token, int top) {
   const std::uint16_t* const scale_codes = slot.scale_codes();

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kLanes = 8;
 
-// Eight sums side by side: the compiler may use vector registers without changing the order.
+// Eight parallel sums: the compiler may use vector registers without changing the order.
 double squared_norm_of(const float* values, std::size_t count) {
   std::array<double, kLanes> sums{};
   std::size_t i = 0;

@@ -2,7 +2,7 @@
 
 #include "kernels/octet_groups.cuh"
 
-// A quantised token in shared memory: there bytes may be read and written one at a time.
+// A quantised token in shared memory, where bytes may be read and written one at a time.
 namespace strait::kernels {
 
 template <int kBits>
@@ -26,7 +26,7 @@ struct StagedToken {
 
   __device__ int group_size() const { return 1 << shift; }
   __device__ int group_of(int octet) const { return octet * kOctet >> shift; }
-  // Of the octet's first value in its group.
+  // The position of the octet's first value in its group.
   __device__ int place_of(int octet) const { return octet * kOctet & (group_size() - 1); }
   __device__ bool is_first(int octet) const { return place_of(octet) == 0; }
   __device__ bool is_whole(int group) const { return ((group + 1) << shift) <= width; }
@@ -43,7 +43,7 @@ struct StagedToken {
   }
 };
 
-// Values of an octet behind the end of the token: fewer than 8, or none.
+// How many values of an octet are before the end of the token: 8, fewer, or none.
 __device__ inline int count_of(int octet, int width) {
   return max(0, min(kOctet, width - octet * kOctet));
 }
@@ -60,8 +60,8 @@ __device__ inline Octet values_of_levels(std::uint32_t low, std::uint32_t high, 
   return octet;
 }
 
-// What an octet's bytes stand for, rotated back; zeros behind the token. Values of refused groups
-// are -0, which changes nothing that it is added to, and the result is true.
+// The values that an octet's bytes decode to, rotated back; zeros after the token. Values of
+// refused groups are -0, which changes no sum; the result is then true.
 template <int kBits>
 __device__ inline bool read_octet(const StagedToken<kBits>& token, int octet, Octet& values) {
   const int count = count_of(octet, token.width);
@@ -101,7 +101,7 @@ __device__ inline bool read_octet(const StagedToken<kBits>& token, int octet, Oc
   return refused;
 }
 
-// An octet's levels to its planes: `low` has levels 0 to 3, a byte each.
+// Writes an octet's levels to its planes: `low` has levels 0 to 3, one per byte.
 template <int kBits>
 __device__ inline void write_octet(const StagedToken<kBits>& token, int octet, std::uint32_t low,
                                    std::uint32_t high) {

@@ -6,9 +6,9 @@
 
 namespace strait::kernels {
 
-// Where a CPU call keeps a token while it works on it. One per thread; it grows to the widest token
-// that the thread ever saw and stays, so that a steady state allocates nothing. Arrays are aligned
-// and have room for whole groups.
+// Memory in which a CPU call holds a token. One per thread; it grows to the widest token of the
+// thread, so that a steady state does not allocate. Arrays are aligned and have room for whole
+// groups.
 class TokenScratch {
  public:
   static TokenScratch& of_thread(std::int64_t width);

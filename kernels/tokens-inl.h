@@ -1,5 +1,5 @@
-// One token at a time, in TokenScratch: the steps of which the operations consist. Read once per
-// instruction set, as lanes-inl.h.
+// Steps of the operations for one token, in TokenScratch. Included once per instruction set, like
+// lanes-inl.h.
 #if defined(STRAIT_KERNELS_TOKENS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef STRAIT_KERNELS_TOKENS_INL_H_
 #undef STRAIT_KERNELS_TOKENS_INL_H_
@@ -13,7 +13,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace strait::kernels::HWY_NAMESPACE {
 
-// Chooses the scale_code of a whole group, and turns it where that makes it smaller.
+// Chooses the scale code of a whole group, and rotates the group if that makes the scale smaller.
 HWY_INLINE std::uint16_t weigh_group(float* values, int group, bool may_turn, float reach) {
   const std::uint32_t bits = largest_bits(values, group);
   if (bits >= kHugeBits) return kRefusedScaleCode;
@@ -29,7 +29,7 @@ HWY_INLINE std::uint16_t weigh_group(float* values, int group, bool may_turn, fl
   return static_cast<std::uint16_t>(scale_code_of(largest, reach) | kTurned);
 }
 
-// Scale codes that fit the groups' mean squares.
+// Scale codes that fit the mean squares of the groups.
 HWY_INLINE void fit_groups(TokenScratch& scratch, std::int64_t width, int size) {
   for (std::int64_t g = 0; g * size < width; ++g) {
     std::uint16_t& scale_code = scratch.scale_codes()[g];
@@ -41,9 +41,9 @@ HWY_INLINE void fit_groups(TokenScratch& scratch, std::int64_t width, int size) 
   }
 }
 
-// Writes the token in scratch.values(), and turns it into what the reader will know: in place,
-// whole groups, zeros behind the width. Huge values are refused. Values of refused groups become
-// -0, which changes nothing that it is added to.
+// Writes the token in scratch.values(), and replaces the values in place by what the reader will
+// decode: whole groups, zeros after the width. Huge values are refused. Values of refused groups
+// become -0, which changes no sum.
 inline HWY_NOINLINE void write_token(TokenScratch& scratch, std::int64_t width,
                                      const GroupFormat& format, const Draw& draw,
                                      std::uint32_t first_index, std::uint8_t* out) {
@@ -78,7 +78,7 @@ HWY_INLINE void write_values(const float* values, std::int64_t width, T* out) {
   }
 }
 
-// A bfloat16 entry takes in the change: `values` are the change, then what the entry stands for.
+// Adds the change to a bfloat16 entry: `values` are the change, then the entry's new values.
 template <class Base>
 HWY_INLINE void advance_entry(Base base, float* values, std::int64_t width, Bfloat16* entry) {
   for (std::int64_t i = 0; i < width; i += lane_count()) {

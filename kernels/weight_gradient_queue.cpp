@@ -11,7 +11,7 @@
 namespace strait::kernels {
 namespace {
 
-// Of the thread: autograd calls backward functions with tensors alone.
+// Thread-local, because autograd passes only tensors to backward functions.
 thread_local WeightGradientQueue* queue_of_thread = nullptr;
 
 void add_and_announce(const GradientAddition& addition) {
@@ -32,7 +32,7 @@ void WeightGradientQueue::play() {
   const at::NoGradGuard no_grad;
   std::vector<GradientAddition> all = std::exchange(queued_, {});
   for (GradientAddition& queued : all) {
-    const GradientAddition addition = std::move(queued);  // freed behind its product
+    const GradientAddition addition = std::move(queued);  // freed after its product
     add_and_announce(addition);
   }
 }

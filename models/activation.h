@@ -10,8 +10,8 @@ namespace strait::models {
 
 using kernels::Activation;
 
-// By the names that config.json files use ("gelu" is the exact one, "gelu_new" and
-// "gelu_pytorch_tanh" the approximation); nullopt: unknown.
+// By the names in config.json files: "gelu" is the exact one, "gelu_new" and "gelu_pytorch_tanh"
+// are the approximation. Nullopt: unknown.
 std::optional<Activation> activation_named(std::string_view name);
 std::vector<std::string_view> activation_names();
 

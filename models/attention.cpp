@@ -16,7 +16,7 @@ at::Tensor attend(const kernels::AttentionHeads& inputs, const AttentionOptions&
   rules.softcap = options.softcap;
   if (pass.cache == nullptr) {
     if (pass.training) rules.dropout = options.dropout;
-    // Among the numbers of a layer's dropouts (decoder_layers.cpp) this is 0.
+    // 0 is the number of this dropout among those of a layer (decoder_layers.cpp).
     rules.dropout_key = pass.dropout_key(options.layer, 0);
     return kernels::causal_attention(inputs, pass.documents, rules).flatten(2);
   }

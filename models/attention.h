@@ -12,12 +12,12 @@ namespace strait::models {
 struct AttentionOptions {
   double scale = 1;
   double dropout = 0;       // of the probabilities, in training
-  int layer = 0;            // global: names the dropout mask and the place in the cache
-  std::int64_t window = 0;  // keys that a query sees, its own counted; 0: all before it
-  double softcap = 0;       // scores become softcap · tanh(score / softcap); 0: they stay
+  int layer = 0;            // global: selects the dropout mask and the layer's part of the cache
+  std::int64_t window = 0;  // keys that a query sees, including its own; 0: all before it
+  double softcap = 0;       // scores become softcap · tanh(score / softcap); 0: unchanged
 };
 
-// Causal softmax attention inside the documents of the pass, over the cache's tokens too where
+// Causal softmax attention inside the documents of the pass, and over the tokens of the cache if
 // there is one. Returns [rows, length, heads · width]; zero for padding.
 at::Tensor attend(const kernels::AttentionHeads& inputs, const AttentionOptions& options,
                   const Pass& pass);

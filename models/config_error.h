@@ -4,8 +4,8 @@
 
 namespace strait::models {
 
-// A config.json that does not describe a model which we can build. The message is one sentence for
-// the user and names the file and the field.
+// A config.json that does not describe a supported model. The message is one sentence for the user
+// and names the file and the field.
 class ConfigError : public InputError {
  public:
   using InputError::InputError;

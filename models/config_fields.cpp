@@ -14,7 +14,7 @@ std::int64_t read_size(const ConfigReader& reader, const std::string& field,
     return reader.integer(name, absent, 1, kLargestSize);
   };
   if (!reader.has(field)) return value(other);
-  // Either could be the one that the weights have.
+  // The weights could follow either field.
   if (reader.has(other) && value(field) != value(other)) {
     reader.refuse(other, fmt::format("{}, as {} is", value(field), field));
   }
@@ -78,7 +78,7 @@ void scale_llama3(const ConfigReader& settings, double original, std::vector<flo
   const double high = required(settings, "high_freq_factor");
   for (float& frequency : frequencies) {
     const double turns = original * frequency / (2 * M_PI);  // over the original context
-    // Fast angles stay, slow ones are divided, those between are blended.
+    // Fast angles stay, slow ones are divided, and those between are blended.
     if (turns < low) {
       frequency = static_cast<float>(frequency / factor);
     } else if (turns <= high) {
@@ -92,7 +92,7 @@ double yarn_magnitude(double scale, double factor) {
   return scale <= 1 ? 1 : 0.1 * factor * std::log(scale) + 1;
 }
 
-// Returns what cosine and sine are multiplied by.
+// Returns the factor of cosine and sine.
 double scale_yarn(const ConfigReader& settings, double theta, double original, double longest,
                   std::vector<float>& frequencies) {
   const double factor = positive(settings, "factor", longest / original);
@@ -140,7 +140,7 @@ ConfigReader rotary_settings(const ConfigReader& reader, const std::string& grou
   if (!group.empty() && !reader.has("rope_scaling") && reader.has("rope_parameters")) {
     return reader.object("rope_parameters").object(group);
   }
-  // Where layers are of several types, the old spelling scales those of full attention alone.
+  // If layers have several types, the old spelling scales only those with full attention.
   if (group == "sliding_attention") return reader.object("rope_parameters").object(group);
   return reader.object(reader.has("rope_scaling") ? "rope_scaling" : "rope_parameters");
 }
@@ -259,8 +259,8 @@ DecoderConfig read_gpt2_fields(const ConfigReader& reader, DecoderConfig family)
   return config;
 }
 
-// Norms of 1 + weight on both sides of attention and MLP, tokens times √hidden, capped scores and
-// logits, a window in every second layer.
+// Norms multiply by 1 + weight and stand on both sides of attention and MLP. Embeddings are scaled
+// by √hidden, scores and logits are capped, and every second layer has a window.
 DecoderConfig read_gemma_fields(const ConfigReader& reader, DecoderConfig family) {
   family.hidden = 2304;
   family.blocks = 26;

@@ -12,8 +12,8 @@
 
 namespace strait::models {
 
-// Typed access to the fields of a config.json. An absent field, or null, gives the default; one of
-// the wrong type or out of range throws ConfigError, which names file, field, value and what was
+// Typed access to the fields of a config.json. An absent or null field gives the default. A field
+// of the wrong type or out of range throws ConfigError, which names file, field, value and what was
 // expected.
 class ConfigReader {
  public:
@@ -23,8 +23,8 @@ class ConfigReader {
   ConfigReader(const ConfigReader&) = delete;
   ConfigReader& operator=(const ConfigReader&) = delete;
 
-  bool has(const std::string& field) const;      // there, and not null
-  bool is_null(const std::string& field) const;  // there as null
+  bool has(const std::string& field) const;      // present and not null
+  bool is_null(const std::string& field) const;  // present as null
   bool is_list(const std::string& field) const;
   bool is_string(const std::string& field) const;
   // Absent, null, false, or a string, list or object without content.
@@ -37,13 +37,13 @@ class ConfigReader {
   bool boolean(const std::string& field, bool absent) const;
   std::string string(const std::string& field, const std::string& absent) const;
 
-  // Elements of a list; nullopt where the field is absent.
+  // Elements of a list. Nullopt: the field is absent.
   std::optional<std::vector<std::string>> strings(const std::string& field) const;
   std::optional<std::vector<double>> numbers(const std::string& field) const;
-  // The fields of an object, whose errors name it: "rope_scaling.factor"; empty where it is absent.
+  // The fields of an object, whose errors name it: "rope_scaling.factor". Empty if it is absent.
   ConfigReader object(const std::string& field) const;
 
-  // For a rule that the caller checks: "n_head is 5, expected a divisor of n_embd (64)".
+  // Throws for a rule that the caller checks: "n_head is 5, expected a divisor of n_embd (64)".
   [[noreturn]] void refuse(const std::string& field, const std::string& expected) const;
 
  private:
@@ -51,7 +51,7 @@ class ConfigReader {
   const nlohmann::json* find(const std::string& field) const;
 
   std::string file_;
-  std::string path_;  // "rope_scaling." in front of the names of fields
+  std::string path_;  // prefix of field names in errors: "rope_scaling."
   std::unique_ptr<const nlohmann::json> fields_;
 };
 

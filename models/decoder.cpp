@@ -21,7 +21,7 @@ LayerCost embedding_cost(const DecoderConfig& config, const CostQuestion& questi
   LayerCost cost;
   cost.name = "embedding";
   cost.forward_flops_per_token = 2.0 * static_cast<double>(config.hidden);
-  // Two int64 indices and the dropout's mask.
+  // Two int64 indices and the mask of the dropout.
   cost.saved_bytes_per_token = 16 + (config.embedding_dropout > 0 ? config.hidden : 0);
   if (config.embedding_width > 0) {
     cost.forward_flops_per_token +=
@@ -32,8 +32,8 @@ LayerCost embedding_cost(const DecoderConfig& config, const CostQuestion& questi
   return cost;
 }
 
-// Whether the backward of one of these matrices of a block needs their input: a frozen one does
-// not, and an adapter with dropout keeps a copy of its own.
+// Whether the backward of one of these matrices needs their common input. A frozen matrix does not,
+// and an adapter with dropout keeps its own copy.
 bool keeps_input(const Lora* lora, const std::string& prefix,
                  std::initializer_list<std::string> names) {
   return std::ranges::any_of(names, [&](const std::string& name) {
@@ -43,17 +43,17 @@ bool keeps_input(const Lora* lora, const std::string& prefix,
   });
 }
 
-// Values per token that a block's forward keeps for its backward, adapters aside.
+// Values per token that a block's forward keeps for its backward, without adapters.
 std::int64_t saved_values(const DecoderConfig& config, const Lora* lora,
                           const std::string& prefix) {
   const DecoderNames& names = config.names;
   const std::int64_t queries = config.heads * config.head_width;
   const std::int64_t keys = 2 * config.key_heads * config.head_width;
-  // The inputs of both norms; queries, keys, values and what attention gives; the MLP's inner
-  // values before and behind the activation.
+  // The inputs of both norms; queries, keys, values and the result of attention; the MLP's inner
+  // values before and after the activation.
   std::int64_t values =
       2 * config.hidden + 2 * queries + keys + (config.gated ? 3 : 1) * config.inner;
-  // What these give, and the gated or activated values.
+  // The results of these, and the gated or activated values.
   if (keeps_input(lora, prefix, {names.query, names.key, names.value, names.query_key_value})) {
     values += config.hidden;
   }
@@ -80,7 +80,7 @@ LayerCost block_cost(int index, const ModelConfig& whole, const CostQuestion& qu
   cost.saved_bytes_per_token =
       saved_values(config, whole.lora.get(), config.block_prefix(index)) * question.bytes_per_value;
   if (config.residual_dropout > 0) cost.saved_bytes_per_token += 2 * config.hidden;
-  // Gradients of the MLP's inner values: behind the activation; gated, also of both factors and
+  // Gradients of the MLP's inner values: after the activation; if gated, also of both factors and
   // before the activation.
   cost.working_bytes_per_token = (config.gated ? 4 : 2) * config.inner * question.bytes_per_value;
   cost.output_width = config.hidden;
@@ -164,7 +164,8 @@ Initialization initialize_decoder(const ModelConfig& whole, const std::string& t
   const bool ends_branch = tensor.ends_with(config.names.attention_output + ".weight") ||
                            tensor.ends_with(config.names.down + ".weight");
   double deviation = config.initializer_range;
-  // The end of each residual branch is drawn smaller, so that their sum does not grow with depth.
+  // The last matrix of each residual branch is drawn smaller, so that the sum of branches does not
+  // grow with depth.
   if (config.small_ends && ends_branch) {
     deviation /= std::sqrt(2 * static_cast<double>(config.blocks));
   }

@@ -7,8 +7,8 @@
 
 namespace strait::models {
 
-// A family whose models are made of the layers of decoder_layers.h, so that it needs only to read
-// its config.json.
+// A family whose models consist of the layers of decoder_layers.h. It only needs to read its
+// config.json.
 Family decoder_family(std::string name, DecoderConfig (*read)(const ConfigReader& reader),
                       FileNames names);
 

@@ -12,7 +12,7 @@
 
 namespace strait::models {
 
-// How attention and MLP of a block are added to what runs through it.
+// How attention and MLP of a block are added to its input x.
 enum class Residual : std::uint8_t {
   serial,    // x += attention(norm(x)); x += mlp(norm(x))
   parallel,  // x += attention(norm(x)) + mlp(norm(x))
@@ -27,8 +27,8 @@ enum class QueryKeyValue : std::uint8_t {
   fused_by_head,  // one matrix: query, key and value of the first head, then of the next
 };
 
-// The names of tensors in the family's files, without ".weight". Those of a block follow
-// "BLOCKSN.". Empty: the family has no such tensor.
+// Names of tensors in the family's files, without ".weight". Names of a block's tensors follow
+// "BLOCKSN.". Empty: the family does not have this tensor.
 struct DecoderNames {
   std::string tokens = "model.embed_tokens";
   std::string positions;
@@ -54,15 +54,15 @@ struct DecoderNames {
   std::string head = "lm_head";
 };
 
-// A decoder-only transformer as its family's config.json describes it, absent fields filled in. All
-// families are made of the same layers (decoder_layers.h) by these values.
+// A decoder-only transformer as its family's config.json describes it, with absent fields filled
+// in. All families consist of the same layers (decoder_layers.h) with different values here.
 struct DecoderConfig {
   std::int64_t vocabulary = 0;
   std::int64_t positions = 0;  // the longest row
   std::int64_t hidden = 0;
   std::int64_t blocks = 0;
   std::int64_t heads = 0;
-  std::int64_t key_heads = 0;   // of keys and values; a divisor of `heads`
+  std::int64_t key_heads = 0;   // number of heads of keys and values; a divisor of `heads`
   std::int64_t head_width = 0;  // need not be hidden / heads
   std::int64_t inner = 0;       // of the MLP
   DecoderNames names;
@@ -70,7 +70,7 @@ struct DecoderConfig {
   double initializer_range = 0.02;
 
   // Embedding.
-  std::int64_t embedding_width = 0;  // 0: hidden; else a matrix behind the tokens widens it
+  std::int64_t embedding_width = 0;  // 0: hidden; else a matrix widens the tokens' vectors
   std::int64_t padding_token = -1;   // its row gets no gradient from the input; -1: none
   double embedding_scale = 1;        // rounded to the type of the weights
   std::int64_t position_offset = 0;  // position p is row p + offset of the table
@@ -78,12 +78,12 @@ struct DecoderConfig {
   // Attention.
   QueryKeyValue query_key_value = QueryKeyValue::separate;
   double attention_scale = 1;         // of scores
-  bool scale_by_block_index = false;  // scores divided by the block's number, from one
+  bool scale_by_block_index = false;  // scores are divided by the block's number, counted from 1
   double attention_softcap = 0;
-  std::int64_t window = 0;                      // keys that a query of a windowed block sees
-  std::vector<bool> windowed;                   // by block; empty: none
-  std::shared_ptr<const Rotary> rotary;         // null: none
-  std::shared_ptr<const Rotary> window_rotary;  // of windowed blocks; null: as all
+  std::int64_t window = 0;               // number of keys that a query of a windowed block sees
+  std::vector<bool> windowed;            // by block; empty: none
+  std::shared_ptr<const Rotary> rotary;  // null: none
+  std::shared_ptr<const Rotary> window_rotary;  // in windowed blocks; null: `rotary`
 
   // Blocks.
   Residual residual = Residual::serial;
@@ -94,7 +94,7 @@ struct DecoderConfig {
   bool query_key_value_bias = false;
   bool attention_output_bias = false;
   bool mlp_bias = false;
-  bool small_ends = false;  // the last matrices of residual branches are drawn smaller, by depth
+  bool small_ends = false;  // the last matrices of residual branches are drawn smaller with depth
 
   double embedding_dropout = 0;
   double attention_dropout = 0;
@@ -109,7 +109,7 @@ struct DecoderConfig {
   bool block_windowed(std::int64_t block) const {
     return !windowed.empty() && windowed[static_cast<std::size_t>(block)];
   }
-  std::string block_prefix(int index) const {  // of layer 1: block 0
+  std::string block_prefix(int index) const {  // block 0 is layer 1
     return names.blocks + std::to_string(index - 1) + ".";
   }
 };

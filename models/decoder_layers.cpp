@@ -9,8 +9,8 @@
 namespace strait::models {
 namespace {
 
-// The dropouts of one layer, by number: part of the key of their masks, so the numbers stay. That
-// of attention's probabilities is 0 (attention.cpp).
+// Numbers of the dropouts of one layer. They are part of the keys of masks, so they must not
+// change. The dropout of attention's probabilities has 0 (attention.cpp).
 constexpr int kEmbeddingSite = 0;
 constexpr int kAttentionSite = 1;
 constexpr int kMlpSite = 2;
@@ -39,7 +39,7 @@ Mlp make_mlp(ParameterMaker& maker, const std::string& prefix, const DecoderConf
   const auto into = [&](const std::string& name, std::int64_t width) {
     return Linear(maker, prefix + name, {config.hidden, width, config.layout, config.mlp_bias});
   };
-  // One after the other: the order in which parameters are made is that of the model.
+  // Made one after the other, because parameters are listed in the order in which they are made.
   std::optional<Linear> gate;
   if (config.gated && names.gate_up.empty()) gate = into(names.gate, config.inner);
   Linear up =

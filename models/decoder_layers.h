@@ -10,7 +10,7 @@
 
 namespace strait::models {
 
-// Tokens, and positions where they are learned. Layer 0.
+// Layer 0: the token table, and the position table if positions are learned.
 class DecoderEmbedding final : public Layer {
  public:
   DecoderEmbedding(const DecoderConfig& config, ParameterMaker maker);
@@ -26,7 +26,7 @@ class DecoderEmbedding final : public Layer {
   std::optional<Embedding> positions_;
 };
 
-// Queries, keys and values of a block's input, attention, and the matrix behind it.
+// Queries, keys and values of a block's input, attention, and the output matrix.
 class SelfAttention {
  public:
   SelfAttention(ParameterMaker& maker, int index, const DecoderConfig& config);
@@ -41,13 +41,13 @@ class SelfAttention {
   QueryKeyValue layout_;
   AttentionOptions options_;
   std::shared_ptr<const Rotary> rotary_;
-  std::vector<Linear> inputs_;  // query, key, value; or the fused one
+  std::vector<Linear> inputs_;  // query, key, value; or one fused matrix
   std::optional<Norm> query_norm_;
   std::optional<Norm> key_norm_;
   std::optional<Linear> output_;
 };
 
-// One block, `index` counted with the embedding, so that the first is 1.
+// One block. `index` counts from 1, because the embedding is layer 0.
 class DecoderBlock final : public Layer {
  public:
   DecoderBlock(int index, const DecoderConfig& config, ParameterMaker maker);
@@ -64,7 +64,7 @@ class DecoderBlock final : public Layer {
   std::optional<Norm> after_mlp_norm_;
 };
 
-// The final norm and the projection, which is the token table's other use where they are tied.
+// The final norm and the projection. In tied models the projection is the token table.
 class DecoderHead final : public Head {
  public:
   // `tokens`: the token table if it is on this stage.

@@ -10,17 +10,17 @@
 
 namespace strait::models {
 
-// A row of the table NAME.weight for each index.
+// Looks up rows of the table NAME.weight.
 class Embedding {
  public:
-  // `what` is how errors call an index: "token", "position". The row `padding` gets no gradient;
-  // -1: there is none.
+  // `what` is the name of an index in errors: "token", "position". The row `padding` gets no
+  // gradient; -1: there is none.
   Embedding(ParameterMaker& maker, const std::string& name, std::int64_t rows, std::int64_t width,
             std::string what, std::int64_t padding = -1);
 
-  // int64 [...] on the CPU, where they are checked without a wait for the table's device, to
-  // [..., width]. An index that the table lacks throws std::out_of_range with the
-  // number and the limit.
+  // From int64 [...] on the CPU to [..., width]. Indices are checked there, without waiting for the
+  // table's device. An index outside of the table throws std::out_of_range with the number and the
+  // limit.
   at::Tensor forward(const at::Tensor& indices) const;
 
   const at::Tensor& weight() const { return weight_; }

@@ -24,30 +24,30 @@ struct Initialization {
   std::int64_t zero_row = -1;  // of a table: this row is zero; -1: none
 };
 
-// How a family's files call its tensors, beside the names of Model::parameters().
+// Tensor names in a family's files that differ from Model::parameters().
 struct FileNames {
-  // Of a tied projection: the name it has where it is stored as the head's own, and the tensor it
-  // is tied to.
+  // The name of a tied projection in files that store it separately, and the tensor that it is tied
+  // to.
   std::string head;
   std::string embedding;
-  // Files of the model without its head lack `prefix` in front of these first parts.
+  // Files of the model without its head lack `prefix` before names that start with one of these.
   std::string prefix;
   std::vector<std::string> parts;
-  std::vector<std::string> ignored;            // endings of tensors that are no weights
-  std::map<std::string, std::string> aliases;  // the library's name of a tensor to ours
+  std::vector<std::string> ignored;  // endings of tensors that are not weights
+  // from the library's name of a tensor to the name here
+  std::map<std::string, std::string> aliases;
 };
 
-// The name in Model::parameters() of a tensor in a file; nullopt: one to be ignored.
+// The name in Model::parameters() of a file's tensor. Nullopt: the tensor is ignored.
 std::optional<std::string> canonical_name(const FileNames& names, const std::string& in_file);
 
-// Everything that is particular to a family of models. To add one, write these functions in a file
-// of its own (decoder.h does most of it for decoders of the usual kind) and list it in families(),
-// or offer it in a plugin. Models have an embedding, blocks and a head, in this order; see
-// LayerRange.
+// Everything that is specific to a family of models. To add a family, write these functions in a
+// new file (decoder.h does most of it for usual decoders) and list it in families(), or offer it in
+// a plugin. Models have an embedding, blocks and a head, in this order; see LayerRange.
 struct Family {
   std::string name;                                          // model_type in config.json
   std::function<std::any(const ConfigReader& reader)> read;  // ModelConfig::values
-  // Costs alone: describe() fills in tensors and parameters from what `make` makes.
+  // Costs only: describe() fills in tensors and parameters from the layers that `make` makes.
   ModelDescription (*describe)(const ModelConfig& config, const CostQuestion& question) = nullptr;
   std::unique_ptr<Model> (*make)(const ModelConfig& config, LayerRange range, at::ScalarType type,
                                  at::Device device) = nullptr;
@@ -56,7 +56,7 @@ struct Family {
   bool input_first = false;  // matrices of the blocks are stored as [in, out]
 };
 
-// Those of this library, each in the file of its name.
+// The families of this library. Each is in the file with its name.
 Family gemma2_family();
 Family gemma3_family();
 Family gpt2_family();

@@ -4,8 +4,8 @@
 namespace strait::models {
 namespace {
 
-// Gemma 2 with norms over the heads of queries and keys, and angles of their own in windowed
-// layers: all but every sixth.
+// Gemma 2 with norms over the heads of queries and keys, and with separate angles in windowed
+// layers, which are all except every sixth.
 DecoderConfig read_gemma3(const ConfigReader& reader) {
   DecoderConfig family;
   family.vocabulary = 262208;

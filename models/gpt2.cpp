@@ -6,7 +6,7 @@
 namespace strait::models {
 namespace {
 
-// Learned positions, norms in front of attention and MLP, matrices stored [in, out], tied table.
+// Learned positions, norms before attention and MLP, matrices stored as [in, out], tied table.
 DecoderConfig read_gpt2(const ConfigReader& reader) {
   DecoderConfig family;
   family.names.tokens = "transformer.wte";
@@ -48,7 +48,7 @@ FileNames gpt2_file_names() {
   names.embedding = "transformer.wte.weight";
   names.prefix = "transformer.";
   names.parts = {"wte", "wpe", "h", "ln_f"};
-  // Masks that old files hold as if they were weights.
+  // Masks that old files store like weights.
   names.ignored = {".attn.bias", ".attn.masked_bias"};
   return names;
 }

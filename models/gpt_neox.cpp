@@ -6,8 +6,8 @@
 namespace strait::models {
 namespace {
 
-// Attention and MLP side by side, each behind a norm of its own; a quarter of every head rotated;
-// query, key and value of a head next to each other in one matrix.
+// Attention and MLP in parallel, each with its own norm before it. A quarter of every head is
+// rotated. Query, key and value of a head are adjacent in one matrix.
 DecoderConfig read_gpt_neox(const ConfigReader& reader) {
   DecoderConfig config;
   config.names.tokens = "gpt_neox.embed_in";
@@ -55,7 +55,7 @@ FileNames gpt_neox_file_names() {
   names.embedding = "gpt_neox.embed_in.weight";
   names.prefix = "gpt_neox.";
   names.parts = {"embed_in", "layers", "final_layer_norm"};
-  // Masks and frequencies that old files hold as if they were weights.
+  // Masks and frequencies that old files store like weights.
   names.ignored = {".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq"};
   names.aliases = {{"lm_head.weight", "embed_out.weight"}};
   return names;

@@ -7,8 +7,8 @@
 namespace strait::models {
 namespace {
 
-// One norm feeds attention and MLP; neighbouring values of the first rotary_dim are rotated; biases
-// in the MLP and in the head.
+// One norm feeds attention and MLP. Adjacent values of the first rotary_dim are rotated in pairs.
+// The MLP and the head have biases.
 DecoderConfig read_gptj(const ConfigReader& reader) {
   DecoderConfig family;
   family.names.tokens = "transformer.wte";

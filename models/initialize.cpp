@@ -11,7 +11,7 @@
 namespace strait::models {
 namespace {
 
-// Of the lower matrix of an adapter, [rank, in]; the upper one is zero.
+// Bound for the lower matrix of an adapter, [rank, in]. The upper matrix is zero.
 double uniform_bound(const Parameter& parameter) {
   return 1 / std::sqrt(static_cast<double>(parameter.value.size(1)));
 }
@@ -21,7 +21,7 @@ double uniform_bound(const Parameter& parameter) {
 void initialize(const Parameter& parameter, const ModelConfig& config, std::uint64_t seed) {
   const at::NoGradGuard no_grad;
   at::Tensor target = parameter.value;
-  if (target.numel() == 0) return;  // rows of a tied table that another stage owns
+  if (target.numel() == 0) return;  // another stage owns the rows of this tied table
   Initialization how;
   if (!parameter.adapter) how = family_of(config).initialization(config, parameter.name);
   const bool uniform = parameter.adapter && parameter.name.ends_with(kAdapterDown);
@@ -29,7 +29,7 @@ void initialize(const Parameter& parameter, const ModelConfig& config, std::uint
     target.fill_(how.mean);
     return;
   }
-  // Drawn in float32 on the CPU, so that type and device of the model do not change the draw.
+  // Drawn in float32 on the CPU, so that the values do not depend on the model's type and device.
   at::Generator generator = kernels::keyed_generator(
       kernels::mix_key({seed, kernels::hash_name(parameter.name)}), at::kCPU);
   const bool in_place = target.is_cpu() && target.scalar_type() == at::kFloat;

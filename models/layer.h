@@ -11,9 +11,9 @@
 
 namespace strait::models {
 
-// One layer of a model: a pure function of its input, its parameters and the pass (the cache of a
-// generation aside), so that running it again gives the same bits. Indices are global: 0 is the
-// embedding, then the blocks, then the head. Used by the compute thread alone.
+// One layer of a model. Except for the cache of a generation it is a pure function of its input,
+// its parameters and the pass, so that running it again gives the same bits. Indices are global: 0
+// is the embedding, then the blocks, then the head. Used by the compute thread only.
 class Layer {
  public:
   explicit Layer(int index) : index_(index) {}
@@ -21,8 +21,8 @@ class Layer {
   Layer& operator=(const Layer&) = delete;
   virtual ~Layer() = default;
 
-  // The embedding takes int64 tokens [rows, length]; every other layer, and every result, is
-  // [rows, length, hidden]. Builds an autograd graph where gradients are on.
+  // The embedding takes int64 tokens [rows, length]. The input of all other layers, and every
+  // result, is [rows, length, hidden]. Builds an autograd graph if gradients are enabled.
   virtual at::Tensor forward(const at::Tensor& input, const Pass& pass) = 0;
 
   int index() const { return index_; }
@@ -36,8 +36,8 @@ class Layer {
   std::vector<Parameter> parameters_;
 };
 
-// The last layer. Its forward is the final norm; the product with the projection is left to the
-// caller, which fuses it with the loss or wants one row of it.
+// The last layer. Its forward is the final norm only. The caller multiplies by the projection,
+// because it fuses the product with the loss, or needs only one row of it.
 class Head : public Layer {
  public:
   using Layer::Layer;

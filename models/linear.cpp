@@ -24,7 +24,7 @@ at::Tensor Linear::forward(const at::Tensor& input, const Pass& pass) const {
   if (adapter_) {
     kernels::LowRank low{adapter_->down, adapter_->up, adapter_->shape.scale, rows};
     if (pass.training && adapter_->shape.dropout > 0) {
-      // The name of a matrix is unlike that of every other one: no layer needs to be in the key.
+      // The name of a matrix is unique in the model, so the key needs no layer.
       kernels::DropoutKey key = pass.dropout_key(0, 0);
       key.site = dropout_site_;
       low.input = kernels::dropout(rows, adapter_->shape.dropout, key);

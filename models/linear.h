@@ -25,9 +25,9 @@ struct LinearShape {
   bool bias = true;
 };
 
-// A matrix product with an optional bias, as the tensors NAME.weight and NAME.bias, and an adapter
-// where LoRA asks for one. Every large weight of a block sits in one of these, so that how its
-// gradient is made is decided here alone.
+// A matrix product with an optional bias, as the tensors NAME.weight and NAME.bias, and with an
+// adapter if LoRA asks for one. Every large weight of a block is in a Linear, so the way to compute
+// its gradient is decided only here.
 class Linear {
  public:
   Linear(ParameterMaker& maker, const std::string& name, const LinearShape& shape);
@@ -40,7 +40,7 @@ class Linear {
   kernels::Weight weight_;
   at::Tensor bias_;
   std::optional<Adapter> adapter_;
-  std::uint64_t dropout_site_;  // of the adapter: part of the key of its masks
+  std::uint64_t dropout_site_;  // of the adapter; part of the keys of its masks
 };
 
 }  // namespace strait::models

@@ -4,7 +4,7 @@
 namespace strait::models {
 namespace {
 
-// Llama 2 and 3.x. One field switches the biases of all four attention matrices.
+// Llama 2 and 3.x. One field turns the biases of all four attention matrices on or off.
 DecoderConfig read_llama(const ConfigReader& reader) {
   DecoderConfig family;
   family.vocabulary = 32000;

@@ -20,7 +20,7 @@ constexpr const char* kAllLinear = "all-linear";
 constexpr std::int64_t kLargestRank = 1 << 16;
 constexpr double kLargestAlpha = 1e9;
 
-// The number of the block that a name is of: its last part that is one.
+// The number of the block in a name: its last part that is a number.
 std::optional<std::int64_t> block_of(const std::string& name) {
   std::optional<std::int64_t> block;
   std::size_t begin = 0;
@@ -35,7 +35,7 @@ std::optional<std::int64_t> block_of(const std::string& name) {
   return block;
 }
 
-// The value of the first pattern that the end of the name matches.
+// The value of the first pattern that matches the end of the name.
 template <class Value>
 Value by_pattern(const std::map<std::string, Value>& values, const std::string& name,
                  Value otherwise) {
@@ -72,8 +72,8 @@ void read_targets(const ConfigReader& reader, Lora& lora) {
   }
 }
 
-// What was drawn to start with is of no use any more, but some methods subtract it from the model's
-// own matrices, and their adapters are over that difference.
+// Initial values do not matter after training. But some methods subtract them from the model's
+// matrices, and their adapters then apply to the difference.
 void check_initialization(const ConfigReader& reader) {
   const std::string field = "init_lora_weights";
   if (!reader.is_string(field)) {
@@ -89,7 +89,7 @@ void check_initialization(const ConfigReader& reader) {
   }
 }
 
-// PEFT takes the first pattern of its file; here they are sorted.
+// PEFT takes the first pattern of its file; here patterns are sorted.
 template <class Value>
 void refuse_two_values(const char* setting, const std::map<std::string, Value>& values,
                        const std::vector<std::string>& matrices) {
@@ -191,7 +191,7 @@ Lora parse_lora(std::string_view text, const std::string& file) {
   check_initialization(reader);
   Lora lora;
   lora.rank = reader.integer("r", lora.rank, 1, kLargestRank);
-  // PEFT's own default, where a file leaves it out.
+  // PEFT's default if a file has no lora_alpha.
   lora.alpha = reader.number("lora_alpha", 8, 0, kLargestAlpha);
   lora.dropout = reader.number("lora_dropout", 0, 0, std::nextafter(1.0, 0.0));
   lora.rank_stabilized = reader.boolean("use_rslora", false);

@@ -4,8 +4,7 @@
 namespace strait::models {
 namespace {
 
-// Llama with a sliding window in every layer: 4096 where the field is absent, none where it is
-// null.
+// Llama with a sliding window in every layer: 4096 if the field is absent, none if it is null.
 DecoderConfig read_mistral(const ConfigReader& reader) {
   DecoderConfig family;
   family.vocabulary = 32000;

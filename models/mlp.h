@@ -10,8 +10,8 @@
 
 namespace strait::models {
 
-// down(activation(up(x))), or gated: down(activation(gate(x)) · up(x)). Without a gate matrix of
-// its own, a gated one takes both from `up`: the gate first.
+// down(activation(up(x))), or gated: down(activation(gate(x)) · up(x)). Without a separate gate
+// matrix, `up` gives both: the gate first.
 class Mlp {
  public:
   Mlp(std::optional<Linear> gate, Linear up, bool gated, Activation activation, Linear down)

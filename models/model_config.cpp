@@ -14,7 +14,8 @@ namespace strait::models {
 
 namespace {
 
-// Above any model: layers are laid out one by one, and bytes and operations are counted in 64 bits.
+// Above any model. Limits the layers that are made one by one, and keeps counts of bytes and
+// operations inside 64 bits.
 constexpr std::int64_t kMostBlocks = 4096;
 constexpr double kMostParameters = 1e15;
 

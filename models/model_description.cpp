@@ -18,7 +18,7 @@ std::string module_of(const std::string& tensor) { return tensor.substr(0, tenso
 
 std::string last_part(const std::string& name) { return name.substr(name.rfind('.') + 1); }
 
-// The number of blocks: without embedding and head.
+// Number of blocks, without embedding and head.
 std::int64_t blocks_of(const ModelDescription& model) { return std::ssize(model.layers) - 2; }
 
 enum class Among { blocks, all };
@@ -64,8 +64,7 @@ std::vector<std::string> adapted_matrices(const ModelDescription& model) {
   return adapted;
 }
 
-// Every setting that names something must have found it: a misspelt one would train less than it
-// says.
+// Every setting that names something must have found it. A misspelt one would silently train less.
 void check_adapters(const ModelDescription& model, const Lora& lora) {
   check_blocks(model, lora);
   const std::vector<std::string> adapted = adapted_matrices(model);
@@ -82,7 +81,7 @@ void check_adapters(const ModelDescription& model, const Lora& lora) {
   for (const std::string& target : lora.targets) {
     if (!has(adapted, target)) {
       refuse(model, Among::blocks,
-             fmt::format("LoRA's target \"{}\" is no matrix of a block", target));
+             fmt::format("LoRA's target \"{}\" is not a matrix of a block", target));
     }
   }
   if (adapted.empty()) refuse(model, Among::blocks, "LoRA's targets match no matrix of a block");
@@ -109,7 +108,7 @@ void add_quantized(const kernels::QuantizedMatrix& matrix, LayerCost& cost) {
   cost.quantized.largest_matrix = std::max(cost.quantized.largest_matrix, matrix.shape.values());
 }
 
-// What adapters keep: their inner values, and with dropout their input and its mask.
+// Adapters keep their inner values, and with dropout also their input and its mask.
 void add_adapter_costs(ModelDescription& model, const Lora& lora, const CostQuestion& question) {
   for (LayerCost& layer : model.layers) {
     for (const TensorShape& tensor : layer.tensors) {
@@ -121,8 +120,7 @@ void add_adapter_costs(ModelDescription& model, const Lora& lora, const CostQues
   }
 }
 
-// Below the first layer that is trained there is no backward; above it gradients pass frozen
-// weights.
+// No backward runs below the first trained layer. Above it gradients pass frozen weights.
 void set_backward_factors(ModelDescription& model) {
   const int first = model.first_trained_layer();
   for (int i = 0; i < static_cast<int>(model.layers.size()); ++i) {
@@ -136,8 +134,8 @@ void set_backward_factors(ModelDescription& model) {
   }
 }
 
-// Embedding and head have no matrix of that kind: a table's rows are added at once, and the
-// gradient of the projection is made with the loss.
+// Embedding and head have no matrix of that kind: the rows of a table are added immediately, and
+// the gradient of the projection is computed with the loss.
 void set_weight_gradient_costs(ModelDescription& model, std::int64_t bytes_per_value) {
   for (std::size_t i = 1; i + 1 < model.layers.size(); ++i) {
     LayerCost& layer = model.layers[i];
@@ -197,7 +195,7 @@ int ModelDescription::first_trained_layer() const {
 ModelDescription describe(const ModelConfig& config, const CostQuestion& question) {
   const Family& family = family_of(config);
   ModelDescription description = family.describe(config, question);
-  // Shapes have one source: the layers themselves, made without memory.
+  // The layers themselves, made without memory, are the only source of shapes.
   const LayerRange all{0, static_cast<int>(description.layers.size()) - 1};
   const auto model = family.make(config, all, at::kFloat, at::kMeta);
   for (const auto& layer : model->layers()) {

@@ -31,34 +31,36 @@ struct TensorShape {
   bool operator==(const TensorShape&) const = default;
 };
 
-// Frozen matrices of few bits.
+// Frozen matrices in a quantised format.
 struct Quantized {
   std::int64_t parameters = 0;
-  std::int64_t bytes = 0;           // that they are kept in
-  std::int64_t largest_matrix = 0;  // values, of which one matrix at a time is dequantised
+  std::int64_t bytes = 0;  // in the quantised format
+  // values of the largest matrix; one matrix at a time is dequantised
+  std::int64_t largest_matrix = 0;
 };
 
-// What a layer has and costs. Nothing is allocated to know it.
+// Contents and costs of a layer. Nothing is allocated to compute them.
 struct LayerCost {
   std::string name;                  // "embedding", "block 3", "head"
-  std::vector<TensorShape> tensors;  // its own, in the order of Model::parameters()
-  std::int64_t parameters = 0;       // numbers in those
-  std::int64_t trained = 0;          // of these
+  std::vector<TensorShape> tensors;  // owned, in the order of Model::parameters()
+  std::int64_t parameters = 0;       // number of values in them
+  std::int64_t trained = 0;          // number of trained values
   Quantized quantized;
-  double forward_flops_per_token = 0;  // in rows of the length asked for
-  // Floating-point operations of the backward by those of the forward: 2 where weights have
-  // gradients, 1 where only the input has one, 0 where nothing is trained up to here.
+  double forward_flops_per_token = 0;  // for rows of the length in the question
+  // Operations of the backward relative to the forward: 2 if weights have gradients, 1 if only the
+  // input has one, 0 if no layer up to here is trained.
   double backward_factor = 2;
   bool backward_in_forward = false;          // of the head: fused with the loss
   std::int64_t saved_bytes_per_token = 0;    // kept from a training forward for its backward
-  std::int64_t working_bytes_per_token = 0;  // beside that, while its backward runs
-  // Of a block, what a split backward leaves for later: the weight gradients of its matrices, and
-  // the inputs and gradients that these need. An input of several matrices counts for each.
+  std::int64_t working_bytes_per_token = 0;  // additional bytes while its backward runs
+  // In a block, the work that a split backward delays: the weight gradients of its matrices, with
+  // the inputs and gradients that they need. The input of several matrices counts once for each.
   double weight_gradient_flops_per_token = 0;
   std::int64_t weight_gradient_bytes_per_token = 0;
-  // Values per token that cross a boundary behind it; of the head, that its projection takes.
+  // Values per token that cross a boundary after this layer. For the head: values that its
+  // projection takes.
   std::int64_t output_width = 0;
-  // A tensor of another layer that this one computes with too; not in `tensors`.
+  // A tensor of another layer that this layer also uses. Not in `tensors`.
   std::string tied_to;
 };
 
@@ -69,17 +71,18 @@ struct ModelDescription {
   std::int64_t vocabulary = 0;
   std::int64_t positions = 0;  // longest row
   bool tied = false;
-  bool tied_trained = false;         // so that the two sides exchange what a step changes
+  bool tied_trained = false;         // the two sides exchange what a step changes
   std::int64_t tied_parameters = 0;  // of the table that embedding and head share
 
-  std::int64_t parameters() const;           // a tied weight once
-  std::int64_t trained_parameters() const;   // of these
-  std::vector<TensorShape> tensors() const;  // all but adapters, in order: what a whole file holds
+  std::int64_t parameters() const;          // counts a tied weight once
+  std::int64_t trained_parameters() const;  // the trained part
+  // without adapters, in order: the tensors of a complete file
+  std::vector<TensorShape> tensors() const;
   std::vector<TensorShape> trained_tensors() const;
-  // No layer before this one needs a backward.
+  // No layer before this one runs a backward.
   int first_trained_layer() const;
-  // Of the loss of a micro-batch of so many tokens: a chunk of rows, which exists twice for a
-  // moment.
+  // Logits of a micro-batch of this number of tokens. They are computed for one chunk of rows at a
+  // time, which briefly exists twice.
   std::int64_t logits_bytes(std::int64_t tokens) const;
 };
 
@@ -88,9 +91,9 @@ struct CostQuestion {
   std::int64_t bytes_per_value = 4;  // of an activation
 };
 
-// A pure function, for plans and partitions. Shapes, and what follows from them (parameters, weight
-// gradients), come from the layers themselves, the rest from the family. ConfigError where the
-// model's adapters do not fit it.
+// Describes a model for plans and partitions. Pure. Shapes, and what follows from them (parameters,
+// weight gradients), come from the layers themselves; the rest comes from the family. ConfigError:
+// the model's adapters do not fit it.
 ModelDescription describe(const ModelConfig& config, const CostQuestion& question = {});
 
 // ConfigError: a pattern of ranks or alphas fits no matrix of the description that has an adapter.

@@ -10,9 +10,9 @@
 namespace strait::models {
 
 enum class NormKind : std::uint8_t {
-  layer,         // minus the mean, over the deviation; NAME.weight and NAME.bias
-  rms,           // over the root mean square, computed in float32; NAME.weight
-  rms_one_plus,  // times 1 + NAME.weight, which is drawn as zero
+  layer,         // subtracts the mean, divides by the deviation; NAME.weight and NAME.bias
+  rms,           // divides by the root mean square, in float32; NAME.weight
+  rms_one_plus,  // multiplies by 1 + NAME.weight, which is drawn as zero
 };
 
 struct NormOptions {

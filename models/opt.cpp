@@ -6,8 +6,8 @@
 namespace strait::models {
 namespace {
 
-// Learned positions that begin in the third row of their table. The 350m model has its norms behind
-// the sums, no last norm, and tokens narrower than the hidden width.
+// Learned positions begin in the third row of their table. The 350m model has its norms after the
+// sums, no final norm, and tokens narrower than the hidden width.
 DecoderConfig read_opt(const ConfigReader& reader) {
   DecoderConfig config;
   config.names.tokens = "model.decoder.embed_tokens";

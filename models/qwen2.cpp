@@ -4,8 +4,8 @@
 namespace strait::models {
 namespace {
 
-// Llama with biases on queries, keys and values, which no field switches off. The hub's files carry
-// a window that is off unless use_sliding_window says otherwise.
+// Llama with biases on queries, keys and values, which no field turns off. Files of the hub contain
+// a window that is off unless use_sliding_window turns it on.
 DecoderConfig read_qwen2(const ConfigReader& reader) {
   DecoderConfig family;
   family.vocabulary = 151936;

@@ -4,8 +4,8 @@
 namespace strait::models {
 namespace {
 
-// Llama with a norm over every head of queries and keys in front of the rotation, and heads of 128
-// values whatever the hidden width.
+// Llama with a norm over every head of queries and keys before the rotation. Heads have 128 values
+// whatever the hidden width.
 DecoderConfig read_qwen3(const ConfigReader& reader) {
   DecoderConfig family;
   family.vocabulary = 151936;

@@ -13,7 +13,7 @@
 namespace strait::models {
 namespace {
 
-constexpr std::size_t kMostShown = 6;  // of a kind, in an error message
+constexpr std::size_t kMostShown = 6;  // per kind, in an error message
 constexpr std::string_view kPeftPrefix = "base_model.model.";
 
 using TensorTable = std::map<std::string, const TensorShape*>;  // by canonical name
@@ -29,15 +29,15 @@ std::string own_name(const FileNames& names, const std::string& other) {
   return alias == names.aliases.end() ? other : alias->second;
 }
 
-// As transformers calls it today.
+// The name that transformers uses today.
 std::string name_in_library(const FileNames& names, const std::string& own) {
   const auto alias = std::ranges::find_if(
       names.aliases, [&](const auto& other_and_own) { return other_and_own.second == own; });
   return alias == names.aliases.end() ? own : alias->first;
 }
 
-// A tied projection may be stored as the head's own: beside the embedding (then the embedding
-// counts), or in its place.
+// A tied projection may be stored in addition to the embedding (then the embedding counts), or
+// instead of it.
 void resolve_tied(const FileNames& names, TensorTable& found) {
   const auto head = found.find(names.head);
   if (head == found.end()) return;
@@ -55,7 +55,7 @@ void add_problems(std::string& message, std::string_view kind,
   if (shown < problems.size()) message += fmt::format(", … and {} more", problems.size() - shown);
 }
 
-// The names in the file of all expected tensors; throws where they are not exactly those found.
+// The names in the file of all expected tensors. Throws if the file does not have exactly those.
 std::map<std::string, std::string> match(const std::vector<TensorShape>& all, TensorTable found,
                                          std::vector<std::string> surplus,
                                          const std::string& title) {

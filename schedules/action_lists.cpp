@@ -7,10 +7,10 @@
 namespace strait::schedules {
 namespace {
 
-// All passes of one kind of work through the chunks of a stage, the same on every stage: the
-// micro-batches in so many groups of like size, each group through all chunks before the next one
-// begins. Forwards take the chunks from first to last, backwards from last to first; micro-batches
-// stand in index order in every chunk. With one chunk it is the micro-batches 0 to M-1.
+// All passes of one kind of work through the chunks of a stage; the same on every stage. The
+// micro-batches form `groups` groups of similar size, and each group passes all chunks before the
+// next one begins. Forwards take the chunks from first to last, backwards from last to first.
+// Micro-batches are in index order in every chunk; with one chunk they are 0 to M-1.
 ActionList grouped_passes(const PipelineShape& shape, Work work, int groups) {
   ActionList passes;
   passes.reserve(static_cast<std::size_t>(shape.chunks) *
@@ -29,7 +29,7 @@ ActionList grouped_passes(const PipelineShape& shape, Work work, int groups) {
   return passes;
 }
 
-// Smaller groups would not only wait: with a remainder of a single micro-batch, stages can
+// Smaller groups would do worse than wait: with a remainder of one micro-batch, stages can
 // deadlock.
 int group_count(const PipelineShape& shape) {
   const std::int64_t stages = shape.stages;

@@ -3,8 +3,8 @@
 #include "schedules/action.h"
 #include "schedules/pipeline_shape.h"
 
-// The action lists of one stage under each schedule: pure functions. Beside each training schedule
-// stands the largest number of passes (a micro-batch through a chunk) whose activations the stage
+// The action lists of one stage under each schedule: pure functions. Each training schedule comes
+// with the largest number of passes (a micro-batch through a chunk) whose activations the stage
 // holds at once.
 namespace strait::schedules {
 
@@ -23,21 +23,21 @@ int gpipe_in_flight(const PipelineShape& shape, StageIndex stage);
 //
 //     min(M, (S - s) + depth * (S - 1 - s))
 //
-// forwards, which is also the most it ever holds. With depth 0 that is just enough for a network
+// forwards, which is also the largest number that it holds. Depth 0 is just enough for a network
 // without delay. Each further depth lets one more forward be in flight on every hop below, so that
-// a stage computes while a slow link carries; one is enough when a hop there and back takes no
-// longer than a stage's forward and backward.
+// a stage computes while a slow link sends. Depth 1 is enough if a round trip takes at most as long
+// as a stage's forward and backward.
 ActionList one_forward_one_backward(const PipelineShape& shape, StageIndex stage);
 
 int one_forward_one_backward_in_flight(const PipelineShape& shape, StageIndex stage);
 
 // ---- zero bubble
 
-// 1F1B with backwards split in two: the gradient for the stage above leaves before the weight
-// gradients are computed, and those fill what would be waits while the pipeline fills and drains.
-// Forwards and backwards stand as in 1F1B; the weight gradient of micro-batch m stands behind
-// backward m + (1 + depth) * s, so that with a free network every stage holds as many passes as
-// stage 0 of 1F1B does,
+// 1F1B with backwards split in two. The gradient for the stage above is sent before the weight
+// gradients are computed, and these fill the waits while the pipeline fills and drains. Forwards
+// and backwards have the order of 1F1B. The weight gradient of micro-batch m follows backward m +
+// (1 + depth) * s, so that on a fast network every stage holds as many passes as stage 0 of 1F1B
+// does,
 //
 //     min(M, 1 + (1 + depth) * (S - 1))
 //
@@ -55,23 +55,24 @@ int zero_bubble_in_flight(const PipelineShape& shape, StageIndex stage);
 // bubble shrinks by the number of chunks, at the cost of as many times the messages and of more
 // activations held.
 //
-// Micro-batches go in groups, each through all chunks before the next one begins. A group is as
-// large as the way around the pipeline is long, S + depth * S / 2, so that what comes around is
-// there when its turn comes; a remainder makes the groups a little larger, and there is one group
-// where there are fewer micro-batches. Stage s of S fills with
+// Micro-batches go in groups, and each group passes all chunks before the next one begins. A group
+// is as large as the way around the pipeline is long, S + depth * S / 2, so that each micro-batch
+// has returned when its turn comes. A remainder makes the groups a little larger; with fewer
+// micro-batches there is one group. Stage s of S fills with
 //
 //     min(V * M, (V - 1) * G + (2 + depth) * (S - 1 - s) + 1)
 //
-// forwards, V chunks and at most G micro-batches a group, which is also the most it ever holds;
-// then one backward and one forward in turn. With one chunk it is 1F1B itself.
+// forwards, with V chunks and at most G micro-batches per group. This is also the largest number
+// that it holds. Then one backward and one forward follow in turn. With one chunk it equals 1F1B.
 ActionList interleaved(const PipelineShape& shape, StageIndex stage);
 
 int interleaved_in_flight(const PipelineShape& shape, StageIndex stage);
 
 // ---- evaluation
 
-// Evaluation: every micro-batch forward through every chunk and nothing else, the same on every
-// stage; with one chunk the forwards 0 to M-1, with several in groups that keep all stages busy.
+// Evaluation: every micro-batch passes forward through every chunk, in the same order on every
+// stage. With one chunk these are the forwards 0 to M-1; with several they go in groups that keep
+// all stages busy.
 ActionList forward_only(const PipelineShape& shape, StageIndex stage);
 
 }  // namespace strait::schedules

@@ -9,7 +9,7 @@
 namespace strait::schedules {
 namespace {
 
-// What is wrong with one stage's list; empty: nothing.
+// Finds what is wrong with one stage's list. Empty: nothing.
 class ListCheck {
  public:
   ListCheck(const PipelineShape& shape, int promised)
@@ -31,7 +31,7 @@ class ListCheck {
       if (done.forwards == micro_batches_ && done.backwards == micro_batches_ && all_weights) {
         continue;
       }
-      std::string fault = "ends behind " + std::to_string(done.forwards) + " forwards and " +
+      std::string fault = "ends after " + std::to_string(done.forwards) + " forwards and " +
                           std::to_string(done.backwards) + " backwards";
       if (done.splits) fault += " and " + std::to_string(done.weights) + " weight gradients";
       return fault + " of " + std::to_string(micro_batches_) +

@@ -8,10 +8,9 @@
 
 namespace strait::schedules {
 
-// What `depth = "auto"` means: of the depths 0 to 3, the smallest whose simulated step is within 1
-// % of the best one, among those that hold at most `most_in_flight` micro-batches on every stage.
-// Depth 0 where not even that fits: it is the least this schedule can hold, and refusing is the
-// caller's decision. `shape.depth` is ignored.
+// `depth = "auto"`: of the depths 0 to 3 that hold at most `most_in_flight` micro-batches on every
+// stage, the smallest whose simulated step is within 1 % of the best. Depth 0 if none fits: the
+// schedule cannot hold less, and the caller decides whether to refuse it. `shape.depth` is ignored.
 int choose_depth(const Schedule& schedule, const PipelineShape& shape,
                  std::span<const ChunkCost> costs, std::span<const LinkCost> links,
                  int most_in_flight);

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-// Indices. Each is a type of its own, so that a micro-batch cannot be passed where a stage is
-// expected, and none takes part in arithmetic by accident.
+// Indices. Each has its own type, so that a micro-batch cannot be passed as a stage, and none takes
+// part in arithmetic by accident.
 namespace strait {
 
 enum class StageIndex : std::int32_t {};

@@ -8,12 +8,12 @@ namespace strait::schedules {
 struct PipelineShape {
   int stages = 1;
   int micro_batches = 1;
-  int depth = 0;  // further forwards in flight per hop, to hide slow links; gpipe has no use for it
+  int depth = 0;   // additional forwards in flight per hop, to hide slow links; gpipe ignores it
   int chunks = 1;  // of the model, on every stage
 };
 
-// Throws std::invalid_argument, with the numbers, for a shape no pipeline can have (fewer than one
-// stage, micro-batch or chunk, a negative depth) or a stage outside it.
+// Throws std::invalid_argument, with the numbers, for an impossible shape (fewer than one stage,
+// micro-batch or chunk, a negative depth) or a stage outside of it.
 void check(const PipelineShape& shape, StageIndex stage);
 
 // The order in which data passes the chunks of a pipeline: the first chunks of all stages, then

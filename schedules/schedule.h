@@ -13,15 +13,15 @@ namespace strait::schedules {
 // A training schedule under the name that recipes use: two pure functions.
 struct Schedule {
   std::string name;
-  std::string summary;                                   // half a sentence for `strait`'s output
+  std::string summary;                                   // half a sentence, which `strait` prints
   ActionList (*list)(const PipelineShape&, StageIndex);  // what the stage does
-  // Micro-batches held at once, to their backwards, or to their weight gradients where backwards
-  // are split; a micro-batch counts once for each chunk that holds it.
+  // Number of micro-batches held until their backwards, or until their weight gradients if
+  // backwards are split. A micro-batch counts once per chunk that holds it.
   int (*most_in_flight)(const PipelineShape&, StageIndex);
-  int chunks = 1;  // default number of chunks a stage; 1: the schedule supports only one
+  int chunks = 1;  // default number of chunks per stage; 1: the schedule supports only one
 };
 
-// Every schedule: those of this build, each a line in schedule.cpp, and those of plugins.
+// All schedules: those of this build, one line each in schedule.cpp, and those of plugins.
 Catalogue<Schedule>& catalogue();
 
 // Throws std::invalid_argument that lists the allowed names.
@@ -30,11 +30,11 @@ const Schedule& schedule_named(std::string_view name);
 // The lists of all stages, as `simulate` takes them.
 std::vector<ActionList> action_lists(const Schedule& schedule, const PipelineShape& shape);
 
-// Whether the lists of a schedule can be run in this shape: every stage does each micro-batch's
-// forward and backward through each of its chunks once, both in index order, each backward behind
-// its forward; of a chunk whose list has weight gradients, it has all of them likewise, each behind
-// its backward. It never holds more than the schedule promises, and there is no deadlock. Throws
-// std::invalid_argument that names the schedule, the stage and the action. Pure.
+// Checks that the lists of a schedule can run in this shape. Every stage does each micro-batch's
+// forward and backward through each of its chunks once, in index order, and each backward after its
+// forward. If the list of a chunk has weight gradients, it has all of them, in index order and each
+// after its backward. A stage never holds more than the schedule promises, and there is no
+// deadlock. Throws std::invalid_argument that names the schedule, the stage and the action. Pure.
 void check_lists(const Schedule& schedule, const PipelineShape& shape);
 
 }  // namespace strait::schedules

@@ -55,7 +55,7 @@ void check_costs(std::size_t stages, std::span<const ChunkCost> costs,
     }
   }
   for (std::size_t p = 0; p < links.size(); ++p) {
-    const std::string where = " of the link behind" + at(p);
+    const std::string where = " of the link after" + at(p);
     check_number(links[p].forward_bytes, "forward bytes" + where);
     check_number(links[p].backward_bytes, "backward bytes" + where);
     check_number(links[p].latency_seconds, "latency" + where);
@@ -65,7 +65,7 @@ void check_costs(std::size_t stages, std::span<const ChunkCost> costs,
   }
 }
 
-// The end times of one micro-batch's actions in one chunk: NaN until they have ended.
+// The end times of one micro-batch's actions in one chunk. NaN: not ended yet.
 struct Passage {
   std::array<double, 3> done{kNever, kNever, kNever};  // by Work
   std::array<bool, 3> listed{};
@@ -104,9 +104,9 @@ class Player {
   }
 
   Forecast play() {
-    // Each stage runs as far as it can; then the stages that it sends to are examined again. Since
-    // every message has one sender and each stage works in list order, the times do not depend on
-    // the order in which stages are examined.
+    // Each stage runs as far as it can; then the stages that it sends to are examined again. Every
+    // message has one sender, and each stage works in list order, so the times do not depend on the
+    // order in which stages are examined.
     for (std::size_t s = 0; s < lists_.size(); ++s) awake_.push_back(s);
     while (!awake_.empty()) {
       const std::size_t s = awake_.front();
@@ -262,7 +262,7 @@ void Player::hold(std::size_t s, const Action& action, Passage& here) {
   if (only_forward) --chunk.held;
 }
 
-// Sends from a chunk position to an adjacent one; returns the time of arrival.
+// Sends from a chunk position to an adjacent one. Returns the time of arrival.
 double Player::send(std::size_t from, std::size_t to, MicroBatch micro_batch, double made) {
   const bool down = from < to;
   const LinkCost& link = links_[std::min(from, to)];

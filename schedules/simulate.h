@@ -10,17 +10,17 @@
 
 namespace strait::schedules {
 
-// What a chunk takes for one micro-batch; mostly it is all of its stage.
+// Costs of one micro-batch in a chunk. A stage usually has one chunk.
 struct ChunkCost {
   double forward_seconds = 0;
-  double backward_seconds = 0;         // of a whole backward
-  double weight_gradient_seconds = 0;  // of these, what a list that splits backwards does later
-  double update_seconds = 0;           // once per step, added up over a stage's chunks
+  double backward_seconds = 0;         // the whole backward
+  double weight_gradient_seconds = 0;  // the part of it that a list with split backwards does later
+  double update_seconds = 0;           // once per step; a stage's chunks add up
   double bytes_in_flight = 0;          // activations held from a forward to its backward
   double weight_gradient_bytes = 0;    // held from a split backward to its weight gradient
 };
 
-// The link between adjacent chunks: two directions that do not share bandwidth.
+// The link between adjacent chunks: two directions with separate bandwidth.
 struct LinkCost {
   double forward_bytes = 0;  // one micro-batch's activation, as sent
   double backward_bytes = 0;
@@ -41,7 +41,7 @@ struct ActionSpan {
 struct TransferSpan {
   StageIndex from{};
   StageIndex to{};
-  ChunkIndex chunk{};  // that made it
+  ChunkIndex chunk{};  // that sent it
   MicroBatch micro_batch{};
   double start = 0;
   double end = 0;
@@ -55,7 +55,7 @@ struct StageForecast {
   double peak_bytes = 0;
 };
 
-// A deadlocked stage: it stops before `action`, and why.
+// A deadlocked stage: the action that it cannot start, and why.
 struct BlockedStage {
   StageIndex stage{};
   Action action;
@@ -78,14 +78,14 @@ struct Forecast {
 //
 // The model: a stage runs its list in order, one action at a time, and waits only for the message
 // that an action needs. Sending takes no time of the stage. Messages from one stage to another are
-// sent one at a time in the order in which they were produced, whichever chunks they connect.
+// sent one at a time, in the order in which they were produced, whichever chunks they connect.
 // Backward m needs forward m of its own chunk and the gradient from downstream. The update starts
 // when every stage has finished, because clipping needs all gradient norms. Received messages that
 // are not used yet do not count as in flight.
 //
 // A deadlock is not an error here: the forecast lists the blocked stages. Throws
 // std::invalid_argument for input that cannot be simulated: sizes that do not match, an action
-// twice in one list, a chunk that has no costs, negative costs.
+// twice in one list, a chunk without costs, negative costs.
 Forecast simulate(std::span<const ActionList> lists, std::span<const ChunkCost> costs,
                   std::span<const LinkCost> links);
 

@@ -19,8 +19,9 @@ at::TensorOptions options_of(const std::vector<models::Parameter>& parameters) {
   return at::TensorOptions().device(device_of(parameters));
 }
 
-// Where the fused kernel reads them.
-std::vector<at::Tensor> beside(const at::Tensor& master, const std::vector<at::Tensor>& counters) {
+// The fused kernel reads its counters on the device of the weights.
+std::vector<at::Tensor> counters_for(const at::Tensor& master,
+                                     const std::vector<at::Tensor>& counters) {
   if (master.is_cpu()) return counters;
   return kernels::on_device(at::stack(counters), master.device()).unbind();
 }
@@ -39,8 +40,8 @@ AdamW::AdamW(const std::vector<models::Parameter>& parameters, const sync::Layou
     const sync::Piece& piece = layout.piece(parameter.name);
     const at::Tensor master = masters_.of(piece);
     const bool narrow = parameter.value.scalar_type() != at::kFloat;
-    // A tied LM head that shares the embedding's memory has the same name. Its storage is moved,
-    // too, but the weight has only one slot.
+    // A tied LM head that shares the embedding's memory has the same name. Its storage moves too,
+    // but the weight has only one slot.
     const bool again = !placed.insert(parameter.name).second;
     if (!again) master.copy_(parameter.value.detach());
     if (!narrow) parameter.value.set_data(master);
@@ -59,6 +60,7 @@ void AdamW::update(Gradients& gradients, double learning_rate, sync::UpdateRule 
     update_by_moments(learning_rate);
   } else if (rule == sync::UpdateRule::own_gradient && members > 1) {
     update_by_own(gradients, learning_rate, members);
+    // Two groups, because the fused kernel takes one weight decay for all of its tensors.
   } else {
     update_group(gradients, learning_rate, true);
     update_group(gradients, learning_rate, false);
@@ -114,7 +116,7 @@ void AdamW::update_group(Gradients& gradients, double learning_rate, bool decays
     updates.push_back(slots_[i].updates);
   }
   if (masters.empty()) return;
-  at::_fused_adamw_(masters, sums, first, second, {}, beside(masters.front(), updates),
+  at::_fused_adamw_(masters, sums, first, second, {}, counters_for(masters.front(), updates),
                     learning_rate, options_.beta1, options_.beta2,
                     decays ? options_.weight_decay : 0.0, options_.epsilon,
                     /*amsgrad=*/false, /*maximize=*/false);

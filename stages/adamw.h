@@ -20,17 +20,17 @@ struct AdamWOptions {
 };
 
 // libtorch's fused AdamW over a stage's parameters. A parameter narrower than float32 has a float32
-// master here, which is updated and saved in checkpoints. All is on the parameters' device. Masters
-// and moments are contiguous, in the order of the layout; float32 parameters are moved into that
-// memory.
+// master here, which is updated and saved in checkpoints. Everything is on the parameters' device.
+// Masters and moments are contiguous, in the order of the layout; float32 parameters are moved into
+// that memory.
 class AdamW {
  public:
-  // Updates the parameters with a storage of their own, which are those of the layout. A tied LM
-  // head that shares the embedding's memory is updated as the embedding.
+  // Updates the parameters that have their own storage, which are those of the layout. A tied LM
+  // head that shares the embedding's memory is updated with it.
   AdamW(const std::vector<models::Parameter>& parameters, const sync::Layout& layout,
         const AdamWOptions& options);
 
-  // `members`: the number of replicas that train together now.
+  // the number of replicas that now train together
   void update(Gradients& gradients, double learning_rate,
               sync::UpdateRule rule = sync::UpdateRule::adamw, std::size_t members = 1);
 
@@ -40,8 +40,8 @@ class AdamW {
     at::Tensor master;
     at::Tensor first_moment;
     at::Tensor second_moment;
-    // Number of updates so far: a float scalar, as the fused kernel needs it. On the CPU, where it
-    // is read without a wait for the device.
+    // The number of updates so far, as a float scalar for the fused kernel. It is on the CPU, where
+    // it is read without waiting for the device.
     at::Tensor updates;
   };
   const std::vector<Slot>& slots() const { return slots_; }

@@ -17,16 +17,16 @@ struct Layer {
   double forward_flops_per_token = 0;
   std::int64_t saved_bytes_per_token = 0;   // kept from a forward for its backward
   std::int64_t output_bytes_per_token = 0;  // sent over a boundary after it, before any codec
-  // Of a micro-batch, on a host of average speed that runs one stage. Speeds are those of
-  // Host::seconds_per_flop if links.toml has them, otherwise derived from the hosts' cores. For
-  // "profile" it is measured, and backward_factor is the backward's time by the forward's.
+  // Of a micro-batch, on a host of average speed that runs one stage. Speeds are
+  // Host::seconds_per_flop if links.toml has them; otherwise they follow from the hosts' cores. For
+  // "profile" this is measured, and backward_factor is the ratio of backward to forward time.
   std::optional<double> forward_seconds = std::nullopt;
   std::int64_t frozen_parameters = 0;     // of `parameters`
-  double backward_factor = 2;             // operations of the backward by those of the forward
+  double backward_factor = 2;             // operations of the backward per operation of the forward
   std::int64_t quantized_parameters = 0;  // of `frozen_parameters`
-  std::int64_t quantized_bytes = 0;       // of these, with their scales
-  // While it computes, beside what it keeps: its largest matrix dequantised; of the LM head the
-  // logits of the loss.
+  std::int64_t quantized_bytes = 0;       // bytes of these, with their scales
+  // Needed while the layer computes, in addition to what it keeps: its largest matrix dequantised,
+  // or for the LM head the logits of the loss.
   std::int64_t working_bytes = 0;
 };
 
@@ -34,8 +34,8 @@ struct Layer {
 struct ModelDescription {
   std::string family;  // "gpt2"
   std::vector<Layer> layers;
-  // Of a table that embedding and LM head share, counted in the embedding's. If they are on two
-  // stages, that of the LM head holds it.
+  // Parameters of a table that embedding and LM head share, counted in the embedding. If they are
+  // on two stages, the stage of the LM head holds it.
   std::int64_t tied_parameters = 0;
   bool tied_trained = true;  // otherwise both stages hold a copy
 };
@@ -45,11 +45,11 @@ struct Host {
   int slots = 1;                  // free slots, one per stage
   int cores = 1;                  // shared by all its stages
   std::int64_t memory_bytes = 0;  // free memory; 0: unknown, no limit
-  // Free memory of each of its GPUs; 0: unknown, no limit. Empty: stages compute in its memory.
-  // They take the GPUs in turn, the first stage of this replica the one with number next_gpu.
+  // Free memory of each of its GPUs; 0: unknown, no limit. Empty: stages compute in host memory.
+  // Stages take the GPUs in turn; the first stage of this replica takes number next_gpu.
   std::vector<std::int64_t> gpu_bytes = {};
   std::size_t next_gpu = 0;
-  std::int64_t gpu_process_bytes = 0;  // of its GPU, that each stage's process takes beside it
+  std::int64_t gpu_process_bytes = 0;  // of its GPU: taken by each stage process in addition
   // With all its cores; absent: not measured.
   std::optional<double> seconds_per_flop = std::nullopt;
 };
@@ -75,7 +75,7 @@ struct Layers {
 };
 
 struct Stage {
-  std::vector<Layers> chunks;  // Question::chunks of them, mostly one
+  std::vector<Layers> chunks;  // Question::chunks of them, usually one
   // Index in Cluster::hosts; absent: the next host with a free slot.
   std::optional<std::size_t> host = std::nullopt;
 };
@@ -88,7 +88,7 @@ struct Assignment {
 // same for all replicas; hosts may differ.
 struct Question {
   ModelDescription model;
-  Cluster cluster;  // without the slots and memory of earlier replicas
+  Cluster cluster;  // without the slots and memory that earlier replicas use
   int stages = 1;
   // Per stage: pipeline.chunks, or the schedule's default. Data passes the first chunks of all
   // stages, then their second chunks, and so on.
@@ -99,10 +99,10 @@ struct Question {
   std::int64_t bytes_per_parameter = 16;  // value, gradient and the optimizer's moments
   std::int64_t bytes_per_frozen_parameter = 4;
   // By stage: the most micro-batches held at once. One that is held in several chunks counts in
-  // each.
+  // each of them.
   std::vector<int> in_flight;
 
-  // Memory of this stage, as compared with Host::memory_bytes or a GPU's. With several chunks,
+  // Memory of this stage, to be compared with Host::memory_bytes or a GPU's. With several chunks,
   // every micro-batch counts as if it were held in the chunk that keeps most for it.
   std::int64_t stage_bytes(std::size_t stage, const std::vector<Layers>& of_stage) const {
     std::int64_t parameters = 0;

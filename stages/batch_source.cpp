@@ -6,7 +6,7 @@
 
 namespace strait::stages {
 
-store::SampleOrderOptions sample_order_options(const BatchOptions& options, std::int64_t rows) {
+data::SampleOrderOptions sample_order_options(const BatchOptions& options, std::int64_t rows) {
   return {.seed = options.seed,
           .rows = rows,
           .replicas = options.replicas,
@@ -15,16 +15,17 @@ store::SampleOrderOptions sample_order_options(const BatchOptions& options, std:
           .shuffle = options.shuffle};
 }
 
-BatchSource::BatchSource(std::shared_ptr<const tensors::TokenFile> training,
-                         std::shared_ptr<const tensors::TokenFile> evaluation,
+BatchSource::BatchSource(std::shared_ptr<const data::TokenFile> training,
+                         std::shared_ptr<const data::TokenFile> evaluation,
                          const BatchOptions& options)
     : training_(std::move(training)),
       evaluation_(std::move(evaluation)),
       options_(options),
       shards_(options.replicas),
       shard_(options.replica) {
+  // Inner stages read no tokens.
   if (training_ == nullptr) return;
-  // Of all replicas: the divisor of the loss counts the targets of all of them.
+  // One per replica, because the divisor of the loss counts the targets of all replicas.
   for (std::int64_t replica = 0; replica < options.replicas; ++replica) {
     BatchOptions of_replica = options;
     of_replica.replica = replica;
@@ -37,7 +38,7 @@ void BatchSource::shard_evaluation(std::size_t replicas, std::size_t index) {
   shard_ = static_cast<std::int64_t>(index);
 }
 
-const tensors::TokenFile& BatchSource::file(const Phase& phase) const {
+const data::TokenFile& BatchSource::file(const Phase& phase) const {
   return phase.training ? *training_ : *evaluation_;
 }
 
@@ -60,7 +61,7 @@ std::vector<store::SampleId> BatchSource::samples(const Phase& phase,
 }
 
 codec::Rows BatchSource::rows(const Phase& phase, MicroBatch micro_batch) const {
-  const tensors::TokenFile& tokens = file(phase);
+  const data::TokenFile& tokens = file(phase);
   codec::Rows rows;
   // The same for every micro-batch: buffers of equal size are reused.
   rows.padded_length = tokens.row_length();
@@ -72,7 +73,7 @@ codec::Rows BatchSource::rows(const Phase& phase, MicroBatch micro_batch) const 
 
 std::vector<std::int64_t> BatchSource::padded_tokens(const Phase& phase,
                                                      MicroBatch micro_batch) const {
-  const tensors::TokenFile& all = file(phase);
+  const data::TokenFile& all = file(phase);
   const std::vector<store::SampleId> chosen = samples(phase, micro_batch);
   std::vector<std::int64_t> tokens(chosen.size() * static_cast<std::size_t>(all.row_length()));
   auto to = tokens.begin();
@@ -92,7 +93,7 @@ std::int64_t BatchSource::target_tokens(const Phase& phase) const {
     }
     return sum;
   }
-  for (const store::SampleOrder& order : orders_) {
+  for (const data::SampleOrder& order : orders_) {
     for (const store::SampleId sample : order.samples(phase.step))
       sum += std::ssize(training_->targets(sample));
   }

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "framework/codec/rows.h"
-#include "framework/store/sample_order.h"
-#include "framework/tensors/token_file.h"
+#include "framework/data/sample_order.h"
+#include "framework/data/token_file.h"
 #include "schedules/index.h"
 #include "stages/step_messages.h"
 
@@ -22,23 +22,23 @@ struct BatchOptions {
 };
 
 // The order in which this replica visits the rows of a token file.
-store::SampleOrderOptions sample_order_options(const BatchOptions& options, std::int64_t rows);
+data::SampleOrderOptions sample_order_options(const BatchOptions& options, std::int64_t rows);
 
 // The samples of a micro-batch and their tokens: a pure function of the phase, so that the first
 // and the last stage read the same ones without communication.
 class BatchSource {
  public:
   // `evaluation` is null if there is no evaluation.
-  BatchSource(std::shared_ptr<const tensors::TokenFile> training,
-              std::shared_ptr<const tensors::TokenFile> evaluation, const BatchOptions& options);
+  BatchSource(std::shared_ptr<const data::TokenFile> training,
+              std::shared_ptr<const data::TokenFile> evaluation, const BatchOptions& options);
 
   std::vector<store::SampleId> samples(const Phase& phase, MicroBatch micro_batch) const;
-  const tensors::TokenFile& file(const Phase& phase) const;
+  const data::TokenFile& file(const Phase& phase) const;
   codec::Rows rows(const Phase& phase, MicroBatch micro_batch) const;
-  // The tokens of these rows, one after the other, each padded with token 0.
+  // The tokens of these rows in sequence, each row padded with token 0.
   std::vector<std::int64_t> padded_tokens(const Phase& phase, MicroBatch micro_batch) const;
 
-  // Shards evaluations over so many replicas from now on; this one reads the shard `index`.
+  // From now on evaluations are sharded over this many replicas; this one reads shard `index`.
   void shard_evaluation(std::size_t replicas, std::size_t index);
 
   // All configured replicas, evicted ones included.
@@ -51,12 +51,12 @@ class BatchSource {
   std::int64_t target_tokens(store::Step step, const std::vector<std::uint32_t>& replicas) const;
 
  private:
-  std::shared_ptr<const tensors::TokenFile> training_;
-  std::shared_ptr<const tensors::TokenFile> evaluation_;
+  std::shared_ptr<const data::TokenFile> training_;
+  std::shared_ptr<const data::TokenFile> evaluation_;
   BatchOptions options_;
-  std::int64_t shards_;                     // of an evaluation
-  std::int64_t shard_;                      // index of the own one
-  std::vector<store::SampleOrder> orders_;  // of training, by replica
+  std::int64_t shards_;                    // of an evaluation
+  std::int64_t shard_;                     // index of this replica's shard
+  std::vector<data::SampleOrder> orders_;  // of training, by replica
 };
 
 }  // namespace strait::stages

@@ -26,7 +26,7 @@ std::vector<BoundaryTraffic> difference(std::span<const BoundaryTraffic> after,
 Boundary::Boundary(BoundaryOptions options, BoundarySetting setting)
     : options_(std::move(options)), setting_(std::move(setting)) {
   // make_codecs() calls this if a direction is `auto`. The encoder calls the result only when it
-  // sends, so after connect() has made the chooser, which needs the link.
+  // sends. By then connect() has made the chooser, which needs the link.
   setting_.chooser = [this](const codec::ChoiceLimits& limits) {
     limits_ = limits;
     return [this](store::Step step, const codec::Traffic& traffic) {
@@ -71,7 +71,7 @@ void Boundary::restore_cache(const ReadTensor& read, const HasTensor& has) {
     codec::ActivationCache* cache = caches_.at(static_cast<std::size_t>(direction));
     if (cache == nullptr) continue;
     const std::string prefix = cache_prefix(options_, setting_, direction);
-    // A run of one epoch saved none for `auto`, at both ends.
+    // In a run of one epoch `auto` has saved none, at either end.
     if (has(prefix + codec::ActivationCache::kLayout)) cache->restore(prefix, read);
   }
 }

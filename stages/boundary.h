@@ -19,7 +19,7 @@
 
 namespace strait::stages {
 
-// Training traffic of one direction of one boundary, as counted at one end.
+// Training traffic of one direction of one boundary, counted at one end.
 struct BoundaryTraffic {
   using Direction = codec::Direction;
   std::string boundary;  // BoundaryOptions::name
@@ -43,7 +43,8 @@ struct CodecDecision {
 // One end of a boundary. It is constructed with codecs only, so that their caches can be restored;
 // connect() adds the link.
 //
-// Threads: as BoundaryEnd; sent(), received() and take_decisions() are for any, once connected.
+// Threads: as for BoundaryEnd; once connected, any thread may call sent(), received() and
+// take_decisions().
 class Boundary {
  public:
   Boundary(BoundaryOptions options, BoundarySetting setting);

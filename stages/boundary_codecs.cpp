@@ -41,7 +41,7 @@ std::unique_ptr<codec::ActivationCache> make_cache(const BoundaryOptions& option
   std::string file = cache_prefix(options, setting, direction);
   std::ranges::replace(file, '/', '-');
   cache.disk_file = options.cache_folder / (file + "entries");
-  // Kernels use entries of activations alone.
+  // Only entries of activations are used by kernels.
   cache.pinned = direction == Direction::forward && !codec_device(setting.device).is_cpu();
   cache.order = setting.order;
   cache.last = setting.last;
@@ -56,7 +56,8 @@ codec::DirectionSettings direction_settings(Direction direction, const BoundaryO
   settings.codec = options.codec;
   settings.direction = direction;
   settings.result = setting.dtype;
-  // Every end of every boundary of every replica draws for itself.
+  // Every end of every boundary of every replica draws its own rounding, so that
+  // errors do not add up.
   settings.key = kernels::mix_key(
       {setting.seed, kernels::hash_name("boundary"), static_cast<std::uint64_t>(options.position),
        static_cast<std::uint64_t>(setting.replica), static_cast<std::uint64_t>(setting.side)});

@@ -43,7 +43,7 @@ struct BoundaryCodecs {
 // The end of the boundary that sends activations, or the one that receives them.
 enum class BoundarySide : std::uint8_t { sender, receiver };
 
-// What codecs depend on besides the boundary's own options.
+// What codecs depend on apart from the boundary's own options.
 struct BoundarySetting {
   BoundarySide side = BoundarySide::sender;
   std::int64_t replica = 0;
@@ -52,10 +52,10 @@ struct BoundarySetting {
   std::int64_t row_tokens = 0;                  // of the longest row
   at::ScalarType dtype = at::kFloat;            // of the computation
   at::Device device = at::kCPU;                 // of the computation
-  at::ScalarType evaluation_wire = at::kFloat;  // of the raw codec in evaluation
+  at::ScalarType evaluation_wire = at::kFloat;  // of the raw codec in evaluations
   codec::UseOrder order;
   store::Step last{};
-  bool samples_return = false;  // the run visits some sample more than once
+  bool samples_return = false;  // the run uses some sample more than once
   // See ActivationCacheOptions.
   std::function<bool(store::Step)> saved_before = {};
   std::shared_ptr<tensors::SnapshotMemory> snapshot_memory = {};
@@ -63,17 +63,17 @@ struct BoundarySetting {
   std::function<codec::ChooseWay(const codec::ChoiceLimits&)> chooser;
 };
 
-// Whether a codec caches samples: then `order` has to be set.
+// Whether a codec caches samples. `order` must be set then.
 bool uses_cache(const BoundaryOptions& options);
 
-// Where boundaries of a stage that computes there encode and decode what they can: on the same
-// device, if this build has kernels for it, else on the CPU. The bits are the same.
+// The device on which a boundary encodes and decodes: that of the stage, if this build has kernels
+// for it, otherwise the CPU. The bits are the same.
 at::Device codec_device(at::Device compute);
 
 BoundaryCodecs make_codecs(const BoundaryOptions& options, const BoundarySetting& setting);
 
-// Prefix of the names of this end's saved tensors: "cache/boundary-0/1/sent/" for activations of
-// replica 1, "cache/boundary-0/1/received-gradients/" for the gradients of the same end.
+// The prefix of this end's saved tensors: "cache/boundary-0/1/sent/" for activations of replica 1,
+// "cache/boundary-0/1/received-gradients/" for the gradients of the same end.
 std::string cache_prefix(const BoundaryOptions& options, const BoundarySetting& setting,
                          codec::Direction direction);
 

@@ -37,7 +37,7 @@ BoundaryEnd::~BoundaryEnd() {
     closing_ = true;
   }
   changed_.notify_all();
-  // The sending thread may wait for a window that the peer no longer empties: abort() wakes it.
+  // The sending thread may wait for a window that the peer no longer empties; abort() wakes it.
   link_->abort(net::LinkError(net::LinkError::Kind::aborted, peer_ + ": this side has closed"));
   sender_.join();
   receiver_.join();
@@ -57,6 +57,7 @@ void BoundaryEnd::enqueue(Outgoing outgoing) {
   {
     const MutexLock lock(mutex_);
     throw_if_poisoned();
+    // A tensor that was admitted may exceed the limit; only the next one waits.
     if (outbox_bytes_ > kQueueBytes) {
       const WaitClock::Wait wait(waits_, "room in the window", *link_);
       while (outbox_bytes_ > kQueueBytes && error_ == nullptr) changed_.wait(mutex_);
@@ -68,7 +69,8 @@ void BoundaryEnd::enqueue(Outgoing outgoing) {
   changed_.notify_all();
 }
 
-// Ahead of all tensors and without waiting: the compute thread of one end may wait for it.
+// Put before all tensors, and without waiting, because the compute thread of either end may be
+// waiting for it.
 void BoundaryEnd::enqueue_first(codec::TensorHeader rows_message) {
   {
     const MutexLock lock(mutex_);
@@ -87,12 +89,13 @@ Flow BoundaryEnd::take(codec::Kind kind, const Phase& phase, MicroBatch micro_ba
           *link_);
       while (!inbox_.ready() && error_ == nullptr) changed_.wait(mutex_);
     }
-    // What arrived before the error is still delivered.
+    // Tensors that arrived before the error are still delivered.
     if (!inbox_.ready()) throw_if_poisoned();
     arrived = inbox_.pop();
   }
   changed_.notify_all();
   const codec::TensorHeader& header = arrived.header;
+  // Both ends play the same action list, so any other tensor is an error of the peer.
   if (header.kind != kind || header.step != phase.step || header.evaluation == phase.training ||
       header.micro_batch != number(micro_batch)) {
     throw codec::CodecError(fmt::format(
@@ -128,7 +131,7 @@ codec::Traffic BoundaryEnd::received() const {
 
 net::Frame BoundaryEnd::encode(Outgoing& outgoing) {
   if (!outgoing.note.empty()) return std::move(outgoing.note);
-  // On the sending thread only, in the order of the queue: codecs have state.
+  // Only on the sending thread, in the order of the queue: codecs have state.
   net::Frame frame;
   codec::write_header(outgoing.header, frame);
   if (outgoing.header.kind == codec::Kind::resend) return frame;
@@ -143,7 +146,8 @@ net::Frame BoundaryEnd::encode(Outgoing& outgoing) {
   } else {
     encoder.encode(outgoing.header, tensor, frame);
   }
-  // Before the frame is sent: then everything that the peer does with it happens after the count.
+  // Updated before the frame is sent, so that whatever the peer does with the frame comes after the
+  // count.
   const MutexLock lock(mutex_);
   sent_ = encoder.traffic();
   return frame;
@@ -151,7 +155,7 @@ net::Frame BoundaryEnd::encode(Outgoing& outgoing) {
 
 void BoundaryEnd::send_loop() {
   try {
-    const auto beside = transfer_.sending();
+    const auto stream = transfer_.sending();
     while (true) {
       Outgoing outgoing;
       {
@@ -165,6 +169,7 @@ void BoundaryEnd::send_loop() {
       net::Frame frame = encode(outgoing);
       link_->send(std::move(frame));
       {
+        // Only now is the memory free: the tensor counted while it was encoded and sent.
         const MutexLock lock(mutex_);
         outbox_bytes_ -= bytes;
       }
@@ -177,12 +182,12 @@ void BoundaryEnd::send_loop() {
 
 void BoundaryEnd::receive_loop() {
   try {
-    const auto beside = transfer_.receiving();
+    const auto stream = transfer_.receiving();
     while (true) {
       {
         const MutexLock lock(mutex_);
-        // Not while a tensor waits for missing rows: the reply is behind whatever the peer has
-        // sent, and only with it the inbox can be emptied.
+        // It goes on while a tensor lacks rows: the reply comes after everything that the peer has
+        // sent, and without it the inbox cannot be emptied.
         while (inbox_.bytes() > kQueueBytes && !inbox_.waits_for_rows() && !closing_) {
           changed_.wait(mutex_);
         }
@@ -232,6 +237,7 @@ void BoundaryEnd::accept_tensor(codec::ReadTensor read) {
   const bool training = !read.header.evaluation;
   codec::Decoder& decoder = training ? *codecs_.decoder : *codecs_.evaluation_decoder;
   codec::Decoded decoded = decoder.decode(read.header, read.payload);
+  // The request leaves after push(), so that the reply finds its tensor.
   std::optional<codec::TensorHeader> request;
   if (!decoded.missing.empty()) {
     request = rows_message(codec::Kind::resend, read.header, decoded.missing);
@@ -255,7 +261,8 @@ void BoundaryEnd::accept_resent_rows(const codec::ReadTensor& read) {
   }
   // Without the lock: an incomplete tensor cannot be taken, so only this thread uses its memory.
   codecs_.decoder->complete(read.header, read.payload, incomplete.missing, incomplete.values);
-  // Once the tensor can be taken, this must not hold a reference to its memory.
+  // Once the tensor can be taken, no reference to its memory may remain here, or the pool could not
+  // tell that it is free.
   Copied complete = transfer_.to_device(std::move(incomplete.values));
   {
     const MutexLock lock(mutex_);
@@ -272,8 +279,9 @@ void BoundaryEnd::poison(const std::exception& error) {
   }
   changed_.notify_all();
   if (dynamic_cast<const net::LinkError*>(&error) != nullptr) return;  // the link has ended
-  // Computation may wait for something else, which the peer sends only after what is missing now.
-  // Not at once: a peer that reports a lost link first would be taken for the cause.
+  // Computation may wait for something else that the peer sends only after the missing tensor. The
+  // link is not aborted at once, because a peer that reports the lost link first would look like
+  // the cause.
   {
     const auto until = std::chrono::steady_clock::now() + report_time_;
     const MutexLock lock(mutex_);

@@ -17,22 +17,23 @@
 
 namespace strait::stages {
 
-// One end of a boundary: carries tensors of the stage's device and notes between the compute thread
-// and a link. One thread encodes and sends, another receives and decodes. The compute thread waits
-// only for a tensor that has not arrived, or while more than kQueueBytes wait to be sent. An error
-// on either thread poisons the end: every later call throws it.
+// One end of a boundary: carries tensors of the stage's device, and notes, between the compute
+// thread and a link. One thread encodes and sends; another receives and decodes. The compute thread
+// waits only for a tensor that has not arrived, or while more than kQueueBytes wait to be sent. An
+// error on either thread poisons the end: every later call throws it.
 //
-// A row is missing if the decoder does not hold the base of its change in the sender's bits. The
-// threads of the two ends request and resend missing rows past the queues. Their tensor can be
-// taken once it is complete; later tensors wait behind it.
+// A row is missing if the decoder does not hold the base of its change with the sender's bits. The
+// threads of the two ends request and resend missing rows ahead of the queues. The tensor can be
+// taken when it is complete; later tensors wait for it.
 //
-// Threads: one compute thread calls send and take; link(), sent() and received() are for any.
+// Threads: one compute thread calls send and take; any thread calls link(), sent() and received().
 class BoundaryEnd {
  public:
   static constexpr std::size_t kQueueBytes = std::size_t{256} << 20;
 
   // `peer` names the other side in reports: "stage 1 (host b)". `report_time`: from an error of its
-  // threads until the peer is cut off, in which the next call throws it and the process reports it.
+  // threads until the peer is disconnected. In this time the next call throws the error and the
+  // process reports it.
   BoundaryEnd(std::unique_ptr<net::Link> link, BoundaryCodecs codecs, WaitClock& waits,
               std::string peer, at::Device device = at::kCPU,
               std::chrono::milliseconds report_time = std::chrono::seconds(30));
@@ -40,25 +41,25 @@ class BoundaryEnd {
   BoundaryEnd(const BoundaryEnd&) = delete;
   BoundaryEnd& operator=(const BoundaryEnd&) = delete;
 
-  // `header.rows` are the tensor's rows; this fills in header.width.
+  // `header.rows` are the tensor's rows; header.width is set here.
   void send(codec::TensorHeader header, const at::Tensor& tensor);
   void send_note(net::Frame note);
 
-  // The next tensor. CodecError if it is another one: order is part of the protocol.
+  // The next tensor. CodecError if it is another one: the order is part of the protocol.
   Flow take(codec::Kind kind, const Phase& phase, MicroBatch micro_batch);
   // The next note. `what` names it in reports of waits.
   net::Frame take_note(const std::string& what);
 
   net::Link& link() { return *link_; }
 
-  // Training traffic up to the last tensor that was encoded here, or decoded.
+  // Training traffic up to the last tensor that was encoded, or decoded, here.
   codec::Traffic sent() const STRAIT_EXCLUDES(mutex_);
   codec::Traffic received() const STRAIT_EXCLUDES(mutex_);
 
  private:
   struct Outgoing {
-    codec::TensorHeader header;  // of a tensor, or of a message about rows of one
-    Copied tensor;               // to the host; undefined for the latter
+    codec::TensorHeader header;  // of a tensor, or of a message about rows of a tensor
+    Copied tensor;               // on its way to the host; undefined for a message about rows
     net::Frame note;             // empty for both
 
     std::size_t bytes() const { return tensor.tensor.defined() ? tensor.tensor.nbytes() : 0; }
@@ -72,7 +73,7 @@ class BoundaryEnd {
   void accept(net::Frame frame) STRAIT_EXCLUDES(mutex_);
   void accept_tensor(codec::ReadTensor read) STRAIT_EXCLUDES(mutex_);
   void accept_resent_rows(const codec::ReadTensor& read) STRAIT_EXCLUDES(mutex_);
-  // In a handler of this exception.
+  // Called in a handler of this exception.
   void poison(const std::exception& error) STRAIT_EXCLUDES(mutex_);
   void throw_if_poisoned() const STRAIT_REQUIRES(mutex_);
 
@@ -86,7 +87,7 @@ class BoundaryEnd {
   mutable Mutex mutex_;
   Condition changed_;
   std::deque<Outgoing> outbox_ STRAIT_GUARDED_BY(mutex_);
-  // Includes the tensor that is being encoded and sent.
+  // Includes the tensor that is now encoded and sent.
   std::size_t outbox_bytes_ STRAIT_GUARDED_BY(mutex_) = 0;
   BoundaryInbox inbox_ STRAIT_GUARDED_BY(mutex_);
   std::deque<net::Frame> notes_ STRAIT_GUARDED_BY(mutex_);
@@ -95,7 +96,7 @@ class BoundaryEnd {
   std::exception_ptr error_ STRAIT_GUARDED_BY(mutex_);
   bool closing_ STRAIT_GUARDED_BY(mutex_) = false;
 
-  // Last: they use all of the above.
+  // Declared last, because the threads use all of the above.
   std::thread sender_;
   std::thread receiver_;
 };

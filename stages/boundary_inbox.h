@@ -11,14 +11,14 @@
 
 namespace strait::stages {
 
-// Tensors that have arrived over a boundary and have not been taken, in order of arrival. A tensor
-// with missing rows keeps its position and is not ready before they are resent, so that no other
+// Tensors that arrived over a boundary and have not been taken, in order of arrival. A tensor with
+// missing rows keeps its position and is not ready until they are resent, so that no other
 // overtakes it. Not thread safe: the owner locks.
 class BoundaryInbox {
  public:
   struct Arrived {
     codec::TensorHeader header;
-    Copied values;                      // on the stage's device, once no row is missing
+    Copied values;                      // on the stage's device when no row is missing
     std::vector<std::int64_t> missing;  // indices of rows
   };
 
@@ -33,7 +33,7 @@ class BoundaryInbox {
   // The incomplete tensor to which the resent rows belong; shares its memory. CodecError if these
   // rows were not requested.
   codec::Decoded requested(const codec::TensorHeader& resent) const;
-  // Its missing rows have been filled in, in these values: it can be taken.
+  // Its missing rows have been filled in with these values, so it can be taken.
   void complete(const codec::TensorHeader& resent, Copied values);
 
  private:
@@ -41,10 +41,10 @@ class BoundaryInbox {
 
   std::deque<Arrived> arrived_;
   std::size_t bytes_ = 0;
-  std::size_t incomplete_ = 0;  // tensors
+  std::size_t incomplete_ = 0;  // number of tensors
 };
 
-// The header of a message about some rows of a tensor, by their index in it: the request to resend
+// The header of a message about some rows of a tensor, given by their index: the request to resend
 // them, and the reply.
 codec::TensorHeader rows_message(codec::Kind kind, const codec::TensorHeader& tensor,
                                  const std::vector<std::int64_t>& rows);

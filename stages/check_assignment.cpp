@@ -13,7 +13,7 @@ using partition::Host;
 using partition::Layers;
 using partition::Question;
 
-// The assignment of one partition, with that partition's name for messages.
+// Checks the assignment of one partition, whose name is used in messages.
 class AssignmentCheck {
  public:
   AssignmentCheck(const Question& question, const Assignment& answer, const std::string& name)
@@ -48,7 +48,7 @@ class AssignmentCheck {
     }
   }
 
-  // In the order of the data: first chunks of all stages, then their second ones, and so on.
+  // In the order of the data: the first chunks of all stages, then their second ones, and so on.
   void in_order() const {
     const Layers* before = nullptr;
     std::size_t before_stage = 0;
@@ -86,6 +86,7 @@ class AssignmentCheck {
                        question_.model.layers[static_cast<std::size_t>(i)].name);
   }
 
+  // Stages may still have different numbers of chunks here; chunks_as_asked() runs later.
   std::size_t most_chunks() const {
     std::size_t most = 0;
     for (const auto& stage : answer_.stages) most = std::max(most, stage.chunks.size());
@@ -101,7 +102,7 @@ std::string in_gigabytes(std::int64_t bytes) {
   return fmt::format("{:.3g} GB", static_cast<double>(bytes) / 1e9);
 }
 
-// Slots and memory of every host that stages have taken.
+// The slots and memory of each host that stages use.
 class Occupation {
  public:
   explicit Occupation(const std::vector<Host>& hosts)
@@ -139,9 +140,11 @@ class Occupation {
   void take_gpu(std::size_t host, std::size_t stage, std::int64_t bytes,
                 const AssignmentCheck& check) {
     const Host& of = hosts_[host];
+    // Stages take the GPUs of a host round robin, as processes do when they start.
     const std::size_t gpu = gpu_of(of, static_cast<std::size_t>(stages_[host]) - 1);
     std::int64_t& taken = gpu_bytes_[host][gpu];
     taken += bytes + of.gpu_process_bytes;
+    // 0: the driver did not report the memory of this GPU.
     if (of.gpu_bytes[gpu] == 0 || taken <= of.gpu_bytes[gpu]) return;
     check.refuse("is over memory: with stage {} ({}) the stages on GPU {} of {} need {} of its {}",
                  stage, in_gigabytes(bytes), gpu, of.name, in_gigabytes(taken),
@@ -161,7 +164,7 @@ Assignment check_assignment(const Question& question, Assignment answer, const s
   if (answer.stages.size() != static_cast<std::size_t>(question.stages)) {
     check.refuse("has {} stages, but pipeline.stages is {}", answer.stages.size(), question.stages);
   }
-  // In this order: the later checks rely on valid layer numbers.
+  // In this order, because later checks rely on valid layer numbers.
   check.each_layer_once();
   check.in_order();
   check.chunks_as_asked();

@@ -27,8 +27,8 @@ models::Pass pass_of(const codec::Rows& rows, const Phase& phase, const ChunkOpt
   return pass;
 }
 
-// Of a device autograd would run it on a thread of its own, which knows nothing of the queue of
-// weight gradients.
+// For a device, autograd would run the backward on another thread, which does not see this thread's
+// queue of weight gradients.
 class BackwardOnThisThread {
  public:
   BackwardOnThisThread() { change(false); }
@@ -44,7 +44,7 @@ class BackwardOnThisThread {
   const bool was_ = c10::AutogradState::get_tls_state().get_multithreading_enabled();
 };
 
-// A leaf at which a graph begins: its gradient goes to the layers before it.
+// A leaf that starts a graph: its gradient goes to the layers before it.
 at::Tensor leaf_of(const at::Tensor& values) {
   return at::isFloatingType(values.scalar_type()) ? values.detach().requires_grad_() : values;
 }
@@ -81,13 +81,14 @@ Flow Chunk::forward(const Phase& phase, MicroBatch micro_batch, const Flow& inpu
   const at::AutoGradMode grad_mode(keeps && !options_.recompute);
   at::Tensor values = input.values;
   for (const Segment& segment : segments()) {
-    // Every segment has a graph of its own; backward() connects them by their inputs' gradients.
+    // Every segment has its own graph; backward() connects them by the gradients of their inputs.
     if (keeps) values = passes_gradient(segment) ? leaf_of(values) : values.detach();
     kept.inputs.push_back(keeps && has_backward(segment) ? values : at::Tensor());
     values = run(segment, values, kept.pass);
     if (!options_.recompute) kept.outputs.push_back(values);
   }
   if (keeps) {
+    // A second forward would overwrite activations that a backward still needs.
     const bool fresh = kept_.emplace(micro_batch, std::move(kept)).second;
     TORCH_INTERNAL_ASSERT(fresh, "micro-batch ", number(micro_batch), " has two forwards");
   }
@@ -114,7 +115,8 @@ at::Tensor Chunk::backward(MicroBatch micro_batch, at::Tensor gradient) {
     } else {
       output = std::move(kept.outputs[i]);
     }
-    // Of a head alone that is trained: its gradient is made with the loss.
+    // An output without gradient belongs to a head that is the only trained layer: its gradient was
+    // computed with the loss.
     if (output.requires_grad()) torch::autograd::backward({output}, {gradient});
     gradient = input.grad();
   }

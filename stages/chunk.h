@@ -11,10 +11,10 @@ namespace strait::stages {
 
 struct ChunkOptions {
   std::uint64_t seed = 0;
-  std::int32_t first_micro_batch = 0;  // of this replica: every replica has its own dropout masks
-  bool recompute = false;              // keep only the layers' inputs, repeat forwards in backwards
-  int first_trained_layer = 0;         // no layer before it has a backward
-  bool splits_backward = false;        // weight_gradients() is called behind every backward()
+  std::int32_t first_micro_batch = 0;  // of this replica; every replica has its own dropout masks
+  bool recompute = false;        // keep only the inputs of layers, and repeat forwards in backwards
+  int first_trained_layer = 0;   // no layer before it has a backward
+  bool splits_backward = false;  // weight_gradients() is called after every backward()
 };
 
 // Consecutive layers, and what their forwards keep for their backwards. Independent of the ports.
@@ -23,16 +23,17 @@ class Chunk {
  public:
   Chunk(models::Model& model, const ChunkOptions& options) : model_(model), options_(options) {}
 
-  // In training, keeps what backward() of this micro-batch needs: nothing where no layer up to here
-  // is trained.
+  // In training, keeps what backward() of this micro-batch needs, which is nothing if no layer up
+  // to here is trained.
   Flow forward(const Phase& phase, MicroBatch micro_batch, const Flow& input);
 
-  // Returns the gradient of the input; undefined for tokens, and where no layer before is trained.
-  // Adds the parameters' gradients to the leaves' .grad, those of large weights only if backwards
-  // are not split. Call once per micro-batch, in index order: a sum of floats depends on it.
+  // Returns the gradient of the input; undefined for tokens, and if no earlier layer is trained.
+  // Adds the parameters' gradients to the leaves' .grad. If backwards are split, those of large
+  // weights are left out. Call once per micro-batch, in index order, because a sum of floats
+  // depends on it.
   at::Tensor backward(MicroBatch micro_batch, at::Tensor gradient);
 
-  // Adds what a split backward has left: once per micro-batch, in index order.
+  // Adds what a split backward left out. Call once per micro-batch, in index order.
   void weight_gradients(MicroBatch micro_batch);
 
   models::Model& model() { return model_; }

@@ -9,8 +9,8 @@
 
 namespace strait::stages {
 
-// Ports between two chunks on different stages, over a boundary. Without `gradients` none cross it:
-// nothing is trained above.
+// Ports between two chunks on different stages, over a boundary. Without `gradients` none cross it,
+// because no layer above is trained.
 
 class LinkUpstream final : public Upstream {
  public:
@@ -44,8 +44,8 @@ class LinkDownstream final : public Downstream {
 };
 
 // Ports between two consecutive chunks on the same stage. Nothing is encoded, sent or waited for:
-// in the action list every tensor is given before it is taken. There is no other process behind
-// them, so they have no reports and decisions.
+// in the action list every tensor is given before it is taken. They connect to no other process, so
+// they have no reports and decisions.
 
 struct LocalQueues {
   std::map<MicroBatch, Flow> activations;

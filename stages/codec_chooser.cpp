@@ -21,7 +21,7 @@ std::vector<CodecChooser::Made> CodecChooser::take_decisions() {
 }
 
 codec::Measured CodecChooser::measure(const Sample& before, const Sample& after) const {
-  // Per step, over all steps between the two samples.
+  // Averages per step between the two samples.
   const auto steps = static_cast<double>(number(after.step) - number(before.step));
   codec::Measured measured;
   measured.bytes_per_second = link_.state().bytes_per_second;
@@ -55,9 +55,11 @@ codec::Choice CodecChooser::choose(store::Step step, const codec::Traffic& traff
   }
   if (number(step) - number(last_->step) < kSampleEvery) return now();
   const codec::Measured measured = measure(*std::exchange(last_, sample), sample);
-  // For the readers of now_ and decisions_; last_ belongs to this thread.
+  // The lock is for readers of now_ and decisions_; last_ belongs to this thread.
   const MutexLock lock(mutex_);
   std::optional<codec::Decision> decision = codec::next_choice(limits_, now_, measured);
+  // The first decision is reported even if it changes nothing, so that a user sees what `auto`
+  // does.
   if (decision && (!std::exchange(decided_, true) || decision->choice != now_)) {
     now_ = decision->choice;
     decisions_.push_back({step, *std::move(decision)});

@@ -15,25 +15,25 @@ namespace strait::stages {
 // Chooses the encoding of one direction of one boundary for codec `auto`: every kSampleEvery steps
 // it compares the bandwidth of the link with the compute time of the stage in training steps.
 //
-// Threads: choose() is called by the encoding thread; the others may be called by any.
+// Threads: the encoding thread calls choose(); any thread calls the others.
 class CodecChooser {
  public:
-  static constexpr int kSampleEvery = 4;  // steps; measurements of a single one are too noisy
+  static constexpr int kSampleEvery = 4;  // steps; measurements of a single step are too noisy
 
   struct Made {
-    store::Step step{};  // first step in this encoding, or the first whose costs were known
+    store::Step step{};  // the first step in this encoding, or the first with known costs
     codec::Decision decision;
   };
 
   // Link and clock outlive the chooser.
   CodecChooser(const codec::ChoiceLimits& limits, const net::Link& link, const WaitClock& waits);
 
-  // Called before the first row of a step is encoded; `traffic` is the encoder's so far.
+  // Called before the first row of a step is encoded. `traffic`: of the encoder so far.
   codec::Choice choose(store::Step step, const codec::Traffic& traffic);
 
   codec::Choice now() const;
-  // The first decision and those that changed something since the last call, for the events of the
-  // run.
+  // The first decision, and later ones that changed something, since the last call. For the events
+  // of the run.
   std::vector<Made> take_decisions();
 
  private:

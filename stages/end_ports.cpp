@@ -12,14 +12,14 @@
 namespace strait::stages {
 namespace {
 
-// The positions of a flattened [rows * length] tensor that predict a token, and these tokens.
+// The positions of a flattened [rows * length] tensor that predict a token, and the predicted
+// tokens.
 struct Targets {
   at::Tensor positions;  // int64
   at::Tensor tokens;     // int64
 };
 
-Targets targets_of(const codec::Rows& rows, const tensors::TokenFile& file,
-                   const at::Tensor& weight) {
+Targets targets_of(const codec::Rows& rows, const data::TokenFile& file, const at::Tensor& weight) {
   std::vector<std::int64_t> positions;
   std::vector<std::int64_t> tokens;
   std::int64_t row_start = 0;
@@ -55,6 +55,7 @@ void BatchUpstream::give_gradient(const Phase&, MicroBatch micro_batch, at::Tens
 
 LossDownstream::LossDownstream(models::Head& head, Gradients& gradients, const BatchSource& source)
     : head_(head), gradients_(gradients), source_(source) {
+  // The loss adds these gradients in its forward, so autograd never reports them.
   gradients_.added_before_backward(head_.projection().weight);
   if (head_.projection().bias.defined()) {
     gradients_.added_before_backward(head_.projection().bias);

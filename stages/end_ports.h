@@ -14,8 +14,8 @@
 namespace strait::stages {
 
 // The upper end of a pipeline: makes token tensors of the batch, drops gradients, and decides on a
-// step once all reports are in. With a tie, whose embedding holds only the rows of a phase, the
-// tokens are the numbers of these rows.
+// step when all reports are in. With a tie, whose embedding holds only the rows of a phase, tokens
+// are replaced by their row numbers.
 class BatchUpstream final : public Upstream {
  public:
   using Decide = std::function<StepDecision(const StepReport&)>;
@@ -35,7 +35,7 @@ class BatchUpstream final : public Upstream {
 
 // The lower end of a pipeline: the LM head's projection and the loss, in one fused pass that never
 // holds all logits. Its input is the normalised hidden state. In training, give() computes the
-// gradient of that input, and adds that of the projection.
+// gradient of the input and adds that of the projection.
 class LossDownstream final : public Downstream {
  public:
   LossDownstream(models::Head& head, Gradients& gradients, const BatchSource& source);
@@ -47,7 +47,7 @@ class LossDownstream final : public Downstream {
   void announce(const StepDecision&) override {}
 
  private:
-  // Resets the sums if a new pass begins, or the report of another pass is collected.
+  // Resets the sums when a new pass begins, or when the report of another pass is collected.
   void reset_if_reported(const std::optional<Phase>& collected);
 
   void add_loss(const at::Tensor& sum);
@@ -57,8 +57,8 @@ class LossDownstream final : public Downstream {
   const BatchSource& source_;
   at::Tensor loss_sum_;             // float64, on the device; undefined: zero
   std::int64_t tokens_ = 0;         // of the rows in this pass
-  std::optional<Phase> reported_;   // this pass is finished; it may be collected again
-  store::Step counted_step_{};      // of target_tokens_
+  std::optional<Phase> reported_;   // this pass is finished; its report may be collected again
+  store::Step counted_step_{};      // the step of target_tokens_
   std::int64_t target_tokens_ = 0;  // over all micro-batches and replicas
   std::map<MicroBatch, at::Tensor> gradients_ready_;
 };

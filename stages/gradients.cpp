@@ -43,7 +43,7 @@ Gradients::Gradients(const std::vector<models::Parameter>& parameters, const syn
                                  parameter.value.options().dtype(at::kFloat).requires_grad(false)));
     }
     sums_.push_back(again ? apart_.back() : whole_.of(layout.piece(parameter.name)));
-    // Backward functions and autograd add in place to what is there, also to a wider type.
+    // Backward functions and autograd add to these buffers in place, also to a wider type.
     leaves_.back().mutable_grad() = sums_.back();
   }
 }
@@ -74,7 +74,7 @@ void Gradients::added_before_backward(const at::Tensor& leaf) {
   if (found != leaves_.end()) early_.push_back(static_cast<std::size_t>(found - leaves_.begin()));
 }
 
-// The layout's in one pass: a device is given one piece of work, not one for every parameter.
+// One pass over the layout: a device gets one operation instead of one per parameter.
 template <class Change>
 void Gradients::change_all(Change change) {
   change(whole_.whole());

@@ -13,25 +13,25 @@
 
 namespace strait::stages {
 
-// Of the layers that have these trained parameters; the CPU if there are none.
+// The device of the layers with these trained parameters; the CPU if there are none.
 at::Device device_of(const std::vector<models::Parameter>& trained);
 
 // The gradients of a stage's parameters, summed over the micro-batches of a step in float32, in
-// buffers that live as long as the stage. They are the .grad of the parameters, narrow ones too, so
-// that every backward adds to them and sums of a narrow type never lose bits.
+// buffers that live as long as the stage. They are the .grad of all parameters, even narrow ones.
+// So every backward adds to them, and sums in a narrow type never lose bits.
 class Gradients {
  public:
   // Contiguous, over the layout. A tied LM head that shares the embedding's memory has a separate
   // buffer outside the layout.
   Gradients(const std::vector<models::Parameter>& parameters, const sync::Layout& layout);
 
-  // `ready` is called during a backward pass with the range of a parameter in values() as soon as
-  // autograd has added its gradient; only while announce() is on, that is in the last backward of a
-  // step. Not called for tied weights, which need a further addition.
+  // `ready` is called during a backward with the range of a parameter in values(), as soon as
+  // autograd has added its gradient. Only while announce() is on, which is in the last backward of
+  // a step. Not called for tied weights, to which another sum is added.
   void on_ready(const sync::Layout& layout, const std::function<void(sync::Range)>& ready);
   void announce(bool on);
-  // The gradient of this leaf is added to without autograd, and is complete when the last backward
-  // begins. Ignores a leaf that is not trained.
+  // This leaf's gradient is added without autograd, and is complete when the last backward begins.
+  // Ignores a leaf that is not trained.
   void added_before_backward(const at::Tensor& leaf);
 
   void clear();

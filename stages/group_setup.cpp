@@ -15,7 +15,7 @@
 namespace strait::stages {
 namespace {
 
-// What one replica brings to the group.
+// What one replica contributes to the group.
 struct GroupMember {
   sync::GroupHello hello;
   std::shared_ptr<const nccl::Library> library;  // on a device
@@ -44,18 +44,20 @@ GroupMember member_of(const GroupOptions& options, const at::Tensor& gradient,
   } else {
     try {
       member.library = std::make_shared<const nccl::Library>(options.nccl_library);
+      // Only one member makes the identifier with which all of them find each other.
       member.hello = NcclGroup::hello(*member.library, options.place, membership.mine == 0);
     } catch (const net::LinkError& error) {
       member.hello = no_nccl(options, error.what());
     }
   }
-  // Memory that is not touched takes none.
+  // Untouched memory takes no room, so it is allocated before it is known whether it will be used.
   if (options.use == GroupOptions::Use::always && options.one_host) {
     member.memory.emplace(
         sync::SharedMemoryGroup::memory_for(static_cast<std::size_t>(gradient.numel())));
     member.hello.memory = member.memory->key().text();
   }
   if (options.groups.size() > 1 && membership.mine == 0) {
+    // Only the first member exchanges frames with other groups, and relays them to the rest.
     member.relay.emplace(sync::FrameRelay::memory_for(membership.count() - 1));
     member.hello.relay = member.relay->key().text();
   }
@@ -90,8 +92,9 @@ GroupSetup set_up_group(const GroupOptions& options, const at::Tensor& gradient,
   GroupMember member = member_of(options, gradient, membership);
   const std::vector<sync::GroupHello> hellos =
       sync::exchange_hellos(member.hello, links, membership, options.limits.setup);
-  // The same on all members: all see these hellos.
+  // The same on all members, because all see these hellos.
   const auto why = sync::objection(hellos, membership, /*place_each=*/!gradient.is_cpu());
+  // One member without memory is enough to rule it out for all, so that all decide the same.
   const bool share_memory =
       std::ranges::none_of(hellos, [](const auto& hello) { return hello.memory.empty(); });
   GroupSetup made;

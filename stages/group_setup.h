@@ -16,34 +16,35 @@
 
 namespace strait::stages {
 
-// Equal on all replicas of a stage, but for the place.
+// Equal on all replicas of a stage, except `place`.
 struct GroupOptions {
-  // How members of a group sum. `automatic` is for a group of all replicas alone.
+  // How members of a group sum. `automatic` is only for a group of all replicas.
   enum class Use : std::uint8_t {
-    automatic,  // by NCCL if all have GPUs of their own; otherwise there is no group
-    always      // likewise, otherwise in shared memory; where that cannot be, the run stops
+    automatic,  // by NCCL if every member has its own GPU; otherwise there is no group
+    always      // the same, otherwise in shared memory; if that is impossible, the run stops
   };
-  sync::ReplicaGroups groups;  // empty: each replica is one
+  sync::ReplicaGroups groups;  // empty: each replica is a group
   Use use = Use::always;
   bool one_host = true;                       // all members of a group share memory
   std::string place;                          // of this replica, for messages: "host 0, cuda:1"
-  std::string nccl_library = "libnccl.so.2";  // empty: NCCL knows no such device
+  std::string nccl_library = "libnccl.so.2";  // empty: NCCL does not support this device
   NcclLimits limits = {};
 };
 
-// The group of one replica. A null group: the sums go over links.
+// The group of one replica. Null: gradients are summed over links.
 struct GroupSetup {
   std::unique_ptr<sync::ReplicaGroup> group;
   bool on_host = false;  // it sums the host's copy of the gradient
-  // Of several groups: what the first member receives from others.
+  // With several groups: relays what the first member receives from other groups.
   std::unique_ptr<sync::FrameRelay> relay;
   std::string text;  // "gradients are summed by NCCL 2.29.7", or "… over links: " and why
 };
 
-// Makes the group of a replica over the links between its members, which are by replica and have
-// carried nothing yet. `gradient` is flat and outlives the group, as does its place in the host's
-// memory, which is asked for only where it is summed there. Throws net::LinkError: a replica does
-// not come in time, or versions differ; with Use::always also if there can be no group.
+// Makes the group of a replica over the links between its members, which are indexed by replica and
+// have carried nothing yet. `gradient` is flat and outlives the group. So does its memory on the
+// host, which `on_host` returns and which is requested only if the host sums. Throws net::LinkError
+// if a replica does not connect in time or versions differ; with Use::always also if no group is
+// possible.
 GroupSetup set_up_group(const GroupOptions& options, const at::Tensor& gradient,
                         const std::function<std::span<float>()>& on_host,
                         std::span<net::Link* const> links, const sync::Membership& membership);

@@ -8,6 +8,7 @@ namespace strait::stages {
 
 double learning_rate(const LearningRateOptions& options, std::int64_t step) {
   if (step < options.warmup) {
+    // The first step already has a rate: step 0 of a warmup is not wasted.
     return options.peak * static_cast<double>(step + 1) / static_cast<double>(options.warmup);
   }
   const auto rest = static_cast<double>(std::max<std::int64_t>(options.steps - options.warmup, 1));

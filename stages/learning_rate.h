@@ -9,7 +9,7 @@ enum class Decay { cosine, linear, constant };
 struct LearningRateOptions {
   double peak = 1e-3;
   std::int64_t warmup = 0;  // steps of linear increase; the first step's rate is not zero
-  std::int64_t steps = 1;   // of the whole run: the decay would reach zero one step after the last
+  std::int64_t steps = 1;   // of the whole run; the decay would reach zero one step after the last
   Decay decay = Decay::cosine;
 };
 

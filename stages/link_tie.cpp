@@ -15,9 +15,9 @@ namespace {
 
 using codec::Direction;
 
-// first_bits of 16 are bfloat16.
+// first_bits = 16 means bfloat16.
 constexpr std::int64_t kBfloat16Bits = 16;
-// The least of values, and of gradients beside a codec that chooses its bits itself.
+// The least bits of values, and of gradients if the boundary's codec chooses its own bits.
 constexpr std::int64_t kLeastBits = 8;
 
 constexpr const char* kRaw = "raw";
@@ -58,7 +58,7 @@ std::unique_ptr<codec::Decoder> row_decoder(const LinkTieOptions& options, Direc
   return codec::codecs().named(kFixed).decoder(settings, nullptr);
 }
 
-// Both ends know what a message holds: its header is not sent.
+// Both ends know what a message holds, so its header is not sent.
 codec::TensorHeader row_header(const Phase& phase, std::size_t micro_batch, std::size_t rows,
                                std::int64_t width) {
   const auto count = static_cast<std::int64_t>(rows);
@@ -90,7 +90,7 @@ at::Tensor chosen_rows(const at::Tensor& table, const std::vector<std::int64_t>&
   return table.index_select(0, index_tensor(rows, table)).unsqueeze(0);
 }
 
-// What arrived, for the device of the table.
+// Decodes a frame for the device of the table.
 at::Tensor arrived(Transfer& transfer, codec::Decoder& decoder, const codec::TensorHeader& header,
                    const net::Frame& frame) {
   return transfer.arrive(transfer.to_device(decoder.decode(header, frame).values)).squeeze(0);
@@ -138,7 +138,8 @@ void OwnerTie::begin(const Phase& phase, int micro_batches) {
 
 void OwnerTie::combine(Gradients& gradients) {
   at::Tensor& sum = gradients.of(head_);
-  // In one process the other rows get the embedding's zeros, which turn -0.0 into 0.0.
+  // In one process the other rows get the embedding's zeros, which turn -0.0 into 0.0; the bits
+  // must be the same here.
   sum.add_(0.0);
   for (std::size_t m = 0; m < rows_.last_use.size(); ++m) {
     const std::vector<std::int64_t>& rows = rows_.last_use[m];
@@ -146,7 +147,7 @@ void OwnerTie::combine(Gradients& gradients) {
     const WaitClock::Wait wait(waits_, "the gradients of a tied weight", *link_);
     const net::Frame frame = sender_.receive();
     const codec::TensorHeader header = row_header(phase_, m, rows.size(), sum.size(1));
-    // No row is in two messages: each gets one addition.
+    // No row is in two messages, so each gets one addition, whatever the order.
     sum.index_add_(0, index_tensor(tokens_at(rows_, rows), sum),
                    arrived(transfer_, *gradients_, header, frame));
   }
@@ -185,7 +186,7 @@ void ReaderTie::begin(const Phase& phase, int micro_batches) {
   *padding_row_ = used ? padding - rows_.tokens.begin() : -1;
   if (!phase.training) return;
   sums_ = at::zeros({count, width_}, options.dtype(at::kFloat));
-  // Backward functions add in place: from here on to the sums, in float32 for narrow tables, too.
+  // Backward functions add in place, so from here on to these float32 sums, even for narrow tables.
   embedding_.mutable_grad() = sums_;
 }
 
@@ -209,7 +210,8 @@ void ReaderTie::receive_values() {
   waited_seconds_ += waits_.read().total - before;
   codec::Decoder& decoder = phase_.training ? *decoder_ : *evaluation_decoder_;
   const codec::TensorHeader header = row_header(phase_, micro_batch, rows.size(), width_);
-  // Not through the leaf, whose version autograd compares: rows that were read do not change.
+  // Not through the leaf, whose version autograd compares: rows that were already read do not
+  // change.
   values_.index_copy_(0, index_tensor(rows, values_), arrived(transfer_, decoder, header, frame));
 }
 

@@ -4,7 +4,7 @@ namespace strait::stages {
 
 LookedUpRows looked_up_rows(const BatchSource& source, const Phase& phase, int micro_batches) {
   const auto tokens = static_cast<std::size_t>(source.file(phase).largest_token()) + 1;
-  // The micro-batches of every token; -1: none.
+  // The first and last micro-batch that use each token; -1: none.
   std::vector<int> first(tokens, -1);
   std::vector<int> last(tokens, -1);
   for (int m = 0; m < micro_batches; ++m) {

@@ -7,8 +7,8 @@
 
 namespace strait::stages {
 
-// The rows of the token table that a phase looks up, each once. A pure function of the data, so
-// that both ends of a tied weight know which rows cross and when, and no row numbers are sent.
+// The rows of the token table that a phase looks up, each once. A pure function of the data: both
+// ends of a tied weight know which rows cross and when, so no row numbers are sent.
 struct LookedUpRows {
   std::vector<std::int64_t> tokens;  // distinct, ascending
   // By micro-batch: indices in `tokens` of the rows that it is the first, or the last, to look up.

@@ -16,18 +16,18 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// Between two looks at what NCCL's threads, and the device, have done.
+// Pauses between polls of NCCL's threads, and of the device.
 constexpr std::chrono::microseconds kCallPause{50};
 constexpr std::chrono::milliseconds kSumPause{1};
 
-// As the key of a hello.
+// The id as the key of a hello.
 std::string id_text(const nccl::UniqueId& id) { return {id.bytes.data(), id.bytes.size()}; }
 
 double seconds(std::chrono::milliseconds limit) {
   return std::chrono::duration<double>(limit).count();
 }
 
-c10::Stream stream_beside(at::Device device) {
+c10::Stream side_stream(at::Device device) {
   return c10::impl::VirtualGuardImpl(device.type())
       .getStreamFromGlobalPool(device, /*isHighPriority=*/true);
 }
@@ -53,7 +53,7 @@ NcclGroup::NcclGroup(std::shared_ptr<const nccl::Library> library, at::Tensor gr
       gradient_(std::move(gradient)),
       membership_(std::move(membership)),
       limits_(limits),
-      stream_(stream_beside(gradient_.device())),
+      stream_(side_stream(gradient_.device())),
       ready_(gradient_.device().type()) {
   nccl::UniqueId id{};
   TORCH_INTERNAL_ASSERT(first.key.size() == id.bytes.size(), "an id of NCCL of another size");
@@ -69,13 +69,13 @@ NcclGroup::NcclGroup(std::shared_ptr<const nccl::Library> library, at::Tensor gr
     abort();
     throw;
   }
-  // Freed memory of the gradient waits for what this stream still does.
+  // The gradient's memory must not be reused before this stream is done with it.
   gradient_.record_stream(stream_);
 }
 
 NcclGroup::~NcclGroup() { abort(); }
 
-// Not ncclCommDestroy, which waits for the other members: where sums are complete, every member has
+// Not ncclCommDestroy, which waits for the other members. When sums are complete, every member has
 // said so by its report of the step.
 void NcclGroup::abort() {
   if (communicator_ == nullptr) return;
@@ -101,6 +101,7 @@ void NcclGroup::lose(const std::string& what, std::vector<std::uint32_t> replica
 void NcclGroup::finish(nccl::Result result, const char* doing, std::chrono::milliseconds limit) {
   const steady_clock::time_point deadline = steady_clock::now() + limit;
   while (result == nccl::kInProgress && steady_clock::now() < deadline) {
+    // NCCL connects on its own threads, and has no call that waits with a deadline.
     std::this_thread::sleep_for(kCallPause);
     const nccl::Result asked = library_->functions().get_async_error(communicator_, &result);
     if (asked != nccl::kSuccess) result = asked;
@@ -145,10 +146,10 @@ void NcclGroup::watch(const sync::WhileWaiting& while_waiting) {
     try {
       check_sums(while_waiting, began);
     } catch (const std::exception&) {
-      // A member that has its sums may have ended since.
+      // Another member that has its sums may have ended since.
       if (summed.query()) return;
       {
-        // Before the abort, which ends the trainer's wait for the device.
+        // Recorded before the abort, because the abort ends the trainer's wait for the device.
         const MutexLock lock(mutex_);
         failure_ = std::current_exception();
       }
@@ -168,6 +169,7 @@ void NcclGroup::check_sums(const sync::WhileWaiting& while_waiting,
     if (error_ == nccl::kInProgress) error_ = nccl::kSuccess;
     error_since_ = now;
   }
+  // NCCL reports an error before the link names the lost replica, so we wait for the name.
   if (error_ != nccl::kSuccess && (!silent.empty() || now > error_since_ + limits_.naming)) {
     lose("summing failed: " + library_->text(error_, communicator_), silent);
   }

@@ -19,23 +19,24 @@ namespace strait::stages {
 
 struct NcclLimits {
   std::chrono::milliseconds setup = std::chrono::minutes(2);
-  // From when all members have given all sums until these are there.
+  // From the moment when all members have given all gradients until the sums are complete.
   std::chrono::milliseconds sums = std::chrono::minutes(10);
-  // NCCL knows that a connection broke, but not to which replica: its link says so a little later.
+  // NCCL notices a broken connection but not which replica it led to; the replica's link says so a
+  // little later.
   std::chrono::milliseconds naming = std::chrono::seconds(3);
 };
 
-// A group of replicas whose gradients are on GPUs, which NCCL sums on a stream of its own beside
-// the backward pass. The host waits for no sum: the trainer's stream does, and watch() asks now and
-// then whether they are there. The order of a sum is NCCL's: it depends on the version, the
-// topology and NCCL's settings, and is equal on all members.
+// A group of replicas whose gradients are on GPUs. NCCL sums them on its own stream during the
+// backward pass. The host waits for no sum: the trainer's stream does, and watch() polls for
+// completion. NCCL chooses the order of a sum. It depends on the version, the topology and NCCL's
+// settings, and is equal on all members.
 class NcclGroup final : public sync::ReplicaGroup {
  public:
-  // `first`: this is the first member, whose hello has the communicator's id.
+  // `first`: this is the first member, whose hello carries the communicator's id.
   static sync::GroupHello hello(const nccl::Library& library, const std::string& place, bool first);
 
-  // With what all members have said. Waits for them: net::LinkError (lost) if they are not
-  // connected within the limit, or NCCL fails. `gradient` is flat, and lives as long.
+  // Connects the members, whose hellos are known, and waits for them. net::LinkError (lost): they
+  // do not connect within the limit, or NCCL fails. `gradient` is flat and outlives the group.
   NcclGroup(std::shared_ptr<const nccl::Library> library, at::Tensor gradient,
             const sync::GroupHello& first, sync::Membership membership, NcclLimits limits);
   ~NcclGroup() override;
@@ -49,12 +50,12 @@ class NcclGroup final : public sync::ReplicaGroup {
   void check() const override;
 
  private:
-  // Waits for NCCL's own threads, which neither wait for the device nor, once the group is
-  // connected, for other members.
+  // Waits for NCCL's own threads. These do not wait for the device and, once the group is
+  // connected, not for other members.
   void finish(nccl::Result result, const char* doing, std::chrono::milliseconds limit);
   [[noreturn]] void lose(const std::string& what, std::vector<std::uint32_t> replicas) const;
   std::vector<std::uint32_t> others() const;
-  // Throws if the sums of this round will not come.
+  // Throws if the sums of this round will not complete.
   void check_sums(const sync::WhileWaiting& while_waiting,
                   std::chrono::steady_clock::time_point began);
   void abort();
@@ -65,7 +66,7 @@ class NcclGroup final : public sync::ReplicaGroup {
   const NcclLimits limits_;
   const c10::Stream stream_;
   nccl::Communicator* communicator_ = nullptr;
-  nccl::Result error_ = nccl::kSuccess;  // of the communicator, first seen then
+  nccl::Result error_ = nccl::kSuccess;  // of the communicator, first seen at error_since_
   std::chrono::steady_clock::time_point error_since_;
 
   mutable Mutex mutex_;

@@ -25,7 +25,7 @@ std::string version_text(int version) {
 
 }  // namespace
 
-// Never unloaded: threads of the library, and what it gave to the device, may outlive its last use.
+// Never unloaded, because its threads and its work on the device may outlive its last use.
 Library::Library(const std::string& file) {
   void* const object = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (object == nullptr) refuse(fmt::format("{} cannot be loaded ({})", file, dlerror()));

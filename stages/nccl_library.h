@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <string>
 
-// NCCL's interface by the names, numbers and layouts of its manual, as far as it is used here: a
-// build needs no header of it, and a machine without a GPU has no such library. Where there is
-// nccl.h, tests/gpu/nccl_header_test.sh holds this file against it.
+// The part of NCCL's interface that is used here, with the names, numbers and layouts of its
+// manual. A build needs none of NCCL's headers, and a machine without a GPU lacks the library.
+// Where nccl.h exists, tests/gpu/nccl_header_test.sh compares this file with it.
 namespace strait::stages::nccl {
 
 using Result = int;
@@ -18,8 +18,8 @@ inline constexpr int kSum = 0;
 struct UniqueId {
   std::array<char, 128> bytes;
 };
-struct Communicator;  // the library's own
-// Of version 2.14; later ones have more behind it and take this one, too, by its size.
+struct Communicator;  // defined by the library
+// The layout of version 2.14. Later versions append fields, and accept this one by its size.
 struct Config {
   std::size_t size = sizeof(Config);
   unsigned magic = 0xcafebeef;
@@ -40,15 +40,15 @@ struct Functions {
   const char* (*get_last_error)(Communicator* communicator);
 };
 
-// The library of this process: libtorch with CUDA has loaded it already.
+// The library of this process, which libtorch with CUDA has already loaded.
 class Library {
  public:
-  // net::LinkError (unusable), a sentence: it cannot be loaded, or is too old.
+  // net::LinkError (unusable), with a sentence: it cannot be loaded, or is too old.
   explicit Library(const std::string& file);
 
   const Functions& functions() const { return functions_; }
   std::string version() const;  // "2.29.7"
-  // The error and what the library says of it.
+  // The error, with what the library says about it.
   std::string text(Result error, Communicator* communicator) const;
 
  private:

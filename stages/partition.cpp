@@ -18,13 +18,13 @@ int block_count(const ModelDescription& model) {
   return static_cast<int>(model.layers.size()) - 2;  // without embedding and LM head
 }
 
-// The layers of a chunk with these blocks: embedding and LM head belong to the outer ones.
+// The layers of a chunk with these blocks. Embedding and LM head belong to the outer chunks.
 Layers layers_of_blocks(const ModelDescription& model, int first, int last) {
   const int blocks = block_count(model);
   return {first == 0 ? 0 : first + 1, last == blocks - 1 ? blocks + 1 : last + 1};
 }
 
-// Of a layer's forward and backward, in any unit.
+// The cost of a layer's forward and backward, in any unit.
 using LayerCost = double (*)(const partition::Layer&);
 
 double operations(const partition::Layer& layer) {
@@ -63,8 +63,8 @@ struct Cut {
 // Whether the range at this position is allowed.
 using Allowed = std::function<bool(std::size_t position, const Layers& range)>;
 
-// The cheapest of all allowed cuts of the blocks into so many ranges; without ranges if there is
-// none. `add` returns the cost of some ranges (0 of none) with one more.
+// The cheapest allowed cut of the blocks into this many ranges; without ranges if there is none.
+// `add` returns the cost of some ranges (0 for none) plus one more.
 Cut best_cut(const ModelDescription& model, int ranges, LayerCost of_layer, const Allowed& allowed,
              const std::function<double(double sum, double range)>& add) {
   // best[s][b]: cost of the first b blocks in s ranges. begins[s][b]: first block of the last one.
@@ -80,7 +80,7 @@ Cut best_cut(const ModelDescription& model, int ranges, LayerCost of_layer, cons
             layers_of_blocks(model, static_cast<int>(begin), static_cast<int>(b) - 1);
         if (best[s - 1][begin] == kNever || !allowed(s - 1, range)) continue;
         const double cost = add(best[s - 1][begin], cost_of(model, range, of_layer));
-        // Of equal cuts the later one: it gives less to the stages that wait longest for their
+        // Among equal cuts the later one: it gives less to the stages that wait longest for their
         // first input.
         if (cost <= best[s][b]) {
           best[s][b] = cost;
@@ -100,9 +100,8 @@ Cut best_cut(const ModelDescription& model, int ranges, LayerCost of_layer, cons
   return cut;
 }
 
-// Of the allowed cuts whose slowest range takes no longer than that of any, the most even one:
-// stages that do not set the pace need not hold much more than others. Without stages if no cut is
-// allowed.
+// The most even of the allowed cuts with the least cost of the slowest range. Stages that do not
+// set the pace then hold little more than the others. Without stages if no cut is allowed.
 Assignment most_even(const Question& question, LayerCost of_layer, const Allowed& allowed) {
   const int runs = question.stages * question.chunks;
   const Cut by_slowest =
@@ -126,8 +125,9 @@ bool fits(const Question& question, const Assignment& answer) {
   }
 }
 
-// For every stage, the bytes that a chunk of it may take so that all stages of its host or GPU fit
-// if each takes no more; 0: no limit. Hosts are filled in order, as where a partition names none.
+// For every stage, the bytes that one of its chunks may take so that all stages of its host or GPU
+// fit if each takes at most that; 0: no limit. Hosts are filled in order, as when a partition names
+// none.
 std::vector<std::int64_t> memory_shares(const Question& question) {
   std::vector<std::int64_t> shares;
   for (const partition::Host& host : question.cluster.hosts) {
@@ -141,8 +141,8 @@ std::vector<std::int64_t> memory_shares(const Question& question) {
     for (std::size_t i = 0; i < own; ++i) {
       const std::int64_t all =
           host.gpu_bytes.empty() ? host.memory_bytes : host.gpu_bytes[place(i)];
-      const std::int64_t beside = host.gpu_bytes.empty() ? 0 : host.gpu_process_bytes;
-      const std::int64_t share = (all / sharing[place(i)] - beside) / question.chunks;
+      const std::int64_t process = host.gpu_bytes.empty() ? 0 : host.gpu_process_bytes;
+      const std::int64_t share = (all / sharing[place(i)] - process) / question.chunks;
       shares.push_back(all == 0 ? 0 : std::max<std::int64_t>(share, 1));
     }
   }
@@ -164,6 +164,7 @@ Assignment evenly_cut(const Question& question, LayerCost of_layer) {
   }
   const Allowed any = [](std::size_t, const Layers&) { return true; };
   Assignment fastest = most_even(question, of_layer, any);
+  // The fastest cut is preferred; only if memory forbids it are shares of memory imposed.
   if (fits(question, fastest)) return fastest;
   const std::vector<std::int64_t> shares = memory_shares(question);
   const auto stages = static_cast<std::size_t>(question.stages);

@@ -15,9 +15,9 @@ struct Flow {
   codec::Rows rows;
 };
 
-// The source of a chunk's input. Both ends of a pipeline are ports, too, so that the loop has no
-// branch for them. Called only by the compute thread; take() is where it may wait. After an error
-// behind the port (a lost link, a poisoned queue) the next call throws it.
+// The source of a chunk's input. Both ends of a pipeline are ports too, so that the loop needs no
+// branch for them. Called only by the compute thread; take() may wait. After an error of the port
+// (a lost link, a poisoned queue) the next call throws it.
 class Upstream {
  public:
   Upstream() = default;
@@ -26,9 +26,9 @@ class Upstream {
   virtual ~Upstream() = default;
 
   virtual Flow take(const Phase& phase, MicroBatch micro_batch) = 0;
-  // The gradient of what take() returned; undefined for tokens, and where nothing above is trained.
+  // The gradient of what take() returned; undefined for tokens, and if no layer above is trained.
   virtual void give_gradient(const Phase& phase, MicroBatch micro_batch, at::Tensor gradient) = 0;
-  // Passes the report of this stage and all stages below it up; returns the decision.
+  // Sends the report of this stage and all stages below it up, and returns the decision.
   virtual StepDecision decide(const StepReport& report) = 0;
 };
 
@@ -41,15 +41,15 @@ class Downstream {
   virtual ~Downstream() = default;
 
   virtual void give(const Phase& phase, MicroBatch micro_batch, Flow flow) = 0;
-  // Undefined where nothing up to here is trained.
+  // Undefined if no layer up to here is trained.
   virtual at::Tensor take_gradient(const Phase& phase, MicroBatch micro_batch) = 0;
-  // The loss of this pass so far, a float64 scalar of the stage's device: the stage reads it
-  // together with its own values. Undefined: none, or that of another stage.
+  // The loss of this pass so far, a float64 scalar on the stage's device, which the stage reads
+  // together with its own values. Undefined: none here.
   virtual at::Tensor loss_sum(const Phase& phase) = 0;
-  // The report of all stages below this port, after their backwards, with what loss_sum() was.
-  // Called again after every decision that says `retry`.
+  // The report of all stages below this port, after their backwards, with the value of loss_sum().
+  // Called again after every decision with `retry`.
   virtual StepReport collect(const Phase& phase, double loss_sum) = 0;
-  // Passes a decision on to them.
+  // Sends a decision to them.
   virtual void announce(const StepDecision& decision) = 0;
 };
 

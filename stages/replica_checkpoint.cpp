@@ -1,4 +1,4 @@
-// What a replica has in checkpoints.
+// The part of ReplicaSync that concerns checkpoints.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
@@ -27,7 +27,8 @@ void ReplicaSync::show_model(store::Step steps) {
   if (model == sync::kWeights) return;
   const std::span<float> weights = slots_->values(sync::kWeights);
   memory_->to_host();
-  // The layers read their parameters from these weights, so the model replaces them for a while.
+  // The layers read their parameters from these weights, so the model takes their place until
+  // hide_model().
   hidden_.assign(weights.begin(), weights.end());
   slots_->load(model, {0, layout_.size()}, weights);
   memory_->to_device(sync::kWeights);
@@ -65,7 +66,7 @@ std::vector<tensors::NamedTensor> ReplicaSync::model() const {
 
 std::vector<tensors::NamedTensor> ReplicaSync::saved_tensors() const {
   std::vector<tensors::NamedTensor> tensors;
-  // All members of a group have the same.
+  // All members of a group have the same state.
   if (!leads()) return tensors;
   const bool first = replica_ == members_.members.front();
   const std::string model = alone() ? sync::kWeights : method().traits.model_slot;
@@ -73,13 +74,13 @@ std::vector<tensors::NamedTensor> ReplicaSync::saved_tensors() const {
     const auto slot = std::find_if(optimizer_.slots().begin(), optimizer_.slots().end(),
                                    [&](const AdamW::Slot& one) { return one.name == tensor.name; });
     const bool is_weight = slot != optimizer_.slots().end();
-    // The plain names belong to the agreed model. Own weights, and own moments of all but the first
-    // member, are saved under the replica's prefix.
+    // The plain names belong to the agreed model. A replica's own weights, and the moments of all
+    // members but the first, are saved under the replica's prefix.
     if (differs() && (is_weight || !first)) {
       tensors.push_back({own(sync::kWeights, tensor.name), tensor.tensor});
     }
     if (!first) continue;
-    // In float32, as a checkpoint of one replica has it.
+    // In float32, as in a checkpoint of one replica.
     if (differs() && is_weight) {
       tensor.tensor = tensor_over(*slots_, model, layout_.piece(tensor.name)).to(at::kFloat);
     }

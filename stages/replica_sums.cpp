@@ -1,4 +1,5 @@
-// The group of a replica: what it sums, and what its members see of other groups.
+// The part of ReplicaSync that concerns groups: what a group sums, and what its members see of
+// other groups.
 #include <utility>
 
 #include "framework/sync/relayed_links.h"
@@ -38,14 +39,14 @@ std::vector<std::unique_ptr<net::Link>> ReplicaSync::make_sums(
   if (leads()) {
     for (const std::uint32_t replica : own_.members) in_group[replica] = std::move(links[replica]);
   } else {
-    // Reports may ask for any of its links as long as this lives.
+    // Reports may ask for any of its links as long as this object lives.
     in_group.swap(links);
   }
   const net::Link* const to_leader =
       leads() ? nullptr : in_group[leaders_.members[leaders_.mine]].get();
   auto sums = sync::make_method(sync::settings_in_group(settings_));
   const auto wait_for_weights = [this] {
-    // On the host the gradient, which is copied behind them, has been waited for.
+    // On the host, waiting for the gradient is enough: its copy follows that of the weights.
     if (!group_.on_host) memory_->wait_for_weights();
   };
   sums_ = std::make_unique<sync::SyncRounds>(

@@ -45,7 +45,7 @@ ReplicaSync::ReplicaSync(sync::SyncSettings settings, std::int64_t replicas, std
 }
 
 void ReplicaSync::make_method() {
-  // Between members of one group there is nothing left to exchange.
+  // If all replicas are in one group, nothing is left to exchange between groups.
   const bool all_in_group = grouped() && leaders_.count() == 1;
   method_ = sync::make_method(all_in_group ? sync::settings_in_group(settings_) : settings_);
   memory_ = std::make_unique<SyncMemory>(optimizer_, gradients_, method_->traits.trainer_slots);
@@ -61,7 +61,7 @@ void ReplicaSync::connect(std::vector<std::unique_ptr<net::Link>> links, store::
                           const std::optional<RejoinOptions>& rejoin) {
   if (alone()) return;
   tracker_ = tracker;
-  // The engine owns the links; evictions and rejoining replicas use these pointers.
+  // The engine owns the links; evictions and rejoins use these pointers.
   for (const auto& link : links) links_.push_back(link.get());
   if (tracker_ != nullptr && !rejoin) members_ = tracker_->wait_for(0);
   if (rejoin) receive_from_member(*rejoin);
@@ -70,7 +70,7 @@ void ReplicaSync::connect(std::vector<std::unique_ptr<net::Link>> links, store::
   memory_->to_host();
   if (!restored_) {
     method_->start(*slots_);
-    // It may have rounded the weights.
+    // The method may have rounded the weights.
     memory_->to_device();
     optimizer_.publish();
   }
@@ -79,7 +79,7 @@ void ReplicaSync::connect(std::vector<std::unique_ptr<net::Link>> links, store::
     rounds_ = std::make_unique<sync::SyncRounds>(std::move(method_), *slots_, contributors(),
                                                  std::move(links), tracker);
   }
-  // A copy of the gradient is made when it is whole.
+  // If the engine works on a copy, the gradient is copied when it is complete.
   if (!memory_->is_copy() || (group_.group != nullptr && !group_.on_host)) {
     gradients_.on_ready(layout_, [this](sync::Range range) {
       if (sums_ == nullptr) return rounds_->gradient_ready(range);
@@ -87,7 +87,7 @@ void ReplicaSync::connect(std::vector<std::unique_ptr<net::Link>> links, store::
       sums_->gradient_ready(range);
     });
   }
-  // Opens the round again that was in progress when the slots were saved.
+  // Reopens the round that was in progress when the slots were saved.
   if (restored_ && rounds_ != nullptr) rounds_->resume(next);
 }
 
@@ -113,7 +113,7 @@ void ReplicaSync::receive_from_member(const RejoinOptions& options) {
 void ReplicaSync::add_member(const sync::Rejoin& rejoin, store::Step steps) {
   wait([&] {
     members_ = tracker_->wait_for(rejoin.epoch);
-    // Before any step of the new epoch: the state is that of the checkpoint.
+    // Before any step of the new epoch, so that the state is that of the checkpoint.
     if (sync::rejoin_sender(members_, rejoin) == replica_) send_to_new_member(rejoin.replica);
     rounds_->rejoin(members_, steps);
   });
@@ -125,7 +125,7 @@ void ReplicaSync::send_to_new_member(std::uint32_t replica) {
     send_state(*slots_, method().traits.model_slot, optimizer_, *links_[replica]);
   } catch (const net::LinkError& error) {
     if (!error.peer_gone()) throw;
-    // The new member is lost again; training continues, and the next round finds it evicted.
+    // The new member is lost again. Training continues, and the next round finds it evicted.
     tracker_->report_lost(replica, error.what());
   }
 }
@@ -147,7 +147,7 @@ void ReplicaSync::wait(const std::function<void()>& work) {
   waited_seconds_ += took.count();
 }
 
-// With every round members compare a share of the model, which may be in the trainer's memory.
+// With every round, members compare a part of the model, which may be in the trainer's memory.
 std::vector<sync::Range> ReplicaSync::compared_weights(const sync::SyncRounds& rounds) const {
   std::vector<sync::Range> ranges;
   const sync::SyncMethod& compares = rounds.method();
@@ -190,7 +190,7 @@ bool ReplicaSync::gradient_whole(store::Step step) {
   if (sums_ != nullptr) sum_in_group(step);
   bool whole = true;
   wait_at({step, sync::Hook::gradient}, [&] {
-    // Not before: it would encode what is no sum.
+    // Checked first: the round would otherwise encode a failed sum.
     check_sums();
     whole = rounds_->gradient_whole(step);
     // Without a tracker, before_update() waits for the round, which may be in progress until then.
@@ -205,8 +205,8 @@ void ReplicaSync::check_sums() const {
 
 void ReplicaSync::regroup(std::uint32_t epoch, bool complete) {
   if (alone() || epoch == members_.epoch) return;
-  // wait_for() may wait: the first stage learns of an epoch before the coordinator's message
-  // arrives here.
+  // wait_for() may wait, because the first stage may learn of an epoch before the coordinator's
+  // message arrives here.
   wait([&] {
     members_ = tracker_->wait_for(epoch);
     const std::uint64_t before = rounds_->changes();
@@ -230,7 +230,7 @@ bool ReplicaSync::updated(store::Step step, bool leaving) {
   bool applies_now = false;
   memory_->state_changed();
   wait_at({step, sync::Hook::update}, [&] { applies_now = rounds_->updated(step, leaving); });
-  // A round may have been applied to the masters: narrower parameters are copies of them.
+  // A round may have changed the masters, of which narrower parameters are copies.
   if (!applies_now) optimizer_.publish();
   return applies_now;
 }

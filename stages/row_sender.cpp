@@ -14,7 +14,7 @@ RowSender::~RowSender() {
   {
     const MutexLock lock(mutex_);
     closing_ = true;
-    // The thread may wait for a window that the peer no longer empties: abort() wakes it.
+    // The thread may wait for a window that the peer no longer empties; abort() wakes it.
     if (!outbox_.empty()) {
       link_.abort(net::LinkError(net::LinkError::Kind::aborted, "this side has closed"));
     }
@@ -35,6 +35,7 @@ void RowSender::send(codec::Encoder& encoder, codec::TensorHeader header, Copied
 net::Frame RowSender::receive() {
   try {
     return link_.receive();
+    // The abort after a failed send also ends this call; the failed send is the cause.
   } catch (const net::LinkError&) {
     const MutexLock lock(mutex_);
     if (error_ != nullptr) std::rethrow_exception(error_);
@@ -54,6 +55,7 @@ void RowSender::send_loop() {
       }
       net::Frame frame;
       outgoing.encoder->encode(outgoing.header, Transfer::wait(std::move(outgoing.tensor)), frame);
+      // Removed after it was sent: the destructor aborts the link if anything is still queued.
       link_.send(std::move(frame));
       const MutexLock lock(mutex_);
       outbox_.pop_front();
@@ -63,7 +65,8 @@ void RowSender::send_loop() {
       const MutexLock lock(mutex_);
       error_ = std::current_exception();
     }
-    // There may be no further send() to throw it, while both ends wait for what was not sent.
+    // There may be no further send() that would throw it, while both ends wait for what was not
+    // sent.
     link_.abort(net::LinkError(net::LinkError::Kind::aborted, error.what()));
   }
 }

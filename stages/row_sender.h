@@ -15,11 +15,11 @@
 
 namespace strait::stages {
 
-// Sends tensors over a link without headers, in the order in which they are given: a thread of its
-// own waits for their copy to the host, encodes and sends. The compute thread waits for nothing.
+// Sends tensors over a link without headers, in the order in which they are given. A thread waits
+// for their copy to the host, encodes and sends them. The compute thread never waits.
 //
-// Threads: one calls send(). The link and the encoders are used by this object's thread only, as
-// far as they send.
+// Threads: one thread calls send(). For sending, only this object's thread uses the link and the
+// encoders.
 class RowSender {
  public:
   explicit RowSender(net::Link& link);
@@ -28,13 +28,12 @@ class RowSender {
   RowSender(const RowSender&) = delete;
   RowSender& operator=(const RowSender&) = delete;
 
-  // `encoder` outlives this. Throws what an earlier one could not be sent for, which has also
-  // aborted the link.
+  // `encoder` outlives this. Throws the error of an earlier send, which has also aborted the link.
   void send(codec::Encoder& encoder, codec::TensorHeader header, Copied tensor)
       STRAIT_EXCLUDES(mutex_);
 
-  // A frame of the other end. Where the link was aborted because of what could not be sent, throws
-  // that, which is the cause.
+  // A frame of the other end. If the link was aborted because a send failed, throws that error,
+  // which is the cause.
   net::Frame receive() STRAIT_EXCLUDES(mutex_);
 
  private:
@@ -52,7 +51,7 @@ class RowSender {
   std::deque<Outgoing> outbox_ STRAIT_GUARDED_BY(mutex_);
   std::exception_ptr error_ STRAIT_GUARDED_BY(mutex_);
   bool closing_ STRAIT_GUARDED_BY(mutex_) = false;
-  std::thread sender_;  // last: it uses all of the above
+  std::thread sender_;  // declared last: it uses all of the above
 };
 
 }  // namespace strait::stages

@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "framework/store/sample_order.h"
+#include "framework/data/sample_order.h"
 #include "kernels/random_key.h"
 #include "models/initialize.h"
 #include "models/model_description.h"
@@ -59,8 +59,8 @@ std::vector<ChunkSlot> Stage::make_slots(const StageOptions& options, int first_
 }
 
 // The layers of a tied weight on this stage. If both are here, in different chunks, they share
-// memory from now on, as in one chunk. The embedding alone has no rows until a phase begins.
-// If the weight is frozen, each stage has its own copy: nothing has to be kept equal.
+// memory from now on, as in one chunk. An embedding without its LM head has no rows until a phase
+// begins. If the weight is frozen, each stage has its own copy, and nothing has to be kept equal.
 models::TiedWeight Stage::share_tied(const std::vector<ChunkSlot>& slots) {
   models::TiedWeight tied;
   for (const ChunkSlot& slot : slots) {
@@ -80,7 +80,7 @@ models::TiedWeight Stage::share_tied(const std::vector<ChunkSlot>& slots) {
   return tied.trained ? tied : models::TiedWeight{};
 }
 
-// All but the embedding of a tied weight that the stage of the LM head owns.
+// All parameters except the embedding of a tied weight that the stage of the LM head owns.
 std::vector<models::Parameter> Stage::own_parameters(bool trained) const {
   std::vector<models::Parameter> own;
   const bool both = tied_.embedding.defined() && tied_.head.defined();
@@ -117,12 +117,13 @@ void Stage::connect(StageLinks links, const StageData& data, std::function<Reque
   source_ = std::make_unique<BatchSource>(data.training, data.evaluation, options_.batch);
   sync_->connect(std::move(links.replicas), options_.loop.first, links.tracker, links.rejoin);
   for (std::size_t i = 0; i < slots_.size(); ++i) {
-    // Downstream first: between two chunks of this stage it also makes the next one's upstream.
+    // Downstream first: between two chunks of this stage it also makes the upstream of the next
+    // one.
     connect_downstream(i, links.chunks[i]);
     connect_upstream(i, links.chunks[i]);
   }
   ReaderTie* const reader = connect_tie(std::move(links.tie));
-  // Without a link or a chunk above, this is the first stage.
+  // Without a link and without a chunk above, this is the first stage.
   if (slots_.front().upstream == nullptr) connect_first_stage(links, reader, std::move(requests));
   tracker_ = links.tracker;
   if (tracker_ == nullptr) return;
@@ -130,9 +131,9 @@ void Stage::connect(StageLinks links, const StageData& data, std::function<Reque
 }
 
 Stage::~Stage() {
-  // Threads of boundaries may wait for the writer of a snapshot, which has been given up.
+  // Threads of boundaries may wait for the writer of a snapshot that was given up.
   snapshot_memory_->abandon();
-  // The tracker outlives this, and the control thread calls it.
+  // The tracker outlives this object, and the control thread calls it.
   if (tracker_ != nullptr) tracker_->on_change({});
 }
 
@@ -158,13 +159,13 @@ std::unique_ptr<Boundary> Stage::make_boundary(const ChunkPlan& chunk, BoundaryS
   setting.device = options_.device;
   setting.evaluation_wire = options_.evaluation_wire;
   setting.last = options_.loop.last;
-  // The output of the last layer above the boundary crosses it. Nothing crosses that of tokens.
+  // A boundary carries the output of the last layer above it. Above the embedding there is none.
   const int above = upper ? chunk.layers.first - 1 : chunk.layers.last;
   if (above >= 0) {
     setting.width = description_.layers.at(static_cast<std::size_t>(above)).output_width;
   }
   if (uses_cache(options)) {
-    const store::SampleOrder order(sample_order_options(options_.batch, options_.training_rows));
+    const data::SampleOrder order(sample_order_options(options_.batch, options_.training_rows));
     setting.order = [order](store::Step step) { return order.samples(step); };
     setting.samples_return = number(options_.loop.last) > order.epoch_steps(1);
     if (options_.snapshots) {
@@ -177,7 +178,7 @@ std::unique_ptr<Boundary> Stage::make_boundary(const ChunkPlan& chunk, BoundaryS
   return std::make_unique<Boundary>(options, std::move(setting));
 }
 
-// Without a link the input comes from the chunk before it on this stage, whose connect_downstream()
+// Without a link the input comes from the previous chunk on this stage, whose connect_downstream()
 // has set both ports, or from the batch.
 void Stage::connect_upstream(std::size_t slot, ChunkLinks& links) {
   ChunkSlot& mine = slots_[slot];
@@ -218,8 +219,8 @@ void Stage::connect_first_stage(StageLinks& links, ReaderTie* tie,
       *source_, [this](const StepReport& report) { return decider_->decide(report); }, tie);
 }
 
-// On the last stage of the pipeline its own loss, the last one of the data's order. On all others
-// the first slot's boundary: its gradients are the last to arrive in a step.
+// On the last stage of the pipeline this is its loss, the last in the order of the data. On all
+// others it is the boundary of the first slot, whose gradients arrive last in a step.
 Downstream& Stage::below() const {
   const ChunkSlot& last = slots_.back();
   return last.model->head() != nullptr ? *last.downstream : *slots_.front().downstream;
@@ -253,7 +254,7 @@ void Stage::initialize() {
   for (const ChunkSlot& slot : slots_) {
     models::initialize(*slot.model, options_.model, options_.seed);
   }
-  // Masters were copied from uninitialized parameters.
+  // The masters were copied from uninitialized parameters, so they take over the values now.
   optimizer_->adopt();
 }
 
@@ -267,6 +268,7 @@ void Stage::load(const ReadTensor& read) {
     adapters.insert(parameter.name);
     models::initialize(parameter, options_.model, options_.seed);
   }
+  // Adapters are not in the model's files, so load_weights() must skip them.
   if (!adapters.empty()) optimizer_->adopt();
   load_weights(*optimizer_, read,
                [&](const std::string& name) { return !adapters.contains(name); });

@@ -28,28 +28,29 @@ class Stage {
   explicit Stage(const StageOptions& options);
   ~Stage();
 
-  // Random weights as the model's family draws them; the same for every partition.
+  // Random weights, drawn as the model's family does; the same for every partition.
   void initialize();
-  // The model's own weights, frozen ones too; adapters are drawn as by initialize().
+  // The model's own weights, including frozen ones. Adapters are drawn as by initialize().
   void load(const ReadTensor& read);
-  // Adapters and saved modules of another training; of a model without adapters all weights.
+  // Adapters and saved modules of another training; for a model without adapters all weights.
   void load_trained(const ReadTensor& read) { load_weights(*optimizer_, read); }
-  // Then a checkpoint has only a part of the weights: restore() comes after load() or initialize().
+  // If so, a checkpoint has only part of the weights, and restore() must follow load() or
+  // initialize().
   bool has_frozen_weights() const { return !frozen_.empty(); }
   AdamW& optimizer() { return *optimizer_; }
   const WaitClock& waits() const { return waits_; }
   const std::string& group_text() const { return sync_->group_text(); }
-  // Before run(), once. On a first stage `requests` is called in every consensus round.
+  // Called once before run(). On a first stage `requests` is called in every consensus round.
   void connect(StageLinks links, const StageData& data, std::function<Requests()> requests);
 
   // Weights, moments and slots of the sync method, for a checkpoint. They share memory with the
   // stage. Call from `save` of run(), or after run().
   std::vector<tensors::NamedTensor> saved_tensors() const;
-  // The model that the replicas agree on; likewise.
+  // The model that the replicas agree on; same rules.
   std::vector<tensors::NamedTensor> model() const { return sync_->model(); }
-  // Before connect(). `exact`: the checkpoint is of a run with the same replicas and sync method,
-  // so each replica restores its own state. Otherwise all begin with the agreed model. StoreError
-  // if the frozen weights are not those of the checkpoint's run.
+  // Called before connect(). `exact`: the checkpoint has the same replicas and sync method, so each
+  // replica restores its own state. Otherwise all start with the agreed model. StoreError if the
+  // frozen weights are not those of the checkpoint's run.
   void restore(const ReadTensor& read, const HasTensor& has, bool exact);
 
   // The activation caches of all boundaries, for a checkpoint; empty without caches. The tensors
@@ -58,31 +59,31 @@ class Stage {
   // data of a later step has been sent to this stage.
   std::vector<tensors::NamedTensor> saved_caches() const;
 
-  // The state after `steps` steps, for a thread that writes it while the stage trains on: call from
-  // `save` of run(), which returns the first part, and close each when it is written. Names are
-  // those of model(), saved_tensors() and saved_caches(). Without StageOptions::snapshots the stage
-  // must not train on before they are written.
+  // The state after `steps` steps, for a thread that writes it while the stage trains. Call it from
+  // `save` of run(), which returns the first part, and close each snapshot when it is written.
+  // Names are those of model(), saved_tensors() and saved_caches(). Without StageOptions::snapshots
+  // the stage must not train before they are written.
   struct Snapshots {
     // The tensors of model() that are saved here, in the order of a file, then all others.
     std::shared_ptr<tensors::Snapshot> state;
-    std::size_t weights = 0;  // so many
+    std::size_t weights = 0;  // number of tensors of model()
     // Of each cache, with the prefix of its names.
     std::vector<std::pair<std::string, std::shared_ptr<tensors::Snapshot>>> caches;
 
     void close() const;
   };
   Snapshots snapshot(store::Step steps);
-  // Before connect(). Reads every tensor that saved_caches() returns for the same options; throws
-  // StoreError if one does not fit. Without this call the caches start empty. If only one end has
-  // its cache, changes whose base is missing are resent as whole rows.
+  // Called before connect(). Reads every tensor that saved_caches() returns for the same options;
+  // throws StoreError if one does not fit. Without this call the caches start empty. If only one
+  // end has its cache, changes whose base is missing are resent as whole rows.
   void restore_caches(const ReadTensor& read, const HasTensor& has);
 
-  // Of the membership of the replicas. Call on the thread of run().
+  // The epoch of the membership. Call on the thread of run().
   std::uint32_t epoch() const { return sync_->members().epoch; }
-  // So far, of all connected ends, sent before received; any thread, after connect().
+  // The traffic of all connected ends so far, sent before received. Any thread, after connect().
   std::vector<BoundaryTraffic> traffic() const;
 
-  // See StageLoop::run(). `keep`: where checkpoints in memory are made.
+  // See StageLoop::run(). `keep`: saves checkpoints in memory.
   store::Step run(StageObserver& observer, SaveCheckpoint save, SaveCheckpoint keep = {});
 
  private:
@@ -91,7 +92,7 @@ class Stage {
   std::unique_ptr<Boundary> make_boundary(const ChunkPlan& chunk, BoundarySide side) const;
   std::vector<Boundary*> boundaries() const;  // connected ones, by slot, upper first
   std::vector<models::LayerRange> layers() const;
-  // Those that are trained, or that are not.
+  // The trained parameters, or the frozen ones.
   std::vector<models::Parameter> own_parameters(bool trained) const;
   bool gradients_cross(int layer_above) const { return first_trained_layer_ <= layer_above; }
   std::vector<std::uint32_t> parameter_indices() const;
@@ -117,8 +118,9 @@ class Stage {
   models::TiedWeight tied_;                    // empty: there is none, or it is frozen
   std::vector<models::Parameter> parameters_;  // trained
   std::vector<models::Parameter> frozen_;
-  mutable std::vector<tensors::NamedTensor> frozen_hashes_;  // from the first checkpoint on
-  std::vector<std::uint32_t> parameter_indices_;             // of these in the model
+  mutable std::vector<tensors::NamedTensor> frozen_hashes_;  // computed for the first checkpoint
+  // of parameters_, among all parameters of the model
+  std::vector<std::uint32_t> parameter_indices_;
   sync::Layout layout_;
   sync::MembershipTracker* tracker_ = nullptr;
   std::unique_ptr<Gradients> gradients_;

@@ -10,6 +10,7 @@ namespace strait::stages {
 
 std::vector<tensors::NamedTensor> Stage::saved_tensors() const {
   std::vector<tensors::NamedTensor> tensors = sync_->saved_tensors();
+  // Frozen weights are equal on all replicas, so one of them saves their hashes.
   if (options_.batch.replica != sync_->members().members.front()) return tensors;
   if (frozen_hashes_.empty()) append_hashes(frozen_, frozen_hashes_);
   tensors.insert(tensors.end(), frozen_hashes_.begin(), frozen_hashes_.end());
@@ -18,10 +19,11 @@ std::vector<tensors::NamedTensor> Stage::saved_tensors() const {
 
 Stage::Snapshots Stage::snapshot(store::Step steps) {
   Snapshots taken;
-  // Of the replicas only the first saves the weights that they agree on.
+  // Only the first replica saves the weights that all agree on.
   std::set<std::string> weights;
   for (const tensors::NamedTensor& tensor : model()) weights.insert(tensor.name);
   std::vector<tensors::NamedTensor> tensors = saved_tensors();
+  // The order of the file, so that the writer reads the snapshot from start to end.
   std::ranges::sort(tensors, {}, [&](const tensors::NamedTensor& one) {
     return std::tuple(!weights.contains(one.name), -one.tensor.element_size(), one.name);
   });

@@ -19,7 +19,8 @@ sync::Layout stage_layout(const models::ModelDescription& model,
     });
     for (const models::TensorShape& tensor : model.layers[static_cast<std::size_t>(i)].tensors) {
       if (!tensor.trained) continue;
-      // With its two layers on different stages, a tied weight is in the layout of the LM head's.
+      // If its two layers are on different stages, a tied weight is in the layout of the LM head's
+      // stage.
       const bool twin = apart && tensor.name == tied;
       if (twin ? has_head : own) pieces.push_back({tensor.name, tensor.shape, twin});
     }

@@ -15,8 +15,8 @@ namespace strait::stages {
 sync::Layout stage_layout(const models::ModelDescription& model,
                           const std::vector<models::LayerRange>& chunks);
 
-// One contiguous float32 tensor over a layout, with views of it in the parameters' shapes.
-// Everything that a step changes is in such tensors, so that replicas sync it without copying.
+// One contiguous float32 tensor over a layout, with views in the parameters' shapes. Everything
+// that a step changes is in such tensors, so that replicas sync it without copying.
 class FlatTensor {
  public:
   FlatTensor(const sync::Layout& layout, const at::TensorOptions& options);  // zero

@@ -32,7 +32,7 @@ int micro_batches_of(const schedules::ActionList& actions) {
   return count;
 }
 
-// In one copy: each would wait for all that the device has been given to do.
+// One copy: each copy would wait for all queued work of the device.
 std::vector<double> read_together(const at::Tensor& first, const at::Tensor& last) {
   const at::Tensor all =
       last.defined() ? at::cat({first.to(last.device()), last.reshape({1})}) : first;
@@ -89,6 +89,7 @@ store::Step StageLoop::run() {
       stop = evaluate(done).stop || stop;
     }
     save_requested_ = save_requested_ || is_due(done, options_.checkpoint_every);
+    // A skipped step had a loss or gradient that was not finite; its weights are not saved.
     if (last || stop || (save_requested_ && !decision.skip)) {
       save(done, targets_.disk);
     } else if (!decision.skip && is_due(done, options_.memory_every)) {
@@ -134,7 +135,7 @@ StepDecision StageLoop::train(store::Step step) {
 }
 
 double StageLoop::take_checkpoint_seconds() {
-  // The threads of boundaries wait for the writer, too, before they change a cache.
+  // The threads of boundaries also wait for the writer before they change a cache.
   const double waited = parts_.snapshot_memory.waited_seconds();
   const double by_boundaries = waited - std::exchange(snapshot_waited_, waited);
   return std::exchange(checkpoint_seconds_, 0.0) + by_boundaries;
@@ -147,7 +148,7 @@ StepDecision StageLoop::evaluate(store::Step steps) {
     agreement_.agree_between_steps(steps,
                                    [&] { return parts_.sync.round_complete_before_read(steps); });
   }
-  // Once more after an eviction: the shards of the evaluation are others then.
+  // Repeated after an eviction, because the shards of the evaluation change.
   do {
     parts_.sync.show_model(steps);
     play(phase, evaluation_);
@@ -190,7 +191,7 @@ void StageLoop::preserve_snapshot() {
     snapshot_->preserve_all();
   }
   snapshot_.reset();
-  // Once: the wait is also counted by the memory.
+  // Counted once: the snapshot memory counts this wait too.
   snapshot_waited_ += parts_.snapshot_memory.waited_seconds() - waited;
   checkpoint_seconds_ += seconds_since(started);
 }
@@ -233,7 +234,7 @@ void StageLoop::act(const Phase& phase, const schedules::Action& action) {
 StepReport StageLoop::report(const Phase& phase) {
   std::vector<SquaredNorm> norms;
   std::vector<at::Tensor> sums;
-  // A tied weight is counted by its owner only.
+  // Only the owner of a tied weight counts it.
   if (phase.training) {
     for (std::size_t i = 0; i < parts_.parameters.size(); ++i) {
       if (!parts_.parameters[i].owned) continue;
@@ -245,7 +246,7 @@ StepReport StageLoop::report(const Phase& phase) {
       read_together(kernels::squared_norms(sums), parts_.below.loss_sum(phase));
   if (phase.training) parts_.sync.check_sums();
   for (std::size_t i = 0; i < norms.size(); ++i) norms[i].value = values[i];
-  // After the own norms: the report of the stages below has arrived meanwhile.
+  // After the own norms, because the report of the stages below has arrived meanwhile.
   StepReport all = parts_.below.collect(phase, values.size() > norms.size() ? values.back() : 0);
   add_norms(all, norms);
   return all;
@@ -254,6 +255,7 @@ StepReport StageLoop::report(const Phase& phase) {
 StepDecision StageLoop::exchange(const StepReport& report) {
   const StepDecision decision = parts_.slots.front().upstream->decide(report);
   save_requested_ = save_requested_ || decision.save;
+  // Announced even with `retry`: every stage has to report again.
   parts_.below.announce(decision);
   return decision;
 }
@@ -272,7 +274,7 @@ void StageLoop::update(store::Step step, const StepDecision& decision, double ra
     parts_.gradients.scale(decision.gradient_factor);
     sync.gradient_clipped(step);
   }
-  // Also in a skipped step: rounds of earlier steps become due in it.
+  // In a skipped step too: rounds of earlier steps become due in it.
   sync.before_update(step);
   if (!decision.skip) {
     parts_.optimizer.update(parts_.gradients, rate, sync.update_rule(step),
@@ -280,8 +282,8 @@ void StageLoop::update(store::Step step, const StepDecision& decision, double ra
   }
   const bool last = number(step) + 1 == number(options_.last);
   if (sync.updated(step, decision.stop || last)) {
-    // No process applies the round before all have its data, or an eviction could leave replicas
-    // with different models.
+    // No process applies the round before all have its data. Otherwise an eviction could leave
+    // replicas with different models.
     agreement_.agree_between_steps(step, [&] { return sync.round_complete_now(); });
     sync.apply_now();
   }

@@ -25,28 +25,28 @@
 namespace strait::stages {
 
 struct LoopOptions {
-  store::Step first{};                // steps already trained, if resumed
+  store::Step first{};                // number of steps trained before, if resumed
   store::Step last{};                 // steps of the whole run
   std::int64_t evaluate_every = 0;    // steps; 0: only after the last step
   std::int64_t checkpoint_every = 0;  // steps; 0: only after the last step
   std::int64_t memory_every = 0;      // steps; 0: no checkpoints in memory
   bool evaluate = false;              // there is evaluation data
   LearningRateOptions learning_rate;
-  // The actions of an evaluation that is sharded over so many replicas, for the shard `index`.
-  // Needed if the membership may change.
+  // The actions of an evaluation that is sharded over this many replicas, for shard `index`. Needed
+  // if the membership may change.
   std::function<schedules::ActionList(std::size_t replicas, std::size_t index)> evaluation_shard;
 };
 
-// Whether what happens every `every` steps happens after this one; 0: never.
+// Whether something that happens every `every` steps happens after this one; 0: never.
 inline bool is_due(store::Step steps, std::int64_t every) {
   return every > 0 && number(steps) % every == 0;
 }
 
 struct CheckpointResult {
-  bool complete = true;  // false: a replica was evicted meanwhile, and the checkpoint is made again
-  // This replica is a member from here on. The same on all processes of all replicas.
+  bool complete = true;  // false: a replica was evicted meanwhile, and the checkpoint is repeated
+  // This replica becomes a member here. The same on all processes of all replicas.
   std::optional<sync::Rejoin> rejoin = {};
-  // Still being written; preserved before the stage changes what it holds. Null: all is written.
+  // Still being written, and preserved before the stage changes its contents. Null: all is written.
   std::shared_ptr<tensors::Snapshot> snapshot = {};
 };
 
@@ -56,7 +56,7 @@ using SaveCheckpoint = std::function<CheckpointResult(store::Step steps)>;
 // Where checkpoints go.
 struct CheckpointTargets {
   SaveCheckpoint disk;
-  SaveCheckpoint memory = {};  // in steps of LoopOptions::memory_every that have none on disk
+  SaveCheckpoint memory = {};  // in steps of LoopOptions::memory_every without a checkpoint on disk
 };
 
 // One chunk with its boundaries and ports.
@@ -72,11 +72,12 @@ struct ChunkSlot {
 // The parts of a stage, owned by Stage.
 struct StageParts {
   const std::vector<ChunkSlot>& slots;  // by ChunkIndex
-  // Port to the stages below, for their reports and for decisions. This stage's own report goes to
-  // the first slot's upstream, over which the last gradients of a step are sent.
+  // The port to the stages below, for their reports and for decisions. This stage's own report goes
+  // to the first slot's upstream, over which the last gradients of a step are sent.
   Downstream& below;
   const std::vector<models::Parameter>& parameters;
-  const std::vector<std::uint32_t>& parameter_indices;  // of these, among all of the model's
+  // of these parameters, among all of the model
+  const std::vector<std::uint32_t>& parameter_indices;
   Gradients& gradients;
   AdamW& optimizer;
   ReplicaSync& sync;
@@ -88,15 +89,15 @@ struct StageParts {
 };
 
 // The training loop of one process: plays the action list of every step, decides on the result with
-// all other processes, updates the weights.
+// all other processes, and updates the weights.
 class StageLoop {
  public:
   StageLoop(StageParts parts, schedules::ActionList training, schedules::ActionList evaluation,
             LoopOptions options, StageObserver& observer, CheckpointTargets targets);
 
   // Returns the number of finished steps, at the end of the run or after a requested stop. The last
-  // state has been saved. A skipped step in between saves nothing, because the loss or the gradient
-  // of the weights was not finite: a checkpoint that is due then follows the next update.
+  // state has been saved. A skipped step is never saved, because its loss or gradient was not
+  // finite; a checkpoint that is due then follows the next update.
   store::Step run();
 
  private:
@@ -110,9 +111,9 @@ class StageLoop {
 
   void play(const Phase& phase, const schedules::ActionList& actions);
   void act(const Phase& phase, const schedules::Action& action);
-  // Norms of this stage with the report of all stages below it.
+  // The norms of this stage, with the report of all stages below it.
   StepReport report(const Phase& phase);
-  // Report up, decision down.
+  // Sends the report up and the decision down.
   StepDecision exchange(const StepReport& report);
   void shard_evaluation();
   void update(store::Step step, const StepDecision& decision, double learning_rate);
@@ -127,11 +128,11 @@ class StageLoop {
   StageObserver& observer_;
   CheckpointTargets targets_;
   const StepAgreement agreement_;
-  std::vector<BoundaryTraffic> sent_;  // up to the end of the last step
-  bool save_requested_ = false;        // after this step, or after the next that is not skipped
+  std::vector<BoundaryTraffic> sent_;  // at the end of the last step
+  bool save_requested_ = false;        // after this step, or after the next one that is not skipped
   std::shared_ptr<tensors::Snapshot> snapshot_;
-  double checkpoint_seconds_ = 0;  // of this process for checkpoints, since the last report
-  double snapshot_waited_ = 0;     // of snapshot_memory, in the last report
+  double checkpoint_seconds_ = 0;  // spent on checkpoints since the last report
+  double snapshot_waited_ = 0;     // snapshot_memory's value in the last report
 };
 
 }  // namespace strait::stages

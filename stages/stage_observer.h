@@ -10,16 +10,16 @@
 
 namespace strait::stages {
 
-// What one process measured in a finished step.
+// The measurements of one process in a finished step.
 struct StepSummary {
   StepDecision decision;
   trace::StepMetrics metrics;  // without the bytes on links, which the observer knows
-  // Traffic that this process sent over boundaries in this step, by direction. Exact: by the end
-  // of a step all of it is encoded.
+  // Traffic that this process sent over boundaries in this step, by direction. Exact, because all
+  // of it is encoded by the end of a step.
   std::vector<BoundaryTraffic> sent;
-  std::vector<CodecDecision> codecs;  // of those on `auto`, since the previous step ended
+  std::vector<CodecDecision> codecs;  // of boundaries on `auto`, since the end of the previous step
   sync::SyncTraffic sync;             // of this process with the other replicas, so far
-  double sync_waited_seconds = 0;     // waits of the compute thread for that, so far
+  double sync_waited_seconds = 0;     // waits of the compute thread for the sync, so far
 };
 
 // Observes a stage at work, for metrics and traces. Called between actions, on the compute thread.

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "framework/data/token_file.h"
 #include "framework/net/link.h"
 #include "framework/sync/membership.h"
 #include "framework/sync/methods.h"
-#include "framework/tensors/token_file.h"
 #include "models/model_config.h"
 #include "models/model_description.h"
 #include "schedules/action.h"
@@ -23,25 +23,25 @@
 
 namespace strait::stages {
 
-// A chunk of a stage and its two boundaries. The options of a boundary that it does not have (at an
-// end of the pipeline, between two chunks of the same stage) are ignored.
+// A chunk of a stage and its two boundaries. The options of a boundary that does not exist (at an
+// end of the pipeline, or between two chunks of the same stage) are ignored.
 struct ChunkPlan {
   models::LayerRange layers{};
   BoundaryOptions upper;
   BoundaryOptions lower;
 };
 
-// Checkpoints every so many steps are written while the stage trains on; see Stage::snapshot().
+// Periodic checkpoints are written while the stage trains; see Stage::snapshot().
 struct SnapshotOptions {
-  std::uint64_t memory_bytes = 0;  // of copies, at most
+  std::uint64_t memory_bytes = 0;  // for copies, at most
 };
 
 struct StageOptions {
   models::ModelConfig model;
   std::vector<ChunkPlan> chunks;  // by ChunkIndex; at least one
   at::ScalarType dtype = at::kFloat;
-  // Where the stage computes: its weights, gradients, moments and activations are there. Codecs,
-  // links, the sync engine and checkpoints work in the host's memory.
+  // The device of weights, gradients, moments and activations. Codecs, links, the sync engine and
+  // checkpoints work in host memory.
   at::Device device = at::kCPU;
   std::uint64_t seed = 0;
   bool recompute = false;
@@ -52,7 +52,7 @@ struct StageOptions {
   at::ScalarType evaluation_wire = at::kFloat;  // of the raw codec in evaluation
   AdamWOptions adamw;
   sync::SyncSettings sync;  // used with several replicas
-  // Where the membership is fixed.
+  // For a fixed membership.
   GroupOptions group = {};
   BatchOptions batch;
   LoopOptions loop;
@@ -61,8 +61,8 @@ struct StageOptions {
   schedules::ActionList evaluation;
 };
 
-// The links of a chunk; null at the ends of the pipeline and between consecutive chunks of the same
-// stage.
+// The links of a chunk. Null at the ends of the pipeline, and between consecutive chunks of the
+// same stage.
 struct ChunkLinks {
   std::unique_ptr<net::Link> upstream;
   std::unique_ptr<net::Link> downstream;
@@ -73,21 +73,21 @@ struct ChunkLinks {
 struct StageLinks {
   std::vector<ChunkLinks> chunks;  // by ChunkIndex
   std::unique_ptr<net::Link> tie;  // null if no weight is shared with another stage
-  // To the same stage of the other replicas, by replica: null at the own index, empty with one
+  // To the same stage of the other replicas, by replica; null at the own index, empty with one
   // replica.
   std::vector<std::unique_ptr<net::Link>> replicas;
-  // Likewise between first stages, for consensus rounds; empty on every other stage.
+  // The same between first stages, for consensus rounds; empty on all other stages.
   std::vector<std::unique_ptr<net::Link>> consensus;
-  // Announces evictions and rejoining replicas; outlives the stage. Null: the membership is fixed.
-  // With a tracker, links to other replicas must be able to reconnect (net::ReplaceableLink).
+  // Announces evictions and rejoins; outlives the stage. Null: the membership is fixed. With a
+  // tracker, links to other replicas must be able to reconnect (net::ReplaceableLink).
   sync::MembershipTracker* tracker = nullptr;
   std::optional<RejoinOptions> rejoin = {};  // absent: this replica is a member from the start
 };
 
 // Null on stages that need no tokens.
 struct StageData {
-  std::shared_ptr<const tensors::TokenFile> training;
-  std::shared_ptr<const tensors::TokenFile> evaluation;
+  std::shared_ptr<const data::TokenFile> training;
+  std::shared_ptr<const data::TokenFile> evaluation;
 };
 
 }  // namespace strait::stages

@@ -21,7 +21,7 @@ namespace {
 constexpr const char* kFirstMoment = ".first_moment";
 constexpr const char* kSecondMoment = ".second_moment";
 constexpr const char* kUpdates = ".updates";
-// 1 MiB of float32 in a message: every part that arrives counts as progress.
+// 1 MiB of float32 per message: every part that arrives counts as progress.
 constexpr std::int64_t kPartValues = std::int64_t{1} << 18U;
 // How often a wait for a part calls `poll`.
 constexpr std::chrono::milliseconds kPollInterval{20};
@@ -59,7 +59,7 @@ std::string text_of(const at::Tensor& stored) {
   return {static_cast<const char*>(stored.const_data_ptr()), stored.nbytes()};
 }
 
-// How a hashed weight was kept.
+// The quantisation of a hashed weight, in words.
 std::string kept_as(const std::string& hash) {
   const std::size_t colon = hash.find(':');
   return colon == std::string::npos ? "not quantised" : "quantised to " + hash.substr(0, colon);
@@ -72,7 +72,7 @@ std::vector<std::string> sent_slots(const sync::Slots& slots, const std::string&
   return names;
 }
 
-// The same parts in the same order at both ends: messages say nothing about their content.
+// Both ends visit the same parts in the same order, because messages do not describe their content.
 template <class Visit>
 void visit_parts(const sync::Slots& slots, const std::string& model, Visit visit) {
   const std::int64_t size = slots.layout().size();
@@ -140,7 +140,7 @@ std::string frozen_hash_name(const std::string& parameter) { return "frozen/" + 
 void append_hashes(const std::vector<models::Parameter>& frozen,
                    std::vector<tensors::NamedTensor>& tensors) {
   for (const models::Parameter& parameter : frozen) {
-    // The other side of a tied weight has the same name.
+    // The other half of a tied weight has the same name.
     if (!parameter.owned) continue;
     tensors.push_back({frozen_hash_name(parameter.name), tensor_of(hash_of(parameter))});
   }
@@ -191,7 +191,7 @@ void receive_state(sync::Slots& slots, const std::string& model, AdamW& optimize
       receive_part(link, optimizer.slots().size() * sizeof(float), "counters", poll);
   ByteReader reader(counters);
   for (const AdamW::Slot& slot : optimizer.slots()) slot.updates.fill_(reader.value<float>());
-  // This replica's own weights are lost with it: it continues from the agreed model.
+  // This replica's own weights were lost with it, so it continues from the agreed model.
   if (model != sync::kWeights) {
     slots.load(model, {0, slots.layout().size()}, slots.values(sync::kWeights));
   }

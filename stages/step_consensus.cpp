@@ -17,7 +17,7 @@ namespace {
 
 // How often a wait for a message checks the membership.
 constexpr std::chrono::milliseconds kMembershipPoll{20};
-// A message is kind, epoch and round; the report; then save and stop.
+// A message is kind, epoch and round, then the report, then save and stop.
 constexpr std::size_t kHeaderBytes = 1 + sizeof(std::uint32_t) + sizeof(std::uint64_t);
 constexpr std::size_t kTrailerBytes = sizeof(std::uint32_t) + 1;
 
@@ -39,8 +39,8 @@ StepConsensus::StepConsensus(std::vector<std::unique_ptr<net::Link>> links, std:
 
 StepConsensus::Result StepConsensus::run_round(const Proposal& mine) {
   if (links_.empty()) return {mine, members_.members};
-  // A replica without all data of the sync round sends no proposal, so that no member completes
-  // the round.
+  // A replica that lacks data of the sync round sends no proposal, so that no member completes the
+  // round.
   if (!mine.report.round_incomplete) {
     try {
       last_ = exchange_proposals(mine);
@@ -89,7 +89,7 @@ StepConsensus::Result StepConsensus::recover_round() {
   result.members = members_.members;
   std::uint32_t known = members_.epoch;
   std::vector<Message> all;
-  // Once more for every further replica that is lost meanwhile.
+  // Repeated for every further replica that is lost meanwhile.
   while (all.empty()) {
     {
       const WaitClock::Wait wait(waits_, "the membership after an eviction",
@@ -163,7 +163,7 @@ StepConsensus::Message StepConsensus::take(std::uint32_t replica, Kind kind, std
     message.kind = reader.value<Kind>();
     message.epoch = reader.value<std::uint32_t>();
     message.round = reader.value<std::uint64_t>();
-    // Sent before the last eviction; the round that it belonged to is over.
+    // Sent before the last eviction; its round is over.
     if (message.epoch < epoch) continue;
     if (message.epoch > epoch) {
       if (tracker_ == nullptr) {
@@ -172,7 +172,7 @@ StepConsensus::Message StepConsensus::take(std::uint32_t replica, Kind kind, std
                         "cannot change",
                         links_[replica]->state().peer, message.epoch));
       }
-      // Kept for the round of that epoch.
+      // Stored for the round of that epoch.
       early_[replica] = frame;
       throw kMembershipChanged;
     }
@@ -204,7 +204,7 @@ net::Frame StepConsensus::receive(std::uint32_t replica, std::uint32_t epoch) {
 
 void StepConsensus::report_lost(std::uint32_t replica, const net::LinkError& error) const {
   if (tracker_ == nullptr || !error.peer_gone()) throw error;
-  // The coordinator decides which replica is evicted; the next epoch says so.
+  // The coordinator decides which replica is evicted; the next epoch tells.
   tracker_->report_lost(replica, error.what());
   throw kMembershipChanged;
 }

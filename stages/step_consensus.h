@@ -11,24 +11,24 @@
 
 namespace strait::stages {
 
-// One consensus round per step between the first stages of all replicas: each sends the report of
-// its own pipeline and receives those of all others, so that all decide the same on the step. No
-// stage updates its weights before.
+// One consensus round per step between the first stages of all replicas. Each sends the report of
+// its own pipeline and receives those of all others, so that all make the same decision on the
+// step. No stage updates its weights before.
 //
-// Where replicas may be evicted (a tracker), one may be lost in the middle of a round. A member
-// that has received the proposals of all has completed the round, and then the round counts for the
-// others, too: the lost replica had sent its proposal, and had all data of the sync round.
-// Otherwise the round is repeated among the remaining members.
+// If replicas may be evicted (with a tracker), one may be lost during a round. A member that has
+// received all proposals has completed the round. Then the round counts for the others too: the
+// lost replica had sent its proposal, and had all data of the sync round. Otherwise the remaining
+// members repeat the round.
 class StepConsensus {
  public:
-  // Which gradient the norms of a report are of.
+  // Which gradient the reported norms belong to.
   enum class Norms : std::uint8_t {
     of_the_sum,  // the sum over all replicas: every replica reports the same norms
     of_each,     // each replica's own
   };
 
-  // Links by replica, null at the own index; empty if there is one replica. `tracker` outlives
-  // this; null: no replica may be evicted.
+  // Links by replica, null at the own index; empty with one replica. `tracker` outlives this
+  // object; null: no replica may be evicted.
   StepConsensus(std::vector<std::unique_ptr<net::Link>> links, std::size_t replica, Norms norms,
                 WaitClock& waits, sync::MembershipTracker* tracker = nullptr);
 
@@ -38,7 +38,7 @@ class StepConsensus {
     std::uint32_t save = 0;  // number of a checkpoint request; 0: none
   };
   struct Result {
-    Proposal all;                        // of all participants together; only if complete
+    Proposal all;                        // of all participants combined; only if complete
     std::vector<std::uint32_t> members;  // replicas whose proposals it contains
     bool complete = true;                // false: the round has to be repeated
     std::uint32_t epoch = 0;             // of the membership from here on
@@ -56,7 +56,7 @@ class StepConsensus {
 
  private:
   enum class Kind : std::uint8_t { proposal = 1, progress = 2 };
-  // A proposal for round `round`; or the progress of a replica: the number of rounds that it has
+  // A proposal for round `round`, or the progress of a replica: the number of rounds that it has
   // completed, with the result of the last one.
   struct Message {
     Kind kind = Kind::proposal;
@@ -66,7 +66,7 @@ class StepConsensus {
   };
 
   Proposal exchange_proposals(const Proposal& mine);
-  // After an eviction: finds out among the remaining members whether the round was completed.
+  // After an eviction: finds out with the remaining members whether the round was completed.
   Result recover_round();
   std::vector<Message> exchange_progress(const sync::Membership& members);
   void send(std::uint32_t replica, const Message& message);
@@ -82,8 +82,8 @@ class StepConsensus {
   WaitClock& waits_;
   sync::MembershipTracker* tracker_;
   sync::Membership members_;
-  std::uint64_t completed_ = 0;  // rounds
-  Proposal last_;                // result of the last completed round
+  std::uint64_t completed_ = 0;  // number of rounds
+  Proposal last_;                // the result of the last completed round
   // By replica: a message of an epoch that this process does not know yet.
   std::map<std::uint32_t, net::Frame> early_;
 };
@@ -91,8 +91,8 @@ class StepConsensus {
 // Bytes of a proposal on the wire, for forecasts.
 std::size_t proposal_bytes(const StepReport& report);
 
-// The result of a round. One proposal of each of these replicas, at least one, in their order: a
-// sum of floats depends on its order.
+// The result of a round, from one proposal of each of these replicas (at least one). In their
+// order, because a sum of floats depends on it.
 StepConsensus::Proposal combine_proposals(const std::vector<std::uint32_t>& replicas,
                                           const std::vector<StepConsensus::Proposal>& proposals,
                                           StepConsensus::Norms norms);

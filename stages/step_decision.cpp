@@ -8,7 +8,7 @@
 namespace strait::stages {
 namespace {
 
-// NaN has a sign, which says nothing and would be printed.
+// The sign of a NaN means nothing, but would be printed.
 double without_sign_of_nan(double value) {
   return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
 }
@@ -21,7 +21,7 @@ StepDecision decide_step(const StepReport& report, double clip, bool stop) {
   StepDecision decision;
   decision.step = report.step;
   const bool has_targets = report.target_tokens > 0;
-  // The mean of nothing is not known.
+  // The mean of no values is unknown.
   decision.loss =
       has_targets ? without_sign_of_nan(report.loss) : std::numeric_limits<double>::quiet_NaN();
   decision.target_tokens = report.target_tokens;
@@ -30,6 +30,8 @@ StepDecision decide_step(const StepReport& report, double clip, bool stop) {
   decision.skip = !has_targets || !std::isfinite(sum) || !std::isfinite(report.loss);
   decision.stop = stop;
   if (clip > 0 && !decision.skip) {
+    // The small term keeps a norm of zero from dividing by zero; torch's clip_grad_norm_ uses the
+    // same.
     decision.gradient_factor = std::min(1.0, clip / (decision.gradient_norm + 1e-6));
   }
   return decision;
@@ -66,6 +68,7 @@ StepDecision StepDecider::decide(StepReport report) {
   // A replica has rejoined since the last round.
   if (consensus_.epoch() < sync_.members().epoch) consensus_.rejoin(sync_.members());
   Requests requests = requests_();
+  // A request that all replicas have agreed on must not save a second time.
   if (requests.save <= saved_for_) requests.save = 0;
   const bool training = !report.squared_norms.empty();
   const std::int64_t configured_tokens = report.target_tokens;

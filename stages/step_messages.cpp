@@ -10,9 +10,10 @@
 namespace strait::stages {
 namespace {
 
-// More than any model has parameters: a limit for the allocation in read_report().
+// More than the parameters of any model: bounds the allocation in read_report().
 constexpr std::size_t kMaxNorms = 1 << 20;
 constexpr std::size_t kNormBytes = sizeof(std::uint32_t) + sizeof(double);
+// Values on the wire.
 enum class Note : std::uint8_t { report = 1, decision = 2 };
 
 net::Frame note_of(Note note) {
@@ -45,6 +46,7 @@ void check_length(const ByteReader& reader) {
 
 void add_norms(StepReport& report, const std::vector<SquaredNorm>& norms) {
   report.squared_norms.insert(report.squared_norms.end(), norms.begin(), norms.end());
+  // The order of parameters, whatever the order in which stages reported.
   std::ranges::sort(report.squared_norms, {}, &SquaredNorm::parameter);
 }
 
@@ -56,7 +58,7 @@ net::Frame to_frame(const StepReport& report) {
   append_value(frame, report.tokens);
   append_flag(frame, report.round_incomplete);
   append_value(frame, static_cast<std::uint32_t>(report.squared_norms.size()));
-  // One by one: the struct has padding.
+  // Field by field, because the struct has padding.
   for (const SquaredNorm& norm : report.squared_norms) {
     append_value(frame, norm.parameter);
     append_value(frame, norm.value);
@@ -90,7 +92,7 @@ StepReport read_report(std::span<const std::byte> frame) {
   report.round_incomplete = reader.value<std::uint8_t>() != 0;
   const std::size_t norms = reader.value<std::uint32_t>();
   check_length(reader);
-  // Before memory is reserved: the count comes from a peer.
+  // Checked before memory is reserved, because the count comes from a peer.
   const std::size_t left = reader.rest().size();
   if (norms > kMaxNorms || norms * kNormBytes != left) {
     throw codec::CodecError(fmt::format("invalid step report: {} norms in {} bytes", norms, left));

@@ -9,8 +9,8 @@
 
 namespace strait::stages {
 
-// What a pass through the pipeline is for. In training, `step` counts optimizer updates from 0; in
-// an evaluation it is the number of steps trained so far.
+// The purpose of a pass through the pipeline. In training, `step` counts optimizer updates from 0;
+// in an evaluation it is the number of steps trained so far.
 struct Phase {
   store::Step step{};
   bool training = true;
@@ -25,15 +25,15 @@ struct SquaredNorm {
 };
 
 // The result of a step's backwards (or of an evaluation's forwards, without norms) in one replica.
-// It travels up the pipeline and every stage adds its norms. This delays no stage: those further
-// downstream have finished their backwards earlier.
+// It travels up the pipeline, and every stage adds its norms. This delays no stage, because stages
+// further downstream have finished their backwards earlier.
 struct StepReport {
   store::Step step{};
   double loss = 0;                         // sum over target tokens divided by their number
   std::int64_t target_tokens = 0;          // the divisor of the loss
-  std::int64_t tokens = 0;                 // of all rows, targets or not
+  std::int64_t tokens = 0;                 // of all rows, whether targets or not
   std::vector<SquaredNorm> squared_norms;  // of all owned parameters so far, in the model's order
-  // A replica was evicted before every process had all data of the sync round of this step.
+  // A replica was evicted before every process had all data of this step's sync round.
   bool round_incomplete = false;
   bool operator==(const StepReport&) const = default;
 };
@@ -45,7 +45,7 @@ struct StepDecision {
   std::int64_t target_tokens = 0;
   std::int64_t tokens = 0;
   double gradient_norm = 0;
-  double gradient_factor = 1;  // every gradient is multiplied by it: clipping
+  double gradient_factor = 1;  // clipping: every gradient is multiplied by it
   bool skip = false;           // a loss or gradient was not finite: no update on any stage
   bool stop = false;           // a stop was requested: save a checkpoint and end after this step
   std::uint32_t epoch = 0;     // of the membership from here on
@@ -54,8 +54,8 @@ struct StepDecision {
   bool operator==(const StepDecision&) const = default;
 };
 
-// Adds a stage's own norms to those of the stages below it and sorts them by parameter: a sum of
-// floats depends on its order.
+// Adds a stage's own norms to those of the stages below it, and sorts them by parameter, because a
+// sum of floats depends on its order.
 void add_norms(StepReport& report, const std::vector<SquaredNorm>& norms);
 
 // Bytes for a boundary link (kind note). Reading throws codec::CodecError.

@@ -28,8 +28,8 @@ SyncMemory::SyncMemory(const AdamW& optimizer, const Gradients& gradients,
     // There is no gradient before the first step.
     slot.changed = slot.name != sync::kGradient;
     slot.used = std::ranges::find(used, slot.name) != used.end();
-    // Weights are compared with those of others. Memory that is never touched takes none of the
-    // machine's, unless it is pinned.
+    // Weights are compared with those of other replicas. Memory that is never touched takes no room
+    // unless it is pinned.
     const bool pinned = is_copy() && (slot.used || slot.name == sync::kWeights);
     const auto host = at::TensorOptions(at::kFloat).pinned_memory(pinned);
     slot.host = is_copy() ? at::empty(slot.device.sizes(), host) : slot.device;
@@ -72,7 +72,7 @@ void SyncMemory::copy_weights(const Slot& slot, const std::vector<sync::Range>& 
 }
 
 void SyncMemory::begin_to_host(const std::vector<sync::Range>& of_weights) {
-  // A copy that has not changed since may be read by a round in progress.
+  // A copy that is up to date may be read by a round in progress, so it is not written again.
   if (!is_copy() || !slots_.front().changed) return;
   const at::NoGradGuard no_grad;
   copy_weights(slots_.front(), of_weights);
@@ -98,8 +98,8 @@ void SyncMemory::to_host(bool all, const std::vector<sync::Range>& of_weights) {
       copied = copied || !of_weights.empty();
     }
   }
-  // The caller reads the host's memory, and changes it: no copy may be on its way, in either
-  // direction. Both run on one stream.
+  // The caller reads and changes the host's memory, so no copy may be in progress in either
+  // direction. Both directions run on one stream.
   if (copied) {
     recorded_on(slots_.front().device.device()).synchronize();
   } else if (uploaded_) {

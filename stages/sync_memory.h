@@ -16,10 +16,10 @@
 
 namespace strait::stages {
 
-// Weights, gradient and moments of a stage as the sync engine sees them, in memory of the host. On
-// the CPU that is the stage's own memory, and the calls below do nothing. Of another device it is a
-// copy, which follows the device's when a round begins, and which the device's follows when a round
-// has changed it. Used by the compute thread; no other one reads a slot while it is copied.
+// Weights, gradient and moments of a stage for the sync engine, in host memory. On the CPU this is
+// the stage's own memory, and the calls below do nothing. For another device it is a copy. It is
+// updated from the device when a round begins, and copied to the device when a round has changed
+// it. Used by the compute thread; no other thread reads a slot while it is copied.
 class SyncMemory {
  public:
   // `used`: the slots that the sync method reads or changes.
@@ -29,20 +29,20 @@ class SyncMemory {
   sync::StageMemory spans() const;
   bool is_copy() const { return !slots_.front().device.is_cpu(); }
 
-  // The stage has changed the gradient; the weights and the moments.
+  // The stage has changed the gradient; the weights and moments.
   void gradient_changed() { changed(sync::kGradient); }
   void state_changed();
-  // Copies what the stage has changed to the host, and waits for it: the used slots, with these
-  // ranges of weights that are not; or all.
+  // Copies what the stage has changed to the host, and waits: the used slots, and these ranges of
+  // the weights if the weights are not used; or everything.
   void to_host(const std::vector<sync::Range>& of_weights = {}) { to_host(false, of_weights); }
   void all_to_host() { to_host(true, {}); }
-  void to_host(std::string_view name);  // one slot, and waits for it
-  // Of a group: begins to copy these ranges of weights, which wait_for_weights() waits for, on
+  void to_host(std::string_view name);  // copies one slot, and waits
+  // For a group: starts to copy these ranges of weights. wait_for_weights() waits for them on
   // another thread.
   void begin_to_host(const std::vector<sync::Range>& of_weights);
   void wait_for_weights() const;
-  // Of a group that sums on the host: the gradient's copy, from now on in pinned memory, so that
-  // copying it does not block the caller. Before the first gradient.
+  // For a group that sums on the host: the copy of the gradient, from now on in pinned memory, so
+  // that copying does not block the caller. Called before the first gradient.
   std::span<float> pin_gradient();
   // The engine has changed the used slots; all slots; one slot.
   void to_device();
@@ -65,8 +65,8 @@ class SyncMemory {
   std::span<float> span_of(std::string_view name) const;
 
   std::array<Slot, 4> slots_;
-  std::optional<c10::Event> uploaded_;    // of the last copy to the device
-  std::optional<c10::Event> downloaded_;  // of the last begin_to_host()
+  std::optional<c10::Event> uploaded_;    // recorded after the last copy to the device
+  std::optional<c10::Event> downloaded_;  // recorded after the last begin_to_host()
 };
 
 }  // namespace strait::stages

@@ -42,10 +42,10 @@ Copied Transfer::to_host(const at::Tensor& tensor) {
   const at::Tensor from = tensor.detach();
   const auto computed = recorded(kernels::current_stream(device_));
   at::Tensor host = going_down_.take(from);
-  const c10::StreamGuard beside(*down_);
+  const c10::StreamGuard copying(*down_);
   computed->block(*down_);
   host.copy_(from, /*non_blocking=*/true);
-  // Or the memory would be another tensor's before it has been read.
+  // Otherwise the allocator could reuse the memory before it has been read.
   from.record_stream(*down_);
   return {std::move(host), recorded(*down_)};
 }
@@ -69,10 +69,11 @@ Copied Transfer::to_device(at::Tensor host) {
   if (!up_) return {std::move(host)};
   if (!host.is_cpu()) return {std::move(host), recorded(kernels::current_stream(device_))};
   const at::NoGradGuard no_grad;
+  // Pinned memory stays in use until its copy is done; uploads end in order.
   while (!uploads_.empty() && uploads_.front().done->query()) uploads_.pop_front();
   at::Tensor from = going_up_.take(host);
   from.copy_(host);
-  const c10::StreamGuard beside(*up_);
+  const c10::StreamGuard copying(*up_);
   at::Tensor tensor = at::empty(host.sizes(), host.options().device(device_));
   tensor.copy_(from, /*non_blocking=*/true);
   Copied copied{std::move(tensor), recorded(*up_)};
@@ -84,7 +85,7 @@ at::Tensor Transfer::arrive(Copied copied) const {
   if (copied.done == nullptr) return std::move(copied.tensor);
   const c10::Stream computing = kernels::current_stream(device_);
   copied.done->block(computing);
-  // It was allocated on the other stream, which does not know of this one's work.
+  // It was allocated on the other stream, which does not know of this stream's work.
   copied.tensor.record_stream(computing);
   return std::move(copied.tensor);
 }

@@ -31,7 +31,7 @@ WaitClock::Reading WaitClock::read() const {
   reading.what = what_;
   reading.total = total_;
   reading.busy = busy_;
-  // Only during a wait: afterwards what awaited_ refers to may be gone.
+  // Only during a wait: afterwards the object behind awaited_ may be destroyed.
   reading.link = what_.empty() ? nullptr : awaited_();
   reading.since = since_;
   return reading;

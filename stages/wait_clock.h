@@ -10,13 +10,14 @@
 namespace strait::stages {
 
 // The current wait of the compute thread, the total time of all waits, and the time of training
-// steps without them. The compute thread writes it wherever it blocks and when a step has ended;
-// the reporting thread reads it for progress and stall reports, and `auto` codecs for their choice.
+// steps without waits. The compute thread writes it wherever it blocks and when a step ends. The
+// reporting thread reads it for progress and stall reports, and `auto` codecs read it for their
+// choice.
 class WaitClock {
  public:
   struct Reading {
-    std::string what;                             // "forward of micro-batch 7"; empty: no wait
-    const net::Link* link = nullptr;              // that it waits on; null: none just now
+    std::string what;                 // "forward of micro-batch 7"; empty: no wait
+    const net::Link* link = nullptr;  // the link that is waited on; null: none at the moment
     std::chrono::steady_clock::time_point since;  // of the current wait
     double total = 0;                             // seconds of all finished waits
     double busy = 0;                              // of all finished steps: seconds without waits
@@ -25,7 +26,7 @@ class WaitClock {
   // Returns the link that is waited on at the time of the call. Called by the reader.
   using Awaited = std::function<const net::Link*()>;
 
-  // Lives as long as the wait. Waits do not nest: the inner one would end the outer.
+  // Lives as long as the wait. Waits do not nest, because the inner one would end the outer.
   class Wait {
    public:
     Wait(WaitClock& clock, std::string what, const net::Link& link);

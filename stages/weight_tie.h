@@ -10,9 +10,9 @@
 namespace strait::stages {
 
 // The token table that embedding and LM head share. Each layer's gradient is summed over the step
-// on its own; both sums are added once, so that one process and two give the same bits.
+// by itself, and both sums are added once. So one process and two give the same bits.
 //
-// With the two layers on different stages see link_tie.h.
+// If the two layers are on different stages, see link_tie.h.
 class WeightTie {
  public:
   WeightTie() = default;
@@ -20,11 +20,11 @@ class WeightTie {
   WeightTie& operator=(const WeightTie&) = delete;
   virtual ~WeightTie() = default;
 
-  // Before the first action of a phase, in which so many micro-batches are played.
+  // Called before the first action of a phase with this many micro-batches.
   virtual void begin(const Phase&, int /*micro_batches*/) {}
-  // After the last backward of a step, before its norms are computed.
+  // Called after the last backward of a step, before its norms are computed.
   virtual void combine(Gradients& gradients) = 0;
-  virtual double waited_seconds() const { return 0; }  // for values, so far
+  virtual double waited_seconds() const { return 0; }  // waits for values, so far
 };
 
 // Both layers are in this process and share one storage; the sum is in the embedding's gradient.

@@ -20,6 +20,7 @@ LISTS = {
     "framework/sync/methods/powersgd.cpp": 370,  # one class and the arithmetic of its factors
 }
 FUNCTION_LINES = 70  # tests too: a case that long proves too many things
+PAGE_COLUMNS = 120  # of a page of Markdown, tables too
 
 CPP = (".h", ".cpp", ".cu", ".cuh")
 TEXT = CPP + (".py", ".sh", ".md", ".txt", ".cmake", ".in", ".toml", ".json", ".jsonl", "strait")
@@ -112,6 +113,8 @@ def violations_of(path, text):
             yield f"{path}:{number}: {found.group()}: finish it, or write it where work is planned"
         if found := MACHINE_PATHS.search(line):
             yield f"{path}:{number}: {found.group()}… is a path of one machine"
+        if path.endswith(".md") and len(line) > PAGE_COLUMNS:
+            yield f"{path}:{number}: {len(line)} columns, {PAGE_COLUMNS} allowed; wrap it, or make the table a list"
 
 
 def self_test():
@@ -131,6 +134,7 @@ def self_test():
         ("models/utils.cpp", ""): "name utils says nothing",
         ("README.md", "a TO" + "DO\n"): "finish it",
         ("README.md", "see /ho" + "me/x"): "path of one machine",
+        ("docs/a.md", "ü" * PAGE_COLUMNS + "\n| " + "a" * PAGE_COLUMNS + " |\n"): "a.md:2: 124 columns",
     }
     for (path, text), expected in planted.items():
         found = list(violations_of(path, text))
@@ -140,6 +144,7 @@ def self_test():
         assert compiled_files(pathlib.Path(folder)) == ["probe"]
     clean = ('#pragma once\nnamespace a {\nclass S {\n public:\n  explicit S(int a) : a_{a} {}\n  // a { in a comment\n'
              '  int f() const { return g("}{"); }\n\n private:\n  int a_ = 3;\n};\n}  // namespace a\n')
+    assert not list(violations_of("docs/ok.md", "ü" * PAGE_COLUMNS))
     assert not list(violations_of("models/ok.h", clean)), list(violations_of("models/ok.h", clean))
     assert [f[0] for f in functions_of(clean)] == ["S", "f"], list(functions_of(clean))
 

@@ -18,6 +18,7 @@ ROOMS = {
     "framework/net": set(),
     "framework/trace": set(),
     "framework/store": set(),
+    "framework/data": {"framework/store"},
     "framework/tensors": {"framework/store"},
     "framework/sync": {"framework/net", "framework/store"},
     "framework/sync/methods": {"framework/net", "framework/store", "framework/sync"},
@@ -30,9 +31,9 @@ ROOMS["stages"] = set(ROOMS)
 LAUNCHER = {
     "base": {"framework/net", "framework/store", "framework/sync", "framework/trace"},
     "process": {"base"},
-    "tokenizer": {"process"},
+    "tokenizer": {"process", "framework/data"},
     # Of the codecs only settings.h, which is a header without libtorch; nothing of them is linked.
-    "recipe": {"base", "framework/codec"},
+    "recipe": {"base", "framework/codec", "framework/data"},
     # Of the models only their plain descriptions, which are headers.
     "plan": {"recipe", "schedules", "models"},
     "control": {"process"},
@@ -69,7 +70,7 @@ ROOMS["tests"] = set(ROOMS) - {"recipes"}
 # Rooms that never see libtorch, directly or through what they include, so that ThreadSanitizer and
 # a host's agent can do without it.
 WITHOUT_TORCH = {"schedules", "framework", "framework/net", "framework/trace", "framework/sync", "framework/sync/methods",
-                 "framework/store"} | {
+                 "framework/store", "framework/data"} | {
     "launcher/" + name for name in LAUNCHER if name not in ("plugin", "planner", "inference", "worker", "app")}
 TORCH = re.compile(r"^(torch|ATen|c10)/")
 # In headers only what is cheap to read; these bring in half of libtorch.

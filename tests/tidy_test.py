@@ -24,9 +24,9 @@ SCRATCH = BUILD / "tidy"
 # A unit is the sources of a room, or of several of the launcher's rooms.
 UNITS = ["launcher/app", "launcher/plugin+planner+inference+worker", "launcher/transfer+agent", "launcher/hosts", "launcher/reach+launch",
          "launcher/control+console+process+tokenizer", "launcher/base+recipe+plan", "stages", "models", "framework/tensors", "framework/codec",
-         "kernels", "framework/net", "framework/store", "framework/sync", "framework/trace", "schedules"]  # the slowest first
+         "kernels", "framework/net", "framework/store", "framework/data", "framework/sync", "framework/trace", "schedules"]  # the slowest first
 # What a build without libtorch has, too.
-ALWAYS = {"schedules", "framework/net", "framework/sync", "framework/trace", "framework/store", "launcher/hosts"}
+ALWAYS = {"schedules", "framework/net", "framework/sync", "framework/trace", "framework/store", "framework/data", "launcher/hosts"}
 # Highway's sources read themselves again for every instruction set; one of them is enough here.
 ONE_INSTRUCTION_SET = ["-DHWY_COMPILE_ONLY_STATIC"]
 # More than half of the time where it sees all functions of libtorch's headers.

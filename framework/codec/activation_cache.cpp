@@ -10,7 +10,7 @@ namespace {
 
 // Entries on disk are prefetched this many steps ahead.
 constexpr std::int64_t kPrefetchSteps = 2;
-// Of saved().
+// The tensors of saved() that come before the slabs.
 constexpr std::size_t kTensorsBeforeSlabs = 2;
 
 SlotStoreOptions slot_options(const ActivationCacheOptions& options) {
@@ -41,12 +41,13 @@ bool ActivationCache::stays_in_memory(std::int64_t more) const {
 
 void ActivationCache::begin_step(store::Step step) {
   if (step_ == step) return;
-  // Not at the first step of a process: its state is the one that was loaded.
+  // The first step of a process needs no copy: its state is the one that was loaded.
   if (step_ && options_.saved_before && options_.saved_before(step)) preserve_state_before(step);
   const std::int64_t before = step_ ? number(*step_) : number(step) - kPrefetchSteps - 1;
   step_ = step;
   drop_past_uses();
-  // Each step is prefetched once: at the first call all steps up to the limit, later one more.
+  // Each step is prefetched once: the first call prefetches all steps up to the limit, later calls
+  // one more.
   for (std::int64_t ahead = 0; ahead <= kPrefetchSteps; ++ahead) {
     const std::int64_t wanted = number(step) + ahead;
     if (wanted > before + kPrefetchSteps || before >= number(step)) prefetch(store::Step{wanted});
@@ -54,6 +55,7 @@ void ActivationCache::begin_step(store::Step step) {
 }
 
 void ActivationCache::prefetch(store::Step step) {
+  // Entries are added in slot order, and memory comes first: if the last one is in memory, all are.
   if (held_.empty() || !slots_.on_disk(entries() - 1)) return;
   if (number(step) < 0 || step >= options_.last) return;
   for (const store::SampleId sample : options_.order(step)) {
@@ -65,11 +67,12 @@ void ActivationCache::prefetch(store::Step step) {
 std::span<std::byte> ActivationCache::use(std::int64_t slot) {
   Held& held = held_[static_cast<std::size_t>(slot)];
   held.used = step_;
+  // The copy is made before the caller can write: preserve() must come before at().
   preserve(slot);
   return slots_.at(slot).first(entry_bytes(held.tokens));
 }
 
-// The caller may change the entry.
+// Called before an entry may change.
 void ActivationCache::preserve(std::int64_t slot) {
   if (preserved_ == nullptr) return;
   if (preserved_->closed()) return preserved_.reset();
@@ -112,7 +115,8 @@ std::span<std::byte> ActivationCache::keep_entry(store::SampleId sample, std::in
     slot = found->second;
   } else if (entries() < slots_.capacity()) {
     if (!always) {
-      // From the run's first step on: a resumed run must send the same as one that went on.
+      // Decided for the whole run: a resumed run must send the same bytes as one that was never
+      // interrupted.
       if (!any_repeats_) any_repeats_ = ahead_.any_repeats();
       if (!*any_repeats_) return {};
     }
@@ -140,14 +144,16 @@ std::span<std::byte> ActivationCache::add(store::SampleId sample, std::int64_t t
 
 std::optional<std::int64_t> ActivationCache::slot_to_reuse(store::SampleId newcomer, bool always) {
   if (slots_.capacity() == 0) return std::nullopt;
+  // Entries whose next use is not known yet count as used last, so the walk must come first.
   plan_ahead();
   const Position returns = ahead_.next_after(*step_, newcomer);
   for (auto last = by_next_.rbegin(); last != by_next_.rend(); ++last) {
     if (!always && returns >= last->first) return std::nullopt;
     const std::int64_t slot = slot_of_.at(last->second);
     Held& held = held_[static_cast<std::size_t>(slot)];
+    // The caller may still hold this entry: it stays valid until the next step.
     if (held.used == step_) continue;
-    // The nodes of both containers are reused, so that an eviction allocates nothing.
+    // The nodes of both containers are reused, so that an eviction does not allocate.
     auto named = slot_of_.extract(held.sample);
     auto ordered = by_next_.extract({held.next, held.sample});
     unknown_ += (returns == UpcomingUses::kUnknown) - (held.next == UpcomingUses::kUnknown);
@@ -195,7 +201,7 @@ void ActivationCache::drop_past_uses() {
     const auto found = slot_of_.find(past.sample);
     if (found != slot_of_.end()) set_next(found->second, past.next);
   }
-  // The step does not follow the last one, so what was walked does not lead to it.
+  // The step does not follow the previous one, so the walked order does not lead to it.
   const bool connected = ahead_.begin() < ahead_.end() ? ahead_.at(ahead_.begin()).step == *step_
                                                        : ahead_.walked() == *step_;
   planned_ = connected;

@@ -25,73 +25,73 @@ namespace strait::codec {
 struct ActivationCacheOptions {
   std::int64_t row_tokens = 0;  // of the longest row
   std::int64_t width = 0;
-  std::uint64_t memory_bytes = 0;   // of entries in memory, which are used first
-  std::uint64_t disk_bytes = 0;     // of entries in a mapped file
-  std::filesystem::path disk_file;  // created when first needed and unlinked at once
-  bool pinned = false;              // memory is pinned: kernels of a device use the entries there
+  std::uint64_t memory_bytes = 0;   // entries in memory; they are filled first
+  std::uint64_t disk_bytes = 0;     // entries in a mapped file
+  std::filesystem::path disk_file;  // created when first needed, and unlinked at once
+  bool pinned = false;  // entries in memory are pinned, so that kernels of a device can use them
   UseOrder order;
   store::Step last{};  // one past the last step of the run
-  // Whether snapshot() is called for the state before this step. Empty: never.
+  // Whether snapshot() will be called for the state before this step. Empty: never.
   std::function<bool(store::Step)> saved_before = {};
-  std::shared_ptr<tensors::SnapshotMemory> snapshot_memory = {};  // with saved_before
+  std::shared_ptr<tensors::SnapshotMemory> snapshot_memory = {};  // needed with saved_before
 };
 
 // The cached activations of samples at one end of one direction of a boundary: entries of one size,
-// by sample id, within a byte limit that is the same at both ends.
+// by sample id, within a byte limit that both ends share.
 //
-// Eviction is Belady's: a full cache evicts the entry whose sample is used again last (the order is
-// known), or does not cache the new sample if that is used last. If no sample is used again before
-// the run ends, nothing is cached. An entry that was used in the current step is never evicted.
-// Both ends see the same accesses in the same order, so they hold the same samples without any
-// message. The order is not walked until the cache is full.
+// Eviction is Belady's, since the order of uses is known: a full cache evicts the entry whose
+// sample is used again last, or does not cache the new sample if that one is used last. If no
+// sample is used again before the run ends, nothing is cached. An entry that was used in the
+// current step is never evicted. Both ends see the same accesses in the same order, so they hold
+// the same samples without exchanging messages. The order is not walked before the cache is full.
 //
-// Threads: one at a time; snapshot() may be called beside it.
+// Threads: one at a time; snapshot() may be called concurrently.
 class ActivationCache {
  public:
   explicit ActivationCache(ActivationCacheOptions options);
   ActivationCache(const ActivationCache&) = delete;
   ActivationCache& operator=(const ActivationCache&) = delete;
 
-  // To be called before a step's first access. Prefetches entries on disk that the next steps use.
-  // No effect if `step` is the current step already.
+  // Must be called before a step's first access. Prefetches entries on disk for the next steps. No
+  // effect if `step` is already the current step.
   void begin_step(store::Step step);
   std::optional<store::Step> step() const { return step_; }
 
-  // An access: the sample's entry, kernels::entry_bytes() of its tokens; empty on a cache miss.
+  // An access: the sample's entry of kernels::entry_bytes() for its tokens; empty on a cache miss.
   // Valid until the next step.
   std::span<std::byte> find(store::SampleId sample);
 
-  // An access: memory for the sample's entry, not cleared. Empty: the sample is not cached.
-  // Throws StoreError if memory or disk have less room than the limits say.
+  // An access: uninitialised memory for the sample's entry. Empty: the sample is not cached. Throws
+  // StoreError if memory or disk have less room than the limits promise.
   std::span<std::byte> keep(store::SampleId sample, std::int64_t tokens);
-  // As keep(), for a sample that the other end has cached. Empty only if every entry was used in
-  // this step, which does not happen when both ends have the same limits.
+  // Like keep(), for a sample that the other end has cached. Empty only if every entry was used in
+  // this step, which cannot happen if both ends have the same limits.
   std::span<std::byte> keep_always(store::SampleId sample, std::int64_t tokens);
 
-  // A checksum that is stored beside an entry and saved with it; the caller compares it with the
-  // entry's bytes to find memory that changed.
+  // A checksum that is stored with the entry and saved with it. The caller compares it with the
+  // entry's bytes to detect corrupted memory.
   void set_checksum(store::SampleId sample, std::uint64_t checksum);
   std::uint64_t checksum(store::SampleId sample) const;
 
   const ActivationCacheOptions& options() const { return options_; }
   std::int64_t entries() const { return static_cast<std::int64_t>(held_.size()); }
-  // Whether no entry will be on disk with so many more.
+  // Whether all entries stay in memory after this many are added.
   bool stays_in_memory(std::int64_t more) const;
-  std::uint64_t bytes() const { return bytes_; }  // of the entries held
+  std::uint64_t bytes() const { return bytes_; }  // of all entries
   std::uint64_t evictions() const { return evictions_; }
 
-  // The state for a checkpoint: tensors that share the cache's memory, their names prefixed with
-  // `prefix`. restore() needs an empty cache and all of these tensors, of which it holds one slab
-  // at a time; throws StoreError (mismatch) if they were saved with other options.
-  static constexpr const char* kLayout = "layout";  // the name of one that every cache has
+  // The state for a checkpoint: tensors that share the cache's memory, named with `prefix`.
+  // restore() needs an empty cache and all of these tensors, and holds one slab of them at a time.
+  // Throws StoreError (mismatch) if they were saved with other options.
+  static constexpr const char* kLayout = "layout";  // the name of a tensor that every cache has
   std::vector<tensors::NamedTensor> saved(const std::string& prefix) const;
   using ReadTensor = std::function<at::Tensor(const std::string& name)>;
   void restore(const std::string& prefix, const ReadTensor& read);
 
-  // The state before `step`, for which saved_before is true, without prefix; for a thread that
-  // writes it while the cache is used on. May be called after accesses of that step, but not of a
-  // later one: the cache makes the snapshot when the step begins, if this has not. Accesses copy
-  // what they are about to change, or wait for the writer (tensors::Snapshot).
+  // The state before `step`, for which saved_before is true, without prefix. It is for a thread
+  // that writes it while the cache is in use. May be called after accesses of that step, but not of
+  // a later one: the cache makes the snapshot at the start of the step if this call has not.
+  // Accesses copy what they are about to change, or wait for the writer (tensors::Snapshot).
   std::shared_ptr<tensors::Snapshot> snapshot(store::Step step) STRAIT_EXCLUDES(snapshot_mutex_);
 
  private:
@@ -129,13 +129,14 @@ class ActivationCache {
   Mutex snapshot_mutex_;
   std::pair<store::Step, std::shared_ptr<tensors::Snapshot>> snapshot_
       STRAIT_GUARDED_BY(snapshot_mutex_);
-  std::shared_ptr<tensors::Snapshot> preserved_;  // the same for accesses; null: none is read
+  // the same snapshot, for accesses; null: none is being read
+  std::shared_ptr<tensors::Snapshot> preserved_;
 
-  // Used only from the first time that the cache is full.
+  // Unused until the cache is full for the first time.
   UpcomingUses ahead_;
   bool planned_ = false;
   std::set<std::pair<Position, store::SampleId>> by_next_;
-  std::int64_t unknown_ = 0;  // entries whose next use lies beyond the walked steps
+  std::int64_t unknown_ = 0;  // entries whose next use is after the walked steps
 };
 
 }  // namespace strait::codec

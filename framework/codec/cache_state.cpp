@@ -8,9 +8,8 @@
 #include "framework/codec/activation_cache.h"
 #include "framework/store/store_error.h"
 
-// The part of ActivationCache that a checkpoint holds: "layout" int64 [3] (tokens of a row,
-// width, slabs), "index" int64 [entries, 4] (sample, slot, tokens, checksum) and the slabs
-// "slab.0" …
+// The checkpoint format of ActivationCache: "layout" int64 [3] (tokens of a row, width, slabs),
+// "index" int64 [entries, 4] (sample, slot, tokens, checksum), and the slabs "slab.0" and so on.
 namespace strait::codec {
 namespace {
 
@@ -72,7 +71,7 @@ std::vector<tensors::NamedTensor> ActivationCache::saved(const std::string& pref
 
 std::shared_ptr<tensors::Snapshot> ActivationCache::snapshot(store::Step step) {
   const MutexLock lock(snapshot_mutex_);
-  // A closed one is of a checkpoint that is written again, in a pause.
+  // A closed snapshot belongs to a checkpoint that is now written again, in a pause.
   const bool there = snapshot_.second != nullptr && snapshot_.first == step;
   if (!there || snapshot_.second->closed()) take_snapshot(step);
   return snapshot_.second;
@@ -80,13 +79,13 @@ std::shared_ptr<tensors::Snapshot> ActivationCache::snapshot(store::Step step) {
 
 void ActivationCache::preserve_state_before(store::Step step) {
   const MutexLock lock(snapshot_mutex_);
-  // A closed one has been written already: nothing has to be preserved.
+  // A closed snapshot has been written, so nothing has to be preserved.
   if (snapshot_.second == nullptr || snapshot_.first != step) take_snapshot(step);
   preserved_ = snapshot_.second;
 }
 
 void ActivationCache::take_snapshot(store::Step step) {
-  // Open if its checkpoint was dropped; otherwise it has been written.
+  // The old one is still open if its checkpoint was dropped.
   if (snapshot_.second != nullptr) snapshot_.second->close();
   snapshot_ = {step, std::make_shared<tensors::Snapshot>(saved(""), options_.snapshot_memory)};
 }
@@ -113,11 +112,12 @@ void ActivationCache::restore(const std::string& prefix, const ReadTensor& read)
                     "they were saved with",
                     prefix, index.size(0), slots_.capacity()));
   }
+  // A damaged index must not make two samples share a slot, or an entry exceed its slot.
   const auto is_possible = [this](const std::int64_t* line) {
     return line[2] >= 1 && line[2] <= options_.row_tokens &&
            !slot_of_.contains(store::SampleId{line[0]});
   };
-  // One slab at a time: together they may be larger than the memory.
+  // One slab at a time, because all together may exceed the memory.
   const auto* row = index.const_data_ptr<std::int64_t>();
   std::int64_t line = 0;
   std::int64_t begin = 0;  // the slab's first slot
@@ -126,6 +126,8 @@ void ActivationCache::restore(const std::string& prefix, const ReadTensor& read)
         read_slab(read, fmt::format("{}slab.{}", prefix, i), slots_.slot_bytes());
     const auto* bytes = static_cast<const std::byte*>(slab.const_data_ptr());
     const std::int64_t end = begin + slab.size(0);
+    // The index is sorted by slot, as saved() wrote it, so one pass over the slabs meets every
+    // line.
     for (; line < index.size(0) && row[1] < end; ++line, row += kIndexColumns) {
       if (row[1] < begin || !is_possible(row)) break;
       const std::span<std::byte> entry = add(store::SampleId{row[0]}, row[2]);

@@ -11,25 +11,26 @@ namespace {
 
 constexpr int kRawBits = 16;
 struct Margin {
-  double of_compute;  // that a transfer may take: a larger share makes stages wait
-  double of_cost;     // of ChoiceLimits::most_cost
+  double of_compute;  // fraction that a transfer may take; above it stages wait
+  double of_cost;     // fraction of ChoiceLimits::most_cost
 };
 constexpr Margin kToStay{0.9, 1};
-// Of more bytes than now, so that noise in what is measured causes no switch.
+// For a choice with more bytes than now: a margin, so that noise in the measurements causes no
+// switch.
 constexpr Margin kToGrow{0.7, 0.75};
 constexpr double kChangeToStay = 1.0;
 constexpr double kChangeToBegin = 0.9;
-// Relative error by bits, Gaussian values in groups of 64; kernels/QUANTIZED.md has the table.
+// Relative error by bits, of Gaussian values in groups of 64; the table is in kernels/QUANTIZED.md.
 constexpr std::array<double, 9> kError = {1, 1, 0.36, 0.19, 0.10, 0.052, 0.026, 0.013, 0.0065};
 
-// Noise of a gradient that encoding may add, in shares of its own. Four bits add about 1 % and are
-// measured to lose nothing (tests/bench/RESULTS.md); three would add 3 %.
+// Noise that encoding may add to a gradient, as a fraction of the gradient's own. Four bits add
+// about 1 % and measurably lose nothing (tests/bench/RESULTS.md); three would add 3 %.
 constexpr double kNoiseToStay = 0.02;
 constexpr double kNoiseToShrink = 0.015;
-// Steps over which noise is taken to average out where a bias does not.
+// Steps over which noise averages out but a bias does not.
 constexpr double kStepsOfBias = 100;
 
-// Whether compute hides a transfer of these bytes, where `usual` ones would be sent without `auto`.
+// Whether compute hides a transfer of these bytes. `usual`: the bytes without `auto`.
 bool is_hidden(const ChoiceLimits& limits, const Measured& measured, double bytes, double usual,
                const Margin& margin) {
   if (bytes > margin.of_compute * measured.compute_seconds * measured.bytes_per_second)
@@ -41,7 +42,7 @@ bool is_hidden(const ChoiceLimits& limits, const Measured& measured, double byte
 struct Candidate {
   Choice choice;
   double bytes = 0;
-  double error = 0;  // 0 for bfloat16: it is what raw would send
+  double error = 0;  // 0 for bfloat16, which is what raw sends
 };
 
 std::vector<Candidate> candidates_for(const ChoiceLimits& limits, const Measured& measured,
@@ -64,8 +65,8 @@ std::vector<Candidate> candidates_for(const ChoiceLimits& limits, const Measured
   return all;
 }
 
-// delta pays off only while changes are small. Values sent without a base leave no change to
-// measure, so delta may start only if its change was measured small or never measured.
+// delta pays off only while changes are small. Values sent without a base give no change to
+// measure, so delta may start only if its change was measured to be small or was never measured.
 bool delta_is_worth_it(const ChoiceLimits& limits, const Choice& now, const Measured& measured) {
   if (!limits.has_cache) return false;
   if (now.encoding == Choice::Encoding::delta) return measured.change.value_or(0) < kChangeToStay;
@@ -73,8 +74,8 @@ bool delta_is_worth_it(const ChoiceLimits& limits, const Choice& now, const Meas
   return measured.change.value_or(0) < kChangeToBegin;
 }
 
-// More bits for cache misses if even they are hidden: they cause most of a short run's error. Not
-// worth a switch by themselves.
+// More bits for cache misses if compute hides even these, because misses cause most of a short
+// run's error. They are not worth a switch by themselves.
 int first_bits_for(const ChoiceLimits& limits, const Choice& now, int bits,
                    const Measured& measured) {
   const double usual = step_bytes(limits, limits.first_bits, measured.values_per_step);
@@ -97,7 +98,7 @@ std::string seconds_text(double seconds) {
 }
 
 // "delta at 4 bits (8 on a cache miss), 0.61 s a step (6 bits 0.92 s, bfloat16 2.4 s) at 8.4 Mbit/s
-// beside 0.5 s of compute; change 17 %, expected error 1.7 %"
+// with 0.5 s of compute; change 17 %, expected error 1.7 %"
 std::string reason(const ChoiceLimits& limits, const Candidate& best, const Choice& now,
                    const Measured& measured) {
   const auto price = [&](int bits) {
@@ -112,7 +113,7 @@ std::string reason(const ChoiceLimits& limits, const Candidate& best, const Choi
     others += fmt::format("{}bfloat16 {}", others.empty() ? "" : ", ", price(kRawBits));
   }
   std::string text =
-      fmt::format("{}, {} a step ({}) at {:.3g} Mbit/s beside {} of compute", describe(best.choice),
+      fmt::format("{}, {} a step ({}) at {:.3g} Mbit/s with {} of compute", describe(best.choice),
                   price(best.choice.bits), others, measured.bytes_per_second * 8e-6,
                   seconds_text(measured.compute_seconds));
   std::string more;
@@ -157,7 +158,7 @@ Choice first_choice(const ChoiceLimits& limits) {
 
 double added_noise(const GradientMeasure& gradient, const Choice& now, int bits) {
   const double table = kError.at(static_cast<std::size_t>(bits));
-  // How much other than Gaussian values these are. A bias goes with the square of the error.
+  // The ratio to the error of Gaussian values. A bias grows with the square of the error.
   double scale = 1;
   double bias = 0;
   if (now.encoding != Choice::Encoding::raw && gradient.error) {
@@ -184,7 +185,7 @@ std::optional<Decision> next_choice(const ChoiceLimits& user_limits, const Choic
   if (measured.bytes_per_second <= 0 || measured.values_per_step <= 0) return std::nullopt;
   ChoiceLimits limits = user_limits;
   if (measured.gradient) {
-    // What its noise asks for beyond the usual bits is worth nothing but time that is free.
+    // Bits beyond the usual ones are only worth time that is free.
     limits.fixed_bits = std::min(enough_bits(*measured.gradient, now, limits.fixed_bits),
                                  std::max(limits.fixed_bits, limits.usual_bits));
   }

@@ -30,21 +30,21 @@ class Encoder {
   // the header; padding is not sent.
   virtual void encode(const TensorHeader& header, const at::Tensor& tensor, net::Frame& frame) = 0;
 
-  // The peer misses the base of a message of this step: appends header.rows as this end's cache
-  // holds them after that message. Throws CodecError if a row is not cached.
+  // The peer lacks the base of a message of this step. Appends header.rows as this end caches them
+  // after that message. Throws CodecError if a row is not cached.
   virtual void encode_whole(const TensorHeader& header, net::Frame& frame);
 
-  // Whether encode() may be given tensors of a device, too: it works on the current stream.
+  // Whether encode() also takes tensors of a device. It then works on the current stream.
   virtual bool takes_device() const { return false; }
 
-  // Sums since this object was constructed.
+  // Sums since construction.
   virtual Traffic traffic() const = 0;
 };
 
 // The tensor of one message. `missing` are the indices of rows whose base this end does not hold
-// with the sender's bits: their values are unset until complete().
+// with the sender's bits. Their values are unset until complete().
 struct Decoded {
-  // [rows, padded_length, width]; padding is zero. On a device the current stream makes them.
+  // [rows, padded_length, width]; padding is zero. On a device the current stream computes them.
   at::Tensor values;
   std::vector<std::int64_t> missing;
 };

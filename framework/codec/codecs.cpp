@@ -37,7 +37,7 @@ SampleEncoderOptions sample_options(const DirectionSettings& settings, const Cho
   return options;
 }
 
-// Of rows without a base. Four bits of a gradient are measured to lose nothing.
+// For rows without a base. Gradients in four bits measurably lose nothing.
 int first_bits(const DirectionSettings& settings) {
   constexpr int kLeastOfGradients = 4;
   if (settings.direction == Direction::forward) return static_cast<int>(settings.codec.first_bits);
@@ -61,7 +61,7 @@ ChoiceLimits choice_limits(const DirectionSettings& settings, bool has_cache) {
   limits.usual_bits = std::max(settings.bits(), CodecSettings().bits(settings.direction));
   limits.has_cache = has_cache;
   limits.group = static_cast<int>(settings.codec.group);
-  // All directions of all boundaries together.
+  // The cost is shared by all directions of all boundaries.
   limits.most_cost /= 2 * static_cast<double>(settings.boundaries);
   return limits;
 }
@@ -77,7 +77,7 @@ std::unique_ptr<Decoder> sample_decoder(const DirectionSettings& settings, Cache
   return std::make_unique<SampleDecoder>(settings.result, std::move(cache), settings.device);
 }
 
-// By the encoder's own sizes: average rows and tokens in place of counted ones.
+// Uses the encoder's own sizes, with average rows and tokens in place of counted ones.
 double quantised(const DirectionSettings& settings, const PayloadLoad& load, int bits,
                  RowBase base) {
   const RowHeader row = row_header(base, bits, settings.direction);
@@ -97,7 +97,8 @@ PayloadBytes delta_payload(const DirectionSettings& settings, const PayloadLoad&
           quantised(settings, load, settings.bits(), RowBase::entry)};
 }
 
-// Forecast at the fewest bits: what auto chooses depends on measurements that a plan does not have.
+// A forecast with the fewest bits: what auto chooses depends on measurements that a plan does not
+// have.
 PayloadBytes auto_payload(const DirectionSettings& settings, const PayloadLoad& load) {
   return settings.has_cache ? delta_payload(settings, load) : fixed_payload(settings, load);
 }

@@ -19,17 +19,18 @@ namespace strait::codec {
 // Called by an `auto` encoder at every step: see SampleEncoderOptions::choose.
 using ChooseWay = std::function<Choice(store::Step, const Traffic&)>;
 
-// What makes the encoder or the decoder of one direction of one boundary in training.
+// The settings of the encoder or decoder of one direction of one boundary in training.
 struct DirectionSettings {
   CodecSettings codec;  // of the run
   Direction direction = Direction::forward;
   at::ScalarType result = at::kFloat;  // element type of decoded tensors
-  std::uint64_t key = 0;               // of all random numbers: seed and boundary, mixed
-  // Of the tensors, if this build has kernels for it: then they may be encoded and decoded there.
+  std::uint64_t key = 0;               // seeds all random numbers: run seed and boundary, mixed
+  // The device of the tensors, if this build has kernels for it. They may then be encoded and
+  // decoded there.
   at::Device device = at::kCPU;
-  bool has_cache = false;       // this direction has a cache, and samples are used more than once
+  bool has_cache = false;  // this direction has a cache, and some samples are used more than once
   std::int64_t boundaries = 1;  // of the pipeline
-  // Makes the function that an `auto` encoder calls at every step; empty: first_choice() stays.
+  // Makes the function that an `auto` encoder calls at every step. Empty: first_choice() stays.
   std::function<ChooseWay(const ChoiceLimits&)> chooser;
 
   int bits() const { return codec.bits(direction); }
@@ -51,8 +52,8 @@ struct PayloadLoad {
 // A codec under the name that recipes use. Encoder and decoder are constructed in two processes
 // from the same settings.
 struct CodecOffer {
-  // Whether both ends cache the last row of each sample; `if_samples_repeat`: only in runs that use
-  // some sample more than once. The cache is passed in; null: no caching.
+  // Whether both ends cache the last row of each sample. `if_samples_repeat`: only in runs that use
+  // a sample more than once. The cache is passed in; null: no caching.
   enum class Caching : std::uint8_t { none, always, if_samples_repeat };
   using Cache = std::unique_ptr<ActivationCache>;
 
@@ -69,7 +70,7 @@ struct CodecOffer {
   }
 };
 
-// raw, fixed, delta and auto, and those of plugins.
+// raw, fixed, delta, auto, and the codecs of plugins.
 Catalogue<CodecOffer>& codecs();
 
 }  // namespace strait::codec

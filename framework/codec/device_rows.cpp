@@ -21,11 +21,12 @@ DeviceRows::~DeviceRows() {
   try {
     wait();
   } catch (const std::exception&) {
-    // The device has failed: its work is gone, which shows where a result is read.
+    // The device has failed. The error appears where a result is read.
   }
 }
 
 std::span<std::byte> DeviceRows::payload(std::size_t size) {
+  // The kernels of the previous call may still read the old payload.
   wait();
   payload_.reset();
   payload_ = pinned_bytes(pinned_, size);
@@ -39,6 +40,7 @@ void DeviceRows::encode(const kernels::RowShape& shape, std::span<const kernels:
   sums_.reset();
   sums_ = pinned_bytes(pinned_, rows.size() * sizeof(kernels::SquareSums));
   const std::int64_t scratch = kernels::sums_scratch_bytes(tokens);
+  // Zeroed only once: the kernels reset the counters in it after every message.
   if (!scratch_.defined() || scratch_.numel() < scratch) {
     scratch_ = at::zeros({scratch}, at::TensorOptions().dtype(at::kByte).device(device_));
   }

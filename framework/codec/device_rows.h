@@ -13,21 +13,21 @@
 
 namespace strait::codec {
 
-// The rows of a message for the kernels of a device (kernels/gpu_rows.h), one message at a time:
-// the pinned memory that they read and write, and the event behind them. Kernels are put on the
-// current stream of the device, which is the same at every call.
+// Prepares the rows of one message for the kernels of a device (kernels/gpu_rows.h): owns the
+// pinned memory that they use and the event that follows them. Kernels run on the device's current
+// stream, which must be the same at every call.
 class DeviceRows {
  public:
   explicit DeviceRows(at::Device device) : device_(device) {}
-  // Waits: payload and entries are given back with it.
+  // Waits, because payload and entries are freed with this object.
   ~DeviceRows();
   DeviceRows(const DeviceRows&) = delete;
   DeviceRows& operator=(const DeviceRows&) = delete;
 
   at::Device device() const { return device_; }
 
-  // Pinned memory for the payload of the next call, until it is asked for again. Waits for the last
-  // call's work.
+  // Pinned memory for the payload of the next call, valid until the next payload(). Waits for the
+  // work of the previous call.
   std::span<std::byte> payload(std::size_t size);
 
   // The sums of the rows may be read after wait().
@@ -35,7 +35,7 @@ class DeviceRows {
   const kernels::SquareSums& sums(std::size_t row) const;
   void decode(const kernels::RowShape& shape, std::span<const kernels::GpuRow> rows);
 
-  // Until the last call's work is done: then payload and entries are the host's to use.
+  // Waits until the work of the last call is done. Payload and entries then belong to the host.
   void wait();
 
  private:

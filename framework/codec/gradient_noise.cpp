@@ -23,7 +23,7 @@ void GradientNoise::begin_step() {
     // The unbiased variance of a row's sum, times the rows of the step.
     const double noise = std::max(0.0, (row_squares_ - square / rows) * rows / (rows - 1));
     measured_.noise_squares += noise;
-    // The expected square of a sum holds its noise, too.
+    // The expected square of a sum contains its noise, so it is subtracted.
     measured_.signal_squares += std::max(0.0, square - noise);
     measured_.gradient_squares += squares_;
   }
@@ -36,7 +36,7 @@ void GradientNoise::add(const at::Tensor& row) {
   const at::NoGradGuard no_grad;
   const at::Tensor values = row.to(at::kFloat);
   const at::Tensor sum = values.sum(0);
-  // A row that is not finite is refused by the codec and skipped by the step: it says nothing here.
+  // A row that is not finite is refused by the codec and skipped by the step, so it is not counted.
   const double squares = product(values, values);
   if (!std::isfinite(squares)) return;
   sum_ = rows_ == 0 ? sum : sum_ + sum;

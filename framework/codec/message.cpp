@@ -48,6 +48,7 @@ Row read_row(HeaderReader& cursor, std::int64_t padded_length) {
   for (std::int64_t i = 0; i < documents; ++i) {
     row.documents.push_back(cursor.next<std::uint32_t>("document length"));
   }
+  // Checked here, because the decoder copies rows into tensors of the padded length.
   if (row.length() > padded_length) {
     throw CodecError(fmt::format("a boundary message has a row of {} tokens where {} fit",
                                  row.length(), padded_length));
@@ -74,6 +75,7 @@ void write_header(const TensorHeader& header, net::Frame& frame) {
   ByteWriter to(std::span<std::byte>(frame).subspan(begin));
   to.value(static_cast<std::uint8_t>(header.kind));
   to.value(static_cast<std::uint8_t>(header.evaluation ? 1 : 0));
+  // Keeps the following fields aligned; readers ignore it.
   to.value(std::uint16_t{0});
   to.value(header.micro_batch);
   to.value(number(header.step));
@@ -105,6 +107,8 @@ ReadTensor read_header(std::span<const std::byte> frame) {
   for (std::int64_t i = 0; i < rows; ++i) {
     header.rows.rows.push_back(read_row(cursor, header.rows.padded_length));
   }
+  // A product of limits that each hold may still exceed memory. Divided and not multiplied, so that
+  // it cannot overflow.
   if (rows * header.rows.padded_length > kMaxElements / std::max<std::int64_t>(header.width, 1)) {
     throw CodecError(fmt::format("a boundary message claims {} rows of {} tokens of width {}", rows,
                                  header.rows.padded_length, header.width));

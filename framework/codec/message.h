@@ -10,7 +10,7 @@
 
 namespace strait::codec {
 
-// A message from a peer that does not hold what its header says, or holds what no sender may write.
+// A message from a peer whose contents contradict its header, or which no correct sender writes.
 class CodecError : public ProtocolError {
  public:
   using ProtocolError::ProtocolError;
@@ -21,21 +21,21 @@ enum class Kind : std::uint8_t {
   forward = 1,   // an activation, sent downstream
   backward = 2,  // a gradient, sent upstream
   note = 3,      // control data that stages exchange between steps; not a tensor
-  resend = 4,    // to a tensor's sender: the receiver misses the base of these rows; no payload
-  whole = 5,     // the reply to resend: the rows as the sender's cache holds them
+  resend = 4,    // to the sender of a tensor: the receiver lacks the base of these rows; no payload
+  whole = 5,     // the reply to resend: the rows as cached by the sender
 };
 
-// The header of a tensor message. It is complete in itself: reading it needs no earlier message.
-// Little endian; the layout is in framework/codec/MESSAGE.md.
+// The header of a tensor message. It is self-contained: reading it needs no earlier message.
+// Little-endian; the layout is in framework/codec/MESSAGE.md.
 struct TensorHeader {
   Kind kind = Kind::forward;
-  bool evaluation = false;  // not a training tensor: must not change a codec's training state
+  bool evaluation = false;  // must not change a codec's training state
   store::Step step{};
   std::int32_t micro_batch = 0;
   std::int64_t width = 0;
   Rows rows;
 
-  // Of its values in float32: what compression is measured by.
+  // The bytes of its values in float32, against which compression is measured.
   std::uint64_t raw_bytes() const {
     return static_cast<std::uint64_t>(rows.tokens() * width) * sizeof(float);
   }
@@ -44,7 +44,7 @@ struct TensorHeader {
 inline constexpr std::int64_t kMaxRows = 1 << 20;
 inline constexpr std::int64_t kMaxPaddedLength = 1 << 24;
 inline constexpr std::int64_t kMaxWidth = 1 << 20;
-// Of one tensor, padding included.
+// The most elements of one tensor, including padding.
 inline constexpr std::int64_t kMaxElements = std::int64_t{1} << 33;
 
 Kind kind_of(std::span<const std::byte> frame);
@@ -60,11 +60,11 @@ void write_header(const TensorHeader& header, net::Frame& frame);
 
 struct ReadTensor {
   TensorHeader header;
-  std::span<const std::byte> payload;  // points into the frame that was read
+  std::span<const std::byte> payload;  // points into the frame
 };
 
-// Every length is checked before memory of that size is allocated, since the bytes come from a
-// peer. Throws CodecError.
+// The bytes come from a peer, so every length is checked before memory of that size is allocated.
+// Throws CodecError.
 ReadTensor read_header(std::span<const std::byte> frame);
 
 }  // namespace strait::codec

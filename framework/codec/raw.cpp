@@ -22,6 +22,7 @@ void count_raw_tensor(const TensorHeader& header, std::size_t payload_bytes, Tra
 
 void RawEncoder::encode(const TensorHeader& header, const at::Tensor& tensor, net::Frame& frame) {
   at::Tensor wire = tensor;
+  // A copy is made only if the tensor cannot be sent as it is.
   if (tensor.scalar_type() != wire_ || !tensor.is_cpu() || !tensor.is_contiguous()) {
     wire = pool_.take(tensor.sizes());
     wire.copy_(tensor.detach());
@@ -31,6 +32,7 @@ void RawEncoder::encode(const TensorHeader& header, const at::Tensor& tensor, ne
   const std::size_t begin = frame.size();
   std::size_t at = begin;
   frame.resize(at + static_cast<std::size_t>(header.rows.tokens()) * token_bytes);
+  // Rows are copied without their padding, so that the frame holds tokens only.
   for (const Row& row : header.rows.rows) {
     const std::size_t bytes = static_cast<std::size_t>(row.length()) * token_bytes;
     if (bytes != 0) std::memcpy(frame.data() + at, from, bytes);
@@ -50,6 +52,8 @@ Decoded RawDecoder::decode(const TensorHeader& header, std::span<const std::byte
                     payload.size(), rows.tokens(), header.width, expected));
   }
   const std::array<std::int64_t, 3> shape{rows.size(), rows.padded_length, header.width};
+  // Without a conversion the wire tensor is the result, so it must come from the pool whose tensors
+  // callers hold.
   TensorPool& pool = wire_ == result_ ? result_pool_ : wire_pool_;
   at::Tensor wire = pool.take(shape);
   auto* to = static_cast<std::byte*>(wire.mutable_data_ptr());

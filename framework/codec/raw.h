@@ -7,8 +7,8 @@
 
 namespace strait::codec {
 
-// The elements as they are, in float32, bfloat16 or float16: the baseline. In the tensor's own type
-// a round trip gives the same bits. Nothing of one tensor is kept for the next.
+// Sends the elements in float32, bfloat16 or float16: the baseline. In the tensor's own type a
+// round trip keeps the same bits. Stateless.
 class RawEncoder final : public Encoder {
  public:
   explicit RawEncoder(at::ScalarType wire) : wire_(wire), pool_(wire) {}

@@ -39,6 +39,7 @@ void SampleDecoder::check_fits(const TensorHeader& header) const {
 Decoded SampleDecoder::decode(const TensorHeader& header, std::span<const std::byte> payload) {
   check_fits(header);
   SamplePayload rows(header, payload, cache_ != nullptr);
+  // The last message's kernels may still write entries that this message reads.
   if (device_) device_->wait();
   if (cache_ != nullptr) cache_->begin_step(header.step);
   pin(header, rows);
@@ -73,7 +74,7 @@ Decoded SampleDecoder::decode_on_host(const TensorHeader& header, SamplePayload&
   return decoded;
 }
 
-// All rows of the message run at once, so no two may have one entry.
+// All rows of a message run at once, so no two may share an entry.
 bool SampleDecoder::fits_device(const TensorHeader& header, SamplePayload payload) {
   bool cached = false;
   samples_.clear();
@@ -94,6 +95,7 @@ Decoded SampleDecoder::decode_on_device(const TensorHeader& header,
   const at::TensorOptions options = at::TensorOptions().dtype(result_).device(device_->device());
   const std::array<std::int64_t, 3> shape{header.rows.size(), header.rows.padded_length,
                                           header.width};
+  // Padding must be zero; without padding the kernels write every value.
   const bool padded = header.rows.tokens() != shape[0] * shape[1];
   Decoded decoded{padded ? at::zeros(shape, options) : at::empty(shape, options), {}};
   const std::span<std::byte> pinned = device_->payload(payload.size());
@@ -123,9 +125,9 @@ Decoded SampleDecoder::decode_on_device(const TensorHeader& header,
   return decoded;
 }
 
-// Marks the entries of all rows as used in this step before any is added, so that none is evicted
-// while the message is decoded, one that is to be replaced neither. The sender does the same, which
-// keeps both caches equal.
+// Marks the entries of all rows as used in this step before any is added. So none of them is
+// evicted while the message is decoded, even one that will be replaced. The sender does the same,
+// which keeps both caches equal.
 void SampleDecoder::pin(const TensorHeader& header, SamplePayload payload) {
   if (cache_ == nullptr) return;
   for (const Row& row : header.rows.rows) {
@@ -152,6 +154,7 @@ std::optional<std::span<std::byte>> SampleDecoder::base_of(const SamplePayload::
   ++traffic_.hits;
   const std::span<std::byte> entry = cache_->find(row.sample);
   const auto size = static_cast<std::size_t>(kernels::entry_bytes(row.length(), width));
+  // The size may differ when another end wrote the entry for a row of another length.
   if (entry.size() != size || entry_hash(entry) != part.header.hash) return std::nullopt;
   return entry;
 }
@@ -190,6 +193,7 @@ void SampleDecoder::complete(const TensorHeader& header, std::span<const std::by
                     "asked for",
                     header.rows.size(), header.width, places.size(), values.size(-1)));
   }
+  // Later accesses may have evicted or changed the entries that the sender refers to.
   if (cache_->step() != header.step) {
     throw CodecError(fmt::format("a peer sends rows of step {} again, which is not this step's",
                                  number(header.step)));

@@ -13,14 +13,14 @@
 
 namespace strait::codec {
 
-// The other end of SampleEncoder. A row whose base is not cached here, or has another hash than
-// the sender's, is reported as missing; its values are unset until complete(). The values of a
-// cached row are those of its entry, bit for bit.
+// The other end of SampleEncoder. A row whose base is not cached here, or has another hash than at
+// the sender, is reported as missing; its values are unset until complete(). A cached row decodes
+// to the values of its entry, bit for bit.
 //
-// With a device, values are made there, in one launch; those that the kernels do not make are the
-// CPU's: of bfloat16 rows and of entries on disk. Both have the same bits.
+// With a device, values are computed there in one launch. The CPU computes the rows that the
+// kernels cannot: bfloat16 rows, and rows whose entries are on disk. Both give the same bits.
 //
-// In a steady state decode() allocates nothing, provided that its callers drop its tensors.
+// In a steady state decode() does not allocate, provided that callers release its tensors.
 class SampleDecoder final : public Decoder {
  public:
   // Without a cache, a row that is to be cached is a CodecError.
@@ -40,7 +40,7 @@ class SampleDecoder final : public Decoder {
   Decoded decode_on_host(const TensorHeader& header, SamplePayload& rows);
   Decoded decode_on_device(const TensorHeader& header, std::span<const std::byte> payload,
                            SamplePayload& rows);
-  // The entry that a row is to be decoded with; nullopt: it is missing.
+  // The entry that a row is decoded with; nullopt: it is missing.
   std::optional<std::span<std::byte>> base_of(const SamplePayload::Part& part, const Row& row,
                                               std::int64_t width);
   std::span<std::byte> room_for(store::SampleId sample, std::int64_t tokens);

@@ -16,8 +16,8 @@
 namespace strait::codec {
 namespace {
 
-// A gradient's change of at most half its size has at two bits fewer an error that still hides in
-// the gradient's noise; every how many tokens it is looked at.
+// A gradient whose change is at most half its size can be sent with fewer bits, and its error still
+// hides in the gradient's noise. Every kComparedTokens-th token is compared.
 constexpr double kNear = 0.5;
 constexpr std::int64_t kComparedTokens = 8;
 
@@ -36,7 +36,7 @@ SampleEncoder::SampleEncoder(SampleEncoderOptions options, std::unique_ptr<Activ
   if (!options_.device.is_cpu()) device_.emplace(options_.device);
 }
 
-// The noise of gradients, and how near one is to its last, are found out on the CPU.
+// The noise of gradients, and their distance to the last ones, are computed on the CPU.
 bool SampleEncoder::takes_device() const {
   return device_ && !noise_ && (cache_ == nullptr || options_.direction == Direction::forward);
 }
@@ -69,7 +69,7 @@ RowHeader SampleEncoder::plan(const Row& row, const kernels::Values& values) {
   return plan;
 }
 
-// Some tokens stand for the row: what is decided is only how many bytes it takes.
+// A sample of the tokens is enough: only the number of bytes depends on the result.
 bool SampleEncoder::is_near(const kernels::Values& values, std::span<const std::byte> entry) {
   const auto width = static_cast<std::size_t>(values.width);
   const auto token_bytes = static_cast<std::size_t>(kernels::entry_bytes(1, values.width));
@@ -125,6 +125,7 @@ void SampleEncoder::encode_on_host(const TensorHeader& header, const at::Tensor&
   const auto* const values = static_cast<const std::byte*>(source.const_data_ptr());
   const std::int64_t row_bytes =
       header.rows.padded_length * header.width * kernels::bytes_of(element);
+  // plan() marks entries as used, so that encoding one row does not evict another's base.
   plans_.clear();
   std::size_t size = kPayloadHeaderBytes;
   for (const Row& row : header.rows.rows) {
@@ -147,7 +148,7 @@ void SampleEncoder::encode_on_host(const TensorHeader& header, const at::Tensor&
   }
 }
 
-// All rows of the message run at once, so none may be based on what another one leaves.
+// All rows of a message run at once, so none may depend on an entry that another row writes.
 bool SampleEncoder::fits_device(const TensorHeader& header) {
   const Choice& choice = options_.choice;
   if (choice.encoding == Choice::Encoding::raw) return false;
@@ -226,7 +227,7 @@ std::size_t SampleEncoder::encode_row(const TensorHeader& header, std::size_t pl
 void SampleEncoder::measure_noise(const RowHeader& row, const at::Tensor& values,
                                   const std::byte* sent) {
   noise_->add(values);
-  // bfloat16 is what the error of others is held against, and a cached row decodes by its entry.
+  // A bfloat16 row is the reference for errors, and a cached row decodes to its entry.
   if (row.bits == kWholeBits || row.base != RowBase::none || !noise_->wants_comparison()) return;
   const at::Tensor decoded = at::empty(values.sizes(), at::kFloat);
   kernels::dequantize(
@@ -235,7 +236,7 @@ void SampleEncoder::measure_noise(const RowHeader& row, const at::Tensor& values
   noise_->compare(values, decoded);
 }
 
-// The row's base: as planned, unless the entry is corrupted or the cache has no room for one.
+// Sets the row's base as planned, unless the entry is corrupted or the cache has no room for it.
 std::span<std::byte> SampleEncoder::resolve_base(RowHeader& row, store::SampleId sample,
                                                  std::int64_t tokens) {
   std::span<std::byte> entry;
@@ -246,7 +247,7 @@ std::span<std::byte> SampleEncoder::resolve_base(RowHeader& row, store::SampleId
     ++traffic_.resends;
     row = cache_miss_header();
   }
-  // Whether a bfloat16 row may be cached is known only after rounding: see resolve_wide().
+  // Whether a bfloat16 row may be cached is known only after rounding; see resolve_wide().
   if (row.base != RowBase::fresh || row.bits == kWholeBits) return {};
   entry = cache_->keep(sample, tokens);
   if (entry.empty()) row.base = RowBase::none;
@@ -266,13 +267,12 @@ std::span<std::byte> SampleEncoder::resolve_wide(RowHeader& row, store::SampleId
     row.base = RowBase::none;
     return {};
   }
-  // From the rounded values: the receiver has only these, and both entries must be equal.
+  // Stored from the rounded values: the receiver has only these, and both entries must be equal.
   kernels::store_entry(wide_.values(values.tokens, values.width), entry.data());
   return entry;
 }
 
-// Only a change of an activation since its entry has its error in the next message: what else is
-// clipped is lost. A gradient is of no use by then.
+// Only an activation's change carries its rounding error into the next message.
 kernels::Draw SampleEncoder::draw_for(const TensorHeader& header, std::size_t place,
                                       RowBase base) const {
   if (base == RowBase::entry && options_.direction == Direction::forward) return {};

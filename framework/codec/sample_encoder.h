@@ -22,30 +22,30 @@ struct SampleEncoderOptions {
   Choice choice;
   int group = 64;         // values that share a scale
   std::uint64_t key = 0;  // of random draws: seed and boundary, mixed
-  // Called once before the first row of every training step, on the encoding thread; empty: the
+  // Called once before the first row of every training step, on the encoding thread. Empty: the
   // choice stays.
   std::function<Choice(store::Step, const Traffic&)> choose;
   Direction direction = Direction::forward;
   at::Device device = at::kCPU;  // see DirectionSettings
 };
 
-// Encodes each row independently: quantised values (`fixed`), with a cache the quantised change
-// since the sample's last use (`delta`), or bfloat16. The payload describes the encoding of every
-// row, so that a change of the choice takes effect in the message that uses it and needs no
-// agreement. The layout is in MESSAGE.md, its constants in sample_format.h.
+// Encodes each row independently: as quantised values (`fixed`), as the quantised change since the
+// sample's last use (`delta`, with a cache), or in bfloat16. The payload describes the encoding of
+// every row. So a new choice takes effect in the message that uses it, and needs no agreement. The
+// layout is in MESSAGE.md, its constants in sample_format.h.
 //
-// A gradient is sent as a change only where it is near the sample's last one, which is looked at
-// row by row. For choose() the noise of gradients is measured.
+// A gradient is sent as a change only if it is near the sample's last one; this is checked row by
+// row. The noise of gradients is measured for choose().
 //
-// The hash of an entry's bytes is kept beside it. If it does not match at the sample's next use,
-// this end's memory was corrupted: the entry is not used, the row is sent as a cache miss, and
-// counts as a resend.
+// The hash of an entry's bytes is stored with the entry. If it does not match at the sample's next
+// use, this end's memory was corrupted: the entry is not used, and the row is sent as a cache miss
+// and counted as a resend.
 //
-// Tensors of a device are quantised there, in one launch, to the same bytes as on the CPU; what the
-// kernels do not do is done on the CPU with a copy: bfloat16 rows, changes of gradients, entries on
+// Tensors of a device are quantised there, in one launch, to the same bytes as on the CPU. The CPU
+// handles what the kernels cannot, with a copy: bfloat16 rows, changes of gradients, entries on
 // disk.
 //
-// In a steady state an encode() into a frame with room for it allocates nothing.
+// In a steady state, encode() into a frame with enough room does not allocate.
 class SampleEncoder final : public Encoder {
  public:
   // Without a cache `delta` sends values.
@@ -84,9 +84,9 @@ class SampleEncoder final : public Encoder {
   std::vector<kernels::GpuRow> device_rows_;  // of the current message
   std::vector<store::SampleId> samples_;      // the same
   WideRow wide_;
-  std::vector<float> compared_;  // a token and its entry
+  std::vector<float> compared_;  // one token and its entry
   std::optional<GradientNoise> noise_;
-  TensorPool pool_{at::kFloat};  // copies of tensors that are not contiguous on the CPU
+  TensorPool pool_{at::kFloat};  // contiguous copies on the CPU
   Traffic traffic_;
 };
 

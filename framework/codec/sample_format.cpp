@@ -47,6 +47,8 @@ RowHeader read_row_header(std::span<const std::byte>& rest, std::size_t place) {
   const std::uint8_t flags = take_byte(rest);
   header.rotate = flags == kRotateFlag;
   const bool whole = header.bits == kWholeBits;
+  // Two or more bits: with one bit a quantiser has no zero. A bfloat16 row is stored whole, so it
+  // can be neither rotated nor a change.
   const bool possible =
       base <= 2 && flags <= kRotateFlag &&
       ((header.bits >= 2 && header.bits <= 8) ||
@@ -70,6 +72,7 @@ RowHeader read_row_header(std::span<const std::byte>& rest, std::size_t place) {
 }  // namespace
 
 RowHeader row_header(RowBase base, int bits, Direction direction) {
+  // With few bits an outlier would set the scale of its whole group.
   constexpr int kFewBits = 4;
   return {base, bits, direction == Direction::backward && bits <= kFewBits, 0};
 }
@@ -111,10 +114,11 @@ SamplePayload::SamplePayload(const TensorHeader& header, std::span<const std::by
   if (group_ != 32 && group_ != 64 && group_ != 128) {
     throw CodecError(fmt::format("a payload has groups of {}; known are 32, 64 and 128", group_));
   }
+  // The whole payload is checked once before a row of it changes the cache.
   const std::span<const std::byte> rows = rest_;
   while (place_ < header.rows.rows.size()) next();
   if (!rest_.empty()) {
-    throw CodecError(fmt::format("a payload has {} bytes behind its last row", rest_.size()));
+    throw CodecError(fmt::format("a payload has {} bytes after its last row", rest_.size()));
   }
   rest_ = rows;
   place_ = 0;

@@ -7,8 +7,8 @@
 #include "kernels/group_format.h"
 
 // How boundaries are encoded: plain values without libtorch. Recipe, plan, job, stages and codecs
-// use these structs as they are, so a new setting is added here, as a key in
-// launcher/recipe/recipe_keys.cpp, and in the codec that reads it.
+// share these structs. A new setting is added here, as a key in launcher/recipe/recipe_keys.cpp,
+// and in the codec that reads it.
 namespace strait::codec {
 
 // Element type of the raw codec's messages.
@@ -19,7 +19,7 @@ constexpr std::int64_t bytes_of(WireDtype dtype) { return dtype == WireDtype::fl
 // forward: activations, sent downstream; backward: gradients, sent upstream.
 enum class Direction : std::uint8_t { forward, backward };
 
-// The section [codec] of a recipe; fields are named as its keys. Each codec reads the fields that
+// The section [codec] of a recipe; fields are named like its keys. Each codec reads the fields that
 // it uses.
 struct CodecSettings {
   std::string forward = "raw";                        // of activations: a name of codec::codecs()
@@ -42,15 +42,15 @@ struct CodecSettings {
 };
 
 // The share of one direction of one boundary in the activation cache of a process. Both ends have
-// the same limits: otherwise one end would evict rows that the other sends changes to.
+// the same limits. Otherwise one end would evict rows of which the other sends changes.
 struct CacheLimits {
   std::int64_t entry_bytes = 0;   // of the longest row; 0: no cache
   std::int64_t memory_bytes = 0;  // at each end
   std::int64_t disk_bytes = 0;    // at each end, in addition to memory
-  std::int64_t rows = 0;          // that fit into both
+  std::int64_t rows = 0;          // that fit into memory and disk
   bool operator==(const CacheLimits&) const = default;
 
-  // Bytes of memory that the rows take.
+  // Bytes of memory that the rows use.
   std::int64_t used_memory() const {
     return entry_bytes == 0 ? 0 : std::min(rows, memory_bytes / entry_bytes) * entry_bytes;
   }

@@ -17,7 +17,9 @@
 namespace strait::codec {
 namespace {
 
+// A cache line, so that kernels read entries aligned.
 constexpr std::size_t kSlotAlignment = 64;
+// Few mappings, while a cache that is not full takes little more than its entries.
 constexpr std::size_t kSlabBytes = std::size_t{64} << 20;
 
 std::size_t rounded_up(std::size_t value, std::size_t unit) {
@@ -38,6 +40,7 @@ store::StoreError no_room(const std::string& where, std::uint64_t bytes, int err
 }  // namespace
 
 SlotStore::SlotStore(SlotStoreOptions options) : options_(std::move(options)) {
+  // A slot of 0 bytes would divide by zero below.
   if (options_.slot_bytes == 0) throw std::logic_error("a slot store with slots of 0 bytes");
   options_.slot_bytes = rounded_up(options_.slot_bytes, kSlotAlignment);
   memory_slots_ = static_cast<std::int64_t>(options_.memory_bytes / options_.slot_bytes);
@@ -65,6 +68,7 @@ std::span<std::byte> SlotStore::open(std::int64_t slot) {
     throw std::logic_error(fmt::format("slot {} of {} is opened", slot, capacity()));
   }
   const std::size_t slab = where(slot).slab;
+  // Slots are opened in order, so a slab that is missing is the next one.
   if (slab == slabs_.size()) slabs_.push_back(map_slab(slab));
   return at(slot);
 }
@@ -97,6 +101,7 @@ at::Tensor SlotStore::map_slab(std::size_t slab) {
   const std::size_t bytes =
       rounded_up(static_cast<std::size_t>(slots) * options_.slot_bytes, page_bytes());
   const bool disk = slab >= memory_slabs_;
+  // Pinned memory comes from libtorch, which has to register it with the driver.
   if (options_.pinned && !disk) {
     return at::zeros({slots, static_cast<std::int64_t>(options_.slot_bytes)},
                      at::TensorOptions().dtype(at::kByte).pinned_memory(true));
@@ -119,10 +124,12 @@ std::int64_t SlotStore::reserve_on_disk(std::uint64_t bytes) {
     std::string name = options_.disk_file.string() + ".XXXXXX";
     file_ = FileDescriptor(::mkostemp(name.data(), O_CLOEXEC));
     if (!file_.open()) throw store::system_error("make the activation cache's file", name, errno);
+    // Unlinked while open: the kernel frees the blocks even if the process is killed.
     ::unlink(name.c_str());
   }
   int error = EINTR;
   while (error == EINTR) {
+    // Reserved, because a write to a mapped hole on a full disk is a SIGBUS.
     error = ::posix_fallocate(file_.number(), static_cast<off_t>(file_bytes_),
                               static_cast<off_t>(bytes));
   }

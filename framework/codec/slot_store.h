@@ -17,13 +17,13 @@ struct SlotStoreOptions {
   std::uint64_t memory_bytes = 0;
   std::uint64_t disk_bytes = 0;
   std::filesystem::path disk_file;  // its folder must exist
-  bool pinned = false;              // memory, for kernels of a device
+  bool pinned = false;              // pin the slots in memory, for kernels of a device
 };
 
-// Numbered slots of one size: the first in memory, the others in a mapped file. Both grow by slabs
-// when a slot in them is first opened. The file is unlinked once it is open, so that a process that
-// is killed leaves nothing behind. Its blocks are reserved slab by slab, so that a full disk is an
-// error here and not a SIGBUS later. Slots never move, and the store never shrinks.
+// Numbered slots of one size: the first ones in memory, the others in a mapped file. Both grow by
+// slabs when a slot in them is first opened. The file is unlinked while open, so that a killed
+// process leaves no file. Its blocks are reserved slab by slab, so that a full disk is an error
+// here and not a SIGBUS later. Slots never move, and the store never shrinks.
 //
 // Threads: one at a time.
 class SlotStore {
@@ -33,19 +33,19 @@ class SlotStore {
   std::int64_t capacity() const { return memory_slots_ + disk_slots_; }
   std::size_t slot_bytes() const { return options_.slot_bytes; }
 
-  // Slots are opened in order: 0, 1, 2 …; zero until written. Throws StoreError where there is no
-  // room.
+  // Slots are opened in the order 0, 1, 2 and so on, and are zero until written. Throws StoreError
+  // if there is no room.
   std::span<std::byte> open(std::int64_t slot);
   std::span<std::byte> at(std::int64_t slot) const;
 
   std::int64_t memory_slots() const { return memory_slots_; }
   bool on_disk(std::int64_t slot) const { return slot >= memory_slots_; }
-  // Starts to read the slot's bytes into memory; does not wait for them.
+  // Starts reading the slot's bytes into memory, without waiting.
   void prefetch(std::int64_t slot) const;
 
-  // The slabs of the first `slots` slots, uint8 [slots of the slab, slot_bytes], sharing memory.
+  // The slabs of the first `slots` slots, uint8 [slots of the slab, slot_bytes]; they share memory.
   std::vector<at::Tensor> slabs(std::int64_t slots) const;
-  // A slot's place in them.
+  // The location of a slot in the slabs.
   struct Where {
     std::size_t slab;
     std::int64_t row;

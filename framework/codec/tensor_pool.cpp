@@ -7,7 +7,7 @@
 namespace strait::codec {
 namespace {
 
-// A view or a saved copy of a tensor shares its storage, not the tensor itself.
+// A view or a saved copy of a tensor shares its storage, but is another tensor.
 bool is_sole_owner(const at::Tensor& tensor) {
   return tensor.use_count() == 1 && tensor.storage().use_count() == 1;
 }
@@ -30,7 +30,7 @@ at::Tensor TensorPool::take(std::span<const std::int64_t> shape) {
       best = &tensor;
       continue;
     }
-    // The smallest that is large enough; if there is none, the largest grows.
+    // The smallest tensor that is large enough; if there is none, the largest one grows.
     const auto best_held = static_cast<std::int64_t>(best->storage().nbytes());
     const bool fits = held >= needed;
     const bool best_fits = best_held >= needed;
@@ -40,8 +40,9 @@ at::Tensor TensorPool::take(std::span<const std::int64_t> shape) {
     tensors_.push_back(make(sizes));
     return tensors_.back();
   }
-  // Another thread may have dropped the last reference: its accesses must happen before ours.
+  // Another thread may have dropped the last reference. Its accesses must happen before ours.
   std::atomic_thread_fence(std::memory_order_acquire);
+  // The last user may have made it part of a graph.
   best->unsafeGetTensorImpl()->set_autograd_meta(nullptr);
   best->unsafeGetTensorImpl()->set_sizes_contiguous(sizes);
   if (static_cast<std::int64_t>(best->storage().nbytes()) < needed) {

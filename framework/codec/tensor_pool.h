@@ -8,14 +8,14 @@
 
 namespace strait::codec {
 
-// Tensors that are reused once no other reference to them exists, so that a steady state allocates
-// nothing. Only one thread calls take(); any thread may drop a tensor.
+// Tensors that are reused when no other reference to them exists, so that a steady state does not
+// allocate. Only one thread calls take(); any thread may drop a tensor.
 class TensorPool {
  public:
-  // `pinned`: in memory that a device can copy from and to beside its compute.
+  // `pinned`: memory that a device can copy during its compute.
   explicit TensorPool(at::ScalarType type, bool pinned = false) : type_(type), pinned_(pinned) {}
 
-  // The contents are uninitialised. The pool holds as many tensors as were ever in use at once.
+  // The contents are uninitialised. The pool grows to the largest number of tensors in use at once.
   at::Tensor take(std::span<const std::int64_t> shape);
 
  private:

@@ -8,38 +8,38 @@
 
 namespace strait::codec {
 
-// Counters of one direction of one boundary at one end; sums since the codec was constructed. A new
-// counter is also an entry of kTrafficSums and, where users see it, of Traffic::metrics.
+// Counters of one direction of one boundary at one end, summed since the codec was constructed. A
+// new counter also needs an entry in kTrafficSums and, if users see it, in Traffic::metrics.
 struct Traffic {
-  std::uint64_t raw_bytes = 0;      // the same values in float32
-  std::uint64_t payload_bytes = 0;  // as encoded, without the message's header
+  std::uint64_t raw_bytes = 0;      // of the same values in float32
+  std::uint64_t payload_bytes = 0;  // encoded, without the message header
   std::uint64_t messages = 0;
   std::uint64_t rows = 0;
   std::uint64_t hits = 0;          // rows sent as a change
   std::uint64_t cache_misses = 0;  // rows sent in full and cached
   std::uint64_t evictions = 0;
-  std::uint64_t resends = 0;         // rows whose two ends differed and were sent whole
+  std::uint64_t resends = 0;         // rows whose two ends differed and that were sent whole
   std::uint64_t refused_rows = 0;    // rows with values that are not finite
   std::uint64_t cache_bytes = 0;     // held now; not a sum
   double value_squares = 0;          // encoder only: kernels::SquareSums
   double change_squares = 0;         // of rows that had a base
-  double changed_value_squares = 0;  // value_squares of those same rows
+  double changed_value_squares = 0;  // value_squares of the same rows
   double error_squares = 0;
-  // Of the gradients that an `auto` encoder sends: GradientNoise. Sums over steps.
-  double noise_squares = 0;     // of the sum over a step's rows, from row to row
+  // Of the gradients that an `auto` encoder sends (GradientNoise). Sums over steps.
+  double noise_squares = 0;     // of the sum over a step's rows: its variation from row to row
   double signal_squares = 0;    // of that sum without its noise
   double gradient_squares = 0;  // of all values of the same steps
-  double compared_squares = 0;  // <value, value> of the rows that were compared
-  double kept_squares = 0;      // <decoded, value> of these
+  double compared_squares = 0;  // <value, value> of compared rows
+  double kept_squares = 0;      // <decoded, value> of the same rows
   bool operator==(const Traffic&) const = default;
 
-  // What was counted after `before`, an earlier reading of the same codec.
+  // The difference to `before`, an earlier reading of the same codec.
   Traffic since(const Traffic& before) const;
-  // As users see it. A ratio of norms is absent where there were no values to compare.
+  // The values that users see. A ratio of norms is absent if there were no values to compare.
   trace::BoundaryMetrics metrics() const;
 };
 
-// All but cache_bytes, which is a level.
+// All counters except cache_bytes, which is a level.
 inline constexpr std::tuple kTrafficSums = {&Traffic::raw_bytes,
                                             &Traffic::payload_bytes,
                                             &Traffic::messages,

@@ -5,16 +5,17 @@
 namespace strait::codec {
 namespace {
 
-store::Step step_behind(store::Step step) { return store::Step{number(step) + 1}; }
+store::Step next_step(store::Step step) { return store::Step{number(step) + 1}; }
 
 }  // namespace
 
 bool UpcomingUses::any_repeats() const {
   std::unordered_set<store::SampleId> seen;
-  for (store::Step step{0}; step < last_; step = step_behind(step)) {
+  for (store::Step step{0}; step < last_; step = next_step(step)) {
     for (const store::SampleId sample : order_(step)) {
       if (!seen.insert(sample).second) return true;
     }
+    // Not walked further: if no sample repeats after all, entries are cached in vain.
     if (seen.size() > kMostAhead) return true;
   }
   return false;
@@ -29,13 +30,14 @@ void UpcomingUses::restart(store::Step from) {
 
 bool UpcomingUses::extend() {
   if (walked_ >= last_ || uses_.size() - front_ >= kMostAhead) return false;
-  // Past uses are erased only when they are half of the vector, so each element moves once.
+  // Past uses are erased only when they fill half of the vector, so that each element moves once.
   if (front_ > uses_.size() / 2) {
     uses_.erase(uses_.begin(), uses_.begin() + static_cast<std::ptrdiff_t>(front_));
     front_ = 0;
   }
   for (const store::SampleId sample : order_(walked_)) {
     const auto id = static_cast<std::size_t>(number(sample));
+    // Grown by half, because samples come in random order.
     if (id >= latest_.size()) latest_.resize(id + id / 2 + 1, -1);
     const Position position = end();
     if (latest_[id] >= first_) {
@@ -44,7 +46,7 @@ bool UpcomingUses::extend() {
     latest_[id] = position;
     uses_.push_back({sample, walked_, kUnknown});
   }
-  walked_ = step_behind(walked_);
+  walked_ = next_step(walked_);
   return true;
 }
 

@@ -12,13 +12,13 @@ namespace strait::codec {
 namespace {
 
 constexpr std::size_t kWideBytes = 2;
-// Without the sign bit, bfloat16 values compare as their bits do.
+// Without the sign bit, bfloat16 values compare like their bits.
 constexpr std::uint16_t kMagnitude = 0x7FFF;
 constexpr auto kHugeBits =
     static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(kernels::kHuge) >> 16);
 constexpr std::uint16_t kNanBits = 0x7FC0;
 
-// To nearest, ties to even. Without branches, so that the compiler vectorises it.
+// To nearest, ties to even. No branches, so that the compiler vectorises it.
 std::uint16_t rounded_to_wide(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const auto rounded = static_cast<std::uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);

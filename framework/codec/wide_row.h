@@ -8,8 +8,8 @@
 
 namespace strait::codec {
 
-// A row in bfloat16, copied into aligned memory: in a message it may start at an odd address. The
-// buffer grows to the largest row and is reused.
+// A row in bfloat16, copied into aligned memory, because it may start at an odd address in a
+// message. The buffer grows to the largest row and is reused.
 class WideRow {
  public:
   // Sets the row: from values, rounded to bfloat16, or from the bytes of a message.
@@ -18,8 +18,8 @@ class WideRow {
 
   void write_to(std::byte* to) const;
 
-  // Whether the row may be cached: no value is NaN, infinite or so large that the quantiser refuses
-  // it.
+  // Whether the row may be cached: no value is NaN, infinite, or so large that the quantiser
+  // refuses it.
   bool is_cacheable() const;
 
   // The current row as values, and its values in another type.

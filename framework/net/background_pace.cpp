@@ -10,31 +10,38 @@ namespace {
 
 using Seconds = std::chrono::duration<double>;
 
+// Bounds the search of a path that never shows a queue, such as loopback.
 constexpr std::uint64_t kMostLimit = std::uint64_t{64} << 20;
-// Enough for a stream without holes; few, so that one is soon through.
-constexpr std::uint64_t kChunksInFlight = 4;
-// A path that we keep full shows how long it takes without a queue only if it runs dry this often.
+// Four fragments keep a stream without holes; with more, each would be too small.
+constexpr std::uint64_t kFragmentsInFlight = 4;
+// A path that we keep full shows its delay without a queue only while it runs dry. Letting it run
+// dry once per window of SlidingMinimum keeps that minimum valid.
 constexpr std::chrono::seconds kRunsDryEvery = SlidingMinimum::kHolds;
-// Foreground bytes are taken to leave the uplink this much slower than the rate says, which may be
-// a little high.
+// The measured rate may be a little high. We assume that foreground bytes leave the uplink this
+// much slower.
 constexpr double kRateMargin = 1.1;
+// An uplink of unknown speed counts as busy until the foreground is confirmed.
 constexpr Seconds kLongestHold{3600};
+// Foreground bytes that suffice to measure an uplink.
 constexpr std::uint64_t kKnownAfterBytes = std::uint64_t{128} << 10;
-// How much faster than measured we send on a path that is known, so that a wider one shows; and how
-// much slower while a queue stands. Between bursts on a long path the limit is never reached, and
-// this alone keeps the queue from growing from one to the next.
+// How much faster than measured we send on a known path, so that a wider path shows. While a queue
+// stands we send slower. Between bursts on a long path the limit is never reached; only this pace
+// keeps the queue from growing from burst to burst.
 constexpr double kPaceAhead = 0.1;
 constexpr double kLeastPace = 0.5;
-// Of a queue: with less, our own pace may be what limits, and what comes through is not all that
-// the path carries.
+// Share of a full queue. With a shorter queue our own pace may be the limit, and the measured rate
+// may be less than the path carries.
 constexpr double kPathLimits = 0.5;
+// The limit grows this many times slower while confirmations are late.
 constexpr std::uint64_t kSlower = 8;
+// Fragments may go this much ahead of the pace: on a busy host a sender wakes late.
 constexpr std::chrono::microseconds kAhead{2500};
+// A token bucket shaper passes about this much at once after a pause.
 constexpr std::uint64_t kSavedUp = std::uint64_t{64} << 10;
 
-// A chunk behind another one, however many links share the rest.
+// Two fragments at least, so that one always waits behind the one on the wire.
 std::uint64_t least_limit(unsigned links) {
-  return std::max(BackgroundPace::kLeastLimit / links, 2 * BackgroundPace::kLeastChunk);
+  return std::max(BackgroundPace::kLeastLimit / links, 2 * BackgroundPace::kLeastFragment);
 }
 
 unsigned at_least_one(int links) { return static_cast<unsigned>(std::max(links, 1)); }
@@ -45,23 +52,26 @@ std::uint64_t BackgroundPace::allowance(Time now, Uplink& uplink) {
   const unsigned links = at_least_one(uplink.background_links());
   const bool held_back = foreground_uses_uplink(now, uplink);
   const bool dry = in_flight_.empty();
-  chunk_ = chunk(links);
-  if (!dry && in_flight_bytes_ + chunk_ > limit_) return 0;
+  fragment_ = fragment(links);
+  // When nothing is in flight one fragment always goes: only sending measures the path.
+  if (!dry && in_flight_bytes_ + fragment_ > limit_) return 0;
   if (!dry && now - ran_dry_at_ >= kRunsDryEvery && !run_dry(now, uplink)) return 0;
   trickles_ = false;
   if (!held_back) {
-    if (paced_until_ <= now + kAhead || fills_search(links)) return chunk_;
+    if (paced_until_ <= now + kAhead || fills_search(links)) return fragment_;
     uplink.ask_again_at(paced_until_ - kAhead);
     return 0;
   }
   trickles_ = now - sent_at_ >= kTrickleEvery * links;
-  if (trickles_) return kLeastChunk;
+  if (trickles_) return kLeastFragment;
+  // Bytes sent after this pause meet an empty path; their rate would be too high.
   note_gap();
   uplink.ask_again_at(foreground_until_);
   return 0;
 }
 
-// What was sent last has left all queues, though its confirmation may not be here for long.
+// By then everything sent has left all queues, although its confirmation may take much longer to
+// arrive.
 bool BackgroundPace::run_dry(Time now, Uplink& uplink) {
   Seconds waits = kQueue;
   for (const Flight& one : std::span(recent_).first(std::min(flights_, kRecent))) {
@@ -77,19 +87,20 @@ bool BackgroundPace::run_dry(Time now, Uplink& uplink) {
   return true;
 }
 
-// A rate that was measured while a host was busy may be far too low. At its pace each chunk would
-// be confirmed before the next one goes, and behind gaps nothing is measured.
+// A rate measured on a busy host may be far too low. At such a pace each fragment would be
+// confirmed before the next one goes, and after a gap nothing is measured. So a search ignores the
+// pace up to the least limit.
 bool BackgroundPace::fills_search(unsigned links) const {
   return searching_ && in_flight_bytes_ < least_limit(links);
 }
 
-// A part of what may wait in a queue, and several make a stream without holes.
-std::uint64_t BackgroundPace::chunk(unsigned links) const {
-  const std::uint64_t most = limit_ / kChunksInFlight;
+// A fraction of what may wait in a queue, so that several fragments make a stream without holes.
+std::uint64_t BackgroundPace::fragment(unsigned links) const {
+  const std::uint64_t most = limit_ / kFragmentsInFlight;
   if (rate_ == 0) return most;
-  const Seconds part = Seconds(kQueue) / links / kChunksInFlight;
-  return std::clamp(static_cast<std::uint64_t>(rate_ * part.count()), kLeastChunk,
-                    std::max(most, kLeastChunk));
+  const Seconds part = Seconds(kQueue) / links / kFragmentsInFlight;
+  return std::clamp(static_cast<std::uint64_t>(rate_ * part.count()), kLeastFragment,
+                    std::max(most, kLeastFragment));
 }
 
 bool BackgroundPace::foreground_uses_uplink(Time now, Uplink& uplink) {
@@ -113,41 +124,43 @@ void BackgroundPace::foreground_done(Time now) {
   unmeasured_ = 0;
 }
 
-// What an unmeasured uplink needs for so much more of the foreground. Much of it makes
-// the uplink known when it is confirmed. A little may never do, so it is not waited for.
+// The time that these further foreground bytes need on an unmeasured uplink. Many bytes measure the
+// uplink when they are confirmed, so we wait for that. A few may never measure it, so we do not
+// wait for them.
 BackgroundPace::Seconds BackgroundPace::unmeasured(std::uint64_t bytes) {
   if (!searching_) return Seconds(static_cast<double>(bytes) / rate_);
   unmeasured_ += bytes;
   return unmeasured_ > kKnownAfterBytes ? kLongestHold : Seconds(0);
 }
 
-void BackgroundPace::sent(Time now, std::uint64_t place, std::uint64_t bytes,
+void BackgroundPace::sent(Time now, std::uint64_t position, std::uint64_t bytes,
                           const Uplink& uplink) {
   if (in_flight_.empty()) {
     confirmed_ = {confirmed_.bytes, now, {}, now, uplink.foreground().bytes};
+    // The path was idle: the periods of running dry and of measuring start anew.
     ran_dry_at_ = now;
     note_gap();
   }
   sent_at_ = now;
-  sent_place_ = place;
+  sent_position_ = position;
   if (rate_ > 0) {
-    // A whole round trip's bytes at once would wait in the uplink as well.
+    // A whole round trip's bytes sent at once would queue in the uplink.
     const double pace = searching_ ? 2 : 1 + ahead(uplink);
     const Seconds takes(static_cast<double>(bytes) / (rate_ * pace));
     paced_until_ = std::clamp(paced_until_, now, now + kAhead) +
                    std::chrono::duration_cast<Time::duration>(takes);
   }
   in_flight_bytes_ += bytes;
-  const bool filled = in_flight_bytes_ + chunk_ > limit_;
+  const bool filled = in_flight_bytes_ + fragment_ > limit_;
   const bool busy = filled || paced_until_ > now + kAhead;
-  const bool measures = busy && place > measures_from_;
-  in_flight_.push_back({place, bytes, filled, measures, trickles_, measures_from_, now, confirmed_,
-                        uplink.foreground().bytes});
+  const bool measures = busy && position > measures_from_;
+  in_flight_.push_back({position, bytes, filled, measures, trickles_, measures_from_, now,
+                        confirmed_, uplink.foreground().bytes});
 }
 
-// How much faster than measured. Where confirmations come late, a queue that stands now has been
-// answered by less for as long, so that it is drained in no less than that time: else the path
-// would be empty again before we know.
+// How much faster than measured we send. Where confirmations come late, the queue seen now has
+// already been answered by slower sending for that long. It is therefore drained over no less than
+// that time; otherwise the path would run empty before we know.
 double BackgroundPace::ahead(const Uplink& uplink) const {
   const double missing = 1 - queue(uplink);
   if (missing >= 0) return std::min(missing, 1.0) * kPaceAhead;
@@ -155,11 +168,11 @@ double BackgroundPace::ahead(const Uplink& uplink) const {
   return std::max(missing * std::min(kPaceAhead, drains), kLeastPace - 1);
 }
 
-void BackgroundPace::received(Time now, std::uint64_t place, Nanoseconds arrived,
+void BackgroundPace::received(Time now, std::uint64_t position, Nanoseconds arrived,
                               const Uplink& uplink) {
   InFlight newest;
   std::uint64_t fresh = 0;
-  while (!in_flight_.empty() && in_flight_.front().place <= place) {
+  while (!in_flight_.empty() && in_flight_.front().position <= position) {
     newest = in_flight_.front();
     fresh += newest.bytes;
     in_flight_.pop_front();
@@ -167,24 +180,24 @@ void BackgroundPace::received(Time now, std::uint64_t place, Nanoseconds arrived
   if (fresh == 0) return;
   in_flight_bytes_ -= fresh;
   confirmed_ = {confirmed_.bytes + fresh, now, arrived, newest.sent_at, newest.foreground_bytes};
-  if (newest.place > newest.counts_from && newest.counts_from != counts_from_) {
+  if (newest.position > newest.counts_from && newest.counts_from != counts_from_) {
     counts_from_ = newest.counts_from;
-    behind_gap_ = confirmed_;
+    after_gap_ = confirmed_;
   }
   const Flight flight{now - newest.sent_at, arrived - newest.sent_at.time_since_epoch()};
   note_flight(now, flight);
   if (searching_) end_search_if_known(now, newest, uplink);
-  // The foreground was not on the uplink after all.
+  // The trickle met no queue, so the foreground has left the uplink.
   if (newest.trickles && queued(flight) < kQueue / 2) foreground_done(now);
-  if (newest.place >= round_ends_at_ && newest.measures) measure(now, newest, uplink);
+  if (newest.position >= round_ends_at_ && newest.measures) measure(now, newest, uplink);
   adapt(fresh, newest.filled, queued(flight), uplink);
 }
 
-// A search ends where a queue shows that the path is full, and then it carries what came through
-// meanwhile; or, before it has got so far, where a foreground link knows the uplink. If the path is
-// narrower than that, a queue shows it soon.
+// The search ends when a queue shows that the path is full: the path then carries what came through
+// meanwhile. It also ends earlier if a foreground link knows the uplink's rate. If the path is
+// narrower than that uplink, a queue shows it soon.
 void BackgroundPace::end_search_if_known(Time now, const InFlight& newest, const Uplink& uplink) {
-  const bool full = flights_ >= kChunksInFlight && queue(uplink) >= 1;
+  const bool full = flights_ >= kFragmentsInFlight && queue(uplink) >= 1;
   if (!full && uplink.foreground_rate() == 0) return;
   const auto carried = static_cast<double>(confirmed_.bytes - newest.confirmed.bytes);
   const double rate = carried / Seconds(now - newest.sent_at).count();
@@ -193,23 +206,24 @@ void BackgroundPace::end_search_if_known(Time now, const InFlight& newest, const
   note_rate(full ? std::max(rate_, rate) : uplink.foreground_rate());
 }
 
-// What was sent behind a gap was confirmed a round trip later at the earliest, so that the time
-// from the gap makes a long path look narrow, and a sender that trusts it sends less and less.
-// Between confirmations it does not count.
+// Bytes sent after a gap are confirmed a round trip later at the earliest. If the rate counted from
+// the gap, a long path would look narrow, and a sender that trusts it would send less and less. So
+// time is counted between confirmations.
 void BackgroundPace::measure(Time now, const InFlight& newest, const Uplink& uplink) {
-  const bool gap_between = newest.confirmed.at < behind_gap_.at;
-  const bool soon = gap_between && now - behind_gap_.at < 2 * kQueue;
-  const Confirmed& from = gap_between && !soon ? behind_gap_ : newest.confirmed;
+  const bool gap_between = newest.confirmed.at < after_gap_.at;
+  const bool soon = gap_between && now - after_gap_.at < 2 * kQueue;
+  const Confirmed& from = gap_between && !soon ? after_gap_ : newest.confirmed;
+  // Foreground bytes shared the path meanwhile; the rate would be that of the rest only.
   if (from.foreground_bytes != newest.foreground_bytes) return;
-  // Confirmations may come in a bunch, and then claim more than the path carried since the last
-  // one: it cannot have carried faster than we sent.
+  // Confirmations may come in a bunch and then claim more than the path carried since the last one.
+  // It cannot have carried faster than we sent.
   const Seconds passed = soon ? now - from.at : confirmed_.arrived - from.arrived;
   const Seconds taken = std::max<Seconds>(passed, newest.sent_at - from.sent_at);
   if (taken.count() <= 0) return;
   const double rate = static_cast<double>(confirmed_.bytes - from.bytes) / taken.count();
-  // So soon behind a gap it is known to be as wide as that at least; the same without a queue.
+  // So soon after a gap the rate is only a lower bound. The same holds without a queue.
   if (soon && rate <= rate_) return;
-  round_ends_at_ = sent_place_;
+  round_ends_at_ = sent_position_;
   if (queue(uplink) < kPathLimits && rate <= rate_) return;
   if (searching_ && rate > rate_) rates_.fill(0);  // of a path that was not full yet
   note_rate(rate);
@@ -219,11 +233,12 @@ void BackgroundPace::note_flight(Time now, const Flight& flight) {
   shortest_.add(now, flight.round_trip);
   nearest_.add(now, flight.one_way);
   recent_[flights_++ % kRecent] = flight;
+  // Stored negated, because SlidingMinimum keeps the least value and we need the greatest.
   longest_.add(now, queued(flight) - flight.round_trip);
 }
 
-// How long a chunk waited on its way there. Not more than its confirmation was late, so that a
-// clock that runs fast is no queue where nothing comes back late.
+// How long a fragment waited on its way to the peer. It is at most the delay of its confirmation: a
+// peer's clock that runs fast must not look like a queue when nothing comes back late.
 BackgroundPace::Seconds BackgroundPace::queued(const Flight& flight) const {
   return std::min(flight.round_trip - shortest_.value(), flight.one_way - nearest_.value());
 }
@@ -231,19 +246,21 @@ BackgroundPace::Seconds BackgroundPace::queued(const Flight& flight) const {
 void BackgroundPace::note_rate(double rate) {
   rates_[next_rate_] = rate;
   next_rate_ = (next_rate_ + 1) % rates_.size();
-  // A round is slow when a process had to wait for its core, and fast by accident only.
+  // The upper quartile: a round is slow whenever a process waited for its core, and fast only by
+  // accident.
   std::array<double, kRounds> sorted = rates_;
   std::sort(sorted.begin(), sorted.end(), std::greater<>());
   const auto known = std::find(sorted.begin(), sorted.end(), 0.0) - sorted.begin();
   rate_ = sorted[static_cast<std::size_t>(known) / 4];
 }
 
-// What follows a gap meets an empty path, and a shaper that has saved up for it.
+// Bytes after a gap meet an empty path, and a shaper that has saved up tokens.
 void BackgroundPace::note_gap() {
-  measures_from_ = sent_place_ + (searching_ ? std::min(limit_, kSavedUp) : 0);
+  measures_from_ = sent_position_ + (searching_ ? std::min(limit_, kSavedUp) : 0);
 }
 
-// What all of the recent chunks have waited, in parts of what makes a queue.
+// The shortest wait of all recent fragments, as a fraction of a full queue. The minimum, because
+// one late fragment is not a queue.
 double BackgroundPace::queue(const Uplink& uplink) const {
   const std::size_t known = std::min(flights_, kRecent);
   if (known == 0) return 0;
@@ -258,13 +275,13 @@ BackgroundPace::Seconds BackgroundPace::full(const Uplink& uplink) {
   return Seconds(kQueue) / at_least_one(uplink.background_links()) / 2;
 }
 
-// A round trip as it may last where no chunk waits: with what confirmations have waited lately.
+// The longest recent round trip without its queue: late confirmations are included.
 BackgroundPace::Seconds BackgroundPace::unqueued() const {
   return flights_ == 0 ? Seconds(0) : -longest_.value();
 }
 
-// A path that shows no queue may carry more: that is sought as fast as confirmations come, or,
-// where some are late all the same, slower. One that shows a queue is known.
+// A path without a queue may carry more: the limit grows with every confirmation, and slower while
+// some are late. A path with a queue is known, so the limit is what it carries.
 void BackgroundPace::adapt(std::uint64_t fresh, bool filled, Seconds queued, const Uplink& uplink) {
   const unsigned links = at_least_one(uplink.background_links());
   const Seconds most = Seconds(kQueue) / links;

@@ -13,70 +13,73 @@
 
 namespace strait::net {
 
-// When a background link may put a chunk on the wire, and how large. Pure: no clock, no lock.
+// When a background link may put a fragment on the wire, and how large. Pure: no clock, no lock.
 //
-// What already lies in queues cannot yield any more, so little may lie there: about kQueue of what
-// the path carries, in addition to what is under way. A queue is what all of the recent chunks have
-// waited in on their way there: how much longer they took, from our clock to their arrival by the
-// peer's, than the fastest of the last seconds. Confirmations that come late, as they do against a
-// flood in the other direction, are none. The rate is what a quarter of the last rounds reached, by
-// the peer's clock, too. That fills an idle path and adds about kQueue to what comes after.
+// Bytes in a queue cannot yield any more, so few may queue: what the path carries in about kQueue,
+// in addition to what is in flight. The queue is the least time that any recent fragment waited on
+// its way: its delay from our clock to the peer's clock, minus the least such delay of the last
+// seconds. Late confirmations, caused by traffic in the other direction, do not count as a queue.
+// The rate is one that a quarter of the recent rounds reached, by the peer's clock. This fills an
+// idle path and delays later traffic by about kQueue.
 //
-// While a foreground link has bytes that the uplink has not carried, only a trickle goes. Whether
-// it has carried them is known when they are confirmed, or, on a long path, by the time that they
-// need at the rate which that link has measured, or else this one. A trickle that meets no queue
-// shows that they are through sooner.
+// While the uplink still has to carry bytes of a foreground link, only a trickle goes. The uplink
+// has carried them when they are confirmed. On a long path it has carried them after the time that
+// they need at the rate measured by that link, or by this one. A trickle that meets no queue shows
+// earlier that they have left.
 class BackgroundPace {
  public:
   using Time = Uplink::Time;
   using Nanoseconds = std::chrono::nanoseconds;
 
   static constexpr std::chrono::microseconds kQueue{5000};  // shared by all background links
-  static constexpr std::uint64_t kLeastChunk = 4096;
-  // Of bytes in flight, for all links: hosts with busy cores confirm late, and look narrow.
+  static constexpr std::uint64_t kLeastFragment = 4096;
+  // Bytes in flight, of all links together. A host with busy cores confirms late and looks narrow;
+  // this floor keeps the rate from falling to nothing.
   static constexpr std::uint64_t kLeastLimit = std::uint64_t{32} << 10;
-  static constexpr std::chrono::milliseconds kTrickleEvery{100};  // a least chunk, for all links
+  // one least fragment, for all links together
+  static constexpr std::chrono::milliseconds kTrickleEvery{100};
 
-  // How many bytes of a frame may go as one chunk now; 0: none yet, and the uplink knows when to
-  // ask again.
+  // How many bytes of a frame may go as one fragment now. 0: none yet; the uplink knows when to ask
+  // again.
   std::uint64_t allowance(Time now, Uplink& uplink);
 
-  // A chunk of these bytes went, framing included, and with it the stream up to this place. Places
-  // count bytes of frames.
-  void sent(Time now, std::uint64_t place, std::uint64_t bytes, const Uplink& uplink);
-  // The peer has the stream up to this place, and the last of it arrived then by the peer's clock.
-  void received(Time now, std::uint64_t place, Nanoseconds arrived, const Uplink& uplink);
+  // A fragment of `bytes`, framing included, was sent; the stream is sent up to `position`.
+  // Positions count bytes of frames.
+  void sent(Time now, std::uint64_t position, std::uint64_t bytes, const Uplink& uplink);
+  // The peer has the stream up to `position`. `arrived`: when its last byte arrived, by the peer's
+  // clock.
+  void received(Time now, std::uint64_t position, Nanoseconds arrived, const Uplink& uplink);
 
   double bytes_per_second() const { return rate_; }  // of the path; 0: not measured yet
 
  private:
   using Seconds = SlidingMinimum::Seconds;
 
-  struct Flight {  // of a chunk
+  struct Flight {  // of one fragment
     Seconds round_trip{0};
     Seconds one_way{0};  // from our clock to the peer's: only differences count
   };
   struct Confirmed {
-    std::uint64_t bytes = 0;             // ever
+    std::uint64_t bytes = 0;             // since the link began
     Time at;                             // when the last of them were
-    Nanoseconds arrived{0};              // and when these arrived, by the peer's clock
-    Time sent_at;                        // and when these had been sent
-    std::uint64_t foreground_bytes = 0;  // ever sent until then
+    Nanoseconds arrived{0};              // when they arrived, by the peer's clock
+    Time sent_at;                        // when they were sent
+    std::uint64_t foreground_bytes = 0;  // sent until then, since the link began
   };
   struct InFlight {
-    std::uint64_t place = 0;
+    std::uint64_t position = 0;
     std::uint64_t bytes = 0;
-    bool filled = false;            // it brought us to the limit
+    bool filled = false;            // it reached the limit
     bool measures = false;          // limited by the path since the last gap, not by a lack of data
     bool trickles = false;          // the foreground was thought to be on the uplink
-    std::uint64_t counts_from = 0;  // place behind the last gap
+    std::uint64_t counts_from = 0;  // the position after the last gap
     Time sent_at;
-    // As things stood when it went.
+    // The state when it was sent.
     Confirmed confirmed;
     std::uint64_t foreground_bytes = 0;
   };
 
-  std::uint64_t chunk(unsigned links) const;
+  std::uint64_t fragment(unsigned links) const;
   bool run_dry(Time now, Uplink& uplink);
   bool fills_search(unsigned links) const;
   bool foreground_uses_uplink(Time now, Uplink& uplink);
@@ -96,37 +99,37 @@ class BackgroundPace {
 
   std::deque<InFlight> in_flight_;
   std::uint64_t in_flight_bytes_ = 0;
-  std::uint64_t limit_ = kLeastLimit;  // for in_flight_bytes_
+  std::uint64_t limit_ = kLeastLimit;  // of in_flight_bytes_
 
-  std::uint64_t chunk_ = kLeastChunk;
+  std::uint64_t fragment_ = kLeastFragment;
   Time paced_until_{};
   bool trickles_ = false;
-  bool searching_ = true;  // no queue was seen yet
+  bool searching_ = true;  // no queue has been seen yet
 
   Confirmed confirmed_;
-  Confirmed behind_gap_;           // the first that counts
-  std::uint64_t counts_from_ = 0;  // of that gap
+  Confirmed after_gap_;            // the first confirmation that counts after a gap
+  std::uint64_t counts_from_ = 0;  // the position after that gap
   Time sent_at_{};
   Time ran_dry_at_{};
 
   static constexpr std::size_t kRounds = 16;
-  std::array<double, kRounds> rates_{};  // one of each round; 0: none yet
+  std::array<double, kRounds> rates_{};  // of the recent rounds; 0: none yet
   std::size_t next_rate_ = 0;
-  double rate_ = 0;  // that a quarter of them reach
-  std::uint64_t sent_place_ = 0;
-  std::uint64_t round_ends_at_ = 0;  // a place, as the next
+  double rate_ = 0;  // reached by a quarter of the rounds
+  std::uint64_t sent_position_ = 0;
+  std::uint64_t round_ends_at_ = 0;  // a position; so is the next
   std::uint64_t measures_from_ = 0;
 
   static constexpr std::size_t kRecent = 16;
   std::array<Flight, kRecent> recent_{};
-  std::size_t flights_ = 0;  // ever
+  std::size_t flights_ = 0;  // since the link began
   SlidingMinimum shortest_;  // round trip
   SlidingMinimum nearest_;   // one way
-  SlidingMinimum longest_;   // negative, so that it holds the longest round trip less its queue
+  SlidingMinimum longest_;   // negated; the longest round trip without its queue
 
   Uplink::Sent foreground_seen_;
   Time foreground_until_{};
-  std::uint64_t unmeasured_ = 0;  // of the foreground, since it was through
+  std::uint64_t unmeasured_ = 0;  // foreground bytes since it was last done
 };
 
 }  // namespace strait::net

@@ -38,6 +38,7 @@ Endpoint bind_socket(zmq::socket_t& socket, const BindAddress& address) {
         fmt::format("ports {}-{} are not a valid range", address.first_port, address.last_port));
   }
   const std::uint16_t last = std::max(address.first_port, address.last_port);
+  // One more bit than a port, so that the loop ends when last is 65535.
   for (std::uint32_t port = address.first_port; port <= last; ++port) {
     const Endpoint wanted{address.host, static_cast<std::uint16_t>(port)};
     try {
@@ -47,6 +48,7 @@ Endpoint bind_socket(zmq::socket_t& socket, const BindAddress& address) {
       throw_unbindable(fmt::format("cannot listen on {}: {}; is it an address of this machine?",
                                    wanted.host_and_port(), error.what()));
     }
+    // Port 0 lets the system choose; only libzmq knows the result.
     const auto bound = Endpoint::parse(socket.get(zmq::sockopt::last_endpoint));
     if (!bound)
       throw_unbindable(fmt::format("libzmq names no port for {}", wanted.host_and_port()));

@@ -8,7 +8,7 @@
 
 namespace strait::net {
 
-// One socket with the link ends that travel over it. Belongs to the net thread altogether.
+// One socket and the link ends that use it. Used by the net thread only.
 class Carrier {
  public:
   using Time = LinkEnd::Time;
@@ -41,9 +41,9 @@ inline zmq::pollitem_t poll_item(zmq::socket_t& socket, bool writable) {
   return {socket.handle(), 0, static_cast<short>(events), 0};
 }
 
-// For a closing message whose queue is full of chunks: a short wait, once per link.
-// (Raising the queue's limit instead is no way: libzmq 4.3.4 crashes when that meets a dying
-// connection.)
+// Waits a short time, once per link, for room for a closing message whose queue is full of
+// fragments. Raising the queue's limit instead crashes libzmq 4.3.4 when it meets a dying
+// connection.
 inline bool wait_for_room(zmq::socket_t& socket) {
   zmq::pollitem_t item{socket.handle(), 0, ZMQ_POLLOUT, 0};
   constexpr long kMomentMs = 300;

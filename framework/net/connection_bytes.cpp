@@ -10,12 +10,13 @@
 namespace strait::net {
 namespace {
 
-// Payload alone: confirmations of the kernel at the other end, or of something in between, are no
-// part of it. 0: not known.
+// Payload only. The kernel's acknowledgements do not count, whether they come from the peer or from
+// a middlebox. 0: unknown.
 std::uint64_t received_on(int descriptor) {
   tcp_info info{};
   socklen_t size = sizeof info;
   if (getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return 0;
+  // An older kernel fills less of the structure.
   if (size < offsetof(tcp_info, tcpi_bytes_received) + sizeof info.tcpi_bytes_received) return 0;
   return info.tcpi_bytes_received;
 }
@@ -40,7 +41,7 @@ void ConnectionBytes::follow(const zmq::message_t& message) {
 bool ConnectionBytes::grew() {
   if (descriptor_ < 0) return false;
   const std::uint64_t received = received_on(descriptor_);
-  // Asked afterwards, so that what was read is of the same connection.
+  // The cookie is read after the bytes, so that both belong to the same connection.
   if (cookie_ == 0 || socket_cookie(descriptor_) != cookie_) {
     descriptor_ = -1;  // the next message names its successor
     return false;

@@ -5,13 +5,13 @@
 
 namespace strait::net {
 
-// The kernel's number of a socket: a later one of the same descriptor has another; 0: it is no
-// socket.
+// The kernel's unique number of a socket. A later socket with the same descriptor has another one.
+// 0: not a socket.
 std::uint64_t socket_cookie(int descriptor);
 
-// Whether bytes still arrive on the connection that a link's messages come on, long before they
-// make a whole message. libzmq owns the connection and may close it at any time; its descriptor may
-// then be another one's, so the kernel's cookie is compared. Belongs to the net thread.
+// Tells whether bytes still arrive on the connection of a link, long before they make a whole
+// message. libzmq owns the connection and may close it at any time. Its descriptor may then belong
+// to another one, so the kernel's cookie is compared. Used by the net thread only.
 class ConnectionBytes {
  public:
   void follow(const zmq::message_t& message);  // the connection that this came on

@@ -10,10 +10,11 @@
 namespace strait::net {
 namespace {
 
+// libzmq does not retry after a refused handshake, and a peer may only not expect us yet.
 constexpr std::chrono::milliseconds kRenewAfter{200};
 
-// The kernel ends a connection that confirms nothing after kSilence. What is left is something in
-// between that confirms and passes nothing on: another connection may find another way.
+// The kernel ends a connection whose peer acknowledges nothing for kSilence. What remains is a
+// middlebox that acknowledges and forwards nothing: a new connection may take another route.
 constexpr std::chrono::milliseconds kRenewWhenQuietFor = 2 * kSilence;
 
 }  // namespace
@@ -33,8 +34,7 @@ void DealerCarrier::open() {
   unsent_.reset();
   socket_.emplace(context_, zmq::socket_type::dealer);
   apply_link_settings(*socket_, peer_.host);
-  socket_->set(zmq::sockopt::routing_id,
-               fmt::format("{}.{}", node_.name.text(), node_.incarnation));
+  socket_->set(zmq::sockopt::routing_id, fmt::format("{}.{}", node_.name.text(), node_.restarts));
   if (!node_.plaintext) call_with_curve(*socket_, node_.keys, peer_key_);
   monitor_ = std::make_unique<Monitor>(context_, *socket_);
   try {
@@ -58,24 +58,25 @@ bool DealerCarrier::turn(Time now) {
   int reads = 0;
   for (zmq::message_t message;
        reads < kReadsPerTurn && socket_->recv(message, zmq::recv_flags::dontwait); ++reads) {
-    // One part is one message of ours; what comes in more was not written by this protocol.
+    // Each of our messages is one part; this protocol never wrote a message of several parts.
     if (!message.more()) end_->arrived(now, message);
   }
   end_->tick(now);
-  // Only now: what has come while this process stood still is read, and that time discounted.
+  // Checked after reading: messages that came while this process stood still are read by now, and
+  // that time is discounted.
   if (up_ && now - std::max(up_since_, end_->last_heard()) >= kRenewWhenQuietFor) renew_at_ = now;
   return write(now) || reads == kReadsPerTurn;
 }
 
-// By a new socket: the former one would first send what it still holds for the former connection.
+// A new socket is needed: the old one would first send what it still queues for the old connection.
 void DealerCarrier::renew(Time now) {
   renew_at_.reset();
   if (std::exchange(up_, false)) end_->path_down(now);
   try {
     open();
   } catch (const std::exception& error) {
-    // It worked before: too many open files, or a name that is not resolved now. The link holds on
-    // for as long as it may be down.
+    // It worked before, so the cause passes: too many open files, or a name that does not resolve
+    // now. The link allows for this as long as its path may be down.
     monitor_.reset();
     socket_.reset();
     note_failure(error.what());
@@ -90,6 +91,8 @@ bool DealerCarrier::write(Time now) {
       if (!end_->compose(now, message)) return false;
       unsent_ = std::move(message);
     }
+    // ZeroMQ's queue is full. The message is kept, because compose() has already advanced the
+    // window.
     if (!socket_->send(*unsent_, zmq::send_flags::dontwait)) return false;
     unsent_.reset();
   }
@@ -101,7 +104,7 @@ void DealerCarrier::follow_events(Time now) {
   while (const auto event = monitor_->next()) {
     switch (*event) {
       case Monitor::Event::accepted:
-        break;  // of listeners only
+        break;  // only on listeners
       case Monitor::Event::up:
         up_ = true;
         up_since_ = now;
@@ -112,7 +115,7 @@ void DealerCarrier::follow_events(Time now) {
         if (!std::exchange(up_, false)) break;
         end_->path_down(now);
         renew_at_ = now;
-        return;  // what follows is of a socket that will be gone
+        return;  // later events belong to the socket that is replaced
       case Monitor::Event::authentication_failed:
         note_failure("it does not know our key, or does not expect us yet");
         // libzmq never retries a connection whose handshake was refused.
@@ -129,11 +132,11 @@ void DealerCarrier::follow_events(Time now) {
   }
 }
 
-void DealerCarrier::note_failure(const std::string& words) {
+void DealerCarrier::note_failure(const std::string& message) {
   ++failures_;
-  end_->note_trouble(words);
-  // Every renewal fails alike: one sentence, not one per attempt.
-  if (failures_ == 1) node_.on_event(fmt::format("{}: {}", peer_.host_and_port(), words));
+  end_->record_problem(message);
+  // Every retry fails in the same way, so one sentence is enough.
+  if (failures_ == 1) node_.on_event(fmt::format("{}: {}", peer_.host_and_port(), message));
 }
 
 void DealerCarrier::poll_on(std::vector<zmq::pollitem_t>& items) {
@@ -149,6 +152,8 @@ void DealerCarrier::detach(LinkEnd& end) {
 void DealerCarrier::close() {
   if (end_ == nullptr) return;
   end_->close();
+  // On a path that is down the peer cannot receive the final message; waiting for it would only
+  // delay the exit.
   if (up_) {
     const auto now = std::chrono::steady_clock::now();
     write(now);

@@ -14,14 +14,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Only TCP is supported: links cross machines.
 constexpr std::string_view kScheme = "tcp://";
-constexpr const char* kListening = "0A";  // of the st column in /proc/net/tcp
+constexpr const char* kListening = "0A";  // the st column of /proc/net/tcp: TCP_LISTEN
 
 bool in_network(std::uint32_t address, std::uint32_t network, int bits) {
   return (address ^ network) >> (32 - bits) == 0;
 }
 
-// The inode of the socket that listens on the port.
+// The inode of the socket that listens on this port.
 std::optional<std::string> listening_inode(const char* table, std::uint16_t port) {
   std::ifstream lines(table);
   const std::string wanted = fmt::format(":{:04X}", port);
@@ -52,6 +53,7 @@ bool holds_inode(const fs::path& process, const std::string& inode) {
 std::optional<Endpoint> Endpoint::parse(std::string_view text) {
   if (!text.starts_with(kScheme)) return std::nullopt;
   text.remove_prefix(kScheme.size());
+  // The last colon: an IPv6 address contains others.
   const std::size_t colon = text.rfind(':');
   if (colon == std::string_view::npos || colon == 0) return std::nullopt;
   Endpoint endpoint;

@@ -15,10 +15,10 @@
 namespace strait::net {
 namespace {
 
-// Four sizes for each power of two: frames of a run differ by their rows' lengths from step to
-// step, and are to find each other's blocks.
+// Four sizes per power of two. Frames of a run differ from step to step with the lengths of their
+// rows; classes this coarse let them reuse each other's blocks.
 constexpr std::size_t kSizesPerPower = 4;
-constexpr std::size_t kPowers = 24;  // up to 64 GiB, beyond any frame
+constexpr std::size_t kPowers = 24;  // up to 64 GiB, larger than any frame
 
 std::size_t block_class(std::size_t bytes) {
   const auto power = static_cast<std::size_t>(std::bit_width(bytes - 1)) - 1;  // 2^power < bytes
@@ -27,12 +27,12 @@ std::size_t block_class(std::size_t bytes) {
   return (power - 11) * kSizesPerPower + quarters;
 }
 
-std::size_t block_bytes(std::size_t place) {
-  const std::size_t power = std::size_t{1} << (place / kSizesPerPower + 11);
-  return power + (place % kSizesPerPower + 1) * (power / kSizesPerPower);
+std::size_t block_bytes(std::size_t size_class) {
+  const std::size_t power = std::size_t{1} << (size_class / kSizesPerPower + 11);
+  return power + (size_class % kSizesPerPower + 1) * (power / kSizesPerPower);
 }
 
-// A free block holds the pointer to the next one of its size.
+// A free block holds the pointer to the next free block of its size.
 struct KeptBlock {
   KeptBlock* next;
 };
@@ -43,7 +43,7 @@ struct KeptBlocks {
   std::size_t bytes STRAIT_GUARDED_BY(mutex) = 0;
 };
 
-// Never destroyed: frames that outlive main() give their memory back, too.
+// Never destroyed, because frames that outlive main() return their memory here.
 KeptBlocks& kept_blocks() {
   static KeptBlocks& blocks = *new KeptBlocks;
   return blocks;
@@ -53,30 +53,33 @@ KeptBlocks& kept_blocks() {
 
 std::byte* FrameMemory::take(std::size_t bytes) {
   if (bytes < kReusedBytes) return static_cast<std::byte*>(::operator new(bytes));
-  const std::size_t place = block_class(bytes);
+  const std::size_t size_class = block_class(bytes);
   KeptBlocks& kept = kept_blocks();
+  // The lock covers only the list: operator new below may take long.
   {
     const MutexLock lock(kept.mutex);
-    if (KeptBlock* block = kept.first.at(place); block != nullptr) {
-      ASAN_UNPOISON_MEMORY_REGION(block, block_bytes(place));
-      kept.first.at(place) = block->next;
-      kept.bytes -= block_bytes(place);
+    if (KeptBlock* block = kept.first.at(size_class); block != nullptr) {
+      ASAN_UNPOISON_MEMORY_REGION(block, block_bytes(size_class));
+      kept.first.at(size_class) = block->next;
+      kept.bytes -= block_bytes(size_class);
       return reinterpret_cast<std::byte*>(block);
     }
   }
-  return static_cast<std::byte*>(::operator new(block_bytes(place)));
+  return static_cast<std::byte*>(::operator new(block_bytes(size_class)));
 }
 
 void FrameMemory::give_back(std::byte* block, std::size_t bytes) noexcept {
   if (bytes >= kReusedBytes) {
-    const std::size_t place = block_class(bytes);
+    const std::size_t size_class = block_class(bytes);
     KeptBlocks& kept = kept_blocks();
     const MutexLock lock(kept.mutex);
-    if (kept.bytes + block_bytes(place) <= kKeptBytes) {
-      kept.first.at(place) = ::new (static_cast<void*>(block)) KeptBlock{kept.first.at(place)};
-      kept.bytes += block_bytes(place);
-      // All but the pointer: the leak checker follows it.
-      ASAN_POISON_MEMORY_REGION(block + sizeof(KeptBlock), block_bytes(place) - sizeof(KeptBlock));
+    if (kept.bytes + block_bytes(size_class) <= kKeptBytes) {
+      kept.first.at(size_class) =
+          ::new (static_cast<void*>(block)) KeptBlock{kept.first.at(size_class)};
+      kept.bytes += block_bytes(size_class);
+      // The pointer stays readable, because the leak checker follows it.
+      ASAN_POISON_MEMORY_REGION(block + sizeof(KeptBlock),
+                                block_bytes(size_class) - sizeof(KeptBlock));
       return;
     }
   }

@@ -8,23 +8,24 @@
 
 namespace strait::net {
 
-// Where the bytes of frames come from. Blocks of kReusedBytes and more are kept when they are given
-// back, by sizes, up to kKeptBytes in the whole process, so that links which carry alike frames
-// step after step ask the system for nothing. Any thread.
+// The memory of frames. Returned blocks of kReusedBytes and more are kept by size, up to kKeptBytes
+// in the whole process. Links that carry frames of similar sizes in every step then allocate
+// nothing. Any thread.
 class FrameMemory {
  public:
   static constexpr std::size_t kReusedBytes = std::size_t{4} << 10;
   static constexpr std::size_t kKeptBytes = std::size_t{256} << 20;
 
   static std::byte* take(std::size_t bytes);
-  static void give_back(std::byte* block, std::size_t bytes) noexcept;  // as was asked for
+  // `bytes`: as passed to take()
+  static void give_back(std::byte* block, std::size_t bytes) noexcept;
 
-  // Held for the next to ask, now.
+  // Bytes that are free for reuse now.
   static std::size_t kept_bytes();
 };
 
-// Makes a vector of bytes use it. Bytes that resize() adds are uninitialized: code that makes a
-// frame larger writes them.
+// Makes a vector of bytes use FrameMemory. Bytes added by resize() are uninitialized: the code that
+// makes a frame larger writes them.
 template <class Byte>
 class FrameAllocator {
   static_assert(std::is_same_v<Byte, std::byte>, "frames are bytes");

@@ -10,6 +10,7 @@ GreetingResult judge_greeting(const GreetingSelf& self, const RunId& run, std::u
   const std::string us = self.hello.name.describe();
   const std::string them = theirs.name.describe();
   GreetingResult outcome;
+  // Run and generation come first: an older process has other terms too, but its age is the cause.
   if (run != self.run) {
     outcome.refusal = LinkError(
         Kind::refused,
@@ -29,12 +30,13 @@ GreetingResult judge_greeting(const GreetingSelf& self, const RunId& run, std::u
     outcome.refusal = LinkError(
         Kind::refused,
         fmt::format("{}: {} expects {} here, not {}", self.link, us, self.peer.describe(), them));
-  } else if (self.hello.peer_life != 0 && theirs.life != self.hello.peer_life) {
+  } else if (self.hello.peer_incarnation != 0 &&
+             theirs.incarnation != self.hello.peer_incarnation) {
     outcome.fatal = LinkError(
         Kind::lost,
         fmt::format("{}: {} has restarted and lost the state of this link", self.link, them));
     outcome.refusal = outcome.fatal;
-  } else if (theirs.peer_life != 0 && theirs.peer_life != self.hello.life) {
+  } else if (theirs.peer_incarnation != 0 && theirs.peer_incarnation != self.hello.incarnation) {
     outcome.refusal = LinkError(
         Kind::lost,
         fmt::format("{}: {} has restarted and lost the state of this link", self.link, us));

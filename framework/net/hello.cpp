@@ -9,6 +9,7 @@
 namespace strait::net {
 namespace {
 
+// Bounds the work for a hello of a peer that has only proved its key.
 constexpr std::uint32_t kMaxTerms = 1000;
 
 const std::string* find_term(const Terms& terms, const std::string& key) {
@@ -28,9 +29,9 @@ std::vector<std::byte> encode_hello(const Hello& hello) {
   std::vector<std::byte> bytes;
   append_value(bytes, hello.name.stage);
   append_value(bytes, hello.name.replica);
-  append_value(bytes, hello.life);
-  append_value(bytes, hello.peer_life);
-  append_value(bytes, hello.chunk_bytes);
+  append_value(bytes, hello.incarnation);
+  append_value(bytes, hello.peer_incarnation);
+  append_value(bytes, hello.fragment_bytes);
   append_value(bytes, static_cast<std::uint32_t>(hello.terms.size()));
   for (const auto& [key, value] : hello.terms) {
     append_text(bytes, key);
@@ -44,9 +45,9 @@ std::optional<Hello> decode_hello(std::span<const std::byte> bytes) {
   Hello hello;
   hello.name.stage = reader.value<std::uint32_t>();
   hello.name.replica = reader.value<std::uint32_t>();
-  hello.life = reader.value<std::uint64_t>();
-  hello.peer_life = reader.value<std::uint64_t>();
-  hello.chunk_bytes = reader.value<std::uint64_t>();
+  hello.incarnation = reader.value<std::uint64_t>();
+  hello.peer_incarnation = reader.value<std::uint64_t>();
+  hello.fragment_bytes = reader.value<std::uint64_t>();
   const auto terms = reader.value<std::uint32_t>();
   if (terms > kMaxTerms) return std::nullopt;
   for (std::uint32_t i = 0; i < terms && !reader.failed(); ++i) {
@@ -58,6 +59,7 @@ std::optional<Hello> decode_hello(std::span<const std::byte> bytes) {
   return hello;
 }
 
+// The keys of both, in the order of the first, so that both ends name the same disagreement.
 std::optional<std::string> disagreement(const Hello& one, const Hello& other) {
   std::vector<std::string> keys;
   for (const auto& term : one.terms) keys.push_back(term.first);

@@ -12,22 +12,22 @@
 namespace strait::net {
 
 // How an end identifies itself when a path comes up: the payload of hello and hello_reply. Run and
-// generation are in every message's header.
+// generation are in the header of every message.
 struct Hello {
   ProcessName name;
-  std::uint64_t life = 0;       // random, made with the link; a restarted end has another one
-  std::uint64_t peer_life = 0;  // the peer's life that this end was connected to; 0: none yet
-  std::uint64_t chunk_bytes = 0;
+  std::uint64_t incarnation = 0;       // random; a restarted end has another one
+  std::uint64_t peer_incarnation = 0;  // of the peer that this end was connected to; 0: none yet
+  std::uint64_t fragment_bytes = 0;
   Terms terms;
 };
 
 std::vector<std::byte> encode_hello(const Hello& hello);
 
-// Nothing for bytes that are no hello. Lengths are checked before they are believed.
+// Nothing if the bytes are not a hello. Lengths are checked before use.
 std::optional<Hello> decode_hello(std::span<const std::byte> bytes);
 
-// The first disagreement in words that are right for both ends, or nothing:
-// `stage 0.0 has codec = "raw", stage 1.0 has codec = "fixed"`.
+// The first disagreement, in words that both ends can print, or nothing: `stage 0.0 has codec =
+// "raw", stage 1.0 has codec = "fixed"`.
 std::optional<std::string> disagreement(const Hello& one, const Hello& other);
 
 }  // namespace strait::net

@@ -11,20 +11,20 @@
 
 namespace strait::net {
 
-// What a stall report needs: which process waits for what, since when.
+// What a stall report needs: which process waits for what, and since when.
 struct LinkState {
   std::string name;                    // "boundary 0>1", as both ends call it
   std::string peer;                    // "stage 1.0 (127.0.0.1:40123)"
-  bool connected = false;              // a hello was agreed on and the path is up
-  std::uint64_t sent_bytes = 0;        // as put on the wire, framing and repeats included
+  bool connected = false;              // a hello was agreed on, and the path is up
+  std::uint64_t sent_bytes = 0;        // on the wire, with framing and repeats
   std::uint64_t received_bytes = 0;    // the same
-  std::uint64_t window_bytes = 0;      // sent, not yet taken by the peer
-  std::uint64_t awaited_bytes = 0;     // size of the frame that is arriving, 0 between frames
-  std::uint64_t awaited_received = 0;  // of these, how many are here
-  std::uint64_t resent_chunks = 0;
-  std::uint64_t rejected_chunks = 0;  // wrong check, wrong generation, repeated
+  std::uint64_t window_bytes = 0;      // sent, and not yet taken by the peer
+  std::uint64_t awaited_bytes = 0;     // size of the frame that is arriving; 0: none
+  std::uint64_t awaited_received = 0;  // bytes of that frame that have arrived
+  std::uint64_t resent_fragments = 0;
+  std::uint64_t rejected_fragments = 0;  // wrong check, wrong generation, or repeated
   std::uint64_t reconnects = 0;
-  double bytes_per_second = 0;  // that the path was seen to carry to the peer; 0: not known
+  double bytes_per_second = 0;  // measured speed of the path to the peer; 0: unknown
   std::chrono::steady_clock::time_point last_heard{};  // anything, heartbeats too
   std::chrono::steady_clock::time_point last_data{};   // a byte of a frame
 };
@@ -44,25 +44,25 @@ class Link {
   // Waits only for room in the window. A frame larger than the window passes alone.
   void send(Frame frame) { send_until(frame, std::chrono::steady_clock::time_point::max()); }
 
-  // As send(), but gives up at the deadline (false), and the frame is still the caller's: so that
-  // code that sends and receives on one thread can make room for a peer that does the same.
+  // Like send(), but gives up at the deadline. False: the frame still belongs to the caller. One
+  // thread that both sends and receives can so make room for a peer that does the same.
   virtual bool send_until(Frame& frame, std::chrono::steady_clock::time_point deadline) = 0;
 
   // Waits for the next frame. Frames that arrived before the link died are still delivered.
   virtual Frame receive() = 0;
 
-  // As receive(), but gives up at the deadline: nothing has arrived, and nothing is wrong.
+  // Like receive(), but gives up at the deadline: nothing has arrived, and nothing is wrong.
   virtual std::optional<Frame> receive_until(std::chrono::steady_clock::time_point deadline) = 0;
 
   // Waits until everything sent has reached the peer's memory, or the deadline passes (false).
   virtual bool flush(std::chrono::steady_clock::time_point deadline) = 0;
 
-  // Ends the link on both sides with this cause. The first cause stays.
+  // Ends the link on both sides with this cause. Later causes are ignored.
   virtual void abort(const LinkError& cause) = 0;
 
   virtual LinkState state() const = 0;
 
-  // For reports of waits: the link that carries this one's frames, where this one wraps another.
+  // The link that carries this link's frames, if this one wraps another. For reports of waits.
   virtual const Link* underlying() const { return this; }
 };
 

@@ -9,14 +9,14 @@
 namespace strait::net {
 namespace {
 
-// Without a message: from then on the connection is asked whether part of one has come.
+// After this time without a message the connection is asked whether part of a message has come.
 constexpr std::chrono::milliseconds kAskConnectionAfter{500};
 
-// A large message's bytes, in a frame's memory for as long as libzmq has them.
+// The bytes of a large message, in a frame's memory, for as long as libzmq uses them.
 struct LentBytes {
   Frame bytes;
-  // Set behind the last write, looked at before they are given back: libzmq orders its threads by
-  // means that no tool sees.
+  // Set after the last write and read before the bytes are freed. libzmq orders its threads in ways
+  // that ThreadSanitizer does not see; this flag makes the order visible.
   std::atomic<bool> written = false;
 };
 
@@ -47,23 +47,23 @@ void LinkEnd::throw_if_failed() {
 void LinkEnd::measure(Time now) {
   const SendWindow& window = protocol_.window();
   rate_.update(now, window.pushed_bytes(), window.received_offset(), window.arrived());
-  chunk_.update(now, window.cursor_offset(), window.received_offset());
+  fragment_.update(now, window.cursor_offset(), window.received_offset());
 }
 
-std::uint64_t LinkEnd::chunk_limit(Time now) {
+std::uint64_t LinkEnd::fragment_limit(Time now) {
   const SendWindow& window = protocol_.window();
-  if (!window.has_piece()) return 0;
+  if (!window.has_fragment()) return 0;
   if (priority_ == Priority::background) return pace_.allowance(now, uplink_);
-  // Also where nothing has been confirmed for long.
-  chunk_.update(now, window.cursor_offset(), window.received_offset());
-  return std::min(chunk_.limit(rate_.bytes_per_second()),
-                  ChunkSize::part_of(window.next_frame_bytes()));
+  // Updated here as well, because confirmations may be missing for long.
+  fragment_.update(now, window.cursor_offset(), window.received_offset());
+  return std::min(fragment_.limit(rate_.bytes_per_second()),
+                  FragmentSize::part_of(window.next_frame_bytes()));
 }
 
-void LinkEnd::note_chunk(Time now, std::uint64_t payload) {
+void LinkEnd::note_fragment(Time now, std::uint64_t payload) {
   const std::uint64_t bytes = kHeaderBytes + payload;
   if (priority_ == Priority::foreground) {
-    rate_.chunk_sent(now, protocol_.window().cursor_offset(), protocol_.window().has_piece());
+    rate_.fragment_sent(now, protocol_.window().cursor_offset(), protocol_.window().has_fragment());
     uplink_.foreground_sent(bytes, rate_.back_to_back_rate());
   } else {
     pace_.sent(now, protocol_.window().cursor_offset(), bytes, uplink_);
@@ -74,7 +74,7 @@ void LinkEnd::report_to_uplink() {
   using Load = Uplink::Load;
   Load load = Load::none;
   if (protocol_.connected() && !protocol_.window().all_received()) {
-    load = protocol_.window().has_piece() ? Load::waiting : Load::in_flight;
+    load = protocol_.window().has_fragment() ? Load::waiting : Load::in_flight;
   }
   uplink_.change(priority_, std::exchange(load_, load), load);
 }
@@ -93,7 +93,8 @@ bool LinkEnd::send_until(Frame& frame, Time deadline) {
       throw_if_failed();
     }
   }
-  // This is the only sender, so the room that there is stays.
+  // The lock is not needed for the hash. The room cannot shrink meanwhile, because only this thread
+  // sends on this link.
   const FrameHash hash = hash_frame(frame);
   {
     const MutexLock lock(mutex_);
@@ -107,7 +108,7 @@ bool LinkEnd::send_until(Frame& frame, Time deadline) {
 
 Frame LinkEnd::receive() {
   std::optional<Frame> frame = receive_until(Time::max());
-  // Nothing comes back only after the deadline, and there is none.
+  // Never empty: receive_until() returns nothing only at its deadline, and there is none.
   return std::move(*frame);
 }
 
@@ -119,6 +120,7 @@ std::optional<Frame> LinkEnd::receive_until(Time deadline) {
       throw_if_failed();
       if (deadline == Time::max()) {
         changed_.wait(mutex_);
+        // A frame may have arrived between the deadline and the lock.
       } else if (!changed_.wait_until(mutex_, deadline)) {
         frame = protocol_.take();
         if (!frame) return std::nullopt;
@@ -148,7 +150,7 @@ void LinkEnd::abort(const LinkError& cause) {
 LinkState LinkEnd::state() const {
   const MutexLock lock(mutex_);
   LinkState state = protocol_.state();
-  // A background link's own meter would count the time in which it yields.
+  // The meter of a background link would count the time in which the link yields.
   state.bytes_per_second =
       priority_ == Priority::foreground ? rate_.bytes_per_second() : pace_.bytes_per_second();
   return state;
@@ -160,6 +162,7 @@ void LinkEnd::change(Change&& change_protocol) {
     const MutexLock lock(mutex_);
     change_protocol(protocol_);
   }
+  // Notified without the lock: a woken thread would otherwise block on it at once.
   changed_.notify_all();
 }
 
@@ -181,10 +184,11 @@ void LinkEnd::arrived(Time now, const zmq::message_t& message) {
     protocol_.receive(now, {first, message.size()});
     measure(now);
     if (protocol_.window().attempt() != attempt) {
-      // What was in flight is lost, perhaps with the whole path: another one may be slower.
+      // A new attempt means that bytes in flight were lost, perhaps with the whole path. The new
+      // path may be slower, so what was measured does not count.
       pace_ = BackgroundPace();
       rate_ = RateMeter();
-      chunk_ = ChunkSize();
+      fragment_ = FragmentSize();
     } else {
       const SendWindow& window = protocol_.window();
       pace_.received(now, window.received_offset(), window.arrived(), uplink_);
@@ -208,12 +212,12 @@ void LinkEnd::tick(Time now) {
   if (failed) changed_.notify_all();
 }
 
-void LinkEnd::note_trouble(const std::string& words) {
-  change([&](LinkProtocol& protocol) { protocol.note_trouble(words); });
+void LinkEnd::record_problem(const std::string& message) {
+  change([&](LinkProtocol& protocol) { protocol.record_problem(message); });
 }
 
-void LinkEnd::note_place(const std::string& place) {
-  change([&](LinkProtocol& protocol) { protocol.note_place(place); });
+void LinkEnd::set_peer_address(const std::string& address) {
+  change([&](LinkProtocol& protocol) { protocol.set_peer_address(address); });
 }
 
 void LinkEnd::close() {
@@ -232,14 +236,17 @@ LinkEnd::Time LinkEnd::last_heard() const {
 
 bool LinkEnd::compose(Time now, zmq::message_t& message) {
   const MutexLock lock(mutex_);
-  const std::optional<LinkProtocol::Outgoing> next = protocol_.next(now, chunk_limit(now));
+  const std::optional<LinkProtocol::Outgoing> next = protocol_.next(now, fragment_limit(now));
   if (!next) return false;
-  if (next->header.kind == MessageKind::chunk) {
-    note_chunk(now, next->payload.size());
+  if (next->header.kind == MessageKind::fragment) {
+    note_fragment(now, next->payload.size());
     report_to_uplink();
+    // Background links yield to these bytes from now on.
   }
   const std::size_t size = kHeaderBytes + next->payload.size();
   LentBytes* lent = nullptr;
+  // Small messages are copied into ZeroMQ's own buffer; large ones lend a frame's memory, so that a
+  // step allocates nothing.
   if (size < FrameMemory::kReusedBytes) {
     message.rebuild(size);
   } else {
@@ -247,6 +254,7 @@ bool LinkEnd::compose(Time now, zmq::message_t& message) {
   }
   const std::span<std::byte> bytes(static_cast<std::byte*>(message.data()), message.size());
   std::copy(next->payload.begin(), next->payload.end(), bytes.begin() + kHeaderBytes);
+  // The check covers the payload, so the header is written last.
   seal(next->header, bytes);
   if (lent != nullptr) lent->written.store(true, std::memory_order_release);
   return true;

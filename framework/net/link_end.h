@@ -8,8 +8,8 @@
 
 #include "framework/mutex.h"
 #include "framework/net/background_pace.h"
-#include "framework/net/chunk_size.h"
 #include "framework/net/connection_bytes.h"
+#include "framework/net/fragment_size.h"
 #include "framework/net/link.h"
 #include "framework/net/link_protocol.h"
 #include "framework/net/rate_meter.h"
@@ -17,15 +17,15 @@
 
 namespace strait::net {
 
-// A Link over the protocol core: the program's threads on one side, the net thread on the other,
-// and one mutex between them. What travels goes through compose() and arrived(); which socket that
-// is, it does not know.
+// A Link over the protocol core. The program's threads use one side, the net thread the other, and
+// one mutex is between them. Messages go through compose() and arrived(); the class does not know
+// which socket carries them.
 class LinkEnd : public Link {
  public:
   using Time = LinkProtocol::Time;
 
-  // wake: called after every change that the net thread should look at; any thread, must not block.
-  // uplink: shared with the other ends of the net thread, and touched there only.
+  // wake: called after every change that concerns the net thread, by any thread; must not block.
+  // uplink: shared with the other ends of the net thread, and used by that thread only.
   LinkEnd(ProtocolOptions options, std::function<void()> wake, Uplink& uplink);
 
   bool send_until(Frame& frame, Time deadline) override;
@@ -35,39 +35,39 @@ class LinkEnd : public Link {
   void abort(const LinkError& cause) override;
   LinkState state() const override;
 
-  // The net thread's side.
+  // For the net thread.
   void path_up(Time now);
   void path_down(Time now);
   void arrived(Time now, const zmq::message_t& message);
   void tick(Time now);
-  void note_trouble(const std::string& words);
-  void note_place(const std::string& place);
+  void record_problem(const std::string& message);
+  void set_peer_address(const std::string& address);
   void close();
   Time last_heard() const;
-  // The next message for the wire, sealed; false when there is none.
+  // The next message for the wire, sealed. False: there is none.
   bool compose(Time now, zmq::message_t& message);
 
  private:
   void throw_if_failed() STRAIT_REQUIRES(mutex_);
   void measure(Time now) STRAIT_REQUIRES(mutex_);
-  std::uint64_t chunk_limit(Time now) STRAIT_REQUIRES(mutex_);
-  void note_chunk(Time now, std::uint64_t payload) STRAIT_REQUIRES(mutex_);
+  std::uint64_t fragment_limit(Time now) STRAIT_REQUIRES(mutex_);
+  void note_fragment(Time now, std::uint64_t payload) STRAIT_REQUIRES(mutex_);
   void report_to_uplink() STRAIT_REQUIRES(mutex_);
-  // Runs a change of the protocol under the lock and wakes the threads that wait for its outcome.
+  // Changes the protocol under the lock, and wakes the threads that wait for the result.
   template <typename Change>
   void change(Change&& change_protocol);
 
   const Priority priority_;
   const std::function<void()> wake_;
   Uplink& uplink_;
-  ConnectionBytes connection_;              // the net thread's
-  Uplink::Load load_ = Uplink::Load::none;  // as the uplink knows it; the net thread's
+  ConnectionBytes connection_;              // used by the net thread only
+  Uplink::Load load_ = Uplink::Load::none;  // as last reported to the uplink; net thread only
   mutable Mutex mutex_;
   Condition changed_;
   LinkProtocol protocol_ STRAIT_GUARDED_BY(mutex_);
   RateMeter rate_ STRAIT_GUARDED_BY(mutex_);
-  ChunkSize chunk_ STRAIT_GUARDED_BY(mutex_);      // of a foreground link
-  BackgroundPace pace_ STRAIT_GUARDED_BY(mutex_);  // of a background link
+  FragmentSize fragment_ STRAIT_GUARDED_BY(mutex_);  // of a foreground link
+  BackgroundPace pace_ STRAIT_GUARDED_BY(mutex_);    // of a background link
 };
 
 }  // namespace strait::net

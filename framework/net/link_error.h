@@ -5,14 +5,13 @@
 
 namespace strait::net {
 
-// Why a link ended. A value as well as an exception: links keep it and throw it from every later
-// call.
+// Why a link ended. A link keeps its error as a value and throws it from every later call.
 class LinkError : public std::runtime_error {
  public:
   enum class Kind {
     lost,             // the path or the peer is gone
-    refused,          // the two ends do not agree on what they are; names both values
-    aborted,          // one side ended the link on purpose; carries its words
+    refused,          // the two ends disagree about what they are; names both values
+    aborted,          // one side ended the link on purpose; carries its message
     fenced,           // this process belongs to an older generation
     unauthenticated,  // a peer could not prove its identity
     unusable,         // an address cannot be bound or connected to
@@ -20,7 +19,7 @@ class LinkError : public std::runtime_error {
 
   LinkError(Kind kind, const std::string& what) : std::runtime_error(what), kind_(kind) {}
   Kind kind() const { return kind_; }
-  // Others are errors of this process or of the protocol.
+  // The other kinds are errors of this process or of the protocol.
   bool peer_gone() const { return kind_ == Kind::lost || kind_ == Kind::aborted; }
 
  private:

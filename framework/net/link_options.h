@@ -11,25 +11,27 @@
 namespace strait::net {
 
 // What both ends must agree on before the first frame: plan hash, codec and its options, cache
-// generation, build, … A missing key or another value refuses the link and names both values.
+// generation, build. A missing key or another value refuses the link, and the error names both
+// values.
 using Terms = std::vector<std::pair<std::string, std::string>>;
 
-// Links of one process share its uplink. A background link leaves it to the foreground links, takes
-// what they leave, and never stops altogether. Each end chooses for what it sends; memory links
-// have nothing to share.
+// The links of a process share its uplink. A background link uses what the foreground links leave,
+// and never stops altogether. Each end chooses for what it sends. Memory links have no uplink to
+// share.
 enum class Priority : std::uint8_t { foreground, background };
 
 // One link, as one of its ends sees it.
 struct LinkOptions {
-  std::string name;             // "boundary 0>1"; both ends call it the same
-  ProcessName peer;             // the one process allowed at the other end
+  std::string name;             // "boundary 0>1"; the same at both ends
+  ProcessName peer;             // the only process allowed at the other end
   std::string peer_public_key;  // Z85; empty only on a plaintext node
   Terms terms;
-  std::uint64_t window_bytes = std::uint64_t{64} << 20;  // sent, not yet taken by the peer
-  // The largest chunk; on a slow path ChunkSize makes them smaller.
-  std::uint64_t chunk_bytes = std::uint64_t{1} << 20;
-  std::chrono::milliseconds connect_limit{60'000};  // without a first hello it fails
-  std::chrono::milliseconds hold{120'000};          // without a heartbeat after that; 0: at once
+  std::uint64_t window_bytes = std::uint64_t{64} << 20;  // sent, and not yet taken by the peer
+  // The largest fragment; FragmentSize makes them smaller on a slow path.
+  std::uint64_t fragment_bytes = std::uint64_t{1} << 20;
+  std::chrono::milliseconds connect_limit{60'000};  // the link fails without a first hello by then
+  // reconnect window after kSilence; 0: the link fails as soon as its path breaks
+  std::chrono::milliseconds hold{120'000};
   Priority priority = Priority::foreground;
 };
 

@@ -12,9 +12,9 @@ namespace {
 
 using Kind = LinkError::Kind;
 using std::chrono::milliseconds;
-constexpr std::uint32_t kCorruptLimit = 3;
-constexpr std::uint64_t kLeastUntaken = std::uint64_t{1} << 20;
-constexpr std::size_t kMaxErrorText = 16384;
+constexpr std::uint32_t kCorruptLimit = 3;  // one damaged frame may be bad luck on the way
+constexpr std::uint64_t kLeastUntaken = std::uint64_t{1} << 20;  // room for one large frame
+constexpr std::size_t kMaxErrorText = 16384;  // far below kMaxHelloBytes, the limit of the peer
 
 double seconds_of(std::chrono::steady_clock::duration span) {
   return std::chrono::duration<double>(span).count();
@@ -32,12 +32,12 @@ std::vector<std::byte> encode_error(const LinkError& error) {
 LinkProtocol::LinkProtocol(ProtocolOptions options, Time now)
     : options_(std::move(options)),
       sender_(options_.link.window_bytes,
-              std::clamp<std::uint64_t>(options_.link.chunk_bytes, 1, kMaxChunkBytes)),
+              std::clamp<std::uint64_t>(options_.link.fragment_bytes, 1, kMaxFragmentBytes)),
       created_at_(now),
       ticked_(now) {
   hello_.name = options_.name;
-  hello_.life = options_.life;
-  hello_.chunk_bytes = options_.link.chunk_bytes;
+  hello_.incarnation = options_.incarnation;
+  hello_.fragment_bytes = options_.link.fragment_bytes;
   hello_.terms = options_.link.terms;
   state_.name = options_.link.name;
   state_.last_heard = now;
@@ -62,6 +62,7 @@ void LinkProtocol::path_up(Time now) {
   greeted_ = false;
   greeting_due_ = options_.role == ProtocolOptions::Role::opener;
   greeted_at_ = now;
+  // The peer may have sent bytes into the old path, so all of them are asked for again.
   receiver_.ask_again();
   path_attempt_ = receiver_.asked_attempt();
   if (error_ && !peer_knows_) final_due_ = true;
@@ -72,6 +73,7 @@ void LinkProtocol::path_down(Time now) {
   greeted_ = false;
   greeting_due_ = false;
   if (agreed_ && !error_ && options_.link.hold == milliseconds{0}) {
+    // A reconnect window of 0 means that the caller handles losses itself, and at once.
     fail(LinkError(Kind::lost,
                    fmt::format("{}: the path to {} broke, {:.1f} s after it was last heard",
                                options_.link.name, peer(), seconds_of(now - state_.last_heard))),
@@ -88,6 +90,7 @@ void LinkProtocol::receive(Time now, std::span<const std::byte> message) {
                     header.kind == MessageKind::bye;
   if (ends) return accept_final(header, parsed.payload);
   if (error_) {
+    // The peer has not heard of the end: the message may have been lost on the way.
     final_due_ = !peer_knows_;  // the peer does not know yet
     return;
   }
@@ -96,7 +99,7 @@ void LinkProtocol::receive(Time now, std::span<const std::byte> message) {
   }
   if (!agreed_ || !sender_.acknowledge(header)) return reject();
   state_.last_heard = now;
-  if (header.kind == MessageKind::chunk) return accept_chunk(now, header, parsed.payload);
+  if (header.kind == MessageKind::fragment) return accept_fragment(now, header, parsed.payload);
   if (header.kind == MessageKind::resend) {
     sender_.rewind(header.received, header.attempt);
     status_due_ = true;
@@ -107,8 +110,8 @@ void LinkProtocol::receive(Time now, std::span<const std::byte> message) {
   if (receiver_.asked_attempt() != before) ask_again(now);
 }
 
-// Whether the message is of this protocol, run and generation. Greetings and refusals are judged
-// with their contents.
+// Whether the message belongs to this protocol, run and generation. Greetings and refusals of
+// others pass: they are judged by their contents.
 bool LinkProtocol::belongs(const Parsed& parsed) {
   if (parsed.fault == WireFault::other_version) {
     fail(LinkError(Kind::refused,
@@ -132,26 +135,26 @@ void LinkProtocol::accept_greeting(Time now, const MessageHeader& header,
   const bool answerer = options_.role == ProtocolOptions::Role::answerer;
   const std::optional<Hello> theirs = decode_hello(payload);
   if (!theirs || answerer != (header.kind == MessageKind::hello)) return reject();
-  // A reply to the hello of a former path: to take it for this one's would ask for everything
-  // twice.
+  // A late reply to an earlier path's hello: it would request everything twice.
   if (!answerer && header.position.sequence < path_attempt_) return reject();
   const GreetingResult outcome = judge_greeting(
       {hello_, options_.run, options_.generation, options_.link.name, options_.link.peer},
       header.run, header.generation, *theirs);
   if (outcome.fatal) {
     fail(*outcome.fatal, MessageKind::refuse);
-    // A newer generation is right and needs no word from us.
+    // The newer generation is right, and this process is the one to end: no message is due.
     if (!outcome.refusal) peer_knows_ = true;
     return;
   }
   if (outcome.refusal) {
-    ++state_.rejected_chunks;
-    trouble_ = outcome.refusal->what();
+    ++state_.rejected_fragments;
+    problem_ = outcome.refusal->what();
     return refuse(*outcome.refusal);
   }
   if (!sender_.acknowledge(header)) return reject();
-  hello_.peer_life = theirs->life;
-  sender_.limit_chunk(theirs->chunk_bytes);
+  hello_.peer_incarnation = theirs->incarnation;
+  sender_.limit_fragment(theirs->fragment_bytes);
+  // Only a path's first hello starts an attempt; repeated ones must not restart the stream.
   const bool fresh = sender_.rewind(header.received, header.attempt);
   if (answerer) {
     if (fresh) receiver_.ask_again();
@@ -165,33 +168,34 @@ void LinkProtocol::accept_greeting(Time now, const MessageHeader& header,
   asked_at_ = now;
 }
 
-void LinkProtocol::accept_chunk(Time now, const MessageHeader& header,
-                                std::span<const std::byte> payload) {
+void LinkProtocol::accept_fragment(Time now, const MessageHeader& header,
+                                   std::span<const std::byte> payload) {
   using Outcome = ReceiveAssembly::Outcome;
   const Outcome outcome = receiver_.accept(header, payload);
   status_due_ = true;
   if (outcome == Outcome::taken || outcome == Outcome::complete) {
     state_.last_data = now;
-    // Not exactly its window, which may be larger than that of this end.
+    // Four times, because the peer's window may be larger than this end's.
     if (receiver_.waiting_bytes() <= std::max(4 * options_.link.window_bytes, kLeastUntaken))
       return;
     return fail(LinkError(Kind::aborted, fmt::format("{}: {} sends more than its window allows",
                                                      options_.link.name, peer())),
                 MessageKind::abort);
   }
-  ++state_.rejected_chunks;
+  ++state_.rejected_fragments;
   if (outcome == Outcome::repeated) return;
   ask_again(now);
   if (outcome == Outcome::corrupt && receiver_.corrupt_in_a_row() >= kCorruptLimit) {
-    fail(
-        LinkError(Kind::lost,
-                  fmt::format("{}: frame {} from {} came {} times with intact pieces and a wrong "
-                              "hash of the whole; the memory of one of the two hosts is failing",
-                              options_.link.name, header.position.sequence, peer(), kCorruptLimit)),
-        MessageKind::abort);
+    fail(LinkError(
+             Kind::lost,
+             fmt::format("{}: frame {} from {} came {} times with intact fragments and a wrong "
+                         "hash of the whole; the memory of one of the two hosts is failing",
+                         options_.link.name, header.position.sequence, peer(), kCorruptLimit)),
+         MessageKind::abort);
   }
 }
 
+// The peer knows the end. More final messages would make the two answer each other forever.
 void LinkProtocol::accept_final(const MessageHeader& header, std::span<const std::byte> payload) {
   if (error_) {
     peer_knows_ = true;
@@ -233,7 +237,7 @@ void LinkProtocol::tick(Time now) {
   const auto unwatched = now - ticked_;
   ticked_ = now;
   if (error_) return;
-  // A process that was stopped or starved has not listened; that time proves nothing about the
+  // A process that was stopped or starved did not listen, so this time proves nothing about the
   // peer.
   if (unwatched > kSilence / 2) state_.last_heard = std::min(now, state_.last_heard + unwatched);
   give_up_if_due(now);
@@ -255,9 +259,9 @@ void LinkProtocol::give_up_if_due(Time now) {
     const std::string what = fmt::format(
         "{}: {} {} within {:.0f} s{}", link.name, peer(),
         opener ? "could not be reached" : "has not connected to this process",
-        seconds_of(link.connect_limit), trouble_.empty() ? "; is it running?" : ": " + trouble_);
-    // What an answerer refused may have been strangers: the peer itself may only be late or gone.
-    const bool refused = opener && !trouble_.empty();
+        seconds_of(link.connect_limit), problem_.empty() ? "; is it running?" : ": " + problem_);
+    // An answerer refuses strangers too, so its refusals say nothing about the peer.
+    const bool refused = opener && !problem_.empty();
     fail(LinkError(refused ? Kind::unauthenticated : Kind::lost, what), MessageKind::abort);
   } else if (agreed_ && quiet >= kSilence + link.hold) {
     fail(LinkError(
@@ -302,19 +306,19 @@ std::optional<LinkProtocol::Outgoing> LinkProtocol::next_control(Time now) {
   return std::nullopt;
 }
 
-std::optional<LinkProtocol::Outgoing> LinkProtocol::next(Time now, std::uint64_t chunk_limit) {
+std::optional<LinkProtocol::Outgoing> LinkProtocol::next(Time now, std::uint64_t fragment_limit) {
   if (auto control = next_control(now)) return control;
   if (error_ || !greeted_ || now - state_.last_heard >= kSilence) {
-    // A quiet path still gets its heartbeat, which is what brings it back.
+    // On a silent path only heartbeats go, and their answer brings the path back.
     if (error_ || !greeted_ || now - status_at_ < kStatusEvery) return std::nullopt;
-  } else if (sender_.has_piece() && chunk_limit > 0) {
-    const SendWindow::Piece piece = sender_.next_piece(chunk_limit);
-    Outgoing message = outgoing(MessageKind::chunk, piece.payload);
-    message.header.position = piece.position;
-    message.header.frame_length = piece.frame_length;
-    message.header.frame_hash = piece.frame_hash;
+  } else if (sender_.has_fragment() && fragment_limit > 0) {
+    const SendWindow::Fragment fragment = sender_.next_fragment(fragment_limit);
+    Outgoing message = outgoing(MessageKind::fragment, fragment.payload);
+    message.header.position = fragment.position;
+    message.header.frame_length = fragment.frame_length;
+    message.header.frame_hash = fragment.frame_hash;
     message.header.attempt = sender_.attempt();
-    if (piece.again) ++state_.resent_chunks;
+    if (fragment.again) ++state_.resent_fragments;
     status_due_ = now - status_at_ >= kStatusEvery;
     return message;
   } else if (!status_due_) {
@@ -339,8 +343,8 @@ LinkState LinkProtocol::state() const {
 }
 
 std::string LinkProtocol::peer() const {
-  const std::string& place = options_.place;
-  return options_.link.peer.describe() + (place.empty() ? place : " (" + place + ")");
+  const std::string& address = options_.peer_address;
+  return options_.link.peer.describe() + (address.empty() ? address : " (" + address + ")");
 }
 
 }  // namespace strait::net

@@ -16,62 +16,63 @@
 
 namespace strait::net {
 
-// A heartbeat this often, and quiet for so long means that the path is down.
+// A heartbeat is sent every kStatusEvery. A path without any for kSilence is down.
 inline constexpr std::chrono::milliseconds kStatusEvery{1000};
 inline constexpr std::chrono::milliseconds kSilence{3000};
 
 struct ProtocolOptions {
-  // opener: the connecting side, which sends the first hello
+  // opener: the connecting end, which sends the first hello
   enum class Role : std::uint8_t { opener, answerer };
   Role role = Role::opener;
   ProcessName name;
   RunId run;
   std::uint32_t generation = 1;
-  // Random, never 0: distinguishes this end from its successor after a restart.
-  std::uint64_t life = 0;
-  std::string place;  // where the peer is, for sentences: "127.0.0.1:4711"
+  // Random, never 0. Tells this end from its successor after a restart.
+  std::uint64_t incarnation = 0;
+  std::string peer_address;  // the peer's address, for messages: "127.0.0.1:4711"
   LinkOptions link;
 };
 
 // One end of a link as a pure state machine: time and messages in, messages and frames out. No
-// socket, no clock, no lock; the owner serialises all calls. The wire below may lose messages when
-// it is cut, and may repeat, reorder, damage and truncate them: what comes out stays exactly once
-// and in order. It must not forge them; authenticating the peer belongs to the transport.
+// socket, no clock, no lock; the owner serialises all calls. The wire may lose messages when it is
+// cut, and may repeat, reorder, damage and truncate them. Frames still come out exactly once and in
+// order. The wire must not forge messages: authenticating the peer is the transport's task.
 class LinkProtocol {
  public:
   using Time = std::chrono::steady_clock::time_point;
   LinkProtocol(ProtocolOptions options, Time now);
 
-  // The program's side.
+  // For the program.
   bool has_room_for(std::uint64_t bytes) const { return sender_.has_room_for(bytes); }
   void send(Frame frame, FrameHash hash) { sender_.push(std::move(frame), hash); }
   std::optional<Frame> take();
   const SendWindow& window() const { return sender_; }
   void abort(const LinkError& cause);
-  void close();  // the owner ends the link; the peer learns it from the last message
+  void close();  // the owner ends the link; the last message tells the peer
   const std::optional<LinkError>& error() const { return error_; }
 
-  // The wire's side.
-  void path_up(Time now);  // opener: a connection stands
+  // For the wire.
+  void path_up(Time now);  // opener: the connection is up
   void path_down(Time now);
   void receive(Time now, std::span<const std::byte> message);
-  // Bytes came on the connection, though no whole message yet: a slow path is not a silent one.
+  // Bytes came on the connection, but not yet a whole message: the path is slow, not silent.
   void receive_part(Time now) {
     if (greeted_ && !error_) state_.last_heard = now;
   }
-  void tick(Time now);  // several times a second, after the messages that are already there
-  void note_trouble(std::string words) { trouble_ = std::move(words); }  // handshakes that failed
-  void note_place(std::string place) { options_.place = std::move(place); }
+  void tick(Time now);  // several times a second, after the messages that have arrived
+  // Why handshakes failed; part of the error if no hello succeeds.
+  void record_problem(std::string message) { problem_ = std::move(message); }
+  void set_peer_address(std::string address) { options_.peer_address = std::move(address); }
 
-  // The next message to put on the wire now: seal(header, …payload…). The payload lives until the
-  // next call of any method.
+  // The next message to send now: seal(header, …payload…). The payload is valid until the next call
+  // of any method.
   struct Outgoing {
     MessageHeader header;
     std::span<const std::byte> payload;
   };
-  // A chunk's payload is no longer than the limit; 0 holds chunks back, and nothing else.
-  std::optional<Outgoing> next(Time now, std::uint64_t chunk_limit = kMaxChunkBytes);
-  // A hello was agreed on and the path is up.
+  // The payload of a fragment is at most the limit. 0 holds back fragments and nothing else.
+  std::optional<Outgoing> next(Time now, std::uint64_t fragment_limit = kMaxFragmentBytes);
+  // A hello was agreed on, and the path is up.
   bool connected() const { return !error_ && greeted_ && ticked_ - state_.last_heard < kSilence; }
 
   Time last_heard() const { return state_.last_heard; }
@@ -80,10 +81,10 @@ class LinkProtocol {
 
  private:
   void accept_greeting(Time now, const MessageHeader& header, std::span<const std::byte> payload);
-  void accept_chunk(Time now, const MessageHeader& header, std::span<const std::byte> payload);
+  void accept_fragment(Time now, const MessageHeader& header, std::span<const std::byte> payload);
   void accept_final(const MessageHeader& header, std::span<const std::byte> payload);
   bool belongs(const Parsed& parsed);
-  void reject() { ++state_.rejected_chunks; }
+  void reject() { ++state_.rejected_fragments; }
   void ask_again(Time now) {
     resend_due_ = true;
     asked_at_ = now;
@@ -102,15 +103,16 @@ class LinkProtocol {
   ProtocolOptions options_;
   SendWindow sender_;
   ReceiveAssembly receiver_;
-  Hello hello_;                     // ours
-  bool path_ = false;               // opener: a connection stands
-  std::uint32_t path_attempt_ = 0;  // opener: that the first hello on this path asks for
-  bool agreed_ = false;             // there was a hello once
-  bool greeted_ = false;            // ... on this path
+  Hello hello_;        // of this end
+  bool path_ = false;  // opener: the connection is up
+  // opener: the attempt that the first hello on this path asks for
+  std::uint32_t path_attempt_ = 0;
+  bool agreed_ = false;   // a hello was agreed on once
+  bool greeted_ = false;  // a hello was agreed on over the current path
   std::optional<LinkError> error_;
-  bool peer_knows_ = false;  // the peer ended the link or is gone: no message is owed
+  bool peer_knows_ = false;  // the peer ended the link or knows the end: no final message is due
 
-  // What is due to be sent, in the order of next_control().
+  // What is due, in the order of next_control().
   bool final_due_ = false;
   bool refusal_due_ = false;
   bool greeting_due_ = false;
@@ -126,7 +128,7 @@ class LinkProtocol {
   Time asked_at_{};
   Time greeted_at_{};
   Time status_at_{};
-  std::string trouble_;
+  std::string problem_;
   LinkState state_;
 };
 

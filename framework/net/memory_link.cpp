@@ -17,12 +17,13 @@ namespace {
 using Kind = LinkError::Kind;
 using Time = std::chrono::steady_clock::time_point;
 
-// What both ends share. Each side's inbox is what the other has sent and it has not taken.
+// Shared by both ends. The inbox of a side holds what the other side sent and this one has not
+// taken.
 struct Room {
   struct Side {
     std::deque<Frame> inbox;
     std::uint64_t inbox_bytes = 0;
-    std::uint64_t window_bytes = 0;  // how much this side may have in the other's inbox
+    std::uint64_t window_bytes = 0;  // how many bytes this side may have in the other's inbox
     std::optional<LinkError> error;
     LinkState state;
   };
@@ -61,6 +62,7 @@ class MemoryLinkEnd final : public Link {
     theirs.state.last_heard = theirs.state.last_data = std::chrono::steady_clock::now();
     theirs.inbox_bytes += frame.size();
     theirs.inbox.push_back(std::move(frame));
+    // Both ends wait on this condition, so all are woken.
     room_->changed.notify_all();
     return true;
   }
@@ -110,6 +112,7 @@ class MemoryLinkEnd final : public Link {
 
  private:
   bool has_room_for(std::uint64_t frame_bytes) const STRAIT_REQUIRES(room_->mutex) {
+    // As on a wire: a frame larger than the window passes alone, and empty frames cost a header.
     const Room::Side& theirs = room_->sides[1 - side_];
     if (theirs.inbox.empty()) return true;
     const std::uint64_t used = theirs.inbox_bytes + theirs.inbox.size() * kHeaderBytes;
@@ -147,8 +150,8 @@ GreetingSelf self_of(const MemoryEnd& end) {
   return self;
 }
 
-// The left end says hello and the right one judges it, as opener and answerer do on a wire. An end
-// that would wait on for a better peer has no other to wait for here.
+// The left end says hello and the right one judges it, like opener and answerer on a wire. On a
+// wire a refusing end would wait for another peer; here there is none.
 void greet(const MemoryEnd& left, const MemoryEnd& right, std::array<Room::Side, 2>& sides) {
   const GreetingSelf opener = self_of(left);
   GreetingResult outcome =

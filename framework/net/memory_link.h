@@ -10,7 +10,7 @@
 
 namespace strait::net {
 
-// The identity of one end of a memory link, as a Node has it on the wire.
+// The identity of one end of a memory link, like that of a Node on the wire.
 struct MemoryEnd {
   ProcessName name;
   RunId run;
@@ -19,8 +19,9 @@ struct MemoryEnd {
 };
 
 // The two ends of a link inside one process: the promise of Link without a wire. Hello and terms
-// are compared at once, and a refusal is what the first call on either end throws. Destroying one
-// end ends the other with LinkError::Kind::lost, after the frames that are already there.
+// are compared at once; if they disagree, the first call on either end throws the refusal.
+// Destroying one end ends the other with LinkError::Kind::lost, after the frames that have already
+// arrived.
 std::pair<std::unique_ptr<Link>, std::unique_ptr<Link>> memory_link(const MemoryEnd& left,
                                                                     const MemoryEnd& right);
 

@@ -13,7 +13,7 @@ constexpr int kWatchedEvents = ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDE
                                ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
                                ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
 
-// Never used twice: libzmq takes its time to give an address back.
+// Never reused: libzmq frees an address some time after its socket was closed.
 std::string fresh_address() {
   static std::atomic<std::uint64_t> count{0};
   return "inproc://monitor-" + std::to_string(++count);
@@ -32,17 +32,18 @@ Monitor::Monitor(zmq::context_t& context, zmq::socket_t& socket)
 }
 
 Monitor::~Monitor() {
-  // Fails only for a socket that is gone already, and then there is nothing left to stop.
+  // This fails only if the socket is already closed, and then there is nothing to stop.
   zmq_socket_monitor(watched_.handle(), nullptr, 0);
 }
 
 std::optional<Monitor::Event> Monitor::next() {
   for (zmq::message_t event; events_.recv(event, zmq::recv_flags::dontwait);) {
-    zmq::message_t address;  // of no use here, and part of the same message
+    zmq::message_t address;  // not used, but part of the same message
     if (!events_.recv(address, zmq::recv_flags::dontwait)) return std::nullopt;
     std::uint16_t number = 0;
     std::int32_t value = 0;
     if (event.size() < sizeof number + sizeof value) continue;
+    // The layout of libzmq's event frame: a 16-bit event, then a 32-bit value, unaligned.
     std::memcpy(&number, event.data(), sizeof number);
     std::memcpy(&value, event.data<std::byte>() + sizeof number, sizeof value);
     descriptor_ = value;

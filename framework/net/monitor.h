@@ -6,8 +6,8 @@
 
 namespace strait::net {
 
-// The event stream of one socket: the only place where connections and failed handshakes show.
-// Used on the thread that owns the socket, and destroyed before it.
+// The events of one socket. Connections and failed handshakes show nowhere else. Used by the thread
+// that owns the socket, and destroyed before the socket.
 class Monitor {
  public:
   Monitor(zmq::context_t& context, zmq::socket_t& socket);
@@ -16,11 +16,11 @@ class Monitor {
   Monitor& operator=(const Monitor&) = delete;
 
   enum class Event : std::uint8_t {
-    accepted,               // a peer has connected to a listener; descriptor() is the connection
-    up,                     // a connection and its handshake stand
+    accepted,               // a peer connected to a listener; descriptor() is its connection
+    up,                     // a connection is up and its handshake is done
     down,                   // a connection is gone
-    authentication_failed,  // the other side's gate refused our key, or ours refused theirs
-    protocol_mismatch,      // the other side does not encrypt, or encrypts for another key
+    authentication_failed,  // the peer's gate refused our key, or ours refused the peer's
+    protocol_mismatch,      // the peer does not encrypt, or encrypts for another key
     handshake_failed,       // the handshake ended without a reason
   };
   std::optional<Event> next();

@@ -15,8 +15,8 @@
 
 namespace strait::net {
 
-// The one thread that owns every socket of a process, and the rounds it makes. Others hand in
-// commands; no other thread touches a carrier.
+// The only thread that owns sockets in a process, and its rounds. Other threads hand in tasks and
+// never touch a carrier.
 class NetThread {
  public:
   explicit NetThread(const NodeOptions& node);  // node outlives the thread
@@ -24,16 +24,16 @@ class NetThread {
   NetThread(const NetThread&) = delete;
   NetThread& operator=(const NetThread&) = delete;
 
-  // Runs the order on the net thread, waits for it and throws what it threw. After stop() nothing
-  // is run: the sockets are gone.
+  // Runs the order on the net thread, waits for it, and rethrows its exception. After stop()
+  // nothing runs: the sockets are closed.
   void run(const std::function<void()>& order);
-  void wake();  // something is to be sent; any thread, does not wait
-  void stop();  // closes every carrier and joins; not from the net thread
+  void wake();  // there is something to send; any thread, does not wait
+  void stop();  // closes all carriers and joins; not from the net thread
 
   // For tasks.
   zmq::context_t& context() { return context_; }
   ZapGate& gate() { return gate_; }
-  Uplink& uplink() { return uplink_; }  // its state is the net thread's alone
+  Uplink& uplink() { return uplink_; }  // used by the net thread only
   void add(std::shared_ptr<Carrier> carrier) { carriers_.push_back(std::move(carrier)); }
   void remove(const Carrier& carrier);
 

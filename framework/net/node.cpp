@@ -14,11 +14,11 @@
 namespace strait::net {
 namespace {
 
-[[noreturn]] void throw_unusable(const std::string& words) {
-  throw LinkError(LinkError::Kind::unusable, words);
+[[noreturn]] void throw_unusable(const std::string& message) {
+  throw LinkError(LinkError::Kind::unusable, message);
 }
 
-// An order in which libzmq may run out of something: file descriptors, for one.
+// For tasks in which libzmq may run out of a resource, such as file descriptors.
 void run_task(NetThread& thread, const std::string& where, const std::function<void()>& work) {
   try {
     thread.run(work);
@@ -27,7 +27,7 @@ void run_task(NetThread& thread, const std::string& where, const std::function<v
   }
 }
 
-// What the program holds of a link: the end that the net thread knows, which takes its leave there.
+// The program's end of a link. It detaches itself on the net thread, which knows it by pointer.
 class NodeLink final : public LinkEnd {
  public:
   NodeLink(ProtocolOptions options, std::shared_ptr<NetThread> thread)
@@ -36,6 +36,7 @@ class NodeLink final : public LinkEnd {
         thread_(std::move(thread)) {}
   ~NodeLink() override {
     if (!carrier_) return;
+    // The net thread may be using this end, so it is removed there, and this destructor waits.
     thread_->run([this] {
       carrier_->detach(*this);
       if (owns_carrier_) thread_->remove(*carrier_);
@@ -61,15 +62,15 @@ class NodeLink final : public LinkEnd {
   std::string allowed_key_;
 };
 
-std::uint64_t random_life() {
+std::uint64_t random_incarnation() {
   std::random_device device;
-  return (std::uint64_t{device()} << 32) | device() | 1;  // never 0, which means none
+  return (std::uint64_t{device()} << 32) | device() | 1;  // never 0, which means unknown
 }
 
 ProtocolOptions protocol_options(const NodeOptions& node, const LinkOptions& link,
-                                 ProtocolOptions::Role role, std::string place) {
+                                 ProtocolOptions::Role role, std::string peer_address) {
   if (!node.plaintext && !is_curve_key(link.peer_public_key)) {
-    throw_unusable(fmt::format("{}: the public key of {} is no CURVE key (40 characters of Z85)",
+    throw_unusable(fmt::format("{}: the public key of {} is not a CURVE key (40 characters of Z85)",
                                link.name, link.peer.describe()));
   }
   ProtocolOptions options;
@@ -77,8 +78,8 @@ ProtocolOptions protocol_options(const NodeOptions& node, const LinkOptions& lin
   options.name = node.name;
   options.run = node.run;
   options.generation = node.generation;
-  options.life = random_life();
-  options.place = std::move(place);
+  options.incarnation = random_incarnation();
+  options.peer_address = std::move(peer_address);
   options.link = link;
   return options;
 }
@@ -114,6 +115,7 @@ class NodeListener final : public Listener {
     auto link = std::make_unique<NodeLink>(
         protocol_options(node_, options, ProtocolOptions::Role::answerer, {}), thread_);
     thread_->run([&] {
+      // Attached before the key is allowed: a peer that is let in must find its link.
       carrier_->attach(*link, options.peer);
       link->share_carrier(carrier_, options.peer_public_key);
       if (!node_.plaintext) thread_->gate().allow(options.peer_public_key, options.peer);
@@ -156,7 +158,7 @@ std::unique_ptr<Listener> Node::listen(const BindAddress& address) {
 std::unique_ptr<Link> Node::connect(const std::string& endpoint, const LinkOptions& options) {
   const auto peer = Endpoint::parse(endpoint);
   if (!peer || peer->port == 0) {
-    throw_unusable(fmt::format("{}: '{}' is no address of the form tcp://ADDRESS:PORT",
+    throw_unusable(fmt::format("{}: '{}' is not an address of the form tcp://ADDRESS:PORT",
                                options.name, endpoint));
   }
   require_private_if_plain(options_, peer->host);

@@ -18,23 +18,24 @@ class NetThread;
 struct NodeOptions {
   ProcessName name;
   RunId run;
-  std::uint32_t generation = 1;   // of the run; an older process is fenced out
-  std::uint32_t incarnation = 0;  // how often this process was started in this generation
+  std::uint32_t generation = 1;  // of the run; an older process is fenced out
+  std::uint32_t restarts = 0;    // of this process, in this generation
   CurveKeyPair keys;
   bool plaintext = false;  // no encryption, no proof of identity; private addresses only
-  std::function<void(const std::string&)> on_event;  // one sentence each; called on the net thread
+  std::function<void(const std::string&)> on_event;  // gets one sentence; called on the net thread
 };
 
-// Where to listen. first_port 0 lets the system choose; otherwise the first free port of the range.
+// Where to listen. first_port 0 lets the system choose. Otherwise the first free port of the range
+// is taken.
 struct BindAddress {
   std::string host = "127.0.0.1";  // one specific address, never a wildcard
   std::uint16_t first_port = 0;
   std::uint16_t last_port = 0;  // 0: only first_port
 };
 
-// A bound socket. Serves one expected peer (a data link) or many (the control plane): one Link
-// each. An unexpected peer is refused before a byte of it is read. Destroying it
-// closes the port and ends its links; links may be destroyed before or after.
+// A bound socket. It serves one expected peer (a data link) or many (the control plane), with one
+// Link each. An unexpected peer is refused before a byte of it is read. Destroying the listener
+// closes the port and ends its links; links may be destroyed before or after it.
 class Listener {
  public:
   Listener() = default;
@@ -44,17 +45,16 @@ class Listener {
 
   virtual std::string endpoint() const = 0;  // "tcp://127.0.0.1:40123", for the peers
 
-  // The end of a link to options.peer, which may connect from now on. Does not wait for it: the
-  // first send or receive does. One link per peer and listener.
+  // The end of a link to options.peer, which may connect from now on. Does not wait for the peer:
+  // the first send or receive does. One link per peer and listener.
   virtual std::unique_ptr<Link> expect(const LinkOptions& options) = 0;
 };
 
-// All ZeroMQ of one process: the context, the one net thread that owns every socket, and the gate
-// that maps keys to processes. Any thread may call; every call returns at once but for the
-// time the net thread needs to answer.
+// ZeroMQ in one process: the context, the net thread that owns all sockets, and the gate that maps
+// keys to processes. Any thread may call. Calls wait for the net thread only.
 //
-// Destroy links and listeners first. Destroying a link flushes nothing: call Link::flush before;
-// the peer receives that the link was closed. The destructor joins the net thread and takes at most
+// Destroy links and listeners first. Destroying a link does not flush it: call Link::flush before.
+// The peer is told that the link was closed. The destructor joins the net thread and takes at most
 // a second.
 class Node {
  public:
@@ -63,7 +63,7 @@ class Node {
   Node& operator=(const Node&) = delete;
   ~Node();
 
-  // LinkError::unusable names the ports that are taken and, where /proc shows it, the processes.
+  // LinkError::unusable names the ports that are taken, and their processes where /proc shows them.
   std::unique_ptr<Listener> listen(const BindAddress& address);
 
   // The other end of Listener::expect. options.peer_public_key proves the listener to us.
@@ -74,7 +74,7 @@ class Node {
 
  private:
   NodeOptions options_;
-  std::shared_ptr<NetThread> thread_;  // links and listeners hold it too, to hand in their orders
+  std::shared_ptr<NetThread> thread_;  // links and listeners share it to hand in tasks
 };
 
 }  // namespace strait::net

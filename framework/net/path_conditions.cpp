@@ -7,13 +7,15 @@
 namespace strait::net {
 namespace {
 
+// Payload of a TCP segment on Ethernet: MTU 1500 minus headers and timestamps.
 constexpr double kPacketBytes = 1448;
+// The initial window of Linux, RFC 6928.
 constexpr double kFirstWindow = 10 * kPacketBytes;
 constexpr double kLeastWindow = 2 * kPacketBytes;
 constexpr double kMostWindow = 64 << 20;
-// A machine answers no faster, however short the path.
+// A machine does not answer faster, however short the path.
 constexpr double kLeastRoundTrip = 1e-3;
-// What the sender may be ahead of the serialiser.
+// How far a sender may be ahead of the serialiser.
 constexpr std::chrono::milliseconds kReadAhead{10};
 
 double seconds(std::chrono::nanoseconds time) {
@@ -33,7 +35,7 @@ double round_trip(const PathConditions& conditions) {
 double PathConditions::mean_bytes_per_second() const {
   const double rate = static_cast<double>(bits_per_second) / 8;
   if (loss <= 0) return rate;
-  // Mathis et al. 1997: what TCP Reno gets at this loss.
+  // Mathis et al. 1997: the throughput of TCP Reno at this loss.
   const double reno = kPacketBytes / round_trip(*this) * std::sqrt(1.5 / loss);
   return rate > 0 ? std::min(rate, reno) : reno;
 }
@@ -51,6 +53,7 @@ PathQueue::Time PathQueue::enter(std::size_t bytes, Time now) {
                     : std::numeric_limits<double>::infinity();
   if (conditions_.loss > 0) {
     const double most = std::min(kMostWindow, rate * round_trip(conditions_) + kFirstWindow);
+    // Slow start up to the threshold, then a packet per round trip.
     window_ += window_ < threshold_ ? size : kPacketBytes * size / window_;
     window_ = std::min(window_, most);
     rate = std::min(rate, window_ / round_trip(conditions_));
@@ -62,11 +65,13 @@ PathQueue::Time PathQueue::enter(std::size_t bytes, Time now) {
     arrives += from_seconds(round_trip(conditions_));
     lose(arrives);
   }
+  // TCP delivers in order: a delayed packet delays all later ones.
   arrived_ = std::max(arrived_, arrives);
   return arrived_;
 }
 
 void PathQueue::lose(Time arrives) {
+  // TCP halves its window at most once per round trip.
   if (arrives < reduced_until_) return;
   window_ = std::max(kLeastWindow, window_ / 2);
   threshold_ = window_;

@@ -10,7 +10,7 @@
 namespace strait::net {
 
 // The name of a process in its run: (stage, replica), the coordinator, or a host agent, which
-// start processes elsewhere. Never a rank.
+// starts processes on its host. Never a rank.
 struct ProcessName {
   std::uint32_t stage = 0;
   std::uint32_t replica = 0;

@@ -14,7 +14,7 @@ void note(Rates& rates, std::size_t& next, std::uint64_t bytes, Seconds passed) 
   next = (next + 1) % rates.size();
 }
 
-// Of those that are known, and one is.
+// The median of the known rates. At least one is known.
 template <typename Rates>
 double middle(Rates rates) {
   std::sort(rates.begin(), rates.end(), std::greater<>());
@@ -24,13 +24,13 @@ double middle(Rates rates) {
 
 }  // namespace
 
-void RateMeter::chunk_sent(Time now, std::uint64_t place, bool more) {
+void RateMeter::fragment_sent(Time now, std::uint64_t position, bool more) {
   if (runs_.empty() || runs_.back().whole) {
     Run& run = runs_.emplace_back();
-    run.first = place;
+    run.first = position;
     run.sent_at = now;
   }
-  runs_.back().last = place;
+  runs_.back().last = position;
   runs_.back().whole = !more;
 }
 
@@ -47,11 +47,11 @@ void RateMeter::update_period(Time now, std::uint64_t pushed, std::uint64_t conf
     const bool longest = now - began_ >= kLongest;
     if (idle || longest) {
       const std::uint64_t bytes = confirmed - base_;
-      // What was in flight when a period began took the path before as well, so that the short rest
-      // of what was cut would be too much.
+      // Bytes that were in flight when a period began had already travelled before it. The short
+      // rest of a period that was cut would give too high a rate.
       const bool counts = longest || !follows_;
-      // Confirmations that waited in the peer's queues come several at once, long after what they
-      // confirm arrived.
+      // Confirmations that waited in the peer's queues come several at once, long after the arrival
+      // that they confirm. So the longer of the two times counts.
       const Seconds passed = follows_ ? std::max<Seconds>(now - began_, arrived - base_arrived_)
                                       : Seconds(now - began_);
       if (bytes >= kLeastBytes && counts) note(periods_, next_period_, bytes, passed);
@@ -91,19 +91,20 @@ void RateMeter::update_runs(Time now, std::uint64_t confirmed, Nanoseconds arriv
 void RateMeter::measure(const Run& run, std::uint64_t confirmed, Nanoseconds arrived) {
   const std::uint64_t bytes = std::min(confirmed, run.last) - std::min(run.confirmed, run.last);
   const Seconds passed = arrived - run.arrived;
-  // So short a time is noise; but if much went in it, the path is as wide as that at least, unless
-  // it was only held up, and came all at once.
+  // A run this short is noise. But if many bytes arrived in it, the path is at least that fast,
+  // unless the bytes were only held up and arrived all at once. So the time counts from sending.
   const Seconds since_sent = arrived - run.sent_at.time_since_epoch() - nearest_.value();
   const Seconds counts = passed >= kLeast ? passed : std::max<Seconds>(since_sent, kLeast);
-  const bool much =
-      run.compared && bytes >= kMuch && static_cast<double>(bytes) > behind_rate_ * counts.count();
-  if (bytes < kLeastBytes || (passed < kLeast && !much)) return;
-  note(behind_, next_behind_, bytes, counts);
-  behind_rate_ = middle(behind_);
+  const bool fast = run.compared && bytes >= kLeastBytesOfShortRun &&
+                    static_cast<double>(bytes) > run_rate_ * counts.count();
+  if (bytes < kLeastBytes || (passed < kLeast && !fast)) return;
+  note(run_rates_, next_run_rate_, bytes, counts);
+  run_rate_ = middle(run_rates_);
 }
 
 double RateMeter::bytes_per_second() const {
-  return std::max(*std::max_element(periods_.begin(), periods_.end()), behind_rate_);
+  // Both ways measure too little when they fail, so the faster one is right.
+  return std::max(*std::max_element(periods_.begin(), periods_.end()), run_rate_);
 }
 
 }  // namespace strait::net

@@ -6,8 +6,8 @@
 namespace strait::net {
 namespace {
 
-// A frame's length is the sender's word until its bytes are here; memory beyond this grows with
-// them.
+// Until its bytes are here, a frame's length is only a claim of the sender. Memory beyond this
+// grows with the bytes.
 constexpr std::uint64_t kTrustedBytes = std::uint64_t{64} << 20;
 
 }  // namespace
@@ -15,10 +15,13 @@ constexpr std::uint64_t kTrustedBytes = std::uint64_t{64} << 20;
 ReceiveAssembly::Outcome ReceiveAssembly::accept(const MessageHeader& header,
                                                  std::span<const std::byte> payload) {
   seen_attempt_ = std::max(seen_attempt_, header.attempt);
+  // A resend may start before the gap; its old bytes are skipped.
   if (header.position < expected_) {
     if (!reaches_beyond(header, payload.size())) return Outcome::repeated;
     payload = payload.subspan(expected_.offset - header.position.offset);
   } else if (header.position > expected_) {
+    // Older fragments are still on the way after a request; asking again for each would multiply
+    // resends.
     if (header.attempt < asked_attempt_ || waits_for_attempt()) return Outcome::repeated;
     ask_again();
     return Outcome::gap;
@@ -29,7 +32,8 @@ ReceiveAssembly::Outcome ReceiveAssembly::accept(const MessageHeader& header,
     arriving_.clear();
     arriving_.reserve(std::min(length_, kTrustedBytes));
   } else if (header.frame_length != length_ || header.frame_hash != hash_) {
-    // Intact, of this stream, and yet of another frame: one of the two was wrong, so begin again.
+    // The fragment is intact and of this stream, but of another frame. One of the two is wrong, so
+    // the frame starts again.
     expected_.offset = 0;
     ++corrupt_;
     ask_again();
@@ -40,7 +44,7 @@ ReceiveAssembly::Outcome ReceiveAssembly::accept(const MessageHeader& header,
   return expected_.offset < length_ ? Outcome::taken : finish_frame();
 }
 
-// Sent again, and cut into other chunks than before.
+// Whether a resend, cut into other fragments than before, carries new bytes as well.
 bool ReceiveAssembly::reaches_beyond(const MessageHeader& header, std::uint64_t bytes) const {
   return header.position.sequence == expected_.sequence &&
          header.position.offset + bytes > expected_.offset && header.frame_length == length_ &&
@@ -48,6 +52,7 @@ bool ReceiveAssembly::reaches_beyond(const MessageHeader& header, std::uint64_t 
 }
 
 ReceiveAssembly::Outcome ReceiveAssembly::finish_frame() {
+  // A frame is let out only with the right hash, even if each fragment's check was right.
   expected_.offset = 0;
   if (hash_frame(arriving_) != hash_) {
     ++corrupt_;

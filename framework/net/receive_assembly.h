@@ -11,24 +11,24 @@
 
 namespace strait::net {
 
-// The receiving half of one end: puts chunks together, lets a frame out once, in order, and only
-// after its hash is right. Pure: no socket, no clock, no lock.
+// The receiving half of one end: puts fragments together and releases each frame once, in order,
+// and only if its hash is right. Pure: no socket, no clock, no lock.
 //
-// A wire that was cut, or that loses and reorders, leaves a gap. Then everything is asked for again
-// from the gap on, as a new attempt; chunks of older attempts that do not fit are dropped without a
-// further request, so that late ones start no storm of resends.
+// A wire that was cut, or that loses and reorders, leaves a gap. Everything from the gap on is then
+// requested again, as a new attempt. Fragments of older attempts that do not fit are dropped
+// without another request, so that late ones cause no storm of resends.
 class ReceiveAssembly {
  public:
   enum class Outcome : std::uint8_t {
     taken,     // the next bytes of the frame
-    complete,  // ... and its last
-    repeated,  // known already, or of an older attempt
-    gap,       // something before it is missing: it was dropped, ask_again() was called
-    corrupt,   // the frame's hash is wrong: all of it is asked for again
+    complete,  // the last bytes of the frame
+    repeated,  // already known, or of an older attempt
+    gap,       // earlier bytes are missing; it was dropped and ask_again() called
+    corrupt,   // the frame's hash is wrong; the whole frame is requested again
   };
   Outcome accept(const MessageHeader& header, std::span<const std::byte> payload);
 
-  // By the peer's claim it has sent everything before `cursor` in this attempt.
+  // The peer claims to have sent everything before `cursor` in this attempt.
   void note_cursor(Position cursor, std::uint32_t attempt);
 
   // Starts a new attempt; the caller sends asked_attempt() and expected() to the peer.
@@ -40,7 +40,8 @@ class ReceiveAssembly {
 
   Position expected() const { return expected_; }
   std::uint64_t taken() const { return taken_; }
-  // Of whole frames that take() has not returned, without the first: one of any size may be there.
+  // Bytes of complete frames that take() has not returned. The first is left out, since one frame
+  // of any size may wait.
   std::uint64_t waiting_bytes() const;
   std::uint64_t awaited_bytes() const { return expected_.offset == 0 ? 0 : length_; }
   std::uint32_t corrupt_in_a_row() const { return corrupt_; }
@@ -50,7 +51,7 @@ class ReceiveAssembly {
   Outcome finish_frame();
 
   Position expected_;
-  std::uint64_t length_ = 0;  // of the frame that is arriving, once its first chunk is here
+  std::uint64_t length_ = 0;  // of the frame that is arriving, once its first fragment has arrived
   FrameHash hash_;
   Frame arriving_;
   std::deque<Frame> ready_;

@@ -15,6 +15,8 @@ ReplaceableLink::ReplaceableLink(std::string name, std::string peer, std::unique
 void ReplaceableLink::replace(std::unique_ptr<Link> link) {
   std::shared_ptr<Link> former;
   {
+    // Only the exchange needs the lock. abort() may wait for the net thread, and callers hold
+    // copies of the pointer.
     const MutexLock lock(mutex_);
     former = std::exchange(link_, std::move(link));
     if (former == nullptr) return;
@@ -22,14 +24,14 @@ void ReplaceableLink::replace(std::unique_ptr<Link> link) {
     before_.sent_bytes += carried.sent_bytes;
     before_.received_bytes += carried.received_bytes;
   }
-  former->abort(LinkError(LinkError::Kind::aborted, "the peer has come back as another process"));
+  former->abort(LinkError(LinkError::Kind::aborted, "the peer was replaced by another process"));
 }
 
 std::shared_ptr<Link> ReplaceableLink::there() const {
   const MutexLock lock(mutex_);
   if (link_ != nullptr) return link_;
   throw LinkError(LinkError::Kind::lost,
-                  fmt::format("{}: {} takes no part", before_.name, before_.peer));
+                  fmt::format("{}: {} is not connected", before_.name, before_.peer));
 }
 
 bool ReplaceableLink::send_until(Frame& frame, std::chrono::steady_clock::time_point deadline) {
@@ -51,6 +53,7 @@ void ReplaceableLink::abort(const LinkError& cause) {
   std::shared_ptr<Link> link;
   {
     const MutexLock lock(mutex_);
+    // A copy of the pointer: the link may be replaced while it is aborted.
     link = link_;
   }
   if (link != nullptr) link->abort(cause);

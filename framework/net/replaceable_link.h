@@ -7,17 +7,16 @@
 
 namespace strait::net {
 
-// A link to a peer that may end and return as another process: the object stays, and the link
-// behind it is replaced. While there is none, calls fail as those of a link whose
-// peer is lost.
+// A link to a peer that may end and return as another process. This object stays, and the link that
+// it wraps is replaced. While there is none, calls fail like those of a link whose peer is lost.
 //
-// Threads: as for any link; replace() may be called by any.
+// Threads: as for any link; any thread may call replace().
 class ReplaceableLink final : public Link {
  public:
-  // `name` and `peer` as in LinkState, while there is no link. `link` may be null.
+  // `name` and `peer` are those of LinkState while there is no link. `link` may be null.
   ReplaceableLink(std::string name, std::string peer, std::unique_ptr<Link> link);
 
-  // The link so far is aborted: calls that wait on it end by that. Sums of bytes go on.
+  // The current link is aborted, which ends the calls that wait on it. Byte counts continue.
   void replace(std::unique_ptr<Link> link) STRAIT_EXCLUDES(mutex_);
 
   bool send_until(Frame& frame, std::chrono::steady_clock::time_point deadline) override;
@@ -31,7 +30,7 @@ class ReplaceableLink final : public Link {
   std::shared_ptr<Link> there() const STRAIT_EXCLUDES(mutex_);  // LinkError lost: none
 
   mutable Mutex mutex_;
-  LinkState before_ STRAIT_GUARDED_BY(mutex_);  // names, and what earlier links have carried
+  LinkState before_ STRAIT_GUARDED_BY(mutex_);  // names, and the bytes of earlier links
   std::shared_ptr<Link> link_ STRAIT_GUARDED_BY(mutex_);
 };
 

@@ -15,13 +15,13 @@ namespace {
 constexpr const char* kUserId = "User-Id";
 constexpr const char* kPeerAddress = "Peer-Address";
 
-// What the gate wrote on the message about its sender; empty on a plaintext socket.
+// A property that the gate set for the sender of the message; empty on a plaintext socket.
 std::string_view property(const zmq::message_t& message, const char* name) {
   const char* value = zmq_msg_gets(message.handle(), name);
   return value == nullptr ? std::string_view() : std::string_view(value);
 }
 
-// "1.0.3" is the third start of stage 1.0.
+// "1.0.3" is the third restart of stage 1.0.
 std::string_view name_in(std::string_view routing_id) {
   return routing_id.substr(0, routing_id.rfind('.'));
 }
@@ -33,6 +33,8 @@ RouterCarrier::RouterCarrier(zmq::context_t& context, const NodeOptions& node,
     : node_(node) {
   socket_.emplace(context, zmq::socket_type::router);
   apply_link_settings(*socket_, address.host);
+  // mandatory: an unknown peer is an error instead of a silent loss. handover: a restarted peer
+  // takes the id from its dead connection.
   socket_->set(zmq::sockopt::router_mandatory, true);
   socket_->set(zmq::sockopt::router_handover, true);
   if (!node.plaintext) serve_curve(*socket_, node.keys, "run-" + node.run.hex());
@@ -42,6 +44,7 @@ RouterCarrier::RouterCarrier(zmq::context_t& context, const NodeOptions& node,
 
 void RouterCarrier::attach(LinkEnd& end, const ProcessName& peer) {
   const auto same = [&](const PeerSlot& slot) { return slot.peer == peer; };
+  // Two links to one peer could not be told apart on this socket.
   if (std::any_of(slots_.begin(), slots_.end(), same)) {
     throw LinkError(LinkError::Kind::unusable,
                     fmt::format("{} is already expected at {}; one link per peer and listener",
@@ -71,7 +74,7 @@ int RouterCarrier::read(Time now) {
     for (; parts; parts = body.more(), ++count) {
       if (!socket_->recv(body, zmq::recv_flags::dontwait)) break;
     }
-    // What comes in more parts was not written by this protocol.
+    // Messages of several parts were not written by this protocol.
     if (count != 1) continue;
     PeerSlot* const slot = slot_of(id, body);
     if (slot == nullptr) continue;
@@ -85,6 +88,7 @@ RouterCarrier::PeerSlot* RouterCarrier::slot_of(const zmq::message_t& id,
                                                 const zmq::message_t& body) {
   const std::string routing_id = id.to_string();
   const std::string name(name_in(routing_id));
+  // A peer that proved its own key could still use another process's id.
   if (!node_.plaintext && property(body, kUserId) != name) {
     node_.on_event(fmt::format("{}: dropped a message of {} under the name {}",
                                endpoint_.host_and_port(), property(body, kUserId), name));
@@ -96,7 +100,7 @@ RouterCarrier::PeerSlot* RouterCarrier::slot_of(const zmq::message_t& id,
     const std::string_view address = property(body, kPeerAddress);
     if (slot.address != address) {
       slot.address = address;
-      slot.end->note_place(slot.address);
+      slot.end->set_peer_address(slot.address);
     }
     return &slot;
   }
@@ -120,12 +124,12 @@ bool RouterCarrier::post(Time now, PeerSlot& slot) {
     zmq::message_t id(slot.routing_id);
     const auto flags = zmq::send_flags::dontwait | zmq::send_flags::sndmore;
     if (!socket_->send(id, flags)) return false;
-    // The queue that took the id takes the body.
+    // A queue that took the id also takes the body.
     socket_->send(*slot.unsent, zmq::send_flags::dontwait);
   } catch (const zmq::error_t& error) {
     if (error.num() == EHOSTUNREACH) {
       slot.end->path_down(now);
-    } else {  // too little memory, for example
+    } else {  // for example, too little memory
       slot.end->abort(LinkError(LinkError::Kind::lost,
                                 fmt::format("cannot send to {} at {}: {}", slot.peer.describe(),
                                             endpoint_.host_and_port(), error.what())));
@@ -143,17 +147,17 @@ void RouterCarrier::follow_events() {
     }
     if (*event == Monitor::Event::up || *event == Monitor::Event::down) continue;
     ++failures_;
-    const std::string words = fmt::format("{} connections at {} failed authentication", failures_,
-                                          endpoint_.host_and_port());
-    for (PeerSlot& slot : slots_) slot.end->note_trouble(words);
-    if (failures_ == 1) node_.on_event(words);
+    const std::string message = fmt::format("{} connections at {} failed authentication", failures_,
+                                            endpoint_.host_and_port());
+    for (PeerSlot& slot : slots_) slot.end->record_problem(message);
+    if (failures_ == 1) node_.on_event(message);
   }
 }
 
 void RouterCarrier::poll_on(std::vector<zmq::pollitem_t>& items) {
   if (!socket_) return;
-  // With several peers the socket is writable as soon as one of them is; the others are retried
-  // with the next event or tick.
+  // With several peers the socket is writable as soon as one of them is, so polling for it would
+  // spin. The others are retried at the next event or tick.
   const bool blocked = slots_.size() == 1 && slots_.front().unsent.has_value();
   items.push_back(poll_item(*socket_, blocked));
   items.push_back(poll_item(monitor_->events(), false));

@@ -14,11 +14,11 @@
 
 namespace strait::net {
 
-// The bound socket of one link or of many: a ROUTER that sends by explicit id only, so that a
-// stranger can never drain what is meant for a peer.
+// The bound socket of one or many links: a ROUTER that sends to explicit ids only, so that a
+// stranger never receives what is meant for a peer.
 class RouterCarrier final : public Carrier {
  public:
-  // node outlives the carrier. Binds at once; LinkError::unusable says why not.
+  // node outlives the carrier. Binds at once; LinkError::unusable says why it cannot.
   RouterCarrier(zmq::context_t& context, const NodeOptions& node, const BindAddress& address);
 
   const Endpoint& endpoint() const { return endpoint_; }
@@ -30,10 +30,10 @@ class RouterCarrier final : public Carrier {
   void close() override;
 
  private:
-  struct PeerSlot {  // one expected peer
+  struct PeerSlot {  // of one expected peer
     LinkEnd* end = nullptr;
     ProcessName peer;
-    std::string routing_id;  // empty until it has spoken
+    std::string routing_id;  // empty before the peer's first message
     std::string address;
     std::optional<zmq::message_t> unsent;
   };

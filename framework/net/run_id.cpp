@@ -12,7 +12,7 @@ namespace strait::net {
 
 RunId RunId::random() {
   RunId run;
-  // Sixteen bytes are never cut short by a signal; only a kernel without the call can fail here.
+  // Signals never shorten a read of sixteen bytes; this fails only on a kernel without the call.
   if (getrandom(run.bytes.data(), run.bytes.size(), 0) != static_cast<ssize_t>(run.bytes.size())) {
     throw std::system_error(errno, std::generic_category(), "getrandom for a run id");
   }

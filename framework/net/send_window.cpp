@@ -7,8 +7,7 @@ namespace strait::net {
 
 bool SendWindow::has_room_for(std::uint64_t frame_bytes) const {
   if (sizes_.empty()) return true;
-  // Frames of no bytes would never fill a window of bytes; their number is bounded by what a chunk
-  // header costs.
+  // Each frame is counted with a fragment header, or empty frames would never fill the window.
   const std::uint64_t used = outstanding_bytes_ + sizes_.size() * kHeaderBytes;
   return used + frame_bytes + kHeaderBytes <= window_bytes_;
 }
@@ -20,20 +19,21 @@ void SendWindow::push(Frame frame, FrameHash hash) {
   frames_.push_back({std::move(frame), hash});
 }
 
-SendWindow::Piece SendWindow::next_piece(std::uint64_t limit) {
+SendWindow::Fragment SendWindow::next_fragment(std::uint64_t limit) {
   const Held& held = frames_[cursor_.sequence - first_];
-  Piece piece;
-  piece.position = cursor_;
-  piece.frame_length = held.frame.size();
-  piece.frame_hash = held.hash;
-  const std::uint64_t length = std::min({chunk_bytes_, limit, piece.frame_length - cursor_.offset});
-  piece.payload = std::span<const std::byte>(held.frame).subspan(cursor_.offset, length);
-  piece.again = cursor_ < sent_;
+  Fragment fragment;
+  fragment.position = cursor_;
+  fragment.frame_length = held.frame.size();
+  fragment.frame_hash = held.hash;
+  const std::uint64_t length =
+      std::min({fragment_bytes_, limit, fragment.frame_length - cursor_.offset});
+  fragment.payload = std::span<const std::byte>(held.frame).subspan(cursor_.offset, length);
+  fragment.again = cursor_ < sent_;
   cursor_.offset += length;
   cursor_offset_ += length;
-  if (cursor_.offset == piece.frame_length) cursor_ = {cursor_.sequence + 1, 0};
+  if (cursor_.offset == fragment.frame_length) cursor_ = {cursor_.sequence + 1, 0};
   sent_ = std::max(sent_, cursor_);
-  return piece;
+  return fragment;
 }
 
 bool SendWindow::acknowledge(const MessageHeader& claim) {
@@ -45,7 +45,7 @@ bool SendWindow::acknowledge(const MessageHeader& claim) {
           std::max<std::uint64_t>(frames_[received.sequence - first_].frame.size(), 1)) {
     return false;  // beyond the end of that frame
   }
-  // If not further than what is known it was overtaken.
+  // A position not beyond the known one comes from a message that was overtaken.
   if (received > received_) {
     received_ = received;
     arrived_ = std::chrono::nanoseconds(claim.arrived);
@@ -55,6 +55,7 @@ bool SendWindow::acknowledge(const MessageHeader& claim) {
     frames_.pop_front();
     ++first_;
   }
+  // The peer may have got bytes of an earlier attempt; they need not be sent again.
   cursor_ = std::max(cursor_, received_);
   cursor_offset_ = std::max(cursor_offset_, received_offset());
   while (taken_ < taken) {
@@ -68,16 +69,16 @@ bool SendWindow::acknowledge(const MessageHeader& claim) {
 bool SendWindow::rewind(Position received, std::uint32_t attempt) {
   if (attempt <= attempt_) return false;
   attempt_ = attempt;
-  // Not before the oldest frame that is still here; possibly before what had been acknowledged of
-  // it, when the receiver found its whole hash wrong.
+  // At the earliest, the oldest frame that is still here. This may be before what was acknowledged
+  // of that frame, if the receiver found its hash wrong.
   received_ = std::max(received, Position{first_, 0});
   cursor_ = received_;
   cursor_offset_ = received_offset();
   return true;
 }
 
-void SendWindow::limit_chunk(std::uint64_t chunk_bytes) {
-  chunk_bytes_ = std::min(chunk_bytes_, std::max<std::uint64_t>(chunk_bytes, 1));
+void SendWindow::limit_fragment(std::uint64_t fragment_bytes) {
+  fragment_bytes_ = std::min(fragment_bytes_, std::max<std::uint64_t>(fragment_bytes, 1));
 }
 
 }  // namespace strait::net

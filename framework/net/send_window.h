@@ -10,52 +10,52 @@
 
 namespace strait::net {
 
-// The sending half of one end: frames as they were encoded, from send() until the peer has them.
-// Pure: no socket, no clock, no lock.
+// The sending half of one end: encoded frames from send() until the peer has them. Pure: no socket,
+// no clock, no lock.
 //
-// Three positions move forward through the stream: taken <= received <= sent. Memory is freed at
-// received, room appears at taken, and a resend puts the cursor back to received.
+// Three positions advance through the stream: taken <= received <= sent. Memory is freed at
+// received, room appears at taken, and a resend moves the cursor back to received.
 class SendWindow {
  public:
-  SendWindow(std::uint64_t window_bytes, std::uint64_t chunk_bytes)
-      : window_bytes_(window_bytes), chunk_bytes_(chunk_bytes) {}
+  SendWindow(std::uint64_t window_bytes, std::uint64_t fragment_bytes)
+      : window_bytes_(window_bytes), fragment_bytes_(fragment_bytes) {}
 
-  // The window is counted in bytes; a frame larger than all of it passes when nothing else is out.
+  // The window counts bytes. A frame larger than the window passes when no other is in flight.
   bool has_room_for(std::uint64_t frame_bytes) const;
-  void push(Frame frame, FrameHash hash);  // of the whole frame, made outside of any lock
+  void push(Frame frame, FrameHash hash);  // hash: of the whole frame, computed without a lock
 
-  // The next piece to put on the wire, or false. The payload lives until acknowledge().
-  struct Piece {
+  // The next fragment to send. The payload is valid until acknowledge().
+  struct Fragment {
     Position position;
     std::uint64_t frame_length = 0;
     FrameHash frame_hash;
     std::span<const std::byte> payload;
-    bool again = false;  // was on the wire before
+    bool again = false;  // it was sent before
   };
-  bool has_piece() const { return cursor_.sequence < first_ + frames_.size(); }
+  bool has_fragment() const { return cursor_.sequence < first_ + frames_.size(); }
   std::uint64_t next_frame_bytes() const { return frames_[cursor_.sequence - first_].frame.size(); }
-  Piece next_piece(std::uint64_t limit);  // limit: for the payload, not 0
+  Fragment next_fragment(std::uint64_t limit);  // limit: of the payload, not 0
 
   // What the peer claims to have received and taken, and when the last of it arrived. False: it
-  // claims what was never sent, and nothing was changed.
+  // claims bytes that were never sent, and nothing was changed.
   bool acknowledge(const MessageHeader& claim);
 
-  // The peer asks for everything from `received` on, as a new attempt; an old request is ignored.
+  // The peer requests everything from `received` on, as a new attempt. An old request is ignored.
   // False: nothing to do.
   bool rewind(Position received, std::uint32_t attempt);
 
-  // The peer's chunks are never larger than its hello announced.
-  void limit_chunk(std::uint64_t chunk_bytes);
+  // Bounds fragments by the size that the peer's hello announced.
+  void limit_fragment(std::uint64_t fragment_bytes);
 
   Position cursor() const { return cursor_; }
   std::uint32_t attempt() const { return attempt_; }
   std::uint64_t outstanding_bytes() const { return outstanding_bytes_; }
   bool all_received() const { return frames_.empty(); }
   std::uint64_t pushed_bytes() const { return pushed_bytes_; }
-  // Offsets in the stream, counted in bytes of frames: before it all is received, all is sent.
+  // Offsets in the stream, in bytes of frames: up to where all is received, and all is sent.
   std::uint64_t received_offset() const { return received_bytes_ + received_.offset; }
   std::uint64_t cursor_offset() const { return cursor_offset_; }
-  // When the last bytes before received_offset() arrived, by the peer's clock.
+  // When the last byte before received_offset() arrived, by the peer's clock.
   std::chrono::nanoseconds arrived() const { return arrived_; }
 
  private:
@@ -65,7 +65,7 @@ class SendWindow {
   };
 
   std::uint64_t window_bytes_;
-  std::uint64_t chunk_bytes_;
+  std::uint64_t fragment_bytes_;
   std::deque<Held> frames_;          // not yet received by the peer
   std::uint64_t first_ = 0;          // sequence of frames_.front()
   std::deque<std::uint64_t> sizes_;  // of the frames not yet taken
@@ -74,8 +74,8 @@ class SendWindow {
   std::uint64_t pushed_bytes_ = 0;
   std::uint64_t received_bytes_ = 0;  // of whole frames
   Position cursor_;                   // next to send
-  Position received_;                 // the peer has all before
-  Position sent_;                     // the furthest the cursor ever was
+  Position received_;                 // the peer has everything before it
+  Position sent_;                     // the furthest position of the cursor
   std::uint64_t cursor_offset_ = 0;
   std::chrono::nanoseconds arrived_{0};
   std::uint32_t attempt_ = 0;

@@ -19,13 +19,13 @@
 namespace strait::net {
 namespace {
 
-// Between two looks at what other threads have set.
+// How often a thread looks at what other threads have set.
 constexpr std::chrono::milliseconds kLook{50};
 constexpr std::size_t kLargestPiece = std::size_t{64} << 10;
 constexpr std::size_t kLeastPiece = 64;
-// What one direction holds at most: more than any path has in flight that a socket could fill.
+// The most that one direction holds: more than a socket can keep in flight on any path.
 constexpr std::size_t kMostHeld = std::size_t{64} << 20;
-constexpr unsigned long kTimerSlack = 1'000;  // ns; by default timers are 50 us late
+constexpr unsigned long kTimerSlack = 1'000;  // ns; timers are 50 us late by default
 
 sockaddr_in loopback(std::uint16_t port) {
   sockaddr_in address{};
@@ -41,25 +41,27 @@ void require(bool fine, const char* what) {
                   std::string("a simulated path cannot ") + what + ": " + std::strerror(errno));
 }
 
-// Of what was received and not yet read; before a connection is made. Accepted sockets inherit it.
+// Bounds what was received and not yet read, so that the sender feels the simulated rate. Set
+// before connecting; accepted sockets inherit it.
 void keep_queue_small(int descriptor) {
   const int bytes = 16 << 10;
   setsockopt(descriptor, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
 }
 
 void send_at_once(int descriptor) {
+  // Nagle's algorithm would add delays that the conditions do not have.
   const int on = 1;
   setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-// Five milliseconds of the path, so that bytes come evenly.
+// The bytes of five milliseconds, so that they arrive evenly.
 std::size_t piece_of(const PathConditions& conditions) {
   if (conditions.bits_per_second == 0) return kLargestPiece;
   const auto bytes = static_cast<std::size_t>(conditions.bits_per_second / 8 / 200);
   return std::clamp(bytes, kLeastPiece, kLargestPiece);
 }
 
-// Until `descriptor` has bytes (-1: it is not waited for), or `until`.
+// Waits for bytes on `descriptor`, or for the timeout. -1: only for the timeout.
 bool wait_for_bytes(int descriptor, std::chrono::nanoseconds timeout) {
   const auto left = std::max(timeout, std::chrono::nanoseconds(0)).count();
   const timespec time{left / 1'000'000'000, left % 1'000'000'000};
@@ -67,7 +69,7 @@ bool wait_for_bytes(int descriptor, std::chrono::nanoseconds timeout) {
   return ppoll(&waited, 1, &time, nullptr) > 0;
 }
 
-// The first cut of each path at a moment of its own.
+// Each path has its first cut at another moment.
 std::chrono::nanoseconds first_cut(const PathConditions& conditions, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   const std::chrono::duration<double> every(conditions.cut_every);
@@ -107,7 +109,7 @@ SimulatedPath::~SimulatedPath() {
   join(all);
 }
 
-// Without the lock, which the pumps take.
+// Called without the lock, because the pumps take it.
 void SimulatedPath::join(std::list<Connection>& connections) {
   for (Connection& connection : connections) {
     for (std::thread& pump : connection.pumps) pump.join();
@@ -119,7 +121,7 @@ std::string SimulatedPath::endpoint() const { return Endpoint{"127.0.0.1", port_
 void SimulatedPath::forward_to(const std::string& endpoint) {
   const auto parsed = Endpoint::parse(endpoint);
   if (!parsed) {
-    throw LinkError(LinkError::Kind::unusable, "\"" + endpoint + "\" is no endpoint");
+    throw LinkError(LinkError::Kind::unusable, "\"" + endpoint + "\" is not an endpoint");
   }
   target_ = parsed->port;
 }
@@ -152,9 +154,9 @@ void SimulatedPath::reset() {
   {
     const MutexLock lock(mutex_);
     sockaddr unspecified{};
-    unspecified.sa_family = AF_UNSPEC;  // on Linux this breaks the connection off
+    unspecified.sa_family = AF_UNSPEC;  // on Linux this resets the connection
     for (Connection& connection : open_) {
-      // One that is broken off already stays so.
+      // Fails for a connection that is already reset.
       static_cast<void>(connect(connection.near.number(), &unspecified, sizeof unspecified));
       static_cast<void>(connect(connection.far.number(), &unspecified, sizeof unspecified));
     }
@@ -171,7 +173,7 @@ void SimulatedPath::cut_if_due() {
   cut();
 }
 
-// Connections that have ended, so that a path that is cut for days does not collect them.
+// Joins connections that have ended, so that a path that is cut for days does not collect them.
 void SimulatedPath::join_ended() {
   std::list<Connection> ended;
   {
@@ -207,6 +209,7 @@ void SimulatedPath::serve(FileDescriptor near) {
   send_at_once(near.number());
   send_at_once(far.number());
   const std::uint64_t number = ++connections_;
+  // The pumps start under the lock, so that cut() sees a connection and its sockets together.
   const MutexLock lock(mutex_);
   Connection& connection = open_.emplace_back();
   connection.near = std::move(near);
@@ -255,7 +258,7 @@ void SimulatedPath::pump(Connection& connection, int from, int to, std::uint64_t
     std::vector<char> bytes(piece_of(now_valid.conditions));
     const ssize_t size = recv(from, bytes.data(), bytes.size(), 0);
     ended = size <= 0;
-    // What a cut connection still has in flight is lost with it.
+    // Bytes in flight are lost with a connection that was cut.
     if (size < 0) broken = true;
     if (ended || frozen_ || connection.frozen) continue;
     bytes.resize(static_cast<std::size_t>(size));

@@ -14,30 +14,30 @@
 
 namespace strait::net {
 
-// The path between the two ends of a link on this machine, made as bad as networks are: slow, far,
-// lossy, cut again and again (PathConditions), or worse (tests: cuts in the middle of a message,
-// bytes that are swallowed). A TCP forwarder in user space; the ends do not know of it.
+// The path between the two ends of a link on this machine, made as bad as networks are: slow, long,
+// lossy, or cut again and again (PathConditions). Tests make it worse: cuts in the middle of a
+// message, or bytes that vanish. A TCP forwarder in user space; the ends do not know of it.
 //
-// Any thread may call. Two threads per connection, one that accepts.
+// Any thread may call. Uses one thread that accepts, and two per connection.
 class SimulatedPath {
  public:
-  // The same seed: the same losses and cuts. LinkError (unusable): no port of loopback is free.
+  // The same seed gives the same losses and cuts. LinkError (unusable): no loopback port is free.
   explicit SimulatedPath(const PathConditions& conditions = {}, std::uint64_t seed = 0);
   ~SimulatedPath();
   SimulatedPath(const SimulatedPath&) = delete;
   SimulatedPath& operator=(const SimulatedPath&) = delete;
 
-  std::string endpoint() const;                  // where to connect to
-  void forward_to(const std::string& endpoint);  // before that, connections are closed at once
-  // For connections from now on, and for bytes of those that stand.
+  std::string endpoint() const;                  // where to connect
+  void forward_to(const std::string& endpoint);  // until then connections are closed at once
+  // For new connections, and for further bytes of existing ones.
   void set(const PathConditions& conditions) STRAIT_EXCLUDES(mutex_);
 
-  void cut();    // every connection that stands now
-  void reset();  // the same, as by a process that dies with something unread
+  void cut();    // all existing connections
+  void reset();  // the same, as if a process died with unread bytes
   void cut_each_after(std::uint64_t bytes) { cut_after_ = bytes; }  // 0: never
-  void freeze() { frozen_ = true; }   // connections stay, nothing passes any more
-  void freeze_open();                 // the same, for those alone that stand now
-  void hold_back() { held_ = true; }  // nothing more is read from the side that connected
+  void freeze() { frozen_ = true; }   // connections stay, but nothing passes any more
+  void freeze_open();                 // the same, for existing connections only
+  void hold_back() { held_ = true; }  // nothing more is read from the connecting side
   std::uint64_t connections() const { return connections_; }
 
  private:
@@ -53,7 +53,7 @@ class SimulatedPath {
   };
   struct Current {
     PathConditions conditions;
-    std::uint64_t version = 0;  // of them
+    std::uint64_t version = 0;  // counts changes of the conditions
   };
 
   void accept_all();
@@ -76,7 +76,7 @@ class SimulatedPath {
   mutable Mutex mutex_;
   Current current_ STRAIT_GUARDED_BY(mutex_);
   std::list<Connection> open_ STRAIT_GUARDED_BY(mutex_);
-  // Of the thread that accepts.
+  // Used by the accepting thread only.
   Clock::time_point next_cut_;
   Clock::time_point cut_until_;
   std::thread acceptor_;

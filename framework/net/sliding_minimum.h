@@ -6,9 +6,9 @@
 
 namespace strait::net {
 
-// The least of the durations that were seen in the last five to ten seconds: of a round trip, or of
-// a one-way delay between two clocks, how long the path takes without a queue. Routes change, and
-// clocks drift apart, so older ones do not count. Pure: no clock.
+// The least duration of the last five to ten seconds. For a round trip or a one-way delay between
+// two clocks it is the path's delay without a queue. Older values do not count, because routes
+// change and clocks drift. Pure: no clock.
 class SlidingMinimum {
  public:
   using Time = std::chrono::steady_clock::time_point;

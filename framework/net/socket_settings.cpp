@@ -11,9 +11,10 @@
 namespace strait::net {
 namespace {
 
-// Every libzmq since 4.3.0 takes this option; its header names it among the drafts only.
+// libzmq has this option since 4.3.0, but its header declares it only for drafts.
 constexpr int kZapEnforceDomain = 93;
 
+// Well above kSilence; see tcp_maxrt below.
 constexpr int kUnconfirmedMs = 20'000;
 
 }  // namespace
@@ -21,31 +22,34 @@ constexpr int kUnconfirmedMs = 20'000;
 void apply_link_settings(zmq::socket_t& socket, const std::string& host) {
   namespace opt = zmq::sockopt;
   socket.set(opt::ipv6, host.find(':') != std::string::npos);
-  // A few chunks in the sending queue; the window in bytes is the real bound, and what waits here
-  // is what a message of ours has to wait for.
+  // Only a few fragments in ZeroMQ's queue. The window in bytes is the real bound, and each of our
+  // messages waits for what is in this queue.
   socket.set(opt::sndhwm, 4);
-  // None for receiving: the peer's window bounds what can come.
+  // No limit for receiving: the peer's window bounds what can arrive.
   socket.set(opt::rcvhwm, 0);
-  // Nothing is owed by a socket: the window holds what the peer does not have. A final message is
-  // given its second where the socket is closed.
+  // A closed socket owes nothing, because the window holds what the peer does not have. The code
+  // that closes a socket gives a final message its second.
   socket.set(opt::linger, 0);
   socket.set(opt::immediate, false);
-  // No heartbeats of libzmq's: version 4.3.4 aborts the process when one falls due on a connection
-  // that broke while its data was not read, as a closed socket does not. The link's own heartbeats
-  // show a silent peer, and the kernel gives up a connection that confirms nothing.
+  // libzmq's own heartbeats stay off. Version 4.3.4 aborts the process if one falls due on a
+  // connection that broke while its data was unread, for example by a closed socket. The link's
+  // heartbeats detect a silent peer, and the kernel gives up a connection that acknowledges
+  // nothing.
   socket.set(opt::tcp_keepalive, 1);
   socket.set(opt::tcp_keepalive_idle, 10);
   socket.set(opt::tcp_keepalive_intvl, 5);
   socket.set(opt::tcp_keepalive_cnt, 3);
-  // Not as soon as a link calls its path silent: a full queue on a narrow path confirms late.
+  // Later than kSilence, because a full queue on a narrow path acknowledges late.
   socket.set(opt::tcp_maxrt, kUnconfirmedMs);
+  // Short, because a peer starts within seconds; growing, so that a long outage costs little.
   socket.set(opt::reconnect_ivl, 100);
   socket.set(opt::reconnect_ivl_max, 2000);
   socket.set(opt::handshake_ivl, 4000);
   socket.set(opt::connect_timeout, 3000);
   socket.set(opt::backlog, 16);
-  // Enforced by a silent disconnect, so it is only the outer wall; hellos agree on the chunk size.
-  socket.set(opt::maxmsgsize, static_cast<int64_t>(kMaxChunkBytes + 4096));
+  // Enforced by a silent disconnect, so it is only a last defence. The hellos agree on the fragment
+  // size.
+  socket.set(opt::maxmsgsize, static_cast<int64_t>(kMaxFragmentBytes + 4096));
 }
 
 void serve_curve(zmq::socket_t& socket, const CurveKeyPair& keys, const std::string& domain) {
@@ -53,7 +57,7 @@ void serve_curve(zmq::socket_t& socket, const CurveKeyPair& keys, const std::str
   socket.set(opt::curve_server, true);
   socket.set(opt::curve_secretkey, keys.secret_key);
   socket.set(opt::zap_domain, domain);
-  // Without a domain and a gate CURVE accepts every peer that knows the public key.
+  // Without a domain and a gate, CURVE accepts every peer that knows the public key.
   const int enforce = 1;
   if (zmq_setsockopt(socket.handle(), kZapEnforceDomain, &enforce, sizeof enforce) != 0) {
     throw zmq::error_t();

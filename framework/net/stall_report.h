@@ -7,7 +7,7 @@
 
 namespace strait::net {
 
-// A wait, worded to fit into the report's sentence.
+// A wait, in words that fit the report's sentence.
 struct Wait {
   std::string process;  // "stage 2.0"
   std::string what;     // "forward of micro-batch 7"

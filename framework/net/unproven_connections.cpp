@@ -10,12 +10,12 @@ namespace strait::net {
 
 void UnprovenConnections::accepted(int descriptor) {
   const std::uint64_t cookie = socket_cookie(descriptor);
-  if (cookie == 0) return;  // closed again
+  if (cookie == 0) return;  // already closed
   waiting_.push_back({descriptor, cookie});
   if (waiting_.size() <= kMost) return;
   const Connection oldest = waiting_.front();
   waiting_.pop_front();
-  // libzmq sees the end of it, and closes.
+  // libzmq sees the end of the stream and closes the connection.
   if (socket_cookie(oldest.descriptor) == oldest.cookie) ::shutdown(oldest.descriptor, SHUT_RDWR);
 }
 

@@ -6,17 +6,17 @@
 
 namespace strait::net {
 
-// Connections of a listener on which no expected peer has spoken yet. libzmq accepts any peer
-// and waits seconds for a key; so that strangers cannot take all descriptors of the process, only
-// so many may wait: for one more the oldest is closed. libzmq owns them and may close them at any
-// time; a descriptor may then be another one's, so the kernel's cookie is compared. Belongs to the
-// net thread.
+// Connections of a listener on which no expected peer has spoken yet. libzmq accepts any peer and
+// waits seconds for its key. At most kMost such connections may wait, so that strangers cannot take
+// all file descriptors; one more closes the oldest. libzmq owns the connections and may close them
+// at any time. A descriptor may then belong to another connection, so the kernel's cookie is
+// compared. Used by the net thread only.
 class UnprovenConnections {
  public:
   static constexpr std::size_t kMost = 64;
 
   void accepted(int descriptor);
-  void proven(int descriptor);  // a message of an expected peer came on it
+  void proven(int descriptor);  // an expected peer sent a message on it
 
  private:
   struct Connection {

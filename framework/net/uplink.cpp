@@ -10,9 +10,10 @@ void Uplink::change(Priority priority, Load before, Load after) {
     background_ += (after != Load::none) - (before != Load::none);
     return;
   }
+  // Counted as differences, so that no link has to be looked up.
   foreground_waiting_ += (after == Load::waiting) - (before == Load::waiting);
   foreground_in_flight_ += (after == Load::in_flight) - (before == Load::in_flight);
-  // Background links that had their turn already must not sleep over it.
+  // Background links that already had their turn in this round must get another one soon.
   if (before > after) ask_again_at(Time::min());
 }
 

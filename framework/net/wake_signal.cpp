@@ -16,12 +16,13 @@ WakeSignal::WakeSignal() : event_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
 void WakeSignal::raise() {
   if (raised_.exchange(true)) return;
   const std::uint64_t one = 1;
-  // Full is as good as written: the descriptor is readable.
+  // A full counter is as good as a write: the descriptor is readable.
   [[maybe_unused]] const ssize_t written = ::write(descriptor(), &one, sizeof one);
 }
 
 void WakeSignal::lower() {
-  // In this order a raise that comes in between costs one round too many, never one too few.
+  // Read first, then store. A raise between the two costs one extra round; in the other order it
+  // would be lost.
   std::uint64_t count = 0;
   [[maybe_unused]] const ssize_t got = ::read(descriptor(), &count, sizeof count);
   raised_.store(false);

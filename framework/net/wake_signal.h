@@ -6,8 +6,8 @@
 
 namespace strait::net {
 
-// A descriptor that wakes a thread in poll(2). Several raises before a lower() are one. Any thread
-// raises; one waits and lowers.
+// A descriptor that wakes a thread in poll(2). Several raises before a lower() count once. Any
+// thread raises; one thread waits and lowers.
 class WakeSignal {
  public:
   WakeSignal();

@@ -11,7 +11,7 @@
 namespace strait::net {
 namespace {
 
-// Offsets that are the same in every version of the protocol.
+// These offsets are the same in every version of the protocol.
 constexpr std::size_t kCheckAt = 4;
 constexpr std::size_t kVersionAt = 8;
 
@@ -20,16 +20,16 @@ std::uint32_t check_of(std::span<const std::byte> message) {
   return static_cast<std::uint32_t>(XXH3_64bits(covered.data(), covered.size()));
 }
 
-// What no correct sender writes, even when the check matches.
+// What a correct sender never writes, even if the check matches.
 bool is_lying(const MessageHeader& header) {
   const std::uint64_t length = header.payload_length;
   if (header.arrived > kMaxArrived) return true;
   switch (header.kind) {
-    case MessageKind::chunk: {
-      if (length > kMaxChunkBytes || header.frame_length > kMaxFrameBytes) return true;
+    case MessageKind::fragment: {
+      if (length > kMaxFragmentBytes || header.frame_length > kMaxFrameBytes) return true;
       if (header.position.offset > header.frame_length) return true;
       if (length > header.frame_length - header.position.offset) return true;
-      return length == 0 && header.frame_length != 0;  // such a chunk would move nothing
+      return length == 0 && header.frame_length != 0;  // such a fragment would make no progress
     }
     case MessageKind::status:
     case MessageKind::resend:
@@ -61,7 +61,7 @@ void seal(MessageHeader header, std::span<std::byte> message) {
   header.payload_length = static_cast<std::uint32_t>(message.size() - kHeaderBytes);
   ByteWriter writer(message.first(kHeaderBytes));
   writer.value(kMagic);
-  writer.value(std::uint32_t{0});  // the check, last
+  writer.value(std::uint32_t{0});  // the check is written last
   writer.value(kProtocolVersion);
   writer.value(header.kind);
   writer.value(std::uint16_t{0});
@@ -87,8 +87,8 @@ Parsed parse_message(std::span<const std::byte> message) {
   if (message.size() <= kVersionAt) return fail(WireFault::truncated);
   ByteReader reader(message);
   if (reader.value<std::uint32_t>() != kMagic) return fail(WireFault::foreign);
-  // Magic, check and version have the same offsets in every version, so that two versions can at
-  // least tell each other apart. No field is trusted before the check.
+  // Magic, check and version have the same offsets in every version, so that two versions can name
+  // each other. No field is trusted before the check.
   if (reader.value<std::uint32_t>() != check_of(message)) return fail(WireFault::damaged);
   parsed.version = reader.value<std::uint8_t>();
   if (parsed.version != kProtocolVersion) return fail(WireFault::other_version);

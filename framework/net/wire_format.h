@@ -7,15 +7,16 @@
 
 #include "framework/net/run_id.h"
 
-// The bytes both ends share. WIRE.md draws them and computes an example. Everything here is pure.
+// The bytes that both ends share. WIRE.md draws them and computes an example. Everything here is
+// pure.
 namespace strait::net {
 
 inline constexpr std::uint32_t kMagic = 0x54525453;  // "STRT" as bytes
 inline constexpr std::uint8_t kProtocolVersion = 2;
 inline constexpr std::size_t kHeaderBytes = 112;
 
-// Limits, checked before anything is allocated.
-inline constexpr std::uint64_t kMaxChunkBytes = std::uint64_t{16} << 20;
+// Limits that are checked before anything is allocated.
+inline constexpr std::uint64_t kMaxFragmentBytes = std::uint64_t{16} << 20;
 inline constexpr std::uint64_t kMaxFrameBytes = std::uint64_t{4} << 30;
 inline constexpr std::uint64_t kMaxHelloBytes = std::uint64_t{1} << 20;
 inline constexpr std::uint64_t kMaxArrived = std::uint64_t{1} << 62;  // ns; 146 years
@@ -24,16 +25,16 @@ enum class MessageKind : std::uint8_t {
   hello = 1,    // opener to answerer, on every new path; payload: Hello
   hello_reply,  // the answer; payload: Hello
   refuse,       // a hello that cannot be agreed to; payload: reason byte, words
-  chunk,        // a piece of a frame
-  status,       // nothing but its header: acknowledgement and heartbeat
+  fragment,     // bytes of a frame
+  status,       // header only: acknowledgement and heartbeat
   resend,       // send again from `received` on
-  abort,        // the link ended on purpose; payload: words
+  abort,        // the link was ended on purpose; payload: words
   bye,          // the other end was closed
 };
 inline constexpr MessageKind kLastKind = MessageKind::bye;
 
-// A place in the stream of one direction: byte `offset` of frame `sequence`. A frame's end is the
-// next frame's begin.
+// A position in the stream of one direction: byte `offset` of frame `sequence`. The end of a frame
+// is the start of the next one.
 struct Position {
   std::uint64_t sequence = 0;
   std::uint64_t offset = 0;
@@ -47,27 +48,28 @@ struct FrameHash {  // XXH3-128 of a whole frame
 };
 FrameHash hash_frame(std::span<const std::byte> frame);
 
-// Every kind of link refuses the same frames. std::invalid_argument beyond kMaxFrameBytes.
+// The same limit for every kind of link. std::invalid_argument beyond kMaxFrameBytes.
 void check_frame_size(std::uint64_t bytes);
 
 struct MessageHeader {
   MessageKind kind = MessageKind::status;
   std::uint32_t generation = 0;
   RunId run;
-  Position position;               // chunk: its place; status: all before it has been sent
-  std::uint64_t frame_length = 0;  // chunk only, as the hash
+  Position position;               // fragment: its start; status: everything before it was sent
+  std::uint64_t frame_length = 0;  // fragment only; so is the hash
   FrameHash frame_hash;
-  Position received;        // cumulative: all before it has been received
-  std::uint64_t taken = 0;  // frames that the receiving program has taken: credit for the window
-  // When the last of what is `received` arrived: nanoseconds by a clock of the sender of this
-  // header, which nobody else has. 0: nothing did.
+  Position received;        // cumulative: everything before it was received
+  std::uint64_t taken = 0;  // frames taken by the receiving program: credit for the window
+  // When the last byte before `received` arrived: nanoseconds of a clock that only the sender of
+  // this header knows. 0: nothing has arrived.
   std::uint64_t arrived = 0;
-  std::uint32_t attempt = 0;  // chunk, status: of the sender. hello, hello_reply, resend: asked for
+  // fragment, status: the sender's. hello, hello_reply, resend: the requested one.
+  std::uint32_t attempt = 0;
   std::uint32_t payload_length = 0;
 };
 
-// The check is over all bytes after itself, so the header goes last: write the payload to
-// message[kHeaderBytes..], then call this. payload_length is taken from the span.
+// The check covers all bytes after itself, so the header goes last: write the payload to
+// message[kHeaderBytes..], then call this. payload_length follows from the span.
 void seal(MessageHeader header, std::span<std::byte> message);
 
 enum class WireFault : std::uint8_t {
@@ -76,7 +78,7 @@ enum class WireFault : std::uint8_t {
   foreign,        // not this protocol
   other_version,  // intact, but of another protocol version
   damaged,        // the check is wrong
-  lying,          // intact, and impossible: unknown kind, lengths beyond the limits
+  lying,          // intact, but impossible: unknown kind, or a length beyond the limits
 };
 
 struct Parsed {

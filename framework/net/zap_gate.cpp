@@ -11,7 +11,7 @@
 namespace strait::net {
 namespace {
 
-// The parts of a request, as the RFC orders them.
+// The parts of a request, in the order of the RFC.
 constexpr std::size_t kVersionPart = 0;
 constexpr std::size_t kRequestPart = 1;
 constexpr std::size_t kDomainPart = 2;
@@ -53,8 +53,8 @@ void ZapGate::turn() {
        zmq::recv_multipart(requests_, std::back_inserter(request), zmq::recv_flags::dontwait);
        request.clear()) {
     if (request.size() <= kMechanismPart) {
-      // libzmq writes these itself; one without its parts cannot be answered, only dropped, and a
-      // REP socket that owes an answer would never ask again.
+      // libzmq writes these requests itself. One without its parts cannot be answered properly, but
+      // a REP socket that owes an answer would never receive again.
       requests_.send(zmq::message_t(), zmq::send_flags::none);
       continue;
     }
@@ -64,7 +64,7 @@ void ZapGate::turn() {
     const std::string key = curve ? z85_of(request[kCredentialPart]) : std::string();
     const auto found = allowed_.find(key);
     const bool enters = found != allowed_.end() && request[kDomainPart].to_string_view() == domain_;
-    // Strangers must not fill logs: the 1st, 2nd, 4th, 8th ... is reported.
+    // Strangers must not fill the log: the 1st, 2nd, 4th, 8th ... refusal is reported.
     if (!enters && std::has_single_bit(++refused_)) {
       on_event_(fmt::format("refused: a process at {} with an unknown key ({} so far)",
                             request[kAddressPart].to_string(), refused_));

@@ -10,16 +10,16 @@
 
 namespace strait::net {
 
-// Access control: the ZeroMQ authentication handler (RFC 27) of one context, an allow-list from
-// public key to process name. What it lets in carries that name as its user id, on every message.
-// Lives on the net thread, and must be there before the first socket binds.
+// Access control: the ZeroMQ authentication handler (RFC 27) of one context, with a map from
+// allowed public keys to process names. Every message of an accepted peer carries that name as its
+// user id. Lives on the net thread, and must exist before the first socket binds.
 class ZapGate {
  public:
   ZapGate(zmq::context_t& context, std::string domain,
           std::function<void(const std::string&)> on_event);
 
   void allow(const std::string& public_key, const ProcessName& name);
-  void forget(const std::string& public_key);  // as often as allowed
+  void forget(const std::string& public_key);  // once per allow()
 
   void turn();  // answers pending requests
   zmq::socket_t& requests() { return requests_; }

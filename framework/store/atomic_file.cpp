@@ -20,6 +20,7 @@
 namespace strait::store {
 namespace {
 
+// Small enough for signs of progress on a slow disk.
 constexpr std::uint64_t kFlushWindow = std::uint64_t{8} << 20U;
 
 std::filesystem::path folder_of(const std::filesystem::path& path) {
@@ -36,7 +37,7 @@ std::uint64_t free_bytes(const std::filesystem::path& folder) {
 
 AtomicFile::AtomicFile(std::filesystem::path path, std::uint64_t expected_bytes)
     : path_(std::move(path)),
-      // Hosts that share the directory can have processes of one pid.
+      // Processes of two hosts that share the directory may have the same pid.
       temporary_(path_.string() +
                  fmt::format(".tmp-{}-{:08x}", ::getpid(), std::random_device()())),
       expected_(expected_bytes) {
@@ -51,9 +52,10 @@ AtomicFile::~AtomicFile() { discard(); }
 void AtomicFile::preallocate(std::uint64_t bytes) {
   int result = 0;
   do {
+    // KEEP_SIZE, so that the file's size shows what was written and not what was reserved.
     result = ::fallocate(descriptor_.number(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes));
   } while (result != 0 && errno == EINTR);
-  // Not every file system can; then writing shows whether there is room.
+  // Not every file system supports this. Without it, writing shows whether there is room.
   if (result != 0 && errno != EOPNOTSUPP && errno != ENOSYS) fail("preallocate", errno);
 }
 
@@ -65,6 +67,7 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
                                   std::min(bytes.size() - done, kFilePiece));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
+      // The report says how much room the file would have needed.
       expected_ = std::max<std::uint64_t>(expected_, written_ + bytes.size() - done);
       fail("write", errno);
     }
@@ -72,18 +75,18 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
     done += static_cast<std::size_t>(count);
     written_ += static_cast<std::uint64_t>(count);
     file_progress() += static_cast<std::uint64_t>(count);
-    flush_behind();
+    start_writeback();
   }
 }
 
-// Without this the kernel takes all bytes at once, and the last fsync would write them for minutes
-// without a sign of progress. One window is written while the next one is filled.
-void AtomicFile::flush_behind() {
+// Without this the kernel buffers all bytes, and the final fsync writes them for minutes without a
+// sign of progress. One window is written while the next one is filled.
+void AtomicFile::start_writeback() {
   if (written_ - flushed_ < kFlushWindow) return;
   const auto flush = [&](std::uint64_t begin, std::uint64_t bytes, unsigned flags) {
     const int result = ::sync_file_range(descriptor_.number(), static_cast<off64_t>(begin),
                                          static_cast<off64_t>(bytes), flags);
-    // Not every file system can; then the last fsync writes.
+    // Not every file system supports this. The final fsync writes then.
     const bool cannot =
         errno == ENOSYS || errno == EINVAL || errno == ESPIPE || errno == EOPNOTSUPP;
     if (result != 0 && !cannot && errno != EINTR) fail("write", errno);
@@ -97,10 +100,11 @@ void AtomicFile::flush_behind() {
 
 FileSummary AtomicFile::commit(const std::function<void()>& may_rename) {
   if (!descriptor_.open()) throw std::logic_error("commit of a voided file: " + path_.string());
+  // fsync before rename: otherwise a power cut could leave the new name with old or no bytes.
   if (::fsync(descriptor_.number()) != 0) fail("make durable", errno);
   ++file_progress();
   if (::close(descriptor_.release()) != 0) fail("close", errno);
-  std::error_code unknown;  // then it may replace one
+  std::error_code unknown;  // then it may replace a file
   const bool replaced = std::filesystem::exists(path_, unknown) || unknown;
   try {
     if (may_rename) may_rename();
@@ -114,7 +118,7 @@ FileSummary AtomicFile::commit(const std::function<void()>& may_rename) {
   try {
     sync_directory(folder_of(path_));
   } catch (const StoreError&) {
-    // The caller gets an error, so no file may stay.
+    // The caller gets an error, so a new file must not stay.
     if (!replaced) ::unlink(path_.c_str());
     throw;
   }
@@ -171,6 +175,7 @@ void make_directory(const std::filesystem::path& path) {
 }
 
 void sync_directory(const std::filesystem::path& path) {
+  // A rename is durable only after an fsync of its directory.
   const FileDescriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder.open()) throw system_error("open the directory", path, errno);
   if (::fsync(folder.number()) != 0) throw system_error("make durable", path, errno);

@@ -11,9 +11,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Builds the value from the parser's events and looks at each before anything is kept. (The
-// library's filter callback would do it in fewer lines, but takes quadratic time in the size of an
-// object.)
+// Builds the value from the parser's events and checks each before anything is stored. The
+// library's filter callback would need fewer lines, but takes quadratic time in the size of an
+// object.
 class JsonBuilder : public nlohmann::json_sax<Json> {
  public:
   explicit JsonBuilder(const JsonLimits& limits) : limits_(limits) {}
@@ -39,6 +39,7 @@ class JsonBuilder : public nlohmann::json_sax<Json> {
   bool key(string_t& value) override {
     count();
     measure(value);
+    // Two parsers could read a repeated key differently, so it is refused.
     if (open_.back()->contains(value)) {
       throw JsonError(fmt::format("the key {} appears twice", Json(value).dump()));
     }
@@ -49,14 +50,14 @@ class JsonBuilder : public nlohmann::json_sax<Json> {
   bool parse_error(std::size_t position, const std::string& /*token*/,
                    const nlohmann::detail::exception& error) override {
     std::string words = plain_json_reason(error.what());
-    const std::size_t start = words.find("syntax error");  // after the library's own place
+    const std::size_t start = words.find("syntax error");  // after the library's own position
     if (start != std::string::npos) words.erase(0, start);
     throw JsonError(fmt::format("column {}: {}", position, words));
   }
 
  private:
-  // Where the value now is. A list or object stays there while it is open, as its parent does not
-  // grow.
+  // Stores the value and returns where. An open list or object keeps its address, because its
+  // parent does not grow meanwhile.
   Json& place(Json value) {
     count();
     if (open_.empty()) return root_ = std::move(value);
@@ -92,7 +93,7 @@ class JsonBuilder : public nlohmann::json_sax<Json> {
 
   const JsonLimits& limits_;
   Json root_;
-  std::vector<Json*> open_;  // from the root to the innermost that is not closed
+  std::vector<Json*> open_;  // from the root to the innermost open one
   std::string key_;
   std::size_t values_ = 0;
 };

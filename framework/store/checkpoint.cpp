@@ -22,12 +22,12 @@ namespace fs = std::filesystem;
 void check_size(const fs::path& path, const ShardFile& shard) {
   std::error_code error;
   const std::uint64_t size = fs::file_size(path, error);
-  // Only these say what is on the disk; after any other error the shard may be whole.
+  // Only these errors describe the disk. After any other error the shard may be complete.
   const bool missing = error == std::errc::no_such_file_or_directory ||
                        error == std::errc::not_a_directory || error == std::errc::is_a_directory;
   if (error && !missing) throw system_error("look at", path, error.value());
   if (missing) {
-    refuse_checkpoint(fmt::format("{} is missing; the manifest beside it lists it with {} bytes",
+    refuse_checkpoint(fmt::format("{} is missing; the manifest lists it with {} bytes",
                                   path.string(), shard.size));
   }
   if (size != shard.size) {
@@ -43,7 +43,7 @@ void check_hash(const fs::path& path, const FileSummary& found, const ShardFile&
   }
 }
 
-// The steps of all folders that are named like a checkpoint, newest first.
+// The steps of all checkpoint folders, newest first.
 std::vector<Step> steps_on_disk(const fs::path& run) {
   std::vector<Step> steps;
   for (const StepFolder& folder : step_folders(run)) {
@@ -52,15 +52,16 @@ std::vector<Step> steps_on_disk(const fs::path& run) {
   return steps;
 }
 
-// Removes as much as can be removed; throws the first error at the end.
+// Removes as much as possible, and throws the first error at the end.
 void remove_checkpoint(const fs::path& checkpoint) {
-  // Manifest first: what is half removed must not pass for a checkpoint. If it cannot be removed,
-  // the shards stay, too.
+  // The manifest goes first: a half removed checkpoint must not look complete. If the manifest
+  // cannot be removed, the shards stay too.
   std::error_code error;
   fs::remove(checkpoint / kManifestName, error);
   if (error) throw system_error("remove", checkpoint / kManifestName, error.value());
   const bool there = fs::exists(checkpoint, error);
   if (error) throw system_error("look at", checkpoint, error.value());
+  // Before any shard goes: a power cut must not bring back a manifest without its shards.
   if (there) sync_directory(checkpoint);
   std::error_code first;
   fs::path stays = checkpoint;
@@ -75,7 +76,7 @@ void remove_checkpoint(const fs::path& checkpoint) {
   if (first) throw system_error("remove", stays, first.value());
 }
 
-// Likewise, for a caller that goes on: the error becomes part of the result.
+// The same for a caller that continues: the error becomes part of the result.
 void remove_checkpoint(const fs::path& checkpoint, Pruned& result) {
   try {
     remove_checkpoint(checkpoint);
@@ -85,13 +86,13 @@ void remove_checkpoint(const fs::path& checkpoint, Pruned& result) {
   }
 }
 
-// False only where there is certainly no manifest.
+// False only if there is certainly no manifest.
 bool may_be_committed(const fs::path& checkpoint) {
   std::error_code error;
   return fs::exists(checkpoint / kManifestName, error) || error;
 }
 
-// The first step-N.aside-K that does not exist yet.
+// The first step-N.aside-K that does not exist.
 fs::path free_place_aside(const fs::path& checkpoint) {
   for (int attempt = 1;; ++attempt) {
     fs::path to = fmt::format("{}{}{}", checkpoint.string(), kAsideInfix, attempt);
@@ -102,8 +103,8 @@ fs::path free_place_aside(const fs::path& checkpoint) {
   }
 }
 
-// What a process that died leaves in a checkpoint that others completed: a temporary file, or a
-// shard that the manifest does not list. Files of other names are not strait's and stay.
+// Files that a dead process left in a checkpoint that others completed: a temporary file, or a
+// shard that the manifest does not list. Other files do not belong to strait and stay.
 bool is_leftover(const std::string& name, const Manifest& manifest) {
   const auto listed = [&name](const ShardFile& file) { return file.name == name; };
   if (name == kManifestName || std::ranges::any_of(manifest.files, listed)) return false;
@@ -121,7 +122,8 @@ void remove_leftovers(const Checkpoint& checkpoint, Pruned& result) {
   }
 }
 
-// Runs one pruning: an error that ends it (the folder cannot be listed) is reported like the rest.
+// Runs one pruning. An error that ends it (the folder cannot be listed) is reported like the
+// others.
 template <class Work>
 Pruned prune(const fs::path& run, const Work& work) {
   Pruned result;
@@ -148,11 +150,12 @@ fs::path checkpoint_directory(const fs::path& run, Step step) {
 }
 
 void withdraw_shard(const fs::path& checkpoint, const std::string& name) {
+  // The commit may have come before the order to withdraw; a complete checkpoint is never changed.
   if (is_committed(checkpoint)) return;
   std::error_code error;
   fs::remove(checkpoint / name, error);
   if (error) throw system_error("remove", checkpoint / name, error.value());
-  fs::remove(checkpoint, error);  // succeeds for the last one: the directory is empty then
+  fs::remove(checkpoint, error);  // succeeds after the last shard, when the directory is empty
 }
 
 void copy_shard(const fs::path& from, const fs::path& to, const ShardFile& shard) {
@@ -174,6 +177,7 @@ void commit_checkpoint(const fs::path& checkpoint, const Manifest& manifest,
   file.write(std::as_bytes(std::span(text)));
   file.commit([&checkpoint, &may_commit] {
     if (may_commit) may_commit();
+    // Checked at the last moment: another generation may have committed meanwhile.
     if (is_committed(checkpoint)) {
       throw StoreError(StoreError::Kind::busy,
                        fmt::format("checkpoint {} is complete already; another process wrote it",
@@ -212,6 +216,7 @@ CheckpointList list_checkpoints(const fs::path& run, Verify verify, Part part) {
       list.complete.push_back({path, open_checkpoint(path, verify, part)});
     } catch (const StoreError& error) {
       using Kind = StoreError::Kind;
+      // A disk that cannot be read says nothing about a checkpoint, so none may be passed over.
       if (error.kind() == Kind::storage_io || error.kind() == Kind::denied) throw;
       list.unusable.push_back({path, step, error.what(), is_committed(path)});
     }
@@ -269,7 +274,7 @@ std::vector<fs::path> set_aside_newer(const fs::path& run, Step step, Uncommitte
     const fs::path to = free_place_aside(from);
     std::error_code error;
     fs::rename(from, to, error);
-    // A folder without manifest is not in the way: its shards are written again.
+    // A folder without manifest is not in the way: its shards will be overwritten.
     if (error && !committed) continue;
     if (error) throw system_error("move aside", from, error.value());
     moved.push_back(to);
@@ -300,6 +305,7 @@ Pruned prune_checkpoints(const fs::path& run, const PruneRule& rule, PruneTime t
     std::vector<Step> complete;
     complete.reserve(list.complete.size());
     for (const Checkpoint& one : list.complete) complete.push_back(one.manifest.step);
+    // Two at least: if the newest turns out damaged, the run must not start from scratch.
     const std::int64_t keep = std::max<std::int64_t>(rule.keep, 2);
     const std::vector<Step> kept = steps_to_keep(complete, keep, rule.good);
     const Step newest = kept.front();
@@ -310,8 +316,8 @@ Pruned prune_checkpoints(const fs::path& run, const PruneRule& rule, PruneTime t
         remove_checkpoint(one.path, result);
       }
     }
-    // Its files may be whole on a host. So it stays while fewer than `keep` are complete, and while
-    // it may be the newest that is known to be good.
+    // The files of an unusable checkpoint may be intact on a host. It stays while fewer than `keep`
+    // are complete, and while it may be the newest that is known to be good.
     const auto is_replaced = [&](Step unusable) {
       const bool good = newest_good({unusable}, rule.good).has_value();
       return std::ssize(complete) >= keep && unusable < kept.back() &&
@@ -322,7 +328,7 @@ Pruned prune_checkpoints(const fs::path& run, const PruneRule& rule, PruneTime t
       if (goes) remove_checkpoint(one.path, result);
     }
     for (const StepFolder& folder : step_folders(run)) {
-      // At a start it may have been set aside just now, and nothing newer exists yet.
+      // At a start it may have just been set aside, with nothing newer yet.
       const bool replaced = time == PruneTime::after_commit || folder.step <= newest;
       if (folder.aside && replaced) remove_checkpoint(folder.path, result);
     }

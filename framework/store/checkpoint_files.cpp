@@ -10,7 +10,6 @@ namespace strait::store {
 namespace {
 
 constexpr std::string_view kWeightsSuffix = ".weights.safetensors";
-constexpr std::string_view kCachesSuffix = ".caches.safetensors";
 
 }  // namespace
 
@@ -19,7 +18,7 @@ std::string shard_name(std::int64_t stage, std::int64_t replica) {
 }
 
 std::string caches_name(std::int64_t stage, std::int64_t replica) {
-  return fmt::format("stage-{}.replica-{}{}", stage, replica, kCachesSuffix);
+  return fmt::format("stage-{}.replica-{}.caches.safetensors", stage, replica);
 }
 
 std::string weights_name(std::int64_t stage, std::int64_t replica) {
@@ -43,11 +42,7 @@ std::vector<ShardFile> files_of(const Manifest& manifest, Part part) {
   };
   std::erase_if(files, is(kHashesSuffix));
   if (part == Part::all) return files;
-  if (std::ranges::any_of(files, is(kWeightsSuffix))) {
-    std::erase_if(files, std::not_fn(is(kWeightsSuffix)));
-  } else {
-    std::erase_if(files, is(kCachesSuffix));
-  }
+  std::erase_if(files, std::not_fn(is(kWeightsSuffix)));
   return files;
 }
 

@@ -13,30 +13,28 @@ namespace strait::store {
 
 std::string shard_name(std::int64_t stage,
                        std::int64_t replica);  // "stage-0.replica-0.safetensors"
-// A second shard of the same process, which a run can go on without: what it remembers of samples.
+// The second shard of a process, without which a run can continue: its activation caches.
 std::string caches_name(std::int64_t stage,
                         std::int64_t replica);  // "stage-0.replica-0.caches.safetensors"
 
-// A third one: the weights of the model, all that reading the model takes. Former releases kept
-// them in the first.
+// The third one: the weights of the model, which are all that reading the model takes.
 std::string weights_name(std::int64_t stage,
                          std::int64_t replica);  // "stage-0.replica-0.weights.safetensors"
-// And the hashes of their tensors (tensor_hashes.h), which only name damage: nothing goes on from
-// them. Former releases wrote none.
+// The hashes of their tensors (tensor_hashes.h), which only help to name damage; a run does not
+// need them.
 inline constexpr std::string_view kHashesSuffix = ".safetensors.hashes";
 std::string hashes_name(std::int64_t stage,
                         std::int64_t replica);  // "stage-0.replica-0.safetensors.hashes"
-// All of them: the files of one process.
+// All files of one process.
 std::vector<std::string> file_names(std::int64_t stage, std::int64_t replica);
 
-// What is asked of a checkpoint: that it was committed, its weights, or everything that a run goes
-// on with.
+// Which part of a checkpoint is asked for: its commit only, its weights, or everything that a run
+// resumes from.
 enum class Part { none, weights, all };
-// Hashes of tensors are in no part. Of a former release's checkpoint the weights are every file but
-// the caches.
+// No part contains hashes of tensors.
 std::vector<ShardFile> files_of(const Manifest& manifest, Part part);
 
-// The file is there, and is this long.
+// Whether the file exists and has this size.
 bool has_size(const std::filesystem::path& path, std::uint64_t bytes);
 
 }  // namespace strait::store

@@ -9,8 +9,8 @@
 
 namespace strait::store {
 
-// XXH3-128 over a stream of bytes, as 32 hexadecimal digits. Finds damage and names content; it is
-// no protection against content that is forged on purpose.
+// XXH3-128 of a stream of bytes, as 32 hexadecimal digits. Detects damage and identifies content;
+// does not protect against forgery.
 class FileHash {
  public:
   FileHash();
@@ -19,14 +19,14 @@ class FileHash {
   FileHash& operator=(const FileHash&) = delete;
 
   void update(std::span<const std::byte> bytes);
-  std::string hex() const;  // of everything so far
+  std::string hex() const;  // of all bytes so far
 
  private:
   struct State;
   std::unique_ptr<State> state_;
 };
 
-// What a file is, without its name.
+// Identifies a file's content.
 struct FileSummary {
   std::uint64_t size = 0;
   std::string hash;

@@ -12,6 +12,7 @@ namespace strait::store {
 FileDescriptor try_lock(const std::filesystem::path& path) {
   FileDescriptor lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (!lock.open()) throw system_error("open", path, errno);
+  // flock and not fcntl: a lock of fcntl would end when any descriptor of the file is closed.
   if (::flock(lock.number(), LOCK_EX | LOCK_NB) == 0) return lock;
   if (errno == EWOULDBLOCK) return FileDescriptor();
   throw system_error("lock", path, errno);

@@ -6,8 +6,9 @@
 
 namespace strait::store {
 
-// Locks a file, which is created where it does not exist, until the descriptor is closed or the
-// process ends. Not open: another process has it locked. StoreError: it cannot be opened or locked.
+// Locks a file, which is created if it does not exist, until the descriptor is closed or the
+// process ends. Not open: another process holds the lock. StoreError: the file cannot be opened or
+// locked.
 FileDescriptor try_lock(const std::filesystem::path& path);
 
 }  // namespace strait::store

@@ -22,7 +22,7 @@ FileMapping::~FileMapping() {
 }
 
 void FileMapping::release_pages() const {
-  // Advice: where the kernel refuses it, the pages only stay counted for longer.
+  // Only advice: if the kernel refuses, the pages stay counted for longer.
   if (start_ != nullptr) ::madvise(start_, size_, MADV_DONTNEED);
 }
 

@@ -8,10 +8,10 @@
 
 namespace strait::store {
 
-// A file's bytes in the address space, for reading. Its pages belong to the kernel: all processes
-// of a machine share them, and they are taken back when memory is short. A file that is cut short
-// while it is mapped ends the process with SIGBUS, so only token files are mapped, which strait
-// replaces and never writes into. Immutable: any thread may read.
+// The bytes of a file, mapped for reading. The pages belong to the kernel: all processes of a
+// machine share them, and the kernel reclaims them when memory is short. A mapped file that is
+// truncated ends the process with SIGBUS. So only token files are mapped, which strait replaces and
+// never changes. Immutable: any thread may read.
 class FileMapping {
  public:
   FileMapping(const FileDescriptor& file, std::size_t size, const std::filesystem::path& path);
@@ -21,7 +21,7 @@ class FileMapping {
 
   std::span<const std::byte> bytes() const { return {start_, size_}; }
 
-  // The process no longer counts the pages as its own; they are mapped again when they are read.
+  // The process no longer counts the pages as its own. They are mapped again when read.
   void release_pages() const;
 
  private:

@@ -16,7 +16,7 @@
 namespace strait::store {
 
 InputFile::InputFile(std::filesystem::path path) : path_(std::move(path)) {
-  // O_NONBLOCK: a named pipe in a file's place is refused below instead of waited for.
+  // O_NONBLOCK, so that a named pipe is refused below and not waited for.
   descriptor_ = FileDescriptor(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!descriptor_.open()) throw system_error("open", path_, errno);
   struct stat status {};
@@ -35,6 +35,7 @@ std::shared_ptr<const FileMapping> InputFile::map() const {
 void InputFile::read(std::uint64_t offset, std::span<std::byte> bytes) const {
   std::size_t done = 0;
   while (done < bytes.size()) {
+    // pread() leaves the file position alone, so several threads may read at once.
     const ssize_t count =
         ::pread(descriptor_.number(), bytes.data() + done,
                 std::min(bytes.size() - done, kFilePiece), static_cast<off_t>(offset + done));

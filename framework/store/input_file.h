@@ -13,7 +13,7 @@
 
 namespace strait::store {
 
-// A regular file opened for reading at given places: one that shrinks while we read is an error
+// A regular file opened for reading at given offsets. A file that shrinks meanwhile is an error
 // with a sentence. Any number of threads may read at once.
 class InputFile {
  public:
@@ -22,14 +22,14 @@ class InputFile {
   const std::filesystem::path& path() const { return path_; }
   std::uint64_t size() const { return size_; }  // when it was opened
 
-  // The whole file, mapped; see there for which files may be.
+  // Maps the whole file; FileMapping says which files may be mapped.
   std::shared_ptr<const FileMapping> map() const;
 
-  // Fills `bytes` from `offset` on; a file that ends before is an error.
+  // Fills `bytes` from `offset` on. A file that ends earlier is an error.
   void read(std::uint64_t offset, std::span<std::byte> bytes) const;
 
-  // Reads from `begin` to `end` and calls `take` with each `piece` bytes in turn; the last may be
-  // fewer.
+  // Reads from `begin` to `end` and passes `piece` bytes at a time to `take`; the last piece may be
+  // shorter.
   void each_piece(std::uint64_t begin, std::uint64_t end, std::uint64_t piece,
                   const std::function<void(std::span<const std::byte>)>& take) const;
 
@@ -39,7 +39,7 @@ class InputFile {
   std::uint64_t size_ = 0;
 };
 
-// The whole file; one that is larger than `limit` is refused before anything is allocated.
+// Reads the whole file. One larger than `limit` is refused before anything is allocated.
 std::string read_text_file(const std::filesystem::path& path, std::uint64_t limit);
 
 }  // namespace strait::store

@@ -16,8 +16,8 @@ constexpr std::string_view kCheckKey = "\n  \"check\": \"";
 constexpr std::size_t kHashDigits = 32;
 constexpr std::size_t kLongestName = 255;
 
-// Reads the fields of one object and says of each what is wrong with it. Every field must be there
-// and every field must be asked for: a surplus one is of a build that knows more than this one.
+// Reads the fields of one object and reports errors by field. Every field must exist, and every
+// field must be read: an unknown one comes from a newer build.
 class FieldReader {
  public:
   FieldReader(const nlohmann::json& object, std::string where)
@@ -110,8 +110,8 @@ DataPosition parse_data(const nlohmann::json& entry, const std::string& where) {
   return data;
 }
 
-// Where the digits of the manifest's own hash stand. In nested objects the key is indented further,
-// and a line break inside a string is escaped, so the first match is the right one.
+// The position of the manifest's own hash. The first match is the right one: in nested objects the
+// key is indented further, and line breaks in strings are escaped.
 std::size_t check_digits(std::string_view text) {
   const std::size_t found = text.find(kCheckKey);
   if (found == std::string_view::npos) return found;
@@ -120,6 +120,7 @@ std::size_t check_digits(std::string_view text) {
 }
 
 std::string hash_without_check(std::string text, std::size_t digits) {
+  // The hash covers the text with its own digits as zeros.
   text.replace(digits, kHashDigits, kHashDigits, '0');
   return hash_text(text);
 }

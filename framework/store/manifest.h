@@ -10,11 +10,11 @@
 
 namespace strait::store {
 
-// The manifest's file in the directory of a checkpoint. A larger one is not read.
+// The name of the manifest in a checkpoint's directory. A larger file is not read.
 inline constexpr const char* kManifestName = "manifest.json";
 inline constexpr std::uint64_t kMostManifestBytes = std::uint64_t{16} << 20;
 
-// One file of a checkpoint, as it was when it was written.
+// One file of a checkpoint, at the time when it was written.
 struct ShardFile {
   std::string name;  // inside the checkpoint's directory
   std::uint64_t size = 0;
@@ -22,7 +22,7 @@ struct ShardFile {
   bool operator==(const ShardFile&) const = default;
 };
 
-// Which part of the whole a process held: the parts first to last, both included.
+// The parts first to last (inclusive) that a process held.
 struct Share {
   std::int64_t stage = 0;
   std::int64_t replica = 0;
@@ -38,8 +38,8 @@ struct DataPosition {
   bool operator==(const DataPosition&) const = default;
 };
 
-// The description of a checkpoint: everything that must fit before a run resumes from it, and the
-// size and hash of every file. A value; text in both directions is pure.
+// The description of a checkpoint: everything that must match before a run resumes from it, and the
+// size and hash of every file. A value; conversion to and from text is pure.
 struct Manifest {
   static constexpr std::int64_t kFormatVersion = 1;
 
@@ -53,21 +53,21 @@ struct Manifest {
   std::vector<Share> layout;
   DataPosition data;
   std::int64_t codec_generation = 0;
-  std::map<std::string, std::string> sync;   // what the sync method keeps beside its tensors
+  std::map<std::string, std::string> sync;   // state of the sync method other than tensors
   std::map<std::string, std::string> notes;  // for people
   std::vector<ShardFile> files;
 
   bool operator==(const Manifest&) const = default;
 
-  // Throws StoreError that starts with `file` and names the field: corrupt for damage (the text
-  // carries a hash of itself: one flipped bit is found), mismatch for a format version that this
+  // Throws StoreError that starts with `file` and names the field. corrupt: damage; the text
+  // contains its own hash, so one flipped bit is detected. mismatch: a format version that this
   // build cannot read.
   static Manifest parse(std::string_view text, const std::string& file);
   std::string format() const;
 };
 
-// The differences that forbid going on from this checkpoint, one line each: "recipe_hash:
-// checkpoint 1f…, run 77…". Empty: it fits. Compared: model_hash, recipe_hash, data.hash,
+// The differences that forbid resuming from this checkpoint, one line each: "recipe_hash:
+// checkpoint 1f…, run 77…". Empty: it fits. Compares model_hash, recipe_hash, data.hash and
 // data.rows.
 std::vector<std::string> differences(const Manifest& checkpoint, const Manifest& run);
 

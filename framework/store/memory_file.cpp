@@ -14,6 +14,7 @@
 namespace strait::store {
 namespace {
 
+// F_SEAL_SEAL too: nobody may add seals, so equality with this set proves that all are there.
 constexpr int kNeverChanges = F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL;
 
 }  // namespace
@@ -35,7 +36,7 @@ FileDescriptor open_sealed(const std::filesystem::path& path) {
   if (!opened.open()) throw system_error("open", path, errno);
   if (::fcntl(opened.number(), F_GET_SEALS) != kNeverChanges) {
     throw StoreError(StoreError::Kind::mismatch,
-                     fmt::format("{} is no sealed file in memory", path.string()));
+                     fmt::format("{} is not a sealed file in memory", path.string()));
   }
   return opened;
 }

@@ -10,11 +10,11 @@
 
 namespace strait::store {
 
-// A file in memory, without a name on any disk (memfd). Its memory is freed with its last
-// descriptor, in whichever process and however that ends, so nothing is ever left behind.
+// A file in memory without a name on any disk (memfd). Its memory is freed with its last
+// descriptor, in whichever process and however that ends.
 //
-// Written once, then sealed: it never changes again. Other processes of this user open it through
-// descriptor_path(). One thread. Errors are StoreError.
+// Written once, then sealed, so that it never changes again. Other processes of this user open it
+// through descriptor_path(). One thread. Errors are StoreError.
 class MemoryFile {
  public:
   explicit MemoryFile(const std::string& name);  // shown in /proc only
@@ -31,14 +31,14 @@ class MemoryFile {
   std::uint64_t written_ = 0;
 };
 
-// An empty one that is written through descriptor_path(), then sealed by seal_memory().
+// An empty file, to be written through descriptor_path() and sealed by seal_memory().
 FileDescriptor create_memory(const std::string& name);
 void seal_memory(const FileDescriptor& descriptor);
 
-// Opens a sealed one. StoreError mismatch: it is something else, or may still change.
+// Opens a sealed file. StoreError mismatch: it is something else, or may still change.
 FileDescriptor open_sealed(const std::filesystem::path& path);
 
-// The file behind a descriptor of a running process, of this one without `pid`.
+// The path of a descriptor of a running process; without `pid`, of this one.
 std::filesystem::path descriptor_path(int descriptor);
 std::filesystem::path descriptor_path(std::int64_t pid, int descriptor);
 

@@ -31,6 +31,8 @@ constexpr std::array<DtypeRow, 10> kDtypes{{{Dtype::f64, "F64", 8},
                                             {Dtype::i8, "I8", 1},
                                             {Dtype::u8, "U8", 1},
                                             {Dtype::boolean, "BOOL", 1}}};
+// A header comes from outside, so its JSON is limited before it takes memory. Depth 4 is one more
+// than a header needs.
 constexpr JsonLimits kHeaderLimits{.depth = 4, .string_bytes = 1 << 20, .values = 2'000'000};
 
 std::optional<std::uint64_t> checked_product(std::uint64_t left, std::uint64_t right) {
@@ -112,8 +114,8 @@ class EntryParser {
     std::optional<std::uint64_t> bytes = bytes_of(info.dtype);
     for (const std::int64_t size : info.shape) {
       empty = empty || size == 0;
-      // Sizes beside a zero must not overflow either: code that allocates multiplies them
-      // for strides.
+      // A size next to a zero must not overflow either, because code that allocates multiplies
+      // sizes for strides.
       bytes = checked_product(*bytes, static_cast<std::uint64_t>(std::max<std::int64_t>(size, 1)));
       if (!bytes || *bytes > std::numeric_limits<std::int64_t>::max()) {
         refuse(fmt::format("{} has more bytes than can be counted", describe(info)));
@@ -152,6 +154,8 @@ std::map<std::string, std::string> parse_metadata(const nlohmann::json& entry,
   return metadata;
 }
 
+// Every byte belongs to exactly one tensor: a hole could hide data, and overlapping tensors make a
+// small file large. The format demands it.
 void check_cover(const std::vector<TensorInfo>& tensors, std::uint64_t data_bytes,
                  const std::string& file) {
   std::uint64_t covered = 0;
@@ -204,6 +208,7 @@ SafetensorsHeader SafetensorsHeader::parse(std::string_view text, std::uint64_t 
       header.tensors.push_back(EntryParser(file, name).parse(entry, data_bytes));
     }
   }
+  // The order in the file, which check_cover() walks. The name makes it unique for empty tensors.
   std::sort(header.tensors.begin(), header.tensors.end(),
             [](const TensorInfo& left, const TensorInfo& right) {
               return std::tie(left.begin, left.end, left.name) <
@@ -221,8 +226,9 @@ std::string SafetensorsHeader::format() const {
                        {"shape", info.shape},
                        {"data_offsets", {info.begin, info.end}}};
   }
-  // Metadata may name a file in another encoding.
+  // Metadata may contain a file name in another encoding.
   std::string text = root.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  // Padded, so that the data begins at a multiple of 8 in a mapped file.
   text.append((8 - text.size() % 8) % 8, ' ');
   std::string bytes;
   for (std::uint64_t rest = text.size(), i = 0; i < 8; ++i, rest >>= 8) {

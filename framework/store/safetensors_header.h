@@ -9,7 +9,7 @@
 
 namespace strait::store {
 
-// Element types of a safetensors file that we read and write; any other is refused by name.
+// Element types of a safetensors file that are read and written. Others are refused by name.
 enum class Dtype : std::uint8_t { f64, f32, f16, bf16, i64, i32, i16, i8, u8, boolean };
 
 std::string_view name_of(Dtype dtype);  // as in the file: "BF16"
@@ -19,7 +19,7 @@ struct TensorInfo {
   std::string name;
   Dtype dtype = Dtype::f32;
   std::vector<std::int64_t> shape;
-  std::uint64_t begin = 0;  // in the data that follows the header
+  std::uint64_t begin = 0;  // in the data after the header
   std::uint64_t end = 0;
 
   std::uint64_t bytes() const { return end - begin; }
@@ -28,8 +28,8 @@ struct TensorInfo {
 
 std::string describe(const TensorInfo& info);  // "F32 [768, 3072]"
 
-// The header of a safetensors file as a value: pure text in, value out, no files, no tensors. What
-// parse accepts is safe to read by: every tensor's bytes are its own and lie inside the data.
+// The header of a safetensors file as a value: pure text in, value out, no files, no tensors. An
+// accepted header is safe to read by: every tensor has its own bytes, and they are inside the data.
 struct SafetensorsHeader {
   static constexpr std::uint64_t kMaximumBytes = 100'000'000;
   static constexpr std::size_t kMaximumTensors = 100'000;
@@ -39,14 +39,14 @@ struct SafetensorsHeader {
   std::vector<TensorInfo> tensors;              // in the order of their data
   std::map<std::string, std::string> metadata;  // "__metadata__"
 
-  // `text` is what follows the eight length bytes; `data_bytes` what follows the text. Offsets must
-  // cover the data exactly: no hole, no overlap, nothing left over. Throws StoreError bad_input
-  // that starts with `file` and names the tensor.
+  // `text` is what follows the eight length bytes, `data_bytes` is the size of what follows the
+  // text. Offsets must cover the data exactly: no hole, no overlap, nothing left over. Throws
+  // StoreError bad_input that starts with `file` and names the tensor.
   static SafetensorsHeader parse(std::string_view text, std::uint64_t data_bytes,
                                  const std::string& file);
 
-  // Length bytes and text, padded with spaces so that the data starts at a multiple of eight.
-  // Offsets are taken from the tensors as they are.
+  // Length bytes and text, padded with spaces so that the data starts at a multiple of eight. Uses
+  // the tensors' offsets as they are.
   std::string format() const;
 };
 

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The whole text is a number as it is written here: no sign, no leading zeros.
+// The number, if the whole text is one in the form written here: no sign, no leading zeros.
 std::optional<std::int64_t> plain_number(std::string_view text) {
   std::int64_t value = 0;
   const auto [rest, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -46,6 +46,7 @@ std::vector<fs::path> entries_of(const fs::path& folder) {
   for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
     entries.push_back(entry->path());
   }
+  // A missing folder has no entries; any other error must not look like an empty folder.
   if (error && error != std::errc::no_such_file_or_directory) {
     throw system_error("list", folder, error.value());
   }
@@ -64,6 +65,7 @@ std::vector<StepFolder> step_folders(const fs::path& run) {
   for (const fs::path& path : entries_of(run / kCheckpointsFolder)) {
     if (const auto folder = parse_step_folder(path)) folders.push_back(*folder);
   }
+  // Newest first: callers look for the newest checkpoint that can be used.
   std::ranges::sort(folders, std::ranges::greater(), &StepFolder::step);
   return folders;
 }

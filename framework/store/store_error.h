@@ -7,17 +7,17 @@
 
 namespace strait::store {
 
-// Something about a file is not as it must be. what() is one sentence for the user: which file (and
-// line or tensor), what was expected, what to do. The caller turns the kind into an exit code.
+// A file is not as it must be. what() is one sentence for the user: which file (and line or
+// tensor), what was expected, what to do. The caller turns the kind into an exit code.
 class StoreError : public std::runtime_error {
  public:
   enum class Kind {
-    bad_input,     // a file the user gave is missing, malformed or out of limits
-    storage_full,  // no room: names the bytes needed and available
+    bad_input,     // a file of the user is missing, malformed or out of limits
+    storage_full,  // no room; names the bytes needed and available
     storage_io,    // the disk failed
-    denied,        // this user may not read or write it; no further attempt helps
-    corrupt,       // a file that strait wrote is not what it wrote
-    mismatch,      // a good file, but of another model, recipe or layout
+    denied,        // this user may not read or write it; trying again does not help
+    corrupt,       // a file written by strait has changed
+    mismatch,      // a correct file, but of another model, recipe or layout
     busy,          // another process owns it, or it is already complete
   };
 
@@ -28,8 +28,8 @@ class StoreError : public std::runtime_error {
   Kind kind_;
 };
 
-// What a failed system call means: "cannot <doing> <path>: <reason>", storage_full for no room,
-// bad_input for what is not there, denied for missing permissions, storage_io for the rest.
+// The error of a failed system call: "cannot <doing> <path>: <reason>". storage_full: no room;
+// bad_input: a missing path; denied: missing permissions; storage_io: all others.
 StoreError system_error(std::string_view doing, const std::filesystem::path& path, int error);
 
 }  // namespace strait::store

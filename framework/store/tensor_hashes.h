@@ -8,7 +8,7 @@
 
 namespace strait::store {
 
-// Where a tensor lies in a file, and the hash of its bytes.
+// The position of a tensor in a file, and the hash of its bytes.
 struct TensorHash {
   std::string name;
   std::uint64_t begin = 0;  // from the start of the file
@@ -17,10 +17,10 @@ struct TensorHash {
   bool operator==(const TensorHash&) const = default;
 };
 
-// What one process's files of a checkpoint hold. The manifest says of a file whether it is damaged,
-// this says which tensors are. A value; text in both directions is pure.
+// The tensors in one process's files of a checkpoint. The manifest shows whether a file is damaged;
+// this shows which tensors are. A value; conversion to and from text is pure.
 struct TensorHashes {
-  std::vector<std::pair<std::string, std::vector<TensorHash>>> files;  // by name of the file
+  std::vector<std::pair<std::string, std::vector<TensorHash>>> files;  // by file name
 
   bool operator==(const TensorHashes&) const = default;
 

@@ -27,7 +27,7 @@ std::string hash_range(const InputFile& file, std::uint64_t begin, std::uint64_t
   return hash.hex();
 }
 
-// Looks at the files of one checkpoint.
+// Checks the files of one checkpoint.
 class Verifier {
  public:
   Verifier(fs::path checkpoint, const Manifest& manifest, Part here)
@@ -63,6 +63,7 @@ class Verifier {
       result_.bytes += found.size;
       return;
     }
+    // Exchanged files are a mistake of a copy, not damage, and have another remedy.
     const auto other = std::ranges::find_if(manifest_.files, [&found](const ShardFile& one) {
       return one.hash == found.hash && one.size == found.size;
     });
@@ -78,7 +79,8 @@ class Verifier {
     damaged_.push_back(&file);
   }
 
-  // Which tensors of a damaged file are. What the file itself says of them may be damaged, too.
+  // Finds the damaged tensors of a damaged file. The file's own header may be damaged too, so the
+  // positions come from the hashes.
   void name_tensors(const ShardFile& file) {
     const fs::path path = checkpoint_ / file.name;
     const std::vector<TensorHash>* const tensors = tensors_of(file.name);
@@ -101,12 +103,11 @@ class Verifier {
     if (result_.damage.size() > before || said) return;
     add(file, "",
         fmt::format("{} is damaged{}", path.string(),
-                    tensors != nullptr
-                        ? " outside its tensors: in its header"
-                        : "; of which tensor is not known, because it has no hashes of them"));
+                    tensors != nullptr ? " outside its tensors: in its header"
+                                       : "; no hashes of its tensors show which one it is"));
   }
 
-  // Null: no intact file of hashes knows this one.
+  // Null: no intact file of hashes covers this file.
   const std::vector<TensorHash>* tensors_of(const std::string& name) {
     if (!hashes_) read_hashes();
     const auto found = hashes_->find(name);
@@ -137,7 +138,7 @@ class Verifier {
   const fs::path checkpoint_;
   const Manifest& manifest_;
   const std::vector<ShardFile> needed_;
-  std::vector<const ShardFile*> damaged_;  // there, of another content
+  std::vector<const ShardFile*> damaged_;  // they exist, with other content
   std::optional<std::map<std::string, std::vector<TensorHash>>> hashes_;  // by file, once read
   Verification result_;
 };

@@ -14,6 +14,7 @@ CheckpointReader::CheckpointReader(const std::filesystem::path& checkpoint, stor
     if (!file.name.ends_with(".safetensors")) continue;
     const auto [place, added] =
         shards_.emplace(file.name, std::make_unique<SafetensorsReader>(path_ / file.name));
+    // The first shard that holds a name wins: emplace() does not overwrite.
     for (const store::TensorInfo& info : place->second->tensors()) {
       where_.emplace(info.name, place->second.get());
     }
@@ -36,7 +37,7 @@ at::Tensor CheckpointReader::read(const std::string& name) const {
   if (found == where_.end()) {
     throw store::StoreError(
         store::StoreError::Kind::mismatch,
-        fmt::format("checkpoint {} holds no tensor \"{}\"; its model is another one",
+        fmt::format("checkpoint {} has no tensor \"{}\"; it belongs to another model",
                     path_.string(), name));
   }
   return found->second->read(name);

@@ -13,9 +13,9 @@
 
 namespace strait::tensors {
 
-// The tensors of a complete checkpoint by their global names, whichever shard holds them, so that
-// any layout can go on from it. A name that several shards hold (replicas, tied weights) is read
-// from the first of them in the manifest's order. Any number of threads may read at once.
+// The tensors of a complete checkpoint by their global names, independent of shards, so that any
+// layout can resume from it. A name that several shards hold (replicas, tied weights) is read from
+// the first of them in the manifest's order. Any number of threads may read at once.
 class CheckpointReader {
  public:
   explicit CheckpointReader(const std::filesystem::path& checkpoint,
@@ -28,7 +28,7 @@ class CheckpointReader {
   const store::TensorInfo* find(const std::string& name) const;  // null: in no shard
   at::Tensor read(const std::string& name) const;  // store::StoreError mismatch: in no shard
 
-  // One process's own shard; null when the checkpoint has none of that name.
+  // The shard of one process; null if the checkpoint has none of that name.
   const SafetensorsReader* shard(const std::string& name) const;
 
  private:

@@ -63,11 +63,11 @@ void check_names(const std::vector<const TensorSource*>& tensors) {
   }
 }
 
-// A file and the hash of the tensor that is being written to it.
+// A file, and the hash of the tensor that is written to it.
 template <class File>
 struct HashedFile {
   File& file;
-  store::FileHash* hash;  // null: none is wanted
+  store::FileHash* hash;  // null: no hash is needed
 
   void write(std::span<const std::byte> bytes) const {
     if (hash != nullptr) hash->update(bytes);
@@ -75,6 +75,7 @@ struct HashedFile {
   }
 };
 
+// A tensor larger than memory is copied in pieces.
 void write_copied(const TensorSource& source, const auto& file) {
   const std::uint64_t size = bytes_of(source);
   std::vector<std::byte> piece(std::min<std::uint64_t>(size, store::kFilePiece));
@@ -95,7 +96,7 @@ void write_read(const TensorSource& source, const auto& file) {
               static_cast<std::size_t>(plain.numel() * plain.element_size())});
 }
 
-// In the order of the file: wide element types first, then by name.
+// The order in the file: wide element types first, so that all are aligned, then by name.
 std::vector<const TensorSource*> in_order(std::span<const TensorSource> tensors) {
   std::vector<const TensorSource*> order;
   for (const TensorSource& source : tensors) order.push_back(&source);
@@ -168,6 +169,7 @@ store::FileSummary write_safetensors(const std::filesystem::path& path,
   const store::SafetensorsHeader header = header_of(order, metadata);
   const std::string text = header.format();
   const std::uint64_t bytes = header.tensors.empty() ? 0 : header.tensors.back().end;
+  // The size is known before the first byte, so that a full disk shows before the work.
   store::AtomicFile file(path, text.size() + bytes);
   write_all(file, text, order, header, hashes);
   return file.commit();

@@ -7,6 +7,7 @@
 
 #include "framework/store/atomic_file.h"
 #include "framework/store/checkpoint.h"
+#include "framework/store/step_folders.h"
 #include "framework/store/store_error.h"
 
 namespace strait::tensors {
@@ -22,6 +23,13 @@ store::ShardFile write_uncommitted(const std::filesystem::path& checkpoint, cons
         store::StoreError::Kind::busy,
         fmt::format("checkpoint {} is complete already; it is never written into",
                     checkpoint.string()));
+  }
+  // A run's directory that was moved away must not come back with nothing but this in it.
+  const std::filesystem::path run = checkpoint.parent_path().parent_path();
+  if (!run.empty() && !store::is_present(run)) {
+    throw store::StoreError(
+        store::StoreError::Kind::storage_io,
+        fmt::format("{} is gone: it was moved or removed while the run used it", run.string()));
   }
   store::make_directory(checkpoint);
   const store::FileSummary summary = write(checkpoint / name);

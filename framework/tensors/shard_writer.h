@@ -11,9 +11,9 @@
 
 namespace strait::tensors {
 
-// Writes one process's shard of a checkpoint that is not complete yet, durable under its name
-// before it returns; store::commit_checkpoint() makes the checkpoint exist. StoreError busy when
-// the checkpoint is already complete. `hashes`, if given, gets those of the tensors.
+// Writes one process's shard of an incomplete checkpoint, durable under its name before the call
+// returns. store::commit_checkpoint() then makes the checkpoint exist. StoreError busy: the
+// checkpoint is already complete. `hashes`, if given, receives the hashes of the tensors.
 store::ShardFile write_shard(const std::filesystem::path& checkpoint, const std::string& name,
                              std::span<const NamedTensor> tensors,
                              const std::map<std::string, std::string>& metadata = {});
@@ -21,7 +21,7 @@ store::ShardFile write_shard(const std::filesystem::path& checkpoint, const std:
                              std::span<const TensorSource> tensors,
                              const std::map<std::string, std::string>& metadata = {},
                              store::TensorHashes* hashes = nullptr);
-// Likewise, the hashes of all its shards.
+// Writes the hashes of all its shards in the same way.
 store::ShardFile write_hashes(const std::filesystem::path& checkpoint, const std::string& name,
                               const store::TensorHashes& hashes);
 

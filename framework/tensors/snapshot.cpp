@@ -14,7 +14,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// preserve_all() takes the lock anew for each, so that the reader gets its turn.
+// preserve_all() takes the lock for each piece anew, so that the reader gets its turn.
 constexpr std::uint64_t kPreservedAtOnce = std::uint64_t{4} << 20U;
 
 const std::byte* bytes_of(const at::Tensor& tensor) {
@@ -80,6 +80,8 @@ void Snapshot::read(std::size_t tensor, std::uint64_t first, std::span<std::byte
           fmt::format("bytes {} to {} of {} are read where byte {} of {} follows", first,
                       first + target.size(), part.name, part.read, part.size));
     }
+    // Copies and the unread rest alternate: what preserve() copied must come from the copy, since
+    // the tensor has changed.
     std::byte* to = target.data();
     const std::uint64_t last = first + target.size();
     while (first < last) {
@@ -97,6 +99,7 @@ void Snapshot::read(std::size_t tensor, std::uint64_t first, std::span<std::byte
       to += count;
       first += count;
       if (first < end) break;
+      // Read copies are freed at once, so that a waiting preserve() gets their memory.
       memory_->used_ -= copy->second.size;
       part.copies.erase(copy);
     }
@@ -128,6 +131,7 @@ void Snapshot::preserve(std::size_t tensor, std::uint64_t first, std::uint64_t l
     if (size == 0) return;
     if (memory_->used_ + size > memory_->limit_) {
       const auto began = Clock::now();
+      // The state may have changed completely meanwhile, so the loop starts over.
       memory_->changed_.wait(memory_->mutex_);
       const std::chrono::duration<double> waited = Clock::now() - began;
       memory_->waited_seconds_ += waited.count();
@@ -147,6 +151,8 @@ void Snapshot::preserve_all() {
     const MutexLock lock(memory_->mutex_);
     for (const Part& part : parts_) sizes.push_back(part.size);
   }
+  // The reader goes forward. Copying from the end leaves it the most to read from the tensors
+  // themselves.
   for (std::size_t tensor = sizes.size(); tensor-- > 0;) {
     for (std::uint64_t last = sizes[tensor]; last > 0;) {
       const std::uint64_t first = (last - 1) / kPreservedAtOnce * kPreservedAtOnce;

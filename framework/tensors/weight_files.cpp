@@ -24,7 +24,7 @@ constexpr const char* kIndex = "model.safetensors.index.json";
   throw store::StoreError(store::StoreError::Kind::bad_input, sentence);
 }
 
-// Such as a partly removed download cache has.
+// A partly removed download cache leaves such links.
 void refuse_dangling_link(const std::filesystem::path& file) {
   std::error_code ignored;
   if (!std::filesystem::is_symlink(file, ignored) || std::filesystem::exists(file, ignored)) return;
@@ -32,7 +32,7 @@ void refuse_dangling_link(const std::filesystem::path& file) {
                              file.string(), std::filesystem::read_symlink(file, ignored).string()));
 }
 
-// What a clone without Git LFS has in a file's place.
+// A clone without Git LFS has such files.
 void refuse_git_lfs_pointer(const std::filesystem::path& file) {
   constexpr std::string_view kPointer = "version https://git-lfs";
   const store::InputFile input(file);
@@ -124,7 +124,7 @@ at::Tensor WeightFiles::read_row(const std::string& name, std::int64_t row) cons
 const SafetensorsReader& WeightFiles::shard_of(const std::string& name) const {
   const auto found = where_.find(name);
   if (found == where_.end()) {
-    refuse_weights(fmt::format("{} holds no tensor \"{}\"", directory_.string(), name));
+    refuse_weights(fmt::format("{} has no tensor \"{}\"", directory_.string(), name));
   }
   return *found->second;
 }

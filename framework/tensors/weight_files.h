@@ -13,9 +13,9 @@
 
 namespace strait::tensors {
 
-// The tensors of a Hugging Face directory: model.safetensors, or the shards that
-// model.safetensors.index.json lists. Opening reads all headers and no data. Any number of threads
-// may read at once. What the names mean is not known here.
+// The tensors of a Hugging Face directory: model.safetensors, or the shards listed in
+// model.safetensors.index.json. Opening reads all headers and no data. Any number of threads may
+// read at once. The meaning of names is not known here.
 class WeightFiles {
  public:
   struct Entry {
@@ -23,14 +23,14 @@ class WeightFiles {
     std::filesystem::path file;
   };
 
-  // store::StoreError bad_input when there are no such files (with pytorch_model.bin only: the
-  // message says how to convert it), a listed shard or tensor is missing, a name is in two shards,
-  // or a path in the index leaves the directory.
+  // store::StoreError bad_input: there are no such files (for pytorch_model.bin the message says
+  // how to convert it), a listed shard or tensor is missing, a name is in two shards, or a path in
+  // the index leaves the directory.
   explicit WeightFiles(std::filesystem::path directory);
 
   const std::filesystem::path& directory() const { return directory_; }
   const std::vector<Entry>& tensors() const { return tensors_; }  // sorted by name
-  const Entry* find(const std::string& name) const;               // null: not there
+  const Entry* find(const std::string& name) const;               // null: no such tensor
   at::Tensor read(const std::string& name) const;
   at::Tensor read_row(const std::string& name, std::int64_t row) const;  // of a matrix
 

@@ -18,7 +18,7 @@ inline constexpr bool kIsOptional = false;
 template <class V>
 inline constexpr bool kIsOptional<std::optional<V>> = true;
 
-// `count`: of the values that are combined. Sums begin at zero.
+// `count`: of the combined values. Sums start at zero.
 template <class V>
 void combine_value(Combine how, V& total, const V& part, double count) {
   if constexpr (kIsOptional<V>) {
@@ -37,8 +37,8 @@ void combine_value(Combine how, V& total, const V& part, double count) {
   }
 }
 
-// The values of one step of the whole run, from pairs of a process's name and its values. Sets what
-// is computed, in each of the processes (Combine::each) and in the result.
+// The values of one step of the whole run, from pairs of a process's name and its values. Computed
+// metrics are set in each process (Combine::each) and in the result.
 template <class Name, class S>
 S combine(std::vector<std::pair<Name, S>>& processes) {
   S total;
@@ -85,7 +85,7 @@ class MetricTotals {
     for (const auto& [order, total] : totals_) rows.push_back(total);
     return rows;
   }
-  // Of the steps that were added; 0: none was.
+  // The number of steps added; 0: none.
   std::int64_t first() const { return first_.value_or(0); }
   std::int64_t last() const { return last_; }
 

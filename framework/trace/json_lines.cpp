@@ -13,7 +13,7 @@
 namespace strait::trace {
 namespace {
 
-// Behind the last newline.
+// The offset after the last newline.
 off_t end_of_lines(const TraceFile& file, off_t size) {
   std::array<char, 4096> piece{};
   while (size > 0) {
@@ -29,7 +29,7 @@ off_t end_of_lines(const TraceFile& file, off_t size) {
   return 0;
 }
 
-// Takes back what was written of a line. False: another process has written behind it.
+// Removes what was written of a line. False: another process has appended meanwhile.
 bool take_back(const TraceFile& file, std::size_t written) {
   const off_t end = ::lseek(file.number(), 0, SEEK_CUR);
   return end > 0 && ::lseek(file.number(), 0, SEEK_END) == end &&
@@ -45,15 +45,15 @@ bool is_whole_object(const TraceFile& file, off_t begin, off_t end) {
   return text.starts_with('{') && nlohmann::json::accept(text);
 }
 
-// Whether the next line has to begin with a newline: the last one lacks only that (an editor, or a
-// copy, has taken it), or it was cut short by a crash or a full disk and cannot be removed.
+// Whether the next line must start with a newline. The last line lacks only its newline (an editor
+// or a copy removed it), or it was cut short by a crash or a full disk and cannot be removed.
 bool ends_inside_a_line(const TraceFile& file) {
   const off_t size = ::lseek(file.number(), 0, SEEK_END);
-  if (size <= 0) return false;  // empty, or a pipe, which has no past
+  if (size <= 0) return false;  // empty, or a pipe, which cannot be read back
   char last = '\n';
   if (::pread(file.number(), &last, 1, size - 1) != 1) file.fail("read the end of");
   if (last == '\n') return false;
-  // Readers take one line after the other, and half of one stops them.
+  // Readers take line by line, and half a line stops them.
   const off_t begin = end_of_lines(file, size);
   return is_whole_object(file, begin, size) || ::ftruncate(file.number(), begin) != 0;
 }
@@ -64,7 +64,7 @@ JsonLines::JsonLines(const std::filesystem::path& path)
     : file_(path, O_RDWR | O_CREAT | O_APPEND), torn_(ends_inside_a_line(file_)) {}
 
 void JsonLines::append(const nlohmann::ordered_json& line) {
-  // Texts may come from other machines; bytes that are not UTF-8 must not cost the line.
+  // Texts may come from other machines; invalid UTF-8 must not lose the line.
   constexpr auto kReplaceBadText = nlohmann::ordered_json::error_handler_t::replace;
   std::string text = line.dump(-1, ' ', false, kReplaceBadText) + '\n';
   const MutexLock lock(mutex_);

@@ -38,7 +38,7 @@ json read_trace(const std::filesystem::path& file) {
   return std::move(*events);
 }
 
-// Gives the processes of one file numbers that no file before it has used.
+// Gives the processes of one file numbers that no earlier file has used.
 void keep_apart(json& events, std::set<std::int64_t>& used) {
   std::map<std::int64_t, std::int64_t> renamed;
   for (json& event : events) {

@@ -7,9 +7,10 @@
 
 namespace strait::trace {
 
-// Puts the trace files of several processes of one host into one, earliest event at time zero, and
-// replaces `path` with it. Each process keeps its number and name; two files with the same number
-// are kept apart under new ones. Throws TraceError naming the file that is missing or is no trace.
+// Merges the trace files of several processes of one host, with the earliest event at time zero,
+// and replaces `path` with the result. Processes keep their numbers and names; a number that two
+// files share is replaced in the second. TraceError names the file that is missing or is not a
+// trace.
 void merge_traces(std::span<const std::filesystem::path> files, const std::filesystem::path& path);
 
 }  // namespace strait::trace

@@ -7,10 +7,9 @@
 #include <tuple>
 #include <type_traits>
 
-// How a metric is declared: a member of a struct and a row of the struct's table, kMetrics. Control
-// messages, the step ledger, metrics.jsonl, status.json, the console, the report and
-// docs/metrics.md take everything from the table. The metrics of a run: step_metrics.h,
-// traffic_metrics.h.
+// A metric is a member of a struct and a row of the struct's table, kMetrics. Control messages, the
+// step ledger, metrics.jsonl, status.json, the console, the report and docs/metrics.md all use the
+// table. The metrics of a run are in step_metrics.h and traffic_metrics.h.
 namespace strait::trace {
 
 enum class Unit : std::uint8_t {
@@ -29,13 +28,14 @@ enum class Unit : std::uint8_t {
   flag
 };
 
-// How several values become one: those of the processes of a step, or of the steps of a run.
+// How several values are combined into one: the values of the processes of a step, or of the steps
+// of a run.
 enum class Combine : std::uint8_t {
   key,     // names what the row is about
   first,   // of the first process that has it: equal in all, or known to one
   latest,  // of the latest step that has it
-  max,     // 0 where no process has it
-  any,     // true where it is in one
+  max,     // 0 if no process has it
+  any,     // true if it is true in one
   sum,
   mean,
   each,        // listed by process; the mean where one number is shown
@@ -43,22 +43,17 @@ enum class Combine : std::uint8_t {
   not_written  // in messages only
 };
 
-// Where a value stands in the line of a step: ascending ranks, 0 is nowhere.
+// The position of a value in the line of a step: in ascending rank; 0: not shown.
 struct Label {
   int rank = 0;
   const char* before = "";
   const char* after = "";
   bool hides_zero = false;
 };
-// Curve in the report: ascending ranks, 0 is none.
+// A curve in the report, in ascending rank; 0: none.
 struct Chart {
   int rank = 0;
   const char* title = "";
-};
-// Column of a table on the console, in `strait status` and in the report. Width 0: none.
-struct Column {
-  int width = 0;
-  const char* heading = "";
 };
 // `line`: in status.json, `strait status` and `strait watch`; `watch`: not in `strait status`.
 enum class Status : std::uint8_t { none, line, watch };
@@ -71,7 +66,7 @@ struct MetricInfo {
   Label label = {};
   Status status = Status::none;
   Chart chart = {};
-  Column column = {};
+  const char* column = nullptr;  // its heading in tables, on the console and in reports; null: none
 };
 
 template <class S, class V>
@@ -79,7 +74,7 @@ struct Metric {
   using Compute = double (*)(const S&);
   V S::*member = nullptr;
   MetricInfo info;
-  Compute compute = nullptr;  // set: not measured, so not in messages
+  Compute compute = nullptr;  // if set: computed and not measured, so not in messages
 
   V value(const S& row) const {
     if constexpr (std::same_as<V, double>) {
@@ -99,8 +94,8 @@ constexpr Metric<S, double> column(const MetricInfo& info, double (*compute)(con
   return {nullptr, info, compute};
 }
 
-// The table of S: a std::tuple of its metrics in the order of the keys in files. Specialised
-// beside S.
+// The table of S: a std::tuple of its metrics in the order of the keys in files. Specialised next
+// to S.
 template <class S>
 inline constexpr std::nullptr_t kMetrics = nullptr;
 
@@ -118,7 +113,7 @@ void describe_metrics(auto& fields, auto& row) {
   });
 }
 
-// Empty: not known, or not a number.
+// Empty: unknown, or not a number.
 template <class V>
 std::optional<double> as_number(const V& value) {
   if constexpr (std::is_arithmetic_v<V>) return static_cast<double>(value);

@@ -7,8 +7,8 @@
 
 #include "framework/trace/metric.h"
 
-// Metrics as keys of JSON objects, in the order of their tables (metric.h). A value that is not
-// known is null.
+// Metrics as keys of JSON objects, in the order of their tables (metric.h). Unknown values are
+// null.
 namespace strait::trace {
 
 template <class V>
@@ -20,8 +20,8 @@ nlohmann::ordered_json json_value(const std::optional<V>& value) {
   return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
 }
 
-// Appends the metrics of `row`. `processes`: pairs of a process's name and its metrics; what is
-// combined by process becomes an object of them.
+// Appends the metrics of `row`. `processes`: pairs of a process's name and its metrics. Metrics
+// combined by process become an object of them.
 template <class S, class Name>
 void append_metrics(nlohmann::ordered_json& object, const S& row,
                     const std::vector<std::pair<Name, S>>& processes) {
@@ -38,7 +38,7 @@ void append_metrics(nlohmann::ordered_json& object, const S& row,
   });
 }
 
-// A list of objects, one for each row.
+// A list with an object per row.
 template <class S>
 nlohmann::ordered_json metrics_list(const std::vector<S>& rows) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
@@ -51,7 +51,7 @@ nlohmann::ordered_json metrics_list(const std::vector<S>& rows) {
   return list;
 }
 
-// Reads such a list. json::exception: an element lacks a key or has a value of another type.
+// Reads such a list. json::exception: an element lacks a key, or has a value of another type.
 template <class S>
 std::vector<S> read_metrics(const nlohmann::json& list) {
   std::vector<S> rows;

@@ -18,8 +18,8 @@ std::string span_text(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// The format counts in microseconds. A double would lose the last digits of a machine that has been
-// up for a year.
+// The format counts microseconds. A double would lose the last digits on a machine that is up for a
+// year.
 std::string microseconds(Nanoseconds time) {
   return fmt::format("{}{}.{:03}", time < 0 ? "-" : "", std::abs(time / 1000),
                      std::abs(time % 1000));
@@ -79,6 +79,7 @@ std::uint64_t SpanLog::overwritten() const {
 
 void SpanLog::write(const std::filesystem::path& path) const {
   std::vector<Row> rows;
+  // Copied, so that recording goes on while the file is written.
   {
     const MutexLock lock(mutex_);
     rows = rows_;

@@ -11,11 +11,11 @@
 
 namespace strait::trace {
 
-// Nanoseconds of the steady clock: one time line for all processes of a host.
+// Nanoseconds of the steady clock, which all processes of a host share.
 using Nanoseconds = std::int64_t;
 Nanoseconds now();
 
-// One rectangle of the picture. The texts are not copied: they must be string literals.
+// One rectangle of the picture. Texts are not copied, so they must be string literals.
 struct Span {
   const char* name = "";      // "forward"
   const char* category = "";  // "compute", "wait", "codec", "network"
@@ -26,24 +26,24 @@ struct Span {
   std::int64_t value = 0;
 };
 
-// The spans of one process, bounded in memory: when full, the oldest are overwritten and counted,
-// so that a long run keeps its latest minutes. Any thread may record; that costs a lock held for
-// one copy of 56 bytes, and never memory.
+// The spans of one process, bounded in memory. When full, the oldest are overwritten and counted,
+// so that a long run keeps its latest minutes. Any thread may record. A record costs a lock held
+// for one copy of 56 bytes, and never allocates.
 class SpanLog {
  public:
-  // `process_name` heads the picture ("stage 1.0"); `process` must differ between the processes
-  // whose files are to be merged.
+  // `process_name` is the title of the picture ("stage 1.0"). `process` must differ between
+  // processes whose files are merged.
   SpanLog(std::string process_name, int process, std::size_t capacity = 1U << 16U);
 
   void name_row(int row, std::string name) STRAIT_EXCLUDES(mutex_);
   void record(const Span& span) STRAIT_EXCLUDES(mutex_);
 
-  // Oldest first, a copy.
+  // A copy, oldest first.
   std::vector<Span> spans() const STRAIT_EXCLUDES(mutex_);
   std::uint64_t overwritten() const STRAIT_EXCLUDES(mutex_);
 
-  // Replaces `path` with the trace of this process, in the format that Perfetto and
-  // chrome://tracing open. Throws TraceError. Recording goes on meanwhile.
+  // Replaces `path` with the trace of this process, in the format of Perfetto and chrome://tracing.
+  // Throws TraceError. Recording continues meanwhile.
   void write(const std::filesystem::path& path) const STRAIT_EXCLUDES(mutex_);
 
  private:

@@ -4,11 +4,11 @@
 
 #include "framework/trace/metric.h"
 
-// To add a metric of a step: its member and its row here, and the place that measures it
-// (stages/stage_loop.cpp). docs/metrics.md then needs the row that its test prints.
+// To add a metric of a step: add a member and its row here, and measure it in
+// stages/stage_loop.cpp. Then add the row that the test of docs/metrics.md prints.
 namespace strait::trace {
 
-// One step: as one process reports it, and of all processes together.
+// One step, as reported by one process, or combined over all processes.
 struct StepMetrics {
   std::optional<double> loss;
   std::optional<double> grad_norm;
@@ -29,8 +29,8 @@ struct StepMetrics {
   std::uint64_t gpu_memory_bytes = 0;
   double gpu_busy = 0;
   double gpu_celsius = 0;
-  double own_cores = 0;              // that the process used, mean since its previous report
-  std::optional<double> host_cores;  // that all programs of its host used meanwhile
+  double own_cores = 0;              // used by the process, mean since its previous report
+  std::optional<double> host_cores;  // used by all programs of its host meanwhile
   bool skipped = false;
   double idle = 0;
 };
@@ -41,8 +41,8 @@ inline double idle_share(const StepMetrics& step) {
   return step.seconds > 0 ? std::clamp(1 - step.busy_seconds / step.seconds, 0.0, 1.0) : 0;
 }
 
-// Seconds are a mean and not the longest: a process that waits for another one in this step need
-// not in the next, and the steps of a run must add up to its time.
+// Seconds are a mean, not a maximum. A process that waits for another one in this step need not
+// wait in the next, and the steps of a run must add up to its time.
 template <>
 inline constexpr std::tuple kMetrics<StepMetrics> = {
     metric(&StepMetrics::loss, {.key = "loss",
@@ -119,8 +119,7 @@ inline constexpr std::tuple kMetrics<StepMetrics> = {
            {.key = "program_bytes",
             .unit = Unit::bytes,
             .combine = Combine::each,
-            .meaning = "of these, pages of files (code, libraries, mapped data), and what it had "
-                       "before it made its layers"}),
+            .meaning = "of these, pages of files, and what it had before it made its layers"}),
     metric(&StepMetrics::gpu_memory_bytes,
            {.key = "gpu_memory_bytes",
             .unit = Unit::bytes,
@@ -130,8 +129,7 @@ inline constexpr std::tuple kMetrics<StepMetrics> = {
            {.key = "gpu_busy",
             .unit = Unit::share,
             .combine = Combine::each,
-            .meaning = "of the last seconds in which its GPU worked, for whatever process, by the "
-                       "driver; 0 where it does not say",
+            .meaning = "of the last seconds, with its GPU busy; 0 where the driver does not say",
             .label = {6, "GPU ", "", /*hides_zero=*/true}}),
     metric(&StepMetrics::gpu_celsius,
            {.key = "gpu_celsius",

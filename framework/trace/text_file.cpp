@@ -13,6 +13,7 @@
 namespace strait::trace {
 
 void replace_text(const std::filesystem::path& path, std::string_view text) {
+  // Named by pid, because another process may replace the same file.
   std::filesystem::path fresh = path;
   fresh += ".new-" + std::to_string(::getpid());
   try {
@@ -31,6 +32,7 @@ std::string read_text(const std::filesystem::path& path, std::uintmax_t most_byt
   struct stat facts {};
   if (::fstat(file.number(), &facts) != 0) file.fail("examine");
   const auto size = static_cast<std::uintmax_t>(facts.st_size);
+  // The limit holds memory down; a pipe or device has no size to check.
   if (!S_ISREG(facts.st_mode) || size > most_bytes) {
     throw TraceError("cannot read " + path.string() + ": it has " + std::to_string(size) +
                      " bytes; expected a plain file of at most " + std::to_string(most_bytes));

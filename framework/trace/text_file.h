@@ -7,8 +7,8 @@
 
 namespace strait::trace {
 
-// Whole files of text. Readers of `path` see the old content or the new one, never a part; unlike a
-// checkpoint it may still be lost with the machine's power. Both throw TraceError.
+// Whole text files. Readers of `path` see the old or the new content, never a part. Unlike a
+// checkpoint, the file may be lost in a power failure. Both throw TraceError.
 void replace_text(const std::filesystem::path& path, std::string_view text);
 
 // Refuses a file above `most_bytes` before reading it.

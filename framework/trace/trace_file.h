@@ -8,19 +8,19 @@
 
 namespace strait::trace {
 
-// A POSIX file that is closed when it goes out of scope. Not for threads to share without a lock.
-// What fails throws TraceError with the path and the system's words.
+// A POSIX file that is closed at the end of its scope. Threads need a lock to share it. Failures
+// throw TraceError with the path and the system's error.
 class TraceFile {
  public:
   TraceFile(const std::filesystem::path& path, int flags);
 
   int number() const { return file_.number(); }
 
-  // One write(2) as long as the system takes all of it at once, as it does on a healthy disk.
-  // Returns false, with errno set, when it took only `written` bytes and then failed.
+  // A single write(2) if the system takes all bytes at once, which it does on a healthy disk.
+  // Returns false, with errno set, if it took only `written` bytes and then failed.
   bool write(std::string_view text, std::size_t& written) const;
 
-  // "cannot <action> <path>: <what errno says>", thrown.
+  // Throws "cannot <action> <path>: <errno>".
   [[noreturn]] void fail(const char* action) const;
 
  private:

@@ -1,23 +1,26 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 
 #include "framework/trace/metric.h"
 
-// To add a metric of a boundary: its member and its row here, and the place that measures it
-// (framework/codec/traffic.h, sample_encoder.cpp). Of the exchange between replicas: likewise, in
-// launcher/worker/stage_reporter.cpp. docs/metrics.md then needs the row that its test prints.
+// To add a metric of a boundary: add a member and its row here, and measure it
+// (framework/codec/traffic.h, sample_encoder.cpp). Metrics of the exchange between replicas are
+// measured in launcher/worker/stage_reporter.cpp. Then add the row that the test of docs/metrics.md
+// prints.
 namespace strait::trace {
 
-// How many times fewer bytes; 1 where nothing was sent.
+// How many times fewer bytes; NaN where nothing was sent.
 inline double bytes_ratio(std::uint64_t plain, std::uint64_t sent) {
-  return sent == 0 ? 1 : static_cast<double>(plain) / static_cast<double>(sent);
+  return sent == 0 ? std::numeric_limits<double>::quiet_NaN()
+                   : static_cast<double>(plain) / static_cast<double>(sent);
 }
 
-// One direction of one boundary in one step, as its sender counts it; summed over the steps of a
-// run.
+// One direction of one boundary in one step, counted by its sender; summed over the steps of a run.
 struct BoundaryMetrics {
   std::string boundary;   // "0.0>1.0"
   std::string direction;  // "forward": activations, "backward": gradients
@@ -45,51 +48,50 @@ inline constexpr std::tuple kMetrics<BoundaryMetrics> = {
                                         .unit = Unit::name,
                                         .combine = Combine::key,
                                         .meaning = "sender>receiver",
-                                        .column = {10, "boundary"}}),
+                                        .column = "boundary"}),
     metric(&BoundaryMetrics::direction, {.key = "direction",
                                          .unit = Unit::name,
                                          .combine = Combine::key,
                                          .meaning = "forward: activations, backward: gradients",
-                                         .column = {9, "direction"}}),
+                                         .column = "direction"}),
     metric(&BoundaryMetrics::raw_bytes, {.key = "raw_bytes",
                                          .unit = Unit::bytes,
                                          .meaning = "the same values in float32",
-                                         .column = {10, "float32"}}),
+                                         .column = "float32"}),
     metric(&BoundaryMetrics::sent_bytes, {.key = "sent_bytes",
                                           .unit = Unit::bytes,
                                           .meaning = "as encoded, without headers and framing",
-                                          .column = {10, "sent"}}),
-    column<BoundaryMetrics>({.unit = Unit::ratio, .column = {7, "ratio"}}, compression_ratio),
+                                          .column = "sent"}),
+    column<BoundaryMetrics>({.unit = Unit::ratio, .column = "ratio"}, compression_ratio),
     metric(&BoundaryMetrics::change, {.key = "change",
                                       .unit = Unit::share,
                                       .combine = Combine::latest,
                                       .meaning = "‖a − m‖ / ‖a‖ of samples with a cached value m",
-                                      .column = {8, "change"}}),
+                                      .column = "change"}),
     metric(&BoundaryMetrics::error, {.key = "error",
                                      .unit = Unit::share,
                                      .combine = Combine::latest,
                                      .meaning = "‖error‖ / ‖a‖ of what is received",
-                                     .column = {8, "error"}}),
+                                     .column = "error"}),
     metric(&BoundaryMetrics::cache_bytes, {.key = "cache_bytes",
                                            .unit = Unit::bytes,
                                            .combine = Combine::latest,
                                            .meaning = "held in the sender's activation cache",
-                                           .column = {12, "cached"}}),
-    metric(
-        &BoundaryMetrics::hits,
-        {.key = "hits", .unit = Unit::rows, .meaning = "sent as a change", .column = {9, "hits"}}),
+                                           .column = "cached"}),
+    metric(&BoundaryMetrics::hits,
+           {.key = "hits", .unit = Unit::rows, .meaning = "sent as a change", .column = "hits"}),
     metric(&BoundaryMetrics::cache_misses, {.key = "first_visits",
                                             .unit = Unit::rows,
                                             .meaning = "cache misses: sent in full and cached",
-                                            .column = {7, "misses"}}),
+                                            .column = "misses"}),
     metric(&BoundaryMetrics::evictions, {.key = "evictions",
                                          .unit = Unit::rows,
                                          .meaning = "removed from the cache to make room",
-                                         .column = {9, "evicted"}}),
+                                         .column = "evicted"}),
     metric(&BoundaryMetrics::resends, {.key = "resends",
                                        .unit = Unit::rows,
                                        .meaning = "whose caches at the two ends differed",
-                                       .column = {8, "resent"}})};
+                                       .column = "resent"})};
 
 // The exchange of one process with the other replicas of its stage in one step; summed over the
 // steps of a run.
@@ -117,27 +119,27 @@ inline constexpr std::tuple kMetrics<SyncMetrics> = {
                                    .unit = Unit::name,
                                    .combine = Combine::key,
                                    .meaning = "stage.replica",
-                                   .column = {10, "replica"}}),
+                                   .column = "replica"}),
     metric(&SyncMetrics::rounds,
-           {.key = "rounds", .unit = Unit::rounds, .meaning = "applied", .column = {8, "rounds"}}),
+           {.key = "rounds", .unit = Unit::rounds, .meaning = "applied", .column = "rounds"}),
     metric(&SyncMetrics::sent_bytes, {.key = "sent_bytes",
                                       .unit = Unit::bytes,
                                       .meaning = "on the wire, with framing and retransmissions",
-                                      .column = {11, "sent"}}),
+                                      .column = "sent"}),
     metric(&SyncMetrics::bfloat16_bytes,
            {.key = "bfloat16_bytes",
             .unit = Unit::bytes,
             .meaning = "an all-reduce of the whole stage in bfloat16 would send",
-            .column = {22, "bfloat16 all-reduce"}}),
-    column<SyncMetrics>({.unit = Unit::ratio, .column = {8, "ratio"}}, sync_ratio),
+            .column = "bfloat16 all-reduce"}),
+    column<SyncMetrics>({.unit = Unit::ratio, .column = "ratio"}, sync_ratio),
     metric(&SyncMetrics::round_seconds,
            {.key = "round_seconds",
             .unit = Unit::seconds,
             .meaning = "of these rounds, from opening to the last byte"}),
-    column<SyncMetrics>({.unit = Unit::seconds, .column = {12, "a round"}}, seconds_per_round),
+    column<SyncMetrics>({.unit = Unit::seconds, .column = "a round"}, seconds_per_round),
     metric(&SyncMetrics::waited_seconds, {.key = "waited_seconds",
                                           .unit = Unit::seconds,
                                           .meaning = "for rounds, instead of computing",
-                                          .column = {12, "waited"}})};
+                                          .column = "waited"})};
 
 }  // namespace strait::trace

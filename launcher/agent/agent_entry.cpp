@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -32,7 +31,6 @@
 #include "launcher/control/run_file_names.h"
 #include "launcher/hosts/agent_greeting.h"
 #include "launcher/hosts/agent_job.h"
-#include "launcher/hosts/allocation.h"
 #include "launcher/hosts/host_inspection.h"
 #include "launcher/process/generation_lock.h"
 #include "launcher/process/piped_process.h"
@@ -50,8 +48,6 @@ constexpr std::uint32_t kMaxJobBytes = 64U << 20U;
 constexpr auto kLoadLimit = std::chrono::seconds(20);  // libtorch from a slow disk
 constexpr std::size_t kMaxTokenBytes = 16U << 20U;
 constexpr std::chrono::seconds kTokenLimit{60};
-constexpr std::size_t kMaxJobsBytes = 64U << 20U;
-constexpr std::chrono::seconds kJobsLimit{60};
 
 // Without the connection there is no one to report to.
 void write_or_exit(int output, const std::string& line) {
@@ -225,16 +221,6 @@ std::string token_text(const std::string& token) {
   return base::read_all(file.number(), "the run token " + token, kMaxTokenBytes, kTokenLimit);
 }
 
-std::size_t task_number() {
-  const std::string text = hosts::own_variable("SLURM_PROCID");
-  std::size_t number = 0;
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error == std::errc() && rest == text.data() + text.size()) return number;
-  throw base::UserError(
-      base::ExitCode::bad_input,
-      "--agent-slurm is for srun, which sets SLURM_PROCID to the number of the task");
-}
-
 }  // namespace
 
 base::ExitCode run_agent_over_ssh(int input, int output) {
@@ -263,18 +249,6 @@ base::ExitCode run_agent_from_token(const std::string& token) {
                       "launcher's build here",
                       job.build, base::build_id()));
     }
-    return run_agent(job);
-  } catch (const std::exception& error) {
-    return reported(error);
-  }
-}
-
-base::ExitCode run_agent_of_slurm_step(int input) {
-  try {
-    const std::size_t task = task_number();
-    const hosts::AgentJob job = hosts::unpack_job(
-        base::read_all(input, "the jobs of the agents", kMaxJobsBytes, kJobsLimit), task);
-    spdlog::info("node {}", hosts::own_variable("SLURMD_NODENAME"));
     return run_agent(job);
   } catch (const std::exception& error) {
     return reported(error);

@@ -4,7 +4,7 @@
 
 #include "launcher/base/errors.h"
 
-// How the agent of a host gets its job: over ssh, from a token, or from srun.
+// How the agent of a host gets its job: over ssh, or as a token, which a person or srun brings.
 namespace strait::agent {
 
 // The other end of hosts::SshSession. Greets on `output`, reads a request on `input`, checks that
@@ -15,9 +15,5 @@ base::ExitCode run_agent_over_ssh(int input, int output);
 
 // `strait join TOKEN`: reads the job from the file, or from stdin for "-".
 base::ExitCode run_agent_from_token(const std::string& token);
-
-// The other end of hosts::slurm_starters: reads the jobs of all nodes on `input`, takes the one
-// with this task's number, and runs its agent until the run ends.
-base::ExitCode run_agent_of_slurm_step(int input);
 
 }  // namespace strait::agent

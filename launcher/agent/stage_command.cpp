@@ -33,9 +33,9 @@ int run_stage_command(int argc, char** argv,
       "strait-stage",
       "One stage of a run, or the agent of a host. Started by strait; people call strait join.");
   options.add_options()("version", "print the build and exit")("help", "print this and exit")(
-      "agent", "run this host's agent; called over ssh")("agent-slurm",
-                                                         "run this node's agent; called by srun")(
-      "join", "join the run of a token with this host; called by strait join",
+      "agent", "run this host's agent; called over ssh")(
+      "join",
+      "join the run of a token (-: on stdin) with this host; called by strait join and srun",
       cxxopts::value<std::string>(), "FILE")("measure", "measure this host; called by its agent")(
       "check", "load all that a stage needs, print the build and exit");
   TorchCommand command = TorchCommand::stage;
@@ -59,7 +59,6 @@ int run_stage_command(int argc, char** argv,
   spdlog::set_default_logger(spdlog::stderr_logger_mt("strait-stage"));
   spdlog::set_pattern("%Y-%m-%d %H:%M:%S.%e %l %v");
   if (given.count("agent") != 0) return number(run_agent_over_ssh(STDIN_FILENO, STDOUT_FILENO));
-  if (given.count("agent-slurm") != 0) return number(run_agent_of_slurm_step(STDIN_FILENO));
   if (given.count("join") != 0)
     return number(run_agent_from_token(given["join"].as<std::string>()));
   try {

@@ -14,6 +14,7 @@
 
 #include "launcher/app/prepared_run.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/text.h"
 #include "launcher/control/run_file_names.h"
 #include "launcher/planner/plan_maker.h"
 #include "launcher/planner/planned_data.h"
@@ -238,8 +239,8 @@ ChangedRun changed_run(const control::RunDirectory& directory, const plan::RunFi
   if (changed.plan.steps < number(step)) {
     throw base::UserError(
         base::ExitCode::bad_input,
-        fmt::format("the run has made {} steps, and would have {}: set train.steps to more than {}",
-                    number(step), changed.plan.steps, number(step)));
+        fmt::format("the run has made {}, and would have {}: set train.steps to more than {}",
+                    base::counted(number(step), "step"), changed.plan.steps, number(step)));
   }
   std::vector<std::string> notes = change_notes(run.plan, changed.plan, keys, step);
   return {std::move(changed), std::move(notes)};

@@ -106,7 +106,7 @@ std::vector<std::string> memory_line(const fs::path& run, const plan::Plan& plan
   const auto metrics = nlohmann::json::parse(step, nullptr, /*allow_exceptions=*/false);
   if (!metrics.is_object()) return {};
   const auto measured = [&](const char* key, const std::string& process) {
-    const auto table = metrics.find(key);  // runs of former builds have fewer
+    const auto table = metrics.find(key);
     if (table == metrics.end() || !table->is_object()) return std::int64_t{0};
     const auto bytes = table->find(process);
     const bool said = bytes != table->end() && bytes->is_number_integer();

@@ -71,8 +71,6 @@ std::string emit_launch(const plan::Plan& plan, EmitKind kind, const EmitSource&
       return sbatch_text(plan, source);
     case EmitKind::commands:
       return commands_text(plan, source);
-    case EmitKind::kubernetes:
-      return kubernetes_job(plan, join_command(plan, source));
   }
   throw std::logic_error("an unknown kind of launch");
 }

@@ -15,7 +15,7 @@ constexpr stages::Phase kEvaluation{store::Step{}, false};
 // What one message holds easily.
 constexpr std::int64_t kMostTokens = 1 << 16;
 
-stages::BatchOptions batch_of(const tensors::TokenFile& data, std::int64_t rows) {
+stages::BatchOptions batch_of(const data::TokenFile& data, std::int64_t rows) {
   stages::BatchOptions options;
   options.micro_batch_rows = std::clamp<std::int64_t>(kMostTokens / data.row_length(), 1, rows);
   return options;
@@ -23,7 +23,7 @@ stages::BatchOptions batch_of(const tensors::TokenFile& data, std::int64_t rows)
 
 }  // namespace
 
-Evaluation::Evaluation(std::shared_ptr<const tensors::TokenFile> data, std::int64_t rows,
+Evaluation::Evaluation(std::shared_ptr<const data::TokenFile> data, std::int64_t rows,
                        std::size_t in_flight)
     : data_(std::move(data)),
       source_(nullptr, data_, batch_of(*data_, rows)),

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "framework/tensors/token_file.h"
+#include "framework/data/token_file.h"
 #include "launcher/control/inference.h"
 #include "stages/batch_source.h"
 
@@ -16,7 +16,7 @@ namespace strait::app {
 class Evaluation : public control::InferenceClient {
  public:
   // `in_flight`: requests in flight at the same time.
-  Evaluation(std::shared_ptr<const tensors::TokenFile> data, std::int64_t rows,
+  Evaluation(std::shared_ptr<const data::TokenFile> data, std::int64_t rows,
              std::size_t in_flight);
 
   std::vector<control::InferenceRequest> begin() override;
@@ -29,7 +29,7 @@ class Evaluation : public control::InferenceClient {
  private:
   control::ScoreRows next();
 
-  std::shared_ptr<const tensors::TokenFile> data_;
+  std::shared_ptr<const data::TokenFile> data_;
   const stages::BatchSource source_;
   const std::size_t in_flight_;
   std::int64_t target_tokens_ = 0;

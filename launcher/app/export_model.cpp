@@ -180,7 +180,7 @@ bool is_of_tokenizer(const fs::path& file) {
 
 // What loading or prompting the model may need beside the weights, and its licence. A list, since a
 // folder may also hold the old weights in the formats of other libraries.
-bool is_companion(const fs::path& file) {
+bool is_side_file(const fs::path& file) {
   constexpr std::array kEndings{".json", ".jinja", ".py", ".md", ".txt"};
   constexpr std::array kStarts{"LICENSE", "LICENCE", "NOTICE"};
   const std::string name = file.filename().string();
@@ -193,16 +193,15 @@ bool is_companion(const fs::path& file) {
          std::ranges::any_of(kStarts, [&](const char* one) { return name.starts_with(one); });
 }
 
-enum class Companions { all, of_tokenizer, of_model };
+enum class SideFiles { all, of_tokenizer, of_model };
 
-void copy_companions(const fs::path& from, const fs::path& to, Companions chosen) {
+void copy_side_files(const fs::path& from, const fs::path& to, SideFiles chosen) {
   for (const fs::path& entry : store::entries_of(from)) {
     const fs::path name = entry.filename();
-    if (chosen != Companions::all &&
-        is_of_tokenizer(entry) != (chosen == Companions::of_tokenizer)) {
+    if (chosen != SideFiles::all && is_of_tokenizer(entry) != (chosen == SideFiles::of_tokenizer)) {
       continue;
     }
-    if (fs::is_regular_file(entry) && is_companion(entry)) {
+    if (fs::is_regular_file(entry) && is_side_file(entry)) {
       store::copy_file(entry, to / name);
     } else if (fs::is_directory(entry) && name == "additional_chat_templates") {
       store::make_directory(to / name);
@@ -215,16 +214,16 @@ void copy_companions(const fs::path& from, const fs::path& to, Companions chosen
 
 // The tokenizer that the run's data were made with, as generate takes it. Returns what the user
 // should know of it; empty: nothing.
-std::string copy_all_companions(const plan::RunFile& run, const fs::path& to) {
+std::string copy_tokenizer_and_side_files(const plan::RunFile& run, const fs::path& to) {
   const recipe::Recipe& recipe = run.plan.recipe;
   const std::string& chosen = recipe.data.tokenizer;
   const bool bytes = chosen == "bytes" || (chosen.empty() && data_tokenizer(run) == "bytes");
   std::error_code none;
   if (!bytes && (chosen.empty() || fs::equivalent(chosen, recipe.model.path, none))) {
-    copy_companions(recipe.model.path, to, Companions::all);
+    copy_side_files(recipe.model.path, to, SideFiles::all);
     return "";
   }
-  copy_companions(recipe.model.path, to, Companions::of_model);
+  copy_side_files(recipe.model.path, to, SideFiles::of_model);
   if (bytes) {
     return "the run's tokens are bytes, for which transformers has no tokenizer: the export has "
            "none\n";
@@ -236,7 +235,7 @@ std::string copy_all_companions(const plan::RunFile& run, const fs::path& to) {
     return fmt::format("the export has no tokenizer, as that of the run cannot be used: {}\n",
                        error.what());
   }
-  copy_companions(tokenizer, to, Companions::of_tokenizer);
+  copy_side_files(tokenizer, to, SideFiles::of_tokenizer);
   return "";
 }
 
@@ -268,7 +267,7 @@ std::string export_model(const fs::path& run, const fs::path& directory,
   }
   auto tensors = tensors_to_write(source, weights, options);
   make_stoppable(tensors, written);
-  const std::string note = copy_all_companions(source.run, directory);
+  const std::string note = copy_tokenizer_and_side_files(source.run, directory);
   store::replace_file(directory / "config.json", config_text(source, tensors));
   write_weights(directory, tensors, options.shard_bytes);
   written.complete();

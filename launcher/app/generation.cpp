@@ -8,6 +8,7 @@
 
 #include "framework/utf8.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/text.h"
 
 namespace strait::app {
 namespace {
@@ -51,8 +52,8 @@ Generation::Generation(std::vector<Prompt> prompts, const models::ModelDescripti
     if (length == 0 || length >= model.positions) {
       throw base::UserError(
           base::ExitCode::bad_input,
-          fmt::format("{} has {} tokens; 1 to {} leave room for an answer in this model",
-                      prompt.name, length, model.positions - 1));
+          fmt::format("{} has {}; 1 to {} leave room for an answer in this model", prompt.name,
+                      base::counted(length, "token"), model.positions - 1));
     }
     if (const auto last = std::ranges::max(prompt.tokens); last >= model.vocabulary) {
       throw base::UserError(

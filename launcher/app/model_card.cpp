@@ -147,10 +147,10 @@ std::string model_card(const RunCheckpoint& source, const fs::path& run, bool ad
       card_head(plan, adapter) +
       fmt::format(
           "# {}\n\nFine-tuned with strait from `{}` ({}).\n\n"
-          "| | |\n|---|---|\n| steps | {} of {} |\n| training data | {} rows of {} tokens, xxh3 {} "
+          "| | |\n|---|---|\n| steps | {} of {} |\n| training data | {} of {} tokens, xxh3 {} "
           "|\n",
           plan.recipe.name, base_name(plan), weights_text(plan.recipe.model), number(source.step),
-          plan.steps, plan.train.rows, plan.recipe.data.row, plan.train.hash);
+          plan.steps, base::counted(plan.train.rows, "row"), plan.recipe.data.row, plan.train.hash);
   const nlohmann::json trained = last_line_of(run / control::kMetricsFile, source.step, false,
                                               [](const nlohmann::json&) { return true; });
   if (!trained.is_null()) {

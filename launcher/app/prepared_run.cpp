@@ -64,8 +64,8 @@ void keep_base_weights(const control::RunDirectory& directory, plan::Plan& plan)
 plan::RunFile write_files(const control::RunDirectory& directory, planner::PlannedRun planned) {
   plan::Plan& plan = planned.plan;
   const std::filesystem::path rows = directory.path() / plan::kRowsFolder;
-  plan.train.file = planner::place_data(planned.train, rows / plan::kTrainRows);
-  if (planned.eval) plan.eval->file = planner::place_data(*planned.eval, rows / plan::kEvalRows);
+  plan.train.file = data::place_data(planned.train, rows / plan::kTrainRows);
+  if (planned.eval) plan.eval->file = data::place_data(*planned.eval, rows / plan::kEvalRows);
   keep_base_weights(directory, plan);
   make_paths_absolute(plan.recipe);
   plan::RunFile run{net::RunId::random(), std::move(plan)};
@@ -82,8 +82,8 @@ std::vector<std::string*> paths_in(recipe::Recipe& recipe) {
       &recipe.model.path,      &recipe.model.weights_run,         &recipe.model.adapter,
       &recipe.data.tokenizer,  &recipe.pipeline.partition.plugin, &recipe.hosts.links,
       &recipe.hosts.ssh_config};
-  for (recipe::DataFile& file : recipe.data.train) paths.push_back(&file.path);
-  for (recipe::DataFile& file : recipe.data.eval) paths.push_back(&file.path);
+  for (data::DataFile& file : recipe.data.train) paths.push_back(&file.path);
+  for (data::DataFile& file : recipe.data.eval) paths.push_back(&file.path);
   for (std::string& plugin : recipe.plugins) paths.push_back(&plugin);
   // Not of a partition linked into this program, the tokenizer of bytes, or ssh without
   // configuration.

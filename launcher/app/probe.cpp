@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 
+#include "launcher/base/text.h"
 #include "launcher/reach/path_probe.h"
 
 namespace strait::app {
@@ -200,11 +201,11 @@ void Prober::measure_hosts() {
     table_.hosts.push_back({name(host), measured->flops_per_second, measured->backward,
                             threads.at(host), measured->memory_bytes_per_second,
                             measured->gpu_memory});
-    options_.print(
-        fmt::format("  {}: {:.1f} Gflop/s with {} threads, backward {:.2f} times a forward, "
-                    "memory {:.1f} GB/s",
-                    name(host), measured->flops_per_second / 1e9, threads.at(host),
-                    measured->backward, measured->memory_bytes_per_second / 1e9));
+    options_.print(fmt::format(
+        "  {}: {:.1f} Gflop/s with {}, backward {:.2f} times a forward, "
+        "memory {:.1f} GB/s",
+        name(host), measured->flops_per_second / 1e9, base::counted(threads.at(host), "thread"),
+        measured->backward, measured->memory_bytes_per_second / 1e9));
   }
 }
 

@@ -75,7 +75,7 @@ void warn_about_data(const planner::PlannedRun& planned) {
 }
 
 launch::ModelQuestions model_questions() {
-  return {.plan_text = planner::plan_text,
+  return {.plan_text = [](const plan::Plan& plan) { return planner::plan_text(plan); },
           .forecast_step = planner::forecast_step,
           .compute_seconds = planner::compute_seconds,
           .needed_files = planner::needed_files,

@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "framework/store/chat_record.h"
-#include "framework/store/record_reader.h"
+#include "framework/data/chat_record.h"
+#include "framework/data/record_reader.h"
 #include "framework/store/store_error.h"
 #include "launcher/base/text.h"
 
@@ -23,14 +23,14 @@ constexpr int kMostRead = 100'000;
 constexpr std::size_t kShortPrompt = 100;
 constexpr std::size_t kTextWords = 6;
 
-bool is_lines(const recipe::DataFile& file) {
+bool is_lines(const data::DataFile& file) {
   const std::filesystem::path ending = std::filesystem::path(file.path).extension();
   return ending == ".jsonl" || ending == ".ndjson";
 }
 
 // Up to the first answer of the assistant's. The pieces of a chat are "role: " and "content\n" in
 // turn.
-std::optional<SamplePrompt> prompt_of_chat(const store::Record& record) {
+std::optional<SamplePrompt> prompt_of_chat(const data::Record& record) {
   const auto& pieces = record.pieces;
   std::size_t answer = 1;
   while (answer < pieces.size() && !pieces[answer].is_target) answer += 2;
@@ -43,7 +43,7 @@ std::optional<SamplePrompt> prompt_of_chat(const store::Record& record) {
     return pieces[at].text.substr(0, pieces[at].text.size() - 1);
   };
   return SamplePrompt{content(answer - 2), content(answer),
-                      store::prompt_record(nlohmann::json::parse(line), line, record.origin)};
+                      data::prompt_record(nlohmann::json::parse(line), line, record.origin)};
 }
 
 std::string first_words(const std::string& text) {
@@ -57,7 +57,7 @@ std::string first_words(const std::string& text) {
   return text.substr(line, end == text.npos ? end : end - line);
 }
 
-std::optional<SamplePrompt> prompt_of(const store::Record& record) {
+std::optional<SamplePrompt> prompt_of(const data::Record& record) {
   if (!record.chat.empty()) return prompt_of_chat(record);
   if (record.pieces.size() == 1) {
     SamplePrompt text{first_words(record.pieces[0].text), "", {}};
@@ -66,14 +66,14 @@ std::optional<SamplePrompt> prompt_of(const store::Record& record) {
   return SamplePrompt{record.pieces.at(0).text, record.pieces.at(1).text, {}};
 }
 
-using Wanted = std::function<bool(const store::Record&)>;
+using Wanted = std::function<bool(const data::Record&)>;
 
-std::vector<SamplePrompt> prompts_of(const std::vector<recipe::DataFile>& files, std::size_t most,
+std::vector<SamplePrompt> prompts_of(const std::vector<data::DataFile>& files, std::size_t most,
                                      const Wanted& wanted) {
   std::vector<SamplePrompt> prompts;
   const auto file = std::ranges::find_if(files, is_lines);
   if (file == files.end()) return prompts;
-  store::RecordReader reader(file->path);
+  data::RecordReader reader(file->path);
   for (int read = 0; read < kMostRead && prompts.size() < most; ++read) {
     const auto record = reader.next();
     if (!record) break;
@@ -89,8 +89,8 @@ std::vector<SamplePrompt> held_out_prompts(const recipe::Recipe& recipe, std::si
   const recipe::Recipe::Data& data = recipe.data;
   if (!data.eval.empty()) return prompts_of(data.eval, most, [](const auto&) { return true; });
   if (data.hold_out == 0) return {};
-  return prompts_of(data.train, most, [&](const store::Record& record) {
-    return store::is_held_out(record, data.hold_out, static_cast<std::uint64_t>(recipe.seed));
+  return prompts_of(data.train, most, [&](const data::Record& record) {
+    return data::is_held_out(record, data.hold_out, static_cast<std::uint64_t>(recipe.seed));
   });
 }
 

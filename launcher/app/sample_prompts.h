@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/store/record.h"
+#include "framework/data/record.h"
 #include "launcher/recipe/recipe.h"
 
 namespace strait::app {
@@ -14,7 +14,7 @@ namespace strait::app {
 struct SamplePrompt {
   std::string text;    // of a chat what the user says last
   std::string answer;  // empty: the record is a text, of which `text` is the beginning
-  std::optional<store::Record> chat;  // the messages before the answer (store::prompt_record)
+  std::optional<data::Record> chat;  // the messages before the answer (data::prompt_record)
 };
 
 // Of the first records that the run evaluates: those of data.eval, or those that data.hold_out

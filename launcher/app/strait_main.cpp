@@ -43,7 +43,7 @@ void strait::app::flush_output() {
 
 int strait::strait_main(int argc, char** argv, OfferParts offer) {
   if (argc > 1 && computes_here(argv[1]) && process::set_thread_waits()) {
-    // OpenMP's runtime has read the environment already: begin again. Else it spins, no more.
+    // OpenMP's runtime has read the environment already: start again. Without that it only spins.
     ::execv(base::own_program().c_str(), argv);
   }
   // The parent may ignore it, and then the ends of processes that are started here would not be

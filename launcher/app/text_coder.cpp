@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "framework/store/byte_tokenizer.h"
+#include "framework/data/byte_tokenizer.h"
+#include "framework/data/data_preparation.h"
 #include "framework/store/store_error.h"
 #include "framework/tensors/safetensors_reader.h"
-#include "launcher/planner/data_preparation.h"
 #include "launcher/tokenizer/tokenizer_folder.h"
 #include "launcher/tokenizer/tokenizer_worker.h"
 
@@ -20,20 +20,20 @@ constexpr const char* kBytes = "bytes";
 class ByteCoder : public TextCoder {
  public:
   std::vector<std::int32_t> encode(const std::string& text) override {
-    return store::ByteTokenizer::encode(text);
+    return data::ByteTokenizer::encode(text);
   }
   // As the record of the same chat with an answer, up to there.
-  std::vector<std::int32_t> encode_chat(const store::Record& chat) override {
-    store::Record record = chat;
+  std::vector<std::int32_t> encode_chat(const data::Record& chat) override {
+    data::Record record = chat;
     record.pieces.push_back({"assistant: ", false});
     record.last = false;
-    return store::ByteTokenizer::document(record).tokens;
+    return data::ByteTokenizer::document(record).tokens;
   }
   std::string decode(std::span<const std::int32_t> /*prompt*/,
                      std::span<const std::int32_t> answer) override {
-    return store::ByteTokenizer::decode(answer);
+    return data::ByteTokenizer::decode(answer);
   }
-  bool is_end(std::int64_t token) const override { return token == store::ByteTokenizer::kEnd; }
+  bool is_end(std::int64_t token) const override { return token == data::ByteTokenizer::kEnd; }
   std::optional<std::int32_t> control_token(const std::string& /*name*/) override { return {}; }
 };
 
@@ -44,7 +44,7 @@ class WorkerCoder : public TextCoder {
   std::vector<std::int32_t> encode(const std::string& text) override {
     return worker_.prompt(text);
   }
-  std::vector<std::int32_t> encode_chat(const store::Record& chat) override {
+  std::vector<std::int32_t> encode_chat(const data::Record& chat) override {
     try {
       return worker_.chat_prompt(chat.chat);
     } catch (const store::StoreError& error) {
@@ -75,7 +75,7 @@ class WorkerCoder : public TextCoder {
 std::string data_tokenizer(const plan::RunFile& run) {
   const std::filesystem::path file = run.plan.train.file;
   if (file.empty() || !std::filesystem::exists(file)) return "";
-  return planner::recorded_tokenizer(tensors::SafetensorsReader(file).metadata());
+  return data::recorded_tokenizer(tensors::SafetensorsReader(file).metadata());
 }
 
 std::string tokenizer_of_run(const plan::RunFile& run, const std::optional<std::string>& chosen) {
@@ -92,12 +92,12 @@ std::string tokenizer_of_run(const plan::RunFile& run, const std::optional<std::
   const bool named_by_user = chosen && !chosen->empty();
   if (!named_by_user && tokenizer != kBytes && !tokenizer::has_tokenizer(tokenizer)) {
     throw refuse(fmt::format("the tokenizer that made the run's data ({}) is not in {}",
-                             recipe::paths_of(recipe.data.train), tokenizer),
+                             data::paths_of(recipe.data.train), tokenizer),
                  "put it back, or name it with --tokenizer DIRECTORY, or --tokenizer bytes",
                  "put it back");
   }
   if (made_by.empty()) return tokenizer;
-  const std::string identity = planner::tokenizer_identity(tokenizer);
+  const std::string identity = data::tokenizer_identity(tokenizer, tokenizer::PythonTokenizers());
   if (identity == made_by) return tokenizer;
   if (made_by == kBytes) {
     throw refuse(

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/store/record.h"
+#include "framework/data/record.h"
 #include "launcher/plan/run_files.h"
 
 namespace strait::app {
@@ -22,9 +22,9 @@ class TextCoder {
 
   // A text that is continued.
   virtual std::vector<std::int32_t> encode(const std::string& text) = 0;
-  // A chat (store::prompt_record), which the assistant's answer follows. StoreError with its origin
+  // A chat (data::prompt_record), which the assistant's answer follows. StoreError with its origin
   // where there is no chat template, or it refuses the chat.
-  virtual std::vector<std::int32_t> encode_chat(const store::Record& chat) = 0;
+  virtual std::vector<std::int32_t> encode_chat(const data::Record& chat) = 0;
   virtual std::string decode(std::span<const std::int32_t> prompt,
                              std::span<const std::int32_t> answer) = 0;
   virtual bool is_end(std::int64_t token) const = 0;
@@ -40,7 +40,7 @@ std::string tokenizer_of_run(const plan::RunFile& run, const std::optional<std::
 
 std::unique_ptr<TextCoder> make_text_coder(const std::string& tokenizer);
 
-// What made the run's training data; see planner::PreparedData::tokenizer. Empty: unknown.
+// What made the run's training data; see data::PreparedData::tokenizer. Empty: unknown.
 std::string data_tokenizer(const plan::RunFile& run);
 
 }  // namespace strait::app

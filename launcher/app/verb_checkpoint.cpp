@@ -94,7 +94,7 @@ base::ExitCode list_checkpoints_of(const fs::path& run, bool as_json) {
   for (const SavedCheckpoint& one : list) {
     const std::string size =
         one.state == State::complete
-            ? fmt::format("{} in {} files", base::byte_text(one.bytes), one.files)
+            ? fmt::format("{} in {}", base::byte_text(one.bytes), base::counted(one.files, "file"))
             : "-";
     fmt::print("step {:<8} {:<19}  {:<16}  {:<22}  {}{}\n", number(one.step), time_text(one.saved),
                name_of(one.state), size, place_text(one), goodness_text(is_good(one, losses)));

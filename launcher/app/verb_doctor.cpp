@@ -30,9 +30,9 @@ std::optional<plan::Plan> plan_or_result(const recipe::Recipe& recipe,
     results.push_back({hosts::CheckResult::Kind::ok, base::ExitCode::done, "model",
                        fmt::format("{} in {} {}", recipe.model.path, plan.processes.size(),
                                    plan.processes.size() == 1 ? "process" : "processes")});
-    results.push_back(
-        {hosts::CheckResult::Kind::ok, base::ExitCode::done, "data",
-         fmt::format("{}: {} rows", recipe::paths_of(recipe.data.train), plan.train.rows)});
+    results.push_back({hosts::CheckResult::Kind::ok, base::ExitCode::done, "data",
+                       fmt::format("{}: {}", data::paths_of(recipe.data.train),
+                                   base::counted(plan.train.rows, "row"))});
     return plan;
   } catch (const std::exception& error) {
     const base::Failure failure = base::describe_failure(error);

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "framework/data/data_preparation.h"
 #include "launcher/app/ask_model.h"
 #include "launcher/app/evaluation.h"
 #include "launcher/app/text_coder.h"
@@ -16,9 +17,9 @@
 #include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
-#include "launcher/planner/data_preparation.h"
 #include "launcher/planner/planned_data.h"
 #include "launcher/planner/planned_model.h"
+#include "launcher/tokenizer/tokenizer_worker.h"
 #include "models/model_description.h"
 
 namespace strait::app {
@@ -29,7 +30,7 @@ namespace fs = std::filesystem;
 // What to do about a record that is longer than a row, if the run's recipe does not say: eval has
 // no flag for such records, prepare has.
 std::string remedy_for_long_records(const fs::path& run, const fs::path& source,
-                                    const planner::DataOptions& options) {
+                                    const data::DataOptions& options) {
   return fmt::format(
       "to evaluate the others: {} --too-long drop out.safetensors && {} --data "
       "out.safetensors",
@@ -37,8 +38,8 @@ std::string remedy_for_long_records(const fs::path& run, const fs::path& source,
 }
 
 // The data to evaluate, made as the run's training data were: the user's file, or the run's own.
-planner::PreparedData evaluation_data(const fs::path& directory, const plan::RunFile& run,
-                                      const std::string& chosen_file, const std::string& chosen) {
+data::PreparedData evaluation_data(const fs::path& directory, const plan::RunFile& run,
+                                   const std::string& chosen_file, const std::string& chosen) {
   const fs::path source = !chosen_file.empty() ? fs::path(chosen_file)
                           : run.plan.eval      ? fs::path(run.plan.eval->file)
                                                : fs::path();
@@ -46,11 +47,12 @@ planner::PreparedData evaluation_data(const fs::path& directory, const plan::Run
     throw base::UserError(base::ExitCode::bad_input,
                           "the run's recipe has no data.eval; name a file with --data FILE");
   }
-  planner::DataOptions options = planner::data_options(run.plan.recipe);
+  data::DataOptions options = planner::data_options(run.plan.recipe);
   options.evaluation = true;
   if (source.extension() != ".safetensors") options.tokenizer = tokenizer_of_run(run, chosen);
   options.rows.remedy = remedy_for_long_records(directory, source, options);
-  planner::PreparedData data = planner::read_data({{source.string()}}, options);
+  data::PreparedData data =
+      data::read_data({{source.string()}}, options, tokenizer::PythonTokenizers());
   const std::string made_by = data_tokenizer(run);
   if (!data.tokenizer.empty() && !made_by.empty() && data.tokenizer != made_by) {
     throw base::UserError(
@@ -81,7 +83,7 @@ struct EvalFlags {
 };
 
 base::ExitCode evaluate(const EvalFlags& flags) {
-  const planner::PreparedData data =
+  const data::PreparedData data =
       evaluation_data(flags.run, read_run(flags.run), flags.data, flags.tokenizer);
   // Not before the data is read: a live run removes checkpoints.
   const RunCheckpoint source = find_checkpoint(flags.run);

@@ -17,8 +17,9 @@
 #include <vector>
 
 #include "framework/store/bounded_json.h"
-#include "framework/store/chat_record.h"
-#include "framework/store/record_reader.h"
+#include "framework/data/chat_record.h"
+#include "framework/data/record_fields.h"
+#include "framework/data/record_reader.h"
 #include "framework/utf8.h"
 #include "launcher/app/ask_model.h"
 #include "launcher/app/generation.h"
@@ -36,7 +37,7 @@ namespace {
 using Json = nlohmann::json;
 
 // A prompt may be as long as a record.
-constexpr store::JsonLimits kLineLimits{.string_bytes = store::RecordReader::kMaximumLine};
+constexpr store::JsonLimits kLineLimits{.string_bytes = data::RecordReader::kMaximumLine};
 
 struct GenerateFlags {
   std::filesystem::path run;
@@ -48,9 +49,9 @@ struct GenerateFlags {
   GenerationOptions options;
 };
 
-store::Record user_chat(const std::string& text, const std::string& origin) {
+data::Record user_chat(const std::string& text, const std::string& origin) {
   const Json chat{{"messages", Json::array({{{"role", "user"}, {"content", text}}})}};
-  return store::prompt_record(chat, chat.dump(), origin);
+  return data::prompt_record(chat, chat.dump(), origin);
 }
 
 [[noreturn]] void refuse(const std::string& what) {
@@ -69,10 +70,10 @@ std::vector<std::int32_t> read_prompt(const std::string& line, const std::string
     refuse(fmt::format("{}: {}; this one is not JSON: {}", origin, kAllowed, error.what()));
   }
   if (!record.is_object()) {
-    refuse(fmt::format("{}: {}; this one is {}", origin, kAllowed, record.type_name()));
+    refuse(fmt::format("{}: {}; this one is {}", origin, kAllowed, data::kind_of(record)));
   }
   if (record.contains("messages")) {
-    return coder.encode_chat(store::prompt_record(record, line.substr(line.find('{')), origin));
+    return coder.encode_chat(data::prompt_record(record, line.substr(line.find('{')), origin));
   }
   const auto prompt = record.find("prompt");
   if (prompt == record.end()) {
@@ -81,7 +82,7 @@ std::vector<std::int32_t> read_prompt(const std::string& line, const std::string
   }
   if (!prompt->is_string()) {
     refuse(fmt::format("{}: \"prompt\" is {} where a string is expected", origin,
-                       prompt->type_name()));
+                       data::kind_of(*prompt)));
   }
   const auto text = prompt->get<std::string>();
   return chat ? coder.encode_chat(user_chat(text, origin)) : coder.encode(text);

@@ -131,8 +131,11 @@ base::ExitCode copy_example(const std::vector<std::string>& words) {
                                       fmt::join(names, ", ")));
   }
   refuse_existing(to);
-  store::replace_file(to, copy_of_example(folder, example, to));
-  fmt::print("{} is a copy of the example {}; look at it, then: {}\n", to.string(), example,
+  const std::string text = copy_of_example(folder, example, to);
+  store::replace_file(to, text);
+  const bool complete = text.find("# edit") == std::string::npos;
+  fmt::print("{} is a copy of the example {}; {}, then: {}\n", to.string(), example,
+             complete ? "look at it" : "edit the lines that say \"edit\"",
              base::strait_command("run", to));
   return base::ExitCode::done;
 }

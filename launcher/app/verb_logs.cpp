@@ -20,6 +20,7 @@
 #include "launcher/control/log_reader.h"
 #include "launcher/control/run_directory.h"
 #include "launcher/control/run_file_names.h"
+#include "launcher/control/run_status.h"
 
 namespace strait::app {
 namespace {
@@ -85,11 +86,13 @@ void print_log(const std::vector<control::LogLine>& lines, bool with_process) {
   for (const fs::path& file : control::log_files(options.run / control::kLogsFolder, "")) {
     known.push_back(file.stem().string());
   }
-  if (known.empty()) {
-    throw base::UserError(base::ExitCode::bad_input,
-                          fmt::format("{} holds no run that has started; these are here: {} status",
-                                      options.run.string(), base::command_name()));
+  if (known.empty() && control::RunDirectory::live(options.run)) {
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("{} is being prepared and has no logs yet; wait for them: {}",
+                    options.run.string(), base::strait_command("logs --follow", options.run)));
   }
+  if (known.empty()) control::refuse_run_not_started(options.run);
   throw base::UserError(base::ExitCode::bad_input,
                         fmt::format("{} has no process {}; it has {}", options.run.string(),
                                     options.process, fmt::join(known, ", ")));

@@ -10,6 +10,7 @@
 #include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/own_program.h"
+#include "launcher/base/text_table.h"
 #include "launcher/hosts/agent_starter.h"
 #include "launcher/plan/run_files.h"
 #include "launcher/planner/plan_maker.h"
@@ -23,7 +24,7 @@ base::ExitCode show_plan(const RunOptions& options) {
   warn_about_data(planned);
   hosts::check_launcher_address(planned.plan.recipe.hosts);
   std::cout << (options.json ? to_json(plan::without_secrets(planned.plan)).dump(1) + "\n"
-                             : planner::plan_text(planned.plan));
+                             : planner::plan_text(planned.plan, base::terminal_columns()));
   return base::ExitCode::done;
 }
 
@@ -32,6 +33,12 @@ base::ExitCode emit_plan(const RunOptions& options, EmitKind kind) {
   std::cout << emit_launch(planned.plan, kind,
                            {base::own_program(), options.recipe.string(), options.overrides});
   return base::ExitCode::done;
+}
+
+std::string refuse_former_kind(const std::string& kind) {
+  return kind == "kubernetes"
+             ? "there is no kubernetes any more; use commands, which prints what each pod runs"
+             : "";
 }
 
 }  // namespace
@@ -43,9 +50,9 @@ void add_plan(CLI::App& cli, Command& command) {
   verb->add_option("recipe", options->recipe, "a recipe file")->required();
   add_run_options(verb, options);
   static const std::map<std::string, EmitKind> kKinds = {{"sbatch", EmitKind::sbatch},
-                                                         {"commands", EmitKind::commands},
-                                                         {"kubernetes", EmitKind::kubernetes}};
+                                                         {"commands", EmitKind::commands}};
   verb->add_option("--emit", *emit, "print a script for another scheduler instead")
+      ->check(refuse_former_kind)
       ->check(CLI::IsMember(&kKinds));
   verb->callback([options, emit, &command] {
     command = [options, emit] {

@@ -8,19 +8,20 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
+#include <iterator>
 #include <memory>
 #include <numeric>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "framework/store/byte_tokenizer.h"
-#include "framework/store/record_reader.h"
+#include "framework/data/byte_tokenizer.h"
+#include "framework/data/data_preparation.h"
+#include "framework/data/record_reader.h"
 #include "launcher/app/number_range.h"
 #include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
-#include "launcher/planner/data_preparation.h"
 #include "launcher/recipe/recipe_keys.h"
 #include "launcher/tokenizer/tokenizer_worker.h"
 
@@ -63,20 +64,20 @@ bool shows_colours() {
 }
 
 // A record's text, the targets green or in [[ ]].
-void print_document(store::Document document, bool first, tokenizer::TokenizerWorker* worker) {
+void print_document(data::Document document, bool first, tokenizer::TokenizerWorker* worker) {
   // Nothing stands before a text's first token that could predict it.
   if (first && !document.is_target.empty()) document.is_target.front() = 0;
   const bool colours = shows_colours();
   const auto learnt = std::accumulate(document.is_target.begin(), document.is_target.end(), 0);
-  std::cout << fmt::format("--- {}: {} tokens, {} of them targets\n", document.origin,
-                           document.tokens.size(), learnt);
+  std::cout << fmt::format("--- {}: {}, {} of them targets\n", document.origin,
+                           base::counted(std::ssize(document.tokens), "token"), learnt);
   const std::span<const std::int32_t> tokens(document.tokens);
   for (std::size_t from = 0; from < tokens.size();) {
     std::size_t to = from;
     while (to < tokens.size() && document.is_target[to] == document.is_target[from]) ++to;
     const auto part = tokens.subspan(from, to - from);
     const std::string text = base::printable_lines(
-        worker == nullptr ? store::ByteTokenizer::decode(part) : worker->decode_all(part));
+        worker == nullptr ? data::ByteTokenizer::decode(part) : worker->decode_all(part));
     if (document.is_target[from] == 0) {
       std::cout << text;
     } else {
@@ -87,20 +88,20 @@ void print_document(store::Document document, bool first, tokenizer::TokenizerWo
   std::cout << '\n';
 }
 
-void show_records(const PrepareFlags& flags, const planner::DataOptions& options) {
+void show_records(const PrepareFlags& flags, const data::DataOptions& options) {
   std::unique_ptr<tokenizer::TokenizerWorker> worker;
   if (options.tokenizer != "bytes") {
     worker = std::make_unique<tokenizer::TokenizerWorker>(options.tokenizer);
   }
-  store::RecordReader reader(flags.data);
+  data::RecordReader reader(flags.data);
   for (std::int64_t i = 0; i < flags.shown; ++i) {
     auto record = reader.next();
     if (!record) return;
     if (worker == nullptr) {
       choose_targets(*record, options.targets);
-      print_document(store::ByteTokenizer::document(*record), record->first, nullptr);
+      print_document(data::ByteTokenizer::document(*record), record->first, nullptr);
     } else {
-      const store::Record one = *record;
+      const data::Record one = *record;
       print_document(worker->documents(std::span(&one, 1), options.targets).front(), one.first,
                      worker.get());
     }
@@ -116,7 +117,7 @@ std::string shard_name(const fs::path& file, std::int64_t number, std::int64_t c
 
 // The token files: one, or as many as the largest size of a file makes necessary.
 std::vector<std::string> write_files(const PrepareFlags& flags,
-                                     const planner::PreparedData& prepared) {
+                                     const data::PreparedData& prepared) {
   if (flags.file.empty()) return {};
   constexpr double kBytesOfToken = 9;
   const double bytes_of_row = kBytesOfToken * static_cast<double>(flags.row);
@@ -125,20 +126,20 @@ std::vector<std::string> write_files(const PrepareFlags& flags,
   const std::int64_t rows = prepared.tokens->rows();
   const std::int64_t count = (rows + most - 1) / most;
   if (count == 1) {
-    planner::place_data(prepared, flags.file);
+    data::place_data(prepared, flags.file);
     return {flags.file};
   }
   std::vector<std::string> files;
   for (std::int64_t i = 0; i < count; ++i) {
     files.push_back(shard_name(flags.file, i, count));
-    tensors::write_token_file(files.back(), *prepared.tokens, planner::metadata_of(prepared),
-                              i * most, std::min(most, rows - i * most));
+    data::write_token_file(files.back(), *prepared.tokens, data::metadata_of(prepared), i * most,
+                           std::min(most, rows - i * most));
   }
   return files;
 }
 
-void print_summary(const PrepareFlags& flags, const planner::PreparedData& prepared) {
-  const tensors::TokenFile& rows = *prepared.tokens;
+void print_summary(const PrepareFlags& flags, const data::PreparedData& prepared) {
+  const data::TokenFile& rows = *prepared.tokens;
   std::int64_t tokens = 0;
   std::int64_t learnt = 0;
   for (std::int64_t row = 0; row < rows.rows(); ++row) {
@@ -148,8 +149,9 @@ void print_summary(const PrepareFlags& flags, const planner::PreparedData& prepa
   }
   const std::int64_t padding = rows.rows() * rows.row_length() - tokens;
   std::cout << fmt::format(
-      "{}: {} rows of {} tokens, {} targets, {} padding ({:.1f} %){}\n",
-      flags.file.empty() ? flags.data : flags.file, rows.rows(), flags.row, learnt, padding,
+      "{}: {} of {} tokens, {}, {} padding ({:.1f} %){}\n",
+      flags.file.empty() ? flags.data : flags.file, base::counted(rows.rows(), "row"), flags.row,
+      base::counted(learnt, "target"), padding,
       100.0 * static_cast<double>(padding) / static_cast<double>(padding + tokens),
       prepared.cached ? " (from the cache)" : "");
 }
@@ -170,14 +172,15 @@ base::ExitCode prepare(const PrepareFlags& flags) {
                     "name must end in .safetensors; prepare one file of data at a time",
                     flags.file));
   }
-  planner::DataOptions options;
-  options.rows = {flags.row, named<store::TooLong>(flags.too_long),
-                  named<store::Packing>(flags.packing), flags.overlap};
-  options.targets = named<store::Targets>(flags.targets);
+  data::DataOptions options;
+  options.rows = {flags.row, named<data::TooLong>(flags.too_long),
+                  named<data::Packing>(flags.packing), flags.overlap};
+  options.targets = named<data::Targets>(flags.targets);
   if (!flags.model.empty()) options.tokenizer = flags.model;
   options.rows.remedy = "make --row longer, or add --too-long drop, truncate or split";
   if (flags.shown > 0) show_records(flags, options);
-  const planner::PreparedData prepared = planner::read_data({{flags.data}}, options);
+  const data::PreparedData prepared =
+      data::read_data({{flags.data}}, options, tokenizer::PythonTokenizers());
   const std::vector<std::string> files = write_files(flags, prepared);
   print_summary(flags, prepared);
   for (const std::string& note : prepared.notes) std::cout << note << '\n';
@@ -201,9 +204,9 @@ void add_prepare(CLI::App& cli, Command& command) {
   verb->add_option("--row", flags->row, "tokens of a row")
       ->check(CLI::Range(std::int64_t{2}, recipe::kLongestRow))
       ->capture_default_str();
-  add_choice<store::Targets>(*verb, "--targets", flags->targets, "what of a record is learnt");
-  add_choice<store::TooLong>(*verb, "--too-long", flags->too_long, "records longer than a row");
-  add_choice<store::Packing>(*verb, "--packing", flags->packing, "of records into rows");
+  add_choice<data::Targets>(*verb, "--targets", flags->targets, "what of a record is learnt");
+  add_choice<data::TooLong>(*verb, "--too-long", flags->too_long, "records longer than a row");
+  add_choice<data::Packing>(*verb, "--packing", flags->packing, "of records into rows");
   verb->add_option("--overlap", flags->overlap, "tokens of context in further rows of a long text")
       ->check(CLI::Range(std::int64_t{0}, recipe::kLongestRow - 1));
   verb->add_option("--shard-gb", flags->shard_gigabytes, "the most that a token file holds")

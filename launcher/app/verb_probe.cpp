@@ -65,6 +65,8 @@ Probed probe_there(plan::Plan plan, const ProbeOptions& options) {
 
 base::ExitCode probe(const ProbeFlags& flags) {
   const recipe::Recipe recipe = read_recipe(flags.run);
+  // Before the measurement, which takes minutes: whether the file can be written.
+  { const store::AtomicFile trial(flags.out); }
   plan::Plan plan = planner::make_plan(recipe).plan;
   const ProbeOptions options = probe_options(flags);
   const bool here = recipe.hosts.backend == recipe::BackendKind::local;

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -12,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "framework/store/checkpoint.h"
@@ -27,6 +27,7 @@
 #include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
+#include "launcher/base/text_table.h"
 #include "launcher/console/console.h"
 #include "launcher/console/text_pump.h"
 #include "launcher/control/resume_changes.h"
@@ -56,16 +57,27 @@ console::ConsoleOptions console_options(bool as_json) {
   } else if (isatty(STDOUT_FILENO) != 0) {
     options.style = console::ConsoleOptions::Style::live;
     options.columns = [usual = options.columns]() -> std::size_t {
-      winsize size{};
-      const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-      return known ? size.ws_col : usual();
+      const std::size_t columns = base::terminal_columns();
+      return columns > 0 ? columns : usual();
     };
   }
   return options;
 }
 
-console::TextPump::Form form_of(const RunOptions& options) {
-  return options.json ? console::TextPump::Form::as_json : console::TextPump::Form::plain;
+// A run goes on without its lines: all that they say is in its files.
+console::TextPump make_pump(const RunOptions& options, const fs::path& run) {
+  const auto failed = [run](int error) {
+    warn(fmt::format("cannot write to stdout: {}; the run continues, see: {}",
+                     std::generic_category().message(error), base::strait_command("watch", run)));
+  };
+  using Form = console::TextPump::Form;
+  return console::TextPump(STDOUT_FILENO, options.json ? Form::as_json : Form::plain,
+                           console::TextPump::kQueuedBytes, failed);
+}
+
+void print_plan(const plan::Plan& plan, console::Console& console) {
+  console.plan(planner::plan_text(plan, base::terminal_columns()),
+               to_json(plan::without_secrets(plan)).dump());
 }
 
 // The run has ended well, so no failure here must turn it into one, such as data that is gone.
@@ -169,12 +181,12 @@ base::ExitCode run_recipe(const RunOptions& options) {
   if (run.plan.recipe.hosts.backend == recipe::BackendKind::slurm) {
     return submit_to_slurm(std::move(directory), run.plan, options.json);
   }
-  console::TextPump pump(STDOUT_FILENO, form_of(options));
+  console::TextPump pump = make_pump(options, directory.path());
   console::Console console(pump, console_options(options.json));
   if (directory.moved_aside()) {
     console.note(fmt::format("the earlier run is now {}", directory.moved_aside()->string()));
   }
-  console.plan(planner::plan_text(run.plan), to_json(plan::without_secrets(run.plan)).dump());
+  print_plan(run.plan, console);
   launch::LaunchOptions launch;
   launch.without = {options.without.begin(), options.without.end()};
   return launch_and_show(directory, run, launch, std::nullopt, "", console);
@@ -184,9 +196,9 @@ base::ExitCode run_prepared(const RunOptions& options) {
   control::RunDirectory directory = control::RunDirectory::open(options.recipe);
   plan::RunFile run = read_run(directory.path());
   name_nodes(run);
-  console::TextPump pump(STDOUT_FILENO, form_of(options));
+  console::TextPump pump = make_pump(options, directory.path());
   console::Console console(pump, console_options(options.json));
-  console.plan(planner::plan_text(run.plan), to_json(plan::without_secrets(run.plan)).dump());
+  print_plan(run.plan, console);
   return launch_and_show(directory, run, {}, std::nullopt, "", console);
 }
 
@@ -196,7 +208,7 @@ base::ExitCode resume_run(const RunOptions& options) {
   control::RunDirectory directory = control::RunDirectory::open(options.recipe);
   ResumeRequest request = read_request(directory, options);
   plan::RunFile& run = request.run;
-  console::TextPump pump(STDOUT_FILENO, form_of(options));
+  console::TextPump pump = make_pump(options, directory.path());
   console::Console console(pump, console_options(options.json));
   // A job applies what was asked for when it was submitted; until then the file is the former one.
   if (!options.in_job) {
@@ -230,7 +242,7 @@ base::ExitCode resume_run(const RunOptions& options) {
     return submit_resume(std::move(directory), request, options.json);
   }
   if (!point.warning.empty()) console.note(point.warning);
-  console.plan(planner::plan_text(run.plan), to_json(plan::without_secrets(run.plan)).dump());
+  print_plan(run.plan, console);
   console.note(fmt::format("resuming from step {} ({})", number(manifest.step),
                            point.checkpoint.path.string()));
   launch::LaunchOptions launch;

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <cstddef>
 #include <ctime>
 #include <exception>
 #include <filesystem>
@@ -21,6 +22,7 @@
 #include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
+#include "launcher/base/text_table.h"
 #include "launcher/console/status_text.h"
 #include "launcher/control/run_directory.h"
 #include "launcher/control/run_file_names.h"
@@ -139,25 +141,37 @@ bool is_of_former_start(const json& status, const control::LiveRun& live) {
   return fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(seconds)) < live.since;
 }
 
+// Without an age where this machine's clock was set back since.
+std::string update_text(double updated) {
+  const double age = base::unix_time() - updated;
+  return age >= 0
+             ? fmt::format("{:.0f} s ago", age)
+             : fmt::format("at {:%Y-%m-%d %H:%M:%S}, which this machine's clock has not reached",
+                           fmt::localtime(static_cast<std::time_t>(updated)));
+}
+
 void print(const std::filesystem::path& run, const json& status,
            const std::optional<control::LiveRun>& live, const JobStatus& job) {
   const auto state = status.at("state").get<std::string>();
-  const double age = base::unix_time() - status.at("updated").get<double>();
+  const std::string updated = update_text(status.at("updated").get<double>());
   if (live && state == "preparing") {
     fmt::print("{}: {} ({})\n", run.string(), state, live->sentence());
   } else if (live) {
-    fmt::print("{}: {} ({}; updated {:.0f} s ago)\n", run.string(), state, live->sentence(), age);
+    fmt::print("{}: {} ({}; updated {})\n", run.string(), state, live->sentence(), updated);
   } else if (job.waits) {
     fmt::print("{}: saved; continues when its job is started again\n", run.string());
   } else if (state == "ended") {
     fmt::print("{}: {}\n", run.string(), console::end_line(run.string(), status));
   } else {
-    fmt::print("{}: its launcher is gone, last update {:.0f} s ago while {}; {}\n", run.string(),
-               age, state, resume_hint(run));
+    fmt::print("{}: its launcher is gone, last update {} while {}; {}\n", run.string(), updated,
+               state, resume_hint(run));
   }
+  if (live && live->suspended()) fmt::print("  {}\n", live->suspension());
   fmt::print("  {}\n", console::numbers_line(status));
   if (const std::string line = checkpoint_line(run); !line.empty()) fmt::print("  {}\n", line);
-  for (const std::string& line : console::traffic_lines(status)) fmt::print("  {}\n", line);
+  const std::size_t columns = base::terminal_columns();
+  const std::size_t inside = columns > 2 ? columns - 2 : 0;
+  for (const std::string& line : console::traffic_lines(status, inside)) fmt::print("  {}\n", line);
   for (const std::string& line : console::restart_lines(status)) fmt::print("  {}\n", line);
   if (!live) return;
   for (const std::string& line : console::replica_lines(status)) fmt::print("  {}\n", line);

@@ -8,14 +8,11 @@
 #include <chrono>
 #include <csignal>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "framework/file_descriptor.h"
@@ -39,24 +36,26 @@ namespace fs = std::filesystem;
 constexpr int kLockPollMilliseconds = 100;
 constexpr int kSlurmPollMilliseconds = 1'000;
 
-// False at the timeout. Without a pidfd (Linux before 5.3) only the lock is polled.
+// False at the timeout, or when the launcher is suspended. Without a pidfd (Linux before 5.3) only
+// the lock is polled.
 bool wait_for_end(const fs::path& run, const control::LiveRun& live, int pidfd,
                   std::chrono::seconds timeout) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   while (live.alive() && control::RunDirectory::live(run)) {
-    if (std::chrono::steady_clock::now() >= deadline) return false;
+    if (std::chrono::steady_clock::now() >= deadline || live.suspended()) return false;
     pollfd ended{pidfd, POLLIN, 0};
     ::poll(&ended, pidfd >= 0 ? 1 : 0, kLockPollMilliseconds);
   }
   return true;
 }
 
-[[noreturn]] void give_up(const fs::path& run, std::chrono::seconds timeout) {
+// `harder`: the command that ends it in spite of that.
+[[noreturn]] void give_up(const fs::path& run, std::chrono::seconds timeout,
+                          const std::string& harder) {
   throw base::UserError(
       base::ExitCode::stalled,
       fmt::format("{} is still live after {} s; see: {}, or end it at once: {}", run.string(),
-                  timeout.count(), base::strait_command("status", run),
-                  base::strait_command("stop --now", run)));
+                  timeout.count(), base::strait_command("status", run), harder));
 }
 
 void print_stopped(const fs::path& run) {
@@ -87,24 +86,16 @@ base::ExitCode stop_job(const fs::path& run, const hosts::SlurmJob& job,
   std::fflush(stdout);
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   for (auto left = job.state(); left && left->is_active(); left = job.state()) {
-    if (std::chrono::steady_clock::now() >= deadline) give_up(run, timeout);
+    if (std::chrono::steady_clock::now() >= deadline) {
+      give_up(
+          run, timeout,
+          now ? fmt::format("scancel {}", job.number()) : base::strait_command("stop --now", run));
+    }
     ::poll(nullptr, 0, kSlurmPollMilliseconds);
   }
   hosts::SlurmJob::forget(run);
   print_stopped(run);
   return base::ExitCode::done;
-}
-
-// A launcher of a former build does not catch kAskSignal, which would kill it.
-int plain_stop_signal(const control::LiveRun& live) {
-  std::ifstream status(fmt::format("/proc/{}/status", live.pid));
-  constexpr std::string_view kCaught = "SigCgt:";
-  for (std::string line; std::getline(status, line);) {
-    if (!line.starts_with(kCaught)) continue;
-    const std::uint64_t caught = std::strtoull(line.c_str() + kCaught.size(), nullptr, 16);
-    return (caught >> (control::kAskSignal - 1)) & 1U ? control::kAskSignal : SIGINT;
-  }
-  return SIGINT;
 }
 
 }  // namespace
@@ -128,7 +119,7 @@ base::ExitCode stop_run(const fs::path& run, bool now, std::chrono::seconds time
   }
   // Two different signals count as two requests; two equal pending signals would be merged.
   const std::vector<int> signals =
-      now ? std::vector{SIGINT, SIGTERM} : std::vector{plain_stop_signal(*live)};
+      now ? std::vector{SIGINT, SIGTERM} : std::vector{control::kAskSignal};
   for (const int signal : signals) {
     const int error = process::send_signal(*live, signal);
     if (error != 0 && error != ESRCH) {
@@ -141,7 +132,15 @@ base::ExitCode stop_run(const fs::path& run, bool now, std::chrono::seconds time
   fmt::print("requested process {} to {}\n", live->pid,
              now ? "exit at once" : "finish its step, save and exit");
   std::fflush(stdout);
-  if (!wait_for_end(run, *live, handle.number(), timeout)) give_up(run, timeout);
+  if (!wait_for_end(run, *live, handle.number(), timeout)) {
+    if (const std::string why = live->suspension(); !why.empty()) {
+      throw base::UserError(base::ExitCode::stalled,
+                            fmt::format("{}: {}; it stops then", run.string(), why));
+    }
+    give_up(
+        run, timeout,
+        now ? fmt::format("kill -KILL {}", live->pid) : base::strait_command("stop --now", run));
+  }
   print_stopped(run);
   return base::ExitCode::done;
 }

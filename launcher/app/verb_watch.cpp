@@ -46,7 +46,9 @@ class WatchedRun {
 
   // The lines of one frame; empty while the run has not started.
   std::optional<std::vector<std::string>> frame(console::ScreenSize size) {
-    live_ = control::RunDirectory::live(run_).has_value();
+    const std::optional<control::LiveRun> live = control::RunDirectory::live(run_);
+    live_ = live.has_value();
+    suspension_ = live ? live->suspension() : "";
     const std::optional<json> status = control::read_run_status(run_);
     if (!status) return std::nullopt;
     for (auto lines = metrics_.take(false); !lines.empty(); lines = metrics_.take(false)) {
@@ -72,6 +74,7 @@ class WatchedRun {
 
   std::string headline(const json& status) const {
     const auto state = status.at("state").get<std::string>();
+    if (!suspension_.empty()) return fmt::format("{}: {}", run_.string(), suspension_);
     if (live_) return fmt::format("{}: {}", run_.string(), state);
     if (state != "ended") return fmt::format("{}: its launcher is gone", run_.string());
     return fmt::format("{}: {}", run_.string(), console::end_line(run_.string(), status));
@@ -81,6 +84,7 @@ class WatchedRun {
   control::LogReader metrics_;
   std::map<std::int64_t, double> losses_;
   bool live_ = false;
+  std::string suspension_;  // empty: it is not
 };
 
 void watch_on_screen(WatchedRun& run) {

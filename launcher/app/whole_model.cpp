@@ -77,12 +77,14 @@ RunCheckpoint find_checkpoint(const std::filesystem::path& run_directory) {
     throw base::UserError(
         base::ExitCode::bad_input,
         fmt::format("{} has no complete checkpoint yet; let the run reach one "
-                    "(checkpoint.every = {} steps) or stop it with: {}",
+                    "(checkpoint.every = {}) or stop it with: {}",
                     run_directory.string(), whole.run.plan.recipe.checkpoint.every,
                     base::strait_command("stop", run_directory)));
   }
   whole.checkpoint = newest->checkpoint.path;
-  whole.warning = newest->warning;
+  // A live run is writing its next checkpoint, and no sentence is due to that.
+  const bool damaged = !newest->damage.empty();
+  if (has_ended || damaged) whole.warning = newest->warning;
   whole.step = newest->checkpoint.manifest.step;
   whole.config = planner::planned_model(whole.run.plan);
   return whole;

@@ -13,8 +13,8 @@
 #include "launcher/base/fields.h"
 
 // The byte back end of fields.h: fields in the order of their description, without keys. Numbers
-// are little-endian and as wide as their type, flags and exit codes one byte, texts and lists
-// follow their length in four bytes. Reading is strict: a message that is too short or too long, a
+// are little-endian and as wide as their type. Flags and exit codes take one byte. Texts and lists
+// follow their length in four bytes. Reading is strict. A message that is too short or too long, a
 // flag that is neither 0 nor 1, or a text beyond its limit is a MessageError.
 namespace strait::base {
 
@@ -73,7 +73,7 @@ class BytesReader {
   void operator()(const char* key, std::vector<T>& list) {
     std::uint32_t count = 0;
     (*this)(key, count);
-    // Each element takes at least one byte: a wrong count ends here, before memory is allocated.
+    // Each element takes at least one byte, so a wrong count ends here, before memory is allocated.
     if (count > reader_.rest().size()) refuse(key, "is truncated");
     list.resize(count);
     for (T& element : list) (*this)(key, element);

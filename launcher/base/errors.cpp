@@ -27,8 +27,8 @@ bool reports_missing_memory(const std::string& text) {
          text.find("out of memory") != std::string::npos;
 }
 
-// What was asked for in vain, as libtorch's allocators say it: "tried to allocate 4096 bytes" on
-// the CPU, "Tried to allocate 2.00 GiB" on a GPU. Empty: not said.
+// The size of a failed request, in the words of libtorch's allocators: "tried to allocate 4096
+// bytes" on the CPU, "Tried to allocate 2.00 GiB" on a GPU. Empty: unknown.
 std::string asked_for(const std::string& text) {
   static const std::regex kAsked("[Tt]ried to allocate ([0-9.]+) (bytes|[KMGT]iB)");
   std::smatch found;
@@ -43,8 +43,8 @@ std::string asked_for(const std::string& text) {
                      counted ? byte_text(bytes) : number + " " + found.str(2));
 }
 
-// "cannot rename runs/a: Permission denied", of "filesystem error: cannot rename: Permission denied
-// [runs/a]"; what only looks at a file has no verb there.
+// "cannot rename runs/a: Permission denied", from "filesystem error: cannot rename: Permission
+// denied [runs/a]". Errors of functions that only examine a file have no verb there.
 std::string sentence_of(const std::filesystem::filesystem_error& error) {
   const std::string text = error.what();
   const std::string reason = error.code().message();
@@ -58,8 +58,8 @@ std::string sentence_of(const std::filesystem::filesystem_error& error) {
 // libtorch appends a stack trace to its messages; users get the first line.
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-// Of a system call or of the standard library's file functions, which throw it where no error code
-// is asked for.
+// For errors of system calls, and of the standard library's file functions, which throw if no error
+// code is passed.
 ExitCode exit_code_of(const std::system_error& error) {
   const std::error_category& category = error.code().category();
   if (category == std::generic_category() || category == std::system_category()) {
@@ -73,7 +73,7 @@ ExitCode exit_code_of(const std::system_error& error) {
   return ExitCode::storage_io;
 }
 
-// Of calls that throw, only the start of a thread or process is refused for now.
+// Of all calls that throw this, only the start of a thread or process is refused temporarily.
 std::string text_of(const std::system_error& error) {
   if (error.code() != std::errc::resource_unavailable_try_again) return error.what();
   return "this user may start no more threads or processes (ulimit -u, or the container's pids "
@@ -133,6 +133,7 @@ ExitCode exit_code_of(const sync::SyncError& error) {
 
 Failure describe_failure(const std::exception& error) {
   const std::string text = error.what();
+  // The order matters: derived types come before their bases.
   if (const auto* known = dynamic_cast<const UserError*>(&error)) return {known->code(), text};
   if (const auto* known = dynamic_cast<const store::StoreError*>(&error)) {
     return {exit_code_of(*known), text};

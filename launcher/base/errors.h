@@ -35,7 +35,7 @@ enum class ExitCode : int {
   numeric = 40,
   out_of_memory = 50,
   internal = 70,
-  interrupted = 130,  // second interrupt: the user does not wait for a checkpoint
+  interrupted = 130,  // second interrupt: the user does not want to wait for a checkpoint
 };
 
 constexpr int number(ExitCode code) { return static_cast<int>(code); }
@@ -87,8 +87,8 @@ class UserError : public std::runtime_error {
   ExitCode code_;
 };
 
-// A message from another process, or a file in a message's form, that does not parse. what() names
-// the message and the field.
+// A message from another process, or a file in the form of a message, that cannot be parsed. what()
+// names the message and the field.
 class MessageError : public ProtocolError {
  public:
   using ProtocolError::ProtocolError;
@@ -98,15 +98,15 @@ class MessageError : public ProtocolError {
 struct Failure {
   ExitCode code = ExitCode::internal;
   std::string text;
-  bool defect = false;  // of this program: the exception has none of the known types
+  bool defect = false;  // a bug of this program: the exception has an unknown type
 };
 
-// Classifies any exception; the only place where typed errors become exit codes. An exception of an
-// unknown type is reported as a broken invariant (internal error).
+// Classifies any exception. This is the only place where typed errors become exit codes. An
+// exception of unknown type is reported as a broken invariant (internal error).
 Failure describe_failure(const std::exception& error);
 
-// Likewise, of a checkpoint that could not be written. No input of the user is read for that: a
-// path that is gone, is no folder, or holds a checkpoint already is an error of the storage.
+// The same for a checkpoint that could not be written. Saving reads no input of the user, so a path
+// that is missing, is not a folder, or already holds a checkpoint is a storage error.
 Failure describe_failed_save(const std::exception& error);
 
 ExitCode exit_code_of(const store::StoreError& error);

@@ -12,10 +12,10 @@
 //     fields("process", hello.process), fields("pid", hello.pid);
 //   }
 //
-// and JsonWriter, JsonReader (json_fields.h), BytesWriter and BytesReader (byte_fields.h) walk that
+// JsonWriter, JsonReader (json_fields.h), BytesWriter and BytesReader (byte_fields.h) walk that
 // list, so a writer and its reader cannot differ. `describe` is found by argument-dependent lookup:
-// it stands in the namespace of the struct, or in strait::base where that room must not know of it.
-// It is defined in the source file that reads and writes the struct.
+// it is in the namespace of the struct, or in strait::base if the struct's room must not know of
+// it. It is defined in the source file that reads and writes the struct.
 namespace strait::base {
 
 // T is U or const U: readers get a mutable struct, writers a const one.
@@ -24,14 +24,14 @@ concept Is = std::same_as<std::remove_const_t<T>, U>;
 
 // ---- forms of a type, stated by a specialisation
 
-// A struct of two members that is written as a list of two values: std::pair of member pointers.
+// A struct of two members that is written as a list of two values: a std::pair of member pointers.
 template <class T>
 inline constexpr std::nullptr_t kListOfTwo = nullptr;
 template <class T, class U>
 inline constexpr std::pair kListOfTwo<std::pair<T, U>> = {&std::pair<T, U>::first,
                                                           &std::pair<T, U>::second};
 
-// An enumeration that is written as a name: std::array of the names, in the order of the values.
+// An enumeration that is written as a name: a std::array of the names, in the order of the values.
 template <class T>
 inline constexpr std::nullptr_t kEnumNames = nullptr;
 
@@ -42,7 +42,7 @@ concept NamedEnum = !std::same_as<std::remove_const_t<decltype(kEnumNames<T>)>, 
 
 // ---- bounds of a field, for BytesWriter and BytesReader: fields("path", at_most(m.path, 4096))
 
-// A text of at most so many bytes. A longer one is truncated by the writer, refused by the reader.
+// A text of at most this many bytes. The writer truncates a longer one, and the reader refuses it.
 template <class T>
 struct AtMost {
   T& value;
@@ -53,7 +53,7 @@ AtMost<T> at_most(T& value, std::size_t most) {
   return {value, most};
 }
 
-// A text of exactly so many bytes, without a length before it.
+// A text of exactly this many bytes, without a length before it.
 template <class T>
 struct Exactly {
   T& value;
@@ -64,7 +64,7 @@ Exactly<T> exactly(T& value, std::size_t size) {
   return {value, size};
 }
 
-// Bytes up to the end of the message: at least one and at most so many. The last field.
+// Bytes up to the end of the message: at least one, at most this many. Must be the last field.
 template <class T>
 struct Rest {
   T& value;

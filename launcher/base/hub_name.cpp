@@ -9,7 +9,7 @@
 namespace strait::base {
 namespace {
 
-// As the hub restricts the names of owners and of repositories.
+// The hub's rules for names of owners and repositories.
 bool is_part_of_name(std::string_view part) {
   constexpr std::size_t kLongest = 96;
   const auto allowed = [](char c) {

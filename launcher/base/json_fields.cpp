@@ -45,7 +45,7 @@ void JsonReader::take(const json& from, const char* key, bool& to) const {
 }
 
 void JsonReader::take(const json& from, const char* key, double& to) const {
-  // JSON cannot express infinities and NaN; the writer has put null for them.
+  // JSON has no infinities and no NaN; the writer has put null for them.
   if (!from.is_number() && !from.is_null()) refuse(key, "a number");
   to = from.is_null() ? std::numeric_limits<double>::quiet_NaN() : from.get<double>();
 }

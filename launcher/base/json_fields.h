@@ -35,13 +35,8 @@ class JsonReader {
     take(*found, key, read);
     value = std::move(read);
   }
-  // A field that files of former builds do not have; the value then keeps its default.
-  template <class T>
-  void added(const char* key, T& value) {
-    if (object_.contains(key)) (*this)(key, value);
-  }
 
-  // `others`: fields of the object that are read elsewhere.
+  // `others`: number of fields of the object that are read elsewhere.
   void finish(std::size_t others = 0) const;
 
  private:

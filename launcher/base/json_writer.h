@@ -54,15 +54,6 @@ class JsonWriter {
     if (value) object_[key] = form(*value);
     if (!value && style_.null_if_absent) object_[key] = nullptr;
   }
-  template <class T>
-  void added(const char* key, const T& value) {
-    (*this)(key, value);
-  }
-  // Absent, so that what former builds wrote keeps its text and its hash.
-  template <class T>
-  void added(const char* key, const std::optional<T>& value) {
-    if (value) (*this)(key, value);
-  }
 
  private:
   json form(const std::string& text) const { return text.substr(0, style_.most_text); }

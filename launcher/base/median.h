@@ -6,7 +6,8 @@
 
 namespace strait::base {
 
-// What a few outliers do not move. Of an even count the upper middle; 0 of none.
+// The median, which a few outliers do not move. The upper middle of an even count; 0 without
+// values.
 inline double median(std::vector<double> values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);

@@ -23,9 +23,8 @@ struct MessageLimits {
   std::size_t text_bytes = std::size_t{64} << 10;
 };
 
-// The frame of a message. Texts are truncated to a quarter of the receiver's limit, instead of
-// making it refuse the message: bytes that are not UTF-8 grow threefold when they are replaced by
-// U+FFFD.
+// The frame of a message. Texts are truncated to a quarter of the receiver's limit, so that the
+// message is not refused: invalid UTF-8 grows threefold when its bytes are replaced by U+FFFD.
 template <class Variant>
 net::Frame format_message(const Variant& message, const MessageLimits& limits = {}) {
   nlohmann::json object = nlohmann::json::object();

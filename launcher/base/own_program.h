@@ -4,7 +4,8 @@
 
 namespace strait::base {
 
-// The file of the running program; the other programs and files of the build lie beside it.
+// The file of the running program. The other programs and files of the build are in the same
+// folder.
 std::filesystem::path own_program();
 
 }  // namespace strait::base

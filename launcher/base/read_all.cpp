@@ -21,6 +21,7 @@ State read_exactly(int descriptor, std::span<char> to,
   while (!to.empty()) {
     const int left = milliseconds_until(deadline);
     if (left == 0) return State::timed_out;
+    // Polled, because a pipe without a writer must not hold the program beyond its deadline.
     pollfd waited{descriptor, POLLIN, 0};
     ::poll(&waited, 1, left);
     if (waited.revents == 0) continue;

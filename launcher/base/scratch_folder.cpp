@@ -17,7 +17,7 @@ ScratchFolder::ScratchFolder(const std::string& purpose) {
 }
 
 ScratchFolder::~ScratchFolder() {
-  std::error_code ignored;  // the system removes temporary files some day
+  std::error_code ignored;  // the system removes temporary files eventually
   std::filesystem::remove_all(path_, ignored);
 }
 

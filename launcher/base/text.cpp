@@ -43,6 +43,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   const std::size_t width = b.size() + 1;
   std::vector<std::size_t> cells((a.size() + 1) * width);
   for (std::size_t i = 0; i <= a.size(); ++i) {
+    // The last rule counts a swap of adjacent letters as one edit: the most common slip of the
+    // fingers.
     for (std::size_t j = 0; j <= b.size(); ++j) {
       auto& cell = cells[i * width + j];
       if (i == 0 || j == 0) {
@@ -68,6 +70,10 @@ std::string byte_text(std::uint64_t bytes) {
   if (bytes < 1'000'000) return fmt::format("{:.1f} kB", value / 1e3);
   if (bytes < 1'000'000'000) return fmt::format("{:.1f} MB", value / 1e6);
   return fmt::format("{:.2f} GB", value / 1e9);
+}
+
+std::string counted(std::int64_t number, std::string_view noun, std::string_view plural) {
+  return fmt::format("{} {}{}", number, noun, number == 1 ? "" : plural);
 }
 
 std::string printable(std::string_view line) { return without_controls(line, {}); }

@@ -21,8 +21,11 @@ std::string byte_text(Bytes bytes) {
   return byte_text(bytes < 0 ? std::uint64_t{0} : static_cast<std::uint64_t>(bytes));
 }
 
-// One line without control characters, safe to print to a terminal: stage output, file contents and
-// file names can contain escape sequences. Bytes that are not UTF-8 become U+FFFD.
+// "1 row", "2 rows", "2 micro-batches".
+std::string counted(std::int64_t number, std::string_view noun, std::string_view plural = "s");
+
+// One line without control characters, safe for a terminal: stage output, file contents and file
+// names may contain escape sequences. Bytes that are not UTF-8 become U+FFFD.
 std::string printable(std::string_view line);
 
 // The same for several lines: line ends are kept.
@@ -37,8 +40,8 @@ constexpr bool is_ascii_alphanumeric(char c) {
 
 using strait::shell_word;
 
-// The known name with the least edit distance to `written` (a transposition of adjacent letters
-// counts as one edit); empty when more than a third of the letters differ.
+// The known name with the least edit distance to `written` (a swap of adjacent letters counts as
+// one edit); empty if more than a third of the letters differ.
 std::string_view nearest_name(std::string_view written, std::span<const std::string_view> known);
 
 }  // namespace strait::base

@@ -17,7 +17,8 @@ namespace {
 using Style = ConsoleOptions::Style;
 using Json = nlohmann::ordered_json;
 
-// Carriage return and "erase to the end of the line", for a shorter line over a longer one.
+// Carriage return and "erase to the end of the line", because a shorter line may follow a longer
+// one.
 constexpr const char* kLineStart = "\r\x1b[K";
 constexpr auto kQuietLive = std::chrono::seconds(2);
 constexpr auto kQuietPlain = std::chrono::seconds(30);
@@ -37,11 +38,12 @@ void LinkRates::add(const std::vector<control::ProcessReport>& reports,
   for (const control::ProcessReport& report : reports) {
     if (!report.progress) continue;
     for (const control::LinkTraffic& link : report.progress->links) {
-      // Both ends report the link; each counts what it sent itself.
+      // Both ends report the link, and each counts what it sent.
       Seen& seen = ends_[{link.name, report.process}];
       const double seconds = std::chrono::duration<double>(now - seen.when).count();
       const bool known = seen.when != std::chrono::steady_clock::time_point{};
       if (known && seconds > 0 && link.sent_bytes >= seen.sent) {
+        // A smaller count means that the process restarted.
         constexpr double kBitsPerByte = 8;
         constexpr double kMega = 1e6;
         const auto bytes = static_cast<double>(link.sent_bytes - seen.sent);
@@ -95,6 +97,7 @@ void Console::finish(const std::vector<std::string>& lines) {
   for (const std::string& line : lines) lasting(line);
 }
 
+// The reporter of a live console shows at least every two seconds that the run goes on.
 void Console::connected(const control::Hello& hello) {
   if (is(Style::json)) {
     return json("connected",
@@ -109,7 +112,7 @@ void Console::training(store::Step from, store::Step to) {
   remaining_ = control::RemainingTime(to);
   if (is(Style::json)) return json(control::training_event(from, to));
   lasting(from == store::Step{}
-              ? fmt::format("training {} steps", store::number(to))
+              ? "training " + base::counted(store::number(to), "step")
               : fmt::format("training steps {} to {}", store::number(from) + 1, store::number(to)));
 }
 
@@ -189,8 +192,8 @@ void Console::plain_step(const control::StepLine& line, const std::string& text)
 
 void Console::evaluated(const control::Evaluated& evaluated) {
   if (is(Style::json)) return json(control::event_of(evaluated));
-  lasting(fmt::format("evaluation at step {}: loss {:.4g} over {} tokens",
-                      store::number(evaluated.step), evaluated.loss, evaluated.tokens));
+  lasting(fmt::format("evaluation at step {}: loss {:.4g} over {}", store::number(evaluated.step),
+                      evaluated.loss, base::counted(evaluated.tokens, "token")));
 }
 
 void Console::checkpointed(store::Step step) {
@@ -270,7 +273,8 @@ void Console::ended(const control::Outcome& outcome) {
 
 template <class S>
 void Console::table(const char* what, const trace::MetricTotals<S>& totals) {
-  const std::vector<std::string> rows = metric_table(totals.all());
+  const std::vector<std::string> rows =
+      metric_table(totals.all(), is(Style::live) ? options_.columns() : 0);
   if (rows.empty()) return;
   lasting(sums_title(what, totals));
   for (const std::string& row : rows) lasting(row);
@@ -283,10 +287,12 @@ void Console::failure(const control::Outcome& outcome) {
   const std::string saved = outcome.checkpoint ? fmt::format("last checkpoint: step {}",
                                                              store::number(*outcome.checkpoint))
                                                : "no checkpoint since this start";
-  lasting(fmt::format("  exit code {} ({}), {} steps done; {}", number(outcome.code),
-                      meaning ? meaning : "?", store::number(outcome.step), saved));
+  lasting(fmt::format("  exit code {} ({}), {} done; {}", number(outcome.code),
+                      meaning ? meaning : "?", base::counted(store::number(outcome.step), "step"),
+                      saved));
   if (!outcome.log_tail.empty()) {
-    lasting(fmt::format("  the last {} lines of its log:", outcome.log_tail.size()));
+    lasting(fmt::format("  the last {} of its log:",
+                        base::counted(std::ssize(outcome.log_tail), "line")));
     for (const std::string& line : outcome.log_tail) lasting("    | " + line);
   }
   if (!outcome.followers.empty()) {

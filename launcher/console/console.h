@@ -17,8 +17,8 @@ struct RunEvent;
 
 namespace strait::console {
 
-// Receives text. `passing` text is replaced by newer text and may be dropped when the reader is
-// slow; other text is kept.
+// Receives text. `passing` text is replaced by newer text and may be dropped if the reader is slow.
+// Other text is kept.
 class TextSink {
  public:
   TextSink() = default;
@@ -31,9 +31,9 @@ class TextSink {
 struct ConsoleOptions {
   enum class Style { live, plain, json };  // a terminal, a file or pipe, a program
   Style style = Style::plain;
-  // Of the terminal, now: its window may be resized.
+  // The width of the terminal now, since its window may be resized.
   std::function<std::size_t()> columns = [] { return std::size_t{100}; };
-  std::chrono::milliseconds every{1'000};  // plain: least time between lines of steps
+  std::chrono::milliseconds every{1'000};  // plain: the least time between lines of steps
   std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
 };
 
@@ -43,7 +43,7 @@ class LinkRates {
   void add(const std::vector<control::ProcessReport>& reports,
            std::chrono::steady_clock::time_point now);
 
-  // Of the links that were measured, by name.
+  // Of the measured links, by name.
   std::vector<std::pair<std::string, double>> megabits() const;
 
  private:
@@ -56,7 +56,7 @@ class LinkRates {
 };
 
 // The output of `strait run`: lines for people or, with --json, objects for programs. Only writes
-// what it is given. One thread.
+// what it receives. One thread.
 class Console : public control::RunObserver {
  public:
   Console(TextSink& sink, ConsoleOptions options);
@@ -109,7 +109,7 @@ class Console : public control::RunObserver {
   store::Step to_{};
   std::optional<Time> printed_;  // plain: time of the last line of a step
   Time said_;                    // time of the last line of any kind
-  std::string held_back_;        // line of the latest step, if it is not lasting yet
+  std::string held_back_;        // the line of the latest step, if it was not printed as lasting
 };
 
 }  // namespace strait::console

@@ -42,7 +42,8 @@ ScreenSize FullScreen::size() const {
 void FullScreen::draw(const std::vector<std::string>& lines) {
   std::string text = "\x1b[H";  // from the upper left corner
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    // Each line erases the rest of the former one. No line feed after the last: it would scroll.
+    // Each line erases the rest of the previous one. There is no line feed after the last line,
+    // because it would scroll.
     text += (i == 0 ? "" : "\r\n") + lines[i] + "\x1b[K";
   }
   put(text + "\x1b[J");
@@ -50,7 +51,7 @@ void FullScreen::draw(const std::vector<std::string>& lines) {
 
 std::optional<char> FullScreen::key(std::chrono::milliseconds limit) {
   pollfd waited{input_, POLLIN, 0};
-  // A signal, such as SIGWINCH, ends the wait early; then the screen is only drawn sooner.
+  // A signal such as SIGWINCH ends the wait early; then the screen is only drawn sooner.
   if (::poll(&waited, 1, static_cast<int>(limit.count())) <= 0) return std::nullopt;
   char key = 0;
   const ssize_t got = ::read(input_, &key, 1);
@@ -59,7 +60,7 @@ std::optional<char> FullScreen::key(std::chrono::milliseconds limit) {
 }
 
 void FullScreen::put(const std::string& text) {
-  // Where the terminal is closed, the next key() reports it.
+  // If the terminal is closed, the next key() reports it.
   base::write_all(output_, std::as_bytes(std::span(text)));
 }
 

@@ -11,8 +11,8 @@
 
 namespace strait::console {
 
-// The alternate screen of a terminal; the destructor restores the former content. Keys are read one
-// by one without echo, Ctrl-C as '\x03'. One thread, one object per terminal.
+// The alternate screen of a terminal; the destructor restores the previous content. Keys are read
+// one by one without echo, Ctrl-C as '\x03'. One thread, one object per terminal.
 class FullScreen {
  public:
   FullScreen(int input, int output);  // both are terminals
@@ -21,9 +21,9 @@ class FullScreen {
   ~FullScreen();
 
   ScreenSize size() const;
-  // Replaces what was drawn before. The lines must fit the size.
+  // Replaces the previous picture. The lines must fit the size.
   void draw(const std::vector<std::string>& lines);
-  // Waits at most so long for a key. '\x04' (Ctrl-D): the terminal is closed.
+  // Waits at most this long for a key. '\x04' (Ctrl-D): the terminal is closed.
   std::optional<char> key(std::chrono::milliseconds limit);
 
  private:

@@ -51,7 +51,7 @@ std::string label_text(const trace::MetricInfo& metric, double value, bool whole
 }
 
 std::string number_cell(Unit unit, const std::optional<double>& value) {
-  if (!value) return "-";
+  if (!value || !std::isfinite(*value)) return "-";
   if (unit == Unit::share) return fmt::format("{:.2g} %", 100 * *value);
   if (unit == Unit::ratio) return fmt::format("{:.1f}x", *value);
   if (unit == Unit::seconds) return fmt::format("{:.3g} s", *value);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cstddef>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -10,12 +11,13 @@
 
 #include "framework/trace/combine_metrics.h"
 #include "framework/trace/metric.h"
+#include "launcher/base/text_table.h"
 
 // Metrics as text for people, according to their tables (framework/trace/metric.h): parts of the
 // line of a step, and tables of a run. Pure.
 namespace strait::console {
 
-// What the tables of metrics are of.
+// Titles of the tables of metrics.
 inline constexpr const char* kBoundaryTraffic = "boundary traffic";
 inline constexpr const char* kSyncTraffic = "traffic between replicas";
 
@@ -25,7 +27,7 @@ std::string label_text(const trace::MetricInfo& metric, double value, bool whole
 // A duration: "0:41", "12:03", "3:07:00".
 std::string clock_text(double seconds);
 
-// "8.0 MB", "12 %", "-" where it is not known.
+// "8.0 MB", "12 %", "-" if unknown.
 std::string count_cell(trace::Unit unit, std::uint64_t value);
 std::string number_cell(trace::Unit unit, const std::optional<double>& value);
 template <class V>
@@ -39,8 +41,8 @@ std::string cell_text(trace::Unit unit, const V& value) {
   }
 }
 
-// What a line shows of one step, in the order of the labels' ranks. `means`: what is combined by
-// process, and only that; otherwise the rest.
+// The labels of one step for a line, in the order of their ranks. `means`: only metrics combined by
+// process; otherwise the others.
 template <class S>
 std::vector<std::string> step_labels(const S& step, bool means) {
   std::multimap<int, std::string> labels;
@@ -48,7 +50,7 @@ std::vector<std::string> step_labels(const S& step, bool means) {
     const trace::MetricInfo& info = one.info;
     if (info.label.rank == 0 || (info.combine == trace::Combine::each) != means) return;
     const std::optional<double> value = trace::as_number(one.value(step));
-    // A flag is shown where it is set, a speed where tokens were counted.
+    // A flag is shown if it is set, a speed if tokens were counted.
     const bool hides_zero = info.label.hides_zero || info.unit == trace::Unit::flag ||
                             info.unit == trace::Unit::tokens_per_second;
     if (!value || (hides_zero && *value == 0)) return;
@@ -59,7 +61,7 @@ std::vector<std::string> step_labels(const S& step, bool means) {
   return texts;
 }
 
-// The same from status.json, of the metrics that are shown at this place.
+// The same from status.json, for the metrics that are shown there.
 template <class S>
 std::vector<std::string> metric_labels(const nlohmann::json& status, trace::Status where) {
   std::vector<std::string> labels;
@@ -72,39 +74,31 @@ std::vector<std::string> metric_labels(const nlohmann::json& status, trace::Stat
   return labels;
 }
 
-// A line of headings and one for every row; nothing for no rows. The first column is aligned left
-// and wide enough for the longest name.
+// A line of headings and one per row, of at most `columns` characters (base::table_lines). Nothing
+// without rows.
 template <class S>
-std::vector<std::string> metric_table(const std::vector<S>& rows) {
+std::vector<std::string> metric_table(const std::vector<S>& rows, std::size_t columns = 0) {
   if (rows.empty()) return {};
-  std::vector<std::string> lines(rows.size() + 1);
+  using Kind = base::TextColumn::Kind;
+  std::vector<base::TextColumn> table;
   trace::each_metric<S>([&](const auto& one) {
-    const trace::Column& column = one.info.column;
-    if (column.width == 0) return;
-    std::vector<std::string> cells = {column.heading};
-    for (const S& row : rows) cells.push_back(cell_text(one.info.unit, one.value(row)));
-    auto width = static_cast<std::size_t>(column.width);
-    const bool name = one.info.unit == trace::Unit::name;
-    for (const std::string& cell : cells) {
-      if (name && lines[0].empty()) width = std::max(width, cell.size() + 1);
-    }
-    for (std::size_t i = 0; i < lines.size(); ++i) {
-      lines[i] +=
-          name ? fmt::format("{:<{}}", cells[i], width) : fmt::format("{:>{}}", cells[i], width);
-    }
+    if (one.info.column == nullptr) return;
+    base::TextColumn column{one.info.column, {}, Kind::number};
+    if (one.info.unit == trace::Unit::name) column.kind = Kind::key;
+    for (const S& row : rows) column.cells.push_back(cell_text(one.info.unit, one.value(row)));
+    table.push_back(std::move(column));
   });
-  return lines;
+  return base::table_lines(table, columns);
 }
 
-// What the table of such totals shows: "boundary traffic, summed over steps 1 to 6; change, error,
-// cached: of the last one".
+// The title of the table of such totals: "boundary traffic, summed over steps 1 to 6; change,
+// error, cached: of the last one".
 template <class S>
 std::string sums_title(const char* what, const trace::MetricTotals<S>& totals) {
   std::vector<std::string> latest;
   trace::each_metric<S>([&](const auto& one) {
-    const bool shown = one.info.column.width > 0;
-    if (shown && one.info.combine == trace::Combine::latest)
-      latest.emplace_back(one.info.column.heading);
+    const bool shown = one.info.column != nullptr;
+    if (shown && one.info.combine == trace::Combine::latest) latest.emplace_back(one.info.column);
   });
   std::string title =
       fmt::format("{}, summed over steps {} to {}", what, totals.first(), totals.last());

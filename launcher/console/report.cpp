@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <fstream>
@@ -47,14 +48,14 @@ std::string escaped(const std::string& text) {
 
 }  // namespace
 
-// Members of Report::Parts, whose linkage they share.
+// These are members of Report::Parts, so they share its linkage.
 struct ReportPoint {
   double step;
   double value;
 };
 
-// The values of one key over the steps. Beyond kMostRuns values, neighbours are joined into runs
-// of 2, 4, 8, …, of which the lowest and the highest are drawn: no peak is lost.
+// The values of one key over the steps. Beyond kMostRuns values, adjacent values are joined into
+// runs of 2, 4, 8 and so on, whose lowest and highest values are drawn. So no peak is lost.
 class ReportCurve {
  public:
   void add(const ReportPoint& point) {
@@ -99,7 +100,7 @@ class ReportCurve {
     }
   };
 
-  // Called with whole runs only.
+  // Called only when all runs are full.
   void join_neighbours() {
     for (std::size_t i = 0; i < kMostRuns / 2; ++i) {
       runs_[i] = runs_[2 * i];
@@ -117,7 +118,7 @@ class ReportCurve {
   }
 
   std::uint64_t count_ = 0;
-  std::uint64_t run_length_ = 1;  // values in each run, but for the last one
+  std::uint64_t run_length_ = 1;  // values in each run, except the last one
   std::vector<Run> runs_;
   ReportPoint first_{};
   ReportPoint last_{};
@@ -135,7 +136,7 @@ class ReportTable {
     try {
       totals_.add(line.at("step").get<std::int64_t>(), trace::read_metrics<S>(*rows));
     } catch (const nlohmann::json::exception&) {
-      // Of another release, or damaged: this step is missing in the sums.
+      // A line of another release, or a damaged one, is missing in the sums.
     }
   }
 
@@ -154,10 +155,11 @@ class ReportTable {
 
 struct Report::Parts {
   std::map<std::string, ReportCurve> curves;  // by key
+  std::map<double, double> evaluations;       // losses by step; a resume evaluates some again
   ReportTable<trace::BoundaryMetrics> boundaries;
   ReportTable<trace::SyncMetrics> sync;
   nlohmann::json last;
-  std::deque<std::string> restarts;  // the latest
+  std::deque<std::string> restarts;  // the latest ones
   std::size_t restart_count = 0;
   std::string end;  // how the run ended
 };
@@ -182,7 +184,7 @@ void Report::add(const nlohmann::json& line) {
 void Report::add_event(const nlohmann::json& line) {
   constexpr std::size_t kShown = 50;
   const nlohmann::json event = line.is_object() ? line.value("event", nlohmann::json()) : line;
-  if (event != "restart" && event != "ended") return;
+  if (event != "restart" && event != "ended" && event != "evaluated") return;
   const auto text = [&line](const char* key) {
     const auto found = line.find(key);
     return found != line.end() && found->is_string() ? found->get<std::string>() : "";
@@ -191,6 +193,12 @@ void Report::add_event(const nlohmann::json& line) {
     const auto found = line.find(key);
     return found != line.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
   };
+  if (event == "evaluated") {
+    const auto loss = line.find("loss");
+    if (loss != line.end() && loss->is_number())
+      parts_->evaluations[static_cast<double>(number("step"))] = loss->get<double>();
+    return;
+  }
   if (event == "ended") {
     const std::string cause = text("cause");
     parts_->end = fmt::format("Ended at step {}: {}{}", number("step"), text("meaning"),
@@ -217,6 +225,9 @@ std::string Report::page(const std::string& run, const std::string& plan_text) c
     if (wanted.rank == 0) return;
     charts.emplace(wanted.rank, parts_->curves[one.info.key].chart(wanted.title));
   });
+  ReportCurve evaluated;
+  for (const auto& [step, loss] : parts_->evaluations) evaluated.add({step, loss});
+  page += evaluated.chart("Evaluation loss");
   for (const auto& [rank, chart] : charts) page += chart;
   page += parts_->boundaries.section(kBoundaryTraffic);
   page += parts_->sync.section(kSyncTraffic);
@@ -242,9 +253,10 @@ void write_report(const std::filesystem::path& run_directory, const std::string&
   }
   std::ifstream events(run_directory / control::kEventsFile);
   for (std::string line; std::getline(events, line);) {
-    // Others are not parsed in vain.
-    if (line.find("\"restart\"") == std::string::npos &&
-        line.find("\"ended\"") == std::string::npos) {
+    // Parsing all other lines would be wasted.
+    constexpr std::array kShown = {"\"restart\"", "\"ended\"", "\"evaluated\""};
+    if (std::ranges::none_of(
+            kShown, [&](const char* name) { return line.find(name) != std::string::npos; })) {
       continue;
     }
     report.add_event(nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false));

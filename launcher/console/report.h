@@ -8,17 +8,17 @@
 namespace strait::console {
 
 // A self-contained HTML page: how the run ended, the plan, charts of metrics over the steps,
-// traffic tables, the last step. Takes the lines of metrics.jsonl one by one and holds what the
-// page shows of them, however many there are: at most some thousand points of each curve, sums, and
-// the last line.
+// traffic tables, the last step. Takes the lines of metrics.jsonl one by one. Memory is bounded
+// however many there are: at most some thousand points per curve, sums, and the last line.
 class Report {
  public:
   Report();
   ~Report();
 
-  // Lines without a step are skipped, and so are values that are not what their key says.
+  // Lines without a step are skipped; so are values of the wrong type.
   void add(const nlohmann::json& line);
-  // Of the lines of events.jsonl those that the page shows: restarts, the latest ones, and the end.
+  // Takes a line of events.jsonl. The page shows the losses of evaluations, the latest restarts,
+  // and the end.
   void add_event(const nlohmann::json& line);
   std::string page(const std::string& run, const std::string& plan_text) const;
 

@@ -27,7 +27,7 @@ constexpr std::size_t kScale = 9;  // characters of a number and its bar
 constexpr std::array<std::string_view, 9> kEighths = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
 constexpr std::size_t kFull = kEighths.size() - 1;
 
-// NaN: nothing finite fell into this column.
+// NaN: no finite value fell into this column.
 std::vector<double> column_means(std::span<const double> values, std::size_t columns) {
   const std::size_t used = std::min(columns, values.size());
   std::vector<double> means(used);
@@ -98,7 +98,7 @@ std::string end_line(const std::string& run, const json& status) {
 }
 
 // A status of an earlier build may lack both lists.
-std::vector<std::string> traffic_lines(const json& status) {
+std::vector<std::string> traffic_lines(const json& status, std::size_t columns) {
   std::vector<std::string> lines;
   const auto add = [&](const char* what, const std::vector<std::string>& table) {
     if (table.empty()) return;
@@ -108,9 +108,10 @@ std::vector<std::string> traffic_lines(const json& status) {
   };
   const json none = json::array();
   add(kBoundaryTraffic,
-      metric_table(trace::read_metrics<trace::BoundaryMetrics>(status.value("boundaries", none))));
+      metric_table(trace::read_metrics<trace::BoundaryMetrics>(status.value("boundaries", none)),
+                   columns));
   add(kSyncTraffic,
-      metric_table(trace::read_metrics<trace::SyncMetrics>(status.value("sync", none))));
+      metric_table(trace::read_metrics<trace::SyncMetrics>(status.value("sync", none)), columns));
   return lines;
 }
 
@@ -215,10 +216,10 @@ std::vector<std::string> watch_frame(const std::string& headline, const nlohmann
     numbers += " · " + label;
   }
   lines.push_back(std::move(numbers));
-  const std::vector<std::string> traffic = traffic_lines(status);
+  const std::vector<std::string> traffic = traffic_lines(status, size.columns);
   std::vector<std::string> processes = restart_lines(status);
   if (live) std::ranges::copy(process_lines(status), std::back_inserter(processes));
-  // The chart gets the remaining rows; on a small screen the tables come first.
+  // The chart gets the remaining rows; on a small screen the tables have priority.
   const std::size_t taken = lines.size() + traffic.size() + processes.size() + 3;
   const std::size_t chart_rows =
       std::min(kMostChartRows, size.rows > taken + 2 ? size.rows - taken : 0);

@@ -15,17 +15,23 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// After poll() reports room, a write of this size does not block, to a pipe or to a terminal.
+// After poll() reports room, a write of this size does not block, neither to a pipe nor to a
+// terminal.
 constexpr std::size_t kWriteBytes = 512;
 constexpr auto kDrainTimeout = std::chrono::seconds(1);
-// A program waits for the last event.
+// Longer, because a program waits for the last event.
 constexpr auto kJsonDrainTimeout = std::chrono::seconds(10);
 constexpr int kPollMilliseconds = 50;
 
 }  // namespace
 
-TextPump::TextPump(int descriptor, Form form, std::size_t limit)
-    : descriptor_(descriptor), form_(form), limit_(limit), thread_([this] { run(); }) {}
+TextPump::TextPump(int descriptor, Form form, std::size_t limit,
+                   std::function<void(int error)> failed)
+    : descriptor_(descriptor),
+      form_(form),
+      limit_(limit),
+      failed_(std::move(failed)),
+      thread_([this] { run(); }) {}
 
 TextPump::~TextPump() {
   const auto timeout = form_ == Form::as_json ? kJsonDrainTimeout : kDrainTimeout;
@@ -57,11 +63,12 @@ void TextPump::write(std::string text, bool passing) {
 }
 
 void TextPump::run() {
-  // A closed reader is an error code here, whatever the program does with SIGPIPE.
+  // A closed reader must be an error code here, whatever the program does with SIGPIPE.
   sigset_t broken_pipe;
   ::sigemptyset(&broken_pipe);
   ::sigaddset(&broken_pipe, SIGPIPE);
   ::pthread_sigmask(SIG_BLOCK, &broken_pipe, nullptr);
+  // Passing text that was not written yet is obsolete, so the new text takes its place.
   while (true) {
     std::string text;
     {
@@ -100,6 +107,7 @@ bool TextPump::write_out(const std::string& text) {
     if (written > 0) {
       rest.remove_prefix(static_cast<std::size_t>(written));
     } else if (errno != EINTR && errno != EAGAIN) {
+      if (errno != EPIPE && failed_) failed_(errno);
       return false;
     }
   }

@@ -14,11 +14,11 @@ void BrokenPaths::leave(std::uint32_t replica) {
   });
 }
 
-// A path counts as broken for both of its ends, even if only one of them has reported it: the other
-// may not have used it yet. The replica with the most broken paths is evicted, so that as many
-// replicas as possible remain. On a tie the highest number is evicted. That is deterministic, and
-// when two sites of several replicas each are disconnected, it evicts the replicas of one site one
-// by one, and not some of both.
+// A path counts as broken for both of its ends, even if only one has reported it: the other may not
+// have used it yet. The replica with the most broken paths is evicted, so that as many replicas as
+// possible remain. On a tie it is the highest number. This is deterministic, and if two sites with
+// several replicas each are disconnected, the replicas of one site are evicted one by one, instead
+// of some of both.
 std::optional<BrokenPaths::BrokenReplica> BrokenPaths::judge(Time now) const {
   if (reports_.empty() || now - latest_ < kQuietTime) return std::nullopt;
   std::map<std::uint32_t, std::set<std::uint32_t>> broken;
@@ -34,6 +34,7 @@ std::optional<BrokenPaths::BrokenReplica> BrokenPaths::judge(Time now) const {
     most = others.size();
   }
   BrokenReplica broken_replica{worst, {}};
+  // A report about the replica explains more than one by it, which only shows the symptom.
   for (const auto& [path, report] : reports_) {
     if (path.second == worst) return BrokenReplica{worst, report};
     if (path.first == worst) broken_replica.report = report;

@@ -9,22 +9,22 @@
 
 namespace strait::control {
 
-// Pairs of replicas that report broken links between them, and which replica is evicted for it.
-// Pure. Only for replicas with working control links: a process that ended or fell silent is found
-// sooner, by its exit or by the watchdog.
+// Pairs of replicas that report broken links between them, and the replica that is evicted because
+// of them. Pure. Only for replicas with working control links: the exit or the watchdog shows a
+// process that ended or fell silent sooner.
 class BrokenPaths {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // Time without new reports before judge() decides. Links that break together fail within about a
-  // second of each other, and the exit of a process is noticed meanwhile.
+  // The time without new reports before judge() decides. Links that break together fail within
+  // about a second of each other, and the exit of a process is noticed meanwhile.
   static constexpr std::chrono::seconds kQuietTime{2};
 
   // A process of replica `from` cannot reach replica `to`. Several processes may report the same
   // path, repeatedly.
   void add(std::uint32_t from, std::uint32_t to, const std::string& report, Time now);
 
-  // The replica is no member any more: discards its reports and those about it.
+  // The replica is no longer a member: discards its reports and those about it.
   void leave(std::uint32_t replica);
 
   struct BrokenReplica {
@@ -34,7 +34,7 @@ class BrokenPaths {
   std::optional<BrokenReplica> judge(Time now) const;
 
  private:
-  // First report of each (from, to).
+  // The first report of each (from, to).
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::string> reports_;
   Time latest_;
 };

@@ -15,6 +15,8 @@ constexpr const char* kReplicaLeftMeanwhile = "a replica left while it was writt
 
 bool CheckpointCommitter::is_current(store::Step step, std::uint32_t epoch) {
   if (epoch == membership_.epoch()) return true;
+  // A replica left after this checkpoint was begun. Its writers wait for a decision, which is sent
+  // once.
   if (ledger_.outdated(step, epoch)) {
     workers_.broadcast(Dropped{step, kReplicaLeftMeanwhile, true, epoch});
   }
@@ -54,10 +56,12 @@ CheckpointCommitter::Result CheckpointCommitter::commit(
   try {
     options_.commit(step, files);
   } catch (const std::exception& error) {
+    // Marked as failed before it is dropped, so that a late part does not complete it.
     ledger_.failed(step, membership_.epoch());
     const base::Failure failure = base::describe_failed_save(error);
     return drop(step, {std::nullopt, failure.code, "the launcher: " + failure.text});
   }
+  // Only failures in a row end the run.
   missed_ = 0;
   last_drop_.reset();
   last_ = step;
@@ -79,9 +83,11 @@ void CheckpointCommitter::prune(store::PruneTime time) {
   try {
     pruned = options_.prune(time);
   } catch (const std::exception& error) {
+    // Old checkpoints take only space, so an error here does not end the run.
     pruned.left.push_back({"", base::describe_failure(error).text});
   }
   for (const store::Pruned::Left& one : pruned.left) {
+    // Each folder is reported once; pruning tries it again after every commit.
     if (!not_pruned_.insert(one.path).second) continue;
     observers_.launcher_event(
         {"not_pruned", fmt::format("an old checkpoint stays and takes room: {}. "

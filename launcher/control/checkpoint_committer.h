@@ -14,9 +14,9 @@
 
 namespace strait::control {
 
-// Turns the workers' shards into checkpoints: commits one when all members have written their part,
-// drops it when a part failed, and withdraws what was written in a former epoch. Counts failures in
-// a row. One thread (the coordinator's).
+// Turns the workers' shards into checkpoints: commits a checkpoint when all members have written
+// their part, drops it when a part failed, and withdraws what was written in a former epoch. Counts
+// failures in a row. One thread (the coordinator's).
 class CheckpointCommitter {
  public:
   CheckpointCommitter(Workers& workers, const Membership& membership, const RunObservers& observers,
@@ -27,11 +27,12 @@ class CheckpointCommitter {
         options_(options),
         ledger_(workers.present().size()) {}
 
-  // Before training: options.apply_changes, which returns to the checkpoint that it begins at.
+  // Before training: options.apply_changes, which sets the run back to the checkpoint that it
+  // starts from.
   std::optional<Finding> apply_changes() const;
 
-  // At most one of both. `committed` still has to be broadcast: the caller adds a replica that is a
-  // member from here on.
+  // At most one of both. `committed` must still be broadcast: the caller first adds a replica that
+  // becomes a member here.
   struct Result {
     std::optional<Committed> committed = {};
     bool dropped = false;
@@ -40,26 +41,26 @@ class CheckpointCommitter {
   Result written(const Worker& from, const ShardsWritten& shards, bool aborting);
   Result failed(const Worker& from, const ShardFailed& failed);
 
-  // Removes what newer checkpoints replace. After Committed was sent: training does not wait for
-  // it. An event for each folder that cannot be removed, once.
+  // Removes what newer checkpoints replace. Called after Committed was sent, so that training does
+  // not wait. One event per folder that cannot be removed.
   void prune(store::PruneTime time);
 
-  // After a replica left: withdraws unfinished checkpoints of `former` and has them made again.
+  // After a replica left: withdraws unfinished checkpoints of `former` and requests them again.
   void on_replica_left(std::uint32_t former);
   void on_replica_joined();
 
-  // The last checkpoint of this launch.
+  // The last checkpoint committed in this launch.
   std::optional<store::Step> last() const { return last_; }
-  // The latest failure; none since a checkpoint succeeded.
+  // The latest failure; empty after a success.
   const std::optional<Finding>& last_drop() const { return last_drop_; }
-  // More failures in a row than options.missed_checkpoints allows: the run has to end.
+  // More failures in a row than options.missed_checkpoints allows: the run must end.
   std::optional<Finding> too_many_missed() const;
 
  private:
-  // False: written in a former epoch. The first time for each checkpoint, requests it again.
+  // False: written in a former epoch. The first time per checkpoint, requests it again.
   bool is_current(store::Step step, std::uint32_t epoch);
   Result commit(store::Step step, const std::vector<store::ShardFile>& files);
-  // Workers that write parts of a checkpoint.
+  // The number of workers that write parts of a checkpoint.
   std::size_t members() const;
   Result drop(store::Step step, const Finding& why);
 
@@ -67,12 +68,12 @@ class CheckpointCommitter {
   const Membership& membership_;
   const RunObservers& observers_;
   const CoordinatorOptions& options_;
-  // Of the present epoch.
+  // Of the current epoch.
   CheckpointLedger ledger_;
   std::optional<store::Step> last_;
   std::optional<Finding> last_drop_;
   int missed_ = 0;
-  // Folders that could not be removed and were reported.
+  // Folders that could not be removed and were already reported.
   std::set<std::filesystem::path> not_pruned_;
 };
 

@@ -52,9 +52,9 @@ struct SaveSoon {
 struct Committed {
   store::Step step{};
   std::uint32_t epoch = 0;  // in which it was written
-  // A replica that is a member from this checkpoint on.
+  // A replica that becomes a member at this checkpoint.
   std::optional<std::uint32_t> arrives = {};
-  // Epoch of the membership with that replica.
+  // The epoch of the membership with that replica.
   std::optional<std::uint32_t> next_epoch = {};
 };
 
@@ -62,11 +62,11 @@ struct Committed {
 struct Dropped {
   store::Step step{};
   std::string text;
-  bool again = false;       // write it again, in the present membership
+  bool again = false;       // write it again, with the current membership
   std::uint32_t epoch = 0;  // in which it was written
 };
 
-// The shards of this checkpoint in memory are not needed any more: others hold them, or it is given
+// The shards of this checkpoint in memory are no longer needed: others hold them, or it was given
 // up.
 struct MemoryReleased {
   store::Step step{};

@@ -8,8 +8,8 @@
 
 namespace strait::control {
 
-// Options of the link between the coordinator and a stage process, at the end whose other end is
-// `peer`. Both ends are made of these: a hello with another name or other terms is refused.
+// Options of the link between the coordinator and a stage process, for the end whose peer is
+// `peer`. Both ends use these; a hello with another name or other terms is refused.
 net::LinkOptions control_link(net::ProcessName process, net::ProcessName peer,
                               const std::string& peer_key, std::chrono::seconds hold);
 

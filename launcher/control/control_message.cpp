@@ -6,7 +6,7 @@
 
 namespace strait::base {
 
-// Beside the writers of fields, which is where argument-dependent lookup finds it.
+// In this namespace, so that argument-dependent lookup finds them with the writers of fields.
 void describe(auto& f, Is<store::ShardFile> auto& m) {
   f("name", m.name), f("size", m.size), f("hash", m.hash);
 }
@@ -21,7 +21,7 @@ void describe(auto& f, Is<trace::SyncMetrics> auto& m) {
 
 namespace strait::control {
 
-// The one list of fields of each message: read by the writer and by the reader.
+// The one list of fields of each message, used by the writer and by the reader.
 void describe(auto& f, base::Is<LinkTraffic> auto& m) {
   f("name", m.name), f("peer", m.peer), f("sent_bytes", m.sent_bytes);
   f("received_bytes", m.received_bytes), f("bytes_per_second", m.bytes_per_second);

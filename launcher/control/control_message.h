@@ -18,7 +18,7 @@
 #include "launcher/control/inference.h"
 
 // The messages between the coordinator and the stage processes, as values and as frames (one JSON
-// object each). `step` counts updates: 5 means that five updates are made. Times are seconds.
+// object each). `step` counts updates: 5 means that five updates have been made. Times are seconds.
 namespace strait::control {
 
 // ---- stage → coordinator. Order: Hello, Ready, then the others; Done or Failed is the last.
@@ -33,17 +33,17 @@ struct Hello {
 
 // The weights are loaded and the data links are bound. During training: the answer to an Admit.
 struct Ready {
-  std::map<std::string, std::string> endpoints;  // by name, of the links that it has bound
+  std::map<std::string, std::string> endpoints;  // by name, of the links bound by this process
   std::optional<std::uint32_t> admission = {};   // number of the Admit that this answers
 };
 
-// On the wire; in Progress so far, in StepDone in the step.
+// Bytes on the wire: so far in Progress, of the step in StepDone.
 struct LinkTraffic {
   std::string name;  // equal at both ends
   std::string peer;
   std::uint64_t sent_bytes = 0;
   std::uint64_t received_bytes = 0;
-  double bytes_per_second = 0;  // that the path was seen to carry to the peer; 0: not known
+  double bytes_per_second = 0;  // measured speed of the path to the peer; 0: unknown
 };
 
 // Sent every second from Hello on, by a thread that does not compute.
@@ -52,19 +52,19 @@ struct Progress {
   std::int64_t micro_batch = -1;             // -1: between steps
   std::string phase;                         // "loading", "forward", "waiting", "checkpoint", …
   std::string waits_for;                     // a sentence about the wait; empty: it computes
-  std::optional<net::ProcessName> waits_on;  // the process it waits for, if it is a single one
-  bool path_is_down = false;                 // to that process
+  std::optional<net::ProcessName> waits_on;  // the process that it waits for, if it is a single one
+  bool path_is_down = false;                 // the path to that process
   double waited_seconds = 0;
-  std::uint64_t finished_actions = 0;  // rises with any progress, while loading, too
+  std::uint64_t finished_actions = 0;  // rises with any progress, including that of loading
   std::vector<LinkTraffic> links;
 };
 
-// From every process, after every step: its own metrics of this step. A metric of the whole replica
+// From every process after every step: its own metrics of the step. A metric of the whole replica
 // (loss) may be absent in processes that do not know it.
 struct StepDone : trace::StepMetrics {
   store::Step step{};
-  std::vector<trace::BoundaryMetrics> boundaries;  // those that this process sends over
-  std::vector<trace::SyncMetrics> sync;            // one; none in a run of one replica
+  std::vector<trace::BoundaryMetrics> boundaries;  // of boundaries that this process sends over
+  std::vector<trace::SyncMetrics> sync;            // one; none in a run with one replica
   std::vector<LinkTraffic> links;
 };
 
@@ -90,12 +90,12 @@ struct Failed {
   std::string text;  // one sentence
 };
 
-// All steps are made and all checkpoints are committed or dropped; the process exits now.
+// All steps are done and all checkpoints are committed or dropped; the process exits now.
 struct Done {
   store::Step step{};
 };
 
-// What started this process has ended, and reports its exit no more; it exits.
+// The process that started this one has ended and will not report its exit, so this one exits.
 struct Orphaned {};
 
 // ---- coordinator → stage
@@ -105,7 +105,7 @@ struct Peers {
   std::map<std::string, std::string> endpoints;
 };
 
-// A replica joins. The receiver binds its own ends of the links to it, answers with Ready, and
+// A replica joins. The receiver binds its own ends of the links to it and answers with Ready. It
 // connects the other links when it gets Peers.
 struct Admit {
   // Unique, so that an answer to a cancelled Admit does not count for the next one.
@@ -119,13 +119,13 @@ struct Admit {
 
 struct StopAfterStep {};  // finish the step, checkpoint, send Done, exit
 
-// The membership changed. It holds from the step that the stages agree on.
+// The membership changed. The change is in force from the step that the stages agree on.
 struct Regroup {
   std::uint32_t epoch = 0;
   std::vector<std::uint32_t> replicas;  // members, ascending
 };
 
-// Exit at once with this code and send no Failed: the cause is in another process.
+// Exit at once with this code, without Failed: the cause is in another process.
 struct Abort {
   base::ExitCode code = base::ExitCode::peer_lost;
   std::string text;

@@ -12,9 +12,12 @@ namespace strait::control {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+// As many lines as fit on a screen together with the error.
 constexpr std::size_t kTailLines = 20;
+// Short enough that an exit or a stop request is noticed at once by a user.
 constexpr auto kTick = std::chrono::milliseconds(50);
-// A single step that is not finite is common at high learning rates; five in a row do not recover.
+// A single step that is not finite is common at high learning rates; after five in a row, training
+// does not recover.
 constexpr int kMostSkipped = 5;
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
@@ -41,7 +44,7 @@ Outcome Coordinator::run(const std::atomic<int>& stops) {
     for (const WorkerMessage& message : inbox_.take_until(Clock::now() + kTick)) handle(message);
     rejoin_.poll_started(phase_ == Phase::training);
     memory_.poll(phase_ != Phase::training);
-    // After the messages: the last message of a process explains its exit.
+    // After the messages, because the last message of a process explains its exit.
     check_exits();
     check_stops(stops.load());
     check_leaving_hosts();
@@ -52,6 +55,7 @@ Outcome Coordinator::run(const std::atomic<int>& stops) {
     observers_.launcher_event(
         {"lingered", "some processes did not exit after Done and are killed"});
   }
+  // Processes that are still alive must not outlive the launcher: nobody would end them.
   workers_.kill_all();
   Outcome result = outcome();
   if (result.code == base::ExitCode::done) {
@@ -71,8 +75,8 @@ void Coordinator::handle(const WorkerMessage& message) {
     from.link_over = true;
     const base::ExitCode code = base::exit_code_of(over->error);
     const bool effect = code == base::ExitCode::peer_lost;
-    // A worker that was aborted closes its link, and so does one that has ended. Another error says
-    // why it ended, and may come after its end was seen.
+    // A worker that was aborted, or that has ended, closes its link. Any other error says why it
+    // ended, and may arrive after its end was noticed.
     const bool expected = from.done || from.failed ||
                           (effect && (from.status.has_value() || phase_ == Phase::aborting));
     if (!expected) fail(from, code, over->error.what(), effect);
@@ -101,6 +105,7 @@ void Coordinator::on(Worker& from, const Hello& hello) {
     throw base::MessageError("unexpected Hello of " + hello.process.describe());
   }
   from.hello = hello;
+  // The host as the recipe names it: the process knows only its own host name.
   from.hello->host = from.host();
   observers_.notify(&RunObserver::connected, *from.hello);
   if (hello.build != options_.build) {
@@ -116,6 +121,7 @@ void Coordinator::on(Worker& from, const Ready& ready) {
   if (phase_ == Phase::training) return rejoin_.on_ready(from, ready);
   from.ready = ready;
   if (!workers_.every(&Worker::is_ready) || phase_ != Phase::connecting) return;
+  // Files change only now, when every process is up: a failed start must leave them untouched.
   if (const auto failure = checkpoints_.apply_changes()) return fail(*failure);
   Peers peers;
   try {
@@ -125,6 +131,7 @@ void Coordinator::on(Worker& from, const Ready& ready) {
   }
   phase_ = Phase::training;
   trained_ = true;
+  // Times of loading do not count for training.
   watchdog_.restart(Clock::now());
   workers_.broadcast(peers);
   observers_.notify(&RunObserver::training, options_.from, options_.to);
@@ -139,7 +146,7 @@ void Coordinator::on(Worker& from, const Ready& ready) {
 
 void Coordinator::on(Worker& from, const Progress& progress) {
   from.progress = progress;
-  if (from.rejoining) return;  // it may wait for its checkpoint arbitrarily long
+  if (from.rejoining) return;  // It may wait arbitrarily long for its checkpoint.
   watchdog_.progress(from.handle.name, progress, from.heard);
 }
 
@@ -148,12 +155,12 @@ void Coordinator::on(Worker& from, const StepDone& done) {
 }
 
 void Coordinator::on_step(const StepLine& line) {
-  // What processes do until the Abort arrives does not count.
+  // Steps after the decision to abort, until the Abort arrives, do not count.
   if (losses_.skipped_in_a_row() >= kMostSkipped) return;
   last_step_ = line.step;
   observers_.notify(&RunObserver::step, line);
   const double loss = line.loss.value_or(kNaN);
-  if (line.targets == 0) return;  // of a step in which nothing is learnt there is no loss
+  if (line.targets == 0) return;  // a step without targets has no loss
   losses_.trained({line.step, loss, line.targets.value_or(0)}, line.skipped);
   if (options_.on_loss) options_.on_loss(losses_);
   if (losses_.skipped_in_a_row() < kMostSkipped) return;
@@ -163,7 +170,7 @@ void Coordinator::on_step(const StepLine& line) {
                     kMostSkipped, number(line.step), loss, line.grad_norm.value_or(kNaN))});
 }
 
-// From the first stage of every replica, so that it arrives whichever replica is lost.
+// Every replica's first stage sends it, so that it arrives whichever replica is lost.
 void Coordinator::on(Worker&, const Evaluated& evaluated) {
   if (std::exchange(last_evaluation_, evaluated.step) == evaluated.step) return;
   observers_.notify(&RunObserver::evaluated, evaluated);
@@ -202,7 +209,7 @@ void Coordinator::on(Worker& from, const Orphaned& /*orphaned*/) {
 
 void Coordinator::on_checkpoint(CheckpointCommitter::Result result) {
   if (result.committed) {
-    // Before it is sent: Committed names the replica that is a member from here on.
+    // Before Committed is sent, because it names the replica that becomes a member here.
     admit_from(*result.committed);
     workers_.broadcast(*result.committed);
     checkpoints_.prune(store::PruneTime::after_commit);
@@ -238,11 +245,13 @@ void Coordinator::fail(const Worker& worker, base::ExitCode code, const std::str
 }
 
 void Coordinator::fail(const Finding& finding) {
+  // A replica that is rejoining does not train yet, so its failure only ends the rejoin.
   if (finding.process && workers_.at(*finding.process).rejoining) {
     return rejoin_.cancel(finding.sentence);
   }
   if (phase_ == Phase::training && membership_.survives(finding)) return evict_replica(finding);
   root_cause_.add(finding);
+  // Later findings may be the root cause, but the Abort was already sent.
   if (phase_ == Phase::aborting) return;
   phase_ = Phase::aborting;
   deadline_ = Clock::now() + options_.abort_timeout;

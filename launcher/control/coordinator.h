@@ -27,28 +27,29 @@
 
 namespace strait::control {
 
-// The control plane's centre: connects the workers, collects their reports, commits checkpoints,
-// forwards stop requests and, when a worker fails, determines the root cause and ends all others
-// within ten seconds.
+// The centre of the control plane: connects the workers, collects their reports, commits
+// checkpoints, forwards stop requests. When a worker fails, it determines the root cause and ends
+// all others within ten seconds.
 //
-// run() is one loop on one thread: messages, exits of processes, stop requests, watchdog. The state
-// belongs to the parts: Workers (links and processes), StepLedger and CheckpointCommitter
-// (what is complete), Watchdog and BrokenPaths (stuck and disconnected processes), Membership and
-// Rejoin (replicas), RootCause. What is left here is the phase of the run and the order of the
-// parts' calls.
+// run() is one loop on one thread: messages, exits of processes, stop requests, watchdog. The parts
+// own the state: Workers (links and processes), StepLedger and CheckpointCommitter (what is
+// complete), Watchdog and BrokenPaths (stuck and disconnected processes), Membership and Rejoin
+// (replicas), RootCause. This class holds the phase of the run and the order in which the parts are
+// called.
 class Coordinator {
  public:
   Coordinator(std::vector<WorkerHandle> handles, CoordinatorOptions options,
               std::vector<RunObserver*> observers);
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
-  ~Coordinator() = default;  // leaves no process and no thread behind
+  ~Coordinator() = default;  // leaves no process and no thread running
 
-  // From the first Hello to the exit of the last process. Once. Errors of workers are in the
-  // outcome; only broken invariants and errors of observers are thrown, after all processes ended.
+  // From the first Hello to the exit of the last process. Called once. Errors of workers are in the
+  // outcome. Only broken invariants and errors of observers are thrown, after all processes have
+  // ended.
   //
-  // `stops` counts the user's requests, from signal handlers: 1 = finish the step, checkpoint and
-  // leave; 2 = leave now.
+  // `stops` counts the user's requests, from signal handlers: 1: finish the step, save a checkpoint
+  // and exit; 2: exit now.
   Outcome run(const std::atomic<int>& stops);
 
  private:
@@ -72,14 +73,14 @@ class Coordinator {
   void on(Worker& from, const Failed& failed);
   void on(Worker& from, const Done& done);
   void on(Worker& from, const Orphaned& orphaned);
-  // Those that arrive after the end count for nothing.
+  // Answers that arrive after the end are ignored.
   template <class Answer>
   requires std::is_constructible_v<InferenceAnswer, Answer>
   void on(Worker& /*from*/, const Answer& answer) {
     if (phase_ == Phase::training) inference_.on_answer(answer);
   }
 
-  // A step of all processes.
+  // All processes have reported the step.
   void on_step(const StepLine& line);
   void on_checkpoint(CheckpointCommitter::Result result);
   // A waiting replica becomes a member at this checkpoint.
@@ -98,7 +99,8 @@ class Coordinator {
   Outcome outcome() const;
 
   void fail(const Worker& worker, base::ExitCode code, const std::string& text, bool effect);
-  // Cancels the rejoin, evicts the replica, or ends the run: the least that the finding requires.
+  // Cancels the rejoin, evicts the replica, or ends the run: whatever is the least that the finding
+  // requires.
   void fail(const Finding& finding);
   void evict_replica(const Finding& finding);
 
@@ -110,24 +112,25 @@ class Coordinator {
   LossHistory losses_;
   Watchdog watchdog_;
   Membership membership_;
-  std::set<std::uint32_t> joined_;  // replicas, since training began
+  std::set<std::uint32_t> joined_;  // replicas that joined since training began
   bool trained_ = false;
   CheckpointCommitter checkpoints_;
   MemoryLedger memory_;
   BrokenPaths broken_paths_;  // between members
   RootCause root_cause_;
   Phase phase_ = Phase::connecting;
-  // While leaving or aborting: for the exit of the last process.
+  // While leaving or aborting: the deadline for the exit of the last process.
   std::chrono::steady_clock::time_point deadline_;
   std::chrono::steady_clock::time_point reported_;
   store::Step last_step_;
   std::optional<store::Step> last_evaluation_;
   InferenceDriver inference_;
-  // Of the user's stop requests those that were handled.
+  // How many of the user's stop requests were handled.
   int stops_handled_ = 0;
   std::set<std::string> left_hosts_;
-  std::optional<Finding> leaving_;  // the run saves and ends: it cannot go on without this host
-  Rejoin rejoin_;  // last: its destructor waits for start_replica, which uses what is above
+  // the run saves and ends, because it cannot continue without this host
+  std::optional<Finding> leaving_;
+  Rejoin rejoin_;  // last: its destructor waits for start_replica, which uses the members above
 };
 
 }  // namespace strait::control

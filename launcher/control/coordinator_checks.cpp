@@ -5,15 +5,15 @@
 
 #include "launcher/control/coordinator.h"
 
-// What the coordinator looks at in every turn of its loop.
+// What the coordinator checks in every turn of its loop.
 namespace strait::control {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kReportEvery = std::chrono::seconds(1);
-// The last message of a process may still be in transit when its exit is noticed; it says why the
-// process left, or that its work was done, which the exit status does not. A process that a signal
-// ended before the last step has said nothing of it.
+// The last message of a process may still be in transit when its exit is noticed. It says why the
+// process ended, or that its work was done, which the exit status does not. A process that was
+// ended by a signal before the last step has sent no such message.
 constexpr auto kLastMessageDelay = std::chrono::milliseconds(300);
 
 }  // namespace
@@ -28,7 +28,7 @@ void Coordinator::check_exits() {
     // After Abort the exit is expected.
     if (phase_ == Phase::aborting && !worker.status->signal) continue;
     worker.failed = true;
-    // What it has saved is lost with its host, unless another replica has the same.
+    // What it has saved is lost with its host, unless another replica has the same state.
     const bool counts =
         !worker.status->lost.empty() &&
         !membership_.survives({worker.handle.name, worker.status->exit_code(), "", false});
@@ -60,7 +60,8 @@ void Coordinator::stop_after_step() {
   workers_.broadcast(StopAfterStep{});
 }
 
-// What the run can do without is evicted; otherwise it saves first, while all stages still run.
+// A host that the run can do without is evicted. Otherwise the run saves first, while all stages
+// still run.
 void Coordinator::check_leaving_hosts() {
   for (Worker& worker : workers_.all()) {
     if (ending()) return;
@@ -88,7 +89,7 @@ void Coordinator::check_watchdog() {
   for (const Worker& worker : workers_.all()) {
     if (worker.gone()) watchdog_.finished(worker.handle.name);
   }
-  // First the broken paths: waiting over one of them looks like a stall, too.
+  // Broken paths come first, because waiting over one of them looks like a stall too.
   if (const auto cut_off = broken_paths_.judge(Clock::now())) {
     return fail(
         {net::ProcessName{0, cut_off->replica}, base::ExitCode::peer_lost, cut_off->report, true});
@@ -97,6 +98,7 @@ void Coordinator::check_watchdog() {
   if (!stall) return;
   Worker& worker = workers_.at(stall->process);
   fail(worker, base::ExitCode::stalled, stall->sentence, false);
+  // It sends nothing, so it would not receive the Abort either.
   if (stall->silent) workers_.kill(worker);
 }
 
@@ -125,7 +127,7 @@ void Coordinator::evict_on_request() {
 }
 
 void Coordinator::check_done() {
-  if (phase_ != Phase::training || !workers_.every(&Worker::is_not_awaited)) return;
+  if (phase_ != Phase::training || !workers_.every(&Worker::is_optional)) return;
   rejoin_.cancel("the run is over");
   phase_ = Phase::leaving;
   deadline_ = Clock::now() + options_.exit_timeout;

@@ -4,22 +4,22 @@
 #include <variant>
 #include <vector>
 
-// What a trained model is asked, and what it answers. Over the stages of a run these are control
-// messages (control_message.h): requests go to the first stage, which passes them on, and answers
-// come from the last one.
+// Requests to a trained model, and its answers. Over the stages of a run these are control messages
+// (control_message.h): requests go to the first stage, which passes them on, and answers come from
+// the last one.
 namespace strait::control {
 
 // How the next token is chosen from the logits, in this order.
 struct Sampling {
-  double repetition_penalty = 1;  // of tokens that the sequence has; 1: none
-  double temperature = 0;         // 0: the likeliest token, whatever follows
+  double repetition_penalty = 1;  // for tokens that the sequence has; 1: none
+  double temperature = 0;         // 0: always the likeliest token
   std::int64_t top_k = 0;         // among this many; 0: all
-  double top_p = 1;               // among the likeliest that have this probability together
-  double min_p = 0;               // among those that have this share of the likeliest's
+  double top_p = 1;               // among the likeliest ones that together have this probability
+  double min_p = 0;  // among those with this fraction of the likeliest one's probability
   std::uint64_t seed = 1;
 };
 
-// These tokens follow what the sequence has already. Answer: ChosenToken.
+// Appends these tokens to a sequence. Answer: ChosenToken.
 struct ExtendSequence {
   std::int64_t sequence = 0;
   std::vector<std::int32_t> tokens;
@@ -32,14 +32,14 @@ struct EndSequence {
   std::int64_t sequence = 0;
 };
 
-// Rows of documents whose targets are to be predicted. Answer: ScoredRows.
+// Rows of documents with targets to be predicted. Answer: ScoredRows.
 struct ScoreRows {
   std::int64_t number = 0;
   std::int64_t padded_length = 0;
   std::vector<std::int32_t> tokens;             // of all rows, each padded
-  std::vector<std::int64_t> documents_of_rows;  // how many each row has
+  std::vector<std::int64_t> documents_of_rows;  // number of documents per row
   std::vector<std::int64_t> document_lengths;   // of all rows
-  // Where the targets are among `tokens`: first and end of one span after the other.
+  // The positions of targets in `tokens`: first and end of each span in turn.
   std::vector<std::int64_t> target_spans;
 };
 
@@ -64,11 +64,11 @@ class InferenceClient {
   InferenceClient& operator=(const InferenceClient&) = delete;
   virtual ~InferenceClient() = default;
 
-  // The first requests: as many as may be in flight at the same time.
+  // The first requests: as many as may be in flight at once.
   virtual std::vector<InferenceRequest> begin() = 0;
-  // What follows from an answer.
+  // The requests that follow from an answer.
   virtual std::vector<InferenceRequest> on_answer(const InferenceAnswer& answer) = 0;
-  // Every answer that is wanted has come.
+  // All required answers have arrived.
   virtual bool finished() const = 0;
 };
 

@@ -7,15 +7,15 @@
 
 namespace strait::control {
 
-// Carries requests of the inference client, if the run has one, to the first stage and answers back
-// to it, and ends the stages once the client has finished. One thread (the coordinator's).
+// If the run has an inference client: forwards its requests to the first stage and the answers to
+// it, and ends the stages when it has finished. One thread (the coordinator's).
 class InferenceDriver {
  public:
   // Borrows both; `client` may be null.
   InferenceDriver(Workers& workers, InferenceClient* client) : workers_(workers), client_(client) {}
 
   void begin();
-  // MessageError: nothing was asked.
+  // MessageError: nothing was requested.
   void on_answer(const InferenceAnswer& answer);
 
  private:

@@ -26,7 +26,7 @@ bool begins_with_time(std::string_view line) {
          });
 }
 
-// "1.0" as numbers; other names come first.
+// "1.0" as numbers; other names sort first.
 std::tuple<int, int, std::string> process_order(const fs::path& file) {
   const std::string name = file.stem().string();
   int stage = -1;
@@ -41,6 +41,7 @@ std::tuple<int, int, std::string> process_order(const fs::path& file) {
 
 LogReader::LogReader(const fs::path& file) : file_(file), process_(file.stem().string()) {}
 
+// Errors are ignored: the log of a process that has not started yet is missing.
 std::vector<LogLine> LogReader::take(bool rest) {
   std::error_code gone;
   const std::uint64_t size = fs::file_size(file_, gone);
@@ -59,17 +60,19 @@ std::vector<LogLine> LogReader::take(bool rest) {
                       '\0');
     in.read(piece.data(), static_cast<std::streamsize>(piece.size()));
     piece.resize(static_cast<std::size_t>(std::max<std::streamsize>(in.gcount(), 0)));
-    if (piece.empty()) break;  // cut short meanwhile
+    if (piece.empty()) break;  // truncated meanwhile
     taken_ += piece.size();
     complete = piece.find('\n') != piece.npos;
     unfinished_ += piece;
   }
+  // The rest of the file is taken only at its end; before that the line may still grow.
   rest = rest && taken_ >= size;
   std::size_t at = 0;
   for (;;) {
     const std::size_t end = unfinished_.find('\n', at);
     if (end == unfinished_.npos && !(rest && at < unfinished_.size())) break;
     std::string line = unfinished_.substr(at, end == unfinished_.npos ? end : end - at);
+    // A line without a time belongs to the one before it, so that by_time() keeps them together.
     if (begins_with_time(line)) time_ = line.substr(0, kTimeShape.size());
     lines.push_back({time_, process_, std::move(line)});
     at = end == unfinished_.npos ? unfinished_.size() : end + 1;

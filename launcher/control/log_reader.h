@@ -9,7 +9,7 @@ namespace strait::control {
 
 // One line of a process's log.
 struct LogLine {
-  std::string time;     // "2025-03-01 14:02:11.123"; without one, that of the line before
+  std::string time;     // "2025-03-01 14:02:11.123"; if it has none, that of the previous line
   std::string process;  // "1.0"
   std::string text;
 };
@@ -20,8 +20,8 @@ class LogReader {
   explicit LogReader(const std::filesystem::path& file);
 
   const std::string& process() const { return process_; }
-  // The complete lines since the last call, none only at the end of the file; a few MiB of them at
-  // most. With `rest` also an incomplete one at its end.
+  // The complete lines since the last call; empty only at the end of the file, and at most a few
+  // MiB. With `rest` also an incomplete line at the end.
   std::vector<LogLine> take(bool rest);
 
  private:
@@ -36,7 +36,7 @@ class LogReader {
 std::vector<std::filesystem::path> log_files(const std::filesystem::path& folder,
                                              const std::string& process);
 
-// The last line of a file, such as metrics.jsonl, that has this text in it; empty: none.
+// The last line of a file, such as metrics.jsonl, that contains this text; empty: none.
 std::string last_line_with(const std::filesystem::path& file, const std::string& text);
 
 // Sorts lines of several logs by time; lines of one log keep their order. Pure.

@@ -19,8 +19,8 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using store::Step;
 
-// A mean over n tokens strays from what it estimates by 1 / sqrt(n) nats, if the loss of a token
-// strays by 1. Three times that is no noise.
+// A mean over n tokens deviates from the estimated value by 1 / sqrt(n) nats if the loss of a token
+// deviates by 1. Three times that is not noise.
 constexpr double kNoise = 3;
 constexpr double kNotFinite = std::numeric_limits<double>::quiet_NaN();
 
@@ -50,7 +50,7 @@ LossHistory::Loss loss_of(const json& object, const char* targets) {
           integer(object, targets)};
 }
 
-// Evaluations by step, without steps after the checkpoint that the run resumed from.
+// Evaluations by step, without those after the checkpoint that the run resumed from.
 std::map<Step, LossHistory::Loss> evaluations_of(const fs::path& run) {
   std::map<Step, LossHistory::Loss> all;
   each_object(run / kEventsFile, [&](const json& event) {
@@ -75,6 +75,7 @@ bool LossHistory::is_sound(const Loss& loss) const {
 void LossHistory::add(const Loss& loss, Step weights) {
   latest_ = loss;
   not_finite_ = !std::isfinite(loss.value);
+  // Good weights stay good: a checkpoint is never removed because of what came later.
   if (is_sound(loss)) good_ = std::max(good_.value_or(weights), weights);
 }
 
@@ -130,7 +131,7 @@ LossHistory read_losses(const fs::path& run, double guess) {
   const std::map<Step, LossHistory::Loss> evaluations = evaluations_of(run);
   each_object(run / kMetricsFile, [&](const json& line) {
     const LossHistory::Loss loss = loss_of(line, "targets");
-    // Of a step in which nothing is learnt there is no loss.
+    // A step without targets has no loss.
     if (!is(line, "targets", 0)) losses.trained(loss, is(line, "skipped", true));
     const auto evaluation = evaluations.find(loss.step);
     if (evaluation != evaluations.end()) losses.evaluated(evaluation->second);

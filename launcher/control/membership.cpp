@@ -8,6 +8,7 @@ Membership::Membership(const std::vector<net::ProcessName>& processes, bool surv
 }
 
 bool Membership::survives(const Finding& finding) const {
+  // Only these codes depend on one process or host; any other error would hit every replica.
   const bool lost = finding.code == base::ExitCode::peer_lost ||
                     finding.code == base::ExitCode::stalled ||
                     finding.code == base::ExitCode::out_of_memory;

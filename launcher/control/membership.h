@@ -17,13 +17,13 @@ class Membership {
 
   bool has(std::uint32_t replica) const { return members_.contains(replica); }
   // Whether the run continues after this finding: a process was lost and other replicas remain. An
-  // error that every replica would run into likewise (a bad recipe, a full disk) ends the run.
+  // error that every replica would meet (a bad recipe, a full disk) ends the run.
   bool survives(const Finding& finding) const;
   void leave(std::uint32_t replica);
   void join(std::uint32_t replica);
 
   std::uint32_t epoch() const { return epoch_; }
-  // Announces the present membership to the workers.
+  // Announces the current membership to the workers.
   Regroup regroup() const { return {epoch_, {members_.begin(), members_.end()}}; }
 
  private:

@@ -20,7 +20,7 @@ void MemoryLedger::add(const Worker& from, const ShardsInMemory& shards) {
   if (open.parts.size() < workers_.present().size()) return;
   Open whole = std::move(open);
   open_.erase(shards.step);
-  // As on disk: of a tensor that several hold, the first one counts.
+  // The order of a checkpoint on disk: if several processes hold a tensor, the first one counts.
   std::ranges::sort(whole.parts, {}, &MemoryPart::process);
   if (holder_ != nullptr && !whole.skipped) return holder_->hold(shards.step, whole.parts);
   workers_.broadcast(MemoryReleased{shards.step});
@@ -31,9 +31,9 @@ void MemoryLedger::poll(bool quiet) {
   for (const MemoryDecision& one : holder_->take_decisions()) {
     workers_.broadcast(MemoryReleased{one.step});
     if (!one.place.empty()) observers_.notify(&RunObserver::in_memory, one.step, one.place);
-    if (quiet || one.trouble.empty() || one.trouble == trouble_) continue;
-    trouble_ = one.trouble;
-    observers_.launcher_event({"not_in_memory", one.trouble});
+    if (quiet || one.problem.empty() || one.problem == problem_) continue;
+    problem_ = one.problem;
+    observers_.launcher_event({"not_in_memory", one.problem});
   }
 }
 

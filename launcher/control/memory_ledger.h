@@ -12,8 +12,9 @@
 
 namespace strait::control {
 
-// Which processes have made their part of which checkpoint in memory: one is handed to the holder
-// when all have, and given up when one has skipped it. One thread (the coordinator's).
+// Which processes have made their part of which checkpoint in memory. A checkpoint is handed to the
+// holder when all parts exist, and given up if a process skipped its part. One thread (the
+// coordinator's).
 class MemoryLedger {
  public:
   MemoryLedger(Workers& workers, const RunObservers& observers, MemoryHolder* holder)
@@ -21,8 +22,8 @@ class MemoryLedger {
 
   // base::MessageError: the process has reported it before.
   void add(const Worker& from, const ShardsInMemory& shards);
-  // Releases what is decided, and reports to the observers. `quiet`: the processes leave, so a copy
-  // that failed is none.
+  // Releases what was decided, and reports it to the observers. `quiet`: the processes are exiting,
+  // so a failed copy is not a problem.
   void poll(bool quiet);
 
  private:
@@ -35,7 +36,7 @@ class MemoryLedger {
   const RunObservers& observers_;
   MemoryHolder* holder_;
   std::map<store::Step, Open> open_;
-  std::string trouble_;  // the last one reported; the same is reported once
+  std::string problem_;  // the last one reported; repetitions are not
 };
 
 }  // namespace strait::control

@@ -21,7 +21,7 @@ void Rejoin::poll_requests(bool stopping) {
   if (current_ && current_->state == State::admitting && Clock::now() >= current_->deadline) {
     cancel("timed out while the other processes bound links to it");
   }
-  // A cancelled start still runs, and would bind the same names and ports.
+  // A cancelled start still runs, and would use the same names and ports.
   const bool still_starting = started_.valid() && !is_ready(started_);
   if (current_ || still_starting || requests_.empty()) return;
   const std::uint32_t replica = requests_.front();
@@ -37,7 +37,7 @@ void Rejoin::begin(std::uint32_t replica, bool stopping) {
     return observers_.notify(&RunObserver::rejoin_attempted,
                              RejoinAttempt{replica, "the run is stopping"});
   }
-  // Former links and processes first: the new ones have the same names.
+  // The former links and processes go first, because the new ones have the same names.
   auto& workers = workers_.all();
   for (std::size_t i = 0; i < workers.size(); ++i) {
     if (!belongs(workers[i])) continue;
@@ -47,6 +47,7 @@ void Rejoin::begin(std::uint32_t replica, bool stopping) {
   }
   current_ = Current{.replica = replica};
   given_up_ = false;
+  // A start takes seconds to minutes, and the coordinator must answer its workers meanwhile.
   started_ = std::async(std::launch::async, options_.start_replica, replica, std::cref(given_up_));
 }
 
@@ -84,7 +85,7 @@ void Rejoin::on_ready(Worker& from, const Ready& ready) {
   if (from.rejoining || !from.ready) {
     from.ready = ready;
   } else {
-    if (ready.admission != current_->number) return;  // answers a cancelled one
+    if (ready.admission != current_->number) return;  // answers a cancelled Admit
     for (const auto& [link, endpoint] : ready.endpoints) from.ready->endpoints[link] = endpoint;
     current_->unanswered.erase(from.handle.name);
   }
@@ -99,6 +100,7 @@ void Rejoin::advance() {
     if (ready) send_admits();
     return;
   }
+  // A replica that left meanwhile never answers.
   std::erase_if(current_->unanswered,
                 [&](const net::ProcessName& process) { return !membership_.has(process.replica); });
   if (current_->state != State::admitting || !current_->unanswered.empty()) return;
@@ -108,7 +110,7 @@ void Rejoin::advance() {
   } catch (const base::UserError& error) {
     return cancel(error.what());  // a host that relays a link was lost
   } catch (const base::MessageError& error) {
-    // Not of the worker that answered last, which may be one that trains.
+    // Not an error of the worker that answered last, which may be one that trains.
     return cancel(error.what());
   }
   current_->state = State::waiting;
@@ -130,7 +132,7 @@ void Rejoin::send_admits() {
   for (Worker& worker : workers_.all()) {
     if (!membership_.has(worker.handle.name.replica)) continue;
     current_->unanswered.insert(worker.handle.name);
-    // Another end may bind a link than before: its former endpoint must not count as a second one.
+    // Another end than before may bind a link; its former endpoint must not count as a second one.
     std::erase_if(worker.ready->endpoints,
                   [&](const auto& one) { return bound.contains(one.first); });
     admit.binds = current_->binds[worker.handle.name];
@@ -138,7 +140,7 @@ void Rejoin::send_admits() {
   }
 }
 
-// Not to the replica itself: it does not take part in consensus rounds yet.
+// Not to the replica itself, which does not take part in consensus rounds yet.
 void Rejoin::request_checkpoint() {
   ++checkpoint_requests_;
   for (Worker& worker : workers_.all()) {
@@ -161,6 +163,7 @@ void Rejoin::cancel(const std::string& why) {
   if (!current_) return;
   const std::uint32_t replica = current_->replica;
   current_.reset();
+  // The start on the other thread polls this flag.
   given_up_ = true;
   for (Worker& worker : workers_.all()) {
     if (!std::exchange(worker.rejoining, false)) continue;

@@ -23,7 +23,7 @@ namespace strait::control {
 //   waiting    all have the endpoints; it becomes a member at the next checkpoint
 // A failure on the way, or cancel(), evicts its processes again; the run is not disturbed.
 //
-// One thread (the coordinator's). The destructor has start_replica give up, and waits for it.
+// One thread (the coordinator's). The destructor makes start_replica give up, and waits for it.
 class Rejoin {
  public:
   Rejoin(Workers& workers, WorkerInbox& inbox, Watchdog& watchdog, const Membership& membership,
@@ -38,8 +38,8 @@ class Rejoin {
   Rejoin(const Rejoin&) = delete;
   Rejoin& operator=(const Rejoin&) = delete;
 
-  // Reads new requests and begins the oldest one if none is in progress. `stopping`: requests fail,
-  // because the run is about to stop.
+  // Reads new requests, and starts the oldest one if none is in progress. `stopping`: requests
+  // fail, because the run is about to stop.
   void poll_requests(bool stopping);
   // Takes over the processes that start_replica has started meanwhile. `training`: the run has not
   // ended.
@@ -48,10 +48,10 @@ class Rejoin {
   void on_ready(Worker& from, const Ready& ready);
   // Replicas that have left need not answer any more.
   void on_membership_changed() { advance(); }
-  // The checkpoint from which the replica was to take part failed: requests another one.
+  // The checkpoint at which the replica was to join failed: requests another one.
   void on_checkpoint_dropped();
 
-  // The replica that can take part from the present checkpoint on; its rejoin is finished then.
+  // The replica that can join at the current checkpoint; its rejoin is then finished.
   std::optional<std::uint32_t> take_waiting();
   void cancel(const std::string& why);
 
@@ -63,11 +63,11 @@ class Rejoin {
     State state = State::starting;
     // See StartedReplica::binds.
     std::map<net::ProcessName, std::map<std::string, std::string>> binds = {};
-    // Number of its Admit.
+    // The number of its Admit.
     std::uint32_t number = 0;
     // Present workers that have not answered the Admit.
     std::set<net::ProcessName> unanswered = {};
-    // For these answers.
+    // The deadline for these answers.
     Time deadline = {};
   };
 
@@ -86,12 +86,12 @@ class Rejoin {
   // Requested replicas, oldest first.
   std::vector<std::uint32_t> requests_;
   std::optional<Current> current_;
-  // Every Admit and every SaveSoon has a number of its own, so that late answers to a cancelled
-  // rejoin are recognised.
+  // Every Admit and every SaveSoon has its own number, so that late answers to a cancelled rejoin
+  // are recognised.
   std::uint32_t admits_ = 0;
   std::uint32_t checkpoint_requests_ = 0;
   std::atomic<bool> given_up_ = false;  // read by start_replica
-  // Outlives `current_` where that is cancelled: start_replica ends a little later.
+  // Outlives a cancelled `current_`: start_replica ends a little later.
   std::future<StartedReplica> started_;
 };
 

@@ -79,7 +79,7 @@ void drop_later_steps(const fs::path& metrics, store::Step step) {
   if (kept != text) store::replace_file(metrics, kept);
 }
 
-// May be repeated after any part of it.
+// Idempotent: it may be repeated after a crash at any point.
 void complete(const RunDirectory& run, const ResumeChanges& changes) {
   if (changes.from) {
     store::set_aside_newer(run.path(), *changes.from);
@@ -87,9 +87,10 @@ void complete(const RunDirectory& run, const ResumeChanges& changes) {
   }
   if (changes.recipe) store::replace_file(run.recipe(), *changes.recipe);
   if (changes.plan) store::replace_file(run.plan(), *changes.plan);
+  // The journal goes last: as long as it exists, the next start completes the changes.
   remove_file(pending_file(run));
   remove_file(journal_file(run));
-  // Before training goes on: repeated later, these changes would undo it.
+  // Before training continues: repeated later, these changes would undo it.
   store::sync_directory(run.path());
 }
 

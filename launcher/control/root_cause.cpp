@@ -10,6 +10,7 @@ bool RootCause::add(const Finding& finding) {
     cause_ = finding;
     return true;
   }
+  // A process that lost its peer reports sooner than the exit of the peer is noticed.
   const bool better = cause_->effect && !finding.effect;
   const bool same = cause_->process == finding.process;
   Finding other = better ? std::exchange(*cause_, finding) : finding;

@@ -15,13 +15,13 @@ struct Finding {
   base::ExitCode code = base::ExitCode::internal;
   // One sentence for users.
   std::string sentence;
-  // True for a process that lost its peer: its report is true, but the peer's failure is the cause.
-  // It counts as the cause only while no better finding is known.
+  // True for a process that lost its peer: its report is true, but the cause is the peer's failure.
+  // It counts as the cause only as long as no better finding is known.
   bool effect = false;
 };
 
-// Picks the root cause out of all findings of a failed run. Their order of arrival does not show
-// it: peers often report a lost link before the exit of the process is noticed. Pure.
+// Picks the root cause from all findings of a failed run. The order of arrival does not show it,
+// because peers often report a lost link before the exit of the process is noticed. Pure.
 class RootCause {
  public:
   // True if this finding is now the cause.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "framework/store/atomic_file.h"
+#include "framework/store/checkpoint.h"
 #include "framework/store/step_folders.h"
 #include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
@@ -20,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A start that failed before its first step leaves nothing to resume: the same command may be
+// A start that failed before its first step leaves nothing to resume, so the same command may be
 // repeated.
 bool has_trained(const fs::path& path) {
   const fs::path metrics = path / kMetricsFile;
@@ -29,7 +30,7 @@ bool has_trained(const fs::path& path) {
   return fs::is_directory(checkpoints) && !fs::is_empty(checkpoints);
 }
 
-// A directory with only a lock file was left by a start that failed early: no run.
+// A directory with only a lock file was left by a start that failed early; it is not a run.
 bool holds_a_run(const fs::path& path) {
   if (!fs::exists(path)) return false;
   if (!fs::is_directory(path)) {
@@ -44,14 +45,14 @@ bool holds_a_run(const fs::path& path) {
   return false;
 }
 
-// Renames a run for a new one of its name, and back unless that comes to be.
+// Renames a run to make room for a new one of the same name. Renames it back if the new one fails.
 class FormerRun {
  public:
   explicit FormerRun(fs::path path) : path_(std::move(path)) {}
   FormerRun(const FormerRun&) = delete;
   FormerRun& operator=(const FormerRun&) = delete;
   ~FormerRun() {
-    std::error_code ignored;  // the caller has an error to report already
+    std::error_code ignored;  // the caller already has an error to report
     if (aside_) fs::rename(*aside_, path_, ignored);
   }
 
@@ -72,8 +73,8 @@ class FormerRun {
   std::optional<fs::path> aside_;
 };
 
-// What a process that was killed while it replaced a file of the run left beside it. It only takes
-// room: one that cannot be removed now goes at the next start.
+// Removes the temporary files of a process that was killed while it replaced a file of the run.
+// They only take room, so one that cannot be removed is left for the next start.
 void remove_temporary_files(const fs::path& path) {
   constexpr std::array kReplaced = {kPlanFile,       kRecipeFile,  kMetricsFile,
                                     kGenerationFile, kJournalFile, kPendingFile};
@@ -87,7 +88,7 @@ void remove_temporary_files(const fs::path& path) {
   }
 }
 
-// Of a new directory. Where the disk has no room for a lock, the directory goes, too.
+// For a new directory. If the disk has no room for a lock, the directory is removed too.
 RunLock lock_new(const fs::path& path) {
   try {
     return RunLock(path);
@@ -98,6 +99,30 @@ RunLock lock_new(const fs::path& path) {
     if (!held) fs::remove(path, ignored);
     throw;
   }
+}
+
+// "--set name=dates-2": a name that no run has.
+std::string flag_of_free_name(const fs::path& path) {
+  for (int n = 2;; ++n) {
+    fs::path other = path;
+    other += fmt::format("-{}", n);
+    if (!store::is_present(other)) {
+      return "--set name=" + base::shell_word(other.filename().string());
+    }
+  }
+}
+
+[[noreturn]] void refuse_existing(const fs::path& path) {
+  const std::string name = flag_of_free_name(path);
+  const bool saved = !store::committed_steps(path).empty();
+  throw base::UserError(
+      base::ExitCode::bad_input,
+      saved ? fmt::format("{} already holds a run. Resume it: {}; choose another name: {}; or move "
+                          "it aside: --replace",
+                          path.string(), base::strait_command("resume", path), name)
+            : fmt::format("{} already holds a run, which has no checkpoint to resume from. Move it "
+                          "aside: --replace; or choose another name: {}",
+                          path.string(), name));
 }
 
 fs::path without_trailing_slash(const fs::path& path) {
@@ -115,11 +140,8 @@ RunDirectory RunDirectory::create(const fs::path& given, Existing existing) {
     FormerRun former(path);
     if (holds_a_run(path)) {
       if (existing == Existing::refuse && (has_trained(path) || live(path))) {
-        if (const auto holder = live(path)) RunLock refusal(path);
-        throw base::UserError(base::ExitCode::bad_input,
-                              fmt::format("{} already holds a run. Resume it: {}; choose "
-                                          "another name: --set name=…; or move it aside: --replace",
-                                          path.string(), base::strait_command("resume", path)));
+        if (live(path)) const RunLock refusal(path);
+        refuse_existing(path);
       }
       const RunLock lock(path);  // a live run is never moved
       former.move_aside();
@@ -148,12 +170,7 @@ RunDirectory RunDirectory::create(const fs::path& given, Existing existing) {
 
 RunDirectory RunDirectory::open(const fs::path& given) {
   const fs::path path = without_trailing_slash(given);
-  if (!store::is_present(path / kPlanFile)) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("{} holds no run (there is no plan.json in it); these are here: {} status",
-                    path.string(), base::command_name()));
-  }
+  if (!store::is_present(path / kPlanFile)) base::refuse_no_run(path);
   RunDirectory directory(path, RunLock(path));
   complete_changes(directory);
   remove_temporary_files(path);
@@ -162,7 +179,7 @@ RunDirectory RunDirectory::open(const fs::path& given) {
 }
 
 bool RunDirectory::discard() {
-  std::error_code error;  // the caller has another one to report already
+  std::error_code error;  // the caller already has an error to report
   fs::remove_all(path_, error);
   error.clear();
   if (moved_aside_) fs::rename(*moved_aside_, path_, error);
@@ -173,7 +190,7 @@ std::optional<LiveRun> RunDirectory::live(const fs::path& path) { return RunLock
 
 std::uint32_t RunDirectory::generation() const {
   const fs::path file = path_ / kGenerationFile;
-  // Lost, it must not count from 1 again: processes of this run would be taken for older ones.
+  // If the file is lost, counting must not start from 1: processes of this run would look older.
   if (!store::is_present(file)) return process::begun_generation(path_);
   return process::read_generation(file);
 }

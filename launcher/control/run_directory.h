@@ -11,21 +11,21 @@
 
 namespace strait::control {
 
-// runs/<name>/, owned by one process: the one that holds its lock, from create() or open() until
-// the destructor. A lock whose holder is dead is taken over. Guarantees one owner and rising
-// generations; the content of the files is up to their writers. One thread.
+// runs/<name>/, owned by the process that holds its lock, from create() or open() until the
+// destructor. The lock of a dead holder is taken over. Guarantees one owner and rising generations;
+// the writers of the files are responsible for their content. One thread.
 class RunDirectory {
  public:
   enum class Existing { refuse, move_aside };
 
-  // A new run. An existing one is a UserError (resume, another name, --replace) or, with move_aside
-  // or if it has not trained a single step, is renamed to <name>.old-N. Nothing is deleted.
+  // A new run. An existing one is a UserError (which offers resume, another name, --replace). With
+  // move_aside, or if it has not trained a step, it is renamed to <name>.old-N. Nothing is deleted.
   static RunDirectory create(const std::filesystem::path& path, Existing existing);
-  // A run to resume. Completes the changes of a resume that died while it applied them
+  // A run to resume. Completes the changes of a resume that died while applying them
   // (resume_changes.h). UserError: there is no run, or it is live (with its pid and start time).
   static RunDirectory open(const std::filesystem::path& path);
 
-  // The present owner of the run at `path`, if any. Does not lock.
+  // The current owner of the run at `path`, if any. Does not lock.
   static std::optional<LiveRun> live(const std::filesystem::path& path);
 
   RunDirectory(RunDirectory&&) = default;
@@ -33,7 +33,7 @@ class RunDirectory {
 
   // Higher than any before in this directory; durable when this returns.
   std::uint32_t next_generation();
-  // The last one; 0: there was none.
+  // The last one; 0: none.
   std::uint32_t generation() const;
 
   // Removes a directory that create() has made and in which nothing was started. An earlier run
@@ -44,7 +44,7 @@ class RunDirectory {
   const std::optional<std::filesystem::path>& moved_aside() const { return moved_aside_; }
 
   const std::filesystem::path& path() const { return path_; }
-  // False: it was moved or removed while it was in use.
+  // False: it was moved or removed during use.
   bool in_place() const { return lock_.is_of(path_); }
   std::filesystem::path plan() const { return path_ / kPlanFile; }
   std::filesystem::path recipe() const { return path_ / kRecipeFile; }
@@ -68,7 +68,7 @@ class RunDirectory {
   std::optional<std::filesystem::path> moved_aside_;
 };
 
-// The command that begins the run in this directory again: its recipe is there.
+// The command that starts the run of this directory again from its recipe.
 std::string run_again_command(const std::filesystem::path& run);
 
 }  // namespace strait::control

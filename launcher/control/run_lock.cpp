@@ -3,20 +3,18 @@
 #include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <ctime>
 
 #include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/control/run_file_names.h"
-#include "launcher/process/lock_holder.h"
+#include "launcher/process/lock_file.h"
 
 namespace strait::control {
 namespace {
@@ -47,11 +45,6 @@ void write_holder(int descriptor, const std::filesystem::path& path) {
 
 bool is_own(const LiveRun& holder) { return holder.here() && holder.pid == ::getpid(); }
 
-// Takes the lock if it is free. Other errors (ENOLCK, ENOSYS) are of file systems without locks.
-bool is_locked_by_another(int descriptor) {
-  return ::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-}
-
 [[noreturn]] void refuse_live(const std::filesystem::path& run,
                               const std::optional<LiveRun>& holder) {
   if (holder && !holder->here()) {
@@ -73,7 +66,7 @@ bool is_locked_by_another(int descriptor) {
 
 bool LiveRun::alive() const {
   if (here()) return exists();
-  // Slurm restarts a job only after its former start has ended.
+  // Slurm restarts a job only after its previous start has ended.
   return host != process::own_host() && (job.empty() || job != own_job());
 }
 
@@ -82,24 +75,26 @@ std::string LiveRun::sentence() const {
                      job.empty() ? "" : " in Slurm job " + job, since);
 }
 
+std::string LiveRun::suspension() const {
+  if (!suspended()) return "";
+  return fmt::format("process {0} is suspended (SIGSTOP or Ctrl-Z); let it go on: kill -CONT {0}",
+                     pid);
+}
+
 RunLock::RunLock(const std::filesystem::path& run) {
   const std::filesystem::path path = lock_file(run);
-  descriptor_ = FileDescriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (!descriptor_.open()) {
-    throw base::UserError(base::ExitCode::storage_io,
-                          fmt::format("cannot open {}: {}", path.string(), std::strerror(errno)));
-  }
-  const bool refused = is_locked_by_another(descriptor_.number());
+  descriptor_ = process::open_lock_file(path);
+  const bool refused = !process::try_lock(descriptor_.number());
   const std::optional<LiveRun> earlier = read_holder(descriptor_.number());
-  // Checked even if the lock was free: some file systems have none.
+  // Checked even if the lock was free, because some file systems have no locks.
   const bool other = earlier && !is_own(*earlier) && earlier->alive();
   if (refused || other) refuse_live(run, earlier);
   write_holder(descriptor_.number(), path);
 }
 
 RunLock::~RunLock() {
-  // This process may live on, and its pid would keep the lock where flock is not supported. A
-  // failure is harmless: the end of the process releases the lock, too.
+  // This process may live on, and where flock is not supported its pid would keep the lock. A
+  // failure is harmless, because the end of the process also releases the lock.
   if (descriptor_.open()) [[maybe_unused]]
     const int emptied = ::ftruncate(descriptor_.number(), 0);
 }
@@ -110,7 +105,7 @@ bool RunLock::is_of(const std::filesystem::path& run) const {
   if (::fstat(descriptor_.number(), &held) != 0) return true;
   if (::stat(lock_file(run).c_str(), &present) != 0) return errno != ENOENT && errno != ENOTDIR;
   if (held.st_dev == present.st_dev && held.st_ino == present.st_ino) return true;
-  // Some file systems give a file another number now and then: what it says counts.
+  // Some file systems change a file's number now and then, so the content decides.
   const FileDescriptor file(::open(lock_file(run).c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.open()) return errno != ENOENT && errno != ENOTDIR;
   const auto holder = read_holder(file.number());
@@ -118,11 +113,13 @@ bool RunLock::is_of(const std::filesystem::path& run) const {
 }
 
 void RunLock::clear(const std::filesystem::path& run, const LiveRun& ended) {
-  // Not removed: a process that has just taken the lock would hold that of a file without a name.
+  // Not removed: a process that has just taken the lock would hold the lock of a file without a
+  // name.
   const FileDescriptor file(::open(lock_file(run).c_str(), O_RDWR | O_CLOEXEC));
-  if (!file.open() || is_locked_by_another(file.number())) return;
+  if (!file.open() || !process::try_lock(file.number())) return;
   if (read_holder(file.number()) != ended) return;
-  [[maybe_unused]] const int emptied = ::ftruncate(file.number(), 0);  // else it stays in the way
+  // otherwise it would block the next run
+  [[maybe_unused]] const int emptied = ::ftruncate(file.number(), 0);
 }
 
 std::optional<LiveRun> RunLock::holder(const std::filesystem::path& run) {

@@ -12,7 +12,7 @@
 
 namespace strait::control {
 
-// Present state of one process.
+// The current state of one process.
 struct ProcessReport {
   net::ProcessName process;
   std::string host;
@@ -42,7 +42,8 @@ struct ReplicaJoined {
   std::vector<std::uint32_t> replicas;
 };
 
-// A rejoin of an absent replica begins or, where `failure` says why in one sentence, has failed.
+// A rejoin of an absent replica begins or, if `failure` gives the reason in one sentence, has
+// failed.
 struct RejoinAttempt {
   std::uint32_t replica = 0;
   std::string failure;
@@ -50,17 +51,17 @@ struct RejoinAttempt {
 
 // The run restarts by itself after a failure.
 struct Restart {
-  std::int64_t number = 0;         // in a row, without a new checkpoint in between
-  std::int64_t limit = 0;          // of these
-  std::uint32_t generation = 0;    // that begins
-  store::Step from{};              // of the checkpoint that it goes on from; 0: from the beginning
+  std::int64_t number = 0;         // in a row, without a new checkpoint
+  std::int64_t limit = 0;          // of restarts in a row
+  std::uint32_t generation = 0;    // the generation that begins
+  store::Step from{};              // the step of its checkpoint; 0: from the beginning
   std::string cause;               // of the failure, one sentence
-  std::vector<std::string> moves;  // a sentence for each host that was replaced or left out
+  std::vector<std::string> moves;  // one sentence per host that was replaced or left out
 };
 
-// Receives what happens in a run: the console and the run's files implement it. Called on the
-// coordinator's thread, one call at a time; must return at once (nothing slower than appending a
-// line to a file).
+// Receives the events of a run; implemented by the console and the run's files. Called on the
+// coordinator's thread, one call at a time. Must return at once: nothing slower than appending a
+// line to a file.
 class RunObserver {
  public:
   RunObserver() = default;
@@ -82,16 +83,17 @@ class RunObserver {
   virtual void replica_left(const ReplicaLeft& /*gone*/) {}
   virtual void rejoin_attempted(const RejoinAttempt& /*attempt*/) {}
   virtual void replica_joined(const ReplicaJoined& /*joined*/) {}
-  // Nothing moves, and which process or link the others wait for; empty: something moves again.
+  // Nothing moves; `why` names the process or link that the others wait for. Empty: something moves
+  // again.
   virtual void standing_still(const std::string& /*why*/) {}
-  // All links and processes that are slower than they should be, a sentence each; when it changes.
+  // All links and processes that are slower than expected, one sentence each; called on changes.
   virtual void slow_parts(const std::vector<std::string>& /*sentences*/) {}
   virtual void stopping(bool /*now*/) {}
   virtual void restarting(const Restart& /*restart*/) {}  // between two launches
   virtual void ended(const Outcome& /*outcome*/) {}
 };
 
-// Calls one function of all observers of a run, in the order in which they were given.
+// Calls a function of all observers of a run, in the order in which they were given.
 class RunObservers {
  public:
   explicit RunObservers(std::vector<RunObserver*> observers) : observers_(std::move(observers)) {}
@@ -100,7 +102,7 @@ class RunObservers {
   void notify(void (RunObserver::*what)(Arguments...), const Given&... given) const {
     for (RunObserver* observer : observers_) (observer->*what)(given...);
   }
-  // An event of the launcher itself; none where there is no text.
+  // An event of the launcher itself; nothing if it has no text.
   void launcher_event(const Event& event) const {
     if (!event.text.empty()) notify(&RunObserver::event, std::string("the launcher"), event);
   }

@@ -50,8 +50,8 @@ Json describe(const ProcessReport& report) {
   return process;
 }
 
-// Replaced by a rename, so that readers never see half of it. Not synced: it is outdated after a
-// second anyway. False: it could not be written.
+// Replaced by a rename, so that readers never see half of it. Not synced, because it is outdated
+// after a second. False: it could not be written.
 bool replace_status(const std::filesystem::path& file, const Json& status) {
   std::filesystem::path next = file;
   next += ".next";
@@ -66,13 +66,13 @@ bool replace_status(const std::filesystem::path& file, const Json& status) {
   return !failed;
 }
 
-// What earlier launches have written; an empty object: nothing.
+// The status of earlier launches; an empty object: none.
 Json former_status(const RunDirectory& directory) {
   try {
     const auto status = read_run_status(directory.path());
     if (status && status->is_object()) return *status;
   } catch (const base::UserError&) {
-    return Json::object();  // a damaged file is replaced by this launch's
+    return Json::object();  // this launch replaces a damaged file
   }
   return Json::object();
 }
@@ -141,6 +141,8 @@ RunRecorder::RunRecorder(const RunDirectory& directory, const std::string& run_i
                                           {"step", store::number(from)},
                                           {"steps", store::number(to)}})) {
   const Json former = former_status(directory);
+  // Metrics of the former launch still describe this run if it resumes at the step that they belong
+  // to.
   const bool same = former.value("step", Json()) == store::number(from);
   for (const std::string& key : status_metrics()) {
     (*status_)[key] = same ? former.value(key, Json()) : Json();
@@ -152,7 +154,7 @@ RunRecorder::RunRecorder(const RunDirectory& directory, const std::string& run_i
                    {"sync", Json::array()},
                    {"slow", Json::array()},
                    {"outcome", nullptr}});
-  // They stay as long as the run goes on.
+  // Restarts stay listed as long as the run continues.
   if (former.contains("restarts")) (*status_)["restarts"] = former.at("restarts");
   append({"started", {{"run", run_id}, {"generation", generation}}});
   write_status();
@@ -164,6 +166,7 @@ void RunRecorder::run_or_warn(const std::function<void()>& work) {
   try {
     work();
   } catch (const trace::TraceError& error) {
+    // Warned once: a full disk would otherwise fill the log every second.
     if (!warned_) spdlog::error("{}. The run continues without it", error.what());
     warned_ = true;
   }
@@ -190,7 +193,7 @@ void RunRecorder::connected(const Hello& hello) {
 }
 
 void RunRecorder::training(store::Step from, store::Step to) {
-  // Again: a resume has just replaced the file by one without the later steps.
+  // Reopened: a resume has just replaced the file by one without the later steps.
   run_or_warn([this] { metrics_.emplace(metrics_path_); });
   remaining_ = RemainingTime(to);
   (*status_)["state"] = "training";
@@ -224,7 +227,7 @@ void RunRecorder::checkpointed(store::Step step) {
   (*status_)["checkpoint"] = store::number(step);
 }
 
-// No event: there may be one every second.
+// Without an event: there may be one every second.
 void RunRecorder::in_memory(store::Step step, const std::string& place) {
   (*status_)["memory"] = {{"step", store::number(step)}, {"place", place}};
 }
@@ -266,7 +269,7 @@ void RunRecorder::rejoin_attempted(const RejoinAttempt& attempt) {
 void RunRecorder::replica_joined(const ReplicaJoined& joined) {
   (*status_)["replicas"] = joined.replicas;
   (*status_)["left"].erase(std::to_string(joined.replica));
-  // Kept when the replica leaves again: `strait replica` may poll later than that.
+  // Kept even if the replica leaves again, because `strait replica` may poll later.
   (*status_)["rejoins"][std::to_string(joined.replica)] = {
       {"number", rejoins_}, {"state", "joined"}, {"step", store::number(joined.step)}};
   write_status();

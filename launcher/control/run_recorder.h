@@ -17,13 +17,13 @@ namespace strait::control {
 struct RunEvent;
 
 // Writes the files of a run: metrics.jsonl (a line per step), events.jsonl (a line per event) and
-// status.json (the present state, replaced every second; read by `strait status`). Events about the
-// run as a whole are in status.json before they are in events.jsonl. Observes one run, on the
+// status.json (the current state, replaced every second; read by `strait status`). Events about the
+// whole run are in status.json before they are in events.jsonl. Observes one run, on the
 // coordinator's thread.
 class RunRecorder : public RunObserver {
  public:
-  // `from` and `to`: the steps that this launch is to make, so that the status of one that fails
-  // before it trains shows how far the run is.
+  // `from` and `to`: the steps of this launch. So the status of a launch that fails before it
+  // trains shows how far the run is.
   RunRecorder(const RunDirectory& directory, const std::string& run_id, std::uint32_t generation,
               store::Step from = {}, store::Step to = {});
   ~RunRecorder() override;
@@ -47,7 +47,7 @@ class RunRecorder : public RunObserver {
   void ended(const Outcome& outcome) override;
 
  private:
-  // The run continues without a file that cannot be written.
+  // If a file cannot be written, the run continues without it.
   void run_or_warn(const std::function<void()>& work);
   void append(const RunEvent& event);
   void write_status();
@@ -57,19 +57,19 @@ class RunRecorder : public RunObserver {
   std::optional<trace::JsonLines> metrics_;
   trace::JsonLines events_;
   std::unique_ptr<nlohmann::ordered_json> status_;  // next content of status.json
-  int rejoins_ = 0;                                 // attempts so far, failed ones included
+  int rejoins_ = 0;                                 // attempts so far, including failed ones
   RemainingTime remaining_;
   bool warned_ = false;
 };
 
-// Between two launches of a run, when it has no RunRecorder: the same files. Errors of the disk are
-// not reported: the launch that follows meets them, too.
+// Between two launches of a run, when there is no RunRecorder: the same files. Disk errors are not
+// reported, because the next launch meets them too.
 //
-// The former launch has failed, and another one will follow: until then the state is "restarting".
+// The last launch failed, and another one will follow: until then the state is "restarting".
 void record_restarting(const RunDirectory& directory);
-// The step and the hosts from which the next launch starts are known.
+// The step and the hosts of the next launch are known.
 void record_restart(const RunDirectory& directory, const Restart& restart);
-// No further launch follows, and the run as a whole ends so, not as its last launch did.
+// No further launch follows: the whole run ends this way, not as its last launch did.
 void record_end(const RunDirectory& directory, const Outcome& outcome);
 
 }  // namespace strait::control

@@ -33,12 +33,14 @@ std::string_view prefix_of(ReplicaRequest request) {
 }  // namespace
 
 void refuse_run_not_started(const fs::path& run) {
+  if (!store::is_present(run / kPlanFile)) base::refuse_no_run(run);
   throw base::UserError(base::ExitCode::bad_input,
-                        fmt::format("{} holds no run that has started; these are here: {} status",
-                                    run.string(), base::command_name()));
+                        fmt::format("the run of {} has not started; start it with: {}",
+                                    run.string(), run_again_command(run)));
 }
 
 void refuse_not_live(const fs::path& run) {
+  if (!store::is_present(run / kPlanFile)) base::refuse_no_run(run);
   throw base::UserError(base::ExitCode::bad_input,
                         fmt::format("no run is live in {}; see: {}", run.string(),
                                     base::strait_command("status", run)));
@@ -57,7 +59,7 @@ std::optional<nlohmann::json> read_run_status(const std::filesystem::path& run) 
   const std::string text = store::read_text_file(path, kMostStatusBytes);
   try {
     nlohmann::json status = store::parse_bounded_json(text);
-    if (!status.is_object()) throw store::JsonError("it is no object");
+    if (!status.is_object()) throw store::JsonError("it is not an object");
     return status;
   } catch (const store::JsonError& error) {
     throw base::UserError(
@@ -78,12 +80,13 @@ void request_replica(ReplicaRequest request, const fs::path& run, std::uint32_t 
 
 std::vector<std::uint32_t> take_requests(ReplicaRequest request, const fs::path& run) {
   const std::string_view prefix = prefix_of(request);
+  // A missing directory is not an error: the run may be moved while it is polled.
   std::vector<std::uint32_t> requested;
   std::vector<fs::path> entries;
   try {
     entries = store::entries_of(run);
   } catch (const store::StoreError&) {
-    return requested;  // the caller asks again
+    return requested;  // the caller polls again
   }
   for (const fs::path& entry : entries) {
     const std::string name = entry.filename().string();

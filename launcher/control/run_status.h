@@ -9,15 +9,15 @@
 
 namespace strait::control {
 
-// Status and requests of a live run, for other processes on its machine: both are files in the
+// Status and requests of a live run, for other processes on its machine. Both are files in the
 // run's directory.
 
-// The content of status.json; empty: there is none yet. UserError: it is damaged.
+// The content of status.json; empty: none yet. UserError: it is damaged.
 std::optional<nlohmann::json> read_run_status(const std::filesystem::path& run);
-// For a verb that needs a run with a status, or a live one: a UserError.
+// For a verb that needs a run that has started, or a live one: throws UserError.
 [[noreturn]] void refuse_run_not_started(const std::filesystem::path& run);
 [[noreturn]] void refuse_not_live(const std::filesystem::path& run);
-// A status that lacks what this build writes: a UserError.
+// For a status without what this build writes: throws UserError.
 [[noreturn]] void refuse_foreign_status(const std::filesystem::path& run,
                                         const std::exception& error);
 
@@ -27,7 +27,7 @@ enum class ReplicaRequest : std::uint8_t { leave, rejoin };
 void request_replica(ReplicaRequest request, const std::filesystem::path& run,
                      std::uint32_t replica);
 
-// The replicas of all requests since the last call, ascending; none where the directory cannot be
+// The replicas of all requests since the last call, ascending; empty if the directory cannot be
 // listed now.
 std::vector<std::uint32_t> take_requests(ReplicaRequest request, const std::filesystem::path& run);
 

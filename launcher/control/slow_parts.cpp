@@ -11,40 +11,40 @@ namespace strait::control {
 namespace {
 
 constexpr double kSlow = 2;             // times as long as expected
-constexpr double kStillSlow = 1.5;      // of a link: the same, once it was named
-constexpr double kShare = 0.25;         // of the step, at least
-constexpr double kStillShare = 0.1;     // of a link: the same, once it was named
-constexpr double kLeastSeconds = 0.05;  // of a step, at least: shorter ones are noise
-constexpr std::int64_t kWarmUp = 2;     // steps of a launch that do not count
-constexpr double kEnough = 0.75;        // of the latest steps were slow: named
-constexpr double kFew = 0.375;          // of them still were: no longer named
-constexpr double kAlike = 2;            // times the bytes of a link that carries the like
+constexpr double kStillSlow = 1.5;      // of a link: the same, after it was named
+constexpr double kShare = 0.25;         // the least fraction of a step
+constexpr double kStillShare = 0.1;     // of a link: the same, after it was named
+constexpr double kLeastSeconds = 0.05;  // the least duration; shorter ones are noise
+constexpr std::int64_t kWarmUp = 2;     // steps of a launch that are not counted
+constexpr double kNameShare = 0.75;     // named if this fraction of the latest steps was slow
+constexpr double kClearShare = 0.375;   // no longer named if at most this fraction was slow
+constexpr double kSimilarBytes = 2;     // ratio of bytes up to which two links are comparable
 
 bool matters(double seconds, double step, double share = kShare) {
   return seconds >= kLeastSeconds && seconds >= share * step;
 }
 
-std::pair<std::string, net::ProcessName> key_of(const StepLine::SentOver& one) {
+std::pair<std::string, net::ProcessName> key_of(const StepLine::LinkBytes& one) {
   return {one.name, one.sender};
 }
 
-double seconds_of(const StepLine::SentOver& one) {
+double seconds_of(const StepLine::LinkBytes& one) {
   return static_cast<double>(one.sent_bytes) / one.bytes_per_second;
 }
 
-// Same use and direction, and about as many bytes.
-bool is_alike(const StepLine::SentOver& one, const StepLine::SentOver& other) {
-  const auto use = [](const StepLine::SentOver& link) {
+// Two links are comparable if they have the same use and direction and similar bytes.
+bool is_comparable(const StepLine::LinkBytes& one, const StepLine::LinkBytes& other) {
+  const auto use = [](const StepLine::LinkBytes& link) {
     return link.name.substr(0, link.name.find(' '));
   };
-  const auto downstream = [](const StepLine::SentOver& link) {
+  const auto downstream = [](const StepLine::LinkBytes& link) {
     return link.name.find(' ' + link.sender.text()) != std::string::npos;
   };
-  const auto bytes = [](const StepLine::SentOver& link) {
+  const auto bytes = [](const StepLine::LinkBytes& link) {
     return static_cast<double>(link.sent_bytes);
   };
   return use(one) == use(other) && downstream(one) == downstream(other) &&
-         bytes(one) <= kAlike * bytes(other) && bytes(other) <= kAlike * bytes(one);
+         bytes(one) <= kSimilarBytes * bytes(other) && bytes(other) <= kSimilarBytes * bytes(one);
 }
 
 double megabits(double bytes_per_second) { return bytes_per_second * 8 / 1e6; }
@@ -52,37 +52,38 @@ double megabits(double bytes_per_second) { return bytes_per_second * 8 / 1e6; }
 }  // namespace
 
 void SlowParts::note_rates(const StepLine& line) {
-  for (const StepLine::SentOver& one : line.links) {
+  for (const StepLine::LinkBytes& one : line.links) {
     std::deque<double>& rates = links_[key_of(one)].rates;
     if (one.bytes_per_second > 0) rates.push_back(one.bytes_per_second);
     if (rates.size() > kWindow) rates.pop_front();
   }
 }
 
-// Of all links that share its line. While it carried this one's bytes it may have carried them too.
-double SlowParts::line_bytes(const StepLine& line, const StepLine::SentOver& one) const {
+// The bytes of all links that share this link's line, which may have carried them all meanwhile.
+double SlowParts::line_bytes(const StepLine& line, const StepLine::LinkBytes& one) const {
   const auto known = expected_.links.find(key_of(one));
   if (known == expected_.links.end() || known->second.from.empty()) {
     return static_cast<double>(one.sent_bytes);
   }
   double up = 0;
   double down = 0;
-  for (const StepLine::SentOver& other : line.links) {
+  for (const StepLine::LinkBytes& other : line.links) {
     const auto its = expected_.links.find(key_of(other));
     if (its == expected_.links.end()) continue;
     const auto bytes = static_cast<double>(other.sent_bytes);
     if (its->second.from == known->second.from) up += bytes;
     if (its->second.to == known->second.to) down += bytes;
   }
+  // The link waits for whichever side of its line is busier.
   return std::max(up, down);
 }
 
-// The median of links that carry the like; 0: there is none. Of each the lower quartile of its
-// latest rates: the more they scatter the less they prove.
-double SlowParts::usual_rate(const StepLine& line, const StepLine::SentOver& one) const {
+// The median speed of comparable links; 0: there are none. For each link the lower quartile of its
+// latest rates, because rates that scatter prove less.
+double SlowParts::usual_rate(const StepLine& line, const StepLine::LinkBytes& one) const {
   std::vector<double> usual;
-  for (const StepLine::SentOver& other : line.links) {
-    if (key_of(other) == key_of(one) || !is_alike(one, other)) continue;
+  for (const StepLine::LinkBytes& other : line.links) {
+    if (key_of(other) == key_of(one) || !is_comparable(one, other)) continue;
     const std::deque<double>& latest = links_.at(key_of(other)).rates;
     if (latest.empty()) continue;
     std::vector<double> rates(latest.begin(), latest.end());
@@ -92,7 +93,7 @@ double SlowParts::usual_rate(const StepLine& line, const StepLine::SentOver& one
   return usual.empty() ? 0 : base::median(usual);
 }
 
-std::string SlowParts::judge_link(const StepLine& line, const StepLine::SentOver& one,
+std::string SlowParts::judge_link(const StepLine& line, const StepLine::LinkBytes& one,
                                   bool slow) const {
   if (one.bytes_per_second <= 0 || one.sent_bytes == 0) return "";
   const double seconds = seconds_of(one);
@@ -143,7 +144,7 @@ std::string SlowParts::judge_process(const StepLine& line, const net::ProcessNam
   }
   if (own->second.measured && ratio >= kSlow)
     return sentence(1, "the plan has it from strait probe");
-  // The plan's shares are forecasts: those of two processes alone say little.
+  // The plan's shares are forecasts; those of two processes alone say little.
   if (line.processes.size() > 2 && slowest > 0 && ratio >= kSlow * slowest) {
     return sentence(slowest, "the slowest other process for its share of the plan");
   }
@@ -152,6 +153,7 @@ std::string SlowParts::judge_process(const StepLine& line, const net::ProcessNam
 
 void SlowParts::note(Part& part, double seconds, std::string sentence, const std::string& name,
                      std::vector<Change>& changes) const {
+  // Steps and not seconds are counted, so that one long pause is one slow step.
   part.recent.push_back({!sentence.empty(), seconds});
   double all = 0;
   for (const Step& step : part.recent) all += step.seconds;
@@ -160,12 +162,13 @@ void SlowParts::note(Part& part, double seconds, std::string sentence, const std
     part.recent.pop_front();
   }
   if (!sentence.empty()) part.sentence = std::move(sentence);
+  // Counted against a full window, so that few first steps do not name a part.
   const double share = static_cast<double>(std::ranges::count(part.recent, true, &Step::slow)) /
                        static_cast<double>(std::max(part.recent.size(), kWindow));
-  if (!part.slow && share >= kEnough && all >= part.least_seconds) {
+  if (!part.slow && share >= kNameShare && all >= part.least_seconds) {
     part.slow = true;
     changes.push_back({true, part.sentence});
-  } else if (part.slow && share <= kFew) {
+  } else if (part.slow && share <= kClearShare) {
     part.slow = false;
     changes.push_back({false, name + " is no longer slow"});
   }
@@ -175,7 +178,7 @@ std::vector<SlowParts::Change> SlowParts::add(const StepLine& line) {
   std::vector<Change> changes;
   if (++steps_ <= kWarmUp) return changes;
   note_rates(line);
-  for (const StepLine::SentOver& one : line.links) {
+  for (const StepLine::LinkBytes& one : line.links) {
     Part& part = links_[key_of(one)];
     note(part, line.seconds, judge_link(line, one, part.slow),
          fmt::format("{} from {}", one.name, one.sender.describe()), changes);

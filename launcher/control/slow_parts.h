@@ -11,17 +11,17 @@
 
 namespace strait::control {
 
-// What the plan expects of a run's parts. What is absent is compared with its neighbours only.
+// What the plan expects of a run's parts. Missing parts are only compared with each other.
 struct ExpectedSpeeds {
   struct Link {
-    double bytes_per_second = 0;  // 0: not known
-    double waiting = 0;           // seconds of a step that its messages are in flight at any rate
-    // Hosts whose uplink and downlink it shares with other links; empty: it has lines of its own.
+    double bytes_per_second = 0;  // 0: unknown
+    double waiting = 0;  // seconds of a step in which its messages are in flight at any speed
+    // Hosts whose uplink and downlink it shares with other links; empty: it shares none.
     std::string from = {};
     std::string to = {};
   };
   struct Process {
-    double compute_seconds = 0;  // of a step; only ratios count, but for a measured host
+    double compute_seconds = 0;  // of a step; only ratios count, except for a measured host
     bool measured = false;
     std::string host;
   };
@@ -29,26 +29,26 @@ struct ExpectedSpeeds {
   std::map<net::ProcessName, Process> processes;
 };
 
-// Names links and processes that take at least twice as long as the plan says, or as their
-// neighbours: of a link whose speed the plan does not know those that carry the like in the same
-// direction, of a process the other replicas of its stage and, by the shares of the plan, the
-// slowest other process. Only where that costs a good part of the step, and not before it has
-// lasted. What was named stays so until it is well below that. A link that shares a line is judged
-// by all that the line may have carried meanwhile. Pure: no clock, no file.
+// Names links and processes that take at least twice as long as the plan says, or as comparable
+// parts. A link of unknown speed is compared with similar links in the same direction. A process is
+// compared with the other replicas of its stage and, by the plan's shares, with the slowest other
+// process. Only parts that cost a good fraction of the step are named, and only after a while. A
+// named part stays named until it is well below the limit. A link that shares a line is judged by
+// everything that the line may have carried. Pure: no clock, no file.
 class SlowParts {
  public:
   explicit SlowParts(ExpectedSpeeds expected) : expected_(std::move(expected)) {}
 
   struct Change {
-    bool slow = false;     // false: no longer
-    std::string sentence;  // which part, how fast, and compared with what
+    bool slow = false;     // false: no longer slow
+    std::string sentence;  // which part, how fast, compared with what
   };
-  // The parts that this step decides about.
+  // The changes that this step decides.
   std::vector<Change> add(const StepLine& line);
-  std::vector<std::string> sentences() const;  // of all that are slow now
+  std::vector<std::string> sentences() const;  // of all parts that are slow now
 
-  // A decision is about so many of the latest steps; of a process about more, where they are
-  // shorter than this together: a host with other work for a moment is no slow host.
+  // A decision covers this many of the latest steps. For a process it covers at least
+  // kProcessSeconds: a host that does other work for a moment is not slow.
   static constexpr std::size_t kWindow = 8;
   static constexpr double kProcessSeconds = 4;
 
@@ -67,10 +67,10 @@ class SlowParts {
   using LinkOf = std::pair<std::string, net::ProcessName>;
 
   void note_rates(const StepLine& line);
-  double line_bytes(const StepLine& line, const StepLine::SentOver& one) const;
-  double usual_rate(const StepLine& line, const StepLine::SentOver& one) const;
-  // In this step. A sentence; empty: not slow.
-  std::string judge_link(const StepLine& line, const StepLine::SentOver& one, bool slow) const;
+  double line_bytes(const StepLine& line, const StepLine::LinkBytes& one) const;
+  double usual_rate(const StepLine& line, const StepLine::LinkBytes& one) const;
+  // Judges this step. A sentence; empty: not slow.
+  std::string judge_link(const StepLine& line, const StepLine::LinkBytes& one, bool slow) const;
   std::string judge_process(const StepLine& line, const net::ProcessName& process,
                             double busy) const;
   void note(Part& part, double seconds, std::string sentence, const std::string& name,

@@ -9,8 +9,8 @@ namespace strait::control {
 namespace {
 
 constexpr double kSlowStep = 10;          // times the median
-constexpr double kLeastNamed = 1;         // of a step that is named: shorter ones do not matter
-constexpr std::int64_t kFewestSteps = 8;  // a median of fewer says little
+constexpr double kLeastNamed = 1;         // of a named step, in seconds; shorter ones do not matter
+constexpr std::int64_t kFewestSteps = 8;  // the median of fewer steps says little
 
 // Processor time of all programs on a host, and of the run's own processes, in cores.
 struct Use {
@@ -21,8 +21,8 @@ struct Use {
 
 }  // namespace
 
-// The host that other programs use most. Processes of a host see the same programs, each in its own
-// step, so the one that saw most counts.
+// The host that other programs use most. All processes of a host see the same programs, but each in
+// its own step, so the largest value counts.
 std::string SlowSteps::load(const StepLine& line) const {
   std::map<std::string, Use> hosts;
   std::map<std::string, std::int64_t> cores;

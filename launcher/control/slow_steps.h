@@ -9,17 +9,17 @@
 
 namespace strait::control {
 
-// Names steps that take ten times the median of the run's latest ones, with what other programs
-// took of the hosts' cores meanwhile. Of several in a row only the first. Pure: no clock, no file.
+// Names steps that take ten times the median of the latest ones, with the cores that other programs
+// used meanwhile. Of several in a row only the first. Pure: no clock, no file.
 class SlowSteps {
  public:
   struct Host {
     std::string name;
-    std::int64_t cores = 0;  // 0: not known
+    std::int64_t cores = 0;  // 0: unknown
   };
   explicit SlowSteps(std::map<net::ProcessName, Host> hosts) : hosts_(std::move(hosts)) {}
 
-  std::string add(const StepLine& line);  // empty: there is nothing to say of this step
+  std::string add(const StepLine& line);  // empty: nothing to report
 
  private:
   std::string load(const StepLine& line) const;
@@ -27,7 +27,7 @@ class SlowSteps {
   const std::map<net::ProcessName, Host> hosts_;  // by process
   RecentMedian seconds_{64};
   std::int64_t steps_ = 0;
-  bool slow_ = false;  // the latest step was
+  bool slow_ = false;  // of the latest step
 };
 
 }  // namespace strait::control

@@ -50,6 +50,7 @@ std::vector<StepLine> StepLedger::leave(net::ProcessName process) {
   std::erase(processes_, process);
   std::vector<store::Step> steps;
   for (const auto& [step, parts] : open_) {
+    // An empty map of processes would make every open step complete.
     if (!processes_.empty() && complete(parts)) steps.push_back(step);
   }
   std::vector<StepLine> lines;
@@ -60,10 +61,11 @@ std::vector<StepLine> StepLedger::leave(net::ProcessName process) {
 
 void StepLedger::join(net::ProcessName process, store::Step made) {
   processes_.push_back(process);
+  // The replica reports no step up to the checkpoint at which it joined.
   newest_[process] = made;
 }
 
-// Reports of processes that have left since are combined, too, but not waited for.
+// Reports of processes that have left are combined too, but not waited for.
 bool StepLedger::complete(const std::map<net::ProcessName, StepDone>& parts) const {
   return std::ranges::all_of(processes_, [&](const auto& name) { return parts.contains(name); });
 }

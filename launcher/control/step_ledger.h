@@ -17,16 +17,16 @@ namespace strait::control {
 // One step of the whole run, with the combined metrics of all processes: a line of metrics.jsonl.
 struct StepLine : trace::StepMetrics {
   store::Step step{};
-  std::vector<std::pair<net::ProcessName, trace::StepMetrics>> processes;  // of each of them
+  std::vector<std::pair<net::ProcessName, trace::StepMetrics>> processes;  // of each process
   std::vector<trace::BoundaryMetrics> boundaries;  // in the order of the processes
   std::vector<trace::SyncMetrics> sync;            // the same
-  struct SentOver : LinkTraffic {
+  struct LinkBytes : LinkTraffic {
     net::ProcessName sender;
   };
-  std::vector<SentOver> links;  // likewise; not written
+  std::vector<LinkBytes> links;  // the same order; not written
 };
 
-// The keys in the order of the metrics' table; unknown values are null; numbers read back exactly.
+// Keys in the order of the metrics' table; unknown values are null; numbers read back exactly.
 nlohmann::ordered_json to_json(const StepLine& line);
 
 // Median of the latest values. Pure.
@@ -48,10 +48,10 @@ class StepLedger {
  public:
   explicit StepLedger(std::vector<net::ProcessName> processes);
 
-  // The line when this report completes its step. MessageError: the process reported this step or a
+  // The line, if this report completes its step. MessageError: the process reported this step or a
   // later one before.
   std::optional<StepLine> add(net::ProcessName process, const StepDone& done);
-  // The process reports no more. Returns the steps that only its reports were missing from, in
+  // The process reports no more. Returns the steps for which only its reports were missing, in
   // order.
   std::vector<StepLine> leave(net::ProcessName process);
 
@@ -69,7 +69,7 @@ class StepLedger {
   std::vector<net::ProcessName> processes_;
   std::map<net::ProcessName, store::Step> newest_;
   std::map<store::Step, std::map<net::ProcessName, StepDone>> open_;
-  // Of steps, for the watchdog's timeout: of many, so that it changes slowly.
+  // Of many steps, so that the watchdog's timeout changes slowly.
   RecentMedian seconds_{64};
 };
 
@@ -83,7 +83,7 @@ class RemainingTime {
  private:
   store::Step to_;
   store::Step step_{};
-  // Of steps: of fewer, so that it follows a change of speed. The median, because a step with a
+  // Of few steps, so that it follows a change of speed. The median, because a step with a
   // checkpoint or an evaluation is an outlier.
   RecentMedian seconds_{32};
 };

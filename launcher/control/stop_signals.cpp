@@ -8,7 +8,7 @@
 namespace strait::control {
 namespace {
 
-// Signal handlers can access globals only.
+// Signal handlers can access only globals.
 std::atomic<int> g_stop_requests{0};
 std::atomic<bool> g_warned{false};
 std::atomic<int> g_depth{0};
@@ -28,12 +28,12 @@ void note_warning(int signal) {
   ask_once(signal);
 }
 
-// Only functions that are safe in a signal handler.
+// Calls only functions that are safe in a signal handler.
 void say_and_end(int signal) {
   const char* const line = g_last_words;
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line, std::strlen(line));
   std::signal(signal, SIG_DFL);
-  std::raise(signal);  // arrives when this returns: scripts see that the signal ended the process
+  std::raise(signal);  // delivered when this returns; scripts see that the signal ended the process
 }
 
 void dispose(int signal, void (*handler)(int)) {

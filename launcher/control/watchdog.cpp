@@ -11,17 +11,17 @@ namespace {
 
 using Seconds = std::chrono::duration<double>;
 
-// judge() is called several times a second. A longer gap means that this process was stopped:
-// Ctrl-Z, a debugger, a machine that swaps.
+// judge() is called several times a second. A longer gap means that this process was stopped: by
+// Ctrl-Z, a debugger, or a machine that swaps.
 constexpr auto kOwnPause = std::chrono::seconds(2);
 constexpr double kSteps = 10;
-// How long an action takes is unknown before all have been done once, which a step shows.
+// The duration of an action is unknown before all have run once, which the first step shows.
 constexpr int kUnmeasuredFactor = 5;
 constexpr int kLateHelloFactor = 4;
-// A link gives up some seconds after `hold`, and the process that waits over it then reports which
-// path is broken. That is more precise than a diagnosis of processes that wait for each other.
+// A link gives up some seconds after `hold`, and the waiting process then reports which path is
+// broken. That is more precise than a diagnosis of processes that wait for each other.
 constexpr auto kLinkReportDelay = std::chrono::seconds(10);
-// A process reports every second; after this long its last report says nothing of the present.
+// A process reports every second. After this time its last report says nothing about the present.
 constexpr auto kReportIsOld = std::chrono::seconds(4);
 
 double seconds_between(Watchdog::Time from, Watchdog::Time to) {
@@ -103,7 +103,7 @@ std::optional<StallDiagnosis> Watchdog::judge(Time now, double median_step_secon
 }
 
 std::optional<StallDiagnosis> Watchdog::missing(Time now) const {
-  // Adapts to a slow start: where other processes took long, the last ones may, too.
+  // Adapts to a slow start: if other processes took long, the last ones may too.
   const auto adapted = std::max<Time::duration>(limits_.start, kLateHelloFactor * longest_hello_);
   std::vector<net::ProcessName> absent;
   Time start = now;
@@ -152,9 +152,9 @@ std::optional<StallDiagnosis> Watchdog::stuck(Time now, double median_step_secon
   std::optional<net::ProcessName> first;
   for (const auto& [name, watched] : watched_) {
     if (watched.finished || !watched.latest) continue;
-    // Data that arrives counts as movement, too: it does not show that an action has been measured.
+    // Arriving data counts as movement too, but it does not show that an action has been measured.
     const auto allowed = measured && watched.ever_moved ? limit : unmeasured;
-    // One that makes progress proves that the pipeline does: the others wait for it.
+    // A process that makes progress proves that the pipeline does: the others wait for it.
     if (now - watched.moved <= allowed) return std::nullopt;
     if (!first || watched.moved < watched_.at(*first).moved) first = name;
   }
@@ -187,15 +187,15 @@ StallDiagnosis Watchdog::diagnose(net::ProcessName first, Time now) const {
     return one.heard && now - *one.heard > kReportIsOld;
   };
   std::vector<net::ProcessName> chain{first};
-  std::optional<net::ProcessName> beyond;  // a path that is down
+  std::optional<net::ProcessName> beyond;  // at the end of a path that is down
   bool cycle = false;
   while (!cycle) {
     const Watched& last = watched_.at(chain.back());
-    // The wait of an old report may have ended.
+    // The wait in an old report may have ended.
     if (!last.latest || is_silent(last)) break;
     const auto next = last.latest->waits_on;
     if (!next || !watched_.contains(*next) || watched_.at(*next).finished) break;
-    // Beyond a path that is down only a silent process is a cause.
+    // At the end of a path that is down, only a silent process is a cause.
     if (last.latest->path_is_down && !is_silent(watched_.at(*next))) {
       beyond = next;
       break;

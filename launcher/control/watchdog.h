@@ -13,23 +13,23 @@ namespace strait::control {
 struct WatchdogLimits {
   std::chrono::milliseconds start{60'000};   // until every process has sent Hello
   std::chrono::milliseconds silence{5'000};  // a stage reports every second
-  std::chrono::milliseconds hold{0};  // replaces `silence` in training, where links may reconnect
-  // At least; ten median steps if that is longer. Before a step has been measured five times that,
-  // or ten steps of the plan's forecast.
+  std::chrono::milliseconds hold{0};  // replaces `silence` in training, when links may reconnect
+  // At least this; ten median steps if that is longer. Before a step has been measured: five times
+  // this, or ten steps of the plan's forecast.
   std::chrono::milliseconds progress{60'000};
   double forecast_step_seconds = 0;
-  std::chrono::milliseconds standstill{10'000};  // until it is reported; 0: never
+  std::chrono::milliseconds standstill{10'000};  // until a standstill is reported; 0: never
 };
 
 // The process that holds up the run, and a sentence that says why.
 struct StallDiagnosis {
   net::ProcessName process;
   std::string sentence;
-  bool silent = false;  // it sends nothing: Abort would not reach it
+  bool silent = false;  // it sends nothing, so Abort would not reach it
 };
 
-// Finds processes that are missing, silent or stuck, from messages and times that the caller hands
-// in. Pure. Timeouts adapt to what was measured, so that users need not set them.
+// Finds processes that are missing, silent or stuck, from messages and times that the caller
+// passes. Pure. Timeouts adapt to what was measured, so that users need not set them.
 class Watchdog {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -40,15 +40,15 @@ class Watchdog {
   void progress(net::ProcessName process, const Progress& progress, Time now);
   void finished(net::ProcessName process);         // Done or ended: ignored from now on
   void begin(net::ProcessName process, Time now);  // a new process, before its Hello
-  void restart(Time now);  // a phase begins: restarts all clocks of progress
-  void unblock(Time now);  // what all may have waited for has left: restarts them, too
+  void restart(Time now);                          // a phase begins: restarts all progress clocks
+  void unblock(Time now);  // what all may have waited for is gone: restarts them too
 
   // `median_step_seconds`: 0 before the first step. None: nothing is wrong. Call several times a
-  // second; a long gap between two calls means that this process was stopped, and is subtracted
-  // from all times.
+  // second. A long gap between two calls means that this process was stopped; it is subtracted from
+  // all times.
   std::optional<StallDiagnosis> judge(Time now, double median_step_seconds);
-  // While training: nothing has moved for 10 s, or a median step if that is longer. Which process
-  // holds up the others, and why; the run may well go on. None: something moves.
+  // While training: nothing has moved for 10 s, or for a median step if that is longer. Says which
+  // process holds up the others, and why; the run may well continue. None: something moves.
   std::optional<StallDiagnosis> standstill(Time now, double median_step_seconds) const;
   // The sentence of a standstill that begins; empty: one has ended. None: no change.
   std::optional<std::string> standstill_change(Time now, double median_step_seconds);
@@ -58,7 +58,7 @@ class Watchdog {
     bool finished = false;
     Time start;
     std::optional<Time> heard;  // none: no Hello yet
-    Time moved;                 // its counter, or the start of the phase
+    Time moved;                 // when its counter changed, or when the phase began
     bool ever_moved = false;
     std::optional<Progress> latest;
   };
@@ -71,9 +71,9 @@ class Watchdog {
 
   std::map<net::ProcessName, Watched> watched_;
   WatchdogLimits limits_;
-  Time::duration longest_hello_{};  // from its start
+  Time::duration longest_hello_{};  // from the start of its process
   bool training_ = false;
-  bool still_ = false;  // as standstill_change() has said
+  bool still_ = false;  // the last result of standstill_change()
   Time judged_;
 };
 

@@ -7,7 +7,7 @@
 namespace strait::control {
 namespace {
 
-// A bound on memory: beyond it the receiving threads wait, and flow control stops the senders.
+// A bound on memory. Beyond it the receiving threads wait, and flow control stops the senders.
 constexpr std::size_t kMostMessages = 4096;
 
 }  // namespace
@@ -20,6 +20,8 @@ WorkerInbox::WorkerInbox(std::vector<net::Link*> links)
       if (links_[i] != nullptr) listen_to(i, links_[i]);
     }
   } catch (const std::system_error&) {
+    // A destructor does not run after a failed constructor, and a joinable thread would terminate
+    // the launcher.
     end_listeners();
     throw;
   }
@@ -32,6 +34,7 @@ void WorkerInbox::end_listeners() {
     const MutexLock lock(mutex_);
     closing_ = true;
   }
+  // Wakes threads that wait in put() for room: they must see closing_ before they are joined.
   changed_.notify_all();
   for (net::Link* link : links_) {
     if (link == nullptr) continue;
@@ -48,11 +51,12 @@ void WorkerInbox::retire(std::size_t worker) {
     const MutexLock lock(mutex_);
     retired_[worker] = true;
   }
+  // Its thread may wait in put() for room. It must return before it can be joined.
   changed_.notify_all();
   links_[worker]->abort(net::LinkError(net::LinkError::Kind::aborted, "the worker was evicted"));
   listeners_[worker].join();
   links_[worker] = nullptr;
-  // After join: the thread may have added a message until then.
+  // After join(), because the thread may have added a message until then.
   const MutexLock lock(mutex_);
   std::erase_if(messages_, [&](const WorkerMessage& message) { return message.worker == worker; });
 }
@@ -73,11 +77,12 @@ std::vector<WorkerMessage> WorkerInbox::take_until(std::chrono::steady_clock::ti
     while (messages_.empty()) {
       if (!changed_.wait_until(mutex_, deadline)) break;
     }
-    // All at once: with a thousand workers a lock for every message would be contended.
+    // All at once: with a thousand workers a lock per message would be contended.
     taken.assign(std::make_move_iterator(messages_.begin()),
                  std::make_move_iterator(messages_.end()));
     messages_.clear();
   }
+  // There is room again for the threads that wait in put().
   changed_.notify_all();
   return taken;
 }
@@ -98,6 +103,7 @@ void WorkerInbox::put(WorkerMessage message) {
     while (messages_.size() >= kMostMessages && !closing_ && !retired_[message.worker]) {
       changed_.wait(mutex_);
     }
+    // Checked again, because the worker may have been retired while this thread waited.
     if (retired_[message.worker]) return;
     messages_.push_back(std::move(message));
   }

@@ -14,21 +14,21 @@
 
 namespace strait::control {
 
-// A message of worker number `worker`, or the end of its link; then it is the last one.
+// A message of worker number `worker`, or the end of its link, after which nothing follows.
 struct WorkerMessage {
   struct LinkOver {
     net::LinkError error;
   };
-  struct Malformed {  // a frame that is no StageMessage
+  struct Malformed {  // a frame that is not a StageMessage
     std::string text;
   };
   std::size_t worker = 0;
   std::variant<StageMessage, LinkOver, Malformed> content;
 };
 
-// Receives from all control links, with one thread for each, and hands the messages out in the
-// order of their arrival. Links may be null. The caller owns them; the destructor aborts them to
-// end the threads. One thread may call.
+// Receives from all control links, with one thread for each, and returns the messages in order of
+// arrival. Links may be null. The caller owns them; the destructor aborts them to end the threads.
+// One thread may call.
 class WorkerInbox {
  public:
   // std::system_error: this user may start no more threads.
@@ -37,13 +37,13 @@ class WorkerInbox {
   WorkerInbox(const WorkerInbox&) = delete;
   WorkerInbox& operator=(const WorkerInbox&) = delete;
 
-  // Aborts the worker's link, ends its thread and discards its messages. The link may be destroyed
-  // afterwards.
+  // Aborts the worker's link, ends its thread and discards its messages. The link may then be
+  // destroyed.
   void retire(std::size_t worker) STRAIT_EXCLUDES(mutex_);
-  // Receives from this link from now on. The worker has none, or it was retired.
+  // Receives from this link from now on. The worker must have none, or be retired.
   void listen_to(std::size_t worker, net::Link* link) STRAIT_EXCLUDES(mutex_);
 
-  // All messages that have arrived; waits for a first one until the deadline.
+  // All messages that have arrived; waits for the first one until the deadline.
   std::vector<WorkerMessage> take_until(std::chrono::steady_clock::time_point deadline)
       STRAIT_EXCLUDES(mutex_);
 

@@ -19,6 +19,7 @@ std::string Worker::describe() const {
 
 std::string Worker::sentence_about(const std::string& text) const {
   const std::string name = handle.name.describe();
+  // Sentences of a process may begin with its own name, which must not appear twice.
   return describe() + (text.starts_with(name) ? text.substr(name.size()) : ": " + text);
 }
 
@@ -26,6 +27,7 @@ Workers::Workers(std::vector<WorkerHandle> handles) {
   for (WorkerHandle& handle : handles) {
     Worker& worker = workers_.emplace_back();
     worker.handle = std::move(handle);
+    // A handle without a link belongs to a replica that the run starts without.
     worker.evicted = worker.handle.link == nullptr;
     worker.heard = std::chrono::steady_clock::now();
   }
@@ -79,6 +81,7 @@ bool Workers::every(bool (Worker::*is)() const) const {
 Peers Workers::peers(const std::function<Endpoints(Endpoints)>& locate) const {
   Endpoints endpoints;
   for (const Worker& worker : workers_) {
+    // Endpoints of a replica that has left are stale, and their names must be free for its return.
     if (!worker.ready || worker.evicted) continue;
     for (const auto& [link, endpoint] : worker.ready->endpoints) {
       if (!endpoints.emplace(link, endpoint).second) {
@@ -100,6 +103,8 @@ std::vector<ProcessReport> Workers::reports(std::chrono::steady_clock::time_poin
 }
 
 void Workers::send(Worker& worker, const CoordinatorMessage& message) {
+  // A link that has failed is not tried again: the inbox, which receives on it, reports the
+  // failure.
   if (worker.gone() || worker.link_over) return;
   try {
     worker.handle.link->send(format(message));
@@ -121,13 +126,14 @@ void Workers::poll_exits() {
 }
 
 void Workers::kill(Worker& worker) {
+  // A process that has already exited keeps its own status, so it does not count as killed.
   if (!worker.handle.process || worker.status) return;
   worker.killed = true;
   worker.handle.process->kill();
 }
 
 void Workers::evict(Worker& worker, const Abort& abort) {
-  // Before it is marked: nothing is sent to an evicted worker.
+  // Sent first, because nothing is sent to an evicted worker.
   send(worker, abort);
   kill(worker);
   worker.evicted = true;
@@ -135,8 +141,8 @@ void Workers::evict(Worker& worker, const Abort& abort) {
 
 void Workers::kill_all() {
   for (Worker& worker : workers_) kill(worker);
-  // One deadline for all of them: a kernel that does not let a process die must not hold up the
-  // launcher once per process.
+  // One deadline for all: a kernel that does not let a process die must not hold up the launcher
+  // once per process.
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
   for (Worker& worker : workers_) {
     if (worker.handle.process && !worker.status) {

@@ -22,7 +22,7 @@ struct WorkerHandle {
   std::unique_ptr<net::Link> link;
   // Null in tests that run without processes.
   std::unique_ptr<process::Process> process;
-  // With which its peers authenticate it.
+  // Its peers authenticate it by this key.
   std::string public_key;
 };
 
@@ -32,34 +32,34 @@ struct Worker {
   std::optional<Hello> hello;
   std::optional<Ready> ready;
   std::optional<Progress> progress;
-  // Arrival of its latest message.
+  // When its latest message arrived.
   std::chrono::steady_clock::time_point heard;
   bool done = false;       // sent Done
   bool failed = false;     // sent Failed, or its process failed
   bool link_over = false;  // nothing more arrives on its link
   bool killed = false;     // by the coordinator
-  bool evicted = false;    // its replica is absent, the run continues without it
-  bool rejoining = false;  // its replica has been started, but does not take part yet
+  bool evicted = false;    // its replica is absent, and the run continues without it
+  bool rejoining = false;  // its replica was started, but does not take part yet
   std::optional<process::ExitStatus> status;
   // When the coordinator noticed `status`.
   std::chrono::steady_clock::time_point ended;
 
   std::string host() const;      // as the recipe names it; empty: unknown
   std::string describe() const;  // "stage 1.0 (host b)"
-  // describe(), then the text, which may begin with the name of the process itself.
+  // describe(), then the text, which may start with the name of the process itself.
   std::string sentence_about(const std::string& text) const;
   bool is_ready() const { return evicted || ready.has_value(); }
   // The end of the run does not wait for it.
-  bool is_not_awaited() const { return done || evicted || rejoining; }
-  // Its process has ended or, where there is no process, its link.
+  bool is_optional() const { return done || evicted || rejoining; }
+  // Its process has ended or, without a process, its link.
   bool gone() const { return evicted || (handle.process ? status.has_value() : link_over); }
 };
 
 // Link name → endpoint.
 using Endpoints = std::map<std::string, std::string>;
 
-// The workers of a run: send to them, notice their end, kill them. The destructor kills and reaps
-// those that still run. One thread.
+// The workers of a run: sends to them, notices their end, kills them. The destructor kills and
+// reaps those that still run. One thread.
 class Workers {
  public:
   explicit Workers(std::vector<WorkerHandle> handles);
@@ -73,20 +73,20 @@ class Workers {
   const Worker& at(net::ProcessName name) const;
   Worker& at(net::ProcessName name);
   std::vector<net::ProcessName> names() const;
-  // Names of those that are not evicted.
+  // Names of workers that are not evicted.
   std::vector<net::ProcessName> present() const;
   // Replicas with an evicted worker, ascending.
   std::vector<std::uint32_t> absent_replicas() const;
-  // Null where there is none.
+  // Null if there is none.
   std::vector<net::Link*> links() const;
   bool every(bool (Worker::*is)() const) const;
 
-  // Endpoints of all links that were bound by present workers, as their peers connect to them:
-  // `locate` translates, if given. MessageError: two workers bound the same link.
+  // The endpoints of all links bound by present workers, for their peers to connect to. `locate`
+  // translates them, if given. MessageError: two workers bound the same link.
   Peers peers(const std::function<Endpoints(Endpoints)>& locate) const;
   std::vector<ProcessReport> reports(std::chrono::steady_clock::time_point now) const;
 
-  // A dead link is no error here: WorkerInbox reports it.
+  // A dead link is not an error here, because WorkerInbox reports it.
   void send(Worker& worker, const CoordinatorMessage& message);
   void broadcast(const CoordinatorMessage& message);
 

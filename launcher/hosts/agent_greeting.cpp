@@ -36,11 +36,9 @@ std::optional<T> fields_after(std::string_view marker, const std::string& line) 
 
 }  // namespace
 
-// Only the field that every build sends is required: a mismatch of builds must be reported.
 void describe(auto& f, base::Is<AgentGreeting> auto& m) {
-  f("build", m.build);
-  f.added("host_name", m.host_name), f.added("caller", m.caller);
-  f.added("reached", m.reached), f.added("clock", m.clock);
+  f("build", m.build), f("host_name", m.host_name), f("caller", m.caller);
+  f("reached", m.reached), f("clock", m.clock);
 }
 
 void describe(auto& f, base::Is<AgentAnswer> auto& m) {
@@ -70,7 +68,15 @@ std::string to_line(const AgentAnswer& answer) {
 }
 
 std::optional<AgentGreeting> greeting_from(const std::string& line) {
-  return fields_after<AgentGreeting>(kGreetingMarker, line);
+  if (auto greeting = fields_after<AgentGreeting>(kGreetingMarker, line)) return greeting;
+  // Another build may send other fields. Its name is enough to report the mismatch.
+  const std::optional<json> object = json_after(kGreetingMarker, line);
+  if (!object || !object->is_object()) return std::nullopt;
+  const auto build = object->find("build");
+  if (build == object->end() || !build->is_string()) return std::nullopt;
+  AgentGreeting greeting;
+  greeting.build = build->get<std::string>();
+  return greeting;
 }
 
 std::optional<AgentAnswer> answer_from(const std::string& line) {

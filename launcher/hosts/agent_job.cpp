@@ -43,50 +43,6 @@ AgentJob parse_agent_job(const std::string& text) {
   }
 }
 
-namespace {
-
-using nlohmann::json;
-
-// The same in every job, and it grows with the number of hosts.
-constexpr const char* kCommonPart = "agent_keys";
-
-}  // namespace
-
-std::string pack_jobs(const std::vector<AgentJob>& jobs) {
-  json packed = {{"jobs", json::array()}};
-  for (const AgentJob& job : jobs) {
-    json one = json::parse(to_text(job));
-    packed[kCommonPart] = std::move(one[kCommonPart]);
-    one.erase(kCommonPart);
-    packed["jobs"].push_back(std::move(one));
-  }
-  return packed.dump();
-}
-
-AgentJob unpack_job(const std::string& text, std::size_t index) {
-  try {
-    const json packed = store::parse_bounded_json(text);
-    const json& jobs = packed.at("jobs");
-    if (index >= jobs.size()) {
-      throw base::UserError(
-          base::ExitCode::mismatch,
-          fmt::format("there are jobs for {} agents, but this is task {} of the Slurm "
-                      "step (counted from 0)",
-                      jobs.size(), index));
-    }
-    json one = jobs.at(index);
-    one[kCommonPart] = packed.at(kCommonPart);
-    return parse_agent_job(one.dump());
-  } catch (const store::JsonError& error) {
-    throw base::UserError(base::ExitCode::mismatch,
-                          fmt::format("not the jobs of agents: {}", error.what()));
-  } catch (const json::exception& error) {
-    throw base::UserError(base::ExitCode::mismatch,
-                          fmt::format("not the jobs of agents of this build: {}",
-                                      store::plain_json_reason(error.what())));
-  }
-}
-
 namespace fs = std::filesystem;
 
 fs::path agent_directory(const std::string& written) {

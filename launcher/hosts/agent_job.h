@@ -45,13 +45,6 @@ std::string to_text(const AgentJob& job);
 // UserError (mismatch) where the text is not a job of this build.
 AgentJob parse_agent_job(const std::string& text);
 
-// The jobs of all agents in one text, for srun, which gives every task the same stdin. What is the
-// same in all jobs is in it once. Pure.
-std::string pack_jobs(const std::vector<AgentJob>& jobs);
-
-// The job at `index` of such a text. UserError: it is not such a text, or has no such job.
-AgentJob unpack_job(const std::string& text, std::size_t index);
-
 // An agent's directory as an absolute path, with "~" replaced. It need not exist.
 std::filesystem::path agent_directory(const std::string& written);
 

@@ -57,9 +57,9 @@ std::vector<std::unique_ptr<AgentStarter>> make_agent_starters(
 std::unique_ptr<AgentStarter> agent_starter_in_run(const plan::Plan& plan, std::size_t host,
                                                    std::function<void()> check);
 
-// Starters for the nodes of the Slurm job that this process is in. One srun starts the agents of
-// all nodes and gives each of them all jobs on stdin; an agent takes the one with its task number.
-// srun starts with the last job, and is waited for when the last starter is destroyed.
+// Starters for the nodes of the Slurm job that this process is in: srun runs `strait-stage --join
+// -` on each and passes it its token on stdin. srun lives as long as the agent and is waited for
+// when the starter is destroyed.
 //
 // `run` is the run's directory, on a file system that the nodes share; agents keep their files
 // there. UserError: not in a job, or the job has fewer nodes than the plan.

@@ -30,14 +30,6 @@ constexpr auto kHashLimit = std::chrono::minutes(5);  // about 1 GB of libraries
 // program may contain both.
 constexpr const char* kHalves[] = {"strait-stage", "strait-stage-torch"};
 
-constexpr const char* kStarter = R"sh(#!/bin/sh
-# Starts this build with the libraries that came with it, wherever the folder lies.
-build=$(dirname "$(readlink -f "$0")")/..
-LD_LIBRARY_PATH="$build/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-export LD_LIBRARY_PATH
-exec "$build/libexec/strait-stage" "$@"
-)sh";
-
 std::string output_of(const std::vector<std::string>& argv, std::chrono::seconds limit) {
   process::ProgramResult answer = process::run_program(argv, limit);
   if (answer.succeeded()) return std::move(answer.out);
@@ -62,21 +54,6 @@ fs::path stage_in(const fs::path& programs) {
                     own.substr(0, own.size() - 1)));
   }
   return program;
-}
-
-// A file that is only in memory: so an installation that is killed leaves nothing here.
-BuildFile starter() {
-  BuildFile file{"", "bin/strait-stage", "", std::string_view(kStarter).size(), kStarter};
-  const auto deadline = std::chrono::steady_clock::now() + kTraceLimit;
-  process::PipedProcess sum({"sha256sum"});
-  const bool written = sum.write(file.content, deadline);
-  sum.close_input();
-  if (!written || sum.read_line(file.hash, deadline) != process::PipedProcess::ReadResult::line ||
-      file.hash.size() < kHashDigits) {
-    throw base::UserError(base::ExitCode::internal, "sha256sum printed no hash of its input");
-  }
-  file.hash.resize(kHashDigits);
-  return file;
 }
 
 // Hashes by sha256sum, which the hosts check with too.
@@ -180,7 +157,6 @@ Build build_in(const fs::path& programs) {
   }
   for (const auto& [name, path] : libraries) files.push_back({path, "lib/" + name, "", 0});
   add_hashes(files);
-  files.push_back(starter());
   return {std::move(files)};
 }
 

@@ -11,16 +11,15 @@ namespace strait::hosts {
 
 // One file of a build, as it is installed on a host.
 struct BuildFile {
-  std::filesystem::path from;  // here; empty: `content` is the file
+  std::filesystem::path from;  // here
   std::string to;              // there, below the build's folder: "lib/libzmq.so.5"
   std::string hash;            // SHA-256, as sha256sum writes it
   std::uint64_t size = 0;
-  std::string content = {};
 };
 
 // One build of these sources: all that a host needs to run its strait-stage, which is the program,
-// every library that the loader gives it here but those of the system itself, and a starter that
-// makes it find them.
+// and every library that the loader gives it here but those of the system itself. install.sh adds a
+// starter that makes it find them.
 struct Build {
   std::vector<BuildFile> files;
   bool has_cuda() const;  // its libtorch can use GPUs

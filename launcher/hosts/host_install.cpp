@@ -4,9 +4,8 @@
 #include <sys/utsname.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
-#include <fstream>
+#include <filesystem>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -21,40 +20,6 @@
 namespace strait::hosts {
 namespace {
 
-constexpr std::size_t kTarBlock = 512;
-
-constexpr std::size_t kChecksumAt = 148;
-
-void put(std::array<char, kTarBlock>& block, std::size_t at, std::string_view text) {
-  std::ranges::copy(text, block.begin() + static_cast<std::ptrdiff_t>(at));
-}
-
-// The header of a regular file in a tar archive (POSIX ustar), executable by everyone. The bytes of
-// the file follow, filled up with zeros to whole blocks; two blocks of zeros end the archive.
-// `name` has at most 99 characters.
-std::array<char, kTarBlock> tar_header(const std::string& name, std::uint64_t size) {
-  std::array<char, kTarBlock> block{};
-  put(block, 0, std::string_view(name).substr(0, 99));
-  put(block, 100, "0000755");
-  put(block, 108, "0000000");  // owner and group: root
-  put(block, 116, "0000000");
-  put(block, 124, fmt::format("{:011o}", size));
-  put(block, 136, "00000000000");  // a fixed time: the same content is the same archive
-  put(block, kChecksumAt, "        ");
-  block[156] = '0';  // a regular file
-  put(block, 257, std::string_view("ustar\00000", 8));
-  unsigned sum = 0;
-  for (const char byte : block) sum += static_cast<unsigned char>(byte);
-  put(block, kChecksumAt, fmt::format("{:06o}", sum));
-  block[kChecksumAt + 6] = '\0';
-  return block;
-}
-
-// Zeros that fill the last block of so many bytes.
-std::size_t tar_padding(std::uint64_t size) {
-  return static_cast<std::size_t>((kTarBlock - size % kTarBlock) % kTarBlock);
-}
-
 using Clock = std::chrono::steady_clock;
 using ReadResult = process::PipedProcess::ReadResult;
 
@@ -63,58 +28,23 @@ constexpr auto kPieceTimeout = std::chrono::seconds(60);  // for the host to rea
 constexpr auto kCheckLimit = std::chrono::minutes(5);  // hashing and a first start on a slow disk
 constexpr std::size_t kPieceBytes = 1 << 20;
 
-// The script on the host: one constant line without single quotes, backslashes or newlines, so that
-// every login shell passes it to sh unchanged. It prints the hashes that the host has, and reads
-// the build's id, "hash path" lines up to "end", and a tar archive of the missing files, named by
-// hash. Two builds stay, and those that a process of this host has mapped: a live run still starts
-// stages of its build. Hosts may share a home: one at a time puts files in place, links and removes
-// them, where there is flock (1: another one holds it); the others say every two seconds that they
-// wait, for at most half an hour. What another host has removed since it was listed is sent again,
-// like what is damaged. Of an installation that is cut off the files that are whole stay, unless
-// they have filled the disk.
-constexpr const char* kInstallCommand =
-    "exec sh -c '"
-    "set -eu; umask 022; root=$HOME/.strait; mkdir -p \"$root/content\" \"$root/builds\"; "
-    "cd \"$root\"; me=$(uname -n).$$; in=incoming.$me; next=next.$me; "
-    "keep() { mkdir -p content/$2; mv \"$1\" content/$2/data; }; "
-    "keep_whole() { [ -d $in ] && head -c 1048576 /dev/zero > $in/probe 2> /dev/null || return 0; "
-    "for f in $in/*; do h=${f##*/}; "
-    "if echo \"$h  $f\" | sha256sum -c > /dev/null 2>&1; then keep \"$f\" $h; fi; done; }; "
-    "trap \"keep_whole || :; rm -rf $in $next\" EXIT; trap \"exit 1\" HUP INT TERM; "
-    "for old in incoming next; do "
-    "find . -maxdepth 1 -name \"$old.*\" -mmin +1440 -exec rm -rf {} +; done; "
-    "echo strait-install-here $(uname -m); "
-    "if nvidia-smi -L 2> /dev/null | grep -q ^GPU; then echo strait-install-gpu; fi; "
-    "for f in content/*/data; do h=${f#content/}; h=${h%/data}; "
-    "if [ -e \"$f\" ] && [ ${#h} = 64 ]; then echo strait-install-has $h; fi; done; "
-    "echo strait-install-asks; "
-    "read -r id; mkdir $in $next $next/bin $next/lib $next/libexec; "
-    "while read -r hash path; do if [ \"$hash\" = end ]; then break; fi; "
-    "echo \"$hash  $path\"; done > $next/files; "
-    "tar -xf - -C $in; cat > /dev/null; "
-    "exec 9> install-lock; n=0; "
-    "while s=0; flock -n 9 2> /dev/null || s=$?; [ $s = 1 ]; do "
-    "n=$((n+1)); if [ $n -gt 900 ]; then echo strait-install-busy; exit 1; fi; "
-    "echo strait-install-waits; sleep 2; done; "
-    "for f in store/*; do if [ -e \"$f\" ]; then keep \"$f\" ${f#store/}; fi; done; rm -rf store; "
-    "for f in $in/*; do if [ -e \"$f\" ]; then keep \"$f\" ${f##*/}; fi; done; "
-    "while read -r hash path; do "
-    "data=content/$hash/data; "
-    "ln $data $next/$path 2> /dev/null || cp $data $next/$path || [ ! -e $data ]; "
-    "if echo \"$hash  $next/$path\" | sha256sum -c > /dev/null 2>&1; then :; "
-    "else rm -rf content/$hash; echo strait-install-torn $path; exit 1; fi; "
-    "done < $next/files; "
-    "said=$($next/bin/strait-stage --check 9>&- | head -n 1); "
-    "if [ \"$said\" = \"strait-stage $id\" ]; then :; "
-    "else echo strait-install-other $said; exit 1; fi; "
-    "if cmp -s $next/files builds/$id/files; then touch builds/$id; "
-    "else rm -rf builds/$id; mv $next builds/$id; fi; "
-    "ln -s builds/$id/bin $in/bin; mv -T $in/bin bin; "
-    "ls -1t builds | tail -n +3 | while read -r old; do "
-    "if grep -Fqs \"/builds/$old/\" /proc/[0-9]*/maps; then :; else rm -rf builds/$old; fi; done; "
-    "find content -maxdepth 2 -name data -type f -links 1 | while read -r f; do "
-    "h=${f#content/}; h=${h%/data}; if [ ${#h} = 64 ]; then rm -rf content/$h; fi; done; "
-    "echo strait-install-done'";
+// Runs install.sh, which comes first on stdin. The line is without single quotes inside,
+// backslashes and newlines, so that every login shell passes it to sh unchanged. dd reads no byte
+// more than it is told to: the rest of stdin is the script's.
+std::string install_command() {
+  return fmt::format("exec sh -c 'eval \"$(dd bs=1 count={} 2> /dev/null)\"'",
+                     kInstallScript.size());
+}
+
+// Files by the last part of their paths. -T: an archive of no files is one, too.
+std::vector<std::string> tar_argv(const std::vector<const BuildFile*>& files) {
+  std::vector<std::string> argv = {"tar", "-chf", "-", "-T", "/dev/null"};
+  for (const BuildFile* file : files) {
+    argv.insert(argv.end(), {"-C", std::filesystem::absolute(file->from).parent_path().string(),
+                             file->from.filename().string()});
+  }
+  return argv;
+}
 
 std::string text_after(const std::string& line, std::string_view marker) {
   return line.starts_with(marker) ? line.substr(marker.size()) : "";
@@ -126,23 +56,20 @@ class Installation {
   Installation(const InstallTarget& target, const std::vector<Build>& builds)
       : target_(target),
         builds_(builds),
-        ssh_(ssh_argv(target.host, target.config, kInstallCommand, kTransferSilence)) {}
+        ssh_(ssh_argv(target.host, target.config, install_command(), kTransferSilence)) {}
 
   // Empty: a file of an earlier build was damaged and has been removed; try again.
   std::optional<Installed> run(const InstallProgress& progress) {
     Installed installed;
+    send(kInstallScript);
     installed.has_gpu = read_present_files();
     const Build& build = builds_[build_for_host(builds_, installed.has_gpu)];
     installed.has_cuda = build.has_cuda();
     files_ = build.files;
     send(base::build_id() + std::string("\n") + list());
-    std::uint64_t to_send = 0;
-    for (const BuildFile* file : missing()) to_send += file->size;
+    for (const BuildFile* file : missing()) installed.sent += file->size;
     for (const BuildFile& file : files_) installed.all += file.size;
-    for (const BuildFile* file : missing()) {
-      send_file(*file, installed.sent, to_send, progress);
-    }
-    send(std::string(2 * kTarBlock, '\0'));
+    send_missing(installed.sent, progress);
     ssh_.close_input();
     return read_result() ? std::optional(installed) : std::nullopt;
   }
@@ -217,35 +144,23 @@ class Installation {
     }
   }
 
-  void send_file(const BuildFile& file, std::uint64_t& sent, std::uint64_t to_send,
-                 const InstallProgress& progress) {
-    const auto header = tar_header(file.hash, file.size);
-    send({header.data(), header.size()});
-    if (file.from.empty()) {
-      send(file.content);
-      sent += file.size;
-    } else {
-      send_content(file, sent, to_send, progress);
+  void send_missing(std::uint64_t size, const InstallProgress& progress) {
+    process::PipedProcess tar(tar_argv(missing()));
+    tar.close_input();
+    std::uint64_t sent = 0;
+    ReadResult got = ReadResult::line;
+    while (got == ReadResult::line) {
+      std::string piece;
+      got = tar.read_bytes(piece, kPieceBytes, Clock::now() + kPieceTimeout);
+      send(piece);
+      sent += piece.size();
+      progress(std::min(sent, size), size);
     }
-    send(std::string(tar_padding(file.size), '\0'));
-  }
-
-  void send_content(const BuildFile& file, std::uint64_t& sent, std::uint64_t to_send,
-                    const InstallProgress& progress) {
-    std::ifstream in(file.from, std::ios::binary);
-    std::string piece(kPieceBytes, '\0');
-    for (std::uint64_t left = file.size; left > 0;) {
-      const auto wanted = static_cast<std::streamsize>(std::min<std::uint64_t>(left, piece.size()));
-      if (!in.read(piece.data(), wanted)) {
-        throw base::UserError(base::ExitCode::storage_io,
-                              fmt::format("{} became shorter or unreadable while it was sent to {}",
-                                          file.from.string(), target_.host));
-      }
-      send({piece.data(), static_cast<std::size_t>(wanted)});
-      left -= static_cast<std::uint64_t>(wanted);
-      sent += static_cast<std::uint64_t>(wanted);
-      progress(sent, to_send);
-    }
+    const auto ended = tar.wait_until(Clock::now() + kPieceTimeout);
+    if (got == ReadResult::end && ended && ended->code == 0) return;
+    throw base::UserError(base::ExitCode::storage_io,
+                          fmt::format("tar cannot read this build to send it to {}: {}",
+                                      target_.host, base::printable(tar.errors())));
   }
 
   bool read_result() {

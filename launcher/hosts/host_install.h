@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "launcher/hosts/build_files.h"
@@ -19,6 +20,9 @@ struct Installed {
   bool has_gpu = false;    // the host, by its driver
   bool has_cuda = false;   // the build
 };
+
+// install.sh, which a host runs.
+extern const std::string_view kInstallScript;
 
 // Called with the bytes that were sent so far.
 using InstallProgress = std::function<void(std::uint64_t sent, std::uint64_t to_send)>;

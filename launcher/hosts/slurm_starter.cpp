@@ -1,22 +1,13 @@
-#include <arpa/inet.h>
 #include <fmt/format.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 
 #include <algorithm>
-#include <array>
-#include <chrono>
-#include <cstring>
 #include <optional>
 #include <utility>
 
-#include "framework/mutex.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/own_program.h"
 #include "launcher/base/text.h"
 #include "launcher/control/run_file_names.h"
-#include "launcher/hosts/agent_job.h"
 #include "launcher/hosts/agent_starter.h"
 #include "launcher/hosts/allocation.h"
 #include "launcher/hosts/host_facts.h"
@@ -28,36 +19,61 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-// For srun to exit after its tasks, the agents, have ended.
+// For all sruns to exit after their tasks, the agents, have ended.
 constexpr auto kSrunExitTimeout = std::chrono::seconds(10);
 
-// The srun of all agents, shared by the starters of all nodes.
-class SlurmStep {
+// An srun of its own for each node, so that a node sees no token but its own.
+class SlurmStarter : public AgentStarter {
  public:
-  SlurmStep(std::size_t nodes, fs::path run) : run_(std::move(run)), jobs_(nodes) {}
-  ~SlurmStep() {
-    if (srun_) srun_->wait_until(Clock::now() + kSrunExitTimeout);
+  // `exit_by`: shared by the starters of a run; the first that is destroyed sets it.
+  SlurmStarter(NodeAddress node, std::string address, fs::path run,
+               std::shared_ptr<std::optional<Clock::time_point>> exit_by)
+      : node_(std::move(node)),
+        address_(std::move(address)),
+        run_(std::move(run)),
+        exit_by_(std::move(exit_by)) {}
+  ~SlurmStarter() override {
+    if (!srun_) return;
+    if (!*exit_by_) *exit_by_ = Clock::now() + kSrunExitTimeout;
+    srun_->wait_until(**exit_by_);
   }
-  SlurmStep(const SlurmStep&) = delete;
-  SlurmStep& operator=(const SlurmStep&) = delete;
+  SlurmStarter(const SlurmStarter&) = delete;
+  SlurmStarter& operator=(const SlurmStarter&) = delete;
 
-  void add(AgentJob job, Clock::time_point deadline) STRAIT_EXCLUDES(mutex_) {
-    const MutexLock lock(mutex_);
-    const std::size_t host = job.host;
-    job.directory = (run_ / "nodes").string();
-    jobs_.at(host) = std::move(job);
-    if (++added_ == jobs_.size()) start(deadline);
+  std::string launcher_address(Clock::time_point /*deadline*/) override {
+    std::string address = address_.empty() ? own_address_towards(node_.address) : address_;
+    if (!address.empty()) return address;
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("this machine has no way to node {} (Slurm calls its address {}); set "
+                    "hosts.address",
+                    node_.node, node_.address));
   }
 
-  // Why the agents have ended; empty: they run.
-  std::string failure() STRAIT_EXCLUDES(mutex_) {
-    const MutexLock lock(mutex_);
-    if (!srun_) return {};
-    const std::optional<process::ExitStatus> ended = srun_->wait_until(Clock::now());
+  void start_agent(const AgentJob& job, Clock::time_point deadline) override {
+    AgentJob with_directory = job;
+    with_directory.directory = (run_ / "nodes").string();
+    const fs::path program = base::own_program().parent_path() / "strait-stage";
+    // An agent may use all of its node's share of the job and is bound to no core.
+    srun_.emplace(
+        std::vector<std::string>{"srun", "--nodes=1", "--ntasks=1", "--nodelist=" + node_.node,
+                                 "--mpi=none", "--cpu-bind=none", "--open-mode=append",
+                                 "--output=" + log().string(), program.string(), "--join", "-"});
+    if (!srun_->write(to_text(with_directory) + "\n", deadline)) {
+      throw base::UserError(base::ExitCode::stalled,
+                            fmt::format("srun was started for node {}, but does not read the "
+                                        "agent's token: {}",
+                                        node_.node, base::printable(srun_->errors())));
+    }
+    srun_->close_input();
+  }
+
+  std::string failure() override {
+    const auto ended = srun_ ? srun_->wait_until(Clock::now()) : std::nullopt;
     if (!ended) return {};
     std::string words = srun_->errors();
     words.erase(words.find_last_not_of(" \n") + 1);
-    return fmt::format("srun, which runs the nodes' agents, {}{}{}; their log is {}",
+    return fmt::format("srun, which runs the agent of node {}, {}{}{}; its log is {}", node_.node,
                        ended->sentence(), words.empty() ? "" : ": ",
                        base::printable(words.substr(words.find_last_of('\n') + 1)), log().string());
   }
@@ -65,76 +81,12 @@ class SlurmStep {
  private:
   fs::path log() const { return run_ / control::kLogsFolder / "agents.log"; }
 
-  void start(Clock::time_point deadline) STRAIT_REQUIRES(mutex_) {
-    const std::string count = fmt::format("{}", jobs_.size());
-    const fs::path program = base::own_program().parent_path() / "strait-stage";
-    // An agent may use all of its node's share of the job and is bound to no core.
-    srun_.emplace(std::vector<std::string>{
-        "srun", "--nodes=" + count, "--ntasks=" + count, "--ntasks-per-node=1", "--mpi=none",
-        "--cpu-bind=none", "--kill-on-bad-exit=0", "--wait=0", "--open-mode=append",
-        "--output=" + log().string(), program.string(), "--agent-slurm"});
-    if (!srun_->write(pack_jobs(jobs_), deadline)) {
-      throw base::UserError(base::ExitCode::stalled,
-                            fmt::format("srun was started, but does not read the agents' jobs: {}",
-                                        base::printable(srun_->errors())));
-    }
-    srun_->close_input();
-  }
-
+  const NodeAddress node_;
+  const std::string address_;  // hosts.address
   const fs::path run_;
-  Mutex mutex_;
-  std::vector<AgentJob> jobs_ STRAIT_GUARDED_BY(mutex_);
-  std::size_t added_ STRAIT_GUARDED_BY(mutex_) = 0;
-  std::optional<process::PipedProcess> srun_ STRAIT_GUARDED_BY(mutex_);
+  const std::shared_ptr<std::optional<Clock::time_point>> exit_by_;
+  std::optional<process::PipedProcess> srun_;
 };
-
-class SlurmStarter : public AgentStarter {
- public:
-  SlurmStarter(std::string address, std::shared_ptr<SlurmStep> step)
-      : address_(std::move(address)), step_(std::move(step)) {}
-  std::string launcher_address(Clock::time_point /*deadline*/) override { return address_; }
-  void start_agent(const AgentJob& job, Clock::time_point deadline) override {
-    step_->add(job, deadline);
-  }
-  std::string failure() override { return step_->failure(); }
-
- private:
-  const std::string address_;
-  const std::shared_ptr<SlurmStep> step_;
-};
-
-std::vector<std::string> resolved(const std::string& name) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* list = nullptr;
-  if (::getaddrinfo(name.c_str(), nullptr, &hints, &list) != 0) return {};
-  std::vector<std::string> found;
-  for (const addrinfo* one = list; one != nullptr; one = one->ai_next) {
-    std::array<char, NI_MAXHOST> text{};
-    if (::getnameinfo(one->ai_addr, one->ai_addrlen, text.data(), text.size(), nullptr, 0,
-                      NI_NUMERICHOST) == 0) {
-      found.emplace_back(text.data());
-    }
-  }
-  ::freeaddrinfo(list);
-  return found;
-}
-
-// Where the other nodes reach this one: at the address that Slurm uses. On the node itself that
-// name may resolve to 127.0.1.1; then the first address of its interfaces is used.
-std::string address_of_this_node(const NodeAddress& node) {
-  const std::vector<std::string> own = own_addresses();
-  const std::vector<std::string> named = resolved(node.address);
-  for (const std::string& address : named) {
-    if (address == node.address || std::ranges::find(own, address) != own.end()) return address;
-  }
-  if (!own.empty()) return own.front();
-  throw base::UserError(
-      base::ExitCode::bad_input,
-      fmt::format("node {} has no address that other nodes can reach (Slurm calls it "
-                  "{}); set hosts.address",
-                  node.node, node.address));
-}
 
 }  // namespace
 
@@ -154,12 +106,11 @@ std::vector<std::unique_ptr<AgentStarter>> slurm_starters(const plan::Plan& plan
         fmt::format("the plan needs {} nodes, but Slurm job {} has {}: {}", plan.hosts.size(),
                     allocation->job, nodes.size(), allocation->nodes));
   }
-  const std::string& configured = plan.recipe.hosts.address;
-  const std::string address = configured.empty() ? address_of_this_node(nodes.front()) : configured;
-  const auto step = std::make_shared<SlurmStep>(plan.hosts.size(), fs::absolute(run));
+  const auto exit_by = std::make_shared<std::optional<Clock::time_point>>();
   std::vector<std::unique_ptr<AgentStarter>> starters;
   for (std::size_t i = 0; i < plan.hosts.size(); ++i) {
-    starters.push_back(std::make_unique<SlurmStarter>(address, step));
+    starters.push_back(std::make_unique<SlurmStarter>(nodes[i], plan.recipe.hosts.address,
+                                                      fs::absolute(run), exit_by));
   }
   return starters;
 }

@@ -42,7 +42,7 @@ std::int64_t host_memory_needed(const Plan& plan, std::size_t host) {
   std::int64_t needed = 0;
   for (const Plan::Process& process : plan.processes) {
     if (process.host_index != host) continue;
-    needed += plan.beside_bytes(process);
+    needed += plan.host_bytes(process);
     if (!plan.gpu_of(process)) needed += Plan::compute_bytes(process);
   }
   return needed;

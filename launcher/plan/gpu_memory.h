@@ -7,15 +7,16 @@
 
 namespace strait::plan {
 
-// What each process takes of a GPU beside its tensors: CUDA's context, its libraries' workspaces.
+// GPU memory that each process uses in addition to its tensors: the CUDA context and workspaces of
+// libraries.
 inline constexpr std::int64_t kGpuContextBytes = std::int64_t{640} << 20;
 
 // UserError: stages that share a GPU of this host need more memory there than it has. It names the
-// GPU, these stages and what each needs. Without GPUs, or where none are known, nothing is checked.
-// Codecs' caches and copies for checkpoints are in the host's memory. Pure.
+// GPU, these stages and what each needs. Checks nothing if the host has no GPUs or they are not
+// known yet. Caches of codecs and copies for checkpoints are in host memory and do not count. Pure.
 void check_gpu_memory(const Plan& plan, std::size_t host);
 
-// What the host's stages need of its own memory: all that they keep, but what is on a GPU. Pure.
+// Host memory that the host's stages need: everything except what is on a GPU. Pure.
 std::int64_t host_memory_needed(const Plan& plan, std::size_t host);
 
 }  // namespace strait::plan

@@ -10,7 +10,7 @@ namespace strait::plan {
 namespace {
 
 void add_spare(recipe::Recipe::Hosts& hosts, recipe::RecipeHost lost) {
-  lost.slots.reset();  // a spare one gets those of the host that it replaces
+  lost.slots.reset();  // the spare host gets the slots of the host that it replaces
   hosts.spare.push_back(std::move(lost));
 }
 
@@ -30,7 +30,7 @@ std::vector<std::size_t> replacement_order(const Plan& plan, const std::set<std:
     for (const std::size_t host : std::set<std::size_t>(next->second)) {
       order.push_back(host);
       lost.erase(host);
-      // Replicas that share it miss it no more.
+      // The spare host also replaces this host for the other replicas that used it.
       for (auto& [replica, hosts] : missing) hosts.erase(host);
     }
     std::erase_if(missing, [](const auto& one) { return one.second.empty(); });
@@ -69,7 +69,7 @@ std::optional<recipe::Recipe> recipe_without(const Plan& plan, const std::set<st
   const std::int64_t stages = std::min(recipe.pipeline.stages, slots / recipe.pipeline.replicas);
   if (stages == 0) return std::nullopt;
   const bool ranges = recipe.pipeline.partition.kind == recipe::PartitionKind::ranges;
-  // They are those of so many stages as there were.
+  // The recipe's ranges fit only the former number of stages.
   if (ranges && stages != recipe.pipeline.stages) recipe.pipeline.partition = {};
   recipe.pipeline.stages = stages;
   return recipe;

@@ -10,21 +10,21 @@
 
 namespace strait::plan {
 
-// How a run goes on without hosts that were lost (hosts.restart). All functions are pure. A host
-// that was lost becomes the last of the spare ones: it may answer again one day.
+// How a run continues without hosts that were lost (hosts.restart). All functions are pure. A lost
+// host becomes the last spare host: it may answer again later.
 
-// Lost hosts in the order in which spare ones take their places: first those of the replica that
-// misses fewest, so that as many replicas as possible are whole again. Those of replicas that the
-// run does `without` are not counted; hosts on which nothing else runs are last.
+// The order in which spare hosts replace lost ones. The replica that misses fewest hosts comes
+// first, so that as many replicas as possible are complete again. Replicas that the run does
+// `without` are not counted; hosts on which only they run are last.
 std::vector<std::size_t> replacement_order(const Plan& plan, const std::set<std::uint32_t>& without,
                                            std::set<std::size_t> lost);
 
-// Puts a spare host (an index into hosts.spare) in the place of another one. Processes, layers,
-// threads and links stay, so the run has the same bits.
+// Replaces a host by a spare one (an index into hosts.spare). Processes, layers, threads and links
+// stay, so the run computes the same bits.
 void replace_host(Plan& plan, std::size_t host, std::size_t spare);
 
-// The recipe of the same run on the other hosts: as many stages as these have slots for, or had
-// processes of. Absent: not one stage of each replica is left.
+// The recipe of the same run on the remaining hosts: as many stages as they have slots for, or had
+// processes of. Nullopt: less than one stage per replica is left.
 std::optional<recipe::Recipe> recipe_without(const Plan& plan, const std::set<std::size_t>& lost);
 
 }  // namespace strait::plan

@@ -11,12 +11,13 @@ namespace strait::plan {
 
 // Checkpoints in memory (checkpoint.memory_every). All functions are pure.
 
-// For each host another one that holds a second copy of what its processes save: the next one that
-// has processes. Empty: there is no other, or the host has none.
+// For each host, the host that holds a second copy of its checkpoints: the next one that has
+// processes. Nullopt: no other host has processes, or this host has none.
 std::vector<std::optional<std::size_t>> memory_neighbours(const Plan& plan);
 
-// Bytes of checkpoints that a host holds in memory, at most: two of its own processes, because the
-// newest is freed when the next one is whole, and two of each host whose neighbour it is.
+// Upper limit of the bytes of checkpoints that a host holds in memory: two checkpoints of its own
+// processes, because the newest is freed only when the next one is complete, and two of each host
+// whose neighbour it is.
 std::int64_t held_bytes(const Plan& plan, std::size_t host);
 
 }  // namespace strait::plan

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "launcher/base/errors.h"
+#include "launcher/base/text.h"
 #include "launcher/plan/plan.h"
 
 namespace strait::plan {
@@ -34,9 +35,10 @@ std::vector<std::size_t> assign_hosts(const std::vector<recipe::RecipeHost>& hos
   if (without_slots == 0 && stated < processes) {
     throw base::UserError(
         base::ExitCode::bad_input,
-        fmt::format("hosts.list has {} slots, but the run has {} processes (stages times "
+        fmt::format("hosts.list has {}, but the run has {} (stages times "
                     "replicas); give hosts more slots, or list more hosts",
-                    stated, processes));
+                    base::counted(static_cast<std::int64_t>(stated), "slot"),
+                    base::counted(static_cast<std::int64_t>(processes), "process", "es")));
   }
   std::size_t shared = processes - std::min(stated, processes);
   std::vector<std::size_t> assigned;

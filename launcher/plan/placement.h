@@ -10,12 +10,13 @@ namespace strait::plan {
 
 struct Plan;
 
-// The hosts of a recipe: its list, this machine, or as many nodes as a Slurm job asks for.
+// The hosts of a recipe: its list, or this machine, or the nodes that a Slurm job asks for.
 std::vector<recipe::RecipeHost> hosts_of(const recipe::Recipe& recipe);
 
-// Assigns processes to hosts, in the order given: the index of the host of each process. Processes
-// are counted by replica, then by stage. A host gets as many as it has slots; hosts without slots
-// share the rest evenly, the first ones one more. Pure. UserError: fewer slots than processes.
+// Assigns processes to hosts in the given order. Returns the host index of each process; processes
+// are counted by replica, then by stage. A host gets as many processes as it has slots. Hosts
+// without slots share the rest evenly, and the first ones get one more. Pure. UserError: fewer
+// slots than processes.
 std::vector<std::size_t> assign_hosts(const std::vector<recipe::RecipeHost>& hosts,
                                       std::size_t processes);
 

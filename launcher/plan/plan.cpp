@@ -22,31 +22,25 @@ struct OwnJson<recipe::Recipe> {
   static nlohmann::json write(const recipe::Recipe& recipe) {
     return recipe::recipe_to_json(recipe);
   }
-  // A trial of a recipe for Slurm on this machine (--set hosts.backend=local) kept hosts.slurm in
-  // its plan, which is refused in a recipe by now and says nothing of that run.
-  static recipe::Recipe read(nlohmann::json json) {
-    const auto hosts = json.find("hosts");
-    if (hosts != json.end() && hosts->is_object() && hosts->value("backend", "") != "slurm") {
-      hosts->erase("slurm");
-    }
+  static recipe::Recipe read(const nlohmann::json& json) {
     return recipe::recipe_from_json(json, "plan");
   }
 };
 template <>
 inline constexpr std::pair kListOfTwo<models::LayerRange> = {&models::LayerRange::first,
                                                              &models::LayerRange::last};
-// The word for Use::consensus is older than its name here; plan hashes contain it.
 template <>
-inline constexpr std::array kEnumNames<plan::Plan::Use> = {"boundary", "tie", "replica", "vote"};
+inline constexpr std::array kEnumNames<plan::Plan::Use> = {"boundary", "tie", "replica",
+                                                           "consensus"};
 
-// Structs of rooms that have no use for their own JSON.
+// Structs of other rooms, which have no JSON of their own.
 void describe(auto& f, Is<sync::Strength> auto& m) {
   f("random", m.random), f("top", m.top), f("bits", m.bits);
 }
 void describe(auto& f, Is<recipe::MeasuredHost> auto& m) {
   f("name", m.name), f("flops_per_second", m.flops_per_second), f("backward", m.backward);
   f("threads", m.threads), f("memory_bytes_per_second", m.memory_bytes_per_second);
-  f.added("gpu_memory", m.gpu_memory);
+  f("gpu_memory", m.gpu_memory);
 }
 void describe(auto& f, Is<recipe::MeasuredLink> auto& m) {
   f("from", m.from), f("to", m.to), f("bits_per_second", m.bits_per_second);
@@ -57,29 +51,24 @@ void describe(auto& f, Is<recipe::MeasuredLink> auto& m) {
 
 namespace strait::plan {
 
-// The keys of plan.json. Run directories of former builds are read, so keys keep their names when a
-// member is renamed.
+// The keys of plan.json.
 void describe(auto& f, base::Is<Plan::Data> auto& m) {
   f("file", m.file), f("hash", m.hash), f("rows", m.rows);
 }
 void describe(auto& f, base::Is<Plan::Host> auto& m) {
   f("name", m.name), f("cores", m.cores), f("memory", m.memory);
-  f.added("gpus", m.gpus), f.added("processor", m.processor);
+  f("gpus", m.gpus), f("processor", m.processor);
 }
 void describe(auto& f, base::Is<Plan::Process> auto& m) {
   f("name", m.name), f("host", m.host), f("host_index", m.host_index), f("chunks", m.chunks);
   f("threads", m.threads), f("parameters", m.parameters), f("state_bytes", m.state_bytes);
   f("activation_bytes", m.activation_bytes), f("cache_bytes", m.cache_bytes);
-  f("in_flight", m.in_flight);
-  // Written where it is set, so that plans of former builds, and their hashes, stay what they are.
-  constexpr bool kReads = !std::is_const_v<std::remove_reference_t<decltype(m)>>;
-  if (kReads || m.saved_bytes > 0) f.added("saved_bytes", m.saved_bytes);
-  if (kReads || m.sync_bytes > 0) f.added("sync_bytes", m.sync_bytes);
-  if (kReads || m.group) f.added("group", m.group);
+  f("in_flight", m.in_flight), f("saved_bytes", m.saved_bytes), f("sync_bytes", m.sync_bytes);
+  f("group", m.group);
 }
 void describe(auto& f, base::Is<Plan::Link> auto& m) {
   f("name", m.name), f("use", m.use), f("connects", m.connects), f("listens", m.listens);
-  f("place", m.position), f("forward_bytes", m.forward_bytes),
+  f("position", m.position), f("forward_bytes", m.forward_bytes),
       f("backward_bytes", m.backward_bytes);
   f("first_forward_bytes", m.first_forward_bytes), f("entry_bytes", m.cache.entry_bytes);
   f("cache_bytes", m.cache.memory_bytes), f("cache_disk_bytes", m.cache.disk_bytes);
@@ -87,7 +76,7 @@ void describe(auto& f, base::Is<Plan::Link> auto& m) {
 }
 void describe(auto& f, base::Is<Plan::SyncOffer> auto& m) {
   f("method", m.method), f("step_bytes", m.step_bytes), f("round_bytes", m.round_bytes);
-  f("slot_bytes", m.slot_bytes), f("age", m.staleness), f("step_seconds", m.step_seconds);
+  f("slot_bytes", m.slot_bytes), f("staleness", m.staleness), f("step_seconds", m.step_seconds);
   f("slowdown", m.slowdown), f("strength", m.strength);
 }
 void describe(auto& f, base::Is<Plan> auto& m) {
@@ -103,7 +92,8 @@ void describe(auto& f, base::Is<Plan> auto& m) {
 
 namespace {
 
-// Micro-batches of an evaluation are assigned round robin: those m with m % replicas == index.
+// Micro-batches of an evaluation are assigned round robin: replica `index` gets every m with m %
+// replicas == index.
 std::int64_t own_micro_batches(std::int64_t all, std::int64_t replicas, std::int64_t index) {
   return (all + replicas - 1 - index) / replicas;
 }
@@ -144,21 +134,22 @@ std::int64_t Plan::micro_batch_rows() const {
 }
 
 std::int64_t Plan::snapshot_bytes(const Process& process) const {
-  // Of what is on a GPU all is copied at once, also for the last checkpoint.
+  // State on a GPU is copied to the host at once, in the last checkpoint too.
   if (gpu_of(process)) return process.saved_bytes;
-  if (!saves_beside_training(recipe)) return 0;
+  if (!saves_during_training(recipe)) return 0;
   return std::min(recipe.checkpoint.memory, process.state_bytes + process.cache_bytes);
 }
 
 std::int64_t Plan::memory_bytes(const Process& process) const {
-  // What libtorch, oneDNN and ZeroMQ allocate for themselves once a stage trains: 5 to 39 MB in 31
-  // small runs (tests/bench/memory_plan.py), the most of it with bfloat16 on a CPU.
+  // Allocated by libtorch, oneDNN and ZeroMQ once a stage trains: 5 to 39 MB in 31 small runs
+  // (tests/bench/memory_plan.py), most with bfloat16 on a CPU.
   constexpr std::int64_t kRuntimeBytes = 20'000'000;
-  return compute_bytes(process) + beside_bytes(process) + kRuntimeBytes;
+  return compute_bytes(process) + host_bytes(process) + kRuntimeBytes;
 }
 
-std::int64_t Plan::beside_bytes(const Process& process) const {
-  // Values and gradients of 12 saved bytes a parameter: what replicas exchange is in host memory.
+std::int64_t Plan::host_bytes(const Process& process) const {
+  // Replicas of stages on GPUs exchange values and gradients in host memory: 8 bytes for each
+  // parameter, whose saved state has 12.
   const bool exchanged = recipe.pipeline.replicas > 1 && gpu_of(process);
   return process.cache_bytes + process.sync_bytes + snapshot_bytes(process) +
          (exchanged ? process.saved_bytes * 2 / 3 : 0);
@@ -176,7 +167,7 @@ std::optional<std::size_t> Plan::gpu_of(const Process& process) const {
   return static_cast<std::size_t>(index_on_host(process)) % gpus->size();
 }
 
-bool saves_beside_training(const recipe::Recipe& recipe) {
+bool saves_during_training(const recipe::Recipe& recipe) {
   const bool repeated = recipe.checkpoint.every > 0 || recipe.checkpoint.memory_every > 0;
   return repeated && recipe.checkpoint.memory > 0 && recipe.sync.on_loss == recipe::LossRule::stop;
 }
@@ -204,7 +195,7 @@ schedules::ActionList Plan::evaluation_actions(net::ProcessName name, std::size_
 }
 
 std::string Plan::hash() const {
-  // Paths differ from host to host, and no host knows the secrets of another one.
+  // Paths differ between hosts, and no host knows the secrets of another.
   Plan without_paths = without_secrets(*this);
   without_paths.train.file.clear();
   without_paths.recipe.model.path.clear();
@@ -255,7 +246,7 @@ recipe::Recipe resolved_recipe(const Plan& plan) {
   recipe::Recipe recipe = plan.recipe;
   if (recipe::sync_method_of(recipe) == recipe::kAutomaticSync) {
     recipe.sync.method = plan.sync_method;
-    // These keys state a strength; the chosen method has none.
+    // These keys set a strength, but the chosen method has none.
     if (!plan.sync_strength) recipe.sync.random = recipe.sync.top = std::nullopt;
     if (!plan.sync_strength) recipe.sync.bits = std::nullopt;
   }

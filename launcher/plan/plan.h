@@ -20,46 +20,46 @@
 namespace strait::plan {
 
 // A resolved recipe: which process holds which layers, on which host, over which links. A value
-// without side effects. Bytes and times in it are forecasts; everything else is exact.
+// without side effects. Bytes and times are forecasts; everything else is exact.
 struct Plan {
-  // Cores and memory are 0, the others absent, until the host has reported them.
+  // Cores and memory are 0, and the others absent, until the host has reported them.
   struct Host {
     std::string name;  // as in the recipe
     std::int64_t cores = 0;
     std::int64_t memory = 0;  // bytes
-    // Bytes of each GPU that its stages use in turn; empty: they compute on its CPU.
+    // Bytes of each GPU that the host's stages use in turn. Empty: they compute on its CPU.
     std::optional<std::vector<std::int64_t>> gpus = std::nullopt;
-    std::optional<std::string> processor = std::nullopt;  // equal: equal bits
+    std::optional<std::string> processor = std::nullopt;  // equal on hosts that compute equal bits
   };
   struct Process {
     net::ProcessName name;
     std::string host;                        // name of the host
     std::size_t host_index = 0;              // its index in `hosts`
-    std::vector<models::LayerRange> chunks;  // mostly one; see schedules/pipeline_shape.h
+    std::vector<models::LayerRange> chunks;  // usually one; see schedules/pipeline_shape.h
     std::int64_t threads = 1;
     std::int64_t parameters = 0;
     std::int64_t state_bytes = 0;       // weights, gradients, optimizer and sync state
-    std::int64_t saved_bytes = 0;       // of them those that a checkpoint holds
+    std::int64_t saved_bytes = 0;       // the part of state_bytes that a checkpoint holds
     std::int64_t activation_bytes = 0;  // peak, kept for backwards and weight gradients
     std::int64_t cache_bytes = 0;       // limit of all activation caches in memory
-    std::int64_t sync_bytes = 0;        // of a sync round, in host memory: frames and copies
-    std::int64_t in_flight = 0;         // peak of micro-batches held, by each chunk
+    std::int64_t sync_bytes = 0;        // frames and copies of a sync round, in host memory
+    std::int64_t in_flight = 0;         // peak number of micro-batches held, by chunk
     // The first replica of the group in which this stage sums its gradients; see groups_of().
     std::optional<std::uint32_t> group = std::nullopt;
   };
-  // replica: between two replicas of a stage; consensus: between the first stages of two replicas,
-  // which decide each step together.
+  // replica: connects two replicas of a stage. consensus: connects the first stages of two
+  // replicas, which decide each step together.
   enum class Use { boundary, tie, replica, consensus };
   struct Link {
     std::string name;  // "boundary 0.0>1.0", of chunks "boundary 1.0/0>0.0/1", "replica 1.0~1.1"
     Use use = Use::boundary;
-    net::ProcessName connects;        // the upstream process, or the replica of the lower number
+    net::ProcessName connects;        // the upstream process, or the lower replica
     net::ProcessName listens;         // the downstream process, or the other replica
     std::int64_t position = 0;        // boundary: position of the upstream chunk in the pipeline
     std::int64_t forward_bytes = 0;   // per step, downstream, or from `connects`
     std::int64_t backward_bytes = 0;  // per step, upstream, or from `listens`
-    // Per step of the first epoch, when every sample misses the activation cache. Without a cache
-    // it is forward_bytes.
+    // Per step of the first epoch, in which every sample misses the activation cache. Equal to
+    // forward_bytes if there is no cache.
     std::int64_t first_forward_bytes = 0;
     codec::CacheLimits cache;  // of boundaries
 
@@ -70,9 +70,9 @@ struct Plan {
     std::string method;
     std::int64_t step_bytes =
         0;  // sent by the busiest process to other replicas, mean of all steps
-    std::int64_t round_bytes = 0;  // the same in one round
+    std::int64_t round_bytes = 0;  // the same, in one round
     std::int64_t slot_bytes = 0;   // state of the largest stage
-    double staleness = 0;  // mean number of steps by which weights lag behind the agreed ones
+    double staleness = 0;          // mean number of steps by which weights lag the agreed ones
     double step_seconds = 0;
     double slowdown = 1;  // step_seconds relative to a step without replicas
     std::optional<sync::Strength> strength = std::nullopt;  // of cocktail
@@ -106,29 +106,29 @@ struct Plan {
   std::vector<Link> links;
 
   const Process& process(net::ProcessName name) const;
-  // Copies of what is being saved while a process trains, at most.
+  // Upper limit of the copies of a checkpoint that is written during training.
   std::int64_t snapshot_bytes(const Process& process) const;
   std::int64_t memory_bytes(const Process& process) const;  // of all kinds
-  // What a process keeps where it computes, and what it keeps in its host's memory in any case:
-  // caches, sync rounds and copies that are being saved. Together they are all.
+  // Memory is split in two: what a process needs where it computes, and what it always needs in
+  // host memory: caches, sync rounds and copies of checkpoints.
   static std::int64_t compute_bytes(const Process& process) {
     return process.state_bytes + process.activation_bytes;
   }
-  std::int64_t beside_bytes(const Process& process) const;
-  // Its number among the processes of its host; GPUs are taken in turn by it.
+  std::int64_t host_bytes(const Process& process) const;
+  // Number of the process among those on its host. GPUs are assigned round robin by it.
   std::int64_t index_on_host(const Process& process) const;
-  // The number of its GPU; nullopt: it computes on the CPU, or that is not known.
+  // Number of its GPU. Nullopt: it computes on the CPU, or its GPU is not known yet.
   std::optional<std::size_t> gpu_of(const Process& process) const;
-  std::int64_t micro_batch_rows() const;  // of the recipe, or as many as were chosen
+  std::int64_t micro_batch_rows() const;  // as the recipe states or "auto" chose
   std::int64_t chunks() const { return std::ssize(processes.at(0).chunks); }  // of each stage
   // Actions of a stage in a training step.
   schedules::ActionList training_actions(net::ProcessName name) const;
   // Actions of a stage in an evaluation, which all replicas share.
   schedules::ActionList evaluation_actions(net::ProcessName name) const;
-  // The same where only `replicas` take part, and this one is number `index` of them.
+  // The same if only `replicas` replicas take part, and this one has number `index` among them.
   schedules::ActionList evaluation_actions(net::ProcessName name, std::size_t replicas,
                                            std::size_t index) const;
-  // Hash over all of the above but paths and secrets: equal on all processes of a run.
+  // Hash over everything above except paths and secrets. All processes of a run have the same hash.
   std::string hash() const;
 };
 
@@ -136,15 +136,15 @@ nlohmann::json to_json(const Plan& plan);
 // UserError (mismatch): the JSON is not a plan of this build.
 Plan plan_from_json(const nlohmann::json& json);
 
-// The groups of a stage's replicas; each is one of its own where none sums without links.
+// The groups of a stage's replicas. Without groups each replica is a group of one.
 sync::ReplicaGroups groups_of(const Plan& plan, std::uint32_t stage);
 
 // The plan's recipe with "auto" in [sync] replaced by what was chosen. Stages use it, and a resumed
-// run is compared by it.
+// run is compared with it.
 recipe::Recipe resolved_recipe(const Plan& plan);
 
-// Whether checkpoints every so many steps are written while training goes on. Where the membership
-// may change training pauses: evicting a replica repeats a checkpoint, and one rejoins at it.
-bool saves_beside_training(const recipe::Recipe& recipe);
+// Whether checkpoints are written during training. It pauses instead if the membership may change:
+// an eviction repeats a checkpoint, and a replica rejoins at one.
+bool saves_during_training(const recipe::Recipe& recipe);
 
 }  // namespace strait::plan

@@ -42,12 +42,12 @@ std::string value_or_none(const std::map<std::string, std::string>& saved, const
 
 }  // namespace
 
-// The text is compared with that of checkpoints of former builds: do not reword it.
+// Compared with the text of the run that resumes, so a new wording drops the caches once.
 std::string saved_caches(const Plan& plan) {
   std::string text;
   for (const Plan::Link& link : plan.links) {
     if (!link.has_cache()) continue;
-    text += fmt::format("{}{} behind layer {}: {} bytes a row, {} in memory, {} on disk",
+    text += fmt::format("{}{} after layer {}: {} bytes a row, {} in memory, {} on disk",
                         text.empty() ? "" : "; ", link.name, layer_above(plan, link),
                         link.cache.entry_bytes, link.cache.memory_bytes, link.cache.disk_bytes);
   }
@@ -81,7 +81,7 @@ CacheResume decide_caches(const store::Manifest& checkpoint, const Plan& plan) {
   return resume;
 }
 
-// Compared with that of checkpoints of former builds, too.
+// Compared in the same way.
 std::map<std::string, std::string> saved_sync(const Plan& plan) {
   if (plan.sync_method.empty()) return {};
   recipe::Recipe resolved = resolved_recipe(plan);
@@ -90,14 +90,14 @@ std::map<std::string, std::string> saved_sync(const Plan& plan) {
   nlohmann::json settings = recipe.value("sync", nlohmann::json::object());
   settings.erase("method");
   settings.erase("on_loss");
-  settings.erase("group");  // what it has led to is below
+  settings.erase("group");  // the groups themselves are compared below
   std::map<std::string, std::string> saved = {
       {"method", plan.sync_method},
       {"settings", settings.dump()},
       {"replicas", fmt::format("{}", plan.recipe.pipeline.replicas)},
       {"layers", text_of_layers(plan)}};
-  // Replicas that sum exactly have no state of their own, in groups or not. Groups of other methods
-  // are those of all stages.
+  // Exact sums leave a replica no state of its own, with or without groups. Other methods have the
+  // same groups in all stages.
   const bool exact = plan.sync_method == sync::kDefaultMethod;
   const bool grouped = std::ranges::any_of(
       plan.processes, [](const Plan::Process& process) { return process.group.has_value(); });
@@ -114,7 +114,7 @@ void mark_missing_replicas(store::Manifest& checkpoint, const Plan& plan) {
     if (wrote && process.name.stage == 0) writers.push_back(process.name.replica);
   }
   if (writers.size() == static_cast<std::size_t>(plan.recipe.pipeline.replicas)) return;
-  // Never equal to what saved_sync() writes, which is only the number.
+  // Never equal to what saved_sync() writes, because that is a number only.
   checkpoint.sync["replicas"] = fmt::format(
       "{}, of which {} were left", plan.recipe.pipeline.replicas, fmt::join(writers, ", "));
   const auto caches = checkpoint.notes.find(kCachesNote);

@@ -8,8 +8,8 @@
 #include "framework/store/manifest.h"
 #include "launcher/plan/plan.h"
 
-// What a resumed run restores from a checkpoint, decided from the manifest and the plan alone, so
-// that all processes decide alike. All functions are pure.
+// Decides what a resumed run restores from a checkpoint. It depends on the manifest and the plan
+// only, so that all processes decide the same. All functions are pure.
 namespace strait::plan {
 
 // ---- activation caches
@@ -24,12 +24,11 @@ struct CacheResume {
 
 // Describes the activation caches that a checkpoint of this plan contains: boundaries, their
 // layers, limits. Another run can restore them only if its text is equal. Empty: no caches are
-// saved. The manifest keeps it in its notes under kCachesNote; the text is compared with that of
-// former builds.
+// saved. The manifest keeps it in its notes under kCachesNote.
 std::string saved_caches(const Plan& plan);
 inline constexpr const char* kCachesNote = "caches";
 
-// `plan` is that of the run that resumes.
+// `plan`: the plan of the run that resumes.
 CacheResume decide_caches(const store::Manifest& checkpoint, const Plan& plan);
 
 // ---- state of replicas
@@ -38,7 +37,7 @@ CacheResume decide_caches(const store::Manifest& checkpoint, const Plan& plan);
 // that was not interrupted. Otherwise all replicas start from the agreed model.
 struct SyncResume {
   bool exact = true;
-  std::string restarted;  // a sentence with the reason; empty: it is exact
+  std::string restarted;  // a sentence with the reason; empty: the resume is exact
 };
 
 // Describes the replicas of a checkpoint of this plan, for the manifest: method, settings,
@@ -50,7 +49,7 @@ std::map<std::string, std::string> saved_sync(const Plan& plan);
 // resumes exactly from it.
 void mark_missing_replicas(store::Manifest& checkpoint, const Plan& plan);
 
-// `plan` is that of the run that resumes, `without` the replicas that it starts without.
+// `plan`: the plan of the run that resumes. `without`: replicas that it starts without.
 SyncResume decide_sync(const store::Manifest& checkpoint, const Plan& plan,
                        const std::set<std::uint32_t>& without = {});
 

@@ -32,8 +32,8 @@ Plan without_secrets(Plan plan) {
   return plan;
 }
 
-// The variables are part of plan.json and recipe.toml. A file system without permissions is none of
-// other users, either.
+// Variables of hosts are part of plan.json and recipe.toml. Errors are ignored, because a file
+// system without permissions is not shared with other users.
 void protect_secrets(const std::filesystem::path& directory, const recipe::Recipe& recipe) {
   std::error_code ignored;
   if (recipe::without_secrets(recipe) != recipe) {
@@ -43,7 +43,7 @@ void protect_secrets(const std::filesystem::path& directory, const recipe::Recip
 
 namespace {
 
-// The weights' folder, were it in this run; nullopt: it is no folder of such weights.
+// The folder that these weights have in this run. Nullopt: the path is not such a folder.
 std::optional<std::filesystem::path> base_in(const std::filesystem::path& run,
                                              const recipe::Recipe::Model& model) {
   const std::filesystem::path base = model.weights_run;
@@ -52,8 +52,8 @@ std::optional<std::filesystem::path> base_in(const std::filesystem::path& run,
   return std::filesystem::absolute(run / kBaseFolder / base.filename()).lexically_normal();
 }
 
-// Rows that the run has made are in its directory, wherever that is now: a run may be moved. A
-// token file of the user, which has another name or is in another folder, stays where it is.
+// Rows that the run made are in its directory, which may have been moved since. A token file of the
+// user has another name or folder, so it stays where it is.
 void find_own_rows(const std::filesystem::path& run, std::string_view name, Plan::Data& data) {
   const std::filesystem::path file = data.file;
   if (file.parent_path().filename() != kRowsFolder || file.filename() != name) return;
@@ -90,7 +90,7 @@ Plan plan_in(const nlohmann::json& whole, const std::filesystem::path& file) {
 }  // namespace
 
 std::optional<std::filesystem::path> own_base(const std::filesystem::path& run, const Plan& plan) {
-  // Without adapters a run may have begun with the base of another one.
+  // Without adapters, such a path names the base of another run.
   return plan.recipe.model.lora ? base_in(run, plan.recipe.model) : std::nullopt;
 }
 
@@ -115,12 +115,7 @@ void write_run_file(const std::filesystem::path& file, const RunFile& run) {
 }
 
 RunFile read_run_file(const std::filesystem::path& file, const recipe::LoadPlugins& load) {
-  if (!store::is_present(file)) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("{} holds no run (there is no plan.json in it); these are here: {} status",
-                    file.parent_path().string(), base::command_name()));
-  }
+  if (!store::is_present(file)) base::refuse_no_run(file.parent_path());
   return parse_run_file(store::read_text_file(file, kMostPlanBytes), file, load);
 }
 
@@ -139,7 +134,8 @@ RunFile parse_run_file(const std::string& text, const std::filesystem::path& fil
     recipe::Recipe found = read.plan.recipe;
     find_own_base(file.parent_path(), found);
     if (found.model != read.plan.recipe.model) {
-      read.recipe_hash = recipe_hash(read);  // checkpoints have that of the former path
+      // the run's checkpoints record the hash of the former path
+      read.recipe_hash = recipe_hash(read);
       read.plan.recipe = std::move(found);
     }
     if (read.plan.eval) find_own_rows(file.parent_path(), kEvalRows, *read.plan.eval);
@@ -157,7 +153,7 @@ std::string recipe_hash(const RunFile& run) {
   recipe.plugins = {};
   recipe.pipeline = {};
   recipe.codec = {};
-  // The defaults when the first runs were made.
+  // The defaults of the release that made the first runs.
   recipe.codec.forward_bits = 4;
   recipe.codec.backward_bits = 8;
   recipe.sync = {};

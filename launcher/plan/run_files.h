@@ -12,36 +12,37 @@
 
 namespace strait::plan {
 
-// The rows that a run makes of its data, in its directory. A host that gets rows has these names,
-// too.
+// Folder and names of the rows that a run prepares, in its directory. A host that receives rows
+// uses the same names.
 inline constexpr const char* kRowsFolder = "data";
 inline constexpr const char* kTrainRows = "train.safetensors";
 inline constexpr const char* kEvalRows = "eval.safetensors";
 
-// The weights that a run of adapters began with, where another run had them, which prunes its
-// checkpoints: a folder step-N in its directory.
+// The base weights of a run with adapters, if another run's checkpoint held them, because that run
+// prunes its checkpoints. They are in a folder step-N of the run's directory.
 inline constexpr const char* kBaseFolder = "base";
-inline constexpr const char* kSourceNote = "source";  // in its manifest: where the other run had it
-// Where the run of this plan keeps them, there or lost; nullopt: it keeps none.
+inline constexpr const char* kSourceNote = "source";  // in its manifest: the path of the other run
+// The folder in which the run of this plan keeps them, even if it is missing. Nullopt: it keeps
+// none.
 std::optional<std::filesystem::path> own_base(const std::filesystem::path& run, const Plan& plan);
-// Such weights are in the run's directory, wherever that is now: a run may be moved.
+// Base weights are in the run's directory, which may have been moved.
 void find_own_base(const std::filesystem::path& run, recipe::Recipe& recipe);
 
 // The content of <run>/plan.json.
 struct RunFile {
   net::RunId run;
   Plan plan;
-  // What the run's checkpoints record as the hash of its recipe, once a resume has changed keys
-  // that this hash covers. Empty: the hash of the plan's recipe.
+  // The recipe hash in the run's checkpoints, if a resume has changed keys that the hash covers.
+  // Empty: the hash of the plan's recipe.
   std::string recipe_hash = {};
 };
 
 void write_run_file(const std::filesystem::path& file, const RunFile& run);
-// `load` is called with the plugins of the run. Rows that are in the run's directory are found
-// there, though it was moved. UserError: the file is missing, or its plan is not one of this build.
+// Calls `load` with the plugins of the run. Finds rows in the run's directory even if it was moved.
+// UserError: the file is missing, or its plan is not one of this build.
 RunFile read_run_file(const std::filesystem::path& file, const recipe::LoadPlugins& load);
 
-// Both with the file's text instead; `file` is named in errors.
+// The same with the file's text; `file` is named in errors.
 std::string run_file_text(const RunFile& run);
 RunFile parse_run_file(const std::string& text, const std::filesystem::path& file,
                        const recipe::LoadPlugins& load);
@@ -49,16 +50,16 @@ RunFile parse_run_file(const std::string& text, const std::filesystem::path& fil
 // The plan without what may be secret (recipe::without_secrets).
 Plan without_secrets(Plan plan);
 
-// Before a plan or recipe with secrets is written into the directory of a run: closes it to other
-// users. Variables of a host may be secrets.
+// Closes the directory of a run to other users if variables of a host, which may be secrets, will
+// be in plan.json and recipe.toml. Call it before they are written.
 void protect_secrets(const std::filesystem::path& directory, const recipe::Recipe& recipe);
 
-// By which a checkpoint is recognised as one of this run: of the recipe without plugins,
-// [pipeline], [codec], [sync], [checkpoint] and [hosts], which say how the run is executed.
+// Identifies the checkpoints of this run. The hash leaves out plugins, [pipeline], [codec], [sync],
+// [checkpoint] and [hosts], which only say how the run is executed.
 std::string recipe_hash(const RunFile& run);
 
-// The rows are the run's own, but a token file of the user is read where it is. UserError: it has
-// other rows `now` than when the run `began`; the message ends with the remedy.
+// Checks rows that the run did not prepare itself: a token file of the user is read in place.
+// UserError: it has other rows `now` than when the run `began`; the message ends with the remedy.
 void check_same_rows(const Plan::Data& data, const std::string& now, std::string_view began,
                      std::string_view remedy);
 

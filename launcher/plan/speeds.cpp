@@ -17,7 +17,7 @@ PathSpeed path_speed(const Plan& plan, std::size_t from, std::size_t to) {
   const recipe::MeasuredLink* link =
       plan.speeds.link(plan.hosts.at(from).name, plan.hosts.at(to).name);
   if (link != nullptr) {
-    // One thread encrypts everything that a process sends, so a wider path is not faster.
+    // One thread encrypts everything that a process sends, so a wider path does not help.
     speed = {std::min(link->bits_per_second / 8, kAssumedLinkBytesPerSecond), link->seconds, true};
   } else if (plan.recipe.hosts.link_megabits) {
     speed.bytes_per_second = *plan.recipe.hosts.link_megabits * 1e6 / 8;

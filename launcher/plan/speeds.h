@@ -8,14 +8,14 @@
 
 namespace strait::plan {
 
-// Speeds that forecasts use: measured ones (hosts.links of the recipe), else those that the recipe
+// Speeds for forecasts: measured ones (hosts.links of the recipe), else those that the recipe
 // states, else these.
 inline constexpr double kAssumedFlopsPerThread = 2e10;
 inline constexpr double kAssumedBackwardCost = 2.0;            // relative to a forward
 inline constexpr double kAssumedLinkBytesPerSecond = 4e9 / 8;  // CURVE over loopback
 inline constexpr double kAssumedMemoryBytesPerSecond = 2e10;   // read and written
-// A pass takes as long as if it had so many tokens more. Measured on CPUs (layers 256 to 1536
-// wide); assumed of GPUs.
+// Fixed cost of a pass: it takes as long as this number of tokens. Measured on CPUs with layers 256
+// to 1536 wide; assumed for GPUs.
 inline constexpr std::int64_t kPassTokensOfCpu = 24;
 inline constexpr std::int64_t kAssumedPassTokensOfGpu = 512;
 
@@ -25,14 +25,14 @@ struct PathSpeed {
   bool measured = false;
 };
 
-// Between two hosts of the plan, or two processes on one: as simulated (hosts.simulate), as
-// measured (plan.speeds), as the recipe states (hosts.link_megabits), or as assumed.
+// Speed between two hosts of the plan, or two processes of one host: simulated (hosts.simulate),
+// measured (plan.speeds), stated by the recipe (hosts.link_megabits), or assumed.
 PathSpeed path_speed(const Plan& plan, std::size_t from, std::size_t to);
 
 // The speed of a link between two hosts of the plan.
 using PathSpeeds =
     std::function<PathSpeed(const Plan::Link& link, std::size_t from, std::size_t to)>;
-// A path over a relay that `links` links share: bytes cross two paths, so latency doubles.
+// A path through a relay that `links` links share. Bytes cross two paths, so latency doubles.
 PathSpeed relayed_speed(const PathSpeed& direct, std::size_t links);
 
 struct ComputeSpeed {
@@ -43,15 +43,15 @@ struct ComputeSpeed {
 
 bool computes_on_gpus(const Plan& plan, std::size_t host);
 
-// Of one of `processes` with this number of threads each on a host. No more threads run at a time
-// than the host has cores, where these are known. On a GPU threads do not matter, and processes
-// that share one are forecast as if each had it alone.
+// Speed of one of `processes` processes on a host, each with this number of threads. At most as
+// many threads run at a time as the host has cores, if these are known. On a GPU threads do not
+// matter; processes that share a GPU are forecast as if each had it alone.
 ComputeSpeed compute_speed(const Plan& plan, std::size_t host, std::int64_t threads,
                            std::int64_t processes = 1);
-// Of a process of the plan.
+// Speed of a process of the plan.
 ComputeSpeed compute_speed(const Plan& plan, const Plan::Process& process);
 
-// Bytes per second that a host copies in memory.
+// Bytes per second at which a host copies memory.
 double copy_speed(const Plan& plan, std::size_t host);
 
 }  // namespace strait::plan

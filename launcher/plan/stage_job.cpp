@@ -17,7 +17,7 @@ namespace strait::base {
 
 template <>
 struct OwnJson<plan::Plan> {
-  // Agents set the variables of their hosts, each its own.
+  // Each agent sets the variables of its own host.
   static nlohmann::json write(const plan::Plan& plan) {
     return plan::to_json(plan::without_secrets(plan));
   }

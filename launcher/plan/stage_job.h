@@ -13,8 +13,8 @@
 
 namespace strait::plan {
 
-// The file of a plugin on some host, and the hash of its content: all processes of a run load the
-// same bytes as the launcher. Copying it to another host changes `file` only.
+// A plugin file on one host, with the hash of its content: all processes of a run load the same
+// bytes as the launcher. Copying the file to another host changes only `file`.
 struct PluginCopy {
   std::string file;
   std::string hash;
@@ -36,13 +36,14 @@ struct StageJob {
   std::map<std::string, std::string> peer_keys;  // by ProcessName::text()
   std::vector<PluginCopy> plugins;               // files on the host of the process
   std::string run_directory;
-  std::map<std::string, std::string> binds;  // by name of a link: the address to listen at
+  std::map<std::string, std::string> binds;  // by link name: the address to listen at
   std::string resume;          // checkpoint directory; empty: from the model's weights
   bool resume_caches = false;  // restore the activation caches of the checkpoint
-  bool resume_exact = false;   // every replica restores its own state; else all the agreed model
-  std::set<std::uint32_t> absent;     // replicas that the run starts without
-  bool joins = false;                 // joins replicas that train already: copies the state of one
-  bool inference = false;             // answers requests to the model of `resume`; trains nothing
+  // every replica restores its own state; else all start from the agreed model
+  bool resume_exact = false;
+  std::set<std::uint32_t> absent;  // replicas that the run starts without
+  bool joins = false;              // joins replicas that are training: copies the state of one
+  bool inference = false;          // answers requests to the model of `resume` and trains nothing
   std::int64_t codec_generation = 0;  // incremented whenever all activation caches are dropped
 };
 

@@ -7,7 +7,7 @@
 namespace strait::plan {
 namespace {
 
-// Empty: there is none.
+// Empty: the host has enough cores.
 std::string thread_objection(const Plan& plan, std::size_t host) {
   const std::int64_t cores = plan.hosts.at(host).cores;
   const std::int64_t threads = plan.recipe.pipeline.threads.value_or(0);

@@ -17,7 +17,7 @@
 namespace strait::planner {
 namespace {
 
-// A matrix as training computes with it.
+// The values with which training computes.
 at::Tensor dequantized(const at::Tensor& values, kernels::MatrixFormat format,
                        const std::string& name) {
   models::Parameter matrix{name, values};
@@ -29,8 +29,8 @@ at::Tensor dequantized(const at::Tensor& values, kernels::MatrixFormat format,
   return read;
 }
 
-// The files of a checkpoint that hold hashes of frozen tensors. They are no part of its weights, so
-// they may be missing here, or damaged: then nothing is compared.
+// The files of a checkpoint that hold hashes of frozen tensors. They are not part of its weights,
+// so they may be missing on this host or damaged; then nothing is compared.
 std::vector<std::unique_ptr<tensors::SafetensorsReader>> files_with_hashes(
     const tensors::CheckpointReader& checkpoint) {
   std::vector<std::unique_ptr<tensors::SafetensorsReader>> found;
@@ -69,7 +69,7 @@ const ModelWeights& CheckpointWeights::model() const {
   return *model_;
 }
 
-// As a stage does when it resumes.
+// Compares the hash as a stage does when it resumes.
 void CheckpointWeights::check_frozen(const models::TensorShape& tensor,
                                      const at::Tensor& values) const {
   const std::string name = stages::frozen_hash_name(tensor.name);
@@ -77,7 +77,7 @@ void CheckpointWeights::check_frozen(const models::TensorShape& tensor,
       with_hashes_, [&](const auto& file) { return file->find(name) != nullptr; });
   if (holder == with_hashes_.end()) return;
   at::Tensor hash = (*holder)->read(name);
-  // On a host that has only parts of the file.
+  // This host has only parts of the file.
   if (hash.eq(0).any().item<bool>()) return;
   const bool wide = source_.dtype != recipe::Dtype::bfloat16;
   at::TensorOptions options(wide ? at::kFloat : at::kBFloat16);
@@ -121,8 +121,8 @@ at::Tensor CheckpointWeights::read_merged(const std::string& name) const {
 
 ModelWeights::Origin CheckpointWeights::origin(const std::string& name) const {
   if (source_.weights == recipe::Weights::random) return {name, at::kFloat};
-  // Checkpoints of two runs have the same names and types, and the other run may have pruned its
-  // own.
+  // Checkpoints of two runs have the same names and types. The other run may have pruned the
+  // checkpoint that this run read.
   const store::TensorInfo* const own = checkpoint_.find(name);
   if (source_.weights == recipe::Weights::run && own != nullptr) {
     return {name, tensors::scalar_type(own->dtype)};

@@ -18,21 +18,22 @@
 
 namespace strait::planner {
 
-// The parameters of a run's checkpoint. Those that are not trained are read from where the run has
-// them; that model is not looked at before it is needed, so a checkpoint that holds everything can
-// be read without it. Opening reads no values.
+// The parameters of a run's checkpoint. Tensors that are not trained are read from the model that
+// the run started from. That model is opened only when it is needed, so a checkpoint that holds
+// everything can be read without it. The constructor reads no values.
 class CheckpointWeights {
  public:
   CheckpointWeights(const recipe::Recipe& recipe, models::ModelConfig config,
                     const std::filesystem::path& checkpoint);
 
-  // Before any quantising. StoreError: the tensor is not trained, and is another one than the run
-  // was trained with; found where the checkpoint's hashes of such tensors are here.
+  // The value before quantisation. StoreError: the tensor is not trained and is not the one that
+  // the run was trained with. This is checked only if the checkpoint's hashes of frozen tensors are
+  // on this host.
   at::Tensor read(const std::string& name) const;
-  // What the run computes with: float32, of a quantised matrix the dequantised values, and with its
-  // adapter's product added where it has one.
+  // The value that the run computes with: float32, dequantised if the matrix is quantised, and with
+  // the product of its adapter added if it has one.
   at::Tensor read_merged(const std::string& name) const;
-  // Name and type in the files that the run started from.
+  // Name and type of the tensor in the files that the run started from.
   ModelWeights::Origin origin(const std::string& name) const;
 
  private:
@@ -41,7 +42,7 @@ class CheckpointWeights {
 
   const recipe::Recipe::Model source_;
   const models::ModelConfig config_;
-  const std::uint64_t seed_;  // of what is drawn
+  const std::uint64_t seed_;  // of random initial values
   tensors::CheckpointReader checkpoint_;
   std::vector<std::unique_ptr<tensors::SafetensorsReader>> with_hashes_;  // of frozen tensors
   mutable std::once_flag opened_;

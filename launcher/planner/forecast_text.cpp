@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/base/text.h"
 #include "launcher/planner/planned_sync.h"
 #include "launcher/planner/step_forecast.h"
 
@@ -21,7 +22,7 @@ std::string text_of_rate(double bytes_per_second) {
                     : fmt::format("{:.3g} Gbit/s", bits / 1e9);
 }
 
-// The first few of a list that may be long.
+// The first entries of a list that may be long.
 std::string some_of(const std::vector<std::string>& words) {
   constexpr std::size_t kShown = 6;
   if (words.size() <= kShown) return fmt::format("{}", fmt::join(words, ", "));
@@ -29,7 +30,7 @@ std::string some_of(const std::vector<std::string>& words) {
   return fmt::format("{} and {} more", fmt::join(first, ", "), words.size() - kShown);
 }
 
-// Speeds behind the forecasts: measured and assumed ones.
+// The speeds that forecasts use, measured and assumed.
 std::string text_of_speeds(const plan::Plan& plan) {
   std::vector<std::string> measured;
   std::set<std::string> assumed;
@@ -70,7 +71,8 @@ std::string text_of_seconds(double seconds) {
   return fmt::format("{:.0f} days", seconds / kDay);
 }
 
-// With what replicas add to each step: sync, which contains the consensus, or that alone.
+// Includes what replicas add to each step: sync, which contains the consensus round, or the
+// consensus round alone.
 double seconds_of_all_steps(const plan::Plan& plan) {
   const std::int64_t first = std::min(plan.steps, plan.epoch_steps);
   const plan::Plan::SyncOffer* const offer = chosen_offer(plan);
@@ -107,8 +109,9 @@ std::string text_of_forecast(const plan::Plan& plan) {
   std::string text = fmt::format("\nforecast at {}: {} a step", text_of_speeds(plan),
                                  text_of_seconds(plan.step_seconds));
   if (std::ranges::any_of(plan.links, &plan::Plan::Link::has_cache)) {
-    text += fmt::format(", {} in the first epoch ({} steps)",
-                        text_of_seconds(plan.first_epoch_step_seconds), plan.epoch_steps);
+    text +=
+        fmt::format(", {} in the first epoch ({})", text_of_seconds(plan.first_epoch_step_seconds),
+                    base::counted(plan.epoch_steps, "step"));
   }
   if (const double consensus = consensus_seconds(plan); consensus > 0) {
     text += fmt::format(", and {:.3g} s for the consensus of replicas", consensus);

@@ -6,7 +6,7 @@
 
 namespace strait::planner {
 
-// How long a step and all steps take, and with which speeds: the last lines of `strait plan`.
+// The last lines of `strait plan`: how long a step and all steps take, and with which speeds.
 std::string forecast_text(const plan::Plan& plan);
 
 }  // namespace strait::planner

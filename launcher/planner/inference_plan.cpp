@@ -21,9 +21,10 @@ plan::Plan inference_plan(const plan::Plan& trained) {
   std::erase_if(plan.links, [](const plan::Plan::Link& link) {
     return link.use != plan::Plan::Use::boundary || link.listens.replica != 0;
   });
-  std::map<std::size_t, std::size_t> numbers;  // of hosts that stay, former to new
+  // of hosts that stay: from the former number to the new one
+  std::map<std::size_t, std::size_t> numbers;
   for (const plan::Plan::Process& process : plan.processes) numbers[process.host_index];
-  // Empty where hosts have no names before they join.
+  // Empty if hosts have no names until they join.
   const std::vector<recipe::RecipeHost> named = std::exchange(plan.recipe.hosts.list, {});
   plan.hosts.clear();
   for (auto& [former, number] : numbers) {

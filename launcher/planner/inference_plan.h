@@ -4,9 +4,8 @@
 
 namespace strait::planner {
 
-// A plan's first replica, to ask its model: the same stages on the same hosts, without what only
-// training needs (data, other replicas, links but the boundaries'). Hosts that have no stage then
-// are left out. Pure.
+// The plan for asking the model: the first replica's stages on the same hosts. Data, other replicas
+// and all links except boundaries are left out, as are hosts without a stage. Pure.
 plan::Plan inference_plan(const plan::Plan& trained);
 
 }  // namespace strait::planner

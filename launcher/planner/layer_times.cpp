@@ -47,7 +47,7 @@ LayerTime time_rounds(at::Device device, const std::function<at::Tensor()>& forw
   return {base::median(std::move(forwards)), base::median(std::move(backwards))};
 }
 
-// The loss makes the gradients of the projection in its forward, as in a run.
+// The loss computes the gradients of the projection in its forward, as in a run.
 LayerTime time_head(models::Head& head, const at::Tensor& input, const models::Pass& pass,
                     bool trained) {
   const kernels::Projection& projection = head.projection();
@@ -79,7 +79,7 @@ class Threads {
 double timed(at::Device device, const std::function<void()>& call) {
   const Clock::time_point start = Clock::now();
   call();
-  // Work on an accelerator is only queued when a call returns.
+  // On an accelerator a call only queues its work.
   if (!device.is_cpu()) at::accelerator::synchronizeDevice(device.index());
   return std::chrono::duration<double>(Clock::now() - start).count();
 }

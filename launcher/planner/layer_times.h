@@ -12,17 +12,17 @@
 
 namespace strait::planner {
 
-// Seconds of a micro-batch in a layer.
+// Seconds that a micro-batch takes in one layer.
 struct LayerTime {
   double forward = 0;
   double backward = 0;
 };
 
-// Seconds of a call, and of what it queues on an accelerator.
+// Seconds of a call, including the work that it queues on an accelerator.
 double timed(at::Device device, const std::function<void()>& call);
 
-// The median of several rounds, after one to warm up. `input` as it comes from the layer before; a
-// backward is run where something needs one.
+// The median of several rounds after a warm-up round. `input` has the form that the layer before
+// produces. Runs a backward if anything needs a gradient.
 LayerTime time_layer(models::Layer& layer, const at::Tensor& input, const models::Pass& pass);
 
 struct ProfileQuestion {
@@ -30,12 +30,13 @@ struct ProfileQuestion {
   std::int64_t row = 1024;
   std::int64_t threads = 1;
   at::ScalarType dtype = at::kFloat;
-  bool recompute = false;  // blocks run their forward once more
+  bool recompute = false;  // blocks run their forward a second time
 };
 
-// Of each layer of `description`, which is that of `config`; measured on the CPU of this machine
-// with random weights, layers that are alike once, and with no more rows than keep it busy. Takes a
-// second for each kind, or two rounds where these take longer, and the memory of the largest layer.
+// Times of each layer of `description`, which describes `config`. Measured on the CPU of this
+// machine with random weights, once per kind of layer, and with no more rows than keep the CPU
+// busy. Takes one second per kind, or two rounds if these take longer, and the memory of the
+// largest layer.
 std::vector<LayerTime> profile_layers(const models::ModelConfig& config,
                                       const models::ModelDescription& description,
                                       const ProfileQuestion& question);

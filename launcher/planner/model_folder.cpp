@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 
 bool is_gguf(const fs::path& file) { return file.extension() == ".gguf"; }
 
-// The GGUF file that the path names or, by its name the first one, that is in that folder.
+// The GGUF file at this path, or the first one by name in this folder.
 std::optional<fs::path> gguf_file(const fs::path& model) {
   std::error_code none;
   if (fs::is_regular_file(model, none) && is_gguf(model)) return model;
@@ -36,14 +36,15 @@ std::optional<fs::path> gguf_file(const fs::path& model) {
   try {
     files = store::entries_of(model);
   } catch (const store::StoreError&) {
-    return std::nullopt;  // it is only to advise
+    return std::nullopt;  // the file is only used for advice
   }
   std::erase_if(files, [](const fs::path& file) { return !is_gguf(file); });
   const auto first = std::ranges::min_element(files);
   return first == files.end() ? std::nullopt : std::optional(*first);
 }
 
-// Readers of GGUF differ in what they can write, so the advice is the model that it was made from.
+// Readers of GGUF differ in what they can write, so the advice is the model from which the file was
+// made.
 std::string gguf_advice(const fs::path& file) {
   return fmt::format(
       "its weights are in {}, and strait reads safetensors; fetch the model that the GGUF was made "
@@ -60,7 +61,7 @@ std::string folder_fault(const fs::path& folder, const std::string& file) {
   }
   if (fs::is_directory(folder, error)) return "has no " + file;
   if (fs::exists(folder, error)) return "is a file";
-  return "is no directory here (" + fs::current_path().string() + ")";
+  return "is not a directory here (" + fs::current_path().string() + ")";
 }
 
 std::string read_config(const fs::path& model, bool goes_on) {
@@ -98,7 +99,7 @@ std::optional<std::string> model_hub_name(const fs::path& model, const std::stri
   if (from == fields.end() || !from->is_string()) return std::nullopt;
   std::error_code none;
   const auto name = from->get<std::string>();
-  // A folder here may have two parts, too.
+  // The path of a local folder may have two parts, too.
   return fs::exists(name, none) ? std::nullopt : base::hub_name(name);
 }
 
@@ -108,7 +109,7 @@ void check_has_weights(const recipe::Recipe::Model& source) {
   constexpr std::array kForms = {"model.safetensors", "model.safetensors.index.json",
                                  "pytorch_model.bin", "pytorch_model.bin.index.json"};
   const bool any = std::ranges::any_of(kForms, [&](const char* name) {
-    std::error_code none;  // a link to nowhere is found when it is opened
+    std::error_code none;  // a dangling link is found when it is opened
     return fs::symlink_status(model / name, none).type() != fs::file_type::not_found;
   });
   if (any) return;

@@ -23,7 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A sum that is finite has only finite terms; one that is not may also have overflowed.
+// A finite sum has only finite terms. A sum that is not finite may only have overflowed, so then
+// every value is checked.
 at::Tensor checked(at::Tensor values, const std::string& name, const fs::path& file) {
   if (!values.is_floating_point() || std::isfinite(values.sum(at::kDouble).item<double>())) {
     return values;
@@ -50,14 +51,15 @@ std::vector<models::TensorShape> shapes_of(const tensors::WeightFiles& files) {
   return shapes;
 }
 
-// The frozen weights of such a run are in its model's files, or in a part that is not read here.
+// Only adapters are read from such a run. Its frozen weights are in its model's files, or in a part
+// of the checkpoint that is not read here.
 bool holds_adapters(const tensors::CheckpointReader& checkpoint) {
   return std::ranges::any_of(checkpoint.names(), [](const std::string& name) {
     return name.ends_with(models::kAdapterDown);
   });
 }
 
-// The command that exports the run of a checkpoint, up to the folder to write.
+// The command that exports the run of a checkpoint, without the folder to write to.
 std::string export_command(const fs::path& checkpoint) {
   const fs::path run = checkpoint.parent_path().filename() == store::kCheckpointsFolder
                            ? checkpoint.parent_path().parent_path()
@@ -108,7 +110,7 @@ void check_tied_projection(const recipe::Recipe::Model& source, const models::Mo
   if (!twice) return;
   const std::vector<std::int64_t>& shape = files.find(twice->table)->info.shape;
   bool same = shape == files.find(twice->projection)->info.shape && shape.size() == 2;
-  constexpr std::int64_t kRows = 64;  // a projection that was trained differs in every row
+  constexpr std::int64_t kRows = 64;  // every row of a trained projection differs
   const std::int64_t stride = same ? std::max<std::int64_t>(shape[0] / kRows, 1) : 1;
   for (std::int64_t row = 0; same && row < shape[0]; row += stride) {
     same = at::equal(files.read_row(twice->table, row).to(at::kFloat),

@@ -14,18 +14,18 @@
 
 namespace strait::planner {
 
-// The weights that a run starts from, by the names of the model's parameters: those of a Hugging
-// Face directory, or of another run's checkpoint.
+// The weights that a run starts from, by the model's parameter names: from a Hugging Face directory
+// or from another run's checkpoint.
 class ModelWeights {
  public:
-  // Reads names and shapes and compares them with the model's; reads no values. TensorMismatch,
-  // StoreError; UserError where the other run has no weights of its own.
+  // Compares names and shapes with the model's and reads no values. TensorMismatch, StoreError.
+  // UserError: the other run has no weights of its own.
   ModelWeights(const recipe::Recipe::Model& source, const models::ModelConfig& config);
 
-  // UserError where values are not finite.
+  // UserError: values are not finite.
   at::Tensor read(const std::string& name) const;
 
-  // Where a tensor is, and its type there.
+  // Where a tensor is stored, and its type there.
   struct Origin {
     std::string name;
     at::ScalarType type = at::kFloat;
@@ -38,14 +38,14 @@ class ModelWeights {
   std::optional<tensors::CheckpointReader> checkpoint_;
 };
 
-// A file that holds a tied model's projection beside its table, with other values: whether such a
-// model is tied is for the user to say. UserError. Reads a few rows of both.
+// UserError: a file of a tied model holds a projection in addition to the table, with other values,
+// so the user has to say whether the model is tied. Reads a few rows of both.
 void check_tied_projection(const recipe::Recipe::Model& source, const models::ModelConfig& config);
 
-// The trained tensors of a PEFT directory, by the names of the model's parameters.
+// The trained tensors of a PEFT directory, by the model's parameter names.
 class AdapterWeights {
  public:
-  // Reads names and shapes. TensorMismatch lists what is missing, surplus or misshapen.
+  // Reads names and shapes. TensorMismatch lists missing, surplus and misshapen tensors.
   AdapterWeights(const std::string& directory, const models::ModelConfig& config);
 
   at::Tensor read(const std::string& name) const;
@@ -55,10 +55,10 @@ class AdapterWeights {
   std::map<std::string, std::string> in_file_;
 };
 
-// The recipe with the run that it takes weights from replaced by that run's newest checkpoint.
+// A recipe in which the run that it takes weights from is replaced by that run's newest checkpoint.
 struct ChosenWeights {
   recipe::Recipe recipe;
-  std::string warning;  // a newer checkpoint that had to be passed over; empty: none
+  std::string warning;  // names a newer checkpoint that was skipped; empty: none
 };
 ChosenWeights with_chosen_checkpoint(recipe::Recipe recipe);
 

@@ -43,8 +43,8 @@ bool reads_rows(const plan::Plan& plan, std::size_t host) {
 }
 
 // Canonical names of the tensors that the host's stages own. A tied table belongs to the stage of
-// the LM head; where no link ties the two stages (it is frozen, or nothing is trained), both have a
-// copy.
+// the LM head. If no link ties the two stages (the table is frozen, or nothing is trained), both
+// have a copy.
 std::set<std::string> own_tensors(const plan::Plan& plan, std::size_t host) {
   const models::ModelDescription model = models::describe(planned_model(plan));
   const bool linked = std::ranges::any_of(
@@ -112,8 +112,8 @@ transfer::NeededGroup model_files(const plan::Plan& plan, std::size_t host) {
   return group;
 }
 
-// Whether a tensor of a checkpoint belongs to one of these (weight, master, moment): its name
-// contains that name.
+// Whether a tensor of a checkpoint (weight, master, moment) belongs to one of these parameters: its
+// name contains the parameter's name.
 bool made_of(const std::string& tensor, const std::set<std::string>& names) {
   return std::ranges::any_of(
       names, [&tensor](const std::string& name) { return tensor.find(name) != std::string::npos; });
@@ -175,7 +175,8 @@ transfer::NeededGroup needed_checkpoint(const plan::Plan& plan, std::size_t host
       file.ranges.push_back({0, data});
       const tensors::SafetensorsReader reader(file.from);
       for (const store::TensorInfo& tensor : reader.tensors()) {
-        if (caches.contains(shard.name)) break;  // caches of other processes are of no use here
+        // processes of this host do not use caches of others
+        if (caches.contains(shard.name)) break;
         if (!made_of(tensor.name, own) && made_of(tensor.name, all)) continue;
         file.ranges.push_back({data + tensor.begin, data + tensor.end});
       }

@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "framework/store/file_hash.h"
+#include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/text.h"
 #include "launcher/plan/placement.h"
 #include "launcher/plan/speeds.h"
 #include "launcher/plan/thread_limit.h"
@@ -30,23 +32,26 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A changed run reads the file again, and its checkpoints are of the model that it began with.
+// A changed run reads config.json again, but its checkpoints contain the model that it began with.
 void check_same_model(const plan::Plan& before, const plan::Plan& now) {
   if (now.model_hash == before.model_hash) return;
+  const fs::path run = fs::path("runs") / now.recipe.name;
   throw base::UserError(
       base::ExitCode::mismatch,
-      fmt::format("{} has changed since the run began; put it back, or start a run of another name "
-                  "from this one's newest checkpoint (model.weights = \"runs/NAME\")",
-                  (fs::path(now.recipe.model.path) / "config.json").string()));
+      fmt::format("{} has changed since the run began; put it back, or start another run from the "
+                  "weights of this one: {} --set name={}-2 --set model.weights={}",
+                  (fs::path(now.recipe.model.path) / "config.json").string(),
+                  base::strait_command("run", run / "recipe.toml"), now.recipe.name,
+                  base::shell_word(run.string())));
 }
 
-// Compares names and shapes of the weight files with those of the model, before anything starts.
+// Compares the names and shapes in the weight files with the model's, before anything starts.
 void check_weights(const recipe::Recipe::Model& source, const models::ModelConfig& config) {
   if (source.weights != recipe::Weights::random) const ModelWeights weights(source, config);
   check_tied_projection(source, config);
 }
 
-// Hosts may have another build than this one; each stage checks its own.
+// Hosts may have another build than this one, so each stage checks its own.
 void check_device(const recipe::Recipe& recipe) {
   if (recipe.model.device != recipe::Device::cuda || at::globalContext().hasCUDART()) return;
   if (recipe.hosts.backend != recipe::BackendKind::local) return;
@@ -56,8 +61,8 @@ void check_device(const recipe::Recipe& recipe) {
       "build again (./strait setup), or set model.device = \"cpu\"");
 }
 
-// Takes the layers of the run that is resumed, where "profile" chose them: another measurement may
-// give others, which changes the bits of a run with quantised boundaries. False: it has none.
+// Takes the layers from the run that is resumed if "profile" chose them. Another measurement could
+// choose others, which changes the bits of a run with quantised boundaries. False: there are none.
 bool keep_profiled_cut(const plan::Plan* before, recipe::Recipe& resolved) {
   recipe::Recipe::Partition& partition = resolved.pipeline.partition;
   if (before == nullptr || before->recipe.pipeline.partition != partition) return false;
@@ -90,7 +95,7 @@ ProfileQuestion profile_of(const recipe::Recipe& resolved) {
   return question;
 }
 
-// With "balanced" in place of "profile", for which layers are measured.
+// The recipe with "balanced" instead of "profile", which needs measured layers.
 recipe::Recipe by_cost(recipe::Recipe recipe) {
   recipe::Recipe::Partition& partition = recipe.pipeline.partition;
   if (partition.kind == recipe::PartitionKind::profile) {
@@ -99,7 +104,7 @@ recipe::Recipe by_cost(recipe::Recipe recipe) {
   return recipe;
 }
 
-// Nullopt: there is no such pipeline, mostly for want of memory.
+// Nullopt: there is no such pipeline, usually because memory is too small.
 std::optional<double> seconds_of_step(plan::Plan plan, const recipe::Recipe& resolved,
                                       const PipelineQuestion& question) {
   try {
@@ -119,7 +124,7 @@ bool on_gpus(const plan::Plan& plan) {
                              [](const auto& host) { return host.gpus && !host.gpus->empty(); });
 }
 
-// A run that goes on keeps the threads that it has; where it is launched tells what they cost.
+// A resumed run keeps its threads. The launcher reports what they cost on this host.
 void plan_local_cores(plan::Plan& plan, const plan::Plan* before) {
   const bool chosen_now =
       before == nullptr || before->recipe.pipeline.threads != plan.recipe.pipeline.threads;
@@ -129,8 +134,8 @@ void plan_local_cores(plan::Plan& plan, const plan::Plan* before) {
   }
 }
 
-// Rows of a micro-batch: of the recipe, else of the run that is resumed (its bits depend on them),
-// else chosen.
+// Rows of a micro-batch: from the recipe, else from the run that is resumed (its bits depend on
+// them), else chosen.
 std::int64_t micro_batch_rows(const plan::Plan& plan, const PipelineQuestion& question) {
   const recipe::Recipe& recipe = plan.recipe;
   if (recipe.train.micro_batch) return *recipe.train.micro_batch;
@@ -158,7 +163,7 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before) {
   plan::Plan& plan = run.plan;
   plan.model_config = read_config(recipe.model.path, before != nullptr);
   ChosenWeights chosen{recipe, ""};
-  if (before == nullptr) {  // a run that goes on has chosen already
+  if (before == nullptr) {  // a resumed run has already chosen
     chosen = with_chosen_checkpoint(recipe);
     chosen.recipe = with_adapter_settings(std::move(chosen.recipe), plan.model_config);
   }
@@ -168,15 +173,15 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before) {
   const models::ModelConfig config = planned_model(plan);
   models::ModelDescription model =
       models::describe(config, {recipe.data.row, value_bytes(recipe.model)});
-  // An adapter of PEFT's may have more patterns than it uses.
+  // An adapter of PEFT may contain more patterns than it uses.
   if (before == nullptr && recipe.model.lora && recipe.model.adapter.empty()) {
     models::check_pattern_use(model, *config.lora);
   }
   const std::int64_t recomputed = recompute_layers(recipe.model, model);
-  // The checkpoint of a run that trains the whole model has all of it.
+  // The checkpoint of a run that trains the whole model contains all of its weights.
   if (before == nullptr) check_has_weights(plan.recipe.model);
   if (before == nullptr || plan.recipe.model.lora) check_weights(plan.recipe.model, config);
-  // A run that goes on does not need the adapter that it began with.
+  // A resumed run does not need the adapter that it started from.
   if (before == nullptr && !recipe.model.adapter.empty()) {
     const AdapterWeights adapter(recipe.model.adapter, config);
   }
@@ -203,7 +208,7 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before) {
     if (keep_profiled_cut(before, kept) && seconds_of_step(plan, kept, question)) {
       resolved = kept;
     } else {
-      // All that is wrong with the recipe shows before layers are measured, which takes longest.
+      // Finds every fault of the recipe before layers are measured, which takes longest.
       plan::Plan checked = plan;
       plan_pipeline(checked, by_cost(resolved), question);
       question.layer_times = profile_layers(config, model, profile_of(resolved));

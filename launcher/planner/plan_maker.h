@@ -2,8 +2,8 @@
 
 #include <optional>
 
+#include "framework/data/data_preparation.h"
 #include "launcher/plan/plan.h"
-#include "launcher/planner/data_preparation.h"
 #include "launcher/recipe/recipe.h"
 
 namespace strait::planner {
@@ -11,16 +11,16 @@ namespace strait::planner {
 // A plan, and the data that was read to make it.
 struct PlannedRun {
   plan::Plan plan;
-  PreparedData train;
-  std::optional<PreparedData> eval;
+  data::PreparedData train;
+  std::optional<data::PreparedData> eval;
 };
 
 // Resolves a recipe: reads the model's config.json, the names and shapes in its weight files, and
-// the data, and assigns layers and hosts. Starts and writes nothing but what read_data() does.
-// UserError for everything that would stop the run later: not a model directory, tensors of other
-// shapes, data that cannot be packed, more stages than layers, tokens outside of the vocabulary.
-// `before`: the plan of the run that is resumed, if any; what it chose stays where it fits, and its
-// token files are the data.
+// the data, and assigns layers and hosts. Starts nothing, and writes only what
+// data::read_data() writes. UserError for everything that would stop the run later: not a model
+// directory, tensors of other shapes, data that cannot be packed, more stages than layers, tokens
+// outside of the vocabulary. `before`: the plan of the run that is resumed, if any; its choices
+// stay if they fit, and its token files are the data.
 PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before = nullptr);
 
 }  // namespace strait::planner

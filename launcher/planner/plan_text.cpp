@@ -4,9 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <utility>
 #include <vector>
 
 #include "launcher/base/text.h"
+#include "launcher/base/text_table.h"
 #include "launcher/plan/gpu_memory.h"
 #include "launcher/plan/memory_copies.h"
 #include "launcher/plan/plan.h"
@@ -67,14 +71,14 @@ std::string text_of_backward(const recipe::Recipe::Codec& codec) {
                      codec.backward_bits);
 }
 
-// "cpu", "cuda:1"; "auto": the host has not reported its GPUs yet.
+// "cpu", "cuda:1". "auto": the host has not reported its GPUs yet.
 std::string text_of_device(const plan::Plan& plan, const plan::Plan::Process& process) {
   if (const auto gpu = plan.gpu_of(process)) return fmt::format("cuda:{}", *gpu);
   const bool known = plan.hosts.at(process.host_index).gpus.has_value();
   return known ? "cpu" : std::string(recipe::name_of(plan.recipe.model.device));
 }
 
-// "GPU 0 of b: 12.1 GiB of 80 GiB", for those that are known and used.
+// "GPU 0 of b: 12.1 GiB of 80 GiB", for each GPU that is known and used.
 std::string gpu_table(const plan::Plan& plan) {
   std::string text;
   for (std::size_t host = 0; host < plan.hosts.size(); ++host) {
@@ -93,89 +97,123 @@ std::string gpu_table(const plan::Plan& plan) {
   return text.empty() ? text : "\n" + text;
 }
 
-std::string process_table(const plan::Plan& plan, const models::ModelDescription& model) {
-  const auto optional_column = [](bool shown) {
-    return [shown](const std::string& text) {
-      return shown ? fmt::format("{:>12}", text) : std::string();
-    };
-  };
-  const auto caches =
-      optional_column(std::ranges::any_of(plan.links, &plan::Plan::Link::has_cache));
-  const auto saving = optional_column(plan::saves_beside_training(plan.recipe));
-  const auto rounds = optional_column(std::ranges::any_of(
-      plan.processes, [](const auto& process) { return process.sync_bytes > 0; }));
-  std::size_t column = 12;  // of hosts
-  for (const plan::Plan::Process& process : plan.processes) {
-    column = std::max(column, process.host.size() + 2);
-  }
-  std::string text =
-      fmt::format("\n  {:<8}{:<{}}{:<8}{:<24}{:>12}{:>14}{:>14}{}{}{}{:>9}\n", "stage", "host",
-                  column, "device", "layers", "parameters", "state", "activations",
-                  caches("caches"), rounds("sync"), saving("saving"), "threads");
-  for (const plan::Plan::Process& process : plan.processes) {
-    const auto layers = static_cast<int>(model.layers.size());
-    text += fmt::format(
-        "  {:<8}{:<{}}{:<8}{:<24}{:>12}{:>14}{:>14}{}{}{}{:>9}\n", process.name.text(),
-        process.host, column, text_of_device(plan, process),
-        text_of_layers(process.chunks.front(), layers), human_count(process.parameters),
-        base::byte_text(process.state_bytes), base::byte_text(process.activation_bytes),
-        caches(base::byte_text(process.cache_bytes)), rounds(base::byte_text(process.sync_bytes)),
-        saving(base::byte_text(plan.snapshot_bytes(process))), process.threads);
-    for (std::size_t c = 1; c < process.chunks.size(); ++c) {
-      text +=
-          fmt::format("  {:<{}}{}\n", "", column + 16, text_of_layers(process.chunks[c], layers));
+using base::TextColumn;
+using ColumnKind = TextColumn::Kind;
+
+// A column whose cells are those of `cell(row)`.
+template <class Rows, class Cell>
+TextColumn plan_column(std::string heading, const Rows& rows, const Cell& cell,
+                       ColumnKind kind = ColumnKind::number) {
+  TextColumn made{std::move(heading), {}, kind};
+  for (const auto& row : rows) made.cells.push_back(cell(row));
+  return made;
+}
+
+// A process has a row for each of its chunks: all but the layers are in the first.
+std::string process_table(const plan::Plan& plan, const models::ModelDescription& model,
+                          std::size_t columns) {
+  using Process = plan::Plan::Process;
+  std::vector<std::pair<const Process*, std::size_t>> rows;
+  for (const Process& process : plan.processes) {
+    for (std::size_t chunk = 0; chunk < process.chunks.size(); ++chunk) {
+      rows.emplace_back(&process, chunk);
     }
   }
-  return text;
-}
-
-// Width of the column of links.
-std::size_t link_column(const plan::Plan& plan) {
-  std::size_t width = 20;
-  for (const plan::Plan::Link& link : plan.links) width = std::max(width, link.name.size() + 1);
-  return width;
-}
-
-std::string link_table(const plan::Plan& plan) {
-  if (plan.links.empty()) return "";
-  const std::size_t column = link_column(plan);
-  const bool cached = std::ranges::any_of(plan.links, &plan::Plan::Link::has_cache);
-  const auto first = [&](const std::string& text) {
-    return cached ? fmt::format("{:>16}", text) : std::string();
+  std::vector<TextColumn> table;
+  const auto add = [&](const char* heading, ColumnKind kind, const auto& cell) {
+    table.push_back(plan_column(
+        heading, rows,
+        [&](const auto& row) { return row.second == 0 ? cell(*row.first) : std::string(); }, kind));
   };
-  std::string text = fmt::format("\n  {:<{}}{:<24}{}{:>16}{:>16}\n", "link", column, "",
-                                 first("in epoch 1"), "down per step", "up per step");
-  for (const plan::Plan::Link& link : plan.links) {
-    const std::string& only = plan.recipe.hosts.simulate_link;
-    const bool simulated = plan.recipe.hosts.simulate.any() && (only.empty() || only == link.name);
-    const bool same_host = plan.process(link.connects).host == plan.process(link.listens).host;
-    text += fmt::format("  {:<{}}{:<24}{}{:>16}{:>16}\n", link.name, column,
-                        simulated   ? "CURVE, simulated"
-                        : same_host ? "CURVE over loopback"
-                                    : "CURVE over TCP",
-                        first(base::byte_text(link.first_forward_bytes)),
-                        base::byte_text(link.forward_bytes), base::byte_text(link.backward_bytes));
+  const auto add_bytes = [&](const char* heading, const auto& bytes) {
+    add(heading, ColumnKind::number,
+        [&](const Process& one) { return base::byte_text(bytes(one)); });
+  };
+  add("stage", ColumnKind::key, [](const Process& one) { return one.name.text(); });
+  add("host", ColumnKind::text, [](const Process& one) { return one.host; });
+  add("device", ColumnKind::text, [&](const Process& one) { return text_of_device(plan, one); });
+  table.push_back(plan_column(
+      "layers", rows,
+      [&](const auto& row) {
+        return text_of_layers(row.first->chunks[row.second], static_cast<int>(model.layers.size()));
+      },
+      ColumnKind::text));
+  add("parameters", ColumnKind::number,
+      [](const Process& one) { return human_count(one.parameters); });
+  add_bytes("state", [](const Process& one) { return one.state_bytes; });
+  add_bytes("activations", [](const Process& one) { return one.activation_bytes; });
+  if (std::ranges::any_of(plan.links, &plan::Plan::Link::has_cache)) {
+    add_bytes("caches", [](const Process& one) { return one.cache_bytes; });
   }
-  return text;
+  const auto sync_bytes = [](const Process& one) { return one.sync_bytes; };
+  if (std::ranges::any_of(plan.processes, [&](const auto& one) { return sync_bytes(one) > 0; })) {
+    add_bytes("sync", sync_bytes);
+  }
+  if (plan::saves_during_training(plan.recipe)) {
+    add_bytes("saving", [&](const Process& one) { return plan.snapshot_bytes(one); });
+  }
+  add("threads", ColumnKind::number,
+      [](const Process& one) { return std::to_string(one.threads); });
+  return "\n" + base::table_text(table, columns);
+}
+
+std::string link_table(const plan::Plan& plan, std::size_t columns) {
+  if (plan.links.empty()) return "";
+  using Link = plan::Plan::Link;
+  const auto medium = [&](const Link& link) -> std::string {
+    const std::string& only = plan.recipe.hosts.simulate_link;
+    if (plan.recipe.hosts.simulate.any() && (only.empty() || only == link.name)) {
+      return "CURVE, simulated";
+    }
+    const bool same_host = plan.process(link.connects).host == plan.process(link.listens).host;
+    return same_host ? "CURVE over loopback" : "CURVE over TCP";
+  };
+  std::vector<TextColumn> table = {
+      plan_column(
+          "link", plan.links, [](const Link& link) { return link.name; }, ColumnKind::key),
+      plan_column("", plan.links, medium, ColumnKind::text)};
+  const auto add_bytes = [&](const char* heading, std::int64_t Link::*bytes) {
+    table.push_back(plan_column(heading, plan.links,
+                                [&](const Link& link) { return base::byte_text(link.*bytes); }));
+  };
+  if (std::ranges::any_of(plan.links, &Link::has_cache)) {
+    add_bytes("in epoch 1", &Link::first_forward_bytes);
+  }
+  add_bytes("down per step", &Link::forward_bytes);
+  add_bytes("up per step", &Link::backward_bytes);
+  return "\n" + base::table_text(table, columns);
 }
 
 // Activation caches: how many sequences fit, and their memory and disk.
-std::string cache_table(const plan::Plan& plan) {
-  if (std::ranges::none_of(plan.links, &plan::Plan::Link::has_cache)) return "";
+std::string cache_table(const plan::Plan& plan, std::size_t columns) {
+  std::vector<plan::Plan::Link> links;
+  std::ranges::copy_if(plan.links, std::back_inserter(links), &plan::Plan::Link::has_cache);
+  if (links.empty()) return "";
+  using Link = plan::Plan::Link;
   const std::int64_t rows = plan.train.rows / plan.recipe.pipeline.replicas;
-  const std::size_t column = link_column(plan);
-  std::string text = fmt::format("\n  {:<{}}{:>12}{:>20}{:>18}{:>16}\n", "activation cache", column,
-                                 "a row", "rows that fit", "memory, each end", "disk, each end");
-  for (const plan::Plan::Link& link : plan.links) {
-    if (!link.has_cache()) continue;
-    const codec::CacheLimits& cache = link.cache;
-    const std::int64_t directions = cached_directions(plan.recipe.codec, true);
-    text += fmt::format(
-        "  {:<{}}{:>12}{:>20}{:>18}{:>16}\n", link.name, column, base::byte_text(cache.entry_bytes),
-        fmt::format("{} of {}", cache.rows, rows),
-        base::byte_text(directions * cache.used_memory()),
-        base::byte_text(directions * (cache.rows * cache.entry_bytes - cache.used_memory())));
-  }
+  const std::int64_t directions = cached_directions(plan.recipe.codec, true);
+  const auto on_disk = [](const codec::CacheLimits& cache) {
+    return cache.rows * cache.entry_bytes - cache.used_memory();
+  };
+  std::string text =
+      "\n" +
+      base::table_text(
+          {plan_column(
+               "activation cache", links, [](const Link& one) { return one.name; },
+               ColumnKind::key),
+           plan_column("a row", links,
+                       [](const Link& one) { return base::byte_text(one.cache.entry_bytes); }),
+           plan_column(
+               "rows that fit", links,
+               [&](const Link& one) { return fmt::format("{} of {}", one.cache.rows, rows); }),
+           plan_column("memory, each end", links,
+                       [&](const Link& one) {
+                         return base::byte_text(directions * one.cache.used_memory());
+                       }),
+           plan_column(
+               "disk, each end", links,
+               [&](const Link& one) { return base::byte_text(directions * on_disk(one.cache)); })},
+          columns);
   if (!fills_caches(plan)) {
     text += "  there is one epoch: no sample is used twice, and none is cached\n";
   }
@@ -199,20 +237,30 @@ std::string text_of_sync(const plan::Plan& plan) {
 }
 
 // The forecast of every method; the selected one is marked.
-std::string sync_offer_table(const plan::Plan& plan) {
+std::string sync_offer_table(const plan::Plan& plan, std::size_t columns) {
   if (plan.sync_offers.empty()) return "";
-  std::string text =
-      fmt::format("\n  {:<22}{:>14}{:>14}{:>14}{:>12}{:>12}{:>10}\n", "sync method", "sent a step",
-                  "in a round", "memory", "steps late", "a step", "slower");
-  for (const plan::Plan::SyncOffer& offer : plan.sync_offers) {
-    const char* mark = &offer == chosen_offer(plan) ? "* " : "  ";
-    text += fmt::format("{}{:<22}{:>14}{:>14}{:>14}{:>12.3g}{:>12}{:>10}\n", mark, offer.name(),
-                        base::byte_text(offer.step_bytes), base::byte_text(offer.round_bytes),
-                        base::byte_text(offer.slot_bytes), offer.staleness,
-                        fmt::format("{:.3g} s", offer.step_seconds),
-                        fmt::format("{:.2f}x", offer.slowdown));
-  }
-  return text;
+  using Offer = plan::Plan::SyncOffer;
+  const auto& offers = plan.sync_offers;
+  const auto name = [&](const Offer& offer) {
+    return (&offer == chosen_offer(plan) ? "* " : "  ") + offer.name();
+  };
+  const auto bytes = [&](const char* heading, std::int64_t Offer::*member) {
+    return plan_column(heading, offers,
+                       [&](const Offer& offer) { return base::byte_text(offer.*member); });
+  };
+  return "\n" +
+         base::table_text(
+             {plan_column("  sync method", offers, name, ColumnKind::key),
+              bytes("sent a step", &Offer::step_bytes), bytes("in a round", &Offer::round_bytes),
+              bytes("memory", &Offer::slot_bytes),
+              plan_column("steps late", offers,
+                          [](const Offer& one) { return fmt::format("{:.3g}", one.staleness); }),
+              plan_column(
+                  "a step", offers,
+                  [](const Offer& one) { return fmt::format("{:.3g} s", one.step_seconds); }),
+              plan_column("slower", offers,
+                          [](const Offer& one) { return fmt::format("{:.2f}x", one.slowdown); })},
+             columns);
 }
 
 // " (1.2 M trained, base nf4)"
@@ -224,7 +272,7 @@ std::string text_of_trained(const models::ModelDescription& model, recipe::Quant
       base == recipe::Quantization::none ? "" : fmt::format(", base {}", recipe::name_of(base)));
 }
 
-// Where hosts hold checkpoints in memory, and how much that takes.
+// Which hosts hold checkpoints in memory, and how much memory that takes.
 std::string text_of_memory_checkpoints(const plan::Plan& plan) {
   const std::int64_t every = plan.recipe.checkpoint.memory_every;
   if (every == 0) return "";
@@ -237,11 +285,13 @@ std::string text_of_memory_checkpoints(const plan::Plan& plan) {
       shares.push_back(fmt::format("{} {}", plan.hosts[i].name, base::byte_text(bytes)));
     copies = copies || neighbours[i].has_value();
   }
-  return fmt::format("\na checkpoint in memory every {} steps{}; at most: {}\n", every,
+  return fmt::format("\na checkpoint in memory every {}{}; at most: {}\n",
+                     every == 1 ? "step" : base::counted(every, "step"),
                      copies ? ", with a copy on the next host" : "", fmt::join(shares, ", "));
 }
 
-// Where the processes of a run on this machine need more memory than it has: a start refuses that.
+// Warns if the processes of a run on this machine need more memory than it has; a start would be
+// refused.
 std::string text_of_lacking_memory(const plan::Plan& plan) {
   if (plan.recipe.hosts.backend != recipe::BackendKind::local) return "";
   const std::int64_t memory = process::host_memory().total;
@@ -255,22 +305,24 @@ std::string text_of_lacking_memory(const plan::Plan& plan) {
 
 }  // namespace
 
-std::string plan_text(const plan::Plan& plan) {
+std::string plan_text(const plan::Plan& plan, std::size_t columns) {
   const recipe::Recipe& recipe = plan.recipe;
   const models::ModelDescription model =
       models::describe(planned_model(plan), {recipe.data.row, 4});
   std::string text = fmt::format(
-      "{}: {} with {} parameters{}, {} steps of {} rows of {} tokens ({} micro-batches of {})\n"
-      "schedule {}{}, depth {}; codec {} forward, {} backward{}; {} training rows",
+      "{}: {} with {} parameters{}, {} of {} of {} ({} of {})\n"
+      "schedule {}{}, depth {}; codec {} forward, {} backward{}; {}",
       recipe.name, model.family, human_count(model.parameters()),
-      text_of_trained(model, recipe.model.quantization), plan.steps, recipe.train.batch,
-      recipe.data.row, plan.micro_batches, plan.micro_batch_rows(), recipe.pipeline.schedule,
-      text_of_chunks(plan), plan.depth, text_of_forward(recipe.codec),
-      text_of_backward(recipe.codec), text_of_sync(plan), plan.train.rows);
-  if (plan.eval) text += fmt::format(", {} evaluation rows", plan.eval->rows);
-  return text + "\n" + process_table(plan, model) + gpu_table(plan) + link_table(plan) +
-         cache_table(plan) + sync_offer_table(plan) + text_of_memory_checkpoints(plan) +
-         text_of_lacking_memory(plan) + forecast_text(plan);
+      text_of_trained(model, recipe.model.quantization), base::counted(plan.steps, "step"),
+      base::counted(recipe.train.batch, "row"), base::counted(recipe.data.row, "token"),
+      base::counted(plan.micro_batches, "micro-batch", "es"), plan.micro_batch_rows(),
+      recipe.pipeline.schedule, text_of_chunks(plan), plan.depth, text_of_forward(recipe.codec),
+      text_of_backward(recipe.codec), text_of_sync(plan),
+      base::counted(plan.train.rows, "training row"));
+  if (plan.eval) text += ", " + base::counted(plan.eval->rows, "evaluation row");
+  return text + "\n" + process_table(plan, model, columns) + gpu_table(plan) +
+         link_table(plan, columns) + cache_table(plan, columns) + sync_offer_table(plan, columns) +
+         text_of_memory_checkpoints(plan) + text_of_lacking_memory(plan) + forecast_text(plan);
 }
 
 }  // namespace strait::planner

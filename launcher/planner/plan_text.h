@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "launcher/plan/plan.h"
@@ -7,7 +8,7 @@
 namespace strait::planner {
 
 // What `strait plan` prints: the model and the schedule, then tables of processes, links, caches
-// and sync methods, then the forecast of a step.
-std::string plan_text(const plan::Plan& plan);
+// and sync methods, for a screen of that width (base::table_lines), then the forecast of a step.
+std::string plan_text(const plan::Plan& plan, std::size_t columns = 0);
 
 }  // namespace strait::planner

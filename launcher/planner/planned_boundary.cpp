@@ -15,12 +15,12 @@
 namespace strait::planner {
 namespace {
 
-// Whether the boundary after this position has an end on a stage.
+// Whether the boundary after this position has an end on this stage.
 bool ends_at(std::size_t boundary, std::size_t stage, std::size_t stages) {
   return boundary % stages == stage || (boundary + 1) % stages == stage;
 }
 
-// The larger number of boundary ends of the two stages of a boundary.
+// The larger number of boundary ends, of the two stages of a boundary.
 std::int64_t most_ends(std::size_t boundary, std::size_t boundaries, std::size_t stages) {
   std::int64_t most = 1;
   for (const std::size_t stage : {boundary % stages, (boundary + 1) % stages}) {
@@ -40,7 +40,7 @@ codec::PayloadBytes payload_bytes(const codec::CodecSettings& settings, codec::D
   return codec::codecs().named(settings.name(direction)).payload(end, load);
 }
 
-// `ends`: of boundaries, that share the memory of a process.
+// `ends`: number of boundary ends that share the memory of a process.
 void plan_cache(const recipe::Recipe& recipe, std::int64_t rows, std::int64_t ends,
                 PlannedBoundary& boundary) {
   const std::int64_t sharers = ends * boundary.cached_directions;
@@ -51,12 +51,12 @@ void plan_cache(const recipe::Recipe& recipe, std::int64_t rows, std::int64_t en
   cache.rows =
       std::min(rows, cache.memory_bytes / cache.entry_bytes + cache.disk_bytes / cache.entry_bytes);
   if (!caches_samples(recipe.codec, codec::Direction::forward)) return;
-  // Between two uses of a sample all others are used once, so a cache of this size cannot hit more
-  // often under any eviction policy; evicting the sample whose next use is last achieves it.
+  // Between two uses of a sample all others are used once, so no eviction policy gets more hits
+  // from a cache of this size. Evicting the sample whose next use is farthest away achieves it.
   boundary.hits = static_cast<double>(cache.rows) / static_cast<double>(rows);
 }
 
-// Built-in codecs are checked when the recipe is read; those of plugins here.
+// Codecs of plugins are checked here; the reader of recipes has checked built-in ones.
 void check_codec_of_gradients(const recipe::Recipe& recipe) {
   if (codec::codecs().named(recipe.codec.backward).for_gradients) return;
   throw base::UserError(base::ExitCode::bad_input,
@@ -65,7 +65,7 @@ void check_codec_of_gradients(const recipe::Recipe& recipe) {
                                     recipe.codec.backward));
 }
 
-// With rows that are full: a message of a micro-batch is one frame of a link. Evaluation sends raw
+// Assumes full rows. The message of a micro-batch is one frame of a link. Evaluation sends raw
 // activations.
 void check_message_fits(const recipe::Recipe& recipe, BoundaryLoad load, bool sends_gradients) {
   load.tokens_per_row = static_cast<double>(recipe.data.row);
@@ -97,7 +97,7 @@ std::int64_t cached_directions(const codec::CodecSettings& settings, bool sample
     return codec::codecs().named(settings.name(direction)).caching_of(direction);
   };
   const std::array both = {caching(codec::Direction::forward), caching(codec::Direction::backward)};
-  // Limits are shared by all that may cache, as the stages share them.
+  // All directions that may cache share the limits, as in stages.
   const bool any = std::ranges::any_of(both, [&](Caching one) {
     return one == Caching::always || (one == Caching::if_samples_repeat && samples_return);
   });
@@ -110,15 +110,15 @@ BoundaryBytes boundary_bytes(const codec::CodecSettings& settings, const Boundar
   const codec::PayloadLoad payload{rows, rows * load.tokens_per_row, load.width};
   const codec::PayloadBytes down = payload_bytes(settings, codec::Direction::forward, payload);
   const codec::PayloadBytes up = payload_bytes(settings, codec::Direction::backward, payload);
-  // Which gradients are near their last ones is seen in the run.
+  // Counts every gradient as a value: which ones are close to their last value is known only in the
+  // run.
   return {header + down.first, header + down.known, header + up.first};
 }
 
 std::vector<PlannedBoundary> plan_boundaries(const recipe::Recipe& recipe,
                                              const models::ModelDescription& model,
                                              const std::vector<models::LayerRange>& ranges,
-                                             const tensors::TokenFile& tokens,
-                                             bool samples_return) {
+                                             const data::TokenFile& tokens, bool samples_return) {
   check_codec_of_gradients(recipe);
   BoundaryLoad load;
   load.rows = *recipe.train.micro_batch;

@@ -4,13 +4,13 @@
 #include <vector>
 
 #include "framework/codec/settings.h"
-#include "framework/tensors/token_file.h"
+#include "framework/data/token_file.h"
 #include "launcher/recipe/recipe.h"
 #include "models/model_description.h"
 
 namespace strait::planner {
 
-// What goes over one boundary, on average over the data.
+// What one boundary carries, averaged over the data.
 struct BoundaryLoad {
   std::int64_t width = 0;     // values per token
   std::int64_t rows = 0;      // of a micro-batch
@@ -25,13 +25,13 @@ struct BoundaryBytes {
   double backward = 0;
 };
 
-// Whether the codec of a direction caches samples, and in how many directions; in none where none
-// keeps any because samples do not return.
+// Whether the codec of a direction caches samples, and the number of directions that do. No
+// direction caches if the only codecs that would are those that skip it when samples do not repeat.
 bool caches_samples(const codec::CodecSettings& settings, codec::Direction direction);
 std::int64_t cached_directions(const codec::CodecSettings& settings, bool samples_return);
 
 // The sizes of the encoders' messages for a load. `auto` is forecast at its fewest bits, and
-// gradients as values: what can do with less follows measurements that a plan does not have. Pure.
+// gradients as values, because fewer bytes depend on measurements that a plan does not have. Pure.
 BoundaryBytes boundary_bytes(const codec::CodecSettings& settings, const BoundaryLoad& load);
 
 // A boundary between two adjacent chunks, equal in every replica, with its activation cache.
@@ -39,7 +39,7 @@ struct PlannedBoundary {
   BoundaryLoad load;
   BoundaryBytes bytes;       // of a micro-batch
   double hits = 0;           // cache hit rate after the first epoch
-  codec::CacheLimits cache;  // of each direction that caches
+  codec::CacheLimits cache;  // of each caching direction
   std::int64_t cached_directions = 0;
 
   double forward_bytes() const {  // after the first epoch
@@ -47,16 +47,16 @@ struct PlannedBoundary {
   }
 };
 
-// All boundaries, by position of the upstream chunk; `ranges` by position. The cache limit of a
-// process is shared equally by its boundaries; a boundary gets the smaller limit of its two ends,
-// so that both evict the same samples. A single stage has no boundaries. `samples_return`: the run
-// is longer than an epoch, as stages decide it.
+// All boundaries by position of the upstream chunk; `ranges` by position. The boundaries of a
+// process share its cache limit equally. A boundary gets the smaller limit of its two ends, so that
+// both evict the same samples. A single stage has no boundaries. `samples_return`: the run is
+// longer than one epoch.
 std::vector<PlannedBoundary> plan_boundaries(const recipe::Recipe& recipe,
                                              const models::ModelDescription& model,
                                              const std::vector<models::LayerRange>& ranges,
-                                             const tensors::TokenFile& tokens, bool samples_return);
+                                             const data::TokenFile& tokens, bool samples_return);
 
-// Cache bytes in memory of all boundaries of a stage.
+// Cache memory of all boundaries of a stage.
 std::int64_t cache_bytes_of(const std::vector<PlannedBoundary>& boundaries, std::size_t stage,
                             std::size_t stages);
 

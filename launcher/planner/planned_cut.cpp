@@ -25,9 +25,9 @@
 namespace strait::planner {
 namespace {
 
-constexpr std::int64_t kDeepestChosen = 3;  // by schedules::choose_depth
+constexpr std::int64_t kDeepestChosen = 3;  // see schedules::choose_depth
 
-// Mean over the hosts, each with all of its cores.
+// Mean of all hosts, each with all of its cores.
 double seconds_per_flop(const partition::Cluster& cluster) {
   double sum = 0;
   for (const partition::Host& host : cluster.hosts) {
@@ -65,7 +65,7 @@ partition::ModelDescription partition_view(const recipe::Recipe& recipe,
   return view;
 }
 
-// Micro-batches that stages hold at the least depth that the recipe allows.
+// Number of micro-batches that each stage holds at the least depth that the recipe allows.
 std::vector<int> in_flight(const recipe::Recipe& recipe, std::int64_t micro_batches) {
   const schedules::Schedule& schedule = plan_schedule(recipe, micro_batches);
   const schedules::PipelineShape shape =
@@ -78,8 +78,8 @@ std::vector<int> in_flight(const recipe::Recipe& recipe, std::int64_t micro_batc
   return by_stage;
 }
 
-// Memory of this machine limits plugins, which choose hosts. Ranges and built-in partitions are not
-// limited: the plan may be meant for another machine.
+// Limits the memory of this machine for plugins only, because they choose hosts. Ranges and
+// built-in partitions are not limited: the plan may be for another machine.
 std::int64_t memory_of(const recipe::RecipeHost& host, const recipe::Recipe& recipe) {
   const bool here = recipe.hosts.backend == recipe::BackendKind::local &&
                     recipe.pipeline.partition.kind == recipe::PartitionKind::plugin;
@@ -87,7 +87,7 @@ std::int64_t memory_of(const recipe::RecipeHost& host, const recipe::Recipe& rec
   return static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
 }
 
-// Cores of other hosts are not known yet: assumed to be as many as here.
+// The cores of other hosts are not known yet, so they are assumed to equal those of this one.
 partition::Cluster cluster_of(const recipe::Recipe& recipe, const recipe::LinkTable& speeds) {
   const std::vector<KnownGpus> gpus = gpus_of_hosts(recipe, speeds);
   const std::vector<recipe::RecipeHost> hosts = plan::hosts_of(recipe);
@@ -132,7 +132,7 @@ struct NamedPartition {
   std::string name;
 };
 
-// "FILE", "FILE#NAME", or "#NAME" for one that is linked into this program.
+// "FILE", "FILE#NAME", or "#NAME" for a partition that is linked into this program.
 NamedPartition plugin_partition(const std::string& file_and_name) {
   const std::size_t folder_end = file_and_name.rfind('/');  // folders may have a '#'
   const std::size_t hash =
@@ -218,14 +218,14 @@ partition::Question first_question(const recipe::Recipe& recipe, const recipe::L
                   asked.name, stage, replica));
 }
 
-// Removes what this replica uses from the hosts.
+// Subtracts what this replica uses from the resources of the hosts.
 void take(partition::Question& question, const partition::Assignment& answer) {
   for (std::size_t s = 0; s < answer.stages.size(); ++s) {
     partition::Host& host = question.cluster.hosts[*answer.stages[s].host];
     --host.slots;
     if (!host.gpu_bytes.empty()) {
       std::int64_t& free = host.gpu_bytes[host.next_gpu++ % host.gpu_bytes.size()];
-      // Of an unknown one it stays unknown; one that is full is not unknown.
+      // 0 means unknown, so unknown memory stays 0, and a full GPU keeps 1.
       const std::int64_t left =
           free - question.stage_bytes(s, answer.stages[s].chunks) - host.gpu_process_bytes;
       if (free > 0) free = std::max<std::int64_t>(left, 1);
@@ -301,7 +301,7 @@ std::int64_t chunks_of(const recipe::Recipe& recipe) {
   if (pipeline.partition.kind == recipe::PartitionKind::ranges) {
     return std::ssize(pipeline.partition.ranges) / pipeline.stages;
   }
-  // A single stage waits for no other: chunks would not help.
+  // A single stage never waits for another, so chunks would not help.
   return pipeline.stages == 1 ? 1 : schedules::schedule_named(pipeline.schedule).chunks;
 }
 

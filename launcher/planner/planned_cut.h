@@ -15,25 +15,24 @@ namespace strait::planner {
 
 // The layers of chunks, and the hosts of stages.
 struct PlannedCut {
-  std::vector<models::LayerRange> layers;  // of chunks, by position; see schedules/pipeline_shape.h
+  std::vector<models::LayerRange> layers;  // by position; see schedules/pipeline_shape.h
   std::vector<std::size_t> hosts;  // by replica, then by stage: index in hosts_of() (placement.h)
 };
 
-// Bytes of each GPU of a host that its stages use; empty: they compute on its CPU; nullopt: not
-// known.
+// Bytes of each GPU that a host's stages use. Empty: they compute on its CPU. Nullopt: not known.
 using KnownGpus = std::optional<std::vector<std::int64_t>>;
-// By host: as `speeds` has them; of this machine, as its driver says. None where the recipe says
+// GPUs by host: from `speeds`, and for this machine from its driver. Empty if the recipe says
 // "cpu".
 std::vector<KnownGpus> gpus_of_hosts(const recipe::Recipe& recipe, const recipe::LinkTable& speeds);
 
-// Calls the recipe's partition, built in or of a plugin, once for every replica, and checks its
-// result. `speeds`: measured speeds of the hosts. `layer_times`: measured, for "profile".
-// stages::PartitionError, UserError: there is no result, or a wrong one.
+// Calls the recipe's partition, built in or from a plugin, once per replica, and checks its result.
+// `speeds`: measured speeds of the hosts. `layer_times`: measured, for "profile".
+// stages::PartitionError, UserError: the partition has no result, or an invalid one.
 PlannedCut plan_cut(const recipe::Recipe& recipe, const recipe::LinkTable& speeds,
                     const models::ModelDescription& model, std::int64_t micro_batches,
                     const std::vector<LayerTime>& layer_times = {});
 
-// Memory of a parameter: one that is trained has master, gradient and two moments in float32, with
+// Memory per parameter. A trained one has a master, a gradient and two moments in float32; with
 // bfloat16 also the parameter itself.
 struct StateBytes {
   std::int64_t trained = 16;
@@ -43,15 +42,15 @@ StateBytes state_bytes(const recipe::Recipe& recipe);
 
 // ---- schedule
 
-// Chunks of the model per stage: as the recipe states, else by its ranges, else the default of its
-// schedule.
+// Chunks of the model per stage: as the recipe states, else as its ranges imply, else the default
+// of its schedule.
 std::int64_t chunks_of(const recipe::Recipe& recipe);
 
 schedules::PipelineShape shape_of(const recipe::Recipe& recipe, std::int64_t micro_batches,
                                   std::int64_t depth);
 
-// The schedule of a recipe, checked at every depth that a plan can choose. UserError: its action
-// lists are not valid (of a plugin), or it does not support chunks.
+// The schedule of a recipe, checked at every depth that a plan can choose. UserError: the action
+// lists of a plugin are invalid, or the schedule does not support chunks.
 const schedules::Schedule& plan_schedule(const recipe::Recipe& recipe, std::int64_t micro_batches);
 
 }  // namespace strait::planner

@@ -9,23 +9,25 @@
 #include <utility>
 #include <vector>
 
-#include "framework/store/sample_order.h"
+#include "framework/data/data_preparation.h"
+#include "framework/data/sample_order.h"
 #include "framework/store/step_folders.h"
 #include "framework/store/store_error.h"
+#include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/hub_name.h"
 #include "launcher/base/text.h"
-#include "launcher/planner/data_preparation.h"
 #include "launcher/tokenizer/tokenizer_folder.h"
+#include "launcher/tokenizer/tokenizer_worker.h"
 
 namespace strait::planner {
 namespace {
 
 namespace fs = std::filesystem;
 
-// A recipe that names a tokenizer, and data that another one made, is a mistake; so are two data
-// files of different ones.
-void check_tokenizer(const PreparedData& data, const std::string& expected,
+// Refuses data that another tokenizer made than the one that the recipe names, and two data files
+// of different tokenizers.
+void check_tokenizer(const data::PreparedData& data, const std::string& expected,
                      const std::string& source) {
   if (data.tokenizer.empty() || expected.empty() || data.tokenizer == expected) return;
   throw base::UserError(
@@ -35,10 +37,10 @@ void check_tokenizer(const PreparedData& data, const std::string& expected,
                   data.name(), data.tokenizer, source, expected));
 }
 
-// Of token files without data.tokenizer, which should be of the model's own tokenizer.
-void compare_with_model(PreparedData& data, const std::string& model) {
+// For token files without data.tokenizer, whose tokens should come from the model's own tokenizer.
+void compare_with_model(data::PreparedData& data, const std::string& model) {
   if (data.tokenizer.empty() || !tokenizer::has_tokenizer(model)) return;
-  if (data.tokenizer == "bytes") {
+  if (data.tokenizer == data::kByteTokenizer) {
     throw base::UserError(
         base::ExitCode::mismatch,
         fmt::format("{} has byte tokens, but the model of {} has another tokenizer, its own; "
@@ -48,9 +50,9 @@ void compare_with_model(PreparedData& data, const std::string& model) {
   }
   std::string own;
   try {
-    own = tokenizer_identity(model);
+    own = data::tokenizer_identity(model, tokenizer::PythonTokenizers());
   } catch (const store::StoreError&) {
-    return;  // in a form that this build does not read: there is nothing to compare with
+    return;  // in a form that this build cannot read, so nothing is compared
   }
   if (data.tokenizer == own) return;
   data.notes.push_back(
@@ -59,7 +61,7 @@ void compare_with_model(PreparedData& data, const std::string& model) {
                   data.name(), data.tokenizer, model, own));
 }
 
-// Before data are read, which may take long.
+// Called before data is read, which may take long.
 void check_row(const recipe::Recipe& recipe, const models::ModelDescription& model) {
   if (recipe.data.row <= model.positions) return;
   throw base::UserError(base::ExitCode::bad_input,
@@ -69,23 +71,23 @@ void check_row(const recipe::Recipe& recipe, const models::ModelDescription& mod
                                     recipe.data.row, recipe.model.path, model.positions));
 }
 
-void check_data_files(const char* key, const std::vector<recipe::DataFile>& files) {
-  for (const recipe::DataFile& file : files) {
+void check_data_files(const char* key, const std::vector<data::DataFile>& files) {
+  for (const data::DataFile& file : files) {
     std::error_code error;
-    // What this user may not look at is refused where it is opened.
+    // A file that this user may not access is refused when it is opened.
     if (fs::exists(file.path, error) || error == std::errc::permission_denied) continue;
     const bool may_be_hubs = base::hub_name(file.path) && !fs::path(file.path).has_extension();
     throw base::UserError(
         base::ExitCode::bad_input,
-        fmt::format("{} = \"{}\" is no file here ({}){}{}", key, file.path,
+        fmt::format("{} = \"{}\" is not a file here ({}){}{}", key, file.path,
                     fs::current_path().string(),
                     may_be_hubs ? "; it must name one of a data set's files, and " : "",
                     may_be_hubs ? base::download_advice(file.path, "--repo-type dataset") : ""));
   }
 }
 
-// store::SampleOrder refuses them too, but knows neither the key nor the files.
-void check_batch_rows(const recipe::Recipe& recipe, const PreparedData& train) {
+// data::SampleOrder refuses this too, but it does not know the key and the files.
+void check_batch_rows(const recipe::Recipe& recipe, const data::PreparedData& train) {
   const std::int64_t replicas = recipe.pipeline.replicas;
   const std::int64_t rows = train.tokens->rows();
   if (recipe.train.batch / replicas <= rows / replicas) return;
@@ -99,7 +101,7 @@ void check_batch_rows(const recipe::Recipe& recipe, const PreparedData& train) {
                   rows == 1 ? "" : "s", recipe.data.row, parts));
 }
 
-void count_steps(plan::Plan& plan, const PreparedData& train) {
+void count_steps(plan::Plan& plan, const data::PreparedData& train) {
   const recipe::Recipe& recipe = plan.recipe;
   const std::int64_t micro_batch = recipe.train.micro_batch.value_or(1);
   const std::int64_t rows = micro_batch * recipe.pipeline.replicas;
@@ -111,23 +113,23 @@ void count_steps(plan::Plan& plan, const PreparedData& train) {
                     recipe.pipeline.replicas == 1 ? "" : " times pipeline.replicas"));
   }
   check_batch_rows(recipe, train);
-  const store::SampleOrder order(
-      store::SampleOrderOptions{.seed = static_cast<std::uint64_t>(recipe.seed),
-                                .rows = train.tokens->rows(),
-                                .replicas = recipe.pipeline.replicas,
-                                .replica = recipe.pipeline.replicas - 1,
-                                .rows_per_step = recipe.train.batch / recipe.pipeline.replicas,
-                                .shuffle = recipe.data.shuffle});
+  const data::SampleOrder order(
+      data::SampleOrderOptions{.seed = static_cast<std::uint64_t>(recipe.seed),
+                               .rows = train.tokens->rows(),
+                               .replicas = recipe.pipeline.replicas,
+                               .replica = recipe.pipeline.replicas - 1,
+                               .rows_per_step = recipe.train.batch / recipe.pipeline.replicas,
+                               .shuffle = recipe.data.shuffle});
   plan.epoch_steps = order.epoch_steps(1);
   plan.steps = recipe.train.steps ? *recipe.train.steps : order.epoch_steps(*recipe.train.epochs);
 }
 
-plan::Plan::Data plan_data(const PreparedData& data) {
+plan::Plan::Data plan_data(const data::PreparedData& data) {
   return {data.is_token_file ? fs::absolute(data.files.front().path).string() : "",
           data.tokens->hash(), data.tokens->rows()};
 }
 
-recipe::DataFile own_file(const plan::Plan::Data& data) {
+data::DataFile own_file(const plan::Plan::Data& data) {
   if (store::is_present(data.file)) return {data.file};
   throw base::UserError(base::ExitCode::mismatch,
                         fmt::format("{}, from which the run reads its rows, is missing; put it "
@@ -135,8 +137,8 @@ recipe::DataFile own_file(const plan::Plan::Data& data) {
                                     data.file));
 }
 
-// What rows are made of: for a run that goes on its own token files, because the sources may have
-// been moved or changed since it began. Their tokens are as they are, so no tokenizer is needed.
+// What rows are made of. A resumed run uses its own token files, because the sources may have moved
+// or changed since it began. Their tokens are final, so no tokenizer is needed.
 recipe::Recipe::Data sources_of(const recipe::Recipe& recipe, const plan::Plan* before) {
   recipe::Recipe::Data data = recipe.data;
   if (before == nullptr) {
@@ -151,19 +153,47 @@ recipe::Recipe::Data sources_of(const recipe::Recipe& recipe, const plan::Plan* 
   return data;
 }
 
-void check_made_by(PreparedData& data, const recipe::Recipe& recipe) {
+void check_made_by(data::PreparedData& data, const recipe::Recipe& recipe) {
   const bool token_files_only = std::ranges::all_of(
-      data.files, [](const recipe::DataFile& file) { return is_token_file(file.path); });
+      data.files, [](const data::DataFile& file) { return data::is_token_file(file.path); });
   if (!token_files_only) return;
   if (recipe.data.tokenizer.empty()) return compare_with_model(data, recipe.model.path);
-  check_tokenizer(data, tokenizer_identity(recipe.data.tokenizer), "data.tokenizer");
+  check_tokenizer(data,
+                  data::tokenizer_identity(recipe.data.tokenizer, tokenizer::PythonTokenizers()),
+                  "data.tokenizer");
 }
 
 }  // namespace
 
+std::string tokenizer_of(const recipe::Recipe& recipe) {
+  if (!recipe.data.tokenizer.empty()) return recipe.data.tokenizer;
+  return tokenizer::has_tokenizer(recipe.model.path) ? recipe.model.path : data::kByteTokenizer;
+}
+
+data::DataOptions data_options(const recipe::Recipe& recipe) {
+  const recipe::Recipe::Data& data = recipe.data;
+  return {{data.row, data.too_long, data.packing, data.overlap},
+          tokenizer_of(recipe),
+          data.targets,
+          0,
+          static_cast<std::uint64_t>(recipe.seed)};
+}
+
+std::string prepare_command(const std::string& source, const data::DataOptions& options) {
+  std::string command = base::strait_command("prepare", source);
+  command += fmt::format(" --row {}", options.rows.row);
+  if (options.tokenizer != data::kByteTokenizer) {
+    command += " --model " + base::shell_word(options.tokenizer);
+  }
+  if (options.targets != data::Targets::assistant) {
+    command += fmt::format(" --targets {}", recipe::name_of(options.targets));
+  }
+  return command;
+}
+
 void check_tokens(const recipe::Recipe& recipe, const models::ModelDescription& model,
-                  const PreparedData& data) {
-  const tensors::TokenFile& rows = *data.tokens;
+                  const data::PreparedData& data) {
+  const data::TokenFile& rows = *data.tokens;
   if (rows.largest_token() >= model.vocabulary) {
     throw base::UserError(
         base::ExitCode::bad_input,
@@ -176,7 +206,7 @@ void check_tokens(const recipe::Recipe& recipe, const models::ModelDescription& 
   }
   const std::string& first = data.files.front().path;
   const std::string look =
-      is_token_file(first)
+      data::is_token_file(first)
           ? "look at its loss_mask"
           : "look at it with: " + prepare_command(first, data_options(recipe)) + " --show 3";
   throw base::UserError(
@@ -191,18 +221,20 @@ std::string long_warmup_note(const plan::Plan& plan) {
   if (settings.warmup == 0 || settings.warmup < plan.steps) return "";
   const double share = static_cast<double>(plan.steps) / static_cast<double>(settings.warmup);
   return fmt::format(
-      "train.warmup is {} steps, and the run has {}: the learning rate only rises, to {:.3g} in "
+      "train.warmup is {}, and the run has {}: the learning rate only rises, to {:.3g} in "
       "the last step, of train.learning_rate = {:.3g}; make train.warmup smaller",
-      settings.warmup, plan.steps, settings.learning_rate * share, settings.learning_rate);
+      base::counted(settings.warmup, "step"), plan.steps, settings.learning_rate * share,
+      settings.learning_rate);
 }
 
 void read_data_sets(PlannedRun& run, const recipe::Recipe& recipe,
                     const models::ModelDescription& model, const plan::Plan* before) {
   const recipe::Recipe::Data sources = sources_of(recipe, before);
   check_row(recipe, model);
-  DataOptions options = data_options(recipe);
+  data::DataOptions options = data_options(recipe);
   options.hold_out = sources.hold_out;
-  PreparedSplit split = read_split(sources.train, options);
+  data::PreparedSplit split =
+      data::read_split(sources.train, options, tokenizer::PythonTokenizers());
   run.train = std::move(split.training);
   if (before == nullptr) check_made_by(run.train, recipe);
   check_tokens(recipe, model, run.train);
@@ -214,7 +246,7 @@ void read_data_sets(PlannedRun& run, const recipe::Recipe& recipe,
   run.eval = std::move(split.held_out);
   if (!sources.eval.empty()) {
     options.evaluation = true;
-    run.eval = read_data(sources.eval, options);
+    run.eval = data::read_data(sources.eval, options, tokenizer::PythonTokenizers());
   }
   if (!run.eval) return;
   check_tokenizer(*run.eval, run.train.tokenizer, "data.train");

@@ -19,7 +19,7 @@ std::uint32_t replicas_of(const plan::Plan& plan) {
   return static_cast<std::uint32_t>(plan.recipe.pipeline.replicas);
 }
 
-// `together` is an equivalence.
+// `together` must be an equivalence relation.
 sync::ReplicaGroups grouped_by(std::uint32_t replicas, const Together& together) {
   sync::ReplicaGroups groups;
   for (std::uint32_t replica = 0; replica < replicas; ++replica) {
@@ -45,7 +45,8 @@ sync::ReplicaGroups by_host_of_stage(const plan::Plan& plan, std::uint32_t stage
   });
 }
 
-// Replicas whose every stage shares a host: a method that averages weights counts whole replicas.
+// Groups of replicas that share a host in every stage: a method that averages weights counts whole
+// replicas.
 sync::ReplicaGroups by_hosts(const plan::Plan& plan) {
   return grouped_by(replicas_of(plan), [&](std::uint32_t one, std::uint32_t other) {
     for (std::uint32_t stage = 0; stage < plan.recipe.pipeline.stages; ++stage) {
@@ -73,7 +74,7 @@ std::string device_text(const plan::Plan& plan, const plan::Plan::Process& proce
   return processor ? "a CPU (" + *processor + ")" : "a CPU";
 }
 
-// True, too, where it is not known.
+// Also true if it is not known.
 bool round_alike(const plan::Plan& plan, const plan::Plan::Process& a,
                  const plan::Plan::Process& b) {
   const std::optional<bool> gpu = on_gpu(plan, a);
@@ -84,7 +85,8 @@ bool round_alike(const plan::Plan& plan, const plan::Plan::Process& a,
   return *gpu || !processor || !other || processor == other;
 }
 
-// What is known of the devices of a stage: true: all have GPUs; false: all compute on CPUs.
+// true: all replicas of the stage have GPUs; false: all compute on CPUs; nullopt: mixed or not
+// known.
 std::optional<bool> on_gpus(const plan::Plan& plan, std::uint32_t stage) {
   std::optional<bool> gpus;
   for (const plan::Plan::Process& process : plan.processes) {
@@ -96,13 +98,13 @@ std::optional<bool> on_gpus(const plan::Plan& plan, std::uint32_t stage) {
   return gpus;
 }
 
-// Exact sums between CPUs stay over links unless asked for: these add in the order of replicas, as
-// one replica with all rows does. NCCL has an order of its own in any case.
+// CPUs use exact sums over links unless the recipe asks for groups: these sums add in the order of
+// replicas, with the bits of one replica that has all rows. NCCL always has its own order.
 sync::ReplicaGroups groups_of_sums(const plan::Plan& plan, std::uint32_t stage) {
   const sync::ReplicaGroups by_host = by_host_of_stage(plan, stage);
   const std::optional<bool> gpus = on_gpus(plan, stage);
   if (plan.recipe.sync.group == recipe::GroupUse::always) {
-    // NCCL between hosts, too.
+    // NCCL also sums between hosts.
     return gpus == false ? by_host : grouped_by(replicas_of(plan), [](auto, auto) { return true; });
   }
   const bool cpu = gpus == false;
@@ -110,7 +112,7 @@ sync::ReplicaGroups groups_of_sums(const plan::Plan& plan, std::uint32_t stage) 
   return cpu || !certain ? sync::separate_replicas(replicas_of(plan)) : by_host;
 }
 
-// The groups of a method, or why there are none; that is empty if none are wanted.
+// The groups of a method, or the reason why there are none. The reason is empty if none are wanted.
 struct Choice {
   sync::ReplicaGroups groups;
   std::string objection = {};
@@ -124,7 +126,8 @@ Choice choice_of_sums(const plan::Plan& plan, std::uint32_t stage) {
   return choice;
 }
 
-// To ask the method what it sums and which slots it keeps equal, which no setting changes.
+// The method in its default settings, to ask what it sums and which slots it keeps equal. No
+// setting changes that.
 std::unique_ptr<sync::SyncMethod> with_default_settings(const plan::Plan& plan,
                                                         const sync::MethodOffer& offer) {
   sync::SyncSettings settings;
@@ -154,15 +157,15 @@ Choice choice_of_method(const plan::Plan& plan, const sync::MethodOffer& offer) 
 Choice choose_groups(const plan::Plan& plan, const std::string& name, std::uint32_t stage) {
   Choice separate{sync::separate_replicas(replicas_of(plan))};
   const sync::MethodOffer* const offer = sync::methods().find(name);
-  // The members of a group are fixed.
+  // A group cannot lose members, so on_loss must be "stop".
   const bool fixed = plan.recipe.sync.on_loss == recipe::LossRule::stop;
   if (plan.recipe.sync.group == recipe::GroupUse::never || !fixed || offer == nullptr) {
     return separate;
   }
   if (offer->is_exact_sum) return choice_of_sums(plan, stage);
   Choice choice = choice_of_method(plan, *offer);
-  // On one host nothing is left to the method. So it is used there only if the recipe says so, as
-  // in a trial of a method for slow links on one machine.
+  // On one host a group would leave the method nothing to do. So groups are used there only if the
+  // recipe asks for them, as in a trial on one machine of a method for slow links.
   const bool wanted =
       plan.recipe.sync.group == recipe::GroupUse::always || choice.groups.size() > 1;
   if (!choice.objection.empty()) choice.groups = separate.groups;

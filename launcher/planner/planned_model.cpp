@@ -82,7 +82,7 @@ models::ModelConfig adapted_model(const recipe::Recipe::Model& model, const std:
   return config;
 }
 
-// The settings of model.lora as strait export writes them for PEFT, which has no other form for all
+// model.lora in the form in which strait export writes it for PEFT. PEFT has no short form for all
 // matrices of some blocks.
 recipe::Recipe::Lora as_exported(const recipe::Recipe::Model& model, const std::string& config) {
   return settings_of(models::lora_for_peft(adapted_model(model, config)));
@@ -123,7 +123,7 @@ std::int64_t recompute_layers(const recipe::Recipe::Model& recipe,
     const std::int64_t all = layer.saved_bytes_per_token;
     layer.saved_bytes_per_token = std::min(input, all);
     most = std::max(most, all - layer.saved_bytes_per_token);
-    // A factor of 2 is that of two forwards.
+    // A factor of 2 equals two forwards, and recomputing adds one forward.
     if (layer.backward_factor > 0 && !layer.backward_in_forward) layer.backward_factor += 1;
   }
   return most;
@@ -139,7 +139,7 @@ std::string adapter_note(const recipe::Recipe::Model& model, const std::string& 
   } catch (const store::JsonError&) {
     return "";
   } catch (const nlohmann::json::exception&) {
-    return "";  // null, mostly: it does not say
+    return "";  // usually null: the adapter names no model
   }
   const std::string named = name_of_model(base);
   const std::string on_hub = model_hub_name(model.path, config).value_or("");
@@ -153,7 +153,7 @@ std::string adapter_note(const recipe::Recipe::Model& model, const std::string& 
       file.string(), base::printable(base), model.path);
 }
 
-// Whether they mean the same. PEFT keeps some lists as sets, in an order of its own.
+// Whether both have the same meaning. PEFT stores some lists as sets, in its own order.
 bool are_equal(recipe::Recipe::Lora one, recipe::Recipe::Lora other) {
   for (recipe::Recipe::Lora* settings : {&one, &other}) {
     std::ranges::sort(settings->targets);

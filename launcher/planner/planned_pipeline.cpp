@@ -27,8 +27,8 @@
 namespace strait::planner {
 namespace {
 
-constexpr std::int64_t kSumBytes = 4;     // of a parameter's gradient
-constexpr std::int64_t kSavedBytes = 12;  // of a parameter in a checkpoint: value and moments
+constexpr std::int64_t kSumBytes = 4;     // per parameter: its gradient
+constexpr std::int64_t kSavedBytes = 12;  // per parameter in a checkpoint: value and moments
 
 std::size_t stages_of(const plan::Plan& plan) {
   return static_cast<std::size_t>(plan.recipe.pipeline.stages);
@@ -42,7 +42,7 @@ struct Sizes {
   std::optional<TieBytes> tie;
 };
 
-// Costs of a replica's pipeline after the first epoch (cache hits), and in it.
+// Costs of a replica's pipeline after the first epoch (cache hits) and in the first epoch.
 struct ReplicaCosts {
   StepCosts known;
   StepCosts first_epoch;
@@ -88,8 +88,8 @@ ReplicaCosts replica_costs(const plan::Plan& plan, const models::ModelDescriptio
   return costs;
 }
 
-// Chooses the depth for steps after the first epoch, which are most of a run. All replicas have the
-// same depth and wait for the slowest one.
+// Chooses the depth for steps after the first epoch, because these are most steps of a run. All
+// replicas have the same depth and wait for the slowest one.
 void plan_steps(plan::Plan& plan, const models::ModelDescription& model, const PlannedCut& cut,
                 const std::vector<PlannedBoundary>& boundaries, const Sizes& sizes) {
   std::vector<ReplicaCosts> replicas;
@@ -117,7 +117,7 @@ plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDesc
   process.threads = sizes.threads;
   std::int64_t trained = 0;
   std::vector<schedules::PassBytes> held;  // of a micro-batch, by chunk
-  std::int64_t working = 0;                // of the one layer that needs most
+  std::int64_t working = 0;                // of the layer that needs most
   models::Quantized quantized;
   for (std::size_t at = name.stage; at < ranges.size(); at += stages_of(plan)) {
     process.chunks.push_back(ranges[at]);
@@ -134,7 +134,7 @@ plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDesc
       quantized.largest_matrix = std::max(quantized.largest_matrix, layer.quantized.largest_matrix);
     }
   }
-  // The stage of the LM head owns a tied table; of a frozen one both stages have a copy.
+  // The stage of the LM head owns a tied table. If the table is frozen, both stages have a copy.
   const bool has_embedding = process.chunks.front().first == 0;
   const bool has_head = process.chunks.back().last + 1 == std::ssize(model.layers);
   if (model.tied && has_embedding != has_head) {
@@ -142,7 +142,7 @@ plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDesc
     if (has_head || model.tied_trained) process.parameters += moved;
     if (model.tied_trained) trained += moved;
   }
-  // Both sum gradients of the table, each its own until the step ends.
+  // Embedding and head sum their gradients of the table separately until the step ends.
   const bool sums_twice = model.tied && model.tied_trained && has_embedding && has_head;
   const schedules::PipelineShape shape = shape_of(plan.recipe, plan.micro_batches, plan.depth);
   const auto stage = static_cast<StageIndex>(name.stage);
@@ -152,7 +152,7 @@ plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDesc
   process.activation_bytes = schedules::most_held(schedule.list(shape, stage), held) + working;
   const StateBytes bytes = state_bytes(plan.recipe);
   process.saved_bytes = trained * kSavedBytes;
-  // A matrix of few bits is dequantised for each use, one at a time.
+  // A quantised matrix is dequantised for each use, one matrix at a time.
   process.state_bytes = trained * bytes.trained + quantized.bytes +
                         (process.parameters - trained - quantized.parameters) * bytes.frozen +
                         quantized.largest_matrix * value_bytes(plan.recipe.model);
@@ -163,7 +163,7 @@ plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDesc
 plan::Plan::Link boundary_link(const plan::Plan& plan, const PlannedBoundary& boundary,
                                std::size_t position, std::uint32_t replica) {
   const std::size_t stages = stages_of(plan);
-  // "1.0", or with its chunk where there are several: "1.0/1".
+  // "1.0"; with its chunk "1.0/1" if a stage has several.
   const auto end = [&](const net::ProcessName& name, std::size_t at) {
     return plan.chunks() == 1 ? name.text() : fmt::format("{}/{}", name.text(), at / stages);
   };
@@ -191,7 +191,7 @@ void plan_boundary_links(plan::Plan& plan, const std::vector<PlannedBoundary>& b
   }
 }
 
-// The most processes that share a host.
+// The largest number of processes on one host.
 std::int64_t most_on_a_host(const std::vector<std::size_t>& hosts) {
   std::ptrdiff_t most = 1;
   for (const std::size_t host : hosts) {
@@ -200,7 +200,7 @@ std::int64_t most_on_a_host(const std::vector<std::size_t>& hosts) {
   return most;
 }
 
-// Where the recipe says how much memory a host may use. Of other hosts that is known when the run
+// Checks hosts whose memory the recipe states. The memory of other hosts is known only when the run
 // begins.
 void check_held_memory(const plan::Plan& plan, const std::vector<recipe::RecipeHost>& hosts) {
   for (std::size_t i = 0; i < hosts.size(); ++i) {
@@ -218,7 +218,7 @@ void check_held_memory(const plan::Plan& plan, const std::vector<recipe::RecipeH
   }
 }
 
-// Else a process finds none free, when all have started and loaded.
+// Otherwise a process finds no free port only after all processes have started and loaded.
 void check_ports(const plan::Plan& plan) {
   const auto [first, last] = plan.recipe.hosts.ports;
   if (first == 0) return;
@@ -233,7 +233,7 @@ void check_ports(const plan::Plan& plan) {
   }
 }
 
-// A link of another name would simulate nothing, without a word.
+// A simulated link that the plan does not have would be ignored silently.
 void check_simulated_link(const plan::Plan& plan) {
   const std::string& name = plan.recipe.hosts.simulate_link;
   if (name.empty()) return;
@@ -242,7 +242,7 @@ void check_simulated_link(const plan::Plan& plan) {
   if (std::ranges::count(names, name) > 0) return;
   throw base::UserError(
       base::ExitCode::bad_input,
-      fmt::format("hosts.simulate.link = \"{}\" is no link of this plan; {}", name,
+      fmt::format("hosts.simulate.link = \"{}\" is not a link of this plan; {}", name,
                   names.empty() ? "it has none, so leave hosts.simulate out"
                                 : fmt::format("set it to one of {}, or leave it out for all",
                                               fmt::join(names, ", "))));
@@ -250,14 +250,16 @@ void check_simulated_link(const plan::Plan& plan) {
 
 }  // namespace
 
-// Cores of other hosts are unknown until they report them: assumed to be as many as here.
+// Cores of other hosts are not known until they report them, so they are assumed to equal those of
+// this one.
 std::int64_t threads_of(const recipe::Recipe& recipe, std::int64_t processes_of_host) {
   if (recipe.pipeline.threads) return *recipe.pipeline.threads;
   return std::max<std::int64_t>(1, process::usable_cores() / processes_of_host);
 }
 
-// As codec::ActivationCache decides, for the replica with the fewest rows: it looks for a second
-// use among so many. An epoch that ends within a step brings some samples early.
+// Decides as codec::ActivationCache does, which searches a limited number of rows for the next use
+// of a sample; for the replica with the fewest rows. An epoch that ends inside a step brings some
+// samples early.
 bool fills_caches(const plan::Plan& plan) {
   const std::int64_t replicas = plan.recipe.pipeline.replicas;
   const auto looked_at = static_cast<std::int64_t>(codec::UpcomingUses::kMostAhead);

@@ -20,7 +20,7 @@ bool selects(const recipe::Recipe& recipe, const std::string& method) {
   return recipe::sync_method_of(recipe) == method;
 }
 
-// The methods from which "auto" chooses.
+// The methods among which "auto" chooses.
 std::vector<plan::Plan::SyncOffer> candidates_of(const plan::Plan& plan) {
   std::vector<plan::Plan::SyncOffer> offers = plan.sync_offers;
   if (plan.recipe.sync.on_loss == recipe::LossRule::stop) return offers;
@@ -46,7 +46,7 @@ void choose(plan::Plan& plan, const plan::Plan* before) {
   plan.sync_strength = chosen.strength;
 }
 
-// The message of a first stage: the report of its pipeline, with a norm for every tensor.
+// Bytes that a first stage sends for consensus: the report of its pipeline, with a norm per tensor.
 std::int64_t consensus_bytes(const models::ModelDescription& model) {
   stages::StepReport report;
   report.squared_norms.resize(model.trained_tensors().size());
@@ -56,7 +56,7 @@ std::int64_t consensus_bytes(const models::ModelDescription& model) {
 void plan_link(plan::Plan& plan, plan::Plan::Use use, const plan::Plan::Process& one,
                const plan::Plan::Process& other, std::int64_t bytes) {
   plan::Plan::Link link;
-  link.name = fmt::format("{} {}~{}", use == plan::Plan::Use::consensus ? "vote" : "replica",
+  link.name = fmt::format("{} {}~{}", use == plan::Plan::Use::consensus ? "consensus" : "replica",
                           one.name.text(), other.name.text());
   link.use = use;
   link.connects = one.name;
@@ -67,8 +67,8 @@ void plan_link(plan::Plan& plan, plan::Plan::Use use, const plan::Plan::Process&
   plan.links.push_back(link);
 }
 
-// Of a stage: what a replica sends in a step to each other one of its group, and the leader of a
-// group to each other leader.
+// Bytes per step of a stage: from a replica to each other member of its group, and from a group's
+// leader to each other leader.
 struct LinkBytes {
   std::int64_t in_group = 0;
   std::int64_t of_leaders = 0;
@@ -81,9 +81,8 @@ std::int64_t to_each(const sync::SyncSettings& settings, const sync::Layout& lay
   return std::llround(bytes / static_cast<double>(members - 1));
 }
 
-// A link between every two replicas of a stage that exchange anything: those of a group, and
-// leaders of groups. One more between first stages for consensus. The name of the latter is part of
-// plan.json and of events.
+// Links the replicas of each stage that exchange sums: all members of a group with each other, and
+// the leaders of all groups with each other. First stages get one more link for consensus.
 void plan_links(plan::Plan& plan, const sync::SyncSettings& settings,
                 const models::ModelDescription& model) {
   const std::int64_t proposal = consensus_bytes(model);
@@ -141,12 +140,13 @@ std::optional<sync::Strength> strength_of(const sync::SyncSettings& settings) {
 std::uint64_t bfloat16_sync_bytes(const plan::Plan& plan, net::ProcessName process) {
   const auto replicas = static_cast<std::uint64_t>(plan.recipe.pipeline.replicas);
   if (replicas == 1) return 0;
-  // Frozen parameters are never sent, with any method.
+  // No method sends frozen parameters.
   const models::ModelDescription model =
       models::describe(planned_model(plan), {plan.recipe.data.row, 4});
   const auto values =
       static_cast<std::uint64_t>(stages::stage_layout(model, plan.process(process).chunks).size());
-  // It sends all values except its own shard to be reduced, and the reduced shard to all others.
+  // A replica sends all values except its own shard for reduction, and its reduced shard to all
+  // others.
   constexpr std::uint64_t kBytesBothWays = 4;
   return kBytesBothWays * values * (replicas - 1) / replicas;
 }
@@ -156,7 +156,7 @@ void plan_sync(plan::Plan& plan, const models::ModelDescription& model, const pl
   if (plan.sync_method.empty()) return;
   if (before != nullptr && before->sync_method.empty()) before = nullptr;
   const bool automatic = plan.sync_method == recipe::kAutomaticSync;
-  // First, so that a wrong recipe is reported as such, not as a failed forecast.
+  // Done first, so that a wrong recipe is reported as such and not as a failed forecast.
   if (!automatic) check_sync_settings(plan);
   plan.sync_offers = sync_offers(plan, model);
   if (automatic) choose(plan, before);
@@ -167,7 +167,7 @@ void plan_sync(plan::Plan& plan, const models::ModelDescription& model, const pl
   const sync::SyncSettings settings =
       sync_settings(plan::resolved_recipe(plan), plan.sync_method, plan.steps);
   plan.sync_strength = strength_of(settings);
-  // A replica that continues without another one repeats the step from a copy of its gradient.
+  // A replica that continues without a lost one repeats the step from a copy of its gradient.
   const bool copies_gradient = plan.recipe.sync.on_loss == recipe::LossRule::continue_run &&
                                sync::make_method(settings)->traits.sums_gradients;
   for (plan::Plan::Process& process : plan.processes) {
@@ -177,7 +177,8 @@ void plan_sync(plan::Plan& plan, const models::ModelDescription& model, const pl
     process.state_bytes += std::llround(costs.slot_bytes);
     process.sync_bytes = std::llround(costs.frame_bytes);
     if (copies_gradient) process.sync_bytes += layout.size() * 4;
-    // What the others of its group read, in shared memory; GPUs exchange theirs by NCCL.
+    // Values that the other members of the group read in shared memory. GPUs exchange theirs by
+    // NCCL.
     if (process.group && !plan.gpu_of(process)) process.sync_bytes += layout.size() * 4;
     if (plan.recipe.checkpoint.memory_every > 0) {
       process.saved_bytes += std::llround(costs.slot_bytes);

@@ -14,32 +14,32 @@
 
 namespace strait::planner {
 
-// The [sync] of a recipe as settings of framework/sync, for a run of so many steps. `method` is a
-// name and never "auto"; a method that is not that of the recipe gets the defaults of its authors.
+// The [sync] of a recipe as settings of framework/sync, for a run of this number of steps. `method`
+// is a name, never "auto". A method other than the recipe's gets the defaults of its authors.
 sync::SyncSettings sync_settings(const recipe::Recipe& recipe, const std::string& method,
                                  std::int64_t steps);
-// The strength of these settings; nothing: the method has no strengths.
+// The strength in these settings. Nullopt: the method has no strengths.
 std::optional<sync::Strength> strength_of(const sync::SyncSettings& settings);
 
-// Bytes that this process would send in a step if all that it trains were reduced in bfloat16; 0
-// with one replica. The baseline of compression ratios.
+// Bytes that this process would send in a step if everything that it trains were reduced in
+// bfloat16; 0 with one replica. The baseline of compression ratios.
 std::uint64_t bfloat16_sync_bytes(const plan::Plan& plan, net::ProcessName process);
 
-// Plans what concerns replicas: the method, its state in each process, and the links between
-// replicas. Needs processes and steps. No effect with one replica. A method that "auto" chose stays
-// that of `before`, the plan from which the run resumes, unless that names none: the state of
-// replicas is of use to that method only. UserError: settings of the recipe contradict each other.
+// Plans the replicas: the method, its state in each process, and the links between replicas. Needs
+// processes and steps. Does nothing with one replica. A method that "auto" chose stays that of
+// `before`, the plan of the run that is resumed, because only that method can use the state of
+// replicas. UserError: settings of the recipe contradict each other.
 void plan_sync(plan::Plan& plan, const models::ModelDescription& model,
                const plan::Plan* before = nullptr);
 
 // ---- checks
 
-// Checks the settings of [sync] together and with the length of the run; single keys are checked by
-// the reader of recipes. UserError (bad_input) with keys, values, origins and what to do. Not for
+// Checks the settings of [sync] together and with the length of the run; the reader of recipes
+// checks single keys. UserError (bad_input) with keys, values, origins and a remedy. Not for
 // "auto".
 void check_sync_settings(const plan::Plan& plan);
 
-// Checks `sync.on_loss` with the method of the plan, including one that "auto" chose, and with
+// Checks `sync.on_loss` against the plan's method, which "auto" may have chosen, and against
 // sync.group.
 void check_loss_rule(const plan::Plan& plan);
 void check_group(const plan::Plan& plan);
@@ -52,17 +52,17 @@ void check_group(const plan::Plan& plan);
 std::vector<plan::Plan::SyncOffer> sync_offers(const plan::Plan& plan,
                                                const models::ModelDescription& model);
 
-// The one of the plan's method; null: it is not among them, or there is one replica.
+// The offer of the plan's method. Null: it is not among them, or there is one replica.
 const plan::Plan::SyncOffer* chosen_offer(const plan::Plan& plan);
 
-// The consensus round of a step, with any method: the message of each first stage has to reach all
-// others. In seconds, and as the ratio of the durations of a step with and without it.
+// The consensus round of a step, with any method: each first stage's message has to reach all
+// others. In seconds, and as the ratio of step durations with and without it.
 double consensus_seconds(const plan::Plan& plan);
 double consensus_slowdown(const plan::Plan& plan);
 
-// `method = "auto"`: among offers that do not slow down the step, the one of the best rank, and of
-// the strengths of one method the least stale; if all slow it down, the fastest. `offers` is not
-// empty. `at_the_least`: slowdown of the consensus round, which every offer contains.
+// `method = "auto"`: of the offers that do not slow down the step, the one with the best rank, and
+// of one method's strengths the least stale. If all slow it down, the fastest. `offers` is not
+// empty. `at_the_least`: slowdown by the consensus round, which every offer includes.
 plan::Plan::SyncOffer choose_sync(const std::vector<plan::Plan::SyncOffer>& offers,
                                   double at_the_least = 1);
 

@@ -12,7 +12,7 @@
 namespace strait::planner {
 namespace {
 
-constexpr std::int64_t kSteps = 4;  // looked at
+constexpr std::int64_t kSteps = 4;  // that are examined
 
 // `raw`: bytes of a value that is not encoded.
 double bytes_of_rows(const recipe::Recipe& recipe, const models::ModelDescription& model,
@@ -26,14 +26,14 @@ double bytes_of_rows(const recipe::Recipe& recipe, const models::ModelDescriptio
   const double values = rows * static_cast<double>(width);
   if (codec == "raw") return values * raw;
   if (settings.bits() == kBfloat16Bits) return values * 2;
-  // The headers of messages are small against their rows.
+  // The headers of messages are ignored, because they are small compared with the rows.
   return codec::codecs().named(codec).payload(settings, {1, rows, width}).first;
 }
 
 }  // namespace
 
 std::optional<TieBytes> tie_bytes(const plan::Plan& plan, const models::ModelDescription& model,
-                                  const PreparedData& train) {
+                                  const data::PreparedData& train) {
   const recipe::Recipe& recipe = plan.recipe;
   if (!model.tied || !model.tied_trained || recipe.pipeline.stages == 1) return std::nullopt;
   stages::BatchOptions batch;

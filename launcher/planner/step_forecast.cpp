@@ -32,7 +32,7 @@ schedules::ChunkCost chunk_cost(const models::ModelDescription& model,
     const models::LayerCost& layer = model.layers[static_cast<std::size_t>(i)];
     const double forward =
         layer.forward_flops_per_token * static_cast<double>(tokens) / speed.flops_per_second;
-    // The measured ratio is that of layers whose weights are trained.
+    // The ratio was measured on layers with trained weights, whose factor is 2.
     const double backward = speed.backward * layer.backward_factor / 2 * forward;
     cost.forward_seconds += forward + (layer.backward_in_forward ? backward : 0);
     if (layer.backward_in_forward) continue;
@@ -70,7 +70,7 @@ std::int64_t best_depth(const StepCosts& costs) {
 
 std::int64_t best_micro_batch(std::int64_t rows,
                               const std::function<std::optional<double>(std::int64_t)>& forecast) {
-  constexpr double kTolerance = 1.05;  // forecasts are not better than that
+  constexpr double kTolerance = 1.05;  // forecasts are not more precise than this
   std::map<std::int64_t, double> seconds;
   for (std::int64_t candidate = 1; candidate <= rows; ++candidate) {
     if (rows % candidate != 0) continue;
@@ -98,7 +98,7 @@ double forecast_step(const plan::Plan& plan, const plan::PathSpeeds& speed) {
     const plan::ComputeSpeed compute = plan::compute_speed(plan, process);
     StepCosts& costs = replicas.at(process.name.replica);
     costs.chunks.resize(stages * process.chunks.size());
-    costs.links.resize(costs.chunks.size() - 1);  // nothing is sent within a stage
+    costs.links.resize(costs.chunks.size() - 1);  // nothing is sent inside a stage
     for (std::size_t c = 0; c < process.chunks.size(); ++c) {
       costs.chunks[c * stages + process.name.stage] =
           chunk_cost(model, process.chunks[c], tokens, compute);

@@ -15,12 +15,12 @@
 
 namespace strait::planner {
 
-// Cost of a micro-batch of so many tokens in a chunk of these layers.
+// Cost of a micro-batch of this number of tokens in a chunk of these layers.
 schedules::ChunkCost chunk_cost(const models::ModelDescription& model,
                                 const models::LayerRange& layers, std::int64_t tokens,
                                 const plan::ComputeSpeed& speed);
 
-// Cost of a boundary that carries these bytes for every micro-batch.
+// Cost of a boundary that carries these bytes per micro-batch.
 schedules::LinkCost link_cost(double forward_bytes, double backward_bytes,
                               const plan::PathSpeed& forward, const plan::PathSpeed& backward);
 
@@ -35,24 +35,24 @@ struct StepCosts {
 };
 
 // Seconds that a tied table on two stages adds to a step, if it carries these bytes: the gradient
-// rows of the last micro-batch, then the values for the first one of the next step. All others
-// cross beside compute.
+// rows of the last micro-batch, then the values for the first micro-batch of the next step. All
+// other rows are sent during compute.
 double tie_seconds(double gradients, double values, std::int64_t micro_batches,
                    const plan::PathSpeed& down, const plan::PathSpeed& up);
 
 // `depth = "auto"`.
 std::int64_t best_depth(const StepCosts& costs);
 
-// `micro_batch = "auto"`: of the divisors of a replica's rows, the smallest with which a step is
-// forecast to take at most 5 % longer than the shortest, so that less memory is needed. `forecast`:
-// seconds of a step with micro-batches of so many rows; nullopt: that does not fit into memory. 1
-// if nothing fits.
+// `micro_batch = "auto"`: of the divisors of a replica's rows, the smallest whose forecast step
+// takes at most 5 % longer than the shortest one; small micro-batches need less memory. `forecast`:
+// seconds of a step with micro-batches of this number of rows; nullopt: that does not fit into
+// memory. Returns 1 if nothing fits.
 std::int64_t best_micro_batch(std::int64_t rows,
                               const std::function<std::optional<double>(std::int64_t)>& forecast);
 
 double step_seconds(const StepCosts& costs, std::int64_t depth);
 
-// Seconds of a step of the slowest replica, with the path speeds that `speed` returns.
+// Seconds of a step of the slowest replica. `speed` returns the speed of a path.
 double forecast_step(const plan::Plan& plan, const plan::PathSpeeds& speed);
 
 // Seconds that each process computes in a step.

@@ -16,27 +16,27 @@
 namespace strait::planner {
 namespace {
 
-// Up to this slowdown, sync counts as free.
+// Sync counts as free up to this slowdown.
 constexpr double kHidden = 1.05;
-// A method's rounds repeat within so many steps. Only the last ones of the run are examined,
-// because the first ones can differ (warm-up).
+// The rounds of a method repeat within this number of steps. Only the last steps of the run are
+// examined, because the first rounds can differ (warm-up).
 constexpr std::int64_t kStepsLookedAt = 1024;
 
 struct RoundTime {
   sync::Hook hook = sync::Hook::update;
   std::int64_t late = 0;
-  // One-way latencies in sequence: of every exchange, and of the confirmation.
+  // One-way latencies that follow each other: of each exchange, and of the confirmation.
   std::int64_t trips = 0;
 };
 
-// An exchange with a result takes two one-way latencies, another one takes one.
+// An exchange with a result takes two one-way latencies; one without takes one.
 RoundTime round_time_of(sync::Hook hook, const sync::RoundPlan& plan) {
   const bool answered = plan.pattern == sync::Pattern::shard_reduce;
   return {hook, plan.late, (answered ? 2 : 1) * plan.exchanges + 1};
 }
 
-// When the method's regular rounds start and are applied. The last step of a run often has a round
-// of its own, which nothing hides; it counts only if there is no other.
+// When the method's regular rounds start and are applied. The last step of a run often has its own
+// round, which nothing hides; it counts only if there is no other.
 RoundTime round_time(const sync::SyncMethod& method, const sync::Layout& layout,
                      std::size_t members, std::int64_t steps) {
   sync::Membership membership;
@@ -53,7 +53,7 @@ RoundTime round_time(const sync::SyncMethod& method, const sync::Layout& layout,
   return time.value_or(RoundTime());
 }
 
-// Bytes to the adjacent stages, which share the uplink.
+// Bytes to the adjacent stages, which share the uplink of this process.
 double boundary_bytes_of(const plan::Plan& plan, net::ProcessName process) {
   std::int64_t bytes = 0;
   for (const plan::Plan::Link& link : plan.links) {
@@ -63,7 +63,7 @@ double boundary_bytes_of(const plan::Plan& plan, net::ProcessName process) {
   return static_cast<double>(bytes);
 }
 
-// The narrowest path from this process to its peers; all of its links share it.
+// The narrowest path from this process to its peers, because all of its links share one uplink.
 double uplink_bytes_per_second(const plan::Plan& plan, const plan::Plan::Process& process) {
   double rate = std::numeric_limits<double>::infinity();
   for (const plan::Plan::Process& other : plan.processes) {
@@ -76,7 +76,7 @@ double uplink_bytes_per_second(const plan::Plan& plan, const plan::Plan::Process
   return rate;
 }
 
-// A step without sync. All links of a process share its uplink, which may be what takes longest.
+// A step without sync. The links of a process share its uplink, which may take longest.
 double seconds_without(const plan::Plan& plan) {
   double seconds = plan.step_seconds;
   for (const plan::Plan::Process& process : plan.processes) {
@@ -103,24 +103,24 @@ double sibling_seconds(const plan::Plan& plan, std::uint32_t stage) {
 double window(const plan::Plan& plan, const models::ModelDescription& model,
               const plan::Plan::Process& process, const RoundTime& time) {
   if (time.late > 0) {
-    // A result is applied after the consensus round of a step. Where replicas can be lost, that
-    // round first finds out which ones have the result, so one consensus round less hides it.
+    // A result is applied after the consensus round of a step. If replicas can be lost, that round
+    // first finds out which ones have the result, so one consensus round less hides it.
     const bool confirms = plan.recipe.sync.on_loss == recipe::LossRule::continue_run;
     const std::int64_t rounds = time.late - (confirms ? 1 : 0);
     return static_cast<double>(time.late) * plan.step_seconds +
            static_cast<double>(rounds) * consensus_seconds(plan);
   }
   if (time.hook != sync::Hook::gradient) return 0;
-  // Gradients are sent while the backward of the last micro-batch computes the others.
+  // Gradients are sent while the backward of the last micro-batch computes the remaining ones.
   const std::int64_t tokens = plan.micro_batch_rows() * plan.recipe.data.row;
   const plan::ComputeSpeed speed = plan::compute_speed(plan, process);
   // With several chunks only the first one counts: the others finish before it.
   return chunk_cost(model, process.chunks.front(), tokens, speed).backward_seconds;
 }
 
-// The share of background coding by which computation is delayed: 1 where the threads of the host's
-// processes use all cores, 0 where each process has a spare core. Computing threads wait for each
-// other, so interrupting one delays all.
+// The share of background coding that delays computation: 1 if the threads of the host's processes
+// use all cores, 0 if each process has a spare core. Computing threads wait for each other, so
+// interrupting one delays all.
 double delay_by_coding(const plan::Plan& plan, const plan::Plan::Process& process) {
   std::int64_t processes = 0;
   std::int64_t threads = 0;
@@ -135,13 +135,13 @@ double delay_by_coding(const plan::Plan& plan, const plan::Plan::Process& proces
   return 1 - std::min(spare / static_cast<double>(processes), 1.0);
 }
 
-// Seconds that a method's rounds add to a step: waiting, applying the result, and the delay of
-// computation by coding. `behind`: seconds that hide a round.
+// Seconds that a method's rounds add to a step: waiting, applying the result, and computation that
+// coding delays. `hiding`: seconds of compute that hide a round.
 double added_seconds(const plan::Plan& plan, const plan::Plan::Process& process,
                      const sync::Forecast& costs, const sync::CodingCost& coding, double values,
-                     const RoundTime& time, double behind) {
+                     const RoundTime& time, double hiding) {
   if (costs.round_bytes <= 0) return 0;
-  // Gradients have a round in every step, with mean bytes below those of the largest round.
+  // Gradients have a round in every step, whose mean bytes are below those of the largest round.
   const bool of_updates = time.hook == sync::Hook::update;
   const double rounds = of_updates ? costs.step_bytes / costs.round_bytes : 1;
   const double copy = values * sizeof(float) / plan::copy_speed(plan, process.host_index);
@@ -149,15 +149,15 @@ double added_seconds(const plan::Plan& plan, const plan::Plan::Process& process,
   const double latency = sibling_seconds(plan, process.name.stage);
   const double travels = costs.step_bytes / rounds / uplink_bytes_per_second(plan, process);
   const double trips = static_cast<double>(time.trips) * latency;
-  // The last gradient is sent when the backward has ended, so nothing hides its latencies.
+  // The last gradient is sent after the backward, so nothing hides its latencies.
   const double hidden = of_updates ? trips : 0;
-  const double waited = std::max(coded + travels + hidden - behind, 0.0) + (trips - hidden);
-  const double beside = std::min(coded, behind) * delay_by_coding(plan, process);
-  return rounds * (waited + beside) + coding.trainer * copy / static_cast<double>(process.threads);
+  const double waited = std::max(coded + travels + hidden - hiding, 0.0) + (trips - hidden);
+  const double delayed = std::min(coded, hiding) * delay_by_coding(plan, process);
+  return rounds * (waited + delayed) + coding.trainer * copy / static_cast<double>(process.threads);
 }
 
-// The same of the rounds of so many members. Sums in a group are taken to cost what coding them
-// costs: memory moves a multiple of what links do.
+// The same for rounds with this number of members. A sum in a group is assumed to cost as much as
+// coding, because memory is several times as fast as links.
 double added_by(const plan::Plan& plan, const models::ModelDescription& model,
                 const plan::Plan::Process& process, const sync::SyncSettings& settings,
                 std::size_t members) {
@@ -181,7 +181,7 @@ plan::Plan::SyncOffer offer_of(const plan::Plan& plan, const models::ModelDescri
   for (const plan::Plan::Process& process : plan.processes) {
     if (process.name.replica != 0) continue;
     const sync::Layout layout = stages::stage_layout(model, process.chunks);
-    // The first replica leads its group.
+    // The first replica of a group leads it.
     const sync::ReplicaGroups groups = groups_with(plan, settings.method, process.name.stage);
     const sync::Forecast costs = sync::forecast(settings, layout, groups, 0);
     const double added =
@@ -199,8 +199,8 @@ plan::Plan::SyncOffer offer_of(const plan::Plan& plan, const models::ModelDescri
   return offer;
 }
 
-// The settings that a method is forecast with: for "auto" all strengths of the method, as far as
-// the recipe leaves them open.
+// The settings that are forecast for a method: for "auto" all of its strengths, as far as the
+// recipe leaves them open.
 std::vector<sync::SyncSettings> candidates(const plan::Plan& plan, const std::string& method) {
   const sync::SyncSettings said = sync_settings(plan.recipe, method, plan.steps);
   const sync::MethodOffer& offer = sync::methods().named(method);
@@ -221,8 +221,8 @@ std::vector<sync::SyncSettings> candidates(const plan::Plan& plan, const std::st
   return all;
 }
 
-// The order in which "auto" prefers offers that hide behind the step: by rank, and for the
-// strengths of one method by staleness.
+// The order in which "auto" prefers offers that compute hides: by rank, then by staleness for the
+// strengths of one method.
 std::pair<int, double> preference(const plan::Plan::SyncOffer& offer) {
   return {sync::methods().named(offer.method).rank, offer.staleness};
 }
@@ -248,7 +248,8 @@ const plan::Plan::SyncOffer* chosen_offer(const plan::Plan& plan) {
   return found == plan.sync_offers.end() ? nullptr : &*found;
 }
 
-// One latency: first stages send at the same time, or in turns, which takes the same on average.
+// One latency: first stages send at the same time, or in turns, which takes the same time on
+// average.
 double consensus_seconds(const plan::Plan& plan) { return sibling_seconds(plan, 0); }
 
 double consensus_slowdown(const plan::Plan& plan) {

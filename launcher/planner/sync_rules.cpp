@@ -32,7 +32,7 @@ sync::RecipeFacts context_of(const plan::Plan& plan) {
   return {[&plan](std::string_view key) { return plan.recipe.origins.of(key); }};
 }
 
-// All settings of the method, for messages of plugins that do not name keys.
+// All settings of the method, for messages of plugins, which do not name keys.
 std::string all_settings(const plan::Plan& plan) {
   std::vector<std::string> settings = {method_setting(plan)};
   for (const recipe::RecipeKey& key : recipe::recipe_keys()) {

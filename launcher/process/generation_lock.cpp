@@ -1,17 +1,13 @@
 #include "launcher/process/generation_lock.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <csignal>
-#include <cstring>
 #include <optional>
 #include <sstream>
 
@@ -19,7 +15,7 @@
 #include "framework/store/input_file.h"
 #include "framework/store/step_folders.h"
 #include "launcher/base/errors.h"
-#include "launcher/process/lock_holder.h"
+#include "launcher/process/lock_file.h"
 #include "launcher/process/process_identity.h"
 
 namespace strait::process {
@@ -52,12 +48,6 @@ fs::path number_file(const fs::path& run_directory) {
 }
 constexpr const char* kSuffix = ".lock";
 
-[[noreturn]] void fail(const char* doing, const fs::path& path) {
-  throw base::UserError(
-      errno == ENOSPC ? base::ExitCode::storage_full : base::ExitCode::storage_io,
-      fmt::format("cannot {} {}: {}", doing, path.string(), std::strerror(errno)));
-}
-
 std::optional<Holder> read_holder_of(int descriptor) {
   const auto holder = read_lock_holder(descriptor);
   if (!holder) return std::nullopt;
@@ -86,15 +76,11 @@ void record_holder(int descriptor, const LockOwner& self, const fs::path& path) 
 // One lock file, open in this process.
 class LockFile {
  public:
-  explicit LockFile(const fs::path& path) : path_(path) {
-    descriptor_ = FileDescriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-    if (!descriptor_.open()) fail("open", path);
-  }
+  explicit LockFile(const fs::path& path) : path_(path), descriptor_(open_lock_file(path)) {}
 
   // Takes the lock, or returns its holder. An empty Holder: it has not written its name yet.
   std::optional<Holder> take() {
-    const bool refused =
-        ::flock(descriptor_.number(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    const bool refused = !try_lock(descriptor_.number());
     const std::optional<Holder> recorded = read_holder_of(descriptor_.number());
     const bool other = recorded && recorded->process.pid != ::getpid();
     if (refused) return recorded.value_or(Holder{});

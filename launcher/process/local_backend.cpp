@@ -115,29 +115,6 @@ void LocalProcess::send_input(const std::string& json) {
   }
 }
 
-// Between fork and exec in a process with threads only async-signal-safe calls are allowed: memory
-// is allocated before the fork, and nothing throws. errno of a failure goes to `report`.
-[[noreturn]] void exec_child(char* const* argv, int input, int log, int report) {
-  ::setsid();
-  struct sigaction plain {};
-  plain.sa_handler = SIG_DFL;
-  for (int signal = 1; signal < NSIG; ++signal) ::sigaction(signal, &plain, nullptr);
-  sigset_t none;
-  ::sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  constexpr unsigned kCloseOnExec = 1U << 2U;
-  const bool wired = ::dup2(input, 0) == 0 && ::dup2(log, 1) == 1 && ::dup2(log, 2) == 2;
-  if (wired) {
-    if (::syscall(SYS_close_range, 3U, ~0U, kCloseOnExec) != 0) {
-      for (int other = 3; other < 4096; ++other) ::fcntl(other, F_SETFD, FD_CLOEXEC);
-    }
-    ::execv(argv[0], argv);
-  }
-  const int error = errno;
-  [[maybe_unused]] const ssize_t written = ::write(report, &error, sizeof error);
-  ::_exit(127);
-}
-
 [[noreturn]] void throw_start_error(const Launch& launch, std::string_view doing, int error) {
   throw base::UserError(base::ExitCode::bad_input,
                         fmt::format("cannot start {}: {} failed: {}", launch.process.describe(),
@@ -152,30 +129,17 @@ std::unique_ptr<Process> LocalBackend::start(const Launch& launch) {
       FileDescriptor(::open(launch.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)));
   if (!log.open()) throw_start_error(launch, "opening " + launch.log.string(), errno);
   auto [input, input_end] = stream_pair(launch.process.describe());
-  auto [report, report_end] = stream_pair(launch.process.describe());
-
-  std::vector<std::string> words = launch.argv;
-  std::vector<char*> argv;
-  argv.reserve(words.size() + 1);
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-
   StartLog written(launch.log);
-  const int pid = ::fork();
-  if (pid < 0) throw_start_error(launch, "fork", errno);
-  if (pid == 0) exec_child(argv.data(), input_end.number(), log.number(), report_end.number());
+  int pid = -1;
+  if (const int error =
+          spawn_child(pid, launch.argv, input_end.number(), log.number(), log.number());
+      error != 0) {
+    throw_start_error(launch, "running " + launch.argv[0], error);
+  }
   auto process = std::make_unique<LocalProcess>(launch.process.describe(), std::move(written), pid,
                                                 std::move(input));
   // Closed here, so that the end of the child closes the last copy.
   input_end = FileDescriptor();
-  report_end = FileDescriptor();
-
-  int error = 0;
-  ssize_t got = 0;
-  // End of file: exec has closed the descriptor, so the program runs.
-  while ((got = ::read(report.number(), &error, sizeof error)) < 0 && errno == EINTR) {
-  }
-  if (got > 0) throw_start_error(launch, "running " + launch.argv[0], error);
   process->send_input(launch.input);
   return process;
 }

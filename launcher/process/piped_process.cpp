@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -30,56 +29,15 @@ constexpr std::size_t kOutputLimit = 1 << 20;  // of run_program()
 // Of stdout, kept while a caller writes: several answers that it will read afterwards.
 constexpr std::size_t kUnreadLimit = 64 << 20;
 
-// The child's descriptors, session and signal settings.
-class ChildSetup {
- public:
-  ChildSetup(int input, int output, int errors) {
-    ::posix_spawn_file_actions_init(&actions_);
-    ::posix_spawnattr_init(&attributes_);
-    for (const auto& [from, to] : {std::pair{input, 0}, {output, 1}, {errors, 2}}) {
-      ::posix_spawn_file_actions_adddup2(&actions_, from, to);
-    }
-    ::posix_spawn_file_actions_addclosefrom_np(&actions_, 3);
-    sigset_t all;
-    sigset_t none;
-    ::sigfillset(&all);
-    ::sigemptyset(&none);
-    ::posix_spawnattr_setsigdefault(&attributes_, &all);
-    ::posix_spawnattr_setsigmask(&attributes_, &none);
-    const auto flags = static_cast<unsigned>(POSIX_SPAWN_SETSID) |
-                       static_cast<unsigned>(POSIX_SPAWN_SETSIGDEF) |
-                       static_cast<unsigned>(POSIX_SPAWN_SETSIGMASK);
-    ::posix_spawnattr_setflags(&attributes_, static_cast<short>(flags));
-  }
-  ChildSetup(const ChildSetup&) = delete;
-  ChildSetup& operator=(const ChildSetup&) = delete;
-  ~ChildSetup() {
-    ::posix_spawn_file_actions_destroy(&actions_);
-    ::posix_spawnattr_destroy(&attributes_);
-  }
-
-  // Returns 0 or an errno.
-  int start(int& pid, std::vector<std::string> words) const {
-    std::vector<char*> argv;
-    argv.reserve(words.size() + 1);
-    for (std::string& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    return ::posix_spawnp(&pid, argv[0], &actions_, &attributes_, argv.data(), environ);
-  }
-
- private:
-  posix_spawn_file_actions_t actions_{};
-  posix_spawnattr_t attributes_{};
-};
-
 }  // namespace
 
 PipedProcess::PipedProcess(const std::vector<std::string>& argv) {
   auto [input, their_input] = stream_pair(argv.at(0));
   auto [output, their_output] = stream_pair(argv[0]);
   auto [errors, their_errors] = stream_pair(argv[0]);
-  const ChildSetup setup(their_input.number(), their_output.number(), their_errors.number());
-  if (const int error = setup.start(pid_, argv); error != 0) {
+  if (const int error = spawn_child(pid_, argv, their_input.number(), their_output.number(),
+                                    their_errors.number());
+      error != 0) {
     throw base::UserError(
         base::ExitCode::bad_input,
         error == ENOENT

@@ -17,25 +17,31 @@
 namespace strait::process {
 namespace {
 
-// Field 22 of /proc/PID/stat; 0 when there is no such process, or when it is dead and only waits to
-// be reaped. The name in field 2 may hold blanks and parentheses: counting starts behind the last
-// one.
-std::uint64_t start_ticks(std::int64_t pid) {
+// Fields 3 and 22 of /proc/PID/stat.
+struct ProcessState {
+  std::string letter;               // empty: there is no such process
+  std::uint64_t started_ticks = 0;  // 0: the same, or it is dead and only waits to be reaped
+};
+
+// The name in field 2 may hold blanks and parentheses: counting starts after the last one.
+ProcessState state_of(std::int64_t pid) {
   std::ifstream in(fmt::format("/proc/{}/stat", pid));
   std::string line;
   std::getline(in, line);
   const std::size_t name_end = line.rfind(')');
-  if (name_end == std::string::npos) return 0;
+  if (name_end == std::string::npos) return {};
   std::istringstream fields(line.substr(name_end + 1));
+  ProcessState state;
+  fields >> state.letter;
+  if (state.letter == "Z" || state.letter == "X") return state;
   std::string field;
-  fields >> field;  // the 3rd: its state
-  if (field == "Z" || field == "X") return 0;
   for (int i = 4; i <= 22; ++i) fields >> field;
   try {
-    return std::stoull(field);
+    state.started_ticks = std::stoull(field);
   } catch (const std::logic_error&) {
-    return 0;
+    return {};
   }
+  return state;
 }
 
 // Equal for all processes of a boot of this host; different after every boot.
@@ -55,14 +61,16 @@ std::string own_host() {
 }
 
 ProcessIdentity ProcessIdentity::own() {
-  return {::getpid(), start_ticks(::getpid()), own_host(), own_boot()};
+  return {::getpid(), state_of(::getpid()).started_ticks, own_host(), own_boot()};
 }
 
-bool ProcessIdentity::here() const { return boot.empty() || boot == own_boot(); }
+bool ProcessIdentity::here() const { return boot == own_boot(); }
 
 bool ProcessIdentity::exists() const {
-  return here() && pid > 0 && started != 0 && start_ticks(pid) == started;
+  return here() && pid > 0 && started != 0 && state_of(pid).started_ticks == started;
 }
+
+bool ProcessIdentity::suspended() const { return exists() && state_of(pid).letter == "T"; }
 
 int send_signal(const ProcessIdentity& process, int signal) {
   const auto pid = static_cast<int>(process.pid);

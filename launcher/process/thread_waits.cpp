@@ -12,7 +12,10 @@ bool set_thread_waits() {
   if (std::ranges::any_of(kKnown, [](const char* name) { return std::getenv(name) != nullptr; })) {
     return false;
   }
-  ::setenv(kKnown.front(), "passive", 1);
+  // About 0.1 ms: longer than the gap between two operators of a small model, shorter than a
+  // scheduler's turn. Measured with 0 to 300,000 spins, idle and loaded (tests/bench/RESULTS.md).
+  ::setenv("GOMP_SPINCOUNT", "3000", 1);
+  ::setenv("KMP_BLOCKTIME", "1", 1);  // milliseconds, the least above none
   return true;
 }
 

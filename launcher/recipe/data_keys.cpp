@@ -77,9 +77,9 @@ std::string fault_of_files(const RecipeValue& value) {
   return "";
 }
 
-std::vector<DataFile> files_of(const RecipeValue& value) {
-  if (value.is_string()) return {DataFile{value.get<std::string>()}};
-  std::vector<DataFile> files;
+std::vector<data::DataFile> files_of(const RecipeValue& value) {
+  if (value.is_string()) return {data::DataFile{value.get<std::string>()}};
+  std::vector<data::DataFile> files;
   for (const RecipeValue& entry : value) {
     const bool plain = entry.is_string();
     files.push_back({(plain ? entry : entry["path"]).get<std::string>(),
@@ -89,10 +89,10 @@ std::vector<DataFile> files_of(const RecipeValue& value) {
 }
 
 // One file without a weight is a text, as in recipes from before there were lists.
-RecipeValue value_of(const std::vector<DataFile>& files) {
+RecipeValue value_of(const std::vector<data::DataFile>& files) {
   if (files.empty()) return {};
   RecipeValue list = RecipeValue::array();
-  for (const DataFile& file : files) {
+  for (const data::DataFile& file : files) {
     if (file.weight == 1) {
       list.push_back(file.path);
     } else {

@@ -51,15 +51,15 @@ struct Recipe {
   };
 
   struct Data {
-    std::vector<DataFile> train;  // text, JSONL or token files; required
-    std::vector<DataFile> eval;   // empty: no evaluation, but for hold_out
-    double hold_out = 0;          // share of the records of `train` for evaluation
+    std::vector<data::DataFile> train;  // text, JSONL or token files; required
+    std::vector<data::DataFile> eval;   // empty: no evaluation, but for hold_out
+    double hold_out = 0;                // share of the records of `train` for evaluation
     std::string tokenizer;   // "bytes" or a directory with tokenizer.json; empty: the model's own
     std::int64_t row = 128;  // tokens of a packed row
     bool shuffle = true;     // the order of samples; by seed, epoch and replica
-    store::Targets targets = store::Targets::assistant;  // what of a record is learnt
-    store::TooLong too_long = store::TooLong::refuse;    // records longer than a row, but no text
-    store::Packing packing = store::Packing::first_fit;
+    data::Targets targets = data::Targets::assistant;  // what of a record is learnt
+    data::TooLong too_long = data::TooLong::refuse;    // records longer than a row, but no text
+    data::Packing packing = data::Packing::first_fit;
     std::int64_t overlap = 0;  // tokens that a further row of a long text repeats as context
     bool operator==(const Data&) const = default;
   };

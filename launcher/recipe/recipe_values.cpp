@@ -38,14 +38,8 @@ Names all_names(CheckpointHome) { return kCheckpointHomeNames; }
 Names all_names(LossRule) { return kLossRuleNames; }
 Names all_names(GroupUse) { return kGroupUseNames; }
 Names all_names(BackendKind) { return kBackendNames; }
-Names all_names(store::Targets) { return kTargetsNames; }
-Names all_names(store::TooLong) { return kTooLongNames; }
-Names all_names(store::Packing) { return kPackingNames; }
-
-std::string paths_of(const std::vector<DataFile>& files) {
-  std::string text;
-  for (const DataFile& file : files) text += (text.empty() ? "" : ", ") + file.path;
-  return text;
-}
+Names all_names(data::Targets) { return kTargetsNames; }
+Names all_names(data::TooLong) { return kTooLongNames; }
+Names all_names(data::Packing) { return kPackingNames; }
 
 }  // namespace strait::recipe

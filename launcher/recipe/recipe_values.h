@@ -12,9 +12,10 @@
 #include <vector>
 
 #include "framework/codec/settings.h"
+#include "framework/data/packer.h"
+#include "framework/data/record.h"
+#include "framework/data/row_mix.h"
 #include "framework/net/path_conditions.h"
-#include "framework/store/packer.h"
-#include "framework/store/record.h"
 
 // The types of a recipe's values.
 namespace strait::recipe {
@@ -54,25 +55,14 @@ Names all_names(CheckpointHome);
 Names all_names(LossRule);
 Names all_names(GroupUse);
 Names all_names(BackendKind);
-Names all_names(store::Targets);
-Names all_names(store::TooLong);
-Names all_names(store::Packing);
+Names all_names(data::Targets);
+Names all_names(data::TooLong);
+Names all_names(data::Packing);
 
 template <class Enum>
 std::string_view name_of(Enum value) {
   return all_names(value)[static_cast<std::size_t>(value)];
 }
-
-// ---- data
-
-// One file of `data.train` or `data.eval`, which is a path or a list.
-struct DataFile {
-  std::string path = {};
-  double weight = 1;  // how often each of its rows is in an epoch
-  bool operator==(const DataFile&) const = default;
-};
-// For messages: "a.jsonl, b.jsonl".
-std::string paths_of(const std::vector<DataFile>& files);
 
 // ---- hosts
 

@@ -11,10 +11,12 @@
 #include <system_error>
 #include <utility>
 
+#include "framework/store/file_hash.h"
 #include "framework/store/store_error.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/own_program.h"
 #include "launcher/base/text.h"
+#include "launcher/tokenizer/tokenizer_folder.h"
 
 namespace strait::tokenizer {
 namespace {
@@ -75,10 +77,10 @@ struct Part {
   std::string json;
 };
 
-std::vector<Part> parts_of(std::span<const store::Record> records) {
+std::vector<Part> parts_of(std::span<const data::Record> records) {
   std::vector<Part> parts;
   for (std::size_t i = 0; i < records.size(); ++i) {
-    const store::Record& record = records[i];
+    const data::Record& record = records[i];
     if (!record.chat.empty()) {
       parts.push_back({i, record.chat});
     } else if (record.whole) {
@@ -89,7 +91,7 @@ std::vector<Part> parts_of(std::span<const store::Record> records) {
       const std::string& text = record.pieces.at(0).text;
       std::size_t from = 0;
       do {
-        const std::size_t end = store::part_end(text, from);
+        const std::size_t end = data::part_end(text, from);
         parts.push_back({i, Json{{"text", text.substr(from, end - from)},
                                  {"first", record.first && from == 0},
                                  {"last", record.last && end == text.size()}}
@@ -101,13 +103,6 @@ std::vector<Part> parts_of(std::span<const store::Record> records) {
   return parts;
 }
 
-}  // namespace
-
-struct TokenizerWorker::Answer {
-  Json head;
-  std::vector<std::int32_t> tokens;
-};
-
 fs::path worker_script() {
   fs::path script = base::own_program().parent_path() / "strait-tokenizer.py";
   if (!fs::exists(script)) {
@@ -118,6 +113,13 @@ fs::path worker_script() {
   }
   return script;
 }
+
+}  // namespace
+
+struct TokenizerWorker::Answer {
+  Json head;
+  std::vector<std::int32_t> tokens;
+};
 
 TokenizerWorker::TokenizerWorker(const fs::path& directory, std::chrono::seconds timeout)
     : directory_(fs::absolute(directory)),
@@ -139,13 +141,13 @@ void TokenizerWorker::understand(const std::function<void()>& read_answer) {
   }
 }
 
-std::vector<store::Document> TokenizerWorker::documents(std::span<const store::Record> records,
-                                                        store::Targets targets) {
+std::vector<data::Document> TokenizerWorker::documents(std::span<const data::Record> records,
+                                                       data::Targets targets) {
   send(records, targets);
   return receive();
 }
 
-void TokenizerWorker::send(std::span<const store::Record> records, store::Targets targets) {
+void TokenizerWorker::send(std::span<const data::Record> records, data::Targets targets) {
   constexpr std::array kTargets = {"assistant", "all", "last"};
   Batch batch;
   batch.documents.resize(records.size());
@@ -168,7 +170,7 @@ void TokenizerWorker::send(std::span<const store::Record> records, store::Target
   batches_.push_back(std::move(batch));
 }
 
-std::vector<store::Document> TokenizerWorker::receive() {
+std::vector<data::Document> TokenizerWorker::receive() {
   Batch batch = std::move(batches_.front());
   batches_.pop_front();
   for (const std::vector<std::size_t>& owners : batch.requests) {
@@ -179,7 +181,7 @@ std::vector<store::Document> TokenizerWorker::receive() {
 }
 
 void TokenizerWorker::add_tokens(const Answer& answer, const std::vector<std::size_t>& owners,
-                                 std::vector<store::Document>& documents) {
+                                 std::vector<data::Document>& documents) {
   if (answer.head.contains("error")) {
     const auto record = answer.head.value("record", std::size_t{0});
     if (record >= owners.size()) refuse_death("names a record that it was not given");
@@ -191,7 +193,7 @@ void TokenizerWorker::add_tokens(const Answer& answer, const std::vector<std::si
   const Json& targets = answer.head.at("targets");
   auto token = answer.tokens.begin();
   for (std::size_t i = 0; i < owners.size(); ++i) {
-    store::Document& document = documents[owners[i]];
+    data::Document& document = documents[owners[i]];
     const auto start = static_cast<std::ptrdiff_t>(document.is_target.size());
     const auto count = counts.at(i).get<std::ptrdiff_t>();
     if (count < 0 || count > answer.tokens.end() - token) {
@@ -289,6 +291,18 @@ void TokenizerWorker::refuse_death(const std::string& how) {
                   "changes)",
                   directory_.string(), how,
                   last.empty() ? "" : fmt::format(": {}", base::printable(last)), python()));
+}
+
+std::string PythonTokenizers::hash(const fs::path& directory) const {
+  return open_tokenizer(directory).hash;
+}
+
+std::string PythonTokenizers::program_hash() const {
+  return store::hash_file(worker_script()).hash;
+}
+
+std::unique_ptr<data::Tokenizer> PythonTokenizers::start(const fs::path& directory) const {
+  return std::make_unique<TokenizerWorker>(directory);
 }
 
 }  // namespace strait::tokenizer

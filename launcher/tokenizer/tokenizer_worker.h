@@ -6,12 +6,12 @@
 #include <deque>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "framework/store/packer.h"
-#include "framework/store/record.h"
+#include "framework/data/tokenizer.h"
 #include "launcher/process/piped_process.h"
 
 namespace strait::tokenizer {
@@ -22,27 +22,22 @@ namespace strait::tokenizer {
 //
 // One thread. UserError, and StoreError bad_input for what is wrong with a record or a file: the
 // process cannot be started, has died, or does not answer within its time; what it refuses.
-class TokenizerWorker {
+class TokenizerWorker : public data::Tokenizer {
  public:
-  static constexpr std::size_t kBatchBytes = 4 << 20;  // of records; what a caller gathers
-
   // The Python is $STRAIT_PYTHON, else .venv/bin/python beside or above this program, else python3.
   explicit TokenizerWorker(const std::filesystem::path& directory,
                            std::chrono::seconds timeout = std::chrono::minutes(5));
 
   // One document for each record, in order.
-  std::vector<store::Document> documents(std::span<const store::Record> records,
-                                         store::Targets targets);
+  std::vector<data::Document> documents(std::span<const data::Record> records,
+                                        data::Targets targets);
 
-  // The same in two halves, so that the process works on one batch while the caller makes the next
-  // one: at most kAhead batches are sent before the first of them is received.
-  static constexpr std::size_t kAhead = 2;
-  void send(std::span<const store::Record> records, store::Targets targets);
-  std::vector<store::Document> receive();
-  std::size_t sent() const { return batches_.size(); }  // and not received
+  void send(std::span<const data::Record> records, data::Targets targets) override;
+  std::vector<data::Document> receive() override;
+  std::size_t sent() const override { return batches_.size(); }
 
   // The tokens before a continuation of the text, or before the assistant's answer to a chat
-  // (store::Record::chat).
+  // (data::Record::chat).
   std::vector<std::int32_t> prompt(const std::string& text);
   std::vector<std::int32_t> chat_prompt(const std::string& chat);
 
@@ -52,14 +47,13 @@ class TokenizerWorker {
   std::string decode_all(std::span<const std::int32_t> tokens);
 
   const std::vector<std::int32_t>& ends() const { return ends_; }  // tokens that end an answer
-  // Whether a token stands behind texts and completions; what ends a chat's turn is its template's.
-  bool ends_records() const { return ends_records_; }
+  bool ends_records() const override { return ends_records_; }
 
  private:
   struct Answer;
   // One that was sent.
   struct Batch {
-    std::vector<store::Document> documents;  // without tokens
+    std::vector<data::Document> documents;  // without tokens
     // Of each request the records whose parts it has.
     std::vector<std::vector<std::size_t>> requests;
   };
@@ -67,7 +61,7 @@ class TokenizerWorker {
   void write(const std::string& request);
   Answer read();
   void add_tokens(const Answer& answer, const std::vector<std::size_t>& owners,
-                  std::vector<store::Document>& documents);
+                  std::vector<data::Document>& documents);
   std::string text_of(const Answer& answer);
   void understand(const std::function<void()>& read_answer);
   [[noreturn]] void refuse_death(const std::string& how);
@@ -80,7 +74,12 @@ class TokenizerWorker {
   bool ends_records_ = false;
 };
 
-// The worker's script, which is part of what a token file depends on. UserError: it is not there.
-std::filesystem::path worker_script();
+// Directories of tokenizers, each opened by a TokenizerWorker.
+class PythonTokenizers : public data::TokenizerOpener {
+ public:
+  std::string hash(const std::filesystem::path& directory) const override;
+  std::string program_hash() const override;  // UserError: the worker's script is not there
+  std::unique_ptr<data::Tokenizer> start(const std::filesystem::path& directory) const override;
+};
 
 }  // namespace strait::tokenizer

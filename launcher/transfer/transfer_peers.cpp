@@ -16,7 +16,7 @@ net::LinkOptions transfer_link(const net::ProcessName& listens, const net::Proce
                                : fmt::format("{} {}", hosts::kTransferService, listens.text());
   net::LinkOptions options = hosts::service_link(name, dials, peer, peer_key, hold);
   // Small link chunks, so that a slow path shows progress within the heartbeat limit.
-  options.chunk_bytes = std::uint64_t{128} << 10;
+  options.fragment_bytes = std::uint64_t{128} << 10;
   // On the hosts, stages send activations while checkpoints are downloaded. The launcher has
   // nothing more urgent to send.
   const bool at_launcher = listens == net::ProcessName::coordinator() && peer == dials;

@@ -20,7 +20,7 @@ namespace strait::worker {
 
 std::optional<Accelerators> accelerators_here() {
   const std::optional<at::DeviceType> type = at::getAccelerator();
-  // Others lack float64, in which losses and norms are summed.
+  // Other device types lack float64, in which losses and norms are summed.
   if (type != at::kCUDA && type != at::kPrivateUse1) return std::nullopt;
   const std::int64_t count = static_cast<std::uint8_t>(at::accelerator::deviceCount());
   if (count == 0) return std::nullopt;
@@ -49,7 +49,7 @@ at::Device choose_device(recipe::Device requested, const std::optional<Accelerat
 std::vector<std::int64_t> accelerator_memory() {
   const std::optional<Accelerators> here = accelerators_here();
   if (!here || here->type != at::kCUDA) return {};
-  // Not libtorch, which would make a context on each.
+  // Asks the driver, because libtorch would create a context on each GPU.
   return process::gpu_memory_here();
 }
 
@@ -84,10 +84,10 @@ std::string gpu_text(const process::NvidiaDriver::Gpu& gpu) {
   return text;
 }
 
-// Of whole numbers so small that every sum is exact, in any order and with TF32.
+// Uses integers so small that every sum is exact, in any order and with TF32.
 DeviceCheck check_product(at::Device device) {
   constexpr std::int64_t kSize = 512;
-  constexpr int kTimes = 4;  // the first one loads code
+  constexpr int kTimes = 4;  // the first product loads code
   const at::Tensor numbers = at::arange(kSize * kSize, at::kFloat).remainder_(7).sub_(3);
   const at::Tensor square = numbers.view({kSize, kSize});
   const at::Tensor expected = square.to(at::kLong).matmul(square.t().to(at::kLong)).to(at::kFloat);
@@ -138,9 +138,9 @@ std::vector<DeviceCheck> check_devices() {
 
 void use_deterministic_algorithms() {
   at::Context& context = at::globalContext();
-  // Where libtorch has none it warns, once for each operator.
+  // libtorch warns once for each operator that has no deterministic algorithm.
   context.setDeterministicAlgorithms(true, /*warn_only=*/true);
-  // Else new memory, which is all written, would be filled first.
+  // Otherwise libtorch would first fill new memory, all of which is written anyway.
   context.setDeterministicFillUninitializedMemory(false);
   context.setBenchmarkCuDNN(false);
   // cuBLAS needs a workspace for each stream, which libtorch gives it. Not CUBLAS_WORKSPACE_CONFIG
@@ -149,11 +149,11 @@ void use_deterministic_algorithms() {
 
 std::string memory_text(const plan::StageJob& job) {
   const plan::Plan::Process& own = job.plan.process(job.process);
-  // As choose_device() does, which may not have come so far.
+  // Asks again, because choose_device() may not have been reached.
   const std::optional<Accelerators> here = accelerators_here();
   const bool on_gpu =
       here && here->type == at::kCUDA && job.plan.recipe.model.device != recipe::Device::cpu;
-  const std::int64_t planned = on_gpu ? job.plan.beside_bytes(own) : job.plan.memory_bytes(own);
+  const std::int64_t planned = on_gpu ? job.plan.host_bytes(own) : job.plan.memory_bytes(own);
   std::string text = fmt::format("Memory: {} planned, {} at the peak, {} on this host",
                                  base::byte_text(planned), base::byte_text(process::peak_memory()),
                                  base::byte_text(process::host_memory().total));

@@ -36,7 +36,7 @@ double memory_rate(at::Device device) {
   std::vector<double> seconds;
   for (int i = 0; i <= kCopies; ++i) {
     seconds.push_back(planner::timed(device, [&] { to.copy_(from); }));
-    if (i == 0) seconds.clear();  // the tensors themselves were being made
+    if (i == 0) seconds.clear();  // the first copies also allocate and map the tensors
   }
   // A copy reads and writes every byte.
   return 2.0 * static_cast<double>(from.nbytes()) / base::median(std::move(seconds));
@@ -61,7 +61,7 @@ reach::ComputeMeasured measure_compute(const reach::MeasureCompute& order) {
   const std::vector<std::vector<std::int64_t>> rows(static_cast<std::size_t>(order.rows),
                                                     {order.row});
   const at::Tensor input = at::randn({order.rows, order.row, description.hidden}, device);
-  input.set_requires_grad(true);  // as the input of a stage is
+  input.set_requires_grad(true);  // like the input of a stage
   const planner::LayerTime time =
       planner::time_layer(model->layer(kFirstBlock), input, models::make_pass(rows, order.row));
   reach::ComputeMeasured measured;

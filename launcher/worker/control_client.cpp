@@ -10,11 +10,11 @@
 namespace strait::worker {
 namespace {
 
-// The destructor waits this long at most: the thread checks closing_ between receives.
+// Upper limit of the destructor's wait: the thread checks closing_ between receives.
 constexpr std::chrono::milliseconds kReceiveTimeout{100};
-// For Failed to reach the coordinator.
+// Time for Failed to reach the coordinator.
 constexpr std::chrono::seconds kReportTimeout{5};
-// For Orphaned. Without effect where the launcher itself has ended.
+// Time for Orphaned to reach the coordinator. No effect if the launcher itself has exited.
 constexpr std::chrono::seconds kOrphanTimeout{2};
 
 // Ends the process without unwinding: other threads may hold locks, and state is in checkpoints.
@@ -113,11 +113,11 @@ void ControlClient::exit_without_parent() {
   exit_now(base::ExitCode::peer_lost);
 }
 
-// Not as a lost peer, which a run may survive: the coordinator would evict this replica, and the
-// cause would be lost.
+// Not reported as a lost peer, which a run may survive: the coordinator would evict this replica,
+// and the cause would be lost.
 void ControlClient::exit_after_failure(const std::exception& error) {
   if (closing_) return;
-  // Where memory is out, the report may fail as well: an exit code is left then.
+  // If memory is exhausted, the report may fail as well. The exit code still tells the cause.
   base::ExitCode code = dynamic_cast<const std::bad_alloc*>(&error) != nullptr
                             ? base::ExitCode::out_of_memory
                             : base::ExitCode::internal;
@@ -158,7 +158,8 @@ void ControlClient::handle(const control::CoordinatorMessage& message) {
     const MutexLock lock(mutex_);
     if (const auto* committed = std::get_if<control::Committed>(&message)) record(*committed);
     if (const auto* dropped = std::get_if<control::Dropped>(&message)) {
-      // The files first: wait_for_commit() returns once decided_ is set, and may write them again.
+      // Removes the files first: wait_for_commit() returns once decided_ is set, and its caller may
+      // write them again.
       if (drop_handler_) drop_handler_(dropped->step, dropped->epoch);
       decided_[{dropped->step, dropped->epoch}] = {dropped->text, dropped->again};
     }

@@ -18,9 +18,9 @@
 
 namespace strait::worker {
 
-// A stage's connection to the coordinator. A thread of its own receives, so that a stop or an abort
-// takes effect while the stage computes. An Abort, a lost coordinator, or an error on that thread
-// ends the process at once: all state that has to survive is in checkpoints.
+// A stage's connection to the coordinator. It receives on its own thread, so that a stop or an
+// abort takes effect while the stage computes. An Abort, a lost coordinator, or an error on that
+// thread ends the process at once, because all state that has to survive is in checkpoints.
 //
 // Any thread may call it.
 class ControlClient {
@@ -37,14 +37,14 @@ class ControlClient {
 
   stages::Requests requests() const { return {stop_requested_, save_requested_}; }
 
-  // Called, mostly on the receiving thread, when another replica rejoins: `listen_for_replica`
-  // binds listeners for it, `connect` connects once its endpoints are known.
+  // Usually called on the receiving thread, when another replica rejoins: `listen_for_replica`
+  // binds listeners for it, and `connect` connects once its endpoints are known.
   using ListenForReplica = std::function<std::map<std::string, std::string>(const control::Admit&)>;
   void on_admit(ListenForReplica listen_for_replica,
                 std::function<void(const control::Peers&)> connect) STRAIT_EXCLUDES(mutex_);
 
-  // Of a process that answers requests: called on the receiving thread, `end` at a stop. Before
-  // Ready is sent.
+  // For a process that answers requests. Called on the receiving thread; `end` is called at a stop.
+  // Set it before Ready is sent.
   void on_inference(std::function<void(control::InferenceRequest)> request,
                     std::function<void()> end) STRAIT_EXCLUDES(mutex_);
 
@@ -56,7 +56,7 @@ class ControlClient {
   RejoinPoint wait_to_rejoin() STRAIT_EXCLUDES(mutex_);
 
   // Called when a checkpoint is dropped, on the receiving thread and before the next message is
-  // handled, because an abort often follows. It must not throw. `epoch` is the one in which the
+  // handled, because an abort often follows. It must not throw. `epoch`: the epoch in which the
   // dropped checkpoint was written; the step may have been written again since.
   using DropHandler = std::function<void(store::Step, std::uint32_t epoch)>;
   void on_drop(DropHandler handler) STRAIT_EXCLUDES(mutex_);
@@ -66,24 +66,24 @@ class ControlClient {
 
   // The coordinator's decision about a checkpoint.
   struct Decision {
-    std::optional<std::string> missing;        // why it was not committed; none: it was
-    bool again = false;                        // to be written again by the remaining replicas
+    std::optional<std::string> missing;  // why it was not committed; nullopt: it was committed
+    bool again = false;                  // the remaining replicas write it again
     std::optional<sync::Rejoin> arrival = {};  // a replica joins at this checkpoint
   };
-  // Waits until the checkpoint of this step exists or does not, as written in this epoch.
+  // Waits until the checkpoint of this step, as written in this epoch, is committed or dropped.
   Decision wait_for_commit(store::Step step, std::uint32_t epoch) STRAIT_EXCLUDES(mutex_);
 
-  // Passes changes of membership on to `tracker`, which outlives this object.
+  // Passes changes of the membership to `tracker`, which outlives this object.
   void track_membership(sync::MembershipTracker& tracker) STRAIT_EXCLUDES(mutex_);
 
   // Waits until the coordinator has received every message; false at the deadline.
   bool flush(std::chrono::steady_clock::time_point deadline) { return link_->flush(deadline); }
 
-  // The parent of this process has ended: tells the coordinator, where that still lives, and ends
+  // The parent of this process has exited: tells the coordinator, if it is still running, and ends
   // the process.
   void exit_without_parent() STRAIT_EXCLUDES(send_mutex_);
 
-  // Of a thread that cannot go on: reports the error to the coordinator and ends the process.
+  // For a thread that cannot continue: reports the error to the coordinator and ends the process.
   void exit_after_failure(const std::exception& error) STRAIT_EXCLUDES(send_mutex_);
 
  private:

@@ -21,13 +21,13 @@ std::unique_ptr<net::Link> DataLinks::bind(const plan::Plan::Link& link, Endpoin
   address.first_port = static_cast<std::uint16_t>(first);
   address.last_port = static_cast<std::uint16_t>(last);
   std::unique_ptr<net::Listener>& listener = listeners_[link.name];
-  listener.reset();  // first: frees its port, which may be the only one in the range
+  listener.reset();  // freed first: its port may be the only one in the range
   listener = node_.listen(address);
   endpoints[link.name] = listener->endpoint();
   return listener->expect(link_options(job_, link));
 }
 
-// In the plan. Which end binds may differ: routes of the launch decide that.
+// Decided by the plan. Routes of the launch decide which end binds.
 bool DataLinks::is_local(const plan::Plan::Link& link) const {
   return link.listens == job_.process || link.connects == job_.process;
 }
@@ -61,7 +61,7 @@ stages::StageLinks DataLinks::connect(const Endpoints& endpoints) {
     if (one == nullptr && present) {
       one = node_.connect(endpoints.at(link.name), link_options(job_, link));
     }
-    // The stage keeps this link; replace_links() exchanges what it forwards to.
+    // The stage holds this link for good; replace_links() exchanges the link inside it.
     if (is_replaceable(link)) {
       auto kept = std::make_unique<net::ReplaceableLink>(link.name, peer_of(link).describe(),
                                                          present ? std::move(one) : nullptr);
@@ -114,7 +114,7 @@ void DataLinks::replace_links(std::uint32_t replica, const sync::MembershipTrack
     ReplicaLink& kept = replica_links_.at(link.name);
     kept.link->replace(std::move(kept.next));
     if (tracker.contains(replica)) continue;
-    // It has left again since: only the former link was aborted then.
+    // The replica has left again meanwhile, when only the former link was aborted.
     kept.link->abort(net::LinkError(net::LinkError::Kind::aborted, "the replica has left again"));
   }
 }

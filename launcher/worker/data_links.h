@@ -16,9 +16,9 @@
 
 namespace strait::worker {
 
-// The data links of a stage process: binds its listeners, and connects the other links once their
-// endpoints are known. When a replica rejoins, new links to it are made while this stage trains;
-// they replace the former ones when the replica joins.
+// The data links of a stage process. Binds its listeners, and connects the other links once their
+// endpoints are known. When a replica rejoins, new links to it are made while this stage trains,
+// and replace the former ones when the replica joins.
 //
 // The node outlives this object.
 class DataLinks {
@@ -27,30 +27,30 @@ class DataLinks {
 
   DataLinks(net::Node& node, plan::StageJob job);
 
-  // Of the listeners that the constructor bound.
+  // Endpoints of the listeners that the constructor bound.
   const Endpoints& endpoints() const { return endpoints_; }
 
-  // Call it once, on the training thread. Replicas without an endpoint are absent; they may rejoin.
+  // Call it once, on the training thread. Replicas without an endpoint are absent and may rejoin.
   stages::StageLinks connect(const Endpoints& endpoints) STRAIT_EXCLUDES(mutex_);
-  // All links of connect(). The StageLinks that it returned own them.
+  // All links of connect(). They are owned by the StageLinks that it returned.
   const std::vector<StageReporter::WatchedLink>& watched() const { return watched_; }
 
-  // A replica rejoins: `keys` are those of its processes, by name. Binds the listeners of links
-  // with it again, at the addresses in `binds`, and returns their endpoints. Any thread.
+  // For a replica that rejoins: binds the listeners of links with it again, at the addresses in
+  // `binds`, and returns their endpoints. `keys`: keys of its processes, by name. Any thread.
   Endpoints listen_for_replica(std::uint32_t replica,
                                const std::map<std::string, std::string>& keys,
                                const std::map<std::string, std::string>& binds)
       STRAIT_EXCLUDES(mutex_);
   void connect_to_replica(const Endpoints& endpoints) STRAIT_EXCLUDES(mutex_);
-  // The replica has joined: uses the new links to it. On the training thread.
+  // Starts to use the new links to a replica that has joined. Call it on the training thread.
   void replace_links(std::uint32_t replica, const sync::MembershipTracker& tracker)
       STRAIT_EXCLUDES(mutex_);
 
  private:
-  // A link to another replica, replaced when that replica rejoins.
+  // A link to another replica, which is replaced when that replica rejoins.
   struct ReplicaLink {
     net::ReplaceableLink* link = nullptr;
-    std::unique_ptr<net::Link> next;  // to the replica that is joining; null: none is
+    std::unique_ptr<net::Link> next;  // to the replica that is joining; null: none
   };
 
   std::unique_ptr<net::Link> bind(const plan::Plan::Link& link, Endpoints& endpoints)

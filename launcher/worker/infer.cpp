@@ -20,7 +20,7 @@
 namespace strait::worker {
 namespace {
 
-// Of a tied weight every part has a copy of its own.
+// Each part has its own copy of a tied weight.
 std::vector<std::unique_ptr<inference::ModelPart>> load_parts(const plan::StageJob& job,
                                                               StageReporter& reporter) {
   const models::ModelConfig config = planner::planned_model(job.plan);
@@ -40,8 +40,8 @@ std::vector<std::unique_ptr<inference::ModelPart>> load_parts(const plan::StageJ
   return parts;
 }
 
-// Hands the launcher's requests to the first stage. Those that come later are dropped: the launcher
-// may not know yet that the stage has ended, or has failed.
+// Hands the launcher's requests to the first stage. Drops later ones: the launcher may not know yet
+// that the stage has ended or failed.
 class RequestForwarder {
  public:
   RequestForwarder(ControlClient& control, inference::InferenceStage& stage) : control_(control) {
@@ -70,7 +70,7 @@ store::Step infer(const plan::StageJob& job, net::Node& node, ControlClient& con
       load_parts(job, reporter), waits, [&](const control::InferenceAnswer& answer) {
         std::visit([&](const auto& message) { control.send(message); }, answer);
       });
-  // The others come to their end when what is before them does.
+  // The other stages end when the stage before them does.
   std::optional<RequestForwarder> requests;
   if (job.process.stage == 0) requests.emplace(control, stage);
   reporter.set_phase("connecting links");

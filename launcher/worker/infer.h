@@ -7,9 +7,9 @@
 
 namespace strait::worker {
 
-// The life of a stage process that answers requests to a trained model: loads its layers of the
-// checkpoint, connects its links, and answers until the coordinator ends it. Returns the step of
-// the checkpoint.
+// The main function of a stage process that answers requests to a trained model: loads its layers
+// of the checkpoint, connects its links, and answers until the coordinator ends it. Returns the
+// step of the checkpoint.
 store::Step infer(const plan::StageJob& job, net::Node& node, ControlClient& control,
                   StageReporter& reporter);
 

@@ -12,7 +12,7 @@ namespace strait::worker {
 MemoryShards::MemoryShards(ControlClient& control)
     : control_(control), held_(std::make_shared<Held>()) {
   control_.on_release([held = held_](store::Step step) {
-    std::vector<File> freed;  // outside the lock
+    std::vector<File> freed;  // freed after the lock is released
     const MutexLock lock(held->mutex);
     if (held->step != step) return;
     held->step.reset();
@@ -39,7 +39,7 @@ void MemoryShards::hold(store::Step step, std::vector<File> files) {
   control_.send(report);
 }
 
-// It is released like one that was held, when the coordinator knows what all others did.
+// Reports the skipped step, so that the coordinator releases it when it knows what all others did.
 void MemoryShards::skip(store::Step step, const std::string& why) {
   control_.send(control::ShardsInMemory{step, {}, why});
 }

@@ -15,11 +15,11 @@
 
 namespace strait::worker {
 
-// This process's shards of one checkpoint in memory, from their beginning until the coordinator
-// releases them: then others hold them, or it is given up. One at a time: on a path that is slower
-// than the interval the next ones are skipped, and training waits for none.
+// This process's shards of one checkpoint in memory, until the coordinator releases them because
+// others hold them or the checkpoint is given up. One checkpoint at a time: on a path that is
+// slower than the interval the next ones are skipped, so training never waits.
 //
-// Every step of checkpoint.memory_every has one call of hold() or skip(). Any thread.
+// Call hold() or skip() once for every step of checkpoint.memory_every. Any thread.
 class MemoryShards {
  public:
   explicit MemoryShards(ControlClient& control);
@@ -27,7 +27,7 @@ class MemoryShards {
   MemoryShards& operator=(const MemoryShards&) = delete;
   ~MemoryShards() = default;
 
-  // False: the former one is not released yet. True: hold() or skip() has to follow.
+  // False: the former checkpoint is not released yet. After true, hold() or skip() must follow.
   bool begin(store::Step step);
   // Reports the files; their descriptors stay open until they are released.
   struct File {
@@ -38,7 +38,7 @@ class MemoryShards {
   void skip(store::Step step, const std::string& why);
 
  private:
-  // Shared with the control thread, which may release after the end of this object.
+  // Shared with the control thread, which may release after this object has ended.
   struct Held {
     Mutex mutex;
     std::optional<store::Step> step STRAIT_GUARDED_BY(mutex);
@@ -49,7 +49,7 @@ class MemoryShards {
   const std::shared_ptr<Held> held_;
 };
 
-// The file on disk as one in memory. StoreError.
+// Copies a file on disk to memory. StoreError.
 MemoryShards::File copy_to_memory(const std::filesystem::path& folder,
                                   const store::ShardFile& file);
 

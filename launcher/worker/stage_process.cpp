@@ -43,11 +43,11 @@ namespace strait::worker {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-// For Done or Failed to reach the coordinator.
+// Time for Done or Failed to reach the coordinator.
 constexpr std::chrono::seconds kFlushTimeout{5};
 
 // Ends the process when its parent (the launcher, or the agent of this host) closes its end of
-// stdin: nobody else would end it. One thread of its own.
+// stdin, because nobody else would end it. Has its own thread.
 class ParentWatch {
  public:
   ParentWatch(int descriptor, ControlClient& control)
@@ -78,7 +78,7 @@ class ParentWatch {
   std::thread thread_;
 };
 
-// The coordinator knows of this failure already.
+// The coordinator has already been told of this failure.
 struct ReportedFailure : std::exception {
   explicit ReportedFailure(base::ExitCode reported) : code(reported) {}
   const char* what() const noexcept override { return "reported to the coordinator"; }
@@ -118,7 +118,7 @@ std::unique_ptr<net::Link> connect_to_coordinator(net::Node& node, const plan::S
                             std::chrono::seconds(job.plan.recipe.hosts.hold)));
 }
 
-// The weights that training begins with; of a resumed run its frozen ones.
+// Loads the weights that training begins with; in a resumed run only the frozen ones.
 void load_model(stages::Stage& stage, const plan::StageJob& job) {
   const recipe::Recipe::Model& source = job.plan.recipe.model;
   const models::ModelConfig config = planner::planned_model(job.plan);
@@ -136,7 +136,7 @@ void load_model(stages::Stage& stage, const plan::StageJob& job) {
 void load(stages::Stage& stage, const plan::StageJob& job) {
   if (job.resume.empty() || stage.has_frozen_weights()) load_model(stage, job);
   if (job.resume.empty()) return;
-  // Sizes only: the launcher has compared every hash before it started this process.
+  // Checks sizes only, because the launcher compared every hash before it started this process.
   const tensors::CheckpointReader checkpoint(job.resume, store::Verify::sizes);
   const auto read = [&](const std::string& name) { return checkpoint.read(name); };
   const auto has = [&](const std::string& name) { return checkpoint.find(name) != nullptr; };
@@ -149,9 +149,9 @@ store::Step first_step(const plan::StageJob& job) {
   return store::open_checkpoint(job.resume, store::Verify::sizes).step;
 }
 
-// The file is mapped, so what is in it now is compared with what the plan was made of.
-std::shared_ptr<const tensors::TokenFile> open_rows(const plan::Plan::Data& data) {
-  auto rows = std::make_shared<const tensors::TokenFile>(data.file);
+// The file is mapped, so its present content is compared with that of the plan.
+std::shared_ptr<const data::TokenFile> open_rows(const plan::Plan::Data& data) {
+  auto rows = std::make_shared<const data::TokenFile>(data.file);
   plan::check_same_rows(data, rows->hash(), "was planned", "start a run of another name");
   return rows;
 }
@@ -167,7 +167,7 @@ stages::StageData stage_data(const plan::StageJob& job, const stages::StageLinks
   return data;
 }
 
-// Makes new links, on the control thread, when a replica rejoins while this process trains.
+// Makes new links on the control thread when a replica rejoins while this process trains.
 void connect_on_admit(ControlClient& control, const std::shared_ptr<DataLinks>& links) {
   control.on_admit(
       [links](const control::Admit& admit) {
@@ -190,7 +190,7 @@ void report_lost(std::uint32_t replica, const std::string& why, const plan::Stag
   }
 }
 
-// Otherwise only its speed shows what a run uses of a GPU.
+// Without this line only the speed shows whether a run uses a GPU.
 void log_device(at::Device device, const plan::StageJob& job) {
   spdlog::info("computes on {}; boundaries are quantised {}", device.str(),
                stages::codec_device(device).is_cpu() ? "by the CPU" : "there");
@@ -202,7 +202,7 @@ void log_device(at::Device device, const plan::StageJob& job) {
   }
 }
 
-// Trains to the last step with links that are connected. Returns the steps done.
+// Trains to the last step over connected links. Returns the number of steps done.
 store::Step run_and_save(stages::Stage& stage, const plan::StageJob& job, ControlClient& control,
                          DataLinks& links, sync::MembershipTracker& tracker,
                          StageReporter& reporter) {
@@ -211,7 +211,7 @@ store::Step run_and_save(stages::Stage& stage, const plan::StageJob& job, Contro
     reporter.set_phase("checkpoint");
     stages::CheckpointResult result = saver.save(step);
     reporter.count_progress();
-    // Before the stage sends the new member its state, which goes over these links.
+    // Done before the stage sends the new member its state over these links.
     if (result.rejoin) links.replace_links(result.rejoin->replica, tracker);
     return result;
   };
@@ -224,7 +224,7 @@ store::Step run_and_save(stages::Stage& stage, const plan::StageJob& job, Contro
       saver.finish();
       return steps;
     } catch (const std::exception& error) {
-      // Before the links close: their other ends would report that as the cause.
+      // Reported before the links close, because their other ends would report that as the cause.
       throw ReportedFailure(report_failure(control, error, job));
     }
   }();
@@ -233,7 +233,7 @@ store::Step run_and_save(stages::Stage& stage, const plan::StageJob& job, Contro
     reporter.write_trace(std::filesystem::path(job.run_directory) /
                          control::trace_file(job.process.text()));
   } catch (const trace::TraceError& error) {
-    // The run is saved: nothing that follows may change how it ends.
+    // The run is saved, so an error here must not change its result.
     spdlog::warn("no trace: {}", error.what());
     control.send(control::Event{
         "no_trace", fmt::format("no trace of stage {}: {}", job.process.text(), error.what())});
@@ -249,8 +249,8 @@ store::Step train(const plan::StageJob& job, net::Node& node, ControlClient& con
   log_device(device, job);
   const auto links = std::make_shared<DataLinks>(node, job);
   std::optional<stages::Stage> stage;
-  // A joining replica makes its stage later: it starts at a step that is not known yet, and gets
-  // its weights from another replica.
+  // A joining replica makes its stage later: the step at which it starts is not known yet, and
+  // another replica sends it the weights.
   if (!job.joins) {
     stage.emplace(stage_options(job, first_step(job), device));
     load(*stage, job);
@@ -263,7 +263,7 @@ store::Step train(const plan::StageJob& job, net::Node& node, ControlClient& con
     reporter.set_phase("waiting for a checkpoint to rejoin at");
     const ControlClient::RejoinPoint rejoin = control.wait_to_rejoin();
     stage.emplace(stage_options(job, rejoin.step, device));
-    // Another replica sends what is trained.
+    // Another replica sends the trained weights.
     if (stage->has_frozen_weights()) load_model(*stage, job);
     reporter.set_phase("receiving state from a replica");
     connected.rejoin = {rejoin.arrival, [&reporter] { reporter.count_progress(); }};

@@ -97,7 +97,7 @@ void StageReporter::set_device(at::Device device) {
   if (!device.is_cpu()) read_sensors(process::NvidiaSession{});  // the first steps report it, too
 }
 
-// The driver may be slow to answer, and a step waits for the lock.
+// Called without the lock: the driver may be slow to answer, and a step waits for the lock.
 void StageReporter::read_sensors(const process::NvidiaSession& driver) {
   at::Device device = at::kCPU;
   {
@@ -118,12 +118,13 @@ void StageReporter::set_phase(const std::string& phase) {
   ++finished_actions_;
   const MutexLock lock(mutex_);
   phase_ = phase;
-  own_memory_.peak();  // what loading took, while as many pages of files are mapped as then
+  own_memory_.peak();  // includes loading, with the pages of files mapped at that time
 }
 
 void StageReporter::report_loop() {
   try {
-    control_.send(progress());  // a driver may take longer to begin than a process may be silent
+    // a driver may take longer to begin than the watchdog allows silence
+    control_.send(progress());
     const process::NvidiaSession driver;
     while (true) {
       read_sensors(driver);
@@ -160,7 +161,8 @@ control::Progress StageReporter::progress() {
   }
   for (WatchedLink& watched : links_) {
     const net::LinkState state = watched.link->state();
-    // A tensor or a sync round may take minutes on a slow link: received data is progress.
+    // A tensor or a sync round may take minutes on a slow link, so received data counts as
+    // progress.
     if (std::exchange(watched.last_data, state.last_data) != state.last_data) ++finished_actions_;
     progress.links.push_back(
         {state.name, state.peer, state.sent_bytes, state.received_bytes, state.bytes_per_second});
@@ -228,7 +230,7 @@ void StageReporter::before(const stages::Phase& phase, const schedules::Action& 
 
 void StageReporter::after(const stages::Phase& phase, const schedules::Action& action) {
   end_span(phase_word(action, phase.training), "micro_batch", number(action.micro_batch));
-  begin_span();  // from the last action of a step to its report: the update
+  begin_span();  // the update: from the last action of a step to its report
   ++finished_actions_;
 }
 
@@ -329,7 +331,7 @@ void StageReporter::report_resends(const control::StepDone& done) {
 
 void StageReporter::evaluated(const stages::StepDecision& decision) {
   ++finished_actions_;
-  // Every stage has the result; the first one reports it.
+  // Every stage has the result, but only the first one reports it.
   if (process_.stage == 0) {
     control_.send(control::Evaluated{decision.step, decision.loss, decision.target_tokens});
   }

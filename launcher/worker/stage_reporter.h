@@ -34,14 +34,14 @@ class StageReporter final : public stages::StageObserver {
     std::chrono::steady_clock::time_point last_data{};  // seen in the last report
   };
 
-  // `bfloat16_sync_bytes`: what this process would send to other replicas in every step if all
-  // that it trains were reduced in bfloat16; 0: there are none.
+  // `bfloat16_sync_bytes`: what this process would send to other replicas per step if everything
+  // that it trains were reduced in bfloat16; 0: there are no replicas.
   StageReporter(ControlClient& control, net::ProcessName process,
                 std::uint64_t bfloat16_sync_bytes);
   ~StageReporter() override;
 
-  // Reports include the stage's waits and links for as long as this lives; it has to end before
-  // they do, also when an exception ends them.
+  // Reports include the stage's waits and links while this object lives. It must end before they
+  // do, also if an exception ends them.
   class [[nodiscard]] Watching {
    public:
     explicit Watching(StageReporter& reporter) : reporter_(reporter) {}
@@ -56,10 +56,11 @@ class StageReporter final : public stages::StageObserver {
       STRAIT_EXCLUDES(mutex_);
   // Other replicas to which a watched link has been disconnected for at least `time`. Any thread.
   std::set<std::uint32_t> disconnected_for(std::chrono::seconds time) STRAIT_EXCLUDES(mutex_);
-  // What computes from now on: its memory and, where its driver answers, its use are reported.
+  // The device that computes from now on. Reports contain its memory and, if its driver answers,
+  // its utilisation.
   void set_device(at::Device device) STRAIT_EXCLUDES(mutex_);
   void set_phase(const std::string& phase) STRAIT_EXCLUDES(mutex_);
-  void count_progress() { ++finished_actions_; }  // counts as progress for the watchdog
+  void count_progress() { ++finished_actions_; }  // for the watchdog
   void write_trace(const std::filesystem::path& path) const { spans_.write(path); }
 
   void before(const stages::Phase& phase, const schedules::Action& action) override;
@@ -82,7 +83,7 @@ class StageReporter final : public stages::StageObserver {
   void add_core_use(control::StepDone& done);
   double waited() STRAIT_EXCLUDES(mutex_);
   void begin_span();
-  // Draws the time waited within a span ahead of its work: ports block first.
+  // Draws the time waited inside a span before its work, because ports block first.
   void end_span(const char* name, const char* argument, std::int64_t value);
   void report_resends(const control::StepDone& done);
   void report_dropped_rounds(std::uint64_t rounds);
@@ -109,10 +110,10 @@ class StageReporter final : public stages::StageObserver {
   at::Device device_ STRAIT_GUARDED_BY(mutex_) = at::kCPU;
   process::NvidiaDriver::Gpu gpu_ STRAIT_GUARDED_BY(mutex_);  // as of the last reading
   std::string phase_ STRAIT_GUARDED_BY(mutex_) = "loading";
-  std::uint64_t file_progress_ STRAIT_GUARDED_BY(mutex_) = 0;  // of the process, in the last report
+  std::uint64_t file_progress_ STRAIT_GUARDED_BY(mutex_) = 0;  // of the process, at the last report
   const stages::WaitClock* waits_ STRAIT_GUARDED_BY(mutex_) = nullptr;
   std::vector<WatchedLink> links_ STRAIT_GUARDED_BY(mutex_);
-  process::OwnMemory own_memory_ STRAIT_GUARDED_BY(mutex_);  // from before the stage is made on
+  process::OwnMemory own_memory_ STRAIT_GUARDED_BY(mutex_);  // from before the stage is made
   bool ending_ STRAIT_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };

@@ -22,7 +22,7 @@
 namespace strait::worker {
 namespace {
 
-// Whatever happens: the stage may wait for the snapshots to be read.
+// Closes the snapshots however the scope ends, because the stage may wait until they are read.
 struct Closing {
   explicit Closing(const stages::Stage::Snapshots& read) : snapshots(read) {}
   ~Closing() { snapshots.close(); }
@@ -49,13 +49,13 @@ class StageSaver::Shards {
   std::string caches() const { return store::caches_name(process_.stage, process_.replica); }
   std::string hashes() const { return store::hashes_name(process_.stage, process_.replica); }
 
-  // From now on the files of this step belong to this epoch, and hold these snapshots.
+  // The files of this step now belong to this epoch and hold these snapshots.
   void begin(store::Step step, std::uint32_t epoch, const stages::Stage::Snapshots& snapshots)
       STRAIT_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     begun_ = {step, epoch};
     snapshots_ = snapshots;
-    // Dropped before this process came to it: the snapshots are not worth writing.
+    // The drop came before this process began, so the snapshots need not be written.
     if (dropped_ == begun_) snapshots_.close();
   }
 
@@ -69,7 +69,7 @@ class StageSaver::Shards {
     remove_all(step);
   }
 
-  // Of the writer, whose last file may have come after the drop.
+  // Called by the writer, whose last file may have been written after the drop.
   void end(store::Step step, std::uint32_t epoch) STRAIT_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     if (dropped_ != std::pair(step, epoch)) return;
@@ -77,7 +77,7 @@ class StageSaver::Shards {
   }
 
  private:
-  // A file that cannot be removed only takes space: training continues.
+  // A file that cannot be removed only takes space, so training continues.
   void remove_all(store::Step step) const {
     for (const std::string& name : files_) {
       try {
@@ -92,7 +92,7 @@ class StageSaver::Shards {
   const net::ProcessName process_;
   const std::vector<std::string> files_;
   Mutex mutex_;
-  // Latest ones.
+  // The latest step and epoch begun and dropped.
   std::optional<std::pair<store::Step, std::uint32_t>> begun_ STRAIT_GUARDED_BY(mutex_);
   std::optional<std::pair<store::Step, std::uint32_t>> dropped_ STRAIT_GUARDED_BY(mutex_);
   stages::Stage::Snapshots snapshots_ STRAIT_GUARDED_BY(mutex_);
@@ -116,8 +116,8 @@ StageSaver::~StageSaver() {
   }
 }
 
-bool StageSaver::is_beside_training(store::Step step) const {
-  return plan::saves_beside_training(job_.plan.recipe) &&
+bool StageSaver::is_during_training(store::Step step) const {
+  return plan::saves_during_training(job_.plan.recipe) &&
          stages::is_due(step, job_.plan.recipe.checkpoint.every);
 }
 
@@ -127,14 +127,15 @@ bool StageSaver::is_in_memory(store::Step step) const {
 
 stages::CheckpointResult StageSaver::save(store::Step step) {
   finish();
-  // Its copies are of the memory that this one needs. It waits for no disk and no other process.
+  // The checkpoint in memory copies from the memory that this one needs. Its writer waits for no
+  // disk and no other process, so this wait is short.
   if (kept_ && kept_->written.valid()) kept_->written.get();
   auto checkpoint = std::make_unique<Pending>();
   checkpoint->step = step;
   checkpoint->epoch = stage_.epoch();
   checkpoint->snapshots = stage_.snapshot(step);
   shards_->begin(step, checkpoint->epoch, checkpoint->snapshots);
-  if (is_beside_training(step)) {
+  if (is_during_training(step)) {
     pending_ = std::move(checkpoint);
     pending_->written =
         std::async(std::launch::async, [this, one = pending_.get()] { write_and_report(*one); });
@@ -147,12 +148,13 @@ stages::CheckpointResult StageSaver::save(store::Step step) {
 
 stages::CheckpointResult StageSaver::keep(store::Step step) {
   const bool caches = std::ranges::any_of(job_.plan.links, &plan::Plan::Link::has_cache);
-  // A cache has one snapshot at a time, which another process's data of this step would end.
+  // A cache can have only one snapshot at a time. The next step's data of another process would end
+  // the older one.
   if (caches) finish();
   const bool on_disk =
       !pending_ || pending_->written.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
   if (!on_disk || !memory_.begin(step)) {
-    if (caches) stage_.snapshot(step).close();  // what they have preserved is not read
+    if (caches) stage_.snapshot(step).close();  // what they have preserved is discarded
     memory_.skip(step, on_disk ? "the former one is still on its way to another host"
                                : "a checkpoint is still being written to disk");
     return {};
@@ -174,7 +176,8 @@ void StageSaver::finish() {
 
 ControlClient::Decision StageSaver::wait_for_decision(const Pending& checkpoint) {
   auto decision = control_.wait_for_commit(checkpoint.step, checkpoint.epoch);
-  // Removes again: the drop may have been handled before all files were written.
+  // Removes the files again, because the drop may have been handled before all of them were
+  // written.
   if (decision.missing) shards_->drop(checkpoint.step, checkpoint.epoch);
   return decision;
 }
@@ -192,7 +195,7 @@ void StageSaver::write_and_report(const Pending& checkpoint) {
     const base::Failure failure = base::describe_failed_save(error);
     control_.send(control::ShardFailed{step, failure.code, failure.text, checkpoint.epoch});
   }
-  if (is_in_memory(step) && is_beside_training(step)) copy_to_memory(step, files);
+  if (is_in_memory(step) && is_during_training(step)) copy_to_memory(step, files);
   shards_->end(step, checkpoint.epoch);
 }
 

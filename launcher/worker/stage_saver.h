@@ -15,37 +15,37 @@
 
 namespace strait::worker {
 
-// Saves one stage's shards of checkpoints: weights and optimizer state, and, if the recipe asks for
-// it, the activation caches of its boundaries. The coordinator decides whether they become a
-// checkpoint, and how the run ends when the last one does not. On the training thread.
+// Writes one stage's shards of checkpoints: weights and optimizer state, and, if the recipe asks
+// for it, the activation caches of its boundaries. The coordinator decides whether they become a
+// checkpoint, and how the run ends if the last one does not. Used on the training thread.
 //
-// Checkpoints every so many steps are written by a thread of their own while the stage trains on,
-// where the membership cannot change; all processes have to agree on it, so it depends on the plan
-// and the step only. In all others training pauses.
+// If the membership cannot change, checkpoints of checkpoint.every are written by another thread
+// while the stage trains. All processes have to agree on that, so it depends on the plan and the
+// step only. Otherwise training pauses.
 //
-// Checkpoints in memory (checkpoint.memory_every) are made beside training, too. Where both fall on
-// one step, that in memory is a copy of the files.
+// Checkpoints in memory (checkpoint.memory_every) are also written during training. If both fall on
+// the same step, the one in memory is a copy of the files.
 class StageSaver {
  public:
   StageSaver(const plan::StageJob& job, ControlClient& control, stages::Stage& stage);
-  // Gives up a checkpoint that is being written.
+  // Gives up a checkpoint that is still being written.
   ~StageSaver();
   StageSaver(const StageSaver&) = delete;
   StageSaver& operator=(const StageSaver&) = delete;
 
-  // Waits until the former checkpoint is committed or dropped. Then begins to write this one, or
-  // writes it and waits likewise.
+  // Waits until the former checkpoint is committed or dropped. Then starts to write this one; if
+  // training pauses, waits until it is committed or dropped, too.
   stages::CheckpointResult save(store::Step step);
-  // Begins to write this checkpoint to memory, or skips it where the former one is not released
-  // yet.
+  // Starts to write this checkpoint to memory, or skips it if the former one is not released yet.
   stages::CheckpointResult keep(store::Step step);
   // After the last step: waits until the last checkpoint is committed or dropped.
   void finish();
 
  private:
-  // Its files. Shared with the control thread, which may drop a checkpoint after the saver's end.
+  // The checkpoint's files. Shared with the control thread, which may drop a checkpoint after this
+  // object has ended.
   class Shards;
-  // A checkpoint that is not decided yet.
+  // A checkpoint that is neither committed nor dropped yet.
   struct Pending {
     store::Step step{};
     std::uint32_t epoch = 0;
@@ -53,9 +53,9 @@ class StageSaver {
     std::future<void> written;
   };
 
-  bool is_beside_training(store::Step step) const;
+  bool is_during_training(store::Step step) const;
   bool is_in_memory(store::Step step) const;
-  // Writes, and reports it to the coordinator. On any thread.
+  // Writes the checkpoint and reports it to the coordinator. Any thread.
   void write_and_report(const Pending& checkpoint);
   // Calls write(name, tensors) for each file.
   template <class WriteTensors>

@@ -71,19 +71,20 @@ stages::GroupOptions group_options(const plan::StageJob& job, at::Device device)
   stages::GroupOptions options;
   if (!job.plan.process(job.process).group) return options;
   const bool uncertain = planner::group_is_uncertain(job.plan, job.process.stage);
-  // A build for CPUs has no GPU on any of the stage's processes: they need not ask each other.
+  // A build for CPUs uses no GPU in any process of the stage, so they need not ask each other.
   if (uncertain && device.is_cpu() && !at::hasCUDA()) return options;
   options.groups = plan::groups_of(job.plan, job.process.stage);
   options.use = uncertain ? Use::automatic : Use::always;
   options.one_host = planner::group_shares_host(job.plan, job.process);
   options.place = fmt::format("{}, {}", job.plan.process(job.process).host, device.str());
-  // A plugin's device may be anything else.
+  // The device of a plugin may be anything.
   if (!device.is_cuda()) options.nccl_library.clear();
   return options;
 }
 
-// Not where a step waits for its rounds: of the stage itself only the gradient of its last
-// micro-batch may be under way meanwhile, and what yields finds the rate of a path slowly.
+// Links of replicas yield unless a step waits for its rounds. Then the stage itself sends at most
+// the gradient of its last micro-batch meanwhile, and a link that yields is slow to find the rate
+// of a path.
 bool yields_to_boundaries(const plan::StageJob& job, const models::ModelDescription& model) {
   const plan::Plan& plan = job.plan;
   const auto members = static_cast<std::size_t>(plan.recipe.pipeline.replicas);
@@ -134,7 +135,7 @@ stages::StageOptions stage_options(const plan::StageJob& job, store::Step first,
     return plan.evaluation_actions(name, replicas, index);
   };
   options.loop.learning_rate = learning_rate_options(plan);
-  if (plan::saves_beside_training(recipe)) {
+  if (plan::saves_during_training(recipe)) {
     options.snapshots = {static_cast<std::uint64_t>(recipe.checkpoint.memory)};
   }
   options.training = plan.training_actions(job.process);
@@ -153,7 +154,7 @@ net::LinkOptions link_options(const plan::StageJob& job, const plan::Plan::Link&
   options.name = link.name;
   options.peer = link.listens == job.process ? link.connects : link.listens;
   options.peer_public_key = job.peer_keys.at(options.peer.text());
-  // The plan's hash covers everything; the other terms let a mismatch name what differs.
+  // The plan's hash covers everything. The other terms let a mismatch name what differs.
   options.terms = {{"build", base::build_id()}};
   const models::ModelDescription model = models::describe(planner::planned_model(job.plan));
   if (link.use == plan::Plan::Use::replica && yields_to_boundaries(job, model)) {

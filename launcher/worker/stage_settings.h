@@ -10,10 +10,10 @@ namespace strait::worker {
 stages::StageOptions stage_options(const plan::StageJob& job, store::Step first,
                                    at::Device device = at::kCPU);
 
-// How the learning rate follows from the step, over all steps of the plan.
+// The learning rate of every step of the plan.
 stages::LearningRateOptions learning_rate_options(const plan::Plan& plan);
 
-// One link of the plan as this process sees it.
+// A link of the plan, as this process uses it.
 net::LinkOptions link_options(const plan::StageJob& job, const plan::Plan::Link& link);
 
 }  // namespace strait::worker

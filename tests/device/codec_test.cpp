@@ -120,7 +120,7 @@ net::Frame encoded(SampleEncoder& encoder, const TensorHeader& header, const at:
 }
 
 // Where a codec's thread works: beside the stream that computes.
-c10::Stream stream_beside() {
+c10::Stream side_stream() {
   return c10::impl::VirtualGuardImpl(c10::DeviceType::PrivateUse1)
       .getStreamFromGlobalPool(test_device::device());
 }
@@ -140,7 +140,7 @@ at::Tensor tensor_of(const CodecCase& one, const TensorHeader& header, std::uint
 int compare(const CodecCase& one, std::uint64_t seed, BothEnds& ends) {
   std::mt19937_64 random(seed);
   Streams::all().begin(seed % 4);
-  const c10::Stream beside = stream_beside();
+  const c10::Stream beside = side_stream();
   int on_device = 0;
   for (std::int64_t step = 0; step < kSteps; ++step) {
     const TensorHeader header = message(one, step, random);
@@ -210,8 +210,8 @@ TEST_F(DeviceCodec, WaitsAreAllNeeded) {
   }
   const auto is_right = [&] {
     BothEnds ends(one);
-    const c10::Stream sending = stream_beside();
-    const c10::Stream receiving = stream_beside();
+    const c10::Stream sending = side_stream();
+    const c10::Stream receiving = side_stream();
     std::vector<Decoded> decoded;
     std::vector<at::Tensor> right;
     for (std::size_t step = 0; step < inputs.size(); ++step) {

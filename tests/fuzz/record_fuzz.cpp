@@ -6,13 +6,13 @@
 #include <string>
 #include <string_view>
 
-#include "framework/store/record.h"
+#include "framework/data/record.h"
 #include "framework/store/store_error.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view line(reinterpret_cast<const char*>(data), size);
   try {
-    const strait::store::Record record = strait::store::parse_record(line, "f:1");
+    const strait::data::Record record = strait::data::parse_record(line, "f:1");
     if (record.pieces.empty() || record.origin != "f:1") std::abort();
   } catch (const strait::store::StoreError& error) {
     if (!std::string_view(error.what()).starts_with("f:1: ")) std::abort();

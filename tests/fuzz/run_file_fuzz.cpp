@@ -1,6 +1,6 @@
-// libFuzzer target: any text as plan.json, as the job of a stage, as a run token and as the jobs of
-// Slurm's agents, the first byte choosing which: a value or one UserError, and what was read is
-// written so that it reads back the same.
+// libFuzzer target: any text as plan.json, as the job of a stage, as a run token, the first
+// byte choosing which: a value or one UserError, and what was read is written so that it reads back
+// the same.
 #include <cstdlib>
 #include <string>
 
@@ -26,12 +26,8 @@ std::string with_stage(const std::string& text) {
 std::string with_agent(const std::string& text) {
   return hosts::to_text(hosts::parse_agent_job(text));
 }
-std::string with_agents(const std::string& text) {
-  return hosts::pack_jobs({hosts::unpack_job(text, 0)});
-}
 
-constexpr std::string (*kForms[])(const std::string&) = {with_plan, with_stage, with_agent,
-                                                         with_agents};
+constexpr std::string (*kForms[])(const std::string&) = {with_plan, with_stage, with_agent};
 
 plan::Plan small_plan() {
   plan::Plan small;
@@ -57,8 +53,7 @@ std::vector<std::string> examples() {
   agent.environment = {{"NAME", "value"}};
   agent.up_megabits = 1;
   return {std::string(1, 0) + plan::run_file_text({{}, small_plan(), "hash"}),
-          "\1" + plan::to_text(stage), "\2" + hosts::to_text(agent),
-          "\3" + hosts::pack_jobs({agent})};
+          "\1" + plan::to_text(stage), "\2" + hosts::to_text(agent)};
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

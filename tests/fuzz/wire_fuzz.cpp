@@ -21,7 +21,7 @@ constexpr std::size_t kMostHeld = std::size_t{1} << 20;
 ProtocolOptions end_options(ProtocolOptions::Role role) {
   ProtocolOptions options;
   options.role = role;
-  options.life = role == ProtocolOptions::Role::opener ? 1 : 2;
+  options.incarnation = role == ProtocolOptions::Role::opener ? 1 : 2;
   options.link.name = "fuzz";
   return options;
 }

@@ -124,7 +124,7 @@ TEST(CausalAttention, GivesTheSameBitsForAnyNumberOfThreads) {
 // a unit in the last place of what the first block has added: in bfloat16 the sum stood still.
 TEST(CausalAttention, SumsNarrowGradientsOfKeysAndValuesOverBlocksInFloat32) {
   constexpr std::int64_t kTokens = 256;
-  constexpr std::int64_t kHeads = 512;  // so many that a block has the fewest queries
+  constexpr std::int64_t kHeads = 512;  // enough for a block to have the fewest queries
   constexpr std::int64_t kBlock = 16;
   const auto options = at::TensorOptions(at::kBFloat16);
   const auto zeros = [&] { return at::zeros({1, kTokens, kHeads, 2}, options).requires_grad_(); };

@@ -108,7 +108,7 @@ TEST(Linear, SumsGradientsOfBfloat16InFloat32) {
   at::Tensor sum = at::zeros({3, 4}, at::kFloat);
   weight.mutable_grad() = sum;
   const at::Tensor input = at::ones({1, 4}, at::kBFloat16);
-  // 1/256 is lost beside 1 in bfloat16.
+  // 1/256 is lost when added to 1 in bfloat16.
   torch::autograd::backward({linear(input, weight, {}, false).sum()});
   torch::autograd::backward({linear(input, weight, {}, false).mul(1.0 / 256).sum()});
   EXPECT_TRUE(at::equal(sum, at::full({3, 4}, 1 + 1.0 / 256, at::kFloat)));
@@ -133,7 +133,7 @@ TEST(RmsNorm, EqualsTheFormula) {
   }
 }
 
-// Bfloat16 has 8 bits: 1 + w rounds before or behind the product, which is the difference of the
+// Bfloat16 has 8 bits: 1 + w rounds before or after the product, which is the difference of the
 // two rules.
 TEST(RmsNorm, ComputesInFloat32UnderBfloat16) {
   const at::Tensor wide = normal_values({4, 64}, 1, at::kDouble).to(at::kBFloat16).to(at::kDouble);

@@ -383,7 +383,7 @@ TEST(AdaptedModel, NameThatFindsNothingIsRefused) {
   };
   Lora lora;
   lora.targets = {"c_attn", "q_proj"};
-  EXPECT_THAT(refusal(lora), HasSubstr("\"q_proj\" is no matrix of a block"));
+  EXPECT_THAT(refusal(lora), HasSubstr("\"q_proj\" is not a matrix of a block"));
   EXPECT_THAT(refusal(lora), testing::EndsWith("are called c_attn, c_fc, c_proj"));
   lora.targets = {"c_attn"};
   lora.blocks = {3};

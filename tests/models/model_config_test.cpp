@@ -213,7 +213,7 @@ TEST(ModelConfig, LimitsRowsWhereScalingDependsOnTheirLength) {
                                  "rope_scaling": {"type": "longrope", "short_factor": [1, 2],
                                                   "long_factor": [3, 4]})"),
             20);
-  // Its context before scaling does not stand beside the factors.
+  // Its context before scaling is not stored with the factors.
   EXPECT_EQ(positions("phi3", R"("max_position_embeddings": 9000, "hidden_size": 8,
                                  "num_attention_heads": 2,
                                  "rope_scaling": {"type": "yarn", "short_factor": [1, 2],

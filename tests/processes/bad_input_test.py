@@ -155,9 +155,9 @@ class BadInput(runs.RunCase):
     def test_weights_and_adapters_that_are_not_there(self):
         (self.home / "empty").mkdir()
         for settings, *says in [
-            ({"model.weights": "runs/x"}, 'model.weights = "runs/x" is no directory here', "runs/NAME"),
+            ({"model.weights": "runs/x"}, 'model.weights = "runs/x" is not a directory here', "runs/NAME"),
             ({"model.weights": "./empty"}, 'model.weights = "./empty" is a directory without a complete checkpoint'),
-            ({"model.adapter": "none"}, 'model.adapter = "none" is no directory here', "PEFT"),
+            ({"model.adapter": "none"}, 'model.adapter = "none" is not a directory here', "PEFT"),
             ({"model.adapter": "empty"}, 'model.adapter = "empty" has no adapter_config.json', "PEFT"),
         ]:
             with self.subTest(settings):
@@ -442,7 +442,7 @@ class BadInput(runs.RunCase):
         for words in (["logs"], ["eval", "--data", "train.jsonl"], ["generate", "--prompt", "x"], ["checkpoint", "list"], ["resume"]):
             self.ok(*words, "my-run-1")
         self.refused(["stop", "my-run-1"], "no run is live in runs/my-run-1; see: strait status runs/my-run-1")
-        self.refused(["status", "other"], "other holds no run that has started; these are here: strait status")
+        self.refused(["status", "other"], r"other holds no run \(it has no plan.json\); list the runs here: strait status")
 
     def test_refuses_to_resume_changed_plan_or_checkpoint(self):
         launched = self.start("mine", {"train.steps": 100_000})

@@ -105,7 +105,7 @@ class Training(Compressed):
             self.assertGreater(self.total(run, "hits"), 0, "it changed its mind and did not tell")
         for text in choices:
             words = r"boundary \d\.0>\d\.0 (forward|backward), from step \d+ on: \w+ .*, "
-            words += r"\S+ m?s a step \(.*\) at \S+ Mbit/s beside \S+ m?s of compute"
+            words += r"\S+ m?s a step \(.*\) at \S+ Mbit/s with \S+ m?s of compute"
             self.assertRegex(text, words)
 
     def test_forecast_matches_sent_bytes(self):

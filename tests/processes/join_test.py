@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shlex
 import signal
 import stat
@@ -266,38 +265,6 @@ class Joins(runs.RunCase):
         self.assertEqual(code, 10, line)
         self.assertIn("missing.token: No such file", line)
 
-    def test_kubernetes_manifest_is_complete(self):
-        recipe = self.write_recipe("Pods_1", self.HOSTS)
-        code, text, err = self.strait("plan", recipe, "--emit", "kubernetes")
-        self.assertEqual(code, 0, err)
-        try:
-            import yaml
-        except ImportError:
-            self.skipTest("there is no yaml module here to read the manifest with")
-        service, job = yaml.safe_load_all(text)
-        self.assertEqual((service["kind"], service["spec"]["clusterIP"]), ("Service", "None"))
-        name = service["metadata"]["name"]
-        self.assertRegex(name, r"^[a-z]([-a-z0-9]*[a-z0-9])?$")
-        self.assertEqual(service["spec"]["selector"], {"batch.kubernetes.io/job-name": name})
-        self.assertEqual((job["apiVersion"], job["kind"]), ("batch/v1", "Job"))
-        self.assertEqual(job["metadata"]["name"], name)
-        spec = job["spec"]
-        self.assertEqual(spec["completionMode"], "Indexed")
-        self.assertEqual((spec["completions"], spec["parallelism"]), (2, 2))
-        pod = spec["template"]["spec"]
-        self.assertEqual((pod["subdomain"], pod["restartPolicy"]), (name, "Never"))
-        (container,) = pod["containers"]
-        index = container["env"][0]
-        (token,) = container["volumeMounts"]
-        self.assertEqual(token["subPathExpr"], f"$({index['name']}).token")
-        self.assertEqual(container["command"], ["strait", "join", token["mountPath"]])
-        self.assertIn("job-completion-index", index["valueFrom"]["fieldRef"]["fieldPath"])
-        self.assertEqual([m["name"] for m in container["volumeMounts"]],
-                         [v["name"] for v in pod["volumes"]])
-        self.assertEqual(pod["volumes"][0]["secret"]["secretName"], f"{name}-tokens")
-        self.assertEqual(pod["volumes"][0]["secret"]["defaultMode"], 0o400)
-        self.assertTrue(re.search(r"from-file=runs/Pods_1/join", text))
-
     def test_emit_reports_missing_settings(self):
         recipe = self.write_recipe("here")
         code, _, err = self.strait("plan", recipe, "--emit", "commands")
@@ -308,6 +275,9 @@ class Joins(runs.RunCase):
         self.assertIn('hosts.backend="slurm"', err)
         code, _, err = self.strait("plan", recipe, "--emit", "ansible")
         self.assertEqual(code, 10)
+        code, _, err = self.strait("plan", recipe, "--emit", "kubernetes")
+        self.assertEqual(code, 10)
+        self.assertRegex(err, r"^strait: [^\n]*there is no kubernetes any more; use commands[^\n]*\n$")
 
 
 if __name__ == "__main__":

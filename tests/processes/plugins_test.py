@@ -171,7 +171,7 @@ class OtherParts(PluginCase):
         offers = {one["method"]: one for one in self.plan(recipe)["sync_offers"]}
         averaging = offers["averaging"]
         # Every 5 updates, so an update is 2 steps old on average; a round of float32 like diloco's.
-        self.assertEqual(averaging["age"], 2)
+        self.assertEqual(averaging["staleness"], 2)
         self.assertAlmostEqual(averaging["step_bytes"] / averaging["round_bytes"], 1 / 5, 3)
         self.assertAlmostEqual(averaging["round_bytes"] / offers["diloco"]["round_bytes"], 1, 2)
         code, out, err = self.strait("plan", recipe)
@@ -276,7 +276,7 @@ class Wrong(PluginCase):
         said = self.refusal(recipe, "--set", plugins, "--set", "pipeline.schedule=stuck")
         self.assertIn('"stuck" deadlocks: stage 0 stops before backward 0', said)
         said = self.refusal(recipe, "--set", plugins, "--set", "pipeline.schedule=forgetful")
-        self.assertIn('"forgetful": stage 0 ends behind 8 forwards and 0 backwards of 8', said)
+        self.assertIn('"forgetful": stage 0 ends after 8 forwards and 0 backwards of 8', said)
 
     def test_diverged_replicas_end_run(self):
         words = ["plugins=['build/plugins/wrong/libforking.so']", "sync.method=forking", "sync.every=2"]

@@ -99,7 +99,7 @@ class Recipes(runs.RunCase):
         for name in ("quickstart", "replicas"):
             self.ok("init", name)
             words = [f"{name}.toml", "--set", "train.steps=1"]
-            self.assertIn("1 steps", self.ok("plan", *words))
+            self.assertIn("1 step of", self.ok("plan", *words))
         self.ok("run", "quickstart.toml", "--set", "train.steps=1")
         self.assertIn(f"strait run {'quickstart.toml'}", (self.home / "quickstart.toml").read_text())
         code, _, err = self.strait("init", "quickstarts")

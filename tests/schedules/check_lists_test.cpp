@@ -40,7 +40,7 @@ TEST(CheckLists, NamesScheduleStageAndActionOfEachFault) {
   EXPECT_EQ(refusal([](const PipelineShape&, StageIndex) {
               return ActionList{forward(0), backward(0), forward(1)};
             }),
-            "the schedule \"mine\": stage 0 ends behind 2 forwards and 1 backwards of 2");
+            "the schedule \"mine\": stage 0 ends after 2 forwards and 1 backwards of 2");
   EXPECT_THAT(refusal([](const PipelineShape&, StageIndex) {
                 return ActionList{forward(0), forward(0), backward(0), backward(1)};
               }),
@@ -77,7 +77,7 @@ TEST(CheckLists, NamesFaultsOfSplitBackwards) {
       refusal([](const PipelineShape&, StageIndex) {
         return ActionList{forward(0), forward(1), backward(0), backward(1), weight_gradient(0)};
       }),
-      "the schedule \"mine\": stage 0 ends behind 2 forwards and 2 backwards and 1 weight "
+      "the schedule \"mine\": stage 0 ends after 2 forwards and 2 backwards and 1 weight "
       "gradients of 2");
 }
 
@@ -110,7 +110,7 @@ TEST(CheckLists, RefusesSeveralChunksIfUnsupported) {
     FAIL() << "accepted";
   } catch (const std::invalid_argument& error) {
     EXPECT_STREQ(error.what(),
-                 "the schedule \"mine\": stage 0 ends behind 0 forwards and 0 "
+                 "the schedule \"mine\": stage 0 ends after 0 forwards and 0 "
                  "backwards of 1 through chunk 1");
   }
 }

@@ -183,8 +183,8 @@ TEST(Simulate, ZeroBubbleIsFasterThan1F1BOnSlowLinks) {
   }
 }
 
-// What a pass keeps for its weight gradients is held beside the activations of others: on the
-// highest stage as in 1F1B, on the others up to that.
+// What a pass keeps for its weight gradients is held in addition to the activations of others: on
+// the highest stage as in 1F1B, on the others up to that.
 TEST(Simulate, ZeroBubbleHoldsNoMoreThanTheFirstStageOf1F1B) {
   ChunkCost cost{.forward_seconds = 1, .backward_seconds = 2, .weight_gradient_seconds = 1};
   cost.bytes_in_flight = 100;
@@ -375,7 +375,7 @@ TEST(Simulate, RefusesInputThatCannotBeSimulated) {
               same_link(2)),
       HasSubstr("weight gradient time of stage 0 is 2.000000, more than that of the whole"));
   EXPECT_THAT(refusal(two, same_cost(2, {}), same_link(2, {.forward_bytes_per_second = 0})),
-              HasSubstr("bandwidth of the link behind stage 0"));
+              HasSubstr("bandwidth of the link after stage 0"));
 }
 
 // A placement search asks thousands of times. Four times as many actions may take four times as

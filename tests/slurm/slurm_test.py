@@ -3,6 +3,7 @@ bits as on one machine."""
 
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -170,6 +171,11 @@ class SlurmRuns(runs.RunCase):
     def test_dead_stage_ends_job_and_is_named(self):
         _, run = self.submit("killed", {"train.steps": 1_000_000, "hosts.restart": 0})
         self.at_step(run, 1)
+        # Other users of a node may read these.
+        shown = b"".join(pathlib.Path(f"/proc/{pid}/{what}").read_bytes()
+                         for pid in self.run_processes() for what in ("cmdline", "environ"))
+        self.assertIn(b"strait-stage\0--join\0-\0", shown)
+        self.assertNotIn(b"secret_key", shown)
         os.kill(run.stages()[1], signal.SIGKILL)
         runs.wait_for("the end of the job", lambda: not self.cluster.jobs(), SLOW)
         self.assertEqual(run.outcome()["culprit"], "1.0")

@@ -171,7 +171,7 @@ TEST(BitEquality, TiedReplicasOfAnyPartitionEqualReplicasOfOneStage) {
   expect_same_run(expected, run_stages(chunked), "two replicas of two stages of two chunks");
 }
 
-// The rows of the next step are those of the former weights then.
+// The rows of the next step then come from the former weights.
 TEST(BitEquality, SkippedStepsOfTiedModelEqualOneStage) {
   const auto with_skips = [](const Blocks& blocks) {
     RunSettings settings;

@@ -68,7 +68,7 @@ TEST_F(CodecChooserTest, ReportsItsFirstDecisionAndThenChangesOnly) {
   EXPECT_EQ(first.front().decision.choice, codec::first_choice({}));
   EXPECT_EQ(first.front().decision.why,
             "delta at 4 bits (8 on a cache miss), 5.16 s a step (6 bits 7.66 s, bfloat16 20 s) at "
-            "0.0008 Mbit/s beside 1 s of compute; change 20 %, expected error 2 %");
+            "0.0008 Mbit/s with 1 s of compute; change 20 %, expected error 2 %");
   link_.bytes_per_second = 1e9;
   steps(20, 1000, 0.2);
   EXPECT_EQ(chooser_.take_decisions().size(), 1U);
@@ -85,7 +85,7 @@ TEST_F(CodecChooserTest, CountsTheComputeOfTrainingStepsAlone) {
   EXPECT_EQ(chosen_.bits, 4);
   const auto made = chooser_.take_decisions();
   ASSERT_EQ(made.size(), 1U);
-  EXPECT_NE(made.front().decision.why.find("beside 1 s of compute"), std::string::npos)
+  EXPECT_NE(made.front().decision.why.find("with 1 s of compute"), std::string::npos)
       << made.front().decision.why;
 }
 

@@ -23,7 +23,7 @@ RunSettings three_replicas(const std::string& method, int stages, int chunks = 1
   return settings;
 }
 
-// Kills one process after so many calls to its links. False if the run ended before.
+// Kills one process after a number of calls to its links. False if the run ended before.
 bool killed(RunSettings& settings, std::size_t process, int calls, RunResult& result) {
   const auto left = std::make_shared<std::atomic<int>>(calls);
   kill(settings, process, left);
@@ -79,7 +79,7 @@ TEST_P(Eviction, OthersContinueWithEqualModels) {
     ASSERT_EQ(result.curves[left[0]].size(), kSteps);
     EXPECT_LE(result.tokens[left[0]].back(), whole.tokens[0].back());
     for (const double loss : result.curves[left[0]]) EXPECT_TRUE(std::isfinite(loss));
-    // Steps before the kill are those of a run without it.
+    // Steps before the kill equal the steps of a run without it.
     const auto& curve = result.curves[left[0]];
     const auto apart = std::ranges::mismatch(curve, whole.curves[0]).in1 - curve.begin();
     for (std::size_t step = 0; step < static_cast<std::size_t>(apart); ++step) {

@@ -24,12 +24,12 @@ constexpr Phase kTraining{store::Step{0}, true};
 
 // Two micro-batches of two rows each; the last row is padded by one token.
 BatchSource small_source() {
-  store::TokenRows rows;
+  data::TokenRows rows;
   rows.row_length = 3;
   rows.input_ids = {7, 7, 2, 5, 2, 9, 9, 11, 5, 3, 11, 0};
   rows.loss_mask.assign(rows.input_ids.size(), 1);
   rows.document = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -1};
-  const auto file = std::make_shared<const tensors::TokenFile>(std::move(rows), "rows");
+  const auto file = std::make_shared<const data::TokenFile>(std::move(rows), "rows");
   BatchOptions options;
   options.micro_batch_rows = 2;
   options.micro_batches = 2;

@@ -12,7 +12,8 @@ namespace strait::stages {
 
 inline constexpr int kReplicas = 3;
 
-// Three replicas of a small model in one or two stages with so many chunks each. Any may be lost.
+// Three replicas of a small model in one or two stages with this number of chunks each. Any may be
+// lost.
 RunSettings losing_replicas(const std::string& method, int stages, int steps, int chunks = 1);
 
 // Name of a test with the parameters method, stages and chunks.

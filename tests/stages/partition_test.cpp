@@ -324,7 +324,7 @@ TEST(Partition, BalancedMovesLayersOffGpuThatIsTooSmall) {
       << "a GPU of unknown size limits nothing";
 }
 
-// Each process takes some of its GPU beside its stage.
+// Each process needs some of its GPU in addition to its stage.
 TEST(Partition, CountsWhatProcessesTakeOfTheirGpu) {
   Question question = on_gpus(3, {12200, 3100});  // two on the first
   question.cluster.hosts[0].gpu_process_bytes = 100;

@@ -16,7 +16,7 @@ constexpr int kSteps = 8;
 constexpr int kRounds = 12;
 constexpr int kMostRounds = 200;  // until enough of them had a rejoin
 
-// A process that is killed after so many calls to its links, again and again: its next lifetime
+// A process that is killed after a number of calls to its links, again and again: its next lifetime
 // begins when its replica rejoins.
 class Lifetimes {
  public:

@@ -139,7 +139,7 @@ class SlowWriters {
   bool may_wait_;
 };
 
-Saved saved_beside(RunSettings settings, std::uint64_t memory, bool fits, int& late) {
+Saved saved_during_training(RunSettings settings, std::uint64_t memory, bool fits, int& late) {
   settings.snapshots = SnapshotOptions{memory};
   const auto processes = settings.stages() * static_cast<std::size_t>(settings.replicas);
   // Where little fits, training waits for the writers.
@@ -168,7 +168,7 @@ void expect_equal(const Saved& pause, const Saved& beside) {
   }
 }
 
-void expect_same_bits_beside(RunSettings settings) {
+void expect_same_bits_during_training(RunSettings settings) {
   settings.checkpoint_every = kEvery;
   settings.steps = 3 * kEvery;
   const Saved pause = saved_in_the_pause(settings);
@@ -177,7 +177,7 @@ void expect_same_bits_beside(RunSettings settings) {
   // Nothing fits, a part, everything.
   for (const std::uint64_t memory : {0U, 20'000U, kEverything}) {
     SCOPED_TRACE(testing::Message() << "memory " << memory);
-    expect_equal(pause, saved_beside(settings, memory, memory == kEverything, late));
+    expect_equal(pause, saved_during_training(settings, memory, memory == kEverything, late));
     if (testing::Test::HasFailure()) return;
   }
   EXPECT_GT(late, 0) << "no state has changed before it was written";
@@ -196,10 +196,12 @@ RunSettings with_delta(RunSettings settings) {
   return settings;
 }
 
-TEST(SnapshotOfStage, HasBitsOfPauseWithoutCaches) { expect_same_bits_beside(two_stages()); }
+TEST(SnapshotOfStage, HasBitsOfPauseWithoutCaches) {
+  expect_same_bits_during_training(two_stages());
+}
 
 TEST(SnapshotOfStage, HasBitsOfPauseWithDeltaCaches) {
-  expect_same_bits_beside(with_delta(two_stages()));
+  expect_same_bits_during_training(with_delta(two_stages()));
 }
 
 // Entries in memory and in a file, fewer than samples: some are evicted.
@@ -208,7 +210,7 @@ TEST(SnapshotOfStage, HasBitsOfPauseWithSmallCaches) {
   settings.boundary.cache.memory_bytes = 5 * 16 * 16 * 2;
   settings.boundary.cache.disk_bytes = 8 * 16 * 16 * 2;
   settings.boundary.cache_folder = testing::TempDir();
-  expect_same_bits_beside(settings);
+  expect_same_bits_during_training(settings);
 }
 
 TEST(SnapshotOfStage, HasBitsOfPauseWithInterleavedChunks) {
@@ -216,14 +218,14 @@ TEST(SnapshotOfStage, HasBitsOfPauseWithInterleavedChunks) {
   settings.blocks = {{0, 0}, {1, 1}, {2, 2}, {3, 3}};
   settings.chunks = 2;
   settings.schedule = "interleaved";
-  expect_same_bits_beside(settings);
+  expect_same_bits_during_training(settings);
 }
 
 TEST(SnapshotOfStage, HasBitsOfPauseInBfloat16) {
   RunSettings settings = with_delta(two_stages());
   settings.bfloat16 = true;
   settings.evaluate = true;
-  expect_same_bits_beside(settings);
+  expect_same_bits_during_training(settings);
 }
 
 TEST(SnapshotOfStage, HasBitsOfPauseWithReplicas) {
@@ -234,7 +236,7 @@ TEST(SnapshotOfStage, HasBitsOfPauseWithReplicas) {
     settings.sync.method = method;
     settings.sync.every = 2;
     settings.evaluate = true;
-    expect_same_bits_beside(settings);
+    expect_same_bits_during_training(settings);
   }
 }
 

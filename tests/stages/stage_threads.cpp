@@ -50,9 +50,9 @@ models::ModelConfig tiny_config(const RunSettings& settings) {
 }
 
 // Rows with several documents, masks and padding, to cover every path.
-std::shared_ptr<const tensors::TokenFile> random_rows(std::int64_t count, std::uint64_t seed) {
+std::shared_ptr<const data::TokenFile> random_rows(std::int64_t count, std::uint64_t seed) {
   std::mt19937_64 random(seed);
-  store::TokenRows rows;
+  data::TokenRows rows;
   rows.row_length = kRowLength;
   for (std::int64_t row = 0; row < count; ++row) {
     const auto used = static_cast<std::int64_t>(8 + random() % 9);
@@ -65,7 +65,7 @@ std::shared_ptr<const tensors::TokenFile> random_rows(std::int64_t count, std::u
       rows.document.push_back(padding ? -1 : document);
     }
   }
-  return std::make_shared<const tensors::TokenFile>(std::move(rows), "random rows");
+  return std::make_shared<const data::TokenFile>(std::move(rows), "random rows");
 }
 
 // Links to one other replica: of the sync engine, and of a first stage.
@@ -199,7 +199,7 @@ class Recorder final : public StageObserver {
     if (settings_.at_checkpoint) settings_.at_checkpoint(stage_, index_, steps);
     if (settings_.take_snapshot) {
       const CheckpointResult taken = settings_.take_snapshot(stage_, index_, steps);
-      // Links close behind the last checkpoint: in a real run, too, all wait for it together.
+      // Links close after the last checkpoint: in a real run, too, all wait for it together.
       if (number(steps) == settings_.steps) {
         together_.save(steps, stage_.epoch(), settings_.stages());
       }

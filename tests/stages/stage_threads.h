@@ -79,7 +79,7 @@ struct RunResult {
   std::vector<double> evaluations;
   Tensors saved;                                  // tensors of a checkpoint, of all stages
   std::vector<std::vector<double>> curves;        // losses by replica, at its first stage
-  std::vector<std::vector<std::int64_t>> tokens;  // likewise
+  std::vector<std::vector<std::int64_t>> tokens;  // by replica, at its first stage
   std::vector<Tensors> models;                    // agreed model by replica, names as in masters
   std::vector<Tensors> masters;  // by replica; names with their stage, "wte.weight of stage 0"
   Tensors caches;                // of all boundaries

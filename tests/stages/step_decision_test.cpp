@@ -60,7 +60,7 @@ TEST(Divisor, AfterAnEvictionSumIsOfTheMembersTokens) {
   EXPECT_DOUBLE_EQ(report.loss, 1.25 * 3.5);
   EXPECT_DOUBLE_EQ(report.squared_norms[0].value, 9.0 * 3.5 * 3.5);
   EXPECT_DOUBLE_EQ(report.squared_norms[1].value, 16.0 * 3.5 * 3.5);
-  // A limit between the norm before and behind the correction.
+  // A limit between the norms before and after the correction.
   const StepDecision decision = decide_step(report, 7.0, false);
   EXPECT_DOUBLE_EQ(decision.gradient_norm, 5.0 * 3.5);
   EXPECT_DOUBLE_EQ(decision.gradient_factor, 7.0 / (17.5 + 1e-6));

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <set>
 
-#include "framework/store/sample_order.h"
+#include "framework/data/sample_order.h"
 #include "framework/store/store_error.h"
 #include "tests/framework/codec/two_ends.h"
 #include "tests/scratch_directory.h"
@@ -113,7 +113,7 @@ class PlainRule {
       if (visited.contains(sample)) continue;
       std::size_t in_step = 0;
       for (const auto id : order_[step]) in_step += number(id) == sample ? 1 : 0;
-      // Later in this step comes before anything behind it.
+      // Later in this step comes before anything after it.
       const std::size_t next = in_step != 0 ? 0 : next_visit(sample, step + 1);
       if (next >= last_visit) {
         last = sample;
@@ -157,7 +157,7 @@ TEST(ActivationCache, HitsOptimalShareWithRoomForAThirdOfTheData) {
   constexpr std::int64_t kEpochSteps = kSamples / kPerStep;
   constexpr std::int64_t kEpochs = 12;
   constexpr std::int64_t kSteps = kEpochSteps * kEpochs + kEpochSteps / 2;
-  const store::SampleOrder known({7, kSamples, 1, 0, kPerStep, true});
+  const data::SampleOrder known({7, kSamples, 1, 0, kPerStep, true});
   const UseOrder order = [&](store::Step step) { return known.samples(step); };
   ActivationCache one(small_cache(kSamples / 3, order, kSteps));
   ActivationCache other(small_cache(kSamples / 3, order, kSteps));

@@ -82,7 +82,7 @@ struct Pair {
   std::unique_ptr<Decoder> decoder;
 };
 
-// Allocations of the steps behind the first `warm` ones.
+// Allocations of the steps after the first `warm` ones.
 std::int64_t allocations_of(Pair pair, std::int64_t warm, std::int64_t steps) {
   std::vector<TensorHeader> headers;
   std::vector<at::Tensor> values;

@@ -92,17 +92,17 @@ TEST(Choice, ExplainsDecisionWithThePricesOfOthers) {
   const Choice raw{Encoding::raw, 16, 8};
   EXPECT_EQ(next_choice({}, raw, path_of(5)).value().why,
             "delta at 4 bits (8 on a cache miss), 0.825 s a step (6 bits 1.23 s, bfloat16 3.2 s) "
-            "at 5 Mbit/s beside 1 s of compute; change 30 %, expected error 3 %");
+            "at 5 Mbit/s with 1 s of compute; change 30 %, expected error 3 %");
   EXPECT_EQ(next_choice({}, raw, path_of(400, std::nullopt)).value().why,
-            "raw bfloat16, 40 ms a step (6 bits 15.3 ms) at 400 Mbit/s beside 1 s of compute");
+            "raw bfloat16, 40 ms a step (6 bits 15.3 ms) at 400 Mbit/s with 1 s of compute");
   ChoiceLimits usual;
   usual.least_bits = usual.fixed_bits = 6;
   EXPECT_EQ(next_choice(usual, first_choice(usual), path_of(0.84)).value().why,
             "delta at 6 bits (8 on a cache miss), 7.29 s a step (bfloat16 19 s) at 0.84 Mbit/s "
-            "beside 1 s of compute; change 30 %, expected error 0.78 %");
+            "with 1 s of compute; change 30 %, expected error 0.78 %");
 }
 
-// Gaussian gradients of which each row's sum is as large as its tokens' noise alone would make it:
+// Gaussian gradients. Each row's sum is as large as its tokens' noise alone would make it:
 // errors count as they are.
 GradientMeasure plain_gradient(std::optional<double> error = std::nullopt, double bias = 0) {
   return {1, 1, 1, error, bias};

@@ -14,7 +14,7 @@ constexpr std::int64_t kTokens = 16;
 constexpr std::int64_t kWidth = 128;
 constexpr std::int64_t kRows = 4;
 constexpr std::int64_t kSteps = 200;
-constexpr double kShared = 0.1;  // of every token's gradient, beside noise of unit variance
+constexpr double kShared = 0.1;  // of every token's gradient, added to noise of unit variance
 
 at::Tensor gradients_of(std::int64_t step, std::int64_t rows) {
   return random_values({rows, kTokens, kWidth}, static_cast<std::uint64_t>(step)) + kShared;

@@ -32,7 +32,7 @@ bool flip_bit(ActivationCache& cache, std::int64_t sample, std::size_t bit);
 // Epochs of all samples, each in an order of its own, `per_step` of them a step.
 UseOrder shuffled_epochs(std::int64_t samples, std::int64_t per_step, std::uint64_t seed);
 
-// One message of rows, each of which is one document of `length(sample)` tokens.
+// One message of rows. Each row is one document of `length(sample)` tokens.
 struct Batch {
   TensorHeader header;
   at::Tensor values;

@@ -46,18 +46,18 @@ class SharedPath {
   void run(double seconds) {
     for (const Time end = now_ + ticks(seconds); now_ < end; now_ += kStep) step();
   }
-  // Of several chunks, as a link's end cuts them.
+  // Of several fragments, as a link's end cuts them.
   void burst(std::uint64_t bytes) {
-    constexpr std::uint64_t kChunk = 40'000;
-    const std::uint64_t end = foreground_place_ + bytes;
+    constexpr std::uint64_t kFragment = 40'000;
+    const std::uint64_t end = foreground_position_ + bytes;
     meter_.update(now_, end, foreground_confirmed_, foreground_arrived_);
-    while (foreground_place_ < end) {
-      const std::uint64_t chunk = std::min(kChunk, end - foreground_place_);
-      foreground_place_ += chunk;
-      meter_.chunk_sent(now_, foreground_place_, foreground_place_ < end);
-      uplink_.foreground_sent(chunk, meter_.back_to_back_rate());
-      serve(chunk);
-      confirm_later(foreground_, foreground_place_);
+    while (foreground_position_ < end) {
+      const std::uint64_t fragment = std::min(kFragment, end - foreground_position_);
+      foreground_position_ += fragment;
+      meter_.fragment_sent(now_, foreground_position_, foreground_position_ < end);
+      uplink_.foreground_sent(fragment, meter_.back_to_back_rate());
+      serve(fragment);
+      confirm_later(foreground_, foreground_position_);
     }
     change_load(Load::in_flight);
   }
@@ -88,7 +88,7 @@ class SharedPath {
  private:
   struct Confirmation {
     Time at;
-    std::uint64_t place;
+    std::uint64_t position;
     std::chrono::nanoseconds arrived;  // by the peer's clock
   };
   using Confirmations = std::deque<Confirmation>;
@@ -96,11 +96,11 @@ class SharedPath {
   void serve(std::uint64_t bytes) {
     free_at_ = std::max(free_at_, now_) + ticks(static_cast<double>(bytes) / rate_);
   }
-  void confirm_later(Confirmations& confirmations, std::uint64_t place) {
+  void confirm_later(Confirmations& confirmations, std::uint64_t position) {
     const Time arrives = std::max(free_at_ + ticks(round_trip_ / 2), stalled_until_);
     const Time at = arrives + ticks(round_trip_ / 2 + late_(random_) + waits_back(arrives));
     const Time before = confirmations.empty() ? at : confirmations.back().at;
-    confirmations.push_back({std::max(at, before), place, peers_clock(arrives)});
+    confirmations.push_back({std::max(at, before), position, peers_clock(arrives)});
   }
   double waits_back(Time arrives) {
     if (return_queue_.most == 0) return 0;
@@ -116,14 +116,14 @@ class SharedPath {
   }
   void step() {
     while (!foreground_.empty() && foreground_.front().at <= now_) {
-      foreground_confirmed_ = foreground_.front().place;
+      foreground_confirmed_ = foreground_.front().position;
       foreground_arrived_ = foreground_.front().arrived;
       foreground_.pop_front();
-      meter_.update(now_, foreground_place_, foreground_confirmed_, foreground_arrived_);
+      meter_.update(now_, foreground_position_, foreground_confirmed_, foreground_arrived_);
       if (foreground_.empty()) change_load(Load::none);
     }
     while (!background_.empty() && background_.front().at <= now_) {
-      carried_ = background_.front().place;
+      carried_ = background_.front().position;
       pace_.received(now_, carried_, background_.front().arrived, uplink_);
       background_.pop_front();
     }
@@ -156,7 +156,7 @@ class SharedPath {
   RateMeter meter_;  // the foreground link's
   Confirmations foreground_;
   Confirmations background_;
-  std::uint64_t foreground_place_ = 0;
+  std::uint64_t foreground_position_ = 0;
   std::uint64_t foreground_confirmed_ = 0;
   std::chrono::nanoseconds foreground_arrived_{0};
   std::uint64_t place_ = 0;
@@ -192,7 +192,8 @@ TEST(BackgroundPace, FillsAnyIdlePathWithAShortQueue) {
   }
 }
 
-// The first rate is far too low then, and at its pace each chunk is confirmed before the next goes.
+// The first rate is far too low then, and at its pace each fragment is confirmed before the next
+// goes.
 TEST(BackgroundPace, FillsAPathAfterLateFirstConfirmations) {
   std::mt19937_64 random(4);
   for (int round = 0; round < 30; ++round) {
@@ -200,7 +201,7 @@ TEST(BackgroundPace, FillsAPathAfterLateFirstConfirmations) {
     const double round_trip = 1e-4 * std::exp2(uniform(random, 0, 6));
     const double stalled = uniform(random, 0.01, 0.3);
     SharedPath path(rate, round_trip);
-    for (int i = 0; i < round % 3 * 5; ++i) {  // beside other links, which send nothing now
+    for (int i = 0; i < round % 3 * 5; ++i) {  // with other links, which send nothing now
       path.uplink().change(Priority::background, Load::none, Load::in_flight);
     }
     path.run(round % 4 == 0 ? 3 : uniform(random, 0, 6) * round_trip);
@@ -239,8 +240,8 @@ TEST(BackgroundPace, OnlyATrickleGoesWhileTheForegroundWaitsAndItNeverEnds) {
   const double before = path.background_bytes();
   path.run(10);
   const double trickled = path.background_bytes() - before;
-  EXPECT_LE(trickled, 101 * BackgroundPace::kLeastChunk);
-  EXPECT_GE(trickled, 99 * BackgroundPace::kLeastChunk);
+  EXPECT_LE(trickled, 101 * BackgroundPace::kLeastFragment);
+  EXPECT_GE(trickled, 99 * BackgroundPace::kLeastFragment);
   EXPECT_LE(path.longest_pause(), 0.11);
   path.change_load(Load::none);
   const double then = path.background_bytes();
@@ -254,10 +255,10 @@ TEST(BackgroundPace, LinksShareTheTrickleAndTheQueue) {
   uplink.change(Priority::foreground, Load::none, Load::waiting);
   BackgroundPace pace;
   Time now{std::chrono::seconds(100)};
-  EXPECT_EQ(pace.allowance(now, uplink), BackgroundPace::kLeastChunk);
+  EXPECT_EQ(pace.allowance(now, uplink), BackgroundPace::kLeastFragment);
   pace.sent(now, 4096, 4200, uplink);
   EXPECT_EQ(pace.allowance(now + milliseconds(399), uplink), 0u);
-  EXPECT_EQ(pace.allowance(now + milliseconds(400), uplink), BackgroundPace::kLeastChunk);
+  EXPECT_EQ(pace.allowance(now + milliseconds(400), uplink), BackgroundPace::kLeastFragment);
 }
 
 TEST(BackgroundPace, BurstsFindTheUplinkNearlyFreeAndLeaveTheRestToTheBackground) {

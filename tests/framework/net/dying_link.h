@@ -11,8 +11,8 @@
 
 namespace strait::net {
 
-// A link that dies after so many sends and receives of all links that share the count, before or
-// after what it was asked for: in the middle of whatever its owner did.
+// A link that dies after a number of sends and receives of all links that share the count, before
+// or after what it was asked for: in the middle of whatever its owner did.
 class DyingLink final : public Link {
  public:
   enum class Death {

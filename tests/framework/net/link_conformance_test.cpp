@@ -44,7 +44,7 @@ TEST_P(LinkConformance, FramesOfNoBytesCount) {
   EXPECT_EQ(pair->right->receive().size(), 0u);
 }
 
-TEST_P(LinkConformance, FrameLargerThanChunkAndWindowPassesAlone) {
+TEST_P(LinkConformance, FrameLargerThanFragmentAndWindowPassesAlone) {
   const auto pair = make();
   const Frame large = numbered_frame(7, (3 << 20) + 1);
   pair->left->send(large);
@@ -259,7 +259,7 @@ TEST(MemoryLink, RoomThatIsMadeBeforeTheDeadlineIsUsed) {
     const Clock::time_point deadline = Clock::now() + std::chrono::milliseconds(2);
     bool before_deadline = false;
     std::thread receiver([&] {
-      // So late that the sender often wakes behind its deadline.
+      // So late that the sender often wakes after its deadline.
       while (Clock::now() < deadline - std::chrono::microseconds(20)) std::this_thread::yield();
       pair->right->receive();
       before_deadline = Clock::now() < deadline;

@@ -30,7 +30,7 @@ LinkOptions link_options(const EndSetup& setup, const ProcessName& peer, const s
   options.peer_public_key = key;
   options.terms = setup.terms;
   options.window_bytes = setup.window_bytes;
-  options.chunk_bytes = setup.chunk_bytes;
+  options.fragment_bytes = setup.fragment_bytes;
   options.connect_limit = setup.connect_limit;
   options.hold = setup.hold;
   options.priority = setup.priority;

@@ -18,7 +18,7 @@ struct EndSetup {
   std::uint32_t generation = 1;
   Terms terms = {{"plan", "1f"}, {"codec", "raw"}};
   std::uint64_t window_bytes = std::uint64_t{1} << 20;
-  std::uint64_t chunk_bytes = std::uint64_t{64} << 10;
+  std::uint64_t fragment_bytes = std::uint64_t{64} << 10;
   std::chrono::milliseconds connect_limit{20'000};
   std::chrono::milliseconds hold{20'000};
   Priority priority = Priority::foreground;

@@ -28,8 +28,8 @@ ProtocolOptions core_options(Role role, const EndSetup& setup) {
   options.name = opener ? kLeft : kRight;
   options.run = kRun;
   options.generation = setup.generation;
-  options.life = opener ? 11 : 22;
-  options.place = "127.0.0.1:4711";
+  options.incarnation = opener ? 11 : 22;
+  options.peer_address = "127.0.0.1:4711";
   options.link = link_options(setup, opener ? kRight : kLeft, {});
   return options;
 }
@@ -76,7 +76,7 @@ class HostileWire {
  private:
   EndSetup setup() {
     EndSetup setup;
-    setup.chunk_bytes = 1 + random_() % 60;
+    setup.fragment_bytes = 1 + random_() % 60;
     setup.window_bytes = 50 + random_() % 1000;
     setup.connect_limit = setup.hold = std::chrono::hours(100);
     return setup;
@@ -220,7 +220,7 @@ class LinkProtocolPair : public testing::Test {
 
 TEST_F(LinkProtocolPair, OnlyTheMissingBytesAreSentAgainAfterACut) {
   EndSetup setup;
-  setup.chunk_bytes = 100;
+  setup.fragment_bytes = 100;
   start(setup, setup);
   settle();
   const Frame frame = numbered_frame(1, 1000);
@@ -231,9 +231,9 @@ TEST_F(LinkProtocolPair, OnlyTheMissingBytesAreSentAgainAfterACut) {
   left->path_up(now);
   settle();
   EXPECT_EQ(right->take(), frame);
-  EXPECT_EQ(left->state().resent_chunks, 3u);
+  EXPECT_EQ(left->state().resent_fragments, 3u);
   EXPECT_EQ(left->state().reconnects, 1u);
-  EXPECT_EQ(right->state().rejected_chunks, 0u);
+  EXPECT_EQ(right->state().rejected_fragments, 0u);
 }
 
 // What the answerer still owed to a path that broke may go out on the next one.
@@ -269,7 +269,7 @@ TEST_F(LinkProtocolPair, NothingIsSentBeforeTheHelloWasAnswered) {
   EXPECT_FALSE(right->next(now));
 }
 
-TEST_F(LinkProtocolPair, LostLastChunkIsFoundByTheSignOfLife) {
+TEST_F(LinkProtocolPair, LostLastFragmentIsFoundByTheSignOfLife) {
   start();
   settle();
   send_frame(*left, numbered_frame(1, 10));
@@ -343,7 +343,7 @@ TEST_F(LinkProtocolPair, RestartedPeerIsNotTakenForTheOldOne) {
   send_frame(*left, numbered_frame(1, 10));
   settle();
   ProtocolOptions anew = core_options(Role::opener, {});
-  anew.life = 33;
+  anew.incarnation = 33;
   left.emplace(anew, now);
   left->path_up(now);
   settle();
@@ -386,7 +386,7 @@ TEST_F(LinkProtocolPair, AbortSurvivesACutPath) {
 // However late a confirmation comes, and whatever confirms the same again.
 TEST_F(LinkProtocolPair, ConfirmationsSayWhenTheLastBytesArrivedByTheirOwnClock) {
   EndSetup setup;
-  setup.chunk_bytes = 100;
+  setup.fragment_bytes = 100;
   start(setup, setup);
   settle();
   send_frame(*left, numbered_frame(1, 200));
@@ -416,7 +416,7 @@ TEST_F(LinkProtocolPair, ConfirmationsSayWhenTheLastBytesArrivedByTheirOwnClock)
 
 TEST_F(LinkProtocolPair, StateReportsReceivedBytesOfFrame) {
   EndSetup setup;
-  setup.chunk_bytes = 100;
+  setup.fragment_bytes = 100;
   start(setup, setup);
   settle();
   send_frame(*left, numbered_frame(1, 1000));

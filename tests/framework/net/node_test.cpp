@@ -13,6 +13,8 @@
 #include <array>
 #include <cerrno>
 #include <future>
+#include <stdexcept>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -22,6 +24,7 @@
 #include "framework/net/simulated_path.h"
 #include "framework/net/socket_settings.h"
 #include "framework/net/unproven_connections.h"
+#include "tests/child_process.h"
 #include "tests/framework/net/link_pair.h"
 
 namespace strait::net {
@@ -45,6 +48,22 @@ LinkError end_of(Link& link) {
   }
   ADD_FAILURE() << "a frame came where only an error can";
   return {Kind::lost, "nothing was thrown"};
+}
+
+// libzmq would abort.
+TEST(Node, WithoutThreadsIsRefused) {
+  const ChildProcess child([](int ready) {
+    constexpr uid_t kOther = 54321;  // root has no such limit
+    constexpr rlimit kNone{1, 1};
+    if (::setrlimit(RLIMIT_NPROC, &kNone) != 0) throw std::runtime_error("no limit");
+    if (::getuid() == 0 && ::setuid(kOther) != 0) throw std::runtime_error("no other user");
+    try {
+      const Node node(node_options(kLeft, RunId::random(), CurveKeyPair::generate()));
+    } catch (const std::system_error& error) {
+      ChildProcess::report_ready(ready, error.code() == std::errc::resource_unavailable_try_again);
+    }
+  });
+  EXPECT_EQ(child.reported(), 1);
 }
 
 class NodeTest : public testing::Test {
@@ -380,19 +399,19 @@ TEST_F(NodeTest, ConnectionThatSwallowsEverythingIsReplaced) {
   EXPECT_GE(left->state().reconnects, 1u);
 }
 
-// A chunk of the fast path would take longer than a silent path has: 130 kB take 7.2 s.
+// A fragment of the fast path would take longer than a silent path has: 130 kB take 7.2 s.
 TEST_F(NodeTest, PathThatGetsSlowCarriesOn) {
   start_right();
   SimulatedPath relay;
   relay.forward_to(listener->endpoint());
   EndSetup wide;
   wide.window_bytes = std::uint64_t{64} << 20;
-  wide.chunk_bytes = std::uint64_t{1} << 20;
+  wide.fragment_bytes = std::uint64_t{1} << 20;
   const auto right = expect_left(wide);
   Node node(named(kLeft, left_keys));
   const auto left =
       node.connect(relay.endpoint(), link_options(wide, kRight, right_keys.public_key));
-  // The path is known to be fast, and chunks are large.
+  // The path is known to be fast, and fragments are large.
   for (int i = 0; i < 3; ++i) {
     right->send(numbered_frame(i, 4'000'000));
     EXPECT_EQ(left->receive(), numbered_frame(i, 4'000'000));

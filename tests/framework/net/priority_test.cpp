@@ -63,14 +63,15 @@ TEST_F(PriorityTest, BackgroundTricklesWhileTheForegroundIsStuckAndGoesOnOnceIts
   back_left->send(large);
   const auto sent = [&] { return back_left->state().sent_bytes - before; };
   EXPECT_FALSE(back_left->receive_until(in_seconds(1)));
-  // A busy machine may need more than a second for two chunks.
-  while (sent() <= BackgroundPace::kLeastChunk && front_left->state().connected) {
+  // A busy machine may need more than a second for two fragments.
+  while (sent() <= BackgroundPace::kLeastFragment && front_left->state().connected) {
     EXPECT_FALSE(back_left->receive_until(in_seconds(0.05)));
   }
   const std::uint64_t trickled = sent();
-  const auto chunks = (Clock::now() - began) / BackgroundPace::kTrickleEvery + 1;
-  EXPECT_GT(trickled, BackgroundPace::kLeastChunk);
-  EXPECT_LE(trickled, static_cast<std::uint64_t>(chunks) * (BackgroundPace::kLeastChunk + 1000));
+  const auto fragments = (Clock::now() - began) / BackgroundPace::kTrickleEvery + 1;
+  EXPECT_GT(trickled, BackgroundPace::kLeastFragment);
+  EXPECT_LE(trickled,
+            static_cast<std::uint64_t>(fragments) * (BackgroundPace::kLeastFragment + 1000));
 
   EXPECT_EQ(back_right->receive(), large);
   EXPECT_FALSE(front_left->state().connected);

@@ -89,18 +89,18 @@ TEST(RateMeter, ForgetsASpeedThatThePathNoLongerHas) {
   EXPECT_DOUBLE_EQ(meter.bytes_per_second(), 1e6);
 }
 
-// Three chunks, one behind the other, on a path of 1 MB/s with a round trip of 100 ms.
-void three_chunks(Meter& meter, RateMeter::Time at, std::uint64_t place) {
-  meter.update(at, place + 30000, place);
-  for (int i = 1; i <= 3; ++i) meter.chunk_sent(at, place + 10000 * i, i < 3);
+// Three fragments, one after the other, on a path of 1 MB/s with a round trip of 100 ms.
+void three_fragments(Meter& meter, RateMeter::Time at, std::uint64_t position) {
+  meter.update(at, position + 30000, position);
+  for (int i = 1; i <= 3; ++i) meter.fragment_sent(at, position + 10000 * i, i < 3);
   for (int i = 1; i <= 3; ++i) {
-    meter.update(at + milliseconds(100 + 10 * i), place + 30000, place + 10000 * i);
+    meter.update(at + milliseconds(100 + 10 * i), position + 30000, position + 10000 * i);
   }
 }
 
-TEST(RateMeter, LeavesTheRoundTripOutWhereChunksWentOneBehindTheOther) {
+TEST(RateMeter, LeavesTheRoundTripOutWhereFragmentsWentOneBehindTheOther) {
   Meter meter;
-  three_chunks(meter, kStart, 0);
+  three_fragments(meter, kStart, 0);
   EXPECT_DOUBLE_EQ(meter.back_to_back_rate(), 1e6);
   EXPECT_DOUBLE_EQ(meter.bytes_per_second(), 1e6);
 }
@@ -112,7 +112,7 @@ TEST(RateMeter, SoItDoesWhereSomethingIsAlwaysInFlight) {
     const auto at = kStart + milliseconds(10 * i);
     if (i % 5 == 0) {
       meter.update(at, sent(i / 5 + 1), i < 15 ? 0 : sent(i / 5 - 2));
-      for (int k = 1; k <= 3; ++k) meter.chunk_sent(at, sent(i / 5) + 10000 * k, k < 3);
+      for (int k = 1; k <= 3; ++k) meter.fragment_sent(at, sent(i / 5) + 10000 * k, k < 3);
     }
     // Those of the burst 100 ms ago.
     if (i >= 11 && i % 5 != 0 && i % 5 <= 3) {
@@ -126,15 +126,15 @@ TEST(RateMeter, OneConfirmationThatComesLateDoesNotCount) {
   Meter meter;
   for (int i = 0; i < 8; ++i) {
     const auto at = kStart + milliseconds(1000 * i);
-    const std::uint64_t place = 30000 * static_cast<std::uint64_t>(i);
+    const std::uint64_t position = 30000 * static_cast<std::uint64_t>(i);
     if (i != 4) {
-      three_chunks(meter, at, place);
+      three_fragments(meter, at, position);
       continue;
     }
-    meter.update(at, place + 30000, place);
-    for (int k = 1; k <= 3; ++k) meter.chunk_sent(at, place + 10000 * k, k < 3);
-    meter.update(at + milliseconds(124), place + 30000, place + 10000);
-    meter.update(at + milliseconds(130), place + 30000, place + 30000);
+    meter.update(at, position + 30000, position);
+    for (int k = 1; k <= 3; ++k) meter.fragment_sent(at, position + 10000 * k, k < 3);
+    meter.update(at + milliseconds(124), position + 30000, position + 10000);
+    meter.update(at + milliseconds(130), position + 30000, position + 30000);
   }
   EXPECT_DOUBLE_EQ(meter.back_to_back_rate(), 1e6);
 }
@@ -144,7 +144,7 @@ constexpr std::uint64_t kSmall = 100;  // bytes, and they take a millisecond
 void small_frame(Meter& meter) {
   const auto at = kStart - milliseconds(10);
   meter.update(at, kSmall, 0);
-  meter.chunk_sent(at, kSmall, false);
+  meter.fragment_sent(at, kSmall, false);
   meter.update(at + milliseconds(1), kSmall, kSmall);
 }
 
@@ -153,18 +153,19 @@ TEST(RateMeter, WhatWasHeldUpAndCameAtOnceIsNoFastPath) {
   for (std::uint64_t stalled = 0; stalled < 4; ++stalled) {
     Meter meter;
     small_frame(meter);
-    // 20 Mbit/s; each chunk takes 10 ms.
-    const std::uint64_t chunk = 25'000;
+    // 20 Mbit/s; each fragment takes 10 ms.
+    const std::uint64_t fragment = 25'000;
     for (std::uint64_t burst = 0; burst < 20; ++burst) {
       const auto at = kStart + milliseconds(200 * burst);
-      const std::uint64_t place = kSmall + 4 * chunk * burst;
-      meter.update(at, place + 4 * chunk, place);
-      for (std::uint64_t k = 1; k <= 4; ++k) meter.chunk_sent(at, place + chunk * k, k < 4);
+      const std::uint64_t position = kSmall + 4 * fragment * burst;
+      meter.update(at, position + 4 * fragment, position);
+      for (std::uint64_t k = 1; k <= 4; ++k)
+        meter.fragment_sent(at, position + fragment * k, k < 4);
       const bool held_up = burst <= stalled;
       for (std::uint64_t k = 1; k <= 4; ++k) {
         const auto comes = at + milliseconds(10 * k + 2);
         const auto read = held_up ? at + milliseconds(42) : comes;
-        meter.update(read, place + 4 * chunk, place + chunk * k);
+        meter.update(read, position + 4 * fragment, position + fragment * k);
       }
       EXPECT_LE(meter.bytes_per_second(), 2.6e6) << burst << ' ' << stalled;
     }
@@ -188,13 +189,13 @@ TEST(RateMeter, LateConfirmationsDoNotMakeThePathSlowOrFast) {
   Meter meter;
   for (std::uint64_t burst = 0; burst < 8; ++burst) {
     const auto at = kStart + milliseconds(500 * burst);
-    const std::uint64_t place = 30'000 * burst;
-    meter.update(at, place + 30'000, place);
-    for (std::uint64_t k = 1; k <= 3; ++k) meter.chunk_sent(at, place + 10'000 * k, k < 3);
+    const std::uint64_t position = 30'000 * burst;
+    meter.update(at, position + 30'000, position);
+    for (std::uint64_t k = 1; k <= 3; ++k) meter.fragment_sent(at, position + 10'000 * k, k < 3);
     for (std::uint64_t k = 1; k <= 3; ++k) {
       const milliseconds late(k == 1 ? 20 : 20 + 100 * (burst % 2));
-      meter.update_late(at + late + milliseconds(10 * k), at + milliseconds(10 * k), place + 30'000,
-                        place + 10'000 * k);
+      meter.update_late(at + late + milliseconds(10 * k), at + milliseconds(10 * k),
+                        position + 30'000, position + 10'000 * k);
     }
   }
   EXPECT_DOUBLE_EQ(meter.back_to_back_rate(), 1e6);
@@ -204,11 +205,12 @@ TEST(RateMeter, LateConfirmationsDoNotMakeThePathSlowOrFast) {
 TEST(RateMeter, WhatCameInNoTimeSaysHowMuchThePathCarriesAtLeast) {
   Meter meter;
   small_frame(meter);
-  const auto burst = [&](std::uint64_t place, std::uint64_t chunk, milliseconds apart) {
-    meter.update(kStart, place + 3 * chunk, place);
-    for (std::uint64_t k = 1; k <= 3; ++k) meter.chunk_sent(kStart, place + chunk * k, k < 3);
+  const auto burst = [&](std::uint64_t position, std::uint64_t fragment, milliseconds apart) {
+    meter.update(kStart, position + 3 * fragment, position);
+    for (std::uint64_t k = 1; k <= 3; ++k)
+      meter.fragment_sent(kStart, position + fragment * k, k < 3);
     for (std::uint64_t k = 1; k <= 3; ++k) {
-      meter.update(kStart + apart * k, place + 3 * chunk, place + chunk * k);
+      meter.update(kStart + apart * k, position + 3 * fragment, position + fragment * k);
     }
   };
   burst(kSmall, 100000, milliseconds(1));

@@ -15,7 +15,7 @@ using Outcome = ReceiveAssembly::Outcome;
 
 // A resend cuts a frame otherwise when the path's speed has changed. Whatever the cuts, nothing
 // that came is asked for again.
-TEST(ReceiveAssembly, TakesWhatIsNewOfChunksThatAreCutOtherwise) {
+TEST(ReceiveAssembly, TakesWhatIsNewOfFragmentsThatAreCutOtherwise) {
   std::mt19937_64 random(5);
   for (int round = 0; round < 200; ++round) {
     const Frame frame = numbered_frame(static_cast<std::uint64_t>(round), 1000);
@@ -23,13 +23,13 @@ TEST(ReceiveAssembly, TakesWhatIsNewOfChunksThatAreCutOtherwise) {
     ReceiveAssembly assembly;
     for (std::uint32_t attempt = 0; assembly.expected().sequence == 0; ++attempt) {
       ASSERT_LT(attempt, 1000U);
-      const std::size_t chunk = 1 + random() % 400;
+      const std::size_t fragment = 1 + random() % 400;
       // From there on nothing comes in this attempt.
       const std::size_t lost = std::min<std::size_t>(random() % 1200, frame.size());
-      for (std::size_t begin = 0; begin < lost; begin += chunk) {
-        const std::size_t count = std::min(chunk, frame.size() - begin);
+      for (std::size_t begin = 0; begin < lost; begin += fragment) {
+        const std::size_t count = std::min(fragment, frame.size() - begin);
         MessageHeader header;
-        header.kind = MessageKind::chunk;
+        header.kind = MessageKind::fragment;
         header.position = {0, begin};
         header.frame_length = frame.size();
         header.frame_hash = hash;

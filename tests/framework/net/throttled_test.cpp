@@ -1,6 +1,6 @@
 // Links over paths whose rate changes at random between 10 kbit/s and 10 Gbit/s, with sudden drops
 // and cuts: every frame comes once and in order, and no connection is given up while its bytes
-// arrive, which would send the same chunk again for ever. Schedules are seeded and run side by
+// arrive, which would send the same fragment again for ever. Schedules are seeded and run side by
 // side.
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ class Throttled {
   explicit Throttled(std::uint64_t seed) : seed_(seed), random_(seed) {
     EndSetup setup;
     setup.window_bytes = std::uint64_t{1} << (16 + random_() % 8);
-    setup.chunk_bytes = std::uint64_t{1} << 20;
+    setup.fragment_bytes = std::uint64_t{1} << 20;
     setup.hold = std::chrono::hours(1);
     pair_ = make_zmq_pair(setup, setup, false, {.bits_per_second = 10'000'000'000});
     threads_.emplace_back([this] { send_all(*pair_->left, 0); });
@@ -76,7 +76,7 @@ class Throttled {
     EXPECT_LE(state.reconnects, pair_->path->connections() - 1) << "seed " << seed_;
     // At the lowest rates a connection may be quiet for so long that it is made anew.
     EXPECT_LE(pair_->path->connections() - 1, 2 * cuts_) << "seed " << seed_;
-    resent_ = state.resent_chunks + pair_->right->state().resent_chunks;
+    resent_ = state.resent_fragments + pair_->right->state().resent_fragments;
   }
 
   std::uint64_t frames() const { return taken_[0] + taken_[1]; }
@@ -166,7 +166,7 @@ TEST(ThrottledPath, CarriesOnAtEveryRateAndSendsNothingTwiceWithoutACut) {
     });
   }
   for (std::thread& runner : runners) runner.join();
-  std::printf("%llu frames, %llu cuts, %llu chunks again; %d schedules on a starved machine\n",
+  std::printf("%llu frames, %llu cuts, %llu fragments again; %d schedules on a starved machine\n",
               static_cast<unsigned long long>(frames), static_cast<unsigned long long>(cuts),
               static_cast<unsigned long long>(resent), starved.load());
 }

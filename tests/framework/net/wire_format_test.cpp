@@ -15,9 +15,9 @@ namespace {
 
 using Message = std::vector<std::byte>;
 
-MessageHeader chunk_header() {
+MessageHeader fragment_header() {
   MessageHeader header;
-  header.kind = MessageKind::chunk;
+  header.kind = MessageKind::fragment;
   header.generation = 3;
   header.run = *RunId::parse("00112233445566778899aabbccddeeff");
   header.position = {7, 1 << 20};
@@ -42,15 +42,15 @@ void put(Message& message, std::size_t at, Value value) {
 }
 
 TEST(WireFormatTest, WhatIsSealedIsReadBack) {
-  const Message message = sealed(chunk_header(), 4);
+  const Message message = sealed(fragment_header(), 4);
   const Parsed parsed = parse_message(message);
   ASSERT_EQ(parsed.fault, WireFault::none);
   EXPECT_EQ(parsed.header.generation, 3u);
-  EXPECT_EQ(parsed.header.run, chunk_header().run);
-  EXPECT_EQ(parsed.header.position, chunk_header().position);
-  EXPECT_EQ(parsed.header.frame_length, chunk_header().frame_length);
-  EXPECT_EQ(parsed.header.frame_hash, chunk_header().frame_hash);
-  EXPECT_EQ(parsed.header.received, chunk_header().received);
+  EXPECT_EQ(parsed.header.run, fragment_header().run);
+  EXPECT_EQ(parsed.header.position, fragment_header().position);
+  EXPECT_EQ(parsed.header.frame_length, fragment_header().frame_length);
+  EXPECT_EQ(parsed.header.frame_hash, fragment_header().frame_hash);
+  EXPECT_EQ(parsed.header.received, fragment_header().received);
   EXPECT_EQ(parsed.header.taken, 4u);
   EXPECT_EQ(parsed.header.arrived, 1'500'000'000u);
   EXPECT_EQ(parsed.header.attempt, 2u);
@@ -59,7 +59,7 @@ TEST(WireFormatTest, WhatIsSealedIsReadBack) {
 
 // The example of WIRE.md, byte by byte: other implementations read that page, not this code.
 TEST(WireFormatTest, ExampleOfThePageIsWhatIsWritten) {
-  const Message message = sealed(chunk_header(), 4);
+  const Message message = sealed(fragment_header(), 4);
   const std::string expected =
       "53545254c0aa3242"
       "0204000003000000"
@@ -85,7 +85,7 @@ TEST(WireFormatTest, ExampleOfThePageIsWhatIsWritten) {
 }
 
 TEST(WireFormatTest, EveryFlippedBitAndEveryTruncationIsFound) {
-  const Message message = sealed(chunk_header(), 40);
+  const Message message = sealed(fragment_header(), 40);
   for (std::size_t bit = 0; bit < message.size() * 8; ++bit) {
     Message flipped = message;
     flipped[bit / 8] ^= static_cast<std::byte>(1 << bit % 8);
@@ -98,7 +98,7 @@ TEST(WireFormatTest, EveryFlippedBitAndEveryTruncationIsFound) {
 }
 
 TEST(WireFormatTest, DistinguishesOtherVersionFromDamage) {
-  Message message = sealed(chunk_header(), 4);
+  Message message = sealed(fragment_header(), 4);
   message[8] = std::byte{9};
   EXPECT_EQ(parse_message(message).fault, WireFault::damaged);
   reseal(message);
@@ -116,19 +116,19 @@ TEST(WireFormatTest, RejectsLengthsBeyondLimits) {
   const auto fault_of = [](const MessageHeader& header, std::size_t payload) {
     return parse_message(sealed(header, payload)).fault;
   };
-  MessageHeader header = chunk_header();
+  MessageHeader header = fragment_header();
   header.frame_length = kMaxFrameBytes + 1;
   EXPECT_EQ(fault_of(header, 4), WireFault::lying);
-  header = chunk_header();
+  header = fragment_header();
   EXPECT_EQ(fault_of(header, 5), WireFault::lying) << "beyond the end of its frame";
   header.position.offset = header.frame_length + 1;
-  EXPECT_EQ(fault_of(header, 4), WireFault::lying) << "begins behind the end of its frame";
-  header = chunk_header();
-  EXPECT_EQ(fault_of(header, 0), WireFault::lying) << "a chunk that moves nothing";
-  header = chunk_header();
+  EXPECT_EQ(fault_of(header, 4), WireFault::lying) << "begins after the end of its frame";
+  header = fragment_header();
+  EXPECT_EQ(fault_of(header, 0), WireFault::lying) << "a fragment that moves nothing";
+  header = fragment_header();
   header.position.offset = 0;
   header.frame_length = 64 << 20;
-  EXPECT_EQ(fault_of(header, kMaxChunkBytes + 1), WireFault::lying);
+  EXPECT_EQ(fault_of(header, kMaxFragmentBytes + 1), WireFault::lying);
   header = MessageHeader{};
   EXPECT_EQ(fault_of(header, 1), WireFault::lying) << "a status carries nothing";
   header.arrived = kMaxArrived;
@@ -139,7 +139,7 @@ TEST(WireFormatTest, RejectsLengthsBeyondLimits) {
   unknown[9] = std::byte{99};
   reseal(unknown);
   EXPECT_EQ(parse_message(unknown).fault, WireFault::lying);
-  Message longer = sealed(chunk_header(), 4);
+  Message longer = sealed(fragment_header(), 4);
   put(longer, 108, std::uint32_t{3});
   reseal(longer);
   EXPECT_EQ(parse_message(longer).fault, WireFault::truncated);
@@ -152,7 +152,7 @@ TEST(WireFormatTest, RandomBytesAreHarmless) {
   for (int i = 0; i < 20'000; ++i) {
     Message message(random() % 300);
     for (std::byte& byte : message) byte = static_cast<std::byte>(random());
-    // Half of them get past the magic and the check, so that what lies behind is reached too.
+    // Half of them get past the magic and the check, so that the code after these is reached too.
     if (message.size() > kHeaderBytes && i % 2 == 0) {
       put(message, 0, kMagic);
       message[8] = std::byte{kProtocolVersion};
@@ -168,17 +168,17 @@ TEST(WireFormatTest, RandomBytesAreHarmless) {
 TEST(HelloTest, WhatIsEncodedIsDecodedAndEveryTruncationIsRefused) {
   Hello hello;
   hello.name = kRight;
-  hello.life = 77;
-  hello.peer_life = 88;
-  hello.chunk_bytes = 1000;
+  hello.incarnation = 77;
+  hello.peer_incarnation = 88;
+  hello.fragment_bytes = 1000;
   hello.terms = {{"codec", "delta 4/8"}, {"empty", ""}, {"plan", "1f"}};
   const std::vector<std::byte> bytes = encode_hello(hello);
   const auto decoded = decode_hello(bytes);
   ASSERT_TRUE(decoded);
   EXPECT_EQ(decoded->name, hello.name);
-  EXPECT_EQ(decoded->life, 77u);
-  EXPECT_EQ(decoded->peer_life, 88u);
-  EXPECT_EQ(decoded->chunk_bytes, 1000u);
+  EXPECT_EQ(decoded->incarnation, 77u);
+  EXPECT_EQ(decoded->peer_incarnation, 88u);
+  EXPECT_EQ(decoded->fragment_bytes, 1000u);
   EXPECT_EQ(decoded->terms, hello.terms);
   for (std::size_t size = 0; size < bytes.size(); ++size) {
     EXPECT_FALSE(decode_hello(std::span(bytes).first(size))) << "size " << size;

@@ -1,3 +1,5 @@
+#include <gmock/gmock.h>
+
 #include <cerrno>
 
 #include "framework/store/checkpoint.h"
@@ -64,6 +66,11 @@ TEST(UnreadableCheckpoint, IsNotCalledUncommitted) {
   EXPECT_THROW(is_committed(path), StoreError);
   expect_store_error(StoreError::Kind::storage_io, {"too long"},
                      [&] { is_committed(path / std::string(300, 'x')); });
+}
+
+TEST(UnreadableCheckpoint, LimitOfOpenFilesIsNamed) {
+  EXPECT_THAT(system_error("open", "a", EMFILE).what(),
+              testing::ContainsRegex("no more than [0-9]+ files open \\(ulimit -n\\)"));
 }
 
 TEST(UnreadableCheckpoint, IsNotPassedOver) {

@@ -320,5 +320,18 @@ TEST(Checkpoint, NewerOnesAreMovedAsideAndNotLost) {
   EXPECT_TRUE(fs::exists(moved[0] / "manifest.json"));
 }
 
+// The run's directory was moved away while it trains.
+TEST(Shards, OfARunThatIsGoneAreNotWritten) {
+  const ScratchDirectory scratch;
+  const auto run = scratch / "run";
+  const auto path = store::checkpoint_directory(run, store::Step{7});
+  const auto write = [&] { write_shard(path, "a.safetensors", std::vector<NamedTensor>{}); };
+  EXPECT_THROW(write(), store::StoreError);
+  EXPECT_FALSE(std::filesystem::exists(run));
+  std::filesystem::create_directory(run);
+  write();
+  EXPECT_TRUE(std::filesystem::exists(path));
+}
+
 }  // namespace
 }  // namespace strait::tensors

@@ -9,7 +9,6 @@ namespace strait::app {
 namespace {
 
 using testing::HasSubstr;
-using testing::Not;
 
 plan::Plan plan_for(recipe::BackendKind backend, std::size_t hosts) {
   plan::Plan plan;
@@ -20,12 +19,9 @@ plan::Plan plan_for(recipe::BackendKind backend, std::size_t hosts) {
     plan.hosts.push_back({"host " + std::to_string(i)});
     if (backend != recipe::BackendKind::slurm)
       plan.recipe.hosts.list.push_back({plan.hosts.back().name});
-    for (int twice = 0; twice < 2; ++twice) {
-      plan.processes.emplace_back();
-      plan.processes.back().host_index = i;
-      plan.processes.back().threads = 3;
-      plan.processes.back().state_bytes = std::int64_t{1} << 30U;
-    }
+    plan.processes.emplace_back();
+    plan.processes.back().host_index = i;
+    plan.processes.back().threads = 3;
   }
   return plan;
 }
@@ -57,27 +53,6 @@ TEST(Emit, RefusesJoiningHostsWithoutNames) {
   plan::Plan plan = plan_for(recipe::BackendKind::local, 1);
   plan.recipe.hosts.list.clear();
   EXPECT_THROW(emit_launch(plan, EmitKind::commands, kSource), base::UserError);
-  EXPECT_THROW(emit_launch(plan, EmitKind::kubernetes, kSource), base::UserError);
-}
-
-TEST(Emit, WritesKubernetesPodForEachHost) {
-  plan::Plan plan = plan_for(recipe::BackendKind::join, 3);
-  const std::string text = emit_launch(plan, EmitKind::kubernetes, kSource);
-  EXPECT_THAT(text, HasSubstr("completions: 3\n  parallelism: 3\n"));
-  EXPECT_THAT(text, HasSubstr("cpu: 6\n"));
-  EXPECT_THAT(text, HasSubstr("memory: \"6144Mi\"\n"));
-  EXPECT_THAT(text, Not(HasSubstr("nvidia")));
-  EXPECT_THAT(text, HasSubstr("--from-file=runs/Dates_1/join"));
-  plan.recipe.model.device = recipe::Device::cuda;
-  EXPECT_THAT(emit_launch(plan, EmitKind::kubernetes, kSource),
-              HasSubstr("            limits:\n              nvidia.com/gpu: 2\n"));
-}
-
-TEST(Emit, ConvertsNamesForKubernetes) {
-  EXPECT_EQ(kubernetes_name("Dates_1"), "dates-1");
-  EXPECT_EQ(kubernetes_name("7b"), "run-7b");
-  EXPECT_EQ(kubernetes_name("a..."), "a");
-  EXPECT_EQ(kubernetes_name(std::string(100, 'a')).size(), 40U);
 }
 
 }  // namespace

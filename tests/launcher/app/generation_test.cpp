@@ -22,7 +22,7 @@ struct Bytes : TextCoder {
   std::vector<std::int32_t> encode(const std::string& text) override {
     return {text.begin(), text.end()};
   }
-  std::vector<std::int32_t> encode_chat(const store::Record& chat) override {
+  std::vector<std::int32_t> encode_chat(const data::Record& chat) override {
     return encode(chat.chat);
   }
   std::string decode(std::span<const std::int32_t> /*prompt*/,

@@ -63,8 +63,8 @@ TEST_F(SamplePrompts, AreOfTheDataThatAreHeldOut) {
   EXPECT_GT(held.size(), 2U);
   EXPECT_LT(held.size(), 30U);
   for (const SamplePrompt& prompt : held) {
-    const store::Record record = store::parse_record(chat(prompt.text, "x"), "f:1");
-    EXPECT_TRUE(store::is_held_out(record, 0.3, static_cast<std::uint64_t>(recipe.seed)));
+    const data::Record record = data::parse_record(chat(prompt.text, "x"), "f:1");
+    EXPECT_TRUE(data::is_held_out(record, 0.3, static_cast<std::uint64_t>(recipe.seed)));
   }
   EXPECT_EQ(held_out_prompts(recipe, 2).size(), 2U);
   recipe.data.eval = of(chat("eval?", "y"), "eval.jsonl").data.train;

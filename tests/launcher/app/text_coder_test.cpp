@@ -4,8 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "framework/store/byte_tokenizer.h"
-#include "framework/store/chat_record.h"
+#include "framework/data/byte_tokenizer.h"
+#include "framework/data/chat_record.h"
 #include "framework/store/store_error.h"
 #include "tests/refusal_of.h"
 
@@ -13,9 +13,9 @@ namespace strait::app {
 namespace {
 
 std::string encoded(const std::string& chat) {
-  const store::Record record =
-      store::prompt_record(nlohmann::json::parse(chat), chat, "prompts.jsonl:2");
-  return store::ByteTokenizer::decode(make_text_coder("bytes")->encode_chat(record));
+  const data::Record record =
+      data::prompt_record(nlohmann::json::parse(chat), chat, "prompts.jsonl:2");
+  return data::ByteTokenizer::decode(make_text_coder("bytes")->encode_chat(record));
 }
 
 TEST(TextCoder, RendersAPromptOfBytesAsTheRecordBeforeItsAnswer) {

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/wait.h>
 
 #include "launcher/app/verbs.h"
 #include "launcher/base/errors.h"
@@ -79,11 +80,26 @@ TEST_F(VerbStopTest, ReportsTimeout) {
   EXPECT_THAT(stop(false, 0s), HasSubstr("is still live after 0 s"));
 }
 
+TEST_F(VerbStopTest, TimeoutOfNowAdvisesAHarderCommandThanItself) {
+  const OtherLauncher other(run_, 1000);
+  const std::string said = stop(true, 0s);
+  EXPECT_THAT(said, HasSubstr("end it at once: kill -KILL " + std::to_string(other.pid())));
+  EXPECT_THAT(said, testing::Not(HasSubstr("stop --now")));
+}
+
+TEST_F(VerbStopTest, SaysThatTheLauncherIsSuspended) {
+  const OtherLauncher other(run_, 2);
+  ::kill(other.pid(), SIGSTOP);
+  ::waitid(P_PID, static_cast<id_t>(other.pid()), nullptr, WSTOPPED | WNOWAIT);
+  EXPECT_THAT(stop(true), HasSubstr("let it go on: kill -CONT " + std::to_string(other.pid())));
+}
+
 TEST_F(VerbStopTest, RefusesRunWithoutLiveLauncher) {
-  EXPECT_THAT(stop(false), HasSubstr("no run is live in"));
+  EXPECT_THAT(stop(false), HasSubstr("holds no run"));
   {
     const control::RunDirectory past =
         control::RunDirectory::create(run_, control::RunDirectory::Existing::refuse);
+    ScratchDirectory::write(past.plan(), "{}");
   }
   EXPECT_THAT(stop(false), HasSubstr("no run is live in"));
 }

@@ -22,11 +22,6 @@ struct Inner {
   std::optional<double> rate;
 };
 
-struct Extended {
-  std::string name;
-  int count = 4;
-};
-
 struct Outer {
   net::ProcessName process;
   Color color = Color::red;
@@ -36,7 +31,6 @@ struct Outer {
 };
 
 void describe(auto& f, Is<Inner> auto& m) { f("name", m.name), f("rate", m.rate); }
-void describe(auto& f, Is<Extended> auto& m) { f("name", m.name), f.added("count", m.count); }
 void describe(auto& f, Is<Outer> auto& m) {
   f("process", m.process), f("color", m.color), f("layers", m.layers), f("inner", m.inner);
   f("ports", m.ports);
@@ -71,11 +65,6 @@ TEST(JsonFields, OmitsAbsentValueInMessages) {
   EXPECT_EQ(to_object(absent, JsonStyle{}), json::parse(R"({"name":"b"})"));
   EXPECT_EQ(from_object<Inner>(json::parse(R"({"name":"b"})"), "inner", JsonStyle{}).rate,
             std::nullopt);
-}
-
-TEST(JsonFields, KeepsDefaultOfFieldThatFormerBuildsDoNotWrite) {
-  EXPECT_EQ(from_object<Extended>(json::parse(R"({"name":"b"})"), "extended").count, 4);
-  EXPECT_EQ(from_object<Extended>(to_object(Extended{"b", 5}), "extended").count, 5);
 }
 
 std::string refusal(const char* key, const json& value) {

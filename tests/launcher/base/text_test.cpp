@@ -81,5 +81,12 @@ TEST(ShellWord, QuotesAnyTextAsOneWord) {
   EXPECT_EQ(shell_word("it's $(id)\n"), "'it'\\''s $(id)\n'");
 }
 
+TEST(Counted, OneHasNoPlural) {
+  EXPECT_EQ(counted(1, "row"), "1 row");
+  EXPECT_EQ(counted(0, "row"), "0 rows");
+  EXPECT_EQ(counted(1, "micro-batch", "es"), "1 micro-batch");
+  EXPECT_EQ(counted(2, "micro-batch", "es"), "2 micro-batches");
+}
+
 }  // namespace
 }  // namespace strait::base

@@ -55,6 +55,17 @@ TEST(Report, ShowsHowTheRunEndedLast) {
               testing::HasSubstr("<p>Ended at step 5: out of memory. stage &lt;1&gt;</p>"));
 }
 
+TEST(Report, ShowsEvaluationLosses) {
+  Report report;
+  report.add_event({{"event", "evaluated"}, {"step", 2}, {"loss", 5.5}, {"tokens", 3}});
+  report.add_event({{"event", "evaluated"}, {"step", 4}, {"loss", 4.5}, {"tokens", 3}});
+  report.add_event({{"event", "evaluated"}, {"step", 4}, {"loss", 4.25}, {"tokens", 3}});
+  const std::string page = report.page("run", "plan");
+  EXPECT_THAT(page, testing::HasSubstr("<h2>Evaluation loss</h2>"));
+  EXPECT_THAT(page, testing::HasSubstr("from 5.5 (step 2) to 4.25 (step 4)"));
+  EXPECT_THAT(Report().page("run", "plan"), testing::Not(testing::HasSubstr("Evaluation loss")));
+}
+
 TEST(Report, TablesSayThatTheyAreSums) {
   Report report;
   const trace::BoundaryMetrics boundary;

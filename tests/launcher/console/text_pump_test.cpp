@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <sstream>
+#include <vector>
 
 namespace strait::console {
 namespace {
@@ -53,6 +55,29 @@ TEST_F(TextPumpTest, DestructorWritesQueuedText) {
     }
   }
   EXPECT_EQ(drain(), expected);
+}
+
+TEST_F(TextPumpTest, ReportsOnceThatItCannotWrite) {
+  std::vector<int> errors;
+  const int full = ::open("/dev/full", O_WRONLY | O_CLOEXEC);
+  {
+    TextPump pump(full, TextPump::Form::plain, TextPump::kQueuedBytes,
+                  [&](int error) { errors.push_back(error); });
+    for (int i = 0; i < 100; ++i) pump.write("line\n", false);
+  }
+  ::close(full);
+  EXPECT_THAT(errors, testing::ElementsAre(ENOSPC));
+}
+
+TEST_F(TextPumpTest, ReaderThatHasClosedIsNotReported) {
+  std::vector<int> errors;
+  close_reader();
+  {
+    TextPump pump(ends_[1], TextPump::Form::plain, TextPump::kQueuedBytes,
+                  [&](int error) { errors.push_back(error); });
+    pump.write("line\n", false);
+  }
+  EXPECT_THAT(errors, testing::IsEmpty());
 }
 
 // A writer that waited for the reader would hang this test.

@@ -146,11 +146,11 @@ TEST(ControlMessage, EveryCoordinatorMessageReadsBack) {
   EXPECT_EQ(lets_in.next_epoch, 3U);
   EXPECT_EQ(through_coordinator(Committed{store::Step{4}}).arrives, std::nullopt);
   const Admit admit =
-      through_coordinator(Admit{5, 2, {{"0.2", "key"}}, {{"vote 0.0~0.2", "127.0.0.1"}}});
+      through_coordinator(Admit{5, 2, {{"0.2", "key"}}, {{"consensus 0.0~0.2", "127.0.0.1"}}});
   EXPECT_EQ(admit.number, 5U);
   EXPECT_EQ(admit.replica, 2U);
   EXPECT_EQ(admit.keys.at("0.2"), "key");
-  EXPECT_EQ(admit.binds.at("vote 0.0~0.2"), "127.0.0.1");
+  EXPECT_EQ(admit.binds.at("consensus 0.0~0.2"), "127.0.0.1");
   EXPECT_EQ(through_coordinator(SaveSoon{7}).number, 7U);
   EXPECT_EQ(through_coordinator(Dropped{store::Step{4}, "no room"}).text, "no room");
   const Dropped again = through_coordinator(Dropped{store::Step{4}, "one left", true, 3});

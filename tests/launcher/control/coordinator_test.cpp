@@ -673,7 +673,7 @@ void let_in_and_go_on(Script& me) {
   // The answer to a cancelled Admit must be ignored.
   me.say(Ready{{{"replica 0.0~0.1", "tcp://former:1"}}, admit.number - 1});
   me.say(Ready{{{"replica 0.0~0.1", "tcp://anew:1"}}, admit.number});
-  EXPECT_EQ(me.hear<Peers>().endpoints.at("vote 0.0~0.1"), "tcp://back:2");
+  EXPECT_EQ(me.hear<Peers>().endpoints.at("consensus 0.0~0.1"), "tcp://back:2");
   EXPECT_EQ(me.hear<SaveSoon>().number, 1U);
   me.step(1);
   me.shard(1, 1);
@@ -691,7 +691,7 @@ void let_in_and_go_on(Script& me) {
 TEST_F(CoordinatorTest, ReplicaRejoinsAtCheckpoint) {
   ask_for_replica_1([](Script& me) {
     me.hello();
-    me.say(Ready{{{"vote 0.0~0.1", "tcp://back:2"}}});
+    me.say(Ready{{{"consensus 0.0~0.1", "tcp://back:2"}}});
     EXPECT_EQ(me.hear<Peers>().endpoints.at("replica 0.0~0.1"), "tcp://anew:1");
     EXPECT_EQ(me.hear<Committed>().step, Step{1});
     me.end_behind_step_2(2);
@@ -710,7 +710,7 @@ TEST_F(CoordinatorTest, ReplicaRejoinsAtCheckpoint) {
 TEST_F(CoordinatorTest, AbsentReplicaJoinsLater) {
   ask_for_replica_1([](Script& me) {
     me.hello();
-    me.say(Ready{{{"vote 0.0~0.1", "tcp://back:2"}}});
+    me.say(Ready{{{"consensus 0.0~0.1", "tcp://back:2"}}});
     EXPECT_EQ(me.hear<Committed>().step, Step{1});
     me.end_behind_step_2(1);
   });
@@ -1056,7 +1056,7 @@ TEST_F(CoordinatorTest, OrphanedStageShowsThatItsAgentHasEnded) {
   EXPECT_THAT(outcome.cause, HasSubstr("stage 1.0 (host beta): its host beta is gone"));
 }
 
-// With real processes beside the scripted messages.
+// With real processes in addition to the scripted messages.
 class CoordinatorProcessTest : public CoordinatorTest {
  protected:
   std::unique_ptr<process::Process> shell(const std::string& script) {

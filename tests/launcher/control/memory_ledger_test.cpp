@@ -103,7 +103,7 @@ TEST_F(MemoryLedgerTest, IsHeldWhenAllHaveMadeTheirPart) {
   EXPECT_EQ(noted_.lines, (std::vector<std::string>{"10 two hosts"}));
 }
 
-// The second is behind: it skips 20, whatever the first does, and both go on with 30.
+// The second is late: it skips 20, whatever the first does, and both go on with 30.
 TEST_F(MemoryLedgerTest, IsGivenUpWhenOneHasSkippedIt) {
   add(kFirst, 20);
   add(kSecond, 20, "still on its way");

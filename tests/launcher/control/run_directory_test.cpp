@@ -14,6 +14,7 @@
 #include "launcher/base/errors.h"
 #include "tests/child_process.h"
 #include "tests/refusal_of.h"
+#include "tests/saved_checkpoint.h"
 #include "tests/scratch_directory.h"
 
 namespace strait::control {
@@ -56,13 +57,24 @@ TEST_F(RunDirectoryTest, NewRunHasItsFolders) {
 
 TEST_F(RunDirectoryTest, NeverOverwritesExistingRun) {
   past_run();
+  store::save_checkpoint(run_, 1, {store::shard_name(0, 0)});
   const std::string text =
       refusal_of<base::UserError>([&] { RunDirectory::create(run_, Existing::refuse); });
   EXPECT_THAT(text, HasSubstr("already holds a run"));
   EXPECT_THAT(text, HasSubstr("strait resume"));
-  EXPECT_THAT(text, HasSubstr("--set name="));
+  EXPECT_THAT(text, HasSubstr("--set name=dates-2;"));
   EXPECT_THAT(text, HasSubstr("--replace"));
   EXPECT_EQ(ScratchDirectory::read(run_ / "metrics.jsonl"), "{\"step\":1}\n");
+}
+
+TEST_F(RunDirectoryTest, RefusalAdvisesNoResumeOfRunWithoutCheckpoint) {
+  past_run();
+  std::filesystem::create_directory(scratch_ / "dates-2");
+  const std::string text =
+      refusal_of<base::UserError>([&] { RunDirectory::create(run_, Existing::refuse); });
+  EXPECT_THAT(text, HasSubstr("has no checkpoint to resume from"));
+  EXPECT_THAT(text, testing::Not(HasSubstr("strait resume")));
+  EXPECT_THAT(text, HasSubstr("--set name=dates-3"));
 }
 
 TEST_F(RunDirectoryTest, StartThatFailedBeforeFirstStepCanBeRepeated) {

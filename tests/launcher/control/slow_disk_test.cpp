@@ -43,7 +43,7 @@ class SlowDisk {
                            });
   }
   int calls() const { return calls_; }
-  // The first diagnosis, and how many seconds after the begin of the call.
+  // The first diagnosis, and how many seconds after the call began.
   const std::optional<StallDiagnosis>& stall() const { return stall_; }
   double after() const { return after_; }
 

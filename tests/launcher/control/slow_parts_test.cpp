@@ -190,7 +190,7 @@ TEST(SlowParts, SayNothingOfWhatCostsNoTime) {
   trace.slow_link(trace.links()[0], 10);
   for (int step = 0; step < 50; ++step) {
     StepLine line = trace.next();
-    for (StepLine::SentOver& link : line.links) link.sent_bytes /= 1'000;
+    for (StepLine::LinkBytes& link : line.links) link.sent_bytes /= 1'000;
     EXPECT_THAT(parts.add(line), testing::IsEmpty());
   }
 }
@@ -222,7 +222,7 @@ TEST(SlowParts, NameNoLinkThatDoesWhatThePlanSays) {
   EXPECT_THAT(parts.sentences()[0], testing::HasSubstr("the plan has 20:"));
 }
 
-// Some hosts, each of which sends over one to four links that share its line. Which of them are
+// Some hosts. Each sends over one to four links that share its line. Which of them are
 // busy at the same time changes now and then; what they measure is off by errors that last.
 class SharedLines {
  public:

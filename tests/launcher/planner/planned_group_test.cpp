@@ -126,7 +126,7 @@ TEST(PlannedGroup, OfExactSumsIsMadeBetweenGpusAndOnCpusIfAskedFor) {
   EXPECT_EQ(groups(with(plan_of("allreduce", 1, {0, 0, 1, 1}, kNoGpu), always)), kPairs);
   EXPECT_EQ(groups(with(plan_of("allreduce", 1, {0, 1}, kOneGpu), always)),
             (ReplicaGroups{{0, 1}}));
-  // By stages: those of one may share a host where those of another do not.
+  // By stages: replicas of one stage may share a host while replicas of another do not.
   const plan::Plan apart = plan_of("allreduce", 2, {0, 0, 0, 1}, kOneGpu);
   EXPECT_EQ(groups(apart, 0), (ReplicaGroups{{0, 1}}));
   EXPECT_EQ(groups(apart, 1), kTwo);
@@ -192,7 +192,7 @@ TEST(PlannedGroup, IsInThePlanAndItsText) {
   EXPECT_EQ(group_text(plan), "");
 }
 
-// Their state is that of the groups which saved it; so runs of former builds stay without.
+// Their state is that of the groups that saved it.
 TEST(PlannedGroup, OfRunThatResumesStaysWhereHostsAllowIt) {
   const plan::Plan flat = plan_of("cocktail", 1, {0, 0, 1, 1});
   plan::Plan resumed = plan_of("cocktail", 1, {0, 0, 1, 1});

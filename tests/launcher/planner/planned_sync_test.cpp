@@ -82,7 +82,7 @@ TEST(PlannedSync, LinksReplicasOfStageAndFirstStagesForConsensus) {
     EXPECT_EQ(names.size(), plan.links.size());
     EXPECT_EQ(votes, pairs);
     EXPECT_TRUE(names.contains("replica 1.0~1.1"));
-    EXPECT_TRUE(names.contains("vote 0.0~0.1"));
+    EXPECT_TRUE(names.contains("consensus 0.0~0.1"));
   }
 }
 
@@ -120,7 +120,7 @@ TEST(PlannedSync, CountsFramesOfRoundsAndTheGradientThatALossNeedsAgain) {
     EXPECT_GE(stops.processes[i].sync_bytes, bytes);
     EXPECT_EQ(continues.processes[i].sync_bytes, stops.processes[i].sync_bytes + bytes);
     EXPECT_EQ(sums.processes[i].sync_bytes, bytes) << "in shared memory";
-    EXPECT_EQ(stops.beside_bytes(stops.processes[i]), stops.processes[i].sync_bytes);
+    EXPECT_EQ(stops.host_bytes(stops.processes[i]), stops.processes[i].sync_bytes);
   }
 }
 
@@ -198,7 +198,7 @@ const plan::Plan::SyncOffer& taken(const plan::Plan& plan) {
   return *found;
 }
 
-// Methods by rank, and those of one method by staleness.
+// Methods by rank, and the strengths of one method by staleness.
 std::pair<std::size_t, double> staleness(const plan::Plan::SyncOffer& offer) {
   const std::vector<std::string> order = {"allreduce", "bytegrad", "onebit_adam",
                                           "cocktail",  "powersgd", "streaming_diloco",
@@ -271,7 +271,7 @@ TEST(PlannedSync, CountsTimeOfCoding) {
   }
 }
 
-// What closes a run is one round among many. A round of three seconds hides behind 20 steps of one,
+// What closes a run is one round among many. 20 steps of one second hide a round of three,
 // however long the run.
 TEST(PlannedSync, HidesLateRoundsInRunsOfAnyLength) {
   const auto slowdown_of = [](std::int64_t late, std::int64_t steps) {
@@ -306,7 +306,7 @@ TEST(PlannedSync, AutoAvoidsMethodsWithSlowCoding) {
   EXPECT_GT(slowdown(plan, "onebit_adam"), slowdown(plan, "bytegrad"));
 }
 
-// Two hosts on a wide cable that is so many seconds long, with steps of a second.
+// Two hosts on a wide cable that is `seconds` long, with steps of a second.
 plan::Plan planned_apart(double seconds, const recipe::Recipe::Sync& sync) {
   plan::Plan plan = plan_of(1, 2);
   plan.hosts = {{.name = "here", .cores = 4}, {.name = "there", .cores = 4}};
@@ -324,14 +324,14 @@ TEST(PlannedSync, CountsLatencyOfEachExchange) {
   for (const double way : {0.001, 0.1, 0.3, 1.0, 3.0}) {
     const plan::Plan plan = planned_apart(way, {});
     SCOPED_TRACE(fmt::format("{} s one way", way));
-    const double vote = 1 + way;
+    const double consensus = 1 + way;
     const double tolerance = 0.02;
-    EXPECT_NEAR(slowdown(plan, "allreduce"), vote + 3 * way, tolerance);
-    EXPECT_NEAR(slowdown(plan, "onebit_adam"), vote + 3 * way, tolerance);
-    EXPECT_NEAR(slowdown(plan, "powersgd"), vote + 5 * way, tolerance);
-    EXPECT_NEAR(slowdown(plan, "cocktail 0.1/0.2/4"), std::max(vote, 3 * way), tolerance);
-    EXPECT_NEAR(slowdown(plan, "diloco"), vote + 3 * way / 100, tolerance);
-    EXPECT_NEAR(slowdown(plan, "noloco"), vote + 2 * way / 50, tolerance);
+    EXPECT_NEAR(slowdown(plan, "allreduce"), consensus + 3 * way, tolerance);
+    EXPECT_NEAR(slowdown(plan, "onebit_adam"), consensus + 3 * way, tolerance);
+    EXPECT_NEAR(slowdown(plan, "powersgd"), consensus + 5 * way, tolerance);
+    EXPECT_NEAR(slowdown(plan, "cocktail 0.1/0.2/4"), std::max(consensus, 3 * way), tolerance);
+    EXPECT_NEAR(slowdown(plan, "diloco"), consensus + 3 * way / 100, tolerance);
+    EXPECT_NEAR(slowdown(plan, "noloco"), consensus + 2 * way / 50, tolerance);
     recipe::Recipe::Sync goes_on;  // where all are ready to apply before they vote on the step
     goes_on.on_loss = recipe::LossRule::continue_run;
     EXPECT_NEAR(slowdown(planned_apart(way, goes_on), "cocktail 0.1/0.2/4"),

@@ -8,16 +8,16 @@ namespace strait::planner {
 namespace {
 
 // Eight rows of four tokens, three of them distinct in each row and in no other.
-PreparedData eight_rows() {
-  store::TokenRows rows;
+data::PreparedData eight_rows() {
+  data::TokenRows rows;
   rows.row_length = 4;
   for (std::int32_t row = 0; row < 8; ++row) {
     rows.input_ids.insert(rows.input_ids.end(), {4 * row, 4 * row + 1, 4 * row + 2, 4 * row});
   }
   rows.loss_mask.assign(rows.input_ids.size(), 1);
   rows.document.assign(rows.input_ids.size(), 0);
-  PreparedData data;
-  data.tokens = std::make_shared<const tensors::TokenFile>(std::move(rows), "rows");
+  data::PreparedData data;
+  data.tokens = std::make_shared<const data::TokenFile>(std::move(rows), "rows");
   return data;
 }
 

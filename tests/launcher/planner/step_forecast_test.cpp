@@ -139,7 +139,7 @@ TEST(Speeds, StepTakesAtLeastTimeOfLink) {
   EXPECT_GT(forecast(plan), slow);
 }
 
-// The two stages have two blocks each; beside those the head is on the second.
+// The two stages have two blocks each; the second also has the head.
 TEST(Speeds, ForecastsZeroBubbleWithWeightGradientsOfTheirOwn) {
   plan::Plan plan = plan_over_two_hosts();
   const models::ModelDescription model =

@@ -40,7 +40,7 @@ TEST(OfferedParts, AreAddedToCatalogues) {
 TEST(OfferedParts, RefusesInvalidAndTakenNames) {
   EXPECT_THAT(refusal("balanced"), HasSubstr("there is a partition called \"balanced\" already"));
   for (const char* name : {"", "two words", "a#b", "a/b", "\"", "é"}) {
-    EXPECT_THAT(refusal(name), HasSubstr("is no name for a partition")) << name;
+    EXPECT_THAT(refusal(name), HasSubstr("is not a name for a partition")) << name;
   }
   EXPECT_THAT(refusal(std::string(65, 'a')), HasSubstr("1 to 64 letters"));
 }

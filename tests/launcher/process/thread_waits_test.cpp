@@ -2,25 +2,31 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdlib>
-#include <string>
 
 namespace strait::process {
 namespace {
 
-TEST(ThreadWaits, SleepUnlessTheEnvironmentSaysOtherwise) {
-  for (const char* name : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}) ::unsetenv(name);
+TEST(ThreadWaits, BoundsSpinsUnlessTheEnvironmentSetsThem) {
+  constexpr std::array kKnown{"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"};
+  const auto unset_all = [&] {
+    for (const char* name : kKnown) ::unsetenv(name);
+  };
+  unset_all();
   EXPECT_TRUE(set_thread_waits());
-  EXPECT_EQ(std::string(std::getenv("OMP_WAIT_POLICY")), "passive");
+  EXPECT_STREQ(std::getenv("GOMP_SPINCOUNT"), "3000");
+  EXPECT_STREQ(std::getenv("KMP_BLOCKTIME"), "1");
   EXPECT_FALSE(set_thread_waits());
-  ::setenv("OMP_WAIT_POLICY", "active", 1);
-  EXPECT_FALSE(set_thread_waits());
-  EXPECT_EQ(std::string(std::getenv("OMP_WAIT_POLICY")), "active");
-  ::unsetenv("OMP_WAIT_POLICY");
-  ::setenv("GOMP_SPINCOUNT", "1000", 1);
-  EXPECT_FALSE(set_thread_waits());
-  EXPECT_EQ(std::getenv("OMP_WAIT_POLICY"), nullptr);
-  ::unsetenv("GOMP_SPINCOUNT");
+  for (const char* set : kKnown) {
+    unset_all();
+    ::setenv(set, "7", 1);
+    EXPECT_FALSE(set_thread_waits());
+    for (const char* name : kKnown) {
+      EXPECT_STREQ(std::getenv(name), name == set ? "7" : nullptr) << name;
+    }
+  }
+  unset_all();
 }
 
 }  // namespace

@@ -480,13 +480,13 @@ TEST(RecipeReader, ReadsListsOfDataFiles) {
   const auto train = [](const std::string& value) {
     return parse(kLeast, {"data.train=" + value}).data.train;
   };
-  EXPECT_EQ(train("a.jsonl"), (std::vector<DataFile>{{"a.jsonl"}}));
+  EXPECT_EQ(train("a.jsonl"), (std::vector<data::DataFile>{{"a.jsonl"}}));
   EXPECT_EQ(train(R"(["a", { path = "b", weight = 2 }, { path = "c" }])"),
-            (std::vector<DataFile>{{"a"}, {"b", 2}, {"c"}}));
+            (std::vector<data::DataFile>{{"a"}, {"b", 2}, {"c"}}));
   const Recipe tables = parse(
       "[model]\npath = \"m\"\n[train]\nsteps = 1\n[[data.train]]\npath = \"a\"\n"
       "[[data.train]]\npath = \"b\"\nweight = 0.5\n");
-  EXPECT_EQ(tables.data.train, (std::vector<DataFile>{{"a"}, {"b", 0.5}}));
+  EXPECT_EQ(tables.data.train, (std::vector<data::DataFile>{{"a"}, {"b", 0.5}}));
   EXPECT_EQ(parse(kLeast, {"data.hold_out=0.02"}).data.hold_out, 0.02);
 }
 
@@ -627,7 +627,7 @@ TEST(RecipeReader, OverridesWinAndAreReadAsTomlOrText) {
   EXPECT_EQ(recipe.train.learning_rate, 2e-4);
   EXPECT_EQ(recipe.pipeline.schedule, "1f1b");
   EXPECT_EQ(recipe.pipeline.partition.ranges, (std::vector<std::pair<int, int>>{{0, 1}, {2, 3}}));
-  EXPECT_EQ(recipe.data.train, (std::vector<DataFile>{{"a b/c"}}));
+  EXPECT_EQ(recipe.data.train, (std::vector<data::DataFile>{{"a b/c"}}));
   EXPECT_EQ(recipe.model.path, "quoted");
   EXPECT_FALSE(recipe.data.shuffle);
 }

@@ -124,8 +124,8 @@ Recipe::Lora random_lora(Draw& draw) {
   return lora;
 }
 
-std::vector<DataFile> random_files(Draw& draw) {
-  std::vector<DataFile> files;
+std::vector<data::DataFile> random_files(Draw& draw) {
+  std::vector<data::DataFile> files;
   for (auto i = draw.integer(1, 3); i > 0; --i) {
     files.push_back({std::to_string(i) + draw.text(), draw.coin() ? 1 : 0.1 + draw.number(9)});
   }
@@ -150,9 +150,9 @@ Recipe random_recipe(Draw& draw) {
             draw.text(),
             draw.integer(2, 4096),
             draw.coin(),
-            draw.word<store::Targets>(),
-            draw.word<store::TooLong>(),
-            draw.word<store::Packing>(),
+            draw.word<data::Targets>(),
+            draw.word<data::TooLong>(),
+            draw.word<data::Packing>(),
             draw.integer(0, 1)};
   if (draw.coin()) {
     r.data.eval = random_files(draw);

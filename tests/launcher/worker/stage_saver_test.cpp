@@ -64,14 +64,14 @@ plan::StageJob first_of_two(const std::filesystem::path& run) {
 }
 
 stages::StageData rows() {
-  store::TokenRows rows;
+  data::TokenRows rows;
   rows.row_length = 8;
   for (std::int32_t i = 0; i < 4 * 8; ++i) {
     rows.input_ids.push_back(i % 31);
     rows.loss_mask.push_back(1);
     rows.document.push_back(0);
   }
-  return {std::make_shared<const tensors::TokenFile>(std::move(rows), "rows"), nullptr};
+  return {std::make_shared<const data::TokenFile>(std::move(rows), "rows"), nullptr};
 }
 
 // A stage that is the whole pipeline, ready to train.

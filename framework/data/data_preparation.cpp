@@ -1,0 +1,180 @@
+#include "framework/data/data_preparation.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "framework/data/file_packer.h"
+#include "framework/data/row_mix.h"
+#include "framework/data/token_cache.h"
+#include "framework/store/atomic_file.h"
+#include "framework/store/store_error.h"
+
+namespace strait::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse_data(store::StoreError::Kind kind, const std::string& why) {
+  throw store::StoreError(kind, why);
+}
+
+PackedFile read_token_file(const fs::path& source, const DataOptions& options) {
+  if (options.hold_out > 0) {
+    refuse_data(
+        store::StoreError::Kind::bad_input,
+        fmt::format("{} is a token file, whose records are packed already, so data.hold_out "
+                    "has none to choose from; set data.eval to another file",
+                    source.string()));
+  }
+  auto tokens = std::make_shared<const TokenFile>(source);
+  if (tokens->row_length() != options.rows.row) {
+    refuse_data(store::StoreError::Kind::bad_input,
+                fmt::format("{} has rows of {} tokens, but the recipe says data.row = {}; make "
+                            "them equal",
+                            source.string(), tokens->row_length(), options.rows.row));
+  }
+  return {std::move(tokens), nullptr, {}};
+}
+
+std::string name_of_tokenizer(const std::string& tokenizer) {
+  if (tokenizer == kByteTokenizer) return kByteTokenizer;
+  return (fs::absolute(tokenizer).lexically_normal() / "").parent_path().filename().string();
+}
+
+// Records what made the tokens of a data set, if its files say so. All must agree.
+void take_tokenizer(PreparedData& data, const fs::path& source, const std::string& tokenizer,
+                    const std::string& name) {
+  if (tokenizer.empty() || tokenizer == data.tokenizer) return;
+  if (!data.tokenizer.empty()) {
+    refuse_data(store::StoreError::Kind::mismatch,
+                fmt::format("{} was made by another tokenizer or chat template ({}) than the files "
+                            "before it ({}); prepare it again",
+                            source.string(), tokenizer, data.tokenizer));
+  }
+  data.tokenizer = tokenizer;
+  data.tokenizer_name = name;
+}
+
+// Combines the rows of several files to one data set.
+class Mix {
+ public:
+  void add(std::shared_ptr<const TokenFile> file, DataFile source) {
+    rows_.push_back({file->rows(), source.weight});
+    files_.push_back(std::move(file));
+    paths_.push_back(std::move(source.path));
+  }
+  bool empty() const { return files_.empty(); }
+
+  std::shared_ptr<const TokenFile> finish(std::uint64_t seed) const {
+    if (files_.size() == 1 && rows_.front().weight == 1) return files_.front();
+    std::vector<RowChoice> chosen = mix_rows(rows_, seed);
+    std::vector<bool> present(files_.size());
+    for (const RowChoice& one : chosen) present[static_cast<std::size_t>(one.file)] = true;
+    for (std::size_t i = 0; i < files_.size(); ++i) {
+      if (present[i]) continue;
+      refuse_data(store::StoreError::Kind::bad_input,
+                  fmt::format("the weight {} of {} takes none of its {} rows; make it larger",
+                              rows_[i].weight, paths_[i], rows_[i].rows));
+    }
+    return std::make_shared<const TokenFile>(files_, std::move(chosen));
+  }
+
+ private:
+  std::vector<std::shared_ptr<const TokenFile>> files_;
+  std::vector<MixedFile> rows_;
+  std::vector<std::string> paths_;
+};
+
+}  // namespace
+
+bool is_token_file(const fs::path& source) { return source.extension() == ".safetensors"; }
+
+std::string recorded_tokenizer(const std::map<std::string, std::string>& metadata) {
+  const auto hash = metadata.find("tokenizer_hash");
+  if (hash != metadata.end()) return hash->second;
+  const auto name = metadata.find("tokenizer");
+  return name != metadata.end() && name->second == kByteTokenizer ? kByteTokenizer : "";
+}
+
+std::string tokenizer_identity(const std::string& tokenizer, const TokenizerOpener& tokenizers) {
+  return tokenizer == kByteTokenizer ? kByteTokenizer : tokenizers.hash(tokenizer);
+}
+
+PreparedSplit read_split(const std::vector<DataFile>& files, const DataOptions& options,
+                         const TokenizerOpener& tokenizers) {
+  PreparedSplit split;
+  PreparedData& training = split.training;
+  training.files = files;
+  training.cached = true;
+  FilePacker packer(options, tokenizers);
+  Mix trained;
+  Mix held;
+  std::string identity;  // of the tokenizer in the options
+  for (const DataFile& file : training.files) {
+    PackedFile packed;
+    if (is_token_file(file.path)) {
+      packed = read_token_file(file.path, options);
+      const auto& metadata = packed.tokens->metadata();
+      const auto name = metadata.find("tokenizer");
+      take_tokenizer(training, file.path, recorded_tokenizer(metadata),
+                     name == metadata.end() ? "" : name->second);
+    } else {
+      if (identity.empty()) identity = tokenizer_identity(options.tokenizer, tokenizers);
+      take_tokenizer(training, file.path, identity, name_of_tokenizer(options.tokenizer));
+      const TokenCache cache(file.path, options, identity, tokenizers);
+      std::optional<PackedFile> known = cache.read();
+      if (!known) {
+        training.cached = false;
+        known = packer.pack(file.path);
+        if (std::string removed = cache.write(*known); !removed.empty()) {
+          training.removed.push_back(std::move(removed));
+        }
+      }
+      packed = std::move(*known);
+    }
+    if (!packed.note.empty()) {
+      training.notes.push_back(fmt::format("{}: {}", file.path, packed.note));
+    }
+    trained.add(std::move(packed.tokens), file);
+    if (packed.held_out != nullptr) held.add(std::move(packed.held_out), {file.path});
+  }
+  training.is_token_file =
+      files.size() == 1 && files.front().weight == 1 && is_token_file(files.front().path);
+  training.tokens = trained.finish(options.seed);
+  if (options.hold_out == 0) return split;
+  if (held.empty()) {
+    refuse_data(store::StoreError::Kind::bad_input,
+                fmt::format("data.hold_out = {} takes none of the records of {}; make it larger, "
+                            "or set data.eval to another file",
+                            options.hold_out, training.name()));
+  }
+  split.held_out = training;
+  split.held_out->notes.clear();
+  split.held_out->tokens = held.finish(options.seed);
+  return split;
+}
+
+PreparedData read_data(const std::vector<DataFile>& files, DataOptions options,
+                       const TokenizerOpener& tokenizers) {
+  options.hold_out = 0;
+  return read_split(files, options, tokenizers).training;
+}
+
+std::map<std::string, std::string> metadata_of(const PreparedData& data) {
+  std::map<std::string, std::string> metadata{{"source", data.name()}};
+  if (!data.tokenizer_name.empty()) metadata["tokenizer"] = data.tokenizer_name;
+  if (!data.tokenizer.empty() && data.tokenizer != kByteTokenizer) {
+    metadata["tokenizer_hash"] = data.tokenizer;
+  }
+  return metadata;
+}
+
+fs::path place_data(const PreparedData& data, const fs::path& target) {
+  if (data.is_token_file) return fs::absolute(data.files.front().path);
+  store::make_directory(fs::absolute(target).parent_path());
+  write_token_file(target, *data.tokens, metadata_of(data));
+  return fs::absolute(target);
+}
+
+}  // namespace strait::data

@@ -1,0 +1,217 @@
+#include "framework/data/file_packer.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <deque>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "framework/data/byte_tokenizer.h"
+#include "framework/data/row_spool.h"
+#include "framework/data/token_cache.h"
+#include "framework/store/store_error.h"
+
+namespace strait::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Shows on a terminal how much of a long file has been read.
+class PreparationProgress {
+ public:
+  explicit PreparationProgress(const RecordReader& reader)
+      : reader_(reader), shown_(isatty(STDERR_FILENO) != 0) {}
+  PreparationProgress(const PreparationProgress&) = delete;
+  PreparationProgress& operator=(const PreparationProgress&) = delete;
+  ~PreparationProgress() {
+    if (last_ >= 0) std::fputs("\r\033[K", stderr);
+  }
+  void show(std::size_t further_tokens) {
+    tokens_ += further_tokens;
+    const int percent = static_cast<int>(reader_.bytes_read() * 100 / reader_.bytes());
+    if (!shown_ || percent == last_) return;
+    last_ = percent;
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start_;
+    const double millions = static_cast<double>(tokens_) / 1e6;
+    const std::string line = fmt::format("\r\033[Ktokenising: {} %, {:.1f} M tokens, {:.2f} M/s",
+                                         percent, millions, millions / spent.count());
+    std::fputs(line.c_str(), stderr);
+  }
+
+ private:
+  const RecordReader& reader_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::size_t tokens_ = 0;
+  bool shown_;
+  int last_ = -1;
+};
+
+std::size_t bytes_of(const Record& record) {
+  std::size_t bytes = record.chat.size();
+  for (const Piece& piece : record.pieces) bytes += piece.text.size();
+  return bytes;
+}
+
+void add_count(std::vector<std::string>& parts, std::int64_t count, const char* what) {
+  if (count > 0) parts.push_back(fmt::format("{} {}", count, what));
+}
+
+}  // namespace
+
+// Divides records between training and evaluation.
+class FilePacker::Split {
+ public:
+  explicit Split(const DataOptions& options)
+      : options_(options), training_(options), evaluation_(options) {}
+
+  // The packer that gets this record.
+  Packer& side_of(const Record& record) {
+    ++records_;
+    const bool held =
+        options_.hold_out > 0 && is_held_out(record, options_.hold_out, options_.seed);
+    held_ += held ? 1 : 0;
+    return (held ? evaluation_ : training_).packer();
+  }
+
+  // The tokenizer has no token to end texts and completions.
+  void note_missing_end_token() { missing_end_token_ = true; }
+
+  PackedFile finish(const fs::path& source) {
+    PackedFile packed{training_.finish(source), evaluation_.finish(source), {}};
+    std::vector<std::string> notes;
+    std::vector<std::string> parts;
+    add_count(parts, sum(&LongDocuments::dropped), "dropped");
+    add_count(parts, sum(&LongDocuments::truncated), "truncated");
+    add_count(parts, sum(&LongDocuments::split), "split");
+    if (!parts.empty()) {
+      notes.push_back(fmt::format("records longer than a row of {} tokens: {}", options_.rows.row,
+                                  fmt::join(parts, ", ")));
+    }
+    const std::int64_t targetless = sum(&LongDocuments::pieces_without_target);
+    if (targetless > 0) {
+      notes.push_back(fmt::format("{} piece{} of records without a target left out", targetless,
+                                  targetless == 1 ? "" : "s"));
+    }
+    if (options_.hold_out > 0) {
+      notes.push_back(fmt::format("held out for evaluation: {} of {} records", held_, records_));
+    }
+    if (missing_end_token_) {
+      notes.push_back(
+          fmt::format("no token marks where a record ends, so the model does not learn to stop "
+                      "there; name an eos_token in {}",
+                      (fs::path(options_.tokenizer) / "tokenizer_config.json").string()));
+    }
+    packed.note = fmt::format("{}", fmt::join(notes, "; "));
+    if (packed.tokens == nullptr) {
+      throw store::StoreError(
+          store::StoreError::Kind::bad_input,
+          fmt::format("{}: no record is left to {}{}", source.string(),
+                      options_.evaluation ? "evaluate" : "train on",
+                      packed.note.empty() ? "" : fmt::format(" ({})", packed.note)));
+    }
+    return packed;
+  }
+
+ private:
+  std::int64_t sum(std::int64_t LongDocuments::*member) {
+    return training_.packer().long_documents().*member +
+           evaluation_.packer().long_documents().*member;
+  }
+
+  // Packed rows that are written to a token file.
+  class Rows {
+   public:
+    explicit Rows(const DataOptions& options)
+        : spool_(options.rows.row, spool_folder),
+          packer_(options.rows,
+                  [this](std::int64_t number, const PackedRow& row) { spool_.put(number, row); }) {}
+    Rows(const Rows&) = delete;
+    Rows& operator=(const Rows&) = delete;
+
+    Packer& packer() { return packer_; }
+
+    // Null: there are none.
+    std::shared_ptr<const TokenFile> finish(const fs::path& source) {
+      packer_.finish();
+      if (packer_.rows() == 0) return nullptr;
+      return std::make_shared<const TokenFile>(spool_.finish(), source.string());
+    }
+
+   private:
+    RowSpool spool_;
+    Packer packer_;
+  };
+
+  const DataOptions& options_;
+  Rows training_;
+  Rows evaluation_;
+  std::int64_t records_ = 0;
+  std::int64_t held_ = 0;
+  bool missing_end_token_ = false;
+};
+
+PackedFile FilePacker::pack(const fs::path& source) {
+  RecordReader reader(source);
+  if (options_.hold_out > 0 && reader.is_text()) {
+    throw store::StoreError(
+        store::StoreError::Kind::bad_input,
+        fmt::format("{} is one text, so data.hold_out has no records to choose from; write it as "
+                    "JSONL with a \"text\" on each line, or set data.eval to another file",
+                    source.string()));
+  }
+  Split split(options_);
+  if (options_.tokenizer == kByteTokenizer) {
+    pack_bytes(reader, split);
+  } else {
+    pack_tokens(reader, split);
+  }
+  return split.finish(source);
+}
+
+void FilePacker::pack_bytes(RecordReader& reader, Split& split) const {
+  while (std::optional<Record> record = reader.next()) {
+    Packer& packer = split.side_of(*record);
+    choose_targets(*record, options_.targets);
+    packer.add(ByteTokenizer::document(*record));
+  }
+}
+
+void FilePacker::pack_tokens(RecordReader& reader, Split& split) {
+  if (tokenizer_ == nullptr) tokenizer_ = tokenizers_.start(options_.tokenizer);
+  PreparationProgress progress(reader);
+  std::vector<Record> batch;
+  std::deque<Packer*> sides;  // the packer of each record that is read and not packed
+  std::size_t bytes = 0;
+  const auto receive = [&] {
+    std::size_t tokens = 0;
+    for (const Document& document : tokenizer_->receive()) {
+      tokens += document.tokens.size();
+      sides.front()->add(document);
+      sides.pop_front();
+    }
+    progress.show(tokens);
+  };
+  const auto send = [&] {
+    if (tokenizer_->sent() == Tokenizer::kAhead) receive();
+    tokenizer_->send(batch, options_.targets);
+    batch.clear();
+    bytes = 0;
+  };
+  while (std::optional<Record> record = reader.next()) {
+    bytes += bytes_of(*record);
+    if (!reader.is_text() && record->chat.empty() && !tokenizer_->ends_records())
+      split.note_missing_end_token();
+    sides.push_back(&split.side_of(*record));
+    batch.push_back(std::move(*record));
+    if (bytes >= Tokenizer::kBatchBytes) send();
+  }
+  if (!batch.empty()) send();
+  while (tokenizer_->sent() > 0) receive();
+}
+
+}  // namespace strait::data

@@ -1,0 +1,113 @@
+#include "framework/data/record_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+#include <string_view>
+
+#include "framework/store/store_error.h"
+#include "framework/utf8.h"
+
+namespace strait::data {
+namespace {
+
+constexpr std::uint64_t kPiece = 1 << 20;
+
+}  // namespace
+
+RecordReader::RecordReader(const std::filesystem::path& path)
+    : file_(path), lines_(path.extension() == ".jsonl" || path.extension() == ".ndjson") {
+  if (file_.size() == 0) {
+    // An empty file is a mistake, such as an interrupted download, so it is not taken for no
+    // records.
+    throw store::StoreError(store::StoreError::Kind::bad_input,
+                            fmt::format("{} is empty", path.string()));
+  }
+  std::string head(std::min<std::uint64_t>(file_.size(), kFormBytes), '\0');
+  file_.read(0, std::as_writable_bytes(std::span(head)));
+  refuse_other_forms(path, head, lines_);
+}
+
+std::optional<Record> RecordReader::next() {
+  if (!lines_) return next_part();
+  while (std::optional<std::string> line = next_line()) {
+    if (line->find_first_not_of(" \t\r") == std::string::npos) continue;
+    ++records_;
+    return parse_record(*line, origin());
+  }
+  if (records_ == 0) {
+    throw store::StoreError(
+        store::StoreError::Kind::bad_input,
+        fmt::format("{} holds no record, only blank lines", file_.path().string()));
+  }
+  return std::nullopt;
+}
+
+std::optional<Record> RecordReader::next_part() {
+  if (offset_ == 0) {
+    fill();
+    if (buffer_.starts_with(kByteOrderMark)) position_ = kByteOrderMark.size();
+  }
+  // A part plus the character after it, so that a cut character is recognised.
+  while (buffer_.size() - position_ <= kPartBytes && offset_ < file_.size()) fill();
+  if (position_ == buffer_.size()) {
+    if (records_ > 0) return std::nullopt;
+    throw store::StoreError(
+        store::StoreError::Kind::bad_input,
+        fmt::format("{} is empty but for its byte order mark", file_.path().string()));
+  }
+  const std::size_t end = part_end(buffer_, position_);
+  const std::uint64_t before = offset_ - (buffer_.size() - position_);
+  Record record;
+  record.origin = file_.path().string();
+  record.pieces = {{buffer_.substr(position_, end - position_), true}};
+  record.first = records_++ == 0;
+  record.last = offset_ == file_.size() && end == buffer_.size();
+  refuse_binary(file_.path(), record.pieces[0].text, before);
+  position_ = end;
+  return record;
+}
+
+std::optional<std::string> RecordReader::next_line() {
+  std::size_t searched = position_;
+  std::size_t end = buffer_.find('\n', searched);
+  while (end == std::string::npos && offset_ < file_.size()) {
+    searched = buffer_.size() - position_;
+    fill();
+    end = buffer_.find('\n', searched);
+    // The line is refused below before more of it is read.
+    if (end == std::string::npos && buffer_.size() > kMaximumLine) break;
+  }
+  if (end == std::string::npos) end = buffer_.size();
+  if (position_ == buffer_.size()) return std::nullopt;
+  ++line_;
+  if (end - position_ > kMaximumLine) {
+    throw store::StoreError(
+        store::StoreError::Kind::bad_input,
+        fmt::format(
+            "{}: the line is longer than {} bytes; {}", origin(), kMaximumLine,
+            advice_on_long_line(file_.path(), std::string_view(buffer_).substr(position_))));
+  }
+  std::string line = buffer_.substr(position_, end - position_);
+  position_ = std::min(end + 1, buffer_.size());
+  if (line_ == 1 && line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());
+  return line;
+}
+
+// Consumed bytes are dropped first, so `position_` is 0 afterwards.
+void RecordReader::fill() {
+  buffer_.erase(0, position_);
+  position_ = 0;
+  const std::size_t kept = buffer_.size();
+  const std::uint64_t count = std::min(kPiece, file_.size() - offset_);
+  buffer_.resize(kept + count);
+  file_.read(offset_, std::as_writable_bytes(std::span(buffer_).subspan(kept)));
+  offset_ += count;
+}
+
+std::string RecordReader::origin() const {
+  return fmt::format("{}:{}", file_.path().string(), line_);
+}
+
+}  // namespace strait::data

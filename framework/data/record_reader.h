@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "framework/data/data_form.h"
+#include "framework/data/record.h"
+#include "framework/store/input_file.h"
+
+namespace strait::data {
+
+// The records of a data file, one by one. A file named .jsonl or .ndjson has one record per line,
+// and blank lines are skipped. Any other file is one text, which comes in parts. One thread.
+// StoreError bad_input, with file:line: a file of another form (data_form.h), an empty file, one
+// without records, or a line above the limit.
+class RecordReader {
+ public:
+  static constexpr std::uint64_t kMaximumLine = kLongestLine;
+
+  explicit RecordReader(const std::filesystem::path& path);
+
+  std::optional<Record> next();  // nothing: no more records
+
+  std::uint64_t bytes() const { return file_.size(); }
+  std::uint64_t bytes_read() const { return offset_; }
+  bool is_text() const { return !lines_; }
+
+ private:
+  std::optional<Record> next_part();
+  std::optional<std::string> next_line();
+  void fill();
+  std::string origin() const;
+
+  store::InputFile file_;
+  bool lines_ = false;
+  std::string buffer_;
+  std::size_t position_ = 0;  // in buffer_
+  std::uint64_t offset_ = 0;  // in the file, after buffer_
+  std::int64_t line_ = 0;
+  std::int64_t records_ = 0;
+};
+
+}  // namespace strait::data

@@ -1,0 +1,145 @@
+#include "framework/data/sample_order.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <stdexcept>
+
+#include "framework/mixed_bits.h"
+#include "framework/store/store_error.h"
+
+namespace strait::data {
+namespace {
+
+// A Feistel network on `bits` bits: a keyed permutation of 0 .. 2^bits - 1 that computes any
+// position by itself.
+std::uint64_t feistel(std::uint64_t key, unsigned bits, std::uint64_t value) {
+  constexpr unsigned kRounds = 8;
+  const unsigned right_bits = bits / 2;
+  const std::uint64_t right_mask = (std::uint64_t{1} << right_bits) - 1;
+  const std::uint64_t left_mask = (std::uint64_t{1} << (bits - right_bits)) - 1;
+  std::uint64_t left = value >> right_bits;
+  std::uint64_t right = value & right_mask;
+  for (unsigned round = 0; round < kRounds; ++round) {
+    const std::uint64_t round_key = mixed_bits(key + round);
+    if (round % 2 == 0) {
+      left ^= mixed_bits(round_key ^ right) & left_mask;
+    } else {
+      right ^= mixed_bits(round_key ^ left) & right_mask;
+    }
+  }
+  return left << right_bits | right;
+}
+
+}  // namespace
+
+SampleOrder::SampleOrder(const SampleOrderOptions& options) : options_(options) {
+  if (options_.replicas < 1 || options_.replica < 0 || options_.replica >= options_.replicas ||
+      options_.rows_per_step < 1) {
+    throw std::invalid_argument(fmt::format("replica {} of {}, {} rows per step", options_.replica,
+                                            options_.replicas, options_.rows_per_step));
+  }
+  shard_rows_ = (options_.rows - options_.replica + options_.replicas - 1) / options_.replicas;
+  // The smallest shard decides, so that all replicas give the same answer.
+  const std::int64_t smallest = options_.rows / options_.replicas;
+  if (options_.rows_per_step > smallest) {
+    throw store::StoreError(
+        store::StoreError::Kind::bad_input,
+        fmt::format("a step takes {} rows of each replica, but the data gives a replica only {} "
+                    "({} rows, {} replicas); make the batch smaller or the rows shorter",
+                    options_.rows_per_step, smallest, options_.rows, options_.replicas));
+  }
+}
+
+std::vector<store::SampleId> SampleOrder::samples(store::Step step) const {
+  if (number(step) < 0) throw std::out_of_range(fmt::format("step {}", number(step)));
+  const std::int64_t start = number(step) * options_.rows_per_step;
+  const std::int64_t epoch = start / shard_rows_;
+  const std::int64_t place = start % shard_rows_;
+  const std::int64_t here = std::min(options_.rows_per_step, shard_rows_ - place);
+
+  // A front is at most as long as a step, so most steps need none.
+  const Places places = place < options_.rows_per_step ? front(epoch) : Places{};
+  Places rows = slice(epoch, places, place, here);
+  if (here < options_.rows_per_step) {
+    const Places next = front(epoch + 1);
+    rows.insert(rows.end(), next.begin(), next.begin() + (options_.rows_per_step - here));
+  }
+  std::vector<store::SampleId> samples;
+  samples.reserve(rows.size());
+  for (const std::int64_t row : rows) {
+    samples.push_back(store::SampleId{options_.replica + row * options_.replicas});
+  }
+  return samples;
+}
+
+std::int64_t SampleOrder::epoch_steps(std::int64_t epochs) const {
+  const std::int64_t largest = (options_.rows + options_.replicas - 1) / options_.replicas;
+  return (epochs * largest + options_.rows_per_step - 1) / options_.rows_per_step;
+}
+
+// The permutation of an epoch before samples are moved.
+std::int64_t SampleOrder::shuffled(std::int64_t epoch, std::int64_t place) const {
+  if (!options_.shuffle) return place;
+  const auto rows = static_cast<std::uint64_t>(shard_rows_);
+  // With fewer than 4 bits a Feistel network mixes nothing.
+  const unsigned bits = std::max(4U, static_cast<unsigned>(std::bit_width(rows - 1)));
+  const std::uint64_t key =
+      mixed_bits(mixed_bits(mixed_bits(options_.seed) + static_cast<std::uint64_t>(epoch)) +
+                 static_cast<std::uint64_t>(options_.replica));
+  auto value = static_cast<std::uint64_t>(place);
+  do {  // walk the cycle until it is back in range: still a permutation
+    value = feistel(key, bits, value);
+  } while (value >= rows);
+  return static_cast<std::int64_t>(value);
+}
+
+// How many samples of the step that spans into this epoch belong to the previous epoch.
+std::int64_t SampleOrder::carried(std::int64_t epoch) const {
+  return epoch * shard_rows_ % options_.rows_per_step;
+}
+
+// The first positions of an epoch, as far as they differ from its permutation.
+SampleOrder::Places SampleOrder::front(std::int64_t epoch) const {
+  // The moved samples depend on the tail of the previous epoch. That tail depends on its own front
+  // if the epoch is shorter than two steps. So start at an epoch whose predecessor has an unchanged
+  // tail.
+  std::int64_t first = epoch;
+  while (carried(first) > 0 && shard_rows_ - carried(first) < options_.rows_per_step) --first;
+  Places places;
+  for (std::int64_t at = first; at <= epoch; ++at) {
+    const std::int64_t count = carried(at);
+    places =
+        count == 0 ? Places{} : front_after(at, slice(at - 1, places, shard_rows_ - count, count));
+  }
+  return places;
+}
+
+SampleOrder::Places SampleOrder::front_after(std::int64_t epoch, const Places& tail) const {
+  Places taken = tail;
+  std::sort(taken.begin(), taken.end());
+  const std::size_t wanted = static_cast<std::size_t>(options_.rows_per_step) - tail.size();
+  Places places;
+  Places moved;
+  for (std::int64_t place = 0; places.size() < wanted; ++place) {
+    const std::int64_t row = shuffled(epoch, place);
+    const bool held = std::binary_search(taken.begin(), taken.end(), row);
+    (held ? moved : places).push_back(row);
+  }
+  places.insert(places.end(), moved.begin(), moved.end());
+  return places;
+}
+
+SampleOrder::Places SampleOrder::slice(std::int64_t epoch, const Places& front, std::int64_t from,
+                                       std::int64_t count) const {
+  Places rows;
+  rows.reserve(static_cast<std::size_t>(count));
+  for (std::int64_t place = from; place < from + count; ++place) {
+    const auto index = static_cast<std::size_t>(place);
+    rows.push_back(index < front.size() ? front[index] : shuffled(epoch, place));
+  }
+  return rows;
+}
+
+}  // namespace strait::data

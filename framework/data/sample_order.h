@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "framework/store/sample.h"
+
+namespace strait::data {
+
+struct SampleOrderOptions {
+  std::uint64_t seed = 0;
+  std::int64_t rows = 0;  // of the token file
+  std::int64_t replicas = 1;
+  std::int64_t replica = 0;
+  std::int64_t rows_per_step = 1;  // of this replica
+  bool shuffle = true;             // false: the order of the file
+};
+
+// The samples that a replica trains on at a step: a pure function of options and step, equal on
+// every machine and standard library. So a resumed run needs no generator state.
+//
+// Replica r owns rows r, r + replicas, and so on for the whole run. Its samples are a stream of
+// epochs, each of which is another permutation of its rows. Every step takes the next rows_per_step
+// samples of the stream. A step that spans two epochs never holds a sample twice: samples of the
+// new epoch that are already in the step move to positions after the step, in their order.
+// Immutable: any thread may call.
+class SampleOrder {
+ public:
+  // StoreError bad_input if a replica owns fewer rows than a step needs; names both numbers.
+  explicit SampleOrder(const SampleOrderOptions& options);
+
+  std::vector<store::SampleId> samples(store::Step step) const;
+
+  // The steps that cover this many epochs on every replica. The last one may reach into the next
+  // epoch.
+  std::int64_t epoch_steps(std::int64_t epochs) const;
+
+ private:
+  using Places = std::vector<std::int64_t>;  // rows of the shard, by position in an epoch
+
+  std::int64_t shuffled(std::int64_t epoch, std::int64_t place) const;
+  std::int64_t carried(std::int64_t epoch) const;
+  Places front(std::int64_t epoch) const;
+  Places front_after(std::int64_t epoch, const Places& tail) const;
+  Places slice(std::int64_t epoch, const Places& front, std::int64_t from,
+               std::int64_t count) const;
+
+  SampleOrderOptions options_;
+  std::int64_t shard_rows_ = 0;
+};
+
+}  // namespace strait::data
