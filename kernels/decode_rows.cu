@@ -17,21 +17,6 @@ struct ValueSink {
   }
 };
 
-// The number of refused groups in a staged message; called by all threads of the block.
-template <int kBits>
-__device__ int count_refused(const Slot& slot, const StagedToken<kBits>& message, bool here) {
-  int refused = 0;
-  for (int g = slot.thread; here && g < message.groups; g += slot.threads) {
-    if (message.bytes[1 + g] == kRefusedGroup) ++refused;
-  }
-  refused = sum_of_warp(refused);
-  if (lane_id() == 0) slot.results().refused[slot.warp()] = refused;
-  __syncthreads();
-  int all = 0;
-  for (int w = 0; w < slot.warps(); ++w) all += slot.results().refused[w];
-  return all;
-}
-
 template <int kBits>
 __device__ __forceinline__ void decode_token(const Slot& slot, const GpuRow& row,
                                              const RowShape& shape) {
@@ -39,7 +24,7 @@ __device__ __forceinline__ void decode_token(const Slot& slot, const GpuRow& row
   const std::int64_t token = token_of_slot();
   const bool here = token < row.tokens;
   const std::int64_t at = here ? token : 0;
-  const EntryToken entry(slot, row.entry, shape.kind, row.fresh, at, width);
+  const EntryToken entry(row.entry, row.fresh, at, width);
   StagedToken<kBits> message(nullptr, row.format, width);
   const auto* const payload =
       reinterpret_cast<const std::uint8_t*>(row.payload) + at * message.size();
@@ -47,13 +32,9 @@ __device__ __forceinline__ void decode_token(const Slot& slot, const GpuRow& row
   const ValueSink sink{
       static_cast<std::uint8_t*>(row.values) + at * shape.width * bytes_of(shape.element),
       shape.element, width};
-  if (here) {
-    copy_bytes(slot, message.bytes, payload, message.size());
-    entry.fetch(slot);
-  }
+  if (here) copy_bytes(slot, message.bytes, payload, message.size());
   __syncthreads();
-  const int refused = entry.kind == EntryKind::eight_bits ? count_refused(slot, message, here) : 0;
-  advance(slot, message, entry, here, refused, sink);
+  if (here) advance(slot, message, entry, sink);
 }
 
 __device__ __forceinline__ void decode_token_of(const Slot& slot, const GpuRow& row,

@@ -23,7 +23,6 @@ STRAIT_ON_BOTH inline std::uint64_t draw_words(std::uint64_t key) {
 inline constexpr std::uint32_t kDrawStep = 0x9E3779B1;
 inline constexpr std::uint32_t kDrawMix1 = 0x2C1B3C6D;
 inline constexpr std::uint32_t kDrawMix2 = 0x297A2D39;
-inline constexpr float kDrawUnit = 0x1p-24F;
 inline constexpr float kSignedDrawUnit = 0x1p-32F;
 
 STRAIT_ON_BOTH inline std::uint32_t hash_of(std::uint64_t words, std::uint32_t index) {
@@ -34,7 +33,7 @@ STRAIT_ON_BOTH inline std::uint32_t hash_of(std::uint64_t words, std::uint32_t i
   return hash ^ (hash >> 15U);
 }
 
-// 24 bits for the value with this index in the row; times kDrawUnit it is uniform in [0, 1).
+// 24 bits for the value with this index in the row.
 STRAIT_ON_BOTH inline std::uint32_t draw_of(std::uint64_t words, std::uint32_t index) {
   return hash_of(words, index) >> 8U;
 }

@@ -106,24 +106,22 @@ __device__ __forceinline__ void encode_token(const Slot& slot, const GpuRow& row
   const std::int64_t token = token_of_slot();
   const bool here = token < row.tokens;
   const std::int64_t at = here ? token : 0;
-  const EntryToken entry(slot, row.entry, shape.kind, row.fresh, at, width);
+  const EntryToken entry(row.entry, row.fresh, at, width);
   StagedToken<kBits> message(nullptr, row.format, width);
   auto* const payload = reinterpret_cast<std::uint8_t*>(row.payload) + at * message.size();
   message.bytes = slot.message(payload);
   const TokenValues values{
       static_cast<const std::uint8_t*>(row.values) + at * shape.width * bytes_of(shape.element),
       shape.element, width};
-  const Quantising how{row.draw.rounding, reach_of(kBits, row.draw.rounding), kHugeBits,
+  const Quantising how{row.draw.rounding, reach_of(kBits, row.draw.rounding),
                        draw_words(row.draw.key), static_cast<std::uint32_t>(at * shape.width)};
   const bool sums_wanted = squares != nullptr;
   ErrorSink sink{values, sums_wanted};
-  if (here) entry.fetch(slot);
-  __syncthreads();
   const int refused = write_message(slot, message, values, entry, how, here, sums_wanted);
   __syncthreads();
   if (here) copy_bytes(slot, payload, message.bytes, message.size());
   if (row.entry == nullptr && !sums_wanted) return;
-  advance(slot, message, entry, here, refused, sink);
+  if (here) advance(slot, message, entry, sink);
   if (!sums_wanted) return;
   const float error = sum_of_warp(sink.error);
   if (lane_id() == 0) slot.results().error[slot.warp()] = error;

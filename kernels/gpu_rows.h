@@ -43,7 +43,6 @@ struct GpuRow {
 // The common properties of the rows of a message.
 struct RowShape {
   Element element = Element::float32;
-  CacheFormat kind = CacheFormat::bfloat16;
   std::int64_t width = 0;
 };
 
@@ -59,8 +58,8 @@ constexpr std::int64_t sums_scratch_bytes(std::int64_t tokens) {
   return std::int64_t{4} * kRowsPerLaunch + 16 * tokens;
 }
 
-// A token's message is assembled in the shared memory of a multiprocessor. With 8 bits and 8-bit
-// entries it may be up to 22,000 values wide on any GPU, and several times that on larger ones.
+// A token's message is assembled in the shared memory of a multiprocessor. With 8 bits it may be up
+// to 44,000 values wide on any GPU, and several times that on larger ones.
 void encode_rows(void* stream, const RowShape& shape, std::span<const GpuRow> rows,
                  const RowSums& sums);
 void decode_rows(void* stream, const RowShape& shape, std::span<const GpuRow> rows);

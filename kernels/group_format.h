@@ -42,25 +42,20 @@ inline constexpr std::uint8_t kRefusedGroup = 255;     // NaN, infinite or huge:
 inline constexpr float kHuge = 1.329227995784916e36F;  // 2^120: values from here on are refused
 
 // nearest: the smallest error. Clips at 2 to 4 bits, so the result is up to 15 % too short. For
-// values whose error is corrected by the next message. stochastic: never clips; the mean of every
-// value over keys is the value. unbiased: nearest levels, clipped at 2 and 3 bits, with the scale
-// that restores the length: the mean of <decoded, value> over groups is <value, value>. For values
-// that are sent once; recipes do not name it.
-enum class Rounding : std::uint8_t { nearest, stochastic, unbiased };
+// values whose error is corrected by the next message. unbiased: nearest levels, clipped at 2 and 3
+// bits, with the scale that restores the length: the mean of <decoded, value> over groups is
+// <value, value>. For values that are sent once.
+enum class Rounding : std::uint8_t { nearest, unbiased };
 
-// unbiased draws once per group, stochastic once per value, only from key and index of the value in
-// the row.
+// unbiased draws only from key and index of the value in the row.
 struct Draw {
   Rounding rounding = Rounding::nearest;
   std::uint64_t key = 0;
 };
 
-// What is stored of a sample's last use, per value: bfloat16, or a row quantised with kEntryFormat.
-enum class CacheFormat : std::uint8_t { bfloat16, eight_bits };
-inline constexpr GroupFormat kEntryFormat{8, 64, false};
-
-constexpr std::int64_t entry_bytes(CacheFormat kind, std::int64_t tokens, std::int64_t width) {
-  return tokens * (kind == CacheFormat::bfloat16 ? 2 * width : token_bytes(kEntryFormat, width));
+// What is stored of a sample's last use: its values in bfloat16.
+constexpr std::int64_t entry_bytes(std::int64_t tokens, std::int64_t width) {
+  return 2 * tokens * width;
 }
 
 // Sums over encoded values, for reports only; they need not be bit-equal. Refused groups are left

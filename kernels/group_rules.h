@@ -48,14 +48,12 @@ STRAIT_ON_BOTH constexpr bool draws_small_values(int bits) { return bits == 4 ||
 
 // The ratio of a group's scale to its largest value. At few bits the error is smaller if the
 // largest values of a group are clipped. At 4 bits this is not worth it for values that are sent
-// once, whose largest ones teach most (kernels/QUANTIZED.md). Stochastic rounding must not clip.
+// once, whose largest ones teach most (kernels/QUANTIZED.md).
 STRAIT_ON_BOTH inline float reach_of(int bits, Rounding rounding) {
   float clip = 1;
-  if (rounding != Rounding::stochastic) {
-    if (bits == 2) clip = 0.55F;
-    if (bits == 3) clip = 0.75F;
-    if (bits == 4 && rounding == Rounding::nearest) clip = 0.9F;
-  }
+  if (bits == 2) clip = 0.55F;
+  if (bits == 3) clip = 0.75F;
+  if (bits == 4 && rounding == Rounding::nearest) clip = 0.9F;
   return clip / static_cast<float>(levels_of(bits) - 1);
 }
 

@@ -102,28 +102,15 @@ HWY_INLINE hn::Vec<BitLanes> hash_lanes(std::uint64_t words, std::uint32_t index
   return hn::Xor(hash, hn::ShiftRight<15>(hash));
 }
 
-HWY_INLINE Vector drawn_lanes(std::uint64_t words, std::uint32_t index, hn::Vec<BitLanes> steps) {
-  const auto draws = hn::ShiftRight<8>(hash_lanes(words, index, steps));
-  const auto counts = hn::ConvertTo(Lanes(), hn::BitCast(CountLanes(), draws));
-  return hn::Mul(counts, hn::Set(Lanes(), kDrawUnit));
-}
-
 // Values to levels, and each value to what its level decodes to.
-template <int kBits, Rounding kRounding>
-HWY_INLINE void round_group(float* values, int group, float scale, std::uint64_t words,
-                            std::uint32_t index, std::uint8_t* levels) {
+template <int kBits>
+HWY_INLINE void round_group(float* values, int group, float scale, std::uint8_t* levels) {
   const Lanes lanes;
   constexpr auto highest = static_cast<float>(levels_of(kBits) - 1);
-  constexpr bool nearest = kRounding != Rounding::stochastic;
-  constexpr float middle = nearest ? static_cast<float>(levels_of(kBits - 1)) : 0.5F * highest;
-  [[maybe_unused]] const auto steps =
-      hn::Mul(hn::Iota(BitLanes(), 0), hn::Set(BitLanes(), kDrawStep));
+  constexpr auto middle = static_cast<float>(levels_of(kBits - 1));
   const auto inverse = hn::Set(lanes, inverse_of(scale));
   for (int i = 0; i < group; i += static_cast<int>(lane_count())) {
     auto level = hn::Add(hn::Mul(hn::Load(lanes, values + i), inverse), hn::Set(lanes, middle));
-    if constexpr (kRounding == Rounding::stochastic) {
-      level = hn::Add(level, drawn_lanes(words, index + static_cast<std::uint32_t>(i), steps));
-    }
     level = hn::Floor(hn::Min(hn::Max(level, hn::Zero(lanes)), hn::Set(lanes, highest)));
     // Small whole numbers are in the last bits of themselves plus 2^23.
     const auto whole = hn::BitCast(BitLanes(), hn::Add(level, hn::Set(lanes, 0x1p23F)));

@@ -19,9 +19,8 @@ struct WeighedOctet {
 struct Quantising {
   Rounding rounding;
   float reach;
-  std::uint32_t refused_from;  // sizes from these bits on are refused
-  std::uint64_t words;         // of the random draw
-  std::uint32_t first_index;   // of the token in its row
+  std::uint64_t words;        // of the draw
+  std::uint32_t first_index;  // of the token in its row
 };
 
 // Chooses the scale of the octet's group, and rotates the octet if that makes the scale smaller.
@@ -34,7 +33,7 @@ __device__ inline WeighedOctet weigh(const Octet& values, const StagedToken<kBit
   const std::uint32_t plain = largest_bits(values, group);
   std::uint32_t largest = plain;
   bool turned = false;
-  const bool refused = plain >= how.refused_from;
+  const bool refused = plain >= kHugeBits;
   if (token.rotate) {
     Octet rotated = values;
     turn(rotated, group, turn_factor(group));
@@ -72,7 +71,6 @@ template <int kBits>
 __device__ inline void levels_of_octet(const WeighedOctet& weighed, float scale, int place,
                                        int octet, int count, const Quantising& how,
                                        std::uint32_t& low, std::uint32_t& high) {
-  constexpr auto highest = static_cast<float>(levels_of(kBits) - 1);
   if (restores_length(kBits, how.rounding)) scale = scale_of_code(weighed.rounding_code);
   const float inverse = inverse_of(scale);
   const std::uint32_t index = how.first_index + static_cast<std::uint32_t>(octet * kOctet);
@@ -81,12 +79,7 @@ __device__ inline void levels_of_octet(const WeighedOctet& weighed, float scale,
   for (int i = 0; i < kOctet; ++i) {
     const float steps = __fmul_rn(weighed.values.value[i], inverse);
     int level = 0;
-    if (how.rounding == Rounding::stochastic) {
-      const std::uint32_t draw = draw_of(how.words, index + static_cast<std::uint32_t>(i));
-      float drawn = __fadd_rn(steps, 0.5F * highest);
-      drawn = __fadd_rn(drawn, __fmul_rn(static_cast<float>(draw), kDrawUnit));
-      level = static_cast<int>(fminf(fmaxf(drawn, 0.0F), highest));
-    } else if (restores_length(kBits, how.rounding)) {
+    if (restores_length(kBits, how.rounding)) {
       level = unbiased_level<kBits>(steps, how.words, index - static_cast<std::uint32_t>(place),
                                     place + i);
     } else {

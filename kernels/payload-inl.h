@@ -20,7 +20,7 @@ namespace strait::kernels::HWY_NAMESPACE {
 // while smaller parts of it are still in the store buffer would stall.
 template <int kBits, Rounding kRounding>
 HWY_NOINLINE void write_groups(TokenScratch& scratch, std::int64_t width, const GroupFormat& format,
-                               std::uint64_t words, std::uint32_t index, std::uint8_t* out) {
+                               std::uint8_t* out) {
   const int size = format.group;
   const std::int64_t groups = groups_of(format, width);
   for (std::int64_t g = 0; g < groups; ++g) {
@@ -34,9 +34,7 @@ HWY_NOINLINE void write_groups(TokenScratch& scratch, std::int64_t width, const 
       if constexpr (kRounding == Rounding::unbiased) {
         expand_levels<kBits>(scratch.levels() + g * size, size, scale, values);
       } else {
-        round_group<kBits, kRounding>(values, size, scale, words,
-                                      index + static_cast<std::uint32_t>(g * size),
-                                      scratch.levels() + g * size);
+        round_group<kBits>(values, size, scale, scratch.levels() + g * size);
       }
       if ((scale_code & kTurned) != 0) turn(values, size, turn_back_factor(size));
     }
@@ -67,23 +65,22 @@ HWY_INLINE void level_groups(TokenScratch& scratch, std::int64_t groups, int siz
 
 template <Rounding kRounding>
 HWY_INLINE void write_groups_of(TokenScratch& scratch, std::int64_t width,
-                                const GroupFormat& format, std::uint64_t words, std::uint32_t index,
-                                std::uint8_t* out) {
+                                const GroupFormat& format, std::uint8_t* out) {
   switch (format.bits) {
     case 2:
-      return write_groups<2, kRounding>(scratch, width, format, words, index, out);
+      return write_groups<2, kRounding>(scratch, width, format, out);
     case 3:
-      return write_groups<3, kRounding>(scratch, width, format, words, index, out);
+      return write_groups<3, kRounding>(scratch, width, format, out);
     case 4:
-      return write_groups<4, kRounding>(scratch, width, format, words, index, out);
+      return write_groups<4, kRounding>(scratch, width, format, out);
     case 5:
-      return write_groups<5, kRounding>(scratch, width, format, words, index, out);
+      return write_groups<5, kRounding>(scratch, width, format, out);
     case 6:
-      return write_groups<6, kRounding>(scratch, width, format, words, index, out);
+      return write_groups<6, kRounding>(scratch, width, format, out);
     case 7:
-      return write_groups<7, kRounding>(scratch, width, format, words, index, out);
+      return write_groups<7, kRounding>(scratch, width, format, out);
     default:
-      return write_groups<8, kRounding>(scratch, width, format, words, index, out);
+      return write_groups<8, kRounding>(scratch, width, format, out);
   }
 }
 

@@ -14,13 +14,12 @@ namespace cpu {
 void quantize(const Values& values, const GroupFormat& format, const Draw& draw, std::byte* out,
               SquareSums* sums);
 void dequantize(const std::byte* in, const GroupFormat& format, const MutableValues& out);
-void quantize_change(const Values& values, const GroupFormat& format, const Draw& draw,
-                     CacheFormat kind, bool fresh, std::byte* entry, std::byte* out,
-                     SquareSums* sums);
-void apply_change(const std::byte* in, const GroupFormat& format, CacheFormat kind, bool fresh,
-                  std::byte* entry, const MutableValues& out);
-void store_entry(const Values& values, CacheFormat kind, std::byte* entry);
-void load_entry(CacheFormat kind, const std::byte* entry, const MutableValues& out);
+void quantize_change(const Values& values, const GroupFormat& format, const Draw& draw, bool fresh,
+                     std::byte* entry, std::byte* out, SquareSums* sums);
+void apply_change(const std::byte* in, const GroupFormat& format, bool fresh, std::byte* entry,
+                  const MutableValues& out);
+void store_entry(const Values& values, std::byte* entry);
+void load_entry(const std::byte* entry, const MutableValues& out);
 }  // namespace cpu
 
 namespace cuda {

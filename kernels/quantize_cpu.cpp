@@ -20,7 +20,7 @@ void quantize_elements(const T* from, const Values& shape, const GroupFormat& fo
     TokenSquares squares;
     take_difference(from, NoBase(), width, format.group, scratch.values(), squares);
     const auto first_index = static_cast<std::uint32_t>(token * width);
-    write_token(scratch, width, format, draw, first_index, kHugeBits, out);
+    write_token(scratch, width, format, draw, first_index, out);
     if (sums != nullptr) {
       take_error(from, scratch.values(), width, squares);
       add_squares(squares, refused_groups(out, groups_of(format, width)), *sums);

@@ -82,7 +82,7 @@ void dequantize_by_kernels(const QuantizedMatrix& matrix, const at::Tensor& valu
   row.payload = static_cast<std::byte*>(matrix.bytes.mutable_data_ptr());
   row.tokens = shape.rows;
   row.format = group_format_of(shape.format);
-  decode_rows(stream, {element, {}, shape.columns}, {&row, 1});
+  decode_rows(stream, {element, shape.columns}, {&row, 1});
 }
 
 }  // namespace

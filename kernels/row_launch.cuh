@@ -54,7 +54,7 @@ inline unsigned slots_of(std::int64_t width) { return std::max(1U, 4U / warps_of
 inline Cut cut_rows(const RowShape& shape, std::span<const GpuRow> rows) {
   const unsigned threads = 32 * warps_of(shape.width);
   const unsigned slots = slots_of(shape.width);
-  std::int64_t codes = groups_of(kEntryFormat, shape.width);
+  std::int64_t codes = 0;
   std::int64_t message = 0;
   unsigned blocks = 1;
   for (const GpuRow& row : rows) {
@@ -64,20 +64,18 @@ inline Cut cut_rows(const RowShape& shape, std::span<const GpuRow> rows) {
   }
   // Room to begin anywhere between two multiples of 16.
   const auto room = [](std::int64_t bytes) { return (bytes + 15) / 16 * 16 + 16; };
-  const bool entry = shape.kind == CacheFormat::eight_bits;
   const std::int64_t message_at = sizeof(WarpResults) + room(codes * 2);
-  const std::int64_t entry_at = message_at + room(message);
-  const std::int64_t end = entry_at + (entry ? room(token_bytes(kEntryFormat, shape.width)) : 0);
+  const std::int64_t end = message_at + room(message);
   const std::int64_t bytes = end * slots + room(sizeof(RowResults));
   if (bytes > 1 << 20)
     throw std::runtime_error(std::to_string(shape.width) +
                              " values per token are more than a GPU's shared memory holds");
-  return {dim3(blocks, static_cast<unsigned>(rows.size())),
-          dim3(threads, slots),
-          {static_cast<int>(sizeof(WarpResults)), static_cast<int>(message_at),
-           static_cast<int>(entry_at), static_cast<int>(end),
-           static_cast<int>((shape.width + kOctet * threads - 1) / (kOctet * threads))},
-          static_cast<int>(bytes)};
+  return {
+      dim3(blocks, static_cast<unsigned>(rows.size())),
+      dim3(threads, slots),
+      {static_cast<int>(sizeof(WarpResults)), static_cast<int>(message_at), static_cast<int>(end),
+       static_cast<int>((shape.width + kOctet * threads - 1) / (kOctet * threads))},
+      static_cast<int>(bytes)};
 }
 
 // The slot of a block, and which token of its row it has.

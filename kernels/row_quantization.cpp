@@ -14,7 +14,7 @@ void check_format(const GroupFormat& format) {
 }
 
 void check_row(const void* data, Element element, std::int64_t tokens, std::int64_t width) {
-  // Stochastic rounding counts the values of a row in 32 bits.
+  // Unbiased rounding counts the values of a row in 32 bits.
   TORCH_INTERNAL_ASSERT(tokens >= 0 && width > 0 && tokens < (std::int64_t{1} << 32) / width,
                         "a row of ", tokens, " tokens, ", width, " wide");
   TORCH_INTERNAL_ASSERT(element <= Element::float16, "element type ", static_cast<int>(element));
@@ -36,33 +36,32 @@ void dequantize(const std::byte* in, const GroupFormat& format, const MutableVal
   cpu::dequantize(in, format, out);
 }
 
-void quantize_change(const Values& values, const GroupFormat& format, const Draw& draw,
-                     CacheFormat kind, bool fresh, std::byte* entry, std::byte* out,
-                     SquareSums* sums) {
+void quantize_change(const Values& values, const GroupFormat& format, const Draw& draw, bool fresh,
+                     std::byte* entry, std::byte* out, SquareSums* sums) {
   check_format(format);
   check_row(values.data, values.element, values.tokens, values.width);
   if (values.tokens == 0) return;
-  cpu::quantize_change(values, format, draw, kind, fresh, entry, out, sums);
+  cpu::quantize_change(values, format, draw, fresh, entry, out, sums);
 }
 
-void apply_change(const std::byte* in, const GroupFormat& format, CacheFormat kind, bool fresh,
-                  std::byte* entry, const MutableValues& out) {
+void apply_change(const std::byte* in, const GroupFormat& format, bool fresh, std::byte* entry,
+                  const MutableValues& out) {
   check_format(format);
   check_row(out.data, out.element, out.tokens, out.width);
   if (out.tokens == 0) return;
-  cpu::apply_change(in, format, kind, fresh, entry, out);
+  cpu::apply_change(in, format, fresh, entry, out);
 }
 
-void store_entry(const Values& values, CacheFormat kind, std::byte* entry) {
+void store_entry(const Values& values, std::byte* entry) {
   check_row(values.data, values.element, values.tokens, values.width);
   if (values.tokens == 0) return;
-  cpu::store_entry(values, kind, entry);
+  cpu::store_entry(values, entry);
 }
 
-void load_entry(CacheFormat kind, const std::byte* entry, const MutableValues& out) {
+void load_entry(const std::byte* entry, const MutableValues& out) {
   check_row(out.data, out.element, out.tokens, out.width);
   if (out.tokens == 0) return;
-  cpu::load_entry(kind, entry, out);
+  cpu::load_entry(entry, out);
 }
 
 }  // namespace strait::kernels

@@ -18,22 +18,20 @@ void dequantize(const std::byte* in, const GroupFormat& format, const MutableVal
 // change → scale → round → pack → update of the entry. The entry is updated only from the written
 // bytes, exactly like apply_change() on the other side, so both keep the same bits. `fresh`: there
 // is no entry yet, so the change is from zero. A refused group leaves its part of the entry
-// unchanged (zero if fresh). In an 8-bit entry it leaves the whole token, because its groups share
-// an exponent. A huge value is refused even if its change is small.
-void quantize_change(const Values& values, const GroupFormat& format, const Draw& draw,
-                     CacheFormat kind, bool fresh, std::byte* entry, std::byte* out,
-                     SquareSums* sums);
+// unchanged (zero if fresh). A huge value is refused even if its change is small.
+void quantize_change(const Values& values, const GroupFormat& format, const Draw& draw, bool fresh,
+                     std::byte* entry, std::byte* out, SquareSums* sums);
 
 // The receiving side of quantize_change(): adds the change to the entry and writes the entry's new
 // values to `out`, in one pass. Refused groups: NaN in `out`, and the entry is unchanged (zero if
-// fresh). In an 8-bit entry the whole token is unchanged, because its groups share an exponent.
-void apply_change(const std::byte* in, const GroupFormat& format, CacheFormat kind, bool fresh,
-                  std::byte* entry, const MutableValues& out);
+// fresh).
+void apply_change(const std::byte* in, const GroupFormat& format, bool fresh, std::byte* entry,
+                  const MutableValues& out);
 
 // Stores a row in full as an entry, and reads it back. NaN, infinite and huge values are stored as
 // zero, so no entry ever contains them.
-void store_entry(const Values& values, CacheFormat kind, std::byte* entry);
-void load_entry(CacheFormat kind, const std::byte* entry, const MutableValues& out);
+void store_entry(const Values& values, std::byte* entry);
+void load_entry(const std::byte* entry, const MutableValues& out);
 
 // Checks the preconditions of all quantising operations. A violation is a bug of the caller and
 // stops at once.

@@ -11,10 +11,9 @@ constexpr int kMostWarps = 16;
 
 // The results of each warp of a slot.
 struct WarpResults {
-  int top[kMostWarps];        // of the message
-  int entry_top[kMostWarps];  // of an 8-bit entry
-  int refused[kMostWarps];    // groups of the message
-  float value[kMostWarps];    // sums of squares
+  int top[kMostWarps];      // of the message
+  int refused[kMostWarps];  // groups of the message
+  float value[kMostWarps];  // sums of squares
   float change[kMostWarps];
   float error[kMostWarps];
 };
@@ -23,7 +22,6 @@ struct WarpResults {
 struct SlotLayout {
   int codes = 0;
   int message = 0;
-  int entry = 0;
   int bytes = 0;
   int rounds = 0;  // octets per thread
 };
@@ -35,7 +33,7 @@ struct Slot {
   int threads;  // a multiple of 32
 
   __device__ WarpResults& results() const { return *reinterpret_cast<WarpResults*>(memory); }
-  // One per group, of the message and then of the entry.
+  // One per group of the message.
   __device__ std::uint16_t* scale_codes() const {
     return reinterpret_cast<std::uint16_t*>(memory + layout.codes);
   }
@@ -43,9 +41,6 @@ struct Slot {
   // vectors.
   __device__ std::uint8_t* message(const void* global) const {
     return memory + layout.message + (reinterpret_cast<std::uintptr_t>(global) % sizeof(uint4));
-  }
-  __device__ std::uint8_t* entry(const void* global) const {
-    return memory + layout.entry + (reinterpret_cast<std::uintptr_t>(global) % sizeof(uint4));
   }
   __device__ int warp() const { return thread / 32; }
   __device__ int warps() const { return threads / 32; }

@@ -15,10 +15,9 @@ void TokenScratch::grow(std::int64_t width) {
   const auto room = static_cast<std::size_t>((width / kWidestGroup + 1) * kWidestGroup);
   width_ = 0;
   values_ = hwy::AllocateAligned<float>(room);
-  base_ = hwy::AllocateAligned<float>(room);
   scale_codes_ = hwy::AllocateAligned<std::uint16_t>(room);
   levels_ = hwy::AllocateAligned<std::uint8_t>(room);
-  if (!values_ || !base_ || !scale_codes_ || !levels_) throw std::bad_alloc();
+  if (!values_ || !scale_codes_ || !levels_) throw std::bad_alloc();
   width_ = width;
 }
 

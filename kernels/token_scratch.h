@@ -15,7 +15,6 @@ class TokenScratch {
 
   // The change, then the values as the receiver decodes them.
   float* values() { return values_.get(); }
-  float* base() { return base_.get(); }  // of an 8-bit entry
   std::uint16_t* scale_codes() { return scale_codes_.get(); }
   std::uint8_t* levels() { return levels_.get(); }
 
@@ -24,7 +23,6 @@ class TokenScratch {
 
   std::int64_t width_ = 0;
   hwy::AlignedFreeUniquePtr<float[]> values_;
-  hwy::AlignedFreeUniquePtr<float[]> base_;
   hwy::AlignedFreeUniquePtr<std::uint16_t[]> scale_codes_;
   hwy::AlignedFreeUniquePtr<std::uint8_t[]> levels_;
 };

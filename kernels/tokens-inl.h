@@ -14,10 +14,9 @@ HWY_BEFORE_NAMESPACE();
 namespace strait::kernels::HWY_NAMESPACE {
 
 // Chooses the scale code of a whole group, and rotates the group if that makes the scale smaller.
-HWY_INLINE std::uint16_t weigh_group(float* values, int group, bool may_turn, float reach,
-                                     std::uint32_t refused_from) {
+HWY_INLINE std::uint16_t weigh_group(float* values, int group, bool may_turn, float reach) {
   const std::uint32_t bits = largest_bits(values, group);
-  if (bits >= refused_from) return kRefusedScaleCode;
+  if (bits >= kHugeBits) return kRefusedScaleCode;
   if (bits == 0) return kZeroScaleCode;
   const float size = float_of_bits(bits);
   if (!may_turn) return scale_code_of(size, reach);
@@ -43,38 +42,32 @@ HWY_INLINE void fit_groups(TokenScratch& scratch, std::int64_t width, int size) 
 }
 
 // Writes the token in scratch.values(), and replaces the values in place by what the reader will
-// decode: whole groups, zeros after the width. Sizes from `refused_from` on are refused. Values of
-// refused groups become -0, which changes no sum.
+// decode: whole groups, zeros after the width. Huge values are refused. Values of refused groups
+// become -0, which changes no sum.
 inline HWY_NOINLINE void write_token(TokenScratch& scratch, std::int64_t width,
                                      const GroupFormat& format, const Draw& draw,
-                                     std::uint32_t first_index, std::uint32_t refused_from,
-                                     std::uint8_t* out) {
+                                     std::uint32_t first_index, std::uint8_t* out) {
   float* const values = scratch.values();
   std::uint16_t* const scale_codes = scratch.scale_codes();
   const std::int64_t groups = groups_of(format, width);
   const float reach = reach_of(format.bits, draw.rounding);
   for (std::int64_t g = 0; g < groups; ++g) {
     const bool may_turn = format.rotate && (g + 1) * format.group <= width;
-    scale_codes[g] =
-        weigh_group(values + g * format.group, format.group, may_turn, reach, refused_from);
+    scale_codes[g] = weigh_group(values + g * format.group, format.group, may_turn, reach);
   }
-  const std::uint64_t words = draw_words(draw.key);
   if (restores_length(format.bits, draw.rounding)) {
+    const std::uint64_t words = draw_words(draw.key);
     if (format.bits == 2) level_groups<2>(scratch, groups, format.group, words, first_index);
     if (format.bits == 3) level_groups<3>(scratch, groups, format.group, words, first_index);
     if (format.bits == 4) level_groups<4>(scratch, groups, format.group, words, first_index);
     if (format.bits == 5) level_groups<5>(scratch, groups, format.group, words, first_index);
     write_token_header(scale_codes, format, width, out);
-    write_groups_of<Rounding::unbiased>(scratch, width, format, words, first_index, out);
+    write_groups_of<Rounding::unbiased>(scratch, width, format, out);
     return;
   }
   if (fits_mean_square(format.bits, draw.rounding)) fit_groups(scratch, width, format.group);
   write_token_header(scale_codes, format, width, out);
-  if (draw.rounding == Rounding::stochastic) {
-    write_groups_of<Rounding::stochastic>(scratch, width, format, words, first_index, out);
-  } else {
-    write_groups_of<Rounding::nearest>(scratch, width, format, words, first_index, out);
-  }
+  write_groups_of<Rounding::nearest>(scratch, width, format, out);
 }
 
 // Values to elements.

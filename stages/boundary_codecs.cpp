@@ -34,7 +34,6 @@ std::unique_ptr<codec::ActivationCache> make_cache(const BoundaryOptions& option
                                                    Direction direction) {
   if (!keeps_samples(options, setting, direction)) return nullptr;
   codec::ActivationCacheOptions cache;
-  cache.kind = options.codec.cache_kind;
   cache.row_tokens = setting.row_tokens;
   cache.width = setting.width;
   cache.memory_bytes = static_cast<std::uint64_t>(options.cache.memory_bytes);
@@ -57,8 +56,8 @@ codec::DirectionSettings direction_settings(Direction direction, const BoundaryO
   settings.codec = options.codec;
   settings.direction = direction;
   settings.result = setting.dtype;
-  // Every end of every boundary of every replica draws its own stochastic rounding, so that errors
-  // do not add up.
+  // Every end of every boundary of every replica draws its own rounding, so that
+  // errors do not add up.
   settings.key = kernels::mix_key(
       {setting.seed, kernels::hash_name("boundary"), static_cast<std::uint64_t>(options.position),
        static_cast<std::uint64_t>(setting.replica), static_cast<std::uint64_t>(setting.side)});

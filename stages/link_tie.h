@@ -31,7 +31,7 @@ namespace strait::stages {
 struct LinkTieOptions {
   codec::CodecSettings codec;  // of tied_row_codec()
   at::ScalarType dtype = at::kFloat;
-  std::uint64_t key = 0;  // of stochastic rounding
+  std::uint64_t key = 0;  // of random draws in rounding
 };
 
 // How rows cross if boundaries use this codec. "raw" is exact for every wire type: values in the

@@ -23,7 +23,7 @@ at::Tensor tensor_over(sync::Slots& slots, const std::string& slot, const sync::
 void ReplicaSync::show_model(store::Step steps) {
   if (alone()) return;
   before_checkpoint(steps);
-  const std::string model = method().model_slot();
+  const std::string model = method().traits.model_slot;
   if (model == sync::kWeights) return;
   const std::span<float> weights = slots_->values(sync::kWeights);
   memory_->to_host();
@@ -45,7 +45,9 @@ void ReplicaSync::hide_model() {
   optimizer_.publish();
 }
 
-bool ReplicaSync::differs() const { return !alone() && method().model_slot() != sync::kWeights; }
+bool ReplicaSync::differs() const {
+  return !alone() && method().traits.model_slot != sync::kWeights;
+}
 
 std::string ReplicaSync::own(const std::string& slot, const std::string& name) const {
   return fmt::format("replica-{}/{}/{}", leader(), slot, name);
@@ -55,9 +57,9 @@ std::vector<tensors::NamedTensor> ReplicaSync::model() const {
   std::vector<tensors::NamedTensor> tensors;
   for (const AdamW::Slot& slot : optimizer_.slots()) {
     const bool own = !differs();
-    tensors.push_back(
-        {slot.name, own ? slot.master
-                        : tensor_over(*slots_, method().model_slot(), layout_.piece(slot.name))});
+    tensors.push_back({slot.name, own ? slot.master
+                                      : tensor_over(*slots_, method().traits.model_slot,
+                                                    layout_.piece(slot.name))});
   }
   return tensors;
 }
@@ -67,7 +69,7 @@ std::vector<tensors::NamedTensor> ReplicaSync::saved_tensors() const {
   // All members of a group have the same state.
   if (!leads()) return tensors;
   const bool first = replica_ == members_.members.front();
-  const std::string model = alone() ? sync::kWeights : method().model_slot();
+  const std::string model = alone() ? sync::kWeights : method().traits.model_slot;
   for (tensors::NamedTensor& tensor : stages::saved_tensors(optimizer_)) {
     const auto slot = std::find_if(optimizer_.slots().begin(), optimizer_.slots().end(),
                                    [&](const AdamW::Slot& one) { return one.name == tensor.name; });
@@ -103,7 +105,7 @@ void ReplicaSync::restore(const ReadTensor& read, const HasTensor& has, bool exa
   restored_ = exact;
   if (alone() || !exact) return;
   const at::NoGradGuard no_grad;
-  const std::string model = method().model_slot();
+  const std::string model = method().traits.model_slot;
   for (const AdamW::Slot& slot : optimizer_.slots()) {
     const sync::Piece& piece = layout_.piece(slot.name);
     if (own_state) {

@@ -48,8 +48,8 @@ void ReplicaSync::make_method() {
   // If all replicas are in one group, nothing is left to exchange between groups.
   const bool all_in_group = grouped() && leaders_.count() == 1;
   method_ = sync::make_method(all_in_group ? sync::settings_in_group(settings_) : settings_);
-  memory_ = std::make_unique<SyncMemory>(optimizer_, gradients_, method_->trainer_slots());
-  slots_ = std::make_unique<sync::Slots>(layout_, memory_->spans(), method_->slots());
+  memory_ = std::make_unique<SyncMemory>(optimizer_, gradients_, method_->traits.trainer_slots);
+  slots_ = std::make_unique<sync::Slots>(layout_, memory_->spans(), method_->traits.slots);
   slots_->spread_by(
       [](std::int64_t count, const sync::Work& work) { at::parallel_for(0, count, 1, work); });
 }
@@ -95,14 +95,16 @@ void ReplicaSync::receive_from_member(const RejoinOptions& options) {
   members_ = tracker_->wait_for(options.rejoin.epoch);
   const std::uint32_t sender = sync::rejoin_sender(members_, options.rejoin);
   const WaitClock::Wait waiting(waits_, "the state of another replica", *links_[sender]);
-  receive_state(*slots_, method().model_slot(), optimizer_, *links_[sender], [&](bool received) {
-    if (received && options.on_progress) options.on_progress();
-    if (tracker_->contains(sender)) return;
-    // Part of the state may be overwritten already, so rejoining has to start over.
-    throw net::LinkError(
-        net::LinkError::Kind::lost,
-        fmt::format("cannot rejoin: replica {}, which was sending the state, was evicted", sender));
-  });
+  receive_state(
+      *slots_, method().traits.model_slot, optimizer_, *links_[sender], [&](bool received) {
+        if (received && options.on_progress) options.on_progress();
+        if (tracker_->contains(sender)) return;
+        // The state may be overwritten in part: rejoining has to start over.
+        throw net::LinkError(
+            net::LinkError::Kind::lost,
+            fmt::format("cannot rejoin: replica {}, which was sending the state, was evicted",
+                        sender));
+      });
   memory_->all_to_device();
   optimizer_.publish();
   restored_ = true;
@@ -120,7 +122,7 @@ void ReplicaSync::add_member(const sync::Rejoin& rejoin, store::Step steps) {
 void ReplicaSync::send_to_new_member(std::uint32_t replica) {
   memory_->all_to_host();
   try {
-    send_state(*slots_, method().model_slot(), optimizer_, *links_[replica]);
+    send_state(*slots_, method().traits.model_slot, optimizer_, *links_[replica]);
   } catch (const net::LinkError& error) {
     if (!error.peer_gone()) throw;
     // The new member is lost again. Training continues, and the next round finds it evicted.
@@ -149,7 +151,8 @@ void ReplicaSync::wait(const std::function<void()>& work) {
 std::vector<sync::Range> ReplicaSync::compared_weights(const sync::SyncRounds& rounds) const {
   std::vector<sync::Range> ranges;
   const sync::SyncMethod& compares = rounds.method();
-  if (!compares.model_is_replicated() || compares.model_slot() != sync::kWeights) return ranges;
+  if (!compares.traits.model_is_replicated || compares.traits.model_slot != sync::kWeights)
+    return ranges;
   for (const std::size_t piece : sync::checked_pieces(layout_, rounds.number())) {
     ranges.push_back(layout_.pieces()[piece].range);
   }

@@ -38,7 +38,7 @@ class ReplicaSync {
   ~ReplicaSync();
 
   // Whether gradients are summed over the replicas before their norms are computed.
-  bool sums_gradients() const { return alone() || method().sums_gradients(); }
+  bool sums_gradients() const { return alone() || method().traits.sums_gradients; }
 
   // Links by replica, null at the own index. `next`: the first step of this process. `tracker`
   // outlives this object; null: no replica may be evicted. With `rejoin` this waits for the state

@@ -168,7 +168,7 @@ std::unique_ptr<Boundary> Stage::make_boundary(const ChunkPlan& chunk, BoundaryS
     const data::SampleOrder order(sample_order_options(options_.batch, options_.training_rows));
     setting.order = [order](store::Step step) { return order.samples(step); };
     setting.samples_return = number(options_.loop.last) > order.epoch_steps(1);
-    if (options_.snapshots && options_.snapshots->caches) {
+    if (options_.snapshots) {
       setting.saved_before = [loop = options_.loop](store::Step steps) {
         return is_due(steps, loop.checkpoint_every) || is_due(steps, loop.memory_every);
       };

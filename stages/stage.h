@@ -72,7 +72,7 @@ class Stage {
 
     void close() const;
   };
-  Snapshots snapshot(store::Step steps, bool caches);
+  Snapshots snapshot(store::Step steps);
   // Called before connect(). Reads every tensor that saved_caches() returns for the same options;
   // throws StoreError if one does not fit. Without this call the caches start empty. If only one
   // end has its cache, changes whose base is missing are resent as whole rows.

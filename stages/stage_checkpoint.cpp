@@ -17,7 +17,7 @@ std::vector<tensors::NamedTensor> Stage::saved_tensors() const {
   return tensors;
 }
 
-Stage::Snapshots Stage::snapshot(store::Step steps, bool caches) {
+Stage::Snapshots Stage::snapshot(store::Step steps) {
   Snapshots taken;
   // Only the first replica saves the weights that all agree on.
   std::set<std::string> weights;
@@ -30,7 +30,6 @@ Stage::Snapshots Stage::snapshot(store::Step steps, bool caches) {
   taken.weights = static_cast<std::size_t>(
       std::ranges::count_if(tensors, [&](const auto& one) { return weights.contains(one.name); }));
   taken.state = std::make_shared<tensors::Snapshot>(std::move(tensors), snapshot_memory_);
-  if (!caches) return taken;
   for (Boundary* boundary : boundaries()) {
     for (Boundary::CacheSnapshot& cache : boundary->cache_snapshots(steps)) {
       taken.caches.push_back(std::move(cache));

@@ -34,7 +34,6 @@ struct ChunkPlan {
 // Periodic checkpoints are written while the stage trains; see Stage::snapshot().
 struct SnapshotOptions {
   std::uint64_t memory_bytes = 0;  // for copies, at most
-  bool caches = true;              // caches are saved too
 };
 
 struct StageOptions {

@@ -21,6 +21,7 @@ ROOMS = {
     "framework/data": {"framework/store"},
     "framework/tensors": {"framework/store"},
     "framework/sync": {"framework/net", "framework/store"},
+    "framework/sync/methods": {"framework/net", "framework/store", "framework/sync"},
     "framework/codec": {"kernels", "framework/net", "framework/store", "framework/tensors", "framework/trace"},
     "kernels": set(),
     "models": {"kernels"},
@@ -68,7 +69,8 @@ ROOMS["tests"] = set(ROOMS) - {"recipes"}
 
 # Rooms that never see libtorch, directly or through what they include, so that ThreadSanitizer and
 # a host's agent can do without it.
-WITHOUT_TORCH = {"schedules", "framework", "framework/net", "framework/trace", "framework/sync", "framework/store", "framework/data"} | {
+WITHOUT_TORCH = {"schedules", "framework", "framework/net", "framework/trace", "framework/sync", "framework/sync/methods",
+                 "framework/store", "framework/data"} | {
     "launcher/" + name for name in LAUNCHER if name not in ("plugin", "planner", "inference", "worker", "app")}
 TORCH = re.compile(r"^(torch|ATen|c10)/")
 # In headers only what is cheap to read; these bring in half of libtorch.

@@ -62,8 +62,14 @@ def rooms_of(unit):
     return [f"{head}/{name}" if head else name for name in tail.split("+")]
 
 
+def library_of(path):
+    """The room whose library has this source: framework/sync has methods in a folder of their own."""
+    folder = pathlib.PurePosixPath(path).parent
+    return str(folder.parent if folder.name == "methods" else folder)
+
+
 def sources_of(unit, files):
-    return sorted(path for path in files if path.endswith(".cpp") and str(pathlib.PurePosixPath(path).parent) in rooms_of(unit))
+    return sorted(path for path in files if path.endswith(".cpp") and library_of(path) in rooms_of(unit))
 
 
 def check(unit, files, flags):

@@ -19,8 +19,7 @@ SlotStoreOptions slot_options(const ActivationCacheOptions& options) {
                                        options.row_tokens, options.width,
                                        options.order ? "" : " without their order"));
   }
-  return {static_cast<std::size_t>(
-              kernels::entry_bytes(options.kind, options.row_tokens, options.width)),
+  return {static_cast<std::size_t>(kernels::entry_bytes(options.row_tokens, options.width)),
           options.memory_bytes, options.disk_bytes, options.disk_file, options.pinned};
 }
 
@@ -32,7 +31,7 @@ ActivationCache::ActivationCache(ActivationCacheOptions options)
       ahead_(options_.order, options_.last) {}
 
 std::size_t ActivationCache::entry_bytes(std::int64_t tokens) const {
-  return static_cast<std::size_t>(kernels::entry_bytes(options_.kind, tokens, options_.width));
+  return static_cast<std::size_t>(kernels::entry_bytes(tokens, options_.width));
 }
 
 bool ActivationCache::stays_in_memory(std::int64_t more) const {

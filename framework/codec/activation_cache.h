@@ -23,7 +23,6 @@
 namespace strait::codec {
 
 struct ActivationCacheOptions {
-  kernels::CacheFormat kind = kernels::CacheFormat::bfloat16;
   std::int64_t row_tokens = 0;  // of the longest row
   std::int64_t width = 0;
   std::uint64_t memory_bytes = 0;   // entries in memory; they are filled first

@@ -8,18 +8,15 @@
 #include "framework/codec/activation_cache.h"
 #include "framework/store/store_error.h"
 
-// The checkpoint format of ActivationCache: "layout" int64 [4] (entry kind, tokens of a row, width,
-// slabs), "index" int64 [entries, 4] (sample, slot, tokens, checksum), and the slabs "slab.0" and
-// so on.
+// The checkpoint format of ActivationCache: "layout" int64 [3] (tokens of a row, width, slabs),
+// "index" int64 [entries, 4] (sample, slot, tokens, checksum), and the slabs "slab.0" and so on.
 namespace strait::codec {
 namespace {
 
 constexpr std::int64_t kIndexColumns = 4;
 
 at::Tensor layout_of(const ActivationCacheOptions& options, std::int64_t slabs) {
-  return at::tensor(
-      {static_cast<std::int64_t>(options.kind), options.row_tokens, options.width, slabs},
-      at::kLong);
+  return at::tensor({options.row_tokens, options.width, slabs}, at::kLong);
 }
 
 at::Tensor read_integers(const ActivationCache::ReadTensor& read, const std::string& name,
@@ -95,17 +92,16 @@ void ActivationCache::take_snapshot(store::Step step) {
 
 void ActivationCache::restore(const std::string& prefix, const ReadTensor& read) {
   if (!held_.empty()) throw std::logic_error("an activation cache is restored that holds entries");
-  const at::Tensor layout = read_integers(read, prefix + kLayout, {4});
-  const auto slab_count = layout[3].item<std::int64_t>();
+  const at::Tensor layout = read_integers(read, prefix + kLayout, {3});
+  const auto slab_count = layout[2].item<std::int64_t>();
   if (!at::equal(layout, layout_of(options_, slab_count))) {
     throw store::StoreError(
         store::StoreError::Kind::mismatch,
-        fmt::format("the saved activation cache {} has entries of kind {} for rows of {} tokens of "
-                    "width {}, and this run kind {}, {} and {}; resume without the caches, or with "
-                    "the settings they were saved with",
-                    prefix, layout[0].item<std::int64_t>(), layout[1].item<std::int64_t>(),
-                    layout[2].item<std::int64_t>(), static_cast<int>(options_.kind),
-                    options_.row_tokens, options_.width));
+        fmt::format(
+            "the saved activation cache {} has rows of {} tokens of width {}, and this run "
+            "{} of {}; resume without the caches, or with the settings they were saved with",
+            prefix, layout[0].item<std::int64_t>(), layout[1].item<std::int64_t>(),
+            options_.row_tokens, options_.width));
   }
   const at::Tensor index = read_integers(read, prefix + "index", {-1, kIndexColumns});
   if (index.size(0) > slots_.capacity()) {

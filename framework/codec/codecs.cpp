@@ -30,7 +30,7 @@ PayloadBytes raw_payload(const DirectionSettings& settings, const PayloadLoad& l
 SampleEncoderOptions sample_options(const DirectionSettings& settings, const Choice& choice) {
   SampleEncoderOptions options;
   options.choice = choice;
-  options.codec = settings.codec;
+  options.group = static_cast<int>(settings.codec.group);
   options.key = settings.key;
   options.direction = settings.direction;
   options.device = settings.device;
@@ -80,7 +80,7 @@ std::unique_ptr<Decoder> sample_decoder(const DirectionSettings& settings, Cache
 // Uses the encoder's own sizes, with average rows and tokens in place of counted ones.
 double quantised(const DirectionSettings& settings, const PayloadLoad& load, int bits,
                  RowBase base) {
-  const RowHeader row = row_header(base, bits, settings.codec, settings.direction);
+  const RowHeader row = row_header(base, bits, settings.direction);
   const int group = static_cast<int>(settings.codec.group);
   return static_cast<double>(kPayloadHeaderBytes) +
          load.rows * static_cast<double>(row_header_bytes(base)) +

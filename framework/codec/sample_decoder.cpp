@@ -23,10 +23,6 @@ SampleDecoder::SampleDecoder(at::ScalarType result, std::unique_ptr<ActivationCa
   if (!device.is_cpu()) device_.emplace(device);
 }
 
-Memory SampleDecoder::memory() const {
-  return cache_ == nullptr ? Memory{} : Memory{cache_->options().kind};
-}
-
 // Called before memory of the sizes in the header is allocated.
 void SampleDecoder::check_fits(const TensorHeader& header) const {
   if (header.evaluation) throw std::logic_error("a training decoder is given an evaluation tensor");
@@ -42,7 +38,7 @@ void SampleDecoder::check_fits(const TensorHeader& header) const {
 
 Decoded SampleDecoder::decode(const TensorHeader& header, std::span<const std::byte> payload) {
   check_fits(header);
-  SamplePayload rows(header, payload, memory());
+  SamplePayload rows(header, payload, cache_ != nullptr);
   // The last message's kernels may still write entries that this message reads.
   if (device_) device_->wait();
   if (cache_ != nullptr) cache_->begin_step(header.step);
@@ -124,8 +120,7 @@ Decoded SampleDecoder::decode_on_device(const TensorHeader& header,
     }
     to += header.rows.padded_length * header.width * kernels::bytes_of(element_);
   }
-  const kernels::RowShape common{
-      element_, cache_ == nullptr ? kernels::CacheFormat::bfloat16 : *memory(), header.width};
+  const kernels::RowShape common{element_, header.width};
   device_->decode(common, device_rows_);
   return decoded;
 }
@@ -158,8 +153,7 @@ std::optional<std::span<std::byte>> SampleDecoder::base_of(const SamplePayload::
   }
   ++traffic_.hits;
   const std::span<std::byte> entry = cache_->find(row.sample);
-  const auto size =
-      static_cast<std::size_t>(kernels::entry_bytes(cache_->options().kind, row.length(), width));
+  const auto size = static_cast<std::size_t>(kernels::entry_bytes(row.length(), width));
   // The size may differ when another end wrote the entry for a row of another length.
   if (entry.size() != size || entry_hash(entry) != part.header.hash) return std::nullopt;
   return entry;
@@ -178,12 +172,11 @@ void SampleDecoder::decode_row(const SamplePayload::Part& part, int group,
     }
     return;
   }
-  const kernels::CacheFormat kind = cache_->options().kind;
   if (wide) {
-    kernels::store_entry(wide_.values(out.tokens, out.width), kind, entry.data());
-    kernels::load_entry(kind, entry.data(), out);
+    kernels::store_entry(wide_.values(out.tokens, out.width), entry.data());
+    kernels::load_entry(entry.data(), out);
   } else {
-    kernels::apply_change(part.data.data(), format, kind, part.header.base == RowBase::fresh,
+    kernels::apply_change(part.data.data(), format, part.header.base == RowBase::fresh,
                           entry.data(), out);
   }
 }
@@ -192,7 +185,6 @@ void SampleDecoder::complete(const TensorHeader& header, std::span<const std::by
                              std::span<const std::int64_t> places, const at::Tensor& values) {
   if (cache_ == nullptr) return Decoder::complete(header, payload, places, values);
   check_fits(header);
-  const kernels::CacheFormat kind = cache_->options().kind;
   if (places.size() != header.rows.rows.size() || values.scalar_type() != result_ ||
       values.dim() != 3 || values.size(2) != header.width ||
       values.size(1) != header.rows.padded_length) {
@@ -206,7 +198,7 @@ void SampleDecoder::complete(const TensorHeader& header, std::span<const std::by
     throw CodecError(fmt::format("a peer sends rows of step {} again, which is not this step's",
                                  number(header.step)));
   }
-  std::span<const std::byte> rest = read_whole(header, payload, kind);
+  std::span<const std::byte> rest = read_whole(header, payload);
   if (device_) device_->wait();
   for (std::size_t i = 0; i < places.size(); ++i) {
     const std::int64_t tokens = header.rows.rows[i].length();
@@ -219,8 +211,7 @@ void SampleDecoder::complete(const TensorHeader& header, std::span<const std::by
     rest = rest.subspan(entry.size());
     const std::array<std::int64_t, 2> shape{tokens, header.width};
     const at::Tensor row = pool_.take(shape);
-    kernels::load_entry(kind, entry.data(),
-                        {row.mutable_data_ptr(), element_, tokens, header.width});
+    kernels::load_entry(entry.data(), {row.mutable_data_ptr(), element_, tokens, header.width});
     values[places[i]].narrow(0, 0, tokens).copy_(row);
   }
   traffic_.resends += static_cast<std::uint64_t>(header.rows.size());

@@ -34,7 +34,6 @@ class SampleDecoder final : public Decoder {
   ActivationCache* cache() { return cache_.get(); }
 
  private:
-  Memory memory() const;
   void check_fits(const TensorHeader& header) const;
   void pin(const TensorHeader& header, SamplePayload payload);
   bool fits_device(const TensorHeader& header, SamplePayload payload);

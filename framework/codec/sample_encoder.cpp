@@ -41,10 +41,6 @@ bool SampleEncoder::takes_device() const {
   return device_ && !noise_ && (cache_ == nullptr || options_.direction == Direction::forward);
 }
 
-Memory SampleEncoder::memory() const {
-  return cache_ == nullptr ? Memory{} : Memory{cache_->options().kind};
-}
-
 void SampleEncoder::begin_step(store::Step step) {
   if (step_ == step) return;
   step_ = step;
@@ -54,17 +50,17 @@ void SampleEncoder::begin_step(store::Step step) {
 }
 
 RowHeader SampleEncoder::cache_miss_header() const {
-  return row_header(RowBase::fresh, options_.choice.first_bits, options_.codec, options_.direction);
+  return row_header(RowBase::fresh, options_.choice.first_bits, options_.direction);
 }
 
 RowHeader SampleEncoder::plan(const Row& row, const kernels::Values& values) {
   const Choice& choice = options_.choice;
   if (choice.encoding == Choice::Encoding::raw) return {RowBase::none, kWholeBits, false, 0};
-  RowHeader plan = row_header(RowBase::none, choice.bits, options_.codec, options_.direction);
+  RowHeader plan = row_header(RowBase::none, choice.bits, options_.direction);
   if (choice.encoding == Choice::Encoding::fixed || cache_ == nullptr || row.length() == 0)
     return plan;
-  const auto size = static_cast<std::size_t>(
-      kernels::entry_bytes(cache_->options().kind, row.length(), cache_->options().width));
+  const auto size =
+      static_cast<std::size_t>(kernels::entry_bytes(row.length(), cache_->options().width));
   const std::span<const std::byte> entry = cache_->find(row.sample);
   if (entry.size() != size) return cache_miss_header();
   const bool gradient = options_.direction == Direction::backward;
@@ -76,8 +72,7 @@ RowHeader SampleEncoder::plan(const Row& row, const kernels::Values& values) {
 // A sample of the tokens is enough: only the number of bytes depends on the result.
 bool SampleEncoder::is_near(const kernels::Values& values, std::span<const std::byte> entry) {
   const auto width = static_cast<std::size_t>(values.width);
-  const kernels::CacheFormat kind = cache_->options().kind;
-  const auto token_bytes = static_cast<std::size_t>(kernels::entry_bytes(kind, 1, values.width));
+  const auto token_bytes = static_cast<std::size_t>(kernels::entry_bytes(1, values.width));
   const std::int64_t value_bytes = values.width * kernels::bytes_of(values.element);
   compared_.resize(2 * width);
   double change = 0;
@@ -86,7 +81,7 @@ bool SampleEncoder::is_near(const kernels::Values& values, std::span<const std::
     const auto* from = static_cast<const std::byte*>(values.data) + token * value_bytes;
     wide_.round({from, values.element, 1, values.width});
     wide_.read_into({compared_.data(), kernels::Element::float32, 1, values.width});
-    kernels::load_entry(kind, entry.data() + static_cast<std::size_t>(token) * token_bytes,
+    kernels::load_entry(entry.data() + static_cast<std::size_t>(token) * token_bytes,
                         {compared_.data() + width, kernels::Element::float32, 1, values.width});
     for (std::size_t i = 0; i < width; ++i) {
       const float difference = compared_[i] - compared_[width + i];
@@ -137,10 +132,10 @@ void SampleEncoder::encode_on_host(const TensorHeader& header, const at::Tensor&
     const std::byte* const from = values + std::ssize(plans_) * row_bytes;
     plans_.push_back(plan(row, {from, element, row.length(), header.width}));
     size += row_header_bytes(plans_.back().base) +
-            data_bytes(plans_.back(), group(), row.length(), header.width);
+            data_bytes(plans_.back(), options_.group, row.length(), header.width);
   }
   frame.reserve(frame.size() + size);
-  write_payload_header({memory(), group()}, grown(frame, kPayloadHeaderBytes));
+  write_payload_header({cache_ != nullptr, options_.group}, grown(frame, kPayloadHeaderBytes));
   const auto* from = values;
   for (std::size_t place = 0; place < plans_.size(); ++place, from += row_bytes) {
     const std::int64_t length = header.rows.rows[place].length();
@@ -167,9 +162,7 @@ bool SampleEncoder::fits_device(const TensorHeader& header) {
 
 void SampleEncoder::encode_on_device(const TensorHeader& header, const at::Tensor& tensor,
                                      net::Frame& frame) {
-  const kernels::RowShape shape{kernels::element_of(tensor.scalar_type()),
-                                cache_ == nullptr ? kernels::CacheFormat::bfloat16 : *memory(),
-                                header.width};
+  const kernels::RowShape shape{kernels::element_of(tensor.scalar_type()), header.width};
   auto* from = static_cast<std::byte*>(tensor.mutable_data_ptr());
   plans_.clear();
   for (const Row& row : header.rows.rows) plans_.push_back(plan(row, {}));
@@ -183,18 +176,18 @@ void SampleEncoder::encode_on_device(const TensorHeader& header, const at::Tenso
                             nullptr,
                             entry.empty() ? nullptr : entry.data(),
                             tokens,
-                            {row.bits, group(), row.rotate},
+                            {row.bits, options_.group, row.rotate},
                             row.base == RowBase::fresh,
                             draw_for(header, place, row.base)});
     from += header.rows.padded_length * header.width * kernels::bytes_of(shape.element);
-    size += row_header_bytes(row.base) + data_bytes(row, group(), tokens, header.width);
+    size += row_header_bytes(row.base) + data_bytes(row, options_.group, tokens, header.width);
   }
   const std::span<std::byte> payload = device_->payload(size);
-  std::byte* to = write_payload_header({memory(), group()}, payload.data());
+  std::byte* to = write_payload_header({cache_ != nullptr, options_.group}, payload.data());
   for (std::size_t place = 0; place < plans_.size(); ++place) {
     kernels::GpuRow& row = device_rows_[place];
     row.payload = write_row_header(plans_[place], to);
-    to = row.payload + data_bytes(plans_[place], group(), row.tokens, header.width);
+    to = row.payload + data_bytes(plans_[place], options_.group, row.tokens, header.width);
   }
   device_->encode(shape, device_rows_);
   device_->wait();
@@ -216,16 +209,15 @@ std::size_t SampleEncoder::encode_row(const TensorHeader& header, std::size_t pl
   std::span<std::byte> entry = resolve_base(row, sample, values.tokens);
   if (row.bits == kWholeBits) entry = resolve_wide(row, sample, values, sums);
   write_row_header(row, grown(frame, row_header_bytes(row.base)));
-  std::byte* to = grown(frame, data_bytes(row, group(), values.tokens, values.width));
-  const kernels::GroupFormat format{row.bits, group(), row.rotate};
+  std::byte* to = grown(frame, data_bytes(row, options_.group, values.tokens, values.width));
+  const kernels::GroupFormat format{row.bits, options_.group, row.rotate};
   if (row.bits == kWholeBits) {
     wide_.write_to(to);
   } else if (row.base == RowBase::none) {
     kernels::quantize(values, format, draw_for(header, place, row.base), to, &sums);
   } else {
     kernels::quantize_change(values, format, draw_for(header, place, row.base),
-                             cache_->options().kind, row.base == RowBase::fresh, entry.data(), to,
-                             &sums);
+                             row.base == RowBase::fresh, entry.data(), to, &sums);
   }
   if (row.base != RowBase::none) cache_->set_checksum(sample, entry_hash(entry));
   count(row, sums);
@@ -239,7 +231,7 @@ void SampleEncoder::measure_noise(const RowHeader& row, const at::Tensor& values
   if (row.bits == kWholeBits || row.base != RowBase::none || !noise_->wants_comparison()) return;
   const at::Tensor decoded = at::empty(values.sizes(), at::kFloat);
   kernels::dequantize(
-      sent, {row.bits, group(), row.rotate},
+      sent, {row.bits, options_.group, row.rotate},
       {decoded.mutable_data_ptr(), kernels::Element::float32, values.size(0), values.size(1)});
   noise_->compare(values, decoded);
 }
@@ -276,18 +268,15 @@ std::span<std::byte> SampleEncoder::resolve_wide(RowHeader& row, store::SampleId
     return {};
   }
   // Stored from the rounded values: the receiver has only these, and both entries must be equal.
-  kernels::store_entry(wide_.values(values.tokens, values.width), cache_->options().kind,
-                       entry.data());
+  kernels::store_entry(wide_.values(values.tokens, values.width), entry.data());
   return entry;
 }
 
 // Only an activation's change carries its rounding error into the next message.
 kernels::Draw SampleEncoder::draw_for(const TensorHeader& header, std::size_t place,
                                       RowBase base) const {
-  const bool nearest = options_.codec.rounding == kernels::Rounding::nearest;
-  const bool returns = base == RowBase::entry && options_.direction == Direction::forward;
-  if (nearest && returns) return {};
-  return {nearest ? kernels::Rounding::unbiased : options_.codec.rounding,
+  if (base == RowBase::entry && options_.direction == Direction::forward) return {};
+  return {kernels::Rounding::unbiased,
           kernels::mix_key({options_.key, static_cast<std::uint64_t>(number(header.step)),
                             static_cast<std::uint64_t>(header.micro_batch),
                             static_cast<std::uint64_t>(header.kind), place})};
@@ -314,8 +303,7 @@ void SampleEncoder::encode_whole(const TensorHeader& header, net::Frame& frame) 
   const ActivationCacheOptions& options = cache_->options();
   std::size_t size = kWholeHeaderBytes;
   for (const Row& row : header.rows.rows) {
-    const auto needed =
-        static_cast<std::size_t>(kernels::entry_bytes(options.kind, row.length(), options.width));
+    const auto needed = static_cast<std::size_t>(kernels::entry_bytes(row.length(), options.width));
     const std::span<const std::byte> entry = cache_->find(row.sample);
     const bool held = header.width == options.width && needed != 0 && entry.size() == needed &&
                       entry_hash(entry) == cache_->checksum(row.sample);
@@ -327,7 +315,7 @@ void SampleEncoder::encode_whole(const TensorHeader& header, net::Frame& frame) 
     }
     size += needed;
   }
-  std::byte* to = write_whole_header(options.kind, grown(frame, size));
+  std::byte* to = write_whole_header(grown(frame, size));
   for (const Row& row : header.rows.rows) {
     const std::span<const std::byte> entry = cache_->find(row.sample);
     std::memcpy(to, entry.data(), entry.size());

@@ -20,7 +20,7 @@ namespace strait::codec {
 
 struct SampleEncoderOptions {
   Choice choice;
-  CodecSettings codec;    // group, rotate and rounding are used
+  int group = 64;         // values that share a scale
   std::uint64_t key = 0;  // of random draws: seed and boundary, mixed
   // Called once before the first row of every training step, on the encoding thread. Empty: the
   // choice stays.
@@ -75,8 +75,6 @@ class SampleEncoder final : public Encoder {
   kernels::Draw draw_for(const TensorHeader& header, std::size_t place, RowBase base) const;
   void measure_noise(const RowHeader& row, const at::Tensor& values, const std::byte* sent);
   void count(const RowHeader& row, const kernels::SquareSums& sums);
-  Memory memory() const;
-  int group() const { return static_cast<int>(options_.codec.group); }
 
   SampleEncoderOptions options_;
   std::unique_ptr<ActivationCache> cache_;

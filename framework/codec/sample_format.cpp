@@ -13,16 +13,6 @@ namespace {
 constexpr std::uint8_t kRotateFlag = 1;
 constexpr std::int64_t kMostRowValues = std::int64_t{1} << 31;  // the kernels count in 32 bits
 
-std::uint8_t memory_byte(Memory memory) {
-  if (!memory) return 0;
-  return *memory == kernels::CacheFormat::bfloat16 ? 1 : 2;
-}
-
-const char* memory_word(std::uint8_t byte) {
-  if (byte == 0) return "has no cache";
-  return byte == 1 ? "caches in bfloat16" : "caches in 8 bits";
-}
-
 std::uint8_t take_byte(std::span<const std::byte>& rest) {
   const auto value = std::to_integer<std::uint8_t>(rest.front());
   rest = rest.subspan(1);
@@ -41,10 +31,10 @@ void check_format(std::span<const std::byte>& rest, std::size_t header_size) {
   }
 }
 
-void check_memory(std::uint8_t theirs, Memory memory) {
-  if (theirs == memory_byte(memory)) return;
-  throw CodecError(fmt::format("a payload's sender {}, but this end {}", memory_word(theirs),
-                               memory_word(memory_byte(memory))));
+void check_cached(std::uint8_t theirs, bool cached) {
+  if (theirs == (cached ? 1 : 0)) return;
+  throw CodecError(fmt::format("a payload's sender says memory {}, but this end {}", theirs,
+                               cached ? "caches rows (1)" : "has no cache (0)"));
 }
 
 RowHeader read_row_header(std::span<const std::byte>& rest, std::size_t place) {
@@ -81,11 +71,10 @@ RowHeader read_row_header(std::span<const std::byte>& rest, std::size_t place) {
 
 }  // namespace
 
-RowHeader row_header(RowBase base, int bits, const CodecSettings& settings, Direction direction) {
+RowHeader row_header(RowBase base, int bits, Direction direction) {
   // With few bits an outlier would set the scale of its whole group.
   constexpr int kFewBits = 4;
-  const bool coarse_gradient = direction == Direction::backward && bits <= kFewBits;
-  return {base, bits, bits != kWholeBits && (settings.rotate || coarse_gradient), 0};
+  return {base, bits, direction == Direction::backward && bits <= kFewBits, 0};
 }
 
 std::size_t data_bytes(const RowHeader& row, int group, std::int64_t tokens, std::int64_t width) {
@@ -97,7 +86,7 @@ std::size_t data_bytes(const RowHeader& row, int group, std::int64_t tokens, std
 
 std::byte* write_payload_header(const PayloadHeader& header, std::byte* to) {
   *to++ = std::byte{kSampleFormat};
-  *to++ = static_cast<std::byte>(memory_byte(header.memory));
+  *to++ = static_cast<std::byte>(header.cached ? 1 : 0);
   *to++ = static_cast<std::byte>(header.group);
   return to;
 }
@@ -116,11 +105,11 @@ std::uint64_t entry_hash(std::span<const std::byte> entry) {
 }
 
 SamplePayload::SamplePayload(const TensorHeader& header, std::span<const std::byte> payload,
-                             Memory memory)
-    : tensor_(header), rest_(payload), memory_(memory) {
+                             bool cached)
+    : tensor_(header), rest_(payload), cached_(cached) {
   if (header.width < 1) throw CodecError("a payload of rows has a width of 0");
   check_format(rest_, kPayloadHeaderBytes);
-  check_memory(take_byte(rest_), memory);
+  check_cached(take_byte(rest_), cached);
   group_ = take_byte(rest_);
   if (group_ != 32 && group_ != 64 && group_ != 128) {
     throw CodecError(fmt::format("a payload has groups of {}; known are 32, 64 and 128", group_));
@@ -139,10 +128,10 @@ SamplePayload::Part SamplePayload::next() {
   Part part;
   part.header = read_row_header(rest_, place_);
   const std::int64_t tokens = tensor_.rows.rows[place_].length();
-  if (part.header.base != RowBase::none && (!memory_ || tokens == 0)) {
+  if (part.header.base != RowBase::none && (!cached_ || tokens == 0)) {
     throw CodecError(fmt::format("row {} of a payload, of {} tokens, is to be cached, but {}",
                                  place_, tokens,
-                                 memory_ ? "it is empty" : "this end has no cache"));
+                                 cached_ ? "it is empty" : "this end has no cache"));
   }
   const std::size_t size = data_bytes(part.header, group_, tokens, tensor_.width);
   if (tokens * tensor_.width > kMostRowValues || rest_.size() < size) {
@@ -155,21 +144,20 @@ SamplePayload::Part SamplePayload::next() {
   return part;
 }
 
-std::byte* write_whole_header(kernels::CacheFormat kind, std::byte* to) {
+std::byte* write_whole_header(std::byte* to) {
   *to++ = std::byte{kSampleFormat};
-  *to++ = static_cast<std::byte>(memory_byte(kind));
+  *to++ = std::byte{1};
   return to;
 }
 
 std::span<const std::byte> read_whole(const TensorHeader& header,
-                                      std::span<const std::byte> payload,
-                                      kernels::CacheFormat kind) {
+                                      std::span<const std::byte> payload) {
   if (header.width < 1) throw CodecError("a payload of whole rows has a width of 0");
   check_format(payload, kWholeHeaderBytes);
-  check_memory(take_byte(payload), kind);
+  check_cached(take_byte(payload), true);
   std::size_t expected = 0;
   for (const Row& row : header.rows.rows) {
-    expected += static_cast<std::size_t>(kernels::entry_bytes(kind, row.length(), header.width));
+    expected += static_cast<std::size_t>(kernels::entry_bytes(row.length(), header.width));
   }
   if (payload.size() != expected) {
     throw CodecError(fmt::format("a payload of whole rows has {} bytes where they take {}",

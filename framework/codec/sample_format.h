@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 
 #include "framework/codec/message.h"
@@ -22,12 +21,9 @@ enum class RowBase : std::uint8_t {
   entry = 2,  // the change since the entry with `hash`
 };
 
-// The format in which both ends cache rows; empty: there is no cache.
-using Memory = std::optional<kernels::CacheFormat>;
-
 struct PayloadHeader {
-  Memory memory;
-  int group = 64;  // of all rows
+  bool cached = false;  // both ends cache rows
+  int group = 64;       // of all rows
 };
 
 struct RowHeader {
@@ -37,10 +33,10 @@ struct RowHeader {
   std::uint64_t hash = 0;  // of the base, with RowBase::entry
 };
 
-// The header of a row to be written, without its hash. Groups with outliers are rotated if the
-// settings say so, and in gradients of four bits or fewer. Rounding errors of a gradient, unlike
-// those of an activation, are not corrected by the sample's next use.
-RowHeader row_header(RowBase base, int bits, const CodecSettings& settings, Direction direction);
+// The header of a row to be written, without its hash. Groups with outliers are rotated in
+// gradients of four bits or fewer: rounding errors of a gradient, unlike those of an activation,
+// are not corrected by the sample's next use.
+RowHeader row_header(RowBase base, int bits, Direction direction);
 
 inline constexpr std::size_t kPayloadHeaderBytes = 3;
 constexpr std::size_t row_header_bytes(RowBase base) { return base == RowBase::entry ? 11 : 3; }
@@ -59,7 +55,7 @@ std::uint64_t entry_hash(std::span<const std::byte> entry);
 // of a malformed payload changes a cache. Keeps references to both arguments.
 class SamplePayload {
  public:
-  SamplePayload(const TensorHeader& header, std::span<const std::byte> payload, Memory memory);
+  SamplePayload(const TensorHeader& header, std::span<const std::byte> payload, bool cached);
 
   struct Part {
     RowHeader header;
@@ -73,17 +69,16 @@ class SamplePayload {
  private:
   const TensorHeader& tensor_;
   std::span<const std::byte> rest_;
-  Memory memory_;
+  bool cached_;
   int group_ = 0;
   std::size_t place_ = 0;
 };
 
 // The payload of Kind::whole: format, memory, then the entry of every row as cached by the sender.
 inline constexpr std::size_t kWholeHeaderBytes = 2;
-std::byte* write_whole_header(kernels::CacheFormat kind, std::byte* to);
+std::byte* write_whole_header(std::byte* to);
 // Returns the concatenated entries; throws CodecError.
 std::span<const std::byte> read_whole(const TensorHeader& header,
-                                      std::span<const std::byte> payload,
-                                      kernels::CacheFormat kind);
+                                      std::span<const std::byte> payload);
 
 }  // namespace strait::codec

@@ -22,17 +22,14 @@ enum class Direction : std::uint8_t { forward, backward };
 // The section [codec] of a recipe; fields are named like its keys. Each codec reads the fields that
 // it uses.
 struct CodecSettings {
-  std::string forward = "raw";                  // of activations: a name of codec::codecs()
-  std::int64_t forward_bits = 6;                // fixed and delta; the minimum of auto
-  std::int64_t first_bits = 8;                  // for rows that miss the cache; 16: bfloat16
-  std::string backward = "raw";                 // of gradients
-  std::int64_t backward_bits = 6;               // fixed and delta; the minimum of auto
-  WireDtype wire_dtype = WireDtype::float32;    // raw
-  std::int64_t group = 64;                      // values that share a scale; fixed and delta
-  std::int64_t cache = std::int64_t{4} << 30U;  // bytes of memory per process; delta
-  bool rotate = false;                          // spread outliers; fixed and delta
-  kernels::Rounding rounding = kernels::Rounding::nearest;           // fixed and delta
-  kernels::CacheFormat cache_kind = kernels::CacheFormat::bfloat16;  // of cache entries
+  std::string forward = "raw";                        // of activations: a name of codec::codecs()
+  std::int64_t forward_bits = 6;                      // fixed and delta; the minimum of auto
+  std::int64_t first_bits = 8;                        // of rows that miss the cache; 16: bfloat16
+  std::string backward = "raw";                       // of gradients
+  std::int64_t backward_bits = 6;                     // fixed and delta; the minimum of auto
+  WireDtype wire_dtype = WireDtype::float32;          // raw
+  std::int64_t group = 64;                            // values that share a scale; fixed and delta
+  std::int64_t cache = std::int64_t{4} << 30U;        // bytes of memory per process; delta
   std::int64_t cache_disk = std::int64_t{16} << 30U;  // bytes per process, in addition to memory
   bool operator==(const CodecSettings&) const = default;
 

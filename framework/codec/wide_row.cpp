@@ -79,7 +79,7 @@ kernels::Values WideRow::values(std::int64_t tokens, std::int64_t width) const {
 }
 
 void WideRow::read_into(const kernels::MutableValues& out) const {
-  kernels::load_entry(kernels::CacheFormat::bfloat16, memory_.data(), out);
+  kernels::load_entry(memory_.data(), out);
 }
 
 }  // namespace strait::codec

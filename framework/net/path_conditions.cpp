@@ -27,7 +27,7 @@ std::chrono::nanoseconds from_seconds(double time) {
 }
 
 double round_trip(const PathConditions& conditions) {
-  return std::max(kLeastRoundTrip, 2 * seconds(conditions.mean_latency()));
+  return std::max(kLeastRoundTrip, 2 * seconds(conditions.delay));
 }
 
 }  // namespace
@@ -60,9 +60,6 @@ PathQueue::Time PathQueue::enter(std::size_t bytes, Time now) {
   }
   idle_from_ = std::max(idle_from_, now) + from_seconds(size / rate);
   Time arrives = idle_from_ + conditions_.delay;
-  if (conditions_.jitter.count() > 0) {
-    arrives += from_seconds(share(random_) * seconds(conditions_.jitter));
-  }
   const double packets = std::ceil(size / kPacketBytes);
   if (conditions_.loss > 0 && share(random_) < 1 - std::pow(1 - conditions_.loss, packets)) {
     arrives += from_seconds(round_trip(conditions_));

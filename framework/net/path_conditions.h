@@ -10,17 +10,15 @@ namespace strait::net {
 struct PathConditions {
   std::int64_t bits_per_second = 0;       // 0: not limited
   std::chrono::nanoseconds delay{0};      // one way
-  std::chrono::nanoseconds jitter{0};     // a random part of at most this is added to the delay
   double loss = 0;                        // fraction of lost packets
   std::chrono::nanoseconds cut_every{0};  // connections break this often; 0: never
   std::chrono::nanoseconds cut_for{std::chrono::seconds(1)};  // and stay broken for this long
 
   bool operator==(const PathConditions&) const = default;
   bool any() const { return *this != PathConditions{.cut_for = cut_for}; }
-  // For forecasts: the bytes per second that TCP reaches on such a path in the long run (0: not
-  // limited), and the mean one-way latency.
+  // For forecasts: the bytes per second that TCP reaches on such a path in the long run; 0: not
+  // limited.
   double mean_bytes_per_second() const;
-  std::chrono::nanoseconds mean_latency() const { return delay + jitter / 2; }
 };
 
 // One direction of such a path, as TCP sees it: bytes are serialised at the rate, then delayed, and

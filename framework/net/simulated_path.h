@@ -21,7 +21,7 @@ namespace strait::net {
 // Any thread may call. Uses one thread that accepts, and two per connection.
 class SimulatedPath {
  public:
-  // The same seed gives the same jitter and losses. LinkError (unusable): no loopback port is free.
+  // The same seed gives the same losses and cuts. LinkError (unusable): no loopback port is free.
   explicit SimulatedPath(const PathConditions& conditions = {}, std::uint64_t seed = 0);
   ~SimulatedPath();
   SimulatedPath(const SimulatedPath&) = delete;

@@ -30,8 +30,8 @@ class RoundInProgress {
         slots_(slots),
         links_(links),
         hooks_(hooks),
-        keeps_own_(round.plan.pattern != Pattern::shard_reduce || method.reads_own_contribution()) {
-  }
+        keeps_own_(round.plan.pattern != Pattern::shard_reduce ||
+                   method.traits.reads_own_contribution) {}
 
   void shard_reduce();
   void gather_all();
@@ -184,8 +184,8 @@ void RoundInProgress::confirm_ready() {
   // One message for the whole round: members must expect the same header.
   ready.exchange = 0;
   ModelChecksum checksum;
-  if (method_.model_is_replicated())
-    checksum = checksum_model(slots_, method_.model_slot(), round_.id);
+  if (method_.traits.model_is_replicated)
+    checksum = checksum_model(slots_, method_.traits.model_slot, round_.id);
   net::Frame frame = start_frame(ready);
   append_checksum(checksum, frame);
   send_to_peers(frame);

@@ -74,22 +74,18 @@ void check_finite_floats(std::span<const std::byte> bytes, bool narrow, std::siz
 
 std::vector<float> mean_of_finite_floats(Contributions contributions, bool narrow,
                                          std::size_t count, const char* what) {
-  std::vector<float> mean(count);
-  std::vector<float> theirs(count);
-  // In the order of the members: the sum has the same bits wherever the part is reduced.
-  for (const std::span<const std::byte> bytes : contributions) {
-    read_finite_floats(bytes, narrow, theirs, what);
-    for (std::size_t i = 0; i < count; ++i) mean[i] += theirs[i];
-  }
+  std::vector<float> mean = sum_of(contributions, count, [&](auto bytes, std::span<float> to) {
+    read_finite_floats(bytes, narrow, to, what);
+  });
   for (float& value : mean) value /= static_cast<float>(contributions.size());
   return mean;
 }
 
-void apply_floats(const Round& round, Slots& slots, std::string_view slot, const char* what) {
-  const std::vector<net::Frame>& results = round.exchanges.back().results;
+void apply_floats(const Round& round, bool narrow, Slots& slots, std::string_view slot,
+                  const char* what) {
   const std::span<float> values = slots.values(slot);
   apply_parts(round, slots, [&](const Part& part) {
-    read_floats(results[part.index], false, within(values, part.range), what);
+    read_floats(round.result(part), narrow, within(values, part.range), what);
   });
 }
 

@@ -47,8 +47,9 @@ void read_finite_floats(std::span<const std::byte> bytes, bool narrow, std::span
 std::vector<float> mean_of_finite_floats(Contributions contributions, bool narrow,
                                          std::size_t count, const char* what);
 
-// Stores the float32 results of the last exchange in a slot, on all of the stage's threads.
-// decode() must have checked them.
-void apply_floats(const Round& round, Slots& slots, std::string_view slot, const char* what);
+// Stores the results of a round of one exchange in a slot, on all of the stage's threads. decode()
+// must have checked them.
+void apply_floats(const Round& round, bool narrow, Slots& slots, std::string_view slot,
+                  const char* what);
 
 }  // namespace strait::sync

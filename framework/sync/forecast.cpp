@@ -61,7 +61,7 @@ double frame_memory(const ForecastInput& input, const SyncMethod& method, const 
     case Pattern::shard_reduce: {
       const double whole = sent * input.members / (2 * input.others());
       const double part = whole / input.members;
-      const double own = method.reads_own_contribution() ? whole : part;
+      const double own = method.traits.reads_own_contribution ? whole : part;
       return whole + own + carried(input.others(), part);
     }
     case Pattern::gather_all: {
@@ -152,11 +152,11 @@ Forecast forecast(const SyncSettings& settings, const Layout& layout, std::size_
   const ForecastInput input{settings, layout, static_cast<double>(members)};
   Forecast costs = offer.forecast != nullptr ? offer.forecast(input)
                                              : planned_forecast(input, *method, offer.wire_bits);
-  for (const SlotNeed& need : method->slots()) {
+  for (const SlotNeed& need : method->traits.slots) {
     costs.slot_bytes += input.values() * (need.width == SlotNeed::Width::bfloat16 ? 2 : 4);
   }
   // SlotsSnapshot keeps them as they were until the step is agreed on.
-  if (method->sums_gradients()) costs.slot_bytes *= 2;
+  if (method->traits.sums_gradients) costs.slot_bytes *= 2;
   costs.frame_bytes = frame_memory_with_reads(input, *method, costs.round_bytes, offer.wire_bits);
   return costs;
 }

@@ -18,8 +18,6 @@ namespace strait::sync {
 struct RecipeFacts {
   // "run.toml:31:9", or a phrase that says that the recipe does not state the key.
   std::function<std::string(std::string_view key)> where;
-  // The key that sets the number of steps: "train.steps" or "train.epochs".
-  std::string steps_key = "train.steps";
 
   // "sync.every is 3 (run.toml:31:9)".
   std::string stated(std::string_view key, std::string_view value) const;
@@ -54,6 +52,12 @@ struct MethodOffer {
   // step: exact and fresh updates have low ranks, stale ones high ranks. The default is the last.
   int rank = 1000;
 };
+
+// `make` of the offer of a class that is constructed from settings.
+template <class Method>
+std::unique_ptr<SyncMethod> made(const SyncSettings& settings) {
+  return std::make_unique<Method>(settings);
+}
 
 // All methods: those of this build, which methods.cpp lists, and those of plugins.
 Catalogue<MethodOffer>& methods();

@@ -29,6 +29,8 @@ struct OuterStep {
 
 // The slot with the model that the outer optimizer moves.
 inline constexpr const char* kReference = "reference";
+// Its momentum.
+inline constexpr const char* kOuter = "outer";
 // What a replica trained in a range since the last round: reference - weights.
 std::vector<float> change_from_reference(const Slots& slots, Range range);
 

@@ -25,4 +25,10 @@ std::vector<Part> parts_of(const RoundPlan& plan, const Membership& membership) 
   return parts;
 }
 
+RoundPlan plan_in_buckets(const Layout& layout, const Membership& membership, int bits) {
+  RoundPlan plan;
+  plan.ranges = buckets_of(layout, bucket_values(membership.count(), bits));
+  return plan;
+}
+
 }  // namespace strait::sync

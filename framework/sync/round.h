@@ -48,6 +48,9 @@ struct RoundPlan {
   std::size_t partner = 0;
 };
 
+// A shard_reduce of all of the layout in buckets, of values of so many bits.
+RoundPlan plan_in_buckets(const Layout& layout, const Membership& membership, int bits);
+
 // A hook of a step, at which a round opens or is applied: `step` updates are made before this step
 // ends.
 struct HookPoint {
@@ -60,6 +63,8 @@ struct Part {
   std::uint32_t index = 0;
   std::size_t owner = 0;  // a member's index; shard_reduce
   Range range;
+
+  std::size_t values() const { return static_cast<std::size_t>(range.count()); }
 };
 
 // A round in progress. The engine fills it in; methods read it.
@@ -79,6 +84,9 @@ struct Round {
   std::vector<Part> parts;
   std::vector<Exchange> exchanges;
   int exchange = 0;  // the current one
+
+  // Of the first exchange, as most methods have no other.
+  const net::Frame& result(const Part& part) const { return exchanges.front().results[part.index]; }
 };
 
 // The parts of a plan; a pure function.

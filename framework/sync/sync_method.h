@@ -4,6 +4,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "framework/sync/round.h"
@@ -25,6 +26,24 @@ enum class UpdateRule : std::uint8_t {
   own_gradient,
 };
 
+// What engine, trainer and checkpoints must know of a method before its first round.
+struct MethodTraits {
+  // For its own state.
+  std::vector<SlotNeed> slots = {};
+  // Which of the trainer's slots it reads or changes: on a GPU only these are copied to the host.
+  std::vector<std::string> trainer_slots = {kWeights, kGradient, kFirstMoment, kSecondMoment};
+  // The slot that holds the trained model, which evaluations, checkpoints and exports read.
+  std::string model_slot = kWeights;
+  // Whether that slot has the same bits on all members after every round.
+  bool model_is_replicated = true;
+  // True: the replica's gradient is its part of a sum over all replicas, to be added up at
+  // Hook::gradient. False: it is a mean over the replica's own tokens, which it trains on alone.
+  bool sums_gradients = false;
+  // Whether decode() or apply() of a shard_reduce reads Round::Exchange::own. Otherwise that is
+  // empty as soon as nothing else needs it, which saves as many bytes as the round sends to owners.
+  bool reads_own_contribution = true;
+};
+
 // How the replicas of one stage agree on a model: when, on which coordinates and with which members
 // (plan), what a replica contributes (encode), how the owner of a part combines the contributions
 // (reduce), how members check and read the result (decode), and how it changes the model (apply).
@@ -41,28 +60,13 @@ enum class UpdateRule : std::uint8_t {
 // every machine: no library whose sums depend on the processor.
 class SyncMethod {
  public:
-  SyncMethod() = default;
+  explicit SyncMethod(MethodTraits of_method = {}) : traits(std::move(of_method)) {}
   SyncMethod(const SyncMethod&) = delete;
   SyncMethod& operator=(const SyncMethod&) = delete;
   virtual ~SyncMethod() = default;
 
-  virtual std::vector<SlotNeed> slots() const { return {}; }
-  // Which of the trainer's slots it reads or changes: on a GPU only these are copied to the host.
-  virtual std::vector<std::string> trainer_slots() const {
-    return {kWeights, kGradient, kFirstMoment, kSecondMoment};
-  }
-  // The slot that holds the trained model, which evaluations, checkpoints and exports read.
-  virtual std::string model_slot() const { return kWeights; }
-  // Whether that slot has the same bits on all members after every round.
-  virtual bool model_is_replicated() const { return true; }
-  // True: the replica's gradient is its part of a sum over all replicas, to be added up at
-  // Hook::gradient. False: it is a mean over the replica's own tokens, which it trains on alone.
-  virtual bool sums_gradients() const { return false; }
+  const MethodTraits traits;
   virtual UpdateRule update_rule(store::Step) const { return UpdateRule::adamw; }
-
-  // Whether decode() or apply() of a shard_reduce reads Round::Exchange::own. Otherwise that is
-  // empty as soon as nothing else needs it, which saves as many bytes as the round sends to owners.
-  virtual bool reads_own_contribution() const { return true; }
 
   // Called once, when all replicas hold the same weights and no checkpoint was restored.
   virtual void start(Slots&) {}
@@ -88,6 +92,19 @@ class SyncMethod {
   // The round is abandoned.
   virtual void drop(const Round&) {}
 };
+
+// The sum of the contributions to a part of `count` values, which read(bytes, values) decodes. In
+// the order of the members: it has the same bits wherever the part is reduced.
+template <class Read>
+std::vector<float> sum_of(Contributions contributions, std::size_t count, const Read& read) {
+  std::vector<float> sum(count);
+  std::vector<float> theirs(count);
+  for (const std::span<const std::byte> bytes : contributions) {
+    read(bytes, std::span(theirs));
+    for (std::size_t i = 0; i < count; ++i) sum[i] += theirs[i];
+  }
+  return sum;
+}
 
 // Applies a round part by part on all of the stage's threads. Parts are independent, so the bits do
 // not depend on the number of threads. `apply_part` must not throw: decode() has checked the bytes.

@@ -190,7 +190,8 @@ bool SyncRounds::open(const HookPoint& point, std::optional<std::uint64_t> again
   auto plan = method_->plan(point, slots_.layout(), membership_);
   if (!plan) return false;
   if (round_) throw std::logic_error("the sync method opens a second round");
-  if (plan->late > 1 && method_->model_is_replicated() && method_->model_slot() == kWeights) {
+  if (plan->late > 1 && method_->traits.model_is_replicated &&
+      method_->traits.model_slot == kWeights) {
     throw std::logic_error(
         "the sync method applies a round two or more updates late, but the model that members "
         "compare is the weights, which change in between");

@@ -23,8 +23,6 @@ struct SyncSettings {
   double top = 0.2;
   // Of a value that is sent.
   int bits = 4;
-  // Reference and residual in bfloat16.
-  bool narrow_reference = false;
 
   // Updates between rounds; 0: the default of the method's authors.
   std::int64_t every = 0;
@@ -33,8 +31,6 @@ struct SyncSettings {
   std::int64_t fragments = 4;
   // Updates until a result is applied.
   std::int64_t late = 1;
-  // The share of a replica's own weights that stays when a result is applied.
-  double blend = 0.5;
 
   // Of the outer step; nullopt: the method's default.
   std::optional<double> outer_learning_rate;
@@ -42,8 +38,6 @@ struct SyncSettings {
 
   // Of low-rank factors.
   std::int64_t rank = 2;
-  // Steps with exact means before the second moment is frozen; 0: a fifteenth of the run.
-  std::int64_t warmup = 0;
 
   // The members are a ReplicaGroup: allreduce plans sums in their places. Not a key of recipes; see
   // settings_in_group().

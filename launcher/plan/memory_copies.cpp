@@ -20,11 +20,10 @@ std::vector<std::optional<std::size_t>> memory_neighbours(const Plan& plan) {
 std::int64_t held_bytes(const Plan& plan, std::size_t host) {
   if (plan.recipe.checkpoint.memory_every == 0) return 0;
   constexpr std::int64_t kGenerations = 2;
-  const bool caches = plan.recipe.checkpoint.caches == recipe::SavedCaches::save;
   const auto neighbours = memory_neighbours(plan);
   std::int64_t bytes = 0;
   for (const Plan::Process& process : plan.processes) {
-    const std::int64_t one = process.saved_bytes + (caches ? process.cache_bytes : 0);
+    const std::int64_t one = process.saved_bytes + process.cache_bytes;
     const std::size_t owner = process.host_index;
     if (owner == host) bytes += kGenerations * one;
     if (neighbours[owner] == host) bytes += kGenerations * one;

@@ -137,9 +137,7 @@ std::int64_t Plan::snapshot_bytes(const Process& process) const {
   // State on a GPU is copied to the host at once, in the last checkpoint too.
   if (gpu_of(process)) return process.saved_bytes;
   if (!saves_during_training(recipe)) return 0;
-  const bool caches = recipe.checkpoint.caches == recipe::SavedCaches::save;
-  return std::min(recipe.checkpoint.memory,
-                  process.state_bytes + (caches ? process.cache_bytes : 0));
+  return std::min(recipe.checkpoint.memory, process.state_bytes + process.cache_bytes);
 }
 
 std::int64_t Plan::memory_bytes(const Process& process) const {

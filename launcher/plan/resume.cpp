@@ -44,14 +44,12 @@ std::string value_or_none(const std::map<std::string, std::string>& saved, const
 
 // Compared with the text of the run that resumes, so a new wording drops the caches once.
 std::string saved_caches(const Plan& plan) {
-  if (plan.recipe.checkpoint.caches == recipe::SavedCaches::drop) return "";
   std::string text;
   for (const Plan::Link& link : plan.links) {
     if (!link.has_cache()) continue;
-    text += fmt::format("{}{} after layer {}: {}, {} bytes a row, {} in memory, {} on disk",
+    text += fmt::format("{}{} after layer {}: {} bytes a row, {} in memory, {} on disk",
                         text.empty() ? "" : "; ", link.name, layer_above(plan, link),
-                        recipe::name_of(plan.recipe.codec.cache_kind), link.cache.entry_bytes,
-                        link.cache.memory_bytes, link.cache.disk_bytes);
+                        link.cache.entry_bytes, link.cache.memory_bytes, link.cache.disk_bytes);
   }
   const recipe::Recipe::Codec& codec = plan.recipe.codec;
   if (!text.empty() && codec.backward == "delta") {
@@ -66,9 +64,7 @@ CacheResume decide_caches(const store::Manifest& checkpoint, const Plan& plan) {
   if (!has_caches(plan)) return resume;
   const auto note = checkpoint.notes.find(kCachesNote);
   const std::string wanted = saved_caches(plan);
-  if (wanted.empty()) {
-    resume.dropped = "checkpoint.caches is \"drop\"";
-  } else if (note == checkpoint.notes.end()) {
+  if (note == checkpoint.notes.end()) {
     resume.dropped = fmt::format("the checkpoint of step {} has none", number(checkpoint.step));
   } else if (note->second != wanted) {
     resume.dropped = fmt::format(

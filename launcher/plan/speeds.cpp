@@ -11,7 +11,7 @@ PathSpeed path_speed(const Plan& plan, std::size_t from, std::size_t to) {
   if (simulated.any() && plan.recipe.hosts.simulate_link.empty()) {
     const double rate = simulated.mean_bytes_per_second();
     if (rate > 0) speed.bytes_per_second = std::min(rate, kAssumedLinkBytesPerSecond);
-    speed.seconds = std::chrono::duration<double>(simulated.mean_latency()).count();
+    speed.seconds = std::chrono::duration<double>(simulated.delay).count();
     return speed;
   }
   const recipe::MeasuredLink* link =

@@ -95,9 +95,6 @@ std::string text_of_simulation(const recipe::Recipe::Hosts& hosts) {
     words.push_back(text_of_rate(static_cast<double>(path.bits_per_second) / 8));
   }
   words.push_back(fmt::format("{:.3g} ms one way", seconds(path.delay) * 1e3));
-  if (path.jitter.count() > 0) {
-    words.push_back(fmt::format("up to {:.3g} ms more", seconds(path.jitter) * 1e3));
-  }
   if (path.loss > 0) words.push_back(fmt::format("{:.3g} % of packets lost", path.loss * 100));
   if (path.cut_every.count() > 0) {
     words.push_back(fmt::format("cut every {:.3g} s for {:.3g} s", seconds(path.cut_every),

@@ -45,8 +45,7 @@ void plan_cache(const recipe::Recipe& recipe, std::int64_t rows, std::int64_t en
                 PlannedBoundary& boundary) {
   const std::int64_t sharers = ends * boundary.cached_directions;
   codec::CacheLimits& cache = boundary.cache;
-  cache.entry_bytes =
-      kernels::entry_bytes(recipe.codec.cache_kind, recipe.data.row, boundary.load.width);
+  cache.entry_bytes = kernels::entry_bytes(recipe.data.row, boundary.load.width);
   cache.memory_bytes = recipe.codec.cache / sharers;
   cache.disk_bytes = recipe.codec.cache_disk / sharers;
   cache.rows =

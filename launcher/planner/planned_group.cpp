@@ -145,7 +145,7 @@ Choice choice_of_method(const plan::Plan& plan, const sync::MethodOffer& offer) 
   const auto method = with_default_settings(plan, offer);
   for (const auto& group : choice.groups) {
     const std::size_t first = choice.groups.front().size();
-    if (group.size() == first || method->sums_gradients()) continue;
+    if (group.size() == first || method->traits.sums_gradients) continue;
     choice.objection = fmt::format(
         "there are hosts with {} and with {} replicas, whose weights {} would average "
         "as if they were of as many rows",
@@ -218,7 +218,7 @@ void check_replica_devices(const plan::Plan& plan) {
   const sync::MethodOffer* const offer = sync::methods().find(plan.sync_method);
   if (offer == nullptr) return;
   const auto method = with_default_settings(plan, *offer);
-  if (!method->model_is_replicated() || method->model_slot() != sync::kWeights) return;
+  if (!method->traits.model_is_replicated || method->traits.model_slot != sync::kWeights) return;
   for (const plan::Plan::Process& process : plan.processes) {
     for (const plan::Plan::Process& other : plan.processes) {
       if (&other == &process) break;

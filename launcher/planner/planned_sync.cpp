@@ -120,15 +120,12 @@ sync::SyncSettings sync_settings(const recipe::Recipe& recipe, const std::string
   settings.random = configured.random.value_or(settings.random);
   settings.top = configured.top.value_or(settings.top);
   settings.bits = static_cast<int>(configured.bits.value_or(settings.bits));
-  settings.narrow_reference = configured.reference_dtype == recipe::Dtype::bfloat16;
   settings.every = configured.every.value_or(0);
   settings.fragments = configured.fragments;
   settings.late = configured.late;
-  settings.blend = configured.blend;
   settings.outer_learning_rate = configured.outer_learning_rate;
   settings.outer_momentum = configured.outer_momentum;
   settings.rank = configured.rank;
-  settings.warmup = configured.warmup.value_or(0);
   settings.steps = steps;
   settings.beta1 = recipe.train.betas.first;
   settings.beta2 = recipe.train.betas.second;
@@ -172,7 +169,7 @@ void plan_sync(plan::Plan& plan, const models::ModelDescription& model, const pl
   plan.sync_strength = strength_of(settings);
   // A replica that continues without a lost one repeats the step from a copy of its gradient.
   const bool copies_gradient = plan.recipe.sync.on_loss == recipe::LossRule::continue_run &&
-                               sync::make_method(settings)->sums_gradients();
+                               sync::make_method(settings)->traits.sums_gradients;
   for (plan::Plan::Process& process : plan.processes) {
     const sync::Layout layout = stages::stage_layout(model, process.chunks);
     const sync::Forecast costs = sync::forecast(

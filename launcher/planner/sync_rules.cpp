@@ -29,8 +29,7 @@ std::string method_setting(const plan::Plan& plan) {
 }
 
 sync::RecipeFacts context_of(const plan::Plan& plan) {
-  return {[&plan](std::string_view key) { return plan.recipe.origins.of(key); },
-          plan.recipe.train.epochs ? "train.epochs" : "train.steps"};
+  return {[&plan](std::string_view key) { return plan.recipe.origins.of(key); }};
 }
 
 // All settings of the method, for messages of plugins, which do not name keys.

@@ -53,7 +53,7 @@ class Extensions {
 // Version of the interface: everything above, and the headers that it names. A plugin with another
 // version is refused.
 #ifndef STRAIT_PLUGIN_ABI
-#define STRAIT_PLUGIN_ABI 16
+#define STRAIT_PLUGIN_ABI 17
 #endif
 
 // The standard library: layouts of its types have to be equal in plugin and strait.

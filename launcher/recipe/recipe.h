@@ -110,22 +110,18 @@ struct Recipe {
     std::optional<double> random = std::nullopt;      // share of the weights that a round considers
     std::optional<double> top = std::nullopt;         // share of these that is sent
     std::optional<std::int64_t> bits = std::nullopt;  // of a value that is sent
-    Dtype reference_dtype = Dtype::float32;           // of agreed weights and error feedback
-    std::optional<std::int64_t> every = std::nullopt;  // updates between two rounds
-    std::int64_t fragments = 4;                        // that take turns
-    std::int64_t late = 1;                             // updates until a result is applied
-    double blend = 0.5;                                // share of the own weights that is kept
+    std::optional<std::int64_t> every = std::nullopt;          // updates between two rounds
+    std::int64_t fragments = 4;                                // that take turns
+    std::int64_t late = 1;                                     // updates until a result is applied
     std::optional<double> outer_learning_rate = std::nullopt;  // of a step between agreements
     std::optional<double> outer_momentum = std::nullopt;       // of these steps
     std::int64_t rank = 2;                                     // of a matrix that is sent
-    std::optional<std::int64_t> warmup = std::nullopt;         // steps with exact means
     bool operator==(const Sync&) const = default;
   };
 
   struct Checkpoint {
-    std::int64_t every = 100;                // steps; 0: only at the end
-    std::int64_t keep = 2;                   // complete checkpoints that stay
-    SavedCaches caches = SavedCaches::save;  // drop: delta starts anew on resume
+    std::int64_t every = 100;  // steps; 0: only at the end
+    std::int64_t keep = 2;     // complete checkpoints that stay
     CheckpointHome home = CheckpointHome::automatic;
     std::int64_t memory = std::int64_t{1} << 30U;  // bytes per process
     std::int64_t memory_every = 0;                 // steps; 0: none is held in memory

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -20,6 +21,24 @@ namespace {
 
 // The first mistake often causes the others and must stay on the screen.
 constexpr std::size_t kMostMistakesShown = 20;
+
+// Keys that are no longer read, and what is done now.
+struct RemovedKey {
+  std::string_view name;
+  std::string_view now;
+};
+constexpr std::array kRemovedKeys = {
+    RemovedKey{"codec.rotate", "gradients of 4 bits or fewer are rotated, and nothing else is"},
+    RemovedKey{"codec.rounding",
+               "changes of activations are rounded to the nearest level, all other values without "
+               "bias"},
+    RemovedKey{"codec.cache_kind",
+               "cached values are bfloat16, and codec.cache_disk holds what memory does not"},
+    RemovedKey{"sync.reference_dtype", "agreed weights and error feedback are float32"},
+    RemovedKey{"sync.blend", "half of a replica's own weights is kept"},
+    RemovedKey{"sync.warmup", "a fifteenth of the run sends exact means, two steps at least"},
+    RemovedKey{"checkpoint.caches", "checkpoints hold the activation caches"},
+    RemovedKey{"hosts.simulate.jitter", "hosts.simulate.delay is the mean"}};
 
 // The names of keys and tables in `section`.
 std::vector<std::string_view> known_in(std::string_view section) {
@@ -171,6 +190,10 @@ void take(const FoundValue& found, PartNames names, Recipe& recipe, Origins& ori
     if (!key->set(meant.value, recipe) || is_unknown_part(meant, *key, names)) {
       mistakes.push_back(wrong_value(meant, *key));
     }
+  } else if (const auto* removed = std::ranges::find(kRemovedKeys, found.key, &RemovedKey::name);
+             removed != kRemovedKeys.end()) {
+    mistakes.push_back(fmt::format("{} is {} ({}), but this key was removed: {}; leave it out",
+                                   found.key, found.shown, found.where, removed->now));
   } else if (!is_recipe_section(found.key)) {
     mistakes.push_back(unknown_key(found));
   } else if (!found.value.is_object()) {

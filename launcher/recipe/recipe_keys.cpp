@@ -119,15 +119,7 @@ void add_wire(std::vector<RecipeKey>& keys) {
                integer("codec.backward_bits", at<&R::codec, &R::Codec::backward_bits>(), {2, 8},
                        "of fixed and delta; of auto the least"),
                choice("codec.wire_dtype", at<&R::codec, &R::Codec::wire_dtype>(), "of raw"),
-               special_keys::group(),
-               flag("codec.rotate", at<&R::codec, &R::Codec::rotate>(),
-                    "spread groups with outliers by a rotation before they are quantised, as "
-                    "gradients of 4 bits or fewer always are"),
-               choice("codec.rounding", at<&R::codec, &R::Codec::rounding>(),
-                      "to a quantisation level; stochastic: random, and unbiased"),
-               special_keys::cache(), special_keys::cache_disk(),
-               choice("codec.cache_kind", at<&R::codec, &R::Codec::cache_kind>(),
-                      "form of a value in the activation cache; 8bit takes half the space")});
+               special_keys::group(), special_keys::cache(), special_keys::cache_disk()});
   std::ranges::move(sync_keys(), std::back_inserter(keys));
 }
 
@@ -138,8 +130,6 @@ void add_state_and_hosts(std::vector<RecipeKey>& keys) {
                "steps; 0 is only at the end"),
        integer("checkpoint.keep", at<&R::checkpoint, &R::Checkpoint::keep>(), {2, 1'000'000},
                "complete checkpoints that stay"),
-       choice("checkpoint.caches", at<&R::checkpoint, &R::Checkpoint::caches>(),
-              "activation caches; save: a resumed run has the same bits, drop: less disk"),
        written_if_set(
            choice("checkpoint.home", at<&R::checkpoint, &R::Checkpoint::home>(),
                   "what comes from hosts to this machine; auto: all, but behind the last step only "

@@ -74,8 +74,6 @@ std::vector<RecipeKey> sync_keys() {
              "the share of these that is sent, largest first; auto: 0.2, or likewise", kAuthors),
       integer("bits", in_sync<&S::bits>(), {1, 8}, "of a value that is sent; auto: 4, or likewise",
               kAuthors),
-      choice("reference_dtype", in_sync<&S::reference_dtype>(),
-             "of the agreed weights and of the error feedback"),
       integer("every", in_sync<&S::every>(), {1, kManyUpdates}, "updates between two rounds",
               kAuthors),
       integer("fragments", in_sync<&S::fragments>(), {1, 1024},
@@ -83,14 +81,11 @@ std::vector<RecipeKey> sync_keys() {
       integer("late", in_sync<&S::late>(), {0, kManyUpdates},
               "updates until a result is applied; from 2 on, checkpoints and evaluations apply it "
               "early"),
-      number("blend", in_sync<&S::blend>(), {0, 1}, "the share of the own weights that is kept"),
       number("outer_learning_rate", in_sync<&S::outer_learning_rate>(), {1e-6, 10},
              "of the step from one agreement to the next", kAuthors),
       number("outer_momentum", in_sync<&S::outer_momentum>(), {0, 0.999999}, "of these steps",
              kAuthors),
-      integer("rank", in_sync<&S::rank>(), {1, 1024}, "of the matrices that are sent"),
-      integer("warmup", in_sync<&S::warmup>(), {1, 1'000'000'000},
-              "steps with exact means before the second moment is frozen", kAuthors)};
+      integer("rank", in_sync<&S::rank>(), {1, 1024}, "of the matrices that are sent")};
   std::ranges::transform(keys, keys.begin(), of_methods);
   keys.insert(keys.begin(),
               of_all_methods(choice(

@@ -16,9 +16,6 @@ constexpr std::array kQuantizationNames = {"none"sv, "int8"sv, "int4"sv, "nf4"sv
 constexpr std::array kPartitionNames = {"balanced"sv, "profile"sv, "ranges"sv, "plugin"sv};
 constexpr std::array kDecayNames = {"cosine"sv, "linear"sv, "constant"sv};
 constexpr std::array kWireDtypeNames = {"float32"sv, "bfloat16"sv, "float16"sv};
-constexpr std::array kRoundingNames = {"nearest"sv, "stochastic"sv};
-constexpr std::array kCacheNames = {"bfloat16"sv, "8bit"sv};
-constexpr std::array kSavedCachesNames = {"save"sv, "drop"sv};
 constexpr std::array kCheckpointHomeNames = {"auto"sv, "all"sv, "weights"sv, "none"sv};
 constexpr std::array kLossRuleNames = {"stop"sv, "continue"sv};
 constexpr std::array kGroupUseNames = {"auto"sv, "never"sv, "always"sv};
@@ -37,9 +34,6 @@ Names all_names(Quantization) { return kQuantizationNames; }
 Names all_names(PartitionKind) { return kPartitionNames; }
 Names all_names(DecayKind) { return kDecayNames; }
 Names all_names(codec::WireDtype) { return kWireDtypeNames; }
-Names all_names(kernels::Rounding) { return kRoundingNames; }
-Names all_names(kernels::CacheFormat) { return kCacheNames; }
-Names all_names(SavedCaches) { return kSavedCachesNames; }
 Names all_names(CheckpointHome) { return kCheckpointHomeNames; }
 Names all_names(LossRule) { return kLossRuleNames; }
 Names all_names(GroupUse) { return kGroupUseNames; }

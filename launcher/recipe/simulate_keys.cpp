@@ -107,8 +107,6 @@ std::vector<RecipeKey> simulate_keys() {
           "as this machine is"),
       with_unit<&Path::delay>("hosts.simulate.delay", kTimes, {0, 10 * kSecond, 0},
                               "of every link, one way"),
-      with_unit<&Path::jitter>("hosts.simulate.jitter", kTimes, {0, 10 * kSecond, 0},
-                               "the most that is added to the delay, at random"),
       std::move(loss),
       with_unit<&Path::cut_every>("hosts.simulate.cut_every", kTimes,
                                   {100'000'000, 86'400 * kSecond, 0},

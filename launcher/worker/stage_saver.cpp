@@ -130,11 +130,10 @@ stages::CheckpointResult StageSaver::save(store::Step step) {
   // The checkpoint in memory copies from the memory that this one needs. Its writer waits for no
   // disk and no other process, so this wait is short.
   if (kept_ && kept_->written.valid()) kept_->written.get();
-  const bool caches = job_.plan.recipe.checkpoint.caches != recipe::SavedCaches::drop;
   auto checkpoint = std::make_unique<Pending>();
   checkpoint->step = step;
   checkpoint->epoch = stage_.epoch();
-  checkpoint->snapshots = stage_.snapshot(step, caches);
+  checkpoint->snapshots = stage_.snapshot(step);
   shards_->begin(step, checkpoint->epoch, checkpoint->snapshots);
   if (is_during_training(step)) {
     pending_ = std::move(checkpoint);
@@ -148,16 +147,14 @@ stages::CheckpointResult StageSaver::save(store::Step step) {
 }
 
 stages::CheckpointResult StageSaver::keep(store::Step step) {
-  const plan::Plan& plan = job_.plan;
-  const bool caches = plan.recipe.checkpoint.caches != recipe::SavedCaches::drop &&
-                      std::ranges::any_of(plan.links, &plan::Plan::Link::has_cache);
+  const bool caches = std::ranges::any_of(job_.plan.links, &plan::Plan::Link::has_cache);
   // A cache can have only one snapshot at a time. The next step's data of another process would end
   // the older one.
   if (caches) finish();
   const bool on_disk =
       !pending_ || pending_->written.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
   if (!on_disk || !memory_.begin(step)) {
-    if (caches) stage_.snapshot(step, caches).close();  // what they have preserved is discarded
+    if (caches) stage_.snapshot(step).close();  // what they have preserved is discarded
     memory_.skip(step, on_disk ? "the former one is still on its way to another host"
                                : "a checkpoint is still being written to disk");
     return {};
@@ -165,7 +162,7 @@ stages::CheckpointResult StageSaver::keep(store::Step step) {
   if (kept_ && kept_->written.valid()) kept_->written.get();
   kept_ = std::make_unique<Pending>();
   kept_->step = step;
-  kept_->snapshots = stage_.snapshot(step, caches);
+  kept_->snapshots = stage_.snapshot(step);
   kept_->written = std::async(std::launch::async, [this] { write_to_memory(*kept_); });
   return {.snapshot = kept_->snapshots.state};
 }

@@ -136,8 +136,7 @@ stages::StageOptions stage_options(const plan::StageJob& job, store::Step first,
   };
   options.loop.learning_rate = learning_rate_options(plan);
   if (plan::saves_during_training(recipe)) {
-    options.snapshots = {static_cast<std::uint64_t>(recipe.checkpoint.memory),
-                         recipe.checkpoint.caches == recipe::SavedCaches::save};
+    options.snapshots = {static_cast<std::uint64_t>(recipe.checkpoint.memory)};
   }
   options.training = plan.training_actions(job.process);
   options.evaluation = plan.evaluation_actions(job.process);

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/sync/cocktail.h"
+#include "framework/sync/methods.h"
 #include "framework/sync/slots.h"
 
 namespace {
@@ -26,6 +26,7 @@ constexpr std::int64_t kRow = 1024;
 
 SyncSettings settings_of(double random, double top, int bits) {
   SyncSettings settings;
+  settings.method = "cocktail";
   settings.random = random;
   settings.top = top;
   settings.bits = bits;
@@ -41,13 +42,13 @@ class Replica {
       : layout({{"w", {values / kRow, kRow}, false}}),
         weights(static_cast<std::size_t>(values)),
         unused(weights.size()),
-        method(settings),
-        slots(layout, {weights, unused, unused, unused}, method.slots()) {
+        method(make_method(settings)),
+        slots(layout, {weights, unused, unused, unused}, method->traits.slots) {
     std::mt19937_64 random(1);
     std::normal_distribution<float> normal(0, 1e-4F);
     for (float& weight : weights) weight = normal(random);
     round.membership.members = {0, 1, 2, 3};
-    round.plan = *method.plan(round.opened, layout, round.membership);
+    round.plan = *method->plan(round.opened, layout, round.membership);
     round.parts = parts_of(round.plan, round.membership);
     round.exchanges.resize(1);
   }
@@ -57,25 +58,25 @@ class Replica {
   void encode() {
     auto& own = round.exchanges[0].own;
     own.assign(round.parts.size(), {});
-    for (const Part& part : round.parts) method.encode(round, part, slots, own[part.index]);
+    for (const Part& part : round.parts) method->encode(round, part, slots, own[part.index]);
   }
   // All members contribute the same.
   void reduce() {
     const auto& own = round.exchanges[0].own[0];
     const std::vector<std::span<const std::byte>> contributions(kMembers, own);
     strait::net::Frame result;
-    method.reduce(round, round.parts[0], contributions, slots, result);
+    method->reduce(round, round.parts[0], contributions, slots, result);
   }
   void decode() {
     round.exchanges[0].results = round.exchanges[0].own;
-    for (const Part& part : round.parts) method.decode(round, part, slots);
+    for (const Part& part : round.parts) method->decode(round, part, slots);
   }
-  void apply() { method.apply(round, slots); }
+  void apply() { method->apply(round, slots); }
 
   Layout layout;
   Values weights;
   Values unused;
-  Cocktail method;
+  std::unique_ptr<SyncMethod> method;
   Slots slots;
   Round round;
 

@@ -13,7 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "framework/sync/cocktail.h"
 #include "framework/sync/methods.h"
 #include "tests/framework/sync/direct_round.h"
 #include "tests/framework/sync/wrapped_method.h"
@@ -152,13 +151,13 @@ int main(int argc, char** argv) {
     settings.method = method;
     settings.steps = sizes.steps;
     settings.every = 8;  // so that some steps hold all there is
-    settings.warmup = sizes.steps / 4;
     if (method != "cocktail") {
       row(method, settings, sizes);
       continue;
     }
     std::vector<Strength> all = {{settings.random, settings.top, settings.bits}};
-    all.insert(all.end(), Cocktail::strengths(1).begin(), Cocktail::strengths(1).end());
+    const std::span<const Strength> chosen = methods().named("cocktail").strengths(1);
+    all.insert(all.end(), chosen.begin(), chosen.end());
     for (const Strength& strength : all) {
       settings.random = strength.random;
       settings.top = strength.top;

@@ -61,7 +61,7 @@ CASES = {
         "diloco": {"sync.every": 2},
         "streaming_diloco": {"sync.every": 4},
         "noloco": {"sync.every": 2},
-        "onebit_adam": {"sync.warmup": 3},
+        "onebit_adam": {},
     }.items()
 } | {
     "allreduce, shared memory": REPLICAS | {"sync.method": "allreduce", "sync.group": "always"},

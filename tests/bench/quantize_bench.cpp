@@ -25,10 +25,10 @@ struct Row {
   explicit Row(std::int64_t tokens)
       : values(at::randn({tokens, kWidth})),
         later(values + 0.1 * at::randn({tokens, kWidth})),
-        entry(static_cast<std::size_t>(entry_bytes(CacheFormat::bfloat16, tokens, kWidth))),
+        entry(static_cast<std::size_t>(entry_bytes(tokens, kWidth))),
         bytes(static_cast<std::size_t>(tokens * token_bytes({8, 32, true}, kWidth))),
         read(at::empty({tokens, kWidth})) {
-    store_entry(input(values), CacheFormat::bfloat16, entry.data());
+    store_entry(input(values), entry.data());
   }
 
   static Values input(const at::Tensor& tensor) {
@@ -80,15 +80,14 @@ void decode(benchmark::State& state, GroupFormat format) {
 }
 
 // The row alternates, so that there is a change every time.
-void encode_change(benchmark::State& state, GroupFormat format, CacheFormat kind,
-                   Rounding rounding) {
+void encode_change(benchmark::State& state, GroupFormat format, Rounding rounding) {
   Row row(state.range(0));
   SquareSums sums;
   bool fresh = true;
   bool odd = false;
   for (auto _ : state) {
     odd = !odd;
-    quantize_change(Row::input(odd ? row.later : row.values), format, {rounding, 1}, kind, fresh,
+    quantize_change(Row::input(odd ? row.later : row.values), format, {rounding, 1}, fresh,
                     row.entry.data(), row.bytes.data(), &sums);
     fresh = false;
     benchmark::ClobberMemory();
@@ -96,14 +95,14 @@ void encode_change(benchmark::State& state, GroupFormat format, CacheFormat kind
   count_bytes(state);
 }
 
-void decode_change(benchmark::State& state, GroupFormat format, CacheFormat kind) {
+void decode_change(benchmark::State& state, GroupFormat format) {
   Row row(state.range(0));
-  store_entry(Row::input(row.values), kind, row.entry.data());
+  store_entry(Row::input(row.values), row.entry.data());
   std::vector<std::byte> entry = row.entry;
-  quantize_change(Row::input(row.later), format, {}, kind, false, entry.data(), row.bytes.data(),
+  quantize_change(Row::input(row.later), format, {}, false, entry.data(), row.bytes.data(),
                   nullptr);
   for (auto _ : state) {
-    apply_change(row.bytes.data(), format, kind, false, row.entry.data(), row.output());
+    apply_change(row.bytes.data(), format, false, row.entry.data(), row.output());
     benchmark::ClobberMemory();
   }
   count_bytes(state);
@@ -189,7 +188,6 @@ void register_all() {
     for (const std::int64_t tokens : kTokens) entry->Arg(tokens);
   };
   constexpr auto kNearest = Rounding::nearest;
-  constexpr auto kBfloat16 = CacheFormat::bfloat16;
   add("copy", copy);
   for (const int bits : {2, 4, 5, 8}) {
     const std::string name = std::to_string(bits) + " bits";
@@ -197,19 +195,14 @@ void register_all() {
     add("encode " + name, encode, format, kNearest);
     if (bits < 8) add("encode " + name + " unbiased", encode, format, Rounding::unbiased);
     add("decode " + name, decode, format);
-    add("encode change " + name, encode_change, format, kBfloat16, kNearest);
-    add("decode change " + name, decode_change, format, kBfloat16);
+    add("encode change " + name, encode_change, format, kNearest);
+    add("decode change " + name, decode_change, format);
   }
-  const GroupFormat four{4, 64, false};
   const GroupFormat turned{4, 64, true};
   add("encode 4 bits rotated unbiased", encode, turned, Rounding::unbiased);
-  add("encode 4 bits stochastic", encode, four, Rounding::stochastic);
   add("decode 4 bits rotated", decode, turned);
-  add("encode change 4 bits stochastic", encode_change, four, kBfloat16, Rounding::stochastic);
-  add("encode change 4 bits rotated", encode_change, turned, kBfloat16, kNearest);
-  add("decode change 4 bits rotated", decode_change, turned, kBfloat16);
-  add("encode change 4 bits 8-bit entry", encode_change, four, CacheFormat::eight_bits, kNearest);
-  add("decode change 4 bits 8-bit entry", decode_change, four, CacheFormat::eight_bits);
+  add("encode change 4 bits rotated", encode_change, turned, kNearest);
+  add("decode change 4 bits rotated", decode_change, turned);
   add("operators: encode change 4 bits", encode_change_with_operators);
   add("operators: decode change 4 bits", decode_change_with_operators);
 }

@@ -59,20 +59,14 @@ CodecCase random_case(std::uint64_t seed) {
   const bool delta = random() % 2 == 0;
   one.options.choice = {delta ? Choice::Encoding::delta : Choice::Encoding::fixed,
                         2 + static_cast<int>(random() % 7), 2 + static_cast<int>(random() % 7)};
-  one.options.codec.group = one_of<std::int64_t>(random, {32, 64, 128});
-  one.options.codec.rotate = random() % 2 == 0;
-  one.options.codec.rounding = one_of<kernels::Rounding>(
-      random,
-      {kernels::Rounding::nearest, kernels::Rounding::unbiased, kernels::Rounding::stochastic});
+  one.options.group = one_of<int>(random, {32, 64, 128});
   one.options.key = seed;
   if (!delta) return one;
   ActivationCacheOptions cache;
-  cache.kind = one_of<kernels::CacheFormat>(
-      random, {kernels::CacheFormat::bfloat16, kernels::CacheFormat::eight_bits});
   cache.row_tokens = one.tokens;
   cache.width = one.width;
-  const auto slot = static_cast<std::uint64_t>(
-      (kernels::entry_bytes(cache.kind, one.tokens, one.width) + 63) / 64 * 64);
+  const auto slot =
+      static_cast<std::uint64_t>((kernels::entry_bytes(one.tokens, one.width) + 63) / 64 * 64);
   cache.memory_bytes = slot * one_of<std::uint64_t>(random, {4, kSamples});
   cache.order = shuffled_epochs(kSamples, kRowsOfMessage, seed);
   cache.last = store::Step{100};

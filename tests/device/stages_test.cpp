@@ -143,7 +143,6 @@ TEST(StagesOnTestDevice, AgreeAsReplicasByEveryMethod) {
     settings.sync.method = method;
     settings.sync.every = 2;
     settings.sync.fragments = 2;
-    settings.sync.warmup = 2;
     // Choices among nearly equal values differ.
     expect_same_run(settings, 0.01);
   }
@@ -198,7 +197,6 @@ TEST(StagesOnTestDevice, TrainInGroupsWhatTheyTrainOnTheCpu) {
       RunSettings settings = in_two_groups(library);
       settings.evaluate = true;
       settings.sync.method = method;
-      settings.sync.warmup = 2;
       expect_same_run(settings, 0.01);
     }
   }
@@ -321,7 +319,6 @@ TEST(WaitsForTestDevice, AreOneWithReplicas) {
     SCOPED_TRACE(method);
     settings.sync.method = method;
     settings.sync.every = 1;
-    settings.sync.warmup = 1;
     expect_one_wait_per_step(settings);
   }
 }

@@ -1,5 +1,5 @@
 // libFuzzer target: any bytes as a boundary message, and as the payload of one that is right up to
-// there, read as rows under every kind of memory and as whole rows. What is not refused in a
+// there, read as rows with and without a cache and as whole rows. What is not refused in a
 // CodecError lies inside the input.
 #include <cstddef>
 #include <cstdint>
@@ -9,13 +9,10 @@
 #include "framework/codec/message.h"
 #include "framework/codec/sample_format.h"
 
-using strait::codec::Memory;
-using strait::kernels::CacheFormat;
-
 namespace {
 
-void read_rows(const strait::codec::ReadTensor& read, Memory memory) {
-  strait::codec::SamplePayload rows(read.header, read.payload, memory);
+void read_rows(const strait::codec::ReadTensor& read, bool cached) {
+  strait::codec::SamplePayload rows(read.header, read.payload, cached);
   std::size_t seen = strait::codec::kPayloadHeaderBytes;
   for (const strait::codec::Row& row : read.header.rows.rows) {
     const auto part = rows.next();
@@ -24,21 +21,21 @@ void read_rows(const strait::codec::ReadTensor& read, Memory memory) {
         strait::codec::data_bytes(part.header, rows.group(), row.length(), read.header.width)) {
       std::abort();
     }
-    if (part.header.base != strait::codec::RowBase::none && !memory) std::abort();
+    if (part.header.base != strait::codec::RowBase::none && !cached) std::abort();
   }
   if (seen != read.payload.size()) std::abort();
 }
 
-void read_both_ways(const strait::codec::ReadTensor& read, CacheFormat kind) {
-  for (const Memory memory : {Memory{}, Memory{kind}}) {
+void read_both_ways(const strait::codec::ReadTensor& read) {
+  for (const bool cached : {false, true}) {
     try {
-      read_rows(read, memory);
+      read_rows(read, cached);
     } catch (const strait::codec::CodecError& error) {
       if (*error.what() == '\0') std::abort();
     }
   }
   try {
-    const auto entries = strait::codec::read_whole(read.header, read.payload, kind);
+    const auto entries = strait::codec::read_whole(read.header, read.payload);
     if (entries.size() + strait::codec::kWholeHeaderBytes != read.payload.size()) std::abort();
   } catch (const strait::codec::CodecError& error) {
     if (*error.what() == '\0') std::abort();
@@ -55,13 +52,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   known.header.rows.rows = {{strait::store::SampleId{4}, {2, 1}},
                             {strait::store::SampleId{5}, {1}}};
   known.payload = bytes;
-  for (const CacheFormat kind : {CacheFormat::bfloat16, CacheFormat::eight_bits}) {
-    read_both_ways(known, kind);
-    try {
-      read_both_ways(strait::codec::read_header(bytes), kind);
-    } catch (const strait::codec::CodecError& error) {
-      if (*error.what() == '\0') std::abort();
-    }
+  read_both_ways(known);
+  try {
+    read_both_ways(strait::codec::read_header(bytes));
+  } catch (const strait::codec::CodecError& error) {
+    if (*error.what() == '\0') std::abort();
   }
   return 0;
 }

@@ -81,7 +81,6 @@ SyncSettings settings_of(FuzzedDataProvider& input) {
   settings.bits = std::vector{1, 2, 4, 8}[input.ConsumeIntegralInRange<std::size_t>(0, 3)];
   settings.every = 2;
   settings.fragments = 2;
-  settings.warmup = 2;
   settings.steps = kSteps;
   return settings;
 }

@@ -74,7 +74,7 @@ class BenchMessage {
     const auto elements = static_cast<std::size_t>(tokens * shape.width);
     const std::size_t values = elements * static_cast<std::size_t>(bytes_of(shape.element));
     const auto payload = static_cast<std::size_t>(tokens * token_bytes(format, shape.width));
-    const auto entry = static_cast<std::size_t>(entry_bytes(shape.kind, tokens, shape.width));
+    const auto entry = static_cast<std::size_t>(entry_bytes(tokens, shape.width));
     for (GpuMemory* const turn : {&values_, &other_values_}) turn->reserve(kRows * values);
     payload_.reserve(kRows * payload);
     entries_.reserve(kRows * entry);
@@ -143,14 +143,13 @@ void measure(std::int64_t tokens, std::int64_t width) {
   std::printf("%-9s %-10s %4s %-7s %-15s %9s %9s %9s\n", "values", "entry", "bits", "rotate",
               "payload", "encode", "and sums", "decode");
   for (const Element element : {Element::bfloat16, Element::float32}) {
-    for (const int entry : {0, 1, 2}) {
+    for (const bool entry : {false, true}) {
       for (const int bits : {4, 8}) {
         for (const int variant : {0, 1, 2}) {
           const bool rotate = variant == 1;
           const bool pinned = variant == 2;
-          const RowShape shape{element,
-                               entry == 2 ? CacheFormat::eight_bits : CacheFormat::bfloat16, width};
-          BenchMessage message(tokens, shape, {bits, 64, rotate}, entry != 0, pinned);
+          const RowShape shape{element, width};
+          BenchMessage message(tokens, shape, {bits, 64, rotate}, entry, pinned);
           const auto share = [&](const std::function<void()>& work) {
             return 100 * message.moved() / seconds_of(work) / copy;
           };
@@ -159,11 +158,8 @@ void measure(std::int64_t tokens, std::int64_t width) {
           const double decode = share([&] { message.decode(); });
           std::printf("%-9s %-10s %4d %-7s %-15s %7.0f %% %7.0f %% %7.0f %%\n",
                       element == Element::bfloat16 ? "bfloat16" : "float32",
-                      entry == 0   ? "-"
-                      : entry == 1 ? "bfloat16"
-                                   : "8 bits",
-                      bits, rotate ? "yes" : "no", pinned ? "pinned" : "on the GPU", encode, sums,
-                      decode);
+                      entry ? "bfloat16" : "-", bits, rotate ? "yes" : "no",
+                      pinned ? "pinned" : "on the GPU", encode, sums, decode);
         }
       }
     }

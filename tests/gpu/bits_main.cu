@@ -54,7 +54,7 @@ class TestMessage {
       gpu.draw = {one.draw.rounding, one.draw.key + static_cast<std::uint64_t>(r)};
       row.values = row.read = RandomRow(gpu.tokens, one.width, one.element);
       row.payload.resize(static_cast<std::size_t>(gpu.tokens * token_bytes(gpu.format, one.width)));
-      row.sent.resize(static_cast<std::size_t>(entry_bytes(one.kind, gpu.tokens, one.width)));
+      row.sent.resize(static_cast<std::size_t>(entry_bytes(gpu.tokens, one.width)));
       row.received = row.sent;
       row.values_at = values;
       row.payload_at = payload;
@@ -95,7 +95,7 @@ class TestMessage {
   }
 
  private:
-  RowShape shape() const { return {one_.element, one_.kind, one_.width}; }
+  RowShape shape() const { return {one_.element, one_.width}; }
   bool fresh(std::size_t r) const { return visit_ == 0 || (r % 3 == 2 && visit_ == 1); }
 
   std::vector<GpuRow> rows(const GpuMemory& entries) const {
@@ -148,8 +148,8 @@ class TestMessage {
         plain::quantize(row.values.values(), row.gpu.format, gpu[r].draw, row.payload.data(),
                         &plain);
       } else {
-        plain::quantize_change(row.values.values(), row.gpu.format, gpu[r].draw, one_.kind,
-                               fresh(r), row.sent.data(), row.payload.data(), &plain);
+        plain::quantize_change(row.values.values(), row.gpu.format, gpu[r].draw, fresh(r),
+                               row.sent.data(), row.payload.data(), &plain);
         if (!same(gpu[r].entry, row.sent.data(), row.sent.size())) return "the sender's entry";
       }
       if (!same(gpu[r].payload, row.payload.data(), row.payload.size())) return "the payload";
@@ -176,8 +176,8 @@ class TestMessage {
       if (gpu[r].entry == nullptr) {
         plain::dequantize(row.payload.data(), row.gpu.format, row.read.output());
       } else {
-        plain::apply_change(row.payload.data(), row.gpu.format, one_.kind, fresh(r),
-                            row.received.data(), row.read.output());
+        plain::apply_change(row.payload.data(), row.gpu.format, fresh(r), row.received.data(),
+                            row.read.output());
         if (!same(gpu[r].entry, row.received.data(), row.received.size())) {
           return std::string("the receiver's entry, and ") + what;
         }
@@ -206,15 +206,13 @@ class TestMessage {
 std::vector<RowCase> all_cases(std::mt19937& random) {
   std::vector<RowCase> cases = some_row_cases(random);
   const GroupFormat widest{8, 64, true};
-  cases.insert(cases.begin(),
-               {widest, {}, Element::bfloat16, CacheFormat::eight_bits, Content::wild, 1, 30000});
+  cases.insert(cases.begin(), {widest, {}, Element::bfloat16, Content::wild, 1, 60000});
   constexpr std::array<std::int64_t, 5> kWidths{2048, 4100, 4352, 8200, 9000};
   for (unsigned k = 0; k < 15; ++k) {
     RowCase one;
     one.format = {2 + static_cast<int>(random() % 7), 32 << (k % 3), random() % 2 == 0};
-    one.draw = {static_cast<Rounding>(random() % 3), random()};
+    one.draw = {static_cast<Rounding>(random() % 2), random()};
     one.element = static_cast<Element>(k / 3 % 3);
-    one.kind = static_cast<CacheFormat>(random() % 2);
     one.content = static_cast<Content>(k % 3);
     one.width = kWidths[k % kWidths.size()];
     one.tokens = 1;

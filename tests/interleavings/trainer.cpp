@@ -43,7 +43,7 @@ std::uint64_t power(std::uint64_t base, std::uint32_t exponent) {
 
 // As send_state(); there is no optimizer here.
 std::vector<std::string> sent_slots(const sync::SyncMethod& method) {
-  return sync::shared_slots(method.slots(), method.model_slot());
+  return sync::shared_slots(method.traits.slots, method.traits.model_slot);
 }
 
 }  // namespace
@@ -60,7 +60,7 @@ Trainer::Trainer(Simulation& simulation, int index, std::optional<JoinPoint> joi
       first_moment_(weights_.size()),
       second_moment_(weights_.size()),
       method_(sync::make_method(settings_of(case_))),
-      slots_(layout_, {weights_, gradient_, first_moment_, second_moment_}, method_->slots()),
+      slots_(layout_, {weights_, gradient_, first_moment_, second_moment_}, method_->traits.slots),
       agreement_({[this](const stages::Phase& phase) { return report(phase); },
                   [this](const stages::StepReport& all) { return exchange(all); },
                   [this] { return members_.epoch; },
@@ -144,7 +144,7 @@ void Trainer::run() {
 }
 
 void Trainer::compute_gradient(store::Step step) {
-  const auto sums = rounds_->method().sums_gradients();
+  const auto sums = rounds_->method().traits.sums_gradients;
   const auto digit = static_cast<float>(power(kDigit, process_.name.replica));
   for (const sync::Piece& piece : layout_.pieces()) {
     for (auto at = piece.range.first; at < piece.range.last; ++at) {
@@ -188,7 +188,7 @@ void Trainer::update(store::Step step) {
 
 void Trainer::record(store::Step step) {
   process_.trained.push_back(
-      {number(step), rounds_->method().sums_gradients() ? contributions() : 0, model_hash()});
+      {number(step), rounds_->method().traits.sums_gradients ? contributions() : 0, model_hash()});
 }
 
 std::uint64_t Trainer::contributions() const {
@@ -202,7 +202,8 @@ std::uint64_t Trainer::contributions() const {
 }
 
 std::uint64_t Trainer::model_hash() const {
-  const std::span<const float> model = std::as_const(slots_).values(rounds_->method().model_slot());
+  const std::span<const float> model =
+      std::as_const(slots_).values(rounds_->method().traits.model_slot);
   return XXH3_64bits(model.data(), model.size_bytes());
 }
 
@@ -265,8 +266,8 @@ void Trainer::receive_state(const sync::Rejoin& rejoin) {
     std::ranges::copy(*frame, slots_.bytes(slot, {0, layout_.size()}).begin());
   }
   // Its own weights are lost with it: it continues from the agreed model.
-  if (method_->model_slot() != sync::kWeights) {
-    slots_.load(method_->model_slot(), {0, layout_.size()}, weights_);
+  if (method_->traits.model_slot != sync::kWeights) {
+    slots_.load(method_->traits.model_slot, {0, layout_.size()}, weights_);
   }
 }
 

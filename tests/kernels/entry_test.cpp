@@ -21,10 +21,9 @@ using Bytes = std::vector<std::byte>;
 // One sample on both sides of a boundary.
 class TwoEnds {
  public:
-  TwoEnds(const GroupFormat& format, CacheFormat kind)
+  explicit TwoEnds(const GroupFormat& format)
       : format_(format),
-        kind_(kind),
-        sent_(static_cast<std::size_t>(entry_bytes(kind, kTokens, kWide)), std::byte{0x5A}),
+        sent_(static_cast<std::size_t>(entry_bytes(kTokens, kWide)), std::byte{0x5A}),
         received_(sent_.size(), std::byte{0xA5}),
         message_(static_cast<std::size_t>(kTokens * token_bytes(format, kWide))),
         read_(static_cast<std::size_t>(kTokens * kWide)) {}
@@ -34,9 +33,9 @@ class TwoEnds {
     const Draw draw{rounding, visits_};
     const bool fresh = visits_++ == 0;
     sums_ = {};
-    quantize_change({values.data(), Element::float32, kTokens, kWide}, format_, draw, kind_, fresh,
+    quantize_change({values.data(), Element::float32, kTokens, kWide}, format_, draw, fresh,
                     sent_.data(), message_.data(), &sums_);
-    apply_change(message_.data(), format_, kind_, fresh, received_.data(),
+    apply_change(message_.data(), format_, fresh, received_.data(),
                  {read_.data(), Element::float32, kTokens, kWide});
     return read_;
   }
@@ -46,13 +45,12 @@ class TwoEnds {
   const SquareSums& sums() const { return sums_; }
   Floats loaded() const {
     Floats values(read_.size());
-    load_entry(kind_, received_.data(), {values.data(), Element::float32, kTokens, kWide});
+    load_entry(received_.data(), {values.data(), Element::float32, kTokens, kWide});
     return values;
   }
 
  private:
   GroupFormat format_;
-  CacheFormat kind_;
   Bytes sent_;
   Bytes received_;
   Bytes message_;
@@ -83,16 +81,14 @@ double distance(const Floats& left, const Floats& right) {
   return std::sqrt(error / square);
 }
 
-class Entry : public testing::TestWithParam<CacheFormat> {};
-
-TEST_P(Entry, IsEqualAtBothEndsAfterManyUses) {
+TEST(Entry, IsEqualAtBothEndsAfterManyUses) {
   std::mt19937 random(kSeed);
   for (const bool rotate : {false, true}) {
     for (const int bits : {2, 4, 7}) {
-      TwoEnds ends({bits, 64, rotate}, GetParam());
+      TwoEnds ends({bits, 64, rotate});
       Floats values = gaussian_row(random);
       for (int visit = 0; visit < 300; ++visit) {
-        const Rounding rounding = visit % 2 == 0 ? Rounding::nearest : Rounding::stochastic;
+        const Rounding rounding = visit % 2 == 0 ? Rounding::nearest : Rounding::unbiased;
         const Floats& read = ends.visit(values, rounding);
         ASSERT_TRUE(ends.equal()) << bits << " bits, visit " << visit << ", seed " << kSeed;
         ASSERT_EQ(read, ends.loaded()) << "computed with something else than the entry";
@@ -102,9 +98,9 @@ TEST_P(Entry, IsEqualAtBothEndsAfterManyUses) {
   }
 }
 
-TEST_P(Entry, ReportsErrorOfTheReceiver) {
+TEST(Entry, ReportsErrorOfTheReceiver) {
   std::mt19937 random(kSeed);
-  TwoEnds ends({4, 64, false}, GetParam());
+  TwoEnds ends({4, 64, false});
   Floats values = gaussian_row(random);
   ends.visit(values);
   const Floats before = ends.loaded();
@@ -116,14 +112,14 @@ TEST_P(Entry, ReportsErrorOfTheReceiver) {
 
 // A change is counted from what is stored, so the entry's own rounding is part of the next change:
 // values that rest are approached to within one rounding of the entry, however often they come.
-TEST_P(Entry, DoesNotAccumulateItsOwnRounding) {
+TEST(Entry, DoesNotAccumulateItsOwnRounding) {
   std::mt19937 random(kSeed);
-  TwoEnds ends({4, 64, false}, GetParam());
+  TwoEnds ends({4, 64, false});
   const Floats values = gaussian_row(random);
   Bytes whole(ends.entry().size());
-  store_entry({values.data(), Element::float32, kTokens, kWide}, GetParam(), whole.data());
+  store_entry({values.data(), Element::float32, kTokens, kWide}, whole.data());
   Floats stored(values.size());
-  load_entry(GetParam(), whole.data(), {stored.data(), Element::float32, kTokens, kWide});
+  load_entry(whole.data(), {stored.data(), Element::float32, kTokens, kWide});
   const double one_rounding = distance(stored, values);
   for (int visit = 0; visit < 6; ++visit) ends.visit(values);
   double worst = 0;
@@ -134,9 +130,9 @@ TEST_P(Entry, DoesNotAccumulateItsOwnRounding) {
 }
 
 // Slowly moving values: the distance stays that of the changes, visit after visit.
-TEST_P(Entry, FollowsValuesThatMove) {
+TEST(Entry, FollowsValuesThatMove) {
   std::mt19937 random(kSeed);
-  TwoEnds ends({3, 64, false}, GetParam());
+  TwoEnds ends({3, 64, false});
   Floats values = gaussian_row(random);
   for (int visit = 0; visit < 5; ++visit) ends.visit(values);
   for (int visit = 0; visit < 200; ++visit) {
@@ -146,9 +142,9 @@ TEST_P(Entry, FollowsValuesThatMove) {
   }
 }
 
-TEST_P(Entry, StaysAsItIsWhereAGroupIsRefused) {
+TEST(Entry, StaysAsItIsWhereAGroupIsRefused) {
   std::mt19937 random(kSeed);
-  TwoEnds ends({4, 64, true}, GetParam());
+  TwoEnds ends({4, 64, true});
   Floats values = gaussian_row(random);
   ends.visit(values);
   const Floats before = ends.loaded();
@@ -162,8 +158,7 @@ TEST_P(Entry, StaysAsItIsWhereAGroupIsRefused) {
   for (std::size_t i = 0; i < after.size(); ++i) {
     ASSERT_FALSE(std::isnan(after[i])) << i;
     EXPECT_EQ(std::isnan(read[i]), i >= 64 && i < 128) << i;
-    const bool kept = GetParam() == CacheFormat::bfloat16 ? i >= 64 && i < 128 : i < kWide;
-    if (kept) {
+    if (i >= 64 && i < 128) {
       EXPECT_EQ(after[i], before[i]) << i;
     }
   }
@@ -172,9 +167,9 @@ TEST_P(Entry, StaysAsItIsWhereAGroupIsRefused) {
   EXPECT_LT(distance(healed, values), 0.05);
 }
 
-TEST_P(Entry, IsZeroIfCacheMissIsRefused) {
+TEST(Entry, IsZeroIfCacheMissIsRefused) {
   std::mt19937 random(kSeed);
-  TwoEnds ends({4, 32, false}, GetParam());
+  TwoEnds ends({4, 32, false});
   Floats values = gaussian_row(random);
   values[3] = std::numeric_limits<float>::infinity();
   ends.visit(values);
@@ -183,25 +178,19 @@ TEST_P(Entry, IsZeroIfCacheMissIsRefused) {
   for (std::size_t i = 0; i < 32; ++i) EXPECT_EQ(after[i], 0) << i;
 }
 
-TEST_P(Entry, StoresNothingThatIsNotFinite) {
+TEST(Entry, StoresNothingThatIsNotFinite) {
   std::mt19937 random(kSeed);
   Floats values = gaussian_row(random);
   values[0] = std::numeric_limits<float>::quiet_NaN();
   values[100] = -std::numeric_limits<float>::infinity();
   values[399] = kHuge;
-  Bytes entry(static_cast<std::size_t>(entry_bytes(GetParam(), kTokens, kWide)));
-  store_entry({values.data(), Element::float32, kTokens, kWide}, GetParam(), entry.data());
+  Bytes entry(static_cast<std::size_t>(entry_bytes(kTokens, kWide)));
+  store_entry({values.data(), Element::float32, kTokens, kWide}, entry.data());
   Floats stored(values.size());
-  load_entry(GetParam(), entry.data(), {stored.data(), Element::float32, kTokens, kWide});
+  load_entry(entry.data(), {stored.data(), Element::float32, kTokens, kWide});
   for (const std::size_t i : {0U, 100U, 399U}) values[i] = 0;
   EXPECT_LT(distance(stored, values), 0.01);
 }
-
-INSTANTIATE_TEST_SUITE_P(OfBothKinds, Entry,
-                         testing::Values(CacheFormat::bfloat16, CacheFormat::eight_bits),
-                         [](const auto& kind) {
-                           return kind.param == CacheFormat::bfloat16 ? "Bfloat16" : "EightBits";
-                         });
 
 }  // namespace
 }  // namespace strait::kernels

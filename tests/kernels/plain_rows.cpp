@@ -65,9 +65,7 @@ void write_value(const MutableValues& out, std::int64_t i, float value) {
 float reach_of(int bits, Rounding rounding) {
   constexpr std::array<float, 5> kClip{1, 1, 0.55F, 0.75F, 0.9F};
   const int least_unclipped = rounding == Rounding::nearest ? 5 : 4;
-  const float clip = rounding != Rounding::stochastic && bits < least_unclipped
-                         ? kClip[static_cast<std::size_t>(bits)]
-                         : 1;
+  const float clip = bits < least_unclipped ? kClip[static_cast<std::size_t>(bits)] : 1;
   return clip / static_cast<float>((1 << bits) - 1);
 }
 
@@ -156,12 +154,11 @@ int mean_square_code(const float* values, int count, int code) {
   return std::max<int>(8, static_cast<int>((bits_of(scale * (1.06F * root)) + 0x80000U) >> 20U));
 }
 
-// Turns values that profit from it, and chooses the scale. `refuse`: from where on.
-Group weigh(float* values, const GroupFormat& format, Rounding rounding, float refuse, int begin,
-            int count) {
+// Turns values that profit from it, and chooses the scale.
+Group weigh(float* values, const GroupFormat& format, Rounding rounding, int begin, int count) {
   Group group{begin, count};
   float size = largest(values, count);
-  if (size >= refuse) return {begin, count, kNone};
+  if (size >= kHuge) return {begin, count, kNone};
   if (size == 0) return group;
   if (format.rotate && count == format.group) {
     const int stages = std::countr_zero(static_cast<unsigned>(count));
@@ -188,13 +185,8 @@ int level_of(float value, float inverse, int bits, const Draw& draw, std::uint64
   float level = value * inverse;
   const bool drawn =
       draw.rounding == Rounding::unbiased && (bits == 4 || bits == 5) && std::fabs(level) < 0.5F;
-  if (draw.rounding != Rounding::stochastic) {
-    level = level + static_cast<float>(1 << (bits - 1));
-    if (drawn) level = level + signed_draw_of(words, first, i);
-  } else {
-    level = level + 0.5F * static_cast<float>((1 << bits) - 1);
-    level = level + draw_of(words, first + i);
-  }
+  level = level + static_cast<float>(1 << (bits - 1));
+  if (drawn) level = level + signed_draw_of(words, first, i);
   return static_cast<int>(std::clamp(level, 0.0F, static_cast<float>((1 << bits) - 1)));
 }
 
@@ -222,7 +214,7 @@ int length_code(const float* values, const Group& group, const GroupFormat& form
 
 // `values` is used up. `out` has token_bytes().
 void quantize_token(std::vector<float>& values, const GroupFormat& format, const Draw& draw,
-                    float refuse, std::int64_t token, std::uint8_t* out) {
+                    std::int64_t token, std::uint8_t* out) {
   const auto width = static_cast<int>(values.size());
   const auto groups = static_cast<int>(groups_of(format, width));
   std::memset(out, 0, static_cast<std::size_t>(token_bytes(format, width)));
@@ -233,7 +225,7 @@ void quantize_token(std::vector<float>& values, const GroupFormat& format, const
   int top = 0;
   for (int begin = 0; begin < width; begin += format.group) {
     const int count = std::min(format.group, width - begin);
-    weighed.push_back(weigh(values.data() + begin, format, draw.rounding, refuse, begin, count));
+    weighed.push_back(weigh(values.data() + begin, format, draw.rounding, begin, count));
     Group& group = weighed.back();
     const auto code = static_cast<std::uint32_t>(group.scale_code);
     rounding_scales.push_back(float_of(code << 20U));
@@ -315,13 +307,11 @@ void write_token(const MutableValues& out, std::int64_t token, const std::vector
   }
 }
 
-std::uint8_t* entry_token(CacheFormat kind, std::byte* entry, std::int64_t token,
-                          std::int64_t width) {
-  return reinterpret_cast<std::uint8_t*>(entry) + token * entry_bytes(kind, 1, width);
+std::uint8_t* entry_token(std::byte* entry, std::int64_t token, std::int64_t width) {
+  return reinterpret_cast<std::uint8_t*>(entry) + token * entry_bytes(1, width);
 }
 
-std::vector<float> read_entry(CacheFormat kind, const std::uint8_t* entry, std::int64_t width) {
-  if (kind == CacheFormat::eight_bits) return dequantize_token(entry, kEntryFormat, width);
+std::vector<float> read_entry(const std::uint8_t* entry, std::int64_t width) {
   std::vector<float> row(static_cast<std::size_t>(width));
   for (std::size_t i = 0; i < row.size(); ++i) {
     std::uint16_t bits = 0;
@@ -331,11 +321,7 @@ std::vector<float> read_entry(CacheFormat kind, const std::uint8_t* entry, std::
   return row;
 }
 
-void write_entry(CacheFormat kind, std::vector<float> row, std::uint8_t* entry) {
-  if (kind == CacheFormat::eight_bits) {
-    quantize_token(row, kEntryFormat, {}, std::numeric_limits<float>::infinity(), 0, entry);
-    return;
-  }
+void write_entry(const std::vector<float>& row, std::uint8_t* entry) {
   for (std::size_t i = 0; i < row.size(); ++i) {
     const std::uint16_t bits = bfloat16_of(row[i]);
     std::memcpy(entry + 2 * i, &bits, 2);
@@ -344,17 +330,13 @@ void write_entry(CacheFormat kind, std::vector<float> row, std::uint8_t* entry) 
 
 // What the entry stands for afterwards; NaN where the change was refused.
 std::vector<float> advance_entry(const std::vector<float>& base, const std::vector<float>& change,
-                                 CacheFormat kind, bool fresh, std::uint8_t* entry) {
+                                 std::uint8_t* entry) {
   std::vector<float> next = base;
-  bool refused = false;
   for (std::size_t i = 0; i < next.size(); ++i) {
-    refused = refused || std::isnan(change[i]);
     if (!std::isnan(change[i])) next[i] = base[i] + change[i];
   }
-  // The groups of an 8-bit entry share the token's exponent: all of it moves, or nothing.
-  const bool keep = kind == CacheFormat::eight_bits && refused;
-  if (!keep || fresh) write_entry(kind, keep ? base : next, entry);
-  next = read_entry(kind, entry, static_cast<std::int64_t>(next.size()));
+  write_entry(next, entry);
+  next = read_entry(entry, static_cast<std::int64_t>(next.size()));
   for (std::size_t i = 0; i < next.size(); ++i) {
     if (std::isnan(change[i])) next[i] = kNan;
   }
@@ -400,7 +382,7 @@ void quantize(const Values& values, const GroupFormat& format, const Draw& draw,
     auto* const to = reinterpret_cast<std::uint8_t*>(out) + token * bytes;
     const std::vector<float> row = read_token(values, token);
     std::vector<float> spent = row;
-    quantize_token(spent, format, draw, kHuge, token, to);
+    quantize_token(spent, format, draw, token, to);
     if (sums != nullptr) {
       const std::vector<float> read = dequantize_token(to, format, values.width);
       add_sums(row, row, read, format.group, *sums);
@@ -416,57 +398,56 @@ void dequantize(const std::byte* in, const GroupFormat& format, const MutableVal
   }
 }
 
-void quantize_change(const Values& values, const GroupFormat& format, const Draw& draw,
-                     CacheFormat kind, bool fresh, std::byte* entry, std::byte* out,
-                     SquareSums* sums) {
+void quantize_change(const Values& values, const GroupFormat& format, const Draw& draw, bool fresh,
+                     std::byte* entry, std::byte* out, SquareSums* sums) {
   const std::int64_t bytes = token_bytes(format, values.width);
   for (std::int64_t token = 0; token < values.tokens; ++token) {
-    std::uint8_t* const held = entry_token(kind, entry, token, values.width);
+    std::uint8_t* const held = entry_token(entry, token, values.width);
     auto* const to = reinterpret_cast<std::uint8_t*>(out) + token * bytes;
     const std::vector<float> row = read_token(values, token);
     std::vector<float> base(row.size());
-    if (!fresh) base = read_entry(kind, held, values.width);
+    if (!fresh) base = read_entry(held, values.width);
     std::vector<float> change(row.size());
     for (std::size_t i = 0; i < row.size(); ++i) {
       // A huge value is refused even if it has not changed.
       change[i] = std::fabs(row[i]) < kHuge ? row[i] - base[i] : kNan;
     }
     std::vector<float> spent = change;
-    quantize_token(spent, format, draw, kHuge, token, to);
+    quantize_token(spent, format, draw, token, to);
     const std::vector<float> read = dequantize_token(to, format, values.width);
-    const std::vector<float> known = advance_entry(base, read, kind, fresh, held);
+    const std::vector<float> known = advance_entry(base, read, held);
     if (sums != nullptr) add_sums(row, change, known, format.group, *sums);
   }
 }
 
-void apply_change(const std::byte* in, const GroupFormat& format, CacheFormat kind, bool fresh,
-                  std::byte* entry, const MutableValues& out) {
+void apply_change(const std::byte* in, const GroupFormat& format, bool fresh, std::byte* entry,
+                  const MutableValues& out) {
   const std::int64_t bytes = token_bytes(format, out.width);
   for (std::int64_t token = 0; token < out.tokens; ++token) {
-    std::uint8_t* const held = entry_token(kind, entry, token, out.width);
+    std::uint8_t* const held = entry_token(entry, token, out.width);
     const auto* const from = reinterpret_cast<const std::uint8_t*>(in) + token * bytes;
     std::vector<float> base(static_cast<std::size_t>(out.width));
-    if (!fresh) base = read_entry(kind, held, out.width);
+    if (!fresh) base = read_entry(held, out.width);
     const std::vector<float> read = dequantize_token(from, format, out.width);
-    write_token(out, token, advance_entry(base, read, kind, fresh, held));
+    write_token(out, token, advance_entry(base, read, held));
   }
 }
 
-void store_entry(const Values& values, CacheFormat kind, std::byte* entry) {
+void store_entry(const Values& values, std::byte* entry) {
   for (std::int64_t token = 0; token < values.tokens; ++token) {
     std::vector<float> row = read_token(values, token);
     for (float& value : row) {
       if (!(std::fabs(value) < kHuge)) value = 0;
     }
-    write_entry(kind, row, entry_token(kind, entry, token, values.width));
+    write_entry(row, entry_token(entry, token, values.width));
   }
 }
 
-void load_entry(CacheFormat kind, const std::byte* entry, const MutableValues& out) {
+void load_entry(const std::byte* entry, const MutableValues& out) {
   for (std::int64_t token = 0; token < out.tokens; ++token) {
     const auto* const held =
-        reinterpret_cast<const std::uint8_t*>(entry) + token * entry_bytes(kind, 1, out.width);
-    write_token(out, token, read_entry(kind, held, out.width));
+        reinterpret_cast<const std::uint8_t*>(entry) + token * entry_bytes(1, out.width);
+    write_token(out, token, read_entry(held, out.width));
   }
 }
 

@@ -68,7 +68,7 @@ void check_changes(const RowCase& one, std::mt19937& random) {
   RandomRow row(one.tokens, one.width, one.element);
   Bytes bytes = bytes_for(one.tokens * token_bytes(one.format, one.width) + 1);
   Bytes plain_bytes = bytes;
-  Bytes sent = bytes_for(entry_bytes(one.kind, one.tokens, one.width) + 1);
+  Bytes sent = bytes_for(entry_bytes(one.tokens, one.width) + 1);
   Bytes received = sent;
   Bytes expected = sent;
   for (int visit = 0; visit < 3; ++visit) {
@@ -76,19 +76,17 @@ void check_changes(const RowCase& one, std::mt19937& random) {
     const Draw draw{one.draw.rounding, one.draw.key + static_cast<std::uint64_t>(visit)};
     SquareSums sums;
     SquareSums plain_sums;
-    quantize_change(row.values(), one.format, draw, one.kind, visit == 0, sent.data(), bytes.data(),
-                    &sums);
+    quantize_change(row.values(), one.format, draw, visit == 0, sent.data(), bytes.data(), &sums);
     Bytes plain_sent = expected;
-    plain::quantize_change(row.values(), one.format, draw, one.kind, visit == 0, plain_sent.data(),
+    plain::quantize_change(row.values(), one.format, draw, visit == 0, plain_sent.data(),
                            plain_bytes.data(), &plain_sums);
     ASSERT_EQ(bytes, plain_bytes) << "visit " << visit;
     ASSERT_EQ(sent, plain_sent) << "visit " << visit;
     expect_sums(sums, plain_sums, one.content);
     RandomRow read(one.tokens, one.width, one.element);
     RandomRow plain_read = read;
-    apply_change(bytes.data(), one.format, one.kind, visit == 0, received.data(), read.output());
-    plain::apply_change(bytes.data(), one.format, one.kind, visit == 0, expected.data(),
-                        plain_read.output());
+    apply_change(bytes.data(), one.format, visit == 0, received.data(), read.output());
+    plain::apply_change(bytes.data(), one.format, visit == 0, expected.data(), plain_read.output());
     ASSERT_EQ(received, sent) << "the two ends differ after visit " << visit;
     ASSERT_EQ(expected, sent) << "visit " << visit;
     ASSERT_TRUE(same(read, plain_read)) << "visit " << visit;
@@ -98,16 +96,16 @@ void check_changes(const RowCase& one, std::mt19937& random) {
 void check_whole_entries(const RowCase& one, std::mt19937& random) {
   RandomRow row(one.tokens, one.width, one.element);
   row.fill(one.content, random);
-  Bytes actual = bytes_for(entry_bytes(one.kind, one.tokens, one.width) + 1);
+  Bytes actual = bytes_for(entry_bytes(one.tokens, one.width) + 1);
   Bytes expected = actual;
   // One byte off: payloads have odd lengths.
-  store_entry(row.values(), one.kind, actual.data() + 1);
-  plain::store_entry(row.values(), one.kind, expected.data() + 1);
+  store_entry(row.values(), actual.data() + 1);
+  plain::store_entry(row.values(), expected.data() + 1);
   ASSERT_EQ(actual, expected);
   RandomRow read(one.tokens, one.width, one.element);
   RandomRow plain_read = read;
-  load_entry(one.kind, actual.data() + 1, read.output());
-  plain::load_entry(one.kind, expected.data() + 1, plain_read.output());
+  load_entry(actual.data() + 1, read.output());
+  plain::load_entry(expected.data() + 1, plain_read.output());
   ASSERT_TRUE(same(read, plain_read));
 }
 

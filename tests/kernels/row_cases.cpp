@@ -5,12 +5,11 @@
 namespace strait::kernels {
 
 std::string RowCase::name() const {
-  constexpr std::array<const char*, 3> kRoundings{"", ", stochastic", ", unbiased"};
+  constexpr std::array<const char*, 2> kRoundings{"", ", unbiased"};
   return std::to_string(format.bits) + " bits, groups of " + std::to_string(format.group) +
          (format.rotate ? ", rotated" : "") +
          kRoundings.at(static_cast<std::size_t>(draw.rounding)) + ", element " +
-         std::to_string(static_cast<int>(element)) + ", entry " +
-         std::to_string(static_cast<int>(kind)) + ", content " +
+         std::to_string(static_cast<int>(element)) + ", content " +
          std::to_string(static_cast<int>(content)) + ", " + std::to_string(tokens) + " × " +
          std::to_string(width);
 }
@@ -23,9 +22,8 @@ std::vector<RowCase> some_row_cases(std::mt19937& random) {
       for (int k = 0; k < 48; ++k) {
         RowCase one;
         one.format = {bits, group, k % 2 != 0};
-        one.draw = {static_cast<Rounding>(k / 2 % 3), random()};
+        one.draw = {static_cast<Rounding>(k / 2 % 2), random()};
         one.element = static_cast<Element>(k % 3);
-        one.kind = static_cast<CacheFormat>(random() % 2);
         one.content = static_cast<Content>(random() % 3);
         one.tokens = 1 + random() % 3;
         one.width = kWidths[random() % kWidths.size()];

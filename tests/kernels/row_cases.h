@@ -14,7 +14,6 @@ struct RowCase {
   GroupFormat format;
   Draw draw;
   Element element = Element::float32;
-  CacheFormat kind = CacheFormat::bfloat16;
   Content content = Content::plain;
   std::int64_t tokens = 2;
   std::int64_t width = 64;

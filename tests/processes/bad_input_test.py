@@ -58,7 +58,7 @@ class BadInput(runs.RunCase):
             ({"codec.forward_bits": 9}, "codec.forward_bits is 9", "from 2 to 8"),
             ({"codec.first_bits": 12}, "codec.first_bits is 12", "2 to 8, or 16"),
             ({"codec.group": 48}, "codec.group is 48", "32, 64 or 128"),
-            ({"codec.cache_kind": "int8"}, "codec.cache_kind", '"bfloat16", "8bit"'),
+            ({"codec.rotate": True}, r"codec.rotate is true \(.*\.toml:\d+", "this key was removed"),
             (
                 {"codec.forward": "delta", "codec.cache": 0, "codec.cache_disk": 0},
                 "codec.cache and codec.cache_disk are both 0",

@@ -19,7 +19,7 @@ METHODS = {
     "diloco": {"sync.every": 4},
     "streaming_diloco": {"sync.every": 8, "sync.fragments": 2, "sync.late": 2},
     "noloco": {"sync.every": 4},
-    "onebit_adam": {"sync.warmup": 6},
+    "onebit_adam": {},
     "bytegrad": {},
     "powersgd": {"sync.rank": 2},
 }

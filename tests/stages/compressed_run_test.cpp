@@ -32,10 +32,9 @@ using Remembered = std::map<std::int64_t, std::vector<std::uint8_t>>;
 
 Remembered read_cache(const Tensors& caches, const std::string& prefix) {
   const at::Tensor layout = caches.at(prefix + "layout");
-  const auto kind = static_cast<kernels::CacheFormat>(layout[0].item<std::int64_t>());
-  const auto width = layout[2].item<std::int64_t>();
+  const auto width = layout[1].item<std::int64_t>();
   std::vector<at::Tensor> slabs;
-  for (std::int64_t i = 0; i < layout[3].item<std::int64_t>(); ++i) {
+  for (std::int64_t i = 0; i < layout[2].item<std::int64_t>(); ++i) {
     slabs.push_back(caches.at(prefix + "slab." + std::to_string(i)));
   }
   const at::Tensor slots = at::cat(slabs);
@@ -45,7 +44,7 @@ Remembered read_cache(const Tensors& caches, const std::string& prefix) {
     const at::Tensor slot = slots[index[i][1]];
     const auto* bytes = static_cast<const std::uint8_t*>(slot.const_data_ptr());
     remembered[index[i][0].item<std::int64_t>()] = {
-        bytes, bytes + kernels::entry_bytes(kind, index[i][2].item<std::int64_t>(), width)};
+        bytes, bytes + kernels::entry_bytes(index[i][2].item<std::int64_t>(), width)};
   }
   return remembered;
 }
@@ -99,7 +98,6 @@ double last_losses(const RunResult& result) {
 TEST(CompressedRun, EveryScheduleAndDepthGivesSameBits) {
   for (RunSettings settings :
        {compressed("fixed", 4), compressed("delta", 4), with_cached_gradients()}) {
-    settings.boundary.codec.rounding = kernels::Rounding::stochastic;
     settings.schedule = "gpipe";
     const RunResult reference = run_stages(settings);
     ASSERT_EQ(reference.losses.size(), 20U);
@@ -130,9 +128,6 @@ TEST(CompressedRun, LearnsLikeRawRun) {
   RunSettings settings = compressed("delta", 4);
   settings.boundary.codec.first_bits = 16;
   check("delta 4/8, first visits in bfloat16", settings);
-  settings = compressed("delta", 4);
-  settings.boundary.codec.cache_kind = kernels::CacheFormat::eight_bits;
-  check("delta 4/8, entries of 8 bits", settings);
   check("delta 4/2 of gradients too", with_cached_gradients());
 }
 
@@ -248,8 +243,6 @@ TEST(CompressedRun, ResumedWithCachesEqualsUninterruptedRun) {
   // An entry is at most 16 tokens of width 16 in bfloat16.
   settings.boundary.cache.memory_bytes = 10 * 512;
   EXPECT_GT(sum_of(check("ten of 24 fit"), Direction::forward, true).evictions, 0U);
-  settings.boundary.codec.cache_kind = kernels::CacheFormat::eight_bits;
-  check("entries of 8 bits");
   settings = with_cached_gradients();
   settings.boundary.cache.memory_bytes = 10 * 512;
   check("ten of 24 gradients fit");

@@ -23,7 +23,6 @@ RunSettings replicated(const std::string& method, int stages, int replicas) {
   settings.sync.method = method;
   settings.sync.every = 4;
   settings.sync.fragments = 2;
-  settings.sync.warmup = 5;
   settings.evaluate = true;
   return settings;
 }

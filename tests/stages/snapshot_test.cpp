@@ -80,7 +80,7 @@ class SlowWriters {
 
   CheckpointResult take(Stage& stage, std::size_t index, store::Step step, store::Step last) {
     wait_for(index);
-    Stage::Snapshots snapshots = stage.snapshot(step, true);
+    Stage::Snapshots snapshots = stage.snapshot(step);
     const std::shared_ptr<tensors::Snapshot> state = snapshots.state;
     {
       const std::lock_guard lock(mutex_);
@@ -140,7 +140,7 @@ class SlowWriters {
 };
 
 Saved saved_during_training(RunSettings settings, std::uint64_t memory, bool fits, int& late) {
-  settings.snapshots = SnapshotOptions{memory, true};
+  settings.snapshots = SnapshotOptions{memory};
   const auto processes = settings.stages() * static_cast<std::size_t>(settings.replicas);
   // Where little fits, training waits for the writers.
   SlowWriters writers(processes, memory + 1, fits);
@@ -235,7 +235,6 @@ TEST(SnapshotOfStage, HasBitsOfPauseWithReplicas) {
     settings.replicas = 2;
     settings.sync.method = method;
     settings.sync.every = 2;
-    settings.sync.warmup = 4;
     settings.evaluate = true;
     expect_same_bits_during_training(settings);
   }

@@ -22,10 +22,9 @@ constexpr double kBits = 32;               // of a value on the wire
 class Averaging final : public SyncMethod {
  public:
   explicit Averaging(const SyncSettings& settings)
-      : every_(settings.every == 0 ? kEvery : settings.every), steps_(settings.steps) {}
-
-  std::vector<SlotNeed> slots() const override { return {{.name = kAverage}}; }
-  std::string model_slot() const override { return kAverage; }
+      : SyncMethod({.slots = {{.name = kAverage}}, .model_slot = kAverage}),
+        every_(settings.every == 0 ? kEvery : settings.every),
+        steps_(settings.steps) {}
 
   void start(Slots& slots) override {
     std::ranges::copy(slots.values(kWeights), slots.values(kAverage).begin());
@@ -58,7 +57,7 @@ class Averaging final : public SyncMethod {
   }
 
   void apply(const Round& round, Slots& slots) override {
-    apply_floats(round, slots, kAverage, kWhat);
+    apply_floats(round, false, slots, kAverage, kWhat);
     std::ranges::copy(slots.values(kAverage), slots.values(kWeights).begin());
   }
 
@@ -66,10 +65,6 @@ class Averaging final : public SyncMethod {
   std::int64_t every_;
   std::int64_t steps_;
 };
-
-std::unique_ptr<SyncMethod> make(const SyncSettings& settings) {
-  return std::make_unique<Averaging>(settings);
-}
 
 // What `strait plan` lists, and what sync.method "auto" compares.
 Forecast forecast_averaging(const ForecastInput& input) {
@@ -93,7 +88,7 @@ std::string check_averaging(const SyncSettings& settings, const RecipeFacts& rec
 void offer(strait::Extensions& strait) {
   MethodOffer averaging;
   averaging.name = "averaging";
-  averaging.make = make;
+  averaging.make = made<Averaging>;
   averaging.reads = {"every"};
   averaging.forecast = forecast_averaging;
   averaging.coding_cost = cost_averaging;

@@ -363,9 +363,6 @@ TEST(ActivationCache, RefusesSavedCacheOfOtherOptions) {
   const SavedCache saved = save(cache);
 
   ActivationCacheOptions other = options;
-  other.kind = kernels::CacheFormat::eight_bits;
-  EXPECT_EQ(refusal(other, saved), Kind::mismatch);
-  other = options;
   other.width = 2 * kWidth;
   EXPECT_EQ(refusal(other, saved), Kind::mismatch);
   other = options;

@@ -12,9 +12,8 @@ constexpr std::int64_t kWidth = 96;
 constexpr std::int64_t kSamples = 6;
 constexpr std::int64_t kPerStep = 2;
 
-ActivationCacheOptions healing_cache(kernels::CacheFormat kind) {
+ActivationCacheOptions healing_cache() {
   ActivationCacheOptions options;
-  options.kind = kind;
   options.row_tokens = kTokens;
   options.width = kWidth;
   options.memory_bytes = 1 << 20;
@@ -31,7 +30,7 @@ SampleEncoderOptions four_bits() {
 
 Batch batch_at(std::int64_t step) {
   std::vector<std::int64_t> samples;
-  for (const auto sample : healing_cache({}).order(store::Step{step})) {
+  for (const auto sample : healing_cache().order(store::Step{step})) {
     samples.push_back(number(sample));
   }
   const auto rows = std::ssize(samples);
@@ -39,10 +38,8 @@ Batch batch_at(std::int64_t step) {
           random_values({rows, kTokens, kWidth}, 100 + static_cast<std::uint64_t>(step))};
 }
 
-class Healing : public testing::TestWithParam<kernels::CacheFormat> {};
-
-TEST_P(Healing, DetectsFlippedBitAtReceiverAtNextUse) {
-  const ActivationCacheOptions cache = healing_cache(GetParam());
+TEST(Healing, DetectsFlippedBitAtReceiverAtNextUse) {
+  const ActivationCacheOptions cache = healing_cache();
   for (const std::size_t bit : {0U, 13U, 14U, 500U, 3999U}) {
     TwoEnds sound(four_bits(), cache);
     TwoEnds spoiled(four_bits(), cache);
@@ -66,9 +63,9 @@ TEST_P(Healing, DetectsFlippedBitAtReceiverAtNextUse) {
   }
 }
 
-TEST_P(Healing, FlippedBitAtSenderBecomesCacheMiss) {
+TEST(Healing, FlippedBitAtSenderBecomesCacheMiss) {
   for (const std::size_t bit : {0U, 13U, 14U, 500U, 3999U}) {
-    TwoEnds ends(four_bits(), healing_cache(GetParam()));
+    TwoEnds ends(four_bits(), healing_cache());
     for (std::int64_t step = 0; step < 12; ++step) {
       const Batch batch = batch_at(step);
       if (step == 7) {
@@ -85,8 +82,8 @@ TEST_P(Healing, FlippedBitAtSenderBecomesCacheMiss) {
   }
 }
 
-TEST_P(Healing, RefillsReceiverThatLostItsCache) {
-  const ActivationCacheOptions cache = healing_cache(GetParam());
+TEST(Healing, RefillsReceiverThatLostItsCache) {
+  const ActivationCacheOptions cache = healing_cache();
   TwoEnds sound(four_bits(), cache);
   TwoEnds ends(four_bits(), cache);
   for (std::int64_t step = 0; step < 3; ++step) {
@@ -101,8 +98,8 @@ TEST_P(Healing, RefillsReceiverThatLostItsCache) {
   EXPECT_EQ(entries_of(*ends.decoder().cache()), entries_of(*sound.decoder().cache()));
 }
 
-TEST_P(Healing, RefusesResendOfRowsThatAreNotCached) {
-  TwoEnds ends(four_bits(), healing_cache(GetParam()));
+TEST(Healing, RefusesResendOfRowsThatAreNotCached) {
+  TwoEnds ends(four_bits(), healing_cache());
   const Batch batch = batch_at(0);
   ends.pass(batch);
   net::Frame frame;
@@ -120,8 +117,8 @@ TEST_P(Healing, RefusesResendOfRowsThatAreNotCached) {
   EXPECT_TRUE(frame.empty());
 }
 
-TEST_P(Healing, RefusesWholeRowsThatDoNotMatchRequest) {
-  TwoEnds ends(four_bits(), healing_cache(GetParam()));
+TEST(Healing, RefusesWholeRowsThatDoNotMatchRequest) {
+  TwoEnds ends(four_bits(), healing_cache());
   const Batch batch = batch_at(0);
   const at::Tensor values = ends.pass(batch);
   net::Frame frame;
@@ -148,14 +145,6 @@ TEST_P(Healing, RefusesWholeRowsThatDoNotMatchRequest) {
   decoder.complete(batch.header, frame, places, values);
   EXPECT_TRUE(at::equal(values, before));
 }
-
-INSTANTIATE_TEST_SUITE_P(CacheFormats, Healing,
-                         testing::Values(kernels::CacheFormat::bfloat16,
-                                         kernels::CacheFormat::eight_bits),
-                         [](const auto& kind) {
-                           return kind.param == kernels::CacheFormat::bfloat16 ? "Bfloat16"
-                                                                               : "EightBits";
-                         });
 
 }  // namespace
 }  // namespace strait::codec

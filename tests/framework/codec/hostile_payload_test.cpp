@@ -32,7 +32,6 @@ struct Sent {
 
 std::vector<Sent> messages_of_every_sort() {
   SampleEncoderOptions options;
-  options.codec.rotate = true;
   options.choose = [](store::Step step, const Traffic&) {
     constexpr std::array<Choice, 4> kChoices{
         Choice{Choice::Encoding::delta, 4, 8}, Choice{Choice::Encoding::delta, 3, 16},
@@ -128,14 +127,10 @@ TEST(HostilePayload, RefusesCachedRowsWithoutCache) {
   net::Frame claims_none = messages[0].payload;
   claims_none[1] = std::byte{0};
   EXPECT_THROW(decoder.decode(messages[0].header, claims_none), CodecError);
-}
-
-TEST(HostilePayload, RefusesPayloadOfOtherCacheFormat) {
-  const std::vector<Sent> messages = messages_of_every_sort();
-  ActivationCacheOptions options = exposed_cache();
-  options.kind = kernels::CacheFormat::eight_bits;
-  SampleDecoder decoder(at::kFloat, std::make_unique<ActivationCache>(options));
-  EXPECT_THROW(decoder.decode(messages[0].header, messages[0].payload), CodecError);
+  net::Frame claims_other = messages[0].payload;
+  claims_other[1] = std::byte{2};
+  SampleDecoder cached(at::kFloat, std::make_unique<ActivationCache>(exposed_cache()));
+  EXPECT_THROW(cached.decode(messages[0].header, claims_other), CodecError);
 }
 
 TEST(HostilePayload, RefusesOversizedRowsBeforeAllocation) {
@@ -172,7 +167,7 @@ TEST(HostilePayload, FirstBytesMatchDocumentation) {
   EXPECT_EQ(byte_at(0, 2), 64);
   EXPECT_EQ(byte_at(0, 3), static_cast<int>(RowBase::fresh));
   EXPECT_EQ(byte_at(0, 4), 8);
-  EXPECT_EQ(byte_at(0, 5), 1);
+  EXPECT_EQ(byte_at(0, 5), 0);
   EXPECT_EQ(byte_at(2, 3), static_cast<int>(RowBase::entry));
   EXPECT_EQ(byte_at(2, 4), 3);
   EXPECT_EQ(byte_at(6, 3), static_cast<int>(RowBase::none));

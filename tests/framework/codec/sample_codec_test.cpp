@@ -14,9 +14,8 @@ constexpr std::int64_t kTokens = 6;
 constexpr std::int64_t kWidth = 144;  // two groups and a quarter
 constexpr std::int64_t kSamples = 8;
 
-ActivationCacheOptions roomy_cache(kernels::CacheFormat kind) {
+ActivationCacheOptions roomy_cache() {
   ActivationCacheOptions options;
-  options.kind = kind;
   options.row_tokens = kTokens;
   options.width = kWidth;
   options.memory_bytes = 1 << 20;
@@ -49,7 +48,7 @@ TEST(SampleCodec, RawRowIsBfloat16) {
 }
 
 TEST(SampleCodec, DocumentedExampleHasDocumentedBytes) {
-  auto options = roomy_cache(kernels::CacheFormat::bfloat16);
+  auto options = roomy_cache();
   options.width = 128;
   TwoEnds ends(sending(Choice::Encoding::delta, 4), options);
   for (std::int64_t step = 0; step < 2; ++step) {
@@ -60,22 +59,19 @@ TEST(SampleCodec, DocumentedExampleHasDocumentedBytes) {
 }
 
 TEST(SampleCodec, EachEncodingHasTheErrorOfItsBits) {
-  for (const bool rotate : {false, true}) {
-    double before = 1;
-    for (int bits = 2; bits <= 8; ++bits) {
-      SampleEncoderOptions options = sending(Choice::Encoding::fixed, bits);
-      options.codec.rotate = rotate;
-      TwoEnds ends(options, {});
-      const at::Tensor values = random_values({2, kTokens, kWidth}, 2);
-      const double error = relative_error(ends.pass(batch_of(0, {0, 1}, values)), values);
-      EXPECT_LT(error, before * 0.7) << bits << " bits";
-      EXPECT_GT(error, 0.2 / (1 << bits)) << bits << " bits";
-      const Traffic traffic = ends.encoder().traffic();
-      EXPECT_NEAR(std::sqrt(traffic.error_squares / traffic.value_squares), error, 1e-4);
-      before = error;
-    }
-    EXPECT_LT(before, 0.01);
+  double before = 1;
+  for (int bits = 2; bits <= 8; ++bits) {
+    SampleEncoderOptions options = sending(Choice::Encoding::fixed, bits);
+    TwoEnds ends(options, {});
+    const at::Tensor values = random_values({2, kTokens, kWidth}, 2);
+    const double error = relative_error(ends.pass(batch_of(0, {0, 1}, values)), values);
+    EXPECT_LT(error, before * 0.7) << bits << " bits";
+    EXPECT_GT(error, 0.2 / (1 << bits)) << bits << " bits";
+    const Traffic traffic = ends.encoder().traffic();
+    EXPECT_NEAR(std::sqrt(traffic.error_squares / traffic.value_squares), error, 1e-4);
+    before = error;
   }
+  EXPECT_LT(before, 0.01);
 }
 
 // A value in every group is far above the others, as in gradients of a fine-tune.
@@ -105,7 +101,7 @@ TEST(SampleCodec, GradientsOfFewBitsAreRotated) {
 }
 
 TEST(SampleCodec, AChangeIsSentMoreExactlyThanAValueAtTheSameBits) {
-  TwoEnds ends(sending(Choice::Encoding::delta, 2), roomy_cache(kernels::CacheFormat::bfloat16));
+  TwoEnds ends(sending(Choice::Encoding::delta, 2), roomy_cache());
   TwoEnds plain(sending(Choice::Encoding::fixed, 2), {});
   const at::Tensor values = random_values({2, kTokens, kWidth}, 3);
   ends.pass(batch_of(0, {0, 1}, values));
@@ -120,31 +116,29 @@ TEST(SampleCodec, AChangeIsSentMoreExactlyThanAValueAtTheSameBits) {
 }
 
 TEST(SampleCodec, AGradientIsSentAsAChangeOnlyWhereItIsNearItsLast) {
-  for (const auto kind : {kernels::CacheFormat::bfloat16, kernels::CacheFormat::eight_bits}) {
-    for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
-      SampleEncoderOptions options = sending(Choice::Encoding::delta, 2, 4);
-      options.direction = Direction::backward;
-      TwoEnds ends(options, roomy_cache(kind));
-      const auto send = [&](std::int64_t step, const at::Tensor& rows) {
-        const double error = relative_error(ends.pass(batch_of(step, {0, 1}, rows.to(type))), rows);
-        EXPECT_EQ(ends.last_missing(), 0U);
-        return error;
-      };
-      const at::Tensor first = random_values({2, kTokens, kWidth}, 3);
-      EXPECT_NEAR(send(0, first), 0.11, 0.02) << "values, of four bits";
-      // Sample 0 stays near, sample 1 is another one.
-      at::Tensor second = first + 0.2 * random_values({2, kTokens, kWidth}, 4);
-      second[1] = random_values({kTokens, kWidth}, 5);
-      send(1, second);
-      EXPECT_EQ(ends.encoder().traffic().hits, 1U);
-      EXPECT_EQ(ends.encoder().traffic().cache_misses, 3U);
-      // Both are: what they are from their last ones is smaller than four bits of them are wrong.
-      const std::size_t bytes = ends.last_payload();
-      EXPECT_LT(send(2, second + 0.1 * random_values({2, kTokens, kWidth}, 6)), 0.07);
-      EXPECT_EQ(ends.encoder().traffic().hits, 3U);
-      EXPECT_LT(ends.last_payload(), bytes);
-      EXPECT_EQ(ends.decoder().traffic().hits, 3U);
-    }
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    SampleEncoderOptions options = sending(Choice::Encoding::delta, 2, 4);
+    options.direction = Direction::backward;
+    TwoEnds ends(options, roomy_cache());
+    const auto send = [&](std::int64_t step, const at::Tensor& rows) {
+      const double error = relative_error(ends.pass(batch_of(step, {0, 1}, rows.to(type))), rows);
+      EXPECT_EQ(ends.last_missing(), 0U);
+      return error;
+    };
+    const at::Tensor first = random_values({2, kTokens, kWidth}, 3);
+    EXPECT_NEAR(send(0, first), 0.11, 0.02) << "values, of four bits";
+    // Sample 0 stays near, sample 1 is another one.
+    at::Tensor second = first + 0.2 * random_values({2, kTokens, kWidth}, 4);
+    second[1] = random_values({kTokens, kWidth}, 5);
+    send(1, second);
+    EXPECT_EQ(ends.encoder().traffic().hits, 1U);
+    EXPECT_EQ(ends.encoder().traffic().cache_misses, 3U);
+    // Both are: what they are from their last ones is smaller than four bits of them are wrong.
+    const std::size_t bytes = ends.last_payload();
+    EXPECT_LT(send(2, second + 0.1 * random_values({2, kTokens, kWidth}, 6)), 0.07);
+    EXPECT_EQ(ends.encoder().traffic().hits, 3U);
+    EXPECT_LT(ends.last_payload(), bytes);
+    EXPECT_EQ(ends.decoder().traffic().hits, 3U);
   }
 }
 
@@ -153,7 +147,7 @@ TEST(SampleCodec, AChangeOfAGradientIsNotShorterThanItIs) {
   for (const auto direction : {Direction::forward, Direction::backward}) {
     SampleEncoderOptions options = sending(Choice::Encoding::delta, 2, 8);
     options.direction = direction;
-    TwoEnds ends(options, roomy_cache(kernels::CacheFormat::bfloat16));
+    TwoEnds ends(options, roomy_cache());
     double product = 0;
     double square = 0;
     for (std::int64_t round = 0; round < 200; ++round) {
@@ -175,38 +169,29 @@ TEST(SampleCodec, AChangeOfAGradientIsNotShorterThanItIs) {
 }
 
 TEST(SampleCodec, CachedRowsDoNotDriftFromConstantInput) {
-  for (const auto kind : {kernels::CacheFormat::bfloat16, kernels::CacheFormat::eight_bits}) {
-    TwoEnds ends(sending(Choice::Encoding::delta, 4), roomy_cache(kind));
-    const at::Tensor values = random_values({1, kTokens, kWidth}, 5);
-    double error = 1;
-    for (std::int64_t step = 0; step < 60; ++step) {
-      error = relative_error(ends.pass(batch_of(step, {1}, values)), values);
-    }
-    EXPECT_LT(error, kind == kernels::CacheFormat::bfloat16 ? 0.004 : 0.012);
+  TwoEnds ends(sending(Choice::Encoding::delta, 4), roomy_cache());
+  const at::Tensor values = random_values({1, kTokens, kWidth}, 5);
+  double error = 1;
+  for (std::int64_t step = 0; step < 60; ++step) {
+    error = relative_error(ends.pass(batch_of(step, {1}, values)), values);
   }
+  EXPECT_LT(error, 0.004);
 }
 
 TEST(SampleCodec, CachesBfloat16MissAsReceiverDecodesIt) {
   const at::Tensor values = random_values({1, kTokens, kWidth}, 6);
-  for (const auto kind : {kernels::CacheFormat::bfloat16, kernels::CacheFormat::eight_bits}) {
-    TwoEnds ends(sending(Choice::Encoding::delta, 4, 16), roomy_cache(kind));
-    const at::Tensor first = ends.pass(batch_of(0, {1}, values));
-    if (kind == kernels::CacheFormat::bfloat16) {
-      EXPECT_TRUE(at::equal(first, values.to(at::kBFloat16).to(at::kFloat)));
-    } else {
-      EXPECT_LT(relative_error(first, values), 0.012);
-    }
-    EXPECT_EQ(entries_of(*ends.encoder().cache()), entries_of(*ends.decoder().cache()));
-    // Sent as it is remembered, a change is nothing.
-    EXPECT_TRUE(at::equal(ends.pass(batch_of(1, {1}, first)), first));
-    EXPECT_EQ(ends.encoder().traffic().hits, 1U);
-  }
+  TwoEnds ends(sending(Choice::Encoding::delta, 4, 16), roomy_cache());
+  const at::Tensor first = ends.pass(batch_of(0, {1}, values));
+  EXPECT_TRUE(at::equal(first, values.to(at::kBFloat16).to(at::kFloat)));
+  EXPECT_EQ(entries_of(*ends.encoder().cache()), entries_of(*ends.decoder().cache()));
+  // Sent as it is remembered, a change is nothing.
+  EXPECT_TRUE(at::equal(ends.pass(batch_of(1, {1}, first)), first));
+  EXPECT_EQ(ends.encoder().traffic().hits, 1U);
 }
 
 TEST(SampleCodec, NarrowTensorsKeepTheirType) {
   for (const at::ScalarType type : {at::kBFloat16, at::kHalf, at::kFloat}) {
-    TwoEnds ends(sending(Choice::Encoding::delta, 4), roomy_cache(kernels::CacheFormat::bfloat16),
-                 type);
+    TwoEnds ends(sending(Choice::Encoding::delta, 4), roomy_cache(), type);
     for (std::int64_t step = 0; step < 3; ++step) {
       const at::Tensor values = random_values({2, kTokens, kWidth}, 8).to(type);
       const at::Tensor result = ends.pass(batch_of(step, {1, 2}, values));
@@ -226,7 +211,7 @@ TEST(SampleCodec, SendsNonContiguousTensors) {
 }
 
 TEST(SampleCodec, PaddingIsNotSentAndDecodesAsZeros) {
-  TwoEnds ends(sending(Choice::Encoding::delta, 4), roomy_cache(kernels::CacheFormat::bfloat16));
+  TwoEnds ends(sending(Choice::Encoding::delta, 4), roomy_cache());
   for (std::int64_t step = 0; step < 2; ++step) {
     Batch batch = batch_of(step, {0, 1, 2}, random_values({3, kTokens, kWidth}, 10));
     batch.header.rows.rows[0].documents = {2, 1};
@@ -241,7 +226,7 @@ TEST(SampleCodec, PaddingIsNotSentAndDecodesAsZeros) {
 }
 
 TEST(SampleCodec, SampleOfOtherLengthIsCacheMiss) {
-  TwoEnds ends(sending(Choice::Encoding::delta, 4), roomy_cache(kernels::CacheFormat::bfloat16));
+  TwoEnds ends(sending(Choice::Encoding::delta, 4), roomy_cache());
   Batch batch = batch_of(0, {0}, random_values({1, kTokens, kWidth}, 11));
   ends.pass(batch);
   batch.header.step = store::Step{1};
@@ -262,7 +247,7 @@ TEST(SampleCodec, NonFiniteValuesAreSentButNeverCached) {
   const at::Tensor values = random_values({1, kTokens, kWidth}, 12);
   for (const float bad :
        {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity(), 2e36F}) {
-    TwoEnds ends(sending(Choice::Encoding::delta, 4), roomy_cache(kernels::CacheFormat::bfloat16));
+    TwoEnds ends(sending(Choice::Encoding::delta, 4), roomy_cache());
     ends.pass(batch_of(0, {1}, values));
     const Entries before = entries_of(*ends.decoder().cache());
     const at::Tensor result = ends.pass(batch_of(1, {1}, spoiled(values, bad)));
@@ -282,8 +267,7 @@ TEST(SampleCodec, NonFiniteCacheMissStartsItsGroupFromZero) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const at::Tensor values = random_values({1, kTokens, kWidth}, 13);
   for (const int first_bits : {8, 16}) {
-    TwoEnds ends(sending(Choice::Encoding::delta, 4, first_bits),
-                 roomy_cache(kernels::CacheFormat::bfloat16));
+    TwoEnds ends(sending(Choice::Encoding::delta, 4, first_bits), roomy_cache());
     EXPECT_TRUE(ends.pass(batch_of(0, {1}, spoiled(values, nan))).isnan().any().item<bool>());
     EXPECT_EQ(entries_of(*ends.encoder().cache()), entries_of(*ends.decoder().cache()));
     for (std::int64_t step = 1; step < 5; ++step) {
@@ -308,7 +292,7 @@ TEST(SampleCodec, ChoiceIsRequestedOncePerStepAndReceiverFollows) {
         return Choice{Choice::Encoding::raw, 16, 8};
     }
   };
-  TwoEnds ends(options, roomy_cache(kernels::CacheFormat::eight_bits));
+  TwoEnds ends(options, roomy_cache());
   const at::Tensor values = random_values({2, kTokens, kWidth}, 14);
   for (std::int64_t step = 0; step < 7; ++step) {
     const double expected = step % 3 == 0 ? 0.03 : step % 3 == 1 ? 0.3 : 0.003;
@@ -322,9 +306,8 @@ TEST(SampleCodec, ChoiceIsRequestedOncePerStepAndReceiverFollows) {
   EXPECT_EQ(asked, (std::vector<std::int64_t>{0, 1, 2, 3, 4, 5, 6}));
 }
 
-TEST(SampleCodec, StochasticRoundingIsAFunctionOfKeyStepMicroBatchKindAndPlace) {
+TEST(SampleCodec, UnbiasedRoundingIsAFunctionOfKeyStepMicroBatchKindAndPlace) {
   SampleEncoderOptions options = sending(Choice::Encoding::fixed, 3);
-  options.codec.rounding = kernels::Rounding::stochastic;
   options.key = 77;
   const at::Tensor row = random_values({1, kTokens, kWidth}, 15);
   const at::Tensor values = row.expand({2, kTokens, kWidth}).contiguous();
@@ -347,7 +330,7 @@ TEST(SampleCodec, StochasticRoundingIsAFunctionOfKeyStepMicroBatchKindAndPlace) 
 }
 
 TEST(SampleCodec, BothEndsCountTheSame) {
-  auto cache = roomy_cache(kernels::CacheFormat::bfloat16);
+  auto cache = roomy_cache();
   TwoEnds ends(sending(Choice::Encoding::delta, 4), cache);
   for (std::int64_t step = 0; step < 20; ++step) {
     ends.pass(batch_of(step, {step % 5, 5 + step % 3},

@@ -22,12 +22,11 @@ constexpr std::int64_t kLastStep = 1 << 20;
 // Everything that may happen to a boundary, drawn from one seed.
 class Ordeal {
  public:
-  Ordeal(kernels::CacheFormat kind, std::uint64_t seed) : random_(seed), seed_(seed) {
-    cache_.kind = kind;
+  explicit Ordeal(std::uint64_t seed) : random_(seed), seed_(seed) {
     cache_.row_tokens = kTokens;
     cache_.width = kWidth;
     const std::uint64_t slot =
-        (static_cast<std::uint64_t>(kernels::entry_bytes(kind, kTokens, kWidth)) + 63) / 64 * 64;
+        (static_cast<std::uint64_t>(kernels::entry_bytes(kTokens, kWidth)) + 63) / 64 * 64;
     cache_.memory_bytes = 9 * slot;
     cache_.disk_bytes = 8 * slot;
     cache_.disk_file =
@@ -66,9 +65,7 @@ class Ordeal {
 
   std::unique_ptr<TwoEnds> make_ends() {
     SampleEncoderOptions options;
-    options.codec.group = 32 << (random_() % 3);
-    options.codec.rotate = chance(2);
-    options.codec.rounding = chance(2) ? kernels::Rounding::stochastic : kernels::Rounding::nearest;
+    options.group = 32 << (random_() % 3);
     options.direction = direction_ = chance(2) ? Direction::forward : Direction::backward;
     options.choose = [this](store::Step, const Traffic&) {
       if (!chance(4)) return choice_;
@@ -172,9 +169,8 @@ class Ordeal {
       const auto found = entries.find(number(batch.header.rows.rows[i].sample));
       if (found == entries.end()) continue;
       const at::Tensor expected = at::empty({kTokens, kWidth});
-      kernels::load_entry(
-          cache_.kind, found->second.data(),
-          {expected.mutable_data_ptr(), kernels::Element::float32, kTokens, kWidth});
+      kernels::load_entry(found->second.data(), {expected.mutable_data_ptr(),
+                                                 kernels::Element::float32, kTokens, kWidth});
       const at::Tensor value = values[static_cast<std::int64_t>(i)];
       const at::Tensor as_sent = batch.values[static_cast<std::int64_t>(i)];
       const at::Tensor refused = value.isnan();
@@ -203,11 +199,9 @@ class Ordeal {
   std::set<std::int64_t> snapshot_differs_;
 };
 
-class BothEnds : public testing::TestWithParam<kernels::CacheFormat> {};
-
-TEST_P(BothEnds, HoldSameBitsAfterTenThousandMessages) {
+TEST(BothEnds, HoldSameBitsAfterTenThousandMessages) {
   const std::uint64_t seed = 20260101;
-  Ordeal ordeal(GetParam(), seed);
+  Ordeal ordeal(seed);
   ordeal.run(10000);
   EXPECT_GT(ordeal.evictions, 500U) << "seed " << seed;
   EXPECT_GT(ordeal.deaths, 30) << "seed " << seed;
@@ -216,14 +210,6 @@ TEST_P(BothEnds, HoldSameBitsAfterTenThousandMessages) {
   EXPECT_GT(ordeal.flips, 100) << "seed " << seed;
   EXPECT_GT(ordeal.resends, 50U) << "seed " << seed;
 }
-
-INSTANTIATE_TEST_SUITE_P(CacheFormats, BothEnds,
-                         testing::Values(kernels::CacheFormat::bfloat16,
-                                         kernels::CacheFormat::eight_bits),
-                         [](const auto& kind) {
-                           return kind.param == kernels::CacheFormat::bfloat16 ? "Bfloat16"
-                                                                               : "EightBits";
-                         });
 
 }  // namespace
 }  // namespace strait::codec

@@ -26,7 +26,7 @@ Entries entries_of(const ActivationCache& cache) {
   for (std::int64_t i = 0; i < index.size(0); ++i) {
     const auto* row = index.const_data_ptr<std::int64_t>() + i * index.size(1);
     const std::byte* from = slots.at(static_cast<std::size_t>(row[1]));
-    const auto size = kernels::entry_bytes(cache.options().kind, row[2], cache.options().width);
+    const auto size = kernels::entry_bytes(row[2], cache.options().width);
     entries[row[0]] = Entry(from, from + size);
   }
   return entries;
@@ -50,8 +50,8 @@ bool flip_bit(ActivationCache& cache, std::int64_t sample, std::size_t bit) {
   for (std::int64_t i = 0; i < index.size(0); ++i) {
     if (index[i][0].item<std::int64_t>() != sample) continue;
     std::int64_t slot = index[i][1].item<std::int64_t>();
-    const auto size = static_cast<std::size_t>(kernels::entry_bytes(
-        cache.options().kind, index[i][2].item<std::int64_t>(), cache.options().width));
+    const auto size = static_cast<std::size_t>(
+        kernels::entry_bytes(index[i][2].item<std::int64_t>(), cache.options().width));
     for (int slab = 0;; ++slab) {
       const at::Tensor& tensor = shared.at("slab." + std::to_string(slab));
       if (slot >= tensor.size(0)) {

@@ -91,7 +91,6 @@ std::unique_ptr<LinkPair> make_bad_path_pair(const EndSetup& left, const EndSetu
   return make_zmq_pair(left, right, false,
                        {.bits_per_second = 200'000'000,
                         .delay = milliseconds(2),
-                        .jitter = milliseconds(1),
                         .loss = 0.001,
                         .cut_every = milliseconds(500),
                         .cut_for = milliseconds(20)});

@@ -1,5 +1,3 @@
-#include "framework/sync/bytegrad.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,12 +6,13 @@
 
 #include "tests/framework/sync/quadratic.h"
 #include "tests/framework/sync/random_stage.h"
+#include "tests/framework/sync/usual_settings.h"
 
 namespace strait::sync {
 namespace {
 
 DirectRound::Maker byte_maker() {
-  return [] { return std::make_unique<ByteGrad>(SyncSettings{}); };
+  return [] { return make_method(usual("bytegrad")); };
 }
 
 TEST(ByteGrad, SumsGradientsToWithinAStep) {

@@ -1,7 +1,5 @@
 // The laws of the method, on random tensors, members and settings. Local training is a random walk
 // of each replica: nothing here is smooth, so nothing is hidden.
-#include "framework/sync/cocktail.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,6 +9,7 @@
 #include "framework/sync/sync_error.h"
 #include "tests/framework/sync/direct_round.h"
 #include "tests/framework/sync/random_stage.h"
+#include "tests/framework/sync/usual_settings.h"
 
 namespace strait::sync {
 namespace {
@@ -18,12 +17,12 @@ namespace {
 using testing::HasSubstr;
 
 DirectRound::Maker cocktail(const SyncSettings& settings) {
-  return [settings] { return std::make_unique<Cocktail>(settings); };
+  return [settings] { return make_method(settings); };
 }
 
 // An outer step that applies results unchanged: the plain mean, late and in pieces.
 SyncSettings averaging() {
-  SyncSettings settings;
+  SyncSettings settings = usual("cocktail");
   settings.outer_learning_rate = 1;
   settings.outer_momentum = 0;
   return settings;
@@ -160,7 +159,7 @@ TEST(Cocktail, ConservesChangesWithAnOuterStep) {
 // One change that is sent whole: each later round adds what is left of the momentum.
 TEST(Cocktail, MomentumContinuesAChange) {
   std::mt19937_64 random(2);
-  SyncSettings settings;
+  SyncSettings settings = usual("cocktail");
   settings.random = 1;
   settings.top = 1;
   settings.bits = 8;
@@ -185,11 +184,11 @@ TEST(Cocktail, MomentumContinuesAChange) {
 
 TEST(Cocktail, HasMomentumByDefaultWhereResultsAreStale) {
   const auto slots = [](double share, std::optional<double> momentum, std::int64_t steps = 0) {
-    SyncSettings settings;
+    SyncSettings settings = usual("cocktail");
     settings.steps = steps;
     settings.random = share;
     settings.outer_momentum = momentum;
-    return Cocktail(settings).slots().size();
+    return make_method(settings)->traits.slots.size();
   };
   EXPECT_EQ(slots(0.1, std::nullopt), 3U);
   EXPECT_EQ(slots(0.1, 0.0), 2U);
@@ -203,33 +202,12 @@ TEST(Cocktail, HasMomentumByDefaultWhereResultsAreStale) {
 
 TEST(Cocktail, StepsByOwnGradientRuleWhereResultsAreFresh) {
   const auto rule = [](double share) {
-    SyncSettings settings;
+    SyncSettings settings = usual("cocktail");
     settings.random = share;
-    return Cocktail(settings).update_rule(step_number(0));
+    return make_method(settings)->update_rule(step_number(0));
   };
   EXPECT_EQ(rule(0.5), UpdateRule::own_gradient);
   EXPECT_EQ(rule(0.25), UpdateRule::adamw);
-}
-
-TEST(Cocktail, ConservesRoundingOfANarrowReference) {
-  for (std::uint64_t seed = 0; seed < 4; ++seed) {
-    SCOPED_TRACE(seed);
-    std::mt19937_64 random(seed);
-    SyncSettings settings = random_settings(random);
-    settings.narrow_reference = true;
-    DirectRound stage(random_layout(random), 3, cocktail(settings));
-    start_at_random(stage, random);
-    Walk walk(stage, random(), 1e-3);
-    for (std::int64_t step = 0; step < 300; ++step) {
-      stage.before_update(step_number(step));
-      walk.step();
-      stage.pass({step_number(step), Hook::update});
-      expect_agreement(stage);
-    }
-    stage.apply();
-    // A residual of half a bfloat16 of a weight, 2^-9 of it, and rounded to 2^-9 of itself.
-    EXPECT_LT(walk.lost(), 2e-3);
-  }
 }
 
 TEST(Cocktail, AveragesExactlyWhenItSendsEverything) {
@@ -292,8 +270,7 @@ TEST(Cocktail, IsIndependentOfTheScaleOfSteps) {
 TEST(Cocktail, DroppedRoundLeavesNoTrace) {
   std::mt19937_64 random(4);
   for (int round = 0; round < 20; ++round) {
-    SyncSettings settings = random_settings(random);
-    settings.narrow_reference = round % 2 == 0;
+    const SyncSettings settings = random_settings(random);
     const std::size_t replicas = 1 + random() % 9;
     const std::uint64_t seed = random();
     const auto run = [&](bool with_drops) {
@@ -366,77 +343,10 @@ TEST(Cocktail, TiedTensorsStayEqual) {
   }
 }
 
-// Steps of a ten-thousandth of the spacing of bfloat16 at 1: a reference that rounded at each round
-// would never move.
-TEST(Cocktail, NarrowReferenceFollowsStepsBelowItsPrecision) {
-  const auto run = [](bool narrow) {
-    SyncSettings settings = averaging();
-    settings.narrow_reference = narrow;
-    settings.random = 0.25;
-    DirectRound stage(Layout({{"w", {32, 32}, false}}), 2, cocktail(settings));
-    for (std::size_t number = 0; number < 2; ++number) {
-      std::fill(stage.replica(number).weights.begin(), stage.replica(number).weights.end(), 1.0F);
-    }
-    stage.start();
-    for (std::int64_t step = 0; step < 20'000; ++step) {
-      stage.before_update(step_number(step));
-      for (std::size_t number = 0; number < 2; ++number) {
-        for (float& weight : stage.replica(number).weights) weight += 1e-6F;
-      }
-      stage.pass({step_number(step), Hook::update});
-    }
-    double mean = 0;
-    for (const float value : model_of(stage.replica(0))) mean += value;
-    return mean / (32 * 32);
-  };
-  const double moved = 20'000 * 0x1p-20;  // what a float of 1 makes of 1e-6
-  EXPECT_NEAR(run(false), 1 + moved, 0.02 * moved);
-  EXPECT_NEAR(run(true), 1 + moved, 0.004);  // half of the spacing
-}
-
-// What rounding takes from a reference is sent again, and the outer step must not amplify it again:
-// otherwise the reference never settles.
-TEST(Cocktail, NarrowReferenceSettlesWithoutTraining) {
-  for (const auto& [top, bits] : {std::pair(0.2, 4), std::pair(1.0, 1)}) {
-    SCOPED_TRACE(bits);
-    SyncSettings settings;
-    settings.narrow_reference = true;
-    settings.random = 0.25;
-    settings.top = top;
-    settings.bits = bits;
-    settings.outer_learning_rate = 0.5;
-    settings.outer_momentum = 0.8;
-    std::mt19937_64 random(3);
-    DirectRound stage(Layout({{"w", {64, 64}, false}}), 4, cocktail(settings));
-    const auto begin = random_values(stage.layout(), random, 0.02);
-    for (std::size_t i = 0; i < 4; ++i) stage.replica(i).weights = begin;
-    stage.start();
-    Walk walk(stage, 7, 1e-5);
-    std::vector<float> before;
-    for (std::int64_t step = 0; step < 2000; ++step) {
-      stage.before_update(step_number(step));
-      if (step < 100) walk.step();
-      if (step == 1500) before = model_of(stage.replica(0));
-      stage.pass({step_number(step), Hook::update});
-    }
-    const auto after = model_of(stage.replica(0));
-    double moved = 0;
-    double apart = 0;
-    double size = 0;
-    for (std::size_t i = 0; i < after.size(); ++i) {
-      moved += std::abs(static_cast<double>(after[i]) - static_cast<double>(before[i]));
-      apart += std::abs(static_cast<double>(after[i]) - static_cast<double>(begin[i]));
-      size += std::abs(static_cast<double>(begin[i]));
-    }
-    EXPECT_LT(moved / size, 1e-4);
-    EXPECT_LT(apart / size, 0.01);
-  }
-}
-
 TEST(Cocktail, RefusesNonFiniteWeightsByNameWithoutAnyChange) {
   DirectRound stage(Layout({{"norm", {20}, false}, {"layers.3.w", {30, 30}, false}}), 3,
                     cocktail([] {
-                      SyncSettings settings;
+                      SyncSettings settings = usual("cocktail");
                       settings.random = 1;
                       return settings;
                     }()));
@@ -492,10 +402,10 @@ TEST(Cocktail, RefusesDamagedResultsWithoutAnyChange) {
 
 TEST(Cocktail, RefusesSettingsOutOfRange) {
   const auto refusal = [](auto change) -> std::string {
-    SyncSettings settings;
+    SyncSettings settings = usual("cocktail");
     change(settings);
     try {
-      const Cocktail method(settings);
+      make_method(settings);
     } catch (const SyncError& error) {
       EXPECT_EQ(error.kind(), SyncError::Kind::setting);
       return error.what();
@@ -513,7 +423,7 @@ TEST(Cocktail, RefusesSettingsOutOfRange) {
 // Sent by each replica, both phases, against what it sends of 16-bit values in an all-reduce.
 TEST(Cocktail, SendsAHundredAndThirtiethOfSixteenBits) {
   constexpr std::size_t kReplicas = 4;
-  SyncSettings settings;
+  SyncSettings settings = usual("cocktail");
   DirectRound stage(Layout({{"w", {1024, 512}, false}}), kReplicas, cocktail(settings));
   stage.start();
   Walk walk(stage, 1, 1e-4);

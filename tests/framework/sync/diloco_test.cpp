@@ -1,5 +1,3 @@
-#include "framework/sync/diloco.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,28 +7,29 @@
 #include "framework/sync/sync_error.h"
 #include "tests/framework/sync/quadratic.h"
 #include "tests/framework/sync/random_stage.h"
+#include "tests/framework/sync/usual_settings.h"
 
 namespace strait::sync {
 namespace {
 
 DirectRound::Maker diloco_maker(const SyncSettings& settings) {
-  return [settings] { return std::make_unique<Diloco>(settings); };
+  return [settings] { return make_method(settings); };
 }
 
 std::vector<std::int64_t> opening_steps(const SyncSettings& settings, std::int64_t steps) {
-  const Diloco method(settings);
+  const auto method = make_method(settings);
   const Layout layout({{.name = "a", .shape = {3}}});
   std::vector<std::int64_t> opened;
   for (std::int64_t step = 0; step < steps; ++step) {
-    EXPECT_FALSE(method.plan({step_number(step), Hook::gradient}, layout, {}));
-    EXPECT_FALSE(method.plan({step_number(step), Hook::model_read}, layout, {}));
-    if (method.plan({step_number(step), Hook::update}, layout, {})) opened.push_back(step);
+    EXPECT_FALSE(method->plan({step_number(step), Hook::gradient}, layout, {}));
+    EXPECT_FALSE(method->plan({step_number(step), Hook::model_read}, layout, {}));
+    if (method->plan({step_number(step), Hook::update}, layout, {})) opened.push_back(step);
   }
   return opened;
 }
 
 TEST(Diloco, OpensRoundsEveryNUpdatesAndAfterTheLast) {
-  SyncSettings settings;
+  SyncSettings settings = usual("diloco");
   settings.every = 4;
   settings.steps = 10;
   EXPECT_EQ(opening_steps(settings, 10), (std::vector<std::int64_t>{3, 7, 9}));
@@ -44,7 +43,7 @@ TEST(Diloco, ReferenceTakesNesterovStepAlongMeanChange) {
   std::mt19937_64 random(1);
   for (const bool narrow : {false, true}) {
     for (std::size_t replicas = 1; replicas <= 9; replicas += 2) {
-      SyncSettings settings;
+      SyncSettings settings = usual("diloco");
       settings.every = 1;
       settings.narrow_wire = narrow;
       settings.outer_learning_rate = 0.6;
@@ -78,7 +77,7 @@ TEST(Diloco, ReferenceTakesNesterovStepAlongMeanChange) {
 }
 
 TEST(Diloco, RefusesReplicaWithNonFiniteWeights) {
-  SyncSettings settings;
+  SyncSettings settings = usual("diloco");
   settings.every = 1;
   DirectRound stage(Layout({{.name = "a", .shape = {40}}}), 2, diloco_maker(settings));
   stage.start();
@@ -88,20 +87,20 @@ TEST(Diloco, RefusesReplicaWithNonFiniteWeights) {
 }
 
 TEST(Diloco, RefusesSettingsOutOfRange) {
-  SyncSettings settings;
+  SyncSettings settings = usual("diloco");
   settings.every = -1;
-  EXPECT_THROW(Diloco{settings}, SyncError);
+  EXPECT_THROW(make_method(settings), SyncError);
   settings.every = 1;
   settings.outer_momentum = 1;
-  EXPECT_THROW(Diloco{settings}, SyncError);
+  EXPECT_THROW(make_method(settings), SyncError);
   settings.outer_momentum = 0.9;
   settings.outer_learning_rate = 0;
-  EXPECT_THROW(Diloco{settings}, SyncError);
+  EXPECT_THROW(make_method(settings), SyncError);
 }
 
 TEST(Diloco, ConvergesToMeanOfTargets) {
   std::mt19937_64 random(2);
-  SyncSettings settings;
+  SyncSettings settings = usual("diloco");
   settings.every = 5;
   DirectRound stage(random_layout(random), 4, diloco_maker(settings));
   start_at_random(stage, random);

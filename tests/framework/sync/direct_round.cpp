@@ -38,7 +38,7 @@ DirectReplica::DirectReplica(const Layout& layout, std::unique_ptr<SyncMethod> m
       first_moment(weights.size()),
       second_moment(weights.size()),
       method(std::move(made)),
-      slots(layout, {weights, gradient, first_moment, second_moment}, method->slots()) {}
+      slots(layout, {weights, gradient, first_moment, second_moment}, method->traits.slots) {}
 
 DirectRound::DirectRound(const Layout& layout, std::size_t replicas, const Maker& maker)
     : layout_(layout) {

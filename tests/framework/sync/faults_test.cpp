@@ -39,7 +39,6 @@ class Faults : public testing::TestWithParam<std::string> {
     settings.every = 4;
     settings.fragments = 2;
     settings.late = 2;
-    settings.warmup = 5;
     settings.steps = kFaultSteps;
     return settings;
   }

@@ -15,10 +15,8 @@
 #include <sstream>
 
 #include "framework/net/wire_format.h"
-#include "framework/sync/cocktail.h"
 #include "framework/sync/methods.h"
 #include "framework/sync/round_message.h"
-#include "framework/sync/streaming_diloco.h"
 #include "tests/framework/sync/quadratic.h"
 #include "tests/framework/sync/random_stage.h"
 #include "tests/framework/sync/usual_settings.h"
@@ -71,7 +69,6 @@ TEST_P(ForecastTest, MatchesBytesOfRounds) {
     settings.every = 6;
     settings.fragments = 3;
     settings.rank = 3;
-    settings.warmup = 2;
     // The size of a cocktail packet depends on its values.
     const double slack = GetParam() == "cocktail" ? 0.15 : 0.06;
     for (const bool narrow : {false, true}) {
@@ -102,13 +99,13 @@ TEST(Methods, BuiltInOffersAreCompleteAndHaveDistinctRanks) {
 
 TEST(Methods, ChecksQuoteTheRecipe) {
   const RecipeFacts recipe{[](std::string_view key) { return "at " + std::string(key); }};
-  SyncSettings settings = usual("onebit_adam");
-  settings.steps = settings.warmup = 5;
-  EXPECT_THAT(methods().named("onebit_adam").check(settings, recipe),
-              testing::StartsWith("sync.warmup is 5 (at sync.warmup), but the run has 5 steps "
-                                  "(train.steps, at train.steps)"));
-  settings.warmup = 4;
-  EXPECT_EQ(methods().named("onebit_adam").check(settings, recipe), "");
+  SyncSettings settings = usual("streaming_diloco");
+  settings.every = 3;
+  EXPECT_THAT(methods().named("streaming_diloco").check(settings, recipe),
+              testing::StartsWith("sync.fragments is 4 (at sync.fragments), but sync.every is 3 "
+                                  "(at sync.every)"));
+  settings.every = 4;
+  EXPECT_EQ(methods().named("streaming_diloco").check(settings, recipe), "");
 }
 
 TEST(Forecast, CountsWarmupByItsShareOfTheRun) {
@@ -202,6 +199,10 @@ double lateness(const SyncSettings& settings, bool drift) {
   return behind / squares;
 }
 
+std::span<const Strength> strengths_of_cocktail(std::int64_t steps) {
+  return methods().named("cocktail").strengths(steps);
+}
+
 SyncSettings cocktail(const Strength& strength) {
   SyncSettings settings = usual("cocktail");
   settings.random = strength.random;
@@ -216,7 +217,7 @@ TEST(Forecast, StalenessOfCocktailMatchesRounds) {
   const Layout layout({{.name = "a", .shape = {128, 128}}});
   std::vector<Strength> tried = {{0.1, 0.2, 4},   {0.1, 1.0, 4},  {0.25, 0.05, 4},
                                  {0.08, 0.35, 3}, {0.1, 0.35, 2}, {0.1, 0.5, 1}};
-  tried.insert(tried.end(), Cocktail::strengths(1).begin(), Cocktail::strengths(1).end());
+  tried.insert(tried.end(), strengths_of_cocktail(1).begin(), strengths_of_cocktail(1).end());
   for (const Strength& strength : tried) {
     const SyncSettings settings = cocktail(strength);
     const double staleness = forecast(settings, layout, 3).staleness;
@@ -232,7 +233,7 @@ TEST(Forecast, StrongerCocktailSendsLessAndIsStaler) {
   const Layout layout({{.name = "a", .shape = {1024, 1024}}});
   for (const std::int64_t steps : {0, 1, 100'000}) {
     Forecast before = {.step_bytes = 1e9};
-    for (const Strength& strength : Cocktail::strengths(steps)) {
+    for (const Strength& strength : strengths_of_cocktail(steps)) {
       const Forecast costs = forecast(cocktail(strength), layout, 4);
       EXPECT_LT(costs.step_bytes, 0.75 * before.step_bytes) << strength.text();
       EXPECT_GT(costs.staleness, before.staleness) << strength.text();
@@ -247,12 +248,13 @@ TEST(Forecast, StrongerCocktailSendsLessAndIsStaler) {
 TEST(Forecast, StrengthsOfLongRunsAreFreshOrHaveMomentum) {
   SyncSettings settings = usual("cocktail");
   settings.steps = 5000;
-  EXPECT_LT(Cocktail::strengths(settings.steps).size(), Cocktail::strengths(100).size());
-  for (const Strength& strength : Cocktail::strengths(settings.steps)) {
+  EXPECT_LT(strengths_of_cocktail(settings.steps).size(), strengths_of_cocktail(100).size());
+  for (const Strength& strength : strengths_of_cocktail(settings.steps)) {
     settings.random = strength.random;
     const auto method = make_method(settings);
     const bool fresh = method->update_rule(store::Step{}) == UpdateRule::own_gradient;
-    EXPECT_NE(fresh, std::ranges::any_of(method->slots(), &SlotNeed::shared)) << strength.text();
+    EXPECT_NE(fresh, std::ranges::any_of(method->traits.slots, &SlotNeed::shared))
+        << strength.text();
   }
 }
 
@@ -272,8 +274,9 @@ TEST(Forecast, OfferWithoutForecastIsForecastFromItsPlans) {
   const auto check = [] {
     methods().add({"unknown",
                    [](const SyncSettings& settings) {
-                     return std::unique_ptr<SyncMethod>(
-                         std::make_unique<StreamingDiloco>(settings));
+                     SyncSettings known = settings;
+                     known.method = "streaming_diloco";
+                     return make_method(known);
                    },
                    {},
                    4.25});

@@ -31,7 +31,6 @@ class MethodLaws : public testing::TestWithParam<std::string> {
     settings.every = settings.fragments + static_cast<std::int64_t>(random() % 3);
     settings.late = static_cast<std::int64_t>(random() % 2);
     settings.rank = static_cast<std::int64_t>(1 + random() % 4);
-    settings.warmup = 3;
     settings.steps = kLawSteps;
     return settings;
   }
@@ -52,7 +51,8 @@ TEST_P(MethodLaws, MembersHoldTheSameModelAfterEveryRound) {
     for (std::int64_t step = 0; step < kLawSteps; ++step) {
       problem.step(step);
       problem.look(step + 1);
-      if (stage.applied() == applied || !stage.replica(0).method->model_is_replicated()) continue;
+      if (stage.applied() == applied || !stage.replica(0).method->traits.model_is_replicated)
+        continue;
       applied = stage.applied();
       for (std::size_t i = 1; i < replicas; ++i) {
         ASSERT_TRUE(same_bits(model_of(stage.replica(0)), model_of(stage.replica(i)))) << step;
@@ -67,7 +67,7 @@ TEST_P(MethodLaws, RemainingMembersKeepTheSameModelWhenOthersLeave) {
   for (std::size_t replicas = 3; replicas <= 9; replicas += 2) {
     SCOPED_TRACE(replicas);
     DirectRound stage(random_layout(random), replicas, maker(random_settings(random)));
-    if (!stage.replica(0).method->model_is_replicated()) return;
+    if (!stage.replica(0).method->traits.model_is_replicated) return;
     start_at_random(stage, random);
     Quadratic problem(stage, random(), {.noise = 0.2, .adam = true});
     for (std::int64_t step = 0; step < 6; ++step) problem.step(step);
@@ -155,28 +155,25 @@ TEST_P(MethodLaws, BitsAreIndependentOfTheNumberOfThreads) {
   const Layout layout({{.name = "w", .shape = {900, 130}},
                        {.name = "norm", .shape = {77}},
                        {.name = "tied", .shape = {90, 50}, .tied = true}});
-  for (const bool narrow : {false, true}) {
-    SyncSettings settings = random_settings(random);
-    settings.random = 0.7;
-    settings.narrow_reference = narrow;
-    const std::uint64_t seed = random();
-    std::vector<std::vector<std::vector<float>>> alone;
-    for (const std::int64_t threads : {1, 2, 5}) {
-      std::mt19937_64 same(seed);
-      DirectRound stage(layout, 3, maker(settings));
-      for (std::size_t i = 0; i < stage.size(); ++i) {
-        if (threads > 1) stage.replica(i).slots.spread_by(over_threads(threads));
-      }
-      start_at_random(stage, same);
-      Quadratic problem(stage, same(), {.noise = 0.2, .adam = true});
-      for (std::int64_t step = 0; step < kLawSteps; ++step) problem.step(step);
-      for (std::size_t i = 0; i < stage.size(); ++i) {
-        const auto all = slots_of(stage.replica(i));
-        if (threads == 1) {
-          alone.push_back(all);
-        } else {
-          ASSERT_TRUE(same_bits(alone[i], all)) << threads << " threads";
-        }
+  SyncSettings settings = random_settings(random);
+  settings.random = 0.7;
+  const std::uint64_t seed = random();
+  std::vector<std::vector<std::vector<float>>> alone;
+  for (const std::int64_t threads : {1, 2, 5}) {
+    std::mt19937_64 same(seed);
+    DirectRound stage(layout, 3, maker(settings));
+    for (std::size_t i = 0; i < stage.size(); ++i) {
+      if (threads > 1) stage.replica(i).slots.spread_by(over_threads(threads));
+    }
+    start_at_random(stage, same);
+    Quadratic problem(stage, same(), {.noise = 0.2, .adam = true});
+    for (std::int64_t step = 0; step < kLawSteps; ++step) problem.step(step);
+    for (std::size_t i = 0; i < stage.size(); ++i) {
+      const auto all = slots_of(stage.replica(i));
+      if (threads == 1) {
+        alone.push_back(all);
+      } else {
+        ASSERT_TRUE(same_bits(alone[i], all)) << threads << " threads";
       }
     }
   }

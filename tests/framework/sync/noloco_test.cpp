@@ -1,5 +1,3 @@
-#include "framework/sync/noloco.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,16 +7,17 @@
 
 #include "tests/framework/sync/quadratic.h"
 #include "tests/framework/sync/random_stage.h"
+#include "tests/framework/sync/usual_settings.h"
 
 namespace strait::sync {
 namespace {
 
 DirectRound::Maker noloco_maker(const SyncSettings& settings) {
-  return [settings] { return std::make_unique<Noloco>(settings); };
+  return [settings] { return make_method(settings); };
 }
 
 SyncSettings every_updates(std::int64_t every) {
-  SyncSettings settings;
+  SyncSettings settings = usual("noloco");
   settings.every = every;
   settings.seed = 3;
   settings.outer_momentum = 0.5;
@@ -37,7 +36,7 @@ std::vector<double> mean_of_all(DirectRound& stage, const char* slot) {
 }
 
 TEST(Noloco, PairsAreMutualAndCoverAllReplicas) {
-  const Noloco method(every_updates(1));
+  const auto method = make_method(every_updates(1));
   const Layout layout({{.name = "a", .shape = {3}}});
   for (std::size_t members = 1; members <= 9; ++members) {
     Membership membership;
@@ -47,7 +46,7 @@ TEST(Noloco, PairsAreMutualAndCoverAllReplicas) {
       std::vector<std::size_t> partners;
       for (membership.mine = 0; membership.mine < members; ++membership.mine) {
         partners.push_back(
-            method.plan({step_number(step), Hook::update}, layout, membership)->partner);
+            method->plan({step_number(step), Hook::update}, layout, membership)->partner);
       }
       std::size_t alone = 0;
       for (std::size_t i = 0; i < members; ++i) {
@@ -87,7 +86,7 @@ TEST(Noloco, PairsConserveTheMeanOfAll) {
         }
       }
       ASSERT_TRUE(stage.pass({step_number(step), Hook::update}));
-      const std::vector<double> mean = mean_of_all(stage, Noloco::kSlow);
+      const std::vector<double> mean = mean_of_all(stage, "reference");
       for (std::size_t j = 0; j < slow.size(); ++j) {
         delta[j] = 0.5 * delta[j] + 0.6 * change[j];
         slow[j] += delta[j];
@@ -105,7 +104,7 @@ TEST(Noloco, ModelReadGetsTheMean) {
   for (std::int64_t step = 0; step < 12; ++step) problem.step(step);
   EXPECT_FALSE(same_bits(stage.replica(0).weights, stage.replica(1).weights));
   problem.look(12);
-  const std::vector<double> mean = mean_of_all(stage, Noloco::kSlow);
+  const std::vector<double> mean = mean_of_all(stage, "reference");
   for (std::size_t i = 0; i < stage.size(); ++i) {
     const std::vector<float> model = model_of(stage.replica(i));
     EXPECT_TRUE(same_bits(model, model_of(stage.replica(0))));
@@ -126,7 +125,7 @@ TEST(Noloco, ConvergesToMeanOfTargetsAndReplicasStayClose) {
     problem.look(2000);
     EXPECT_LT(problem.distance(model_of(stage.replica(0))), 0.02);
     for (std::size_t i = 0; i < replicas; ++i) {
-      const auto slow = stage.replica(i).slots.values(Noloco::kSlow);
+      const auto slow = stage.replica(i).slots.values("reference");
       EXPECT_LT(problem.distance({slow.begin(), slow.end()}), 0.35);
     }
   }

@@ -1,5 +1,3 @@
-#include "framework/sync/onebit_adam.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,16 +7,18 @@
 #include "framework/sync/sync_error.h"
 #include "tests/framework/sync/quadratic.h"
 #include "tests/framework/sync/random_stage.h"
+#include "tests/framework/sync/usual_settings.h"
 
 namespace strait::sync {
 namespace {
 
 constexpr std::int64_t kWarm = 4;
+constexpr std::int64_t kRun = 15 * kWarm;  // steps, a fifteenth of which warms up
 
 DirectRound::Maker onebit_maker() {
-  SyncSettings settings;
-  settings.warmup = kWarm;
-  return [settings] { return std::make_unique<OnebitAdam>(settings); };
+  SyncSettings settings = usual("onebit_adam");
+  settings.steps = kRun;
+  return [settings] { return make_method(settings); };
 }
 
 TEST(OnebitAdam, AveragesGradientsExactlyDuringWarmup) {
@@ -44,10 +44,10 @@ TEST(OnebitAdam, UpdateRuleChangesAfterWarmup) {
   const auto method = onebit_maker()();
   EXPECT_EQ(method->update_rule(step_number(kWarm - 1)), UpdateRule::adamw);
   EXPECT_EQ(method->update_rule(step_number(kWarm)), UpdateRule::moment_given);
-  SyncSettings settings;
+  SyncSettings settings = usual("onebit_adam");
   settings.steps = 150;
-  EXPECT_EQ(OnebitAdam(settings).update_rule(step_number(9)), UpdateRule::adamw);
-  EXPECT_EQ(OnebitAdam(settings).update_rule(step_number(10)), UpdateRule::moment_given);
+  EXPECT_EQ(make_method(settings)->update_rule(step_number(9)), UpdateRule::adamw);
+  EXPECT_EQ(make_method(settings)->update_rule(step_number(10)), UpdateRule::moment_given);
 }
 
 // What one step adds to the mean of all replicas.
@@ -56,8 +56,8 @@ std::vector<double> result_and_residual(DirectRound& stage, bool before) {
   const auto count = static_cast<double>(stage.size());
   for (std::size_t i = 0; i < stage.size(); ++i) {
     DirectReplica& replica = stage.replica(i);
-    const auto residual = replica.slots.values(OnebitAdam::kResidual);
-    const auto server = replica.slots.values(OnebitAdam::kServerResidual);
+    const auto residual = replica.slots.values("owed");
+    const auto server = replica.slots.values("server_owed");
     for (std::size_t j = 0; j < sum.size(); ++j) {
       const double moment = before ? 0.9 * static_cast<double>(replica.first_moment[j]) +
                                          0.1 * static_cast<double>(replica.gradient[j])
@@ -157,20 +157,16 @@ TEST(OnebitAdam, TinySecondMomentDoesNotAffectOtherWeights) {
 }
 
 TEST(OnebitAdam, RefusesSettingsOutOfRange) {
-  SyncSettings settings;
-  settings.warmup = -1;
-  EXPECT_THROW(OnebitAdam{settings}, SyncError);
-  settings.warmup = 1;
+  SyncSettings settings = usual("onebit_adam");
   settings.beta1 = 1;
-  EXPECT_THROW(OnebitAdam{settings}, SyncError);
+  EXPECT_THROW(make_method(settings), SyncError);
 }
 
 TEST(OnebitAdam, Converges) {
   std::mt19937_64 random(4);
-  SyncSettings settings;
-  settings.warmup = 40;
-  DirectRound stage(random_layout(random), 4,
-                    [settings] { return std::make_unique<OnebitAdam>(settings); });
+  SyncSettings settings = usual("onebit_adam");
+  settings.steps = 15 * 40;
+  DirectRound stage(random_layout(random), 4, [settings] { return make_method(settings); });
   start_at_random(stage, random);
   Quadratic problem(stage, 7, {.learning_rate = 0.01F, .adam = true});
   const double away = problem.distance(model_of(stage.replica(0)));

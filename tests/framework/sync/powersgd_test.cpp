@@ -1,25 +1,24 @@
-#include "framework/sync/powersgd.h"
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <random>
 
-#include "framework/sync/low_rank.h"
 #include "framework/sync/sync_error.h"
 #include "tests/framework/sync/quadratic.h"
 #include "tests/framework/sync/random_stage.h"
+#include "tests/framework/sync/usual_settings.h"
 
 namespace strait::sync {
 namespace {
 
 DirectRound::Maker power_maker(std::int64_t rank) {
-  SyncSettings settings;
+  SyncSettings settings = usual("powersgd");
   settings.rank = rank;
   settings.seed = 5;
-  return [settings] { return std::make_unique<PowerSgd>(settings); };
+  return [settings] { return make_method(settings); };
 }
 
 // A layout of matrices, and a vector.
@@ -33,7 +32,7 @@ Layout matrices(std::mt19937_64& random) {
 std::vector<double> sum_of(DirectRound& stage, bool with_gradients) {
   std::vector<double> sum(stage.replica(0).gradient.size());
   for (std::size_t i = 0; i < stage.size(); ++i) {
-    const auto residual = stage.replica(i).slots.values(PowerSgd::kResidual);
+    const auto residual = stage.replica(i).slots.values("owed");
     for (std::size_t j = 0; j < sum.size(); ++j) {
       sum[j] += static_cast<double>(residual[j]);
       if (with_gradients) sum[j] += static_cast<double>(stage.replica(i).gradient[j]);
@@ -70,16 +69,17 @@ TEST(PowerSgd, SumsMatrixOfItsRankExactly) {
     std::vector<double> sum(stage.replica(0).gradient.size());
     std::normal_distribution<float> normal;
     for (const Piece& piece : stage.layout().pieces()) {
-      const LowRankShape shape(piece.spec, 1);
+      const auto rows = static_cast<std::size_t>(piece.spec.shape.front());
+      const std::size_t columns = static_cast<std::size_t>(piece.range.count()) / rows;
       // A rank-one gradient for each of the first replicas.
       for (std::size_t i = 0; i < std::min<std::size_t>(3, static_cast<std::size_t>(rank)); ++i) {
-        std::vector<float> left(shape.rows);
-        std::vector<float> right(shape.columns);
+        std::vector<float> left(rows);
+        std::vector<float> right(columns);
         for (float& value : left) value = normal(random);
         for (float& value : right) value = normal(random);
-        for (std::size_t j = 0; j < shape.rows * shape.columns; ++j) {
+        for (std::size_t j = 0; j < rows * columns; ++j) {
           const std::size_t at = static_cast<std::size_t>(piece.range.first) + j;
-          const float value = left[j / shape.columns] * right[j % shape.columns];
+          const float value = left[j / columns] * right[j % columns];
           stage.replica(i).gradient[at] = value;
           sum[at] += static_cast<double>(value);
         }
@@ -175,11 +175,12 @@ TEST(PowerSgd, BalancesPartsOverOwners) {
   }
 }
 
-TEST(LowRank, OrthonormalisesAnyColumns) {
+// The owner of a matrix makes the sum of the left factors orthonormal: here one replica sends it.
+TEST(PowerSgd, OrthonormalisesAnyColumns) {
   std::mt19937_64 random(6);
   std::normal_distribution<float> normal;
   for (int run = 0; run < 100; ++run) {
-    const std::size_t rows = 1 + random() % 50;
+    const std::size_t rows = 6 + random() % 45;
     const std::size_t rank = 1 + random() % 5;
     std::vector<float> factor(rows * rank);
     for (float& value : factor) value = std::ldexp(normal(random), run % 40 - 20);
@@ -189,7 +190,16 @@ TEST(LowRank, OrthonormalisesAnyColumns) {
         factor[rows + i] = 3 * factor[i] * (1 + 1e-3F * normal(random));
     }
     if (rank > 3) std::fill_n(factor.begin() + static_cast<std::ptrdiff_t>(3 * rows), rows, 0.0F);
-    orthonormalise(factor, rank);
+    DirectRound stage(Layout({{.name = "a", .shape = {static_cast<std::int64_t>(rows), 64}}}), 1,
+                      power_maker(static_cast<std::int64_t>(rank)));
+    ASSERT_TRUE(stage.open({step_number(0), Hook::gradient}));
+    const Round& round = stage.rounds()[0];
+    const std::span<const std::byte> sent = std::as_bytes(std::span(factor));
+    net::Frame result;
+    stage.replica(0).method->reduce(round, round.parts[0], {&sent, 1}, stage.replica(0).slots,
+                                    result);
+    ASSERT_EQ(result.size(), sent.size());
+    std::memcpy(factor.data(), result.data(), result.size());
     for (std::size_t a = 0; a < rank; ++a) {
       for (std::size_t b = 0; b <= a; ++b) {
         double product = 0;
@@ -208,11 +218,11 @@ TEST(LowRank, OrthonormalisesAnyColumns) {
 }
 
 TEST(PowerSgd, RefusesSettingsOutOfRange) {
-  SyncSettings settings;
+  SyncSettings settings = usual("powersgd");
   settings.rank = 0;
-  EXPECT_THROW(PowerSgd{settings}, SyncError);
+  EXPECT_THROW(make_method(settings), SyncError);
   settings.rank = 1 << 20;
-  EXPECT_THROW(PowerSgd{settings}, SyncError);
+  EXPECT_THROW(make_method(settings), SyncError);
 }
 
 TEST(PowerSgd, Converges) {

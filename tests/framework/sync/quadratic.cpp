@@ -45,7 +45,8 @@ void Quadratic::make_gradient(std::size_t number, std::size_t present) {
   DirectReplica& replica = stage_.replica(number);
   std::vector<float> noise(replica.weights.size());
   if (settings_.noise > 0) noise = random_values(stage_.layout(), random_, settings_.noise);
-  const float share = replica.method->sums_gradients() ? 1.0F / static_cast<float>(present) : 1.0F;
+  const float share =
+      replica.method->traits.sums_gradients ? 1.0F / static_cast<float>(present) : 1.0F;
   for (std::size_t i = 0; i < noise.size(); ++i) {
     replica.gradient[i] = share * (replica.weights[i] - targets_[number][i] + noise[i]);
   }

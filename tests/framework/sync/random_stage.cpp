@@ -64,8 +64,8 @@ bool same_bits(const std::vector<std::vector<float>>& one,
 
 std::vector<float> model_of(DirectReplica& replica) {
   std::vector<float> model(replica.weights.size());
-  replica.slots.load(replica.method->model_slot(), {0, static_cast<std::int64_t>(model.size())},
-                     model);
+  replica.slots.load(replica.method->traits.model_slot,
+                     {0, static_cast<std::int64_t>(model.size())}, model);
   return model;
 }
 

@@ -31,7 +31,8 @@ class Member {
         first_moment_(weights_.size()),
         second_moment_(weights_.size()),
         method_(make_method(settings)),
-        slots_(layout, {weights_, gradient_, first_moment_, second_moment_}, method_->slots()) {
+        slots_(layout, {weights_, gradient_, first_moment_, second_moment_},
+               method_->traits.slots) {
     method_->start(slots_);
   }
 
@@ -173,7 +174,6 @@ SyncSettings settings_of(const std::string& method) {
   settings.every = 6;
   settings.fragments = 3;
   settings.rank = 3;
-  settings.warmup = 2;
   return settings;
 }
 

@@ -31,7 +31,7 @@ TinyReplica::TinyReplica(const Layout& layout, std::unique_ptr<SyncMethod> metho
       gradient_(weights_.size()),
       first_moment_(weights_.size()),
       second_moment_(weights_.size()),
-      slots_(layout, {weights_, gradient_, first_moment_, second_moment_}, method->slots()) {
+      slots_(layout, {weights_, gradient_, first_moment_, second_moment_}, method->traits.slots) {
   if (from == nullptr) {
     method->start(slots_);
   } else {

@@ -1,5 +1,3 @@
-#include "framework/sync/streaming_diloco.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,16 +7,17 @@
 #include "framework/sync/sync_error.h"
 #include "tests/framework/sync/quadratic.h"
 #include "tests/framework/sync/random_stage.h"
+#include "tests/framework/sync/usual_settings.h"
 
 namespace strait::sync {
 namespace {
 
 DirectRound::Maker streaming_maker(const SyncSettings& settings) {
-  return [settings] { return std::make_unique<StreamingDiloco>(settings); };
+  return [settings] { return make_method(settings); };
 }
 
 SyncSettings turns(std::int64_t every, std::int64_t fragments, std::int64_t late) {
-  SyncSettings settings;
+  SyncSettings settings = usual("streaming_diloco");
   settings.every = every;
   settings.fragments = fragments;
   settings.late = late;
@@ -30,12 +29,12 @@ TEST(StreamingDiloco, SyncsEveryCoordinateOncePerSpan) {
   for (int run = 0; run < 50; ++run) {
     const auto fragments = static_cast<std::int64_t>(1 + random() % 5);
     const auto every = fragments + static_cast<std::int64_t>(random() % 9);
-    const StreamingDiloco method(turns(every, fragments, 0));
+    const auto method = make_method(turns(every, fragments, 0));
     const Layout layout = random_layout(random, {{.name = "tied", .shape = {9, 50}, .tied = true}});
     std::vector<int> turns_of(static_cast<std::size_t>(layout.size()));
     std::int64_t rounds = 0;
     for (std::int64_t step = 1000; step < 1000 + every; ++step) {
-      const auto plan = method.plan({step_number(step), Hook::update}, layout, {});
+      const auto plan = method->plan({step_number(step), Hook::update}, layout, {});
       if (!plan) continue;
       ++rounds;
       for (const Range& range : plan->ranges) {
@@ -68,7 +67,6 @@ TEST(StreamingDiloco, HasOneRoundInProgressAndNoneAtTheLastUpdate) {
 
 TEST(StreamingDiloco, BlendsResultIntoChangedWeights) {
   SyncSettings settings = turns(2, 1, 1);
-  settings.blend = 0.25;
   settings.outer_learning_rate = 1;
   settings.outer_momentum = 0;
   settings.bits = 8;
@@ -81,20 +79,17 @@ TEST(StreamingDiloco, BlendsResultIntoChangedWeights) {
   EXPECT_EQ(model_of(stage.replica(0))[0], 0);
   stage.before_update(step_number(2));
   EXPECT_NEAR(model_of(stage.replica(0))[0], 3, 0.03);
-  EXPECT_NEAR(stage.replica(0).weights[0], 0.25 * 10 + 0.75 * 3, 0.03);
+  EXPECT_NEAR(stage.replica(0).weights[0], 0.5 * 10 + 0.5 * 3, 0.03);
 }
 
 TEST(StreamingDiloco, RefusesSettingsOutOfRange) {
-  EXPECT_THROW(StreamingDiloco(turns(3, 4, 0)), SyncError);
-  EXPECT_THROW(StreamingDiloco(turns(8, 4, 3)), SyncError);
-  EXPECT_THROW(StreamingDiloco(turns(8, 0, 0)), SyncError);
-  EXPECT_THROW(StreamingDiloco(turns(8, 4, -1)), SyncError);
-  SyncSettings settings;
+  EXPECT_THROW(make_method(turns(3, 4, 0)), SyncError);
+  EXPECT_THROW(make_method(turns(8, 4, 3)), SyncError);
+  EXPECT_THROW(make_method(turns(8, 0, 0)), SyncError);
+  EXPECT_THROW(make_method(turns(8, 4, -1)), SyncError);
+  SyncSettings settings = usual("streaming_diloco");
   settings.bits = 1;
-  EXPECT_THROW(StreamingDiloco{settings}, SyncError);
-  settings.bits = 4;
-  settings.blend = 1.5;
-  EXPECT_THROW(StreamingDiloco{settings}, SyncError);
+  EXPECT_THROW(make_method(settings), SyncError);
 }
 
 TEST(StreamingDiloco, ConvergesToMeanOfTargets) {

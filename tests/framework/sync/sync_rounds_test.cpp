@@ -68,7 +68,7 @@ class Forking final : public SyncMethod {
 // Gathers all contributions, and applies their mean.
 class Gathering final : public SyncMethod {
  public:
-  bool model_is_replicated() const override { return false; }  // replicas train on between rounds
+  Gathering() : SyncMethod({.model_is_replicated = false}) {}  // replicas train on between rounds
   std::optional<RoundPlan> plan(const HookPoint& point, const Layout& layout,
                                 const Membership&) const override {
     if (point.hook != Hook::update) return std::nullopt;
@@ -126,7 +126,7 @@ TEST(SyncRounds, HoldOwnContributionsOnlyForMethodsThatReadThem) {
         replica.step(numbered(step), target, 0.01F);
     });
     EXPECT_THAT(errors, Each(IsEmpty())) << name;
-    EXPECT_EQ(bytes > 0, make_method(settings)->reads_own_contribution()) << name;
+    EXPECT_EQ(bytes > 0, make_method(settings)->traits.reads_own_contribution) << name;
   }
 }
 
@@ -260,7 +260,7 @@ TEST(SyncRounds, SkippedStepLeavesNoTrace) {
                        {.name = "a", .shape = {30, 30}},
                        {.name = "b", .shape = {40, 40}}});
   for (const std::string& method : method_names()) {
-    if (!make_method(usual(method))->sums_gradients()) continue;
+    if (!make_method(usual(method))->traits.sums_gradients) continue;
     for (const bool tracked : {false, true}) {
       SCOPED_TRACE(method + (tracked ? " with a membership tracker" : ""));
       auto mesh = replica_mesh(2);
@@ -467,7 +467,7 @@ TEST(SyncRounds, SynchronisesUpTo128Replicas) {
         replica.engine().before_model_read(numbered(kRoundSteps + 1));
       });
       ASSERT_THAT(errors, Each(IsEmpty()));
-      const std::string model = set.replica(0).engine().method().model_slot();
+      const std::string model = set.replica(0).engine().method().traits.model_slot;
       const std::span<const float> first = std::as_const(set.replica(0).slots()).values(model);
       EXPECT_TRUE(std::ranges::any_of(first, [](float value) { return value != 0; }));
       for (std::size_t number = 1; number < replicas; ++number) {

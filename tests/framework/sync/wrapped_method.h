@@ -2,9 +2,7 @@
 
 #include <memory>
 #include <optional>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "framework/sync/sync_method.h"
 
@@ -13,14 +11,9 @@ namespace strait::sync {
 // Another method in all that a class derived from this does not override.
 class WrappedMethod : public SyncMethod {
  public:
-  explicit WrappedMethod(std::unique_ptr<SyncMethod> method) : method_(std::move(method)) {}
+  explicit WrappedMethod(std::unique_ptr<SyncMethod> method)
+      : SyncMethod(method->traits), method_(std::move(method)) {}
 
-  std::vector<SlotNeed> slots() const override { return method_->slots(); }
-  std::vector<std::string> trainer_slots() const override { return method_->trainer_slots(); }
-  std::string model_slot() const override { return method_->model_slot(); }
-  bool model_is_replicated() const override { return method_->model_is_replicated(); }
-  bool sums_gradients() const override { return method_->sums_gradients(); }
-  bool reads_own_contribution() const override { return method_->reads_own_contribution(); }
   UpdateRule update_rule(store::Step step) const override { return method_->update_rule(step); }
   void start(Slots& slots) override { method_->start(slots); }
   std::optional<RoundPlan> plan(const HookPoint& point, const Layout& layout,

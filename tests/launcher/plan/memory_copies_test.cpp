@@ -36,10 +36,8 @@ TEST(MemoryCopies, HostHoldsTwoOfItsOwnAndTwoOfItsNeighbours) {
   EXPECT_EQ(held_bytes(stages_on({2, 2}), 2), 2 * (101 + 201));
 }
 
-TEST(MemoryCopies, SettingsDecideWhatIsHeld) {
+TEST(MemoryCopies, HoldsNothingWithoutCheckpointsInMemory) {
   Plan plan = stages_on({0, 1});
-  plan.recipe.checkpoint.caches = recipe::SavedCaches::drop;
-  EXPECT_EQ(held_bytes(plan, 0), 2 * (100 + 200));
   plan.recipe.checkpoint.memory_every = 0;
   EXPECT_EQ(held_bytes(plan, 0), 0);
 }

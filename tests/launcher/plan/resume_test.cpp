@@ -53,10 +53,6 @@ TEST(CacheResume, DropsCachesUnderNewGenerationIfAnythingDiffers) {
   EXPECT_THAT(dropped(plan_with("delta", 1), plan), HasSubstr("after layer 1"));
   EXPECT_THAT(dropped(plan_with("delta", 2, 512), plan), HasSubstr("512 bytes a row"));
   EXPECT_THAT(dropped(plan_with("raw"), plan), HasSubstr("step 7 has none"));
-  Plan dropping = plan;
-  dropping.recipe.checkpoint.caches = recipe::SavedCaches::drop;
-  EXPECT_THAT(dropped(plan, dropping), HasSubstr("checkpoint.caches is \"drop\""));
-  EXPECT_THAT(dropped(dropping, plan), HasSubstr("has none"));
 }
 
 TEST(CacheResume, KeepsGenerationIfRunHasNoCaches) {

@@ -47,11 +47,6 @@ TEST(BoundaryForecast, CountsBytesOfCacheHitsAndMisses) {
             kHeader + 3 + 4 * 3 + 4 * 128 * 96 * 2);
 }
 
-TEST(BoundaryForecast, EntryOfEightBitsIsHalfAsLarge) {
-  EXPECT_EQ(kernels::entry_bytes(kernels::CacheFormat::bfloat16, 128, 96), 128 * 96 * 2);
-  EXPECT_EQ(kernels::entry_bytes(kernels::CacheFormat::eight_bits, 128, 96), 128 * (1 + 2 + 96));
-}
-
 // ---- against the encoders
 
 class RandomCase {
@@ -64,9 +59,6 @@ class RandomCase {
     settings.backward_bits = draw(2, 8);
     settings.wire_dtype = static_cast<codec::WireDtype>(draw(0, 2));
     settings.group = std::int64_t{32} << draw(0, 2);
-    settings.rotate = draw(0, 1) == 1;
-    settings.rounding = static_cast<kernels::Rounding>(draw(0, 1));
-    settings.cache_kind = static_cast<kernels::CacheFormat>(draw(0, 1));
     header.width = draw(1, 300);
     header.rows.padded_length = draw(3, 12);
     const auto rows = draw(1, 5);
@@ -99,7 +91,6 @@ class RandomCase {
     std::unique_ptr<codec::ActivationCache> cache;
     if (offer.caching_of(direction) == codec::CodecOffer::Caching::always) {
       codec::ActivationCacheOptions options;
-      options.kind = settings.cache_kind;
       options.row_tokens = header.rows.padded_length;
       options.width = header.width;
       options.memory_bytes = 1 << 20;

@@ -14,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "framework/sync/cocktail.h"
 #include "framework/sync/methods.h"
 #include "launcher/base/errors.h"
 #include "launcher/planner/forecast_text.h"
@@ -229,7 +228,7 @@ TEST(PlannedSync, AutoNeverChoosesStalerMethodForFasterLink) {
       }
     }
   }
-  for (const sync::Strength& strength : sync::Cocktail::strengths(500)) {
+  for (const sync::Strength& strength : sync::methods().named("cocktail").strengths(500)) {
     EXPECT_THAT(seen, testing::Contains("cocktail " + strength.text()));
   }
   EXPECT_THAT(seen, testing::Contains("allreduce"));
@@ -298,8 +297,10 @@ TEST(PlannedSync, AutoAvoidsMethodsWithSlowCoding) {
   plan.recipe.hosts.link_megabits = 1e6;
   plan_sync(plan, wide());
   EXPECT_EQ(plan.sync_method, "allreduce");
-  const std::string gentle = "cocktail " + sync::Cocktail::strengths(500).front().text();
-  const std::string strong = "cocktail " + sync::Cocktail::strengths(500).back().text();
+  const std::string gentle =
+      "cocktail " + sync::methods().named("cocktail").strengths(500).front().text();
+  const std::string strong =
+      "cocktail " + sync::methods().named("cocktail").strengths(500).back().text();
   EXPECT_GT(slowdown(plan, gentle), 1.05);
   EXPECT_GT(slowdown(plan, gentle), slowdown(plan, strong));
   EXPECT_GT(slowdown(plan, "onebit_adam"), slowdown(plan, "bytegrad"));

@@ -55,19 +55,6 @@ TEST(SyncRules, RefusesImpossibleFragmentsWithKeysAndOrigins) {
   }
 }
 
-TEST(SyncRules, RefusesWarmupThatLastsTheWholeRun) {
-  const std::string onebit = "method = \"onebit_adam\"\nwarmup = ";
-  EXPECT_EQ(refusal(plan_of(onebit + "62\n")),
-            "sync.warmup is 62 (x.toml:9:10), but the run has 62 steps (train.steps, x.toml:6:9): "
-            "onebit_adam would send exact means to its end and compress nothing; set sync.warmup "
-            "to less than 62, or leave it out for a fifteenth of the run");
-  EXPECT_THAT(refusal(plan_of(onebit + "1\n", {"sync.warmup=99"}, "epochs = 2")),
-              testing::AllOf(testing::HasSubstr("sync.warmup is 99 (--set sync.warmup=99)"),
-                             testing::HasSubstr("62 steps (train.epochs, x.toml:6:10)")));
-  EXPECT_EQ(refusal(plan_of(onebit + "61\n")), "");
-  EXPECT_EQ(refusal(plan_of("method = \"onebit_adam\"\n")), "");
-}
-
 TEST(SyncRules, RefusesContinuingWithoutReplicasForMethodsThatNeedAll) {
   EXPECT_THAT(
       refusal(plan_of("method = \"cocktail\"\non_loss = \"continue\"\n", {"sync.method=noloco"})),

@@ -59,16 +59,13 @@ Recipe::Sync random_sync(Draw& draw) {
     if (key == "random" && draw.coin()) sync.random = 1e-6 + draw.number(0.9);
     if (key == "top" && draw.coin()) sync.top = 1;
     if (key == "bits" && draw.coin()) sync.bits = draw.integer(1, 8);
-    if (key == "reference_dtype") sync.reference_dtype = draw.word<Dtype>();
     if (key == "every" && draw.coin()) sync.every = draw.integer(1, 1000);
     if (key == "fragments") sync.fragments = draw.integer(1, 9);
     if (key == "late") sync.late = draw.integer(0, 9);
-    if (key == "blend") sync.blend = draw.number(1);
     if (key == "outer_learning_rate" && draw.coin())
       sync.outer_learning_rate = 0.01 + draw.number(2);
     if (key == "outer_momentum" && draw.coin()) sync.outer_momentum = draw.number(0.99);
     if (key == "rank") sync.rank = draw.integer(1, 64);
-    if (key == "warmup" && draw.coin()) sync.warmup = draw.integer(1, 1000);
   }
   return sync;
 }
@@ -82,7 +79,6 @@ Recipe::Hosts random_hosts(Draw& draw) {
     net::PathConditions& path = hosts.simulate;
     path.bits_per_second = draw.integer(1'000, 100'000'000'000);
     path.delay = nanoseconds(draw.integer(1, 10'000'000'000));
-    path.jitter = nanoseconds(draw.integer(1, 10'000'000'000));
     path.loss = draw.number(0.5);
     path.cut_every = nanoseconds(draw.integer(100'000'000, 100'000'000'000));
     path.cut_for = nanoseconds(draw.integer(1, 10'000'000'000));
@@ -197,13 +193,10 @@ Recipe random_recipe(Draw& draw) {
              draw.word<codec::WireDtype>(),
              std::int64_t{32} << draw.integer(0, 2),
              draw.integer(1, 1 << 20) << draw.integer(0, 20),
-             draw.coin(),
-             draw.word<kernels::Rounding>(),
-             draw.word<kernels::CacheFormat>(),
              draw.integer(0, 1 << 20) << draw.integer(0, 20)};
   if (r.pipeline.replicas > 1) r.sync = random_sync(draw);
-  r.checkpoint = {draw.integer(0, 1000), draw.integer(2, 10), draw.word<SavedCaches>(),
-                  draw.word<CheckpointHome>(), draw.integer(0, 1 << 20) << draw.integer(0, 20)};
+  r.checkpoint = {draw.integer(0, 1000), draw.integer(2, 10), draw.word<CheckpointHome>(),
+                  draw.integer(0, 1 << 20) << draw.integer(0, 20)};
   r.hosts = random_hosts(draw);
   return r;
 }

@@ -42,9 +42,7 @@ TEST(StageSettings, BoundaryOptionsMatchEachEnd) {
   codec.backward = "fixed";
   codec.backward_bits = 6;
   codec.group = 32;
-  codec.rotate = true;
-  codec.rounding = kernels::Rounding::stochastic;
-  codec.cache_kind = kernels::CacheFormat::eight_bits;
+  codec.cache_disk = 5;
   job.plan.train.rows = 77;
   const stages::StageOptions options = stage_options(job, store::Step{0});
   ASSERT_EQ(options.chunks.size(), 1U);
@@ -113,7 +111,7 @@ TEST(StageSettings, BoundaryTermsCoverCodecCacheAndGeneration) {
   other.codec_generation = 1;
   EXPECT_THAT(differing_terms(job, other), testing::ElementsAre("codec generation"));
   other = job;
-  other.plan.recipe.codec.rotate = true;
+  other.plan.recipe.codec.group = 128;
   EXPECT_THAT(differing_terms(job, other), testing::ElementsAre("codec", "plan"));
   other = job;
   other.plan.links[0].cache.memory_bytes = 5;
@@ -191,7 +189,7 @@ TEST(StageSettings, ReplicaLinkIsBackgroundWithSyncTerms) {
   other.plan.sync_strength = sync::Strength{0.25, 1, 1};
   EXPECT_THAT(differing_terms(job, other), testing::ElementsAre("sync", "plan"));
   other = job;
-  other.plan.recipe.codec.rotate = true;
+  other.plan.recipe.codec.group = 128;
   EXPECT_THAT(differing_terms(job, other), testing::ElementsAre("plan"));
   other = job;
   other.plan.links[0].use = plan::Plan::Use::consensus;

@@ -9,13 +9,9 @@ using namespace strait::sync;
 
 class Forking final : public SyncMethod {
  public:
-  explicit Forking(SyncSettings settings) {
-    settings.method = "diloco";
-    diloco_ = make_method(settings);
-  }
+  explicit Forking(std::unique_ptr<SyncMethod> diloco)
+      : SyncMethod(diloco->traits), diloco_(std::move(diloco)) {}
 
-  std::vector<SlotNeed> slots() const override { return diloco_->slots(); }
-  std::string model_slot() const override { return diloco_->model_slot(); }
   void start(Slots& slots) override { diloco_->start(slots); }
   std::optional<RoundPlan> plan(const HookPoint& point, const Layout& layout,
                                 const Membership& membership) const override {
@@ -32,7 +28,7 @@ class Forking final : public SyncMethod {
   void apply(const Round& round, Slots& slots) override {
     diloco_->apply(round, slots);
     if (++applied_ != 2 || round.membership.members[round.membership.mine] != 1) return;
-    for (float& value : slots.values(model_slot())) value += 0.001F;
+    for (float& value : slots.values(traits.model_slot)) value += 0.001F;
   }
   void drop(const Round& round) override { diloco_->drop(round); }
 
@@ -42,7 +38,9 @@ class Forking final : public SyncMethod {
 };
 
 std::unique_ptr<SyncMethod> make(const SyncSettings& settings) {
-  return std::make_unique<Forking>(settings);
+  SyncSettings of_diloco = settings;
+  of_diloco.method = "diloco";
+  return std::make_unique<Forking>(make_method(of_diloco));
 }
 
 void offer(strait::Extensions& strait) { strait.sync_method({"forking", make, {"every"}, 32}); }
