@@ -16,8 +16,7 @@ namespace strait::app {
 class Evaluation : public control::InferenceClient {
  public:
   // `in_flight`: requests in flight at the same time.
-  Evaluation(std::shared_ptr<const data::TokenFile> data, std::int64_t rows,
-             std::size_t in_flight);
+  Evaluation(std::shared_ptr<const data::TokenFile> data, std::int64_t rows, std::size_t in_flight);
 
   std::vector<control::InferenceRequest> begin() override;
   std::vector<control::InferenceRequest> on_answer(const control::InferenceAnswer& answer) override;

@@ -16,10 +16,10 @@
 #include <utility>
 #include <vector>
 
-#include "framework/store/bounded_json.h"
 #include "framework/data/chat_record.h"
 #include "framework/data/record_fields.h"
 #include "framework/data/record_reader.h"
+#include "framework/store/bounded_json.h"
 #include "framework/utf8.h"
 #include "launcher/app/ask_model.h"
 #include "launcher/app/generation.h"

@@ -93,10 +93,6 @@ std::vector<RecipeKey> sync_keys() {
                   "whether replicas that share a host sum their gradients without links, and the "
                   "method runs between hosts; auto: where it runs between hosts, and allreduce "
                   "between GPUs; always: also on one host, allreduce also by NCCL between hosts")));
-  // Plans of former builds are written as they were read, or their hashes would differ.
-  keys.front().get = [get = std::move(keys.front().get)](const Recipe& recipe) {
-    return recipe.sync.group == GroupUse::automatic ? RecipeValue() : get(recipe);
-  };
   keys.insert(keys.begin(),
               of_all_methods(
                   choice("sync.on_loss", in_sync<&S::on_loss>(),
