@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "launcher/base/errors.h"
+#include "launcher/process/process_identity.h"
 #include "tests/child_process.h"
 #include "tests/refusal_of.h"
 #include "tests/saved_checkpoint.h"
@@ -161,7 +162,12 @@ TEST_F(RunDirectoryTest, TakesOverLockOfDeadLauncher) {
 
 TEST_F(RunDirectoryTest, ReusedPidIsNotOwner) {
   past_run();
-  ScratchDirectory::write(run_ / "lock", R"({"pid":1,"started":1,"since":"2020-01-01 00:00:00"})");
+  const process::ProcessIdentity own = process::ProcessIdentity::own();
+  ScratchDirectory::write(
+      run_ / "lock",
+      fmt::format(
+          R"({{"pid":1,"started":1,"since":"2020-01-01 00:00:00","host":"{}","boot":"{}"}})",
+          own.host, own.boot));
   EXPECT_FALSE(RunDirectory::live(run_).has_value());
   EXPECT_EQ(refusal_of<base::UserError>([&] { RunDirectory::open(run_); }), "nothing was refused");
 }

@@ -284,17 +284,6 @@ TEST(CheckpointDownloader, FetchesNoMoreThanAskedForAndPrunesAllTheSame) {
   }
 }
 
-TEST(CheckpointDownloader, FormerReleasesWeightsAreInTheShard) {
-  TransferAgentOptions slow;
-  slow.download_bytes_per_second = 1;
-  RemoteRun run(slow);
-  const auto shards = run.commit(3);
-  const auto downloader = run.downloader(2, store::Part::all, store::Part::weights);
-  downloader->add(store::Step{3}, shards);
-  EXPECT_EQ(downloader->finish(never).left, "");
-  EXPECT_THAT(run.complete(), testing::ElementsAre(3));
-}
-
 // Whether trying again can help decides if a restart may go back to an older checkpoint.
 TEST(CheckpointDownloader, DistinguishesMissingFromUnreachableShards) {
   RemoteRun run({}, 2);
