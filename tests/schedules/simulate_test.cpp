@@ -379,7 +379,7 @@ TEST(Simulate, RefusesInputThatCannotBeSimulated) {
 }
 
 // A placement search asks thousands of times. Four times as many actions may take four times as
-// long, and some more on a loaded machine.
+// long, and more on a loaded machine; sixteen times as long is what a quadratic one takes.
 TEST(Simulate, ForecastTimeGrowsWithTheNumberOfActions) {
   const auto seconds_of = [](int stages, int micro_batches) {
     const auto lists = action_lists(schedule_named("1f1b"), {stages, micro_batches, 1});
@@ -395,7 +395,7 @@ TEST(Simulate, ForecastTimeGrowsWithTheNumberOfActions) {
     small = std::min(small, seconds_of(32, 128));
     large = std::min(large, seconds_of(64, 256));
   }
-  EXPECT_LT(large / small, 10);
+  EXPECT_LT(large / small, 13);
 }
 
 }  // namespace

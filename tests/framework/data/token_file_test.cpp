@@ -136,8 +136,8 @@ TEST(TokenFile, NamesFileRowAndPlaceOfWhatIsWrong) {
   refused([](TokenRows& rows) { rows.document[1] = -2; }, {"row 0: document -2"});
   refused([](TokenRows& rows) { rows.document[4] = rows.document[5] = -1; },
           {"row 1: it holds nothing but padding"});
-  refused([](TokenRows& rows) { rows.input_ids.pop_back(); }, {"no rows of 4"});
-  refused([](TokenRows& rows) { rows = TokenRows{}; }, {"no rows of 0"});
+  refused([](TokenRows& rows) { rows.input_ids.pop_back(); }, {"do not make rows of 4"});
+  refused([](TokenRows& rows) { rows = TokenRows{}; }, {"do not make rows of 0"});
 }
 
 TEST(TokenFile, RefusesTensorsOfAnotherShapeOrType) {

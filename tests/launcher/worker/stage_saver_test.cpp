@@ -96,6 +96,7 @@ class NoObserver final : public stages::StageObserver {
 class StageSaverTest : public testing::Test {
  protected:
   StageSaverTest() {
+    std::filesystem::create_directory(scratch_ / "run");
     auto [stage, coordinator] = memory_links(kSaving, net::ProcessName::coordinator(), "link");
     coordinator_ = std::move(coordinator);
     control_ = std::make_unique<ControlClient>(std::move(stage));
@@ -162,7 +163,7 @@ TEST_F(StageSaverTest, LateDropKeepsShardsOfNewerEpoch) {
 }
 
 // A stage without replicas, whose membership cannot change; the test is its coordinator.
-class BesideTrainingTest : public testing::Test {
+class DuringTrainingTest : public testing::Test {
  protected:
   static plan::StageJob job(const std::filesystem::path& run) {
     plan::StageJob job = first_of_two(run);
@@ -174,7 +175,8 @@ class BesideTrainingTest : public testing::Test {
     return job;
   }
 
-  BesideTrainingTest() {
+  DuringTrainingTest() {
+    std::filesystem::create_directory(scratch_ / "run");
     auto [stage, coordinator] = memory_links(kSaving, net::ProcessName::coordinator(), "link");
     coordinator_ = std::move(coordinator);
     control_ = std::make_unique<ControlClient>(std::move(stage));
@@ -243,7 +245,7 @@ class BesideTrainingTest : public testing::Test {
 };
 
 // Step 2 is trained before checkpoint 1 is decided; then checkpoint 2 is due, and waits for it.
-TEST_F(BesideTrainingTest, TrainsOnUntilNextCheckpointIsDue) {
+TEST_F(DuringTrainingTest, TrainsOnUntilNextCheckpointIsDue) {
   EXPECT_EQ(read_until(3), (Seen{"step 1", "step 2", "written 1"}));
   say(control::Committed{Step{1}, 0});
   EXPECT_EQ(read_until(2), (Seen{"step 3", "written 2"}));
@@ -256,7 +258,7 @@ TEST_F(BesideTrainingTest, TrainsOnUntilNextCheckpointIsDue) {
   EXPECT_TRUE(shard_exists(Step{3}));
 }
 
-TEST_F(BesideTrainingTest, ReportsFailedWriteAndTrainsOn) {
+TEST_F(DuringTrainingTest, ReportsFailedWriteAndTrainsOn) {
   EXPECT_EQ(read_until(3), (Seen{"step 1", "step 2", "written 1"}));
   // A file where the folder of the next checkpoint should be.
   std::ofstream(folder(Step{2})) << "in the way";
