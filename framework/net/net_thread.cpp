@@ -30,7 +30,7 @@ zmq::context_t context_if_threads_start() {
   std::promise<void> end;  // its destructor lets the threads end
   const std::shared_future<void> ended = end.get_future();
   for (std::size_t i = 0; i < kThreads; ++i) threads.emplace_back([ended] { ended.wait(); });
-  return zmq::context_t();
+  return {};
 }
 
 }  // namespace

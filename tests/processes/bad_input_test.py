@@ -297,7 +297,7 @@ class BadInput(runs.RunCase):
         data("few.jsonl", fine)
         (self.home / "latin.jsonl").write_bytes(b'{"text": "caf\xe9"}\n')
         for name, *says in [
-            ("nowhere.jsonl", "No such file|no file here"),
+            ("nowhere.jsonl", "No such file|not a file here"),
             ("empty.jsonl", "is empty"),
             ("blank.jsonl", "no record"),
             ("broken.jsonl", ":3: ", "not JSON", "column"),

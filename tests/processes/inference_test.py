@@ -102,7 +102,7 @@ class Inference(runs.RunCase):
             ("nonsense\n", r"bad.jsonl:1: expected", "not JSON"),
             ('{"x": 1}\n', r'bad.jsonl:1: expected .* neither "prompt" nor "messages"\n'),
             ('{"prompt": "a"}\n{"messages": ["x"]}\n', r'bad.jsonl:2: '),
-            ('{"prompt": 7}\n', r'bad.jsonl:1: "prompt" is number where a string'),
+            ('{"prompt": 7}\n', r'bad.jsonl:1: "prompt" is a number where a string'),
             ('{"messages": 7}\n', r'bad.jsonl:1: "messages" is not a list of'),
             ('{"messages": []}\n', r'bad.jsonl:1: "messages" is not a list of'),
             ('\n{"messages": [{"role": "robot", "content": "a"}]}\n',

@@ -176,7 +176,7 @@ class OtherParts(PluginCase):
         self.assertAlmostEqual(averaging["round_bytes"] / offers["diloco"]["round_bytes"], 1, 2)
         code, out, err = self.strait("plan", recipe)
         self.assertEqual(code, 0, err)
-        self.assertRegex(out, r"\n\* averaging  .*  2 ")
+        self.assertRegex(out, r"\n  \* averaging  .*  2 ")
         # "auto" compares it with the others, with its default settings.
         automatic = self.home / "automatic.toml"
         text = pathlib.Path(recipe).read_text().replace('"averaging"\nevery = 5', '"auto"')
