@@ -109,7 +109,7 @@ class Inference(runs.RunCase):
              r'bad.jsonl:2: it has the role "robot" \(message 1\), which byte tokens cannot render'),
             ('{"messages": [{"role": "user", "content": 5}]}\n',
              r'bad.jsonl:1: message 1: "content" is a number where a string'),
-            ("[]\n", "bad.jsonl:1: expected .* is array"),
+            ("[]\n", "bad.jsonl:1: expected .* is a list"),
             ("\n \n", "bad.jsonl holds no prompt"),
             ('{"prompt": "a"}\n\n{"prompt": ""}\n', "bad.jsonl:3: the prompt has 0 tokens; 1 to "),
         ):

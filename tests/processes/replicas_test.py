@@ -241,7 +241,7 @@ class Changes(Replicated):
             chosen += " {random:g}/{top:g}/{bits}".format(**strength)
         self.assertIn(f"sync {chosen} (auto chose it)", out)
         self.assertRegex(out, rf"\n  \* {chosen} ")
-        self.assertGreater(len(re.findall(r"\n[ *] cocktail [.\d]+/[.\d]+/\d ", out)), 3)
+        self.assertGreater(len(re.findall(r"\n  [ *] cocktail [.\d]+/[.\d]+/\d ", out)), 3)
         for method in METHODS:
             self.assertRegex(out, rf"{method} .*[kM]?B .*x")
         code, out, err = self.strait("run", recipe)
