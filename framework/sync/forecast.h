@@ -50,7 +50,7 @@ struct ForecastInput {
   double every(std::int64_t unless_set) const {
     return static_cast<double>(settings.every_or(unless_set));
   }
-  // bucket_values() of values of so many bits.
+  // bucket_values() of values of `bits` bits.
   double bucket(double bits) const;
 
   // Of `frames` frames without their payload.

@@ -48,7 +48,7 @@ struct RoundPlan {
   std::size_t partner = 0;
 };
 
-// A shard_reduce of all of the layout in buckets, of values of so many bits.
+// A shard_reduce of all of the layout in buckets, of values of `bits` bits.
 RoundPlan plan_in_buckets(const Layout& layout, const Membership& membership, int bits);
 
 // A hook of a step, at which a round opens or is applied: `step` updates are made before this step

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
+#include <ctime>
 #include <map>
 #include <random>
 #include <stdexcept>
@@ -378,16 +378,23 @@ TEST(Simulate, RefusesInputThatCannotBeSimulated) {
               HasSubstr("bandwidth of the link after stage 0"));
 }
 
+// Of this thread alone: other programs on the machine do not count.
+double processor_seconds() {
+  std::timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
 // A placement search asks thousands of times. Four times as many actions may take four times as
-// long, and more on a loaded machine; sixteen times as long is what a quadratic one takes.
+// long, and some more because they need more memory.
 TEST(Simulate, ForecastTimeGrowsWithTheNumberOfActions) {
   const auto seconds_of = [](int stages, int micro_batches) {
     const auto lists = action_lists(schedule_named("1f1b"), {stages, micro_batches, 1});
     const auto costs = same_cost(stages, {.forward_seconds = 1, .backward_seconds = 2});
     const auto links = same_link(stages, {1, 1, 3, 3, 0.1});
-    const auto start = std::chrono::steady_clock::now();
+    const double start = processor_seconds();
     EXPECT_TRUE(simulate(lists, costs, links).completes());
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return processor_seconds() - start;
   };
   double small = 1e9;
   double large = 1e9;
@@ -395,7 +402,7 @@ TEST(Simulate, ForecastTimeGrowsWithTheNumberOfActions) {
     small = std::min(small, seconds_of(32, 128));
     large = std::min(large, seconds_of(64, 256));
   }
-  EXPECT_LT(large / small, 13);
+  EXPECT_LT(large / small, 10);
 }
 
 }  // namespace

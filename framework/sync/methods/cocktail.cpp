@@ -332,7 +332,7 @@ class Cocktail final : public SyncMethod {
 };
 
 // Of normally distributed values: the share of their squares that one turn transmits, if the
-// largest, a share `top` of all, are sent in so many bits.
+// largest, a share `top` of all, are sent in `bits` bits.
 double transmitted_of_normal(double top, int bits) {
   // The loss within a level, as a share of the spread of all levels: that of an exponential whose
   // levels are 4, 2, 1, … of its means wide (grid.h). One bit has no levels.

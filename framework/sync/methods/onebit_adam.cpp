@@ -59,9 +59,9 @@ std::int64_t warmup_steps(const SyncSettings& settings) {
 // second moment, which all replicas know, so a bit is the same share of an update for every weight.
 // (With one scale for all, as first published, weights with a small second moment diverge: on the
 // tests' quadratic at a rate at which this version converges.) A weight whose second moment is far
-// too small for its gradients moves ten times the rate at most, and its residual is bounded
-// likewise; where the second moment is zero (padding, rows of tokens that never occurred) nothing
-// moves.
+// too small for its gradients moves ten times the rate at most, and its residual has the
+// same bound. Where the second moment is zero (padding, rows of tokens that never occurred),
+// nothing moves.
 class OnebitAdam final : public SyncMethod {
  public:
   explicit OnebitAdam(const SyncSettings& settings)
