@@ -35,12 +35,6 @@ base::ExitCode emit_plan(const RunOptions& options, EmitKind kind) {
   return base::ExitCode::done;
 }
 
-std::string refuse_former_kind(const std::string& kind) {
-  return kind == "kubernetes"
-             ? "there is no kubernetes any more; use commands, which prints what each pod runs"
-             : "";
-}
-
 }  // namespace
 
 void add_plan(CLI::App& cli, Command& command) {
@@ -52,7 +46,6 @@ void add_plan(CLI::App& cli, Command& command) {
   static const std::map<std::string, EmitKind> kKinds = {{"sbatch", EmitKind::sbatch},
                                                          {"commands", EmitKind::commands}};
   verb->add_option("--emit", *emit, "print a script for another scheduler instead")
-      ->check(refuse_former_kind)
       ->check(CLI::IsMember(&kKinds));
   verb->callback([options, emit, &command] {
     command = [options, emit] {

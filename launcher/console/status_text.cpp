@@ -97,7 +97,7 @@ std::string end_line(const std::string& run, const json& status) {
                      outcome.at("meaning").get<std::string>(), cause.empty() ? "" : ": ", cause);
 }
 
-// A status of an earlier build may lack both lists.
+// The status of a run that still prepares has neither list.
 std::vector<std::string> traffic_lines(const json& status, std::size_t columns) {
   std::vector<std::string> lines;
   const auto add = [&](const char* what, const std::vector<std::string>& table) {

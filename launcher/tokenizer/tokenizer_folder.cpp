@@ -68,7 +68,7 @@ TokenizerFolder open_tokenizer(const fs::path& directory) {
     }
     const bool there = fs::exists(directory);
     refuse_tokenizer(fmt::format(
-        "{} is no tokenizer's directory: there is no tokenizer.json, and no vocab.json with "
+        "{} is not a tokenizer's directory: there is no tokenizer.json, and no vocab.json with "
         "merges.txt; name a directory that has them, or \"bytes\" (in a recipe: "
         "data.tokenizer){}{}",
         directory.string(), there ? "" : "; ",
@@ -84,10 +84,7 @@ TokenizerFolder open_tokenizer(const fs::path& directory) {
     if (fs::exists(file)) add(fmt::format("{} {}", name, store::hash_file(file).hash));
   }
   for (const fs::path& file : more_templates(directory / "additional_chat_templates")) {
-    // Former builds recorded this one without its name, and no other.
-    const std::string name = file.filename().string();
-    const std::string content = store::hash_file(file).hash;
-    add(name == "tool_use.jinja" ? content : fmt::format("{} {}", name, content));
+    add(fmt::format("{} {}", file.filename().string(), store::hash_file(file).hash));
   }
   return {fs::absolute(directory).lexically_normal(), hash.hex()};
 }

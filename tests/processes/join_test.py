@@ -273,11 +273,9 @@ class Joins(runs.RunCase):
         code, _, err = self.strait("plan", recipe, "--emit", "sbatch")
         self.assertEqual(code, 10)
         self.assertIn('hosts.backend="slurm"', err)
-        code, _, err = self.strait("plan", recipe, "--emit", "ansible")
-        self.assertEqual(code, 10)
         code, _, err = self.strait("plan", recipe, "--emit", "kubernetes")
         self.assertEqual(code, 10)
-        self.assertRegex(err, r"^strait: [^\n]*there is no kubernetes any more; use commands[^\n]*\n$")
+        self.assertRegex(err, r"^strait: [^\n]*sbatch[^\n]*\n$")
 
 
 if __name__ == "__main__":

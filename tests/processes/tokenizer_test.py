@@ -99,7 +99,7 @@ class TokenizerRuns(runs.RunCase):
                               (("eval", "runs/tiny", "--data", "train.jsonl"), "put it back, or name it with --tokenizer")):
             _, out, err = self.strait(*words)
             self.assertRegex(out + err, rf"made the run's data \(\S*train.jsonl\) is not in \S*own; {advice}")
-        self.refused('own is no tokenizer.*name a directory that has them, or "bytes"', "generate", "runs/tiny", "--prompt", "a",
+        self.refused('own is not a tokenizer.*name a directory that has them, or "bytes"', "generate", "runs/tiny", "--prompt", "a",
                      "--tokenizer", "own")
 
     def test_records_that_no_token_ends_are_noted(self):
