@@ -36,7 +36,7 @@ MISTAKES = [
     ("an exchange with the wrong lane", "octet_groups.cuh",
      "__shfl_xor_sync(kAllLanes, mine, stride)", "__shfl_xor_sync(kAllLanes, mine, stride + 1)", "decode_rows", "differ"),
     ("a copy of one byte too many", "slots.cuh",
-     "if (slot.thread < size - rest)", "if (slot.thread <= size - rest)", "decode_rows", "outside of all|differ|" + UNORDERED),
+     "if (slot.thread < size - rest)", "if (slot.thread <= size - rest)", "encode_rows", "outside of all|differ|" + UNORDERED),
     ("a plane's byte next to its own", "staged_token.cuh",
      "(octet - first / kOctet);", "(octet - first / kOctet) + 1;", "encode_rows", "differ|outside of all|" + UNORDERED),
     ("one value too many at the end of a token", "octets.cuh",
