@@ -50,7 +50,7 @@ class HostStrangers(strangers.Attacks, hosts.HostsCase):
         found = {"launcher": launched.process.pid}
         for host in self.hosts:
             for pid, line in self.processes_on(host).items():
-                if "strait-stage" in line:
+                if "strait-stage" in line and "python" not in line:  # the shim feeds the stage, which listens
                     found[f"{'agent' if '--agent' in line else 'stage'} of {host.name}"] = pid
         return found
 
@@ -103,6 +103,9 @@ class HostStrangers(strangers.Attacks, hosts.HostsCase):
         watch = self.watch_memory(launched)
         ports = self.ports(launched)
         self.assertTrue(any(place[0] == "127.0.0.1" for place, _ in ports), "no port leads to the relay")
+        stages = {name: pid for name, pid in self.pids(launched).items() if name.startswith("stage")}
+        listening = {f"stage of {self.hosts[int(link['listens'].split('.')[0])].name}" for link in run.plan()["links"]}
+        self.assertEqual({name for name, pid in stages.items() if any(pid == at for _, at in ports)}, listening)
         self.assertEqual({self.host_of(pid) for _, pid in ports}, {None, *self.hosts})
         self.attack_all(launched, self.jobs()["0.0"], list(others.values())[:2], recorders)
 
