@@ -81,8 +81,8 @@ FORBIDDEN = re.compile(r"^torch/(torch|all|extension|script)\.h$")
 OWNERS = {
     re.compile(r"^toml\+\+/"): ("launcher/recipe/",),
     re.compile(r"^zmq(_addon)?\.h(pp)?$"): ("framework/net/", "tests/"),
-    re.compile(r"^CLI/"): ("launcher/app/", "tests/launcher/app/"),
-    re.compile(r"^cxxopts\.hpp$"): ("launcher/agent/",),
+    re.compile(r"^CLI/"): ("launcher/cli/", "tests/launcher/cli/"),
+    re.compile(r"^cxxopts\.hpp$"): ("launcher/hosts/",),
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
 
@@ -180,7 +180,7 @@ def self_test():
         ("stages/a.cpp", "#include <toml++/toml.h>"): "belongs into launcher/recipe/ only",
         ("stages/a.cpp", '#include "chunk.h"'): "not a full path",
         ("launcher/recipe/a.cpp", '#include "launcher/plan/b.h"'): "launcher/recipe must not know launcher/plan",
-        ("launcher/console/a.cpp", '#include "launcher/hosts/b.h"'): "launcher/console must not know launcher/hosts",
+        ("launcher/cli/a.cpp", '#include "launcher/hosts/b.h"'): "launcher/console must not know launcher/hosts",
         ("launcher/hosts/deep/a.cpp", ""): "is no room",
         ("tools/a.cpp", ""): "is no room",
     }

@@ -8,7 +8,7 @@
 
 // One description of a struct for all of its external forms. A struct is described once:
 //
-//   void describe(auto& fields, base::Is<Hello> auto& hello) {
+//   void describe(auto& fields, Is<Hello> auto& hello) {
 //     fields("process", hello.process), fields("pid", hello.pid);
 //   }
 //

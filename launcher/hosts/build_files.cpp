@@ -14,8 +14,8 @@
 #include "framework/store/step_folders.h"
 #include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/piped_process.h"
 #include "launcher/base/text.h"
-#include "launcher/process/piped_process.h"
 
 namespace strait::hosts {
 namespace {
@@ -31,7 +31,7 @@ constexpr auto kHashLimit = std::chrono::minutes(5);  // about 1 GB of libraries
 constexpr const char* kHalves[] = {"strait-stage", "strait-stage-torch"};
 
 std::string output_of(const std::vector<std::string>& argv, std::chrono::seconds limit) {
-  process::ProgramResult answer = process::run_program(argv, limit);
+  base::ProgramResult answer = base::run_program(argv, limit);
   if (answer.succeeded()) return std::move(answer.out);
   throw base::UserError(base::ExitCode::bad_input,
                         fmt::format("{}: {}", argv[0], answer.error_line()));

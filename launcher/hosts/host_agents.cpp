@@ -7,8 +7,8 @@
 #include <system_error>
 #include <utility>
 
+#include "launcher/base/backend.h"
 #include "launcher/base/errors.h"
-#include "launcher/process/backend.h"
 
 namespace strait::hosts {
 namespace {
@@ -27,10 +27,10 @@ constexpr const char* kDisconnected = "the connection to its agent is lost: {}";
 }  // namespace
 
 // A process on a host. Its agent ends it if this object is destroyed first.
-class HostAgents::RemoteProcess : public process::Process {
+class HostAgents::RemoteProcess : public base::Process {
  public:
   RemoteProcess(HostAgents& agents, std::size_t host, const net::ProcessName& name,
-                process::StartLog log, std::int64_t pid)
+                base::StartLog log, std::int64_t pid)
       : agents_(agents), host_(host), name_(name), log_(std::move(log)), pid_(pid) {}
   ~RemoteProcess() override {
     if (RemoteProcess::exit_status()) return;
@@ -40,10 +40,10 @@ class HostAgents::RemoteProcess : public process::Process {
 
   int pid() const override { return static_cast<int>(pid_); }
   std::string host() const override { return agents_.hosts_[host_].name; }
-  std::optional<process::ExitStatus> exit_status() override {
+  std::optional<base::ExitStatus> exit_status() override {
     return agents_.exit_status(host_, name_);
   }
-  std::optional<process::ExitStatus> wait_until(Clock::time_point deadline) override {
+  std::optional<base::ExitStatus> wait_until(Clock::time_point deadline) override {
     const MutexLock lock(agents_.mutex_);
     auto status = agents_.exit_status_locked(host_, name_);
     while (!status && Clock::now() < deadline) {
@@ -68,7 +68,7 @@ class HostAgents::RemoteProcess : public process::Process {
   HostAgents& agents_;
   const std::size_t host_;
   const net::ProcessName name_;
-  const process::StartLog log_;
+  const base::StartLog log_;
   const std::int64_t pid_;
 };
 
@@ -201,21 +201,21 @@ void HostAgents::check_locked(std::size_t host) {
       fmt::format("host {}: {}", one.name, one.leaving ? kInterrupted : one.lost));
 }
 
-std::unique_ptr<process::Process> HostAgents::start(const process::Launch& launch) {
+std::unique_ptr<base::Process> HostAgents::start(const base::Launch& launch) {
   return std::move(start_all({launch}).front());
 }
 
-std::vector<std::unique_ptr<process::Process>> HostAgents::start_all(
-    const std::vector<process::Launch>& launches) {
+std::vector<std::unique_ptr<base::Process>> HostAgents::start_all(
+    const std::vector<base::Launch>& launches) {
   std::set<std::size_t> hosts;  // a lost host without launches does not matter here
-  std::vector<process::StartLog> logs;
-  for (const process::Launch& launch : launches) {
+  std::vector<base::StartLog> logs;
+  for (const base::Launch& launch : launches) {
     hosts.insert(launch.host);
     logs.emplace_back(launch.log);
     request_start(launch);  // all first, so that hosts start their processes concurrently
   }
   const auto deadline = Clock::now() + kStartLimit;
-  std::vector<std::unique_ptr<process::Process>> started;
+  std::vector<std::unique_ptr<base::Process>> started;
   started.reserve(launches.size());
   for (std::size_t i = 0; i < launches.size(); ++i) {
     const std::int64_t pid = await(launches[i], hosts, deadline);
@@ -225,7 +225,7 @@ std::vector<std::unique_ptr<process::Process>> HostAgents::start_all(
   return started;
 }
 
-void HostAgents::request_start(const process::Launch& launch) {
+void HostAgents::request_start(const base::Launch& launch) {
   {
     const MutexLock lock(mutex_);
     processes_[launch.process] = Known{launch.host, 0, {}, {}};
@@ -233,7 +233,7 @@ void HostAgents::request_start(const process::Launch& launch) {
   send(launch.host, StartProcess{launch.process, launch.input});
 }
 
-std::int64_t HostAgents::await(const process::Launch& launch, const std::set<std::size_t>& hosts,
+std::int64_t HostAgents::await(const base::Launch& launch, const std::set<std::size_t>& hosts,
                                Clock::time_point deadline) {
   const std::string& host = hosts_.at(launch.host).name;
   const MutexLock lock(mutex_);
@@ -281,7 +281,7 @@ void HostAgents::handle(std::size_t host, const AgentMessage& message) {
   } else if (const auto* refused = std::get_if<ProcessRefused>(&message)) {
     if (Known* known = process_on(host, refused->process)) known->refused = *refused;
   } else if (const auto* ended = std::get_if<ProcessEnded>(&message)) {
-    process::ExitStatus status;
+    base::ExitStatus status;
     if (ended->code) status.code = static_cast<int>(*ended->code);
     if (ended->signal) status.signal = static_cast<int>(*ended->signal);
     if (Known* known = process_on(host, ended->process)) known->ended = status;
@@ -328,14 +328,14 @@ void HostAgents::check_silence(std::size_t host) {
       std::chrono::duration_cast<std::chrono::seconds>(silence).count());
 }
 
-std::optional<process::ExitStatus> HostAgents::exit_status(std::size_t host,
-                                                           net::ProcessName process) {
+std::optional<base::ExitStatus> HostAgents::exit_status(std::size_t host,
+                                                        net::ProcessName process) {
   const MutexLock lock(mutex_);
   return exit_status_locked(host, process);
 }
 
-std::optional<process::ExitStatus> HostAgents::exit_status_locked(std::size_t host,
-                                                                  net::ProcessName process) {
+std::optional<base::ExitStatus> HostAgents::exit_status_locked(std::size_t host,
+                                                               net::ProcessName process) {
   const Known& known = processes_.at(process);
   if (known.ended) return known.ended;
   check_silence(host);
@@ -343,7 +343,7 @@ std::optional<process::ExitStatus> HostAgents::exit_status_locked(std::size_t ho
   return status_of_lost_host(hosts_[host]);
 }
 
-process::ExitStatus HostAgents::status_of_lost_host(const Host& host) const {
+base::ExitStatus HostAgents::status_of_lost_host(const Host& host) const {
   return {std::nullopt, std::nullopt, fmt::format("its host {} is gone: {}", host.name, host.lost)};
 }
 

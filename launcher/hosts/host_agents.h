@@ -12,9 +12,9 @@
 
 #include "framework/mutex.h"
 #include "framework/net/link.h"
+#include "launcher/base/backend.h"
 #include "launcher/hosts/agent_message.h"
 #include "launcher/hosts/host_facts.h"
-#include "launcher/process/backend.h"
 
 namespace strait::hosts {
 
@@ -24,7 +24,7 @@ namespace strait::hosts {
 //
 // Any thread may call. Processes that it started must be destroyed before it; the destructor ends
 // the agents.
-class HostAgents : public process::Backend {
+class HostAgents : public base::Backend {
  public:
   struct Agent {
     std::string host;                 // as the recipe names it
@@ -62,10 +62,9 @@ class HostAgents : public process::Backend {
   // UserError: an agent that was started is lost, or silent for too long while the run starts.
   void check() STRAIT_EXCLUDES(mutex_);
 
-  std::unique_ptr<process::Process> start(const process::Launch& launch) override
-      STRAIT_EXCLUDES(mutex_);
-  std::vector<std::unique_ptr<process::Process>> start_all(
-      const std::vector<process::Launch>& launches) override STRAIT_EXCLUDES(mutex_);
+  std::unique_ptr<base::Process> start(const base::Launch& launch) override STRAIT_EXCLUDES(mutex_);
+  std::vector<std::unique_ptr<base::Process>> start_all(
+      const std::vector<base::Launch>& launches) override STRAIT_EXCLUDES(mutex_);
 
  private:
   class RemoteProcess;
@@ -80,7 +79,7 @@ class HostAgents : public process::Backend {
   struct Known {  // of a process
     std::size_t host = 0;
     std::int64_t pid = 0;
-    std::optional<process::ExitStatus> ended;
+    std::optional<base::ExitStatus> ended;
     std::optional<ProcessRefused> refused;
   };
 
@@ -92,15 +91,15 @@ class HostAgents : public process::Backend {
   void send(std::size_t host, const LauncherMessage& message);
   void check_silence(std::size_t host) STRAIT_REQUIRES(mutex_);
   void check_locked(std::size_t host) STRAIT_REQUIRES(mutex_);
-  process::ExitStatus status_of_lost_host(const Host& host) const STRAIT_REQUIRES(mutex_);
+  base::ExitStatus status_of_lost_host(const Host& host) const STRAIT_REQUIRES(mutex_);
   std::shared_ptr<net::Link> link_to(std::size_t host) STRAIT_EXCLUDES(mutex_);
-  void request_start(const process::Launch& launch) STRAIT_EXCLUDES(mutex_);
+  void request_start(const base::Launch& launch) STRAIT_EXCLUDES(mutex_);
   // The process's id on its host, as soon as it runs. UserError: it was refused, or a host is lost.
-  std::int64_t await(const process::Launch& launch, const std::set<std::size_t>& hosts,
+  std::int64_t await(const base::Launch& launch, const std::set<std::size_t>& hosts,
                      std::chrono::steady_clock::time_point deadline) STRAIT_EXCLUDES(mutex_);
-  std::optional<process::ExitStatus> exit_status(std::size_t host, net::ProcessName process)
+  std::optional<base::ExitStatus> exit_status(std::size_t host, net::ProcessName process)
       STRAIT_EXCLUDES(mutex_);
-  std::optional<process::ExitStatus> exit_status_locked(std::size_t host, net::ProcessName process)
+  std::optional<base::ExitStatus> exit_status_locked(std::size_t host, net::ProcessName process)
       STRAIT_REQUIRES(mutex_);
 
   const KeepLog keep_log_;

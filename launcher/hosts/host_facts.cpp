@@ -17,10 +17,10 @@
 #include "framework/net/endpoint.h"
 #include "launcher/base/build_id.h"
 #include "launcher/base/clocks.h"
-#include "launcher/process/cores.h"
-#include "launcher/process/memory.h"
-#include "launcher/process/nvidia_driver.h"
-#include "launcher/process/process_identity.h"
+#include "launcher/base/cores.h"
+#include "launcher/base/memory.h"
+#include "launcher/base/nvidia_driver.h"
+#include "launcher/base/process_identity.h"
 
 namespace strait::hosts {
 namespace {
@@ -110,12 +110,12 @@ std::vector<std::string> own_addresses() {
 
 HostFacts facts_of_this_host(const std::filesystem::path& directory, const std::string& towards) {
   HostFacts facts;
-  facts.host_name = process::own_host();
+  facts.host_name = base::own_host();
   facts.build = base::build_id();
-  facts.cores = process::usable_cores();
+  facts.cores = base::usable_cores();
   facts.processor = processor();
-  facts.memory = process::host_memory().total;
-  facts.gpus = process::gpu_memory_here();
+  facts.memory = base::host_memory().total;
+  facts.gpus = base::gpu_memory_here();
   std::error_code unknown;
   const auto space = std::filesystem::space(directory, unknown);
   facts.free_disk = unknown ? 0 : static_cast<std::int64_t>(space.available);

@@ -12,16 +12,16 @@
 
 #include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/piped_process.h"
 #include "launcher/base/text.h"
 #include "launcher/hosts/ssh_options.h"
 #include "launcher/hosts/ssh_session.h"
-#include "launcher/process/piped_process.h"
 
 namespace strait::hosts {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using ReadResult = process::PipedProcess::ReadResult;
+using ReadResult = base::PipedProcess::ReadResult;
 
 constexpr auto kInstallCallLimit = std::chrono::seconds(30);
 constexpr auto kPieceTimeout = std::chrono::seconds(60);  // for the host to read 1 MiB
@@ -145,7 +145,7 @@ class Installation {
   }
 
   void send_missing(std::uint64_t size, const InstallProgress& progress) {
-    process::PipedProcess tar(tar_argv(missing()));
+    base::PipedProcess tar(tar_argv(missing()));
     tar.close_input();
     std::uint64_t sent = 0;
     ReadResult got = ReadResult::line;
@@ -188,7 +188,7 @@ class Installation {
   const InstallTarget& target_;
   const std::vector<Build>& builds_;
   std::vector<BuildFile> files_;  // of the build that fits
-  process::PipedProcess ssh_;
+  base::PipedProcess ssh_;
   std::set<std::string> present_hashes_;
 };
 

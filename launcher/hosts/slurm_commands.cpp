@@ -128,12 +128,12 @@ std::vector<NodeAddress> parse_node_addresses(std::string_view answer) {
   return nodes;
 }
 
-process::ProgramResult run_slurm(const std::vector<std::string>& argv) {
-  return process::run_program(argv, kSlurmLimit);
+base::ProgramResult run_slurm(const std::vector<std::string>& argv) {
+  return base::run_program(argv, kSlurmLimit);
 }
 
 std::string slurm_output(const std::vector<std::string>& argv, const std::string& doing) {
-  const process::ProgramResult answer = run_slurm(argv);
+  const base::ProgramResult answer = run_slurm(argv);
   if (answer.succeeded()) return answer.out;
   throw base::UserError(base::ExitCode::bad_input,
                         fmt::format("Slurm refuses {}: {}", doing, answer.error_line()));

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "launcher/process/piped_process.h"
+#include "launcher/base/piped_process.h"
 
 namespace strait::hosts {
 
@@ -45,7 +45,7 @@ std::vector<NodeAddress> parse_node_addresses(std::string_view answer);
 
 // Runs one of Slurm's commands. UserError (stalled): the controller has not replied within a
 // minute.
-process::ProgramResult run_slurm(const std::vector<std::string>& argv);
+base::ProgramResult run_slurm(const std::vector<std::string>& argv);
 
 // Runs a command and returns its output. UserError: it failed, with what was refused (`doing`, such
 // as "to cancel job 12") and Slurm's error message.

@@ -14,9 +14,9 @@
 #include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/own_program.h"
+#include "launcher/base/run_file_names.h"
+#include "launcher/base/run_lock.h"
 #include "launcher/base/text.h"
-#include "launcher/control/run_file_names.h"
-#include "launcher/control/run_lock.h"
 #include "launcher/hosts/allocation.h"
 #include "launcher/hosts/slurm_commands.h"
 
@@ -123,10 +123,10 @@ SlurmJob SlurmJob::remember(const fs::path& run, std::int64_t number) {
 void SlurmJob::forget(const fs::path& run) { fs::remove(job_record(run)); }
 
 void SlurmJob::drop_dead_lock(const fs::path& run) {
-  const std::optional<control::LiveRun> holder = control::RunLock::holder(run);
+  const std::optional<base::LiveRun> holder = base::RunLock::holder(run);
   if (!holder || holder->here() || holder->job.empty()) return;
   const std::optional<JobState> state = SlurmJob(parse_job_number(holder->job)).state();
-  if (!state || !state->is_active()) control::RunLock::clear(run, *holder);
+  if (!state || !state->is_active()) base::RunLock::clear(run, *holder);
 }
 
 void SlurmJob::refuse_live(const fs::path& run) {
@@ -146,7 +146,7 @@ void SlurmJob::refuse_live(const fs::path& run) {
 std::optional<JobState> SlurmJob::state() const {
   std::vector<std::string> argv = {"squeue", fmt::format("--jobs={}", number_)};
   for (std::string& word : job_state_format()) argv.push_back(std::move(word));
-  const process::ProgramResult answer = run_slurm(argv);
+  const base::ProgramResult answer = run_slurm(argv);
   if (answer.succeeded()) return parse_job_state(answer.out);
   // squeue's message for jobs that ended some minutes ago.
   if (answer.err.find("Invalid job id") != std::string::npos) return std::nullopt;

@@ -6,12 +6,12 @@
 
 #include "launcher/base/errors.h"
 #include "launcher/base/own_program.h"
+#include "launcher/base/piped_process.h"
+#include "launcher/base/run_file_names.h"
 #include "launcher/base/text.h"
-#include "launcher/control/run_file_names.h"
 #include "launcher/hosts/agent_starter.h"
 #include "launcher/hosts/allocation.h"
 #include "launcher/hosts/host_facts.h"
-#include "launcher/process/piped_process.h"
 
 namespace strait::hosts {
 namespace {
@@ -79,13 +79,13 @@ class SlurmStarter : public AgentStarter {
   }
 
  private:
-  fs::path log() const { return run_ / control::kLogsFolder / "agents.log"; }
+  fs::path log() const { return run_ / base::kLogsFolder / "agents.log"; }
 
   const NodeAddress node_;
   const std::string address_;  // hosts.address
   const fs::path run_;
   const std::shared_ptr<std::optional<Clock::time_point>> exit_by_;
-  std::optional<process::PipedProcess> srun_;
+  std::optional<base::PipedProcess> srun_;
 };
 
 }  // namespace

@@ -136,7 +136,7 @@ std::string ssh_by_hand(const std::string& host, const std::string& config) {
 }
 
 base::UserError ssh_failure(const std::string& host, const std::string& config,
-                            const process::ExitStatus& status, const std::string& errors) {
+                            const base::ExitStatus& status, const std::string& errors) {
   const auto first_match = [&](const auto& complaints) -> const SshError* {
     const auto* const fit = std::ranges::find_if(
         complaints, [&](const SshError& one) { return errors.find(one.pattern) != errors.npos; });

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "launcher/base/backend.h"
 #include "launcher/base/errors.h"
-#include "launcher/process/backend.h"
 
 // The command line of the system's ssh, and what its errors mean. Pure.
 namespace strait::hosts {
@@ -28,7 +28,7 @@ std::vector<std::string> ssh_argv(const std::string& host, const std::string& co
 // The error of a failed call, with the host and the fix. `errors`: stderr of ssh, which includes
 // that of the remote program.
 base::UserError ssh_failure(const std::string& host, const std::string& config,
-                            const process::ExitStatus& status, const std::string& errors);
+                            const base::ExitStatus& status, const std::string& errors);
 
 // "ssh -F hosts.config h0", as the user would type it.
 std::string ssh_by_hand(const std::string& host, const std::string& config);

@@ -18,7 +18,7 @@ namespace strait::hosts {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using ReadResult = process::PipedProcess::ReadResult;
+using ReadResult = base::PipedProcess::ReadResult;
 
 // For ssh to exit after its stdout was closed.
 constexpr auto kSshExitTimeout = std::chrono::seconds(3);

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "launcher/base/piped_process.h"
 #include "launcher/hosts/agent_greeting.h"
 #include "launcher/hosts/agent_starter.h"
-#include "launcher/process/piped_process.h"
 #include "launcher/recipe/recipe.h"
 
 namespace strait::hosts {
@@ -57,12 +57,12 @@ class SshSession : public AgentStarter {
 
  private:
   Time login_deadline(Time deadline) const;
-  process::PipedProcess::ReadResult read_line(std::string& line, Time deadline);
-  [[noreturn]] void fail(process::PipedProcess::ReadResult heard, const std::string& waited_for);
+  base::PipedProcess::ReadResult read_line(std::string& line, Time deadline);
+  [[noreturn]] void fail(base::PipedProcess::ReadResult heard, const std::string& waited_for);
 
   SshTarget target_;
   Time begun_;
-  process::PipedProcess ssh_;
+  base::PipedProcess ssh_;
   std::string other_output_;  // the last line of other output
   bool logged_in_ = false;
   bool disconnected_ = false;

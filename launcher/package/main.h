@@ -2,4 +2,4 @@
 
 // Installed as <strait/main.h>: strait as a program of your own, with parts linked in. Link
 // strait::app and strait::plugin.
-#include "launcher/app/strait_main.h"
+#include "launcher/cli/strait_main.h"

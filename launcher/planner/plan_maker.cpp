@@ -9,6 +9,7 @@
 
 #include "framework/store/file_hash.h"
 #include "launcher/base/command_name.h"
+#include "launcher/base/cores.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/plan/placement.h"
@@ -22,7 +23,6 @@
 #include "launcher/planner/planned_model.h"
 #include "launcher/planner/planned_pipeline.h"
 #include "launcher/planner/step_forecast.h"
-#include "launcher/process/cores.h"
 #include "launcher/recipe/links.h"
 #include "models/model_description.h"
 #include "stages/partition.h"
@@ -129,7 +129,7 @@ void plan_local_cores(plan::Plan& plan, const plan::Plan* before) {
   const bool chosen_now =
       before == nullptr || before->recipe.pipeline.threads != plan.recipe.pipeline.threads;
   for (std::size_t i = 0; i < plan.hosts.size(); ++i) {
-    plan.hosts[i].cores = process::usable_cores();
+    plan.hosts[i].cores = base::usable_cores();
     if (chosen_now) plan::check_threads(plan, i);
   }
 }

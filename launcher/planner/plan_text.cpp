@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/base/memory.h"
 #include "launcher/base/text.h"
 #include "launcher/base/text_table.h"
 #include "launcher/plan/gpu_memory.h"
@@ -20,7 +21,6 @@
 #include "launcher/planner/planned_model.h"
 #include "launcher/planner/planned_pipeline.h"
 #include "launcher/planner/planned_sync.h"
-#include "launcher/process/memory.h"
 #include "launcher/recipe/recipe_sync_keys.h"
 #include "models/model_description.h"
 
@@ -294,7 +294,7 @@ std::string text_of_memory_checkpoints(const plan::Plan& plan) {
 // refused.
 std::string text_of_lacking_memory(const plan::Plan& plan) {
   if (plan.recipe.hosts.backend != recipe::BackendKind::local) return "";
-  const std::int64_t memory = process::host_memory().total;
+  const std::int64_t memory = base::host_memory().total;
   const std::int64_t needed = plan::held_bytes(plan, 0) + plan::host_memory_needed(plan, 0);
   if (memory == 0 || needed <= memory) return "";
   return fmt::format(

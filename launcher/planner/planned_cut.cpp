@@ -11,14 +11,14 @@
 #include <stdexcept>
 #include <utility>
 
+#include "launcher/base/cores.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/nvidia_driver.h"
 #include "launcher/plan/gpu_memory.h"
 #include "launcher/plan/placement.h"
 #include "launcher/plan/speeds.h"
 #include "launcher/planner/planned_model.h"
 #include "launcher/plugin/plugin_file.h"
-#include "launcher/process/cores.h"
-#include "launcher/process/nvidia_driver.h"
 #include "schedules/schedule.h"
 #include "stages/partition.h"
 
@@ -99,7 +99,7 @@ partition::Cluster cluster_of(const recipe::Recipe& recipe, const recipe::LinkTa
     partition::Host& host = cluster.hosts.emplace_back();
     host.name = hosts[i].name;
     host.slots = static_cast<int>(hosts[i].slots.value_or(std::ranges::count(places, i)));
-    host.cores = static_cast<int>(process::usable_cores());
+    host.cores = static_cast<int>(base::usable_cores());
     host.memory_bytes = memory_of(hosts[i], recipe);
     host.gpu_bytes = gpus[i].value_or(std::vector<std::int64_t>());
     host.gpu_process_bytes = plan::kGpuContextBytes;
@@ -284,7 +284,7 @@ std::vector<KnownGpus> gpus_of_hosts(const recipe::Recipe& recipe,
     } else if (known != nullptr && known->gpu_memory) {
       of_host = known->gpu_memory;
     } else if (recipe.hosts.backend == recipe::BackendKind::local) {
-      of_host = process::gpu_memory_here();
+      of_host = base::gpu_memory_here();
     }
   }
   return gpus;

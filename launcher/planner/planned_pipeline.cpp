@@ -10,6 +10,7 @@
 #include <span>
 
 #include "framework/codec/upcoming_uses.h"
+#include "launcher/base/cores.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/plan/gpu_memory.h"
@@ -21,7 +22,6 @@
 #include "launcher/planner/planned_sync.h"
 #include "launcher/planner/planned_tie.h"
 #include "launcher/planner/step_forecast.h"
-#include "launcher/process/cores.h"
 #include "schedules/schedule.h"
 
 namespace strait::planner {
@@ -254,7 +254,7 @@ void check_simulated_link(const plan::Plan& plan) {
 // this one.
 std::int64_t threads_of(const recipe::Recipe& recipe, std::int64_t processes_of_host) {
   if (recipe.pipeline.threads) return *recipe.pipeline.threads;
-  return std::max<std::int64_t>(1, process::usable_cores() / processes_of_host);
+  return std::max<std::int64_t>(1, base::usable_cores() / processes_of_host);
 }
 
 // Decides as codec::ActivationCache does, which searches a limited number of rows for the next use

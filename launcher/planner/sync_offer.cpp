@@ -6,10 +6,10 @@
 
 #include "framework/sync/forecast.h"
 #include "framework/sync/methods.h"
+#include "launcher/base/cores.h"
 #include "launcher/planner/planned_group.h"
 #include "launcher/planner/planned_sync.h"
 #include "launcher/planner/step_forecast.h"
-#include "launcher/process/cores.h"
 #include "launcher/recipe/recipe_sync_keys.h"
 #include "stages/stage_layout.h"
 
@@ -130,7 +130,7 @@ double delay_by_coding(const plan::Plan& plan, const plan::Plan::Process& proces
     threads += each.threads;
   }
   const std::int64_t known = plan.hosts.at(process.host_index).cores;
-  const std::int64_t cores = known > 0 ? known : process::usable_cores();
+  const std::int64_t cores = known > 0 ? known : base::usable_cores();
   const auto spare = static_cast<double>(std::max<std::int64_t>(cores - threads, 0));
   return 1 - std::min(spare / static_cast<double>(processes), 1.0);
 }

@@ -257,10 +257,10 @@ TokenizerWorker::Answer TokenizerWorker::read() {
     bytes.clear();
     if (size > kMaximumAnswer) refuse_death("gave an answer of impossible size");
     const auto result = process_.read_bytes(bytes, size, deadline);
-    if (result == process::PipedProcess::ReadResult::timeout) {
+    if (result == base::PipedProcess::ReadResult::timeout) {
       refuse_death(fmt::format("did not answer within {} s", timeout_.count()));
     }
-    if (result == process::PipedProcess::ReadResult::end) refuse_death("ended");
+    if (result == base::PipedProcess::ReadResult::end) refuse_death("ended");
   };
   receive(4);
   receive(from_little_endian(bytes));

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "framework/data/tokenizer.h"
-#include "launcher/process/piped_process.h"
+#include "launcher/base/piped_process.h"
 
 namespace strait::tokenizer {
 
@@ -68,7 +68,7 @@ class TokenizerWorker : public data::Tokenizer {
 
   std::filesystem::path directory_;
   std::chrono::seconds timeout_;
-  process::PipedProcess process_;
+  base::PipedProcess process_;
   std::deque<Batch> batches_;
   std::vector<std::int32_t> ends_;
   bool ends_records_ = false;

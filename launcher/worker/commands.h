@@ -1,7 +1,7 @@
 #pragma once
 
 #include "launcher/base/errors.h"
-#include "launcher/reach/reach_message.h"
+#include "launcher/hosts/reach_message.h"
 
 namespace strait::worker {
 
@@ -13,7 +13,7 @@ base::ExitCode run_stage_process(int job_descriptor);
 // Measures compute and memory speed for the forecast: for about a second, forward and backward of
 // one block of the model with a micro-batch of the recipe's size and the threads of a stage; then
 // copies of 64 MiB. Sets the number of threads of libtorch. ConfigError: invalid model_config.
-reach::ComputeMeasured measure_compute(const reach::MeasureCompute& order);
+hosts::ComputeMeasured measure_compute(const hosts::MeasureCompute& order);
 
 // The child's side of measure_in_subprocess(): reads the order up to the end of `input`, and writes
 // the result or the error in one line.

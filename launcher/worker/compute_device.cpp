@@ -11,10 +11,10 @@
 #include <limits>
 
 #include "launcher/base/errors.h"
+#include "launcher/base/memory.h"
+#include "launcher/base/nvidia_driver.h"
 #include "launcher/base/text.h"
 #include "launcher/plan/gpu_memory.h"
-#include "launcher/process/memory.h"
-#include "launcher/process/nvidia_driver.h"
 
 namespace strait::worker {
 
@@ -50,7 +50,7 @@ std::vector<std::int64_t> accelerator_memory() {
   const std::optional<Accelerators> here = accelerators_here();
   if (!here || here->type != at::kCUDA) return {};
   // Asks the driver, because libtorch would create a context on each GPU.
-  return process::gpu_memory_here();
+  return base::gpu_memory_here();
 }
 
 std::int64_t peak_device_memory(at::Device device) {
@@ -63,7 +63,7 @@ std::int64_t peak_device_memory(at::Device device) {
 
 namespace {
 
-std::string gpu_memory_text(const process::NvidiaDriver::Gpu& gpu, at::Device device,
+std::string gpu_memory_text(const base::NvidiaDriver::Gpu& gpu, at::Device device,
                             std::int64_t planned) {
   std::string text =
       fmt::format("; of {}: {} planned, {} of tensors at the peak", device.str(),
@@ -75,7 +75,7 @@ std::string gpu_memory_text(const process::NvidiaDriver::Gpu& gpu, at::Device de
   return text;
 }
 
-std::string gpu_text(const process::NvidiaDriver::Gpu& gpu) {
+std::string gpu_text(const base::NvidiaDriver::Gpu& gpu) {
   std::string text = gpu.name;
   if (gpu.memory_bytes) text += ", " + base::byte_text(*gpu.memory_bytes);
   if (gpu.free_bytes) text += fmt::format(" ({} free)", base::byte_text(*gpu.free_bytes));
@@ -118,8 +118,8 @@ std::vector<DeviceCheck> check_devices() {
   std::vector<DeviceCheck> checks = {
       {true, fmt::format("libtorch {}, built {}", TORCH_VERSION,
                          at::globalContext().hasCUDART() ? "with CUDA" : "for CPUs")}};
-  if (const auto driver = process::nvidia_driver()) {
-    for (const process::NvidiaDriver::Gpu& gpu : driver->gpus) {
+  if (const auto driver = base::nvidia_driver()) {
+    for (const base::NvidiaDriver::Gpu& gpu : driver->gpus) {
       checks.push_back({true, fmt::format("driver {}: {}", driver->version, gpu_text(gpu))});
     }
     if (!driver->gpus.empty() && !here) {
@@ -154,14 +154,14 @@ std::string memory_text(const plan::StageJob& job) {
   const bool on_gpu =
       here && here->type == at::kCUDA && job.plan.recipe.model.device != recipe::Device::cpu;
   const std::int64_t planned = on_gpu ? job.plan.host_bytes(own) : job.plan.memory_bytes(own);
-  std::string text = fmt::format("Memory: {} planned, {} at the peak, {} on this host",
-                                 base::byte_text(planned), base::byte_text(process::peak_memory()),
-                                 base::byte_text(process::host_memory().total));
+  std::string text =
+      fmt::format("Memory: {} planned, {} at the peak, {} on this host", base::byte_text(planned),
+                  base::byte_text(base::peak_memory()), base::byte_text(base::host_memory().total));
   if (!on_gpu) return text;
   const std::int64_t index = job.plan.index_on_host(own) % here->count;
-  const std::vector<process::NvidiaDriver::Gpu> gpus = process::gpus_here();
+  const std::vector<base::NvidiaDriver::Gpu> gpus = base::gpus_here();
   return text + gpu_memory_text(index < std::ssize(gpus) ? gpus[static_cast<std::size_t>(index)]
-                                                         : process::NvidiaDriver::Gpu{},
+                                                         : base::NvidiaDriver::Gpu{},
                                 {at::kCUDA, static_cast<at::DeviceIndex>(index)},
                                 plan::Plan::compute_bytes(own));
 }

@@ -44,7 +44,7 @@ double memory_rate(at::Device device) {
 
 }  // namespace
 
-reach::ComputeMeasured measure_compute(const reach::MeasureCompute& order) {
+hosts::ComputeMeasured measure_compute(const hosts::MeasureCompute& order) {
   at::set_num_threads(static_cast<int>(order.threads));
   const models::ModelConfig config = models::parse_config(order.model_config, "config.json");
   const models::ModelDescription description =
@@ -64,7 +64,7 @@ reach::ComputeMeasured measure_compute(const reach::MeasureCompute& order) {
   input.set_requires_grad(true);  // like the input of a stage
   const planner::LayerTime time =
       planner::time_layer(model->layer(kFirstBlock), input, models::make_pass(rows, order.row));
-  reach::ComputeMeasured measured;
+  hosts::ComputeMeasured measured;
   measured.flops_per_second = description.layers[kFirstBlock].forward_flops_per_token *
                               static_cast<double>(order.rows * order.row) / time.forward;
   measured.backward = time.backward / time.forward;
@@ -74,13 +74,13 @@ reach::ComputeMeasured measure_compute(const reach::MeasureCompute& order) {
 }
 
 base::ExitCode serve_measurement(int input, int output) {
-  reach::ReachAnswer answer;
+  hosts::ReachAnswer answer;
   try {
     const std::string text = base::read_all(input, "what to measure", kMaxOrderBytes, kOrderLimit);
-    const reach::ReachCommand order = reach::parse_reach_command(std::as_bytes(std::span(text)));
-    answer = measure_compute(std::get<reach::MeasureCompute>(order));
+    const hosts::ReachCommand order = hosts::parse_reach_command(std::as_bytes(std::span(text)));
+    answer = measure_compute(std::get<hosts::MeasureCompute>(order));
   } catch (const std::exception& error) {
-    answer = reach::CommandFailed{base::describe_failure(error).text};
+    answer = hosts::CommandFailed{base::describe_failure(error).text};
   }
   net::Frame line = format(answer);
   line.push_back(std::byte{'\n'});

@@ -33,7 +33,7 @@ ControlClient::~ControlClient() {
   receiver_.join();
 }
 
-void ControlClient::send(const control::StageMessage& message) {
+void ControlClient::send(const run::StageMessage& message) {
   const MutexLock lock(send_mutex_);
   link_->send(format(message));
 }
@@ -57,8 +57,8 @@ ControlClient::RejoinPoint ControlClient::wait_to_rejoin() {
 }
 
 void ControlClient::on_admit(ListenForReplica listen_for_replica,
-                             std::function<void(const control::Peers&)> connect) {
-  std::optional<control::Admit> pending;
+                             std::function<void(const run::Peers&)> connect) {
+  std::optional<run::Admit> pending;
   {
     const MutexLock lock(mutex_);
     listen_for_replica_ = std::move(listen_for_replica);
@@ -87,7 +87,7 @@ void ControlClient::receive_loop() {
   try {
     while (!closing_) {
       const auto frame = link_->receive_until(std::chrono::steady_clock::now() + kReceiveTimeout);
-      if (frame) handle(control::parse_coordinator_message(*frame));
+      if (frame) handle(run::parse_coordinator_message(*frame));
     }
   } catch (const net::LinkError& error) {
     exit_without_coordinator(error);
@@ -105,7 +105,7 @@ void ControlClient::exit_without_coordinator(const net::LinkError& error) const 
 void ControlClient::exit_without_parent() {
   spdlog::error("launcher closed stdin; exiting");
   try {
-    send(control::Orphaned{});
+    send(run::Orphaned{});
     flush(std::chrono::steady_clock::now() + kOrphanTimeout);
   } catch (const net::LinkError& error) {
     spdlog::info("the coordinator has ended, too: {}", error.what());
@@ -125,7 +125,7 @@ void ControlClient::exit_after_failure(const std::exception& error) {
     const base::Failure failure = base::describe_failure(error);
     code = failure.code;
     spdlog::error("{}; exiting", failure.text);
-    send(control::Failed{failure.code, failure.text});
+    send(run::Failed{failure.code, failure.text});
     flush(std::chrono::steady_clock::now() + kReportTimeout);
   } catch (const std::exception& second) {
     spdlog::error("could not report it to the coordinator: {}", second.what());
@@ -133,39 +133,39 @@ void ControlClient::exit_after_failure(const std::exception& error) {
   exit_now(code);
 }
 
-void ControlClient::handle(const control::CoordinatorMessage& message) {
-  if (const auto* abort = std::get_if<control::Abort>(&message)) {
+void ControlClient::handle(const run::CoordinatorMessage& message) {
+  if (const auto* abort = std::get_if<run::Abort>(&message)) {
     spdlog::warn("abort by the coordinator, because of {}: {}; exiting", abort->origin,
                  abort->text);
     exit_now(abort->code);
   }
-  if (std::holds_alternative<control::StopAfterStep>(message)) {
+  if (std::holds_alternative<run::StopAfterStep>(message)) {
     stop_requested_ = true;
     const MutexLock lock(mutex_);
     if (end_) end_();
     return;
   }
-  if (const auto* save = std::get_if<control::SaveSoon>(&message)) {
+  if (const auto* save = std::get_if<run::SaveSoon>(&message)) {
     save_requested_ = save->number;
     return;
   }
-  if (const auto* peers = std::get_if<control::Peers>(&message)) return handle(*peers);
-  if (const auto* admit = std::get_if<control::Admit>(&message)) return handle(*admit);
-  if (const auto* more = std::get_if<control::ExtendSequence>(&message)) return submit(*more);
-  if (const auto* end = std::get_if<control::EndSequence>(&message)) return submit(*end);
-  if (const auto* rows = std::get_if<control::ScoreRows>(&message)) return submit(*rows);
+  if (const auto* peers = std::get_if<run::Peers>(&message)) return handle(*peers);
+  if (const auto* admit = std::get_if<run::Admit>(&message)) return handle(*admit);
+  if (const auto* more = std::get_if<run::ExtendSequence>(&message)) return submit(*more);
+  if (const auto* end = std::get_if<run::EndSequence>(&message)) return submit(*end);
+  if (const auto* rows = std::get_if<run::ScoreRows>(&message)) return submit(*rows);
   {
     const MutexLock lock(mutex_);
-    if (const auto* committed = std::get_if<control::Committed>(&message)) record(*committed);
-    if (const auto* dropped = std::get_if<control::Dropped>(&message)) {
+    if (const auto* committed = std::get_if<run::Committed>(&message)) record(*committed);
+    if (const auto* dropped = std::get_if<run::Dropped>(&message)) {
       // Removes the files first: wait_for_commit() returns once decided_ is set, and its caller may
       // write them again.
       if (drop_handler_) drop_handler_(dropped->step, dropped->epoch);
       decided_[{dropped->step, dropped->epoch}] = {dropped->text, dropped->again};
     }
-    const auto* released = std::get_if<control::MemoryReleased>(&message);
+    const auto* released = std::get_if<run::MemoryReleased>(&message);
     if (released != nullptr && release_handler_) release_handler_(released->step);
-    const auto* regroup = std::get_if<control::Regroup>(&message);
+    const auto* regroup = std::get_if<run::Regroup>(&message);
     if (regroup != nullptr && tracker_ != nullptr) {
       tracker_->update(regroup->epoch, regroup->replicas);
     }
@@ -173,20 +173,20 @@ void ControlClient::handle(const control::CoordinatorMessage& message) {
   changed_.notify_all();
 }
 
-void ControlClient::on_inference(std::function<void(control::InferenceRequest)> request,
+void ControlClient::on_inference(std::function<void(run::InferenceRequest)> request,
                                  std::function<void()> end) {
   const MutexLock lock(mutex_);
   request_ = std::move(request);
   end_ = std::move(end);
 }
 
-void ControlClient::submit(const control::InferenceRequest& request) {
+void ControlClient::submit(const run::InferenceRequest& request) {
   const MutexLock lock(mutex_);
   if (!request_) throw base::MessageError("a request to a process that trains");
   request_(request);
 }
 
-void ControlClient::record(const control::Committed& committed) {
+void ControlClient::record(const run::Committed& committed) {
   Decision& decision = decided_[{committed.step, committed.epoch}];
   decision = {};
   if (!committed.arrives || !committed.next_epoch) return;
@@ -194,8 +194,8 @@ void ControlClient::record(const control::Committed& committed) {
   if (!rejoin_) rejoin_ = RejoinPoint{committed.step, *decision.arrival};
 }
 
-void ControlClient::handle(const control::Peers& peers) {
-  std::function<void(const control::Peers&)> connect;
+void ControlClient::handle(const run::Peers& peers) {
+  std::function<void(const run::Peers&)> connect;
   {
     const MutexLock lock(mutex_);
     if (peers_) connect = connect_;
@@ -207,12 +207,12 @@ void ControlClient::handle(const control::Peers& peers) {
     connect(peers);
   } catch (const net::LinkError& error) {
     // This process continues. A link that is absent when the replica joins counts as lost.
-    send(control::Event{"not_connected",
-                        fmt::format("cannot connect to the replica that joins: {}", error.what())});
+    send(run::Event{"not_connected",
+                    fmt::format("cannot connect to the replica that joins: {}", error.what())});
   }
 }
 
-void ControlClient::handle(const control::Admit& admit) {
+void ControlClient::handle(const run::Admit& admit) {
   ListenForReplica listen_for_replica;
   {
     const MutexLock lock(mutex_);
@@ -221,11 +221,11 @@ void ControlClient::handle(const control::Admit& admit) {
   }
   if (!listen_for_replica) return;
   try {
-    send(control::Ready{listen_for_replica(admit), admit.number});
+    send(run::Ready{listen_for_replica(admit), admit.number});
   } catch (const net::LinkError& error) {
     // Without a Ready the coordinator rejects the replica, and this process continues.
-    send(control::Event{"not_admitted", fmt::format("cannot listen for replica {}: {}",
-                                                    admit.replica, error.what())});
+    send(run::Event{"not_admitted",
+                    fmt::format("cannot listen for replica {}: {}", admit.replica, error.what())});
   }
 }
 

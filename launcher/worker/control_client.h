@@ -13,7 +13,7 @@
 #include "framework/mutex.h"
 #include "framework/net/link.h"
 #include "framework/sync/membership.h"
-#include "launcher/control/control_message.h"
+#include "launcher/run/control_message.h"
 #include "stages/step_decision.h"
 
 namespace strait::worker {
@@ -30,7 +30,7 @@ class ControlClient {
   ControlClient(const ControlClient&) = delete;
   ControlClient& operator=(const ControlClient&) = delete;
 
-  void send(const control::StageMessage& message) STRAIT_EXCLUDES(send_mutex_);
+  void send(const run::StageMessage& message) STRAIT_EXCLUDES(send_mutex_);
 
   // Waits until all processes are ready. Returns the endpoints of all links, by name.
   std::map<std::string, std::string> wait_for_peers() STRAIT_EXCLUDES(mutex_);
@@ -39,14 +39,14 @@ class ControlClient {
 
   // Usually called on the receiving thread, when another replica rejoins: `listen_for_replica`
   // binds listeners for it, and `connect` connects once its endpoints are known.
-  using ListenForReplica = std::function<std::map<std::string, std::string>(const control::Admit&)>;
-  void on_admit(ListenForReplica listen_for_replica,
-                std::function<void(const control::Peers&)> connect) STRAIT_EXCLUDES(mutex_);
+  using ListenForReplica = std::function<std::map<std::string, std::string>(const run::Admit&)>;
+  void on_admit(ListenForReplica listen_for_replica, std::function<void(const run::Peers&)> connect)
+      STRAIT_EXCLUDES(mutex_);
 
   // For a process that answers requests. Called on the receiving thread; `end` is called at a stop.
   // Set it before Ready is sent.
-  void on_inference(std::function<void(control::InferenceRequest)> request,
-                    std::function<void()> end) STRAIT_EXCLUDES(mutex_);
+  void on_inference(std::function<void(run::InferenceRequest)> request, std::function<void()> end)
+      STRAIT_EXCLUDES(mutex_);
 
   // For a replica that rejoins: waits for the checkpoint at which it joins.
   struct RejoinPoint {
@@ -89,11 +89,11 @@ class ControlClient {
  private:
   void receive_loop();
   void exit_without_coordinator(const net::LinkError& error) const;
-  void handle(const control::CoordinatorMessage& message) STRAIT_EXCLUDES(mutex_);
-  void handle(const control::Peers& peers) STRAIT_EXCLUDES(mutex_);
-  void handle(const control::Admit& admit) STRAIT_EXCLUDES(mutex_);
-  void submit(const control::InferenceRequest& request) STRAIT_EXCLUDES(mutex_);
-  void record(const control::Committed& committed) STRAIT_REQUIRES(mutex_);
+  void handle(const run::CoordinatorMessage& message) STRAIT_EXCLUDES(mutex_);
+  void handle(const run::Peers& peers) STRAIT_EXCLUDES(mutex_);
+  void handle(const run::Admit& admit) STRAIT_EXCLUDES(mutex_);
+  void submit(const run::InferenceRequest& request) STRAIT_EXCLUDES(mutex_);
+  void record(const run::Committed& committed) STRAIT_REQUIRES(mutex_);
 
   const std::unique_ptr<net::Link> link_;
   Mutex send_mutex_;
@@ -106,14 +106,13 @@ class ControlClient {
   std::optional<std::map<std::string, std::string>> peers_ STRAIT_GUARDED_BY(mutex_);
   std::map<std::pair<store::Step, std::uint32_t>, Decision> decided_ STRAIT_GUARDED_BY(mutex_);
   std::optional<RejoinPoint> rejoin_ STRAIT_GUARDED_BY(mutex_);
-  std::optional<control::Admit> pending_admit_
-      STRAIT_GUARDED_BY(mutex_);  // received before on_admit()
+  std::optional<run::Admit> pending_admit_ STRAIT_GUARDED_BY(mutex_);  // received before on_admit()
   ListenForReplica listen_for_replica_ STRAIT_GUARDED_BY(mutex_);
-  std::function<void(const control::Peers&)> connect_ STRAIT_GUARDED_BY(mutex_);
+  std::function<void(const run::Peers&)> connect_ STRAIT_GUARDED_BY(mutex_);
   sync::MembershipTracker* tracker_ STRAIT_GUARDED_BY(mutex_) = nullptr;
   DropHandler drop_handler_ STRAIT_GUARDED_BY(mutex_);
   std::function<void(store::Step)> release_handler_ STRAIT_GUARDED_BY(mutex_);
-  std::function<void(control::InferenceRequest)> request_ STRAIT_GUARDED_BY(mutex_);
+  std::function<void(run::InferenceRequest)> request_ STRAIT_GUARDED_BY(mutex_);
   std::function<void()> end_ STRAIT_GUARDED_BY(mutex_);
   std::thread receiver_;
 };

@@ -28,7 +28,7 @@ bool MemoryShards::begin(store::Step step) {
 }
 
 void MemoryShards::hold(store::Step step, std::vector<File> files) {
-  control::ShardsInMemory report{step, {}};
+  run::ShardsInMemory report{step, {}};
   for (const File& file : files) {
     report.shards.push_back({file.summary, file.content->descriptor()});
   }
@@ -41,7 +41,7 @@ void MemoryShards::hold(store::Step step, std::vector<File> files) {
 
 // Reports the skipped step, so that the coordinator releases it when it knows what all others did.
 void MemoryShards::skip(store::Step step, const std::string& why) {
-  control_.send(control::ShardsInMemory{step, {}, why});
+  control_.send(run::ShardsInMemory{step, {}, why});
 }
 
 MemoryShards::File copy_to_memory(const std::filesystem::path& folder,

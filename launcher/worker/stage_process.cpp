@@ -17,16 +17,16 @@
 #include "kernels/flash_attention.h"
 #include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
-#include "launcher/control/control_link.h"
-#include "launcher/control/run_file_names.h"
+#include "launcher/base/generation_lock.h"
+#include "launcher/base/process_identity.h"
+#include "launcher/base/run_file_names.h"
 #include "launcher/plan/run_files.h"
 #include "launcher/plan/stage_job.h"
 #include "launcher/planner/model_weights.h"
 #include "launcher/planner/planned_model.h"
 #include "launcher/planner/planned_sync.h"
 #include "launcher/plugin/plugin_file.h"
-#include "launcher/process/generation_lock.h"
-#include "launcher/process/process_identity.h"
+#include "launcher/run/control_link.h"
 #include "launcher/worker/commands.h"
 #include "launcher/worker/compute_device.h"
 #include "launcher/worker/control_client.h"
@@ -92,7 +92,7 @@ base::ExitCode report_failure(ControlClient& control, const std::exception& erro
     failure.text += ". " + memory_text(job);
   }
   spdlog::error("{}", failure.text);
-  control.send(control::Failed{failure.code, failure.text});
+  control.send(run::Failed{failure.code, failure.text});
   return failure.code;
 }
 
@@ -106,7 +106,7 @@ net::NodeOptions node_options(const plan::StageJob& job) {
   return options;
 }
 
-process::LockOwner lock_owner(const plan::StageJob& job) {
+base::LockOwner lock_owner(const plan::StageJob& job) {
   const auto host = static_cast<std::uint32_t>(job.plan.process(job.process).host_index);
   return {job.process, host, job.generation};
 }
@@ -114,8 +114,8 @@ process::LockOwner lock_owner(const plan::StageJob& job) {
 std::unique_ptr<net::Link> connect_to_coordinator(net::Node& node, const plan::StageJob& job) {
   return node.connect(
       job.coordinator_endpoint,
-      control::control_link(job.process, net::ProcessName::coordinator(), job.coordinator_key,
-                            std::chrono::seconds(job.plan.recipe.hosts.hold)));
+      run::control_link(job.process, net::ProcessName::coordinator(), job.coordinator_key,
+                        std::chrono::seconds(job.plan.recipe.hosts.hold)));
 }
 
 // Loads the weights that training begins with; in a resumed run only the frozen ones.
@@ -170,10 +170,10 @@ stages::StageData stage_data(const plan::StageJob& job, const stages::StageLinks
 // Makes new links on the control thread when a replica rejoins while this process trains.
 void connect_on_admit(ControlClient& control, const std::shared_ptr<DataLinks>& links) {
   control.on_admit(
-      [links](const control::Admit& admit) {
+      [links](const run::Admit& admit) {
         return links->listen_for_replica(admit.replica, admit.keys, admit.binds);
       },
-      [links](const control::Peers& peers) { links->connect_to_replica(peers.endpoints); });
+      [links](const run::Peers& peers) { links->connect_to_replica(peers.endpoints); });
 }
 
 // The first dead link ends the step, so other dead links would go unnoticed. The coordinator needs
@@ -181,12 +181,12 @@ void connect_on_admit(ControlClient& control, const std::shared_ptr<DataLinks>& 
 void report_lost(std::uint32_t replica, const std::string& why, const plan::StageJob& job,
                  ControlClient& control, const sync::MembershipTracker& tracker,
                  StageReporter& reporter) {
-  control.send(control::LostReplica{replica, why});
+  control.send(run::LostReplica{replica, why});
   // Links reconnect within `hold`; after that the peer is lost.
   const std::chrono::seconds hold(job.plan.recipe.hosts.hold);
   for (const std::uint32_t other : reporter.disconnected_for(hold)) {
     if (other == replica || !tracker.contains(other)) continue;
-    control.send(control::LostReplica{other, fmt::format("replica {} is unreachable, too", other)});
+    control.send(run::LostReplica{other, fmt::format("replica {} is unreachable, too", other)});
   }
 }
 
@@ -231,11 +231,11 @@ store::Step run_and_save(stages::Stage& stage, const plan::StageJob& job, Contro
   reporter.set_phase("leaving");
   try {
     reporter.write_trace(std::filesystem::path(job.run_directory) /
-                         control::trace_file(job.process.text()));
+                         base::trace_file(job.process.text()));
   } catch (const trace::TraceError& error) {
     // The run is saved, so an error here must not change its result.
     spdlog::warn("no trace: {}", error.what());
-    control.send(control::Event{
+    control.send(run::Event{
         "no_trace", fmt::format("no trace of stage {}: {}", job.process.text(), error.what())});
   }
   return done;
@@ -256,7 +256,7 @@ store::Step train(const plan::StageJob& job, net::Node& node, ControlClient& con
     load(*stage, job);
   }
   reporter.set_phase("connecting links");
-  control.send(control::Ready{links->endpoints()});
+  control.send(run::Ready{links->endpoints()});
   stages::StageLinks connected = links->connect(control.wait_for_peers());
   connect_on_admit(control, links);
   if (job.joins) {
@@ -274,7 +274,7 @@ store::Step train(const plan::StageJob& job, net::Node& node, ControlClient& con
   if (const std::string& sums = stage->group_text(); !sums.empty()) {
     spdlog::info("{}", sums);
     control.send(
-        control::Event{"gradient_sums", fmt::format("stage {}: {}", job.process.text(), sums)});
+        run::Event{"gradient_sums", fmt::format("stage {}: {}", job.process.text(), sums)});
   }
   return run_and_save(*stage, job, control, *links, tracker, reporter);
 }
@@ -286,7 +286,7 @@ base::ExitCode run_stage_process(int job_descriptor) {
     const plan::StageJob job = plan::read_stage_job(job_descriptor);
     spdlog::info("{} of run {}, generation {}, build {}", job.process.describe(), job.run.hex(),
                  job.generation, base::build_id());
-    const process::GenerationLock lock(job.run_directory, lock_owner(job));
+    const base::GenerationLock lock(job.run_directory, lock_owner(job));
     if (!lock.ended().empty()) spdlog::warn("ended {}", lock.ended());
     at::set_num_threads(static_cast<int>(job.plan.process(job.process).threads));
     net::Node node(node_options(job));
@@ -295,7 +295,7 @@ base::ExitCode run_stage_process(int job_descriptor) {
     ControlClient control(connect_to_coordinator(node, job));
     const ParentWatch parent(job_descriptor, control);  // the rest of stdin is its end of file
     control.track_membership(tracker);
-    control.send(control::Hello{job.process, getpid(), process::own_host(), base::build_id()});
+    control.send(run::Hello{job.process, getpid(), base::own_host(), base::build_id()});
     base::ExitCode code = base::ExitCode::done;
     try {
       StageReporter reporter(control, job.process,
@@ -305,7 +305,7 @@ base::ExitCode run_stage_process(int job_descriptor) {
       });
       const store::Step done = job.inference ? infer(job, node, control, reporter)
                                              : train(job, node, control, tracker, reporter);
-      control.send(control::Done{done});
+      control.send(run::Done{done});
     } catch (const ReportedFailure& reported) {
       code = reported.code;
     } catch (const std::exception& error) {

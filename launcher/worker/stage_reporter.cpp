@@ -8,7 +8,7 @@
 
 #include "framework/net/stall_report.h"
 #include "framework/store/file_progress.h"
-#include "launcher/process/memory.h"
+#include "launcher/base/memory.h"
 #include "launcher/worker/compute_device.h"
 
 namespace strait::worker {
@@ -94,20 +94,20 @@ void StageReporter::set_device(at::Device device) {
     const MutexLock lock(mutex_);
     device_ = device;
   }
-  if (!device.is_cpu()) read_sensors(process::NvidiaSession{});  // the first steps report it, too
+  if (!device.is_cpu()) read_sensors(base::NvidiaSession{});  // the first steps report it, too
 }
 
 // Called without the lock: the driver may be slow to answer, and a step waits for the lock.
-void StageReporter::read_sensors(const process::NvidiaSession& driver) {
+void StageReporter::read_sensors(const base::NvidiaSession& driver) {
   at::Device device = at::kCPU;
   {
     const MutexLock lock(mutex_);
     device = device_;
   }
   if (device.is_cpu()) return;
-  const std::optional<process::NvidiaDriver> all = driver.read();
+  const std::optional<base::NvidiaDriver> all = driver.read();
   if (!all) return;
-  const auto shown = process::visible_gpus(*all, std::getenv("CUDA_VISIBLE_DEVICES"));
+  const auto shown = base::visible_gpus(*all, std::getenv("CUDA_VISIBLE_DEVICES"));
   const std::size_t index = static_cast<std::uint8_t>(device.index());
   if (index >= shown.size()) return;
   const MutexLock lock(mutex_);
@@ -125,7 +125,7 @@ void StageReporter::report_loop() {
   try {
     // a driver may take longer to begin than the watchdog allows silence
     control_.send(progress());
-    const process::NvidiaSession driver;
+    const base::NvidiaSession driver;
     while (true) {
       read_sensors(driver);
       control_.send(progress());
@@ -142,8 +142,8 @@ void StageReporter::report_loop() {
   }
 }
 
-control::Progress StageReporter::progress() {
-  control::Progress progress;
+run::Progress StageReporter::progress() {
+  run::Progress progress;
   progress.step = static_cast<store::Step>(step_.load());
   progress.micro_batch = micro_batch_;
   const MutexLock lock(mutex_);
@@ -186,9 +186,9 @@ StageReporter::Traffic StageReporter::traffic() {
   return sent;
 }
 
-std::vector<control::LinkTraffic> StageReporter::links_since_last() {
+std::vector<run::LinkTraffic> StageReporter::links_since_last() {
   const MutexLock lock(mutex_);
-  std::vector<control::LinkTraffic> links;
+  std::vector<run::LinkTraffic> links;
   for (const WatchedLink& watched : links_) {
     const net::LinkState state = watched.link->state();
     const net::LinkState before = std::exchange(link_states_[state.name], state);
@@ -242,7 +242,7 @@ void StageReporter::trained(const stages::StepSummary& summary) {
     const auto now = sent.find(carries);
     return now == sent.end() ? 0 : now->second - reported_[carries];
   };
-  control::StepDone done;
+  run::StepDone done;
   static_cast<trace::StepMetrics&>(done) = summary.metrics;
   done.step = static_cast<store::Step>(number(decision.step) + 1);
   add_memory(done);
@@ -264,20 +264,20 @@ void StageReporter::trained(const stages::StepSummary& summary) {
   control_.send(done);
   report_resends(done);
   for (const stages::CodecDecision& one : summary.codecs) {
-    control_.send(control::Event{"codec_chosen", codec_sentence(one)});
+    control_.send(run::Event{"codec_chosen", codec_sentence(one)});
   }
   report_dropped_rounds(summary.sync.dropped);
 }
 
-void StageReporter::add_memory(control::StepDone& done) {
+void StageReporter::add_memory(run::StepDone& done) {
   const MutexLock lock(mutex_);
   const std::int64_t own = own_memory_.peak();
-  const std::int64_t all = process::peak_memory();
+  const std::int64_t all = base::peak_memory();
   done.memory_bytes = static_cast<std::uint64_t>(all);
   done.program_bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(all - own, 0));
 }
 
-void StageReporter::add_device_metrics(control::StepDone& done) {
+void StageReporter::add_device_metrics(run::StepDone& done) {
   constexpr double kPercent = 100;
   const MutexLock lock(mutex_);
   done.gpu_memory_bytes = static_cast<std::uint64_t>(peak_device_memory(device_));
@@ -285,10 +285,10 @@ void StageReporter::add_device_metrics(control::StepDone& done) {
   done.gpu_celsius = gpu_.celsius.value_or(0);
 }
 
-void StageReporter::add_core_use(control::StepDone& done) {
+void StageReporter::add_core_use(run::StepDone& done) {
   const auto now = std::chrono::steady_clock::now();
   const std::chrono::duration<double> seconds = now - std::exchange(reported_at_, now);
-  const process::ProcessorTime before = std::exchange(used_, process::processor_time());
+  const base::ProcessorTime before = std::exchange(used_, base::processor_time());
   if (seconds.count() <= 0) return;
   done.own_cores = (used_.process - before.process) / seconds.count();
   if (used_.machine && before.machine) {
@@ -299,12 +299,12 @@ void StageReporter::add_core_use(control::StepDone& done) {
 void StageReporter::report_dropped_rounds(std::uint64_t rounds) {
   const std::uint64_t before = std::exchange(dropped_, rounds);
   if (rounds == before) return;
-  control_.send(control::Event{
-      "round_dropped",
-      fmt::format("{} {} of {} dropped by step {} because a replica left; the other "
-                  "replicas ran them again",
-                  rounds - before, rounds - before == 1 ? "sync round" : "sync rounds",
-                  process_.describe(), step_.load())});
+  control_.send(
+      run::Event{"round_dropped",
+                 fmt::format("{} {} of {} dropped by step {} because a replica left; the other "
+                             "replicas ran them again",
+                             rounds - before, rounds - before == 1 ? "sync round" : "sync rounds",
+                             process_.describe(), step_.load())});
 }
 
 std::vector<trace::SyncMetrics> StageReporter::sync_metrics(const stages::StepSummary& summary) {
@@ -316,10 +316,10 @@ std::vector<trace::SyncMetrics> StageReporter::sync_metrics(const stages::StepSu
            sync_waited_ - waited_before}};
 }
 
-void StageReporter::report_resends(const control::StepDone& done) {
+void StageReporter::report_resends(const run::StepDone& done) {
   for (const trace::BoundaryMetrics& boundary : done.boundaries) {
     if (boundary.resends == 0) continue;
-    control_.send(control::Event{
+    control_.send(run::Event{
         "resent",
         fmt::format(
             "boundary {}: activation cache mismatch on {} {} at step {}; {} resent, training "
@@ -333,7 +333,7 @@ void StageReporter::evaluated(const stages::StepDecision& decision) {
   ++finished_actions_;
   // Every stage has the result, but only the first one reports it.
   if (process_.stage == 0) {
-    control_.send(control::Evaluated{decision.step, decision.loss, decision.target_tokens});
+    control_.send(run::Evaluated{decision.step, decision.loss, decision.target_tokens});
   }
 }
 

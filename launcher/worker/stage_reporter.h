@@ -13,9 +13,9 @@
 
 #include "framework/mutex.h"
 #include "framework/trace/span_log.h"
-#include "launcher/process/cores.h"
-#include "launcher/process/memory.h"
-#include "launcher/process/nvidia_driver.h"
+#include "launcher/base/cores.h"
+#include "launcher/base/memory.h"
+#include "launcher/base/nvidia_driver.h"
 #include "launcher/worker/control_client.h"
 #include "stages/stage_observer.h"
 #include "stages/wait_clock.h"
@@ -73,19 +73,19 @@ class StageReporter final : public stages::StageObserver {
 
   void unwatch() STRAIT_EXCLUDES(mutex_);
   void report_loop();
-  void read_sensors(const process::NvidiaSession& driver) STRAIT_EXCLUDES(mutex_);
-  control::Progress progress() STRAIT_EXCLUDES(mutex_);
+  void read_sensors(const base::NvidiaSession& driver) STRAIT_EXCLUDES(mutex_);
+  run::Progress progress() STRAIT_EXCLUDES(mutex_);
   Traffic traffic() STRAIT_EXCLUDES(mutex_);
-  std::vector<control::LinkTraffic> links_since_last() STRAIT_EXCLUDES(mutex_);
+  std::vector<run::LinkTraffic> links_since_last() STRAIT_EXCLUDES(mutex_);
   std::vector<trace::SyncMetrics> sync_metrics(const stages::StepSummary& summary);
-  void add_memory(control::StepDone& done) STRAIT_EXCLUDES(mutex_);
-  void add_device_metrics(control::StepDone& done) STRAIT_EXCLUDES(mutex_);
-  void add_core_use(control::StepDone& done);
+  void add_memory(run::StepDone& done) STRAIT_EXCLUDES(mutex_);
+  void add_device_metrics(run::StepDone& done) STRAIT_EXCLUDES(mutex_);
+  void add_core_use(run::StepDone& done);
   double waited() STRAIT_EXCLUDES(mutex_);
   void begin_span();
   // Draws the time waited inside a span before its work, because ports block first.
   void end_span(const char* name, const char* argument, std::int64_t value);
-  void report_resends(const control::StepDone& done);
+  void report_resends(const run::StepDone& done);
   void report_dropped_rounds(std::uint64_t rounds);
 
   ControlClient& control_;
@@ -96,9 +96,9 @@ class StageReporter final : public stages::StageObserver {
   double waited_before_ = 0;  // seconds, when the span began
   Traffic reported_;
   std::chrono::steady_clock::time_point reported_at_ = std::chrono::steady_clock::now();
-  process::ProcessorTime used_ = process::processor_time();  // at that time
-  std::map<std::string, net::LinkState> link_states_;        // by name, the same
-  sync::SyncTraffic synced_;                                 // the same
+  base::ProcessorTime used_ = base::processor_time();  // at that time
+  std::map<std::string, net::LinkState> link_states_;  // by name, the same
+  sync::SyncTraffic synced_;                           // the same
   double sync_waited_ = 0;
   std::uint64_t dropped_ = 0;  // sync rounds
   std::atomic<std::uint64_t> finished_actions_ = 0;
@@ -108,12 +108,12 @@ class StageReporter final : public stages::StageObserver {
   Mutex mutex_;
   Condition changed_;
   at::Device device_ STRAIT_GUARDED_BY(mutex_) = at::kCPU;
-  process::NvidiaDriver::Gpu gpu_ STRAIT_GUARDED_BY(mutex_);  // as of the last reading
+  base::NvidiaDriver::Gpu gpu_ STRAIT_GUARDED_BY(mutex_);  // as of the last reading
   std::string phase_ STRAIT_GUARDED_BY(mutex_) = "loading";
   std::uint64_t file_progress_ STRAIT_GUARDED_BY(mutex_) = 0;  // of the process, at the last report
   const stages::WaitClock* waits_ STRAIT_GUARDED_BY(mutex_) = nullptr;
   std::vector<WatchedLink> links_ STRAIT_GUARDED_BY(mutex_);
-  process::OwnMemory own_memory_ STRAIT_GUARDED_BY(mutex_);  // from before the stage is made
+  base::OwnMemory own_memory_ STRAIT_GUARDED_BY(mutex_);  // from before the stage is made
   bool ending_ STRAIT_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };

@@ -188,12 +188,12 @@ void StageSaver::write_and_report(const Pending& checkpoint) {
   std::vector<store::ShardFile> files;
   try {
     files = write(checkpoint);
-    control_.send(control::ShardsWritten{step, files, checkpoint.epoch});
+    control_.send(run::ShardsWritten{step, files, checkpoint.epoch});
   } catch (const tensors::SnapshotClosed&) {
     spdlog::info("checkpoint {} was given up before it was written", number(step));
   } catch (const store::StoreError& error) {
     const base::Failure failure = base::describe_failed_save(error);
-    control_.send(control::ShardFailed{step, failure.code, failure.text, checkpoint.epoch});
+    control_.send(run::ShardFailed{step, failure.code, failure.text, checkpoint.epoch});
   }
   if (is_in_memory(step) && is_during_training(step)) copy_to_memory(step, files);
   shards_->end(step, checkpoint.epoch);

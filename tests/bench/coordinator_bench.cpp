@@ -10,11 +10,11 @@
 #include <thread>
 #include <vector>
 
-#include "launcher/control/control_message.h"
-#include "launcher/control/coordinator.h"
+#include "launcher/run/control_message.h"
+#include "launcher/run/coordinator.h"
 #include "tests/memory_links.h"
 
-namespace strait::control {
+namespace strait::run {
 namespace {
 
 double cpu_seconds(clockid_t clock) {
@@ -97,12 +97,12 @@ class CoordinatorLoad {
 };
 
 }  // namespace
-}  // namespace strait::control
+}  // namespace strait::run
 
 int main() {
   fmt::print("stages  CPU ms of the coordinator per step  microseconds per stage\n");
   for (const std::uint32_t stages : {10U, 100U, 1000U}) {
-    const double seconds = strait::control::CoordinatorLoad(stages).seconds_per_step(20);
+    const double seconds = strait::run::CoordinatorLoad(stages).seconds_per_step(20);
     fmt::print("{:6}  {:35.2f}  {:22.1f}\n", stages, seconds * 1e3, seconds * 1e6 / stages);
   }
   return 0;

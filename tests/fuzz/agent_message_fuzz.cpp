@@ -7,11 +7,11 @@
 #include <span>
 
 #include "launcher/hosts/agent_message.h"
-#include "launcher/reach/reach_message.h"
-#include "launcher/reach/tcp_socket.h"
+#include "launcher/hosts/reach_message.h"
+#include "launcher/hosts/tcp_socket.h"
 
 using namespace strait::hosts;
-using namespace strait::reach;
+using namespace strait::hosts;
 
 namespace {
 

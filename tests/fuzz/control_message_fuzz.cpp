@@ -7,7 +7,7 @@
 #include <utility>
 #include <variant>
 
-#include "launcher/control/control_message.h"
+#include "launcher/run/control_message.h"
 #include "tests/fuzz/examples.h"
 
 namespace control = strait::control;
@@ -22,14 +22,14 @@ std::string text_of(char direction, const strait::net::Frame& frame) {
 // One of every type, with nothing in its lists.
 template <class Message, std::size_t... Types>
 void add_empty_ones(std::vector<std::string>& to, char direction, std::index_sequence<Types...>) {
-  (to.push_back(text_of(direction, control::format(Message(std::in_place_index<Types>)))), ...);
+  (to.push_back(text_of(direction, run::format(Message(std::in_place_index<Types>)))), ...);
 }
 
 template <class Parse>
 void read_twice(Parse parse, std::span<const std::byte> frame) {
   try {
-    const auto first = control::format(parse(frame));
-    if (control::format(parse(first)) != first) std::abort();
+    const auto first = run::format(parse(frame));
+    if (run::format(parse(first)) != first) std::abort();
   } catch (const strait::base::MessageError& error) {
     if (*error.what() == '\0') std::abort();
   }
@@ -38,34 +38,34 @@ void read_twice(Parse parse, std::span<const std::byte> frame) {
 }  // namespace
 
 std::vector<std::string> examples() {
-  using control::CoordinatorMessage;
-  using control::StageMessage;
+  using run::CoordinatorMessage;
+  using run::StageMessage;
   std::vector<std::string> all;
   add_empty_ones<StageMessage>(all, 0,
                                std::make_index_sequence<std::variant_size_v<StageMessage>>());
   add_empty_ones<CoordinatorMessage>(
       all, 1, std::make_index_sequence<std::variant_size_v<CoordinatorMessage>>());
-  control::StepDone step;
+  run::StepDone step;
   step.boundaries.resize(1);
   step.sync.resize(1);
   step.links.resize(1);
   step.loss = 1;
-  control::ShardsInMemory memory;
+  run::ShardsInMemory memory;
   memory.shards.resize(1);
-  control::Admit admit;
+  run::Admit admit;
   admit.keys = {{"0.1", "key"}};
   for (const StageMessage& message :
        {StageMessage(step), StageMessage(memory),
-        StageMessage(control::Ready{{{"boundary 0.0>1.0", "tcp://127.0.0.1:1"}}, 1}),
-        StageMessage(control::Progress{.waits_on = strait::net::ProcessName{}, .links = {{}}}),
-        StageMessage(control::ShardsWritten{{}, {{"file", 1, "hash"}}, 1})}) {
-    all.push_back(text_of(0, control::format(message)));
+        StageMessage(run::Ready{{{"boundary 0.0>1.0", "tcp://127.0.0.1:1"}}, 1}),
+        StageMessage(run::Progress{.waits_on = strait::net::ProcessName{}, .links = {{}}}),
+        StageMessage(run::ShardsWritten{{}, {{"file", 1, "hash"}}, 1})}) {
+    all.push_back(text_of(0, run::format(message)));
   }
   for (const CoordinatorMessage& message :
-       {CoordinatorMessage(admit), CoordinatorMessage(control::Regroup{1, {0, 1}}),
-        CoordinatorMessage(control::ScoreRows{1, 2, {1, 2}, {1}, {2}, {0, 1}}),
-        CoordinatorMessage(control::Committed{{}, 1, 2, 3})}) {
-    all.push_back(text_of(1, control::format(message)));
+       {CoordinatorMessage(admit), CoordinatorMessage(run::Regroup{1, {0, 1}}),
+        CoordinatorMessage(run::ScoreRows{1, 2, {1, 2}, {1}, {2}, {0, 1}}),
+        CoordinatorMessage(run::Committed{{}, 1, 2, 3})}) {
+    all.push_back(text_of(1, run::format(message)));
   }
   return all;
 }
@@ -74,9 +74,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size == 0) return 0;
   const std::span<const std::byte> frame = std::as_bytes(std::span(data + 1, size - 1));
   if (data[0] % 2 == 0) {
-    read_twice(control::parse_stage_message, frame);
+    read_twice(run::parse_stage_message, frame);
   } else {
-    read_twice(control::parse_coordinator_message, frame);
+    read_twice(run::parse_coordinator_message, frame);
   }
   return 0;
 }

@@ -239,12 +239,12 @@ void Simulation::deliver(int index) {
   for (Fiber* fiber : fibers_.of(index)) {
     if (fiber->state == Fiber::State::at_operation) operations_.at(fiber).woken = true;
   }
-  if (const auto* regroup = std::get_if<control::Regroup>(&message)) {
+  if (const auto* regroup = std::get_if<run::Regroup>(&message)) {
     to.tracker->update(regroup->epoch, regroup->replicas);
-  } else if (const auto* dropped = std::get_if<control::Dropped>(&message)) {
+  } else if (const auto* dropped = std::get_if<run::Dropped>(&message)) {
     to.decided.insert_or_assign({dropped->step, dropped->epoch}, *dropped);
   } else {
-    const auto& committed = std::get<control::Committed>(message);
+    const auto& committed = std::get<run::Committed>(message);
     to.decided.insert_or_assign({committed.step, committed.epoch}, committed);
     if (!to.started) {
       start(index,
@@ -297,7 +297,7 @@ void Simulation::broadcast(const Process::Control& message) {
   }
 }
 
-void Simulation::saved(int index, const control::ShardsWritten& shards, std::uint64_t model) {
+void Simulation::saved(int index, const run::ShardsWritten& shards, std::uint64_t model) {
   models_[{shards.step, shards.epoch}][index] = model;
   reports_[static_cast<std::size_t>(index)].emplace_back(shards);
 }
@@ -309,41 +309,41 @@ void Simulation::handle_report(int from) {
   coordinator_history_ =
       mixed(coordinator_history_, {static_cast<std::uint64_t>(from), report.index()});
   if (!membership_.has(replica)) return;
-  if (const auto* shards = std::get_if<control::ShardsWritten>(&report)) {
+  if (const auto* shards = std::get_if<run::ShardsWritten>(&report)) {
     return written(from, *shards);
   }
-  const control::Finding lost{process(from).name, base::ExitCode::peer_lost, "killed"};
+  const run::Finding lost{process(from).name, base::ExitCode::peer_lost, "killed"};
   if (membership_.survives(lost)) evict(replica);
 }
 
 void Simulation::evict(std::uint32_t replica) {
   const std::uint32_t former = membership_.epoch();
   membership_.leave(replica);
-  const control::Regroup regroup = membership_.regroup();
+  const run::Regroup regroup = membership_.regroup();
   for (const store::Step step :
        ledger_.regroup(regroup.epoch, regroup.replicas.size() * case_.stages)) {
     if (case_.mistake == Mistake::forget_dropped_checkpoint) continue;
-    broadcast(control::Dropped{step, "a replica left", true, former});
+    broadcast(run::Dropped{step, "a replica left", true, former});
   }
   broadcast(regroup);
 }
 
-void Simulation::written(int from, const control::ShardsWritten& shards) {
+void Simulation::written(int from, const run::ShardsWritten& shards) {
   if (shards.epoch != membership_.epoch()) {
     if (ledger_.outdated(shards.step, shards.epoch)) {
-      broadcast(control::Dropped{shards.step, "a replica left", true, shards.epoch});
+      broadcast(run::Dropped{shards.step, "a replica left", true, shards.epoch});
     }
     return;
   }
   if (!ledger_.written(process(from).name, shards)) return;
   check_committed({shards.step, shards.epoch});
   committed_.emplace(shards.step, shards.epoch);
-  control::Committed committed{shards.step, membership_.epoch()};
+  run::Committed committed{shards.step, membership_.epoch()};
   if (number(shards.step) < case_.steps && std::exchange(arrival_waits_, false)) {
     joined_ = true;
     connect_replica(*case_.arrives);
     membership_.join(*case_.arrives);
-    const control::Regroup regroup = membership_.regroup();
+    const run::Regroup regroup = membership_.regroup();
     ledger_.regroup(regroup.epoch, regroup.replicas.size() * case_.stages);
     committed.arrives = case_.arrives;
     committed.next_epoch = regroup.epoch;

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "framework/sync/membership.h"
-#include "launcher/control/checkpoint_ledger.h"
-#include "launcher/control/membership.h"
+#include "launcher/run/checkpoint_ledger.h"
+#include "launcher/run/membership.h"
 #include "tests/interleavings/case.h"
 #include "tests/interleavings/fibers.h"
 #include "tests/interleavings/wire.h"
@@ -45,10 +45,9 @@ struct Process {
   std::unique_ptr<sync::MembershipTracker> tracker;
   std::vector<SimulatedLink*> to_replicas;  // of its stage, by replica; null: none
   std::vector<SimulatedLink*> consensus;    // of first stages, likewise
-  using Control = std::variant<control::Regroup, control::Dropped, control::Committed>;
+  using Control = std::variant<run::Regroup, run::Dropped, run::Committed>;
   std::deque<Control> control;
-  std::map<std::pair<store::Step, std::uint32_t>,
-           std::variant<control::Dropped, control::Committed>>
+  std::map<std::pair<store::Step, std::uint32_t>, std::variant<run::Dropped, run::Committed>>
       decided;
   char decided_changed = 0;  // fibers wait for its address
   std::vector<TrainedStep> trained;
@@ -85,7 +84,7 @@ class Simulation {
  private:
   friend class Trainer;
   friend class SimulatedLink;
-  using Report = std::variant<control::ShardsWritten, std::monostate>;  // monostate: its end
+  using Report = std::variant<run::ShardsWritten, std::monostate>;  // monostate: its end
 
   Process& process(int index) const { return *processes_[static_cast<std::size_t>(index)]; }
   int index_of(net::ProcessName name) const;
@@ -117,10 +116,10 @@ class Simulation {
   void polled(const Wire& wire, const net::Frame& frame);
 
   // The coordinator.
-  void saved(int index, const control::ShardsWritten& shards, std::uint64_t model);
+  void saved(int index, const run::ShardsWritten& shards, std::uint64_t model);
   void handle_report(int from);
   void evict(std::uint32_t replica);
-  void written(int from, const control::ShardsWritten& shards);
+  void written(int from, const run::ShardsWritten& shards);
   void broadcast(const Process::Control& message);
   void check_committed(std::pair<store::Step, std::uint32_t> key);
 
@@ -133,8 +132,8 @@ class Simulation {
   int victims_operations_ = 0;
   bool killed_ = false;
 
-  control::Membership membership_;
-  control::CheckpointLedger ledger_;
+  run::Membership membership_;
+  run::CheckpointLedger ledger_;
   std::vector<std::deque<Report>> reports_;  // by process
   // So many processes had ended when another made the last step, and their reports were left.
   std::size_t postponed_ = 0;

@@ -221,8 +221,8 @@ Trainer::CheckpointResult Trainer::write(store::Step steps) {
   simulation_.saved(index_, {steps, {}, members_.epoch}, model_hash());
   while (!process_.decided.contains(key)) Fibers::wait_for(&process_.decided_changed);
   const auto& decision = process_.decided.at(key);
-  if (const auto* dropped = std::get_if<control::Dropped>(&decision)) return {!dropped->again};
-  const auto& committed = std::get<control::Committed>(decision);
+  if (const auto* dropped = std::get_if<run::Dropped>(&decision)) return {!dropped->again};
+  const auto& committed = std::get<run::Committed>(decision);
   if (!committed.arrives) return {};
   return {true, sync::Rejoin{*committed.next_epoch, *committed.arrives}};
 }

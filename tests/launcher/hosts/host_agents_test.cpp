@@ -42,8 +42,8 @@ class HostAgentsTest : public testing::Test {
     remote_.at(host)->send(format(message));
   }
   // The agent reports it as started before it is requested.
-  std::unique_ptr<process::Process> start(net::ProcessName process, std::size_t host) {
-    process::Launch launch;
+  std::unique_ptr<base::Process> start(net::ProcessName process, std::size_t host) {
+    base::Launch launch;
     launch.process = process;
     launch.host = host;
     auto answer = std::async(std::launch::async, [this, process, host] {
@@ -54,7 +54,7 @@ class HostAgentsTest : public testing::Test {
     answer.get();
     return started;
   }
-  void lose(std::size_t host, process::Process& process) {
+  void lose(std::size_t host, base::Process& process) {
     remote_.at(host).reset();
     const auto status = process.wait_until(Clock::now() + 20s);
     ASSERT_TRUE(status);
@@ -73,7 +73,7 @@ TEST_F(HostAgentsTest, StartsOnOtherHostsWhenOneIsLost) {
   EXPECT_FALSE(agents_->responds(1));
   const auto other = start({0, 0}, 0);
   EXPECT_EQ(other->pid(), 7);
-  process::Launch launch;
+  base::Launch launch;
   launch.process = {0, 1};
   launch.host = 1;
   EXPECT_THAT(base::user_error(base::ExitCode::peer_lost, [&] { agents_->start(launch); }),

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "launcher/base/build_id.h"
+#include "launcher/base/piped_process.h"
 #include "launcher/hosts/agent_greeting.h"
-#include "launcher/process/piped_process.h"
 #include "tests/launcher/hosts/ssh_in_path.h"
 
 namespace strait::hosts {
@@ -32,7 +32,7 @@ esac
 )",
                                                check));
   ScratchDirectory::write(ssh / "abc", "abc");
-  const auto sum = process::run_program({"sha256sum", program.string()}, std::chrono::seconds(20));
+  const auto sum = base::run_program({"sha256sum", program.string()}, std::chrono::seconds(20));
   Build build;
   // The second hash is that of "abc".
   build.files = {
@@ -46,8 +46,7 @@ const std::string kRightAnswer = fmt::format("echo strait-stage {}", base::build
 
 // Other hosts with the same home remove files that no build links yet.
 TEST(HostInstall, HoldsALockUntilItsBuildIsInPlace) {
-  if (process::run_program({"sh", "-c", "command -v flock"}, std::chrono::seconds(20))
-          .out.empty()) {
+  if (base::run_program({"sh", "-c", "command -v flock"}, std::chrono::seconds(20)).out.empty()) {
     GTEST_SKIP() << "there is no flock here";
   }
   const SshInPath ssh(kHomeHere);

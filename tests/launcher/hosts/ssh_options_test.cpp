@@ -19,7 +19,7 @@ using testing::HasSubstr;
 using testing::Pair;
 
 std::string why(int code, const std::string& errors) {
-  return ssh_failure("h0", "", process::ExitStatus{code, {}, {}}, errors).what();
+  return ssh_failure("h0", "", base::ExitStatus{code, {}, {}}, errors).what();
 }
 
 TEST(SshOptions, HostFollowsOptions) {

@@ -3,10 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "launcher/base/cores.h"
 #include "launcher/base/errors.h"
 #include "launcher/plan/gpu_memory.h"
 #include "launcher/plan/speeds.h"
-#include "launcher/process/cores.h"
 #include "models/model_config.h"
 #include "stages/partition.h"
 #include "tests/refusal_of.h"
@@ -95,7 +95,7 @@ TEST(PlannedCut, TakesNameOfPartitionFromBehindLastFolder) {
 
 TEST(PlannedCut, UsesMeasuredSpeedsElseAssumedOnes) {
   const double flops = eight_blocks().layers[1].forward_flops_per_token * 2 * 32;
-  const auto cores = static_cast<double>(process::usable_cores());
+  const auto cores = static_cast<double>(base::usable_cores());
   const auto layer = [](const partition::Question& question) { return question.model.layers[1]; };
   const auto assumed = question_in(recipe_of(2, "1f1b"), {});
   EXPECT_DOUBLE_EQ(*layer(assumed).forward_seconds, flops / (plan::kAssumedFlopsPerThread * cores));

@@ -67,7 +67,7 @@ TEST(ControlClient, ReportsMessageThatDoesNotParseAsItsOwnFailure) {
 }
 
 TEST(ControlClient, LostCoordinatorIsLostPeer) {
-  EXPECT_EXIT(run_client(control::format(control::CoordinatorMessage(control::SaveSoon{}))),
+  EXPECT_EXIT(run_client(run::format(run::CoordinatorMessage(run::SaveSoon{}))),
               testing::ExitedWithCode(number(base::ExitCode::peer_lost)), "");
 }
 
@@ -75,22 +75,22 @@ TEST(ControlClient, GoesOnWhenItCannotConnectToJoiningReplica) {
   constexpr net::ProcessName kStage{0, 0};
   auto [stage, coordinator] = memory_links(kStage, net::ProcessName::coordinator(), "control");
   ControlClient client(std::move(stage));
-  client.on_admit([](const control::Admit&) { return std::map<std::string, std::string>{}; },
-                  [](const control::Peers& peers) {
+  client.on_admit([](const run::Admit&) { return std::map<std::string, std::string>{}; },
+                  [](const run::Peers& peers) {
                     throw net::LinkError(net::LinkError::Kind::unusable,
                                          peers.endpoints.at("replica 0-1") + " is no address");
                   });
-  coordinator->send(format(control::CoordinatorMessage(control::Peers{})));  // the start
-  coordinator->send(format(control::CoordinatorMessage(control::Peers{{{"replica 0-1", "x"}}})));
+  coordinator->send(format(run::CoordinatorMessage(run::Peers{})));  // the start
+  coordinator->send(format(run::CoordinatorMessage(run::Peers{{{"replica 0-1", "x"}}})));
   const auto frame = coordinator->receive_until(Clock::now() + 20s);
   ASSERT_TRUE(frame.has_value());
-  const control::StageMessage message = control::parse_stage_message(*frame);
-  const auto* event = std::get_if<control::Event>(&message);
+  const run::StageMessage message = run::parse_stage_message(*frame);
+  const auto* event = std::get_if<run::Event>(&message);
   ASSERT_NE(event, nullptr);
   EXPECT_EQ(event->name, "not_connected");
   EXPECT_EQ(event->text, "cannot connect to the replica that joins: x is no address");
   // It still receives.
-  coordinator->send(format(control::CoordinatorMessage(control::SaveSoon{7})));
+  coordinator->send(format(run::CoordinatorMessage(run::SaveSoon{7})));
   const auto deadline = Clock::now() + 20s;
   while (client.requests().save != 7U && Clock::now() < deadline) std::this_thread::yield();
   EXPECT_EQ(client.requests().save, 7U);

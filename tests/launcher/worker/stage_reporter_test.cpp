@@ -42,10 +42,10 @@ class StageReporterTest : public testing::Test {
     control_ = std::make_unique<ControlClient>(std::move(stage));
   }
 
-  control::Progress next_report() {
+  run::Progress next_report() {
     while (true) {
-      const control::StageMessage message = control::parse_stage_message(coordinator_->receive());
-      if (const auto* progress = std::get_if<control::Progress>(&message)) return *progress;
+      const run::StageMessage message = run::parse_stage_message(coordinator_->receive());
+      if (const auto* progress = std::get_if<run::Progress>(&message)) return *progress;
     }
   }
 

@@ -117,16 +117,16 @@ class StageSaverTest : public testing::Test {
     stage->run(observer, [&saver](Step steps) { return saver.save(steps); });
   }
 
-  control::ShardsWritten next_shards() {
+  run::ShardsWritten next_shards() {
     const auto deadline = std::chrono::steady_clock::now() + 20s;
     while (const auto frame = coordinator_->receive_until(deadline)) {
-      const control::StageMessage message = control::parse_stage_message(*frame);
-      if (const auto* shards = std::get_if<control::ShardsWritten>(&message)) return *shards;
+      const run::StageMessage message = run::parse_stage_message(*frame);
+      if (const auto* shards = std::get_if<run::ShardsWritten>(&message)) return *shards;
     }
     throw std::runtime_error("no shards were written");
   }
 
-  void say(const control::CoordinatorMessage& message) { coordinator_->send(format(message)); }
+  void say(const run::CoordinatorMessage& message) { coordinator_->send(format(message)); }
 
   bool shard_exists() const {
     return std::filesystem::exists(store::checkpoint_directory(scratch_ / "run", Step{1}) /
@@ -144,7 +144,7 @@ class StageSaverTest : public testing::Test {
 TEST_F(StageSaverTest, RemovesShardsOfDroppedCheckpoint) {
   EXPECT_EQ(next_shards().epoch, 1U);
   EXPECT_TRUE(shard_exists());
-  say(control::Dropped{Step{1}, "no room", false, 1});
+  say(run::Dropped{Step{1}, "no room", false, 1});
   control_->wait_for_commit(Step{1}, 1);
   EXPECT_FALSE(shard_exists());
   // The coordinator knows it, and with which code the run ends.
@@ -154,10 +154,10 @@ TEST_F(StageSaverTest, RemovesShardsOfDroppedCheckpoint) {
 // The drop was in flight while the other replicas had already decided to write the step again.
 TEST_F(StageSaverTest, LateDropKeepsShardsOfNewerEpoch) {
   EXPECT_EQ(next_shards().epoch, 1U);
-  say(control::Dropped{Step{1}, "a replica left while it was written", true, 0});
+  say(run::Dropped{Step{1}, "a replica left while it was written", true, 0});
   control_->wait_for_commit(Step{1}, 0);
   EXPECT_TRUE(shard_exists());
-  say(control::Committed{Step{1}, 1});
+  say(run::Committed{Step{1}, 1});
   EXPECT_NO_THROW(trained_.get());
   EXPECT_TRUE(shard_exists());
 }
@@ -190,7 +190,7 @@ class DuringTrainingTest : public testing::Test {
     void before(const stages::Phase& /*phase*/, const schedules::Action& /*action*/) override {}
     void after(const stages::Phase& /*phase*/, const schedules::Action& /*action*/) override {}
     void trained(const stages::StepSummary& summary) override {
-      control::StepDone done;
+      run::StepDone done;
       done.step = summary.decision.step;
       control_.send(done);
     }
@@ -215,12 +215,12 @@ class DuringTrainingTest : public testing::Test {
     while (static_cast<int>(seen.size()) < count) {
       const auto frame = coordinator_->receive_until(deadline);
       if (!frame) throw std::runtime_error("too few messages");
-      const control::StageMessage message = control::parse_stage_message(*frame);
-      if (const auto* done = std::get_if<control::StepDone>(&message)) {
+      const run::StageMessage message = run::parse_stage_message(*frame);
+      if (const auto* done = std::get_if<run::StepDone>(&message)) {
         seen.push_back("step " + std::to_string(number(done->step) + 1));
-      } else if (const auto* shards = std::get_if<control::ShardsWritten>(&message)) {
+      } else if (const auto* shards = std::get_if<run::ShardsWritten>(&message)) {
         seen.push_back("written " + std::to_string(number(shards->step)));
-      } else if (const auto* failed = std::get_if<control::ShardFailed>(&message)) {
+      } else if (const auto* failed = std::get_if<run::ShardFailed>(&message)) {
         seen.push_back("failed " + std::to_string(number(failed->step)));
       }
     }
@@ -229,7 +229,7 @@ class DuringTrainingTest : public testing::Test {
   }
 
   using Seen = std::vector<std::string>;
-  void say(const control::CoordinatorMessage& message) { coordinator_->send(format(message)); }
+  void say(const run::CoordinatorMessage& message) { coordinator_->send(format(message)); }
   std::filesystem::path folder(Step step) const {
     return store::checkpoint_directory(scratch_ / "run", step);
   }
@@ -247,13 +247,13 @@ class DuringTrainingTest : public testing::Test {
 // Step 2 is trained before checkpoint 1 is decided; then checkpoint 2 is due, and waits for it.
 TEST_F(DuringTrainingTest, TrainsOnUntilNextCheckpointIsDue) {
   EXPECT_EQ(read_until(3), (Seen{"step 1", "step 2", "written 1"}));
-  say(control::Committed{Step{1}, 0});
+  say(run::Committed{Step{1}, 0});
   EXPECT_EQ(read_until(2), (Seen{"step 3", "written 2"}));
-  say(control::Dropped{Step{2}, "no room", false, 0});
+  say(run::Dropped{Step{2}, "no room", false, 0});
   EXPECT_EQ(read_until(1), (Seen{"written 3"}));
   EXPECT_FALSE(shard_exists(Step{2}));
   EXPECT_EQ(trained_.wait_for(0s), std::future_status::timeout) << "the last one is not decided";
-  say(control::Committed{Step{3}, 0});
+  say(run::Committed{Step{3}, 0});
   EXPECT_NO_THROW(trained_.get());
   EXPECT_TRUE(shard_exists(Step{3}));
 }
@@ -262,11 +262,11 @@ TEST_F(DuringTrainingTest, ReportsFailedWriteAndTrainsOn) {
   EXPECT_EQ(read_until(3), (Seen{"step 1", "step 2", "written 1"}));
   // A file where the folder of the next checkpoint should be.
   std::ofstream(folder(Step{2})) << "in the way";
-  say(control::Committed{Step{1}, 0});
+  say(run::Committed{Step{1}, 0});
   EXPECT_EQ(read_until(2), (Seen{"failed 2", "step 3"}));
-  say(control::Dropped{Step{2}, "no room", false, 0});
+  say(run::Dropped{Step{2}, "no room", false, 0});
   EXPECT_EQ(read_until(1), (Seen{"written 3"}));
-  say(control::Committed{Step{3}, 0});
+  say(run::Committed{Step{3}, 0});
   EXPECT_NO_THROW(trained_.get());
 }
 
@@ -301,11 +301,11 @@ class InMemoryTest : public testing::Test {
     saver.finish();
   }
 
-  control::ShardsInMemory next() {
+  run::ShardsInMemory next() {
     const auto deadline = std::chrono::steady_clock::now() + 20s;
     while (const auto frame = coordinator_->receive_until(deadline)) {
-      const control::StageMessage message = control::parse_stage_message(*frame);
-      if (const auto* made = std::get_if<control::ShardsInMemory>(&message)) return *made;
+      const run::StageMessage message = run::parse_stage_message(*frame);
+      if (const auto* made = std::get_if<run::ShardsInMemory>(&message)) return *made;
     }
     throw std::runtime_error("nothing was made in memory");
   }
@@ -314,13 +314,13 @@ class InMemoryTest : public testing::Test {
   plan::StageJob job_ = first_of_two(scratch_ / "run");
   std::unique_ptr<net::Link> coordinator_;
   std::unique_ptr<ControlClient> control_;
-  std::vector<control::ShardsInMemory> reports_;
-  std::function<void(const control::ShardsInMemory&)> on_report_ = [](const auto&) {};
+  std::vector<run::ShardsInMemory> reports_;
+  std::function<void(const run::ShardsInMemory&)> on_report_ = [](const auto&) {};
 };
 
 // On a path that is slower than the steps: no host has taken the first one.
 TEST_F(InMemoryTest, TrainsOnAndSkipsWhileTheFormerOneIsNeeded) {
-  coordinator_->send(format(control::CoordinatorMessage(control::Committed{Step{4}, 0})));
+  coordinator_->send(format(run::CoordinatorMessage(run::Committed{Step{4}, 0})));
   train();
   ASSERT_EQ(reports_.size(), 3U);
   EXPECT_EQ(reports_[0].skipped, "");
@@ -334,15 +334,15 @@ TEST_F(InMemoryTest, TrainsOnAndSkipsWhileTheFormerOneIsNeeded) {
 // The bytes are those that a checkpoint on disk has.
 TEST_F(InMemoryTest, HoldsTheFilesOfACheckpointUntilTheyAreReleased) {
   std::map<std::string, std::string> held;
-  on_report_ = [&](const control::ShardsInMemory& made) {
+  on_report_ = [&](const run::ShardsInMemory& made) {
     EXPECT_EQ(made.skipped, "");
-    for (const control::MemoryShard& shard : made.shards) {
+    for (const run::MemoryShard& shard : made.shards) {
       const auto content = store::open_sealed(store::descriptor_path(shard.descriptor));
       const auto path = store::descriptor_path(content.number());
       EXPECT_EQ(store::hash_file(path).hash, shard.file.hash);
       held[shard.file.name] = shard.file.hash;
     }
-    coordinator_->send(format(control::CoordinatorMessage(control::MemoryReleased{made.step})));
+    coordinator_->send(format(run::CoordinatorMessage(run::MemoryReleased{made.step})));
     const auto gone = store::descriptor_path(made.shards.front().descriptor);
     const auto deadline = std::chrono::steady_clock::now() + 20s;
     std::error_code absent;
@@ -352,12 +352,12 @@ TEST_F(InMemoryTest, HoldsTheFilesOfACheckpointUntilTheyAreReleased) {
     }
   };
   job_.plan.recipe.checkpoint.every = 4;
-  coordinator_->send(format(control::CoordinatorMessage(control::Committed{Step{4}, 0})));
+  coordinator_->send(format(run::CoordinatorMessage(run::Committed{Step{4}, 0})));
   train();
   EXPECT_EQ(reports_.size(), 3U);
   // The last step is on disk and, as both fall on it, in memory too.
-  const control::ShardsInMemory last = next();
-  for (const control::MemoryShard& shard : last.shards) {
+  const run::ShardsInMemory last = next();
+  for (const run::MemoryShard& shard : last.shards) {
     const auto path = store::checkpoint_directory(scratch_ / "run", Step{4}) / shard.file.name;
     EXPECT_EQ(store::hash_file(path).hash, shard.file.hash);
     EXPECT_TRUE(held.contains(shard.file.name));

@@ -1,3 +1,0 @@
-#include "launcher/app/strait_main.h"
-
-int main(int argc, char** argv) { return strait::strait_stage_main(argc, argv, nullptr); }

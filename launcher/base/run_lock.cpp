@@ -1,0 +1,130 @@
+#include "launcher/base/run_lock.h"
+
+#include <fcntl.h>
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <ctime>
+
+#include "launcher/base/command_name.h"
+#include "launcher/base/errors.h"
+#include "launcher/base/lock_file.h"
+#include "launcher/base/run_file_names.h"
+#include "launcher/base/text.h"
+
+namespace strait::base {
+namespace {
+
+std::filesystem::path lock_file(const std::filesystem::path& run) { return run / kLockFile; }
+
+std::string own_job() {
+  const char* const job = std::getenv("SLURM_JOB_ID");
+  return job == nullptr ? "" : job;
+}
+
+std::optional<LiveRun> read_holder(int descriptor) {
+  const auto holder = read_lock_holder(descriptor);
+  if (!holder) return std::nullopt;
+  const auto text = [&](const char* key) {
+    const auto found = holder->fields.find(key);
+    return found == holder->fields.end() || !found->is_string() ? "" : found->get<std::string>();
+  };
+  return LiveRun{holder->process, text("since"), text("job")};
+}
+
+void write_holder(int descriptor, const std::filesystem::path& path) {
+  write_lock_holder(
+      descriptor, path,
+      {{"since", fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(std::time(nullptr)))},
+       {"job", own_job()}});
+}
+
+bool is_own(const LiveRun& holder) { return holder.here() && holder.pid == ::getpid(); }
+
+[[noreturn]] void refuse_live(const std::filesystem::path& run,
+                              const std::optional<LiveRun>& holder) {
+  if (holder && !holder->here()) {
+    throw UserError(ExitCode::bad_input,
+                    fmt::format("{} is in use by a run on another host ({}), or was when that host "
+                                "died; if it did, remove {}",
+                                run.string(), holder->sentence(), lock_file(run).string()));
+  }
+  const std::string owner = holder ? holder->sentence() : "a process";
+  throw UserError(
+      ExitCode::bad_input,
+      fmt::format("{} is in use by a live run ({}); watch it with: {}, end it with: {}",
+                  run.string(), owner, strait_command("watch", run), strait_command("stop", run)));
+}
+
+}  // namespace
+
+bool LiveRun::alive() const {
+  if (here()) return exists();
+  // Slurm restarts a job only after its previous start has ended.
+  return host != own_host() && (job.empty() || job != own_job());
+}
+
+std::string LiveRun::sentence() const {
+  return fmt::format("process {}{}{}, since {}", pid, here() ? "" : " of host " + host,
+                     job.empty() ? "" : " in Slurm job " + job, since);
+}
+
+std::string LiveRun::suspension() const {
+  if (!suspended()) return "";
+  return fmt::format("process {0} is suspended (SIGSTOP or Ctrl-Z); let it go on: kill -CONT {0}",
+                     pid);
+}
+
+RunLock::RunLock(const std::filesystem::path& run) {
+  const std::filesystem::path path = lock_file(run);
+  descriptor_ = open_lock_file(path);
+  const bool refused = !try_lock(descriptor_.number());
+  const std::optional<LiveRun> earlier = read_holder(descriptor_.number());
+  // Checked even if the lock was free, because some file systems have no locks.
+  const bool other = earlier && !is_own(*earlier) && earlier->alive();
+  if (refused || other) refuse_live(run, earlier);
+  write_holder(descriptor_.number(), path);
+}
+
+RunLock::~RunLock() {
+  // This process may live on, and where flock is not supported its pid would keep the lock. A
+  // failure is harmless, because the end of the process also releases the lock.
+  if (descriptor_.open()) [[maybe_unused]]
+    const int emptied = ::ftruncate(descriptor_.number(), 0);
+}
+
+bool RunLock::is_of(const std::filesystem::path& run) const {
+  struct stat held {};
+  struct stat present {};
+  if (::fstat(descriptor_.number(), &held) != 0) return true;
+  if (::stat(lock_file(run).c_str(), &present) != 0) return errno != ENOENT && errno != ENOTDIR;
+  if (held.st_dev == present.st_dev && held.st_ino == present.st_ino) return true;
+  // Some file systems change a file's number now and then, so the content decides.
+  const FileDescriptor file(::open(lock_file(run).c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.open()) return errno != ENOENT && errno != ENOTDIR;
+  const auto holder = read_holder(file.number());
+  return holder && is_own(*holder);
+}
+
+void RunLock::clear(const std::filesystem::path& run, const LiveRun& ended) {
+  // Not removed: a process that has just taken the lock would hold the lock of a file without a
+  // name.
+  const FileDescriptor file(::open(lock_file(run).c_str(), O_RDWR | O_CLOEXEC));
+  if (!file.open() || !try_lock(file.number())) return;
+  if (read_holder(file.number()) != ended) return;
+  // otherwise it would block the next run
+  [[maybe_unused]] const int emptied = ::ftruncate(file.number(), 0);
+}
+
+std::optional<LiveRun> RunLock::holder(const std::filesystem::path& run) {
+  const FileDescriptor file(::open(lock_file(run).c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.open()) return std::nullopt;
+  const std::optional<LiveRun> fields = read_holder(file.number());
+  return fields && fields->alive() ? fields : std::nullopt;
+}
+
+}  // namespace strait::base

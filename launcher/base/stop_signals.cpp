@@ -1,0 +1,85 @@
+#include "launcher/base/stop_signals.h"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <cstring>
+
+namespace strait::base {
+namespace {
+
+// Signal handlers can access only globals.
+std::atomic<int> g_stop_requests{0};
+std::atomic<bool> g_warned{false};
+std::atomic<int> g_depth{0};
+std::atomic<const char*> g_last_words{nullptr};  // null: stops are not announced
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free &&
+              std::atomic<const char*>::is_always_lock_free);
+
+void count_stop(int /*signal*/) { g_stop_requests.fetch_add(1); }
+
+void ask_once(int /*signal*/) {
+  int none = 0;
+  g_stop_requests.compare_exchange_strong(none, 1);
+}
+
+void note_warning(int signal) {
+  g_warned = true;
+  ask_once(signal);
+}
+
+// Calls only functions that are safe in a signal handler.
+void say_and_end(int signal) {
+  const char* const line = g_last_words;
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line, std::strlen(line));
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);  // delivered when this returns; scripts see that the signal ended the process
+}
+
+void dispose(int signal, void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  ::sigaction(signal, &action, nullptr);
+}
+
+}  // namespace
+
+StopSignals::StopSignals() {
+  if (g_depth.fetch_add(1) > 0) return;
+  g_stop_requests = g_warned ? 1 : 0;
+  dispose(SIGINT, count_stop);
+  dispose(SIGTERM, count_stop);
+  dispose(kAskSignal, ask_once);
+  dispose(SIGHUP, SIG_IGN);
+  dispose(SIGPIPE, SIG_IGN);
+  dispose(SIGXFSZ, SIG_IGN);
+}
+
+StopSignals::~StopSignals() {
+  if (g_depth.fetch_sub(1) > 1) return;
+  for (const int signal : {kAskSignal, SIGHUP, SIGPIPE, SIGXFSZ}) dispose(signal, SIG_DFL);
+  const bool announced = g_last_words != nullptr;
+  for (const int signal : {SIGINT, SIGTERM}) dispose(signal, announced ? say_and_end : SIG_DFL);
+}
+
+void StopSignals::announce(const char* line) {
+  g_last_words = line;
+  if (g_depth > 0) return;
+  for (const int signal : {SIGINT, SIGTERM}) {
+    struct sigaction present {};
+    ::sigaction(signal, nullptr, &present);
+    if (present.sa_handler != SIG_IGN) dispose(signal, say_and_end);
+  }
+}
+
+const std::atomic<int>& StopSignals::count() const { return g_stop_requests; }
+
+void StopSignals::expect_warning() {
+  g_warned = false;
+  dispose(SIGUSR1, note_warning);
+}
+
+bool StopSignals::warned() { return g_warned; }
+
+}  // namespace strait::base

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <atomic>
+#include <csignal>
+
+namespace strait::base {
+
+// The request of `strait stop`. However often it arrives, it asks for the end after the step. It
+// never counts as the second request, which would lose that step.
+constexpr int kAskSignal = SIGUSR2;
+
+// While an object lives, SIGINT and SIGTERM are counted, kAskSignal counts if there was no request,
+// and none of them ends the process. SIGHUP (terminal closed) and SIGPIPE (reader closed) are
+// ignored, so that the run survives both. SIGXFSZ (file size limit) is ignored, so that the write
+// fails. Objects nest: an inner one continues the count of the outer one.
+class StopSignals {
+ public:
+  StopSignals();
+  ~StopSignals();
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+
+  // Stop requests so far; for Coordinator::run.
+  const std::atomic<int>& count() const;
+
+  // From now on, while no object of this class lives, SIGINT and SIGTERM end the process as by
+  // default, but `line` is written to stderr first. Signals that the parent has ignored stay
+  // ignored. May be called before libraries are initialised; `line` is never freed.
+  static void announce(const char* line = "strait: interrupted\n");
+
+  // From now on SIGUSR1 (Slurm's time limit is near) is such a request too, even if it arrives
+  // while no object of this class lives.
+  static void expect_warning();
+  // SIGUSR1 has arrived since expect_warning().
+  static bool warned();
+};
+
+}  // namespace strait::base

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace CLI {  // NOLINT(readability-identifier-naming): the library's own
+class App;
+class Error;
+}  // namespace CLI
+
+// What is wrong with the words of a command, in sentences of this program instead of the library's.
+namespace strait::cli {
+
+// UserError: one of the words, or the path of this folder, is not UTF-8. They get into files of
+// JSON and TOML, which are.
+void check_encoding(std::span<char* const> words);
+
+// UserError: the first word is no verb of the program.
+void check_verb(const CLI::App& cli, std::string_view word);
+
+// Why the words of a verb cannot be used: one sentence, with the name that was probably meant and
+// the command that shows the verb's usage. `cli` has failed to parse them.
+std::string usage_fault(const CLI::App& cli, const CLI::Error& error);
+
+}  // namespace strait::cli

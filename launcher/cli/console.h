@@ -1,0 +1,115 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "framework/trace/combine_metrics.h"
+#include "launcher/run/run_observer.h"
+#include "launcher/run/step_ledger.h"
+
+namespace strait::run {
+struct RunEvent;
+}
+
+namespace strait::cli {
+
+// Receives text. `passing` text is replaced by newer text and may be dropped if the reader is slow.
+// Other text is kept.
+class TextSink {
+ public:
+  TextSink() = default;
+  TextSink(const TextSink&) = delete;
+  TextSink& operator=(const TextSink&) = delete;
+  virtual ~TextSink() = default;
+  virtual void write(std::string text, bool passing) = 0;  // does not block
+};
+
+struct ConsoleOptions {
+  enum class Style { live, plain, json };  // a terminal, a file or pipe, a program
+  Style style = Style::plain;
+  // The width of the terminal now, since its window may be resized.
+  std::function<std::size_t()> columns = [] { return std::size_t{100}; };
+  std::chrono::milliseconds every{1'000};  // plain: the least time between lines of steps
+  std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
+};
+
+// Mbit/s of each link, both directions together, between the last two reports. Pure.
+class LinkRates {
+ public:
+  void add(const std::vector<run::ProcessReport>& reports,
+           std::chrono::steady_clock::time_point now);
+
+  // Of the measured links, by name.
+  std::vector<std::pair<std::string, double>> megabits() const;
+
+ private:
+  struct Seen {
+    std::uint64_t sent = 0;
+    std::chrono::steady_clock::time_point when;
+  };
+  std::map<std::pair<std::string, net::ProcessName>, Seen> ends_;
+  std::map<std::string, double> rates_;
+};
+
+// The output of `strait run`: lines for people or, with --json, objects for programs. Only writes
+// what it receives. One thread.
+class Console : public run::RunObserver {
+ public:
+  Console(TextSink& sink, ConsoleOptions options);
+
+  // The plan, as text or as one JSON object.
+  void plan(const std::string& text, const std::string& json);
+  // A remark; JSON {"event":"note","text":…}.
+  void note(const std::string& text);
+  // The last lines: where the results are and which commands follow.
+  void finish(const std::vector<std::string>& lines);
+
+  void connected(const run::Hello& hello) override;
+  void training(store::Step from, store::Step to) override;
+  void reports(const std::vector<run::ProcessReport>& processes) override;
+  void step(const run::StepLine& line) override;
+  void evaluated(const run::Evaluated& evaluated) override;
+  void checkpointed(store::Step step) override;
+  void checkpoint_failed(store::Step step, const std::string& text) override;
+  void event(const std::string& source, const run::Event& event) override;
+  void replicas_absent(const run::ReplicasAbsent& absent) override;
+  void replica_left(const run::ReplicaLeft& gone) override;
+  void rejoin_attempted(const run::RejoinAttempt& attempt) override;
+  void replica_joined(const run::ReplicaJoined& joined) override;
+  void standing_still(const std::string& why) override;
+  void stopping(bool now) override;
+  void restarting(const run::Restart& restart) override;
+  void ended(const run::Outcome& outcome) override;
+
+ private:
+  using Time = std::chrono::steady_clock::time_point;
+
+  void lasting(const std::string& line);  // stays on the screen
+  void passing(const std::string& line);  // on a terminal, replaces the last such line
+  void json(const std::string& event, const nlohmann::ordered_json& fields);
+  void json(const run::RunEvent& event);
+  void plain_step(const run::StepLine& line, const std::string& text);
+  template <class S>
+  void table(const char* what, const trace::MetricTotals<S>& totals);
+  void failure(const run::Outcome& outcome);
+  std::string step_text(const run::StepLine& line) const;
+  bool is(ConsoleOptions::Style style) const { return options_.style == style; }
+
+  TextSink& sink_;
+  ConsoleOptions options_;
+  LinkRates rates_;
+  run::RemainingTime remaining_;
+  trace::MetricTotals<trace::BoundaryMetrics> boundaries_;
+  trace::MetricTotals<trace::SyncMetrics> sync_;
+  store::Step from_{};
+  store::Step to_{};
+  std::optional<Time> printed_;  // plain: time of the last line of a step
+  Time said_;                    // time of the last line of any kind
+  std::string held_back_;        // the line of the latest step, if it was not printed as lasting
+};
+
+}  // namespace strait::cli

@@ -1,0 +1,148 @@
+#include "launcher/cli/generation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "framework/utf8.h"
+#include "launcher/base/errors.h"
+#include "launcher/base/text.h"
+
+namespace strait::cli {
+namespace {
+
+// Bytes at the end that begin a character of UTF-8 and do not complete it.
+std::size_t incomplete_bytes(std::string_view text) {
+  for (std::size_t back = 1; back <= std::min<std::size_t>(3, text.size()); ++back) {
+    const auto byte = static_cast<unsigned char>(text[text.size() - back]);
+    if (byte < 0x80U) return 0;
+    if (byte < 0xC0U) continue;  // continues a character
+    const std::size_t length = byte < 0xE0U ? 2 : byte < 0xF0U ? 3 : 4;
+    return length > back ? back : 0;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::size_t certain_length(const std::string& text, const std::vector<std::string>& stops) {
+  std::string_view certain = text;
+  // A tokenizer makes it of bytes that are no character yet.
+  while (certain.ends_with(kReplacement)) certain.remove_suffix(kReplacement.size());
+  certain.remove_suffix(incomplete_bytes(certain));
+  std::size_t held = 0;
+  for (const std::string& stop : stops) {
+    for (std::size_t count = std::min(stop.size(), certain.size()); count > held; --count) {
+      if (certain.ends_with(std::string_view(stop).substr(0, count))) held = count;
+    }
+  }
+  return certain.size() - held;
+}
+
+Generation::Generation(std::vector<Prompt> prompts, const models::ModelDescription& model,
+                       TextCoder& coder, GenerationOptions options, std::size_t in_flight)
+    : coder_(coder), options_(std::move(options)), in_flight_(in_flight) {
+  for (const std::string& stop : options_.stops) {
+    if (const auto token = coder_.control_token(stop)) stop_tokens_.push_back(*token);
+  }
+  for (Prompt& prompt : prompts) {
+    const auto length = static_cast<std::int64_t>(prompt.tokens.size());
+    if (length == 0 || length >= model.positions) {
+      throw base::UserError(
+          base::ExitCode::bad_input,
+          fmt::format("{} has {}; 1 to {} leave room for an answer in this model", prompt.name,
+                      base::counted(length, "token"), model.positions - 1));
+    }
+    if (const auto last = std::ranges::max(prompt.tokens); last >= model.vocabulary) {
+      throw base::UserError(
+          base::ExitCode::bad_input,
+          fmt::format("{} has the token {} of the tokenizer, but the model has only tokens 0 to {}",
+                      prompt.name, last, model.vocabulary - 1));
+    }
+    Sequence& sequence = sequences_.emplace_back();
+    sequence.prompt = std::move(prompt.tokens);
+    sequence.most = std::min(options_.max_tokens, model.positions - length);
+  }
+}
+
+run::InferenceRequest Generation::start(std::size_t number) {
+  const Sequence& sequence = sequences_[number];
+  run::ExtendSequence request;
+  request.sequence = static_cast<std::int64_t>(number);
+  request.tokens = sequence.prompt;
+  request.capacity = static_cast<std::int64_t>(sequence.prompt.size()) + sequence.most;
+  request.sampling = options_.sampling;
+  return request;
+}
+
+std::vector<run::InferenceRequest> Generation::begin() {
+  std::vector<run::InferenceRequest> requests;
+  while (started_ < std::min(in_flight_, sequences_.size())) requests.push_back(start(started_++));
+  return requests;
+}
+
+std::vector<run::InferenceRequest> Generation::on_answer(const run::InferenceAnswer& answer) {
+  const auto* chosen = std::get_if<run::ChosenToken>(&answer);
+  if (chosen == nullptr || chosen->sequence < 0 ||
+      chosen->sequence >= static_cast<std::int64_t>(started_)) {
+    throw base::MessageError("a token of a sequence that does not go on");
+  }
+  const auto number = static_cast<std::size_t>(chosen->sequence);
+  const auto token = static_cast<std::int32_t>(chosen->token);
+  if (!append(number, token)) {
+    run::ExtendSequence more;
+    more.sequence = chosen->sequence;
+    more.tokens = {token};
+    more.capacity =
+        static_cast<std::int64_t>(sequences_[number].prompt.size()) + sequences_[number].most;
+    more.sampling = options_.sampling;
+    return {more};
+  }
+  std::vector<run::InferenceRequest> requests{run::EndSequence{chosen->sequence}};
+  if (started_ < sequences_.size()) requests.push_back(start(started_++));
+  for (; reported_ < sequences_.size() && sequences_[reported_].over; ++reported_) {
+    if (done_) done_(reported_, sequences_[reported_].completion);
+  }
+  return requests;
+}
+
+bool Generation::append(std::size_t number, std::int32_t token) {
+  Sequence& sequence = sequences_[number];
+  if (coder_.is_end(token)) {
+    end(sequence, Completion::End::model);
+  } else if (std::ranges::find(stop_tokens_, token) != stop_tokens_.end()) {
+    end(sequence, Completion::End::stop);
+  } else {
+    sequence.answer.push_back(token);
+    const bool full = static_cast<std::int64_t>(sequence.answer.size()) >= sequence.most;
+    if (full) end(sequence, Completion::End::length);
+  }
+  if (sequence.over || shown_ || !options_.stops.empty()) show(number);
+  return sequence.over;
+}
+
+void Generation::end(Sequence& sequence, Completion::End how) {
+  sequence.over = true;
+  sequence.completion.end = how;
+  sequence.completion.tokens = static_cast<std::int64_t>(sequence.answer.size());
+}
+
+void Generation::show(std::size_t number) {
+  Sequence& sequence = sequences_[number];
+  std::string text = coder_.decode(sequence.prompt, sequence.answer);
+  std::size_t stop = std::string::npos;
+  for (const std::string& one : options_.stops) stop = std::min(stop, text.find(one));
+  if (stop != std::string::npos) {
+    text.resize(stop);
+    end(sequence, Completion::End::stop);
+  }
+  if (sequence.over) sequence.completion.text = text;
+  const std::size_t until = sequence.over ? text.size() : certain_length(text, options_.stops);
+  if (until <= sequence.shown) return;
+  if (shown_) shown_(number, text.substr(sequence.shown, until - sequence.shown));
+  sequence.shown = until;
+}
+
+}  // namespace strait::cli

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "launcher/cli/text_coder.h"
+#include "launcher/run/inference.h"
+#include "models/model_description.h"
+
+namespace strait::cli {
+
+struct Prompt {
+  std::vector<std::int32_t> tokens;
+  std::string name;  // "prompts.jsonl:3: the prompt", for messages
+};
+
+struct GenerationOptions {
+  std::int64_t max_tokens = 128;
+  run::Sampling sampling;
+  std::vector<std::string> stops;  // a text ends before the first of these, texts or control tokens
+};
+
+struct Completion {
+  enum class End { model, stop, length };  // a token that ends a record; a stop text; max_tokens
+  std::string text;
+  std::int64_t tokens = 0;  // that were generated, the model's end not counted
+  End end = End::length;
+};
+
+// The tokens of prompts to the texts that follow them. A completion depends on the model, its
+// prompt, the options and its number among the prompts alone: not on the others, nor on what
+// answers.
+class Generation : public run::InferenceClient {
+ public:
+  using Shown = std::function<void(std::size_t prompt, const std::string& more)>;
+  using Done = std::function<void(std::size_t prompt, const Completion& completion)>;
+
+  // `coder` outlives this. `in_flight`: the sequences that go on at the same time. UserError: a
+  // prompt is empty, fills the model, or has tokens that the model lacks.
+  Generation(std::vector<Prompt> prompts, const models::ModelDescription& model, TextCoder& coder,
+             GenerationOptions options, std::size_t in_flight);
+
+  // Called with every piece of text as soon as it cannot change any more.
+  void on_text(Shown shown) { shown_ = std::move(shown); }
+  // Called with every completion, in the order of the prompts.
+  void on_done(Done done) { done_ = std::move(done); }
+
+  std::vector<run::InferenceRequest> begin() override;
+  std::vector<run::InferenceRequest> on_answer(const run::InferenceAnswer& answer) override;
+  bool finished() const override { return reported_ == sequences_.size(); }
+
+ private:
+  struct Sequence {
+    std::vector<std::int32_t> prompt;
+    std::int64_t most = 0;  // tokens to generate
+    std::vector<std::int32_t> answer;
+    std::size_t shown = 0;  // bytes of the text
+    bool over = false;
+    Completion completion;
+  };
+
+  run::InferenceRequest start(std::size_t number);
+  // Whether the sequence has ended with this token.
+  bool append(std::size_t number, std::int32_t token);
+  void end(Sequence& sequence, Completion::End how);
+  // The text so far; a stop text ends it.
+  void show(std::size_t number);
+
+  std::vector<Sequence> sequences_;
+  TextCoder& coder_;
+  const GenerationOptions options_;
+  std::vector<std::int32_t> stop_tokens_;  // the stops that are control tokens
+  const std::size_t in_flight_;
+  std::size_t started_ = 0;
+  std::size_t reported_ = 0;
+  Shown shown_;
+  Done done_;
+};
+
+// How much of a text that grows is certain: not the begin of a character of several bytes, and not
+// what may become one of `stops`. Pure.
+std::size_t certain_length(const std::string& text, const std::vector<std::string>& stops);
+
+}  // namespace strait::cli

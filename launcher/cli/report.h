@@ -1,0 +1,34 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+namespace strait::cli {
+
+// A self-contained HTML page: how the run ended, the plan, charts of metrics over the steps,
+// traffic tables, the last step. Takes the lines of metrics.jsonl one by one. Memory is bounded
+// however many there are: at most some thousand points per curve, sums, and the last line.
+class Report {
+ public:
+  Report();
+  ~Report();
+
+  // Lines without a step are skipped; so are values of the wrong type.
+  void add(const nlohmann::json& line);
+  // Takes a line of events.jsonl. The page shows the losses of evaluations, the latest restarts,
+  // and the end.
+  void add_event(const nlohmann::json& line);
+  std::string page(const std::string& run, const std::string& plan_text) const;
+
+ private:
+  struct Parts;
+  const std::unique_ptr<Parts> parts_;
+};
+
+// Writes report.html of a run from its files. Incomplete lines of metrics are skipped.
+void write_report(const std::filesystem::path& run_directory, const std::string& run,
+                  const std::string& plan_text);
+
+}  // namespace strait::cli

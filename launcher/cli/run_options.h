@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/plan/run_files.h"
+#include "launcher/recipe/recipe.h"
+#include "launcher/run/loss_history.h"
+#include "launcher/run/model_questions.h"
+
+namespace CLI {  // NOLINT(readability-identifier-naming): the library's own
+class App;
+class Option;
+}  // namespace CLI
+
+namespace strait::planner {
+struct PlannedRun;
+}
+
+namespace strait::cli {
+
+// What the verbs share that read a recipe or a run directory.
+struct RunOptions {
+  std::filesystem::path recipe;        // or, to resume, the run directory
+  std::vector<std::string> overrides;  // --set key=value
+  bool json = false;                   // machine-readable events on stdout
+  std::vector<std::uint32_t> without;  // replicas that the run starts without
+  bool replace = false;                // move an earlier run of that name aside
+  std::optional<std::int64_t> from;    // to resume: the step of the checkpoint; absent: the newest
+  bool in_job = false;                 // this is the Slurm job itself: launch, submit nothing
+};
+
+// The argument that names a run: its directory or, as runs/NAME, its bare name. `run` outlives the
+// verb.
+CLI::Option* add_run_argument(CLI::App* verb, std::filesystem::path& run);
+// Of such an argument: runs/NAME for a bare name, unless a run's directory of that name is here.
+std::filesystem::path run_directory(const std::filesystem::path& given);
+
+// --set; `overrides` outlives the verb.
+void add_overrides(CLI::App* verb, std::vector<std::string>& overrides);
+// --set and --json.
+void add_run_options(CLI::App* verb, const std::shared_ptr<RunOptions>& options);
+// --without.
+CLI::Option* add_without(CLI::App* verb, const std::shared_ptr<RunOptions>& options);
+
+// The recipe with its overrides; with the plan in a run's directory. Both load the plugins.
+recipe::Recipe read_recipe(const RunOptions& options);
+plan::RunFile read_run(const std::filesystem::path& run);
+
+// What the losses of a run have said so far.
+run::LossHistory losses_of(const std::filesystem::path& run, const plan::Plan& plan);
+
+// Prints a note to stderr, which does not look like the error that ends the program; nothing if it
+// is empty.
+void warn(const std::string& text);
+
+// Prints what became of records, where the user looks before a run.
+void warn_about_data(const planner::PlannedRun& planned);
+
+// The planner's functions, for a launch.
+run::ModelQuestions model_questions();
+
+}  // namespace strait::cli

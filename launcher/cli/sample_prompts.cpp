@@ -1,0 +1,123 @@
+#include "launcher/cli/sample_prompts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "framework/data/chat_record.h"
+#include "framework/data/record_reader.h"
+#include "framework/store/store_error.h"
+#include "launcher/base/text.h"
+
+namespace strait::cli {
+namespace {
+
+// Records that are looked at: few of a large file may be held out.
+constexpr int kMostRead = 100'000;
+// Characters of a prompt within a command, which should fit on a line or two.
+constexpr std::size_t kShortPrompt = 100;
+constexpr std::size_t kTextWords = 6;
+
+bool is_lines(const data::DataFile& file) {
+  const std::filesystem::path ending = std::filesystem::path(file.path).extension();
+  return ending == ".jsonl" || ending == ".ndjson";
+}
+
+// Up to the first answer of the assistant's. The pieces of a chat are "role: " and "content\n" in
+// turn.
+std::optional<SamplePrompt> prompt_of_chat(const data::Record& record) {
+  const auto& pieces = record.pieces;
+  std::size_t answer = 1;
+  while (answer < pieces.size() && !pieces[answer].is_target) answer += 2;
+  if (answer < 3 || answer >= pieces.size()) return std::nullopt;
+  auto chat = nlohmann::ordered_json::parse(record.chat);
+  nlohmann::ordered_json& messages = chat["messages"];
+  messages.erase(messages.begin() + static_cast<std::ptrdiff_t>(answer / 2), messages.end());
+  const std::string line = chat.dump();
+  const auto content = [&](std::size_t at) {
+    return pieces[at].text.substr(0, pieces[at].text.size() - 1);
+  };
+  return SamplePrompt{content(answer - 2), content(answer),
+                      data::prompt_record(nlohmann::json::parse(line), line, record.origin)};
+}
+
+std::string first_words(const std::string& text) {
+  const std::size_t line = text.find_first_not_of(" \r\n\t");
+  if (line == text.npos) return "";
+  std::size_t end = line;
+  for (std::size_t word = 0; word < kTextWords && end != text.npos; ++word) {
+    end = text.find_first_of(" \r\n\t", end + 1);
+    if (end != text.npos && text[end] != ' ') break;
+  }
+  return text.substr(line, end == text.npos ? end : end - line);
+}
+
+std::optional<SamplePrompt> prompt_of(const data::Record& record) {
+  if (!record.chat.empty()) return prompt_of_chat(record);
+  if (record.pieces.size() == 1) {
+    SamplePrompt text{first_words(record.pieces[0].text), "", {}};
+    return text.text.empty() ? std::nullopt : std::optional(std::move(text));
+  }
+  return SamplePrompt{record.pieces.at(0).text, record.pieces.at(1).text, {}};
+}
+
+using Wanted = std::function<bool(const data::Record&)>;
+
+std::vector<SamplePrompt> prompts_of(const std::vector<data::DataFile>& files, std::size_t most,
+                                     const Wanted& wanted) {
+  std::vector<SamplePrompt> prompts;
+  const auto file = std::ranges::find_if(files, is_lines);
+  if (file == files.end()) return prompts;
+  data::RecordReader reader(file->path);
+  for (int read = 0; read < kMostRead && prompts.size() < most; ++read) {
+    const auto record = reader.next();
+    if (!record) break;
+    if (!wanted(*record)) continue;
+    if (auto prompt = prompt_of(*record)) prompts.push_back(std::move(*prompt));
+  }
+  return prompts;
+}
+
+}  // namespace
+
+std::vector<SamplePrompt> held_out_prompts(const recipe::Recipe& recipe, std::size_t most) {
+  const recipe::Recipe::Data& data = recipe.data;
+  if (!data.eval.empty()) return prompts_of(data.eval, most, [](const auto&) { return true; });
+  if (data.hold_out == 0) return {};
+  return prompts_of(data.train, most, [&](const data::Record& record) {
+    return data::is_held_out(record, data.hold_out, static_cast<std::uint64_t>(recipe.seed));
+  });
+}
+
+std::vector<SamplePrompt> training_prompts(const recipe::Recipe& recipe, std::size_t most) {
+  return prompts_of(recipe.data.train, most, [](const auto&) { return true; });
+}
+
+std::string prompt_flags(const std::vector<SamplePrompt>& prompts) {
+  if (prompts.empty()) return "--prompt \"...\"";
+  // On one line, since a terminal may take the end of one for that of the command.
+  const auto is_short = [](const SamplePrompt& prompt) {
+    return prompt.text.size() <= kShortPrompt && base::printable(prompt.text) == prompt.text;
+  };
+  const auto found = std::ranges::find_if(prompts, is_short);
+  const SamplePrompt& chosen = found == prompts.end() ? prompts.front() : *found;
+  std::string text = chosen.text.substr(0, chosen.text.find('\n'));
+  text = base::cut_to_columns(base::printable(text), kShortPrompt);
+  return fmt::format("{}--prompt {}", chosen.chat ? "--chat " : "", base::shell_word(text));
+}
+
+bool trains_on_chats(const recipe::Recipe& recipe) {
+  try {
+    const std::vector<SamplePrompt> first = training_prompts(recipe, 1);
+    return !first.empty() && first.front().chat.has_value();
+  } catch (const store::StoreError&) {
+    return false;  // the data need not be there any more
+  }
+}
+
+}  // namespace strait::cli

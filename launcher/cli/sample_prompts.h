@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "framework/data/record.h"
+#include "launcher/recipe/recipe.h"
+
+namespace strait::cli {
+
+// What a record of a run's data asks the model, and what it has as the answer.
+struct SamplePrompt {
+  std::string text;    // of a chat what the user says last
+  std::string answer;  // empty: the record is a text, of which `text` is the beginning
+  std::optional<data::Record> chat;  // the messages before the answer (data::prompt_record)
+};
+
+// Of the first records that the run evaluates: those of data.eval, or those that data.hold_out
+// takes from data.train. Records that ask nothing are passed over. Empty: they are in token files.
+// StoreError where a file cannot be read.
+std::vector<SamplePrompt> held_out_prompts(const recipe::Recipe& recipe, std::size_t most);
+
+// Of the first records that the run trains on.
+std::vector<SamplePrompt> training_prompts(const recipe::Recipe& recipe, std::size_t most);
+
+// The flags that ask a model for one of these, as a shell takes them: "--chat --prompt 'what?'".
+// The first one that is short; without any, a placeholder.
+std::string prompt_flags(const std::vector<SamplePrompt>& prompts);
+
+// Whether the run trains on chats, by its first record. False where that cannot be read.
+bool trains_on_chats(const recipe::Recipe& recipe);
+
+}  // namespace strait::cli

@@ -1,0 +1,200 @@
+#include "launcher/cli/saved_checkpoints.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <set>
+#include <system_error>
+
+#include "framework/store/step_folders.h"
+#include "framework/store/store_error.h"
+#include "framework/store/verify_checkpoint.h"
+
+namespace strait::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using State = SavedCheckpoint::State;
+
+double time_of(const fs::path& file) {
+  std::error_code error;
+  const auto written = fs::last_write_time(file, error);
+  if (error) return 0;
+  return std::chrono::duration<double>(std::chrono::file_clock::to_sys(written).time_since_epoch())
+      .count();
+}
+
+bool has_file(const fs::path& checkpoint, const store::ShardFile& file) {
+  return store::has_size(checkpoint / file.name, file.size);
+}
+
+// Where processes of the plan have written the files that are not here.
+std::vector<std::string> hosts_of_rest(const SavedCheckpoint& one, const store::Manifest& manifest,
+                                       const plan::Plan& plan) {
+  std::set<std::string> hosts;
+  for (const plan::Plan::Process& process : plan.processes) {
+    const auto names = store::file_names(process.name.stage, process.name.replica);
+    const bool rest = std::ranges::any_of(manifest.files, [&](const store::ShardFile& file) {
+      return std::ranges::count(names, file.name) > 0 && !has_file(one.path, file);
+    });
+    if (rest) hosts.insert(process.host);
+  }
+  return {hosts.begin(), hosts.end()};
+}
+
+// Files that are still on the run's hosts alone are no damage.
+store::Part part_to_check(const fs::path& checkpoint, const plan::Plan& plan) {
+  const store::Part part = part_here(plan);
+  if (!recipe::stores_on_hosts(plan.recipe.hosts.backend)) return part;
+  const store::Manifest manifest = store::open_checkpoint(checkpoint, store::Verify::manifest);
+  const auto is_here = [&](const store::ShardFile& file) {
+    std::error_code unknown;
+    return fs::exists(checkpoint / file.name, unknown) || unknown;
+  };
+  return std::ranges::all_of(store::files_of(manifest, part), is_here) ? part : store::Part::none;
+}
+
+void describe_complete(SavedCheckpoint& one, const plan::Plan& plan) {
+  const store::Manifest manifest =
+      store::open_checkpoint(one.path, store::Verify::sizes, part_to_check(one.path, plan));
+  const auto has = [&](store::Part part) {
+    return std::ranges::all_of(store::files_of(manifest, part),
+                               [&](const auto& file) { return has_file(one.path, file); });
+  };
+  one.here = has(store::Part::all)       ? store::Part::all
+             : has(store::Part::weights) ? store::Part::weights
+                                         : store::Part::none;
+  one.hosts = hosts_of_rest(one, manifest, plan);
+  one.files = std::ssize(manifest.files);
+  for (const store::ShardFile& file : manifest.files) one.bytes += file.size;
+}
+
+}  // namespace
+
+store::Part part_here(const plan::Plan& plan) {
+  if (!recipe::stores_on_hosts(plan.recipe.hosts.backend)) return store::Part::all;
+  switch (plan.recipe.checkpoint.home) {
+    case recipe::CheckpointHome::all:
+      return store::Part::all;
+    case recipe::CheckpointHome::none:
+      return store::Part::none;
+    case recipe::CheckpointHome::automatic:
+    case recipe::CheckpointHome::weights:
+      break;
+  }
+  return store::Part::weights;
+}
+
+const char* name_of(State state) {
+  switch (state) {
+    case State::complete:
+      return "complete";
+    case State::damaged:
+      return "damaged";
+    case State::foreign:
+      return "of another build";
+    case State::unfinished:
+      return "unfinished";
+    case State::aside:
+      break;
+  }
+  return "set aside";
+}
+
+const char* name_of_part(store::Part part) {
+  return part == store::Part::all ? "all" : part == store::Part::weights ? "weights" : "none";
+}
+
+std::vector<SavedCheckpoint> saved_checkpoints(const fs::path& run, const plan::Plan& plan) {
+  std::vector<SavedCheckpoint> list;
+  for (const store::StepFolder& folder : store::step_folders(run)) {
+    SavedCheckpoint one{.path = folder.path, .step = folder.step, .hosts = {}, .problem = {}};
+    one.saved = time_of(folder.path / store::kManifestName);
+    if (folder.aside) {
+      one.state = State::aside;
+      one.problem = "another launch went on from an older one; the next checkpoint removes it";
+    } else if (!store::is_committed(folder.path)) {
+      one.state = State::unfinished;
+      one.problem = "it has no manifest: it is being written, or its writer died";
+    } else {
+      try {
+        describe_complete(one, plan);
+      } catch (const store::StoreError& error) {
+        using Kind = store::StoreError::Kind;
+        if (error.kind() == Kind::storage_io || error.kind() == Kind::denied) throw;
+        one.state =
+            error.kind() == store::StoreError::Kind::corrupt ? State::damaged : State::foreign;
+        one.problem = error.what();
+      }
+    }
+    list.push_back(std::move(one));
+  }
+  return list;
+}
+
+std::vector<std::string> mark_damaged(std::vector<SavedCheckpoint>& list, const plan::Plan& plan,
+                                      std::int64_t keep, std::optional<store::Step> good) {
+  std::vector<std::string> sentences;
+  std::int64_t intact = 0;
+  for (SavedCheckpoint& one : list) {
+    const bool may_be_good = good && one.step <= *good;
+    if (one.state != State::complete || (intact >= keep && !may_be_good)) continue;
+    const auto damage = store::verify_checkpoint(one.path, part_here(plan)).damage;
+    if (damage.empty()) {
+      ++intact;
+      if (may_be_good) good.reset();
+      continue;
+    }
+    one.state = State::damaged;
+    one.problem = damage.front().sentence;
+    for (const store::Damage& each : damage) sentences.push_back(each.sentence);
+  }
+  return sentences;
+}
+
+std::string intact_instead(const std::vector<SavedCheckpoint>& list, const plan::Plan& plan,
+                           store::Step damaged) {
+  std::vector<SavedCheckpoint> others;
+  std::ranges::copy_if(list, std::back_inserter(others), [damaged](const SavedCheckpoint& one) {
+    return one.step != damaged && one.here != store::Part::none;
+  });
+  try {
+    mark_damaged(others, plan, 1);
+  } catch (const store::StoreError&) {
+    return "";  // the caller has an error to report already
+  }
+  const auto intact = std::ranges::find(others, State::complete, &SavedCheckpoint::state);
+  if (intact == others.end()) return "; no other checkpoint here is intact";
+  return fmt::format("; step {} is intact: copy it with --step {}", number(intact->step),
+                     number(intact->step));
+}
+
+std::vector<store::Step> kept_steps(const std::vector<SavedCheckpoint>& list, std::int64_t keep,
+                                    std::optional<std::int64_t> every,
+                                    std::optional<store::Step> good) {
+  std::vector<store::Step> complete;
+  for (const SavedCheckpoint& one : list) {
+    if (one.state == State::complete) complete.push_back(one.step);
+  }
+  if (complete.empty()) return {};
+  const store::Step oldest =
+      complete[std::min(complete.size(), static_cast<std::size_t>(keep)) - 1];
+  std::vector<store::Step> kept = store::steps_to_keep(complete, keep, good);
+  for (const store::Step step : complete) {
+    const bool added = std::ranges::find(kept, step) == kept.end();
+    if (added && every && number(step) % *every == 0) kept.push_back(step);
+  }
+  for (const SavedCheckpoint& one : list) {
+    const bool committed = one.state == State::damaged || one.state == State::foreign;
+    // Of another build: only that build can say what is in it.
+    if (committed && (one.state == State::foreign || one.step > oldest)) {
+      kept.push_back(one.step);
+    }
+  }
+  std::ranges::sort(kept, std::ranges::greater());
+  return kept;
+}
+
+}  // namespace strait::cli

@@ -1,0 +1,85 @@
+#include "launcher/cli/strait_main.h"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <iostream>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include "launcher/base/build_id.h"
+#include "launcher/base/errors.h"
+#include "launcher/base/own_program.h"
+#include "launcher/base/stop_signals.h"
+#include "launcher/base/text.h"
+#include "launcher/base/thread_waits.h"
+#include "launcher/cli/command_line.h"
+#include "launcher/cli/verbs.h"
+#include "launcher/plugin/plugin_file.h"
+
+namespace strait {
+namespace {
+
+// Verbs that compute with the threads of a stage.
+bool computes_here(std::string_view verb) { return verb == "eval" || verb == "generate"; }
+
+}  // namespace
+}  // namespace strait
+
+void strait::cli::flush_output() {
+  errno = 0;
+  std::cout.flush();
+  if (std::cout.good() && std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+  throw std::system_error(errno != 0 ? errno : EIO, std::generic_category(),
+                          "cannot write to stdout");
+}
+
+int strait::strait_main(int argc, char** argv, OfferParts offer) {
+  if (argc > 1 && computes_here(argv[1]) && base::set_thread_waits()) {
+    // OpenMP's runtime has read the environment already: start again. Without that it only spins.
+    ::execv(base::own_program().c_str(), argv);
+  }
+  // The parent may ignore it, and then the ends of processes that are started here would not be
+  // seen.
+  std::signal(SIGCHLD, SIG_DFL);
+  base::StopSignals::announce();
+  CLI::App cli("strait fine-tunes a transformer that is split over machines joined by slow links.",
+               "strait");
+  cli.set_version_flag("--version", std::string("strait ") + base::build_id());
+  cli.require_subcommand(0, 1);  // 0: checked below, where it is called a verb
+  Command command;
+  for (const auto add : {add_init, add_prepare, add_plan, add_probe, add_doctor, add_install,
+                         add_run, add_run_allocated, add_join, add_resume, add_status, add_watch,
+                         add_logs, add_stop, add_eval, add_generate, add_export, add_checkpoint}) {
+    add(cli, command);
+  }
+  try {
+    check_encoding({argv, static_cast<std::size_t>(argc)});
+    if (argc > 1) check_verb(cli, argv[1]);
+    cli.parse(argc, argv);
+    plugin::offer_own_parts(offer);
+    if (!command) throw CLI::RequiredError("a verb");
+    const base::ExitCode code = command();
+    // A run ends as its files say, whatever became of the lines on its console.
+    constexpr std::array kRuns{"run", "resume", "run-allocated"};
+    const bool runs =
+        std::ranges::any_of(kRuns, [&](const char* verb) { return cli.got_subcommand(verb); });
+    if (code == base::ExitCode::done && !runs) flush_output();
+    return number(code);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return cli.exit(error);  // help and version are "errors", too
+    std::fprintf(stderr, "strait: %s\n", base::printable_lines(usage_fault(cli, error)).c_str());
+    return number(base::ExitCode::bad_input);
+  } catch (const std::exception& error) {
+    const base::Failure failure = base::describe_failure(error);
+    std::fprintf(stderr, "strait: %s\n", base::printable_lines(failure.text).c_str());
+    return number(failure.code);
+  }
+}

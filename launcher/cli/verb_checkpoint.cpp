@@ -1,0 +1,314 @@
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdint>
+#include <ctime>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "framework/store/checkpoint.h"
+#include "framework/store/store_error.h"
+#include "framework/store/verify_checkpoint.h"
+#include "launcher/base/command_name.h"
+#include "launcher/base/errors.h"
+#include "launcher/base/text.h"
+#include "launcher/cli/copied_run.h"
+#include "launcher/cli/number_range.h"
+#include "launcher/cli/saved_checkpoints.h"
+#include "launcher/cli/verbs.h"
+#include "launcher/hosts/slurm_job.h"
+#include "launcher/run/run_directory.h"
+
+namespace strait::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using State = SavedCheckpoint::State;
+
+plan::Plan plan_of(const fs::path& run) { return read_run(run).plan; }
+
+std::vector<SavedCheckpoint> list_of(const fs::path& run) {
+  return saved_checkpoints(run, plan_of(run));
+}
+
+// Where a complete checkpoint survives the loss of which machine.
+std::string place_text(const SavedCheckpoint& one) {
+  if (one.state != State::complete) return one.problem;
+  if (one.here == store::Part::all) return "whole on this machine";
+  return fmt::format(
+      "{}on {}", one.here == store::Part::weights ? "weights on this machine, the rest " : "",
+      one.hosts.empty() ? "its hosts" : fmt::format("{}", fmt::join(one.hosts, ", ")));
+}
+
+std::string time_text(double unix_time) {
+  if (unix_time == 0) return "-";
+  return fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(static_cast<std::time_t>(unix_time)));
+}
+
+// Of a complete one: what the losses of its weights say. nullopt: nothing yet.
+std::optional<bool> is_good(const SavedCheckpoint& one, const run::LossHistory& losses) {
+  if (one.state != State::complete) return std::nullopt;
+  if (losses.is_good(one.step)) return true;
+  const bool seen = losses.is_seen(one.step) || losses.is_bad(one.step);
+  return seen ? std::optional(false) : std::nullopt;
+}
+
+std::string goodness_text(std::optional<bool> good) {
+  if (!good) return "";
+  return *good ? ", known to be good" : ", its losses have diverged";
+}
+
+base::ExitCode list_checkpoints_of(const fs::path& run, bool as_json) {
+  const plan::Plan plan = plan_of(run);
+  const std::vector<SavedCheckpoint> list = saved_checkpoints(run, plan);
+  const run::LossHistory losses = losses_of(run, plan);
+  if (as_json) {
+    json lines = json::array();
+    for (const SavedCheckpoint& one : list) {
+      const std::optional<bool> good = is_good(one, losses);
+      lines.push_back({{"step", number(one.step)},
+                       {"path", one.path.string()},
+                       {"state", name_of(one.state)},
+                       {"good", good ? json(*good) : json(nullptr)},
+                       {"saved", one.saved == 0 ? json(nullptr) : json(one.saved)},
+                       {"bytes", one.bytes},
+                       {"files", one.files},
+                       {"here", name_of_part(one.here)},
+                       {"hosts", one.hosts},
+                       {"problem", one.problem}});
+    }
+    const json all = {{"format", store::Manifest::kFormatVersion}, {"checkpoints", lines}};
+    // A problem may quote the bytes of a damaged file.
+    fmt::print("{}\n", all.dump(2, ' ', false, json::error_handler_t::replace));
+    return base::ExitCode::done;
+  }
+  if (list.empty()) fmt::print("{} has no checkpoint\n", run.string());
+  for (const SavedCheckpoint& one : list) {
+    const std::string size =
+        one.state == State::complete
+            ? fmt::format("{} in {}", base::byte_text(one.bytes), base::counted(one.files, "file"))
+            : "-";
+    fmt::print("step {:<8} {:<19}  {:<16}  {:<22}  {}{}\n", number(one.step), time_text(one.saved),
+               name_of(one.state), size, place_text(one), goodness_text(is_good(one, losses)));
+  }
+  return base::ExitCode::done;
+}
+
+// The committed ones, or that of this step.
+std::vector<SavedCheckpoint> chosen(const fs::path& run, std::optional<std::int64_t> step) {
+  std::vector<SavedCheckpoint> list = list_of(run);
+  std::erase_if(list, [](const SavedCheckpoint& one) {
+    return one.state == State::unfinished || one.state == State::aside;
+  });
+  std::vector<std::int64_t> steps;
+  steps.reserve(list.size());
+  for (const SavedCheckpoint& one : list) steps.push_back(number(one.step));
+  if (step) {
+    std::erase_if(list, [&](const SavedCheckpoint& one) { return number(one.step) != *step; });
+  }
+  if (!list.empty()) return list;
+  throw base::UserError(base::ExitCode::bad_input,
+                        steps.empty() ? fmt::format("{} has no complete checkpoint", run.string())
+                                      : fmt::format("{} has no checkpoint of step {}; it has: {}",
+                                                    run.string(), *step, fmt::join(steps, ", ")));
+}
+
+// True: every byte that was looked at is right.
+bool print_found(const std::string& name, const store::Verification& found) {
+  const std::string elsewhere = found.elsewhere.empty()
+                                    ? ""
+                                    : fmt::format("; not looked at, because they are on hosts: {}",
+                                                  fmt::join(found.elsewhere, ", "));
+  if (found.damage.empty()) {
+    fmt::print("{}: {} compared, every byte is right{}\n", name, base::byte_text(found.bytes),
+               elsewhere);
+    return true;
+  }
+  fmt::print("{}: damaged{}\n", name, elsewhere);
+  for (const store::Damage& damage : found.damage) fmt::print("  {}\n", damage.sentence);
+  return false;
+}
+
+base::ExitCode verify_checkpoints(const fs::path& run, std::optional<std::int64_t> step) {
+  const plan::Plan plan = plan_of(run);
+  bool right = true;
+  for (const SavedCheckpoint& one : chosen(run, step)) {
+    if (one.state == State::foreign) {
+      fmt::print("step {}: not compared: {}\n", number(one.step), one.problem);
+      right = false;
+      continue;
+    }
+    const store::Part here = one.state == State::complete ? one.here : part_here(plan);
+    const store::Verification found = store::verify_checkpoint(one.path, here);
+    if (!found.damage.empty() && !store::is_committed(one.path)) {  // a live run prunes
+      fmt::print("step {}: was removed meanwhile\n", number(one.step));
+      continue;
+    }
+    right = print_found(fmt::format("step {}", number(one.step)), found) && right;
+  }
+  if (const std::optional<fs::path> base = plan::own_base(run, plan)) {
+    right = print_found("weights under the adapters", store::verify_checkpoint(*base)) && right;
+  }
+  return right ? base::ExitCode::done : base::ExitCode::corrupt;
+}
+
+// Newer ones that are not copied, as `chosen` lists them.
+void warn_of_passed_over(const std::vector<SavedCheckpoint>& list, const SavedCheckpoint& copied) {
+  std::vector<std::string> problems;
+  for (const SavedCheckpoint& one : list) {
+    if (one.step > copied.step) problems.push_back(one.problem);
+  }
+  if (problems.empty()) return;
+  warn(fmt::format("copying {}, because a newer checkpoint cannot be used: {}",
+                   copied.path.string(), fmt::join(problems, "; ")));
+}
+
+base::ExitCode copy_checkpoint_of(const fs::path& run, const fs::path& target,
+                                  std::optional<std::int64_t> step) {
+  const plan::Plan plan = plan_of(run);
+  std::vector<SavedCheckpoint> list = chosen(run, step);
+  // Without a step: the newest that is complete.
+  const auto found = std::ranges::find(list, State::complete, &SavedCheckpoint::state);
+  const SavedCheckpoint& one = found == list.end() ? list.front() : *found;
+  if (one.state != State::complete || one.here == store::Part::none) {
+    throw base::UserError(
+        base::ExitCode::corrupt,
+        fmt::format("checkpoint {} cannot be copied: {}{}", number(one.step), place_text(one),
+                    intact_instead(list_of(run), plan, one.step)));
+  }
+  warn_of_passed_over(list, one);
+  const CopiedRun copied = [&] {
+    try {
+      return copy_run(
+          run, target,
+          {one.path, store::open_checkpoint(one.path, store::Verify::sizes, part_here(plan))});
+    } catch (const store::StoreError& error) {
+      if (error.kind() != store::StoreError::Kind::corrupt) throw;
+      throw base::UserError(base::ExitCode::corrupt,
+                            error.what() + intact_instead(list_of(run), plan, one.step));
+    }
+  }();
+  if (copied.part == store::Part::all) {
+    fmt::print("step {} ({}) is in {}; go on with: {}\n", number(copied.step),
+               base::byte_text(copied.bytes), target.string(),
+               base::strait_command("resume", target));
+  } else {
+    fmt::print(
+        "the weights of step {} ({}) are in {}, for export, eval and generate; it cannot be "
+        "resumed, because the rest is {}\n",
+        number(copied.step), base::byte_text(copied.bytes), target.string(),
+        one.hosts.empty() ? "on its hosts" : fmt::format("on {}", fmt::join(one.hosts, ", ")));
+  }
+  return base::ExitCode::done;
+}
+
+// With the newest that is known to be good.
+struct PruneRule {
+  std::int64_t keep = 0;                // newest complete ones
+  std::optional<std::int64_t> every{};  // and those of steps divisible by this
+  bool dry_run = false;
+};
+
+base::ExitCode prune_run(const fs::path& run, const PruneRule& rule) {
+  hosts::SlurmJob::refuse_live(run);
+  const run::RunDirectory directory = run::RunDirectory::open(run);
+  const plan::Plan plan = plan_of(run);
+  std::vector<SavedCheckpoint> list = saved_checkpoints(run, plan);
+  const std::optional<store::Step> good = losses_of(run, plan).good();
+  const std::vector<std::string> damage = mark_damaged(list, plan, rule.keep, good);
+  for (const std::string& sentence : damage) fmt::print("damaged: {}\n", sentence);
+  const std::vector<store::Step> kept = kept_steps(list, rule.keep, rule.every, good);
+  if (kept.empty() && !damage.empty()) {
+    throw base::UserError(
+        base::ExitCode::corrupt,
+        fmt::format("{} has no checkpoint that is intact; nothing was removed", run.string()));
+  }
+  if (kept.empty()) {
+    fmt::print("{} has no complete checkpoint; nothing was removed\n", run.string());
+    return base::ExitCode::done;
+  }
+  std::vector<std::int64_t> steps;
+  steps.reserve(kept.size());
+  for (const store::Step step : kept) steps.push_back(number(step));
+  if (rule.dry_run) {
+    for (const SavedCheckpoint& one : list) {
+      const bool stays = one.state != State::aside &&
+                         (one.step >= kept.front() || std::ranges::count(kept, one.step) > 0);
+      fmt::print("{} {}\n", stays ? "would stay:  " : "would remove:", one.path.string());
+    }
+    return base::ExitCode::done;
+  }
+  const store::Pruned pruned = store::prune_all_but(run, kept);
+  for (const fs::path& path : pruned.removed) fmt::print("removed {}\n", path.string());
+  for (const store::Pruned::Left& left : pruned.left) fmt::print("stays: {}\n", left.reason);
+  fmt::print("kept: {}\n", fmt::join(steps, ", "));
+  return pruned.left.empty() ? base::ExitCode::done : base::ExitCode::storage_io;
+}
+
+struct CheckpointFlags {
+  fs::path run;
+  std::string target;
+  std::optional<std::int64_t> step;
+  PruneRule rule;
+  bool json = false;
+};
+
+CLI::App* add_part(CLI::App* verb, const char* name, const char* text,
+                   const std::shared_ptr<CheckpointFlags>& flags) {
+  CLI::App* part = verb->add_subcommand(name, text);
+  add_run_argument(part, flags->run)->required();
+  return part;
+}
+
+void add_step(CLI::App* part, const std::shared_ptr<CheckpointFlags>& flags, const char* text) {
+  part->add_option("--step", flags->step, text)->check(up_to(kMostSteps));
+}
+
+}  // namespace
+
+void add_checkpoint(CLI::App& cli, Command& command) {
+  const auto flags = std::make_shared<CheckpointFlags>();
+  CLI::App* verb = cli.add_subcommand("checkpoint", "look at, verify, copy, remove checkpoints");
+  verb->require_subcommand(1);
+
+  CLI::App* list = add_part(verb, "list", "what was saved when, and where it is", flags);
+  list->add_flag("--json", flags->json, "machine-readable output");
+  list->callback([flags, &command] {
+    command = [flags] { return list_checkpoints_of(flags->run, flags->json); };
+  });
+
+  CLI::App* verify = add_part(
+      verb, "verify", "compare every byte with its hash; ends with 32 where one is wrong", flags);
+  add_step(verify, flags, "only this one");
+  verify->callback([flags, &command] {
+    command = [flags] { return verify_checkpoints(flags->run, flags->step); };
+  });
+
+  CLI::App* copy = add_part(
+      verb, "copy", "one checkpoint as a run of its own, which resume and export read", flags);
+  copy->add_option("folder", flags->target, "a new one")->required();
+  add_step(copy, flags, "instead of the newest");
+  copy->callback([flags, &command] {
+    command = [flags] { return copy_checkpoint_of(flags->run, flags->target, flags->step); };
+  });
+
+  CLI::App* prune = add_part(verb, "prune", "remove all checkpoints but those of a rule", flags);
+  prune->add_option("--keep", flags->rule.keep, "so many of the newest complete ones")
+      ->required()
+      ->check(CLI::Range(1, 1'000'000));
+  prune->add_option("--every", flags->rule.every, "and those of every so many steps")
+      ->check(CLI::Range(std::int64_t{1}, kMostSteps));
+  prune->add_flag("--dry-run", flags->rule.dry_run, "only say what would be removed");
+  prune->callback(
+      [flags, &command] { command = [flags] { return prune_run(flags->run, flags->rule); }; });
+}
+
+}  // namespace strait::cli

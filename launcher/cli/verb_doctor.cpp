@@ -1,0 +1,138 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <exception>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
+
+#include "launcher/base/build_id.h"
+#include "launcher/base/command_name.h"
+#include "launcher/base/errors.h"
+#include "launcher/base/text.h"
+#include "launcher/cli/link_checkup.h"
+#include "launcher/cli/run_options.h"
+#include "launcher/cli/verbs.h"
+#include "launcher/hosts/diagnostics.h"
+#include "launcher/planner/plan_maker.h"
+#include "launcher/worker/compute_device.h"
+
+namespace strait::cli {
+namespace {
+
+// One line of the report: what passed, or the sentence of what failed.
+std::optional<plan::Plan> plan_or_result(const recipe::Recipe& recipe,
+                                         std::vector<hosts::CheckResult>& results) {
+  try {
+    plan::Plan plan = planner::make_plan(recipe).plan;
+    results.push_back({hosts::CheckResult::Kind::ok, base::ExitCode::done, "model",
+                       fmt::format("{} in {} {}", recipe.model.path, plan.processes.size(),
+                                   plan.processes.size() == 1 ? "process" : "processes")});
+    results.push_back({hosts::CheckResult::Kind::ok, base::ExitCode::done, "data",
+                       fmt::format("{}: {}", data::paths_of(recipe.data.train),
+                                   base::counted(plan.train.rows, "row"))});
+    return plan;
+  } catch (const std::exception& error) {
+    const base::Failure failure = base::describe_failure(error);
+    results.push_back({hosts::CheckResult::Kind::wrong, failure.code, "plan", failure.text});
+    return std::nullopt;
+  }
+}
+
+const char* word_for(hosts::CheckResult::Kind kind) {
+  switch (kind) {
+    case hosts::CheckResult::Kind::ok:
+      return "ok";
+    case hosts::CheckResult::Kind::note:
+      return "note";
+    case hosts::CheckResult::Kind::wrong:
+      return "wrong";
+  }
+  return "?";
+}
+
+void print_results(const std::vector<hosts::CheckResult>& results) {
+  std::size_t widest = 0;
+  for (const hosts::CheckResult& result : results) widest = std::max(widest, result.where.size());
+  for (const hosts::CheckResult& result : results) {
+    fmt::print("{:<5}  {:<{}}  {}\n", word_for(result.kind), base::printable(result.where), widest,
+               base::printable(result.text));
+  }
+}
+
+void print_results_json(const std::vector<hosts::CheckResult>& results) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const hosts::CheckResult& result : results) {
+    list.push_back({{"kind", word_for(result.kind)},
+                    {"code", number(result.code)},
+                    {"where", result.where},
+                    {"text", result.text}});
+  }
+  fmt::print("{}\n", list.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+}
+
+bool is_wrong(const hosts::CheckResult& result) {
+  return result.kind == hosts::CheckResult::Kind::wrong;
+}
+
+void add_this_machine(std::vector<hosts::CheckResult>& results) {
+  for (const worker::DeviceCheck& check : worker::check_devices()) {
+    results.push_back({check.works ? hosts::CheckResult::Kind::ok : hosts::CheckResult::Kind::wrong,
+                       check.works ? base::ExitCode::done : base::ExitCode::internal,
+                       "this machine", check.text});
+  }
+}
+
+std::vector<hosts::CheckResult> examine_run(const RunOptions& options) {
+  const recipe::Recipe recipe = read_recipe(options);
+  std::vector<hosts::CheckResult> results = {
+      {hosts::CheckResult::Kind::ok, base::ExitCode::done, "recipe",
+       fmt::format("{} (strait {})", options.recipe.string(), base::build_id())}};
+  const std::optional<plan::Plan> plan = plan_or_result(recipe, results);
+  const auto of_hosts =
+      hosts::check_hosts(recipe, plan ? hosts::needs_of(*plan) : std::vector<hosts::HostNeed>{});
+  results.insert(results.end(), of_hosts.begin(), of_hosts.end());
+  if (recipe.hosts.backend == recipe::BackendKind::local) add_this_machine(results);
+  if (std::ranges::none_of(results, is_wrong) && recipe.hosts.backend == recipe::BackendKind::ssh &&
+      plan->hosts.size() > 1) {
+    const auto of_links = check_links(*plan);
+    results.insert(results.end(), of_links.begin(), of_links.end());
+  }
+  return results;
+}
+
+std::vector<hosts::CheckResult> examine_this_machine(const RunOptions& options) {
+  if (!options.overrides.empty()) {
+    throw base::UserError(base::ExitCode::bad_input,
+                          "--set changes a recipe, and none is named; write: " +
+                              base::command_name() + " doctor RECIPE --set KEY=VALUE");
+  }
+  std::vector<hosts::CheckResult> results = {{hosts::CheckResult::Kind::ok, base::ExitCode::done,
+                                              "this machine",
+                                              fmt::format("strait {}", base::build_id())}};
+  add_this_machine(results);
+  return results;
+}
+
+base::ExitCode examine(const RunOptions& options) {
+  const std::vector<hosts::CheckResult> results =
+      options.recipe.empty() ? examine_this_machine(options) : examine_run(options);
+  options.json ? print_results_json(results) : print_results(results);
+  const auto first = std::ranges::find_if(results, is_wrong);
+  return first == results.end() ? base::ExitCode::done : first->code;
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& cli, Command& command) {
+  const auto options = std::make_shared<RunOptions>();
+  CLI::App* verb =
+      cli.add_subcommand("doctor", "check everything that a recipe needs; starts nothing");
+  verb->add_option("recipe", options->recipe, "a recipe file; absent: check this machine alone");
+  add_run_options(verb, options);
+  verb->callback([options, &command] { command = [options] { return examine(*options); }; });
+}
+
+}  // namespace strait::cli

@@ -1,0 +1,235 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "framework/data/chat_record.h"
+#include "framework/data/record_fields.h"
+#include "framework/data/record_reader.h"
+#include "framework/store/bounded_json.h"
+#include "framework/utf8.h"
+#include "launcher/base/errors.h"
+#include "launcher/base/text.h"
+#include "launcher/cli/ask_model.h"
+#include "launcher/cli/generation.h"
+#include "launcher/cli/number_range.h"
+#include "launcher/cli/sample_prompts.h"
+#include "launcher/cli/text_coder.h"
+#include "launcher/cli/verbs.h"
+#include "models/model_description.h"
+
+namespace strait::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+// A prompt may be as long as a record.
+constexpr store::JsonLimits kLineLimits{.string_bytes = data::RecordReader::kMaximumLine};
+
+struct GenerateFlags {
+  std::filesystem::path run;
+  std::string prompt;
+  std::filesystem::path prompts;  // instead: a file
+  std::string tokenizer;
+  bool chat = false;
+  Place place = Place::automatic;
+  GenerationOptions options;
+};
+
+data::Record user_chat(const std::string& text, const std::string& origin) {
+  const Json chat{{"messages", Json::array({{{"role", "user"}, {"content", text}}})}};
+  return data::prompt_record(chat, chat.dump(), origin);
+}
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw base::UserError(base::ExitCode::bad_input, what);
+}
+
+// One line of a file of prompts.
+std::vector<std::int32_t> read_prompt(const std::string& line, const std::string& origin, bool chat,
+                                      TextCoder& coder) {
+  constexpr const char* kAllowed =
+      "expected {\"prompt\": \"text\"} or {\"messages\": [...]} in every line";
+  Json record;
+  try {
+    record = store::parse_bounded_json(line, kLineLimits);
+  } catch (const store::JsonError& error) {
+    refuse(fmt::format("{}: {}; this one is not JSON: {}", origin, kAllowed, error.what()));
+  }
+  if (!record.is_object()) {
+    refuse(fmt::format("{}: {}; this one is {}", origin, kAllowed, data::kind_of(record)));
+  }
+  if (record.contains("messages")) {
+    return coder.encode_chat(data::prompt_record(record, line.substr(line.find('{')), origin));
+  }
+  const auto prompt = record.find("prompt");
+  if (prompt == record.end()) {
+    refuse(
+        fmt::format("{}: {}; this one has neither \"prompt\" nor \"messages\"", origin, kAllowed));
+  }
+  if (!prompt->is_string()) {
+    refuse(fmt::format("{}: \"prompt\" is {} where a string is expected", origin,
+                       data::kind_of(*prompt)));
+  }
+  const auto text = prompt->get<std::string>();
+  return chat ? coder.encode_chat(user_chat(text, origin)) : coder.encode(text);
+}
+
+std::vector<Prompt> read_prompts(const std::filesystem::path& file, bool chat, TextCoder& coder) {
+  constexpr const char* kTakes = "--prompts takes a file with a JSON object in every line";
+  std::error_code ignored;
+  if (std::filesystem::is_directory(file, ignored)) {
+    refuse(fmt::format("{} is a directory; {}", file.string(), kTakes));
+  }
+  std::ifstream lines(file);
+  if (!lines) refuse(fmt::format("{} cannot be read; {}", file.string(), kTakes));
+  std::vector<Prompt> prompts;
+  std::string line;
+  for (int number = 1; std::getline(lines, line); ++number) {
+    if (number == 1 && line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    const std::string origin = fmt::format("{}:{}", file.string(), number);
+    std::vector<std::int32_t> tokens = read_prompt(line, origin, chat, coder);
+    prompts.push_back({std::move(tokens), origin + ": the prompt"});
+  }
+  if (lines.bad()) refuse(fmt::format("{} cannot be read to its end", file.string()));
+  if (prompts.empty()) refuse(fmt::format("{} holds no prompt; {}", file.string(), kTakes));
+  return prompts;
+}
+
+const char* end_name(Completion::End end) {
+  switch (end) {
+    case Completion::End::model:
+      return "end of text";
+    case Completion::End::stop:
+      return "stop";
+    case Completion::End::length:
+      break;
+  }
+  return "length";
+}
+
+// The text of one prompt appears while it is made. A pipe gets the model's bytes unchanged; on a
+// terminal control characters are escaped.
+void print_text(Generation& generation) {
+  const bool watched = isatty(STDOUT_FILENO) != 0;
+  generation.on_text([watched](std::size_t /*prompt*/, const std::string& more) {
+    std::cout << (watched ? base::printable_lines(more) : more);
+    flush_output();
+  });
+  generation.on_done([](std::size_t /*prompt*/, const Completion& completion) {
+    if (!completion.text.ends_with('\n')) std::cout << '\n';
+  });
+}
+
+void print_lines(Generation& generation) {
+  generation.on_done([](std::size_t prompt, const Completion& completion) {
+    const Json line{{"number", prompt + 1},
+                    {"completion", completion.text},
+                    {"tokens", completion.tokens},
+                    {"end", end_name(completion.end)}};
+    std::cout << line.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
+    flush_output();
+  });
+}
+
+// A model that was tuned on chats answers a bare text with anything, and no error says so.
+void note_chats(const GenerateFlags& flags, const recipe::Recipe& recipe) {
+  if (flags.chat || !flags.prompts.empty() || !trains_on_chats(recipe)) return;
+  warn(
+      "the run was trained on chats, and this prompt is continued as plain text; add --chat to ask "
+      "it as a user does");
+}
+
+base::ExitCode generate(const GenerateFlags& flags) {
+  // Every text has it at its beginning.
+  if (std::ranges::count(flags.options.stops, "") > 0) {
+    refuse("--stop is empty, and would end every answer before its first token; name a text");
+  }
+  const plan::RunFile run = read_run(flags.run);
+  const auto coder = make_text_coder(tokenizer_of_run(run, flags.tokenizer));
+  note_chats(flags, run.plan.recipe);
+  std::vector<Prompt> prompts;
+  if (flags.prompts.empty()) {
+    const std::string name = "the prompt";
+    prompts.push_back({flags.chat ? coder->encode_chat(user_chat(flags.prompt, name))
+                                  : coder->encode(flags.prompt),
+                       name});
+  } else {
+    prompts = read_prompts(flags.prompts, flags.chat, *coder);
+  }
+  // Not before the tokenizer is up and the prompts are read: a live run removes checkpoints.
+  const RunCheckpoint source = find_checkpoint(flags.run);
+  warn(source.warning);
+  const Place place = choose_place(source, flags.place);
+  Generation generation(std::move(prompts), models::describe(source.config), *coder, flags.options,
+                        requests_in_flight(source, place));
+  if (flags.prompts.empty()) {
+    print_text(generation);
+  } else {
+    print_lines(generation);
+  }
+  return ask_model(flags.run, source, place, generation);
+}
+
+}  // namespace
+
+void add_generate(CLI::App& cli, Command& command) {
+  const auto flags = std::make_shared<GenerateFlags>();
+  GenerationOptions& options = flags->options;
+  run::Sampling& sampling = options.sampling;
+  CLI::App* verb = cli.add_subcommand("generate", "continue prompts with a trained model");
+  add_run_argument(verb, flags->run)->required();
+  CLI::Option_group* what = verb->add_option_group("prompts", "what is continued");
+  what->add_option("--prompt", flags->prompt, "a text, whose continuation appears as it is made");
+  what->add_option("--prompts", flags->prompts,
+                   "a file with {\"prompt\": ...} or {\"messages\": [...]} in every line; prints "
+                   "a JSON object for each, in their order");
+  what->require_option(1);
+  verb->add_option("--max-tokens", options.max_tokens, "at most")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  verb->add_option("--temperature", sampling.temperature, "0 always takes the likeliest token")
+      ->check(number_range(0.0, 100.0))
+      ->capture_default_str();
+  verb->add_option("--top-k", sampling.top_k, "sample among this many; 0: among all")
+      ->check(CLI::Range(0, 10'000'000))
+      ->capture_default_str();
+  verb->add_option("--top-p", sampling.top_p,
+                   "among the likeliest that have this probability together")
+      ->check(number_range(1e-6, 1.0))
+      ->capture_default_str();
+  verb->add_option("--min-p", sampling.min_p, "among those with this share of the likeliest's")
+      ->check(number_range(0.0, 1.0))
+      ->capture_default_str();
+  verb->add_option("--repetition-penalty", sampling.repetition_penalty,
+                   "above 1: tokens that were there become less likely")
+      ->check(number_range(0.01, 100.0))
+      ->capture_default_str();
+  verb->add_option("--stop", options.stops, "ends before this text or control token; repeatable")
+      ->take_all()
+      ->allow_extra_args(false);
+  verb->add_option("--seed", sampling.seed, "of sampling")
+      ->check(up_to(std::numeric_limits<std::int64_t>::max()))
+      ->capture_default_str();
+  verb->add_option("--tokenizer", flags->tokenizer, "a directory, or bytes; else the run's own");
+  verb->add_flag("--chat", flags->chat,
+                 "the prompt is what a user says, in the tokenizer's chat template");
+  add_place(verb, flags->place);
+  verb->callback([flags, &command] { command = [flags] { return generate(*flags); }; });
+}
+
+}  // namespace strait::cli

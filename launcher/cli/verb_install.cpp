@@ -1,0 +1,154 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "framework/mutex.h"
+#include "framework/store/store_error.h"
+#include "launcher/base/build_id.h"
+#include "launcher/base/errors.h"
+#include "launcher/base/own_program.h"
+#include "launcher/base/text.h"
+#include "launcher/cli/run_options.h"
+#include "launcher/cli/verbs.h"
+#include "launcher/hosts/build_files.h"
+#include "launcher/hosts/host_install.h"
+
+namespace strait::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Hosts at the same time. More would only share the uplink.
+constexpr std::size_t kConcurrentHosts = 8;
+constexpr auto kReportEvery = std::chrono::seconds(5);
+
+// Prints the lines of all hosts, and keeps the first failure in the order of the recipe.
+class InstallReport {
+ public:
+  explicit InstallReport(std::size_t hosts) : codes_(hosts, base::ExitCode::done) {}
+
+  void print(const std::string& line) STRAIT_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    fmt::print("{}\n", base::printable(line));
+    std::fflush(stdout);
+  }
+  void fail(std::size_t host, base::ExitCode code) STRAIT_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    codes_[host] = code;
+  }
+  base::ExitCode first_failure() STRAIT_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    const auto bad = std::ranges::find_if(
+        codes_, [](base::ExitCode one) { return one != base::ExitCode::done; });
+    return bad == codes_.end() ? base::ExitCode::done : *bad;
+  }
+
+ private:
+  Mutex mutex_;
+  std::vector<base::ExitCode> codes_ STRAIT_GUARDED_BY(mutex_);
+};
+
+void install_one(const hosts::InstallTarget& target, std::size_t number,
+                 const std::vector<hosts::Build>& builds, InstallReport& report) {
+  const auto begun = Clock::now();
+  auto reported = begun;
+  try {
+    const hosts::Installed installed =
+        hosts::install_on_host(target, builds, [&](std::uint64_t sent, std::uint64_t to_send) {
+          if (Clock::now() - reported < kReportEvery) return;
+          reported = Clock::now();
+          report.print(fmt::format("{}: {} of {} sent", target.host, base::byte_text(sent),
+                                   base::byte_text(to_send)));
+        });
+    const double elapsed = std::chrono::duration<double>(Clock::now() - begun).count();
+    report.print(fmt::format("{}: has strait {}{}, {} of {} sent, {:.1f} s", target.host,
+                             base::build_id(), installed.has_cuda ? " with CUDA" : "",
+                             base::byte_text(installed.sent), base::byte_text(installed.all),
+                             elapsed));
+    if (installed.has_gpu && !installed.has_cuda) {
+      report.print(
+          fmt::format("{}: has a GPU, which this build for CPUs does not use; build strait with a "
+                      "libtorch that has CUDA, too, and install again with --other-build FOLDER",
+                      target.host));
+    }
+  } catch (const std::exception& error) {
+    const base::Failure failure = base::describe_failure(error);
+    report.print(fmt::format("strait: {}", failure.text));
+    report.fail(number, failure.code);
+  }
+}
+
+// This build, and one of the other kind: in the folder that the user names, or where it is usual.
+std::vector<hosts::Build> builds_here(const std::filesystem::path& named) {
+  std::vector<hosts::Build> builds = {hosts::build_in(base::own_program().parent_path())};
+  if (!named.empty()) {
+    builds.push_back(hosts::build_in(named));
+    return builds;
+  }
+  const std::filesystem::path usual =
+      hosts::programs_of_other_kind(base::own_program().parent_path(), builds[0].has_cuda());
+  if (!std::filesystem::exists(usual / "strait-stage")) return builds;
+  try {
+    builds.push_back(hosts::build_in(usual));
+  } catch (const base::UserError& error) {
+    fmt::print("not used: {}\n", error.what());
+  } catch (const store::StoreError& error) {
+    fmt::print("not used: {}\n", error.what());
+  }
+  return builds;
+}
+
+base::ExitCode install_on_hosts(const RunOptions& options, const std::string& other_build) {
+  const recipe::Recipe recipe = read_recipe(options);
+  if (recipe.hosts.backend != recipe::BackendKind::ssh) {
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("{} has no hosts that ssh reaches: hosts.backend is not \"ssh\"",
+                    options.recipe.string()));
+  }
+  const std::vector<hosts::Build> builds = builds_here(other_build);
+  std::vector<recipe::RecipeHost> hosts = recipe.hosts.list;
+  std::ranges::copy(recipe.hosts.spare, std::back_inserter(hosts));
+  InstallReport report(hosts.size());
+  std::atomic<std::size_t> next = 0;
+  {
+    std::vector<std::jthread> workers;
+    for (std::size_t i = 0; i < std::min(kConcurrentHosts, hosts.size()); ++i) {
+      workers.emplace_back([&] {
+        for (std::size_t host = next++; host < hosts.size(); host = next++) {
+          install_one({hosts[host].name, recipe.hosts.ssh_config}, host, builds, report);
+        }
+      });
+    }
+  }
+  return report.first_failure();
+}
+
+}  // namespace
+
+void add_install(CLI::App& cli, Command& command) {
+  const auto options = std::make_shared<RunOptions>();
+  CLI::App* verb = cli.add_subcommand("install", "install this build on the hosts of a recipe");
+  verb->add_option("--hosts", options->recipe, "the recipe that lists them")->required();
+  add_overrides(verb, options->overrides);
+  const auto other = std::make_shared<std::string>();
+  verb->add_option("--other-build", *other,
+                   "the programs of another build of these sources: with CUDA, for hosts with a "
+                   "GPU, or for CPUs, for those without (default: build/cuda/bin or build/cpu/bin "
+                   "beside this one)");
+  verb->callback([options, other, &command] {
+    command = [options, other] { return install_on_hosts(*options, *other); };
+  });
+}
+
+}  // namespace strait::cli

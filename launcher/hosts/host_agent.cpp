@@ -1,0 +1,335 @@
+#include "launcher/hosts/host_agent.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "framework/net/node.h"
+#include "framework/store/step_folders.h"
+#include "framework/store/store_error.h"
+#include "launcher/base/backend.h"
+#include "launcher/base/build_id.h"
+#include "launcher/base/errors.h"
+#include "launcher/base/generation_lock.h"
+#include "launcher/base/run_file_names.h"
+#include "launcher/base/stop_signals.h"
+#include "launcher/hosts/agent_job.h"
+#include "launcher/hosts/agent_message.h"
+#include "launcher/hosts/agent_transfer.h"
+#include "launcher/hosts/host_facts.h"
+#include "launcher/hosts/reach_service.h"
+
+namespace strait::hosts {
+
+// Reads what other processes append to a file.
+class LogFollower {
+ public:
+  // Starts at the current end of the file.
+  explicit LogFollower(std::filesystem::path file);
+  LogFollower() = default;
+
+  // What was appended since the last call, 8 KiB at most; empty: nothing, or it cannot be read.
+  std::string take();
+
+ private:
+  std::filesystem::path file_;
+  std::uint64_t taken_ = 0;
+};
+
+namespace {
+
+// Below the limit of a text in a message, even if every byte is replaced by U+FFFD (3 bytes).
+constexpr std::size_t kMaxLogBytes = 8192;
+
+}  // namespace
+
+LogFollower::LogFollower(std::filesystem::path file) : file_(std::move(file)) {
+  std::error_code absent;
+  const std::uintmax_t size = std::filesystem::file_size(file_, absent);
+  taken_ = absent ? 0 : size;
+}
+
+std::string LogFollower::take() {
+  std::ifstream in(file_, std::ios::binary);
+  in.seekg(static_cast<std::streamoff>(taken_));
+  std::string text(kMaxLogBytes, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  taken_ += text.size();
+  return text;
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+// Ends of processes are noticed within this time.
+constexpr auto kServeTick = std::chrono::milliseconds(50);
+constexpr auto kLogEvery = std::chrono::milliseconds(500);
+constexpr auto kFinalFlushTimeout = std::chrono::seconds(5);
+constexpr auto kGreetingTimeout = std::chrono::seconds(30);
+constexpr auto kStopCheck = std::chrono::milliseconds(200);
+
+net::NodeOptions agent_node(const AgentJob& job) {
+  net::NodeOptions options;
+  options.name = job.name();
+  options.run = job.run;
+  options.generation = job.generation;
+  options.keys = job.keys;
+  options.on_event = [](const std::string& event) { spdlog::info("{}", event); };
+  return options;
+}
+
+constexpr const char* kLibraryPath = "LD_LIBRARY_PATH";
+
+// Call it before the first thread: setenv is not thread-safe. Stages inherit the environment.
+void set_environment(const AgentJob& job) {
+  for (const auto& [name, value] : job.environment) {
+    // An installed build finds its own libraries by it.
+    const char* const own = name == kLibraryPath ? std::getenv(kLibraryPath) : nullptr;
+    ::setenv(name.c_str(), own == nullptr ? value.c_str() : (own + (":" + value)).c_str(), 1);
+  }
+  if (job.devices.empty()) return;
+  ::setenv("CUDA_VISIBLE_DEVICES", fmt::format("{}", fmt::join(job.devices, ",")).c_str(), 1);
+}
+
+// Waits until the launcher has acknowledged: it does not answer agents of an earlier start.
+void send_hello(net::Link& link, const AgentJob& job, const HostFacts& facts,
+                const std::atomic<int>& stops) {
+  std::string why = "timeout";
+  const auto deadline = Clock::now() + kGreetingTimeout;
+  try {
+    link.send(format(AgentHello{facts}));
+    while (Clock::now() < deadline) {
+      if (link.flush(std::min(deadline, Clock::now() + kStopCheck))) return;
+      if (stops.load() == 0) continue;
+      throw base::UserError(base::ExitCode::interrupted, "interrupted before it joined the run");
+    }
+  } catch (const net::LinkError& error) {
+    why = error.what();
+  }
+  throw base::UserError(
+      base::ExitCode::peer_lost,
+      fmt::format("the launcher of run {} at {} does not answer to this host's token ({}): the run "
+                  "has ended or was started again, and the token has expired, or this host has no "
+                  "route to the launcher",
+                  job.run_name, job.endpoints.at(kAgentService), why));
+}
+
+// Flushes the last messages, unless the launcher has disconnected already.
+void flush_last_messages(net::Link& link) {
+  try {
+    link.flush(Clock::now() + kFinalFlushTimeout);
+  } catch (const net::LinkError& error) {
+    spdlog::info("{}", error.what());
+  }
+}
+
+// Starts and ends processes on this host as the launcher requests, and reports their ends and logs.
+// One thread.
+class HostAgent {
+ public:
+  // `stops` counts requests to leave: the first is passed on to the launcher, which saves before it
+  // ends this agent; the second ends it at once.
+  HostAgent(fs::path run_directory, net::Link& link, const std::atomic<int>& stops)
+      : directory_(std::move(run_directory)), link_(link), stops_(stops) {
+    fs::create_directories(directory_ / base::kLogsFolder);
+  }
+
+  // If nothing was ever started here, removes the run's directory, unless it holds more than this
+  // agent's own log. Files of the run stay.
+  void remove_unused_directory() const {
+    if (used_) return;
+    const fs::path logs = directory_ / base::kLogsFolder;
+    const fs::path locks = directory_ / base::kLocksFolder;
+    try {
+      for (const fs::path& entry : store::entries_of(logs)) {
+        if (entry.filename() != kAgentLog) return;
+      }
+      for (const fs::path& entry : store::entries_of(directory_)) {
+        if (entry != logs && entry != locks) return;
+      }
+    } catch (const store::StoreError&) {
+      return;  // what is in it is not known
+    }
+    std::error_code not_empty;
+    fs::remove_all(locks, not_empty);
+    fs::remove(logs / kAgentLog, not_empty);
+    fs::remove(logs, not_empty);
+    fs::remove(directory_, not_empty);
+  }
+
+  // Handles at most one message. Returns the exit code of this agent when it is to end.
+  std::optional<base::ExitCode> serve() {
+    if (!say_goodbye()) return base::ExitCode::interrupted;
+    if (const auto frame = link_.receive_until(Clock::now() + kServeTick)) {
+      const LauncherMessage message = parse_launcher_message(*frame);
+      if (std::holds_alternative<Leave>(message)) return base::ExitCode::done;
+      if (const auto* start = std::get_if<StartProcess>(&message)) start_process(*start);
+      if (const auto* end = std::get_if<EndProcess>(&message)) end_process(*end);
+    }
+    report_ends();
+    if (Clock::now() - logged_ >= kLogEvery) send_logs();
+    if (evicted_) return base::ExitCode::done;
+    return std::nullopt;
+  }
+
+ private:
+  struct Running {
+    std::unique_ptr<base::Process> process;
+    LogFollower log;
+    bool ended_by_launcher = false;
+  };
+
+  // False: this agent ends now.
+  bool say_goodbye() {
+    const int stops = stops_.load();
+    if (stops <= stops_handled_) return true;
+    stops_handled_ = stops;
+    const bool now = stops >= 2 || !used_;  // nothing was started here: there is nothing to save
+    link_.send(format(Goodbye{now}));
+    spdlog::warn(now ? "interrupted: leaves the run at once"
+                     : "interrupted: leaves the run when it has saved; once more: at once");
+    return !now;
+  }
+
+  void start_process(const StartProcess& start) {
+    used_ = true;
+    processes_.erase(start.process);  // a former one of this name is killed first
+    const fs::path log = directory_ / base::log_file(start.process.text());
+    try {
+      base::Launch launch;
+      launch.process = start.process;
+      launch.argv = {stage_program_here()};
+      launch.input = start.job;
+      launch.log = log;
+      LogFollower follower(log);  // earlier generations have sent what is there
+      processes_[start.process] = {backend_.start(launch), std::move(follower)};
+      link_.send(format(ProcessStarted{start.process, processes_[start.process].process->pid()}));
+    } catch (const base::UserError& error) {
+      link_.send(format(ProcessRefused{start.process, error.code(), error.what()}));
+    }
+  }
+
+  void end_process(const EndProcess& end) {
+    const auto found = processes_.find(end.process);
+    if (found == processes_.end()) return;
+    found->second.ended_by_launcher = true;
+    if (end.kill) {
+      found->second.process->kill();
+    } else {
+      found->second.process->request_exit();
+    }
+  }
+
+  void report_ends() {
+    for (auto at = processes_.begin(); at != processes_.end();) {
+      const std::optional<base::ExitStatus> status = at->second.process->exit_status();
+      if (!status) {
+        ++at;
+        continue;
+      }
+      pump(at->first, at->second.log);
+      ProcessEnded ended{at->first, {}, {}};
+      if (status->code) ended.code = *status->code;
+      if (status->signal) ended.signal = *status->signal;
+      spdlog::info("{} {}", at->first.describe(), status->sentence());
+      link_.send(format(ended));
+      const bool unwanted = at->second.ended_by_launcher;
+      at = processes_.erase(at);
+      // The run goes on without this host. Processes that end by themselves have saved, and the
+      // launcher fetches that before it says Leave.
+      evicted_ = stops_handled_ > 0 && unwanted && processes_.empty();
+    }
+  }
+
+  void send_logs() {
+    logged_ = Clock::now();
+    for (auto& [name, running] : processes_) pump(name, running.log);
+  }
+
+  void pump(net::ProcessName name, LogFollower& log) {
+    for (std::string text = log.take(); !text.empty(); text = log.take()) {
+      link_.send(format(LogText{name, std::move(text)}));
+    }
+  }
+
+  const fs::path directory_;
+  net::Link& link_;
+  base::LocalBackend backend_;
+  std::map<net::ProcessName, Running> processes_;  // destroying a Process kills it
+  Clock::time_point logged_;
+  const std::atomic<int>& stops_;
+  int stops_handled_ = 0;
+  bool used_ = false;
+  bool evicted_ = false;
+};
+
+}  // namespace
+
+std::string stage_program_here() {
+  const std::string path = fs::read_symlink("/proc/self/exe").string();
+  return fs::exists(path) ? path : "/proc/self/exe";
+}
+
+base::ExitCode run_agent(const AgentJob& job) {
+  try {
+    const base::StopSignals signals;
+    set_environment(job);
+    const fs::path directory = agent_directory(job.directory);
+    fs::create_directories(directory);
+    spdlog::info("agent of {} (host {} of run {}, generation {}), build {}", job.host_name,
+                 job.host, job.run.hex(), job.generation, base::build_id());
+    const fs::path run_directory = host_run_directory(directory, job.run_name, job.run);
+    for (const std::string& ended :
+         base::end_former_processes(run_directory, job.host, job.generation)) {
+      spdlog::warn("ended {}", ended);
+    }
+    const base::GenerationLock lock(run_directory, {job.name(), job.host, job.generation});
+    net::Node node(agent_node(job));
+    const std::string& endpoint = job.endpoints.at(kAgentService);
+    const std::unique_ptr<net::Link> link = node.connect(
+        endpoint, service_link(kAgentService, job.name(), net::ProcessName::coordinator(),
+                               job.launcher_key, std::chrono::seconds(job.hold)));
+    const HostFacts facts = facts_of_this_host(directory, endpoint);
+    send_hello(*link, job, facts, signals.count());
+    spdlog::info("joined the run {} at {}", job.run_name, endpoint);
+    const ReachService reach(
+        node.connect(job.endpoints.at(kReachService),
+                     service_link(kReachService, job.name(), net::ProcessName::coordinator(),
+                                  job.launcher_key, std::chrono::seconds(job.hold))),
+        job.host, job.ports, [](const MeasureCompute& command) {
+          return measure_in_subprocess(stage_program_here(), command);
+        });
+    const AgentTransfer transfer(node, job, directory,
+                                 job.address.empty() ? facts.address : job.address);
+    HostAgent agent(run_directory, *link, signals.count());
+    std::optional<base::ExitCode> code;
+    while (!code) code = agent.serve();
+    if (code == base::ExitCode::done) spdlog::info("the launcher has ended this agent");
+    flush_last_messages(*link);
+    agent.remove_unused_directory();
+    return *code;
+  } catch (const std::exception& error) {
+    const base::Failure failure = base::describe_failure(error);
+    spdlog::error("{}", failure.text);
+    return failure.code;
+  }
+}
+
+}  // namespace strait::hosts

@@ -1,0 +1,110 @@
+#include "launcher/hosts/reach_message.h"
+
+#include <type_traits>
+
+#include "launcher/base/messages.h"
+
+namespace strait::hosts {
+
+// A model's description is the longest text.
+constexpr base::MessageLimits kReachLimits{.frame_bytes = std::size_t{16} << 20,
+                                           .text_bytes = std::size_t{4} << 20};
+
+void describe(auto& f, base::Is<OpenPort> auto& m) {
+  f("token", m.token), f("addresses", m.addresses);
+}
+void describe(auto& f, base::Is<PathTarget> auto& m) { f("host", m.host), f("place", m.place); }
+void describe(auto& f, base::Is<TryPaths> auto& m) {
+  f("token", m.token), f("targets", m.targets), f("limit_seconds", m.limit_seconds);
+}
+void describe(auto& f, base::Is<MeasureRoundTrip> auto& m) {
+  f("token", m.token), f("place", m.place), f("count", m.count);
+}
+void describe(auto& f, base::Is<MeasureFlow> auto& m) {
+  f("token", m.token), f("place", m.place), f("from_there", m.from_there);
+  f("connections", m.connections), f("seconds", m.seconds);
+}
+void describe(auto& f, base::Is<MeasureCompute> auto& m) {
+  f("model_config", m.model_config), f("rows", m.rows), f("row", m.row), f("threads", m.threads);
+  f("gpu", m.gpu);
+}
+void describe(auto& f, base::Is<DialRelay> auto& m) { f("token", m.token), f("relay", m.relay); }
+void describe(auto& f, base::Is<BindRelay> auto& m) {
+  f("token", m.token), f("relay", m.relay), f("stage", m.stage);
+}
+void describe(auto& /*f*/, base::Is<ClosePort> auto& /*m*/) {}
+void describe(auto& f, base::Is<PortOpened> auto& m) {
+  f("places", m.places), f("wires", m.wires), f("troubles", m.troubles);
+}
+void describe(auto& f, base::Is<PathResult> auto& m) {
+  f("trouble", m.trouble), f("seconds", m.seconds);
+}
+void describe(auto& f, base::Is<PathsTried> auto& m) { f("results", m.results); }
+void describe(auto& f, base::Is<RoundTripMeasured> auto& m) { f("seconds", m.seconds); }
+void describe(auto& f, base::Is<FlowMeasured> auto& m) {
+  f("bytes_per_second", m.bytes_per_second);
+}
+void describe(auto& f, base::Is<ComputeMeasured> auto& m) {
+  f("flops_per_second", m.flops_per_second), f("backward", m.backward);
+  f("memory_bytes_per_second", m.memory_bytes_per_second), f("gpu_memory", m.gpu_memory);
+}
+void describe(auto& f, base::Is<RelayDialled> auto& m) { f("place", m.place); }
+void describe(auto& f, base::Is<CommandFailed> auto& m) { f("text", m.text); }
+
+constexpr std::string_view type_name(std::type_identity<OpenPort> /*type*/) { return "open_port"; }
+constexpr std::string_view type_name(std::type_identity<TryPaths> /*type*/) {
+  return "probe_paths";
+}
+constexpr std::string_view type_name(std::type_identity<MeasureRoundTrip> /*type*/) {
+  return "measure_trip";
+}
+constexpr std::string_view type_name(std::type_identity<MeasureFlow> /*type*/) {
+  return "measure_flow";
+}
+constexpr std::string_view type_name(std::type_identity<MeasureCompute> /*type*/) {
+  return "measure_compute";
+}
+constexpr std::string_view type_name(std::type_identity<DialRelay> /*type*/) {
+  return "dial_relay";
+}
+constexpr std::string_view type_name(std::type_identity<BindRelay> /*type*/) {
+  return "bind_relay";
+}
+constexpr std::string_view type_name(std::type_identity<ClosePort> /*type*/) {
+  return "close_port";
+}
+constexpr std::string_view type_name(std::type_identity<PortOpened> /*type*/) {
+  return "port_opened";
+}
+constexpr std::string_view type_name(std::type_identity<PathsTried> /*type*/) {
+  return "paths_tried";
+}
+constexpr std::string_view type_name(std::type_identity<RoundTripMeasured> /*type*/) {
+  return "trip_measured";
+}
+constexpr std::string_view type_name(std::type_identity<FlowMeasured> /*type*/) {
+  return "flow_measured";
+}
+constexpr std::string_view type_name(std::type_identity<ComputeMeasured> /*type*/) {
+  return "compute_measured";
+}
+constexpr std::string_view type_name(std::type_identity<RelayDialled> /*type*/) {
+  return "relay_dialled";
+}
+constexpr std::string_view type_name(std::type_identity<CommandFailed> /*type*/) {
+  return "command_failed";
+}
+
+net::Frame format(const ReachCommand& command) {
+  return base::format_message(command, kReachLimits);
+}
+net::Frame format(const ReachAnswer& answer) { return base::format_message(answer, kReachLimits); }
+
+ReachCommand parse_reach_command(std::span<const std::byte> frame) {
+  return parse_message<ReachCommand>(frame, kReachLimits);
+}
+ReachAnswer parse_reach_answer(std::span<const std::byte> frame) {
+  return parse_message<ReachAnswer>(frame, kReachLimits);
+}
+
+}  // namespace strait::hosts

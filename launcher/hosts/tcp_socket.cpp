@@ -1,0 +1,210 @@
+#include "launcher/hosts/tcp_socket.h"
+
+#include <fmt/format.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string_view>
+#include <system_error>
+
+#include "framework/net/run_id.h"
+#include "launcher/base/clocks.h"
+
+namespace strait::hosts {
+namespace {
+
+constexpr int kBacklog = 64;
+// The kernel closes a connection whose data was not acknowledged for so long.
+constexpr std::uint32_t kUnackedMilliseconds = 15'000;
+
+[[noreturn]] void throw_path(const std::string& doing, int error) {
+  throw PathError(fmt::format("{}: {}", doing, std::strerror(error)));
+}
+
+using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+Addresses resolve(const net::Endpoint& place) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const std::string port = std::to_string(place.port);
+  const int error = getaddrinfo(place.host.c_str(), port.c_str(), &hints, &found);
+  if (error != 0) {
+    throw PathError(fmt::format("{} is no address: {}", place.host, gai_strerror(error)));
+  }
+  return {found, &freeaddrinfo};
+}
+
+FileDescriptor socket_for(const addrinfo& address, const net::Endpoint& place) {
+  FileDescriptor made(
+      ::socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
+  if (!made.open()) throw_path("opening a socket for " + place.host_and_port(), errno);
+  return made;
+}
+
+void set_option(int socket, int level, int option, int value) {
+  // None of these decides whether bytes arrive; a kernel that lacks one is no reason to stop.
+  static_cast<void>(::setsockopt(socket, level, option, &value, sizeof value));
+}
+
+void tune(int socket) {
+  set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
+  set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, 5);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 2);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, 4);
+  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(kUnackedMilliseconds));
+}
+
+std::uint16_t port_of(int socket) {
+  sockaddr_storage bound{};
+  socklen_t size = sizeof bound;
+  if (::getsockname(socket, static_cast<sockaddr*>(static_cast<void*>(&bound)), &size) != 0) {
+    throw_path("asking for a bound port", errno);
+  }
+  std::uint16_t port = 0;  // at the same place in both kinds of address
+  static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));
+  std::memcpy(&port,
+              static_cast<char*>(static_cast<void*>(&bound)) + offsetof(sockaddr_in, sin_port),
+              sizeof port);
+  return ntohs(port);
+}
+
+// Not open: the port is taken.
+FileDescriptor try_to_bind(const net::Endpoint& place) {
+  const Addresses found = resolve(place);
+  FileDescriptor socket = socket_for(*found, place);
+  set_option(socket.number(), SOL_SOCKET, SO_REUSEADDR, 1);
+  if (::bind(socket.number(), found->ai_addr, found->ai_addrlen) == 0 &&
+      ::listen(socket.number(), kBacklog) == 0) {
+    return socket;
+  }
+  if (errno == EADDRINUSE) return FileDescriptor();
+  throw_path("listening on " + place.host_and_port(), errno);
+}
+
+constexpr std::string_view kPreambleMagic = "strait-reach/1 ";  // then the purpose, then the token
+constexpr std::string_view kPurposes = "bdgers";
+constexpr std::size_t kTokenDigits = 32;
+static_assert(kPreambleMagic.size() + 1 + kTokenDigits == kPreambleBytes);
+
+}  // namespace
+
+BoundPort listen_at(const std::string& address, std::pair<int, int> ports) {
+  for (int port = ports.first; port <= std::max(ports.first, ports.second); ++port) {
+    const net::Endpoint wanted{address, static_cast<std::uint16_t>(port)};
+    FileDescriptor socket = try_to_bind(wanted);
+    if (!socket.open()) continue;
+    const std::uint16_t bound = port_of(socket.number());
+    return {std::move(socket), {address, bound}};
+  }
+  const auto holder = net::port_holder(static_cast<std::uint16_t>(ports.first));
+  throw PathError(fmt::format(
+      "all ports {}-{} of {} are taken, {} by {}; free one or widen "
+      "hosts.ports",
+      ports.first, ports.second, address, ports.first, holder.value_or("another process")));
+}
+
+FileDescriptor accept_connection(int listener) {
+  FileDescriptor caller(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (caller.open()) tune(caller.number());
+  return caller;
+}
+
+FileDescriptor start_connect(const net::Endpoint& place) {
+  const Addresses found = resolve(place);
+  FileDescriptor socket = socket_for(*found, place);
+  tune(socket.number());
+  if (::connect(socket.number(), found->ai_addr, found->ai_addrlen) != 0 && errno != EINPROGRESS) {
+    throw_path(place.host_and_port(), errno);
+  }
+  return socket;
+}
+
+std::string connect_error(int socket) {
+  int error = 0;
+  socklen_t size = sizeof error;
+  if (::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
+  return error == 0 ? "" : std::strerror(error);
+}
+
+FileDescriptor dial(const net::Endpoint& place, Instant deadline) {
+  FileDescriptor socket = start_connect(place);
+  if (!await(socket.number(), POLLOUT, deadline)) {
+    throw PathError(place.host_and_port() + ": no answer; packets to it seem to be dropped");
+  }
+  const std::string trouble = connect_error(socket.number());
+  if (!trouble.empty()) throw PathError(fmt::format("{}: {}", place.host_and_port(), trouble));
+  return socket;
+}
+
+bool await(int socket, short events, Instant deadline) {
+  pollfd waited{socket, events, 0};
+  while (::poll(&waited, 1, base::milliseconds_until(deadline)) <= 0) {
+    if (base::milliseconds_until(deadline) == 0) return false;
+  }
+  return true;
+}
+
+void send_all(int socket, std::span<const std::byte> bytes, Instant deadline) {
+  while (!bytes.empty()) {
+    const ssize_t sent = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent > 0) {
+      bytes = bytes.subspan(static_cast<std::size_t>(sent));
+    } else if (errno != EINTR && errno != EAGAIN) {
+      throw_path("sending", errno);
+    } else if (!await(socket, POLLOUT, deadline)) {
+      throw PathError("sending: nothing was taken in time");
+    }
+  }
+}
+
+void receive_all(int socket, std::span<std::byte> bytes, Instant deadline) {
+  while (!bytes.empty()) {
+    const ssize_t got = ::recv(socket, bytes.data(), bytes.size(), 0);
+    if (got > 0) {
+      bytes = bytes.subspan(static_cast<std::size_t>(got));
+    } else if (got == 0) {
+      throw PathError("receiving: the other end closed the connection");
+    } else if (errno != EINTR && errno != EAGAIN) {
+      throw_path("receiving", errno);
+    } else if (!await(socket, POLLIN, deadline)) {
+      throw PathError("receive timed out");
+    }
+  }
+}
+
+std::string Preamble::random_token() { return net::RunId::random().hex(); }
+
+PreambleBytes to_bytes(const Preamble& preamble) {
+  std::string words(kPreambleMagic);
+  words += static_cast<char>(preamble.purpose);
+  words += preamble.token;
+  words.resize(kPreambleBytes);
+  PreambleBytes bytes{};
+  std::memcpy(bytes.data(), words.data(), words.size());
+  return bytes;
+}
+
+std::optional<Preamble> parse_preamble(std::span<const std::byte> bytes) {
+  if (bytes.size() != kPreambleBytes) return std::nullopt;
+  std::string words(bytes.size(), '\0');
+  std::memcpy(words.data(), bytes.data(), bytes.size());
+  const char purpose = words[kPreambleMagic.size()];
+  if (!words.starts_with(kPreambleMagic) || kPurposes.find(purpose) == std::string_view::npos) {
+    return std::nullopt;
+  }
+  return Preamble{words.substr(kPreambleMagic.size() + 1), static_cast<Preamble::Purpose>(purpose)};
+}
+
+}  // namespace strait::hosts

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "framework/net/node.h"
+#include "launcher/hosts/agent_job.h"
+#include "launcher/plan/run_files.h"
+
+namespace strait::run {
+
+// The addresses of this machine at which the launcher listens for hosts, and what a host's agent
+// has to know to connect there: endpoints, and keys of its own. One listener per service and
+// address, because the endpoint identifies the service.
+//
+// One thread. The node outlives this object.
+class AgentListeners {
+ public:
+  struct Links {
+    std::unique_ptr<net::Link> agent;
+    std::unique_ptr<net::Link> reach;
+  };
+
+  // A local run: processes reach the launcher over loopback, and there are no agents.
+  static AgentListeners loopback(net::Node& node, std::size_t hosts);
+  // Of so many hosts, none of which has an address of ours yet.
+  AgentListeners(net::Node& node, std::size_t hosts);
+
+  // This host reaches us at that address; hosts with the same address share its listeners.
+  // `ports` limits what is bound; {0, 0}: any.
+  void listen(std::size_t host, const std::string& address, std::pair<int, int> ports);
+  // The same for a host whose agent is started again: new keys, and listeners of its own, because
+  // links of the former agent may still use the old ones.
+  void listen_again(std::size_t host, const std::string& address, std::pair<int, int> ports);
+
+  // The links that the host's agent will open.
+  Links expect_agent(const plan::Plan& plan, std::size_t host);
+  std::unique_ptr<net::Link> expect_transfer_agent(const plan::Plan& plan, std::size_t host);
+  const std::string& agent_key(std::size_t host) const { return keys_[host].public_key; }
+  // What the agent of the host needs to find us.
+  hosts::AgentJob job_for(const plan::RunFile& run, std::size_t host) const;
+
+  // Where the stages of this host reach the coordinator.
+  net::Listener& control(std::size_t host) const { return *listeners_.at(index_.at(host)).control; }
+  // The address of ours that each host reaches.
+  std::vector<std::string> addresses() const;
+
+ private:
+  struct Listeners {
+    std::string address;
+    std::unique_ptr<net::Listener> control;
+    std::unique_ptr<net::Listener> agent;
+    std::unique_ptr<net::Listener> reach;
+    std::unique_ptr<net::Listener> transfer;
+  };
+
+  Listeners listen_at(const std::string& address, std::pair<int, int> ports);
+  // Empty: the host's agent finds it by its route to us.
+  std::string address_for_others(std::size_t host) const;
+
+  net::Node& node_;
+  std::vector<Listeners> listeners_;     // those without listeners are no longer used
+  std::vector<std::size_t> index_;       // into listeners_, by host
+  std::vector<net::CurveKeyPair> keys_;  // of agents, by host
+};
+
+}  // namespace strait::run

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "launcher/hosts/host_facts.h"
+#include "launcher/plan/plan.h"
+#include "launcher/run/control_message.h"
+
+namespace strait::run {
+
+// Writes cores, GPUs, threads and memory of the hosts into the plan. `facts` by host, valid for
+// those in `there`; processes on other hosts get the threads of another process of their stage,
+// because the plan does not change when these hosts join later. Returns warnings. UserError:
+// check_memory().
+std::vector<Event> amend_by_facts(plan::Plan& plan, const std::vector<hosts::HostFacts>& facts,
+                                  const std::vector<std::size_t>& there);
+
+// UserError: by the plan the host's stages need more memory than it or one of its GPUs
+// has for them. A memory of 0 bytes is one that is not known, and is enough.
+void check_memory(const plan::Plan& plan, std::size_t host, const hosts::HostFacts& facts);
+// The same of a run on this machine, of which the plan says nothing else that may have changed.
+void amend_by_this_machine(plan::Plan& plan);
+
+}  // namespace strait::run

@@ -1,0 +1,119 @@
+#include "launcher/run/checkpoint_committer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "launcher/base/errors.h"
+
+namespace strait::run {
+namespace {
+
+constexpr const char* kReplicaLeftMeanwhile = "a replica left while it was written";
+
+}  // namespace
+
+bool CheckpointCommitter::is_current(store::Step step, std::uint32_t epoch) {
+  if (epoch == membership_.epoch()) return true;
+  // A replica left after this checkpoint was begun. Its writers wait for a decision, which is sent
+  // once.
+  if (ledger_.outdated(step, epoch)) {
+    workers_.broadcast(Dropped{step, kReplicaLeftMeanwhile, true, epoch});
+  }
+  return false;
+}
+
+std::optional<Finding> CheckpointCommitter::apply_changes() const {
+  if (!options_.apply_changes) return std::nullopt;
+  try {
+    options_.apply_changes();
+    return std::nullopt;
+  } catch (const std::exception& error) {
+    const base::Failure failure = base::describe_failed_save(error);
+    return Finding{std::nullopt, failure.code, "the launcher: " + failure.text};
+  }
+}
+
+CheckpointCommitter::Result CheckpointCommitter::written(const Worker& from,
+                                                         const ShardsWritten& shards,
+                                                         bool aborting) {
+  if (!is_current(shards.step, shards.epoch)) return {};
+  const auto files = ledger_.written(from.handle.name, shards);
+  if (!files || aborting) return {};
+  return commit(shards.step, *files);
+}
+
+CheckpointCommitter::Result CheckpointCommitter::failed(const Worker& from,
+                                                        const ShardFailed& failed) {
+  if (!is_current(failed.step, failed.epoch)) return {};
+  // The first failed process drops the checkpoint; further failures change nothing.
+  if (!ledger_.failed(failed.step, failed.epoch)) return {};
+  return drop(failed.step, {from.handle.name, failed.code, from.describe() + ": " + failed.text});
+}
+
+CheckpointCommitter::Result CheckpointCommitter::commit(
+    store::Step step, const std::vector<store::ShardFile>& files) {
+  try {
+    options_.commit(step, files);
+  } catch (const std::exception& error) {
+    // Marked as failed before it is dropped, so that a late part does not complete it.
+    ledger_.failed(step, membership_.epoch());
+    const base::Failure failure = base::describe_failed_save(error);
+    return drop(step, {std::nullopt, failure.code, "the launcher: " + failure.text});
+  }
+  // Only failures in a row end the run.
+  missed_ = 0;
+  last_drop_.reset();
+  last_ = step;
+  observers_.notify(&RunObserver::checkpointed, step);
+  return {Committed{step, membership_.epoch()}};
+}
+
+CheckpointCommitter::Result CheckpointCommitter::drop(store::Step step, const Finding& why) {
+  ++missed_;
+  last_drop_ = why;
+  workers_.broadcast(Dropped{step, why.sentence, false, membership_.epoch()});
+  observers_.notify(&RunObserver::checkpoint_failed, step, why.sentence);
+  return {.dropped = true};
+}
+
+void CheckpointCommitter::prune(store::PruneTime time) {
+  if (!options_.prune) return;
+  store::Pruned pruned;
+  try {
+    pruned = options_.prune(time);
+  } catch (const std::exception& error) {
+    // Old checkpoints take only space, so an error here does not end the run.
+    pruned.left.push_back({"", base::describe_failure(error).text});
+  }
+  for (const store::Pruned::Left& one : pruned.left) {
+    // Each folder is reported once; pruning tries it again after every commit.
+    if (!not_pruned_.insert(one.path).second) continue;
+    observers_.launcher_event(
+        {"not_pruned", fmt::format("an old checkpoint stays and takes room: {}. "
+                                   "The run continues; remove it by hand",
+                                   one.reason)});
+  }
+}
+
+std::optional<Finding> CheckpointCommitter::too_many_missed() const {
+  if (missed_ < options_.missed_checkpoints) return std::nullopt;
+  return Finding{last_drop_->process, last_drop_->code,
+                 fmt::format("{} checkpoints in a row could not be written; {}", missed_,
+                             last_drop_->sentence)};
+}
+
+std::size_t CheckpointCommitter::members() const {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      workers_.all(), [&](const Worker& one) { return membership_.has(one.handle.name.replica); }));
+}
+
+void CheckpointCommitter::on_replica_left(std::uint32_t former) {
+  for (const store::Step step : ledger_.regroup(membership_.epoch(), members())) {
+    workers_.broadcast(Dropped{step, kReplicaLeftMeanwhile, true, former});
+  }
+}
+
+void CheckpointCommitter::on_replica_joined() { ledger_.regroup(membership_.epoch(), members()); }
+
+}  // namespace strait::run

@@ -1,0 +1,167 @@
+#include "launcher/run/control_message.h"
+
+#include <type_traits>
+
+#include "launcher/base/messages.h"
+
+namespace strait::base {
+
+// In this namespace, so that argument-dependent lookup finds them with the writers of fields.
+void describe(auto& f, Is<store::ShardFile> auto& m) {
+  f("name", m.name), f("size", m.size), f("hash", m.hash);
+}
+void describe(auto& f, Is<trace::BoundaryMetrics> auto& m) {
+  trace::describe_metrics<trace::BoundaryMetrics>(f, m);
+}
+void describe(auto& f, Is<trace::SyncMetrics> auto& m) {
+  trace::describe_metrics<trace::SyncMetrics>(f, m);
+}
+
+}  // namespace strait::base
+
+namespace strait::run {
+
+// The one list of fields of each message, used by the writer and by the reader.
+void describe(auto& f, base::Is<LinkTraffic> auto& m) {
+  f("name", m.name), f("peer", m.peer), f("sent_bytes", m.sent_bytes);
+  f("received_bytes", m.received_bytes), f("bytes_per_second", m.bytes_per_second);
+}
+void describe(auto& f, base::Is<Hello> auto& m) {
+  f("process", m.process), f("pid", m.pid), f("host", m.host), f("build", m.build);
+}
+void describe(auto& f, base::Is<Ready> auto& m) {
+  f("endpoints", m.endpoints), f("admission", m.admission);
+}
+void describe(auto& f, base::Is<Progress> auto& m) {
+  f("step", m.step), f("micro_batch", m.micro_batch), f("phase", m.phase);
+  f("waits_for", m.waits_for), f("waits_on", m.waits_on), f("path_is_down", m.path_is_down),
+      f("waited_seconds", m.waited_seconds);
+  f("finished_actions", m.finished_actions), f("links", m.links);
+}
+void describe(auto& f, base::Is<StepDone> auto& m) {
+  f("step", m.step), f("boundaries", m.boundaries), f("sync", m.sync), f("links", m.links);
+  trace::describe_metrics<trace::StepMetrics>(f, m);
+}
+void describe(auto& f, base::Is<Evaluated> auto& m) {
+  f("step", m.step), f("loss", m.loss), f("tokens", m.tokens);
+}
+void describe(auto& f, base::Is<ShardsWritten> auto& m) {
+  f("step", m.step), f("files", m.files), f("epoch", m.epoch);
+}
+void describe(auto& f, base::Is<ShardFailed> auto& m) {
+  f("step", m.step), f("code", m.code), f("text", m.text), f("epoch", m.epoch);
+}
+void describe(auto& f, base::Is<MemoryShard> auto& m) {
+  f("file", m.file), f("descriptor", m.descriptor);
+}
+void describe(auto& f, base::Is<ShardsInMemory> auto& m) {
+  f("step", m.step), f("shards", m.shards), f("skipped", m.skipped);
+}
+void describe(auto& f, base::Is<MemoryReleased> auto& m) { f("step", m.step); }
+void describe(auto& f, base::Is<Event> auto& m) { f("name", m.name), f("text", m.text); }
+void describe(auto& f, base::Is<LostReplica> auto& m) {
+  f("replica", m.replica), f("text", m.text);
+}
+void describe(auto& f, base::Is<Failed> auto& m) { f("code", m.code), f("text", m.text); }
+void describe(auto& f, base::Is<Done> auto& m) { f("step", m.step); }
+void describe(auto& /*f*/, base::Is<Orphaned> auto& /*m*/) {}
+void describe(auto& f, base::Is<Peers> auto& m) { f("endpoints", m.endpoints); }
+void describe(auto& f, base::Is<Admit> auto& m) {
+  f("number", m.number), f("replica", m.replica), f("keys", m.keys), f("binds", m.binds);
+}
+void describe(auto& f, base::Is<SaveSoon> auto& m) { f("number", m.number); }
+void describe(auto& /*f*/, base::Is<StopAfterStep> auto& /*m*/) {}
+void describe(auto& f, base::Is<Committed> auto& m) {
+  f("step", m.step), f("epoch", m.epoch), f("arrives", m.arrives), f("next_epoch", m.next_epoch);
+}
+void describe(auto& f, base::Is<Dropped> auto& m) {
+  f("step", m.step), f("text", m.text), f("again", m.again), f("epoch", m.epoch);
+}
+void describe(auto& f, base::Is<Regroup> auto& m) {
+  f("epoch", m.epoch), f("replicas", m.replicas);
+}
+void describe(auto& f, base::Is<Abort> auto& m) {
+  f("code", m.code), f("text", m.text), f("origin", m.origin);
+}
+void describe(auto& f, base::Is<Sampling> auto& m) {
+  f("repetition_penalty", m.repetition_penalty), f("temperature", m.temperature);
+  f("top_k", m.top_k), f("top_p", m.top_p), f("min_p", m.min_p), f("seed", m.seed);
+}
+void describe(auto& f, base::Is<ExtendSequence> auto& m) {
+  f("sequence", m.sequence), f("tokens", m.tokens), f("capacity", m.capacity);
+  f("sampling", m.sampling);
+}
+void describe(auto& f, base::Is<EndSequence> auto& m) { f("sequence", m.sequence); }
+void describe(auto& f, base::Is<ScoreRows> auto& m) {
+  f("number", m.number), f("padded_length", m.padded_length), f("tokens", m.tokens);
+  f("documents_of_rows", m.documents_of_rows), f("document_lengths", m.document_lengths);
+  f("target_spans", m.target_spans);
+}
+void describe(auto& f, base::Is<ChosenToken> auto& m) {
+  f("sequence", m.sequence), f("token", m.token);
+}
+void describe(auto& f, base::Is<ScoredRows> auto& m) {
+  f("number", m.number), f("loss_sum", m.loss_sum);
+}
+
+constexpr std::string_view type_name(std::type_identity<Hello> /*type*/) { return "hello"; }
+constexpr std::string_view type_name(std::type_identity<Ready> /*type*/) { return "ready"; }
+constexpr std::string_view type_name(std::type_identity<Progress> /*type*/) { return "progress"; }
+constexpr std::string_view type_name(std::type_identity<StepDone> /*type*/) { return "step_done"; }
+constexpr std::string_view type_name(std::type_identity<Evaluated> /*type*/) { return "evaluated"; }
+constexpr std::string_view type_name(std::type_identity<ShardsWritten> /*type*/) {
+  return "shards_written";
+}
+constexpr std::string_view type_name(std::type_identity<ShardFailed> /*type*/) {
+  return "shard_failed";
+}
+constexpr std::string_view type_name(std::type_identity<ShardsInMemory> /*type*/) {
+  return "shards_in_memory";
+}
+constexpr std::string_view type_name(std::type_identity<MemoryReleased> /*type*/) {
+  return "memory_released";
+}
+constexpr std::string_view type_name(std::type_identity<Event> /*type*/) { return "event"; }
+constexpr std::string_view type_name(std::type_identity<LostReplica> /*type*/) {
+  return "lost_replica";
+}
+constexpr std::string_view type_name(std::type_identity<Failed> /*type*/) { return "failed"; }
+constexpr std::string_view type_name(std::type_identity<Done> /*type*/) { return "done"; }
+constexpr std::string_view type_name(std::type_identity<Orphaned> /*type*/) { return "orphaned"; }
+constexpr std::string_view type_name(std::type_identity<Peers> /*type*/) { return "peers"; }
+constexpr std::string_view type_name(std::type_identity<Admit> /*type*/) { return "admit"; }
+constexpr std::string_view type_name(std::type_identity<SaveSoon> /*type*/) { return "save_soon"; }
+constexpr std::string_view type_name(std::type_identity<StopAfterStep> /*type*/) {
+  return "stop_after_step";
+}
+constexpr std::string_view type_name(std::type_identity<Committed> /*type*/) { return "committed"; }
+constexpr std::string_view type_name(std::type_identity<Dropped> /*type*/) { return "dropped"; }
+constexpr std::string_view type_name(std::type_identity<Regroup> /*type*/) { return "regroup"; }
+constexpr std::string_view type_name(std::type_identity<Abort> /*type*/) { return "abort"; }
+constexpr std::string_view type_name(std::type_identity<ExtendSequence> /*type*/) {
+  return "extend_sequence";
+}
+constexpr std::string_view type_name(std::type_identity<EndSequence> /*type*/) {
+  return "end_sequence";
+}
+constexpr std::string_view type_name(std::type_identity<ScoreRows> /*type*/) {
+  return "score_rows";
+}
+constexpr std::string_view type_name(std::type_identity<ChosenToken> /*type*/) {
+  return "chosen_token";
+}
+constexpr std::string_view type_name(std::type_identity<ScoredRows> /*type*/) {
+  return "scored_rows";
+}
+
+net::Frame format(const StageMessage& message) { return base::format_message(message); }
+net::Frame format(const CoordinatorMessage& message) { return base::format_message(message); }
+
+StageMessage parse_stage_message(std::span<const std::byte> frame) {
+  return base::parse_message<StageMessage>(frame);
+}
+CoordinatorMessage parse_coordinator_message(std::span<const std::byte> frame) {
+  return base::parse_message<CoordinatorMessage>(frame);
+}
+
+}  // namespace strait::run

@@ -1,0 +1,315 @@
+#include "launcher/run/coordinator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "launcher/base/errors.h"
+
+namespace strait::run {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+// As many lines as fit on a screen together with the error.
+constexpr std::size_t kTailLines = 20;
+// Short enough that an exit or a stop request is noticed at once by a user.
+constexpr auto kTick = std::chrono::milliseconds(50);
+// A single step that is not finite is common at high learning rates; after five in a row, training
+// does not recover.
+constexpr int kMostSkipped = 5;
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+}  // namespace
+
+Coordinator::Coordinator(std::vector<WorkerHandle> handles, CoordinatorOptions options,
+                         std::vector<RunObserver*> observers)
+    : workers_(std::move(handles)),
+      options_(std::move(options)),
+      observers_(std::move(observers)),
+      inbox_(workers_.links()),
+      steps_(workers_.present()),
+      losses_(options_.losses),
+      watchdog_(workers_.names(), options_.limits, Clock::now()),
+      membership_(workers_.present(), options_.survives_lost_replicas),
+      checkpoints_(workers_, membership_, observers_, options_),
+      memory_(workers_, observers_, options_.memory),
+      last_step_(options_.from),
+      inference_(workers_, options_.inference),
+      rejoin_(workers_, inbox_, watchdog_, membership_, observers_, options_) {}
+
+Outcome Coordinator::run(const std::atomic<int>& stops) {
+  while (!over()) {
+    for (const WorkerMessage& message : inbox_.take_until(Clock::now() + kTick)) handle(message);
+    rejoin_.poll_started(phase_ == Phase::training);
+    memory_.poll(phase_ != Phase::training);
+    // After the messages, because the last message of a process explains its exit.
+    check_exits();
+    check_stops(stops.load());
+    check_leaving_hosts();
+    check_watchdog();
+    report_every_second();
+  }
+  if (phase_ == Phase::leaving && !workers_.every(&Worker::gone)) {
+    observers_.launcher_event(
+        {"lingered", "some processes did not exit after Done and are killed"});
+  }
+  // Processes that are still alive must not outlive the launcher: nobody would end them.
+  workers_.kill_all();
+  Outcome result = outcome();
+  if (result.code == base::ExitCode::done) {
+    observers_.launcher_event({"diverged", losses_.divergence()});
+  }
+  observers_.notify(&RunObserver::ended, result);
+  return result;
+}
+
+// ---- messages
+
+void Coordinator::handle(const WorkerMessage& message) {
+  Worker& from = workers_.all()[message.worker];
+  if (from.evicted) return;
+  from.heard = Clock::now();
+  if (const auto* over = std::get_if<WorkerMessage::LinkOver>(&message.content)) {
+    from.link_over = true;
+    const base::ExitCode code = base::exit_code_of(over->error);
+    const bool effect = code == base::ExitCode::peer_lost;
+    // A worker that was aborted, or that has ended, closes its link. Any other error says why it
+    // ended, and may arrive after its end was noticed.
+    const bool expected = from.done || from.failed ||
+                          (effect && (from.status.has_value() || phase_ == Phase::aborting));
+    if (!expected) fail(from, code, over->error.what(), effect);
+    return;
+  }
+  if (const auto* malformed = std::get_if<WorkerMessage::Malformed>(&message.content)) {
+    from.link_over = true;
+    fail(from, base::ExitCode::internal, malformed->text, false);
+    return;
+  }
+  const auto& content = std::get<StageMessage>(message.content);
+  watchdog_.heard(from.handle.name, from.heard);
+  try {
+    if (!from.hello && !std::holds_alternative<Hello>(content) &&
+        !std::holds_alternative<Failed>(content)) {
+      throw base::MessageError("its first message is not Hello");
+    }
+    std::visit([&](const auto& m) { on(from, m); }, content);
+  } catch (const base::MessageError& error) {
+    fail(from, base::ExitCode::internal, error.what(), false);
+  }
+}
+
+void Coordinator::on(Worker& from, const Hello& hello) {
+  if (from.hello || hello.process != from.handle.name) {
+    throw base::MessageError("unexpected Hello of " + hello.process.describe());
+  }
+  from.hello = hello;
+  // The host as the recipe names it: the process knows only its own host name.
+  from.hello->host = from.host();
+  observers_.notify(&RunObserver::connected, *from.hello);
+  if (hello.build != options_.build) {
+    fail(from, base::ExitCode::mismatch,
+         fmt::format("its program is build {}, the launcher is build {}; build both again from "
+                     "the same sources",
+                     hello.build, options_.build),
+         false);
+  }
+}
+
+void Coordinator::on(Worker& from, const Ready& ready) {
+  if (phase_ == Phase::training) return rejoin_.on_ready(from, ready);
+  from.ready = ready;
+  if (!workers_.every(&Worker::is_ready) || phase_ != Phase::connecting) return;
+  // Files change only now, when every process is up: a failed start must leave them untouched.
+  if (const auto failure = checkpoints_.apply_changes()) return fail(*failure);
+  Peers peers;
+  try {
+    peers = workers_.peers(options_.locate_endpoints);
+  } catch (const base::UserError& error) {
+    return fail({std::nullopt, error.code(), fmt::format("the launcher: {}", error.what())});
+  }
+  phase_ = Phase::training;
+  trained_ = true;
+  // Times of loading do not count for training.
+  watchdog_.restart(Clock::now());
+  workers_.broadcast(peers);
+  observers_.notify(&RunObserver::training, options_.from, options_.to);
+  if (options_.on_loss) options_.on_loss(losses_);
+  checkpoints_.prune(store::PruneTime::at_start);
+  inference_.begin();
+  const std::vector<std::uint32_t> absent = workers_.absent_replicas();
+  if (absent.empty()) return;
+  observers_.notify(&RunObserver::replicas_absent,
+                    ReplicasAbsent{absent, membership_.regroup().replicas});
+}
+
+void Coordinator::on(Worker& from, const Progress& progress) {
+  from.progress = progress;
+  if (from.rejoining) return;  // It may wait arbitrarily long for its checkpoint.
+  watchdog_.progress(from.handle.name, progress, from.heard);
+}
+
+void Coordinator::on(Worker& from, const StepDone& done) {
+  if (const std::optional<StepLine> line = steps_.add(from.handle.name, done)) on_step(*line);
+}
+
+void Coordinator::on_step(const StepLine& line) {
+  // Steps after the decision to abort, until the Abort arrives, do not count.
+  if (losses_.skipped_in_a_row() >= kMostSkipped) return;
+  last_step_ = line.step;
+  observers_.notify(&RunObserver::step, line);
+  const double loss = line.loss.value_or(kNaN);
+  if (line.targets == 0) return;  // a step without targets has no loss
+  losses_.trained({line.step, loss, line.targets.value_or(0)}, line.skipped);
+  if (options_.on_loss) options_.on_loss(losses_);
+  if (losses_.skipped_in_a_row() < kMostSkipped) return;
+  fail({std::nullopt, base::ExitCode::numeric,
+        fmt::format("the loss or a gradient was not finite for {} steps in a row, the last being "
+                    "step {} (loss {:.4g}, gradient norm {:.4g}); they changed no weight",
+                    kMostSkipped, number(line.step), loss, line.grad_norm.value_or(kNaN))});
+}
+
+// Every replica's first stage sends it, so that it arrives whichever replica is lost.
+void Coordinator::on(Worker&, const Evaluated& evaluated) {
+  if (std::exchange(last_evaluation_, evaluated.step) == evaluated.step) return;
+  observers_.notify(&RunObserver::evaluated, evaluated);
+  losses_.evaluated({evaluated.step, evaluated.loss, evaluated.tokens});
+  if (options_.on_loss) options_.on_loss(losses_);
+}
+
+void Coordinator::on(Worker& from, const ShardsWritten& shards) {
+  on_checkpoint(checkpoints_.written(from, shards, phase_ == Phase::aborting));
+}
+
+void Coordinator::on(Worker& from, const Event& event) {
+  observers_.notify(&RunObserver::event, from.describe(), event);
+}
+
+void Coordinator::on(Worker& from, const LostReplica& lost) {
+  const std::uint32_t reporter = from.handle.name.replica;
+  if (!membership_.has(lost.replica) || !membership_.has(reporter)) return;
+  broken_paths_.add(reporter, lost.replica, from.describe() + ": " + lost.text, Clock::now());
+}
+
+void Coordinator::on(Worker& from, const Failed& failed) {
+  from.failed = true;
+  fail(from, failed.code, failed.text, failed.code == base::ExitCode::peer_lost);
+}
+
+void Coordinator::on(Worker& from, const Done& /*done*/) {
+  from.done = true;
+  watchdog_.finished(from.handle.name);
+  check_done();
+}
+
+void Coordinator::on(Worker& from, const Orphaned& /*orphaned*/) {
+  if (from.handle.process) from.handle.process->parent_ended();
+}
+
+void Coordinator::on_checkpoint(CheckpointCommitter::Result result) {
+  if (result.committed) {
+    // Before Committed is sent, because it names the replica that becomes a member here.
+    admit_from(*result.committed);
+    workers_.broadcast(*result.committed);
+    checkpoints_.prune(store::PruneTime::after_commit);
+  }
+  if (!result.dropped) return;
+  rejoin_.on_checkpoint_dropped();
+  if (const auto finding = checkpoints_.too_many_missed()) fail(*finding);
+}
+
+void Coordinator::admit_from(Committed& committed) {
+  if (committed.step >= options_.to || phase_ != Phase::training) return;
+  const std::optional<std::uint32_t> replica = rejoin_.take_waiting();
+  if (!replica) return;
+  membership_.join(*replica);
+  joined_.insert(*replica);
+  for (Worker& worker : workers_.all()) {
+    if (std::exchange(worker.rejoining, false)) steps_.join(worker.handle.name, committed.step);
+  }
+  const Regroup regroup = membership_.regroup();
+  checkpoints_.on_replica_joined();
+  committed.arrives = replica;
+  committed.next_epoch = regroup.epoch;
+  workers_.broadcast(regroup);
+  observers_.notify(&RunObserver::replica_joined,
+                    ReplicaJoined{*replica, committed.step, regroup.replicas});
+}
+
+// ---- failures
+
+void Coordinator::fail(const Worker& worker, base::ExitCode code, const std::string& text,
+                       bool effect) {
+  fail({worker.handle.name, code, worker.sentence_about(text), effect});
+}
+
+void Coordinator::fail(const Finding& finding) {
+  // A replica that is rejoining does not train yet, so its failure only ends the rejoin.
+  if (finding.process && workers_.at(*finding.process).rejoining) {
+    return rejoin_.cancel(finding.sentence);
+  }
+  if (phase_ == Phase::training && membership_.survives(finding)) return evict_replica(finding);
+  root_cause_.add(finding);
+  // Later findings may be the root cause, but the Abort was already sent.
+  if (phase_ == Phase::aborting) return;
+  phase_ = Phase::aborting;
+  deadline_ = Clock::now() + options_.abort_timeout;
+  const std::string origin =
+      finding.process ? workers_.at(*finding.process).describe() : std::string("the launcher");
+  workers_.broadcast(Abort{finding.code, finding.sentence, origin});
+}
+
+void Coordinator::evict_replica(const Finding& finding) {
+  const std::uint32_t replica = finding.process->replica;
+  const std::uint32_t before = membership_.epoch();
+  membership_.leave(replica);
+  broken_paths_.leave(replica);
+  watchdog_.unblock(Clock::now());  // the others may have waited for it until now
+  for (Worker& worker : workers_.all()) {
+    if (membership_.has(worker.handle.name.replica)) continue;
+    if (worker.evicted || worker.rejoining) continue;
+    workers_.evict(worker, Abort{finding.code, finding.sentence, "its replica"});
+    watchdog_.finished(worker.handle.name);
+    for (const StepLine& line : steps_.leave(worker.handle.name)) on_step(line);
+  }
+  const Regroup regroup = membership_.regroup();
+  // Parts of checkpoints of the former epoch are withdrawn before any worker acts in the new one.
+  checkpoints_.on_replica_left(before);
+  workers_.broadcast(regroup);
+  observers_.notify(&RunObserver::replica_left,
+                    ReplicaLeft{replica, last_step_, finding.sentence, regroup.replicas});
+  rejoin_.on_membership_changed();
+  check_done();
+}
+
+Outcome Coordinator::outcome() const {
+  Outcome result;
+  result.stopped = stops_handled_ > 0 && (phase_ == Phase::aborting || last_step_ < options_.to);
+  result.step = last_step_;
+  result.checkpoint = checkpoints_.last();
+  result.joined = joined_;
+  result.trained = trained_;
+  result.left = left_hosts_;
+  std::optional<Finding> cause = root_cause_.cause();
+  if (!cause && leaving_ && !result.stopped && last_step_ < options_.to) {
+    cause = Finding{std::nullopt, leaving_->code, leaving_->sentence};  // no process has failed
+    result.host = workers_.at(*leaving_->process).host();
+  }
+  if (!cause && checkpoints_.last_drop()) {
+    cause = checkpoints_.last_drop();
+    cause->sentence = "training finished, but its last checkpoint failed: " + cause->sentence;
+  }
+  if (!cause) return result;
+  result.code = cause->code;
+  result.cause = cause->sentence;
+  result.followers = root_cause_.followers();
+  result.culprit = cause->process;
+  if (!cause->process) return result;
+  const Worker& worker = workers_.at(*cause->process);
+  result.host = worker.host();
+  if (worker.handle.process) result.log_tail = worker.handle.process->log_tail(kTailLines);
+  return result;
+}
+
+}  // namespace strait::run

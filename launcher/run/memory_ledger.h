@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "launcher/run/coordinator_options.h"
+#include "launcher/run/run_observer.h"
+
+namespace strait::run {
+
+// Which processes have made their part of which checkpoint in memory. A checkpoint is handed to the
+// holder when all parts exist, and given up if a process skipped its part. One thread (the
+// coordinator's).
+class MemoryLedger {
+ public:
+  MemoryLedger(Workers& workers, const RunObservers& observers, MemoryHolder* holder)
+      : workers_(workers), observers_(observers), holder_(holder) {}
+
+  // base::MessageError: the process has reported it before.
+  void add(const Worker& from, const ShardsInMemory& shards);
+  // Releases what was decided, and reports it to the observers. `quiet`: the processes are exiting,
+  // so a failed copy is not a problem.
+  void poll(bool quiet);
+
+ private:
+  struct Open {
+    std::vector<MemoryPart> parts;
+    bool skipped = false;
+  };
+
+  Workers& workers_;
+  const RunObservers& observers_;
+  MemoryHolder* holder_;
+  std::map<store::Step, Open> open_;
+  std::string problem_;  // the last one reported; repetitions are not
+};
+
+}  // namespace strait::run

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "framework/store/step_folders.h"
+#include "launcher/base/run_file_names.h"
+#include "launcher/base/run_lock.h"
+
+namespace strait::run {
+
+// runs/<name>/, owned by the process that holds its lock, from create() or open() until the
+// destructor. The lock of a dead holder is taken over. Guarantees one owner and rising generations;
+// the writers of the files are responsible for their content. One thread.
+class RunDirectory {
+ public:
+  enum class Existing { refuse, move_aside };
+
+  // A new run. An existing one is a UserError (which offers resume, another name, --replace). With
+  // move_aside, or if it has not trained a step, it is renamed to <name>.old-N. Nothing is deleted.
+  static RunDirectory create(const std::filesystem::path& path, Existing existing);
+  // A run to resume. Completes the changes of a resume that died while applying them
+  // (resume_changes.h). UserError: there is no run, or it is live (with its pid and start time).
+  static RunDirectory open(const std::filesystem::path& path);
+
+  // The current owner of the run at `path`, if any. Does not lock.
+  static std::optional<base::LiveRun> live(const std::filesystem::path& path);
+
+  RunDirectory(RunDirectory&&) = default;
+  RunDirectory& operator=(RunDirectory&&) = default;
+
+  // Higher than any before in this directory; durable when this returns.
+  std::uint32_t next_generation();
+  // The last one; 0: none.
+  std::uint32_t generation() const;
+
+  // Removes a directory that create() has made and in which nothing was started. An earlier run
+  // gets its name back; false: that failed.
+  bool discard();
+
+  // The new path of an earlier run, if create() renamed one.
+  const std::optional<std::filesystem::path>& moved_aside() const { return moved_aside_; }
+
+  const std::filesystem::path& path() const { return path_; }
+  // False: it was moved or removed during use.
+  bool in_place() const { return lock_.is_of(path_); }
+  std::filesystem::path plan() const { return path_ / base::kPlanFile; }
+  std::filesystem::path recipe() const { return path_ / base::kRecipeFile; }
+  std::filesystem::path events() const { return path_ / base::kEventsFile; }
+  std::filesystem::path metrics() const { return path_ / base::kMetricsFile; }
+  std::filesystem::path status() const { return status(path_); }
+  std::filesystem::path checkpoints() const { return path_ / store::kCheckpointsFolder; }
+  std::filesystem::path log(const std::string& process) const {  // "1.0"
+    return path_ / log_file(process);
+  }
+
+  static std::filesystem::path status(const std::filesystem::path& path) {
+    return path / base::kStatusFile;
+  }
+
+ private:
+  RunDirectory(std::filesystem::path path, base::RunLock lock);
+
+  std::filesystem::path path_;
+  base::RunLock lock_;
+  std::optional<std::filesystem::path> moved_aside_;
+};
+
+// The command that starts the run of this directory again from its recipe.
+std::string run_again_command(const std::filesystem::path& run);
+
+}  // namespace strait::run

@@ -1,0 +1,140 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "framework/net/node.h"
+#include "launcher/hosts/agent_starter.h"
+#include "launcher/hosts/host_agents.h"
+#include "launcher/plan/plan.h"
+#include "launcher/plan/run_files.h"
+#include "launcher/plan/stage_job.h"
+#include "launcher/run/agent_listeners.h"
+#include "launcher/run/model_questions.h"
+#include "launcher/run/run_directory.h"
+#include "launcher/run/run_reach.h"
+#include "launcher/run/run_transfer.h"
+#include "launcher/run/simulated_links.h"
+
+namespace strait::run {
+
+// The launcher in a generation of a run, with new keys.
+net::NodeOptions launcher_node(const net::RunId& run, std::uint32_t generation);
+
+// The hosts of one launch: this machine in a local run, else those that host agents manage. Starts
+// the agents, starts processes through them, and fills in what a process's job says about its host.
+//
+// One thread at a time. While one thread is in rejoin_hosts(), any other may call
+// tolerate_outages(), lost() and the parts of file_transfer() that allow it.
+class RunHosts {
+ public:
+  // For ssh to connect and the agents to get their jobs. Logins have a limit of their own.
+  static constexpr std::chrono::seconds kCallLimit{30};
+  // For the agents to connect to the launcher.
+  static constexpr std::chrono::seconds kFactsLimit{20};
+
+  // Brings the hosts up; a local run has nothing to bring up. What only a host knows (cores,
+  // threads) goes into run.plan. The node with its keys, the directory and the model outlive this
+  // object. `stops` as in Coordinator::run: a positive count ends the wait. Hosts that only serve
+  // replicas in `without` are left out where the backend can start their agents later.
+  // UserError: a host cannot be used.
+  RunHosts(net::Node& node, plan::RunFile& run, const RunDirectory& directory,
+           const ModelQuestions& model, const std::atomic<int>& stops,
+           const std::set<std::uint32_t>& without = {});
+  RunHosts(const RunHosts&) = delete;
+  RunHosts& operator=(const RunHosts&) = delete;
+  ~RunHosts();
+
+  // Endpoints by link, as the listening stages report them -> endpoints to connect to. They differ
+  // for links that are relayed or simulated. Call it once all stages listen.
+  std::map<std::string, std::string> connect_endpoints(
+      std::map<std::string, std::string> endpoints);
+  // Where the stages of this host reach the coordinator.
+  net::Listener& listener(std::size_t host) { return listeners_.control(host); }
+  base::Backend& backend();
+  // File transfer to and from the hosts; null where all see the same files.
+  RunTransfer* file_transfer() { return transfer_.get(); }
+  // UserError: a stop was requested, or a host was lost before training began.
+  void check_startup(const std::atomic<int>& stops) const;
+  // Ends a phase of the start, such as "agents up".
+  void phase_ended(const std::string& name);
+  // How long each phase took, as a sentence; empty for a local run.
+  Event phases() const;
+  // Sets what depends on the host: addresses and paths.
+  void fill_in(plan::StageJob& job, std::size_t host) const;
+  // Hosts whose agents were started when the run began.
+  const std::vector<std::size_t>& hosts_with_agents() const { return hosts_with_agents_; }
+  // The host's agent is disconnected; never true of this machine.
+  bool lost(std::size_t host) const { return agents_ && agents_->lost(host); }
+  // All processes run: from now on an agent may be silent for as long as its link holds.
+  void tolerate_outages();
+
+  // While the run goes: starts the agents of a replica's hosts again where they are lost or were
+  // never started, sends them the files that the replica reads, sets their checkpoints later than
+  // `saved` aside, which are of steps that the run has gone back behind, and routes its links anew.
+  // Returns notes for the user. `check` is called while this waits, and throws to give
+  // up. UserError: a host cannot be used.
+  std::vector<Event> rejoin_hosts(const plan::RunFile& run, std::uint32_t replica,
+                                  store::Step saved, const std::function<void()>& check);
+
+  // How the two ends of each link connect, in the plan's order.
+  const std::vector<hosts::LinkRoute>& routes() const {
+    return reach_ ? reach_->routes() : routes_;
+  }
+
+  // Not for a local run: to measure paths between the hosts. Measuring fills the paths, so silence
+  // no longer counts as a loss.
+  hosts::ReachClient& reach() {
+    tolerate_outages();
+    return reach_->hosts();
+  }
+  // Candidate addresses of each host.
+  std::vector<std::vector<std::string>> addresses(const recipe::Recipe& recipe) const;
+
+  // Notes about the hosts that are not errors.
+  const std::vector<Event>& notes() const { return notes_; }
+
+ private:
+  void bring_up(plan::RunFile& run, const RunDirectory& directory, const std::atomic<int>& stops,
+                const std::set<std::uint32_t>& without);
+  void record_facts(const plan::RunFile& run, const RunDirectory& directory,
+                    const std::vector<hosts::HostFacts>& facts);
+  void restart_agent(const plan::RunFile& run, std::size_t host,
+                     const std::function<void()>& check);
+  std::vector<Event> prepare_restarted(const plan::RunFile& run, std::uint32_t replica,
+                                       store::Step saved, const std::vector<std::size_t>& restarted,
+                                       const std::function<void()>& check);
+  void start_transfer(const plan::RunFile& run);
+  void check_starters(const std::atomic<int>& stops) const;
+
+  const ModelQuestions& model_;
+  // Until agents are started in the middle of the run.
+  bool starting_up_ = true;
+  std::vector<std::size_t> hosts_with_agents_;
+  AgentListeners listeners_;
+  // By host; empty for a local run, default values for hosts that were left out.
+  std::vector<hosts::HostFacts> facts_;
+  std::unique_ptr<base::Backend> local_;
+  // By host. Some agents live as long as their starter (srun's do), so starters are destroyed after
+  // agents_, whose destructor ends the agents.
+  std::vector<std::unique_ptr<hosts::AgentStarter>> starters_;
+  std::unique_ptr<hosts::HostAgents> agents_;      // null for a local run
+  std::vector<std::string> run_directories_;       // by host
+  std::unique_ptr<RunReach> reach_;                // null for a local run
+  std::unique_ptr<RunTransfer> transfer_;          // null where all see the same files
+  std::vector<hosts::LinkRoute> routes_;           // of a local plan's links
+  std::optional<SimulatedLinks> simulated_links_;  // of a local run
+  std::vector<Event> notes_;
+  std::chrono::steady_clock::time_point phase_began_ = std::chrono::steady_clock::now();
+  std::string phases_;
+};
+
+}  // namespace strait::run

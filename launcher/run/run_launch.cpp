@@ -1,0 +1,243 @@
+#include "launcher/run/run_launch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "framework/net/node.h"
+#include "framework/store/checkpoint.h"
+#include "framework/trace/merge_traces.h"
+#include "launcher/base/errors.h"
+#include "launcher/base/run_file_names.h"
+#include "launcher/base/stop_signals.h"
+#include "launcher/cli/report.h"
+#include "launcher/plan/thread_limit.h"
+#include "launcher/run/amended_plan.h"
+#include "launcher/run/coordination.h"
+#include "launcher/run/coordinator.h"
+#include "launcher/run/loss_history.h"
+#include "launcher/run/resume_changes.h"
+#include "launcher/run/run_hosts.h"
+#include "launcher/run/run_recorder.h"
+#include "launcher/run/run_status.h"
+#include "launcher/run/run_storage.h"
+#include "launcher/run/slow_observer.h"
+#include "launcher/run/stage_starter.h"
+
+namespace strait::run {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Report = RunStorage::Report;
+
+// Also reports downloads that fail.
+class HostObserver : public StartObserver {
+ public:
+  HostObserver(RunHosts& hosts, RunStorage& storage, Report report)
+      : StartObserver(hosts), storage_(storage), report_(std::move(report)) {}
+  void reports(const std::vector<ProcessReport>& /*processes*/) override {
+    for (const std::string& trouble : storage_.take_warnings())
+      report_({"download_failed", trouble});
+  }
+
+ private:
+  RunStorage& storage_;
+  Report report_;
+};
+
+// All processes are up and have loaded: from now on the run is the one that `options` describe.
+void apply_changes(const RunDirectory& directory, const plan::RunFile& run, RunStorage& storage,
+                   const LaunchOptions& options) {
+  plan::protect_secrets(directory.path(), run.plan.recipe);
+  // Also where a run begins again from step 0: a former start may have trained.
+  run::apply_changes(directory, {options.from, plan::run_file_text(run), options.recipe});
+  // The hosts last: what they still hold of later steps misleads no later resume, which does this
+  // again.
+  if (directory.generation() != 1) storage.rewind(options.from);
+}
+
+// To stop at once is to wait for nothing; a stop after the step that met a failure is another one.
+bool may_recover(base::ExitCode code) {
+  return code != base::ExitCode::done && code != base::ExitCode::interrupted;
+}
+
+// Of a run that has begun; else UserError: plan::check_threads().
+std::vector<Event> thread_warnings(const plan::Plan& plan, bool has_begun) {
+  std::vector<Event> warnings;
+  for (std::size_t host = 0; host < plan.hosts.size(); ++host) {
+    if (!has_begun) plan::check_threads(plan, host);
+    warnings.push_back({"threads", plan::thread_warning(plan, host)});
+  }
+  return warnings;
+}
+
+void collect_traces(const RunDirectory& directory, const plan::Plan& plan) {
+  std::vector<fs::path> files;
+  for (const plan::Plan::Process& process : plan.processes) {
+    const fs::path file = directory.path() / base::trace_file(process.name.text());
+    if (fs::exists(file)) files.push_back(file);
+  }
+  if (!files.empty()) trace::merge_traces(files, directory.path() / base::kTraceFile);
+}
+
+// The run has ended, and how is known: nothing that follows may change it.
+void after_end(const Report& report, const char* event, const char* what,
+               const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const std::exception& error) {
+    report({event, fmt::format("{}: {}", what, base::describe_failure(error).text)});
+  }
+}
+
+void write_reports(const RunDirectory& directory, const plan::Plan& plan,
+                   const ModelQuestions& model, const Report& report) {
+  after_end(report, "report_failed", "no trace", [&] { collect_traces(directory, plan); });
+  after_end(report, "report_failed", "no report",
+            [&] { cli::write_report(directory.path(), plan.recipe.name, model.plan_text(plan)); });
+}
+
+store::Manifest manifest_of(const plan::RunFile& run, std::uint32_t generation,
+                            const LaunchOptions& options, store::Step step,
+                            const std::vector<store::ShardFile>& files) {
+  store::Manifest manifest = plan::manifest_for(run, generation, step);
+  manifest.codec_generation = options.caches.generation;
+  manifest.files = files;
+  plan::mark_missing_replicas(manifest, run.plan);
+  return manifest;
+}
+
+// After a failure: makes the newest checkpoint in memory one on this machine's disk. Its step;
+// nullopt: there is none that is newer than those on disk.
+std::optional<store::Step> save_from_memory(
+    const RunDirectory& directory, MemoryCheckpoints& memory, const LossHistory& losses,
+    const std::function<store::Manifest(store::Step, const std::vector<store::ShardFile>&)>&
+        manifest,
+    const std::atomic<int>& stops, const Report& report) {
+  std::optional<store::Step> saved;
+  after_end(report, "lost_memory", "the checkpoint in memory cannot be used", [&] {
+    const auto give_up = [&stops, before = stops.load()] { return stops.load() > before; };
+    const auto commit = [&](store::Step step, const std::vector<store::ShardFile>& files) {
+      store::commit_checkpoint(store::checkpoint_directory(directory.path(), step),
+                               manifest(step, files));
+    };
+    saved = recover_from_memory(directory, memory, {losses, commit, give_up, report});
+  });
+  return saved;
+}
+
+CoordinatorOptions training_coordination(const plan::RunFile& run, const RunDirectory& directory,
+                                         std::uint32_t generation, RunHosts& hosts,
+                                         RunStorage& storage, StageStarter& starter,
+                                         const LaunchOptions& options) {
+  CoordinatorOptions coordination = base_coordination(run, hosts);
+  coordination.from = options.from;
+  coordination.to = static_cast<store::Step>(run.plan.steps);
+  coordination.limits.forecast_step_seconds =
+      std::max(run.plan.step_seconds, run.plan.first_epoch_step_seconds);
+  coordination.survives_lost_replicas =
+      run.plan.recipe.sync.on_loss == recipe::LossRule::continue_run;
+  coordination.directory_in_place = [&directory] { return directory.in_place(); };
+  const auto requests = [&directory](ReplicaRequest request) {
+    take_requests(request, directory.path());  // discards those of an earlier launch
+    return [&directory, request] { return take_requests(request, directory.path()); };
+  };
+  coordination.leave_requests = requests(ReplicaRequest::leave);
+  coordination.rejoin_requests = requests(ReplicaRequest::rejoin);
+  coordination.start_replica = [&starter](std::uint32_t replica,
+                                          const std::atomic<bool>& given_up) {
+    return starter.restart_replica(replica, given_up);
+  };
+  coordination.commit = [&, generation](store::Step step,
+                                        const std::vector<store::ShardFile>& files) {
+    storage.commit(manifest_of(run, generation, options, step, files));
+  };
+  coordination.losses = read_losses(directory.path(), options.model.guess_loss(run.plan));
+  coordination.losses.go_back(options.from);
+  coordination.prune = [&storage](store::PruneTime time) { return storage.prune(time); };
+  return coordination;
+}
+
+// What removes checkpoints asks them.
+void pass_on_losses(const LossHistory& losses, RunStorage& storage, MemoryCheckpoints* memory) {
+  if (losses.good()) storage.known_good(*losses.good());
+  if (memory != nullptr) memory->judge(losses);
+}
+
+}  // namespace
+
+Outcome launch_run(RunDirectory& directory, const plan::RunFile& planned,
+                   const LaunchOptions& options) {
+  plan::RunFile run = planned;
+  const std::uint32_t generation = directory.next_generation();
+  const base::StopSignals signals;
+  const net::NodeOptions node_options = launcher_node(run.run, generation);
+  net::Node node(node_options);
+  if (run.plan.recipe.hosts.backend == recipe::BackendKind::local) amend_by_this_machine(run.plan);
+  RunHosts hosts(node, run, directory, options.model, signals.count(), options.without);
+  const std::vector<Event> warnings = thread_warnings(run.plan, !options.resume.empty());
+
+  const std::unique_ptr<RunStorage> storage =
+      storage_of(hosts, run, directory.path(), signals.count());
+  storage->send_inputs(options.resume, store::Part::all, launcher_events(options.observers));
+  storage->start_downloads();
+  hosts.phase_ended("files sent");
+
+  StageStarter starter(run, directory, node_options, hosts, options);
+  std::vector<WorkerHandle> workers = starter.start_all();
+  hosts.phase_ended("stages started");
+
+  RunRecorder recorder(directory, run.run.hex(), generation, options.from,
+                       static_cast<store::Step>(run.plan.steps));
+  std::vector<RunObserver*> observers = {&recorder};
+  observers.insert(observers.end(), options.observers.begin(), options.observers.end());
+  const Report report = launcher_events(observers);
+  HostObserver host_observer(hosts, *storage, report);
+  SlowObserver slow_observer(run.plan, options.model, observers);
+  observers.push_back(&slow_observer);
+  observers.push_back(&host_observer);
+  report({"caches_dropped", options.caches.dropped});
+  report({"sync_restarted", options.sync.restarted});
+  report(hosts.phases());
+  for (const Event& note : hosts.notes()) report(note);
+  for (const Event& warning : warnings) report(warning);
+  CoordinatorOptions coordination =
+      training_coordination(run, directory, generation, hosts, *storage, starter, options);
+  // With the facts of the hosts, which RunHosts has filled in.
+  coordination.apply_changes = [&] { apply_changes(directory, run, *storage, options); };
+  std::unique_ptr<MemoryCheckpoints> memory;
+  if (run.plan.recipe.checkpoint.memory_every > 0) memory = storage->memory();
+  coordination.memory = memory.get();
+  LossHistory losses;
+  coordination.on_loss = [&](const LossHistory& now) {
+    losses = now;
+    pass_on_losses(now, *storage, memory.get());
+  };
+  // The coordinator ends all processes before checkpoints are downloaded and traces read.
+  Outcome outcome = Coordinator(std::move(workers), std::move(coordination), std::move(observers))
+                        .run(signals.count());
+  // Nothing more is written where another run may be.
+  if (!directory.in_place()) return outcome;
+  std::optional<store::Step> recovered;
+  if (memory != nullptr && may_recover(outcome.code)) {
+    const auto manifest = [&](store::Step step, const std::vector<store::ShardFile>& files) {
+      return manifest_of(run, generation, options, step, files);
+    };
+    recovered = save_from_memory(directory, *memory, losses, manifest, signals.count(), report);
+    if (recovered) outcome.checkpoint = recovered;
+  }
+  after_end(report, "download_failed", "downloads from the hosts ended", [&] {
+    // Older checkpoints are not worth the wait, nor are traces: a process that failed has none.
+    if (!recovered) storage->finish(report);
+  });
+  write_reports(directory, run.plan, options.model, report);
+  return outcome;
+}
+
+}  // namespace strait::run

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "launcher/plan/resume.h"
+#include "launcher/plan/run_files.h"
+#include "launcher/run/model_questions.h"
+#include "launcher/run/outcome.h"
+#include "launcher/run/run_directory.h"
+#include "launcher/run/run_observer.h"
+#include "launcher/run/run_transfer.h"
+
+namespace strait::run {
+
+struct LaunchOptions {
+  std::string resume;                    // path of a checkpoint; empty: a new run
+  store::Step from{};                    // number of steps in that checkpoint
+  plan::CacheResume caches;              // what to do with its activation caches
+  plan::SyncResume sync;                 // what to do with the state of its sync method
+  ModelQuestions model;                  // outlives the launch
+  std::optional<std::string> recipe;     // new text of recipe.toml; absent: it stays
+  std::set<std::uint32_t> without;       // replicas that the run starts without
+  std::vector<RunObserver*> observers;   // outlive the launch
+  InferenceClient* inference = nullptr;  // asks the model of `resume`; null: the run trains
+};
+
+// Starts every process of a run under a new generation, coordinates them until the last has exited,
+// and completes the run's files. Generates all keys; they exist in memory and on the stages' stdin
+// only. Returns how the run ended. UserError: it could not start.
+//
+// Until every process is up and has loaded, nothing changes that a later resume depends on: plan,
+// recipe, metrics and checkpoints, here and on the hosts, are those of before.
+Outcome launch_run(RunDirectory& directory, const plan::RunFile& run, const LaunchOptions& options);
+
+// Downloads the shards of the newest checkpoint, or of that of step `from`, which a former launch
+// left on hosts because it ended before they were downloaded. Removes nothing. `report` is called
+// if it takes long. Returns a message for the user; empty: nothing was missing. UserError: the
+// checkpoint cannot be used; `interrupted`: the user ended the wait; `corrupt`: no host that can be
+// called has all of it any more; any other code: not now, another attempt may succeed.
+//
+// `lost`: hosts that do not answer; they are not called, and what only they have is missing.
+std::string recover_checkpoint(RunDirectory& directory, const plan::RunFile& run,
+                               std::optional<store::Step> from, const ModelQuestions& model,
+                               const RunTransfer::Report& report,
+                               const std::set<std::size_t>& lost);
+
+}  // namespace strait::run

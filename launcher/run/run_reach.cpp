@@ -1,0 +1,138 @@
+#include "launcher/run/run_reach.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "launcher/base/errors.h"
+#include "launcher/hosts/path_probe.h"
+#include "launcher/hosts/tcp_socket.h"
+#include "launcher/plan/placement.h"
+
+namespace strait::run {
+namespace {
+
+// A host answers at once; more only if its link to the launcher reconnects.
+constexpr std::chrono::seconds kRelayAnswer{20};
+
+std::string relay_endpoint(hosts::Relay& relay, const std::string& address) {
+  try {
+    return relay.endpoint(address).text();
+  } catch (const hosts::PathError& error) {
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("this machine has to relay links of hosts that cannot reach each "
+                    "other, and has no port for that: {}",
+                    error.what()));
+  }
+}
+
+// Forecast seconds of a step with the relayed links.
+double seconds_with_relay(const ModelQuestions& model, const plan::Plan& plan,
+                          const std::vector<hosts::LinkRoute>& routes) {
+  std::set<std::string> relayed;
+  for (const hosts::LinkRoute& route : routes) {
+    if (route.relayed) relayed.insert(route.link);
+  }
+  return model.forecast_step(
+      plan, [&](const plan::Plan::Link& link, std::size_t from, std::size_t to) {
+        const plan::PathSpeed speed = plan::path_speed(plan, from, to);
+        return relayed.contains(link.name) ? plan::relayed_speed(speed, relayed.size()) : speed;
+      });
+}
+
+}  // namespace
+
+RunReach::RunReach(hosts::ReachClient reach, const plan::Plan& plan,
+                   const std::vector<hosts::HostFacts>& facts,
+                   const std::vector<std::string>& launcher_addresses, const Chosen& chosen,
+                   const ModelQuestions& model)
+    : model_(model), reach_(std::move(reach)) {
+  for (const plan::Plan::Link& link : plan.links)
+    routes_.push_back({link.name, link.listens, "", false});
+  notes_ = route_links(plan, facts, launcher_addresses, chosen);
+}
+
+std::vector<Event> RunReach::route_links(const plan::Plan& plan,
+                                         const std::vector<hosts::HostFacts>& facts,
+                                         const std::vector<std::string>& launcher_addresses,
+                                         const Chosen& chosen) {
+  std::vector<Event> notes;
+  plan::Plan part = plan;
+  std::erase_if(part.links, [&](const plan::Plan::Link& link) { return !chosen(link); });
+  const auto pairs = hosts::paths_to_probe(part);
+  std::vector<hosts::PathProbe> tries;
+  if (!pairs.empty()) {
+    auto addresses = hosts::candidate_addresses(plan::hosts_of(plan.recipe), facts);
+    for (std::size_t host = 0; host < addresses.size(); ++host) {
+      // Other hosts are not queried: they may be lost.
+      const auto here = [host](const auto& pair) { return pair.first == host; };
+      if (std::ranges::none_of(pairs, here)) addresses[host].clear();
+    }
+    const hosts::OpenPorts ports(reach_, addresses);
+    for (const std::string& trouble : ports.troubles()) notes.push_back({"address", trouble});
+    tries = hosts::probe_paths(reach_, ports, pairs);
+  }
+  const std::vector<hosts::LinkRoute> routes = hosts::choose_routes(part, tries);
+  for (const hosts::LinkRoute& route : routes) {
+    *std::ranges::find(routes_, route.link, &hosts::LinkRoute::link) = route;
+  }
+  for (const std::string& blocked : hosts::blocked_hosts(part, tries)) {
+    notes.push_back({"blocked", blocked});
+  }
+  if (std::ranges::any_of(routes, &hosts::LinkRoute::relayed)) {
+    notes.push_back({"relayed", hosts::relay_warning(plan, routes_,
+                                                     seconds_with_relay(model_, plan, routes_))});
+  }
+  for (std::size_t i = 0; i < routes.size(); ++i) {
+    set_up_relay(plan, part.links[i], routes[i].relayed, launcher_addresses);
+  }
+  return notes;
+}
+
+void RunReach::set_up_relay(const plan::Plan& plan, const plan::Plan::Link& link, bool relayed,
+                            const std::vector<std::string>& launcher_addresses) {
+  const auto former = relayed_.find(link.name);
+  // Hosts identify a relayed link by its token; a new token would make a second link.
+  const std::string token =
+      former == relayed_.end() ? hosts::Preamble::random_token() : former->second.token;
+  if (former != relayed_.end()) relayed_.erase(former);
+  if (!relayed) return;
+  Relayed one;
+  one.token = token;
+  one.binds = plan.process(link.listens).host_index;
+  const std::size_t dials = plan.process(link.connects).host_index;
+  if (!relay_) relay_ = std::make_unique<hosts::Relay>(plan.recipe.hosts.ports);
+  one.relay = relay_endpoint(*relay_, launcher_addresses[one.binds]);
+  relay_->admit(one.token);
+  const auto answers = reach_.ask(
+      {{dials, hosts::DialRelay{one.token, relay_endpoint(*relay_, launcher_addresses[dials])}}},
+      kRelayAnswer);
+  std::string trouble;
+  const auto* dialled = answer_in<hosts::RelayDialled>(answers.at(dials), trouble);
+  if (dialled == nullptr) {
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("host {} cannot relay {}: {}", reach_.name(dials), link.name, trouble));
+  }
+  one.connect_to = dialled->place;
+  relayed_.emplace(link.name, std::move(one));
+}
+
+std::map<std::string, std::string> RunReach::connect_endpoints(
+    std::map<std::string, std::string> endpoints) {
+  for (auto& [link, endpoint] : endpoints) {
+    const auto found = relayed_.find(link);
+    if (found == relayed_.end()) continue;
+    Relayed& one = found->second;
+    // Sent only when it changes: a repeated BindRelay breaks the connections of the link.
+    if (one.stage != endpoint)
+      reach_.give(one.binds, hosts::BindRelay{one.token, one.relay, endpoint});
+    one.stage = std::exchange(endpoint, one.connect_to);
+  }
+  return endpoints;
+}
+
+}  // namespace strait::run

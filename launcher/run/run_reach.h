@@ -1,0 +1,72 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "launcher/hosts/host_facts.h"
+#include "launcher/hosts/reach_client.h"
+#include "launcher/hosts/relay.h"
+#include "launcher/hosts/route.h"
+#include "launcher/plan/plan.h"
+#include "launcher/run/control_message.h"
+#include "launcher/run/model_questions.h"
+
+namespace strait::run {
+
+// Routes the links of one launch: probes which hosts reach each other, decides which end listens
+// where, and relays the other links for as long as it lives. One thread at a time.
+class RunReach {
+ public:
+  using Chosen = std::function<bool(const plan::Plan::Link&)>;
+
+  // Routes the chosen links; the others get a route without an address.
+  RunReach(hosts::ReachClient reach, const plan::Plan& plan,
+           const std::vector<hosts::HostFacts>& facts,
+           const std::vector<std::string>& launcher_addresses, const Chosen& chosen,
+           const ModelQuestions& model);
+
+  // Also while the run goes: probes the chosen links again and decides anew. `launcher_addresses`:
+  // the address of this machine that each host reaches. Returns warnings: blocked hosts and relayed
+  // links. UserError: a host does not answer, or the relay has no port.
+  std::vector<Event> route_links(const plan::Plan& plan, const std::vector<hosts::HostFacts>& facts,
+                                 const std::vector<std::string>& launcher_addresses,
+                                 const Chosen& chosen);
+
+  const std::vector<hosts::LinkRoute>& routes() const { return routes_; }
+
+  // Warnings of the constructor.
+  const std::vector<Event>& notes() const { return notes_; }
+
+  // For measurements.
+  hosts::ReachClient& hosts() { return reach_; }
+
+  // Endpoints by link, as the listening stages report them -> endpoints to connect to. All stages
+  // listen by now; for a replica that rejoins, those it has links with.
+  std::map<std::string, std::string> connect_endpoints(
+      std::map<std::string, std::string> endpoints);
+
+ private:
+  struct Relayed {
+    std::string token;
+    std::size_t binds = 0;   // the host whose stage listens
+    std::string relay;       // where that host reaches the relay
+    std::string connect_to;  // endpoint on the other host
+    std::string stage;       // where it listens, as last sent to its host; "": not yet
+  };
+
+  void set_up_relay(const plan::Plan& plan, const plan::Plan::Link& link, bool relayed,
+                    const std::vector<std::string>& launcher_addresses);
+
+  const ModelQuestions& model_;  // outlives this object
+  hosts::ReachClient reach_;
+  std::vector<hosts::LinkRoute> routes_;
+  std::vector<Event> notes_;
+  std::unique_ptr<hosts::Relay> relay_;     // null: no link is relayed
+  std::map<std::string, Relayed> relayed_;  // by link
+};
+
+}  // namespace strait::run

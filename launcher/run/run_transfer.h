@@ -1,0 +1,117 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <future>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/plan/plan.h"
+#include "launcher/plan/stage_job.h"
+#include "launcher/run/control_message.h"
+#include "launcher/run/model_questions.h"
+#include "launcher/transfer/checkpoint_downloader.h"
+#include "launcher/transfer/transfer_agent.h"
+
+namespace strait::run {
+
+// Moves the files of one launch over hosts without a common file system: what their processes read
+// to the hosts, and what they wrote back. One thread; checkpoint_committed(), known_good() and
+// take_warnings() may be called while another thread is in add_host() or deliver_inputs().
+class RunTransfer {
+ public:
+  using Host = transfer::CheckpointDownloader::Host;
+  using Report = std::function<void(const Event&)>;
+
+  // `model` outlives this object.
+  RunTransfer(std::vector<Host> hosts, std::unique_ptr<transfer::TransferAgent> agent,
+              const ModelQuestions& model);
+
+  transfer::TransferAgent& agent() { return *agent_; }
+  const std::vector<Host>& hosts() const { return hosts_; }
+
+  // The host's agent is connected, possibly again; `directory` of the run on that host, `key`: the
+  // agent's.
+  void add_host(std::size_t host, const std::filesystem::path& directory,
+                std::unique_ptr<net::Link> link, const std::string& key);
+  // The host's agent has ended, so nothing comes from it, though its link may still wait for it.
+  void remove_host(std::size_t host);
+
+  struct Needs {
+    std::vector<std::size_t> hosts;  // whose processes read the files
+    std::vector<plan::PluginCopy> plugins;
+    std::string resume;                   // the checkpoint to resume from; empty: the run begins
+    bool weights = true;                  // include the model's weights if the recipe loads them
+    bool begins = true;                   // with the adapter of the recipe, if it has one
+    store::Part part = store::Part::all;  // of the checkpoint
+  };
+  // Sends the files that the processes of these hosts read, unless a host has them at the same
+  // path. `poll` is called while this waits, and throws to give up. UserError, StoreError.
+  void deliver_inputs(const plan::Plan& plan, const Needs& needs, const std::function<void()>& poll,
+                      const Report& report);
+
+  // Sets the paths of the job to where the process finds its files on this host.
+  void set_input_paths(plan::StageJob& job, std::size_t host) const;
+
+  // Sets aside what processes wrote on these hosts for later steps: a later checkpoint must not be
+  // taken for one of the resumed run. `poll` as in deliver_inputs(). UserError: a host does not
+  // answer within a minute, while its link stands: its file system hangs.
+  void rewind(const std::vector<std::size_t>& hosts, store::Step step,
+              const std::function<void()>& poll);
+
+  // Call it before the first checkpoint is committed.
+  void start_downloads(const transfer::CheckpointDownloader::Settings& settings);
+  void checkpoint_committed(const plan::Plan& plan, store::Step step,
+                            const std::vector<store::ShardFile>& files);
+  void known_good(store::Step step) { downloader_->known_good(step); }
+  std::vector<std::string> take_warnings() { return downloader_->take_warnings(); }
+
+  // CheckpointDownloader::finish(), which reports progress if it takes long. `give_up` ends the
+  // wait.
+  transfer::CheckpointDownloader::Finished finish_downloads(const std::function<bool()>& give_up,
+                                                            const Report& report);
+
+  // Downloads the trace of each process, next to its log here. Returns a message for each that is
+  // missing. A host that is `lost` is not waited for, one that does not answer for a minute.
+  std::vector<std::string> download_traces(const plan::Plan& plan, const std::filesystem::path& run,
+                                           const std::function<bool()>& give_up,
+                                           const std::function<bool(std::size_t)>& lost);
+
+ private:
+  struct Delivery {
+    std::size_t host = 0;
+    transfer::NeededGroup group;
+    std::vector<transfer::ChunkTable> tables;                     // of its files
+    std::vector<std::future<transfer::ChunkTable>> tables_there;  // of the files on the host
+  };
+
+  std::vector<Delivery> needed_deliveries(const plan::Plan& plan, const Needs& needs,
+                                          const std::function<void()>& poll);
+  bool is_present(Delivery& delivery, const std::function<void()>& poll);
+  std::vector<std::future<std::uint64_t>> start_fetches(std::vector<Delivery> deliveries,
+                                                        const std::function<void()>& poll);
+  std::filesystem::path folder_of(std::size_t host, const transfer::NeededGroup& group) const;
+  // Another host that has or fetches these chunks; nothing: none, or they are too few.
+  std::optional<net::ProcessName> source_for(std::size_t host, const transfer::ChunkTable& table,
+                                             const transfer::ChunkSet& chunks) const;
+  void forget_holder(std::size_t host);
+
+  const ModelQuestions& model_;
+  std::vector<Host> hosts_;
+  std::unique_ptr<transfer::TransferAgent> agent_;
+  // Folders of the groups that were delivered, by host.
+  std::vector<std::map<transfer::NeededGroup::Kind, std::filesystem::path>> folders_;
+  // Hosts that have or fetch chunks of a content, by its id. The next host that needs them fetches
+  // from the last, and so on: a chain, in which each uplink carries the content once.
+  struct Holder {
+    std::size_t host = 0;
+    transfer::ChunkSet chunks;
+  };
+  std::map<std::string, std::vector<Holder>> holders_;
+  std::unique_ptr<transfer::CheckpointDownloader> downloader_;
+};
+
+}  // namespace strait::run

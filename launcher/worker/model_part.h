@@ -1,0 +1,57 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "launcher/run/inference.h"
+#include "models/key_value_cache.h"
+#include "models/model.h"
+
+namespace strait::worker {
+
+// Consecutive layers of a trained model that answer requests, with the keys and values of every
+// sequence that goes on. Without gradients, in float32. One thread.
+class ModelPart {
+ public:
+  // The model is on `device`. `layer_done` is called after each layer, so that a slow one still
+  // counts as progress.
+  explicit ModelPart(std::unique_ptr<models::Model> model, at::Device device = at::kCPU,
+                     std::function<void()> layer_done = {});
+
+  models::Model& model() { return *model_; }
+
+  // The hidden state behind these layers: [rows, length, hidden]. `values` is that of the layers
+  // before; undefined where the embedding is here. Undefined of EndSequence.
+  at::Tensor forward(const run::InferenceRequest& request, const at::Tensor& values);
+  // Where the LM head is here. None of EndSequence.
+  std::optional<run::InferenceAnswer> answer(const run::InferenceRequest& request,
+                                             const at::Tensor& hidden);
+
+ private:
+  struct Sequence {
+    explicit Sequence(std::int64_t capacity) : cache(capacity) {}
+    models::KeyValueCache cache;
+    std::vector<std::int32_t> tokens;
+  };
+
+  at::Tensor extend(const run::ExtendSequence& request, at::Tensor values);
+  at::Tensor score(const run::ScoreRows& request, at::Tensor values);
+  at::Tensor run(at::Tensor values, const models::Pass& pass);
+
+  std::unique_ptr<models::Model> model_;
+  at::Device device_;
+  std::function<void()> layer_done_;
+  std::map<std::int64_t, Sequence> sequences_;
+};
+
+// Asks a whole model in this process, one request after the other, until the client has finished.
+void answer_here(ModelPart& whole, run::InferenceClient& client);
+
+}  // namespace strait::worker

@@ -1,0 +1,43 @@
+#include "launcher/base/memory.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+#include "framework/store/input_file.h"
+
+namespace strait::base {
+namespace {
+
+TEST(Memory, PeakIncludesFreedMemory) {
+  const std::int64_t before = peak_memory();
+  constexpr std::int64_t kBytes = 256 << 20;
+  { std::vector<char>(kBytes, 1); }
+  EXPECT_GE(peak_memory(), before + kBytes / 2);
+  EXPECT_LT(peak_memory(), host_memory().total);
+}
+
+TEST(Memory, OwnMemoryIncludesFreedMemoryButNoPagesOfFiles) {
+  OwnMemory memory;
+  // This program: pages of a file in memory (tmpfs) would be the process's own.
+  const store::InputFile file("/proc/self/exe");
+  const auto mapping = file.map();
+  const auto size = static_cast<std::int64_t>(mapping->bytes().size());
+  const std::span<const std::byte> bytes = mapping->bytes();
+  EXPECT_GT(std::ranges::count(bytes, std::byte{0}), 0) << "all pages are read";
+  EXPECT_LT(memory.peak(), size / 2);
+  // More than the process has ever had, so that the kernel's peak rises.
+  const std::int64_t taken = peak_memory();
+  { const std::vector<char> freed(static_cast<std::size_t>(taken), 1); }
+  EXPECT_GT(memory.peak(), taken / 2);
+}
+
+TEST(Memory, HostHasNoMoreAvailableThanInAll) {
+  EXPECT_GT(host_memory().available, 0);
+  EXPECT_LE(host_memory().available, host_memory().total);
+}
+
+}  // namespace
+}  // namespace strait::base

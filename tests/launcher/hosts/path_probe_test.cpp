@@ -1,0 +1,205 @@
+#include "launcher/hosts/path_probe.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "launcher/base/errors.h"
+#include "launcher/hosts/agent_message.h"
+#include "launcher/hosts/tcp_socket.h"
+#include "tests/launcher/hosts/served_hosts.h"
+#include "tests/launcher/user_error.h"
+#include "tests/refusal_of.h"
+
+namespace strait::hosts {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(PathProbe, ProbesAllPairs) {
+  ServedHosts hosts(3);
+  const OpenPorts ports(*hosts.reach, {{"127.0.0.1"}, {"127.0.0.2"}, {"192.0.2.7"}});
+  ASSERT_EQ(ports.troubles().size(), 1U);
+  EXPECT_THAT(ports.troubles()[0], HasSubstr("host h2: listening on 192.0.2.7"));
+  const auto tries = probe_paths(*hosts.reach, ports, {{0, 1}, {1, 0}, {0, 2}});
+  ASSERT_EQ(tries.size(), 2U) << "host 2 has no address to try";
+  for (const PathProbe& one : tries) EXPECT_EQ(one.trouble, "");
+  ASSERT_NE(best_probe(tries, 0, 1), nullptr);
+  EXPECT_EQ(best_probe(tries, 0, 1)->address, "127.0.0.2");
+  EXPECT_EQ(best_probe(tries, 0, 2), nullptr);
+}
+
+TEST(PathProbe, MeasuresEachAddress) {
+  ServedHosts hosts(2);
+  const OpenPorts ports(*hosts.reach, {{"127.0.0.1"}, {"127.0.0.2", "127.0.0.3"}});
+  const auto tries = probe_paths(*hosts.reach, ports, {{0, 1}, {1, 0}});
+  ASSERT_EQ(tries.size(), 3U);
+  EXPECT_GT(tries[0].bytes_per_second, 1e6);
+  EXPECT_GT(tries[1].bytes_per_second, 1e6);
+  EXPECT_EQ(tries[2].bytes_per_second, 0) << "there is nothing to choose from";
+}
+
+TEST(PathProbe, ComparesInterfacesNotAddresses) {
+  ServedHosts hosts(2);
+  const OpenPorts ports(*hosts.reach, {{"127.0.0.1"}, {"127.0.0.1", "::1"}});
+  if (!ports.troubles().empty()) GTEST_SKIP() << ports.troubles()[0];
+  EXPECT_EQ(ports.wire(1, "::1"), ports.wire(1, "127.0.0.1"));
+  const auto tries = probe_paths(*hosts.reach, ports, {{0, 1}});
+  ASSERT_EQ(tries.size(), 2U);
+  for (const PathProbe& one : tries) {
+    EXPECT_EQ(one.trouble, "");
+    EXPECT_EQ(one.bytes_per_second, 0) << one.address;
+  }
+}
+
+TEST(PathProbe, MeasuresEveryInterfacePair) {
+  ServedHosts hosts(4);
+  const OpenPorts ports(*hosts.reach, {{"127.0.0.2", "127.0.0.3"},
+                                       {"127.0.0.4", "127.0.0.5"},
+                                       {"127.0.0.6", "127.0.0.7"},
+                                       {"127.0.0.8"}});
+  const auto tries = probe_paths(*hosts.reach, ports, {{0, 1}, {1, 0}, {1, 2}, {2, 3}, {3, 2}});
+  ASSERT_EQ(tries.size(), 9U);
+  for (const PathProbe& one : tries) {
+    EXPECT_EQ(one.bytes_per_second > 1e6, one.to != 3) << one.from << " to " << one.address;
+  }
+}
+
+TEST(PathProbe, ClosesPortsAfterProbes) {
+  ServedHosts hosts(2);
+  std::vector<std::vector<std::string>> places;
+  std::string token;
+  {
+    const OpenPorts ports(*hosts.reach, {{"127.0.0.1"}, {"127.0.0.1"}});
+    places = ports.places();
+    token = ports.token();
+  }
+  const TryPaths command{token, {{1, places[1].at(0)}}, 3};
+  // Host 1 answers only after it has closed its port.
+  const auto behind = hosts.reach->ask({{1, TryPaths{token, {}, 1}}}, std::chrono::seconds(20));
+  const auto answers = hosts.reach->ask({{0, command}}, std::chrono::seconds(20));
+  const auto& tried = std::get<PathsTried>(answers.at(0));
+  EXPECT_THAT(tried.results.at(0).trouble, HasSubstr("refused"));
+  EXPECT_EQ(behind.size(), 1U);
+}
+
+TEST(PathProbe, ReportsLostHost) {
+  ServedHosts hosts(2);
+  hosts.ends[1].reset();
+  EXPECT_THAT(
+      base::user_error(base::ExitCode::peer_lost,
+                       [&] {
+                         const OpenPorts ports(*hosts.reach, {{"127.0.0.1"}, {"127.0.0.1"}});
+                       }),
+      HasSubstr("host h1 was lost"));
+}
+
+TEST(PathProbe, ReturnsMeasurementErrorAsAnswer) {
+  ServedHosts hosts(1);
+  const MeasureRoundTrip command{Preamble::random_token(), "tcp://127.0.0.1:1", 3};
+  const auto answers = hosts.reach->ask({{0, command}}, std::chrono::seconds(20));
+  EXPECT_THAT(std::get<CommandFailed>(answers.at(0)).text, HasSubstr("127.0.0.1:1"));
+}
+
+// Two hosts with the answers that a test puts into their links.
+struct PlayedHosts {
+  PlayedHosts() {
+    std::vector<ReachClient::Host> hosts;
+    for (std::size_t i = 0; i < 2; ++i) {
+      auto [near, far] = ServedHosts::links(i);
+      hosts.push_back({"h" + std::to_string(i), std::move(near)});
+      ends.push_back(std::move(far));
+    }
+    reach = std::make_unique<ReachClient>(std::move(hosts));
+  }
+  void answer(std::size_t host, const ReachAnswer& answer) { ends[host]->send(format(answer)); }
+  // Probes the path from host 0 to host 1, which listens at this place.
+  std::vector<PathProbe> probe(const std::string& place, const ReachAnswer& tried) {
+    answer(1, PortOpened{{place}, {""}, {}});
+    answer(0, tried);
+    const OpenPorts ports(*reach, {{}, {"127.0.0.1"}});
+    return probe_paths(*reach, ports, {{0, 1}});
+  }
+  std::string refusal(const std::string& place, const ReachAnswer& tried) {
+    return refusal_of<base::UserError>([&] { probe(place, tried); });
+  }
+
+  std::vector<std::unique_ptr<net::Link>> ends;
+  std::unique_ptr<ReachClient> reach;
+};
+
+TEST(PathProbe, PassesOverAnswersOfAnEarlierQuestion) {
+  PlayedHosts hosts;
+  const std::map<std::size_t, ReachCommand> commands = {{0, MeasureRoundTrip{}},
+                                                        {1, MeasureRoundTrip{}}};
+  EXPECT_THROW(hosts.reach->ask(commands, std::chrono::seconds(0)), base::UserError);
+  for (const double seconds : {1.0, 2.0}) {
+    for (std::size_t host : {0U, 1U}) hosts.answer(host, RoundTripMeasured{seconds});
+  }
+  for (const auto& [host, answer] : hosts.reach->ask(commands, std::chrono::seconds(20))) {
+    EXPECT_EQ(std::get<RoundTripMeasured>(answer).seconds, 2.0) << host;
+  }
+}
+
+TEST(PathProbe, FailedOrderWithoutAnswerIsNotTheNextAnswer) {
+  ServedHosts hosts(1);
+  const std::string token = Preamble::random_token();
+  hosts.reach->give(0, BindRelay{token, "no place", "no place"});
+  const auto answers = hosts.reach->ask({{0, TryPaths{token, {}, 1}}}, std::chrono::seconds(20));
+  EXPECT_TRUE(std::holds_alternative<PathsTried>(answers.at(0)));
+}
+
+TEST(PathProbe, AnswerOfAnotherKindIsNoSuccess) {
+  PlayedHosts hosts;
+  const auto tries = hosts.probe("tcp://127.0.0.1:1", RoundTripMeasured{});
+  ASSERT_EQ(tries.size(), 1U);
+  EXPECT_THAT(tries[0].trouble, HasSubstr("does not answer what was asked"));
+}
+
+TEST(PathProbe, NamesHostThatReportsNonsense) {
+  EXPECT_THAT(PlayedHosts().refusal("next door", PathsTried{{{"", 0}}}),
+              testing::AllOf(HasSubstr("host h1"), HasSubstr("next door")));
+  EXPECT_THAT(PlayedHosts().refusal("tcp://127.0.0.1:1", PathsTried{}),
+              HasSubstr("host h0 was asked to try 1 addresses and reports 0"));
+}
+
+TEST(PathProbe, PrefersAddressesOfRecipe) {
+  HostFacts one;
+  one.address = "10.0.0.1";
+  one.addresses = {"192.168.0.1", "10.0.0.1", "fd00::1"};
+  HostFacts two = one;
+  std::vector<recipe::RecipeHost> listed(2);
+  listed[1].address = "172.16.0.9";
+  EXPECT_THAT(
+      candidate_addresses(listed, {one, two}),
+      ElementsAre(ElementsAre("10.0.0.1", "192.168.0.1", "fd00::1"), ElementsAre("172.16.0.9")));
+}
+
+TEST(ProbeRounds, EachPairOnceAndHostsDisjointPerRound) {
+  for (std::size_t hosts = 2; hosts <= 17; ++hosts) {
+    std::set<HostPair> seen;
+    const auto rounds = probe_rounds(hosts);
+    for (const auto& round : rounds) {
+      std::set<std::size_t> busy;
+      for (const auto& [one, other] : round) {
+        EXPECT_LT(one, other);
+        EXPECT_LT(other, hosts);
+        EXPECT_TRUE(seen.insert({one, other}).second) << one << " and " << other << " twice";
+        EXPECT_TRUE(busy.insert(one).second) << one << " measures twice at a time, of " << hosts;
+        EXPECT_TRUE(busy.insert(other).second) << other << " measures twice, of " << hosts;
+      }
+    }
+    EXPECT_EQ(seen.size(), hosts * (hosts - 1) / 2);
+    EXPECT_EQ(rounds.size(), hosts % 2 == 0 ? hosts - 1 : hosts) << "as few rounds as can be";
+  }
+}
+
+TEST(ProbeRounds, NoRoundsForOneHost) {
+  EXPECT_TRUE(probe_rounds(1).empty());
+  EXPECT_TRUE(probe_rounds(0).empty());
+}
+
+}  // namespace
+}  // namespace strait::hosts
