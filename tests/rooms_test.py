@@ -30,24 +30,18 @@ ROOMS["stages"] = set(ROOMS)
 
 LAUNCHER = {
     "base": {"framework/net", "framework/store", "framework/sync", "framework/trace"},
-    "process": {"base"},
-    "tokenizer": {"process", "framework/data"},
+    "tokenizer": {"base", "framework/data"},
     # Of the codecs only settings.h, which is a header without libtorch; nothing of them is linked.
     "recipe": {"base", "framework/codec", "framework/data"},
     # Of the models only their plain descriptions, which are headers.
     "plan": {"recipe", "schedules", "models"},
-    "control": {"process"},
-    "console": {"control"},
-    "hosts": {"control", "plan"},
-    "reach": {"hosts"},
-    "transfer": {"hosts"},
-    "agent": {"reach", "transfer"},
-    "launch": {"agent", "console"},
+    "transfer": {"base"},
+    "hosts": {"plan", "transfer"},
+    "run": {"hosts"},
     "plugin": {"plan", "stages"},
     "planner": {"plugin", "transfer", "tokenizer"},
-    "inference": {"control", "stages"},
-    "worker": {"planner", "inference", "control", "reach"},
-    "app": {"worker", "launch"},
+    "worker": {"planner", "run"},
+    "cli": {"worker"},
 }
 
 
@@ -71,7 +65,7 @@ ROOMS["tests"] = set(ROOMS) - {"recipes"}
 # a host's agent can do without it.
 WITHOUT_TORCH = {"schedules", "framework", "framework/net", "framework/trace", "framework/sync", "framework/sync/methods",
                  "framework/store", "framework/data"} | {
-    "launcher/" + name for name in LAUNCHER if name not in ("plugin", "planner", "inference", "worker", "app")}
+    "launcher/" + name for name in LAUNCHER if name not in ("plugin", "planner", "worker", "cli")}
 TORCH = re.compile(r"^(torch|ATen|c10)/")
 # In headers only what is cheap to read; these bring in half of libtorch.
 HEAVY = re.compile(r"^(torch/|ATen/ATen\.h|ATen/Functions\.h|ATen/ops/)")
@@ -180,7 +174,7 @@ def self_test():
         ("stages/a.cpp", "#include <toml++/toml.h>"): "belongs into launcher/recipe/ only",
         ("stages/a.cpp", '#include "chunk.h"'): "not a full path",
         ("launcher/recipe/a.cpp", '#include "launcher/plan/b.h"'): "launcher/recipe must not know launcher/plan",
-        ("launcher/cli/a.cpp", '#include "launcher/hosts/b.h"'): "launcher/console must not know launcher/hosts",
+        ("launcher/hosts/a.cpp", '#include "launcher/run/b.h"'): "launcher/hosts must not know launcher/run",
         ("launcher/hosts/deep/a.cpp", ""): "is no room",
         ("tools/a.cpp", ""): "is no room",
     }

@@ -22,8 +22,8 @@ SKIPPED = 77
 BUILD = pathlib.Path(os.environ.get("STRAIT_BUILD", ROOT / "build/release"))
 SCRATCH = BUILD / "tidy"
 # A unit is the sources of a room, or of several of the launcher's rooms.
-UNITS = ["launcher/app", "launcher/plugin+planner+inference+worker", "launcher/transfer+agent", "launcher/hosts", "launcher/reach+launch",
-         "launcher/control+console+process+tokenizer", "launcher/base+recipe+plan", "stages", "models", "framework/tensors", "framework/codec",
+UNITS = ["launcher/cli", "launcher/plugin+planner+worker", "launcher/hosts", "launcher/run", "launcher/base+tokenizer+recipe+plan+transfer",
+         "stages", "models", "framework/tensors", "framework/codec",
          "kernels", "framework/net", "framework/store", "framework/data", "framework/sync", "framework/trace", "schedules"]  # the slowest first
 # What a build without libtorch has, too.
 ALWAYS = {"schedules", "framework/net", "framework/sync", "framework/trace", "framework/store", "framework/data", "launcher/hosts"}

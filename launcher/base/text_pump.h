@@ -9,9 +9,19 @@
 #include <thread>
 
 #include "framework/mutex.h"
-#include "launcher/cli/console.h"
 
 namespace strait::base {
+
+// Receives text. `passing` text is replaced by newer text and may be dropped if the reader is slow.
+// Other text is kept.
+class TextSink {
+ public:
+  TextSink() = default;
+  TextSink(const TextSink&) = delete;
+  TextSink& operator=(const TextSink&) = delete;
+  virtual ~TextSink() = default;
+  virtual void write(std::string text, bool passing) = 0;  // does not block
+};
 
 // Writes text to a descriptor on its own thread, so that a terminal that is slow, stopped with
 // Ctrl-S or closed never blocks the run. Newer text replaces passing text. At most `limit` bytes of

@@ -10,7 +10,7 @@
 #include "launcher/cli/run_options.h"
 #include "launcher/hosts/agent_starter.h"
 #include "launcher/planner/inference_plan.h"
-#include "launcher/run/inference_launch.h"
+#include "launcher/run/run_launch.h"
 
 namespace strait::cli {
 namespace {

@@ -59,7 +59,7 @@ std::vector<std::pair<std::string, double>> LinkRates::megabits() const {
   return {rates_.begin(), rates_.end()};
 }
 
-Console::Console(TextSink& sink, ConsoleOptions options)
+Console::Console(base::TextSink& sink, ConsoleOptions options)
     : sink_(sink), options_(std::move(options)), said_(options_.now()) {}
 
 void Console::lasting(const std::string& line) {

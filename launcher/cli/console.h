@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "framework/trace/combine_metrics.h"
+#include "launcher/base/text_pump.h"
 #include "launcher/run/run_observer.h"
 #include "launcher/run/step_ledger.h"
 
@@ -16,17 +17,6 @@ struct RunEvent;
 }
 
 namespace strait::cli {
-
-// Receives text. `passing` text is replaced by newer text and may be dropped if the reader is slow.
-// Other text is kept.
-class TextSink {
- public:
-  TextSink() = default;
-  TextSink(const TextSink&) = delete;
-  TextSink& operator=(const TextSink&) = delete;
-  virtual ~TextSink() = default;
-  virtual void write(std::string text, bool passing) = 0;  // does not block
-};
 
 struct ConsoleOptions {
   enum class Style { live, plain, json };  // a terminal, a file or pipe, a program
@@ -59,12 +49,12 @@ class LinkRates {
 // what it receives. One thread.
 class Console : public run::RunObserver {
  public:
-  Console(TextSink& sink, ConsoleOptions options);
+  Console(base::TextSink& sink, ConsoleOptions options);
 
   // The plan, as text or as one JSON object.
   void plan(const std::string& text, const std::string& json);
   // A remark; JSON {"event":"note","text":…}.
-  void note(const std::string& text);
+  void note(const std::string& text) override;
   // The last lines: where the results are and which commands follow.
   void finish(const std::vector<std::string>& lines);
 
@@ -99,7 +89,7 @@ class Console : public run::RunObserver {
   std::string step_text(const run::StepLine& line) const;
   bool is(ConsoleOptions::Style style) const { return options_.style == style; }
 
-  TextSink& sink_;
+  base::TextSink& sink_;
   ConsoleOptions options_;
   LinkRates rates_;
   run::RemainingTime remaining_;

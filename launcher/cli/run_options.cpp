@@ -6,7 +6,10 @@
 #include <iterator>
 #include <system_error>
 
+#include "launcher/base/errors.h"
 #include "launcher/base/run_file_names.h"
+#include "launcher/cli/changed_run.h"
+#include "launcher/cli/report.h"
 #include "launcher/planner/needed_files.h"
 #include "launcher/planner/plan_maker.h"
 #include "launcher/planner/plan_text.h"
@@ -15,6 +18,7 @@
 #include "launcher/planner/step_forecast.h"
 #include "launcher/plugin/plugin_file.h"
 #include "launcher/recipe/recipe_io.h"
+#include "stages/partition.h"
 
 namespace strait::cli {
 
@@ -75,7 +79,18 @@ void warn_about_data(const planner::PlannedRun& planned) {
 }
 
 run::ModelQuestions model_questions() {
-  return {.plan_text = [](const plan::Plan& plan) { return planner::plan_text(plan); },
+  return {.planned_again =
+              [](const plan::RunFile& run, const recipe::Recipe& recipe) {
+                try {
+                  return changed_run(run, recipe);
+                } catch (const stages::PartitionError& error) {
+                  throw base::UserError(base::ExitCode::bad_input, error.what());
+                }
+              },
+          .write_report =
+              [](const std::filesystem::path& run, const plan::Plan& plan) {
+                write_report(run, plan.recipe.name, planner::plan_text(plan));
+              },
           .forecast_step = planner::forecast_step,
           .compute_seconds = planner::compute_seconds,
           .needed_files = planner::needed_files,

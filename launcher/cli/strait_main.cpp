@@ -42,6 +42,7 @@ void strait::cli::flush_output() {
 }
 
 int strait::strait_main(int argc, char** argv, OfferParts offer) {
+  using namespace cli;
   if (argc > 1 && computes_here(argv[1]) && base::set_thread_waits()) {
     // OpenMP's runtime has read the environment already: start again. Without that it only spins.
     ::execv(base::own_program().c_str(), argv);
@@ -50,32 +51,32 @@ int strait::strait_main(int argc, char** argv, OfferParts offer) {
   // seen.
   std::signal(SIGCHLD, SIG_DFL);
   base::StopSignals::announce();
-  CLI::App cli("strait fine-tunes a transformer that is split over machines joined by slow links.",
+  CLI::App app("strait fine-tunes a transformer that is split over machines joined by slow links.",
                "strait");
-  cli.set_version_flag("--version", std::string("strait ") + base::build_id());
-  cli.require_subcommand(0, 1);  // 0: checked below, where it is called a verb
+  app.set_version_flag("--version", std::string("strait ") + base::build_id());
+  app.require_subcommand(0, 1);  // 0: checked below, where it is called a verb
   Command command;
   for (const auto add : {add_init, add_prepare, add_plan, add_probe, add_doctor, add_install,
                          add_run, add_run_allocated, add_join, add_resume, add_status, add_watch,
                          add_logs, add_stop, add_eval, add_generate, add_export, add_checkpoint}) {
-    add(cli, command);
+    add(app, command);
   }
   try {
     check_encoding({argv, static_cast<std::size_t>(argc)});
-    if (argc > 1) check_verb(cli, argv[1]);
-    cli.parse(argc, argv);
+    if (argc > 1) check_verb(app, argv[1]);
+    app.parse(argc, argv);
     plugin::offer_own_parts(offer);
     if (!command) throw CLI::RequiredError("a verb");
     const base::ExitCode code = command();
     // A run ends as its files say, whatever became of the lines on its console.
     constexpr std::array kRuns{"run", "resume", "run-allocated"};
     const bool runs =
-        std::ranges::any_of(kRuns, [&](const char* verb) { return cli.got_subcommand(verb); });
+        std::ranges::any_of(kRuns, [&](const char* verb) { return app.got_subcommand(verb); });
     if (code == base::ExitCode::done && !runs) flush_output();
     return number(code);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return cli.exit(error);  // help and version are "errors", too
-    std::fprintf(stderr, "strait: %s\n", base::printable_lines(usage_fault(cli, error)).c_str());
+    if (error.get_exit_code() == 0) return app.exit(error);  // help and version are "errors", too
+    std::fprintf(stderr, "strait: %s\n", base::printable_lines(usage_fault(app, error)).c_str());
     return number(base::ExitCode::bad_input);
   } catch (const std::exception& error) {
     const base::Failure failure = base::describe_failure(error);

@@ -1,31 +1,132 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <iostream>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <string>
+#include <utility>
+#include <variant>
+#include <vector>
 
 #include "framework/data/data_preparation.h"
+#include "framework/data/token_file.h"
 #include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/cli/ask_model.h"
-#include "launcher/cli/evaluation.h"
 #include "launcher/cli/text_coder.h"
 #include "launcher/cli/verbs.h"
 #include "launcher/planner/planned_data.h"
 #include "launcher/planner/planned_model.h"
+#include "launcher/run/inference.h"
 #include "launcher/tokenizer/tokenizer_worker.h"
 #include "models/model_description.h"
+#include "stages/batch_source.h"
 
 namespace strait::cli {
 namespace {
 
 namespace fs = std::filesystem;
+
+// The loss of a model over all rows of a token file, some rows at a time. The sum has one order,
+// whatever the order of the answers.
+class Evaluation : public run::InferenceClient {
+ public:
+  // `in_flight`: requests in flight at the same time.
+  Evaluation(std::shared_ptr<const data::TokenFile> data, std::int64_t rows, std::size_t in_flight);
+
+  std::vector<run::InferenceRequest> begin() override;
+  std::vector<run::InferenceRequest> on_answer(const run::InferenceAnswer& answer) override;
+  bool finished() const override { return answered_ == losses_.size(); }
+
+  std::int64_t target_tokens() const { return target_tokens_; }
+  double loss() const;  // mean over the target tokens, once finished
+
+ private:
+  run::ScoreRows next();
+
+  std::shared_ptr<const data::TokenFile> data_;
+  const stages::BatchSource source_;
+  const std::size_t in_flight_;
+  std::int64_t target_tokens_ = 0;
+  std::vector<double> losses_;  // by request
+  std::size_t asked_ = 0;
+  std::size_t answered_ = 0;
+};
+
+constexpr stages::Phase kEvaluation{store::Step{}, false};
+// What one message holds easily.
+constexpr std::int64_t kMostTokens = 1 << 16;
+
+stages::BatchOptions batch_of(const data::TokenFile& data, std::int64_t rows) {
+  stages::BatchOptions options;
+  options.micro_batch_rows = std::clamp<std::int64_t>(kMostTokens / data.row_length(), 1, rows);
+  return options;
+}
+
+Evaluation::Evaluation(std::shared_ptr<const data::TokenFile> data, std::int64_t rows,
+                       std::size_t in_flight)
+    : data_(std::move(data)),
+      source_(nullptr, data_, batch_of(*data_, rows)),
+      in_flight_(in_flight),
+      target_tokens_(source_.target_tokens(kEvaluation)) {
+  const std::int64_t per_request = batch_of(*data_, rows).micro_batch_rows;
+  losses_.resize(static_cast<std::size_t>((data_->rows() + per_request - 1) / per_request));
+}
+
+run::ScoreRows Evaluation::next() {
+  const auto number = static_cast<MicroBatch>(asked_++);
+  const codec::Rows rows = source_.rows(kEvaluation, number);
+  const std::vector<std::int64_t> tokens = source_.padded_tokens(kEvaluation, number);
+  run::ScoreRows request;
+  request.number = strait::number(number);
+  request.padded_length = rows.padded_length;
+  request.tokens.assign(tokens.begin(), tokens.end());
+  std::int64_t row_start = 0;
+  for (const codec::Row& row : rows.rows) {
+    request.documents_of_rows.push_back(std::ssize(row.documents));
+    std::ranges::copy(row.documents, std::back_inserter(request.document_lengths));
+    for (const std::int64_t place : data_->targets(row.sample)) {
+      std::vector<std::int64_t>& spans = request.target_spans;
+      const bool goes_on = !spans.empty() && spans.back() == row_start + place;
+      if (!goes_on) spans.insert(spans.end(), 2, row_start + place);
+      spans.back() = row_start + place + 1;
+    }
+    row_start += rows.padded_length;
+  }
+  return request;
+}
+
+std::vector<run::InferenceRequest> Evaluation::begin() {
+  std::vector<run::InferenceRequest> requests;
+  while (asked_ < std::min(in_flight_, losses_.size())) requests.emplace_back(next());
+  return requests;
+}
+
+std::vector<run::InferenceRequest> Evaluation::on_answer(const run::InferenceAnswer& answer) {
+  const auto* scored = std::get_if<run::ScoredRows>(&answer);
+  if (scored == nullptr || scored->number < 0 ||
+      scored->number >= static_cast<std::int64_t>(asked_)) {
+    throw base::MessageError("a loss of rows that were not asked for");
+  }
+  losses_[static_cast<std::size_t>(scored->number)] = scored->loss_sum;
+  ++answered_;
+  if (asked_ == losses_.size()) return {};
+  return {next()};
+}
+
+double Evaluation::loss() const {
+  const double sum = std::accumulate(losses_.begin(), losses_.end(), 0.0);
+  return target_tokens_ == 0 ? 0.0 : sum / static_cast<double>(target_tokens_);
+}
 
 // What to do about a record that is longer than a row, if the run's recipe does not say: eval has
 // no flag for such records, prepare has.

@@ -31,11 +31,11 @@
 #include "launcher/cli/verbs.h"
 #include "launcher/hosts/agent_starter.h"
 #include "launcher/hosts/slurm_job.h"
-#include "launcher/plan/absent_replicas.h"
 #include "launcher/planner/plan_maker.h"
 #include "launcher/planner/plan_text.h"
 #include "launcher/plugin/plugin_file.h"
 #include "launcher/recipe/recipe_io.h"
+#include "launcher/run/lost_hosts.h"
 #include "launcher/run/resume_changes.h"
 #include "launcher/run/resume_point.h"
 #include "launcher/run/run_launch.h"
@@ -107,7 +107,7 @@ base::ExitCode launch_and_show(run::RunDirectory& directory, const plan::RunFile
     for (const std::string& line : hosts::join_instructions(run.plan, directory.path()))
       console.note(line);
   }
-  const run::Outcome outcome = run_supervised(directory, run, options, chosen, console);
+  const run::Outcome outcome = run::run_supervised(directory, run, options, chosen, console);
   if (outcome.code == base::ExitCode::done && !outcome.stopped) {
     show_final_samples(directory, kSignals->count(), console);
   }
@@ -168,7 +168,7 @@ void check_belongs(const run::RunDirectory& directory, const plan::RunFile& run,
 base::ExitCode run_recipe(const RunOptions& options) {
   base::StopSignals::announce(kStoppedEarly);
   planner::PlannedRun planned = planner::make_plan(read_recipe(options));
-  plan::check_can_start_without(planned.plan, options.without);
+  run::check_can_start_without(planned.plan, options.without);
   hosts::check_launcher_address(planned.plan.recipe.hosts);
   warn_about_data(planned);
   const fs::path path = fs::path("runs") / planned.plan.recipe.name;
@@ -214,8 +214,10 @@ base::ExitCode resume_run(const RunOptions& options) {
     const std::string edited = edited_recipe_note(directory.path(), run.plan.recipe);
     if (!edited.empty()) console.note(edited);
   }
-  if (!request.from) request.from = good_step_instead(directory, run.plan, console);
-  const store::Resumable point = choose_resume_point(directory, run, request.from, console);
+  if (!request.from)
+    request.from = run::good_step_instead(directory, run.plan, model_questions(), console);
+  const store::Resumable point =
+      run::choose_resume_point(directory, run, request.from, model_questions(), console);
   const store::Manifest& manifest = point.checkpoint.manifest;
   check_belongs(directory, run, point.checkpoint);
   std::vector<std::string> changes;
@@ -235,7 +237,7 @@ base::ExitCode resume_run(const RunOptions& options) {
     return base::ExitCode::done;
   }
   for (const std::string& line : changes) console.note(line);
-  plan::check_can_start_without(run.plan, options.without);
+  run::check_can_start_without(run.plan, options.without);
   hosts::check_launcher_address(run.plan.recipe.hosts);
   if (run.plan.recipe.hosts.backend == recipe::BackendKind::slurm && !options.in_job) {
     return submit_resume(std::move(directory), request, options.json);

@@ -13,8 +13,6 @@
 namespace strait::hosts {
 namespace {
 
-using nlohmann::json;
-
 constexpr std::string_view kGreetingMarker = "strait-agent-here ";
 constexpr std::string_view kAnswerMarker = "strait-agent-says ";
 constexpr std::uint64_t kMaxClockOffset = 300;  // seconds
@@ -22,7 +20,7 @@ constexpr std::uint64_t kMaxClockOffset = 300;  // seconds
 // The line of any build: fields that this one does not know are skipped.
 template <class T>
 std::optional<T> fields_after(std::string_view marker, const std::string& line) {
-  const std::optional<json> object = json_after(marker, line);
+  const std::optional<nlohmann::json> object = json_after(marker, line);
   if (!object || !object->is_object()) return std::nullopt;
   try {
     T read;
@@ -45,11 +43,12 @@ void describe(auto& f, base::Is<AgentAnswer> auto& m) {
   f("pid", m.pid), f("code", m.code), f("error", m.error);
 }
 
-std::string marked_line(std::string_view marker, const json& value) {
-  return std::string(marker) + value.dump(-1, ' ', true, json::error_handler_t::replace) + "\n";
+std::string marked_line(std::string_view marker, const nlohmann::json& value) {
+  return std::string(marker) + value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) +
+         "\n";
 }
 
-std::optional<json> json_after(std::string_view marker, const std::string& line) {
+std::optional<nlohmann::json> json_after(std::string_view marker, const std::string& line) {
   const std::size_t at = line.find(marker);
   if (at == line.npos) return std::nullopt;
   try {
@@ -70,7 +69,7 @@ std::string to_line(const AgentAnswer& answer) {
 std::optional<AgentGreeting> greeting_from(const std::string& line) {
   if (auto greeting = fields_after<AgentGreeting>(kGreetingMarker, line)) return greeting;
   // Another build may send other fields. Its name is enough to report the mismatch.
-  const std::optional<json> object = json_after(kGreetingMarker, line);
+  const std::optional<nlohmann::json> object = json_after(kGreetingMarker, line);
   if (!object || !object->is_object()) return std::nullopt;
   const auto build = object->find("build");
   if (build == object->end() || !build->is_string()) return std::nullopt;

@@ -8,6 +8,7 @@
 #include "framework/store/bounded_json.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/json_fields.h"
+#include "launcher/base/service_link.h"
 #include "launcher/hosts/agent_message.h"
 
 namespace strait::hosts {
@@ -31,7 +32,8 @@ AgentJob parse_agent_job(const std::string& text) {
   };
   try {
     auto job = base::from_object<AgentJob>(store::parse_bounded_json(text), "run token");
-    for (const char* const service : {kAgentService, kTransferService, kReachService}) {
+    for (const char* const service :
+         {base::kAgentService, base::kTransferService, base::kReachService}) {
       if (job.endpoints.contains(service)) continue;
       throw base::MessageError(fmt::format("it has no endpoint of the service \"{}\"", service));
     }

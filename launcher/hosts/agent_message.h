@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -9,24 +8,11 @@
 #include <vector>
 
 #include "framework/net/link.h"
-#include "framework/net/link_options.h"
 #include "framework/net/process_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/hosts/host_facts.h"
 
 namespace strait::hosts {
-
-// A host's agent has a link with the launcher for each service, so that no service waits for
-// another. The launcher listens for each at an endpoint of its own.
-inline constexpr const char* kAgentService = "agent";    // processes and their logs
-inline constexpr const char* kTransferService = "ship";  // files
-inline constexpr const char* kReachService =
-    "reach";  // which paths between hosts work, and how fast
-
-// Options of such a link. Both ends use the same name.
-net::LinkOptions service_link(const std::string& service, net::ProcessName agent,
-                              net::ProcessName peer, const std::string& peer_key,
-                              std::chrono::seconds hold);
 
 // Messages of kAgentService.
 

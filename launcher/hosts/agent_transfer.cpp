@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "launcher/base/service_link.h"
 #include "launcher/hosts/agent_message.h"
 
 namespace strait::hosts {
@@ -22,7 +23,7 @@ AgentTransfer::AgentTransfer(net::Node& node, const AgentJob& job,
   const net::ProcessName launcher = net::ProcessName::coordinator();
   transfer_agent_.add_peer(
       launcher, "the launcher",
-      node_.connect(job_.endpoints.at(kTransferService),
+      node_.connect(job_.endpoints.at(base::kTransferService),
                     transfer::transfer_link(launcher, job_.name(), launcher, job_.launcher_key,
                                             hold_of(job_))));
 }

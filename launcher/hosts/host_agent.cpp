@@ -26,6 +26,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/generation_lock.h"
 #include "launcher/base/run_file_names.h"
+#include "launcher/base/service_link.h"
 #include "launcher/base/stop_signals.h"
 #include "launcher/hosts/agent_job.h"
 #include "launcher/hosts/agent_message.h"
@@ -128,7 +129,7 @@ void send_hello(net::Link& link, const AgentJob& job, const HostFacts& facts,
       fmt::format("the launcher of run {} at {} does not answer to this host's token ({}): the run "
                   "has ended or was started again, and the token has expired, or this host has no "
                   "route to the launcher",
-                  job.run_name, job.endpoints.at(kAgentService), why));
+                  job.run_name, job.endpoints.at(base::kAgentService), why));
 }
 
 // Flushes the last messages, unless the launcher has disconnected already.
@@ -302,17 +303,19 @@ base::ExitCode run_agent(const AgentJob& job) {
     }
     const base::GenerationLock lock(run_directory, {job.name(), job.host, job.generation});
     net::Node node(agent_node(job));
-    const std::string& endpoint = job.endpoints.at(kAgentService);
-    const std::unique_ptr<net::Link> link = node.connect(
-        endpoint, service_link(kAgentService, job.name(), net::ProcessName::coordinator(),
-                               job.launcher_key, std::chrono::seconds(job.hold)));
+    const std::string& endpoint = job.endpoints.at(base::kAgentService);
+    const std::unique_ptr<net::Link> link =
+        node.connect(endpoint, base::service_link(base::kAgentService, job.name(),
+                                                  net::ProcessName::coordinator(), job.launcher_key,
+                                                  std::chrono::seconds(job.hold)));
     const HostFacts facts = facts_of_this_host(directory, endpoint);
     send_hello(*link, job, facts, signals.count());
     spdlog::info("joined the run {} at {}", job.run_name, endpoint);
     const ReachService reach(
-        node.connect(job.endpoints.at(kReachService),
-                     service_link(kReachService, job.name(), net::ProcessName::coordinator(),
-                                  job.launcher_key, std::chrono::seconds(job.hold))),
+        node.connect(
+            job.endpoints.at(base::kReachService),
+            base::service_link(base::kReachService, job.name(), net::ProcessName::coordinator(),
+                               job.launcher_key, std::chrono::seconds(job.hold))),
         job.host, job.ports, [](const MeasureCompute& command) {
           return measure_in_subprocess(stage_program_here(), command);
         });

@@ -24,7 +24,6 @@ namespace strait::hosts {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
 constexpr std::string_view kInspectionMarker = "strait-host-look ";
 // Below this not even logs and a small model's weights have room.
@@ -60,12 +59,12 @@ void describe(auto& f, base::Is<InspectionRequest> auto& m) {
 }
 
 std::string to_text(const InspectionRequest& request) {
-  return json{{"look", base::to_object(request)}}.dump();
+  return nlohmann::json{{"look", base::to_object(request)}}.dump();
 }
 
 std::optional<InspectionRequest> inspection_request_from(const std::string& text) {
   try {
-    const json from = store::parse_bounded_json(text);
+    const nlohmann::json from = store::parse_bounded_json(text);
     if (!from.is_object() || !from.contains("look")) return std::nullopt;
     if (!from.at("look").is_object()) return std::nullopt;
     return base::from_object<InspectionRequest>(from.at("look"), "request");
@@ -87,7 +86,7 @@ std::string to_line(const HostInspection& inspection) {
 }
 
 std::optional<HostInspection> inspection_from(const std::string& line) {
-  const std::optional<json> fields = json_after(kInspectionMarker, line);
+  const std::optional<nlohmann::json> fields = json_after(kInspectionMarker, line);
   if (!fields || !fields->is_object()) return std::nullopt;
   try {
     // Strict: a host is asked only if it has this build.

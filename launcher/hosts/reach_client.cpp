@@ -12,7 +12,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kPollEvery = std::chrono::milliseconds(200);
+constexpr auto kReplyPoll = std::chrono::milliseconds(200);
 
 [[noreturn]] void throw_lost_host(const std::string& host, const net::LinkError& error) {
   throw base::UserError(
@@ -46,7 +46,7 @@ ReachAnswer ReachClient::take(std::size_t host, std::chrono::steady_clock::time_
   try {
     for (auto now = Clock::now(); now < deadline; now = Clock::now()) {
       if (poll_) poll_();
-      const auto until = std::min(deadline, now + kPollEvery);
+      const auto until = std::min(deadline, now + kReplyPoll);
       const auto frame = hosts_.at(host).link->receive_until(until);
       if (frame && --hosts_[host].owed == 0) return parse_reach_answer(*frame);
     }

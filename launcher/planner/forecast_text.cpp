@@ -1,5 +1,3 @@
-#include "launcher/planner/forecast_text.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -10,6 +8,7 @@
 #include <vector>
 
 #include "launcher/base/text.h"
+#include "launcher/planner/plan_text.h"
 #include "launcher/planner/planned_sync.h"
 #include "launcher/planner/step_forecast.h"
 

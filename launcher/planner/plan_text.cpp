@@ -15,7 +15,6 @@
 #include "launcher/plan/gpu_memory.h"
 #include "launcher/plan/memory_copies.h"
 #include "launcher/plan/plan.h"
-#include "launcher/planner/forecast_text.h"
 #include "launcher/planner/planned_boundary.h"
 #include "launcher/planner/planned_group.h"
 #include "launcher/planner/planned_model.h"

@@ -11,4 +11,7 @@ namespace strait::planner {
 // and sync methods, for a screen of that width (base::table_lines), then the forecast of a step.
 std::string plan_text(const plan::Plan& plan, std::size_t columns = 0);
 
+// Its last lines: how long a step and all steps take, and with which speeds.
+std::string forecast_text(const plan::Plan& plan);
+
 }  // namespace strait::planner

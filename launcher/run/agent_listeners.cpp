@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "launcher/base/build_id.h"
+#include "launcher/base/service_link.h"
 #include "launcher/hosts/agent_message.h"
 #include "launcher/hosts/host_facts.h"
 #include "launcher/plan/placement.h"
@@ -65,10 +66,9 @@ AgentListeners::Links AgentListeners::expect_agent(const plan::Plan& plan, std::
   const Listeners& at = listeners_[index_[host]];
   const net::ProcessName name = agent_name(host);
   const auto link = [&](const char* service) {
-    return hosts::service_link(service, name, name, keys_[host].public_key, hold_of(plan));
+    return base::service_link(service, name, name, keys_[host].public_key, hold_of(plan));
   };
-  return {at.agent->expect(link(hosts::kAgentService)),
-          at.reach->expect(link(hosts::kReachService))};
+  return {at.agent->expect(link(base::kAgentService)), at.reach->expect(link(base::kReachService))};
 }
 
 std::unique_ptr<net::Link> AgentListeners::expect_transfer_agent(const plan::Plan& plan,
@@ -100,9 +100,9 @@ hosts::AgentJob AgentListeners::job_for(const plan::RunFile& run, std::size_t ho
   job.build = base::build_id();
   job.keys = keys_[host];
   job.launcher_key = node_.options().keys.public_key;
-  job.endpoints = {{hosts::kAgentService, at.agent->endpoint()},
-                   {hosts::kReachService, at.reach->endpoint()},
-                   {hosts::kTransferService, at.transfer->endpoint()}};
+  job.endpoints = {{base::kAgentService, at.agent->endpoint()},
+                   {base::kReachService, at.reach->endpoint()},
+                   {base::kTransferService, at.transfer->endpoint()}};
   job.directory = listed.directory.empty() ? recipe::kHostDirectory : listed.directory;
   job.environment = listed.environment;
   job.address = listed.address.empty() ? address_for_others(host) : listed.address;

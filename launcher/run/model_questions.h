@@ -9,17 +9,22 @@
 
 #include "framework/store/checkpoint.h"
 #include "launcher/plan/plan.h"
+#include "launcher/plan/run_files.h"
 #include "launcher/plan/speeds.h"
 #include "launcher/plan/stage_job.h"
 #include "launcher/transfer/needed_group.h"
 
 namespace strait::run {
 
-// Functions of the planner that a launch needs. The app passes them in, because the planner links
-// libtorch, and this room and the agents on hosts do not.
+// Functions of the rooms above that a launch needs. `cli` passes them in, because the planner links
+// libtorch, and this room does not.
 struct ModelQuestions {
-  // The plan for people, as `strait plan` prints it.
-  std::function<std::string(const plan::Plan& plan)> plan_text;
+  // The same run by another recipe. UserError, among others `bad_input` where the schedule or the
+  // model takes no such number of stages.
+  std::function<plan::RunFile(const plan::RunFile& run, const recipe::Recipe& recipe)>
+      planned_again;
+  // Writes the report of a run that has ended into its directory.
+  std::function<void(const std::filesystem::path& run, const plan::Plan& plan)> write_report;
   // Seconds of a step, with links of these speeds.
   std::function<double(const plan::Plan& plan, const plan::PathSpeeds& speed)> forecast_step;
   // Seconds that each process computes in a step.

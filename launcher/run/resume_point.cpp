@@ -16,7 +16,6 @@
 #include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
-#include "launcher/cli/run_options.h"
 #include "launcher/run/run_launch.h"
 
 namespace strait::run {
@@ -69,13 +68,13 @@ bool is_on_hosts(const plan::RunFile& run) {
 }
 
 // Fetches what only hosts have of the newest checkpoint, or of that of step `from`, with a note on
-// the console. False: there was nothing to fetch.
+// `observer`. False: there was nothing to fetch.
 bool recover(RunDirectory& directory, const plan::RunFile& run, std::optional<store::Step> from,
-             const std::set<std::size_t>& lost, cli::Console& console) {
-  const auto report = [&console](const Event& event) { console.event("the launcher", event); };
-  const std::string recovered =
-      recover_checkpoint(directory, run, from, model_questions(), report, lost);
-  if (!recovered.empty()) console.note(recovered);
+             const std::set<std::size_t>& lost, const ModelQuestions& model,
+             RunObserver& observer) {
+  const auto report = [&observer](const Event& event) { observer.event("the launcher", event); };
+  const std::string recovered = recover_checkpoint(directory, run, from, model, report, lost);
+  if (!recovered.empty()) observer.note(recovered);
   return !recovered.empty();
 }
 
@@ -119,7 +118,7 @@ class SetAside {
 // be; without text: they are whole again.
 base::Failure fetch_damaged(RunDirectory& directory, const plan::RunFile& run,
                             std::optional<store::Step> from, const std::set<std::size_t>& lost,
-                            cli::Console& console) {
+                            const ModelQuestions& model, RunObserver& observer) {
   const std::vector<store::Step> steps = store::committed_steps(directory.path());
   const fs::path checkpoint =
       store::checkpoint_directory(directory.path(), from.value_or(steps.front()));
@@ -128,7 +127,7 @@ base::Failure fetch_damaged(RunDirectory& directory, const plan::RunFile& run,
     const fs::path file = checkpoint / damage.file;
     if (damage.file == store::kManifestName)
       return {base::ExitCode::corrupt, "its manifest has no other copy"};
-    console.note(damage.sentence);
+    observer.note(damage.sentence);
     if (std::ranges::find(files, file) == files.end()) files.push_back(file);
   }
   // Of one that is missing there is nothing to rename.
@@ -138,7 +137,7 @@ base::Failure fetch_damaged(RunDirectory& directory, const plan::RunFile& run,
   });
   try {
     const SetAside aside(std::move(files));
-    if (!recover(directory, run, from, lost, console)) {
+    if (!recover(directory, run, from, lost, model, observer)) {
       return {base::ExitCode::corrupt, "no host is known to have another copy"};
     }
     return {base::ExitCode::done, ""};
@@ -157,7 +156,7 @@ store::Step step_to_go_on_from(const std::vector<store::Step>& saved, const Loss
 }
 
 std::optional<store::Step> good_step_instead(const RunDirectory& directory, const plan::Plan& plan,
-                                             cli::Console& console) {
+                                             const ModelQuestions& model, RunObserver& observer) {
   std::vector<store::Step> saved;
   try {
     saved = store::committed_steps(directory.path());
@@ -166,9 +165,10 @@ std::optional<store::Step> good_step_instead(const RunDirectory& directory, cons
                           // do
   }
   if (saved.empty()) return std::nullopt;
-  const store::Step step = step_to_go_on_from(saved, losses_of(directory.path(), plan));
+  const store::Step step =
+      step_to_go_on_from(saved, read_losses(directory.path(), model.guess_loss(plan)));
   if (step == saved.front()) return std::nullopt;
-  console.note(
+  observer.note(
       fmt::format("step {} is the newest checkpoint that is known to be good: the losses of "
                   "the weights of step {} were not finite",
                   number(step), number(saved.front())));
@@ -176,7 +176,8 @@ std::optional<store::Step> good_step_instead(const RunDirectory& directory, cons
 }
 
 store::Resumable choose_resume_point(RunDirectory& directory, const plan::RunFile& run,
-                                     std::optional<store::Step> from, cli::Console& console) {
+                                     std::optional<store::Step> from, const ModelQuestions& model,
+                                     RunObserver& observer) {
   if (from && std::ranges::count(store::committed_steps(directory.path()), *from) == 0) {
     throw base::UserError(
         base::ExitCode::bad_input,
@@ -184,7 +185,7 @@ store::Resumable choose_resume_point(RunDirectory& directory, const plan::RunFil
                     number(*from), fmt::join(saved_steps(directory), ", ")));
   }
   try {
-    recover(directory, run, from, {}, console);
+    recover(directory, run, from, {}, model, observer);
   } catch (const base::UserError& error) {
     if (error.code() == base::ExitCode::interrupted || from) throw;
     refuse_to_go_back(directory, base::describe_failure(error));
@@ -205,7 +206,7 @@ store::Resumable choose_resume_point(RunDirectory& directory, const plan::RunFil
     if (!corrupt) refuse_to_go_back(directory, base::describe_failure(error));
     damage = error.what();
   }
-  if (const base::Failure why = fetch_damaged(directory, run, from, {}, console);
+  if (const base::Failure why = fetch_damaged(directory, run, from, {}, model, observer);
       !why.text.empty()) {
     refuse_to_go_back(directory,
                       {base::ExitCode::corrupt,
@@ -217,14 +218,14 @@ store::Resumable choose_resume_point(RunDirectory& directory, const plan::RunFil
 std::optional<store::Resumable> restart_point(RunDirectory& directory, const plan::RunFile& run,
                                               std::optional<store::Step> from,
                                               const std::set<std::size_t>& lost,
-                                              cli::Console& console) {
+                                              const ModelQuestions& model, RunObserver& observer) {
   try {
-    recover(directory, run, from, lost, console);
+    recover(directory, run, from, lost, model, observer);
   } catch (const base::UserError& error) {
     // A failure that may pass fails this attempt. A newer checkpoint is passed over only where
     // nothing can bring it back.
     if (from || error.code() != base::ExitCode::corrupt) throw;
-    console.note(fmt::format("an older checkpoint is used: {}", error.what()));
+    observer.note(fmt::format("an older checkpoint is used: {}", error.what()));
   }
   if (from) return chosen_by_user(directory, *from);
   std::optional<store::Resumable> found;
@@ -237,12 +238,12 @@ std::optional<store::Resumable> restart_point(RunDirectory& directory, const pla
     damaged = true;  // and there is no other one
   }
   if (damaged && is_on_hosts(run)) {
-    const base::Failure why = fetch_damaged(directory, run, std::nullopt, lost, console);
+    const base::Failure why = fetch_damaged(directory, run, std::nullopt, lost, model, observer);
     const bool for_good = why.code == base::ExitCode::corrupt;
     if (!why.text.empty() && !for_good) throw base::UserError(why.code, why.text);
   }
   if (damaged) found = store::choose_checkpoint(directory.path());
-  if (found && !found->warning.empty()) console.note(found->warning);
+  if (found && !found->warning.empty()) observer.note(found->warning);
   return found;
 }
 

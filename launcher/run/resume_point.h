@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "framework/store/checkpoint.h"
-#include "launcher/cli/console.h"
 #include "launcher/plan/run_files.h"
 #include "launcher/run/loss_history.h"
 #include "launcher/run/run_directory.h"
 #include "launcher/run/run_launch.h"
+#include "launcher/run/run_observer.h"
 
 namespace strait::run {
 
@@ -19,9 +19,9 @@ namespace strait::run {
 // to be good, if there is one. Pure.
 store::Step step_to_go_on_from(const std::vector<store::Step>& saved, const LossHistory& losses);
 
-// That step, with a note on the console, where it is not the newest.
+// That step, with a note to `observer`, where it is not the newest.
 std::optional<store::Step> good_step_instead(const RunDirectory& directory, const plan::Plan& plan,
-                                             cli::Console& console);
+                                             const ModelQuestions& model, RunObserver& observer);
 
 // The checkpoint that `resume` goes on from: that of --from STEP, otherwise the newest, with every
 // byte compared. Fetches shards that a former launch left on hosts; changes and removes nothing
@@ -29,17 +29,18 @@ std::optional<store::Step> good_step_instead(const RunDirectory& directory, cons
 // one that may still be recoverable (a host is down, the disk fails, another build wrote it) needs
 // the user's word. UserError, StoreError: there is no such checkpoint, or that word is missing.
 store::Resumable choose_resume_point(RunDirectory& directory, const plan::RunFile& run,
-                                     std::optional<store::Step> from, cli::Console& console);
+                                     std::optional<store::Step> from, const ModelQuestions& model,
+                                     RunObserver& observer);
 
 // What a restart goes on from: the checkpoint of step `from` or, without, the newest that can be
 // gone on from without a word of the user. Where part of a newer one was only on `lost` hosts, or
-// no host has it any more, `console` gets a note. nullopt: there is none. UserError, StoreError: it
-// cannot be fetched or read now, and another attempt may succeed; `interrupted`: the user ended the
-// wait.
+// no host has it any more, `observer` gets a note. nullopt: there is none. UserError, StoreError:
+// it cannot be fetched or read now, and another attempt may succeed; `interrupted`: the user ended
+// the wait.
 std::optional<store::Resumable> restart_point(RunDirectory& directory, const plan::RunFile& run,
                                               std::optional<store::Step> from,
                                               const std::set<std::size_t>& lost,
-                                              cli::Console& console);
+                                              const ModelQuestions& model, RunObserver& observer);
 
 // Sets what a launch restores from this checkpoint. `options.without` is set already.
 void go_on_from(const store::Checkpoint& checkpoint, const plan::Plan& plan,

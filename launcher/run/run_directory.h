@@ -53,7 +53,7 @@ class RunDirectory {
   std::filesystem::path status() const { return status(path_); }
   std::filesystem::path checkpoints() const { return path_ / store::kCheckpointsFolder; }
   std::filesystem::path log(const std::string& process) const {  // "1.0"
-    return path_ / log_file(process);
+    return path_ / base::log_file(process);
   }
 
   static std::filesystem::path status(const std::filesystem::path& path) {

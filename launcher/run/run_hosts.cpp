@@ -17,9 +17,9 @@
 #include "launcher/hosts/agent_job.h"
 #include "launcher/hosts/agent_starter.h"
 #include "launcher/hosts/path_probe.h"
-#include "launcher/plan/absent_replicas.h"
 #include "launcher/plan/placement.h"
 #include "launcher/run/amended_plan.h"
+#include "launcher/run/lost_hosts.h"
 
 namespace strait::run {
 namespace {
@@ -90,7 +90,7 @@ RunHosts::RunHosts(net::Node& node, plan::RunFile& run, const RunDirectory& dire
   std::set<std::size_t> skipped;
   // The other backends cannot start an agent later.
   if (run.plan.recipe.hosts.backend == recipe::BackendKind::ssh) {
-    skipped = plan::hosts_only_of(run.plan, without);
+    skipped = hosts_only_of(run.plan, without);
   }
   for (std::size_t host = 0; host < run.plan.hosts.size(); ++host) {
     if (!skipped.contains(host)) hosts_with_agents_.push_back(host);
@@ -105,7 +105,7 @@ void RunHosts::bring_up(plan::RunFile& run, const RunDirectory& directory,
                         const std::atomic<int>& stops, const std::set<std::uint32_t>& without) {
   const std::size_t hosts = run.plan.hosts.size();
   const auto advice = [&](const std::vector<std::size_t>& failed) {
-    return plan::advice_to_start_without(run.plan, without, {failed.begin(), failed.end()});
+    return advice_to_start_without(run.plan, without, {failed.begin(), failed.end()});
   };
   std::vector<std::string> addresses(hosts);
   const auto deadline = Clock::now() + kCallLimit;

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "framework/net/node.h"
 #include "framework/store/checkpoint.h"
@@ -15,7 +17,6 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/run_file_names.h"
 #include "launcher/base/stop_signals.h"
-#include "launcher/cli/report.h"
 #include "launcher/plan/thread_limit.h"
 #include "launcher/run/amended_plan.h"
 #include "launcher/run/coordination.h"
@@ -100,7 +101,7 @@ void write_reports(const RunDirectory& directory, const plan::Plan& plan,
                    const ModelQuestions& model, const Report& report) {
   after_end(report, "report_failed", "no trace", [&] { collect_traces(directory, plan); });
   after_end(report, "report_failed", "no report",
-            [&] { cli::write_report(directory.path(), plan.recipe.name, model.plan_text(plan)); });
+            [&] { model.write_report(directory.path(), plan); });
 }
 
 store::Manifest manifest_of(const plan::RunFile& run, std::uint32_t generation,
@@ -168,6 +169,15 @@ CoordinatorOptions training_coordination(const plan::RunFile& run, const RunDire
 void pass_on_losses(const LossHistory& losses, RunStorage& storage, MemoryCheckpoints* memory) {
   if (losses.good()) storage.known_good(*losses.good());
   if (memory != nullptr) memory->judge(losses);
+}
+
+CoordinatorOptions inference_coordination(const plan::RunFile& run, RunHosts& hosts,
+                                          const LaunchOptions& options) {
+  CoordinatorOptions coordination = base_coordination(run, hosts);
+  coordination.from = coordination.to = options.from;
+  coordination.limits.standstill = std::chrono::seconds(0);  // it waits for prompts
+  coordination.inference = options.inference;
+  return coordination;
 }
 
 }  // namespace
@@ -238,6 +248,25 @@ Outcome launch_run(RunDirectory& directory, const plan::RunFile& planned,
   });
   write_reports(directory, run.plan, options.model, report);
   return outcome;
+}
+
+Outcome launch_inference(RunDirectory& directory, const plan::RunFile& planned,
+                         const LaunchOptions& options) {
+  plan::RunFile run = planned;
+  const base::StopSignals signals;
+  const net::NodeOptions node_options = launcher_node(run.run, directory.next_generation());
+  net::Node node(node_options);
+  RunHosts hosts(node, run, directory, options.model, signals.count());
+  storage_of(hosts, run, directory.path(), signals.count())
+      ->send_inputs(options.resume, store::Part::weights, launcher_events(options.observers));
+  StageStarter starter(run, directory, node_options, hosts, options);
+  std::vector<WorkerHandle> workers = starter.start_all();
+  StartObserver start(hosts);
+  std::vector<RunObserver*> observers = options.observers;
+  observers.push_back(&start);
+  Coordinator coordinator(std::move(workers), inference_coordination(run, hosts, options),
+                          std::move(observers));
+  return coordinator.run(signals.count());
 }
 
 }  // namespace strait::run

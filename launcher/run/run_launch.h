@@ -36,6 +36,13 @@ struct LaunchOptions {
 // recipe, metrics and checkpoints, here and on the hosts, are those of before.
 Outcome launch_run(RunDirectory& directory, const plan::RunFile& run, const LaunchOptions& options);
 
+// Starts the stages of a run on its hosts with the weights of the checkpoint `options.resume`, to
+// answer `options.inference`, and ends them once it has finished. `run` is of
+// planner::inference_plan. Of the run's files only the generation and the logs change. Returns how
+// it ended. UserError: it could not start.
+Outcome launch_inference(RunDirectory& directory, const plan::RunFile& run,
+                         const LaunchOptions& options);
+
 // Downloads the shards of the newest checkpoint, or of that of step `from`, which a former launch
 // left on hosts because it ended before they were downloaded. Removes nothing. `report` is called
 // if it takes long. Returns a message for the user; empty: nothing was missing. UserError: the

@@ -89,6 +89,8 @@ class RunObserver {
   // All links and processes that are slower than expected, one sentence each; called on changes.
   virtual void slow_parts(const std::vector<std::string>& /*sentences*/) {}
   virtual void stopping(bool /*now*/) {}
+  // A remark before a launch or between two.
+  virtual void note(const std::string& /*text*/) {}
   virtual void restarting(const Restart& /*restart*/) {}  // between two launches
   virtual void ended(const Outcome& /*outcome*/) {}
 };

@@ -19,16 +19,13 @@
 #include "framework/store/store_error.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/stop_signals.h"
-#include "launcher/cli/changed_run.h"
 #include "launcher/hosts/ssh_session.h"
-#include "launcher/plan/absent_replicas.h"
-#include "launcher/plan/lost_hosts.h"
 #include "launcher/recipe/recipe_io.h"
+#include "launcher/run/lost_hosts.h"
 #include "launcher/run/restart_policy.h"
 #include "launcher/run/resume_point.h"
 #include "launcher/run/run_hosts.h"
 #include "launcher/run/run_recorder.h"
-#include "stages/partition.h"
 
 namespace strait::run {
 namespace {
@@ -50,16 +47,15 @@ std::optional<store::Step> newest_checkpoint(const RunDirectory& directory) {
 
 // As many stages as the other hosts have room for, or fewer where the schedule or the model takes
 // no such number.
-plan::RunFile run_without(const plan::RunFile& run, const std::set<std::size_t>& lost) {
-  std::optional<recipe::Recipe> recipe = plan::recipe_without(run.plan, lost);
+plan::RunFile run_without(const plan::RunFile& run, const std::set<std::size_t>& lost,
+                          const ModelQuestions& model) {
+  std::optional<recipe::Recipe> recipe = recipe_without(run.plan, lost);
   if (!recipe) {
     throw base::UserError(base::ExitCode::peer_lost, "no host is left that can take a stage");
   }
   for (;; --recipe->pipeline.stages) {
     try {
-      return changed_run(run, *recipe);
-    } catch (const stages::PartitionError&) {
-      if (recipe->pipeline.stages == 1) throw;
+      return model.planned_again(run, *recipe);
     } catch (const base::UserError& error) {
       if (error.code() != base::ExitCode::bad_input || recipe->pipeline.stages == 1) throw;
     }
@@ -69,12 +65,12 @@ plan::RunFile run_without(const plan::RunFile& run, const std::set<std::size_t>&
 class SupervisedRun {
  public:
   SupervisedRun(RunDirectory& directory, plan::RunFile run, LaunchOptions options,
-                std::optional<store::Step> chosen, cli::Console& console)
+                std::optional<store::Step> chosen, RunObserver& observer)
       : directory_(directory),
         run_(std::move(run)),
         options_(std::move(options)),
         chosen_(chosen),
-        console_(console),
+        observer_(observer),
         policy_(restart_limit(run_.plan.recipe.hosts)),
         left_out_(options_.without) {}
 
@@ -123,7 +119,7 @@ class SupervisedRun {
   }
 
   Outcome restart(std::int64_t number, const std::string& cause) {
-    console_.note(fmt::format("restarting by itself ({} of {})", number, policy_.limit()));
+    observer_.note(fmt::format("restarting by itself ({} of {})", number, policy_.limit()));
     Restart restart{number, policy_.limit(), 0, {}, cause, {}};
     const std::vector<std::string> absent = absent_hosts();
     std::set<std::size_t> lost;
@@ -131,10 +127,11 @@ class SupervisedRun {
       if (!absent[i].empty()) lost.insert(i);
     }
     // First: the shards lie where the former plan says.
-    const auto from = chosen_ ? chosen_ : good_step_instead(directory_, run_.plan, console_);
-    const auto point = restart_point(directory_, run_, from, lost, console_);
+    const auto from =
+        chosen_ ? chosen_ : good_step_instead(directory_, run_.plan, options_.model, observer_);
+    const auto point = restart_point(directory_, run_, from, lost, options_.model, observer_);
     options_.without = left_out_;  // replicas that were lost come back where their hosts answer
-    const std::set<std::size_t> not_needed = plan::hosts_only_of(run_.plan, left_out_);
+    const std::set<std::size_t> not_needed = hosts_only_of(run_.plan, left_out_);
     if (!std::ranges::includes(not_needed, lost)) place_again(lost, absent, restart.moves);
     options_.resume.clear();
     options_.from = {};
@@ -144,7 +141,7 @@ class SupervisedRun {
     restart.from = options_.from;
     restart.generation = directory_.generation() + 1;
     record_restart(directory_, restart);
-    console_.restarting(restart);
+    observer_.restarting(restart);
     return launch_run(directory_, run_, options_);
   }
 
@@ -173,10 +170,10 @@ class SupervisedRun {
     for (std::size_t i = 0; i < hosts.spare.size(); ++i) {
       if (absent[hosts.list.size() + i].empty()) spares.push_back(hosts.spare[i].name);
     }
-    const std::set<std::size_t> not_needed = plan::hosts_only_of(run.plan, left_out_);
+    const std::set<std::size_t> not_needed = hosts_only_of(run.plan, left_out_);
     std::set<std::size_t> needed = lost;
     for (const std::size_t host : not_needed) needed.erase(host);
-    for (const std::size_t host : plan::replacement_order(run.plan, left_out_, needed)) {
+    for (const std::size_t host : replacement_order(run.plan, left_out_, needed)) {
       const std::string name = hosts.list[host].name;
       if (spares.empty()) {
         moves.push_back(fmt::format("host {} is left out: {}", name, absent[host]));
@@ -185,19 +182,19 @@ class SupervisedRun {
       const auto spare = std::ranges::find(hosts.spare, spares.front(), &recipe::RecipeHost::name);
       moves.push_back(
           fmt::format("host {} takes the place of {}: {}", spares.front(), name, absent[host]));
-      plan::replace_host(run.plan, host, static_cast<std::size_t>(spare - hosts.spare.begin()));
+      replace_host(run.plan, host, static_cast<std::size_t>(spare - hosts.spare.begin()));
       spares.erase(spares.begin());
       lost.erase(host);
       needed.erase(host);
     }
-    const auto gone = plan::replicas_to_leave_out(run.plan, left_out_, needed);
+    const auto gone = replicas_to_leave_out(run.plan, left_out_, needed);
     for (const std::uint32_t replica : gone) {
       options_.without.insert(replica);
       moves.push_back(fmt::format("replica {} is left out until its host answers", replica));
     }
     if (!needed.empty() && gone.empty()) {
       const std::int64_t before = run.plan.recipe.pipeline.stages;
-      run = run_without(run, lost);
+      run = run_without(run, lost, options_.model);
       left_out_.clear();  // all replicas are placed on the hosts that answer
       options_.without.clear();
       const std::int64_t now = run.plan.recipe.pipeline.stages;
@@ -209,7 +206,7 @@ class SupervisedRun {
   }
 
   Outcome failed_attempt(const base::Failure& failure) {
-    console_.note(fmt::format("the restart failed: {}", failure.text));
+    observer_.note(fmt::format("the restart failed: {}", failure.text));
     attempt_failed_ = true;
     Outcome outcome;
     outcome.code = failure.code;
@@ -219,7 +216,7 @@ class SupervisedRun {
 
   Outcome give_up(const std::string& why) {
     Outcome first = policy_.first_failure();
-    console_.note(fmt::format(
+    observer_.note(fmt::format(
         "no further restart: {}, and no new checkpoint since this failure: {}", why, first.cause));
     if (!first.checkpoint) first.checkpoint = newest_checkpoint(directory_);
     record_end(directory_, first);
@@ -234,7 +231,7 @@ class SupervisedRun {
     outcome.stopped = true;
     outcome.checkpoint = newest_checkpoint(directory_);
     if (outcome.checkpoint) outcome.step = *outcome.checkpoint;
-    console_.note(outcome.cause);
+    observer_.note(outcome.cause);
     record_end(directory_, outcome);
     return outcome;
   }
@@ -244,7 +241,7 @@ class SupervisedRun {
   plan::RunFile run_;
   LaunchOptions options_;
   std::optional<store::Step> chosen_;
-  cli::Console& console_;
+  RunObserver& observer_;
   RestartPolicy policy_;
   bool trained_ = false;              // a launch has applied what the user asked for
   bool attempt_failed_ = false;       // the latest one did not come as far as a launch
@@ -256,8 +253,8 @@ class SupervisedRun {
 
 Outcome run_supervised(RunDirectory& directory, const plan::RunFile& run,
                        const LaunchOptions& options, std::optional<store::Step> chosen,
-                       cli::Console& console) {
-  return SupervisedRun(directory, run, options, chosen, console).run();
+                       RunObserver& observer) {
+  return SupervisedRun(directory, run, options, chosen, observer).run();
 }
 
 }  // namespace strait::run

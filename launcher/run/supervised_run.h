@@ -3,7 +3,6 @@
 #include <optional>
 
 #include "framework/store/sample.h"
-#include "launcher/cli/console.h"
 #include "launcher/plan/run_files.h"
 #include "launcher/run/outcome.h"
 #include "launcher/run/run_directory.h"
@@ -12,7 +11,7 @@
 namespace strait::run {
 
 // Launches the run, and again as long as RestartPolicy says so: from its newest complete
-// checkpoint, on the hosts that answer, with spare ones or fewer stages for the others. `console`
+// checkpoint, on the hosts that answer, with spare ones or fewer stages for the others. `observer`
 // observes every launch. `chosen`: the user's checkpoint of `options` (--from); until a launch has
 // trained, and so given newer ones up, a restart takes it again.
 //
@@ -21,6 +20,6 @@ namespace strait::run {
 // stopped it while it did.
 Outcome run_supervised(RunDirectory& directory, const plan::RunFile& run,
                        const LaunchOptions& options, std::optional<store::Step> chosen,
-                       cli::Console& console);
+                       RunObserver& observer);
 
 }  // namespace strait::run

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "launcher/hosts/agent_message.h"
+#include "launcher/base/service_link.h"
 
 namespace strait::transfer {
 
@@ -12,9 +12,9 @@ net::LinkOptions transfer_link(const net::ProcessName& listens, const net::Proce
                                const net::ProcessName& peer, const std::string& peer_key,
                                std::chrono::seconds hold) {
   const std::string name = listens == net::ProcessName::coordinator()
-                               ? hosts::kTransferService
-                               : fmt::format("{} {}", hosts::kTransferService, listens.text());
-  net::LinkOptions options = hosts::service_link(name, dials, peer, peer_key, hold);
+                               ? base::kTransferService
+                               : fmt::format("{} {}", base::kTransferService, listens.text());
+  net::LinkOptions options = base::service_link(name, dials, peer, peer_key, hold);
   // Neither end waits for a host that cannot reach the other one.
   if (listens.is_host_agent()) options.connect_limit = net::LinkOptions{}.connect_limit;
   // Small link chunks, so that a slow path shows progress within the heartbeat limit.

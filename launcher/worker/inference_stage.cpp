@@ -11,8 +11,8 @@ namespace strait::worker {
 namespace {
 
 // The destructor waits this long at most: the threads check closing_ between receives.
-constexpr std::chrono::milliseconds kReceiveTimeout{100};
-constexpr std::chrono::seconds kFlushTimeout{5};
+constexpr std::chrono::milliseconds kActivationTimeout{100};
+constexpr std::chrono::seconds kResultTimeout{5};
 
 }  // namespace
 
@@ -52,7 +52,7 @@ void InferenceStage::end() {
 void InferenceStage::receive_loop(std::size_t part, net::Link& link) {
   try {
     while (!closing_) {
-      const auto frame = link.receive_until(std::chrono::steady_clock::now() + kReceiveTimeout);
+      const auto frame = link.receive_until(std::chrono::steady_clock::now() + kActivationTimeout);
       if (!frame) continue;
       Input input{part, read_activation({frame->data(), frame->size()})};
       const bool end = !input.activation;
@@ -121,7 +121,7 @@ void InferenceStage::flush_end() {
   for (const stages::ChunkLinks& one : links_) {
     if (one.downstream == nullptr) continue;
     try {
-      one.downstream->flush(std::chrono::steady_clock::now() + kFlushTimeout);
+      one.downstream->flush(std::chrono::steady_clock::now() + kResultTimeout);
     } catch (const net::LinkError& error) {
       spdlog::info("after the last request: {}", error.what());
     }

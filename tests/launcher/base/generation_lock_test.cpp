@@ -14,8 +14,6 @@
 namespace strait::base {
 namespace {
 
-using ExitCode;
-
 // A process of a run that holds its lock until it is killed.
 class Member : public ChildProcess {
  public:

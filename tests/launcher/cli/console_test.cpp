@@ -14,7 +14,7 @@ using testing::Not;
 using Style = ConsoleOptions::Style;
 using store::Step;
 
-class Paper : public TextSink {
+class Paper : public base::TextSink {
  public:
   void write(std::string text, bool passing) override {
     all += text;

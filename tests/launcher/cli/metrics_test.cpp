@@ -34,16 +34,16 @@ struct WiderMetrics : trace::StepMetrics {
 namespace strait::trace {
 
 template <>
-inline constexpr auto kMetrics<WiderMetrics> = std::tuple_cat(
+inline constexpr auto kMetrics<cli::WiderMetrics> = std::tuple_cat(
     kMetrics<StepMetrics>,
-    std::tuple(metric(&WiderMetrics::data_seconds, {.key = "data_seconds",
-                                                    .unit = Unit::seconds,
-                                                    .combine = Combine::mean,
-                                                    .meaning = "waiting for the data source",
-                                                    .label = {6, "data "},
-                                                    .status = Status::line,
-                                                    .chart = {5, "Data wait"},
-                                                    .column = "data"})));
+    std::tuple(metric(&cli::WiderMetrics::data_seconds, {.key = "data_seconds",
+                                                         .unit = Unit::seconds,
+                                                         .combine = Combine::mean,
+                                                         .meaning = "waiting for the data source",
+                                                         .label = {6, "data "},
+                                                         .status = Status::line,
+                                                         .chart = {5, "Data wait"},
+                                                         .column = "data"})));
 
 }  // namespace strait::trace
 

@@ -29,7 +29,7 @@ class RunRecorderTest : public testing::Test {
   json status() { return json::parse(ScratchDirectory::read(run_ / "status.json")); }
   std::string shown(bool as_json) {
     testing::internal::CaptureStdout();
-    EXPECT_EQ(show_status(run_, as_json), base::ExitCode::done);
+    EXPECT_EQ(cli::show_status(run_, as_json), base::ExitCode::done);
     return testing::internal::GetCapturedStdout();
   }
   static StepLine line(std::int64_t step) {
@@ -176,18 +176,18 @@ TEST_F(RunRecorderTest, StatusOfAStartThatFailedEarlyShowsHowFarTheRunIs) {
 TEST_F(RunRecorderTest, StatusOfACopySaysThatItHasNotBeenStarted) {
   std::filesystem::create_directory(run_);
   store::save_checkpoint(run_, 12, {});
-  EXPECT_THROW(show_status(run_, false), base::UserError);
+  EXPECT_THROW(cli::show_status(run_, false), base::UserError);
   ScratchDirectory::write(run_ / "plan.json", "of another build");
   EXPECT_THAT(shown(false), HasSubstr("a copy at step 12 that has not been started; "));
   EXPECT_EQ(json::parse(shown(true)).at("state"), "not started");
 }
 
 TEST_F(RunRecorderTest, StatusRefusesMissingAndDamagedFiles) {
-  EXPECT_THROW(show_status(run_, false), base::UserError);
+  EXPECT_THROW(cli::show_status(run_, false), base::UserError);
   std::filesystem::create_directory(run_);
   for (const char* rubbish : {"", "{", "{}", "[1]", R"({"state":1})"}) {
     ScratchDirectory::write(run_ / "status.json", rubbish);
-    EXPECT_THROW(show_status(run_, false), base::UserError) << rubbish;
+    EXPECT_THROW(cli::show_status(run_, false), base::UserError) << rubbish;
   }
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "framework/net/memory_link.h"
+#include "launcher/base/service_link.h"
 #include "launcher/hosts/agent_message.h"
 #include "launcher/hosts/reach_client.h"
 #include "launcher/hosts/reach_service.h"
@@ -40,7 +41,7 @@ struct ServedHosts {
                             {agent, {}, 1, options(agent, launcher)});
   }
   static net::LinkOptions options(net::ProcessName agent, net::ProcessName peer) {
-    return service_link(kReachService, agent, peer, "", std::chrono::seconds(60));
+    return base::service_link(base::kReachService, agent, peer, "", std::chrono::seconds(60));
   }
 
   std::vector<std::unique_ptr<ReachService>> ends;

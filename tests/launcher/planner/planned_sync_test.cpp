@@ -16,7 +16,7 @@
 
 #include "framework/sync/methods.h"
 #include "launcher/base/errors.h"
-#include "launcher/planner/forecast_text.h"
+#include "launcher/planner/plan_text.h"
 #include "launcher/planner/planned_model.h"
 #include "launcher/recipe/recipe_sync_keys.h"
 #include "models/model_config.h"

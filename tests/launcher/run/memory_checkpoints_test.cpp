@@ -13,7 +13,6 @@
 namespace strait::run {
 namespace {
 
-using LossHistory;
 using store::Step;
 using testing::ElementsAre;
 using testing::IsEmpty;

@@ -39,9 +39,9 @@ void save(const fs::path& run, std::int64_t step) {
                           store::weights_name(1, 0), store::shard_name(1, 0)});
 }
 
-class Lines : public cli::TextSink {
+class Notes : public RunObserver {
  public:
-  void write(std::string text, bool) override { all += text; }
+  void note(const std::string& text) override { all += text; }
   std::string all;
 };
 
@@ -55,14 +55,13 @@ class RestartPoint : public testing::Test {
     return store::checkpoint_directory(directory_.path(), store::Step{10}) / file;
   }
   std::int64_t step_without(const std::set<std::size_t>& lost) {
-    const auto found = restart_point(directory_, run_on_hosts(), std::nullopt, lost, console_);
+    const auto found = restart_point(directory_, run_on_hosts(), std::nullopt, lost, {}, notes_);
     return found ? number(found->checkpoint.manifest.step) : 0;
   }
 
   ScratchDirectory scratch_;
   RunDirectory directory_ = RunDirectory::create(scratch_ / "run", RunDirectory::Existing::refuse);
-  Lines lines_;
-  cli::Console console_{lines_, {}};
+  Notes notes_;
 };
 
 TEST(StepToGoOnFrom, PassesOverWeightsWhoseLossesAreNotFinite) {
@@ -81,25 +80,25 @@ TEST(StepToGoOnFrom, PassesOverWeightsWhoseLossesAreNotFinite) {
 
 TEST_F(RestartPoint, IsTheNewestCheckpointThatIsWholeHere) {
   EXPECT_EQ(step_without({1}), 10);
-  EXPECT_EQ(lines_.all, "");
+  EXPECT_EQ(notes_.all, "");
 }
 
 TEST_F(RestartPoint, IsAnOlderOneWhereFilesWereOnlyOnALostHost) {
   for (const std::string& file : {store::shard_name(1, 0), store::weights_name(1, 0)}) {
     fs::remove(newest(file));
     EXPECT_EQ(step_without({1}), 5);
-    EXPECT_THAT(lines_.all, HasSubstr("part of it is only on host h1, which does not answer"));
-    EXPECT_THAT(lines_.all, HasSubstr(file + " is missing"));
+    EXPECT_THAT(notes_.all, HasSubstr("part of it is only on host h1, which does not answer"));
+    EXPECT_THAT(notes_.all, HasSubstr(file + " is missing"));
   }
 }
 
 TEST_F(RestartPoint, IsTheChosenOneThoughANewerOneIsWhole) {
-  const auto found = restart_point(directory_, run_on_hosts(), store::Step{5}, {1}, console_);
+  const auto found = restart_point(directory_, run_on_hosts(), store::Step{5}, {1}, {}, notes_);
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(number(found->checkpoint.manifest.step), 5);
   fs::remove(store::checkpoint_directory(directory_.path(), store::Step{5}) /
              store::shard_name(1, 0));
-  EXPECT_THROW(restart_point(directory_, run_on_hosts(), store::Step{5}, {1}, console_),
+  EXPECT_THROW(restart_point(directory_, run_on_hosts(), store::Step{5}, {1}, {}, notes_),
                base::UserError);
 }
 

@@ -1,11 +1,10 @@
-#include "launcher/plan/absent_replicas.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "launcher/base/errors.h"
+#include "launcher/run/lost_hosts.h"
 
-namespace strait::plan {
+namespace strait::run {
 namespace {
 
 using testing::ElementsAre;
@@ -13,14 +12,14 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 // Three replicas of two stages: the first on hosts 0 and 1, the second on 1 and 2, the third on 3.
-Plan three_replicas() {
-  Plan plan;
+plan::Plan three_replicas() {
+  plan::Plan plan;
   plan.recipe.pipeline.replicas = 3;
   plan.recipe.sync.on_loss = recipe::LossRule::continue_run;
   plan.recipe.hosts.backend = recipe::BackendKind::ssh;
   const std::size_t hosts[] = {0, 1, 1, 2, 3, 3};
   for (std::uint32_t i = 0; i < 6; ++i) {
-    Plan::Process& process = plan.processes.emplace_back();
+    plan::Plan::Process& process = plan.processes.emplace_back();
     process.name = {i % 2, i / 2};
     process.host_index = hosts[i];
   }
@@ -39,7 +38,7 @@ TEST(AbsentReplicas, AdvisesOptionsForAllAffectedReplicasIfPossible) {
   EXPECT_THAT(advice_to_start_without(three_replicas(), {2}, {2}),
               HasSubstr("and add them later: --without 1 --without 2"));
   EXPECT_THAT(advice_to_start_without(three_replicas(), {}, {1, 3}), IsEmpty());
-  Plan stops = three_replicas();
+  plan::Plan stops = three_replicas();
   stops.recipe.sync.on_loss = recipe::LossRule::stop;
   EXPECT_THAT(advice_to_start_without(stops, {}, {3}), IsEmpty());
 }
@@ -50,7 +49,7 @@ TEST(AbsentReplicas, LeavesOutReplicasOfLostHostsWhileAnotherRemains) {
   EXPECT_THAT(replicas_to_leave_out(three_replicas(), {2}, {2}), ElementsAre(1));
   EXPECT_THAT(replicas_to_leave_out(three_replicas(), {2}, {1}), IsEmpty()) << "none remains";
   EXPECT_THAT(replicas_to_leave_out(three_replicas(), {}, {}), IsEmpty());
-  Plan stops = three_replicas();
+  plan::Plan stops = three_replicas();
   stops.recipe.sync.on_loss = recipe::LossRule::stop;
   EXPECT_THAT(replicas_to_leave_out(stops, {}, {3}), IsEmpty());
 }
@@ -58,7 +57,7 @@ TEST(AbsentReplicas, LeavesOutReplicasOfLostHostsWhileAnotherRemains) {
 TEST(AbsentReplicas, RefusesWithReason) {
   check_can_start_without(three_replicas(), {});
   check_can_start_without(three_replicas(), {0, 2});
-  const auto refusal = [](const Plan& plan, const std::vector<std::uint32_t>& replicas) {
+  const auto refusal = [](const plan::Plan& plan, const std::vector<std::uint32_t>& replicas) {
     try {
       check_can_start_without(plan, replicas);
     } catch (const base::UserError& error) {
@@ -68,7 +67,7 @@ TEST(AbsentReplicas, RefusesWithReason) {
   };
   EXPECT_THAT(refusal(three_replicas(), {3}), HasSubstr("its replicas are 0 to 2"));
   EXPECT_THAT(refusal(three_replicas(), {0, 1, 2}), HasSubstr("at least one replica has to train"));
-  Plan job = three_replicas();
+  plan::Plan job = three_replicas();
   job.recipe.hosts.backend = recipe::BackendKind::slurm;
   EXPECT_THAT(refusal(job, {1}), HasSubstr("a Slurm job starts when it has all of its nodes"));
   job.recipe.sync.on_loss = recipe::LossRule::stop;
@@ -76,4 +75,4 @@ TEST(AbsentReplicas, RefusesWithReason) {
 }
 
 }  // namespace
-}  // namespace strait::plan
+}  // namespace strait::run

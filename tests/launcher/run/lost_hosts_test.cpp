@@ -1,4 +1,4 @@
-#include "launcher/plan/lost_hosts.h"
+#include "launcher/run/lost_hosts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace strait::plan {
+namespace strait::run {
 namespace {
 
 using testing::ElementsAre;
@@ -18,8 +18,8 @@ std::vector<std::string> names(const std::vector<recipe::RecipeHost>& hosts) {
 }
 
 // Stage i of each replica is on host i of three.
-Plan three_hosts(std::int64_t replicas = 1) {
-  Plan plan;
+plan::Plan three_hosts(std::int64_t replicas = 1) {
+  plan::Plan plan;
   plan.recipe.hosts.backend = recipe::BackendKind::ssh;
   plan.recipe.pipeline.stages = 3;
   plan.recipe.pipeline.replicas = replicas;
@@ -30,7 +30,7 @@ Plan three_hosts(std::int64_t replicas = 1) {
   plan.recipe.hosts.spare = {{.name = "x"}, {.name = "y", .address = "10.0.0.2"}};
   for (std::uint32_t replica = 0; replica < replicas; ++replica) {
     for (std::uint32_t stage = 0; stage < 3; ++stage) {
-      Plan::Process& process = plan.processes.emplace_back();
+      plan::Plan::Process& process = plan.processes.emplace_back();
       process.name = {stage, replica};
       process.host_index = stage;
       process.host = plan.hosts[stage].name;
@@ -40,7 +40,7 @@ Plan three_hosts(std::int64_t replicas = 1) {
 }
 
 TEST(LostHosts, SpareTakesPlaceAndSlotsAndLostOneBecomesSpare) {
-  Plan plan = three_hosts(2);
+  plan::Plan plan = three_hosts(2);
   replace_host(plan, 1, 1);
   const recipe::Recipe::Hosts& hosts = plan.recipe.hosts;
   EXPECT_THAT(names(hosts.list), ElementsAre("a", "y", "c"));
@@ -57,11 +57,11 @@ TEST(LostHosts, SpareTakesPlaceAndSlotsAndLostOneBecomesSpare) {
 
 // Replica 0 on hosts 0 and 1, replica 1 on 2 and 3, replica 2 on 3 and 4.
 TEST(LostHosts, SparesGoFirstToReplicasThatMissFewest) {
-  Plan plan;
+  plan::Plan plan;
   plan.hosts.resize(6);
   for (const auto& [replica, host] : std::vector<std::pair<std::uint32_t, std::size_t>>{
            {0, 0}, {0, 1}, {1, 2}, {1, 3}, {2, 3}, {2, 4}}) {
-    Plan::Process& process = plan.processes.emplace_back();
+    plan::Plan::Process& process = plan.processes.emplace_back();
     process.name = {static_cast<std::uint32_t>(host % 2), replica};
     process.host_index = host;
   }
@@ -83,7 +83,7 @@ TEST(LostHosts, FewerStagesOnTheOthers) {
 }
 
 TEST(LostHosts, EveryReplicaKeepsEqualStages) {
-  Plan plan = three_hosts(2);
+  plan::Plan plan = three_hosts(2);
   plan.recipe.hosts.list[1].slots = 5;  // more than it uses
   EXPECT_EQ(recipe_without(plan, {0})->pipeline.stages, 3);
   plan.recipe.hosts.list[1].slots = 1;
@@ -92,13 +92,13 @@ TEST(LostHosts, EveryReplicaKeepsEqualStages) {
 }
 
 TEST(LostHosts, HostsWithoutSlotsKeepAsManyProcesses) {
-  Plan plan = three_hosts(2);
+  plan::Plan plan = three_hosts(2);
   for (recipe::RecipeHost& host : plan.recipe.hosts.list) host.slots.reset();
   EXPECT_EQ(recipe_without(plan, {2})->pipeline.stages, 2);
 }
 
 TEST(LostHosts, RangesOfFormerStagesAreDropped) {
-  Plan plan = three_hosts();
+  plan::Plan plan = three_hosts();
   plan.recipe.pipeline.partition.kind = recipe::PartitionKind::ranges;
   plan.recipe.pipeline.partition.ranges = {{0, 1}, {2, 3}, {4, 5}};
   EXPECT_EQ(recipe_without(plan, {1})->pipeline.partition.kind, recipe::PartitionKind::balanced);
@@ -107,4 +107,4 @@ TEST(LostHosts, RangesOfFormerStagesAreDropped) {
 }
 
 }  // namespace
-}  // namespace strait::plan
+}  // namespace strait::run
