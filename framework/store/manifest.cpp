@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "framework/store/bounded_json.h"
+#include "framework/fields/bounded_json.h"
 #include "framework/store/file_hash.h"
 #include "framework/store/store_error.h"
 
@@ -146,8 +146,8 @@ Manifest Manifest::parse(std::string_view text, const std::string& file) {
   verify_check(text, file);
   nlohmann::json root;
   try {
-    root = parse_bounded_json(text);
-  } catch (const JsonError& error) {
+    root = fields::parse_bounded_json(text);
+  } catch (const fields::JsonError& error) {
     throw StoreError(StoreError::Kind::corrupt, fmt::format("{}: {}", file, error.what()));
   }
   FieldReader fields(root, file);

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "framework/store/bounded_json.h"
+#include "framework/fields/bounded_json.h"
 #include "framework/store/store_error.h"
 
 namespace strait::store {
@@ -32,8 +32,8 @@ TensorHash parse_tensor(const nlohmann::json& entry, const std::string& file) {
 TensorHashes TensorHashes::parse(std::string_view text, const std::string& file) {
   nlohmann::json root;
   try {
-    root = parse_bounded_json(text, {.values = std::size_t{1} << 22U});
-  } catch (const JsonError& error) {
+    root = fields::parse_bounded_json(text, {.values = std::size_t{1} << 22U});
+  } catch (const fields::JsonError& error) {
     refuse_hashes(file, error.what());
   }
   if (!root.is_object()) refuse_hashes(file, "it is not an object of files");

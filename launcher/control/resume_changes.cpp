@@ -8,19 +8,19 @@
 #include <sstream>
 #include <system_error>
 
+#include "framework/fields/bounded_json.h"
+#include "framework/fields/json_fields.h"
 #include "framework/store/atomic_file.h"
-#include "framework/store/bounded_json.h"
 #include "framework/store/checkpoint.h"
 #include "framework/store/input_file.h"
 #include "framework/store/step_folders.h"
 #include "framework/store/store_error.h"
 #include "launcher/base/errors.h"
-#include "launcher/base/json_fields.h"
 #include "launcher/control/run_directory.h"
 
 namespace strait::control {
 
-void describe(auto& fields, base::Is<ResumeChanges> auto& changes) {
+void describe(auto& fields, fields::Is<ResumeChanges> auto& changes) {
   fields("from", changes.from), fields("plan", changes.plan), fields("recipe", changes.recipe);
   fields("words", changes.words);
 }
@@ -37,7 +37,7 @@ std::string whole_text(const fs::path& file) {
 }
 
 void write_changes(const fs::path& file, const ResumeChanges& changes) {
-  store::replace_file(file, base::to_object(changes).dump(1) + "\n");
+  store::replace_file(file, fields::to_object(changes).dump(1) + "\n");
 }
 
 std::optional<ResumeChanges> read_changes(const fs::path& file) {
@@ -46,11 +46,11 @@ std::optional<ResumeChanges> read_changes(const fs::path& file) {
     return base::UserError(
         base::ExitCode::mismatch,
         fmt::format("{} is not of this build ({}); resume with the build that wrote it",
-                    file.string(), store::plain_json_reason(error.what())));
+                    file.string(), fields::plain_json_reason(error.what())));
   };
   try {
-    return base::from_object<ResumeChanges>(nlohmann::json::parse(whole_text(file)),
-                                            file.filename().string());
+    return fields::from_object<ResumeChanges>(nlohmann::json::parse(whole_text(file)),
+                                              file.filename().string());
   } catch (const nlohmann::json::exception& error) {
     throw refuse(error);
   } catch (const base::MessageError& error) {

@@ -3,20 +3,32 @@
 #include <array>
 #include <concepts>
 #include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
+#include "framework/error.h"
+
 // One description of a struct for all of its external forms. A struct is described once:
 //
-//   void describe(auto& fields, base::Is<Hello> auto& hello) {
+//   void describe(auto& fields, fields::Is<Hello> auto& hello) {
 //     fields("process", hello.process), fields("pid", hello.pid);
 //   }
 //
 // JsonWriter, JsonReader (json_fields.h), BytesWriter and BytesReader (byte_fields.h) walk that
 // list, so a writer and its reader cannot differ. `describe` is found by argument-dependent lookup:
-// it is in the namespace of the struct, or in strait::base if the struct's room must not know of
+// it is in the namespace of the struct, or in strait::fields if the struct's room must not know of
 // it. It is defined in the source file that reads and writes the struct.
-namespace strait::base {
+namespace strait::fields {
+
+// A message from another process, or a file in the form of a message, that cannot be parsed. what()
+// names the message and the field.
+class MessageError : public ProtocolError {
+ public:
+  using ProtocolError::ProtocolError;
+};
 
 // T is U or const U: readers get a mutable struct, writers a const one.
 template <class T, class U>
@@ -31,12 +43,25 @@ template <class T, class U>
 inline constexpr std::pair kListOfTwo<std::pair<T, U>> = {&std::pair<T, U>::first,
                                                           &std::pair<T, U>::second};
 
+// A type that is written as a text. `expected` completes "field x is not ".
+template <class T>
+struct TextForm {
+  const char* expected;
+  std::string (T::*text)() const;
+  std::optional<T> (*parse)(std::string_view);
+};
+template <class T>
+inline constexpr std::nullptr_t kTextForm = nullptr;
+
 // An enumeration that is written as a name: a std::array of the names, in the order of the values.
+// Others are written as their numbers, which are not negative.
 template <class T>
 inline constexpr std::nullptr_t kEnumNames = nullptr;
 
 template <class T>
 concept ListOfTwo = !std::same_as<std::remove_const_t<decltype(kListOfTwo<T>)>, std::nullptr_t>;
+template <class T>
+concept HasTextForm = !std::same_as<std::remove_const_t<decltype(kTextForm<T>)>, std::nullptr_t>;
 template <class T>
 concept NamedEnum = !std::same_as<std::remove_const_t<decltype(kEnumNames<T>)>, std::nullptr_t>;
 
@@ -75,4 +100,4 @@ Rest<T> rest(T& value, std::size_t most) {
   return {value, most};
 }
 
-}  // namespace strait::base
+}  // namespace strait::fields

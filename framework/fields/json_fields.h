@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -10,11 +11,11 @@
 #include <utility>
 #include <vector>
 
-#include "launcher/base/json_writer.h"
+#include "framework/fields/json_writer.h"
 
 // The JSON back end of fields.h. Reading is strict: a missing field, an unknown field and a value
 // of another type are a MessageError that names the message and the field.
-namespace strait::base {
+namespace strait::fields {
 
 // Reads the described fields of an object; finish() refuses others.
 class JsonReader {
@@ -51,10 +52,6 @@ class JsonReader {
   void take(const json& from, const char* key, std::uint32_t& to) const;
   void take(const json& from, const char* key, std::uint64_t& to) const;
   void take(const json& from, const char* key, std::int64_t& to) const;
-  void take(const json& from, const char* key, store::Step& to) const;
-  void take(const json& from, const char* key, net::ProcessName& to) const;
-  void take(const json& from, const char* key, net::RunId& to) const;
-  void take(const json& from, const char* key, ExitCode& to) const;
   void take(const json& from, const char* key, std::map<std::string, std::string>& to) const;
   void take(const json& from, const char* key, std::set<std::uint32_t>& to) const;
   template <class T>
@@ -73,6 +70,19 @@ class JsonReader {
       const auto found = std::ranges::find(kEnumNames<T>, from);
       if (found == kEnumNames<T>.end()) refuse(key, "a known name");
       to = static_cast<T>(found - kEnumNames<T>.begin());
+    } else if constexpr (HasTextForm<T>) {
+      auto read =
+          from.is_string() ? kTextForm<T>.parse(from.get_ref<const std::string&>()) : std::nullopt;
+      if (!read) refuse(key, kTextForm<T>.expected);
+      to = std::move(*read);
+    } else if constexpr (std::is_enum_v<T>) {
+      constexpr auto kMost = std::numeric_limits<std::underlying_type_t<T>>::max();
+      std::uint64_t number = 0;
+      take(from, key, number);
+      if (std::cmp_greater(number, kMost)) {
+        refuse(key, "a whole number up to " + std::to_string(kMost));
+      }
+      to = static_cast<T>(number);
     } else if constexpr (ListOfTwo<T>) {
       if (!from.is_array() || from.size() != 2) refuse(key, "a list of two");
       take(from[0], key, to.*kListOfTwo<T>.first);
@@ -87,8 +97,8 @@ class JsonReader {
 
   // Elements of a list that are objects with described fields.
   template <class T>
-  static constexpr bool kIsDescribed =
-      std::is_class_v<T> && !ListOfTwo<T> && !HasOwnJson<T> && !std::same_as<T, std::string>;
+  static constexpr bool kIsDescribed = std::is_class_v<T> && !ListOfTwo<T> && !HasOwnJson<T> &&
+                                       !HasTextForm<T> && !std::same_as<T, std::string>;
 
   const json& object_;
   const JsonStyle style_;
@@ -114,4 +124,4 @@ T from_object(const nlohmann::json& object, const std::string& name,
   return value;
 }
 
-}  // namespace strait::base
+}  // namespace strait::fields

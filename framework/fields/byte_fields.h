@@ -1,34 +1,32 @@
 #pragma once
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "framework/bytes.h"
-#include "framework/net/frame_memory.h"
-#include "launcher/base/errors.h"
-#include "launcher/base/fields.h"
+#include "framework/fields/fields.h"
 
 // The byte back end of fields.h: fields in the order of their description, without keys. Numbers
-// are little-endian and as wide as their type. Flags and exit codes take one byte. Texts and lists
-// follow their length in four bytes. Reading is strict. A message that is too short or too long, a
-// flag that is neither 0 nor 1, or a text beyond its limit is a MessageError.
-namespace strait::base {
+// are little-endian and as wide as their type; flags take one byte. Texts and lists follow their
+// length in four bytes. Reading is strict. A message that is too short or too long, a flag that is
+// neither 0 nor 1, or a text or list beyond its limit is a MessageError.
+namespace strait::fields {
 
+// Appends to any vector of bytes.
+template <class Bytes>
 class BytesWriter {
  public:
-  template <std::unsigned_integral T>
-  void operator()(const char* /*key*/, const T& value) {
-    append_value(frame_, value);
-  }
+  explicit BytesWriter(Bytes& bytes) : bytes_(bytes) {}
+
+  template <class T>
+  requires std::is_arithmetic_v<T> || std::is_enum_v<T>
+  void operator()(const char* /*key*/, const T& value) { append_value(bytes_, value); }
   void operator()(const char* key, const bool& flag) { (*this)(key, std::uint8_t{flag}); }
-  void operator()(const char* key, const ExitCode& code) {
-    (*this)(key, static_cast<std::uint8_t>(number(code)));
-  }
-  void operator()(const char* /*key*/, const std::string& text) { append_text(frame_, text); }
+  void operator()(const char* /*key*/, const std::string& text) { append_text(bytes_, text); }
   template <class T>
   void operator()(const char* key, const std::vector<T>& list) {
     (*this)(key, static_cast<std::uint32_t>(list.size()));
@@ -38,19 +36,17 @@ class BytesWriter {
     (*this)(key, text.value.substr(0, text.most));
   }
   void operator()(const char* /*key*/, const Exactly<const std::string>& text) {
-    append_bytes(frame_, std::as_bytes(std::span(text.value)).first(text.size));
+    append_bytes(bytes_, std::as_bytes(std::span(text.value)).first(text.size));
   }
   void operator()(const char* /*key*/, const Rest<const std::vector<std::byte>>& bytes) {
-    append_bytes(frame_, bytes.value);
+    append_bytes(bytes_, bytes.value);
   }
   template <class T>
   requires std::is_class_v<T>
   void operator()(const char* /*key*/, const T& value) { describe(*this, value); }
 
-  net::Frame take() { return std::move(frame_); }
-
  private:
-  net::Frame frame_;
+  Bytes& bytes_;
 };
 
 class BytesReader {
@@ -59,13 +55,13 @@ class BytesReader {
   BytesReader(std::span<const std::byte> bytes, std::string message)
       : reader_(bytes), message_(std::move(message)) {}
 
-  template <std::unsigned_integral T>
+  template <class T>
+  requires std::is_arithmetic_v<T> || std::is_enum_v<T>
   void operator()(const char* key, T& value) {
     value = reader_.value<T>();
     if (reader_.failed()) refuse(key, "is truncated");
   }
   void operator()(const char* key, bool& flag);
-  void operator()(const char* key, ExitCode& code);
   void operator()(const char* key, std::string& text) {
     (*this)(key, at_most(text, reader_.rest().size()));
   }
@@ -95,4 +91,4 @@ class BytesReader {
   std::string message_;
 };
 
-}  // namespace strait::base
+}  // namespace strait::fields

@@ -1,11 +1,12 @@
-#include "launcher/base/json_fields.h"
+#include "framework/fields/json_fields.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "framework/net/process_name.h"
 #include "tests/refusal_of.h"
 
-namespace strait::base {
+namespace strait::fields {
 namespace {
 
 using nlohmann::json;
@@ -85,4 +86,4 @@ TEST(JsonFields, NamesMessageAndFieldInErrors) {
 }
 
 }  // namespace
-}  // namespace strait::base
+}  // namespace strait::fields

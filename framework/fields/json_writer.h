@@ -9,14 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "framework/net/process_name.h"
-#include "framework/net/run_id.h"
-#include "framework/store/sample.h"
-#include "launcher/base/errors.h"
-#include "launcher/base/fields.h"
+#include "framework/fields/fields.h"
 
 // Structs as JSON objects (see fields.h). json_fields.h reads them.
-namespace strait::base {
+namespace strait::fields {
 
 // How messages and files differ.
 struct JsonStyle {
@@ -57,10 +53,6 @@ class JsonWriter {
 
  private:
   json form(const std::string& text) const { return text.substr(0, style_.most_text); }
-  static json form(store::Step step) { return store::number(step); }
-  static json form(const net::ProcessName& process) { return process.text(); }
-  static json form(const net::RunId& run) { return run.hex(); }
-  static json form(ExitCode code) { return number(code); }
   static json form(const std::map<std::string, std::string>& map) { return map; }
   static json form(const std::set<std::uint32_t>& set) { return set; }
   template <class T>
@@ -69,6 +61,10 @@ class JsonWriter {
       return OwnJson<T>::write(value);
     } else if constexpr (NamedEnum<T>) {
       return kEnumNames<T>.at(static_cast<std::size_t>(value));
+    } else if constexpr (HasTextForm<T>) {
+      return (value.*kTextForm<T>.text)();
+    } else if constexpr (std::is_enum_v<T>) {
+      return static_cast<std::underlying_type_t<T>>(value);
     } else if constexpr (std::is_arithmetic_v<T>) {
       return value;
     } else if constexpr (ListOfTwo<T>) {
@@ -89,4 +85,4 @@ class JsonWriter {
   const JsonStyle style_;
 };
 
-}  // namespace strait::base
+}  // namespace strait::fields
