@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <tuple>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "framework/bytes.h"
@@ -35,6 +37,10 @@ class BytesWriter {
   void operator()(const char* key, const AtMost<const std::string>& text) {
     (*this)(key, text.value.substr(0, text.most));
   }
+  template <class T>
+  void operator()(const char* key, const AtMost<const std::vector<T>>& list) {
+    (*this)(key, list.value);
+  }
   void operator()(const char* /*key*/, const Exactly<const std::string>& text) {
     append_bytes(bytes_, std::as_bytes(std::span(text.value)).first(text.size));
   }
@@ -43,7 +49,13 @@ class BytesWriter {
   }
   template <class T>
   requires std::is_class_v<T>
-  void operator()(const char* /*key*/, const T& value) { describe(*this, value); }
+  void operator()(const char* key, const T& value) {
+    if constexpr (HasListForm<T>) {
+      std::apply([&](auto... member) { ((*this)(key, value.*member), ...); }, kListForm<T>);
+    } else {
+      describe(*this, value);
+    }
+  }
 
  private:
   Bytes& bytes_;
@@ -67,19 +79,28 @@ class BytesReader {
   }
   template <class T>
   void operator()(const char* key, std::vector<T>& list) {
+    (*this)(key, at_most(list, reader_.rest().size()));
+  }
+  template <class T>
+  void operator()(const char* key, const AtMost<std::vector<T>>& list) {
     std::uint32_t count = 0;
     (*this)(key, count);
-    // Each element takes at least one byte, so a wrong count ends here, before memory is allocated.
-    if (count > reader_.rest().size()) refuse(key, "is truncated");
-    list.resize(count);
-    for (T& element : list) (*this)(key, element);
+    if (count > list.most) refuse(key, "is longer than its limit");
+    // One by one: a wrong count allocates no more memory than the message has.
+    for (; count > 0; --count) (*this)(key, list.value.emplace_back());
   }
   void operator()(const char* key, const AtMost<std::string>& text);
   void operator()(const char* key, const Exactly<std::string>& text);
   void operator()(const char* key, const Rest<std::vector<std::byte>>& bytes);
   template <class T>
   requires std::is_class_v<T>
-  void operator()(const char* /*key*/, T& value) { describe(*this, value); }
+  void operator()(const char* key, T& value) {
+    if constexpr (HasListForm<T>) {
+      std::apply([&](auto... member) { ((*this)(key, value.*member), ...); }, kListForm<T>);
+    } else {
+      describe(*this, value);
+    }
+  }
 
   void finish() const;
 
@@ -90,5 +111,22 @@ class BytesReader {
   ByteReader reader_;
   std::string message_;
 };
+
+// A whole struct, and back. `name` names it in errors.
+template <class Bytes, class T>
+Bytes to_bytes(const T& value) {
+  Bytes bytes;
+  BytesWriter fields(bytes);
+  describe(fields, value);
+  return bytes;
+}
+template <class T>
+T from_bytes(std::span<const std::byte> bytes, std::string name) {
+  T value;
+  BytesReader fields(bytes, std::move(name));
+  describe(fields, value);
+  fields.finish();
+  return value;
+}
 
 }  // namespace strait::fields

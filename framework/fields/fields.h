@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -30,17 +31,23 @@ class MessageError : public ProtocolError {
   using ProtocolError::ProtocolError;
 };
 
+// A field that is not described: probably of another build.
+class UnknownField : public MessageError {
+ public:
+  using MessageError::MessageError;
+};
+
 // T is U or const U: readers get a mutable struct, writers a const one.
 template <class T, class U>
 concept Is = std::same_as<std::remove_const_t<T>, U>;
 
 // ---- forms of a type, stated by a specialisation
 
-// A struct of two members that is written as a list of two values: a std::pair of member pointers.
+// A struct that is written as a list of its members: a std::tuple of member pointers.
 template <class T>
-inline constexpr std::nullptr_t kListOfTwo = nullptr;
+inline constexpr std::nullptr_t kListForm = nullptr;
 template <class T, class U>
-inline constexpr std::pair kListOfTwo<std::pair<T, U>> = {&std::pair<T, U>::first,
+inline constexpr std::tuple kListForm<std::pair<T, U>> = {&std::pair<T, U>::first,
                                                           &std::pair<T, U>::second};
 
 // A type that is written as a text. `expected` completes "field x is not ".
@@ -59,7 +66,7 @@ template <class T>
 inline constexpr std::nullptr_t kEnumNames = nullptr;
 
 template <class T>
-concept ListOfTwo = !std::same_as<std::remove_const_t<decltype(kListOfTwo<T>)>, std::nullptr_t>;
+concept HasListForm = !std::same_as<std::remove_const_t<decltype(kListForm<T>)>, std::nullptr_t>;
 template <class T>
 concept HasTextForm = !std::same_as<std::remove_const_t<decltype(kTextForm<T>)>, std::nullptr_t>;
 template <class T>
@@ -67,7 +74,8 @@ concept NamedEnum = !std::same_as<std::remove_const_t<decltype(kEnumNames<T>)>, 
 
 // ---- bounds of a field, for BytesWriter and BytesReader: fields("path", at_most(m.path, 4096))
 
-// A text of at most this many bytes. The writer truncates a longer one, and the reader refuses it.
+// A text of at most this many bytes, or a list of at most this many elements. The reader refuses a
+// longer one; the writer truncates a text.
 template <class T>
 struct AtMost {
   T& value;

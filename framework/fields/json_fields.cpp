@@ -12,7 +12,7 @@ JsonReader::JsonReader(const json& object, const JsonStyle& style, std::string m
 const json* JsonReader::find(const char* key) {
   const auto found = object_.find(key);
   if (found == object_.end()) return nullptr;
-  ++known_;
+  known_.emplace_back(key);
   return &*found;
 }
 
@@ -22,9 +22,10 @@ const json* JsonReader::require(const char* key) {
   return found;
 }
 
-void JsonReader::finish(std::size_t others) const {
-  if (object_.size() != known_ + others) {
-    throw MessageError(message_ + ": has a field that this build does not know");
+void JsonReader::finish(std::string_view elsewhere) const {
+  for (const auto& [name, value] : object_.items()) {
+    if (name == elsewhere || std::ranges::find(known_, name) != known_.end()) continue;
+    throw UnknownField(message_ + ": field " + name.substr(0, 64) + " is unknown to this build");
   }
 }
 
@@ -74,12 +75,6 @@ void JsonReader::take(const json& from, const char* key, std::int64_t& to) const
     refuse(key, "a whole number");
   }
   to = from.get<std::int64_t>();
-}
-
-void JsonReader::take(const json& from, const char* key,
-                      std::map<std::string, std::string>& to) const {
-  if (!from.is_object()) refuse(key, "an object");
-  for (const auto& [name, value] : from.items()) take(value, key, to[name]);
 }
 
 void JsonReader::take(const json& from, const char* key, std::set<std::uint32_t>& to) const {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -34,6 +35,10 @@ template <class T>
 inline constexpr bool kIsVector = false;
 template <class T>
 inline constexpr bool kIsVector<std::vector<T>> = true;
+template <class T>
+inline constexpr bool kIsMap = false;
+template <class T>
+inline constexpr bool kIsMap<std::map<std::string, T>> = true;
 
 // Writes the described fields into an object.
 class JsonWriter {
@@ -51,9 +56,8 @@ class JsonWriter {
     if (!value && style_.null_if_absent) object_[key] = nullptr;
   }
 
- private:
+  // The JSON of a value of any described type.
   json form(const std::string& text) const { return text.substr(0, style_.most_text); }
-  static json form(const std::map<std::string, std::string>& map) { return map; }
   static json form(const std::set<std::uint32_t>& set) { return set; }
   template <class T>
   json form(const T& value) const {
@@ -67,12 +71,17 @@ class JsonWriter {
       return static_cast<std::underlying_type_t<T>>(value);
     } else if constexpr (std::is_arithmetic_v<T>) {
       return value;
-    } else if constexpr (ListOfTwo<T>) {
-      return json::array({form(value.*kListOfTwo<T>.first), form(value.*kListOfTwo<T>.second)});
+    } else if constexpr (HasListForm<T>) {
+      const auto list = [&](auto... member) { return json::array({form(value.*member)...}); };
+      return std::apply(list, kListForm<T>);
     } else if constexpr (kIsVector<T>) {
       json list = json::array();
       for (const auto& element : value) list.push_back(form(element));
       return list;
+    } else if constexpr (kIsMap<T>) {
+      json object = json::object();
+      for (const auto& [name, element] : value) object[name] = form(element);
+      return object;
     } else {
       json object = json::object();
       JsonWriter fields(object, style_);
@@ -81,6 +90,7 @@ class JsonWriter {
     }
   }
 
+ private:
   json& object_;
   const JsonStyle style_;
 };

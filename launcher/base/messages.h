@@ -55,7 +55,7 @@ Variant read_message_type(const std::string& type, const nlohmann::json& object)
     Message message;
     fields::JsonReader fields(object, {}, "control message " + type);
     describe(fields, message);
-    fields.finish(1);
+    fields.finish("type");
     return message;
   }
 }

@@ -28,7 +28,7 @@ struct OwnJson<recipe::Recipe> {
   }
 };
 template <>
-inline constexpr std::pair kListOfTwo<models::LayerRange> = {&models::LayerRange::first,
+inline constexpr std::tuple kListForm<models::LayerRange> = {&models::LayerRange::first,
                                                              &models::LayerRange::last};
 template <>
 inline constexpr std::array kEnumNames<plan::Plan::Use> = {"boundary", "tie", "replica",

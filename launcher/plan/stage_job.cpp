@@ -25,7 +25,7 @@ struct OwnJson<plan::Plan> {
   static plan::Plan read(const nlohmann::json& json) { return plan::plan_from_json(json); }
 };
 template <>
-inline constexpr std::pair kListOfTwo<plan::PluginCopy> = {&plan::PluginCopy::file,
+inline constexpr std::tuple kListForm<plan::PluginCopy> = {&plan::PluginCopy::file,
                                                            &plan::PluginCopy::hash};
 
 }  // namespace strait::fields

@@ -20,35 +20,29 @@ struct Packet {
   Level code = Level::low;
   std::string path;
   std::vector<Run> runs;
+  std::vector<std::pair<std::string, std::uint8_t>> terms;
   std::vector<std::byte> content;
 };
 
 void describe(auto& f, Is<Run> auto& m) { f("first", m.first), f("count", m.count); }
 void describe(auto& f, Is<Packet> auto& m) {
   f("id", exactly(m.id, 2)), f("command", m.command), f("force", m.force), f("code", m.code);
-  f("path", at_most(m.path, 4)), f("runs", m.runs), f("content", rest(m.content, 3));
+  f("path", at_most(m.path, 4)), f("runs", m.runs), f("terms", at_most(m.terms, 2)),
+      f("content", rest(m.content, 3));
 }
 
 std::vector<std::byte> written(const Packet& packet) {
-  std::vector<std::byte> bytes;
-  BytesWriter fields(bytes);
-  describe(fields, packet);
-  return bytes;
+  return to_bytes<std::vector<std::byte>>(packet);
 }
 
-Packet read(std::span<const std::byte> bytes) {
-  Packet packet;
-  BytesReader fields(bytes, "packet");
-  describe(fields, packet);
-  fields.finish();
-  return packet;
-}
+Packet read(std::span<const std::byte> bytes) { return from_bytes<Packet>(bytes, "packet"); }
 
-const Packet kPacket{"ab", 7, true, Level::high, "c/d", {{1, 2}, {3, 4}}, {std::byte{9}}};
+const Packet kPacket{"ab",          7, true, Level::high, "c/d", {{1, 2}, {3, 4}}, {{"t", 1}},
+                     {std::byte{9}}};
 
 TEST(ByteFields, ReadsBackWhatItWrote) {
   const std::vector<std::byte> frame = written(kPacket);
-  EXPECT_EQ(frame.size(), 2U + 8 + 1 + 1 + 4 + 3 + 4 + 16 + 1);
+  EXPECT_EQ(frame.size(), 2U + 8 + 1 + 1 + 4 + 3 + 4 + 16 + 4 + 6 + 1);
   const Packet packet = read(frame);
   EXPECT_EQ(packet.code, Level::high);
   EXPECT_EQ(packet.path, "c/d");
@@ -66,6 +60,9 @@ TEST(ByteFields, RefusesEveryTruncation) {
 TEST(ByteFields, RefusesValuesBeyondTheirLimits) {
   Packet packet = kPacket;
   packet.content.resize(4);
+  EXPECT_THROW(read(written(packet)), MessageError);
+  packet = kPacket;
+  packet.terms.resize(3);
   EXPECT_THROW(read(written(packet)), MessageError);
   packet = kPacket;
   packet.path = "longer";

@@ -173,7 +173,7 @@ TEST(ControlMessage, ErrorNamesMissingField) {
 
 TEST(ControlMessage, RefusesUnknownTypesAndFields) {
   EXPECT_THAT(refusal(R"({"type":"surprise"})"), HasSubstr("unknown type \"surprise\""));
-  EXPECT_THAT(refusal(R"({"type":"done","step":1,"more":2})"), HasSubstr("does not know"));
+  EXPECT_THAT(refusal(R"({"type":"done","step":1,"more":2})"), HasSubstr("field more is unknown"));
   // Messages of the coordinator are not valid from a stage.
   EXPECT_THAT(refusal(R"({"type":"stop_after_step"})"), HasSubstr("unknown type"));
 }
