@@ -4,13 +4,13 @@
 
 #include <algorithm>
 
-#include "framework/bytes.h"
+#include "framework/fields/byte_fields.h"
 
 namespace strait::net {
 namespace {
 
 // Bounds the work for a hello of a peer that has only proved its key.
-constexpr std::uint32_t kMaxTerms = 1000;
+constexpr std::size_t kMaxTerms = 1000;
 
 const std::string* find_term(const Terms& terms, const std::string& key) {
   const auto found =
@@ -25,38 +25,22 @@ std::string has_term(const Hello& hello, const std::string& key, const std::stri
 
 }  // namespace
 
+void describe(auto& f, fields::Is<Hello> auto& m) {
+  f("stage", m.name.stage), f("replica", m.name.replica), f("incarnation", m.incarnation);
+  f("peer_incarnation", m.peer_incarnation), f("fragment_bytes", m.fragment_bytes);
+  f("terms", fields::at_most(m.terms, kMaxTerms));
+}
+
 std::vector<std::byte> encode_hello(const Hello& hello) {
-  std::vector<std::byte> bytes;
-  append_value(bytes, hello.name.stage);
-  append_value(bytes, hello.name.replica);
-  append_value(bytes, hello.incarnation);
-  append_value(bytes, hello.peer_incarnation);
-  append_value(bytes, hello.fragment_bytes);
-  append_value(bytes, static_cast<std::uint32_t>(hello.terms.size()));
-  for (const auto& [key, value] : hello.terms) {
-    append_text(bytes, key);
-    append_text(bytes, value);
-  }
-  return bytes;
+  return fields::to_bytes<std::vector<std::byte>>(hello);
 }
 
 std::optional<Hello> decode_hello(std::span<const std::byte> bytes) {
-  ByteReader reader(bytes);
-  Hello hello;
-  hello.name.stage = reader.value<std::uint32_t>();
-  hello.name.replica = reader.value<std::uint32_t>();
-  hello.incarnation = reader.value<std::uint64_t>();
-  hello.peer_incarnation = reader.value<std::uint64_t>();
-  hello.fragment_bytes = reader.value<std::uint64_t>();
-  const auto terms = reader.value<std::uint32_t>();
-  if (terms > kMaxTerms) return std::nullopt;
-  for (std::uint32_t i = 0; i < terms && !reader.failed(); ++i) {
-    std::string key = reader.text();
-    std::string value = reader.text();
-    hello.terms.emplace_back(std::move(key), std::move(value));
+  try {
+    return fields::from_bytes<Hello>(bytes, "hello");
+  } catch (const fields::MessageError&) {
+    return std::nullopt;  // the link refuses the peer, whatever is wrong
   }
-  if (!reader.complete()) return std::nullopt;
-  return hello;
 }
 
 // The keys of both, in the order of the first, so that both ends name the same disagreement.
