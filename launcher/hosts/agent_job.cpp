@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 
-#include "framework/fields/bounded_json.h"
 #include "framework/fields/json_fields.h"
 #include "launcher/base/errors.h"
 #include "launcher/hosts/agent_message.h"
@@ -25,21 +23,16 @@ void describe(auto& f, fields::Is<AgentJob> auto& m) {
 std::string to_text(const AgentJob& job) { return fields::to_object(job).dump(); }
 
 AgentJob parse_agent_job(const std::string& text) {
-  const auto refuse = [](const char* cause) -> base::UserError {
-    return {base::ExitCode::mismatch,
-            fmt::format("this is not a run token of this build: {}", cause)};
-  };
   try {
-    auto job = fields::from_object<AgentJob>(fields::parse_bounded_json(text), "run token");
+    auto job = fields::from_text<AgentJob>(text, "run token");
     for (const char* const service : {kAgentService, kTransferService, kReachService}) {
       if (job.endpoints.contains(service)) continue;
       throw base::MessageError(fmt::format("it has no endpoint of the service \"{}\"", service));
     }
     return job;
-  } catch (const fields::JsonError& error) {
-    throw refuse(error.what());
   } catch (const base::MessageError& error) {
-    throw refuse(error.what());
+    throw base::UserError(base::ExitCode::mismatch,
+                          fmt::format("this is not a run token of this build: {}", error.what()));
   }
 }
 

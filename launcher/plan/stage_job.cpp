@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "framework/fields/bounded_json.h"
 #include "framework/fields/json_fields.h"
 #include "framework/store/file_hash.h"
 #include "launcher/base/errors.h"
@@ -64,11 +63,10 @@ std::string to_text(const StageJob& job) { return fields::to_object(job).dump();
 
 StageJob parse_stage_job(const std::string& text) {
   try {
-    return fields::from_object<StageJob>(nlohmann::json::parse(text), "job");
+    return fields::from_text<StageJob>(text, "job",
+                                       {.string_bytes = kMaxJobBytes, .values = kMaxJobBytes});
   } catch (const base::MessageError& error) {
     refuse_job(error.what());
-  } catch (const nlohmann::json::exception& error) {
-    refuse_job(fields::plain_json_reason(error.what()));
   }
 }
 
