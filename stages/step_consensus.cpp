@@ -8,8 +8,8 @@
 #include <numeric>
 #include <utility>
 
-#include "framework/bytes.h"
 #include "framework/codec/message.h"
+#include "framework/fields/byte_fields.h"
 #include "framework/sync/sync_error.h"
 
 namespace strait::stages {
@@ -17,14 +17,16 @@ namespace {
 
 // How often a wait for a message checks the membership.
 constexpr std::chrono::milliseconds kMembershipPoll{20};
-// A message is kind, epoch and round, then the report, then save and stop.
-constexpr std::size_t kHeaderBytes = 1 + sizeof(std::uint32_t) + sizeof(std::uint64_t);
-constexpr std::size_t kTrailerBytes = sizeof(std::uint32_t) + 1;
 
 const sync::SyncError kMembershipChanged(sync::SyncError::Kind::membership_changed,
                                          "the members of the consensus round have changed");
 
 }  // namespace
+
+void describe(auto& f, fields::Is<StepConsensus::Message> auto& m) {
+  f("kind", m.kind), f("epoch", m.epoch), f("round", m.round), f("report", m.proposal.report);
+  f("save", m.proposal.save), f("stop", m.proposal.stop);
+}
 
 StepConsensus::StepConsensus(std::vector<std::unique_ptr<net::Link>> links, std::size_t replica,
                              Norms norms, WaitClock& waits, sync::MembershipTracker* tracker)
@@ -136,15 +138,8 @@ std::vector<StepConsensus::Message> StepConsensus::exchange_progress(
 }
 
 void StepConsensus::send(std::uint32_t replica, const Message& message) {
-  net::Frame frame;
-  append_value(frame, message.kind);
-  append_value(frame, message.epoch);
-  append_value(frame, message.round);
-  append_bytes(frame, to_frame(message.proposal.report));
-  append_value(frame, message.proposal.save);
-  append_value(frame, static_cast<std::uint8_t>(message.proposal.stop ? 1 : 0));
   try {
-    links_[replica]->send(std::move(frame));
+    links_[replica]->send(fields::to_bytes<net::Frame>(message));
   } catch (const net::LinkError& error) {
     report_lost(replica, error);
   }
@@ -155,14 +150,7 @@ StepConsensus::Message StepConsensus::take(std::uint32_t replica, Kind kind, std
   const WaitClock::Wait wait(waits_, what, *links_[replica]);
   while (true) {
     const net::Frame frame = receive(replica, epoch);
-    if (frame.size() < kHeaderBytes + kTrailerBytes) {
-      throw codec::CodecError("invalid consensus message: it is too short");
-    }
-    ByteReader reader(frame);
-    Message message;
-    message.kind = reader.value<Kind>();
-    message.epoch = reader.value<std::uint32_t>();
-    message.round = reader.value<std::uint64_t>();
+    auto message = fields::from_bytes<Message>(frame, "consensus message");
     // Sent before the last eviction; its round is over.
     if (message.epoch < epoch) continue;
     if (message.epoch > epoch) {
@@ -180,9 +168,6 @@ StepConsensus::Message StepConsensus::take(std::uint32_t replica, Kind kind, std
       throw codec::CodecError(fmt::format("{} sent another consensus message where {} was expected",
                                           links_[replica]->state().peer, what));
     }
-    message.proposal.report = read_report(reader.bytes(reader.rest().size() - kTrailerBytes));
-    message.proposal.save = reader.value<std::uint32_t>();
-    message.proposal.stop = reader.value<std::uint8_t>() != 0;
     return message;
   }
 }
@@ -210,7 +195,8 @@ void StepConsensus::report_lost(std::uint32_t replica, const net::LinkError& err
 }
 
 std::size_t proposal_bytes(const StepReport& report) {
-  return kHeaderBytes + to_frame(report).size() + kTrailerBytes;
+  return fields::to_bytes<net::Frame>(StepConsensus::Message{.proposal = {.report = report}})
+      .size();
 }
 
 StepConsensus::Proposal combine_proposals(const std::vector<std::uint32_t>& replicas,

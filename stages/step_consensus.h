@@ -37,6 +37,15 @@ class StepConsensus {
     bool stop = false;
     std::uint32_t save = 0;  // number of a checkpoint request; 0: none
   };
+  enum class Kind : std::uint8_t { proposal = 1, progress = 2 };
+  // A proposal for round `round`, or the progress of a replica: the number of rounds that it has
+  // completed, with the result of the last one.
+  struct Message {
+    Kind kind = Kind::proposal;
+    std::uint32_t epoch = 0;
+    std::uint64_t round = 0;
+    Proposal proposal;
+  };
   struct Result {
     Proposal all;                        // of all participants combined; only if complete
     std::vector<std::uint32_t> members;  // replicas whose proposals it contains
@@ -55,16 +64,6 @@ class StepConsensus {
   }
 
  private:
-  enum class Kind : std::uint8_t { proposal = 1, progress = 2 };
-  // A proposal for round `round`, or the progress of a replica: the number of rounds that it has
-  // completed, with the result of the last one.
-  struct Message {
-    Kind kind = Kind::proposal;
-    std::uint32_t epoch = 0;
-    std::uint64_t round = 0;
-    Proposal proposal;
-  };
-
   Proposal exchange_proposals(const Proposal& mine);
   // After an eviction: finds out with the remaining members whether the round was completed.
   Result recover_round();

@@ -1,45 +1,46 @@
 #include "stages/step_messages.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <string>
 
-#include "framework/bytes.h"
 #include "framework/codec/message.h"
+#include "framework/fields/byte_fields.h"
 
 namespace strait::stages {
+
+void describe(auto& f, fields::Is<StepDecision> auto& m) {
+  f("step", m.step), f("loss", m.loss), f("target_tokens", m.target_tokens);
+  f("tokens", m.tokens), f("gradient_norm", m.gradient_norm);
+  f("gradient_factor", m.gradient_factor), f("skip", m.skip), f("stop", m.stop);
+  f("save", m.save), f("epoch", m.epoch), f("retry", m.retry);
+}
+
 namespace {
 
-// More than the parameters of any model: bounds the allocation in read_report().
-constexpr std::size_t kMaxNorms = 1 << 20;
-constexpr std::size_t kNormBytes = sizeof(std::uint32_t) + sizeof(double);
 // Values on the wire.
 enum class Note : std::uint8_t { report = 1, decision = 2 };
 
-net::Frame note_of(Note note) {
+template <class T>
+net::Frame note_of(Note note, const T& value) {
   net::Frame frame;
-  append_value(frame, codec::Kind::note);
-  append_value(frame, note);
+  fields::BytesWriter writer(frame);
+  writer("kind", codec::Kind::note), writer("note", note), describe(writer, value);
   return frame;
 }
 
-void append_flag(net::Frame& frame, bool flag) {
-  append_value(frame, static_cast<std::uint8_t>(flag ? 1 : 0));
-}
-
-ByteReader reader_of(std::span<const std::byte> frame, Note expected) {
-  ByteReader reader(frame);
-  const auto kind = reader.value<codec::Kind>();
-  const auto note = reader.value<Note>();
+template <class T>
+T read_note(std::span<const std::byte> frame, Note expected, const std::string& name) {
+  fields::BytesReader reader(frame, name);
+  codec::Kind kind{};
+  Note note{};
+  reader("kind", kind), reader("note", note);
   if (kind != codec::Kind::note || note != expected) {
-    throw codec::CodecError(
-        "invalid boundary note: not the kind that this point of a step expects");
+    throw fields::MessageError(name + " expected, but another message came");
   }
-  return reader;
-}
-
-void check_length(const ByteReader& reader) {
-  if (reader.failed()) throw codec::CodecError("invalid boundary note: it is too short");
+  T value;
+  describe(reader, value);
+  reader.finish();
+  return value;
 }
 
 }  // namespace
@@ -50,81 +51,14 @@ void add_norms(StepReport& report, const std::vector<SquaredNorm>& norms) {
   std::ranges::sort(report.squared_norms, {}, &SquaredNorm::parameter);
 }
 
-net::Frame to_frame(const StepReport& report) {
-  net::Frame frame = note_of(Note::report);
-  append_value(frame, number(report.step));
-  append_value(frame, report.loss);
-  append_value(frame, report.target_tokens);
-  append_value(frame, report.tokens);
-  append_flag(frame, report.round_incomplete);
-  append_value(frame, static_cast<std::uint32_t>(report.squared_norms.size()));
-  // Field by field, because the struct has padding.
-  for (const SquaredNorm& norm : report.squared_norms) {
-    append_value(frame, norm.parameter);
-    append_value(frame, norm.value);
-  }
-  return frame;
-}
-
-net::Frame to_frame(const StepDecision& decision) {
-  net::Frame frame = note_of(Note::decision);
-  append_value(frame, number(decision.step));
-  append_value(frame, decision.loss);
-  append_value(frame, decision.target_tokens);
-  append_value(frame, decision.tokens);
-  append_value(frame, decision.gradient_norm);
-  append_value(frame, decision.gradient_factor);
-  append_flag(frame, decision.skip);
-  append_flag(frame, decision.stop);
-  append_flag(frame, decision.save);
-  append_value(frame, decision.epoch);
-  append_flag(frame, decision.retry);
-  return frame;
-}
+net::Frame to_frame(const StepReport& report) { return note_of(Note::report, report); }
+net::Frame to_frame(const StepDecision& decision) { return note_of(Note::decision, decision); }
 
 StepReport read_report(std::span<const std::byte> frame) {
-  ByteReader reader = reader_of(frame, Note::report);
-  StepReport report;
-  report.step = static_cast<store::Step>(reader.value<std::int64_t>());
-  report.loss = reader.value<double>();
-  report.target_tokens = reader.value<std::int64_t>();
-  report.tokens = reader.value<std::int64_t>();
-  report.round_incomplete = reader.value<std::uint8_t>() != 0;
-  const std::size_t norms = reader.value<std::uint32_t>();
-  check_length(reader);
-  // Checked before memory is reserved, because the count comes from a peer.
-  const std::size_t left = reader.rest().size();
-  if (norms > kMaxNorms || norms * kNormBytes != left) {
-    throw codec::CodecError(fmt::format("invalid step report: {} norms in {} bytes", norms, left));
-  }
-  report.squared_norms.reserve(norms);
-  for (std::size_t i = 0; i < norms; ++i) {
-    const auto parameter = reader.value<std::uint32_t>();
-    report.squared_norms.push_back({parameter, reader.value<double>()});
-  }
-  return report;
+  return read_note<StepReport>(frame, Note::report, "the report on a step");
 }
-
 StepDecision read_decision(std::span<const std::byte> frame) {
-  ByteReader reader = reader_of(frame, Note::decision);
-  StepDecision decision;
-  decision.step = static_cast<store::Step>(reader.value<std::int64_t>());
-  decision.loss = reader.value<double>();
-  decision.target_tokens = reader.value<std::int64_t>();
-  decision.tokens = reader.value<std::int64_t>();
-  decision.gradient_norm = reader.value<double>();
-  decision.gradient_factor = reader.value<double>();
-  decision.skip = reader.value<std::uint8_t>() != 0;
-  decision.stop = reader.value<std::uint8_t>() != 0;
-  decision.save = reader.value<std::uint8_t>() != 0;
-  decision.epoch = reader.value<std::uint32_t>();
-  decision.retry = reader.value<std::uint8_t>() != 0;
-  check_length(reader);
-  if (!reader.complete()) {
-    throw codec::CodecError(fmt::format("invalid step decision: {} bytes follow it, expected none",
-                                        reader.rest().size()));
-  }
-  return decision;
+  return read_note<StepDecision>(frame, Note::decision, "the decision on a step");
 }
 
 }  // namespace strait::stages

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "framework/fields/fields.h"
 #include "framework/net/link.h"
 #include "framework/store/sample.h"
 
@@ -58,7 +60,19 @@ struct StepDecision {
 // sum of floats depends on its order.
 void add_norms(StepReport& report, const std::vector<SquaredNorm>& norms);
 
-// Bytes for a boundary link (kind note). Reading throws codec::CodecError.
+// More than the parameters of any model.
+inline constexpr std::size_t kMaxNorms = 1 << 20;
+
+void describe(auto& f, fields::Is<SquaredNorm> auto& m) {
+  f("parameter", m.parameter), f("value", m.value);
+}
+void describe(auto& f, fields::Is<StepReport> auto& m) {
+  f("step", m.step), f("loss", m.loss), f("target_tokens", m.target_tokens);
+  f("tokens", m.tokens), f("round_incomplete", m.round_incomplete);
+  f("squared_norms", fields::at_most(m.squared_norms, kMaxNorms));
+}
+
+// Bytes for a boundary link (kind note). Reading throws fields::MessageError.
 net::Frame to_frame(const StepReport& report);
 net::Frame to_frame(const StepDecision& decision);
 StepReport read_report(std::span<const std::byte> frame);

@@ -15,12 +15,13 @@ from source_files import source_files
 ROOMS = {
     "schedules": set(),
     "framework": set(),
-    "framework/net": set(),
+    "framework/fields": set(),
+    "framework/net": {"framework/fields"},
     "framework/trace": set(),
-    "framework/store": set(),
-    "framework/data": {"framework/store"},
+    "framework/store": {"framework/fields"},
+    "framework/data": {"framework/fields", "framework/store"},
     "framework/tensors": {"framework/store"},
-    "framework/sync": {"framework/net", "framework/store"},
+    "framework/sync": {"framework/fields", "framework/net", "framework/store"},
     "framework/sync/methods": {"framework/net", "framework/store", "framework/sync"},
     "framework/codec": {"kernels", "framework/net", "framework/store", "framework/tensors", "framework/trace"},
     "kernels": set(),
@@ -29,7 +30,7 @@ ROOMS = {
 ROOMS["stages"] = set(ROOMS)
 
 LAUNCHER = {
-    "base": {"framework/net", "framework/store", "framework/sync", "framework/trace"},
+    "base": {"framework/fields", "framework/net", "framework/store", "framework/sync", "framework/trace"},
     "tokenizer": {"base", "framework/data"},
     # Of the codecs only settings.h, which is a header without libtorch; nothing of them is linked.
     "recipe": {"base", "framework/codec", "framework/data"},
@@ -63,7 +64,7 @@ ROOMS["tests"] = set(ROOMS) - {"recipes"}
 
 # Rooms that never see libtorch, directly or through what they include, so that ThreadSanitizer and
 # a host's agent can do without it.
-WITHOUT_TORCH = {"schedules", "framework", "framework/net", "framework/trace", "framework/sync", "framework/sync/methods",
+WITHOUT_TORCH = {"schedules", "framework", "framework/fields", "framework/net", "framework/trace", "framework/sync", "framework/sync/methods",
                  "framework/store", "framework/data"} | {
     "launcher/" + name for name in LAUNCHER if name not in ("plugin", "planner", "worker", "cli")}
 TORCH = re.compile(r"^(torch|ATen|c10)/")

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "framework/data/record_fields.h"
-#include "framework/store/bounded_json.h"
+#include "framework/fields/bounded_json.h"
 
 namespace strait::data {
 namespace {
@@ -64,8 +64,8 @@ nlohmann::json tools_of(const nlohmann::json& root, const std::string& origin) {
     const std::string text = tools.get<std::string>();
     if (text.find_first_not_of(" \t\r\n") == text.npos) return nullptr;
     try {
-      tools = store::parse_bounded_json(text);
-    } catch (const store::JsonError& error) {
+      tools = fields::parse_bounded_json(text);
+    } catch (const fields::JsonError& error) {
       refuse_record(origin, fmt::format("\"tools\" is a text that is not JSON: {}; write a list of "
                                         "tools, or leave it out",
                                         error.what()));

@@ -10,15 +10,15 @@
 #include "framework/data/chat_record.h"
 #include "framework/data/record_fields.h"
 #include "framework/data/record_reader.h"
+#include "framework/fields/bounded_json.h"
 #include "framework/mixed_bits.h"
-#include "framework/store/bounded_json.h"
 #include "framework/store/file_hash.h"
 
 namespace strait::data {
 namespace {
 
 // A text may be as long as its line.
-constexpr store::JsonLimits kRecordLimits{
+constexpr fields::JsonLimits kRecordLimits{
     .depth = 64, .string_bytes = RecordReader::kMaximumLine, .values = 1 << 20};
 
 // Whether the key has a value other than null. Tables of many records have null where a record has
@@ -65,8 +65,8 @@ void refuse_other_tasks(const nlohmann::json& root, const std::string& origin) {
 Record parse_record(std::string_view line, const std::string& origin) {
   nlohmann::json root;
   try {
-    root = store::parse_bounded_json(line, kRecordLimits);
-  } catch (const store::JsonError& error) {
+    root = fields::parse_bounded_json(line, kRecordLimits);
+  } catch (const fields::JsonError& error) {
     refuse_record(origin, fmt::format("a line that is not JSON: {}", error.what()));
   }
   constexpr const char* kAllowed =

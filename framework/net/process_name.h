@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "framework/fields/fields.h"
+
 namespace strait::net {
 
 // The name of a process in its run: (stage, replica), the coordinator, or a host agent, which
@@ -33,3 +35,7 @@ struct ProcessName {
 };
 
 }  // namespace strait::net
+
+template <>
+inline constexpr strait::fields::TextForm strait::fields::kTextForm<strait::net::ProcessName> = {
+    "the name of a process", &net::ProcessName::text, &net::ProcessName::parse};

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "framework/fields/fields.h"
+
 namespace strait::net {
 
 // The random 128-bit name of one run. Processes of different runs never talk to each other.
@@ -20,3 +22,7 @@ struct RunId {
 };
 
 }  // namespace strait::net
+
+template <>
+inline constexpr strait::fields::TextForm strait::fields::kTextForm<strait::net::RunId> = {
+    "a run id of 32 hex digits", &net::RunId::hex, &net::RunId::parse};

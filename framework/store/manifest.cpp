@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "framework/store/bounded_json.h"
+#include "framework/fields/json_fields.h"
 #include "framework/store/file_hash.h"
 #include "framework/store/store_error.h"
 
@@ -16,98 +16,25 @@ constexpr std::string_view kCheckKey = "\n  \"check\": \"";
 constexpr std::size_t kHashDigits = 32;
 constexpr std::size_t kLongestName = 255;
 
-// Reads the fields of one object and reports errors by field. Every field must exist, and every
-// field must be read: an unknown one comes from a newer build.
-class FieldReader {
- public:
-  FieldReader(const nlohmann::json& object, std::string where)
-      : object_(object), where_(std::move(where)) {
-    if (!object_.is_object()) refuse("it is not an object");
+// What the descriptions do not say.
+void check(const Manifest& manifest, const std::string& file) {
+  const auto refuse = [&file](const std::string& why) {
+    throw fields::MessageError(file + ": " + why);
+  };
+  const auto from_zero = [](auto... numbers) { return ((numbers >= 0) && ...); };
+  bool fits = from_zero(manifest.generation, manifest.codec_generation, manifest.data.rows);
+  for (const Share& share : manifest.layout) {
+    fits = fits && from_zero(share.stage, share.replica, share.first, share.last);
   }
-
-  const nlohmann::json& any(const std::string& key) {
-    known_.insert(key);
-    const auto found = object_.find(key);
-    if (found == object_.end()) refuse(fmt::format("the field \"{}\" is missing", key));
-    return *found;
+  if (!fits) refuse("a number is not from 0 on");
+  std::set<std::string> names;
+  for (const ShardFile& shard : manifest.files) {
+    const std::string& name = shard.name;
+    const bool plain = !name.empty() && name.size() <= kLongestName && name != "." &&
+                       name != ".." && name.find_first_of(std::string_view("/\0", 2)) == name.npos;
+    if (!plain) refuse("the name \"" + name + "\" in files is not a plain file name");
+    if (!names.insert(name).second) refuse("the file " + name + " is listed twice");
   }
-  std::string text(const std::string& key) {
-    const nlohmann::json& value = any(key);
-    if (!value.is_string()) wrong(key, value, "a string");
-    return value.get<std::string>();
-  }
-  std::int64_t count(const std::string& key) {
-    const nlohmann::json& value = any(key);
-    if (!value.is_number_unsigned() || value.get<std::uint64_t>() > INT64_MAX) {
-      wrong(key, value, "a whole number from 0 on");
-    }
-    return value.get<std::int64_t>();
-  }
-  const nlohmann::json& list(const std::string& key) {
-    const nlohmann::json& value = any(key);
-    if (!value.is_array()) wrong(key, value, "a list");
-    return value;
-  }
-  std::map<std::string, std::string> texts(const std::string& key) {
-    const nlohmann::json& value = any(key);
-    if (!value.is_object()) wrong(key, value, "an object of strings");
-    std::map<std::string, std::string> values;
-    for (const auto& [name, text] : value.items()) {
-      if (!text.is_string()) wrong(fmt::format("{}.{}", key, name), text, "a string");
-      values[name] = text.get<std::string>();
-    }
-    return values;
-  }
-  void nothing_else() const {
-    for (const auto& [key, value] : object_.items()) {
-      if (known_.count(key) == 0) {
-        throw StoreError(StoreError::Kind::mismatch,
-                         fmt::format("{}: the field \"{}\" is unknown to this build", where_, key));
-      }
-    }
-  }
-  [[noreturn]] void refuse(const std::string& why) const {
-    throw StoreError(StoreError::Kind::corrupt, where_ + ": " + why);
-  }
-
- private:
-  [[noreturn]] void wrong(const std::string& key, const nlohmann::json& value,
-                          const char* expected) const {
-    refuse(fmt::format("the field \"{}\" is {} where {} is expected", key, value.type_name(),
-                       expected));
-  }
-
-  const nlohmann::json& object_;
-  std::string where_;
-  std::set<std::string> known_;
-};
-
-ShardFile parse_shard(const nlohmann::json& entry, const std::string& where) {
-  FieldReader fields(entry, where);
-  ShardFile shard{fields.text("name"), static_cast<std::uint64_t>(fields.count("size")),
-                  fields.text("hash")};
-  fields.nothing_else();
-  const bool plain = !shard.name.empty() && shard.name.size() <= kLongestName &&
-                     shard.name != "." && shard.name != ".." &&
-                     shard.name.find('/') == std::string::npos &&
-                     shard.name.find('\0') == std::string::npos;
-  if (!plain) fields.refuse("its \"name\" is not a plain file name");
-  return shard;
-}
-
-Share parse_share(const nlohmann::json& entry, const std::string& where) {
-  FieldReader fields(entry, where);
-  const Share share{fields.count("stage"), fields.count("replica"), fields.count("first"),
-                    fields.count("last")};
-  fields.nothing_else();
-  return share;
-}
-
-DataPosition parse_data(const nlohmann::json& entry, const std::string& where) {
-  FieldReader fields(entry, where);
-  DataPosition data{fields.text("hash"), fields.count("rows"), Step{fields.count("next_step")}};
-  fields.nothing_else();
-  return data;
 }
 
 // The position of the manifest's own hash. The first match is the right one: in nested objects the
@@ -129,7 +56,7 @@ void verify_check(std::string_view text, const std::string& file) {
   const std::size_t digits = check_digits(text);
   if (digits == std::string_view::npos) {
     throw StoreError(StoreError::Kind::corrupt,
-                     file + " is not a manifest: the field \"check\" is missing");
+                     file + " is not a manifest: field check is missing");
   }
   const std::string_view claimed = text.substr(digits, kHashDigits);
   const std::string found = hash_without_check(std::string(text), digits);
@@ -142,75 +69,53 @@ void verify_check(std::string_view text, const std::string& file) {
 
 }  // namespace
 
+void describe(auto& f, fields::Is<ShardFile> auto& m) {
+  f("name", m.name), f("size", m.size), f("hash", m.hash);
+}
+void describe(auto& f, fields::Is<Share> auto& m) {
+  f("stage", m.stage), f("replica", m.replica), f("first", m.first), f("last", m.last);
+}
+void describe(auto& f, fields::Is<DataPosition> auto& m) {
+  f("hash", m.hash), f("rows", m.rows), f("next_step", m.next_step);
+}
+void describe(auto& f, fields::Is<Manifest> auto& m) {
+  f("run_id", m.run_id), f("generation", m.generation), f("step", m.step);
+  f("model_hash", m.model_hash), f("recipe_hash", m.recipe_hash), f("plan_hash", m.plan_hash);
+  f("build", m.build), f("layout", m.layout), f("data", m.data);
+  f("codec_generation", m.codec_generation), f("sync", m.sync), f("notes", m.notes);
+  f("files", m.files);
+}
+
 Manifest Manifest::parse(std::string_view text, const std::string& file) {
   verify_check(text, file);
-  nlohmann::json root;
   try {
-    root = parse_bounded_json(text);
-  } catch (const JsonError& error) {
-    throw StoreError(StoreError::Kind::corrupt, fmt::format("{}: {}", file, error.what()));
-  }
-  FieldReader fields(root, file);
-  const std::int64_t version = fields.count("format_version");
-  if (version != kFormatVersion) {
-    throw StoreError(StoreError::Kind::mismatch,
-                     fmt::format("{} has format version {}, this build reads version {}", file,
-                                 version, kFormatVersion));
-  }
-  fields.text("check");
-  Manifest manifest;
-  manifest.run_id = fields.text("run_id");
-  manifest.generation = fields.count("generation");
-  manifest.step = Step{fields.count("step")};
-  manifest.model_hash = fields.text("model_hash");
-  manifest.recipe_hash = fields.text("recipe_hash");
-  manifest.plan_hash = fields.text("plan_hash");
-  manifest.build = fields.text("build");
-  manifest.data = parse_data(fields.any("data"), file + ": data");
-  manifest.codec_generation = fields.count("codec_generation");
-  manifest.sync = fields.texts("sync");
-  manifest.notes = fields.texts("notes");
-  for (const nlohmann::json& entry : fields.list("layout")) {
-    manifest.layout.push_back(
-        parse_share(entry, fmt::format("{}: layout {}", file, manifest.layout.size())));
-  }
-  std::set<std::string> names;
-  for (const nlohmann::json& entry : fields.list("files")) {
-    manifest.files.push_back(
-        parse_shard(entry, fmt::format("{}: files {}", file, manifest.files.size())));
-    if (!names.insert(manifest.files.back().name).second) {
-      fields.refuse(fmt::format("the file {} is listed twice", manifest.files.back().name));
+    const nlohmann::json root = fields::parse_bounded_json(text);
+    fields::JsonReader reader(root, fields::kFileStyle, file);
+    std::int64_t version = 0;
+    std::string own_hash;
+    reader("format_version", version), reader("check", own_hash);
+    if (version != kFormatVersion) {
+      throw StoreError(StoreError::Kind::mismatch,
+                       fmt::format("{} has format version {}, this build reads version {}", file,
+                                   version, kFormatVersion));
     }
+    Manifest manifest;
+    reader.whole(manifest);
+    check(manifest, file);
+    return manifest;
+  } catch (const fields::JsonError& error) {
+    throw StoreError(StoreError::Kind::corrupt, fmt::format("{}: {}", file, error.what()));
+  } catch (const fields::UnknownField& error) {
+    throw StoreError(StoreError::Kind::mismatch, error.what());
+  } catch (const fields::MessageError& error) {
+    throw StoreError(StoreError::Kind::corrupt, error.what());
   }
-  fields.nothing_else();
-  return manifest;
 }
 
 std::string Manifest::format() const {
-  nlohmann::json root{{"format_version", kFormatVersion},
-                      {"check", std::string(kHashDigits, '0')},
-                      {"run_id", run_id},
-                      {"generation", generation},
-                      {"step", number(step)},
-                      {"model_hash", model_hash},
-                      {"recipe_hash", recipe_hash},
-                      {"plan_hash", plan_hash},
-                      {"build", build},
-                      {"codec_generation", codec_generation},
-                      {"sync", sync},
-                      {"notes", notes},
-                      {"layout", nlohmann::json::array()},
-                      {"files", nlohmann::json::array()}};
-  root["data"] = {{"hash", data.hash}, {"rows", data.rows}, {"next_step", number(data.next_step)}};
-  for (const Share& share : layout) {
-    root["layout"].push_back({{"stage", share.stage},
-                              {"replica", share.replica},
-                              {"first", share.first},
-                              {"last", share.last}});
-  }
-  for (const ShardFile& shard : files) {
-    root["files"].push_back({{"name", shard.name}, {"size", shard.size}, {"hash", shard.hash}});
-  }
+  nlohmann::json root = fields::to_object(*this);
+  root["format_version"] = kFormatVersion;
+  root["check"] = std::string(kHashDigits, '0');
   std::string text = root.dump(2) + "\n";
   const std::size_t digits = check_digits(text);
   text.replace(digits, kHashDigits, hash_without_check(text, digits));

@@ -10,7 +10,7 @@
 #include <optional>
 #include <tuple>
 
-#include "framework/store/bounded_json.h"
+#include "framework/fields/bounded_json.h"
 #include "framework/store/store_error.h"
 
 namespace strait::store {
@@ -33,7 +33,8 @@ constexpr std::array<DtypeRow, 10> kDtypes{{{Dtype::f64, "F64", 8},
                                             {Dtype::boolean, "BOOL", 1}}};
 // A header comes from outside, so its JSON is limited before it takes memory. Depth 4 is one more
 // than a header needs.
-constexpr JsonLimits kHeaderLimits{.depth = 4, .string_bytes = 1 << 20, .values = 2'000'000};
+constexpr fields::JsonLimits kHeaderLimits{
+    .depth = 4, .string_bytes = 1 << 20, .values = 2'000'000};
 
 std::optional<std::uint64_t> checked_product(std::uint64_t left, std::uint64_t right) {
   std::uint64_t product = 0;
@@ -192,8 +193,8 @@ SafetensorsHeader SafetensorsHeader::parse(std::string_view text, std::uint64_t 
   if (text.empty() || text.front() != '{') refuse_header(file, "its header is not a JSON object");
   nlohmann::json root;
   try {
-    root = parse_bounded_json(text, kHeaderLimits);
-  } catch (const JsonError& error) {
+    root = fields::parse_bounded_json(text, kHeaderLimits);
+  } catch (const fields::JsonError& error) {
     refuse_header(file, fmt::format("its header is not valid: {}", error.what()));
   }
   SafetensorsHeader header;

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "framework/store/bounded_json.h"
+#include "framework/fields/bounded_json.h"
 #include "framework/store/store_error.h"
 
 namespace strait::store {
@@ -28,8 +28,8 @@ bool is_inside(const std::string& name) {
 WeightIndex parse_weight_index(std::string_view text, const std::string& file) {
   nlohmann::json root;
   try {
-    root = parse_bounded_json(text);
-  } catch (const JsonError& error) {
+    root = fields::parse_bounded_json(text);
+  } catch (const fields::JsonError& error) {
     refuse_index(fmt::format("{} is not valid: {}", file, error.what()));
   }
   const auto map = root.is_object() ? root.find("weight_map") : root.end();

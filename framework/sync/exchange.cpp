@@ -41,8 +41,11 @@ class RoundInProgress {
 
  private:
   RoundMessage header(RoundMessage::Kind kind, const Part& part) const {
-    return {kind, static_cast<std::uint8_t>(round_.exchange), round_.membership.epoch, round_.id,
-            part.index};
+    return {.kind = kind,
+            .exchange = static_cast<std::uint8_t>(round_.exchange),
+            .epoch = round_.membership.epoch,
+            .round = round_.id,
+            .part = part.index};
   }
   Round::Exchange& exchange() { return round_.exchanges.back(); }
   std::size_t mine() const { return round_.membership.mine; }

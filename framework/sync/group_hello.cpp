@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <array>
-
-#include "framework/bytes.h"
+#include "framework/fields/byte_fields.h"
 #include "framework/sync/round_message.h"
 #include "framework/sync/sync_error.h"
 
@@ -14,13 +12,12 @@ namespace {
 
 constexpr RoundMessage kHello{.kind = RoundMessage::Kind::hello};
 
-// In the order of the message.
-auto texts_of(auto& hello) {
-  return std::array{&hello.kind, &hello.version, &hello.place, &hello.obstacle,
-                    &hello.key,  &hello.memory,  &hello.relay};
-}
-
 }  // namespace
+
+void describe(auto& f, fields::Is<GroupHello> auto& m) {
+  f("kind", m.kind), f("version", m.version), f("place", m.place), f("obstacle", m.obstacle);
+  f("key", m.key), f("memory", m.memory), f("relay", m.relay);
+}
 
 std::string replicas_text(std::span<const std::uint32_t> replicas) {
   return fmt::format("{} {}", replicas.size() == 1 ? "replica" : "replicas",
@@ -29,22 +26,16 @@ std::string replicas_text(std::span<const std::uint32_t> replicas) {
 
 net::Frame write_hello(const GroupHello& hello) {
   net::Frame frame = start_frame(kHello);
-  for (const std::string* text : texts_of(hello)) {
-    append_text(frame, *text);
-  }
+  fields::BytesWriter writer(frame);
+  describe(writer, hello);
   return frame;
 }
 
 GroupHello read_hello(std::span<const std::byte> frame) {
-  const bool is_hello = read_header(frame) == kHello;
-  ByteReader reader(frame.subspan(kRoundMessageBytes));
-  GroupHello hello;
-  for (std::string* text : texts_of(hello)) {
-    *text = reader.text();
+  if (read_header(frame) != kHello) {
+    throw SyncError(SyncError::Kind::corrupt, "the first message of a replica is not its hello");
   }
-  if (is_hello && reader.complete()) return hello;
-  throw SyncError(SyncError::Kind::corrupt,
-                  "the first message of a replica is none of those that make a group");
+  return fields::from_bytes<GroupHello>(frame.subspan(kRoundMessageBytes), "hello of a replica");
 }
 
 std::vector<GroupHello> exchange_hellos(const GroupHello& mine, std::span<net::Link* const> links,

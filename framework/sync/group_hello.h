@@ -27,7 +27,7 @@ struct GroupHello {
 };
 
 net::Frame write_hello(const GroupHello& hello);
-// SyncError (corrupt) if the frame is no such message.
+// SyncError (corrupt), fields::MessageError: the frame is not such a message.
 GroupHello read_hello(std::span<const std::byte> frame);
 
 // Sends this member's hello to all others and returns those of all, by member. The first frames of

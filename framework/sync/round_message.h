@@ -9,7 +9,7 @@
 
 namespace strait::sync {
 
-// The header of a frame between members; ROUND.md has the bytes.
+// The header of a frame between members, as its bytes on the wire (ROUND.md).
 struct RoundMessage {
   enum class Kind : std::uint8_t {
     contribution = 1,  // to the owner of a part, or to the partner or all others
@@ -19,14 +19,17 @@ struct RoundMessage {
   };
   Kind kind = Kind::contribution;
   std::uint8_t exchange = 0;
+  std::uint16_t zero = 0;
   std::uint32_t epoch = 0;  // of the membership
   std::uint64_t round = 0;
   std::uint32_t part = 0;
+  std::uint32_t further_zero = 0;
 
   auto operator<=>(const RoundMessage&) const = default;
 };
 
-inline constexpr std::size_t kRoundMessageBytes = 24;
+inline constexpr std::size_t kRoundMessageBytes = sizeof(RoundMessage);
+static_assert(kRoundMessageBytes == 24, "no padding");
 
 // A frame that begins with this header; the caller appends the body.
 net::Frame start_frame(const RoundMessage& header);

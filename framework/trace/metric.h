@@ -105,7 +105,7 @@ void each_metric(const auto& use) {
   std::apply([&](const auto&... one) { (use(one), ...); }, kMetrics<S>);
 }
 
-// The fields of S in a message, for the readers and writers of launcher/base/fields.h.
+// The fields of S in a message, for the readers and writers of framework/fields/fields.h.
 template <class S>
 void describe_metrics(auto& fields, auto& row) {
   each_metric<S>([&](const auto& one) {

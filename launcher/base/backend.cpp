@@ -52,7 +52,7 @@ std::string ExitStatus::sentence() const {
   }
   if (!lost.empty()) return lost;
   const int exit_code = code.value_or(-1);
-  const char* meaning = base::meaning(ExitCode{exit_code});
+  const char* meaning = base::meaning(static_cast<ExitCode>(exit_code));
   return meaning ? fmt::format("ended with code {} ({})", exit_code, meaning)
                  : fmt::format("ended with code {}", exit_code);
 }
@@ -68,7 +68,7 @@ ExitCode ExitStatus::exit_code() const {
   }
   if (!lost.empty()) return ExitCode::peer_lost;
   // As a root cause, code 0 and unknown codes are internal errors.
-  const ExitCode own{code.value_or(0)};
+  const auto own = static_cast<ExitCode>(code.value_or(0));
   return own != ExitCode::done && base::meaning(own) ? own : ExitCode::internal;
 }
 

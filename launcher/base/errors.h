@@ -1,10 +1,11 @@
 #pragma once
 
+#include <cstdint>
 #include <exception>
 #include <stdexcept>
 #include <string>
 
-#include "framework/error.h"
+#include "framework/fields/fields.h"
 
 namespace strait::net {
 class LinkError;
@@ -20,8 +21,10 @@ class SyncError;
 // all rooms to exit codes.
 namespace strait::base {
 
+using fields::MessageError;
+
 // Exit status of `strait` and `strait-stage`. Scripts rely on the numbers: append only.
-enum class ExitCode : int {
+enum class ExitCode : std::uint8_t {
   done = 0,
   bad_input = 10,
   mismatch = 11,  // of recipe, plan, build or checkpoint
@@ -85,13 +88,6 @@ class UserError : public std::runtime_error {
 
  private:
   ExitCode code_;
-};
-
-// A message from another process, or a file in the form of a message, that cannot be parsed. what()
-// names the message and the field.
-class MessageError : public ProtocolError {
- public:
-  using ProtocolError::ProtocolError;
 };
 
 // An error as it is reported: exit code and one sentence.

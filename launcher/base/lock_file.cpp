@@ -10,7 +10,7 @@
 #include <cstring>
 #include <utility>
 
-#include "framework/store/bounded_json.h"
+#include "framework/fields/bounded_json.h"
 #include "launcher/base/errors.h"
 
 namespace strait::base {
@@ -40,7 +40,7 @@ std::optional<LockHolder> read_lock_holder(int descriptor) {
   if (size <= 0) return std::nullopt;
   try {
     nlohmann::json fields =
-        store::parse_bounded_json({bytes.data(), static_cast<std::size_t>(size)});
+        fields::parse_bounded_json({bytes.data(), static_cast<std::size_t>(size)});
     const nlohmann::json& pid = fields.at("pid");
     const nlohmann::json& started = fields.at("started");
     if (!pid.is_number_integer() || !started.is_number_unsigned()) return std::nullopt;
@@ -49,7 +49,7 @@ std::optional<LockHolder> read_lock_holder(int descriptor) {
     return LockHolder{std::move(process), std::move(fields)};
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
-  } catch (const store::JsonError&) {
+  } catch (const fields::JsonError&) {
     return std::nullopt;
   }
 }

@@ -8,9 +8,10 @@
 #include <type_traits>
 #include <variant>
 
+#include "framework/fields/bounded_json.h"
+#include "framework/fields/json_fields.h"
 #include "framework/net/link.h"
-#include "framework/store/bounded_json.h"
-#include "launcher/base/json_fields.h"
+#include "launcher/base/errors.h"
 
 // Messages between processes as frames: one JSON object each. A message is a struct with `describe`
 // (fields.h) and `type_name(std::type_identity<Message>)`, the value of the field "type". Both are
@@ -31,7 +32,7 @@ net::Frame format_message(const Variant& message, const MessageLimits& limits = 
   std::visit(
       [&](const auto& m) {
         object["type"] = type_name(std::type_identity<std::decay_t<decltype(m)>>{});
-        JsonWriter fields(object, {.most_text = limits.text_bytes / 4});
+        fields::JsonWriter fields(object, {.most_text = limits.text_bytes / 4});
         describe(fields, m);
       },
       message);
@@ -52,9 +53,9 @@ Variant read_message_type(const std::string& type, const nlohmann::json& object)
       return read_message_type<Variant, I + 1>(type, object);
     }
     Message message;
-    JsonReader fields(object, {}, "control message " + type);
+    fields::JsonReader fields(object, {}, "control message " + type);
     describe(fields, message);
-    fields.finish(1);
+    fields.finish("type");
     return message;
   }
 }
@@ -70,7 +71,7 @@ Variant parse_message(std::span<const std::byte> frame, const MessageLimits& lim
   const void* bytes = frame.data();
   const std::string_view text(static_cast<const char*>(bytes), frame.size());
   try {
-    const nlohmann::json object = store::parse_bounded_json(
+    const nlohmann::json object = fields::parse_bounded_json(
         text, {.depth = 6, .string_bytes = limits.text_bytes, .values = std::size_t{1} << 18});
     if (!object.is_object()) throw MessageError("control message that is not an object");
     const auto type = object.find("type");
@@ -78,7 +79,7 @@ Variant parse_message(std::span<const std::byte> frame, const MessageLimits& lim
       throw MessageError("control message: field type is missing");
     }
     return read_message_type<Variant>(type->template get<std::string>(), object);
-  } catch (const store::JsonError& error) {
+  } catch (const fields::JsonError& error) {
     throw MessageError(std::string("control message that is not JSON: ") + error.what());
   }
 }

@@ -19,7 +19,7 @@
 #include "framework/data/chat_record.h"
 #include "framework/data/record_fields.h"
 #include "framework/data/record_reader.h"
-#include "framework/store/bounded_json.h"
+#include "framework/fields/bounded_json.h"
 #include "framework/utf8.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
@@ -37,7 +37,7 @@ namespace {
 using Json = nlohmann::json;
 
 // A prompt may be as long as a record.
-constexpr store::JsonLimits kLineLimits{.string_bytes = data::RecordReader::kMaximumLine};
+constexpr fields::JsonLimits kLineLimits{.string_bytes = data::RecordReader::kMaximumLine};
 
 struct GenerateFlags {
   std::filesystem::path run;
@@ -65,8 +65,8 @@ std::vector<std::int32_t> read_prompt(const std::string& line, const std::string
       "expected {\"prompt\": \"text\"} or {\"messages\": [...]} in every line";
   Json record;
   try {
-    record = store::parse_bounded_json(line, kLineLimits);
-  } catch (const store::JsonError& error) {
+    record = fields::parse_bounded_json(line, kLineLimits);
+  } catch (const fields::JsonError& error) {
     refuse(fmt::format("{}: {}; this one is not JSON: {}", origin, kAllowed, error.what()));
   }
   if (!record.is_object()) {

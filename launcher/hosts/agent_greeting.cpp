@@ -5,10 +5,11 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
 
-#include "framework/store/bounded_json.h"
+#include "framework/fields/bounded_json.h"
+#include "framework/fields/json_fields.h"
 #include "launcher/base/errors.h"
-#include "launcher/base/json_fields.h"
 
 namespace strait::hosts {
 namespace {
@@ -24,7 +25,7 @@ std::optional<T> fields_after(std::string_view marker, const std::string& line) 
   if (!object || !object->is_object()) return std::nullopt;
   try {
     T read;
-    base::JsonReader fields(*object, base::kFileStyle, std::string(marker));
+    fields::JsonReader fields(*object, fields::kFileStyle, std::string(marker));
     describe(fields, read);
     return read;
   } catch (const base::MessageError&) {
@@ -34,12 +35,12 @@ std::optional<T> fields_after(std::string_view marker, const std::string& line) 
 
 }  // namespace
 
-void describe(auto& f, base::Is<AgentGreeting> auto& m) {
+void describe(auto& f, fields::Is<AgentGreeting> auto& m) {
   f("build", m.build), f("host_name", m.host_name), f("caller", m.caller);
   f("reached", m.reached), f("clock", m.clock);
 }
 
-void describe(auto& f, base::Is<AgentAnswer> auto& m) {
+void describe(auto& f, fields::Is<AgentAnswer> auto& m) {
   f("pid", m.pid), f("code", m.code), f("error", m.error);
 }
 
@@ -52,18 +53,18 @@ std::optional<nlohmann::json> json_after(std::string_view marker, const std::str
   const std::size_t at = line.find(marker);
   if (at == line.npos) return std::nullopt;
   try {
-    return store::parse_bounded_json(line.substr(at + marker.size()));
-  } catch (const store::JsonError&) {
+    return fields::parse_bounded_json(line.substr(at + marker.size()));
+  } catch (const fields::JsonError&) {
     return std::nullopt;  // mixed with other output: not a line of the agent
   }
 }
 
 std::string to_line(const AgentGreeting& greeting) {
-  return marked_line(kGreetingMarker, base::to_object(greeting));
+  return marked_line(kGreetingMarker, fields::to_object(greeting));
 }
 
 std::string to_line(const AgentAnswer& answer) {
-  return marked_line(kAnswerMarker, base::to_object(answer));
+  return marked_line(kAnswerMarker, fields::to_object(answer));
 }
 
 std::optional<AgentGreeting> greeting_from(const std::string& line) {
@@ -82,8 +83,8 @@ std::optional<AgentAnswer> answer_from(const std::string& line) {
   std::optional<AgentAnswer> answer = fields_after<AgentAnswer>(kAnswerMarker, line);
   if (!answer) return std::nullopt;
   // strait ends with it, so it is one of the table, and of a failure.
-  const base::ExitCode code{answer->code};
-  const bool known = code != base::ExitCode::done && base::meaning(code) != nullptr;
+  const bool known = std::in_range<std::uint8_t>(answer->code) && answer->code != 0 &&
+                     base::meaning(static_cast<base::ExitCode>(answer->code)) != nullptr;
   if (!answer->error.empty() && !known) answer->code = number(base::ExitCode::internal);
   return answer;
 }

@@ -3,17 +3,15 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 
-#include "framework/store/bounded_json.h"
+#include "framework/fields/json_fields.h"
 #include "launcher/base/errors.h"
-#include "launcher/base/json_fields.h"
 #include "launcher/base/service_link.h"
 #include "launcher/hosts/agent_message.h"
 
 namespace strait::hosts {
 
-void describe(auto& f, base::Is<AgentJob> auto& m) {
+void describe(auto& f, fields::Is<AgentJob> auto& m) {
   f("run", m.run), f("run_name", m.run_name), f("generation", m.generation), f("host", m.host);
   f("host_name", m.host_name), f("build", m.build), f("public_key", m.keys.public_key);
   f("secret_key", m.keys.secret_key), f("launcher_key", m.launcher_key);
@@ -23,25 +21,20 @@ void describe(auto& f, base::Is<AgentJob> auto& m) {
   f("down_megabits", m.down_megabits);
 }
 
-std::string to_text(const AgentJob& job) { return base::to_object(job).dump(); }
+std::string to_text(const AgentJob& job) { return fields::to_object(job).dump(); }
 
 AgentJob parse_agent_job(const std::string& text) {
-  const auto refuse = [](const char* cause) -> base::UserError {
-    return {base::ExitCode::mismatch,
-            fmt::format("this is not a run token of this build: {}", cause)};
-  };
   try {
-    auto job = base::from_object<AgentJob>(store::parse_bounded_json(text), "run token");
+    auto job = fields::from_text<AgentJob>(text, "run token");
     for (const char* const service :
          {base::kAgentService, base::kTransferService, base::kReachService}) {
       if (job.endpoints.contains(service)) continue;
       throw base::MessageError(fmt::format("it has no endpoint of the service \"{}\"", service));
     }
     return job;
-  } catch (const store::JsonError& error) {
-    throw refuse(error.what());
   } catch (const base::MessageError& error) {
-    throw refuse(error.what());
+    throw base::UserError(base::ExitCode::mismatch,
+                          fmt::format("this is not a run token of this build: {}", error.what()));
   }
 }
 

@@ -11,21 +11,25 @@ namespace strait::hosts {
 constexpr base::MessageLimits kHostLimits{.frame_bytes = std::size_t{256} << 20,
                                           .text_bytes = std::size_t{192} << 20};
 
-void describe(auto& f, base::Is<AgentHello> auto& m) { describe(f, m.facts); }
-void describe(auto& f, base::Is<ProcessStarted> auto& m) {
+void describe(auto& f, fields::Is<AgentHello> auto& m) { describe(f, m.facts); }
+void describe(auto& f, fields::Is<ProcessStarted> auto& m) {
   f("process", m.process), f("pid", m.pid);
 }
-void describe(auto& f, base::Is<ProcessRefused> auto& m) {
+void describe(auto& f, fields::Is<ProcessRefused> auto& m) {
   f("process", m.process), f("code", m.code), f("text", m.text);
 }
-void describe(auto& f, base::Is<ProcessEnded> auto& m) {
+void describe(auto& f, fields::Is<ProcessEnded> auto& m) {
   f("process", m.process), f("code", m.code), f("signal", m.signal);
 }
-void describe(auto& f, base::Is<LogText> auto& m) { f("process", m.process), f("text", m.text); }
-void describe(auto& f, base::Is<Goodbye> auto& m) { f("now", m.now); }
-void describe(auto& f, base::Is<StartProcess> auto& m) { f("process", m.process), f("job", m.job); }
-void describe(auto& f, base::Is<EndProcess> auto& m) { f("process", m.process), f("kill", m.kill); }
-void describe(auto& /*f*/, base::Is<Leave> auto& /*m*/) {}
+void describe(auto& f, fields::Is<LogText> auto& m) { f("process", m.process), f("text", m.text); }
+void describe(auto& f, fields::Is<Goodbye> auto& m) { f("now", m.now); }
+void describe(auto& f, fields::Is<StartProcess> auto& m) {
+  f("process", m.process), f("job", m.job);
+}
+void describe(auto& f, fields::Is<EndProcess> auto& m) {
+  f("process", m.process), f("kill", m.kill);
+}
+void describe(auto& /*f*/, fields::Is<Leave> auto& /*m*/) {}
 
 constexpr std::string_view type_name(std::type_identity<AgentHello> /*type*/) {
   return "agent_hello";

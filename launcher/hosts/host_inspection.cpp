@@ -11,10 +11,10 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "framework/fields/bounded_json.h"
+#include "framework/fields/json_fields.h"
 #include "framework/file_descriptor.h"
-#include "framework/store/bounded_json.h"
 #include "launcher/base/errors.h"
-#include "launcher/base/json_fields.h"
 #include "launcher/base/text.h"
 #include "launcher/hosts/agent_greeting.h"
 #include "launcher/hosts/agent_job.h"
@@ -54,35 +54,35 @@ std::string unusable_directory(const fs::path& directory, const std::string& why
 
 }  // namespace
 
-void describe(auto& f, base::Is<InspectionRequest> auto& m) {
+void describe(auto& f, fields::Is<InspectionRequest> auto& m) {
   f("directory", m.directory), f("ports", m.ports);
 }
 
 std::string to_text(const InspectionRequest& request) {
-  return nlohmann::json{{"look", base::to_object(request)}}.dump();
+  return nlohmann::json{{"look", fields::to_object(request)}}.dump();
 }
 
 std::optional<InspectionRequest> inspection_request_from(const std::string& text) {
   try {
-    const nlohmann::json from = store::parse_bounded_json(text);
+    const nlohmann::json from = fields::parse_bounded_json(text);
     if (!from.is_object() || !from.contains("look")) return std::nullopt;
     if (!from.at("look").is_object()) return std::nullopt;
-    return base::from_object<InspectionRequest>(from.at("look"), "request");
-  } catch (const store::JsonError&) {
+    return fields::from_object<InspectionRequest>(from.at("look"), "request");
+  } catch (const fields::JsonError&) {
     return std::nullopt;  // no request at all: the job's own parser says what is wrong
   } catch (const base::MessageError&) {
     return std::nullopt;
   }
 }
 
-void describe(auto& f, base::Is<HostInspection> auto& m) {
+void describe(auto& f, fields::Is<HostInspection> auto& m) {
   describe(f, m.facts);
   f("busy_ports", m.busy_ports), f("devices", m.devices);
   f("objection", m.objection), f("objection_code", m.objection_code);
 }
 
 std::string to_line(const HostInspection& inspection) {
-  return marked_line(kInspectionMarker, base::to_object(inspection));
+  return marked_line(kInspectionMarker, fields::to_object(inspection));
 }
 
 std::optional<HostInspection> inspection_from(const std::string& line) {
@@ -90,7 +90,7 @@ std::optional<HostInspection> inspection_from(const std::string& line) {
   if (!fields || !fields->is_object()) return std::nullopt;
   try {
     // Strict: a host is asked only if it has this build.
-    return base::from_object<HostInspection>(*fields, "host inspection");
+    return fields::from_object<HostInspection>(*fields, "host inspection");
   } catch (const base::MessageError&) {
     return std::nullopt;
   }

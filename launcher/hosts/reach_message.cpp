@@ -10,46 +10,46 @@ namespace strait::hosts {
 constexpr base::MessageLimits kReachLimits{.frame_bytes = std::size_t{16} << 20,
                                            .text_bytes = std::size_t{4} << 20};
 
-void describe(auto& f, base::Is<OpenPort> auto& m) {
+void describe(auto& f, fields::Is<OpenPort> auto& m) {
   f("token", m.token), f("addresses", m.addresses);
 }
-void describe(auto& f, base::Is<PathTarget> auto& m) { f("host", m.host), f("place", m.place); }
-void describe(auto& f, base::Is<TryPaths> auto& m) {
+void describe(auto& f, fields::Is<PathTarget> auto& m) { f("host", m.host), f("place", m.place); }
+void describe(auto& f, fields::Is<TryPaths> auto& m) {
   f("token", m.token), f("targets", m.targets), f("limit_seconds", m.limit_seconds);
 }
-void describe(auto& f, base::Is<MeasureRoundTrip> auto& m) {
+void describe(auto& f, fields::Is<MeasureRoundTrip> auto& m) {
   f("token", m.token), f("place", m.place), f("count", m.count);
 }
-void describe(auto& f, base::Is<MeasureFlow> auto& m) {
+void describe(auto& f, fields::Is<MeasureFlow> auto& m) {
   f("token", m.token), f("place", m.place), f("from_there", m.from_there);
   f("connections", m.connections), f("seconds", m.seconds);
 }
-void describe(auto& f, base::Is<MeasureCompute> auto& m) {
+void describe(auto& f, fields::Is<MeasureCompute> auto& m) {
   f("model_config", m.model_config), f("rows", m.rows), f("row", m.row), f("threads", m.threads);
   f("gpu", m.gpu);
 }
-void describe(auto& f, base::Is<DialRelay> auto& m) { f("token", m.token), f("relay", m.relay); }
-void describe(auto& f, base::Is<BindRelay> auto& m) {
+void describe(auto& f, fields::Is<DialRelay> auto& m) { f("token", m.token), f("relay", m.relay); }
+void describe(auto& f, fields::Is<BindRelay> auto& m) {
   f("token", m.token), f("relay", m.relay), f("stage", m.stage);
 }
-void describe(auto& /*f*/, base::Is<ClosePort> auto& /*m*/) {}
-void describe(auto& f, base::Is<PortOpened> auto& m) {
+void describe(auto& /*f*/, fields::Is<ClosePort> auto& /*m*/) {}
+void describe(auto& f, fields::Is<PortOpened> auto& m) {
   f("places", m.places), f("wires", m.wires), f("troubles", m.troubles);
 }
-void describe(auto& f, base::Is<PathResult> auto& m) {
+void describe(auto& f, fields::Is<PathResult> auto& m) {
   f("trouble", m.trouble), f("seconds", m.seconds);
 }
-void describe(auto& f, base::Is<PathsTried> auto& m) { f("results", m.results); }
-void describe(auto& f, base::Is<RoundTripMeasured> auto& m) { f("seconds", m.seconds); }
-void describe(auto& f, base::Is<FlowMeasured> auto& m) {
+void describe(auto& f, fields::Is<PathsTried> auto& m) { f("results", m.results); }
+void describe(auto& f, fields::Is<RoundTripMeasured> auto& m) { f("seconds", m.seconds); }
+void describe(auto& f, fields::Is<FlowMeasured> auto& m) {
   f("bytes_per_second", m.bytes_per_second);
 }
-void describe(auto& f, base::Is<ComputeMeasured> auto& m) {
+void describe(auto& f, fields::Is<ComputeMeasured> auto& m) {
   f("flops_per_second", m.flops_per_second), f("backward", m.backward);
   f("memory_bytes_per_second", m.memory_bytes_per_second), f("gpu_memory", m.gpu_memory);
 }
-void describe(auto& f, base::Is<RelayDialled> auto& m) { f("place", m.place); }
-void describe(auto& f, base::Is<CommandFailed> auto& m) { f("text", m.text); }
+void describe(auto& f, fields::Is<RelayDialled> auto& m) { f("place", m.place); }
+void describe(auto& f, fields::Is<CommandFailed> auto& m) { f("text", m.text); }
 
 constexpr std::string_view type_name(std::type_identity<OpenPort> /*type*/) { return "open_port"; }
 constexpr std::string_view type_name(std::type_identity<TryPaths> /*type*/) {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "framework/fields/bounded_json.h"
 #include "framework/store/atomic_file.h"
-#include "framework/store/bounded_json.h"
 #include "framework/store/input_file.h"
 #include "framework/store/step_folders.h"
 #include "launcher/base/command_name.h"
@@ -105,13 +105,13 @@ std::optional<SlurmJob> SlurmJob::of(const fs::path& run) {
                         file.string(), what)};
   };
   try {
-    const nlohmann::json job = store::parse_bounded_json(text).at("job");
+    const nlohmann::json job = fields::parse_bounded_json(text).at("job");
     if (!job.is_number_integer()) throw refuse_record("its job is not a whole number");
     return SlurmJob(job.get<std::int64_t>());
-  } catch (const store::JsonError& error) {
+  } catch (const fields::JsonError& error) {
     throw refuse_record(error.what());
   } catch (const nlohmann::json::exception& error) {
-    throw refuse_record(store::plain_json_reason(error.what()));
+    throw refuse_record(fields::plain_json_reason(error.what()));
   }
 }
 

@@ -114,7 +114,7 @@ std::string SshSession::send_request(const std::string& request,
     const ReadResult heard = read_line(line, deadline);
     if (heard != ReadResult::line) fail(heard, "has not acknowledged its job");
     if (const auto answer = answer_from(line); answer && !answer->error.empty()) {
-      throw base::UserError(base::ExitCode{answer->code},
+      throw base::UserError(static_cast<base::ExitCode>(answer->code),
                             fmt::format("{}: {}", target_.host, base::printable(answer->error)));
     }
     if (wanted(line)) return line;

@@ -7,15 +7,16 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "framework/fields/json_fields.h"
 #include "framework/store/file_hash.h"
-#include "launcher/base/json_fields.h"
+#include "launcher/base/errors.h"
 #include "launcher/plan/run_files.h"
 #include "launcher/recipe/recipe_io.h"
 #include "launcher/recipe/recipe_sync_keys.h"
 #include "schedules/action_lists.h"
 #include "schedules/schedule.h"
 
-namespace strait::base {
+namespace strait::fields {
 
 template <>
 struct OwnJson<recipe::Recipe> {
@@ -27,7 +28,7 @@ struct OwnJson<recipe::Recipe> {
   }
 };
 template <>
-inline constexpr std::pair kListOfTwo<models::LayerRange> = {&models::LayerRange::first,
+inline constexpr std::tuple kListForm<models::LayerRange> = {&models::LayerRange::first,
                                                              &models::LayerRange::last};
 template <>
 inline constexpr std::array kEnumNames<plan::Plan::Use> = {"boundary", "tie", "replica",
@@ -47,26 +48,26 @@ void describe(auto& f, Is<recipe::MeasuredLink> auto& m) {
   f("flows_bits_per_second", m.flows_bits_per_second), f("seconds", m.seconds);
 }
 
-}  // namespace strait::base
+}  // namespace strait::fields
 
 namespace strait::plan {
 
 // The keys of plan.json.
-void describe(auto& f, base::Is<Plan::Data> auto& m) {
+void describe(auto& f, fields::Is<Plan::Data> auto& m) {
   f("file", m.file), f("hash", m.hash), f("rows", m.rows);
 }
-void describe(auto& f, base::Is<Plan::Host> auto& m) {
+void describe(auto& f, fields::Is<Plan::Host> auto& m) {
   f("name", m.name), f("cores", m.cores), f("memory", m.memory);
   f("gpus", m.gpus), f("processor", m.processor);
 }
-void describe(auto& f, base::Is<Plan::Process> auto& m) {
+void describe(auto& f, fields::Is<Plan::Process> auto& m) {
   f("name", m.name), f("host", m.host), f("host_index", m.host_index), f("chunks", m.chunks);
   f("threads", m.threads), f("parameters", m.parameters), f("state_bytes", m.state_bytes);
   f("activation_bytes", m.activation_bytes), f("cache_bytes", m.cache_bytes);
   f("in_flight", m.in_flight), f("saved_bytes", m.saved_bytes), f("sync_bytes", m.sync_bytes);
   f("group", m.group);
 }
-void describe(auto& f, base::Is<Plan::Link> auto& m) {
+void describe(auto& f, fields::Is<Plan::Link> auto& m) {
   f("name", m.name), f("use", m.use), f("connects", m.connects), f("listens", m.listens);
   f("position", m.position), f("forward_bytes", m.forward_bytes),
       f("backward_bytes", m.backward_bytes);
@@ -74,12 +75,12 @@ void describe(auto& f, base::Is<Plan::Link> auto& m) {
   f("cache_bytes", m.cache.memory_bytes), f("cache_disk_bytes", m.cache.disk_bytes);
   f("cached_rows", m.cache.rows);
 }
-void describe(auto& f, base::Is<Plan::SyncOffer> auto& m) {
+void describe(auto& f, fields::Is<Plan::SyncOffer> auto& m) {
   f("method", m.method), f("step_bytes", m.step_bytes), f("round_bytes", m.round_bytes);
   f("slot_bytes", m.slot_bytes), f("staleness", m.staleness), f("step_seconds", m.step_seconds);
   f("slowdown", m.slowdown), f("strength", m.strength);
 }
-void describe(auto& f, base::Is<Plan> auto& m) {
+void describe(auto& f, fields::Is<Plan> auto& m) {
   f("recipe", m.recipe), f("model_config", m.model_config), f("model_hash", m.model_hash);
   f("train", m.train), f("eval", m.eval), f("steps", m.steps);
   f("micro_batches", m.micro_batches), f("eval_micro_batches", m.eval_micro_batches);
@@ -205,12 +206,12 @@ std::string Plan::hash() const {
   return store::hash_text(to_json(without_paths).dump());
 }
 
-nlohmann::json to_json(const Plan& plan) { return base::to_object(plan); }
+nlohmann::json to_json(const Plan& plan) { return fields::to_object(plan); }
 
 Plan plan_from_json(const nlohmann::json& from) {
   Plan plan;
   try {
-    plan = base::from_object<Plan>(from, "plan");
+    plan = fields::from_object<Plan>(from, "plan");
   } catch (const base::MessageError& error) {
     throw base::UserError(
         base::ExitCode::mismatch,

@@ -8,9 +8,9 @@
 #include <system_error>
 #include <utility>
 
+#include "framework/fields/bounded_json.h"
 #include "framework/json_depth.h"
 #include "framework/store/atomic_file.h"
-#include "framework/store/bounded_json.h"
 #include "framework/store/file_hash.h"
 #include "framework/store/input_file.h"
 #include "framework/store/step_folders.h"
@@ -75,7 +75,7 @@ nlohmann::json parse_json(const std::string& text, const std::filesystem::path& 
   try {
     return nlohmann::json::parse(text);
   } catch (const nlohmann::json::exception& error) {  // syntax, or a number that no double holds
-    throw damaged(store::plain_json_reason(error.what()));
+    throw damaged(fields::plain_json_reason(error.what()));
   }
 }
 
@@ -143,7 +143,7 @@ RunFile parse_run_file(const std::string& text, const std::filesystem::path& fil
   } catch (const nlohmann::json::exception& error) {
     throw base::UserError(base::ExitCode::mismatch,
                           fmt::format("{} is not a plan of this build: {}", file.string(),
-                                      store::plain_json_reason(error.what())));
+                                      fields::plain_json_reason(error.what())));
   }
 }
 

@@ -7,13 +7,13 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "framework/store/bounded_json.h"
+#include "framework/fields/json_fields.h"
 #include "framework/store/file_hash.h"
-#include "launcher/base/json_fields.h"
+#include "launcher/base/errors.h"
 #include "launcher/base/read_all.h"
 #include "launcher/plan/run_files.h"
 
-namespace strait::base {
+namespace strait::fields {
 
 template <>
 struct OwnJson<plan::Plan> {
@@ -24,14 +24,14 @@ struct OwnJson<plan::Plan> {
   static plan::Plan read(const nlohmann::json& json) { return plan::plan_from_json(json); }
 };
 template <>
-inline constexpr std::pair kListOfTwo<plan::PluginCopy> = {&plan::PluginCopy::file,
+inline constexpr std::tuple kListForm<plan::PluginCopy> = {&plan::PluginCopy::file,
                                                            &plan::PluginCopy::hash};
 
-}  // namespace strait::base
+}  // namespace strait::fields
 
 namespace strait::plan {
 
-void describe(auto& f, base::Is<StageJob> auto& m) {
+void describe(auto& f, fields::Is<StageJob> auto& m) {
   f("plan", m.plan), f("process", m.process), f("run", m.run), f("generation", m.generation);
   f("public_key", m.keys.public_key), f("secret_key", m.keys.secret_key);
   f("coordinator_endpoint", m.coordinator_endpoint), f("coordinator_key", m.coordinator_key);
@@ -59,15 +59,14 @@ std::vector<PluginCopy> plugin_copies(const std::vector<std::string>& files) {
   return copies;
 }
 
-std::string to_text(const StageJob& job) { return base::to_object(job).dump(); }
+std::string to_text(const StageJob& job) { return fields::to_object(job).dump(); }
 
 StageJob parse_stage_job(const std::string& text) {
   try {
-    return base::from_object<StageJob>(nlohmann::json::parse(text), "job");
+    return fields::from_text<StageJob>(text, "job",
+                                       {.string_bytes = kMaxJobBytes, .values = kMaxJobBytes});
   } catch (const base::MessageError& error) {
     refuse_job(error.what());
-  } catch (const nlohmann::json::exception& error) {
-    refuse_job(store::plain_json_reason(error.what()));
   }
 }
 

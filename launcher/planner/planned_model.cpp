@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "framework/store/bounded_json.h"
+#include "framework/fields/bounded_json.h"
 #include "framework/store/input_file.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/hub_name.h"
@@ -134,9 +134,9 @@ std::string adapter_note(const recipe::Recipe::Model& model, const std::string& 
   const fs::path file = fs::path(model.adapter) / kAdapterConfig;
   std::string base;
   try {
-    const auto fields = store::parse_bounded_json(store::read_text_file(file, kMostConfigBytes));
+    const auto fields = fields::parse_bounded_json(store::read_text_file(file, kMostConfigBytes));
     base = fields.value("base_model_name_or_path", "");
-  } catch (const store::JsonError&) {
+  } catch (const fields::JsonError&) {
     return "";
   } catch (const nlohmann::json::exception&) {
     return "";  // usually null: the adapter names no model

@@ -4,7 +4,7 @@
 
 #include "launcher/base/messages.h"
 
-namespace strait::base {
+namespace strait::fields {
 
 // In this namespace, so that argument-dependent lookup finds them with the writers of fields.
 void describe(auto& f, Is<store::ShardFile> auto& m) {
@@ -17,90 +17,90 @@ void describe(auto& f, Is<trace::SyncMetrics> auto& m) {
   trace::describe_metrics<trace::SyncMetrics>(f, m);
 }
 
-}  // namespace strait::base
+}  // namespace strait::fields
 
 namespace strait::run {
 
 // The one list of fields of each message, used by the writer and by the reader.
-void describe(auto& f, base::Is<LinkTraffic> auto& m) {
+void describe(auto& f, fields::Is<LinkTraffic> auto& m) {
   f("name", m.name), f("peer", m.peer), f("sent_bytes", m.sent_bytes);
   f("received_bytes", m.received_bytes), f("bytes_per_second", m.bytes_per_second);
 }
-void describe(auto& f, base::Is<Hello> auto& m) {
+void describe(auto& f, fields::Is<Hello> auto& m) {
   f("process", m.process), f("pid", m.pid), f("host", m.host), f("build", m.build);
 }
-void describe(auto& f, base::Is<Ready> auto& m) {
+void describe(auto& f, fields::Is<Ready> auto& m) {
   f("endpoints", m.endpoints), f("admission", m.admission);
 }
-void describe(auto& f, base::Is<Progress> auto& m) {
+void describe(auto& f, fields::Is<Progress> auto& m) {
   f("step", m.step), f("micro_batch", m.micro_batch), f("phase", m.phase);
   f("waits_for", m.waits_for), f("waits_on", m.waits_on), f("path_is_down", m.path_is_down),
       f("waited_seconds", m.waited_seconds);
   f("finished_actions", m.finished_actions), f("links", m.links);
 }
-void describe(auto& f, base::Is<StepDone> auto& m) {
+void describe(auto& f, fields::Is<StepDone> auto& m) {
   f("step", m.step), f("boundaries", m.boundaries), f("sync", m.sync), f("links", m.links);
   trace::describe_metrics<trace::StepMetrics>(f, m);
 }
-void describe(auto& f, base::Is<Evaluated> auto& m) {
+void describe(auto& f, fields::Is<Evaluated> auto& m) {
   f("step", m.step), f("loss", m.loss), f("tokens", m.tokens);
 }
-void describe(auto& f, base::Is<ShardsWritten> auto& m) {
+void describe(auto& f, fields::Is<ShardsWritten> auto& m) {
   f("step", m.step), f("files", m.files), f("epoch", m.epoch);
 }
-void describe(auto& f, base::Is<ShardFailed> auto& m) {
+void describe(auto& f, fields::Is<ShardFailed> auto& m) {
   f("step", m.step), f("code", m.code), f("text", m.text), f("epoch", m.epoch);
 }
-void describe(auto& f, base::Is<MemoryShard> auto& m) {
+void describe(auto& f, fields::Is<MemoryShard> auto& m) {
   f("file", m.file), f("descriptor", m.descriptor);
 }
-void describe(auto& f, base::Is<ShardsInMemory> auto& m) {
+void describe(auto& f, fields::Is<ShardsInMemory> auto& m) {
   f("step", m.step), f("shards", m.shards), f("skipped", m.skipped);
 }
-void describe(auto& f, base::Is<MemoryReleased> auto& m) { f("step", m.step); }
-void describe(auto& f, base::Is<Event> auto& m) { f("name", m.name), f("text", m.text); }
-void describe(auto& f, base::Is<LostReplica> auto& m) {
+void describe(auto& f, fields::Is<MemoryReleased> auto& m) { f("step", m.step); }
+void describe(auto& f, fields::Is<Event> auto& m) { f("name", m.name), f("text", m.text); }
+void describe(auto& f, fields::Is<LostReplica> auto& m) {
   f("replica", m.replica), f("text", m.text);
 }
-void describe(auto& f, base::Is<Failed> auto& m) { f("code", m.code), f("text", m.text); }
-void describe(auto& f, base::Is<Done> auto& m) { f("step", m.step); }
-void describe(auto& /*f*/, base::Is<Orphaned> auto& /*m*/) {}
-void describe(auto& f, base::Is<Peers> auto& m) { f("endpoints", m.endpoints); }
-void describe(auto& f, base::Is<Admit> auto& m) {
+void describe(auto& f, fields::Is<Failed> auto& m) { f("code", m.code), f("text", m.text); }
+void describe(auto& f, fields::Is<Done> auto& m) { f("step", m.step); }
+void describe(auto& /*f*/, fields::Is<Orphaned> auto& /*m*/) {}
+void describe(auto& f, fields::Is<Peers> auto& m) { f("endpoints", m.endpoints); }
+void describe(auto& f, fields::Is<Admit> auto& m) {
   f("number", m.number), f("replica", m.replica), f("keys", m.keys), f("binds", m.binds);
 }
-void describe(auto& f, base::Is<SaveSoon> auto& m) { f("number", m.number); }
-void describe(auto& /*f*/, base::Is<StopAfterStep> auto& /*m*/) {}
-void describe(auto& f, base::Is<Committed> auto& m) {
+void describe(auto& f, fields::Is<SaveSoon> auto& m) { f("number", m.number); }
+void describe(auto& /*f*/, fields::Is<StopAfterStep> auto& /*m*/) {}
+void describe(auto& f, fields::Is<Committed> auto& m) {
   f("step", m.step), f("epoch", m.epoch), f("arrives", m.arrives), f("next_epoch", m.next_epoch);
 }
-void describe(auto& f, base::Is<Dropped> auto& m) {
+void describe(auto& f, fields::Is<Dropped> auto& m) {
   f("step", m.step), f("text", m.text), f("again", m.again), f("epoch", m.epoch);
 }
-void describe(auto& f, base::Is<Regroup> auto& m) {
+void describe(auto& f, fields::Is<Regroup> auto& m) {
   f("epoch", m.epoch), f("replicas", m.replicas);
 }
-void describe(auto& f, base::Is<Abort> auto& m) {
+void describe(auto& f, fields::Is<Abort> auto& m) {
   f("code", m.code), f("text", m.text), f("origin", m.origin);
 }
-void describe(auto& f, base::Is<Sampling> auto& m) {
+void describe(auto& f, fields::Is<Sampling> auto& m) {
   f("repetition_penalty", m.repetition_penalty), f("temperature", m.temperature);
   f("top_k", m.top_k), f("top_p", m.top_p), f("min_p", m.min_p), f("seed", m.seed);
 }
-void describe(auto& f, base::Is<ExtendSequence> auto& m) {
+void describe(auto& f, fields::Is<ExtendSequence> auto& m) {
   f("sequence", m.sequence), f("tokens", m.tokens), f("capacity", m.capacity);
   f("sampling", m.sampling);
 }
-void describe(auto& f, base::Is<EndSequence> auto& m) { f("sequence", m.sequence); }
-void describe(auto& f, base::Is<ScoreRows> auto& m) {
+void describe(auto& f, fields::Is<EndSequence> auto& m) { f("sequence", m.sequence); }
+void describe(auto& f, fields::Is<ScoreRows> auto& m) {
   f("number", m.number), f("padded_length", m.padded_length), f("tokens", m.tokens);
   f("documents_of_rows", m.documents_of_rows), f("document_lengths", m.document_lengths);
   f("target_spans", m.target_spans);
 }
-void describe(auto& f, base::Is<ChosenToken> auto& m) {
+void describe(auto& f, fields::Is<ChosenToken> auto& m) {
   f("sequence", m.sequence), f("token", m.token);
 }
-void describe(auto& f, base::Is<ScoredRows> auto& m) {
+void describe(auto& f, fields::Is<ScoredRows> auto& m) {
   f("number", m.number), f("loss_sum", m.loss_sum);
 }
 

@@ -8,19 +8,18 @@
 #include <sstream>
 #include <system_error>
 
+#include "framework/fields/json_fields.h"
 #include "framework/store/atomic_file.h"
-#include "framework/store/bounded_json.h"
 #include "framework/store/checkpoint.h"
 #include "framework/store/input_file.h"
 #include "framework/store/step_folders.h"
 #include "framework/store/store_error.h"
 #include "launcher/base/errors.h"
-#include "launcher/base/json_fields.h"
 #include "launcher/run/run_directory.h"
 
 namespace strait::run {
 
-void describe(auto& fields, base::Is<ResumeChanges> auto& changes) {
+void describe(auto& fields, fields::Is<ResumeChanges> auto& changes) {
   fields("from", changes.from), fields("plan", changes.plan), fields("recipe", changes.recipe);
   fields("words", changes.words);
 }
@@ -32,29 +31,24 @@ namespace fs = std::filesystem;
 fs::path journal_file(const RunDirectory& run) { return run.path() / base::kJournalFile; }
 fs::path pending_file(const RunDirectory& run) { return run.path() / base::kPendingFile; }
 
-std::string whole_text(const fs::path& file) {
-  return store::read_text_file(file, std::numeric_limits<std::uint64_t>::max());
-}
+constexpr std::uint64_t kMostBytes = std::numeric_limits<std::uint64_t>::max();
+
+std::string whole_text(const fs::path& file) { return store::read_text_file(file, kMostBytes); }
 
 void write_changes(const fs::path& file, const ResumeChanges& changes) {
-  store::replace_file(file, base::to_object(changes).dump(1) + "\n");
+  store::replace_file(file, fields::to_object(changes).dump(1) + "\n");
 }
 
 std::optional<ResumeChanges> read_changes(const fs::path& file) {
   if (!store::is_present(file)) return std::nullopt;
-  const auto refuse = [&file](const std::exception& error) {
-    return base::UserError(
+  try {
+    return fields::from_text<ResumeChanges>(whole_text(file), file.filename().string(),
+                                            {.string_bytes = kMostBytes});
+  } catch (const base::MessageError& error) {
+    throw base::UserError(
         base::ExitCode::mismatch,
         fmt::format("{} is not of this build ({}); resume with the build that wrote it",
-                    file.string(), store::plain_json_reason(error.what())));
-  };
-  try {
-    return base::from_object<ResumeChanges>(nlohmann::json::parse(whole_text(file)),
-                                            file.filename().string());
-  } catch (const nlohmann::json::exception& error) {
-    throw refuse(error);
-  } catch (const base::MessageError& error) {
-    throw refuse(error);
+                    file.string(), error.what()));
   }
 }
 

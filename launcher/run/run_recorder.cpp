@@ -7,7 +7,7 @@
 #include <system_error>
 #include <utility>
 
-#include "framework/store/bounded_json.h"
+#include "framework/fields/bounded_json.h"
 #include "framework/trace/trace_error.h"
 #include "launcher/base/clocks.h"
 #include "launcher/base/errors.h"
@@ -98,7 +98,7 @@ void record_between(const RunDirectory& directory, const RunEvent* event,
     spdlog::error("{}", error.what());
   } catch (const nlohmann::json::exception& error) {
     spdlog::error("{} was not written by this build: {}", directory.status().string(),
-                  store::plain_json_reason(error.what()));
+                  fields::plain_json_reason(error.what()));
   }
 }
 

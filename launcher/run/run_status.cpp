@@ -10,7 +10,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "framework/store/bounded_json.h"
+#include "framework/fields/bounded_json.h"
 #include "framework/store/input_file.h"
 #include "framework/store/step_folders.h"
 #include "framework/store/store_error.h"
@@ -50,7 +50,7 @@ void refuse_foreign_status(const fs::path& run, const std::exception& error) {
   throw base::UserError(
       base::ExitCode::corrupt,
       fmt::format("{} was not written by this build: {}", RunDirectory::status(run).string(),
-                  store::plain_json_reason(error.what())));
+                  fields::plain_json_reason(error.what())));
 }
 
 std::optional<nlohmann::json> read_run_status(const std::filesystem::path& run) {
@@ -58,10 +58,10 @@ std::optional<nlohmann::json> read_run_status(const std::filesystem::path& run) 
   if (!store::is_present(path)) return std::nullopt;
   const std::string text = store::read_text_file(path, kMostStatusBytes);
   try {
-    nlohmann::json status = store::parse_bounded_json(text);
-    if (!status.is_object()) throw store::JsonError("it is not an object");
+    nlohmann::json status = fields::parse_bounded_json(text);
+    if (!status.is_object()) throw fields::JsonError("it is not an object");
     return status;
-  } catch (const store::JsonError& error) {
+  } catch (const fields::JsonError& error) {
     throw base::UserError(
         base::ExitCode::corrupt,
         fmt::format("{} is damaged: {}. It only shows the state of the run: remove it; "

@@ -2,18 +2,18 @@
 
 #include <utility>
 
-#include "launcher/base/byte_fields.h"
+#include "framework/fields/byte_fields.h"
 
 namespace strait::transfer {
 
 // The fields in the order of the wire.
-void describe(auto& fields, base::Is<ChunkRun> auto& run) {
+void describe(auto& fields, fields::Is<ChunkRun> auto& run) {
   fields("first", run.first), fields("count", run.count);
 }
-void describe(auto& fields, base::Is<ChunkTable> auto& table) {
+void describe(auto& fields, fields::Is<ChunkTable> auto& table) {
   constexpr std::size_t kMostHashes = std::size_t{ChunkTable::kMostChunks} * ChunkTable::kDigits;
-  fields("size", table.size), fields("whole", base::at_most(table.whole, ChunkTable::kDigits));
-  fields("chunks", base::at_most(table.chunks, kMostHashes));
+  fields("size", table.size), fields("whole", fields::at_most(table.whole, ChunkTable::kDigits));
+  fields("chunks", fields::at_most(table.chunks, kMostHashes));
 }
 
 namespace message {
@@ -26,73 +26,73 @@ constexpr std::size_t kMostErrorText = std::size_t{64} << 10;  // the writer tru
 constexpr std::size_t kMostReleased = ChunkTable::kDigits << 14;
 constexpr std::size_t kMostSmallFile = std::size_t{16} << 20;
 
-auto content_id(auto& id) { return base::exactly(id, ChunkTable::kDigits); }
+auto content_id(auto& id) { return fields::exactly(id, ChunkTable::kDigits); }
 
 }  // namespace
 
-void describe(auto& fields, base::Is<Get> auto& m) {
+void describe(auto& fields, fields::Is<Get> auto& m) {
   fields("id", content_id(m.id)), fields("chunk", m.chunk);
 }
-void describe(auto& fields, base::Is<Chunk> auto& m) {
+void describe(auto& fields, fields::Is<Chunk> auto& m) {
   fields("id", content_id(m.id)), fields("chunk", m.chunk);
-  fields("content", base::rest(m.content, ChunkTable::kChunkBytes));
+  fields("content", fields::rest(m.content, ChunkTable::kChunkBytes));
 }
-void describe(auto& fields, base::Is<Missing> auto& m) {
+void describe(auto& fields, fields::Is<Missing> auto& m) {
   fields("id", content_id(m.id)), fields("chunk", m.chunk);
 }
-void describe(auto& /*fields*/, base::Is<Wait> auto& /*m*/) {}
-void describe(auto& fields, base::Is<Stat> auto& m) {
-  fields("command", m.command), fields("path", base::at_most(m.path, kMostPath));
+void describe(auto& /*fields*/, fields::Is<Wait> auto& /*m*/) {}
+void describe(auto& fields, fields::Is<Stat> auto& m) {
+  fields("command", m.command), fields("path", fields::at_most(m.path, kMostPath));
   fields("hold", m.hold);
 }
-void describe(auto& fields, base::Is<Fetch> auto& m) {
+void describe(auto& fields, fields::Is<Fetch> auto& m) {
   fields("command", m.command), fields("table", m.table), fields("runs", m.runs);
-  fields("path", base::at_most(m.path, kMostPath));
-  fields("source", base::at_most(m.source, kMostName));
+  fields("path", fields::at_most(m.path, kMostPath));
+  fields("source", fields::at_most(m.source, kMostName));
 }
-void describe(auto& fields, base::Is<Put> auto& m) {
-  fields("command", m.command), fields("path", base::at_most(m.path, kMostPath));
-  fields("text", base::at_most(m.text, kMostSmallFile));
+void describe(auto& fields, fields::Is<Put> auto& m) {
+  fields("command", m.command), fields("path", fields::at_most(m.path, kMostPath));
+  fields("text", fields::at_most(m.text, kMostSmallFile));
 }
-void describe(auto& fields, base::Is<Prune> auto& m) {
-  fields("command", m.command), fields("path", base::at_most(m.path, kMostPath));
+void describe(auto& fields, fields::Is<Prune> auto& m) {
+  fields("command", m.command), fields("path", fields::at_most(m.path, kMostPath));
   fields("steps", m.steps);
 }
-void describe(auto& fields, base::Is<Rewind> auto& m) {
-  fields("command", m.command), fields("path", base::at_most(m.path, kMostPath));
+void describe(auto& fields, fields::Is<Rewind> auto& m) {
+  fields("command", m.command), fields("path", fields::at_most(m.path, kMostPath));
   fields("step", m.step);
 }
-void describe(auto& fields, base::Is<Release> auto& m) {
-  fields("ids", base::at_most(m.ids, kMostReleased));
+void describe(auto& fields, fields::Is<Release> auto& m) {
+  fields("ids", fields::at_most(m.ids, kMostReleased));
 }
-void describe(auto& fields, base::Is<Accept> auto& m) {
-  fields("command", m.command), fields("process", base::at_most(m.process, kMostName));
-  fields("key", base::at_most(m.key, kMostName));
+void describe(auto& fields, fields::Is<Accept> auto& m) {
+  fields("command", m.command), fields("process", fields::at_most(m.process, kMostName));
+  fields("key", fields::at_most(m.key, kMostName));
 }
-void describe(auto& fields, base::Is<Connect> auto& m) {
-  fields("process", base::at_most(m.process, kMostName));
-  fields("host", base::at_most(m.host, kMostAddress));
-  fields("endpoint", base::at_most(m.endpoint, kMostAddress));
-  fields("key", base::at_most(m.key, kMostName));
+void describe(auto& fields, fields::Is<Connect> auto& m) {
+  fields("process", fields::at_most(m.process, kMostName));
+  fields("host", fields::at_most(m.host, kMostAddress));
+  fields("endpoint", fields::at_most(m.endpoint, kMostAddress));
+  fields("key", fields::at_most(m.key, kMostName));
 }
-void describe(auto& fields, base::Is<Table> auto& m) {
+void describe(auto& fields, fields::Is<Table> auto& m) {
   fields("command", m.command), fields("table", m.table);
 }
-void describe(auto& fields, base::Is<Accepting> auto& m) {
-  fields("command", m.command), fields("endpoint", base::at_most(m.endpoint, kMostAddress));
+void describe(auto& fields, fields::Is<Accepting> auto& m) {
+  fields("command", m.command), fields("endpoint", fields::at_most(m.endpoint, kMostAddress));
 }
-void describe(auto& fields, base::Is<Done> auto& m) {
+void describe(auto& fields, fields::Is<Done> auto& m) {
   fields("command", m.command), fields("fetched", m.fetched);
 }
-void describe(auto& fields, base::Is<Failed> auto& m) {
+void describe(auto& fields, fields::Is<Failed> auto& m) {
   fields("command", m.command), fields("code", m.code);
-  fields("text", base::at_most(m.text, kMostErrorText));
+  fields("text", fields::at_most(m.text, kMostErrorText));
 }
 
 namespace {
 
 template <std::size_t I = 0>
-Message read_kind(std::uint8_t kind, base::BytesReader& reader) {
+Message read_kind(std::uint8_t kind, fields::BytesReader& reader) {
   if constexpr (I == std::variant_size_v<Message>) {
     throw base::MessageError("transfer message: unknown kind");
   } else {
@@ -124,10 +124,11 @@ void check(const auto& message) {
 }  // namespace
 
 net::Frame format(const Message& message) {
-  base::BytesWriter writer;
+  net::Frame frame;
+  fields::BytesWriter writer(frame);
   writer("kind", static_cast<std::uint8_t>(message.index()));
   std::visit([&writer](const auto& one) { describe(writer, one); }, message);
-  return writer.take();
+  return frame;
 }
 
 net::Frame chunk_frame(const std::string& id, std::uint32_t chunk, std::size_t bytes,
@@ -140,7 +141,7 @@ net::Frame chunk_frame(const std::string& id, std::uint32_t chunk, std::size_t b
 }
 
 Message parse_message(std::span<const std::byte> frame) {
-  base::BytesReader reader(frame, "transfer message");
+  fields::BytesReader reader(frame, "transfer message");
   std::uint8_t kind = 0;
   reader("kind", kind);
   Message message = read_kind(kind, reader);

@@ -91,7 +91,7 @@ struct Member {
     made.group->gradient_ready();
     for (const Range& range : ranges) made.group->sum(range);
     made.group->complete(while_waiting());
-    const sync::RoundMessage ready{sync::RoundMessage::Kind::ready, 0, 0, round, 0};
+    const sync::RoundMessage ready{.kind = sync::RoundMessage::Kind::ready, .round = round};
     for (std::size_t other = 0; other < membership.count(); ++other) {
       if (other != membership.mine) links->send(other, sync::start_frame(ready));
     }

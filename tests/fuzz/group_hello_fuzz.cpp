@@ -1,5 +1,5 @@
 // libFuzzer target: any bytes as the first message of a group. What is not refused in a SyncError
-// is written to the same bytes again.
+// or MessageError is written to the same bytes again.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -16,6 +16,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       std::abort();
     }
   } catch (const strait::sync::SyncError&) {
+    return 0;
+  } catch (const strait::fields::MessageError&) {
     return 0;
   }
   return 0;

@@ -1,11 +1,10 @@
 // libFuzzer target: any bytes as what stages say to each other at the end of a step: a value or one
-// CodecError, and what was read is written so that it reads back the same.
+// MessageError, and what was read is written so that it reads back the same.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <span>
 
-#include "framework/codec/message.h"
 #include "stages/step_messages.h"
 
 namespace {
@@ -15,7 +14,7 @@ void read_twice(Read read, std::span<const std::byte> frame) {
   try {
     const auto first = to_frame(read(frame));
     if (to_frame(read(first)) != first || first.size() != frame.size()) std::abort();
-  } catch (const strait::codec::CodecError& error) {
+  } catch (const strait::fields::MessageError& error) {
     if (*error.what() == '\0') std::abort();
   }
 }

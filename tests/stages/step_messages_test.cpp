@@ -61,16 +61,16 @@ TEST(StepMessages, RoundTripKeepsEveryBit) {
 TEST(StepMessages, RefusesTruncatedAndOtherMessages) {
   const net::Frame report = to_frame(example_report());
   for (std::size_t size = 0; size < report.size(); ++size) {
-    EXPECT_THROW(read_report(std::span(report.data(), size)), codec::CodecError) << size;
+    EXPECT_THROW(read_report(std::span(report.data(), size)), fields::MessageError) << size;
   }
-  EXPECT_THROW(read_decision(report), codec::CodecError);
+  EXPECT_THROW(read_decision(report), fields::MessageError);
   net::Frame decision = to_frame(decide_step(example_report(), 1, false));
-  EXPECT_THROW(read_report(decision), codec::CodecError);
+  EXPECT_THROW(read_report(decision), fields::MessageError);
   for (std::size_t size = 0; size < decision.size(); ++size) {
-    EXPECT_THROW(read_decision(std::span(decision.data(), size)), codec::CodecError) << size;
+    EXPECT_THROW(read_decision(std::span(decision.data(), size)), fields::MessageError) << size;
   }
   decision.push_back(std::byte{0});
-  EXPECT_THROW(read_decision(decision), codec::CodecError) << "one byte too many";
+  EXPECT_THROW(read_decision(decision), fields::MessageError) << "one byte too many";
 }
 
 }  // namespace

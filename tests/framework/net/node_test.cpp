@@ -21,9 +21,9 @@
 
 #include "framework/mutex.h"
 #include "framework/net/endpoint.h"
+#include "framework/net/router_carrier.h"
 #include "framework/net/simulated_path.h"
 #include "framework/net/socket_settings.h"
-#include "framework/net/unproven_connections.h"
 #include "tests/child_process.h"
 #include "tests/framework/net/link_pair.h"
 

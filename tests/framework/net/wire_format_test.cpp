@@ -6,7 +6,7 @@
 #include <cstring>
 #include <random>
 
-#include "framework/net/hello.h"
+#include "framework/net/greeting.h"
 #include "tests/framework/net/link_pair.h"
 #include "tests/framework/net/reseal.h"
 

@@ -76,7 +76,7 @@ TEST(Manifest, NamesEveryMissingField) {
     const std::string name = key;
     expect_refused_manifest(StoreError::Kind::corrupt,
                             edited([&](nlohmann::json& json) { json.erase(name); }),
-                            {"\"" + name + "\" is missing"});
+                            {"field " + name + " is missing"});
   }
 }
 
@@ -85,29 +85,32 @@ TEST(Manifest, NamesEveryFieldOfAnotherType) {
   for (const auto& [key, value] : root.items()) {
     if (key == "check") continue;
     const std::string name = key;
-    const std::string where = name == "data" ? "data" : "\"" + name + "\"";
     expect_refused_manifest(StoreError::Kind::corrupt,
-                            edited([&](nlohmann::json& json) { json[name] = true; }), {where});
+                            edited([&](nlohmann::json& json) { json[name] = true; }),
+                            {"field " + name + " is not"});
   }
 }
 
 TEST(Manifest, RefusesWhatIsWrongInside) {
   const auto kind = StoreError::Kind::corrupt;
   expect_refused_manifest(kind, edited([](nlohmann::json& json) { json["step"] = -1; }),
-                          {"\"step\" is number", "from 0 on"});
+                          {"field step is not a whole number from 0"});
   for (const char* name : {"", ".", "..", "../x", "a/b", "/etc/passwd"}) {
     expect_refused_manifest(kind,
                             edited([&](nlohmann::json& json) { json["files"][1]["name"] = name; }),
-                            {"files 1", "not a plain file name"});
+                            {"in files is not a plain file name"});
   }
   expect_refused_manifest(kind,
                           edited([](nlohmann::json& json) { json["files"][1] = json["files"][0]; }),
                           {"listed twice"});
   expect_refused_manifest(kind,
+                          edited([](nlohmann::json& json) { json["layout"][1]["last"] = -1; }),
+                          {"a number is not from 0 on"});
+  expect_refused_manifest(kind,
                           edited([](nlohmann::json& json) { json["layout"][1].erase("last"); }),
-                          {"layout 1", "\"last\" is missing"});
+                          {"layout: field last is missing"});
   expect_refused_manifest(kind, edited([](nlohmann::json& json) { json["notes"]["a"] = 1; }),
-                          {"\"notes.a\" is number"});
+                          {"notes: field a is not a text"});
   expect_refused_manifest(kind, "{}", {"not a manifest"});
 }
 
@@ -116,7 +119,7 @@ TEST(Manifest, DistinguishesOtherBuildFromDamage) {
   expect_refused_manifest(kind, edited([](nlohmann::json& json) { json["format_version"] = 2; }),
                           {"format version 2", "reads version 1"});
   expect_refused_manifest(kind, edited([](nlohmann::json& json) { json["colour"] = "red"; }),
-                          {"\"colour\" is unknown"});
+                          {"field colour is unknown"});
 }
 
 TEST(Manifest, ListsWhatForbidsGoingOn) {

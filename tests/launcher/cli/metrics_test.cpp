@@ -5,10 +5,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "framework/fields/json_fields.h"
 #include "framework/trace/combine_metrics.h"
 #include "framework/trace/metric_json.h"
 #include "framework/trace/traffic_metrics.h"
-#include "launcher/base/json_fields.h"
 #include "launcher/cli/console.h"
 #include "launcher/cli/metric_text.h"
 #include "launcher/cli/report.h"
@@ -50,7 +50,7 @@ inline constexpr auto kMetrics<cli::WiderMetrics> = std::tuple_cat(
 namespace strait::cli {
 namespace {
 
-void describe(auto& fields, base::Is<WiderMetrics> auto& metrics) {
+void describe(auto& fields, fields::Is<WiderMetrics> auto& metrics) {
   trace::describe_metrics<WiderMetrics>(fields, metrics);
 }
 
@@ -58,9 +58,9 @@ TEST(AddedMetric, AppearsInMessageLedgerFileAndText) {
   WiderMetrics first;
   first.seconds = 2;
   first.data_seconds = 0.5;
-  const nlohmann::json message = base::to_object(first, base::JsonStyle{});
+  const nlohmann::json message = fields::to_object(first, fields::JsonStyle{});
   EXPECT_EQ(message.at("data_seconds"), 0.5);
-  WiderMetrics second = base::from_object<WiderMetrics>(message, "step", base::JsonStyle{});
+  WiderMetrics second = fields::from_object<WiderMetrics>(message, "step", fields::JsonStyle{});
   second.data_seconds = 1.5;
 
   std::vector<std::pair<net::ProcessName, WiderMetrics>> processes = {{{0, 0}, first},

@@ -73,7 +73,7 @@ TEST(PlanJson, NamesFieldThatIsMissingOrUnknown) {
   EXPECT_THAT(refusal(plan), HasSubstr("field use is not a known name"));
   plan = written_plan();
   plan["more"] = 1;
-  EXPECT_THAT(refusal(plan), HasSubstr("does not know"));
+  EXPECT_THAT(refusal(plan), HasSubstr("is unknown to this build"));
   plan = written_plan();
   plan["processes"][0]["chunks"] = json::array();
   EXPECT_THAT(refusal(plan), HasSubstr("process 0.0 has no layers"));

@@ -173,19 +173,20 @@ TEST(ControlMessage, ErrorNamesMissingField) {
 
 TEST(ControlMessage, RefusesUnknownTypesAndFields) {
   EXPECT_THAT(refusal(R"({"type":"surprise"})"), HasSubstr("unknown type \"surprise\""));
-  EXPECT_THAT(refusal(R"({"type":"done","step":1,"more":2})"), HasSubstr("does not know"));
+  EXPECT_THAT(refusal(R"({"type":"done","step":1,"more":2})"), HasSubstr("field more is unknown"));
   // Messages of the coordinator are not valid from a stage.
   EXPECT_THAT(refusal(R"({"type":"stop_after_step"})"), HasSubstr("unknown type"));
 }
 
 TEST(ControlMessage, ErrorNamesFieldOfWrongTypeOrRange) {
   EXPECT_THAT(refusal(R"({"type":"done","step":"3"})"), HasSubstr("step is not a whole number"));
-  EXPECT_THAT(refusal(R"({"type":"done","step":-1})"), HasSubstr("step is not a step"));
+  EXPECT_THAT(refusal(R"({"type":"done","step":-1})"),
+              HasSubstr("step is not a whole number from 0"));
   EXPECT_THAT(refusal(R"({"type":"done","step":1.5})"), HasSubstr("step is not a whole number"));
   EXPECT_THAT(refusal(R"({"type":"done","step":18446744073709551615})"),
               HasSubstr("step is not a whole number"));
   EXPECT_THAT(refusal(R"({"type":"failed","code":700,"text":""})"),
-              HasSubstr("code is not an exit code"));
+              HasSubstr("code is not a whole number up to 255"));
   EXPECT_THAT(refusal(R"({"type":"hello","process":"x","pid":1,"host":"","build":""})"),
               HasSubstr("process is not the name of a process"));
   EXPECT_THAT(refusal(R"({"type":"ready","endpoints":{"a":1}})"),

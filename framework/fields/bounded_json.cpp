@@ -1,4 +1,4 @@
-#include "framework/store/bounded_json.h"
+#include "framework/fields/bounded_json.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace strait::store {
+namespace strait::fields {
 namespace {
 
 using Json = nlohmann::json;
@@ -114,4 +114,4 @@ Json parse_bounded_json(std::string_view text, const JsonLimits& limits) {
   return builder.take();
 }
 
-}  // namespace strait::store
+}  // namespace strait::fields

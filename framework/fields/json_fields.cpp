@@ -1,8 +1,6 @@
-#include "launcher/base/json_fields.h"
+#include "framework/fields/json_fields.h"
 
-#include <limits>
-
-namespace strait::base {
+namespace strait::fields {
 
 using nlohmann::json;
 
@@ -14,7 +12,7 @@ JsonReader::JsonReader(const json& object, const JsonStyle& style, std::string m
 const json* JsonReader::find(const char* key) {
   const auto found = object_.find(key);
   if (found == object_.end()) return nullptr;
-  ++known_;
+  known_.emplace_back(key);
   return &*found;
 }
 
@@ -24,9 +22,10 @@ const json* JsonReader::require(const char* key) {
   return found;
 }
 
-void JsonReader::finish(std::size_t others) const {
-  if (object_.size() != known_ + others) {
-    throw MessageError(message_ + ": has a field that this build does not know");
+void JsonReader::finish(std::string_view elsewhere) const {
+  for (const auto& [name, value] : object_.items()) {
+    if (name == elsewhere || std::ranges::find(known_, name) != known_.end()) continue;
+    throw UnknownField(message_ + ": field " + name.substr(0, 64) + " is unknown to this build");
   }
 }
 
@@ -78,43 +77,10 @@ void JsonReader::take(const json& from, const char* key, std::int64_t& to) const
   to = from.get<std::int64_t>();
 }
 
-void JsonReader::take(const json& from, const char* key, store::Step& to) const {
-  std::int64_t step = 0;
-  take(from, key, step);
-  if (step < 0) refuse(key, "a step");
-  to = store::Step{step};
-}
-
-void JsonReader::take(const json& from, const char* key, net::ProcessName& to) const {
-  const auto name =
-      from.is_string() ? net::ProcessName::parse(from.get<std::string>()) : std::nullopt;
-  if (!name) refuse(key, "the name of a process");
-  to = *name;
-}
-
-void JsonReader::take(const json& from, const char* key, net::RunId& to) const {
-  const auto run = from.is_string() ? net::RunId::parse(from.get<std::string>()) : std::nullopt;
-  if (!run) refuse(key, "a run id of 32 hex digits");
-  to = *run;
-}
-
-void JsonReader::take(const json& from, const char* key, ExitCode& to) const {
-  std::int64_t code = 0;
-  take(from, key, code);
-  if (code < 0 || code > 255) refuse(key, "an exit code");
-  to = ExitCode{static_cast<int>(code)};
-}
-
-void JsonReader::take(const json& from, const char* key,
-                      std::map<std::string, std::string>& to) const {
-  if (!from.is_object()) refuse(key, "an object");
-  for (const auto& [name, value] : from.items()) take(value, key, to[name]);
-}
-
 void JsonReader::take(const json& from, const char* key, std::set<std::uint32_t>& to) const {
   std::vector<std::uint32_t> elements;
   take(from, key, elements);
   to.insert(elements.begin(), elements.end());
 }
 
-}  // namespace strait::base
+}  // namespace strait::fields

@@ -6,17 +6,14 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
-#include "framework/net/process_name.h"
-#include "framework/net/run_id.h"
-#include "framework/store/sample.h"
-#include "launcher/base/errors.h"
-#include "launcher/base/fields.h"
+#include "framework/fields/fields.h"
 
 // Structs as JSON objects (see fields.h). json_fields.h reads them.
-namespace strait::base {
+namespace strait::fields {
 
 // How messages and files differ.
 struct JsonStyle {
@@ -38,6 +35,10 @@ template <class T>
 inline constexpr bool kIsVector = false;
 template <class T>
 inline constexpr bool kIsVector<std::vector<T>> = true;
+template <class T>
+inline constexpr bool kIsMap = false;
+template <class T>
+inline constexpr bool kIsMap<std::map<std::string, T>> = true;
 
 // Writes the described fields into an object.
 class JsonWriter {
@@ -55,13 +56,8 @@ class JsonWriter {
     if (!value && style_.null_if_absent) object_[key] = nullptr;
   }
 
- private:
+  // The JSON of a value of any described type.
   json form(const std::string& text) const { return text.substr(0, style_.most_text); }
-  static json form(store::Step step) { return store::number(step); }
-  static json form(const net::ProcessName& process) { return process.text(); }
-  static json form(const net::RunId& run) { return run.hex(); }
-  static json form(ExitCode code) { return number(code); }
-  static json form(const std::map<std::string, std::string>& map) { return map; }
   static json form(const std::set<std::uint32_t>& set) { return set; }
   template <class T>
   json form(const T& value) const {
@@ -69,14 +65,23 @@ class JsonWriter {
       return OwnJson<T>::write(value);
     } else if constexpr (NamedEnum<T>) {
       return kEnumNames<T>.at(static_cast<std::size_t>(value));
+    } else if constexpr (HasTextForm<T>) {
+      return (value.*kTextForm<T>.text)();
+    } else if constexpr (std::is_enum_v<T>) {
+      return static_cast<std::underlying_type_t<T>>(value);
     } else if constexpr (std::is_arithmetic_v<T>) {
       return value;
-    } else if constexpr (ListOfTwo<T>) {
-      return json::array({form(value.*kListOfTwo<T>.first), form(value.*kListOfTwo<T>.second)});
+    } else if constexpr (HasListForm<T>) {
+      const auto list = [&](auto... member) { return json::array({form(value.*member)...}); };
+      return std::apply(list, kListForm<T>);
     } else if constexpr (kIsVector<T>) {
       json list = json::array();
       for (const auto& element : value) list.push_back(form(element));
       return list;
+    } else if constexpr (kIsMap<T>) {
+      json object = json::object();
+      for (const auto& [name, element] : value) object[name] = form(element);
+      return object;
     } else {
       json object = json::object();
       JsonWriter fields(object, style_);
@@ -85,8 +90,9 @@ class JsonWriter {
     }
   }
 
+ private:
   json& object_;
   const JsonStyle style_;
 };
 
-}  // namespace strait::base
+}  // namespace strait::fields

@@ -1,11 +1,12 @@
-#include "launcher/base/json_fields.h"
+#include "framework/fields/json_fields.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "framework/net/process_name.h"
 #include "tests/refusal_of.h"
 
-namespace strait::base {
+namespace strait::fields {
 namespace {
 
 using nlohmann::json;
@@ -28,31 +29,33 @@ struct Outer {
   std::vector<Layers> layers;
   std::vector<Inner> inner;
   std::pair<int, int> ports;
+  std::map<std::string, std::vector<Layers>> models;
 };
 
 void describe(auto& f, Is<Inner> auto& m) { f("name", m.name), f("rate", m.rate); }
 void describe(auto& f, Is<Outer> auto& m) {
   f("process", m.process), f("color", m.color), f("layers", m.layers), f("inner", m.inner);
-  f("ports", m.ports);
+  f("ports", m.ports), f("models", m.models);
 }
 
 }  // namespace
 
 template <>
-inline constexpr std::pair kListOfTwo<Layers> = {&Layers::first, &Layers::last};
+inline constexpr std::tuple kListForm<Layers> = {&Layers::first, &Layers::last};
 template <>
 inline constexpr std::array kEnumNames<Color> = {"red", "green"};
 
 namespace {
 
 Outer some() {
-  return {{1, 2}, Color::green, {{0, 3}, {4, 7}}, {{"a", 1.5}, {"b", std::nullopt}}, {7, 9}};
+  return {{1, 2}, Color::green,     {{0, 3}, {4, 7}}, {{"a", 1.5}, {"b", std::nullopt}},
+          {7, 9}, {{"a", {{1, 2}}}}};
 }
 
 TEST(JsonFields, WritesEachKindOfValue) {
   EXPECT_EQ(to_object(some()), json::parse(R"({"process":"1.2","color":"green",
     "layers":[[0,3],[4,7]],"inner":[{"name":"a","rate":1.5},{"name":"b","rate":null}],
-    "ports":[7,9]})"));
+    "ports":[7,9],"models":{"a":[[1,2]]}})"));
 }
 
 TEST(JsonFields, ReadsBackWhatItWrote) {
@@ -76,13 +79,16 @@ std::string refusal(const char* key, const json& value) {
 TEST(JsonFields, NamesMessageAndFieldInErrors) {
   EXPECT_EQ(refusal("color", "blue"), "outer: field color is not a known name");
   EXPECT_EQ(refusal("process", "x"), "outer: field process is not the name of a process");
-  EXPECT_EQ(refusal("ports", {1}), "outer: field ports is not a list of two");
+  EXPECT_EQ(refusal("ports", {1}), "outer: field ports is not a list of 2");
   EXPECT_EQ(refusal("layers", {{1, 2.5}}), "outer: field layers is not a whole number");
   EXPECT_EQ(refusal("inner", {1}), "outer: field inner is not a list of objects");
   EXPECT_EQ(refusal("inner", {{{"name", "a"}}}), "outer, inner: field rate is missing");
-  EXPECT_EQ(refusal("more", 1), "outer: has a field that this build does not know");
+  EXPECT_EQ(refusal("models", {{"a", 1}}), "outer, models: field a is not a list");
+  EXPECT_EQ(refusal("more", 1), "outer: field more is unknown to this build");
   EXPECT_THROW(from_object<Outer>(json::array(), "outer"), MessageError);
+  EXPECT_EQ(refusal_of<MessageError>([] { from_text<Inner>("{\"a\": [1", "inner", {.depth = 1}); }),
+            "inner: lists and objects are nested deeper than 1");
 }
 
 }  // namespace
-}  // namespace strait::base
+}  // namespace strait::fields

@@ -8,7 +8,7 @@
 
 #include "framework/json_depth.h"
 
-namespace strait::store {
+namespace strait::fields {
 
 struct JsonLimits {
   std::size_t depth = kMostJsonDepth;
@@ -31,4 +31,4 @@ std::string plain_json_reason(const std::string& words);
 // UTF-8. Throws JsonError that names the column (byte of the text, from 1).
 nlohmann::json parse_bounded_json(std::string_view text, const JsonLimits& limits = {});
 
-}  // namespace strait::store
+}  // namespace strait::fields

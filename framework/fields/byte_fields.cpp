@@ -1,6 +1,6 @@
-#include "launcher/base/byte_fields.h"
+#include "framework/fields/byte_fields.h"
 
-namespace strait::base {
+namespace strait::fields {
 namespace {
 
 std::string text_of(std::span<const std::byte> bytes) {
@@ -16,12 +16,6 @@ void BytesReader::operator()(const char* key, bool& flag) {
   (*this)(key, byte);
   if (byte > 1) refuse(key, "is neither 0 nor 1");
   flag = byte == 1;
-}
-
-void BytesReader::operator()(const char* key, ExitCode& code) {
-  std::uint8_t byte = 0;
-  (*this)(key, byte);
-  code = ExitCode{byte};
 }
 
 void BytesReader::operator()(const char* key, const AtMost<std::string>& text) {
@@ -56,4 +50,4 @@ void BytesReader::refuse(const char* key, const char* fault) const {
   throw MessageError(message_ + ": field " + key + " " + fault);
 }
 
-}  // namespace strait::base
+}  // namespace strait::fields

@@ -2,19 +2,23 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
-#include "launcher/base/json_writer.h"
+#include "framework/fields/bounded_json.h"
+#include "framework/fields/json_writer.h"
 
 // The JSON back end of fields.h. Reading is strict: a missing field, an unknown field and a value
 // of another type are a MessageError that names the message and the field.
-namespace strait::base {
+namespace strait::fields {
 
 // Reads the described fields of an object; finish() refuses others.
 class JsonReader {
@@ -36,8 +40,19 @@ class JsonReader {
     value = std::move(read);
   }
 
-  // `others`: number of fields of the object that are read elsewhere.
-  void finish(std::size_t others = 0) const;
+  // UnknownField: the object has other fields than those read, and `elsewhere`.
+  void finish(std::string_view elsewhere = {}) const;
+
+  // All of the object.
+  template <class T>
+  void whole(T& value) {
+    if constexpr (kIsMap<T>) {
+      for (const auto& [name, element] : object_.items()) take(element, name.c_str(), value[name]);
+    } else {
+      describe(*this, value);
+      finish();
+    }
+  }
 
  private:
   const json* find(const char* key);     // null: absent
@@ -51,11 +66,6 @@ class JsonReader {
   void take(const json& from, const char* key, std::uint32_t& to) const;
   void take(const json& from, const char* key, std::uint64_t& to) const;
   void take(const json& from, const char* key, std::int64_t& to) const;
-  void take(const json& from, const char* key, store::Step& to) const;
-  void take(const json& from, const char* key, net::ProcessName& to) const;
-  void take(const json& from, const char* key, net::RunId& to) const;
-  void take(const json& from, const char* key, ExitCode& to) const;
-  void take(const json& from, const char* key, std::map<std::string, std::string>& to) const;
   void take(const json& from, const char* key, std::set<std::uint32_t>& to) const;
   template <class T>
   void take(const json& from, const char* key, std::vector<T>& to) const {
@@ -73,45 +83,64 @@ class JsonReader {
       const auto found = std::ranges::find(kEnumNames<T>, from);
       if (found == kEnumNames<T>.end()) refuse(key, "a known name");
       to = static_cast<T>(found - kEnumNames<T>.begin());
-    } else if constexpr (ListOfTwo<T>) {
-      if (!from.is_array() || from.size() != 2) refuse(key, "a list of two");
-      take(from[0], key, to.*kListOfTwo<T>.first);
-      take(from[1], key, to.*kListOfTwo<T>.second);
+    } else if constexpr (HasTextForm<T>) {
+      auto read =
+          from.is_string() ? kTextForm<T>.parse(from.get_ref<const std::string&>()) : std::nullopt;
+      if (!read) refuse(key, kTextForm<T>.expected);
+      to = std::move(*read);
+    } else if constexpr (std::is_enum_v<T>) {
+      constexpr auto kMost = std::numeric_limits<std::underlying_type_t<T>>::max();
+      std::uint64_t number = 0;
+      take(from, key, number);
+      if (std::cmp_greater(number, kMost)) {
+        refuse(key, "a whole number up to " + std::to_string(kMost));
+      }
+      to = static_cast<T>(number);
+    } else if constexpr (HasListForm<T>) {
+      constexpr std::size_t kSize = std::tuple_size_v<std::remove_const_t<decltype(kListForm<T>)>>;
+      if (!from.is_array() || from.size() != kSize) {
+        refuse(key, "a list of " + std::to_string(kSize));
+      }
+      std::size_t i = 0;
+      std::apply([&](auto... member) { (take(from[i++], key, to.*member), ...); }, kListForm<T>);
     } else {
       if (!from.is_object()) refuse(key, "an object");
-      JsonReader fields(from, style_, message_ + ", " + key);
-      describe(fields, to);
-      fields.finish();
+      JsonReader(from, style_, message_ + ", " + key).whole(to);
     }
   }
 
   // Elements of a list that are objects with described fields.
   template <class T>
-  static constexpr bool kIsDescribed =
-      std::is_class_v<T> && !ListOfTwo<T> && !HasOwnJson<T> && !std::same_as<T, std::string>;
+  static constexpr bool kIsDescribed = std::is_class_v<T> && !HasListForm<T> && !HasOwnJson<T> &&
+                                       !HasTextForm<T> && !std::same_as<T, std::string>;
 
   const json& object_;
   const JsonStyle style_;
   const std::string message_;
-  std::size_t known_ = 0;
+  std::vector<std::string_view> known_;
 };
 
 // A whole struct as an object, and back. `name` names it in errors.
 template <class T>
 nlohmann::json to_object(const T& value, const JsonStyle& style = kFileStyle) {
-  nlohmann::json object = nlohmann::json::object();
-  JsonWriter fields(object, style);
-  describe(fields, value);
-  return object;
+  nlohmann::json object;
+  return JsonWriter(object, style).form(value);
 }
 template <class T>
 T from_object(const nlohmann::json& object, const std::string& name,
               const JsonStyle& style = kFileStyle) {
   T value;
-  JsonReader fields(object, style, name);
-  describe(fields, value);
-  fields.finish();
+  JsonReader(object, style, name).whole(value);
   return value;
 }
+// From text that anybody may have written.
+template <class T>
+T from_text(std::string_view text, const std::string& name, const JsonLimits& limits = {}) {
+  try {
+    return from_object<T>(parse_bounded_json(text, limits), name);
+  } catch (const JsonError& error) {
+    throw MessageError(name + ": " + error.what());
+  }
+}
 
-}  // namespace strait::base
+}  // namespace strait::fields
