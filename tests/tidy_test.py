@@ -1,9 +1,9 @@
 """clang-tidy and clang's thread-safety analysis over every room.
 
 libtorch's headers take longer to read than all of ours, so a room is checked as one unit that
-includes all its sources; two rooms at a time; and a room whose files and settings passed before is
-not checked again. Sources of one room must therefore not use one name for two things, not even in
-their unnamed namespaces.
+includes all its sources, or several rooms are; two units at a time; and a unit whose files and settings
+passed before is not checked again. Sources of one room must therefore not use one name for two things,
+not even in their unnamed namespaces.
 """
 
 import concurrent.futures
@@ -21,10 +21,11 @@ from source_files import ROOT, reads_torch, source_files
 SKIPPED = 77
 BUILD = pathlib.Path(os.environ.get("STRAIT_BUILD", ROOT / "build/release"))
 SCRATCH = BUILD / "tidy"
-# A unit is the sources of a room, or of several of the launcher's rooms.
-UNITS = ["launcher/cli", "launcher/plugin+planner+worker", "launcher/hosts", "launcher/run", "launcher/base+tokenizer+recipe+plan+transfer",
-         "stages", "models", "framework/tensors", "framework/codec",
-         "kernels", "framework/net", "framework/store", "framework/data", "framework/sync", "framework/trace", "schedules"]  # the slowest first
+# A unit is the sources of several rooms: most of the time goes into libtorch's headers.
+UNITS = ["stages+models+framework/tensors+framework/codec+kernels", "launcher/cli",
+         "launcher/plugin+launcher/planner+launcher/worker", "launcher/hosts", "launcher/run",
+         "launcher/base+launcher/tokenizer+launcher/recipe+launcher/plan+launcher/transfer", "framework/net", "framework/store",
+         "framework/fields+framework/data", "framework/sync", "framework/trace", "schedules"]  # the slowest first
 # What a build without libtorch has, too.
 ALWAYS = {"schedules", "framework/net", "framework/sync", "framework/trace", "framework/store", "framework/data", "launcher/hosts"}
 # Highway's sources read themselves again for every instruction set; one of them is enough here.
@@ -57,11 +58,6 @@ def tidy(name, text, flags, checks=""):
     return result.stdout.replace(f"{ROOT}/", "") or result.stderr
 
 
-def rooms_of(unit):
-    head, _, tail = unit.rpartition("/")
-    return [f"{head}/{name}" if head else name for name in tail.split("+")]
-
-
 def library_of(path):
     """The room whose library has this source: framework/sync has methods in a folder of their own."""
     folder = pathlib.PurePosixPath(path).parent
@@ -69,12 +65,12 @@ def library_of(path):
 
 
 def sources_of(unit, files):
-    return sorted(path for path in files if path.endswith(".cpp") and library_of(path) in rooms_of(unit))
+    return sorted(path for path in files if path.endswith(".cpp") and library_of(path) in unit.split("+"))
 
 
 def check(unit, files, flags):
     sources, options = sources_of(unit, files), []
-    for room in rooms_of(unit):
+    for room in unit.split("+"):
         options += flags.get(room, [])
     text = unit_of(sources)
     checks = NOT_BESIDE_TORCH if any(reads_torch(path, files) for path in sources) else ""
@@ -115,7 +111,7 @@ def main():
     self_test()
     files = source_files(".h", ".cpp")
     flags = room_flags(BUILD)
-    units = sys.argv[1:] or [unit for unit in UNITS if rooms_of(unit)[0] in flags]
+    units = sys.argv[1:] or [unit for unit in UNITS if unit.split("+")[0] in flags]
     checked = {path for unit in UNITS for path in sources_of(unit, files)}
     # Examples are no room: their own tests compile them with nothing but what is installed.
     other = ("tests/", "recipes/")

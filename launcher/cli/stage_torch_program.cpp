@@ -1,3 +1,5 @@
 #include "launcher/cli/strait_main.h"
 
-int main(int argc, char** argv) { return strait::strait_stage_main(argc, argv, nullptr); }
+int main(int argc, char** argv) {
+  strait::end_program(strait::strait_stage_main(argc, argv, nullptr));
+}

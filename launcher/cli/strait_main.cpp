@@ -24,15 +24,6 @@
 #include "launcher/cli/verbs.h"
 #include "launcher/plugin/plugin_file.h"
 
-namespace strait {
-namespace {
-
-// Verbs that compute with the threads of a stage.
-bool computes_here(std::string_view verb) { return verb == "eval" || verb == "generate"; }
-
-}  // namespace
-}  // namespace strait
-
 void strait::cli::flush_output() {
   errno = 0;
   std::cout.flush();
@@ -41,12 +32,23 @@ void strait::cli::flush_output() {
                           "cannot write to stdout");
 }
 
+void strait::bound_thread_waits(int argc, char** argv) {
+  if (argc < 2) return;
+  const std::string_view verb = argv[1];
+  if (verb != "eval" && verb != "generate") return;
+  // OpenMP's runtime reads the environment when it is loaded. If the start fails, it only spins.
+  if (base::set_thread_waits()) ::execv(base::own_program().c_str(), argv);
+}
+
+void strait::end_program(int code) {
+  std::cout.flush();
+  std::fflush(nullptr);
+  ::_exit(code);
+}
+
 int strait::strait_main(int argc, char** argv, OfferParts offer) {
   using namespace cli;
-  if (argc > 1 && computes_here(argv[1]) && base::set_thread_waits()) {
-    // OpenMP's runtime has read the environment already: start again. Without that it only spins.
-    ::execv(base::own_program().c_str(), argv);
-  }
+  bound_thread_waits(argc, argv);
   // The parent may ignore it, and then the ends of processes that are started here would not be
   // seen.
   std::signal(SIGCHLD, SIG_DFL);

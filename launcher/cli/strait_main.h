@@ -15,4 +15,13 @@ using OfferParts = void (*)(Extensions&);
 int strait_main(int argc, char** argv, OfferParts offer);
 int strait_stage_main(int argc, char** argv, OfferParts offer);
 
+// Starts the program again where its verb computes with the threads of a stage and the environment
+// does not say how long they spin (base::set_thread_waits()). strait_main() calls this; who
+// calls it before the libraries are initialised does not wait for them twice.
+void bound_thread_waits(int argc, char** argv);
+
+// Ends the process with what is buffered written. Returning from main() would also undo the start
+// of every library: libtorch takes 70 ms to remove its operators one by one.
+[[noreturn]] void end_program(int code);
+
 }  // namespace strait

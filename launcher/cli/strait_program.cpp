@@ -23,12 +23,14 @@ void check_current_directory() {
 
 // Libraries take a tenth of a second to initialise before main() is called, and a stop in that time
 // must not be silent. The loader calls what is in this section before that: it has no libraries.
-void before_libraries() {
+void before_libraries(int argc, char** argv, char** environment) {
   strait::base::StopSignals::announce();
   check_current_directory();
+  environ = environment;  // the C library sets it later
+  strait::bound_thread_waits(argc, argv);
 }
-[[gnu::used, gnu::section(".preinit_array")]] void (*const kBeforeLibraries)() = before_libraries;
+[[gnu::used, gnu::section(".preinit_array")]] const auto kBeforeLibraries = &before_libraries;
 
 }  // namespace
 
-int main(int argc, char** argv) { return strait::strait_main(argc, argv, nullptr); }
+int main(int argc, char** argv) { strait::end_program(strait::strait_main(argc, argv, nullptr)); }

@@ -426,25 +426,24 @@ def evaluation_quotients(folder, exported, rows):
     }
 
 
-def assert_same_tokens(folder, exported):
+def assert_same_tokens(folder, exported, **more):
     """Greedy continuations of the run, over its stages, are those of transformers."""
     exported.generation_config.eos_token_id = None
-    for prompt, more in (("7", {}), ("0123 456", {}), ("((((2222", {"repetition_penalty": 1.3})):
+    prompts = ["7", "0123 456", "((((2222"]
+    count = POSITIONS - max(map(len, prompts)) - 2
+    (folder / "prompts.jsonl").write_text("".join(json.dumps({"prompt": text}) + "\n" for text in prompts))
+    words = ["--prompts", "prompts.jsonl", "--max-tokens", count, "--tokenizer", "bytes", "--on", "hosts"]
+    words += [word for key, value in more.items() for word in ("--" + key.replace("_", "-"), value)]
+    lines = strait(folder, "generate", "runs/golden", *words).splitlines()
+    assert len(lines) == len(prompts), lines
+    for prompt, line in zip(prompts, lines):
         tokens = torch.tensor([[ord(letter) for letter in prompt]])
-        count = POSITIONS - len(prompt) - 2
         with torch.no_grad():
             theirs = exported.generate(
                 tokens, do_sample=False, max_new_tokens=count, pad_token_id=0,
                 attention_mask=torch.ones_like(tokens), **more)
-        words = ["generate", "runs/golden", "--prompt", prompt, "--max-tokens", str(count)]
-        words += ["--tokenizer", "bytes", "--on", "hosts"]
-        for key, value in more.items():
-            words += ["--" + key.replace("_", "-"), str(value)]
-        done = subprocess.run([STRAIT, *words], cwd=folder, capture_output=True)
-        assert done.returncode == 0, done.stderr
-        expected = bytes(theirs[0, len(prompt):].tolist())
-        assert done.stdout.removesuffix(b"\n") == expected.removesuffix(b"\n"), (
-            f"after {prompt!r}: {list(done.stdout)}, transformers {list(expected)}")
+        ours, expected = json.loads(line)["completion"], "".join(map(chr, theirs[0, len(prompt):].tolist()))
+        assert ours == expected, f"after {prompt!r}: {ours!r}, transformers {expected!r}"
 
 
 def report(name, seed, found, must_agree=True):
@@ -472,6 +471,8 @@ def run_case(name, case, seed, mistakes=None):
         assert [line["step"] for line in metrics] == list(range(1, STEPS + 1)), metrics
         exported = load_export(folder, names)
         assert_same_tokens(folder, exported)
+        if mistakes:
+            assert_same_tokens(folder, exported, repetition_penalty=1.3)
         model = model.double()
         losses, norms = plain_loop(model, rows, **case.get("loop", {}))
         found = quotients(metrics, exported, unseen, losses, norms, model)

@@ -9,7 +9,7 @@ import subprocess
 
 import runs
 
-STEPS = 90
+STEPS = 45
 SHORTEST = ["--set", "train.steps=3", "--set", "train.warmup=0"]
 PROMPT = "5 March 2021 -> "
 # Names that other people's scripts rely on.

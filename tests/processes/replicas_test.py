@@ -11,6 +11,8 @@ import time
 
 import runs
 
+CAMPAIGN = bool(os.environ.get("STRAIT_CAMPAIGNS"))
+RESUMED_WITH_ADAPTERS = ("cocktail", "diloco")
 STEPS = 24
 MIDDLE = 10  # a checkpoint that no round of any method below ends at
 METHODS = {
@@ -111,12 +113,14 @@ class Methods(Replicated):
             with self.subTest(method):
                 settings = {"sync.method": method, **settings, **adapters}
                 run = self.train(f"adapters-{method}", settings)
-                learnt = self.learnt(run)
                 losses = [m["loss"] for m in run.metrics()]
                 self.assertLess(losses[-1], losses[0])
-                self.rewind_run(run, MIDDLE)
-                self.resumed(run)
-                self.assert_same_bits(learnt, self.learnt(run))
+                # What a method resumes with is the same over all weights (above).
+                if method in RESUMED_WITH_ADAPTERS or CAMPAIGN:
+                    learnt = self.learnt(run)
+                    self.rewind_run(run, MIDDLE)
+                    self.resumed(run)
+                    self.assert_same_bits(learnt, self.learnt(run))
 
     def assert_sync_metrics(self, run, method):
         lines = run.metrics()
@@ -165,7 +169,7 @@ class Failures(Replicated):
         settings = {"sync.method": "cocktail", **METHODS["cocktail"], "train.steps": steps,
                     "checkpoint.every": 5}
         reference = self.learnt(self.train("reference", settings), steps)
-        for round_ in range(2):
+        for round_ in range(2 if CAMPAIGN else 1):
             with self.subTest(seed=seed, round=round_):
                 name = f"killed-{round_}"
                 launched = self.start(name, settings)
