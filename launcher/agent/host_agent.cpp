@@ -316,7 +316,7 @@ base::ExitCode run_agent(const hosts::AgentJob& job) {
             job.endpoints.at(hosts::kReachService),
             hosts::service_link(hosts::kReachService, job.name(), net::ProcessName::coordinator(),
                                 job.launcher_key, std::chrono::seconds(job.hold))),
-        job.host, job.ports, [](const reach::MeasureCompute& command) {
+        agent_node(job), job.ports, [](const reach::MeasureCompute& command) {
           return reach::measure_in_subprocess(stage_program_here(), command);
         });
     const AgentTransfer transfer(node, job, directory,

@@ -48,9 +48,12 @@ Probed probe_here(const plan::Plan& plan, const ProbeOptions& options) {
   };
   auto [near, far] =
       net::memory_link({launcher, {}, 1, end_of(agent)}, {agent, {}, 1, end_of(launcher)});
-  const reach::ReachService end(std::move(far), 0, {0, 0}, worker::measure_compute);
+  net::NodeOptions node;
+  node.name = agent;
+  node.keys = net::CurveKeyPair::generate();
+  const reach::ReachService end(std::move(far), node, {0, 0}, worker::measure_compute);
   std::vector<reach::ReachClient::Host> hosts;
-  hosts.push_back({plan.hosts.at(0).name, std::move(near)});
+  hosts.push_back({plan.hosts.at(0).name, std::move(near), node.keys.public_key});
   reach::ReachClient reach(std::move(hosts));
   return probe_hosts(reach, plan, {{"127.0.0.1"}}, options);
 }

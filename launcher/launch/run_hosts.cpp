@@ -119,7 +119,7 @@ void RunHosts::bring_up(plan::RunFile& run, const control::RunDirectory& directo
   std::vector<reach::ReachClient::Host> reached;
   for (std::size_t i = 0; i < hosts; ++i) {
     agents.push_back({run.plan.hosts[i].name, nullptr});
-    reached.push_back({run.plan.hosts[i].name, nullptr});
+    reached.push_back({run.plan.hosts[i].name, nullptr, listeners_.agent_key(i)});
   }
   // Listeners and links first: an agent connects as soon as it has its job.
   for (const std::size_t i : hosts_with_agents_) {

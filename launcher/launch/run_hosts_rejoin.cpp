@@ -83,7 +83,7 @@ void RunHosts::restart_agent(const plan::RunFile& run, std::size_t host,
   listeners_.listen_again(host, starter->launcher_address(deadline), run.plan.recipe.hosts.ports);
   AgentListeners::Links links = listeners_.expect_agent(run.plan, host);
   agents_->replace(host, std::move(links.agent));
-  reach_->hosts().replace(host, std::move(links.reach));
+  reach_->hosts().replace(host, std::move(links.reach), listeners_.agent_key(host));
   try {
     starter->start_agent(listeners_.job_for(run, host), deadline);
     const auto poll = [&starter, &check] {

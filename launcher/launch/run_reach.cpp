@@ -14,7 +14,7 @@
 namespace strait::launch {
 namespace {
 
-// A host answers at once; more only if its link to the launcher reconnects.
+// A host answers at once, unless its link to the launcher has to reconnect.
 constexpr std::chrono::seconds kRelayAnswer{20};
 
 std::string relay_endpoint(reach::Relay& relay, const std::string& address) {
@@ -24,7 +24,7 @@ std::string relay_endpoint(reach::Relay& relay, const std::string& address) {
     throw base::UserError(
         base::ExitCode::bad_input,
         fmt::format("this machine has to relay links of hosts that cannot reach each "
-                    "other, and has no port for that: {}",
+                    "other, but no port is free for that: {}",
                     error.what()));
   }
 }
@@ -71,7 +71,7 @@ std::vector<control::Event> RunReach::route_links(
       if (std::ranges::none_of(pairs, here)) addresses[host].clear();
     }
     const reach::OpenPorts ports(reach_, addresses);
-    for (const std::string& trouble : ports.troubles()) notes.push_back({"address", trouble});
+    for (const std::string& problem : ports.problems()) notes.push_back({"address", problem});
     tries = reach::probe_paths(reach_, ports, pairs);
   }
   const std::vector<reach::LinkRoute> routes = reach::choose_routes(part, tries);
@@ -109,14 +109,14 @@ void RunReach::set_up_relay(const plan::Plan& plan, const plan::Plan::Link& link
   const auto answers = reach_.ask(
       {{dials, reach::DialRelay{one.token, relay_endpoint(*relay_, launcher_addresses[dials])}}},
       kRelayAnswer);
-  std::string trouble;
-  const auto* dialled = answer_in<reach::RelayDialled>(answers.at(dials), trouble);
+  std::string problem;
+  const auto* dialled = answer_in<reach::RelayDialled>(answers.at(dials), problem);
   if (dialled == nullptr) {
     throw base::UserError(
         base::ExitCode::bad_input,
-        fmt::format("host {} cannot relay {}: {}", reach_.name(dials), link.name, trouble));
+        fmt::format("host {} cannot relay {}: {}", reach_.name(dials), link.name, problem));
   }
-  one.connect_to = dialled->place;
+  one.connect_to = dialled->endpoint;
   relayed_.emplace(link.name, std::move(one));
 }
 
