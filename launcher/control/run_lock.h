@@ -4,8 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "framework/file_descriptor.h"
-#include "launcher/process/process_identity.h"
+#include "launcher/process/lock_file.h"
 
 namespace strait::control {
 
@@ -45,7 +44,7 @@ class RunLock {
   static void clear(const std::filesystem::path& run, const LiveRun& ended);
 
  private:
-  FileDescriptor descriptor_;
+  process::LockFile file_;
 };
 
 }  // namespace strait::control
