@@ -1,6 +1,6 @@
 #include "launcher/agent/stage_command.h"
 
-// What needs libtorch runs in the program beside this one.
+// Commands that need libtorch run in strait-stage-torch.
 int main(int argc, char** argv) {
   return strait::agent::run_stage_command(argc, argv, [argv](strait::agent::TorchCommand) {
     return strait::agent::exec_torch_program(argv);

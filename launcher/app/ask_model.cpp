@@ -9,7 +9,7 @@
 
 #include "launcher/app/run_options.h"
 #include "launcher/hosts/agent_starter.h"
-#include "launcher/launch/inference_launch.h"
+#include "launcher/launch/run_launch.h"
 #include "launcher/planner/inference_plan.h"
 
 namespace strait::app {

@@ -1,5 +1,3 @@
-#include "launcher/launch/inference_launch.h"
-
 #include <chrono>
 #include <utility>
 #include <vector>
@@ -9,6 +7,7 @@
 #include "launcher/control/stop_signals.h"
 #include "launcher/launch/coordination.h"
 #include "launcher/launch/run_hosts.h"
+#include "launcher/launch/run_launch.h"
 #include "launcher/launch/run_storage.h"
 #include "launcher/launch/stage_starter.h"
 

@@ -20,13 +20,15 @@
 #include "launcher/control/run_file_names.h"
 #include "launcher/control/run_recorder.h"
 #include "launcher/control/run_status.h"
+#include "launcher/control/slow_parts.h"
+#include "launcher/control/slow_steps.h"
 #include "launcher/control/stop_signals.h"
 #include "launcher/launch/amended_plan.h"
 #include "launcher/launch/coordination.h"
 #include "launcher/launch/run_hosts.h"
 #include "launcher/launch/run_storage.h"
-#include "launcher/launch/slow_observer.h"
 #include "launcher/launch/stage_starter.h"
+#include "launcher/plan/speeds.h"
 #include "launcher/plan/thread_limit.h"
 
 namespace strait::launch {
@@ -42,8 +44,8 @@ class HostObserver : public StartObserver {
   HostObserver(RunHosts& hosts, RunStorage& storage, Report report)
       : StartObserver(hosts), storage_(storage), report_(std::move(report)) {}
   void reports(const std::vector<control::ProcessReport>& /*processes*/) override {
-    for (const std::string& trouble : storage_.take_warnings())
-      report_({"download_failed", trouble});
+    for (const std::string& warning : storage_.take_warnings())
+      report_({"download_failed", warning});
   }
 
  private:
@@ -51,23 +53,105 @@ class HostObserver : public StartObserver {
   Report report_;
 };
 
-// All processes are up and have loaded: from now on the run is the one that `options` describe.
+bool knows_speed(const plan::Plan& plan, const plan::PathSpeed& speed) {
+  const recipe::Recipe::Hosts& hosts = plan.recipe.hosts;
+  const bool simulated = hosts.simulate_link.empty() && hosts.simulate.bits_per_second > 0;
+  return speed.measured || simulated || hosts.link_megabits.has_value();
+}
+
+std::map<net::ProcessName, control::SlowSteps::Host> hosts_of_processes(const plan::Plan& plan) {
+  std::map<net::ProcessName, control::SlowSteps::Host> hosts;
+  for (const plan::Plan::Process& process : plan.processes) {
+    hosts[process.name] = {process.host, plan.hosts.at(process.host_index).cores};
+  }
+  return hosts;
+}
+
+// The speed expected of the bytes that `sender` sends. Links within a host and simulated links have
+// no host names, so they are reported by their own names.
+control::ExpectedSpeeds::Link expected_link(const plan::Plan& plan, net::ProcessName sender,
+                                            net::ProcessName receiver,
+                                            const plan::Plan::Link& link) {
+  control::ExpectedSpeeds::Link expected;
+  const std::size_t from = plan.process(sender).host_index;
+  const std::size_t to = plan.process(receiver).host_index;
+  if (from != to) {
+    expected.from = plan.hosts.at(from).name;
+    expected.to = plan.hosts.at(to).name;
+  }
+  const plan::PathSpeed speed = plan::path_speed(plan, from, to);
+  if (!knows_speed(plan, speed)) return expected;
+  // Each message of a boundary may wait for an answer; a round of replicas has a few messages.
+  constexpr std::int64_t kTripsOfRound = 4;
+  const std::int64_t trips =
+      link.use == plan::Plan::Use::boundary ? plan.micro_batches : kTripsOfRound;
+  const double round_trip = speed.seconds + plan::path_speed(plan, to, from).seconds;
+  expected.bytes_per_second = speed.bytes_per_second;
+  expected.waiting = static_cast<double>(trips) * round_trip;
+  return expected;
+}
+
+// The speeds that the plan expects of processes, and of the links whose speed is known: measured,
+// simulated, or stated in the recipe.
+control::ExpectedSpeeds expected_speeds(const plan::Plan& plan, const ModelQuestions& model) {
+  control::ExpectedSpeeds expected;
+  const std::map<net::ProcessName, double> seconds = model.compute_seconds(plan);
+  for (const plan::Plan::Process& process : plan.processes) {
+    const bool measured = plan::compute_speed(plan, process).measured;
+    expected.processes[process.name] = {seconds.at(process.name), measured, process.host};
+  }
+  for (const plan::Plan::Link& link : plan.links) {
+    expected.links[{link.name, link.connects}] =
+        expected_link(plan, link.connects, link.listens, link);
+    expected.links[{link.name, link.listens}] =
+        expected_link(plan, link.listens, link.connects, link);
+  }
+  return expected;
+}
+
+// Tells the other observers of a run which links and processes (control::SlowParts) and which steps
+// (control::SlowSteps) are slow.
+class SlowObserver : public control::RunObserver {
+ public:
+  SlowObserver(const plan::Plan& plan, const ModelQuestions& model,
+               std::vector<control::RunObserver*> observers)
+      : slow_(expected_speeds(plan, model)),
+        slow_steps_(hosts_of_processes(plan)),
+        observers_(std::move(observers)) {}
+
+  void step(const control::StepLine& line) override {
+    observers_.launcher_event({"slow", slow_steps_.add(line)});
+    const std::vector<control::SlowParts::Change> changes = slow_.add(line);
+    if (changes.empty()) return;
+    for (const auto& change : changes) {
+      observers_.launcher_event({change.slow ? "slow" : "not_slow", change.sentence});
+    }
+    observers_.notify(&control::RunObserver::slow_parts, slow_.sentences());
+  }
+
+ private:
+  control::SlowParts slow_;
+  control::SlowSteps slow_steps_;
+  const control::RunObservers observers_;
+};
+
+// Called once all processes have loaded: from now on the run follows `options`.
 void apply_changes(const control::RunDirectory& directory, const plan::RunFile& run,
                    RunStorage& storage, const LaunchOptions& options) {
   plan::protect_secrets(directory.path(), run.plan.recipe);
-  // Also where a run begins again from step 0: a former start may have trained.
+  // Also if the run begins again from step 0: a former start may have trained.
   control::apply_changes(directory, {options.from, plan::run_file_text(run), options.recipe});
-  // The hosts last: what they still hold of later steps misleads no later resume, which does this
-  // again.
+  // The hosts come last. If this fails, later checkpoints stay on hosts, but the next resume sets
+  // them aside before it starts.
   if (directory.generation() != 1) storage.rewind(options.from);
 }
 
-// To stop at once is to wait for nothing; a stop after the step that met a failure is another one.
+// A user who stops at once does not wait for a recovery.
 bool may_recover(base::ExitCode code) {
   return code != base::ExitCode::done && code != base::ExitCode::interrupted;
 }
 
-// Of a run that has begun; else UserError: plan::check_threads().
+// Too many threads: a warning for a run that has begun; otherwise UserError.
 std::vector<control::Event> thread_warnings(const plan::Plan& plan, bool has_begun) {
   std::vector<control::Event> warnings;
   for (std::size_t host = 0; host < plan.hosts.size(); ++host) {
@@ -86,7 +170,7 @@ void collect_traces(const control::RunDirectory& directory, const plan::Plan& pl
   if (!files.empty()) trace::merge_traces(files, directory.path() / control::kTraceFile);
 }
 
-// The run has ended, and how is known: nothing that follows may change it.
+// For work after the end of the run: its errors do not change how the run ended.
 void after_end(const Report& report, const char* event, const char* what,
                const std::function<void()>& work) {
   try {
@@ -114,8 +198,8 @@ store::Manifest manifest_of(const plan::RunFile& run, std::uint32_t generation,
   return manifest;
 }
 
-// After a failure: makes the newest checkpoint in memory one on this machine's disk. Its step;
-// nullopt: there is none that is newer than those on disk.
+// After a failure: writes the newest checkpoint in memory to this machine's disk. Returns its step;
+// nullopt: none is newer than the checkpoints on disk.
 std::optional<store::Step> save_from_memory(
     const control::RunDirectory& directory, MemoryCheckpoints& memory,
     const control::LossHistory& losses,
@@ -167,7 +251,7 @@ control::CoordinatorOptions training_coordination(const plan::RunFile& run,
   return coordination;
 }
 
-// What removes checkpoints asks them.
+// Pruning depends on the losses: the last checkpoint with a good loss is kept.
 void pass_on_losses(const control::LossHistory& losses, RunStorage& storage,
                     MemoryCheckpoints* memory) {
   if (losses.good()) storage.known_good(*losses.good());
@@ -214,7 +298,7 @@ control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFil
   for (const control::Event& warning : warnings) report(warning);
   control::CoordinatorOptions coordination =
       training_coordination(run, directory, generation, hosts, *storage, starter, options);
-  // With the facts of the hosts, which RunHosts has filled in.
+  // After RunHosts, which writes facts of the hosts into `run`.
   coordination.apply_changes = [&] { apply_changes(directory, run, *storage, options); };
   std::unique_ptr<MemoryCheckpoints> memory;
   if (run.plan.recipe.checkpoint.memory_every > 0) memory = storage->memory();
@@ -228,7 +312,7 @@ control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFil
   control::Outcome outcome =
       control::Coordinator(std::move(workers), std::move(coordination), std::move(observers))
           .run(signals.count());
-  // Nothing more is written where another run may be.
+  // Another run may be in the directory now: write nothing more there.
   if (!directory.in_place()) return outcome;
   std::optional<store::Step> recovered;
   if (memory != nullptr && may_recover(outcome.code)) {
@@ -239,7 +323,7 @@ control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFil
     if (recovered) outcome.checkpoint = recovered;
   }
   after_end(report, "download_failed", "downloads from the hosts ended", [&] {
-    // Older checkpoints are not worth the wait, nor are traces: a process that failed has none.
+    // Older checkpoints are not needed any more, and a process that failed has no trace.
     if (!recovered) storage->finish(report);
   });
   write_reports(directory, run.plan, options.model, report);
