@@ -15,6 +15,7 @@ from source_files import compiled_files, source_files
 HEADER_LINES = 150
 SOURCE_LINES = 350  # tests may be longer: they are read one case at a time
 LISTS = {
+    "launcher/run/run_hosts.cpp": 420,  # one class: bringing hosts up, and again for a replica that rejoins
     "framework/trace/step_metrics.h": 200,  # a row a metric, and nothing else
     # One class each, which a budget had cut in two.
     "launcher/run/coordinator.cpp": 450,

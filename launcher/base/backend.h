@@ -86,7 +86,7 @@ class LocalBackend : public Backend {
   std::unique_ptr<Process> start(const Launch& launch) override;
 };
 
-// What one start of a process writes into a log, behind what the file holds when this is made.
+// What one start of a process appends to its log, from the size of the file when this is made.
 class StartLog {
  public:
   explicit StartLog(std::filesystem::path file);

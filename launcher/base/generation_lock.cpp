@@ -15,7 +15,6 @@
 #include "framework/store/input_file.h"
 #include "framework/store/step_folders.h"
 #include "launcher/base/errors.h"
-#include "launcher/base/lock_file.h"
 #include "launcher/base/process_identity.h"
 
 namespace strait::base {
@@ -24,8 +23,8 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-// A killed process goes away when its system calls return: a disk or network file system that hangs
-// holds it.
+// A killed process ends only when its system calls return; a disk or network file system that hangs
+// delays it.
 constexpr std::chrono::seconds kGoneWithin{30};
 constexpr std::chrono::milliseconds kLookEvery{10};
 // A process writes its record right after it has taken its lock.
@@ -48,8 +47,13 @@ fs::path number_file(const fs::path& run_directory) {
 }
 constexpr const char* kSuffix = ".lock";
 
-std::optional<Holder> read_holder_of(int descriptor) {
-  const auto holder = read_lock_holder(descriptor);
+fs::path lock_path(const fs::path& run_directory, const net::ProcessName& process) {
+  store::make_directory(locks_of(run_directory));
+  return locks_of(run_directory) / (process.text() + kSuffix);
+}
+
+std::optional<Holder> recorded_holder(const LockFile& file) {
+  const auto holder = file.holder();
   if (!holder) return std::nullopt;
   const auto number = [&](const char* key) {
     const auto found = holder->fields.find(key);
@@ -61,10 +65,6 @@ std::optional<Holder> read_holder_of(int descriptor) {
   return Holder{holder->process, *number("agent"), *number("generation")};
 }
 
-void record_holder(int descriptor, const LockOwner& self, const fs::path& path) {
-  write_lock_holder(descriptor, path, {{"agent", self.host}, {"generation", self.generation}});
-}
-
 [[noreturn]] void refuse_fenced(std::uint32_t own, std::uint32_t newer, const fs::path& run) {
   throw UserError(
       ExitCode::fenced,
@@ -73,41 +73,30 @@ void record_holder(int descriptor, const LockOwner& self, const fs::path& path) 
                   own, run.string(), newer));
 }
 
-// One lock file, open in this process.
-class LockFile {
- public:
-  explicit LockFile(const fs::path& path) : path_(path), descriptor_(open_lock_file(path)) {}
-
-  // Takes the lock, or returns its holder. An empty Holder: it has not written its name yet.
-  std::optional<Holder> take() {
-    const bool refused = !try_lock(descriptor_.number());
-    const std::optional<Holder> recorded = read_holder_of(descriptor_.number());
-    const bool other = recorded && recorded->process.pid != ::getpid();
-    if (refused) return recorded.value_or(Holder{});
-    return other && recorded->process.exists() ? recorded : std::nullopt;
-  }
-
-  const fs::path& path() const { return path_; }
-  std::string name() const { return path_.stem().string(); }
-  FileDescriptor release() { return std::move(descriptor_); }
-
- private:
-  fs::path path_;
-  FileDescriptor descriptor_;
-};
-
-[[noreturn]] void refuse_held(const LockFile& lock, const Holder& holder) {
-  throw UserError(ExitCode::stalled,
-                  fmt::format("{} still holds {}{}; end it, then resume",
-                              holder.process.pid == 0 ? "a process" : holder.describe(lock.name()),
-                              lock.path().string(),
-                              holder.process.exists()
-                                  ? fmt::format(" {} s after it was killed", kGoneWithin.count())
-                                  : ", and from here it cannot be ended"));
+// Takes the lock, or returns its holder. An empty Holder: it has not written its name yet.
+std::optional<Holder> take(LockFile& file) {
+  const bool refused = !file.try_lock();
+  const std::optional<Holder> recorded = recorded_holder(file);
+  const bool other = recorded && recorded->process.pid != ::getpid();
+  if (refused) return recorded.value_or(Holder{});
+  return other && recorded->process.exists() ? recorded : std::nullopt;
 }
 
-// What is to be done about a holder. A record may be that of the holder before, or empty, as long
-// as a process that has just taken the lock has not written its own.
+std::string process_of(const LockFile& file) { return file.path().stem().string(); }
+
+[[noreturn]] void refuse_held(const LockFile& lock, const Holder& holder) {
+  throw UserError(
+      ExitCode::stalled,
+      fmt::format("{} still holds {}{}; end it, then resume",
+                  holder.process.pid == 0 ? "a process" : holder.describe(process_of(lock)),
+                  lock.path().string(),
+                  holder.process.exists()
+                      ? fmt::format(" {} s after it was killed", kGoneWithin.count())
+                      : ", and from here it cannot be ended"));
+}
+
+// What to do about a holder. Until a process that has just taken the lock has written its name, the
+// file is empty or still names the holder before it.
 enum class HolderAction { end, leave, wait };
 
 bool may_be_outdated(const Holder& holder, Clock::duration waited) {
@@ -119,12 +108,12 @@ template <class Decide>
 std::string end_holders(LockFile& lock, const Decide& decide) {
   const auto began = Clock::now();
   std::string ended;
-  while (const std::optional<Holder> holder = lock.take()) {
+  while (const std::optional<Holder> holder = take(lock)) {
     const auto waited = Clock::now() - began;
     const HolderAction action = decide(*holder, waited);
     if (action == HolderAction::leave) return ended;
     if (action == HolderAction::end) {
-      ended = holder->describe(lock.name());
+      ended = holder->describe(process_of(lock));
       send_signal(holder->process, SIGKILL);
     }
     if (waited > kGoneWithin) refuse_held(lock, *holder);
@@ -163,20 +152,18 @@ std::uint32_t begun_generation(const fs::path& run_directory) {
   return read_generation(number_file(run_directory));
 }
 
-GenerationLock::GenerationLock(const fs::path& run_directory, const LockOwner& self) {
-  store::make_directory(locks_of(run_directory));
-  LockFile lock(locks_of(run_directory) / (self.process.text() + kSuffix));
-  ended_ = end_holders(lock, [&](const Holder& holder, Clock::duration waited) {
+GenerationLock::GenerationLock(const fs::path& run_directory, const LockOwner& self)
+    : file_(lock_path(run_directory, self.process)) {
+  ended_ = end_holders(file_, [&](const Holder& holder, Clock::duration waited) {
     if (holder.generation > self.generation) {
       refuse_fenced(self.generation, holder.generation, run_directory);
     }
     if (holder.process.exists()) return HolderAction::end;
-    if (!holder.process.here() && !may_be_outdated(holder, waited)) refuse_held(lock, holder);
+    if (!holder.process.here() && !may_be_outdated(holder, waited)) refuse_held(file_, holder);
     return HolderAction::wait;
   });
-  descriptor_ = lock.release();
-  record_holder(descriptor_.number(), self, lock.path());
-  // Behind the lock: either the newer generation sees the lock, or this sees the number.
+  file_.record({{"agent", self.host}, {"generation", self.generation}});
+  // After the lock: either the newer generation sees the lock, or this process sees the number.
   const std::uint32_t begun = begun_generation(run_directory);
   if (begun > self.generation) refuse_fenced(self.generation, begun, run_directory);
 }

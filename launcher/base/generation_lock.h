@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "framework/file_descriptor.h"
 #include "framework/net/process_name.h"
+#include "launcher/base/lock_file.h"
 
 namespace strait::base {
 
@@ -24,9 +24,9 @@ struct LockOwner {
 // process is gone with its memory and open files. So after a launcher was killed, the next one ends
 // what is left of the former generation before it starts anything.
 //
-// A process that is still on its way is caught, too: a new generation first writes its number into
+// A process that is about to start is caught, too: a new generation first writes its number into
 // `locks/generation`, and a process first takes its lock and then compares that number with its
-// own. Locks are the kernel's (flock); where a file system has none, the recorded process counts.
+// own.
 class GenerationLock {
  public:
   // Ends the former process of the same name. UserError fenced: a newer generation has begun here;
@@ -37,7 +37,7 @@ class GenerationLock {
   const std::string& ended() const { return ended_; }
 
  private:
-  FileDescriptor descriptor_;
+  LockFile file_;
   std::string ended_;
 };
 

@@ -23,20 +23,25 @@ namespace {
 
 }  // namespace
 
-FileDescriptor open_lock_file(const std::filesystem::path& path) {
-  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (!file.open()) fail("open", path);
-  return file;
+LockFile::LockFile(std::filesystem::path path) : LockFile(std::move(path), FileDescriptor()) {
+  file_ = FileDescriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!file_.open()) fail("open", path_);
 }
 
-// Other errors (ENOLCK, ENOSYS) are of file systems without locks.
-bool try_lock(int descriptor) {
-  return ::flock(descriptor, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+std::optional<LockFile> LockFile::existing(std::filesystem::path path, bool only_read) {
+  FileDescriptor file(::open(path.c_str(), (only_read ? O_RDONLY : O_RDWR) | O_CLOEXEC));
+  if (!file.open()) return std::nullopt;
+  return LockFile(std::move(path), std::move(file));
 }
 
-std::optional<LockHolder> read_lock_holder(int descriptor) {
+// Errors other than EWOULDBLOCK (ENOLCK, ENOSYS) are of file systems without locks.
+bool LockFile::try_lock() {
+  return ::flock(file_.number(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+}
+
+std::optional<LockHolder> LockFile::holder() const {
   std::array<char, 512> bytes{};
-  const ssize_t size = ::pread(descriptor, bytes.data(), bytes.size(), 0);
+  const ssize_t size = ::pread(file_.number(), bytes.data(), bytes.size(), 0);
   if (size <= 0) return std::nullopt;
   try {
     nlohmann::json fields =
@@ -54,19 +59,23 @@ std::optional<LockHolder> read_lock_holder(int descriptor) {
   }
 }
 
-void write_lock_holder(int descriptor, const std::filesystem::path& path,
-                       const nlohmann::ordered_json& further) {
+void LockFile::record(const nlohmann::ordered_json& further) {
   const ProcessIdentity own = ProcessIdentity::own();
   nlohmann::ordered_json fields = {
       {"pid", own.pid}, {"started", own.started}, {"host", own.host}, {"boot", own.boot}};
   fields.update(further);
-  // The host's name and variables of Slurm are whatever they are.
+  // The host's name and variables of Slurm need not be UTF-8.
   const std::string text =
       fields.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
   const bool written =
-      ::ftruncate(descriptor, 0) == 0 &&
-      ::pwrite(descriptor, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
-  if (!written) fail("write", path);
+      ::ftruncate(file_.number(), 0) == 0 &&
+      ::pwrite(file_.number(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
+  if (!written) fail("write", path_);
+}
+
+void LockFile::erase_holder() {
+  // A failure is harmless: the end of this process also releases the lock.
+  [[maybe_unused]] const int emptied = ::ftruncate(file_.number(), 0);
 }
 
 }  // namespace strait::base

@@ -1,6 +1,5 @@
 #include "launcher/base/run_lock.h"
 
-#include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -12,7 +11,6 @@
 
 #include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
-#include "launcher/base/lock_file.h"
 #include "launcher/base/run_file_names.h"
 #include "launcher/base/text.h"
 
@@ -26,21 +24,14 @@ std::string own_job() {
   return job == nullptr ? "" : job;
 }
 
-std::optional<LiveRun> read_holder(int descriptor) {
-  const auto holder = read_lock_holder(descriptor);
+std::optional<LiveRun> read_holder(const LockFile& file) {
+  const auto holder = file.holder();
   if (!holder) return std::nullopt;
   const auto text = [&](const char* key) {
     const auto found = holder->fields.find(key);
     return found == holder->fields.end() || !found->is_string() ? "" : found->get<std::string>();
   };
   return LiveRun{holder->process, text("since"), text("job")};
-}
-
-void write_holder(int descriptor, const std::filesystem::path& path) {
-  write_lock_holder(
-      descriptor, path,
-      {{"since", fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(std::time(nullptr)))},
-       {"job", own_job()}});
 }
 
 bool is_own(const LiveRun& holder) { return holder.here() && holder.pid == ::getpid(); }
@@ -79,51 +70,46 @@ std::string LiveRun::suspension() const {
                      pid);
 }
 
-RunLock::RunLock(const std::filesystem::path& run) {
-  const std::filesystem::path path = lock_file(run);
-  descriptor_ = open_lock_file(path);
-  const bool refused = !try_lock(descriptor_.number());
-  const std::optional<LiveRun> earlier = read_holder(descriptor_.number());
+RunLock::RunLock(const std::filesystem::path& run) : file_(lock_file(run)) {
+  const bool refused = !file_.try_lock();
+  const std::optional<LiveRun> earlier = read_holder(file_);
   // Checked even if the lock was free, because some file systems have no locks.
   const bool other = earlier && !is_own(*earlier) && earlier->alive();
   if (refused || other) refuse_live(run, earlier);
-  write_holder(descriptor_.number(), path);
+  file_.record({{"since", fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(std::time(nullptr)))},
+                {"job", own_job()}});
 }
 
 RunLock::~RunLock() {
-  // This process may live on, and where flock is not supported its pid would keep the lock. A
-  // failure is harmless, because the end of the process also releases the lock.
-  if (descriptor_.open()) [[maybe_unused]]
-    const int emptied = ::ftruncate(descriptor_.number(), 0);
+  // This process may live on, and where flock is not supported its pid would keep the lock.
+  if (file_.descriptor() >= 0) file_.erase_holder();
 }
 
 bool RunLock::is_of(const std::filesystem::path& run) const {
   struct stat held {};
   struct stat present {};
-  if (::fstat(descriptor_.number(), &held) != 0) return true;
+  if (::fstat(file_.descriptor(), &held) != 0) return true;
   if (::stat(lock_file(run).c_str(), &present) != 0) return errno != ENOENT && errno != ENOTDIR;
   if (held.st_dev == present.st_dev && held.st_ino == present.st_ino) return true;
   // Some file systems change a file's number now and then, so the content decides.
-  const FileDescriptor file(::open(lock_file(run).c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.open()) return errno != ENOENT && errno != ENOTDIR;
-  const auto holder = read_holder(file.number());
+  const auto file = LockFile::existing(lock_file(run));
+  if (!file) return errno != ENOENT && errno != ENOTDIR;
+  const auto holder = read_holder(*file);
   return holder && is_own(*holder);
 }
 
 void RunLock::clear(const std::filesystem::path& run, const LiveRun& ended) {
   // Not removed: a process that has just taken the lock would hold the lock of a file without a
   // name.
-  const FileDescriptor file(::open(lock_file(run).c_str(), O_RDWR | O_CLOEXEC));
-  if (!file.open() || !try_lock(file.number())) return;
-  if (read_holder(file.number()) != ended) return;
-  // otherwise it would block the next run
-  [[maybe_unused]] const int emptied = ::ftruncate(file.number(), 0);
+  auto file = LockFile::existing(lock_file(run), false);
+  if (!file || !file->try_lock() || read_holder(*file) != ended) return;
+  file->erase_holder();
 }
 
 std::optional<LiveRun> RunLock::holder(const std::filesystem::path& run) {
-  const FileDescriptor file(::open(lock_file(run).c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.open()) return std::nullopt;
-  const std::optional<LiveRun> fields = read_holder(file.number());
+  const auto file = LockFile::existing(lock_file(run));
+  if (!file) return std::nullopt;
+  const std::optional<LiveRun> fields = read_holder(*file);
   return fields && fields->alive() ? fields : std::nullopt;
 }
 

@@ -4,8 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "framework/file_descriptor.h"
-#include "launcher/base/process_identity.h"
+#include "launcher/base/lock_file.h"
 
 namespace strait::base {
 
@@ -45,7 +44,7 @@ class RunLock {
   static void clear(const std::filesystem::path& run, const LiveRun& ended);
 
  private:
-  FileDescriptor descriptor_;
+  LockFile file_;
 };
 
 }  // namespace strait::base

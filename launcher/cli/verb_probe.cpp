@@ -51,27 +51,30 @@ using std::chrono::seconds;
 // Of one measurement on all hosts; the longest flow takes 20 s (--seconds), compute up to 50 s.
 constexpr seconds kProbeTimeout{120};
 
-constexpr int kEchoes = 60;  // of a measurement of latency
+constexpr int kPings = 60;  // of a measurement of latency
 
 // Two hosts, the first of which dials the second, and what was measured between them.
 struct ProbedPair {
   std::size_t dials = 0;
   std::size_t listens = 0;
-  std::string endpoint;
+  std::vector<std::string> endpoints;  // one per parallel link
   double round_trip = 0;
   double there = 0;  // bytes per second from the dialling host
   double back = 0;
   double flows_there = 0;
   double flows_back = 0;
-  std::string trouble;
+  std::string problem;
 };
 
 class Prober {
  public:
   Prober(hosts::ReachClient& reach, const plan::Plan& plan,
          const std::vector<std::vector<std::string>>& addresses, const ProbeOptions& options)
-      : reach_(reach), plan_(plan), options_(options), ports_(reach, addresses) {
-    gaps_ = ports_.troubles();
+      : reach_(reach),
+        plan_(plan),
+        options_(options),
+        ports_(reach, addresses, options.connections) {
+    gaps_ = ports_.problems();
   }
 
   void measure_paths();
@@ -84,9 +87,6 @@ class Prober {
   void measure_round(std::vector<ProbedPair>& pairs);
   void measure_flows(std::vector<ProbedPair>& pairs, int connections, bool from_there,
                      double ProbedPair::*rate);
-  std::map<std::size_t, hosts::ReachAnswer> measure_from_dialers(
-      const std::vector<ProbedPair>& pairs,
-      const std::function<hosts::ReachCommand(const ProbedPair&)>& order);
   void add_pair(const ProbedPair& pair);
   void add_direction(std::size_t from, std::size_t to, double rate, double flows,
                      double round_trip);
@@ -99,18 +99,6 @@ class Prober {
   recipe::LinkTable table_;
   std::vector<std::string> gaps_;
 };
-
-// All pairs of a round measure the same thing at the same time: where they share a switch, echoes
-// of one must not queue behind a flow of another.
-std::map<std::size_t, hosts::ReachAnswer> Prober::measure_from_dialers(
-    const std::vector<ProbedPair>& pairs,
-    const std::function<hosts::ReachCommand(const ProbedPair&)>& order) {
-  std::map<std::size_t, hosts::ReachCommand> orders;
-  for (const ProbedPair& pair : pairs) {
-    if (pair.trouble.empty()) orders.emplace(pair.dials, order(pair));
-  }
-  return reach_.ask(orders, kProbeTimeout);
-}
 
 void Prober::measure_paths() {
   const auto rounds = hosts::probe_rounds(plan_.hosts.size());
@@ -156,17 +144,22 @@ std::optional<ProbedPair> Prober::reached_pair(const hosts::HostPair& pair,
   ProbedPair known;
   known.dials = dials;
   known.listens = listens;
-  known.endpoint = ports_.endpoint(listens, direction->address);
+  known.endpoints = ports_.address(listens, direction->address).endpoints;
   return known;
 }
 
+// All pairs of a round measure the same thing at the same time: where they share a switch, pings of
+// one must not queue after a flow of another.
 void Prober::measure_round(std::vector<ProbedPair>& pairs) {
-  const auto answers = measure_from_dialers(pairs, [&](const ProbedPair& pair) {
-    return hosts::MeasureRoundTrip{ports_.token(), pair.endpoint, kEchoes};
-  });
+  std::map<std::size_t, hosts::ReachCommand> orders;
+  for (const ProbedPair& pair : pairs) {
+    orders[pair.dials] = hosts::MeasureRoundTrip{
+        {static_cast<std::int64_t>(pair.listens), pair.endpoints.front()}, kPings};
+  }
+  const auto answers = reach_.ask(orders, kProbeTimeout);
   for (ProbedPair& pair : pairs) {
     const auto* measured =
-        answer_in<hosts::RoundTripMeasured>(answers.at(pair.dials), pair.trouble);
+        answer_in<hosts::RoundTripMeasured>(answers.at(pair.dials), pair.problem);
     if (measured != nullptr) pair.round_trip = measured->seconds;
   }
   measure_flows(pairs, 1, false, &ProbedPair::there);
@@ -177,22 +170,29 @@ void Prober::measure_round(std::vector<ProbedPair>& pairs) {
 
 void Prober::measure_flows(std::vector<ProbedPair>& pairs, int connections, bool from_there,
                            double ProbedPair::*rate) {
-  const auto answers = measure_from_dialers(pairs, [&](const ProbedPair& pair) {
-    return hosts::MeasureFlow{ports_.token(), pair.endpoint, from_there, connections,
-                              options_.flow_seconds};
-  });
+  std::map<std::size_t, hosts::ReachCommand> orders;
+  for (const ProbedPair& pair : pairs) {
+    if (!pair.problem.empty()) continue;
+    const auto [to, from] =
+        from_there ? std::pair(pair.dials, pair.listens) : std::pair(pair.listens, pair.dials);
+    std::vector<std::string> endpoints = pair.endpoints;
+    endpoints.resize(std::min(endpoints.size(), static_cast<std::size_t>(connections)));
+    orders[to] = hosts::ReceiveFlow{static_cast<std::int64_t>(from), endpoints};
+    orders[from] = hosts::SendFlow{static_cast<std::int64_t>(to), endpoints, options_.flow_seconds};
+  }
+  const auto answers = reach_.ask(orders, kProbeTimeout);
   for (ProbedPair& pair : pairs) {
-    const auto answer = answers.find(pair.dials);
-    if (answer == answers.end()) continue;
-    const auto* measured = answer_in<hosts::FlowMeasured>(answer->second, pair.trouble);
+    if (!pair.problem.empty()) continue;
+    const auto* measured = answer_in<hosts::FlowMeasured>(
+        answers.at(from_there ? pair.dials : pair.listens), pair.problem);
     if (measured != nullptr) pair.*rate = measured->bytes_per_second;
   }
 }
 
 void Prober::add_pair(const ProbedPair& pair) {
-  if (!pair.trouble.empty()) {
+  if (!pair.problem.empty()) {
     gaps_.push_back(
-        fmt::format("{} to {}: {}", name(pair.dials), name(pair.listens), pair.trouble));
+        fmt::format("{} to {}: {}", name(pair.dials), name(pair.listens), pair.problem));
     return;
   }
   add_direction(pair.dials, pair.listens, pair.there, pair.flows_there, pair.round_trip);
@@ -225,10 +225,10 @@ void Prober::measure_hosts() {
                               count, plan_.recipe.model.device != recipe::Device::cpu};
   }
   for (const auto& [host, answer] : reach_.ask(orders, kProbeTimeout)) {
-    std::string trouble;
-    const auto* measured = answer_in<hosts::ComputeMeasured>(answer, trouble);
+    std::string problem;
+    const auto* measured = answer_in<hosts::ComputeMeasured>(answer, problem);
     if (measured == nullptr) {
-      gaps_.push_back(fmt::format("{}: {}", name(host), trouble));
+      gaps_.push_back(fmt::format("{}: {}", name(host), problem));
       continue;
     }
     table_.hosts.push_back({name(host), measured->flops_per_second, measured->backward,
@@ -277,9 +277,12 @@ Probed probe_here(const plan::Plan& plan, const ProbeOptions& options) {
   };
   auto [near, far] =
       net::memory_link({launcher, {}, 1, end_of(agent)}, {agent, {}, 1, end_of(launcher)});
-  const hosts::ReachService end(std::move(far), 0, {0, 0}, worker::measure_compute);
+  net::NodeOptions node;
+  node.name = agent;
+  node.keys = net::CurveKeyPair::generate();
+  const hosts::ReachService end(std::move(far), node, {0, 0}, worker::measure_compute);
   std::vector<hosts::ReachClient::Host> hosts;
-  hosts.push_back({plan.hosts.at(0).name, std::move(near)});
+  hosts.push_back({plan.hosts.at(0).name, std::move(near), node.keys.public_key});
   hosts::ReachClient reach(std::move(hosts));
   return probe_hosts(reach, plan, {{"127.0.0.1"}}, options);
 }

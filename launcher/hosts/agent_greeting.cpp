@@ -18,7 +18,7 @@ constexpr std::string_view kGreetingMarker = "strait-agent-here ";
 constexpr std::string_view kAnswerMarker = "strait-agent-says ";
 constexpr std::uint64_t kMaxClockOffset = 300;  // seconds
 
-// The line of any build: fields that this one does not know are skipped.
+// Accepts the line of any build: unknown fields are skipped.
 template <class T>
 std::optional<T> fields_after(std::string_view marker, const std::string& line) {
   const std::optional<nlohmann::json> object = json_after(marker, line);
@@ -82,7 +82,7 @@ std::optional<AgentGreeting> greeting_from(const std::string& line) {
 std::optional<AgentAnswer> answer_from(const std::string& line) {
   std::optional<AgentAnswer> answer = fields_after<AgentAnswer>(kAnswerMarker, line);
   if (!answer) return std::nullopt;
-  // strait ends with it, so it is one of the table, and of a failure.
+  // strait exits with this code, so it must be in the table and stand for a failure.
   const bool known = std::in_range<std::uint8_t>(answer->code) && answer->code != 0 &&
                      base::meaning(static_cast<base::ExitCode>(answer->code)) != nullptr;
   if (!answer->error.empty() && !known) answer->code = number(base::ExitCode::internal);
@@ -90,7 +90,7 @@ std::optional<AgentAnswer> answer_from(const std::string& line) {
 }
 
 std::string clock_warning(const std::string& host, std::int64_t theirs, std::int64_t ours) {
-  // What a host says may be any number.
+  // A host may send any number.
   const auto [low, high] = std::minmax(theirs, ours);
   const std::uint64_t apart = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
   if (apart <= kMaxClockOffset) return "";

@@ -18,7 +18,7 @@ struct AgentGreeting {
   std::int64_t clock = 0;  // seconds since 1970, by its own clock
 };
 
-// The last line of a call: the agent runs, or why it does not.
+// The last line of a call: the agent runs, or an error.
 struct AgentAnswer {
   std::int64_t pid = 0;
   int code = 0;       // an ExitCode, where there is
@@ -37,8 +37,8 @@ std::string to_line(const AgentAnswer& answer);
 std::optional<AgentGreeting> greeting_from(const std::string& line);
 std::optional<AgentAnswer> answer_from(const std::string& line);
 
-// "the clock of h0 is 7 minutes behind ...", where two clocks are more than five minutes apart;
-// else empty. Nothing in a run depends on wall clocks, but logs and certificates do.
+// "the clock of h0 is 7 minutes behind this machine's ..." if the clocks differ by more than five
+// minutes; else empty. Nothing in a run depends on wall clocks, but logs and certificates do.
 std::string clock_warning(const std::string& host, std::int64_t theirs, std::int64_t ours);
 
 }  // namespace strait::hosts

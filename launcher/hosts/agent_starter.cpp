@@ -46,7 +46,7 @@ std::vector<std::exception_ptr> for_each_host(std::size_t count,
       try {
         work(host);
       } catch (...) {
-        errors[host] = std::current_exception();  // the caller's
+        errors[host] = std::current_exception();  // the caller rethrows it
       }
     });
   }
@@ -77,11 +77,12 @@ std::unique_ptr<AgentStarter> agent_starter_in_run(const plan::Plan& plan, std::
     return ssh_call(settings, host, progress_from_now(), std::move(check));
   throw base::UserError(
       base::ExitCode::bad_input,
-      fmt::format("host {} is lost, and {}; stop the run, and strait resume brings all back",
-                  plan.hosts.at(host).name,
-                  settings.backend == recipe::BackendKind::slurm
-                      ? "the nodes of a Slurm job are taken into a run when it starts"
-                      : "hosts join by a token only when a run starts"));
+      fmt::format(
+          "host {} is lost, and {}; stop the run, then strait resume starts all hosts again",
+          plan.hosts.at(host).name,
+          settings.backend == recipe::BackendKind::slurm
+              ? "the nodes of a Slurm job are taken into a run when it starts"
+              : "hosts join by a token only when a run starts"));
 }
 
 }  // namespace strait::hosts

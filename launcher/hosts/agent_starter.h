@@ -30,18 +30,19 @@ class AgentStarter {
   // The address of this machine that the host can reach; the launcher listens there.
   virtual std::string launcher_address(std::chrono::steady_clock::time_point deadline) = 0;
 
-  // Returns when the agent has its job, or the program that starts it has.
+  // Returns when the agent has its job, or when srun or a token holds it.
   virtual void start_agent(const AgentJob& job, std::chrono::steady_clock::time_point deadline) = 0;
 
-  // Why the agent ended or cannot start although it was given its job; empty: not known to.
+  // Why the agent ended or could not start although it has its job; empty: no failure is known.
   virtual std::string failure() { return {}; }
 
-  // The agent has connected to the launcher: closes what only showed that the host is alive.
+  // Call it when the agent has connected to the launcher. Closes the connection that showed until
+  // then that the host is alive.
   virtual void disconnect() {}
 };
 
-// Works on all of so many hosts at the same time, one thread each, because each waits for its host.
-// The error of each; null: none.
+// Calls work(0) to work(n - 1) at the same time, each on its own thread, because each call waits
+// for its host. Returns the error of each; null: none.
 std::vector<std::exception_ptr> for_each_host(std::size_t count,
                                               const std::function<void(std::size_t)>& work);
 
@@ -51,9 +52,8 @@ std::vector<std::unique_ptr<AgentStarter>> make_agent_starters(
     const plan::Plan& plan, const std::filesystem::path& run,
     const std::set<std::size_t>& left_out);
 
-// While the run goes: for a host that has no agent, or has lost it. `check` is called all the time
-// while the starter waits for the host, and what it throws ends that. UserError: the backend cannot
-// start agents in a running run.
+// During the run, for a host without an agent. `check` is called repeatedly while the starter waits
+// for the host, and throws to give up. UserError: the backend cannot start agents during a run.
 std::unique_ptr<AgentStarter> agent_starter_in_run(const plan::Plan& plan, std::size_t host,
                                                    std::function<void()> check);
 
@@ -73,15 +73,15 @@ std::filesystem::path token_file(const std::filesystem::path& run, std::size_t h
 // the only one of `own`. UserError names these.
 std::string address_for_joining(const std::string& configured, const std::vector<std::string>& own);
 
-// UserError, before anything is started or announced: the launcher cannot listen where the recipe
-// says, or joining hosts cannot be told where. Without effect for other backends than ssh and join.
+// Called before anything is started or announced. UserError: the launcher cannot listen at the
+// recipe's address, or there is no address to tell joining hosts. Only for ssh and join.
 void check_launcher_address(const recipe::Recipe::Hosts& hosts);
 
 // Instructions for the user: where the tokens will be, and how to use them.
 std::vector<std::string> join_instructions(const plan::Plan& plan,
                                            const std::filesystem::path& run);
 
-// About hosts that have not connected to the launcher in time: what to do. Pure.
+// What to do about hosts that have not connected to the launcher in time. Pure.
 std::string late_hosts_text(const recipe::Recipe::Hosts& hosts,
                             const std::vector<std::string>& missing);
 

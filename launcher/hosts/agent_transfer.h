@@ -25,14 +25,14 @@ class AgentTransfer {
   std::string accept(const net::ProcessName& name, const std::string& key) STRAIT_EXCLUDES(mutex_);
   void connect(const transfer::message::Connect& to, const net::ProcessName& name)
       STRAIT_EXCLUDES(mutex_);
-  // Otherwise it is from now on.
+  // False: this call has recorded the link, and the caller makes it.
   bool is_linked(const net::ProcessName& name, const std::string& key) STRAIT_REQUIRES(mutex_);
 
   net::Node& node_;
   const AgentJob& job_;
   const std::string address_;
   Mutex mutex_;
-  // Keys of the agents that were linked, by name: one that was started again has another.
+  // Keys of the linked agents, by name. An agent that was started again has another key.
   std::map<net::ProcessName, std::string> linked_ STRAIT_GUARDED_BY(mutex_);
   // One for each link: a listener expects a peer once, and links may break.
   std::vector<std::unique_ptr<net::Listener>> listeners_ STRAIT_GUARDED_BY(mutex_);

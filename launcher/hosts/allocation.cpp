@@ -44,7 +44,7 @@ std::optional<Allocation> allocation_from(const Variable& variable, std::int64_t
   if (!variable("SLURM_RESTART_COUNT").empty()) {
     allocation.restarts = slurm_number(variable, "SLURM_RESTART_COUNT");
   }
-  // salloc's shell has none.
+  // The shell of salloc has no SLURM_TASK_PID.
   allocation.is_script =
       !variable("SLURM_TASK_PID").empty() && slurm_number(variable, "SLURM_TASK_PID") == pid;
   if (allocation.nodes.empty()) {
@@ -70,7 +70,7 @@ std::vector<NodeAddress> nodes_of(const Allocation& allocation) {
     if (found == known.end()) {
       throw base::UserError(
           base::ExitCode::bad_input,
-          fmt::format("scontrol knows no address of node {} of job {}", name, allocation.job));
+          fmt::format("scontrol shows no address for node {} of job {}", name, allocation.job));
     }
     nodes.push_back(*found);
   }

@@ -18,9 +18,9 @@ struct Allocation {
   std::string nodes;          // "n[0-3]"
 };
 
-// A variable of the environment; empty: there is none.
+// Reads a variable of the environment; empty: it is not set.
 using Variable = std::function<std::string(const char* name)>;
-// Of this process.
+// The environment of this process.
 std::string own_variable(const char* name);
 
 // The job in the variables, for a process with this pid; nullopt: not in a job. Pure.
@@ -29,8 +29,8 @@ std::optional<Allocation> allocation_from(const Variable& variable, std::int64_t
 // The job that this process is in.
 std::optional<Allocation> own_allocation();
 
-// Its nodes in the order in which Slurm numbers tasks on them, with the addresses that Slurm itself
-// reaches them at. Runs scontrol.
+// The nodes of the job in the order of their task numbers, with the addresses at which Slurm itself
+// reaches them. Runs scontrol.
 std::vector<NodeAddress> nodes_of(const Allocation& allocation);
 
 }  // namespace strait::hosts

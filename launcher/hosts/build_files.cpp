@@ -56,7 +56,7 @@ fs::path stage_in(const fs::path& programs) {
   return program;
 }
 
-// Hashes by sha256sum, which the hosts check with too.
+// Uses sha256sum, as the hosts do when they verify the files.
 void add_hashes(std::vector<BuildFile>& files) {
   std::vector<std::string> argv = {"sha256sum", "--"};
   for (const BuildFile& file : files) argv.push_back(file.from.string());
@@ -81,7 +81,7 @@ std::vector<std::pair<std::string, std::string>> loaded_libraries(const std::str
   for (std::string line; std::getline(lines, line);) {
     const std::size_t first = line.find_first_not_of(" \t");
     const std::size_t arrow = line.find(" => ");
-    // Without an arrow: the kernel's own, or the loader, which only the system can have.
+    // A line without an arrow is the kernel's library or the loader; the host has its own.
     if (first == line.npos || arrow == line.npos) continue;
     const std::size_t address = line.rfind(" (0x");
     const std::string path =

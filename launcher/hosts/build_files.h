@@ -17,9 +17,9 @@ struct BuildFile {
   std::uint64_t size = 0;
 };
 
-// One build of these sources: all that a host needs to run its strait-stage, which is the program,
-// and every library that the loader gives it here but those of the system itself. install.sh adds a
-// starter that makes it find them.
+// One build of these sources: all that a host needs to run strait-stage. These are the program and
+// the libraries that the loader finds for it here, without those of the system. install.sh adds a
+// wrapper script with which the program finds them there.
 struct Build {
   std::vector<BuildFile> files;
   bool has_cuda() const;  // its libtorch can use GPUs
@@ -29,23 +29,23 @@ struct Build {
 // or it is of other sources than this program. Writes nothing.
 Build build_in(const std::filesystem::path& programs);
 
-// Where a build of the other kind is looked for: build/cuda/bin beside build/release/bin of one for
-// CPUs, build/cpu/bin beside that of one with CUDA. It need not exist.
+// Where to look for a build of the other kind: a build for CPUs in build/release/bin has one with
+// CUDA in build/cuda/bin; one with CUDA has one for CPUs in build/cpu/bin. It need not exist.
 std::filesystem::path programs_of_other_kind(const std::filesystem::path& programs, bool has_cuda);
 
-// The number of the build for a host: with a GPU one that has CUDA, else one without, if there is
-// such a one. Pure; `builds` is not empty.
+// The index of the build for a host: prefers CUDA for a host with a GPU, and no CUDA for another
+// host. Pure; `builds` is not empty.
 std::size_t build_for_host(const std::vector<Build>& builds, bool host_has_gpu);
 
 // The libraries in what the loader prints with LD_TRACE_LOADED_OBJECTS: name and path; the path is
 // empty where none was found. Pure.
 std::vector<std::pair<std::string, std::string>> loaded_libraries(const std::string& trace);
 
-// Libraries that come into play only later, by name: those that lie beside a library of CUDA. Their
-// paths; none for other libraries. Reads the folder.
+// Libraries that a CUDA library opens later by name: their files in the same folder. Empty for
+// other libraries. Reads the folder.
 std::vector<std::filesystem::path> loaded_on_demand(const std::filesystem::path& library);
 
-// Whether a library has to be the host's own: the C library's family, and drivers.
+// Whether the host's own library must be used: the C library's family, and drivers.
 bool is_systems_own(const std::string& library);
 
 }  // namespace strait::hosts

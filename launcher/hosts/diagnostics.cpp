@@ -37,7 +37,7 @@ InspectionRequest inspection_request_for(const recipe::RecipeHost& host,
   return {host.directory.empty() ? recipe::kHostDirectory : host.directory, ports};
 }
 
-// Inspects a host over ssh, as far as that works.
+// Inspects a host over ssh. Reports a failure as a finding.
 std::vector<CheckResult> inspect_over_ssh(SshSession& call, const recipe::RecipeHost& host,
                                           const HostNeed& need, const recipe::Recipe& recipe,
                                           Clock::time_point deadline) {
@@ -49,7 +49,7 @@ std::vector<CheckResult> inspect_over_ssh(SshSession& call, const recipe::Recipe
         Clock::now() + kInspectionLimit);
     return diagnose_host(host, need, *inspection_from(line), recipe.hosts.ports,
                          base::unix_seconds());
-  } catch (const std::exception& error) {  // of any kind: it is what was found
+  } catch (const std::exception& error) {  // of any kind: the failure is the finding
     const base::Failure failure = base::describe_failure(error);
     return {wrong(failure.code, host.name, failure.text)};
   }
@@ -95,9 +95,10 @@ void diagnose_ports(const recipe::RecipeHost& listed, const HostNeed& need,
   if (left < need.ports) {
     results.push_back(wrong(
         base::ExitCode::bad_input, listed.name,
-        fmt::format("of its ports {}-{} only {} are free, but {} are needed; end what listens "
-                    "there, or name others: hosts.ports",
-                    ports.first, ports.second, left, need.ports)));
+        fmt::format(
+            "of its ports {}-{} only {} are free, but {} are needed; end the programs that listen "
+            "there, or name others: hosts.ports",
+            ports.first, ports.second, left, need.ports)));
   } else if (!inspection.busy_ports.empty()) {
     results.push_back(
         {Kind::note, base::ExitCode::done, listed.name,
@@ -114,7 +115,7 @@ std::vector<HostNeed> needs_of(const plan::Plan& plan) {
   for (const plan::Plan::Process& process : plan.processes) {
     HostNeed& need = needs.at(process.host_index);
     ++need.processes;
-    // One more than are kept: the newest is written before the oldest goes.
+    // One more than checkpoint.keep: the newest is written before the oldest is removed.
     need.disk += process.saved_bytes * (plan.recipe.checkpoint.keep + 1);
   }
   for (std::size_t i = 0; i < needs.size(); ++i) {

@@ -19,18 +19,18 @@ struct CheckResult {
   std::string text;
 };
 
-// What the processes that a plan puts on one host take.
+// The resources that the processes of a plan need on one host.
 struct HostNeed {
   std::size_t processes = 0;
   std::int64_t memory = 0;   // bytes
   std::int64_t disk = 0;     // bytes of its checkpoints
   std::int64_t ports = 0;    // that links to these processes are bound to
-  std::int64_t threads = 0;  // that the recipe gives each of them; 0: no number
+  std::int64_t threads = 0;  // of each process, by the recipe; 0: it gives no number
 };
 
 std::vector<HostNeed> needs_of(const plan::Plan& plan);  // by host
 
-// Compares one host with what the plan needs of it. `now` is this machine's clock. Pure.
+// Compares one host with its needs. `now` is this machine's clock. Pure.
 std::vector<CheckResult> diagnose_host(const recipe::RecipeHost& listed, const HostNeed& need,
                                        const HostInspection& inspection, std::pair<int, int> ports,
                                        std::int64_t now);

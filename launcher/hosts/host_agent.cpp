@@ -316,7 +316,7 @@ base::ExitCode run_agent(const AgentJob& job) {
             job.endpoints.at(base::kReachService),
             base::service_link(base::kReachService, job.name(), net::ProcessName::coordinator(),
                                job.launcher_key, std::chrono::seconds(job.hold))),
-        job.host, job.ports, [](const MeasureCompute& command) {
+        agent_node(job), job.ports, [](const MeasureCompute& command) {
           return measure_in_subprocess(stage_program_here(), command);
         });
     const AgentTransfer transfer(node, job, directory,

@@ -59,7 +59,7 @@ class HostAgents::RemoteProcess : public base::Process {
     return agents_.hosts_[host_].leaving;
   }
   void parent_ended() override {
-    // One of an agent that was replaced says nothing of the present one.
+    // A process of a replaced agent says nothing about the present agent.
     if (!RemoteProcess::exit_status()) agents_.lose(host_, "its agent was killed or has crashed");
   }
   std::vector<std::string> log_tail(std::size_t count) const override { return log_.tail(count); }

@@ -23,22 +23,22 @@ struct HostFacts {
   std::string launcher;                // what it reaches the launcher at
 };
 
-// Of this machine; `directory` exists. `towards` is an endpoint or an address of the launcher.
+// The facts of this machine; `directory` exists. `towards`: an endpoint or address of the launcher.
 HostFacts facts_of_this_host(const std::filesystem::path& directory, const std::string& towards);
 
-// The address that this machine uses towards another one; empty where there is no route. Sends
+// The address from which this machine would send to another one; empty: there is no route. Sends
 // nothing.
 std::string own_address_towards(const std::string& address);
 
 bool is_loopback(const std::string& address);
 
-// Whether it is one of `own`, or of loopback.
+// Whether the address is in `own` or is a loopback address.
 bool is_own(const std::string& address, const std::vector<std::string>& own);
 
 // Which interface of this machine has the address; empty: none.
 std::string interface_of(const std::string& address);
 
-// Of all interfaces that are up, without loopback and link-local ones, IPv4 first.
+// The addresses of all interfaces that are up, without loopback and link-local ones, IPv4 first.
 std::vector<std::string> own_addresses();
 
 }  // namespace strait::hosts

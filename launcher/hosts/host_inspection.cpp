@@ -32,7 +32,7 @@ constexpr std::uintmax_t kLeastDisk = 32 << 20;
 // Whether a process listens there. SO_REUSEADDR: sockets in TIME_WAIT do not count.
 bool port_is_taken(int family, int port) {
   const FileDescriptor probe(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!probe.open()) return false;  // a kind of address that this host does not have
+  if (!probe.open()) return false;  // this host does not support this address family
   const int on = 1;
   ::setsockopt(probe.number(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (family == AF_INET6) {
@@ -69,7 +69,7 @@ std::optional<InspectionRequest> inspection_request_from(const std::string& text
     if (!from.at("look").is_object()) return std::nullopt;
     return fields::from_object<InspectionRequest>(from.at("look"), "request");
   } catch (const fields::JsonError&) {
-    return std::nullopt;  // no request at all: the job's own parser says what is wrong
+    return std::nullopt;  // not an inspection: the parser of jobs reports errors
   } catch (const base::MessageError&) {
     return std::nullopt;
   }

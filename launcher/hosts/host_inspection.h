@@ -12,8 +12,8 @@
 // The request of `strait doctor` to a host, which starts no agent.
 namespace strait::hosts {
 
-// What to do about a directory that cannot be used: of a host in the recipe's list, and of a run
-// on this machine alone, which has no list.
+// Advice about a directory that cannot be used: for a host in the recipe's list, and for a run on
+// this machine, which has no list.
 inline constexpr const char* kListAnother =
     "name another place under [[hosts.list]]: directory = \"...\"";
 inline constexpr const char* kStartElsewhere =
@@ -27,11 +27,11 @@ struct InspectionRequest {
 struct HostInspection {
   HostFacts facts;
   std::vector<int> busy_ports;  // of the ports in the request
-  // What stages there can compute on: whether it works, and a sentence.
+  // The devices for stages: whether each works, and a sentence about it.
   std::vector<std::pair<bool, std::string>> devices;
   std::string objection;  // why it cannot keep files there; empty: it can
   base::ExitCode objection_code = base::ExitCode::done;
-  const char* advice = kListAnother;  // where its disk has too little room; not of the line
+  const char* advice = kListAnother;  // if its disk has too little room; not sent
 };
 
 std::string to_text(const InspectionRequest& request);
@@ -41,7 +41,7 @@ std::optional<InspectionRequest> inspection_request_from(const std::string& text
 std::string to_line(const HostInspection& inspection);
 std::optional<HostInspection> inspection_from(const std::string& line);
 
-// On the host itself. Creates the directory and nothing else.
+// Runs on the host. Creates the directory and nothing else.
 HostInspection inspect_this_host(const InspectionRequest& request,
                                  const char* advice = kListAnother);
 

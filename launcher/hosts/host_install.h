@@ -24,7 +24,7 @@ struct Installed {
 // install.sh, which a host runs.
 extern const std::string_view kInstallScript;
 
-// Called with the bytes that were sent so far.
+// Receives the number of bytes sent so far.
 using InstallProgress = std::function<void(std::uint64_t sent, std::uint64_t to_send)>;
 
 // Installs the build that fits the host (build_for_host()) over ssh, into ~/.strait/builds/ID, and

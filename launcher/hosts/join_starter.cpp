@@ -22,8 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Created with mode 0600 and O_EXCL, so that no other user can read it or has prepared it, and
-// renamed when it is complete.
+// Created with mode 0600 and O_EXCL, so that no other user can read or prepare the file. It is
+// renamed when it is complete, so that nobody copies a part of it.
 void write_token(const fs::path& file, const std::string& text) {
   const fs::path unfinished = file.string() + ".tmp";
   const auto refuse_token = [&](const char* doing) -> base::UserError {
@@ -47,7 +47,7 @@ class JoinStarter : public AgentStarter {
   ~JoinStarter() override {
     std::error_code gone_already;
     fs::remove(file_, gone_already);
-    fs::remove(file_.parent_path(), gone_already);  // with the last of them
+    fs::remove(file_.parent_path(), gone_already);  // when the last token is removed
   }
 
   std::string launcher_address(std::chrono::steady_clock::time_point /*deadline*/) override {
@@ -85,9 +85,10 @@ std::string address_for_joining(const std::string& configured,
   if (is_own(configured, own)) return configured;
   throw base::UserError(
       base::ExitCode::bad_input,
-      fmt::format("hosts.address is {}, which is no address of this machine, and the run listens "
-                  "there for its hosts; {}",
-                  base::printable(configured), choice));
+      fmt::format(
+          "hosts.address is {}, which is not an address of this machine, and the run listens "
+          "there for its hosts; {}",
+          base::printable(configured), choice));
 }
 
 void check_launcher_address(const recipe::Recipe::Hosts& hosts) {

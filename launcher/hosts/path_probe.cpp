@@ -10,7 +10,6 @@
 #include "framework/net/endpoint.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
-#include "launcher/hosts/tcp_socket.h"
 
 namespace strait::hosts {
 namespace {
@@ -23,67 +22,64 @@ constexpr double kCompareSeconds = 0.6;  // enough to distinguish a fast path fr
 // Longer than kMeasureLimit of the hosts, so that their own error is reported.
 constexpr seconds kFlowTimeout{60};
 
-using Wire = std::tuple<std::size_t, std::size_t, std::string>;  // from a host to another's
+using Route = std::tuple<std::size_t, std::size_t, std::string>;  // from, to, its interface
 
-// Places are what a host says of itself.
-void check_place(const std::string& host, const std::string& place) {
-  if (net::Endpoint::parse(place)) return;
-  throw base::UserError(base::ExitCode::internal,
-                        fmt::format("host {} says that it listens at \"{}\", which is no address",
-                                    host, base::printable(place)));
-}
-
-// The first try that got there over each wire, where several wires lead from one host to another.
-std::vector<const PathProbe*> rivals_of(const OpenPorts& ports,
-                                        const std::vector<PathProbe>& tries) {
-  std::map<Wire, const PathProbe*> first;
+// The first address that answered on each route, for pairs of hosts with several routes.
+std::vector<const PathProbe*> competing_paths(const OpenPorts& ports,
+                                              const std::vector<PathProbe>& tries) {
+  std::map<Route, const PathProbe*> first;
   for (const PathProbe& one : tries) {
-    if (one.trouble.empty())
-      first.try_emplace({one.from, one.to, ports.wire(one.to, one.address)}, &one);
+    if (one.problem.empty())
+      first.try_emplace({one.from, one.to, ports.address(one.to, one.address).interface}, &one);
   }
-  std::vector<const PathProbe*> rivals;
-  for (const auto& [wire, one] : first) {
+  std::vector<const PathProbe*> competing;
+  for (const auto& [route, one] : first) {
     const bool choice = std::ranges::count_if(first, [one = one](const auto& other) {
                           return other.second->from == one->from && other.second->to == one->to;
                         }) > 1;
-    if (choice) rivals.push_back(one);
+    if (choice) competing.push_back(one);
   }
-  return rivals;
+  return competing;
 }
 
-// Those of them whose hosts no other of the result has.
-std::vector<const PathProbe*> take_apart(std::vector<const PathProbe*>& rivals) {
+// Removes paths from the list and returns them. No two of them share a host.
+std::vector<const PathProbe*> take_disjoint(std::vector<const PathProbe*>& paths) {
   std::set<std::size_t> busy;
-  std::vector<const PathProbe*> apart;
-  std::erase_if(rivals, [&](const PathProbe* one) {
+  std::vector<const PathProbe*> disjoint;
+  std::erase_if(paths, [&](const PathProbe* one) {
     if (busy.contains(one->from) || busy.contains(one->to)) return false;
     busy.insert({one->from, one->to});
-    apart.push_back(one);
+    disjoint.push_back(one);
     return true;
   });
-  return apart;
+  return disjoint;
 }
 
-// Of wires that lead to the same host, how fast each is.
+// Measures competing paths and enters their speeds.
 void compare_speeds(ReachClient& reach, const OpenPorts& ports, std::vector<PathProbe>& tries) {
-  std::map<Wire, double> speeds;
-  for (auto rivals = rivals_of(ports, tries); !rivals.empty();) {
-    const auto apart = take_apart(rivals);
+  std::map<Route, double> speeds;
+  for (auto competing = competing_paths(ports, tries); !competing.empty();) {
+    const auto disjoint = take_disjoint(competing);
     std::map<std::size_t, ReachCommand> commands;
-    for (const PathProbe* one : apart) {
-      commands[one->from] = MeasureFlow{ports.token(), ports.endpoint(one->to, one->address), false,
-                                        1, kCompareSeconds};
+    for (const PathProbe* one : disjoint) {
+      const std::vector<std::string> endpoints = {
+          ports.address(one->to, one->address).endpoints.front()};
+      commands[one->from] =
+          SendFlow{static_cast<std::int64_t>(one->to), endpoints, kCompareSeconds};
+      commands[one->to] = ReceiveFlow{static_cast<std::int64_t>(one->from), endpoints};
     }
     const auto answers = reach.ask(commands, kFlowTimeout);
-    for (const PathProbe* one : apart) {
-      const auto* measured = std::get_if<FlowMeasured>(&answers.at(one->from));
+    for (const PathProbe* one : disjoint) {
+      const auto* measured = std::get_if<FlowMeasured>(&answers.at(one->to));
       if (measured == nullptr) continue;
-      speeds[{one->from, one->to, ports.wire(one->to, one->address)}] = measured->bytes_per_second;
+      speeds[{one->from, one->to, ports.address(one->to, one->address).interface}] =
+          measured->bytes_per_second;
     }
   }
   for (PathProbe& one : tries) {
-    if (!one.trouble.empty()) continue;
-    const auto speed = speeds.find({one.from, one.to, ports.wire(one.to, one.address)});
+    if (!one.problem.empty()) continue;
+    const auto speed =
+        speeds.find({one.from, one.to, ports.address(one.to, one.address).interface});
     if (speed != speeds.end()) one.bytes_per_second = speed->second;
   }
 }
@@ -108,58 +104,65 @@ std::vector<std::vector<std::string>> candidate_addresses(
   return addresses;
 }
 
-OpenPorts::OpenPorts(ReachClient& reach, const std::vector<std::vector<std::string>>& addresses)
-    : reach_(reach), token_(Preamble::random_token()) {
+OpenPorts::OpenPorts(ReachClient& reach, const std::vector<std::vector<std::string>>& addresses,
+                     int links)
+    : reach_(reach), addresses_(addresses.size()) {
+  std::vector<ProbePeer> peers;
+  for (std::size_t i = 0; i < addresses.size(); ++i) {
+    if (!addresses[i].empty()) peers.push_back({static_cast<std::int64_t>(i), reach_.key(i)});
+  }
   std::map<std::size_t, ReachCommand> commands;
   for (std::size_t i = 0; i < addresses.size(); ++i) {
-    if (!addresses[i].empty()) commands[i] = OpenPort{token_, addresses[i]};
+    if (!addresses[i].empty()) commands[i] = OpenPort{addresses[i], peers, links};
   }
-  places_.resize(addresses.size());
-  wires_.resize(addresses.size());
   for (const auto& [host, answer] : reach_.ask(commands, kDialTimeout)) {
-    std::string trouble;
-    if (const auto* opened = answer_in<PortOpened>(answer, trouble)) {
-      places_[host] = opened->places;
-      wires_[host] = opened->wires;
-      wires_[host].resize(places_[host].size());
-      for (std::size_t i = 0; i < places_[host].size(); ++i) {
-        check_place(reach_.name(host), places_[host][i]);
-        if (wires_[host][i].empty()) wires_[host][i] = places_[host][i];
-      }
-      for (const std::string& one : opened->troubles) {
-        troubles_.push_back(fmt::format("host {}: {}", reach_.name(host), one));
-      }
+    std::string problem;
+    if (const auto* opened = answer_in<PortOpened>(answer, problem)) {
+      add_addresses(host, *opened);
     } else {
-      troubles_.push_back(fmt::format("host {}: {}", reach_.name(host), trouble));
+      problems_.push_back(fmt::format("host {}: {}", reach_.name(host), problem));
     }
   }
 }
 
+// Other hosts will connect to what a host answers, so it is checked here.
+void OpenPorts::add_addresses(std::size_t host, const PortOpened& opened) {
+  for (const OpenedAddress& address : opened.addresses) {
+    Address known{"", address.interface, address.endpoints};
+    for (const std::string& text : address.endpoints) {
+      const auto endpoint = net::Endpoint::parse(text);
+      if (!endpoint || (!known.text.empty() && endpoint->host != known.text)) {
+        throw base::UserError(
+            base::ExitCode::internal,
+            fmt::format("host {} says that it listens at \"{}\"; expected tcp://ADDRESS:PORT, "
+                        "with one address for all links",
+                        reach_.name(host), base::printable(text)));
+      }
+      known.text = endpoint->host;
+    }
+    if (known.endpoints.empty()) continue;
+    if (known.interface.empty()) known.interface = known.text;
+    addresses_[host].push_back(std::move(known));
+  }
+  for (const std::string& problem : opened.problems) {
+    problems_.push_back(fmt::format("host {}: {}", reach_.name(host), problem));
+  }
+}
+
 OpenPorts::~OpenPorts() {
-  for (std::size_t i = 0; i < places_.size(); ++i) {
-    if (places_[i].empty()) continue;
+  for (std::size_t i = 0; i < addresses_.size(); ++i) {
+    if (addresses_[i].empty()) continue;
     try {
       reach_.give(i, ClosePort{});
     } catch (const base::UserError& lost) {
-      // Its port is closed with it; the next request to that host reports the loss.
+      // Its ports are closed with it; the next request to that host reports the loss.
       static_cast<void>(lost);
     }
   }
 }
 
-std::size_t OpenPorts::index(std::size_t host, const std::string& address) const {
-  const auto found = std::ranges::find_if(places_[host], [&](const std::string& text) {
-    return net::Endpoint::parse(text)->host == address;
-  });
-  return static_cast<std::size_t>(found - places_[host].begin());
-}
-
-const std::string& OpenPorts::endpoint(std::size_t host, const std::string& address) const {
-  return places_[host].at(index(host, address));
-}
-
-const std::string& OpenPorts::wire(std::size_t host, const std::string& address) const {
-  return wires_[host].at(index(host, address));
+const OpenPorts::Address& OpenPorts::address(std::size_t host, const std::string& text) const {
+  return *std::ranges::find(addresses_.at(host), text, &Address::text);
 }
 
 std::vector<PathProbe> probe_paths(ReachClient& reach, const OpenPorts& ports,
@@ -168,20 +171,19 @@ std::vector<PathProbe> probe_paths(ReachClient& reach, const OpenPorts& ports,
   std::map<std::size_t, TryPaths> commands;
   std::map<std::size_t, std::vector<std::size_t>> tries_of;  // by the host that probes
   for (const auto& [from, to] : pairs) {
-    for (const std::string& place : ports.places()[to]) {
+    for (const OpenPorts::Address& address : ports.addresses(to)) {
       TryPaths& command = commands[from];
-      command.token = ports.token();
       command.limit_seconds = kDialSeconds;
-      command.targets.push_back({static_cast<std::int64_t>(to), place});
+      command.targets.push_back({static_cast<std::int64_t>(to), address.endpoints.front()});
       tries_of[from].push_back(tries.size());
-      tries.push_back({from, to, net::Endpoint::parse(place)->host, "not tried", 0, 0});
+      tries.push_back({from, to, address.text, "not tried", 0, 0});
     }
   }
   const auto answers = reach.ask(
       std::map<std::size_t, ReachCommand>(commands.begin(), commands.end()), kDialTimeout);
   for (const auto& [from, answer] : answers) {
-    std::string trouble;
-    const auto* tried = answer_in<PathsTried>(answer, trouble);
+    std::string problem;
+    const auto* tried = answer_in<PathsTried>(answer, problem);
     if (tried != nullptr && tried->results.size() != tries_of[from].size()) {
       throw base::UserError(
           base::ExitCode::internal,
@@ -190,7 +192,7 @@ std::vector<PathProbe> probe_paths(ReachClient& reach, const OpenPorts& ports,
     }
     for (std::size_t i = 0; i < tries_of[from].size(); ++i) {
       PathProbe& one = tries[tries_of[from][i]];
-      one.trouble = tried != nullptr ? tried->results[i].trouble : trouble;
+      one.problem = tried != nullptr ? tried->results[i].problem : problem;
       if (tried != nullptr) one.seconds = tried->results[i].seconds;
     }
   }

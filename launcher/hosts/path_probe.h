@@ -16,42 +16,45 @@ namespace strait::hosts {
 std::vector<std::vector<std::string>> candidate_addresses(
     const std::vector<recipe::RecipeHost>& listed, const std::vector<HostFacts>& facts);
 
-// Opens a port for probes on every host that has addresses, for as long as this lives.
+// Opens ports for probes on every host that has addresses, for as long as this lives.
 class OpenPorts {
  public:
-  OpenPorts(ReachClient& reach, const std::vector<std::vector<std::string>>& addresses);
+  struct Address {
+    std::string text;
+    std::string interface;               // that has it; if that is not known, the text
+    std::vector<std::string> endpoints;  // one per parallel link
+  };
+
+  // `links`: how many parallel links there can be from one host to another.
+  OpenPorts(ReachClient& reach, const std::vector<std::vector<std::string>>& addresses,
+            int links = 1);
   OpenPorts(const OpenPorts&) = delete;
   OpenPorts& operator=(const OpenPorts&) = delete;
   ~OpenPorts();
 
-  const std::string& token() const { return token_; }
-  const std::vector<std::vector<std::string>>& places() const { return places_; }   // by host
-  const std::string& endpoint(std::size_t host, const std::string& address) const;  // one of them
-  // What leads there: the host's interface with that address, or where it has none the address.
-  const std::string& wire(std::size_t host, const std::string& address) const;
-  // Of hosts that could not listen at an address, a sentence each.
-  const std::vector<std::string>& troubles() const { return troubles_; }
+  const std::vector<Address>& addresses(std::size_t host) const { return addresses_.at(host); }
+  const Address& address(std::size_t host, const std::string& text) const;
+  // A sentence for each address at which a host could not listen.
+  const std::vector<std::string>& problems() const { return problems_; }
 
  private:
-  std::size_t index(std::size_t host, const std::string& address) const;
+  void add_addresses(std::size_t host, const PortOpened& opened);
 
   ReachClient& reach_;
-  std::string token_;
-  std::vector<std::vector<std::string>> places_;
-  std::vector<std::vector<std::string>> wires_;
-  std::vector<std::string> troubles_;
+  std::vector<std::vector<Address>> addresses_;  // by host
+  std::vector<std::string> problems_;
 };
 
-// Tries every address of `to` from `from`, for all pairs at the same time, within seconds. Where
-// several interfaces lead there, their speeds are compared, host against host as none is in two
-// comparisons; two addresses of one interface are as fast as each other.
+// Tries every address of `to` from `from`, for all pairs at the same time, within seconds. If
+// several interfaces of a host are reached, their speeds are compared; no host takes part in two
+// comparisons at the same time. Two addresses of one interface are equally fast.
 std::vector<PathProbe> probe_paths(ReachClient& reach, const OpenPorts& ports,
                                    const std::vector<std::pair<std::size_t, std::size_t>>& pairs);
 
 using HostPair = std::pair<std::size_t, std::size_t>;  // the lower index first
 
-// Every pair of so many hosts once, in as few rounds as there can be, so that no host is in two
-// pairs of a round: measurements of a round do not disturb each other.
+// Every pair of n hosts once, in the fewest possible rounds. No host is in two pairs of a round, so
+// that measurements of a round do not disturb each other.
 std::vector<std::vector<HostPair>> probe_rounds(std::size_t hosts);
 
 }  // namespace strait::hosts

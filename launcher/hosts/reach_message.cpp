@@ -10,19 +10,24 @@ namespace strait::hosts {
 constexpr base::MessageLimits kReachLimits{.frame_bytes = std::size_t{16} << 20,
                                            .text_bytes = std::size_t{4} << 20};
 
+void describe(auto& f, fields::Is<ProbePeer> auto& m) { f("host", m.host), f("key", m.key); }
 void describe(auto& f, fields::Is<OpenPort> auto& m) {
-  f("token", m.token), f("addresses", m.addresses);
+  f("addresses", m.addresses), f("peers", m.peers), f("links", m.links);
 }
-void describe(auto& f, fields::Is<PathTarget> auto& m) { f("host", m.host), f("place", m.place); }
+void describe(auto& f, fields::Is<PathTarget> auto& m) {
+  f("host", m.host), f("endpoint", m.endpoint);
+}
 void describe(auto& f, fields::Is<TryPaths> auto& m) {
-  f("token", m.token), f("targets", m.targets), f("limit_seconds", m.limit_seconds);
+  f("targets", m.targets), f("limit_seconds", m.limit_seconds);
 }
 void describe(auto& f, fields::Is<MeasureRoundTrip> auto& m) {
-  f("token", m.token), f("place", m.place), f("count", m.count);
+  f("target", m.target), f("count", m.count);
 }
-void describe(auto& f, fields::Is<MeasureFlow> auto& m) {
-  f("token", m.token), f("place", m.place), f("from_there", m.from_there);
-  f("connections", m.connections), f("seconds", m.seconds);
+void describe(auto& f, fields::Is<SendFlow> auto& m) {
+  f("to", m.to), f("endpoints", m.endpoints), f("seconds", m.seconds);
+}
+void describe(auto& f, fields::Is<ReceiveFlow> auto& m) {
+  f("from", m.from), f("endpoints", m.endpoints);
 }
 void describe(auto& f, fields::Is<MeasureCompute> auto& m) {
   f("model_config", m.model_config), f("rows", m.rows), f("row", m.row), f("threads", m.threads);
@@ -33,14 +38,18 @@ void describe(auto& f, fields::Is<BindRelay> auto& m) {
   f("token", m.token), f("relay", m.relay), f("stage", m.stage);
 }
 void describe(auto& /*f*/, fields::Is<ClosePort> auto& /*m*/) {}
+void describe(auto& f, fields::Is<OpenedAddress> auto& m) {
+  f("interface", m.interface), f("endpoints", m.endpoints);
+}
 void describe(auto& f, fields::Is<PortOpened> auto& m) {
-  f("places", m.places), f("wires", m.wires), f("troubles", m.troubles);
+  f("addresses", m.addresses), f("problems", m.problems);
 }
 void describe(auto& f, fields::Is<PathResult> auto& m) {
-  f("trouble", m.trouble), f("seconds", m.seconds);
+  f("problem", m.problem), f("seconds", m.seconds);
 }
 void describe(auto& f, fields::Is<PathsTried> auto& m) { f("results", m.results); }
 void describe(auto& f, fields::Is<RoundTripMeasured> auto& m) { f("seconds", m.seconds); }
+void describe(auto& /*f*/, fields::Is<FlowSent> auto& /*m*/) {}
 void describe(auto& f, fields::Is<FlowMeasured> auto& m) {
   f("bytes_per_second", m.bytes_per_second);
 }
@@ -48,7 +57,7 @@ void describe(auto& f, fields::Is<ComputeMeasured> auto& m) {
   f("flops_per_second", m.flops_per_second), f("backward", m.backward);
   f("memory_bytes_per_second", m.memory_bytes_per_second), f("gpu_memory", m.gpu_memory);
 }
-void describe(auto& f, fields::Is<RelayDialled> auto& m) { f("place", m.place); }
+void describe(auto& f, fields::Is<RelayDialled> auto& m) { f("endpoint", m.endpoint); }
 void describe(auto& f, fields::Is<CommandFailed> auto& m) { f("text", m.text); }
 
 constexpr std::string_view type_name(std::type_identity<OpenPort> /*type*/) { return "open_port"; }
@@ -58,8 +67,9 @@ constexpr std::string_view type_name(std::type_identity<TryPaths> /*type*/) {
 constexpr std::string_view type_name(std::type_identity<MeasureRoundTrip> /*type*/) {
   return "measure_trip";
 }
-constexpr std::string_view type_name(std::type_identity<MeasureFlow> /*type*/) {
-  return "measure_flow";
+constexpr std::string_view type_name(std::type_identity<SendFlow> /*type*/) { return "send_flow"; }
+constexpr std::string_view type_name(std::type_identity<ReceiveFlow> /*type*/) {
+  return "receive_flow";
 }
 constexpr std::string_view type_name(std::type_identity<MeasureCompute> /*type*/) {
   return "measure_compute";
@@ -82,6 +92,7 @@ constexpr std::string_view type_name(std::type_identity<PathsTried> /*type*/) {
 constexpr std::string_view type_name(std::type_identity<RoundTripMeasured> /*type*/) {
   return "trip_measured";
 }
+constexpr std::string_view type_name(std::type_identity<FlowSent> /*type*/) { return "flow_sent"; }
 constexpr std::string_view type_name(std::type_identity<FlowMeasured> /*type*/) {
   return "flow_measured";
 }

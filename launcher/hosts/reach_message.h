@@ -9,40 +9,49 @@
 #include "framework/net/link.h"
 
 // Messages of kReachService: commands of the launcher about the paths of a host, and the answers of
-// its agent. Every command but the last two has one answer, in turn. Places are endpoints as text.
+// its agent. Every command but the last two has one answer, in turn. Endpoints are text:
+// tcp://ADDRESS:PORT.
 namespace strait::hosts {
 
 // ---- launcher → agent
 
-// Listen for probes of the other hosts; closes an earlier port.
+struct ProbePeer {
+  std::int64_t host = 0;
+  std::string key;  // its public key
+};
+
+// Listen for probes of these hosts; ends an earlier listening.
 struct OpenPort {
-  std::string token;
   std::vector<std::string> addresses;
+  std::vector<ProbePeer> peers;
+  std::int64_t links = 1;  // parallel links to each address
 };
 
 struct PathTarget {
   std::int64_t host = 0;
-  std::string place;
+  std::string endpoint;
 };
 
 struct TryPaths {
-  std::string token;
   std::vector<PathTarget> targets;
   double limit_seconds = 3;
 };
 
 struct MeasureRoundTrip {
-  std::string token;
-  std::string place;
+  PathTarget target;
   std::int64_t count = 0;
 };
 
-struct MeasureFlow {
-  std::string token;
-  std::string place;
-  bool from_there = true;  // else to there
-  std::int64_t connections = 1;
+// One flow has two commands: one host sends while the other receives, over one link per endpoint.
+struct SendFlow {
+  std::int64_t to = 0;
+  std::vector<std::string> endpoints;
   double seconds = 0;
+};
+
+struct ReceiveFlow {
+  std::int64_t from = 0;
+  std::vector<std::string> endpoints;
 };
 
 // A block of this model, forward and backward, as a stage would compute it.
@@ -70,15 +79,19 @@ struct ClosePort {};
 
 // ---- agent → launcher
 
+struct OpenedAddress {
+  std::string interface;               // that has the address; empty: none of this host
+  std::vector<std::string> endpoints;  // one per parallel link, all at the same address
+};
+
 struct PortOpened {
-  std::vector<std::string> places;
-  std::vector<std::string> wires;     // the interface of each place; empty: not one of this host
-  std::vector<std::string> troubles;  // of addresses where it could not listen
+  std::vector<OpenedAddress> addresses;
+  std::vector<std::string> problems;  // one for each address where it could not listen
 };
 
 struct PathResult {
-  std::string trouble;
-  double seconds = 0;
+  std::string problem;  // empty: the host answered
+  double seconds = 0;   // of a round trip
 };
 
 struct PathsTried {
@@ -88,6 +101,8 @@ struct PathsTried {
 struct RoundTripMeasured {
   double seconds = 0;  // there and back
 };
+
+struct FlowSent {};
 
 struct FlowMeasured {
   double bytes_per_second = 0;
@@ -101,16 +116,16 @@ struct ComputeMeasured {
 };
 
 struct RelayDialled {
-  std::string place;
+  std::string endpoint;
 };
 
 struct CommandFailed {
   std::string text;
 };
 
-using ReachCommand = std::variant<OpenPort, TryPaths, MeasureRoundTrip, MeasureFlow, MeasureCompute,
-                                  DialRelay, BindRelay, ClosePort>;
-using ReachAnswer = std::variant<PortOpened, PathsTried, RoundTripMeasured, FlowMeasured,
+using ReachCommand = std::variant<OpenPort, TryPaths, MeasureRoundTrip, SendFlow, ReceiveFlow,
+                                  MeasureCompute, DialRelay, BindRelay, ClosePort>;
+using ReachAnswer = std::variant<PortOpened, PathsTried, RoundTripMeasured, FlowSent, FlowMeasured,
                                  ComputeMeasured, RelayDialled, CommandFailed>;
 
 net::Frame format(const ReachCommand& command);

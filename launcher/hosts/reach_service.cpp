@@ -12,8 +12,6 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/piped_process.h"
 #include "launcher/base/text.h"
-#include "launcher/hosts/host_facts.h"
-#include "launcher/hosts/path_measure.h"
 
 namespace strait::hosts {
 namespace {
@@ -25,10 +23,10 @@ constexpr auto kReachTick = std::chrono::milliseconds(100);
 // Below the launcher's timeouts of 60 and 120 s, so that it gets the cause and not a timeout.
 constexpr auto kMeasureLimit = std::chrono::seconds(45);
 
-net::Endpoint place_of(const std::string& text) {
-  const auto place = net::Endpoint::parse(text);
-  if (!place) throw PathError(text + " is no address of the form tcp://ADDRESS:PORT");
-  return *place;
+net::Endpoint endpoint_of(const std::string& text) {
+  const auto endpoint = net::Endpoint::parse(text);
+  if (!endpoint) throw PathError(text + " is not an address of the form tcp://ADDRESS:PORT");
+  return *endpoint;
 }
 
 // Loading libtorch from a slow disk takes most of it.
@@ -40,10 +38,10 @@ std::string_view text_of(const net::Frame& frame) {
 
 }  // namespace
 
-ReachService::ReachService(std::unique_ptr<net::Link> link, std::uint32_t host,
+ReachService::ReachService(std::unique_ptr<net::Link> link, net::NodeOptions node,
                            std::pair<int, int> ports, Measure measure)
     : link_(std::move(link)),
-      host_(host),
+      node_(std::move(node)),
       ports_(std::move(ports)),
       measure_(std::move(measure)),
       thread_([this] { serve(); }) {}
@@ -85,41 +83,31 @@ std::optional<ReachAnswer> ReachService::execute(const ReachCommand& command) {
 }
 
 std::optional<ReachAnswer> ReachService::answer(const OpenPort& command) {
-  port_.reset();
-  port_ = std::make_unique<ProbeServer>(
-      ProbeServer::Options{command.addresses, ports_, command.token, host_});
-  PortOpened opened;
-  for (const net::Endpoint& place : port_->endpoints()) {
-    opened.places.push_back(place.text());
-    opened.wires.push_back(interface_of(place.host));
-  }
-  opened.troubles = port_->troubles();
-  return opened;
+  probe_links_.reset();  // its ports may be the only free ones
+  probe_links_ = std::make_unique<ProbeLinks>(node_, ports_, command);
+  return probe_links_->opened();
 }
 
 std::optional<ReachAnswer> ReachService::answer(const TryPaths& command) {
-  std::vector<DialTarget> targets;
-  for (const PathTarget& target : command.targets) {
-    targets.push_back({static_cast<std::uint32_t>(target.host), place_of(target.place)});
-  }
-  PathsTried tried;
-  for (DialResult& result : dial_all(targets, command.token, command.limit_seconds)) {
-    tried.results.push_back({std::move(result.trouble), result.seconds});
-  }
-  return tried;
+  const auto limit = std::chrono::duration<double>(command.limit_seconds);
+  return PathsTried{probe_links().try_paths(
+      command.targets, std::chrono::duration_cast<std::chrono::milliseconds>(limit))};
 }
 
 std::optional<ReachAnswer> ReachService::answer(const MeasureRoundTrip& command) {
-  return RoundTripMeasured{round_trip(place_of(command.place), command.token,
-                                      static_cast<int>(command.count),
-                                      Clock::now() + kMeasureLimit)};
+  return RoundTripMeasured{probe_links().round_trip(command.target, static_cast<int>(command.count),
+                                                    Clock::now() + kMeasureLimit)};
 }
 
-std::optional<ReachAnswer> ReachService::answer(const MeasureFlow& command) {
-  const auto direction = command.from_there ? FlowDirection::from_there : FlowDirection::to_there;
-  return FlowMeasured{flow_rate(place_of(command.place), command.token, direction,
-                                static_cast<int>(command.connections), command.seconds,
-                                Clock::now() + kMeasureLimit)};
+std::optional<ReachAnswer> ReachService::answer(const SendFlow& command) {
+  probe_links().send_flow(command.to, command.endpoints, command.seconds,
+                          Clock::now() + kMeasureLimit);
+  return FlowSent{};
+}
+
+std::optional<ReachAnswer> ReachService::answer(const ReceiveFlow& command) {
+  return FlowMeasured{
+      probe_links().receive_flow(command.from, command.endpoints, Clock::now() + kMeasureLimit)};
 }
 
 std::optional<ReachAnswer> ReachService::answer(const MeasureCompute& command) {
@@ -127,17 +115,22 @@ std::optional<ReachAnswer> ReachService::answer(const MeasureCompute& command) {
 }
 
 std::optional<ReachAnswer> ReachService::answer(const DialRelay& command) {
-  return RelayDialled{relay_client().dial(place_of(command.relay), command.token).text()};
+  return RelayDialled{relay_client().dial(endpoint_of(command.relay), command.token).text()};
 }
 
 std::optional<ReachAnswer> ReachService::answer(const BindRelay& command) {
-  relay_client().bind(place_of(command.relay), command.token, place_of(command.stage));
+  relay_client().bind(endpoint_of(command.relay), command.token, endpoint_of(command.stage));
   return std::nullopt;
 }
 
 std::optional<ReachAnswer> ReachService::answer(const ClosePort& /*command*/) {
-  port_.reset();
+  probe_links_.reset();
   return std::nullopt;
+}
+
+ProbeLinks& ReachService::probe_links() {
+  if (!probe_links_) throw PathError("no port for probes is open on this host");
+  return *probe_links_;
 }
 
 RelayClient& ReachService::relay_client() {

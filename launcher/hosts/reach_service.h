@@ -1,7 +1,6 @@
 #pragma once
 
 #include <atomic>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -10,22 +9,24 @@
 #include <utility>
 
 #include "framework/net/link.h"
-#include "launcher/hosts/probe_server.h"
+#include "framework/net/node.h"
+#include "launcher/hosts/probe_links.h"
 #include "launcher/hosts/reach_message.h"
 #include "launcher/hosts/relay_client.h"
 
 namespace strait::hosts {
 
 // The agent's end of the service "reach": probes and measures paths on the launcher's commands, one
-// after the other, and holds this host's ends of relayed links. Own thread, which the destructor
-// joins after the current command. A lost link ends the service, but not the agent, which has a
-// link of its own.
+// at a time, and owns this host's ends of relayed links. Own thread, which the destructor joins
+// after the current command. A lost link ends the service, but not the agent, which has its own
+// link.
 class ReachService {
  public:
   // Measures how fast this machine computes; called on the service's thread.
   using Measure = std::function<ComputeMeasured(const MeasureCompute&)>;
 
-  ReachService(std::unique_ptr<net::Link> link, std::uint32_t host, std::pair<int, int> ports,
+  // `node`: the agent's name and keys, for links that measure paths.
+  ReachService(std::unique_ptr<net::Link> link, net::NodeOptions node, std::pair<int, int> ports,
                Measure measure);
   ReachService(const ReachService&) = delete;
   ReachService& operator=(const ReachService&) = delete;
@@ -37,18 +38,20 @@ class ReachService {
   std::optional<ReachAnswer> answer(const OpenPort& command);
   std::optional<ReachAnswer> answer(const TryPaths& command);
   std::optional<ReachAnswer> answer(const MeasureRoundTrip& command);
-  std::optional<ReachAnswer> answer(const MeasureFlow& command);
+  std::optional<ReachAnswer> answer(const SendFlow& command);
+  std::optional<ReachAnswer> answer(const ReceiveFlow& command);
   std::optional<ReachAnswer> answer(const MeasureCompute& command);
   std::optional<ReachAnswer> answer(const DialRelay& command);
   std::optional<ReachAnswer> answer(const BindRelay& command);
   std::optional<ReachAnswer> answer(const ClosePort& command);
+  ProbeLinks& probe_links();
   RelayClient& relay_client();
 
   const std::unique_ptr<net::Link> link_;
-  const std::uint32_t host_;
+  const net::NodeOptions node_;
   const std::pair<int, int> ports_;
   const Measure measure_;
-  std::unique_ptr<ProbeServer> port_;
+  std::unique_ptr<ProbeLinks> probe_links_;    // null: no port is open
   std::unique_ptr<RelayClient> relay_client_;  // null: nothing is relayed
   std::atomic<bool> leaving_{false};
   std::thread thread_;

@@ -36,7 +36,8 @@ void accept_all(int listener, PendingConnections& pending, Instant now) {
 
 void join_ends(std::vector<PendingConnections::Pair> pairs, ForwardingSet& forwardings) {
   for (PendingConnections::Pair& pair : pairs) {
-    // One byte always fits into a socket that has sent nothing; a dead one shows at the first move.
+    // One byte always fits into the buffer of a socket that has sent nothing. If the connection is
+    // dead, the first move shows it.
     const std::byte go = kRelayGo;
     static_cast<void>(::send(pair.binds.number(), &go, 1, MSG_NOSIGNAL));
     forwardings.add(pair.token, Forwarding(std::move(pair.dials), std::move(pair.binds)));
@@ -113,8 +114,7 @@ void PendingConnections::read_preamble(Unidentified& connection, Instant now) {
 void PendingConnections::enqueue(const Preamble& preamble, Unidentified& connection, Instant now) {
   const auto link = links_.find(preamble.token);
   if (link == links_.end()) return;
-  auto& waiting =
-      preamble.purpose == Preamble::Purpose::relay_binds ? link->second.binds : link->second.dials;
+  auto& waiting = preamble.end == Preamble::End::binds ? link->second.binds : link->second.dials;
   if (waiting.size() >= kMostWaiters) waiting.erase(waiting.begin());
   waiting.push_back({std::move(connection.socket), now});
 }
@@ -129,12 +129,12 @@ Relay::~Relay() {
 
 net::Endpoint Relay::endpoint(const std::string& address) {
   const MutexLock lock(mutex_);
-  const auto known = places_.find(address);
-  if (known != places_.end()) return known->second;
+  const auto known = endpoints_.find(address);
+  if (known != endpoints_.end()) return known->second;
   BoundPort bound = listen_at(address, ports_);
   opened_.push_back(std::move(bound.socket));
   wake_.raise();
-  return places_.emplace(address, bound.endpoint).first->second;
+  return endpoints_.emplace(address, bound.endpoint).first->second;
 }
 
 void Relay::admit(const std::string& token) {

@@ -92,7 +92,7 @@ class Relay {
   net::WakeSignal wake_;
   std::atomic<bool> leaving_{false};
   mutable Mutex mutex_;
-  std::map<std::string, net::Endpoint> places_ STRAIT_GUARDED_BY(mutex_);  // by address
+  std::map<std::string, net::Endpoint> endpoints_ STRAIT_GUARDED_BY(mutex_);  // by address
   // For the thread to take over.
   std::vector<FileDescriptor> opened_ STRAIT_GUARDED_BY(mutex_);
   std::vector<std::string> admitted_ STRAIT_GUARDED_BY(mutex_);

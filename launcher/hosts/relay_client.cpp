@@ -91,7 +91,7 @@ void RelayClient::serve() {
   }
 }
 
-// Until when nothing is due.
+// Milliseconds until the next attempt to connect is due.
 int RelayClient::poll_limit(Instant now) const {
   Instant next = now + std::chrono::seconds(10);
   for (const BindEnd& end : binds_) {
@@ -113,10 +113,10 @@ void RelayClient::prepare(BindEnd& end, Instant now) {
 void RelayClient::proceed(BindEnd& end, const pollfd& poll, Instant now) {
   if (!end.ready.open() || poll.revents == 0) return;
   if (!end.greeted) {
-    const std::string trouble = connect_error(end.ready.number());
-    if (!trouble.empty()) return fail(end, trouble, now);
-    const PreambleBytes words = to_bytes({end.token, Preamble::Purpose::relay_binds});
-    // A new connection takes more than this in one piece.
+    const std::string problem = connect_error(end.ready.number());
+    if (!problem.empty()) return fail(end, problem, now);
+    const PreambleBytes words = to_bytes({end.token, Preamble::End::binds});
+    // The send buffer of a new connection is empty, so these bytes fit into it.
     if (::send(end.ready.number(), words.data(), words.size(), MSG_NOSIGNAL) < 0) {
       return fail(end, "it closed the connection", now);
     }
@@ -137,7 +137,7 @@ void RelayClient::fail(BindEnd& end, const std::string& why, Instant now) {
   end.pause = std::clamp(2 * end.pause, kFirstPause, kLongestPause);
   end.try_at = now + end.pause;
   if (end.pause < kLongestPause || std::exchange(end.reported, true)) return;
-  on_event_(fmt::format("the relay at {} does not answer ({}); trying on",
+  on_event_(fmt::format("the relay at {} does not answer ({}); still trying",
                         end.relay.host_and_port(), why));
 }
 
@@ -154,7 +154,7 @@ void RelayClient::answer(const DialEnd& end) {
   FileDescriptor caller = accept_connection(end.listener.number());
   if (!caller.open()) return;
   try {
-    const PreambleBytes words = to_bytes({end.token, Preamble::Purpose::relay_dials});
+    const PreambleBytes words = to_bytes({end.token, Preamble::End::dials});
     forwardings_.add(end.token, Forwarding(std::move(caller), start_connect(end.relay), words));
   } catch (const PathError& error) {
     on_event_(fmt::format("the relay cannot be dialled: {}", error.what()));

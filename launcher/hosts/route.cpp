@@ -60,7 +60,7 @@ std::vector<Pair> paths_to_probe(const plan::Plan& plan) {
 const PathProbe* best_probe(const std::vector<PathProbe>& tries, std::size_t from, std::size_t to) {
   const PathProbe* best = nullptr;
   for (const PathProbe& one : tries) {
-    if (one.from != from || one.to != to || !one.trouble.empty()) continue;
+    if (one.from != from || one.to != to || !one.problem.empty()) continue;
     if (best == nullptr || better(one, *best)) best = &one;
   }
   return best;
@@ -79,7 +79,7 @@ std::vector<std::string> blocked_hosts(const plan::Plan& plan,
     std::vector<PathProbe> towards;
     std::ranges::copy_if(tries, std::back_inserter(towards),
                          [&](const PathProbe& one) { return one.to == host; });
-    const bool open = std::ranges::any_of(towards, &std::string::empty, &PathProbe::trouble);
+    const bool open = std::ranges::any_of(towards, &std::string::empty, &PathProbe::problem);
     if (towards.empty() || open) continue;
     std::set<std::string> addresses;
     for (const PathProbe& one : towards) addresses.insert(one.address);
@@ -90,7 +90,7 @@ std::vector<std::string> blocked_hosts(const plan::Plan& plan,
                     "other hosts in "
                     "its firewall, or name an address that they reach in hosts.list",
                     plan.hosts[host].name, fmt::join(addresses, " or "),
-                    plan.hosts[towards[0].from].name, towards[0].trouble, first, last));
+                    plan.hosts[towards[0].from].name, towards[0].problem, first, last));
   }
   return sentences;
 }
@@ -112,7 +112,7 @@ std::string relay_warning(const plan::Plan& plan, const std::vector<LinkRoute>& 
   return fmt::format(
       "RELAYED: {} cannot reach each other, so {} {} through the launcher's host: {} of every step "
       "come in there and go out again, and a step takes {:.3g} s by forecast ({:.3g} s without the "
-      "relay); open their ports to each other to spare that",
+      "relay); open their ports to each other to avoid this",
       fmt::join(pairs, "; "), fmt::join(links, ", "), links.size() == 1 ? "goes" : "go",
       base::byte_text(bytes), step_seconds, plan.step_seconds);
 }

@@ -17,7 +17,7 @@ struct PathProbe {
   std::size_t from = 0;
   std::size_t to = 0;
   std::string address;
-  std::string trouble;          // empty: it does
+  std::string problem;          // empty: it does
   double seconds = 0;           // of a round trip
   double bytes_per_second = 0;  // from there; 0: not measured
 };
@@ -39,8 +39,8 @@ std::vector<std::pair<std::size_t, std::size_t>> paths_to_probe(const plan::Plan
 // relayed ones, stay on loopback. Pure.
 std::vector<LinkRoute> choose_routes(const plan::Plan& plan, const std::vector<PathProbe>& tries);
 
-// The best of the tries from one host to another; null: none got there. Rates and times that are
-// about the same do not decide; then the first one does.
+// The best path from one host to another; null: no address answered. If rates and times are about
+// the same, the first address is taken.
 const PathProbe* best_probe(const std::vector<PathProbe>& tries, std::size_t from, std::size_t to);
 
 // A sentence for each host that no other reaches, with what to open.

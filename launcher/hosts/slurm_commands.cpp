@@ -44,7 +44,7 @@ std::string_view trimmed(std::string_view text) {
 
 [[noreturn]] void refuse_answer(const char* program, std::string_view answer) {
   throw base::UserError(base::ExitCode::bad_input,
-                        fmt::format("{} answered what strait does not understand: {}", program,
+                        fmt::format("strait cannot parse the output of {}: {}", program,
                                     base::printable(answer.substr(0, 200))));
 }
 

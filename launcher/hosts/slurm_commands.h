@@ -25,17 +25,17 @@ struct JobState {
   std::string sentence() const;
 };
 
-// The words behind `squeue --noheader` that parse_job_state reads the answer to.
+// The arguments of `squeue --noheader` for which parse_job_state reads the output.
 std::vector<std::string> job_state_format();
 
 // Empty if the job is no longer in the queue. UserError: not the output of squeue.
 std::optional<JobState> parse_job_state(std::string_view answer);
 
-// The number in the answer of `sbatch --parsable`: "123" or "123;cluster". UserError: there is
-// none.
+// The job number in the output of `sbatch --parsable`: "123" or "123;cluster". UserError: it has no
+// number.
 std::int64_t parse_job_number(std::string_view answer);
 
-// Of `scontrol show node --oneliner`: the address of each node, in the order of its lines.
+// The address of each node in the output of `scontrol show node --oneliner`, in the order of lines.
 struct NodeAddress {
   std::string node;
   std::string address;
@@ -47,8 +47,8 @@ std::vector<NodeAddress> parse_node_addresses(std::string_view answer);
 // minute.
 base::ProgramResult run_slurm(const std::vector<std::string>& argv);
 
-// Runs a command and returns its output. UserError: it failed, with what was refused (`doing`, such
-// as "to cancel job 12") and Slurm's error message.
+// Runs a command and returns its output. UserError: it failed; the message has Slurm's error and
+// what Slurm refused (`doing`, such as "to cancel job 12").
 std::string slurm_output(const std::vector<std::string>& argv, const std::string& doing);
 
 }  // namespace strait::hosts

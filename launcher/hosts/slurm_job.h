@@ -21,30 +21,30 @@ inline constexpr std::string_view kRunPrepared =
     "# $1: the program strait, $2: the run's directory.\n"
     "exec \"$1\" run-allocated \"$2\"\n";
 
-// The Slurm job that a run was given to. The run's directory remembers it (<run>/slurm.json) from
-// submission until the job itself has ended well; so its absence means that there is none, and its
-// presence that the queue must be asked.
+// The Slurm job of a run. The run's directory records it (<run>/slurm.json) from its submission
+// until the job has ended without an error. Without the record there is no job; with it, only the
+// queue knows whether the job still exists.
 //
 // Every call runs one of Slurm's commands, with a time limit. UserError: with the command's
 // message.
 class SlurmJob {
  public:
-  // Writes the script and hands it to sbatch. `run` is prepared: it holds its plan, and is seen by
-  // the nodes at the same place.
+  // Writes the script and passes it to sbatch. `run` is prepared: it has its plan, and the nodes
+  // see it at the same path.
   static SlurmJob submit(const std::filesystem::path& run, const plan::Plan& plan);
-  // The one that is remembered, if any.
+  // The recorded job, if any.
   static std::optional<SlurmJob> of(const std::filesystem::path& run);
-  // Likewise, for the job that this process runs in, submitted without strait.
+  // Records the job that this process runs in, which was submitted without strait.
   static SlurmJob remember(const std::filesystem::path& run, std::int64_t number);
   static void forget(const std::filesystem::path& run);
-  // UserError where the run's job still waits or runs, and is not the one that we are in: the
-  // directory is not free. The lock of a job that died with its node is taken away.
+  // UserError: another job of this run is waiting or running, so the directory is in use. Clears
+  // the lock of a job that died with its node.
   static void refuse_live(const std::filesystem::path& run);
 
   std::int64_t number() const { return number_; }
-  // Nothing: the queue knows it no more.
+  // nullopt: the job is not in the queue any more.
   std::optional<JobState> state() const;
-  // Signals the process that coordinates, and no other.
+  // Signals only the coordinator.
   void signal(const char* name) const;  // "INT"
   void cancel() const;
   void requeue() const;

@@ -19,10 +19,10 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-// For all sruns to exit after their tasks, the agents, have ended.
+// Time for all sruns to exit after their tasks, the agents, have ended.
 constexpr auto kSrunExitTimeout = std::chrono::seconds(10);
 
-// An srun of its own for each node, so that a node sees no token but its own.
+// Each node gets its own srun, so that a node sees only its own token.
 class SlurmStarter : public AgentStarter {
  public:
   // `exit_by`: shared by the starters of a run; the first that is destroyed sets it.
@@ -45,7 +45,7 @@ class SlurmStarter : public AgentStarter {
     if (!address.empty()) return address;
     throw base::UserError(
         base::ExitCode::bad_input,
-        fmt::format("this machine has no way to node {} (Slurm calls its address {}); set "
+        fmt::format("this machine has no route to node {} (its address in Slurm is {}); set "
                     "hosts.address",
                     node_.node, node_.address));
   }
@@ -96,7 +96,7 @@ std::vector<std::unique_ptr<AgentStarter>> slurm_starters(const plan::Plan& plan
   if (!allocation) {
     throw base::UserError(
         base::ExitCode::bad_input,
-        "hosts.backend is \"slurm\", but this is no Slurm job; submit one with: strait "
+        "hosts.backend is \"slurm\", but this is not a Slurm job; submit one with: strait "
         "run RECIPE");
   }
   const std::vector<NodeAddress> nodes = nodes_of(*allocation);

@@ -10,7 +10,7 @@
 namespace strait::hosts {
 namespace {
 
-// Exit code of ssh itself; other codes are those of the remote command.
+// Exit code of ssh itself; other codes come from the remote command.
 constexpr int kSshOwnFailure = 255;
 constexpr int kNotFound = 127;
 constexpr int kNotExecutable = 126;
@@ -72,7 +72,7 @@ constexpr SshError kRemoteErrors[] = {
     {"Exec format error", base::ExitCode::mismatch,
      "strait on {host} is of another processor architecture ({line}); all hosts of a run need the "
      "same"},
-    // A build with other options.
+    // Another build, which has other options.
     {"strait-stage: Option", base::ExitCode::mismatch,
      "strait on {host} is another build ({line}); {install}"},
     {"cannot execute", base::ExitCode::mismatch,

@@ -22,7 +22,7 @@ using ReadResult = base::PipedProcess::ReadResult;
 
 // For ssh to exit after its stdout was closed.
 constexpr auto kSshExitTimeout = std::chrono::seconds(3);
-// For a login, counted from the last progress of any session: a login shows no sign of life, and a
+// For a login, counted from the last progress of any session: a login shows no progress, and a
 // server that is busy with many logins is not dead. Key exchange is within ssh's own limit.
 constexpr auto kLoginLimit = std::chrono::seconds(8);
 constexpr auto kCheckInterval = std::chrono::milliseconds(200);
@@ -99,9 +99,10 @@ std::string SshSession::launcher_address(Time deadline) {
   if (is_own(target_.address, own)) return target_.address;
   throw base::UserError(
       base::ExitCode::bad_input,
-      fmt::format("hosts.address is {}, which is no address of this machine, and the run listens "
-                  "there for its hosts; name one that {} can reach, of: {}",
-                  base::printable(target_.address), target_.host, fmt::join(own, ", ")));
+      fmt::format(
+          "hosts.address is {}, which is not an address of this machine, and the run listens "
+          "there for its hosts; name one that {} can reach, of: {}",
+          base::printable(target_.address), target_.host, fmt::join(own, ", ")));
 }
 
 std::string SshSession::send_request(const std::string& request,

@@ -15,23 +15,23 @@
 
 namespace strait::hosts {
 
-// When any of several sessions last made progress with its login. Any thread.
+// When a session of a group last made progress with its login. Any thread.
 using LoginProgress = std::atomic<std::chrono::steady_clock::duration>;
 
 struct SshTarget {
   std::string host;     // as ssh takes it
   std::string config;   // for ssh -F; empty: the user's own
-  std::string address;  // of this machine, from the recipe; empty: as the host sees us
+  std::string address;  // of this machine, by the recipe; empty: the one that the host sees
   std::shared_ptr<LoginProgress> progress =
       nullptr;                       // of all sessions started together; null: only one
-  std::function<void()> check = {};  // called all the time while a session waits; may throw
+  std::function<void()> check = {};  // called repeatedly while a session waits; may throw
 };
 
-// A session of the system's ssh with strait-stage on a host: it greets, gets a request or a job
-// over stdin, and for a job starts an agent outside of ssh's session. The agent does not need the
-// connection; it stays open until disconnect(), because ssh notices when the host dies. After the
-// login a slow host is waited for as long as ssh gets answers; during the login, which gives no
-// sign of life, until no session has made progress for 8 s.
+// A session of the system's ssh with strait-stage on a host. strait-stage greets and reads a
+// request or a job on stdin; for a job it starts an agent outside of ssh's session. The agent does
+// not need the connection, but it stays open until disconnect(), because ssh notices when the host
+// dies. After the login this waits for a slow host as long as ssh gets answers. A login shows no
+// progress of its own, so the wait ends when no session of the group has made progress for 8 s.
 //
 // The constructor starts ssh; only the functions below wait.
 class SshSession : public AgentStarter {
@@ -45,10 +45,9 @@ class SshSession : public AgentStarter {
   std::string failure() override;
   void disconnect() override;
 
-  // Waits for the greeting. UserError: no connection, no login, or no strait there. Another build
-  // is no error here.
+  // Waits for the greeting, of any build. UserError: no connection, no login, or no strait there.
   const AgentGreeting& greeting(Time deadline);
-  // Waits for the greeting. UserError: also for another build than this one.
+  // Waits for the greeting. UserError: as above, or another build than this one.
   void check_build(Time deadline);
   // Sends one request and returns the line that `wanted` accepts. UserError: the host refused, or
   // did not answer by the deadline.
@@ -69,14 +68,14 @@ class SshSession : public AgentStarter {
   std::optional<AgentGreeting> greeting_;
 };
 
-// Calls all of these hosts at the same time, and starts nothing there. Returns for each why it
-// cannot be used now; empty: it answers, with a program of this build.
+// Calls all these hosts at the same time and starts nothing there. Returns for each host why it
+// cannot be used now; empty: it answers, and its program is of this build.
 std::vector<std::string> call_hosts(const recipe::Recipe::Hosts& settings,
                                     const std::vector<recipe::RecipeHost>& hosts,
                                     std::chrono::steady_clock::time_point deadline);
 
-// Where a host finds this machine, given the address that it sees us at: that one, where it is one
-// of `own`; where it is not, NAT is between. UserError: set hosts.address.
+// The address at which a host reaches this machine. This is the address that the host sees, if it
+// is in `own`; otherwise NAT is between them. UserError: set hosts.address.
 std::string address_seen_by(const std::string& host, const std::string& seen,
                             const std::vector<std::string>& own);
 

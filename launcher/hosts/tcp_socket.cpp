@@ -4,7 +4,6 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -17,7 +16,6 @@
 #include <system_error>
 
 #include "framework/net/run_id.h"
-#include "launcher/base/clocks.h"
 
 namespace strait::hosts {
 namespace {
@@ -32,23 +30,23 @@ constexpr std::uint32_t kUnackedMilliseconds = 15'000;
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
-Addresses resolve(const net::Endpoint& place) {
+Addresses resolve(const net::Endpoint& endpoint) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICSERV;
   addrinfo* found = nullptr;
-  const std::string port = std::to_string(place.port);
-  const int error = getaddrinfo(place.host.c_str(), port.c_str(), &hints, &found);
+  const std::string port = std::to_string(endpoint.port);
+  const int error = getaddrinfo(endpoint.host.c_str(), port.c_str(), &hints, &found);
   if (error != 0) {
-    throw PathError(fmt::format("{} is no address: {}", place.host, gai_strerror(error)));
+    throw PathError(fmt::format("{} is not an address: {}", endpoint.host, gai_strerror(error)));
   }
   return {found, &freeaddrinfo};
 }
 
-FileDescriptor socket_for(const addrinfo& address, const net::Endpoint& place) {
+FileDescriptor socket_for(const addrinfo& address, const net::Endpoint& endpoint) {
   FileDescriptor made(
       ::socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
-  if (!made.open()) throw_path("opening a socket for " + place.host_and_port(), errno);
+  if (!made.open()) throw_path("opening a socket for " + endpoint.host_and_port(), errno);
   return made;
 }
 
@@ -72,7 +70,7 @@ std::uint16_t port_of(int socket) {
   if (::getsockname(socket, static_cast<sockaddr*>(static_cast<void*>(&bound)), &size) != 0) {
     throw_path("asking for a bound port", errno);
   }
-  std::uint16_t port = 0;  // at the same place in both kinds of address
+  std::uint16_t port = 0;  // at the same offset in both kinds of address
   static_assert(offsetof(sockaddr_in, sin_port) == offsetof(sockaddr_in6, sin6_port));
   std::memcpy(&port,
               static_cast<char*>(static_cast<void*>(&bound)) + offsetof(sockaddr_in, sin_port),
@@ -81,20 +79,20 @@ std::uint16_t port_of(int socket) {
 }
 
 // Not open: the port is taken.
-FileDescriptor try_to_bind(const net::Endpoint& place) {
-  const Addresses found = resolve(place);
-  FileDescriptor socket = socket_for(*found, place);
+FileDescriptor try_to_bind(const net::Endpoint& endpoint) {
+  const Addresses found = resolve(endpoint);
+  FileDescriptor socket = socket_for(*found, endpoint);
   set_option(socket.number(), SOL_SOCKET, SO_REUSEADDR, 1);
   if (::bind(socket.number(), found->ai_addr, found->ai_addrlen) == 0 &&
       ::listen(socket.number(), kBacklog) == 0) {
     return socket;
   }
   if (errno == EADDRINUSE) return FileDescriptor();
-  throw_path("listening on " + place.host_and_port(), errno);
+  throw_path("listening on " + endpoint.host_and_port(), errno);
 }
 
-constexpr std::string_view kPreambleMagic = "strait-reach/1 ";  // then the purpose, then the token
-constexpr std::string_view kPurposes = "bdgers";
+constexpr std::string_view kPreambleMagic = "strait-reach/1 ";  // then the end, then the token
+constexpr std::string_view kEnds = "bd";
 constexpr std::size_t kTokenDigits = 32;
 static_assert(kPreambleMagic.size() + 1 + kTokenDigits == kPreambleBytes);
 
@@ -121,12 +119,12 @@ FileDescriptor accept_connection(int listener) {
   return caller;
 }
 
-FileDescriptor start_connect(const net::Endpoint& place) {
-  const Addresses found = resolve(place);
-  FileDescriptor socket = socket_for(*found, place);
+FileDescriptor start_connect(const net::Endpoint& endpoint) {
+  const Addresses found = resolve(endpoint);
+  FileDescriptor socket = socket_for(*found, endpoint);
   tune(socket.number());
   if (::connect(socket.number(), found->ai_addr, found->ai_addrlen) != 0 && errno != EINPROGRESS) {
-    throw_path(place.host_and_port(), errno);
+    throw_path(endpoint.host_and_port(), errno);
   }
   return socket;
 }
@@ -138,57 +136,11 @@ std::string connect_error(int socket) {
   return error == 0 ? "" : std::strerror(error);
 }
 
-FileDescriptor dial(const net::Endpoint& place, Instant deadline) {
-  FileDescriptor socket = start_connect(place);
-  if (!await(socket.number(), POLLOUT, deadline)) {
-    throw PathError(place.host_and_port() + ": no answer; packets to it seem to be dropped");
-  }
-  const std::string trouble = connect_error(socket.number());
-  if (!trouble.empty()) throw PathError(fmt::format("{}: {}", place.host_and_port(), trouble));
-  return socket;
-}
-
-bool await(int socket, short events, Instant deadline) {
-  pollfd waited{socket, events, 0};
-  while (::poll(&waited, 1, base::milliseconds_until(deadline)) <= 0) {
-    if (base::milliseconds_until(deadline) == 0) return false;
-  }
-  return true;
-}
-
-void send_all(int socket, std::span<const std::byte> bytes, Instant deadline) {
-  while (!bytes.empty()) {
-    const ssize_t sent = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (sent > 0) {
-      bytes = bytes.subspan(static_cast<std::size_t>(sent));
-    } else if (errno != EINTR && errno != EAGAIN) {
-      throw_path("sending", errno);
-    } else if (!await(socket, POLLOUT, deadline)) {
-      throw PathError("sending: nothing was taken in time");
-    }
-  }
-}
-
-void receive_all(int socket, std::span<std::byte> bytes, Instant deadline) {
-  while (!bytes.empty()) {
-    const ssize_t got = ::recv(socket, bytes.data(), bytes.size(), 0);
-    if (got > 0) {
-      bytes = bytes.subspan(static_cast<std::size_t>(got));
-    } else if (got == 0) {
-      throw PathError("receiving: the other end closed the connection");
-    } else if (errno != EINTR && errno != EAGAIN) {
-      throw_path("receiving", errno);
-    } else if (!await(socket, POLLIN, deadline)) {
-      throw PathError("receive timed out");
-    }
-  }
-}
-
 std::string Preamble::random_token() { return net::RunId::random().hex(); }
 
 PreambleBytes to_bytes(const Preamble& preamble) {
   std::string words(kPreambleMagic);
-  words += static_cast<char>(preamble.purpose);
+  words += static_cast<char>(preamble.end);
   words += preamble.token;
   words.resize(kPreambleBytes);
   PreambleBytes bytes{};
@@ -200,11 +152,11 @@ std::optional<Preamble> parse_preamble(std::span<const std::byte> bytes) {
   if (bytes.size() != kPreambleBytes) return std::nullopt;
   std::string words(bytes.size(), '\0');
   std::memcpy(words.data(), bytes.data(), bytes.size());
-  const char purpose = words[kPreambleMagic.size()];
-  if (!words.starts_with(kPreambleMagic) || kPurposes.find(purpose) == std::string_view::npos) {
+  const char end = words[kPreambleMagic.size()];
+  if (!words.starts_with(kPreambleMagic) || kEnds.find(end) == std::string_view::npos) {
     return std::nullopt;
   }
-  return Preamble{words.substr(kPreambleMagic.size() + 1), static_cast<Preamble::Purpose>(purpose)};
+  return Preamble{words.substr(kPreambleMagic.size() + 1), static_cast<Preamble::End>(end)};
 }
 
 }  // namespace strait::hosts

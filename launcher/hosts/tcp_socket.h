@@ -12,7 +12,7 @@
 #include "framework/file_descriptor.h"
 #include "framework/net/endpoint.h"
 
-// Plain TCP for probes, measurements and relays, which are not links. All sockets are
+// Plain TCP for relays, which forward the bytes of links without reading them. All sockets are
 // non-blocking, are not inherited, send without delay and notice a dead peer.
 namespace strait::hosts {
 
@@ -37,38 +37,23 @@ FileDescriptor accept_connection(int listener);
 
 // Starts to connect. The socket is writable once it is connected; errors show at the first use.
 // PathError: not an address.
-FileDescriptor start_connect(const net::Endpoint& place);
+FileDescriptor start_connect(const net::Endpoint& endpoint);
 
 // Why connecting failed; empty: it is connected.
 std::string connect_error(int socket);
 
-// Connects, or throws PathError at the deadline at the latest.
-FileDescriptor dial(const net::Endpoint& place, Instant deadline);
-
-// Waits for `events` of poll(2); false at the deadline.
-bool await(int socket, short events, Instant deadline);
-
-// All bytes, or PathError.
-void send_all(int socket, std::span<const std::byte> bytes, Instant deadline);
-void receive_all(int socket, std::span<std::byte> bytes, Instant deadline);
-
-// The first bytes of each plain TCP connection: its purpose, and a token that the other end
-// requires. The token protects sockets only: relayed links are encrypted from end to end, and
-// measurements carry no data.
+// The first bytes of each connection to a relay: which end of the link it is, and the link's token.
+// The token protects sockets only: relayed links are encrypted from end to end.
 struct Preamble {
-  enum class Purpose : char {
-    relay_binds = 'b',  // relay: the end whose stage listens
-    relay_dials = 'd',  // relay: the end whose stage connects
-    greet = 'g',        // to get the number of the host
-    echo = 'e',         // to get its bytes back
-    receive = 'r',      // to receive bytes until it closes
-    send = 's',         // to send bytes and get samples of their arrival
+  enum class End : char {
+    binds = 'b',  // its stage listens
+    dials = 'd',  // its stage connects
   };
 
   static std::string random_token();  // 32 hexadecimal digits, from the kernel's generator
 
   std::string token;
-  Purpose purpose = Purpose::greet;
+  End end = End::binds;
 };
 
 // The relay sends this to the listening end once the other end is connected.

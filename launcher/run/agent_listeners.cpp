@@ -57,7 +57,7 @@ void AgentListeners::listen_again(std::size_t host, const std::string& address,
   Listeners own = listen_at(address, ports);
   const std::size_t former = std::exchange(index_.at(host), listeners_.size());
   listeners_.push_back(std::move(own));
-  // No host uses those any more. The element stays, because hosts refer to it by index.
+  // No host uses the former listeners any more. The element stays, because indices refer to it.
   if (std::ranges::find(index_, former) == index_.end()) listeners_[former] = Listeners{};
   keys_[host] = net::CurveKeyPair::generate();
 }
@@ -78,7 +78,7 @@ std::unique_ptr<net::Link> AgentListeners::expect_transfer_agent(const plan::Pla
       net::ProcessName::coordinator(), name, name, keys_[host].public_key, hold_of(plan)));
 }
 
-// A host that reaches us by loopback is this machine, and others reach it where they reach us.
+// A host that reaches us by loopback is this machine, so other hosts reach it at our address.
 std::string AgentListeners::address_for_others(std::size_t host) const {
   if (!hosts::is_loopback(listeners_[index_[host]].address)) return {};
   for (const std::string& address : addresses()) {

@@ -12,9 +12,9 @@
 
 namespace strait::run {
 
-// The addresses of this machine at which the launcher listens for hosts, and what a host's agent
-// has to know to connect there: endpoints, and keys of its own. One listener per service and
-// address, because the endpoint identifies the service.
+// The addresses of this machine at which the launcher listens for hosts, and the endpoints and keys
+// with which a host's agent connects there. One listener per service and address, because the
+// endpoint identifies the service.
 //
 // One thread. The node outlives this object.
 class AgentListeners {
@@ -26,11 +26,11 @@ class AgentListeners {
 
   // A local run: processes reach the launcher over loopback, and there are no agents.
   static AgentListeners loopback(net::Node& node, std::size_t hosts);
-  // Of so many hosts, none of which has an address of ours yet.
+  // For n hosts. listen() gives each host an address.
   AgentListeners(net::Node& node, std::size_t hosts);
 
-  // This host reaches us at that address; hosts with the same address share its listeners.
-  // `ports` limits what is bound; {0, 0}: any.
+  // Listens at the address at which this host reaches us. Hosts with the same address share its
+  // listeners. `ports`: the range to bind; {0, 0}: any.
   void listen(std::size_t host, const std::string& address, std::pair<int, int> ports);
   // The same for a host whose agent is started again: new keys, and listeners of its own, because
   // links of the former agent may still use the old ones.
@@ -40,7 +40,7 @@ class AgentListeners {
   Links expect_agent(const plan::Plan& plan, std::size_t host);
   std::unique_ptr<net::Link> expect_transfer_agent(const plan::Plan& plan, std::size_t host);
   const std::string& agent_key(std::size_t host) const { return keys_[host].public_key; }
-  // What the agent of the host needs to find us.
+  // The job with which the host's agent connects to us.
   hosts::AgentJob job_for(const plan::RunFile& run, std::size_t host) const;
 
   // Where the stages of this host reach the coordinator.
@@ -62,7 +62,7 @@ class AgentListeners {
   std::string address_for_others(std::size_t host) const;
 
   net::Node& node_;
-  std::vector<Listeners> listeners_;     // those without listeners are no longer used
+  std::vector<Listeners> listeners_;     // an element without listeners is no longer used
   std::vector<std::size_t> index_;       // into listeners_, by host
   std::vector<net::CurveKeyPair> keys_;  // of agents, by host
 };

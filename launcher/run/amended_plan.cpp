@@ -20,7 +20,7 @@
 namespace strait::run {
 namespace {
 
-// What stages may use of it; 0: not known.
+// The memory that stages may use; 0: not known.
 std::int64_t memory_of(const plan::Plan& plan, std::size_t host, const hosts::HostFacts& facts) {
   const std::int64_t stated = plan::hosts_of(plan.recipe)[host].memory.value_or(facts.memory);
   return facts.memory == 0 ? stated : std::min(facts.memory, stated);

@@ -16,10 +16,10 @@ namespace strait::run {
 std::vector<Event> amend_by_facts(plan::Plan& plan, const std::vector<hosts::HostFacts>& facts,
                                   const std::vector<std::size_t>& there);
 
-// UserError: by the plan the host's stages need more memory than it or one of its GPUs
-// has for them. A memory of 0 bytes is one that is not known, and is enough.
+// UserError: by the plan the host's stages need more memory than the host or one of its GPUs has
+// for them. A memory of 0 bytes is not known and counts as enough.
 void check_memory(const plan::Plan& plan, std::size_t host, const hosts::HostFacts& facts);
-// The same of a run on this machine, of which the plan says nothing else that may have changed.
+// The same check for a run on this machine; other facts of it cannot differ from the plan.
 void amend_by_this_machine(plan::Plan& plan);
 
 }  // namespace strait::run

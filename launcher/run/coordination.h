@@ -7,8 +7,8 @@
 
 namespace strait::run {
 
-// What training and inference ask of the coordinator alike: the build, how long it waits for a
-// silent host, and where links are reached. `hosts` outlives the coordinator.
+// The options of the coordinator that training and inference share: the build, how long it waits
+// for a silent host, and the endpoints of links. `hosts` outlives the coordinator.
 CoordinatorOptions base_coordination(const plan::RunFile& run, RunHosts& hosts);
 
 // Tolerates silent hosts once all processes have loaded.

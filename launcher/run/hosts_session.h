@@ -18,8 +18,7 @@ namespace strait::run {
 class HostsSession {
  public:
   // Not for a local plan. `report` gets instructions for the user (tokens to carry).
-  // `model` outlives this object. UserError: a host cannot be worked with, or a signal ended the
-  // wait.
+  // `model` outlives this object. UserError: a host cannot be used, or a signal ended the wait.
   HostsSession(plan::Plan plan, const ModelQuestions& model,
                const std::function<void(const std::string&)>& report);
   HostsSession(const HostsSession&) = delete;

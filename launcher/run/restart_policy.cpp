@@ -9,7 +9,7 @@ constexpr std::int64_t kDefaultLimit = 3;
 constexpr std::chrono::milliseconds kFirstDelay{1'000};  // of the second restart in a row
 constexpr std::chrono::milliseconds kLongestDelay{10'000};
 
-// Failures that need not come back in another start.
+// Failures that another start may not meet again.
 bool may_pass(base::ExitCode code) {
   switch (code) {
     case base::ExitCode::peer_lost:
@@ -50,7 +50,7 @@ std::int64_t restart_limit(const recipe::Recipe::Hosts& hosts) {
 
 RestartPolicy::Decision RestartPolicy::after(const Outcome& outcome,
                                              std::optional<store::Step> newest) {
-  // Also behind a checkpoint that was gone back to.
+  // An older checkpoint counts, too: the run may have been resumed from an earlier one.
   const bool saved = outcome.checkpoint.has_value();
   if (!first_ || newest > newest_ || saved) {
     first_ = outcome;

@@ -14,10 +14,10 @@ namespace strait::run {
 std::int64_t restart_limit(const recipe::Recipe::Hosts& hosts);
 
 // Whether a run that ended restarts by itself. It does after the loss of a process or host, and
-// after an error of a disk or file server, which often pass; not after the user's stop, nor after
-// failures that another start would meet again (bad input, a full disk, numbers that are not
-// finite). So often in a row at most: a new checkpoint begins a new row, and without one the
-// failure is taken for one that always comes back. Pure.
+// after an error of a disk or file server, because these often pass. It does not after the user's
+// stop, nor after a failure that another start would meet again (bad input, a full disk, numbers
+// that are not finite). The number of restarts in a row is limited. A new checkpoint begins a new
+// row; without one the failure is assumed to be permanent. Pure.
 class RestartPolicy {
  public:
   // `limit` restarts in a row without a new checkpoint; 0: never.
@@ -27,13 +27,13 @@ class RestartPolicy {
     bool restart = false;
     std::int64_t number = 0;             // of this restart in its row
     std::chrono::milliseconds delay{0};  // before it begins
-    bool exhausted = false;  // it would, had there not been so many in a row: first_failure()
+    bool exhausted = false;  // it does not restart because the limit is reached: first_failure()
   };
-  // The run, or an attempt to restart it, ended so; `newest` is its newest complete checkpoint:
-  // nullopt where there is none, or none can be seen now.
+  // The run, or an attempt to restart it, ended with this. `newest`: its newest complete
+  // checkpoint; nullopt: there is none, or it cannot be seen now.
   Decision after(const Outcome& outcome, std::optional<store::Step> newest);
 
-  // The first of the failures in the present row; only after after() was called.
+  // The first failure of the present row. Call after() before.
   const Outcome& first_failure() const { return *first_; }
   std::int64_t limit() const { return limit_; }
 

@@ -9,8 +9,11 @@
 #include <exception>
 #include <fstream>
 #include <functional>
+#include <memory>
 #include <utility>
 
+#include "framework/net/path_conditions.h"
+#include "framework/net/simulated_path.h"
 #include "launcher/base/backend.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/generation_lock.h"
@@ -60,6 +63,38 @@ std::chrono::seconds facts_limit(const recipe::Recipe::Hosts& hosts) {
 
 }  // namespace
 
+// Makes the links of a local run behave as the recipe's hosts.simulate says. One thread.
+class SimulatedLinks {
+ public:
+  explicit SimulatedLinks(const recipe::Recipe& recipe)
+      : conditions_(recipe.hosts.simulate),
+        only_link_(recipe.hosts.simulate_link),
+        seed_(static_cast<std::uint64_t>(recipe.seed)) {}
+
+  // Endpoints by link, as the listening stages report them -> endpoints to connect to.
+  std::map<std::string, std::string> redirect(std::map<std::string, std::string> endpoints) {
+    if (!conditions_.any()) return endpoints;
+    for (auto& [link, endpoint] : endpoints) {
+      if (!only_link_.empty() && link != only_link_) continue;
+      std::unique_ptr<net::SimulatedPath>& path = paths_[link];
+      // A replica that rejoins has its paths already.
+      if (path == nullptr) {
+        constexpr std::uint64_t kApart = 1'000'000;  // more than connections of a path
+        path = std::make_unique<net::SimulatedPath>(conditions_, seed_ + kApart * paths_.size());
+      }
+      path->forward_to(endpoint);
+      endpoint = path->endpoint();
+    }
+    return endpoints;
+  }
+
+ private:
+  net::PathConditions conditions_;
+  std::string only_link_;  // empty: all
+  std::uint64_t seed_;     // of the random events on the links
+  std::map<std::string, std::unique_ptr<net::SimulatedPath>> paths_;  // by link
+};
+
 net::NodeOptions launcher_node(const net::RunId& run, std::uint32_t generation) {
   net::NodeOptions options;
   options.name = net::ProcessName::coordinator();
@@ -79,7 +114,7 @@ RunHosts::RunHosts(net::Node& node, plan::RunFile& run, const RunDirectory& dire
   if (run.plan.recipe.hosts.backend == recipe::BackendKind::local) {
     local_ = std::make_unique<base::LocalBackend>();
     routes_ = hosts::choose_routes(run.plan, {});
-    simulated_links_.emplace(run.plan.recipe);
+    simulated_links_ = std::make_unique<SimulatedLinks>(run.plan.recipe);
     run_directories_ = {fs::absolute(directory.path()).string()};
     for (const std::string& ended :
          base::end_former_processes(directory.path(), 0, node.options().generation)) {
@@ -119,7 +154,7 @@ void RunHosts::bring_up(plan::RunFile& run, const RunDirectory& directory,
   std::vector<hosts::ReachClient::Host> reached;
   for (std::size_t i = 0; i < hosts; ++i) {
     agents.push_back({run.plan.hosts[i].name, nullptr});
-    reached.push_back({run.plan.hosts[i].name, nullptr});
+    reached.push_back({run.plan.hosts[i].name, nullptr, listeners_.agent_key(i)});
   }
   // Listeners and links first: an agent connects as soon as it has its job.
   for (const std::size_t i : hosts_with_agents_) {
@@ -248,6 +283,104 @@ std::vector<std::vector<std::string>> RunHosts::addresses(const recipe::Recipe& 
 
 void RunHosts::tolerate_outages() {
   if (agents_) agents_->tolerate_outages();
+}
+
+std::vector<Event> RunHosts::rejoin_hosts(const plan::RunFile& run, std::uint32_t replica,
+                                          store::Step saved, const std::function<void()>& check) {
+  if (!agents_) return {};
+  starting_up_ = false;
+  std::set<std::size_t> hosts;
+  for (const plan::Plan::Process& process : run.plan.processes) {
+    if (process.name.replica == replica) hosts.insert(process.host_index);
+  }
+  std::vector<std::size_t> restarted;
+  try {
+    for (const std::size_t host : hosts) {
+      if (agents_->responds(host)) continue;
+      restart_agent(run, host, check);
+      restarted.push_back(host);
+    }
+    return prepare_restarted(run, replica, saved, restarted, check);
+  } catch (const std::exception& error) {
+    // Another attempt must start these agents again: they lack files and routes.
+    for (const std::size_t host : restarted) {
+      agents_->mark_lost(host, error.what());
+      starters_[host].reset();
+    }
+    throw;
+  }
+}
+
+std::vector<Event> RunHosts::prepare_restarted(const plan::RunFile& run, std::uint32_t replica,
+                                               store::Step saved,
+                                               const std::vector<std::size_t>& restarted,
+                                               const std::function<void()>& check) {
+  // Hosts whose agents did not end still have their files and their ends of relayed links.
+  if (restarted.empty()) return {};
+  if (transfer_) {
+    const auto poll = [&] {
+      check();
+      for (const std::size_t host : restarted) {
+        if (!lost(host)) continue;
+        throw base::UserError(base::ExitCode::peer_lost,
+                              fmt::format("host {} was lost again", run.plan.hosts[host].name));
+      }
+    };
+    transfer_->rewind(restarted, saved, poll);
+    // Another replica sends trained weights, but not frozen ones.
+    const bool weights = run.plan.recipe.model.lora.has_value();
+    RunTransfer::Needs needs{restarted, plan::plugin_copies(run.plan.recipe.plugins), "", weights};
+    needs.begins = false;
+    transfer_->deliver_inputs(run.plan, needs, poll, [](const Event&) {});
+  }
+  check();
+  return reach_->route_links(
+      run.plan, facts_, listeners_.addresses(), [&](const plan::Plan::Link& link) {
+        if (link.listens.replica != replica && link.connects.replica != replica) return false;
+        return !lost(run.plan.process(link.listens).host_index) &&
+               !lost(run.plan.process(link.connects).host_index);
+      });
+}
+
+void RunHosts::restart_agent(const plan::RunFile& run, std::size_t host,
+                             const std::function<void()>& check) {
+  starters_[host].reset();  // its failure would end all later attempts
+  std::unique_ptr<hosts::AgentStarter> starter = hosts::agent_starter_in_run(run.plan, host, check);
+  const auto deadline = Clock::now() + kCallLimit;
+  // New listeners and keys before the job, as in bring_up().
+  listeners_.listen_again(host, starter->launcher_address(deadline), run.plan.recipe.hosts.ports);
+  AgentListeners::Links links = listeners_.expect_agent(run.plan, host);
+  agents_->replace(host, std::move(links.agent));
+  reach_->hosts().replace(host, std::move(links.reach), listeners_.agent_key(host));
+  try {
+    starter->start_agent(listeners_.job_for(run, host), deadline);
+    const auto poll = [&starter, &check] {
+      check();
+      const std::string why = starter->failure();
+      if (!why.empty()) throw base::UserError(base::ExitCode::peer_lost, why);
+    };
+    facts_[host] = agents_
+                       ->wait_for_facts(
+                           {host}, Clock::now() + kFactsLimit,
+                           [&](const auto& missing) {
+                             return hosts::late_hosts_text(run.plan.recipe.hosts, missing);
+                           },
+                           poll)
+                       .front();
+    starter->disconnect();
+    check_memory(run.plan, host, facts_[host]);
+  } catch (const base::UserError& error) {
+    agents_->mark_lost(host, error.what());
+    throw;
+  }
+  starters_[host] = std::move(starter);
+  run_directories_[host] =
+      hosts::host_run_directory(facts_[host].directory, run.plan.recipe.name, run.run).string();
+  if (transfer_) {
+    transfer_->add_host(host, run_directories_[host],
+                        listeners_.expect_transfer_agent(run.plan, host),
+                        listeners_.agent_key(host));
+  }
 }
 
 }  // namespace strait::run

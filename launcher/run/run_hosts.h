@@ -6,7 +6,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -22,15 +21,16 @@
 #include "launcher/run/run_directory.h"
 #include "launcher/run/run_reach.h"
 #include "launcher/run/run_transfer.h"
-#include "launcher/run/simulated_links.h"
 
 namespace strait::run {
 
-// The launcher in a generation of a run, with new keys.
+// Options of the launcher's node in one generation of a run, with new keys.
 net::NodeOptions launcher_node(const net::RunId& run, std::uint32_t generation);
 
-// The hosts of one launch: this machine in a local run, else those that host agents manage. Starts
-// the agents, starts processes through them, and fills in what a process's job says about its host.
+class SimulatedLinks;
+
+// The hosts of one launch: this machine in a local run, otherwise hosts with agents. Starts the
+// agents, starts processes through them, and fills in the host's part of a process's job.
 //
 // One thread at a time. While one thread is in rejoin_hosts(), any other may call
 // tolerate_outages(), lost() and the parts of file_transfer() that allow it.
@@ -41,11 +41,11 @@ class RunHosts {
   // For the agents to connect to the launcher.
   static constexpr std::chrono::seconds kFactsLimit{20};
 
-  // Brings the hosts up; a local run has nothing to bring up. What only a host knows (cores,
-  // threads) goes into run.plan. The node with its keys, the directory and the model outlive this
-  // object. `stops` as in Coordinator::run: a positive count ends the wait. Hosts that only serve
-  // replicas in `without` are left out where the backend can start their agents later.
-  // UserError: a host cannot be used.
+  // Starts the agents; a local run has none. Writes facts of the hosts (cores, threads) into
+  // run.plan. The node with its keys, the directory and the model outlive this object. `stops` as
+  // in Coordinator::run: a positive count ends the wait. Hosts that only serve replicas in
+  // `without` are left out if the backend can start their agents later. UserError: a host cannot be
+  // used.
   RunHosts(net::Node& node, plan::RunFile& run, const RunDirectory& directory,
            const ModelQuestions& model, const std::atomic<int>& stops,
            const std::set<std::uint32_t>& without = {});
@@ -77,11 +77,11 @@ class RunHosts {
   // All processes run: from now on an agent may be silent for as long as its link holds.
   void tolerate_outages();
 
-  // While the run goes: starts the agents of a replica's hosts again where they are lost or were
-  // never started, sends them the files that the replica reads, sets their checkpoints later than
-  // `saved` aside, which are of steps that the run has gone back behind, and routes its links anew.
-  // Returns notes for the user. `check` is called while this waits, and throws to give
-  // up. UserError: a host cannot be used.
+  // During the run, for a replica that rejoins. Starts the agents of its hosts that are lost or
+  // were never started, sends them the files that the replica reads, and routes its links anew.
+  // Sets aside their checkpoints of steps after `saved`, from which the run resumed. Returns notes
+  // for the user. `check` is called while this waits, and throws to give up. UserError: a host
+  // cannot be used.
   std::vector<Event> rejoin_hosts(const plan::RunFile& run, std::uint32_t replica,
                                   store::Step saved, const std::function<void()>& check);
 
@@ -90,8 +90,8 @@ class RunHosts {
     return reach_ ? reach_->routes() : routes_;
   }
 
-  // Not for a local run: to measure paths between the hosts. Measuring fills the paths, so silence
-  // no longer counts as a loss.
+  // For measurements of the paths between hosts; not for a local run. A measurement fills the
+  // paths, so from now on silence does not count as a loss.
   hosts::ReachClient& reach() {
     tolerate_outages();
     return reach_->hosts();
@@ -126,12 +126,12 @@ class RunHosts {
   // By host. Some agents live as long as their starter (srun's do), so starters are destroyed after
   // agents_, whose destructor ends the agents.
   std::vector<std::unique_ptr<hosts::AgentStarter>> starters_;
-  std::unique_ptr<hosts::HostAgents> agents_;      // null for a local run
-  std::vector<std::string> run_directories_;       // by host
-  std::unique_ptr<RunReach> reach_;                // null for a local run
-  std::unique_ptr<RunTransfer> transfer_;          // null where all see the same files
-  std::vector<hosts::LinkRoute> routes_;           // of a local plan's links
-  std::optional<SimulatedLinks> simulated_links_;  // of a local run
+  std::unique_ptr<hosts::HostAgents> agents_;        // null for a local run
+  std::vector<std::string> run_directories_;         // by host
+  std::unique_ptr<RunReach> reach_;                  // null for a local run
+  std::unique_ptr<RunTransfer> transfer_;            // null where all see the same files
+  std::vector<hosts::LinkRoute> routes_;             // of a local plan's links
+  std::unique_ptr<SimulatedLinks> simulated_links_;  // of a local run
   std::vector<Event> notes_;
   std::chrono::steady_clock::time_point phase_began_ = std::chrono::steady_clock::now();
   std::string phases_;

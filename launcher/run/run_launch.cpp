@@ -17,6 +17,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/run_file_names.h"
 #include "launcher/base/stop_signals.h"
+#include "launcher/plan/speeds.h"
 #include "launcher/plan/thread_limit.h"
 #include "launcher/run/amended_plan.h"
 #include "launcher/run/coordination.h"
@@ -27,7 +28,8 @@
 #include "launcher/run/run_recorder.h"
 #include "launcher/run/run_status.h"
 #include "launcher/run/run_storage.h"
-#include "launcher/run/slow_observer.h"
+#include "launcher/run/slow_parts.h"
+#include "launcher/run/slow_steps.h"
 #include "launcher/run/stage_starter.h"
 
 namespace strait::run {
@@ -43,8 +45,8 @@ class HostObserver : public StartObserver {
   HostObserver(RunHosts& hosts, RunStorage& storage, Report report)
       : StartObserver(hosts), storage_(storage), report_(std::move(report)) {}
   void reports(const std::vector<ProcessReport>& /*processes*/) override {
-    for (const std::string& trouble : storage_.take_warnings())
-      report_({"download_failed", trouble});
+    for (const std::string& warning : storage_.take_warnings())
+      report_({"download_failed", warning});
   }
 
  private:
@@ -52,23 +54,104 @@ class HostObserver : public StartObserver {
   Report report_;
 };
 
-// All processes are up and have loaded: from now on the run is the one that `options` describe.
+bool knows_speed(const plan::Plan& plan, const plan::PathSpeed& speed) {
+  const recipe::Recipe::Hosts& hosts = plan.recipe.hosts;
+  const bool simulated = hosts.simulate_link.empty() && hosts.simulate.bits_per_second > 0;
+  return speed.measured || simulated || hosts.link_megabits.has_value();
+}
+
+std::map<net::ProcessName, SlowSteps::Host> hosts_of_processes(const plan::Plan& plan) {
+  std::map<net::ProcessName, SlowSteps::Host> hosts;
+  for (const plan::Plan::Process& process : plan.processes) {
+    hosts[process.name] = {process.host, plan.hosts.at(process.host_index).cores};
+  }
+  return hosts;
+}
+
+// The speed expected of the bytes that `sender` sends. Links within a host and simulated links have
+// no host names, so they are reported by their own names.
+ExpectedSpeeds::Link expected_link(const plan::Plan& plan, net::ProcessName sender,
+                                   net::ProcessName receiver, const plan::Plan::Link& link) {
+  ExpectedSpeeds::Link expected;
+  const std::size_t from = plan.process(sender).host_index;
+  const std::size_t to = plan.process(receiver).host_index;
+  if (from != to) {
+    expected.from = plan.hosts.at(from).name;
+    expected.to = plan.hosts.at(to).name;
+  }
+  const plan::PathSpeed speed = plan::path_speed(plan, from, to);
+  if (!knows_speed(plan, speed)) return expected;
+  // Each message of a boundary may wait for an answer; a round of replicas has a few messages.
+  constexpr std::int64_t kTripsOfRound = 4;
+  const std::int64_t trips =
+      link.use == plan::Plan::Use::boundary ? plan.micro_batches : kTripsOfRound;
+  const double round_trip = speed.seconds + plan::path_speed(plan, to, from).seconds;
+  expected.bytes_per_second = speed.bytes_per_second;
+  expected.waiting = static_cast<double>(trips) * round_trip;
+  return expected;
+}
+
+// The speeds that the plan expects of processes, and of the links whose speed is known: measured,
+// simulated, or stated in the recipe.
+ExpectedSpeeds expected_speeds(const plan::Plan& plan, const ModelQuestions& model) {
+  ExpectedSpeeds expected;
+  const std::map<net::ProcessName, double> seconds = model.compute_seconds(plan);
+  for (const plan::Plan::Process& process : plan.processes) {
+    const bool measured = plan::compute_speed(plan, process).measured;
+    expected.processes[process.name] = {seconds.at(process.name), measured, process.host};
+  }
+  for (const plan::Plan::Link& link : plan.links) {
+    expected.links[{link.name, link.connects}] =
+        expected_link(plan, link.connects, link.listens, link);
+    expected.links[{link.name, link.listens}] =
+        expected_link(plan, link.listens, link.connects, link);
+  }
+  return expected;
+}
+
+// Tells the other observers of a run which links and processes (SlowParts) and which steps
+// (SlowSteps) are slow.
+class SlowObserver : public RunObserver {
+ public:
+  SlowObserver(const plan::Plan& plan, const ModelQuestions& model,
+               std::vector<RunObserver*> observers)
+      : slow_(expected_speeds(plan, model)),
+        slow_steps_(hosts_of_processes(plan)),
+        observers_(std::move(observers)) {}
+
+  void step(const StepLine& line) override {
+    observers_.launcher_event({"slow", slow_steps_.add(line)});
+    const std::vector<SlowParts::Change> changes = slow_.add(line);
+    if (changes.empty()) return;
+    for (const auto& change : changes) {
+      observers_.launcher_event({change.slow ? "slow" : "not_slow", change.sentence});
+    }
+    observers_.notify(&RunObserver::slow_parts, slow_.sentences());
+  }
+
+ private:
+  SlowParts slow_;
+  SlowSteps slow_steps_;
+  const RunObservers observers_;
+};
+
+// Called once all processes have loaded: from now on the run follows `options`.
 void apply_changes(const RunDirectory& directory, const plan::RunFile& run, RunStorage& storage,
                    const LaunchOptions& options) {
   plan::protect_secrets(directory.path(), run.plan.recipe);
-  // Also where a run begins again from step 0: a former start may have trained.
+  // Also if the run begins again from step 0: a former start may have trained.
   run::apply_changes(directory, {options.from, plan::run_file_text(run), options.recipe});
-  // The hosts last: what they still hold of later steps misleads no later resume, which does this
-  // again.
+  // The hosts come last. If this fails, later checkpoints stay on hosts, but the next resume sets
+  // them aside before it starts.
   if (directory.generation() != 1) storage.rewind(options.from);
 }
 
-// To stop at once is to wait for nothing; a stop after the step that met a failure is another one.
+// A user who stops at once does not wait for a recovery.
 bool may_recover(base::ExitCode code) {
   return code != base::ExitCode::done && code != base::ExitCode::interrupted;
 }
 
-// Of a run that has begun; else UserError: plan::check_threads().
+// Too many threads: a warning for a run that has begun; otherwise UserError.
 std::vector<Event> thread_warnings(const plan::Plan& plan, bool has_begun) {
   std::vector<Event> warnings;
   for (std::size_t host = 0; host < plan.hosts.size(); ++host) {
@@ -87,7 +170,7 @@ void collect_traces(const RunDirectory& directory, const plan::Plan& plan) {
   if (!files.empty()) trace::merge_traces(files, directory.path() / base::kTraceFile);
 }
 
-// The run has ended, and how is known: nothing that follows may change it.
+// For work after the end of the run: its errors do not change how the run ended.
 void after_end(const Report& report, const char* event, const char* what,
                const std::function<void()>& work) {
   try {
@@ -114,8 +197,8 @@ store::Manifest manifest_of(const plan::RunFile& run, std::uint32_t generation,
   return manifest;
 }
 
-// After a failure: makes the newest checkpoint in memory one on this machine's disk. Its step;
-// nullopt: there is none that is newer than those on disk.
+// After a failure: writes the newest checkpoint in memory to this machine's disk. Returns its step;
+// nullopt: none is newer than the checkpoints on disk.
 std::optional<store::Step> save_from_memory(
     const RunDirectory& directory, MemoryCheckpoints& memory, const LossHistory& losses,
     const std::function<store::Manifest(store::Step, const std::vector<store::ShardFile>&)>&
@@ -165,7 +248,7 @@ CoordinatorOptions training_coordination(const plan::RunFile& run, const RunDire
   return coordination;
 }
 
-// What removes checkpoints asks them.
+// Pruning depends on the losses: the last checkpoint with a good loss is kept.
 void pass_on_losses(const LossHistory& losses, RunStorage& storage, MemoryCheckpoints* memory) {
   if (losses.good()) storage.known_good(*losses.good());
   if (memory != nullptr) memory->judge(losses);
@@ -219,7 +302,7 @@ Outcome launch_run(RunDirectory& directory, const plan::RunFile& planned,
   for (const Event& warning : warnings) report(warning);
   CoordinatorOptions coordination =
       training_coordination(run, directory, generation, hosts, *storage, starter, options);
-  // With the facts of the hosts, which RunHosts has filled in.
+  // After RunHosts, which writes facts of the hosts into `run`.
   coordination.apply_changes = [&] { apply_changes(directory, run, *storage, options); };
   std::unique_ptr<MemoryCheckpoints> memory;
   if (run.plan.recipe.checkpoint.memory_every > 0) memory = storage->memory();
@@ -232,7 +315,7 @@ Outcome launch_run(RunDirectory& directory, const plan::RunFile& planned,
   // The coordinator ends all processes before checkpoints are downloaded and traces read.
   Outcome outcome = Coordinator(std::move(workers), std::move(coordination), std::move(observers))
                         .run(signals.count());
-  // Nothing more is written where another run may be.
+  // Another run may be in the directory now: write nothing more there.
   if (!directory.in_place()) return outcome;
   std::optional<store::Step> recovered;
   if (memory != nullptr && may_recover(outcome.code)) {
@@ -243,7 +326,7 @@ Outcome launch_run(RunDirectory& directory, const plan::RunFile& planned,
     if (recovered) outcome.checkpoint = recovered;
   }
   after_end(report, "download_failed", "downloads from the hosts ended", [&] {
-    // Older checkpoints are not worth the wait, nor are traces: a process that failed has none.
+    // Older checkpoints are not needed any more, and a process that failed has no trace.
     if (!recovered) storage->finish(report);
   });
   write_reports(directory, run.plan, options.model, report);

@@ -33,7 +33,7 @@ struct LaunchOptions {
 // only. Returns how the run ended. UserError: it could not start.
 //
 // Until every process is up and has loaded, nothing changes that a later resume depends on: plan,
-// recipe, metrics and checkpoints, here and on the hosts, are those of before.
+// recipe, metrics and checkpoints stay as they were, here and on the hosts.
 Outcome launch_run(RunDirectory& directory, const plan::RunFile& run, const LaunchOptions& options);
 
 // Starts the stages of a run on its hosts with the weights of the checkpoint `options.resume`, to
@@ -43,13 +43,14 @@ Outcome launch_run(RunDirectory& directory, const plan::RunFile& run, const Laun
 Outcome launch_inference(RunDirectory& directory, const plan::RunFile& run,
                          const LaunchOptions& options);
 
-// Downloads the shards of the newest checkpoint, or of that of step `from`, which a former launch
-// left on hosts because it ended before they were downloaded. Removes nothing. `report` is called
-// if it takes long. Returns a message for the user; empty: nothing was missing. UserError: the
-// checkpoint cannot be used; `interrupted`: the user ended the wait; `corrupt`: no host that can be
-// called has all of it any more; any other code: not now, another attempt may succeed.
+// Downloads the shards of the newest checkpoint, or of the checkpoint of step `from`, that a former
+// launch left on hosts because it ended before they were downloaded. Removes nothing. `report` is
+// called if it takes long. Returns a message for the user; empty: nothing was missing. UserError:
+// the checkpoint cannot be used. Code `interrupted`: the user ended the wait. `corrupt`: some
+// shards are on no host that can be called. Any other code: another attempt may succeed.
 //
-// `lost`: hosts that do not answer; they are not called, and what only they have is missing.
+// `lost`: hosts that do not answer. They are not called, and shards that only they have are
+// missing.
 std::string recover_checkpoint(RunDirectory& directory, const plan::RunFile& run,
                                std::optional<store::Step> from, const ModelQuestions& model,
                                const RunTransfer::Report& report,

@@ -14,7 +14,7 @@
 namespace strait::run {
 namespace {
 
-// A host answers at once; more only if its link to the launcher reconnects.
+// A host answers at once, unless its link to the launcher has to reconnect.
 constexpr std::chrono::seconds kRelayAnswer{20};
 
 std::string relay_endpoint(hosts::Relay& relay, const std::string& address) {
@@ -24,7 +24,7 @@ std::string relay_endpoint(hosts::Relay& relay, const std::string& address) {
     throw base::UserError(
         base::ExitCode::bad_input,
         fmt::format("this machine has to relay links of hosts that cannot reach each "
-                    "other, and has no port for that: {}",
+                    "other, but no port is free for that: {}",
                     error.what()));
   }
 }
@@ -72,7 +72,7 @@ std::vector<Event> RunReach::route_links(const plan::Plan& plan,
       if (std::ranges::none_of(pairs, here)) addresses[host].clear();
     }
     const hosts::OpenPorts ports(reach_, addresses);
-    for (const std::string& trouble : ports.troubles()) notes.push_back({"address", trouble});
+    for (const std::string& problem : ports.problems()) notes.push_back({"address", problem});
     tries = hosts::probe_paths(reach_, ports, pairs);
   }
   const std::vector<hosts::LinkRoute> routes = hosts::choose_routes(part, tries);
@@ -110,14 +110,14 @@ void RunReach::set_up_relay(const plan::Plan& plan, const plan::Plan::Link& link
   const auto answers = reach_.ask(
       {{dials, hosts::DialRelay{one.token, relay_endpoint(*relay_, launcher_addresses[dials])}}},
       kRelayAnswer);
-  std::string trouble;
-  const auto* dialled = answer_in<hosts::RelayDialled>(answers.at(dials), trouble);
+  std::string problem;
+  const auto* dialled = answer_in<hosts::RelayDialled>(answers.at(dials), problem);
   if (dialled == nullptr) {
     throw base::UserError(
         base::ExitCode::bad_input,
-        fmt::format("host {} cannot relay {}: {}", reach_.name(dials), link.name, trouble));
+        fmt::format("host {} cannot relay {}: {}", reach_.name(dials), link.name, problem));
   }
-  one.connect_to = dialled->place;
+  one.connect_to = dialled->endpoint;
   relayed_.emplace(link.name, std::move(one));
 }
 

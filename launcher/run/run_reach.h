@@ -29,9 +29,9 @@ class RunReach {
            const std::vector<std::string>& launcher_addresses, const Chosen& chosen,
            const ModelQuestions& model);
 
-  // Also while the run goes: probes the chosen links again and decides anew. `launcher_addresses`:
-  // the address of this machine that each host reaches. Returns warnings: blocked hosts and relayed
-  // links. UserError: a host does not answer, or the relay has no port.
+  // Also during the run: probes the chosen links again and decides anew. `launcher_addresses`: the
+  // address of this machine that each host reaches. Returns warnings: blocked hosts and relayed
+  // links. UserError: a host does not answer, or no port is free for the relay.
   std::vector<Event> route_links(const plan::Plan& plan, const std::vector<hosts::HostFacts>& facts,
                                  const std::vector<std::string>& launcher_addresses,
                                  const Chosen& chosen);
@@ -44,8 +44,8 @@ class RunReach {
   // For measurements.
   hosts::ReachClient& hosts() { return reach_; }
 
-  // Endpoints by link, as the listening stages report them -> endpoints to connect to. All stages
-  // listen by now; for a replica that rejoins, those it has links with.
+  // Endpoints by link, as the listening stages report them -> endpoints to connect to. Call it when
+  // all stages listen; for a replica that rejoins, when the stages at its links listen.
   std::map<std::string, std::string> connect_endpoints(
       std::map<std::string, std::string> endpoints);
 
@@ -55,7 +55,7 @@ class RunReach {
     std::size_t binds = 0;   // the host whose stage listens
     std::string relay;       // where that host reaches the relay
     std::string connect_to;  // endpoint on the other host
-    std::string stage;       // where it listens, as last sent to its host; "": not yet
+    std::string stage;       // its endpoint, as last sent to its host; empty: not sent yet
   };
 
   void set_up_relay(const plan::Plan& plan, const plan::Plan::Link& link, bool relayed,

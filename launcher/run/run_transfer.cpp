@@ -23,9 +23,9 @@ using Kind = transfer::NeededGroup::Kind;
 
 constexpr std::chrono::seconds kReportEvery{5};
 constexpr std::chrono::seconds kFirstReport{1};    // shorter waits need no report
-constexpr std::chrono::seconds kCommandLimit{60};  // of what takes a moment, unless a disk hangs
-constexpr std::chrono::minutes kReadLimit{30};     // of reading a file of a model whole
-// Of less a host gets all from here: to link with another host takes several round trips.
+constexpr std::chrono::seconds kCommandLimit{60};  // of a short command; more if a disk hangs
+constexpr std::chrono::minutes kReadLimit{30};     // of reading a whole file of a model
+// A host gets smaller files from here: a link with another host takes several round trips.
 constexpr std::uint32_t kLeastChunks = 8;
 
 // `poll`, which throws when a host has not answered in time.
@@ -119,7 +119,7 @@ void RunTransfer::remove_host(std::size_t host) {
 
 std::vector<RunTransfer::Delivery> RunTransfer::needed_deliveries(
     const plan::Plan& plan, const Needs& needs, const std::function<void()>& poll) {
-  // A checkpoint of adapters has no weights of the model.
+  // A checkpoint of adapters does not contain the weights of the model.
   const bool weights =
       needs.weights && (needs.resume.empty() || plan.recipe.model.lora.has_value());
   plan::Plan needed = plan;
@@ -173,8 +173,9 @@ std::vector<std::future<std::uint64_t>> RunTransfer::start_fetches(
   std::vector<std::future<std::uint64_t>> fetches;
   for (Delivery& delivery : deliveries) {
     const transfer::NeededGroup& group = delivery.group;
-    // What is present is read at the launcher's path. A checkpoint was looked for at another path,
-    // so it is always fetched into `inputs`; chunks that the host has are copied locally.
+    // Files that the host has are read at the launcher's path. A checkpoint was looked for at
+    // another path, so it is always fetched into `inputs`; chunks that the host has are copied
+    // locally.
     const bool present = is_present(delivery, poll);
     if (present) {
       for (const transfer::ChunkTable& table : delivery.tables) {
@@ -298,7 +299,7 @@ std::vector<std::string> RunTransfer::download_traces(
     const Host& host = hosts_.at(process.host_index);
     const auto poll = [&] {
       if (give_up()) {
-        throw base::UserError(base::ExitCode::interrupted, "traces were not waited for");
+        throw base::UserError(base::ExitCode::interrupted, "the user did not wait for the traces");
       }
       if (!lost(process.host_index)) return;
       throw base::UserError(base::ExitCode::peer_lost,

@@ -18,8 +18,8 @@
 
 namespace strait::run {
 
-// Moves the files of one launch over hosts without a common file system: what their processes read
-// to the hosts, and what they wrote back. One thread; checkpoint_committed(), known_good() and
+// Moves the files of one launch between hosts without a common file system: inputs to the hosts,
+// and checkpoints and traces back. One thread; checkpoint_committed(), known_good() and
 // take_warnings() may be called while another thread is in add_host() or deliver_inputs().
 class RunTransfer {
  public:
@@ -37,7 +37,7 @@ class RunTransfer {
   // agent's.
   void add_host(std::size_t host, const std::filesystem::path& directory,
                 std::unique_ptr<net::Link> link, const std::string& key);
-  // The host's agent has ended, so nothing comes from it, though its link may still wait for it.
+  // The host's agent has ended. Its link may still wait for it, but nothing more will arrive.
   void remove_host(std::size_t host);
 
   struct Needs {
@@ -56,9 +56,9 @@ class RunTransfer {
   // Sets the paths of the job to where the process finds its files on this host.
   void set_input_paths(plan::StageJob& job, std::size_t host) const;
 
-  // Sets aside what processes wrote on these hosts for later steps: a later checkpoint must not be
-  // taken for one of the resumed run. `poll` as in deliver_inputs(). UserError: a host does not
-  // answer within a minute, while its link stands: its file system hangs.
+  // Sets aside checkpoints of later steps on these hosts: they must not be taken for checkpoints of
+  // the resumed run. `poll` as in deliver_inputs(). UserError: a host does not answer within a
+  // minute although its link is up, because its file system hangs.
   void rewind(const std::vector<std::size_t>& hosts, store::Step step,
               const std::function<void()>& poll);
 
@@ -74,8 +74,8 @@ class RunTransfer {
   transfer::CheckpointDownloader::Finished finish_downloads(const std::function<bool()>& give_up,
                                                             const Report& report);
 
-  // Downloads the trace of each process, next to its log here. Returns a message for each that is
-  // missing. A host that is `lost` is not waited for, one that does not answer for a minute.
+  // Downloads the trace of each process into the folder of its log. Returns a message for each
+  // missing trace. Does not wait for a host that is `lost`; waits a minute for any other.
   std::vector<std::string> download_traces(const plan::Plan& plan, const std::filesystem::path& run,
                                            const std::function<bool()>& give_up,
                                            const std::function<bool(std::size_t)>& lost);
@@ -94,7 +94,7 @@ class RunTransfer {
   std::vector<std::future<std::uint64_t>> start_fetches(std::vector<Delivery> deliveries,
                                                         const std::function<void()>& poll);
   std::filesystem::path folder_of(std::size_t host, const transfer::NeededGroup& group) const;
-  // Another host that has or fetches these chunks; nothing: none, or they are too few.
+  // Another host that has or fetches these chunks; nullopt: none, or the chunks are too few.
   std::optional<net::ProcessName> source_for(std::size_t host, const transfer::ChunkTable& table,
                                              const transfer::ChunkSet& chunks) const;
   void forget_holder(std::size_t host);
@@ -104,8 +104,8 @@ class RunTransfer {
   std::unique_ptr<transfer::TransferAgent> agent_;
   // Folders of the groups that were delivered, by host.
   std::vector<std::map<transfer::NeededGroup::Kind, std::filesystem::path>> folders_;
-  // Hosts that have or fetch chunks of a content, by its id. The next host that needs them fetches
-  // from the last, and so on: a chain, in which each uplink carries the content once.
+  // Hosts that have or fetch chunks of a content, by its id. Each further host fetches from the
+  // last one, so that they form a chain in which each uplink carries the content once.
   struct Holder {
     std::size_t host = 0;
     transfer::ChunkSet chunks;

@@ -14,7 +14,7 @@
 namespace strait::run {
 namespace {
 
-// The stage program stands beside this one.
+// The stage program is in the folder of this program.
 std::filesystem::path stage_program() { return base::own_program().parent_path() / "strait-stage"; }
 
 }  // namespace
@@ -46,7 +46,8 @@ StartedReplica StageStarter::restart_replica(std::uint32_t replica,
   const std::vector<store::Step> saved = store::committed_steps(directory_.path());
   StartedReplica result;
   const auto check = [&given_up] {
-    if (given_up) throw base::UserError(base::ExitCode::interrupted, "the run needs it no longer");
+    if (given_up)
+      throw base::UserError(base::ExitCode::interrupted, "the run no longer needs the replica");
   };
   result.notes =
       hosts_.rejoin_hosts(run_, replica, saved.empty() ? store::Step{0} : saved.front(), check);
@@ -101,7 +102,8 @@ std::vector<WorkerHandle> StageStarter::start(const std::vector<net::ProcessName
     // Before the process starts, because it connects at once.
     net::LinkOptions link = run::control_link(process, process, worker.public_key,
                                               std::chrono::seconds(run_.plan.recipe.hosts.hold));
-    // The watchdog ends a start that takes too long: it knows how long the others took.
+    // There is no limit here. The watchdog ends a start that takes too long, because it knows how
+    // long the others took.
     link.connect_limit = std::chrono::minutes(30);
     worker.link = hosts_.listener(host).expect(link);
     base::Launch& launch = launches.emplace_back();

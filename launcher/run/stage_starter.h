@@ -26,8 +26,8 @@ class StageStarter {
   // Processes of the replicas that the run starts with. Absent ones get a handle without a process.
   std::vector<WorkerHandle> start_all();
   // Starts the processes of an absent replica while the others train. They get new keys, so that a
-  // former process that was only disconnected cannot return under its name. UserError; soon where
-  // `given_up` is true.
+  // former process that was only disconnected cannot return under its name. UserError: it failed,
+  // or `given_up` became true.
   StartedReplica restart_replica(std::uint32_t replica, const std::atomic<bool>& given_up);
 
  private:

@@ -12,8 +12,8 @@
 namespace strait::transfer {
 
 // The hashes of a file and of each of its chunks. With the table any chunk can be fetched from any
-// source and verified on arrival. Files with the same id have the same bytes, whatever their names
-// and places are.
+// source and verified on arrival. Files with the same id have the same bytes, whatever their paths
+// are.
 struct ChunkTable {
   static constexpr std::uint64_t kChunkBytes = std::uint64_t{1} << 20;
   static constexpr std::uint32_t kMostChunks = std::uint32_t{1} << 22;  // 4 TiB
@@ -30,7 +30,7 @@ struct ChunkTable {
   bool matches(std::uint32_t chunk, std::span<const std::byte> content) const;
 
   std::string id() const;
-  // Whether sizes and digits are such as read_chunk_table makes them. Check what a peer sent.
+  // Whether read_chunk_table could have made it. Call it for a table from a peer.
   bool well_formed() const;
   bool operator==(const ChunkTable&) const = default;
 };
@@ -56,7 +56,7 @@ struct FileStamp {
   bool operator==(const FileStamp&) const = default;
 };
 
-// An object, which may get other fields, too. nlohmann::json::exception: a field is missing.
+// A JSON object that may have other fields, too. nlohmann::json::exception: a field is missing.
 nlohmann::json stamp_to_json(const FileStamp& stamp);
 FileStamp stamp_from_json(const nlohmann::json& json);
 
@@ -76,7 +76,7 @@ class ChunkSet {
  public:
   explicit ChunkSet(std::uint32_t chunks = 0) : present_(chunks, false) {}
   static ChunkSet all(std::uint32_t chunks);
-  // The chunks that hold a byte of the ranges. Bytes behind the end of the file are ignored.
+  // The chunks that contain a byte of the ranges. Bytes after the end of the file are ignored.
   static ChunkSet holding(const ChunkTable& table, std::span<const ByteRange> ranges);
 
   std::uint32_t size() const { return static_cast<std::uint32_t>(present_.size()); }

@@ -53,8 +53,8 @@ struct StoredContent {
   bool linked = false;      // a build has a hard link to it
 };
 
-// Least recently used first. Only with the lock of evict(): what an eviction that was killed has
-// left is removed.
+// Least recently used first. Call it with the lock of evict(): it removes the rest of an eviction
+// that was killed.
 std::vector<StoredContent> stored_contents(const fs::path& directory) {
   std::vector<StoredContent> contents;
   for (const fs::path& entry : store::entries_of(directory)) {
@@ -185,10 +185,11 @@ void ContentStore::write_table(const fs::path& entry, const std::string& text) c
   const fs::path tables = directory_ / kTables;
   store::make_directory(tables);
   const FileDescriptor lock = store::try_lock(tables.string() + ".lock");
-  // Does not wait: the other process may be stopped, and a lost entry is only computed again.
+  // Does not wait: the other process may be stopped, and a lost entry costs only another reading.
   if (!lock.open()) return;
-  // With the lock held, every incomplete file here is from a process that was killed. Old entries
-  // go, too: each checkpoint adds some, and most of its files are removed soon.
+  // While this process has the lock, every incomplete file here is from a process that was killed.
+  // Old entries are removed, too: each checkpoint adds some, and most of its files are removed
+  // soon.
   const auto oldest = fs::file_time_type::clock::now() - kMaxTableAge;
   std::error_code ignored;
   for (const fs::path& found : store::entries_of(tables)) {

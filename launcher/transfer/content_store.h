@@ -20,8 +20,8 @@ class PinnedContent {
 
   std::filesystem::path data() const { return folder_ / "data"; }
 
-  // The write lock is held by one process of the host. The others wait, because that process
-  // writes the same chunks. It ends with the process. False: another process holds it.
+  // One process of the host has the write lock. The others wait, because that process writes the
+  // same chunks. The lock ends with the process. False: another process has it.
   bool try_lock_for_writing();
   void unlock_writing() { write_lock_ = FileDescriptor(); }
 
@@ -33,8 +33,8 @@ class PinnedContent {
 
 // The contents that this host has received, by id: `<directory>/<id>/`, and the files of installed
 // builds, by SHA-256 (see hosts/host_install.h). Any number of processes use it at once and may be
-// killed at any time. Beyond the limit, contents are evicted, least recently used first, but for
-// those that are pinned or that a build links.
+// killed at any time. Beyond the limit, contents are evicted, least recently used first. Contents
+// that are pinned or linked by a build stay.
 class ContentStore {
  public:
   static constexpr std::uint64_t kDefaultLimit = std::uint64_t{64} << 30;
@@ -43,7 +43,7 @@ class ContentStore {
 
   PinnedContent pin(const std::string& id);  // creates it where it does not exist
 
-  // Makes room for this many bytes, below the limit and on the disk, as far as possible.
+  // Makes room for this many bytes as far as possible, within the limit and on the disk.
   void evict(std::uint64_t needed_bytes = 0);
 
   // The chunk table of a file of this host, wherever it is. A file with the same stamp is not read

@@ -19,8 +19,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kPart = ".part";
 
-// Contents stay pinned for as long as their process lives, and a lock that is left on one would
-// stop every later fetch of it.
+// A content stays pinned until its process ends. A write lock that stayed on it would block every
+// later fetch of it.
 struct UnlockOnExit {
   std::shared_ptr<PinnedContent> content;
   ~UnlockOnExit() {
@@ -70,7 +70,7 @@ void DestinationFile::copy_from(const fs::path& local, const ChunkSet& lacking) 
       file_->write(chunk, content);  // a chunk that does not match is fetched
     }
   } catch (const store::StoreError& error) {
-    // What cannot be read here is fetched instead. A full disk ends the fetch.
+    // A chunk that cannot be read here is fetched instead. A full disk ends the fetch.
     if (error.kind() == store::StoreError::Kind::storage_full) throw;
   }
 }

@@ -14,7 +14,7 @@ struct FetchRequest {
   enum class As {
     content,  // in the store; `path` becomes a symbolic link to it, and the content may have holes
     file,     // a complete file of its own at `path`
-    memory,   // `path` is that of an open, empty file in memory (store::create_memory)
+    memory,   // `path` names an open, empty file in memory (store::create_memory)
   };
   ChunkTable table;
   ChunkSet chunks;  // all of them for As::file and As::memory
@@ -22,7 +22,7 @@ struct FetchRequest {
   As as = As::content;
 };
 
-// Where the chunks of one fetch are written. open() and finish() may read or write for long.
+// The file into which one fetch writes its chunks. open() and finish() may read or write for long.
 class DestinationFile {
  public:
   // Null: another process of this host fetches the same content; try again. StoreError: no room, …

@@ -89,7 +89,7 @@ class FileFetcher::Fetch {
     fetcher_.pinned_.push_back(content);
   }
 
-  // The first source that may have the chunk; none is left: UserError.
+  // The first source that may have the chunk. UserError: no source is left.
   std::size_t source_of(std::uint32_t chunk) {
     const auto first = first_source_.find(chunk);
     std::size_t source = first == first_source_.end() ? 0 : first->second;
@@ -160,8 +160,8 @@ class FileFetcher::Fetch {
       const MutexLock lock(fetcher_.mutex_);
       return source.asked == 0 && fetcher_.limit_.due() > now;
     }();
-    // Our own limit is no fault of a source, and while a path is down, the link itself decides when
-    // to give up.
+    // A source is not at fault if our own limit delays it. While a path is down, the link decides
+    // when to give up.
     if (delayed || (last && !link.connected)) progress_ = now;
     if (last) return now - std::max(progress_, link.last_data) > fetcher_.stall_timeout_;
     const Time heard = link.connected
@@ -170,7 +170,7 @@ class FileFetcher::Fetch {
     return now - heard > fetcher_.stall_timeout_ / 3.0;
   }
 
-  // What it was asked for is asked of the next source, but for answers that are here.
+  // Requests the chunks of this source from the next one, except chunks whose answers are here.
   void give_up(Source& source, base::ExitCode code, const std::string& cause) {
     note(code, cause);
     source.given_up = true;
@@ -197,7 +197,7 @@ class FileFetcher::Fetch {
   std::vector<Source> sources_;
   std::unique_ptr<DestinationFile> destination_;
   std::deque<std::uint32_t> open_;                     // chunks that are to be requested
-  std::map<std::uint32_t, std::size_t> first_source_;  // of chunks that former ones do not have
+  std::map<std::uint32_t, std::size_t> first_source_;  // of chunks that earlier sources lack
   std::size_t lacking_ = 0;                            // chunks
   std::uint64_t lacking_bytes_ = 0;
   std::uint64_t fetched_ = 0;
@@ -273,8 +273,8 @@ void FileFetcher::receive(std::size_t peer, const message::Missing& missing) {
   changed_.notify_all();
 }
 
-// To the fetch that waits for it. There is none where the fetch has ended since, or has given up
-// this source.
+// Passes the answer to the fetch that waits for it. If the fetch has ended or has given up this
+// source, nothing waits for it.
 void FileFetcher::answer(Requests::Answer answer, const std::string& id) {
   for (Requests& fetch : running_) {
     const auto asked = fetch.asked.find(answer.chunk);

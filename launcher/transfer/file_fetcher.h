@@ -22,8 +22,8 @@
 
 namespace strait::transfer {
 
-// How many chunks are requested from one peer at a time: as many as came in the last second, and
-// two more, so that the path is never idle. Pure: no clock.
+// How many chunks are requested from one peer at a time: as many as arrived in the last second,
+// plus two, so that the path is never idle. Pure: no clock.
 class RequestWindow {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -47,18 +47,18 @@ class RequestWindow {
   std::deque<Time> arrived_;
 };
 
-// Fetches files, each on the thread that calls. Every chunk is asked of the first source, and of
-// the next one where the first does not have it, sends a wrong one, ends, or sends nothing for a
-// third of the stall timeout. So the last source decides whether the fetch succeeds. Any thread may
-// call.
+// Fetches files, each on the calling thread. A chunk is requested from the first source. It is
+// requested from the next source if the first one does not have it, sends a wrong one, ends, or
+// sends nothing for a third of the stall timeout. So the last source decides whether the fetch
+// succeeds. Any thread may call.
 class FileFetcher {
  public:
   FileFetcher(ContentStore& store, FileServer& server, TransferPeers& peers,
               std::chrono::seconds stall_timeout, double download_bytes_per_second);
 
-  // Returns the number of bytes that were not here before; the file is in place then. `poll` is
-  // called repeatedly, and throws to give up; what was fetched is kept for the next fetch of this
-  // content. UserError, StoreError.
+  // Returns when the file is in place: the number of fetched bytes. `poll` is called repeatedly,
+  // and throws to give up; fetched chunks are saved for the next fetch of this content. UserError,
+  // StoreError.
   std::uint64_t fetch(const FetchRequest& request, const std::vector<net::ProcessName>& sources,
                       const std::function<void()>& poll);
   // Ends all fetches, now and later: `interrupted`.
@@ -75,7 +75,7 @@ class FileFetcher {
  private:
   using Time = RequestWindow::Time;
   class Fetch;
-  // What a fetch has requested, and the answers that it has not looked at yet.
+  // The requests of a fetch, and the answers that it has not handled yet.
   struct Requests {
     struct Answer {
       std::size_t peer = 0;
@@ -110,7 +110,7 @@ class FileFetcher {
   std::list<Requests> running_ STRAIT_GUARDED_BY(mutex_);
   std::map<std::size_t, RequestWindow> windows_ STRAIT_GUARDED_BY(mutex_);     // by peer
   std::map<std::size_t, std::string> disconnected_ STRAIT_GUARDED_BY(mutex_);  // cause, by peer
-  // Contents that links in run directories lead to: pinned until the process ends.
+  // Contents that links in run directories name: pinned until the process ends.
   std::vector<std::shared_ptr<const PinnedContent>> pinned_ STRAIT_GUARDED_BY(mutex_);
 };
 

@@ -12,9 +12,9 @@ namespace strait::transfer {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::seconds kIdle{1};  // there is always a next look at the clock
-// The launcher sends two hosts a command each, to fetch a content and to get it there. The request
-// of the one may be here before the command to this one.
+constexpr std::chrono::seconds kIdle{1};  // between checks if nothing is due
+// The launcher tells this host to fetch a content, and another host to fetch it from here. The
+// request of the other host may arrive before the command to this host.
 constexpr std::chrono::seconds kGrace{5};
 
 }  // namespace
@@ -37,7 +37,7 @@ void FileServer::stop() {
 
 void FileServer::offer(const ChunkTable& table, const std::filesystem::path& path) {
   const MutexLock lock(mutex_);
-  // Those that do not exist any more make room.
+  // Removes offers whose files do not exist any more.
   std::erase_if(offers_, [](const auto& entry) {
     std::error_code ignored;
     const Offer& offer = entry.second;
@@ -78,7 +78,7 @@ void FileServer::opened(const ChunkTable& table, std::shared_ptr<const PinnedCon
   {
     const MutexLock lock(mutex_);
     Offer& offer = offers_[table.id()];
-    // A file of this host that has more stays.
+    // If another file of this host has more of the content, that file stays.
     if (offer.file != nullptr && !present.contains(offer.present)) return;
     const std::filesystem::path path = content->data();
     offer.file = std::make_shared<const File>(File{table, path, std::move(content)});

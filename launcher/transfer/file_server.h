@@ -22,10 +22,11 @@
 
 namespace strait::transfer {
 
-// Sends chunks of files of this host to peers that request them: peers in turn, requests of a peer
-// in their order, within the upload limit. A chunk is verified before it is sent, so that a file
-// that was modified or removed since is only a missing chunk. Contents in memory come and go
-// without files of the same content (a checkpoint of that step on disk). Any thread may call.
+// Sends chunks of files of this host to peers that request them, within the upload limit. It serves
+// peers in turn, and the requests of a peer in their order. A chunk is verified before it is sent,
+// so that a file that was modified or removed is only a missing chunk. Contents in memory are
+// separate from files with the same content, such as a checkpoint of that step on disk. Any thread
+// may call.
 class FileServer {
  public:
   FileServer(TransferPeers& peers, double upload_bytes_per_second,
@@ -40,12 +41,12 @@ class FileServer {
   void hold(const ChunkTable& table, FileDescriptor content) STRAIT_EXCLUDES(mutex_);
   void release(const std::string& id) STRAIT_EXCLUDES(mutex_);
 
-  // A content that this host fetches: who requests a chunk that is coming waits for it.
+  // This host is fetching a content: requests for its chunks wait until they arrive.
   void expect(const ChunkTable& table, const ChunkSet& coming) STRAIT_EXCLUDES(mutex_);
   void opened(const ChunkTable& table, std::shared_ptr<const PinnedContent> content,
               const ChunkSet& present) STRAIT_EXCLUDES(mutex_);
   void arrived(const std::string& id, std::uint32_t chunk) STRAIT_EXCLUDES(mutex_);
-  void ended(const std::string& id) STRAIT_EXCLUDES(mutex_);  // nothing more is coming
+  void ended(const std::string& id) STRAIT_EXCLUDES(mutex_);  // the fetch has ended
 
   // A file here that has some of the chunks; empty: none.
   std::filesystem::path find(const std::string& id) const STRAIT_EXCLUDES(mutex_);

@@ -17,7 +17,7 @@ struct NeededFile {
   std::vector<ByteRange> ranges = {};  // unless `whole`
 };
 
-// Files that are used together: a host already has all of them, or gets all.
+// Files that are used together: a host has all of them already, or it gets all of them.
 struct NeededGroup {
   enum class Kind { train, eval, model, weights, adapter, plugins, checkpoint };
   Kind kind = Kind::train;

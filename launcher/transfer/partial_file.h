@@ -12,10 +12,10 @@
 namespace strait::transfer {
 
 // A file that is written chunk by chunk, in any order. It has its full size from the start; missing
-// chunks are holes. A note beside it, `path`.have, lists the chunks that are present. The note is
+// chunks are holes. A second file, `path`.have (the note), lists the chunks that are present. It is
 // valid only while the file's stamp shows that nothing was written since; otherwise (after a crash
 // or an edit) every chunk is verified by its hash again. So no wrong chunk ever counts, and no
-// right one is fetched twice. One thread, one writer at a time.
+// right one is fetched twice. One thread; one process at a time may write.
 class PartialFile {
  public:
   // StoreError: the disk is full or fails.
@@ -47,8 +47,8 @@ class PartialFile {
   FileDescriptor descriptor_;
 };
 
-// StoreError (storage_full) where the disk of this directory has fewer bytes free. `what` names
-// the file in the message.
+// StoreError (storage_full): the disk of this directory has fewer bytes free. `what` names the file
+// in the message.
 void require_room(const std::filesystem::path& directory, std::uint64_t bytes,
                   const std::string& what);
 

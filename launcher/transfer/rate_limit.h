@@ -6,10 +6,10 @@
 
 namespace strait::transfer {
 
-// Bytes a second of a setting in megabits a second.
+// Converts megabits per second to bytes per second.
 constexpr double bytes_per_second(double megabits) { return megabits * 1e6 / 8; }
 
-// Says when the next bytes may go so that the average stays below the limit. Pure: no clock.
+// When the next bytes may be sent so that the average rate stays below the limit. Pure: no clock.
 class RateLimit {
  public:
   using Time = std::chrono::steady_clock::time_point;

@@ -19,7 +19,7 @@ struct TransferAgent::MessageHandler {
   void operator()(const message::Get& get) const { agent.server_.request(peer, get); }
   void operator()(message::Chunk chunk) const { agent.fetcher_.receive(peer, std::move(chunk)); }
   void operator()(const message::Missing& missing) const { agent.fetcher_.receive(peer, missing); }
-  void operator()(const message::Wait& /*wait*/) const {}  // the link has noted that data came
+  void operator()(const message::Wait& /*wait*/) const {}  // the link itself notes that data came
 
   void operator()(const message::Table& table) const { agent.answered(peer, table.command, table); }
   void operator()(const message::Accepting& accepting) const {
@@ -56,7 +56,7 @@ TransferAgent::TransferAgent(TransferAgentOptions options)
   commands_ = std::make_unique<HostCommands>(store_, server_, fetcher_, peers_, *options_.host);
 }
 
-// Links first, so that nothing blocks on one; then the threads that use the other parts.
+// Closes links first, so that no thread blocks on one; then ends the threads that use other parts.
 TransferAgent::~TransferAgent() {
   peers_.close();
   fetcher_.close();
@@ -108,7 +108,7 @@ void TransferAgent::send_command(const net::ProcessName& host, Command command,
     const MutexLock lock(mutex_);
     pending_[command.command] = {*peer, std::move(on_answer)};
   }
-  // Where the peer disconnects just now, disconnected() may have been called before.
+  // If the peer has just disconnected, disconnected() may have run before the command was recorded.
   if (!peers_.send(*peer, command)) answered(*peer, command.command, error);
 }
 
@@ -183,7 +183,7 @@ void TransferAgent::link_hosts(const net::ProcessName& one, const net::ProcessNa
                                const std::function<void()>& then) {
   const auto& [lower, greater] = std::minmax(one, other);
   const auto connects = peers_.find(greater);
-  // A host that is lost would not answer for as long as its link may come back.
+  // A lost host would not answer until its link gives up.
   const auto is_up = [this](const auto& peer) { return peer && peers_.state(*peer).connected; };
   if (!is_up(connects) || !is_up(peers_.find(lower))) return then();
   const message::Accept accept{0, greater.text(), peers_.key(*connects)};

@@ -31,7 +31,7 @@ struct TransferAgentOptions {
   double download_bytes_per_second = 0;
   std::chrono::seconds stall_timeout{60};  // of a fetch that gets nothing over connected links
   std::function<void(const std::string&)> on_event;  // a message for the log; any thread
-  std::optional<HostLinks> host;                     // of a host agent; nothing: the launcher
+  std::optional<HostLinks> host;                     // of a host agent; nullopt: the launcher
 };
 
 // Totals of one process since its start.
@@ -43,8 +43,8 @@ struct TransferTotals {
 
 // Serves chunks of files to other transfer agents and fetches those that this process lacks: one
 // object in the launcher and one in each host agent, each linked with the launcher. Two host agents
-// are linked when the launcher lets one fetch from the other. The errors of commands come through
-// their futures (UserError); commands fail when the peer disconnects. Any thread may call.
+// are linked when the launcher lets one fetch from the other. The future of a command throws its
+// error (UserError); commands fail when the peer disconnects. Any thread may call.
 class TransferAgent {
  public:
   explicit TransferAgent(TransferAgentOptions options);
@@ -57,8 +57,8 @@ class TransferAgent {
   void add_peer(const net::ProcessName& peer, const std::string& host,
                 std::unique_ptr<net::Link> link, const std::string& key = {});
   bool linked(const net::ProcessName& peer) const { return peers_.find(peer).has_value(); }
-  // The peer has ended: nothing is waited for that only it has. Nothing happens where there is
-  // none.
+  // The peer has ended: fetches no longer wait for chunks that only it has. Without effect if it is
+  // not connected.
   void remove_peer(const net::ProcessName& peer, const std::string& cause);
 
   // Offers a file of this host to all peers from now on. Returns its chunk table. StoreError.
@@ -84,7 +84,7 @@ class TransferAgent {
   std::future<std::uint64_t> rewind(const net::ProcessName& host,
                                     const std::filesystem::path& run_directory, std::uint64_t step);
 
-  // Contents in memory: a host holds them until they are released, on all hosts, or its agent ends.
+  // Frees contents in memory on all hosts. Otherwise a host holds them until its agent ends.
   std::future<ChunkTable> hold_memory(const net::ProcessName& host,
                                       const std::filesystem::path& path);
   std::future<std::uint64_t> fetch_to_memory(const net::ProcessName& host, const ChunkTable& table,
@@ -108,7 +108,7 @@ class TransferAgent {
   template <class Command>
   void send_command(const net::ProcessName& host, Command command, OnAnswer on_answer)
       STRAIT_EXCLUDES(mutex_);
-  // The member of the answer, when it comes.
+  // A member of the answer, once it has arrived.
   template <class Answered, class Value, class Command>
   std::future<Value> ask(const net::ProcessName& host, Command command, Value Answered::*value);
   std::future<std::uint64_t> fetch_from(const net::ProcessName& host, message::Fetch fetch,

@@ -30,22 +30,22 @@ struct Missing {
   std::string id;
   std::uint32_t chunk = 0;
 };
-// What was requested is delayed: by the sender's upload limit, or because the sender fetches it
-// itself at the moment, and makes progress.
+// A request is delayed by the sender's upload limit, or because the sender is still fetching the
+// chunk and makes progress.
 struct Wait {};
 
 // ---- commands, from the launcher to a host agent. `command` is the number that the answer names.
 
-// Asks for the chunk table of a file, and offers the file from then on. `hold`: the path is that of
-// a sealed file in memory, which the agent keeps open until it is released.
+// Asks for the chunk table of a file, and offers the file from then on. `hold`: the path names a
+// sealed file in memory, which the agent holds open until it is released.
 struct Stat {
   std::uint64_t command = 0;
   std::string path;
   bool hold = false;
 };
 // Fetch these chunks and make `path` a link to the content. Without a path: fetch all into memory
-// and hold it. The source is asked first, the launcher for what it lacks; content that goes into
-// memory comes from the source alone.
+// and hold it. Chunks are requested from the source first, and from the launcher if the source
+// lacks them; content for memory comes from the source only.
 struct Fetch {
   std::uint64_t command = 0;
   ChunkTable table;
@@ -59,8 +59,8 @@ struct Put {
   std::string path;
   std::string text;
 };
-// Remove the checkpoints of this run directory that are older than the newest of these steps and
-// not among them.
+// Remove checkpoints of this run directory that are older than the newest of these steps, except
+// checkpoints of these steps.
 struct Prune {
   std::uint64_t command = 0;
   std::string path;
@@ -115,7 +115,7 @@ using Message = std::variant<Get, Chunk, Missing, Wait, Stat, Fetch, Put, Prune,
                              Accept, Connect, Table, Accepting, Done, Failed>;
 
 net::Frame format(const Message& message);
-// A frame of Chunk; the caller writes the content to the place that this returns in `content`.
+// A frame of Chunk. The caller writes the chunk's bytes to `content`, which points into the frame.
 net::Frame chunk_frame(const std::string& id, std::uint32_t chunk, std::size_t bytes,
                        std::span<std::byte>& content);
 

@@ -184,7 +184,7 @@ class Doctor(DoctorCase):
     def test_launcher_behind_nat(self):
         self.starter(f'SSH_CONNECTION="198.51.100.7 1 192.0.2.1 22" exec {STAGE} "$@"')
         self.wrong(10, "h0 sees this machine at 198.51.100.7", "address =")
-        self.wrong(10, "hosts.address is 10.1.2.3, which is no address of this machine", "name one that h0 can reach",
+        self.wrong(10, "hosts.address is 10.1.2.3, which is not an address of this machine", "name one that h0 can reach",
                    settings={"hosts.address": "10.1.2.3"})
         code, found = self.doctor({"hosts.address": "127.0.0.1"})
         self.assertEqual(code, 0, found)

@@ -153,7 +153,7 @@ class Joins(runs.RunCase):
         code, out, err = self.strait("resume", run.path, "--replica", 1)
         self.assertEqual(code, 20, out + err)
         self.assertIn("host beta is lost, and hosts join by a token only when a run "
-                      "starts; stop the run, and strait resume brings all back", err)
+                      "starts; stop the run, then strait resume starts all hosts again", err)
         launched.at_step(run.metrics()[-1]["step"] + 2)
         launched.signal(signal.SIGINT)
         self.assertEqual(launched.end(), 0, launched.output())
@@ -216,7 +216,7 @@ class Joins(runs.RunCase):
         for verb in ("plan", "doctor", "run", "probe"):
             code, out, err = self.strait(verb, recipe)
             self.assertEqual(code, 10, out + err)
-            self.assertIn("192.0.2.7, which is no address of this machine", out + err)
+            self.assertIn("192.0.2.7, which is not an address of this machine", out + err)
             self.assertNotIn("TOKEN", out + err)
         self.assertFalse(self.run_of("nowhere").path.exists())
 

@@ -45,11 +45,11 @@ TEST(ForEachHost, ReturnsErrorsOfAnyKindByHost) {
 TEST(AgentStarters, RefusesStartInRunForSlurmAndJoin) {
   EXPECT_THAT(refusal(recipe::BackendKind::slurm),
               testing::AllOf(HasSubstr("host h1 is lost"), HasSubstr("the nodes of a Slurm job"),
-                             HasSubstr("stop the run, and strait resume brings all back")));
+                             HasSubstr("stop the run, then strait resume starts all hosts again")));
   EXPECT_THAT(refusal(recipe::BackendKind::join),
               testing::AllOf(HasSubstr("host h1 is lost"),
                              HasSubstr("hosts join by a token only when a run starts"),
-                             HasSubstr("stop the run, and strait resume brings all back")));
+                             HasSubstr("stop the run, then strait resume starts all hosts again")));
 }
 
 TEST(AgentStarters, StopWaitingForASilentHostWhenCheckThrows) {

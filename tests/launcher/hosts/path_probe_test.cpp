@@ -21,11 +21,11 @@ using testing::HasSubstr;
 TEST(PathProbe, ProbesAllPairs) {
   ServedHosts hosts(3);
   const OpenPorts ports(*hosts.reach, {{"127.0.0.1"}, {"127.0.0.2"}, {"192.0.2.7"}});
-  ASSERT_EQ(ports.troubles().size(), 1U);
-  EXPECT_THAT(ports.troubles()[0], HasSubstr("host h2: listening on 192.0.2.7"));
+  ASSERT_EQ(ports.problems().size(), 1U);
+  EXPECT_THAT(ports.problems()[0], HasSubstr("host h2: cannot listen on 192.0.2.7"));
   const auto tries = probe_paths(*hosts.reach, ports, {{0, 1}, {1, 0}, {0, 2}});
   ASSERT_EQ(tries.size(), 2U) << "host 2 has no address to try";
-  for (const PathProbe& one : tries) EXPECT_EQ(one.trouble, "");
+  for (const PathProbe& one : tries) EXPECT_EQ(one.problem, "");
   ASSERT_NE(best_probe(tries, 0, 1), nullptr);
   EXPECT_EQ(best_probe(tries, 0, 1)->address, "127.0.0.2");
   EXPECT_EQ(best_probe(tries, 0, 2), nullptr);
@@ -44,12 +44,12 @@ TEST(PathProbe, MeasuresEachAddress) {
 TEST(PathProbe, ComparesInterfacesNotAddresses) {
   ServedHosts hosts(2);
   const OpenPorts ports(*hosts.reach, {{"127.0.0.1"}, {"127.0.0.1", "::1"}});
-  if (!ports.troubles().empty()) GTEST_SKIP() << ports.troubles()[0];
-  EXPECT_EQ(ports.wire(1, "::1"), ports.wire(1, "127.0.0.1"));
+  if (!ports.problems().empty()) GTEST_SKIP() << ports.problems()[0];
+  EXPECT_EQ(ports.address(1, "::1").interface, ports.address(1, "127.0.0.1").interface);
   const auto tries = probe_paths(*hosts.reach, ports, {{0, 1}});
   ASSERT_EQ(tries.size(), 2U);
   for (const PathProbe& one : tries) {
-    EXPECT_EQ(one.trouble, "");
+    EXPECT_EQ(one.problem, "");
     EXPECT_EQ(one.bytes_per_second, 0) << one.address;
   }
 }
@@ -69,20 +69,21 @@ TEST(PathProbe, MeasuresEveryInterfacePair) {
 
 TEST(PathProbe, ClosesPortsAfterProbes) {
   ServedHosts hosts(2);
-  std::vector<std::vector<std::string>> places;
-  std::string token;
+  std::string endpoint;
   {
     const OpenPorts ports(*hosts.reach, {{"127.0.0.1"}, {"127.0.0.1"}});
-    places = ports.places();
-    token = ports.token();
+    endpoint = ports.addresses(1).at(0).endpoints.at(0);
   }
-  const TryPaths command{token, {{1, places[1].at(0)}}, 3};
-  // Host 1 answers only after it has closed its port.
-  const auto behind = hosts.reach->ask({{1, TryPaths{token, {}, 1}}}, std::chrono::seconds(20));
-  const auto answers = hosts.reach->ask({{0, command}}, std::chrono::seconds(20));
-  const auto& tried = std::get<PathsTried>(answers.at(0));
-  EXPECT_THAT(tried.results.at(0).trouble, HasSubstr("refused"));
-  EXPECT_EQ(behind.size(), 1U);
+  // Answered only after the port is closed.
+  const auto answers = hosts.reach->ask({{1, TryPaths{{}, 1}}}, std::chrono::seconds(20));
+  EXPECT_THAT(std::get<CommandFailed>(answers.at(1)).text, HasSubstr("no port for probes"));
+  EXPECT_NO_THROW(listen_at("127.0.0.1", {net::Endpoint::parse(endpoint)->port, 0})) << endpoint;
+}
+
+TEST(PathProbe, OpensAsManyLinksAsPortsAllow) {
+  ServedHosts hosts(2);
+  const OpenPorts ports(*hosts.reach, {{"127.0.0.1"}, {"127.0.0.2"}}, 3);
+  EXPECT_EQ(ports.address(1, "127.0.0.2").endpoints.size(), 3U);
 }
 
 TEST(PathProbe, ReportsLostHost) {
@@ -98,9 +99,10 @@ TEST(PathProbe, ReportsLostHost) {
 
 TEST(PathProbe, ReturnsMeasurementErrorAsAnswer) {
   ServedHosts hosts(1);
-  const MeasureRoundTrip command{Preamble::random_token(), "tcp://127.0.0.1:1", 3};
+  const OpenPorts ports(*hosts.reach, {{"127.0.0.1"}});
+  const MeasureRoundTrip command{{7, "tcp://127.0.0.1:1"}, 3};
   const auto answers = hosts.reach->ask({{0, command}}, std::chrono::seconds(20));
-  EXPECT_THAT(std::get<CommandFailed>(answers.at(0)).text, HasSubstr("127.0.0.1:1"));
+  EXPECT_THAT(std::get<CommandFailed>(answers.at(0)).text, HasSubstr("agent 7 is not a peer"));
 }
 
 // Two hosts with the answers that a test puts into their links.
@@ -109,21 +111,21 @@ struct PlayedHosts {
     std::vector<ReachClient::Host> hosts;
     for (std::size_t i = 0; i < 2; ++i) {
       auto [near, far] = ServedHosts::links(i);
-      hosts.push_back({"h" + std::to_string(i), std::move(near)});
+      hosts.push_back({"h" + std::to_string(i), std::move(near), ""});
       ends.push_back(std::move(far));
     }
     reach = std::make_unique<ReachClient>(std::move(hosts));
   }
   void answer(std::size_t host, const ReachAnswer& answer) { ends[host]->send(format(answer)); }
-  // Probes the path from host 0 to host 1, which listens at this place.
-  std::vector<PathProbe> probe(const std::string& place, const ReachAnswer& tried) {
-    answer(1, PortOpened{{place}, {""}, {}});
+  // Probes the path from host 0 to host 1, which listens at this endpoint.
+  std::vector<PathProbe> probe(const std::string& endpoint, const ReachAnswer& tried) {
+    answer(1, PortOpened{{{"", {endpoint}}}, {}});
     answer(0, tried);
     const OpenPorts ports(*reach, {{}, {"127.0.0.1"}});
     return probe_paths(*reach, ports, {{0, 1}});
   }
-  std::string refusal(const std::string& place, const ReachAnswer& tried) {
-    return refusal_of<base::UserError>([&] { probe(place, tried); });
+  std::string refusal(const std::string& endpoint, const ReachAnswer& tried) {
+    return refusal_of<base::UserError>([&] { probe(endpoint, tried); });
   }
 
   std::vector<std::unique_ptr<net::Link>> ends;
@@ -145,17 +147,16 @@ TEST(PathProbe, PassesOverAnswersOfAnEarlierQuestion) {
 
 TEST(PathProbe, FailedOrderWithoutAnswerIsNotTheNextAnswer) {
   ServedHosts hosts(1);
-  const std::string token = Preamble::random_token();
-  hosts.reach->give(0, BindRelay{token, "no place", "no place"});
-  const auto answers = hosts.reach->ask({{0, TryPaths{token, {}, 1}}}, std::chrono::seconds(20));
-  EXPECT_TRUE(std::holds_alternative<PathsTried>(answers.at(0)));
+  hosts.reach->give(0, BindRelay{Preamble::random_token(), "no place", "no place"});
+  const auto answers = hosts.reach->ask({{0, MeasureCompute{}}}, std::chrono::seconds(20));
+  EXPECT_TRUE(std::holds_alternative<ComputeMeasured>(answers.at(0)));
 }
 
-TEST(PathProbe, AnswerOfAnotherKindIsNoSuccess) {
+TEST(PathProbe, RejectsAnswerOfAnotherKind) {
   PlayedHosts hosts;
   const auto tries = hosts.probe("tcp://127.0.0.1:1", RoundTripMeasured{});
   ASSERT_EQ(tries.size(), 1U);
-  EXPECT_THAT(tries[0].trouble, HasSubstr("does not answer what was asked"));
+  EXPECT_THAT(tries[0].problem, HasSubstr("sent the answer to another command"));
 }
 
 TEST(PathProbe, NamesHostThatReportsNonsense) {

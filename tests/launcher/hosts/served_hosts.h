@@ -11,6 +11,7 @@
 
 #include "framework/net/memory_link.h"
 #include "launcher/base/service_link.h"
+#include "framework/net/node.h"
 #include "launcher/hosts/agent_message.h"
 #include "launcher/hosts/reach_client.h"
 #include "launcher/hosts/reach_service.h"
@@ -26,13 +27,20 @@ struct ServedHosts {
     std::vector<ReachClient::Host> hosts;
     for (std::size_t i = 0; i < count; ++i) {
       auto [near, far] = links(i);
-      hosts.push_back({"h" + std::to_string(i), std::move(near)});
-      ends.push_back(std::make_unique<ReachService>(std::move(far), static_cast<std::uint32_t>(i),
+      net::NodeOptions node = agent_node(static_cast<std::uint32_t>(i));
+      hosts.push_back({"h" + std::to_string(i), std::move(near), node.keys.public_key});
+      ends.push_back(std::make_unique<ReachService>(std::move(far), std::move(node),
                                                     std::pair(0, 0), measure));
     }
     reach = std::make_unique<ReachClient>(std::move(hosts));
   }
 
+  static net::NodeOptions agent_node(std::uint32_t host) {
+    net::NodeOptions node;
+    node.name = net::ProcessName::host_agent(host);
+    node.keys = net::CurveKeyPair::generate();
+    return node;
+  }
   // The launcher's end and the host's.
   static std::pair<std::unique_ptr<net::Link>, std::unique_ptr<net::Link>> links(std::size_t host) {
     const auto agent = net::ProcessName::host_agent(static_cast<std::uint32_t>(host));
