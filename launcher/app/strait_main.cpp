@@ -1,5 +1,6 @@
 #include "launcher/app/strait_main.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -30,6 +31,14 @@ namespace {
 // Verbs that compute with the threads of a stage.
 bool computes_here(std::string_view verb) { return verb == "eval" || verb == "generate"; }
 
+// If a parent has closed stdin, stdout or stderr, the next file that is opened gets that number,
+// and what is printed is written into it.
+void open_closed_streams() {
+  int lowest = ::open("/dev/null", O_RDWR);
+  while (lowest >= 0 && lowest <= STDERR_FILENO) lowest = ::open("/dev/null", O_RDWR);
+  if (lowest >= 0) ::close(lowest);
+}
+
 }  // namespace
 }  // namespace strait
 
@@ -42,6 +51,7 @@ void strait::app::flush_output() {
 }
 
 int strait::strait_main(int argc, char** argv, OfferParts offer) {
+  open_closed_streams();
   if (argc > 1 && computes_here(argv[1]) && process::set_thread_waits()) {
     // OpenMP's runtime has read the environment already: start again. Without that it only spins.
     ::execv(base::own_program().c_str(), argv);
