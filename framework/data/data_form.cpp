@@ -65,18 +65,23 @@ std::string without_ending(const std::filesystem::path& path) {
   return (path.parent_path() / path.stem()).string();
 }
 
+// The file's path without its ending, for a command that writes to it or to it with .jsonl. It must
+// overwrite neither its input nor another file.
+std::string free_target(const std::filesystem::path& path) {
+  std::string target = without_ending(path);
+  std::error_code none;
+  for (const char* ending : {"", ".jsonl"}) {
+    if (std::filesystem::exists(target + ending, none)) target += "-new";
+  }
+  return target;
+}
+
 [[noreturn]] void refuse_form(const std::filesystem::path& path, const OtherForm& form) {
   std::string advice;
   if (!form.command.empty()) {
-    std::string target = without_ending(path);
-    // The command must not overwrite its input or another file.
-    std::error_code none;
-    for (const char* ending : {"", ".jsonl"}) {
-      if (std::filesystem::exists(target + ending, none)) target += "-new";
-    }
-    advice = fmt::format(
-        "; {}: {}", form.remedy,
-        fmt::format(fmt::runtime(form.command), shell_word(path.string()), shell_word(target)));
+    advice = fmt::format("; {}: {}", form.remedy,
+                         fmt::format(fmt::runtime(form.command), shell_word(path.string()),
+                                     shell_word(free_target(path))));
   }
   throw store::StoreError(store::StoreError::Kind::bad_input,
                           fmt::format("{} looks like {}; data is text, JSONL with a record on each "
@@ -133,6 +138,17 @@ void refuse_other_forms(const std::filesystem::path& path, std::string_view head
     refuse_form(path, {"JSONL", "mv -n {0} {1}.jsonl", "rename it with"});
   }
   if (named_json) refuse_form(path, {"one JSON object"});
+}
+
+std::string note_on_table(const std::filesystem::path& path) {
+  const bool tabs = path.extension() == ".tsv";
+  if (!tabs && path.extension() != ".csv") return "";
+  return fmt::format(
+      "it is read as one text, with its separators; rows whose columns are named like keys of "
+      "records (text, or prompt and completion) become records with: python3 -c 'import csv, json, "
+      "sys; [print(json.dumps(r)) for r in csv.DictReader(open(sys.argv[1], "
+      "encoding=\"utf-8-sig\", newline=\"\"){})]' {} > {}.jsonl",
+      tabs ? ", delimiter=\"\\t\"" : "", shell_word(path.string()), shell_word(free_target(path)));
 }
 
 void refuse_binary(const std::filesystem::path& path, std::string_view text, std::uint64_t offset) {

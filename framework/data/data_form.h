@@ -20,6 +20,10 @@ inline constexpr std::size_t kFormBytes = 64 << 10;
 // the file is to be read as JSONL. StoreError bad_input.
 void refuse_other_forms(const std::filesystem::path& path, std::string_view head, bool lines);
 
+// A note on a file that is read as one text, though its name says that it is a table. Ends with a
+// command that writes its rows as records. Empty: it is no table.
+std::string note_on_table(const std::filesystem::path& path);
+
 // Refuses a text that is not UTF-8 or contains a byte 0: it is binary, or has another encoding.
 // `text` starts at byte `offset` of the file.
 void refuse_binary(const std::filesystem::path& path, std::string_view text, std::uint64_t offset);

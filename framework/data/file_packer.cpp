@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "framework/data/byte_tokenizer.h"
+#include "framework/data/data_form.h"
 #include "framework/data/row_spool.h"
 #include "framework/data/token_cache.h"
 #include "framework/store/store_error.h"
@@ -106,6 +107,8 @@ class FilePacker::Split {
                       "there; name an eos_token in {}",
                       (fs::path(options_.tokenizer) / "tokenizer_config.json").string()));
     }
+    // Last: it ends with a command.
+    if (std::string note = note_on_table(source); !note.empty()) notes.push_back(std::move(note));
     packed.note = fmt::format("{}", fmt::join(notes, "; "));
     if (packed.tokens == nullptr) {
       throw store::StoreError(

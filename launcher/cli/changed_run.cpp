@@ -43,6 +43,7 @@ constexpr std::array kChangeable = {
     Changeable{"pipeline.replicas", Effect::replicas},
     Changeable{"pipeline.threads", Effect::sums},
     Changeable{"pipeline", Effect::none},
+    Changeable{"model.path", Effect::none},  // a moved directory: check_same_model() compares
     Changeable{"model.recompute", Effect::none},
     Changeable{"codec", Effect::wire},
     Changeable{"sync", Effect::replicas},

@@ -37,7 +37,8 @@ std::filesystem::path run_directory(const std::filesystem::path& given) {
 }
 
 void add_overrides(CLI::App* verb, std::vector<std::string>& overrides) {
-  verb->add_option("--set", overrides, "key=value instead of the recipe's; repeatable")
+  verb->add_option("--set", overrides,
+                   "key=value instead of the recipe's; key= for its default; repeatable")
       ->take_all()
       ->allow_extra_args(false);
 }

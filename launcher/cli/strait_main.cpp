@@ -1,5 +1,6 @@
 #include "launcher/cli/strait_main.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -23,6 +24,18 @@
 #include "launcher/cli/command_line.h"
 #include "launcher/cli/verbs.h"
 #include "launcher/plugin/plugin_file.h"
+
+namespace {
+
+// If a parent has closed stdin, stdout or stderr, the next file that is opened gets that number,
+// and what is printed is written into it.
+void open_closed_streams() {
+  int lowest = ::open("/dev/null", O_RDWR);
+  while (lowest >= 0 && lowest <= STDERR_FILENO) lowest = ::open("/dev/null", O_RDWR);
+  if (lowest >= 0) ::close(lowest);
+}
+
+}  // namespace
 
 void strait::cli::flush_output() {
   errno = 0;
@@ -48,6 +61,7 @@ void strait::end_program(int code) {
 
 int strait::strait_main(int argc, char** argv, OfferParts offer) {
   using namespace cli;
+  open_closed_streams();
   bound_thread_waits(argc, argv);
   // The parent may ignore it, and then the ends of processes that are started here would not be
   // seen.

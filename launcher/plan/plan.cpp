@@ -145,7 +145,10 @@ std::int64_t Plan::memory_bytes(const Process& process) const {
   // Allocated by libtorch, oneDNN and ZeroMQ once a stage trains: 5 to 39 MB in 31 small runs
   // (tests/bench/memory_plan.py), most with bfloat16 on a CPU.
   constexpr std::int64_t kRuntimeBytes = 20'000'000;
-  return compute_bytes(process) + host_bytes(process) + kRuntimeBytes;
+  // Activations of several sizes come and go, and leave holes in glibc's heap: 23 to 28 % of them
+  // in models of 39 million parameters, one stage and two (the same bench).
+  const std::int64_t holes = process.activation_bytes / 4;
+  return compute_bytes(process) + holes + host_bytes(process) + kRuntimeBytes;
 }
 
 std::int64_t Plan::host_bytes(const Process& process) const {

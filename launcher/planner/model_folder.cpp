@@ -71,7 +71,9 @@ std::string read_config(const fs::path& model, bool goes_on) {
   const std::string fault = folder_fault(model, file.filename());
   if (goes_on) {
     refuse_model(
-        fmt::format("the run's model, {}, {}; put back what was there", model.string(), fault));
+        fmt::format("the run's model, {}, {}; put back what was there, or say where it is now: "
+                    "--set model.path=DIRECTORY",
+                    model.string(), fault));
   }
   std::string advice;
   if (const auto gguf = gguf_file(model)) {

@@ -25,11 +25,11 @@ inline constexpr std::size_t kMostRecipeBytes = 1 << 20;
 // where, what was found, what is allowed, and the nearest known name.
 //
 // overrides: "a.b=value", the arguments of --set; the value is read as TOML where it is TOML, else
-// as a string. Where they change sync.method, or set one replica, the file's [sync] is ignored;
-// train.steps replaces the file's train.epochs, and the other way round; with hosts.backend what
-// only other backends take is ignored.
-// `load` is called with the recipe's plugins before names of parts are checked; without it, names
-// of plugins are unknown.
+// as a string. "a.b=" removes the key, or the table, so that its default counts. Where they change
+// sync.method, or set one replica, the file's [sync] is ignored; train.steps replaces the file's
+// train.epochs, and the other way round; with hosts.backend what only other backends take is
+// ignored. `load` is called with the recipe's plugins before names of parts are checked; without
+// it, names of plugins are unknown.
 Recipe read_recipe(const std::filesystem::path& file, std::span<const std::string> overrides = {},
                    const LoadPlugins& load = {});
 // The same for a text; `source` names it in errors.

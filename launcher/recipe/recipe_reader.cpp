@@ -155,6 +155,17 @@ void collect_override(const std::string& written, std::vector<PlacedValue>& foun
   collect(*table.get("value"), written.substr(0, equals), "", "--set " + written, 0, found);
 }
 
+// "key=" removes a key, or a table, from the file and from earlier overrides. False: it is neither.
+bool drop_key(const std::string& key, std::vector<PlacedValue>& file,
+              std::vector<PlacedValue>& overrides) {
+  const auto of_key = [&key](const PlacedValue& one) {
+    return one.found.key == key || one.found.key.starts_with(key + ".");
+  };
+  const std::size_t dropped = std::erase_if(file, of_key) + std::erase_if(overrides, of_key);
+  if (dropped > 0 || find_recipe_key(key) != nullptr) return true;
+  return !key.empty() && is_recipe_section(key);
+}
+
 // Whether the overrides name another sync method than the file has, by name or by default.
 bool change_sync_method(const std::vector<PlacedValue>& overrides,
                         const std::vector<PlacedValue>& file) {
@@ -265,6 +276,8 @@ Recipe parse_recipe(std::string_view text, const std::string& source,
   });
   std::vector<PlacedValue> overriding;
   for (const auto& written : overrides) {
+    const std::string key = written.substr(0, written.find('='));
+    if (written == key + "=" && drop_key(key, placed, overriding)) continue;
     collect_override(written, overriding);
   }
   drop_unread_sync_keys(overriding, placed);

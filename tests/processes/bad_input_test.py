@@ -10,6 +10,7 @@ import signal
 import socket
 import struct
 import subprocess
+import time
 
 import runs
 
@@ -443,6 +444,14 @@ class BadInput(runs.RunCase):
             self.ok(*words, "my-run-1")
         self.refused(["stop", "my-run-1"], "no run is live in runs/my-run-1; see: strait status runs/my-run-1")
         self.refused(["status", "other"], r"other holds no run \(it has no plan.json\); list the runs here: strait status")
+
+    def test_status_shows_no_age_that_the_clock_contradicts(self):
+        run = self.train("mine", {"train.steps": 2})
+        file = run.path / "status.json"
+        status = {**json.loads(file.read_text()), "state": "training"}
+        for later, says in ((-3600, r"last update 36\d\d s ago"), (3600, r"last update at \d{4}-\S+ \S+, which this machine's clock has not reached")):
+            file.write_text(json.dumps({**status, "updated": time.time() + later}))
+            self.assertRegex(self.ok("status", "mine"), rf"its launcher is gone, {says} while training; ")
 
     def test_refuses_to_resume_changed_plan_or_checkpoint(self):
         launched = self.start("mine", {"train.steps": 100_000})

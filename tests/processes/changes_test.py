@@ -135,6 +135,26 @@ class Changes(runs.RunCase):
         self.resumed(run, "--set", "train.steps=6")
         self.assertEqual(run.checkpoints()[-1], 6)
 
+    def test_model_that_was_moved_is_named_anew(self):
+        """A run that trains adapters needs its base weights, and compares them with those that it began with."""
+        base = {"model.path": "base", "model.weights": "load", "model.lora.targets": ["c_attn"], "train.decay": "constant"}
+        self.write_model("base", weights=True)
+        whole = self.train("whole", {**base, "train.steps": 6})
+        run = self.train("run", base)
+        (self.home / "base").rename(self.home / "moved")
+        refusal = self.refused("resume", "runs/run", "--set", "train.steps=6")
+        self.assertRegex(refusal, rf"the run's model, {self.home}/base, is not .*--set model\.path=DIRECTORY\n\Z")
+        out = self.resumed(run, "--set", "train.steps=6", "--set", "model.path=moved")
+        self.assertRegex(out, r"changed: .*model\.path \"\S*/moved\" instead of")
+        self.assert_same_bits(whole.learnt(6), run.learnt(6))
+        shutil.copytree(self.home / "moved", self.home / "other")
+        weights = self.home / "other/model.safetensors"
+        weights.write_bytes(weights.read_bytes()[:-1] + b"\x3f")
+        code, out, err = self.strait("resume", "runs/run", "--set", "train.steps=8", "--set", "model.path=other")
+        self.assertEqual(code, 10, out + err)
+        self.assertRegex(out, r"tensor \S+ of the model is not the one that this run's adapters were trained with")
+        self.assertEqual(run.checkpoints()[-1], 6)
+
     def test_edited_recipe_of_a_run_is_ignored_and_named(self):
         run = self.train("run", {"train.decay": "constant"})
         file = run.path / "recipe.toml"

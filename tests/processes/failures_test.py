@@ -238,6 +238,19 @@ class Failures(runs.RunCase):
         launched.signal(signal.SIGTERM)
         self.assertEqual(self.end_soon(launched), 0, launched.output())
 
+    def test_closed_streams_are_no_files_of_ours(self):
+        """Started by a program that has closed them: else the first files that are opened are stdout and stderr."""
+        recipe = self.write_recipe("run", {"train.steps": 4})
+        for words in (["prepare", "train.jsonl", "tokens.safetensors", "--row", "32"], ["run", recipe]):
+            shell = ["sh", "-c", 'exec "$0" "$@" <&- >&- 2>&-', self.program, *words]
+            done = subprocess.run(shell, cwd=self.home, timeout=runs.scaled_timeout(runs.TIMEOUT))
+            self.assertEqual(done.returncode, 0, words)
+        self.ok("prepare", "train.jsonl", "same.safetensors", "--row", "32")
+        self.assertEqual(*(runs.hash_of(self.home / name) for name in ("tokens.safetensors", "same.safetensors")))
+        run = self.run_of("run")
+        self.assertEqual(run.outcome()["code"], 0)
+        self.assertEqual(len(run.metrics()), 4)
+
     def test_run_survives_closed_output(self):
         mine, theirs = os.pipe()
         launched = self.start("unread", self.ENDLESS, stdout=theirs)

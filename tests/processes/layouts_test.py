@@ -147,6 +147,17 @@ class Layouts(runs.RunCase):
         if not other_cut and sync_of(first) == sync_of(second) and first["pipeline.replicas"] == second["pipeline.replicas"]:
             self.assertNotIn("sync_restarted", said)
 
+    def test_wide_model_takes_the_memory_that_is_planned(self):
+        """Its logits and activations leave holes in the heap: bounded for the former, planned for the latter."""
+        wide = {"model_type": "qwen2", "vocab_size": 32000, "hidden_size": 512, "intermediate_size": 1408}
+        wide |= {"num_hidden_layers": 8, "num_attention_heads": 8, "num_key_value_heads": 4, "tie_word_embeddings": True}
+        self.write_model("wide", **wide)
+        settings = {"model.path": "wide", "data.row": 256, "train.steps": 3, "train.batch": 8, "checkpoint.every": 0}
+        self.write_data("long.jsonl", 400)
+        code, out, err = self.strait("run", self.write_recipe("run", {**settings, "data.train": "long.jsonl"}))
+        self.assertEqual(code, 0, out + err)
+        self.assert_memory_as_planned(out, at_least=True)
+
     def test_any_layout_resumes_in_any_other(self):
         choose = random.Random(SEED)
         self.exact = same = cuts = done = 0

@@ -5,6 +5,7 @@
 
 #include "framework/data/byte_tokenizer.h"
 #include "framework/data/chat_record.h"
+#include "framework/data/data_form.h"
 #include "framework/data/record_reader.h"
 #include "tests/framework/store/expect_store_error.h"
 #include "tests/refusal_of.h"
@@ -502,6 +503,25 @@ TEST(RecordReader, RefusesOtherFormsByContentAndSaysWhatTheyLookLike) {
             "{\"text\": \"a\"}\n{\"text\": \"it's b\"}\n");
   ScratchDirectory::write(folder / "fine.txt", "[1] a note, {and} more: é 日 😀");
   EXPECT_EQ(read_all(folder / "fine.txt").size(), 1U);
+}
+
+TEST(RecordReader, NoteOnATableEndsWithACommandThatWritesRecords) {
+  const ScratchDirectory folder;
+  EXPECT_EQ(note_on_table(folder / "book.txt"), "");
+  for (const auto& [name, between] :
+       {std::pair<std::string, std::string>{"a table.csv", ","}, {"t.tsv", "\t"}}) {
+    ScratchDirectory::write(folder / name,
+                            "prompt" + between + "completion\n\"2, 2\"" + between + "4\n");
+    const std::string note = note_on_table(folder / name);
+    EXPECT_TRUE(note.starts_with("it is read as one text")) << note;
+    const std::string command = note.substr(note.find("python3"));
+    ASSERT_EQ(std::system(command.c_str()), 0) << command;
+    const std::vector<Record> records = read_all((folder / name).replace_extension(".jsonl"));
+    ASSERT_EQ(records.size(), 1U);
+    EXPECT_EQ(records[0].pieces, (std::vector<Piece>{{"2, 2", false}, {"4", true}}));
+    // It overwrites nothing.
+    EXPECT_NE(note_on_table(folder / name).find("-new"), std::string::npos);
+  }
 }
 
 TEST(ByteTokenizer, DecodesWhatItEncodes) {

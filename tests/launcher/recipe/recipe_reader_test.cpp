@@ -632,6 +632,21 @@ TEST(RecipeReader, OverridesWinAndAreReadAsTomlOrText) {
   EXPECT_FALSE(recipe.data.shuffle);
 }
 
+TEST(RecipeReader, RemovesKeysAndTablesThatOverridesLeaveEmpty) {
+  const std::string file =
+      std::string(kLeast) + "batch = 8\n[checkpoint]\nevery = 7\n[codec]\nforward = \"delta\"\n";
+  const Recipe plain = parse(std::string(kLeast));
+  EXPECT_EQ(parse(file, {"train.batch=", "checkpoint.every=", "codec="}), plain);
+  EXPECT_EQ(parse(file, {"train.batch=3", "train.batch=", "codec.forward=", "checkpoint="}), plain);
+  EXPECT_EQ(parse(file, {"train.batch=", "train.batch=12"}).train.batch, 12);
+  EXPECT_EQ(parse(file, {"data.eval="}), parse(file));  // the file does not set it
+  EXPECT_THAT(mistake(file, {"name=\"\""}), HasSubstr("name is \"\" (--set"));  // a value
+  EXPECT_THAT(mistake(file, {"model.path="}), HasSubstr("model.path is missing"));
+  EXPECT_THAT(mistake(file, {"train.bach="}),
+              HasSubstr("unknown key train.bach (--set train.bach=); did you mean"));
+  EXPECT_THAT(mistake(file, {"="}), HasSubstr("has no key"));
+}
+
 TEST(RecipeReader, QuotesOverrideInItsMistakes) {
   EXPECT_EQ(mistake(kLeast, {"codec.forward_bits=9"}),
             "codec.forward_bits is 9 (--set codec.forward_bits=9), but must be an integer from 2 "
