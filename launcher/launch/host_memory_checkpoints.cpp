@@ -10,7 +10,7 @@
 #include "framework/store/memory_file.h"
 #include "framework/store/store_error.h"
 #include "launcher/base/errors.h"
-#include "launcher/plan/memory_copies.h"
+#include "launcher/plan/shard_places.h"
 
 namespace strait::launch {
 namespace {
