@@ -11,6 +11,7 @@
 
 #include "framework/net/node.h"
 #include "framework/store/checkpoint.h"
+#include "framework/store/store_error.h"
 #include "framework/trace/merge_traces.h"
 #include "launcher/base/errors.h"
 #include "launcher/console/report.h"
@@ -167,6 +168,18 @@ control::CoordinatorOptions training_coordination(const plan::RunFile& run,
   return coordination;
 }
 
+// Null: the recipe has none, or this machine has no room for any.
+std::unique_ptr<MemoryCheckpoints> memory_of(RunStorage& storage, const plan::Plan& plan,
+                                             const Report& report) {
+  if (plan.recipe.checkpoint.memory_every == 0) return nullptr;
+  try {
+    return storage.memory();
+  } catch (const store::StoreError& error) {
+    report({"not_in_memory", fmt::format("there are no checkpoints in memory: {}", error.what())});
+    return nullptr;
+  }
+}
+
 // What removes checkpoints asks them.
 void pass_on_losses(const control::LossHistory& losses, RunStorage& storage,
                     MemoryCheckpoints* memory) {
@@ -216,8 +229,7 @@ control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFil
       training_coordination(run, directory, generation, hosts, *storage, starter, options);
   // With the facts of the hosts, which RunHosts has filled in.
   coordination.apply_changes = [&] { apply_changes(directory, run, *storage, options); };
-  std::unique_ptr<MemoryCheckpoints> memory;
-  if (run.plan.recipe.checkpoint.memory_every > 0) memory = storage->memory();
+  const std::unique_ptr<MemoryCheckpoints> memory = memory_of(*storage, run.plan, report);
   coordination.memory = memory.get();
   control::LossHistory losses;
   coordination.on_loss = [&](const control::LossHistory& now) {

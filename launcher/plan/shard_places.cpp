@@ -1,10 +1,13 @@
 #include "launcher/plan/shard_places.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <string>
 
 #include "framework/store/checkpoint_files.h"
+#include "framework/store/memory_directory.h"
 
 namespace strait::plan {
 
@@ -23,6 +26,10 @@ std::vector<WrittenShard> written_shards(const Plan& plan,
     shards.push_back({file, found->second->name, found->second->host_index});
   }
   return shards;
+}
+
+std::filesystem::path memory_directory(const net::RunId& run, std::size_t host) {
+  return store::MemoryDirectory::path_of(fmt::format("{}-{}", run.hex(), host));
 }
 
 std::vector<std::optional<std::size_t>> memory_neighbours(const Plan& plan) {
