@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 
@@ -16,6 +17,13 @@ FileDescriptor try_lock(const std::filesystem::path& path) {
   if (::flock(lock.number(), LOCK_EX | LOCK_NB) == 0) return lock;
   if (errno == EWOULDBLOCK) return FileDescriptor();
   throw system_error("lock", path, errno);
+}
+
+bool is_same_file(const FileDescriptor& file, const std::filesystem::path& path) {
+  struct stat opened {};
+  struct stat named {};
+  return ::fstat(file.number(), &opened) == 0 && ::stat(path.c_str(), &named) == 0 &&
+         opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
 }
 
 }  // namespace strait::store

@@ -11,4 +11,8 @@ namespace strait::store {
 // locked.
 FileDescriptor try_lock(const std::filesystem::path& path);
 
+// Whether the open file is the one that has this name now. Between open and lock another process
+// may have removed it: then the lock protects nothing.
+bool is_same_file(const FileDescriptor& file, const std::filesystem::path& path);
+
 }  // namespace strait::store

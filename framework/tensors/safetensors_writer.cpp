@@ -175,12 +175,4 @@ store::FileSummary write_safetensors(const std::filesystem::path& path,
   return file.commit();
 }
 
-store::FileSummary write_safetensors(store::MemoryFile& file, std::span<const TensorSource> tensors,
-                                     std::vector<store::TensorHash>* hashes) {
-  const std::vector<const TensorSource*> order = in_order(tensors);
-  const store::SafetensorsHeader header = header_of(order, {});
-  write_all(file, header.format(), order, header, hashes);
-  return file.seal();
-}
-
 }  // namespace strait::tensors

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "framework/store/file_hash.h"
-#include "framework/store/memory_file.h"
 #include "framework/store/tensor_hashes.h"
 
 namespace strait::tensors {
@@ -47,9 +46,6 @@ store::FileSummary write_safetensors(const std::filesystem::path& path,
 store::FileSummary write_safetensors(const std::filesystem::path& path,
                                      std::span<const TensorSource> tensors,
                                      const std::map<std::string, std::string>& metadata = {},
-                                     std::vector<store::TensorHash>* hashes = nullptr);
-// Writes the same bytes to a file in memory, and seals it.
-store::FileSummary write_safetensors(store::MemoryFile& file, std::span<const TensorSource> tensors,
                                      std::vector<store::TensorHash>* hashes = nullptr);
 
 }  // namespace strait::tensors

@@ -11,6 +11,7 @@
 #include "framework/store/step_folders.h"
 #include "framework/store/store_error.h"
 #include "framework/store/verify_checkpoint.h"
+#include "launcher/plan/shard_places.h"
 
 namespace strait::cli {
 namespace {
@@ -34,12 +35,8 @@ bool has_file(const fs::path& checkpoint, const store::ShardFile& file) {
 std::vector<std::string> hosts_of_rest(const SavedCheckpoint& one, const store::Manifest& manifest,
                                        const plan::Plan& plan) {
   std::set<std::string> hosts;
-  for (const plan::Plan::Process& process : plan.processes) {
-    const auto names = store::file_names(process.name.stage, process.name.replica);
-    const bool rest = std::ranges::any_of(manifest.files, [&](const store::ShardFile& file) {
-      return std::ranges::count(names, file.name) > 0 && !has_file(one.path, file);
-    });
-    if (rest) hosts.insert(process.host);
+  for (const plan::WrittenShard& shard : plan::written_shards(plan, manifest.files)) {
+    if (!has_file(one.path, shard.file)) hosts.insert(plan.process(shard.process).host);
   }
   return {hosts.begin(), hosts.end()};
 }

@@ -15,8 +15,8 @@
 #include "launcher/base/text.h"
 #include "launcher/hosts/ssh_session.h"
 #include "launcher/plan/gpu_memory.h"
-#include "launcher/plan/memory_copies.h"
 #include "launcher/plan/placement.h"
+#include "launcher/plan/shard_places.h"
 
 namespace strait::hosts {
 namespace {

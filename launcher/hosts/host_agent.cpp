@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "framework/net/node.h"
+#include "framework/store/memory_directory.h"
 #include "framework/store/step_folders.h"
 #include "framework/store/store_error.h"
 #include "launcher/base/backend.h"
@@ -33,14 +34,14 @@
 #include "launcher/hosts/agent_transfer.h"
 #include "launcher/hosts/host_facts.h"
 #include "launcher/hosts/reach_service.h"
+#include "launcher/plan/shard_places.h"
 
 namespace strait::hosts {
 
 // Reads what other processes append to a file.
 class LogFollower {
  public:
-  // Starts at the current end of the file.
-  explicit LogFollower(std::filesystem::path file);
+  explicit LogFollower(std::filesystem::path file);  // from its current end on
   LogFollower() = default;
 
   // What was appended since the last call, 8 KiB at most; empty: nothing, or it cannot be read.
@@ -107,6 +108,16 @@ void set_environment(const AgentJob& job) {
   }
   if (job.devices.empty()) return;
   ::setenv("CUDA_VISIBLE_DEVICES", fmt::format("{}", fmt::join(job.devices, ",")).c_str(), 1);
+}
+
+// For checkpoints in memory. Where there is none the stages say so, if the run has any.
+std::unique_ptr<store::MemoryDirectory> memory_directory(const AgentJob& job) {
+  try {
+    return std::make_unique<store::MemoryDirectory>(plan::memory_directory(job.run, job.host));
+  } catch (const store::StoreError& error) {
+    spdlog::warn("no checkpoints in memory on this host: {}", error.what());
+    return nullptr;
+  }
 }
 
 // Waits until the launcher has acknowledged: it does not answer agents of an earlier start.
@@ -302,6 +313,7 @@ base::ExitCode run_agent(const AgentJob& job) {
       spdlog::warn("ended {}", ended);
     }
     const base::GenerationLock lock(run_directory, {job.name(), job.host, job.generation});
+    const auto memory = memory_directory(job);
     net::Node node(agent_node(job));
     const std::string& endpoint = job.endpoints.at(base::kAgentService);
     const std::unique_ptr<net::Link> link =

@@ -28,17 +28,13 @@ struct ShardFailed {
   std::uint32_t epoch = 0;
 };
 
-// A file of a checkpoint in memory (store::MemoryFile), open in the process under this number.
-struct MemoryShard {
-  store::ShardFile file;
-  std::int32_t descriptor = -1;
-};
-
-// Every process sends one for each step of checkpoint.memory_every.
+// This process's shards of the checkpoint are in its host's memory (store::MemoryDirectory). Every
+// process sends one for each step of checkpoint.memory_every.
 struct ShardsInMemory {
   store::Step step{};
-  std::vector<MemoryShard> shards;
-  std::string skipped = {};  // why there are none; empty: these are all
+  std::vector<store::ShardFile> files = {};
+  bool skipped = false;      // there are none
+  std::string problem = {};  // a sentence: why, if that is not usual
 };
 
 // ---- coordinator → stage
@@ -66,10 +62,11 @@ struct Dropped {
   std::uint32_t epoch = 0;  // in which it was written
 };
 
-// The shards of this checkpoint in memory are no longer needed: others hold them, or it was given
-// up.
-struct MemoryReleased {
+// Whether the checkpoint in memory is complete. If it is given up, its shards are removed. The next
+// one may begin.
+struct MemoryDecided {
   store::Step step{};
+  bool kept = false;
 };
 
 }  // namespace strait::run

@@ -51,13 +51,10 @@ void describe(auto& f, fields::Is<ShardsWritten> auto& m) {
 void describe(auto& f, fields::Is<ShardFailed> auto& m) {
   f("step", m.step), f("code", m.code), f("text", m.text), f("epoch", m.epoch);
 }
-void describe(auto& f, fields::Is<MemoryShard> auto& m) {
-  f("file", m.file), f("descriptor", m.descriptor);
-}
 void describe(auto& f, fields::Is<ShardsInMemory> auto& m) {
-  f("step", m.step), f("shards", m.shards), f("skipped", m.skipped);
+  f("step", m.step), f("files", m.files), f("skipped", m.skipped), f("problem", m.problem);
 }
-void describe(auto& f, fields::Is<MemoryReleased> auto& m) { f("step", m.step); }
+void describe(auto& f, fields::Is<MemoryDecided> auto& m) { f("step", m.step), f("kept", m.kept); }
 void describe(auto& f, fields::Is<Event> auto& m) { f("name", m.name), f("text", m.text); }
 void describe(auto& f, fields::Is<LostReplica> auto& m) {
   f("replica", m.replica), f("text", m.text);
@@ -118,8 +115,8 @@ constexpr std::string_view type_name(std::type_identity<ShardFailed> /*type*/) {
 constexpr std::string_view type_name(std::type_identity<ShardsInMemory> /*type*/) {
   return "shards_in_memory";
 }
-constexpr std::string_view type_name(std::type_identity<MemoryReleased> /*type*/) {
-  return "memory_released";
+constexpr std::string_view type_name(std::type_identity<MemoryDecided> /*type*/) {
+  return "memory_decided";
 }
 constexpr std::string_view type_name(std::type_identity<Event> /*type*/) { return "event"; }
 constexpr std::string_view type_name(std::type_identity<LostReplica> /*type*/) {

@@ -137,7 +137,7 @@ using StageMessage =
                  LostReplica, Failed, Done, ChosenToken, ScoredRows, ShardsInMemory, Orphaned>;
 using CoordinatorMessage =
     std::variant<Peers, Admit, SaveSoon, StopAfterStep, Committed, Dropped, Regroup, Abort,
-                 ExtendSequence, EndSequence, ScoreRows, MemoryReleased>;
+                 ExtendSequence, EndSequence, ScoreRows, MemoryDecided>;
 
 net::Frame format(const StageMessage& message);
 net::Frame format(const CoordinatorMessage& message);

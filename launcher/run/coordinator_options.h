@@ -15,13 +15,6 @@
 
 namespace strait::run {
 
-// The shards of one process's part of a checkpoint in memory.
-struct MemoryPart {
-  net::ProcessName process;
-  std::int64_t pid = 0;
-  std::vector<MemoryShard> shards;
-};
-
 // The decision about a checkpoint in memory.
 struct MemoryDecision {
   store::Step step{};
@@ -29,8 +22,8 @@ struct MemoryDecision {
   std::string problem = {};  // a sentence for the user; empty: none
 };
 
-// Holds the newest checkpoint in memory for the run, outside of the processes that made it. Called
-// on the coordinator's thread; must return at once.
+// Decides which checkpoints in memory the run keeps. Called on the coordinator's thread; must
+// return at once.
 class MemoryHolder {
  public:
   MemoryHolder() = default;
@@ -38,9 +31,9 @@ class MemoryHolder {
   MemoryHolder& operator=(const MemoryHolder&) = delete;
   virtual ~MemoryHolder() = default;
 
-  // The parts of all processes. The previous checkpoint has been decided.
-  virtual void hold(store::Step step, std::vector<MemoryPart> parts) = 0;
-  // Decisions since the last call: the processes can free their copies.
+  // The shards of all processes, in their order. The previous checkpoint has been decided.
+  virtual void hold(store::Step step, std::vector<store::ShardFile> files) = 0;
+  // Decisions since the last call.
   virtual std::vector<MemoryDecision> take_decisions() = 0;
 };
 

@@ -1,25 +1,271 @@
 #include "launcher/run/memory_checkpoints.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <iterator>
-#include <optional>
+#include <exception>
+#include <utility>
 
+#include "framework/store/atomic_file.h"
 #include "framework/store/checkpoint.h"
+#include "framework/store/store_error.h"
 #include "launcher/base/errors.h"
 
 namespace strait::run {
+namespace {
 
-std::vector<store::Step> needed_in_memory(const std::vector<store::Step>& held,
-                                          const LossHistory& losses) {
-  const std::optional<store::Step> good = store::newest_good(held, losses.good());
-  if (!good) return {held.begin(), held.begin() + (held.empty() ? 0 : 1)};
-  std::vector<store::Step> needed;
-  std::ranges::copy_if(held, std::back_inserter(needed), [&](store::Step step) {
-    return step == *good || (step > *good && !losses.is_seen(step));
+namespace fs = std::filesystem;
+
+}  // namespace
+
+MemoryCheckpoints::MemoryCheckpoints(const plan::RunFile& run, std::optional<OverHosts> over)
+    : plan_(run.plan),
+      run_(run.run),
+      over_(std::move(over)),
+      neighbours_(plan::memory_neighbours(plan_)) {
+  if (over_) {
+    thread_ = std::thread([this] { this->run(); });
+  } else {
+    here_ = std::make_unique<store::MemoryDirectory>(plan::memory_directory(run_, 0));
+  }
+}
+
+MemoryCheckpoints::~MemoryCheckpoints() { stop(); }
+
+void MemoryCheckpoints::stop() {
+  {
+    const MutexLock lock(mutex_);
+    closing_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void MemoryCheckpoints::hold(store::Step step, std::vector<store::ShardFile> files) {
+  {
+    const MutexLock lock(mutex_);
+    if (!over_) return decide({step, std::move(files)}, "");
+    made_ = Held{step, std::move(files)};
+  }
+  changed_.notify_all();
+}
+
+std::vector<MemoryDecision> MemoryCheckpoints::take_decisions() {
+  const MutexLock lock(mutex_);
+  return std::exchange(decisions_, {});
+}
+
+void MemoryCheckpoints::judge(const LossHistory& losses) {
+  const MutexLock lock(mutex_);
+  losses_ = losses;
+  const std::vector<store::Step> kept = store::steps_to_keep(held_steps(), 1, losses.good());
+  if (kept.size() < held_.size()) keep(kept);
+}
+
+void MemoryCheckpoints::run() {
+  while (true) {
+    Held made;
+    {
+      const MutexLock lock(mutex_);
+      while (!made_ && !closing_) changed_.wait(mutex_);
+      if (closing_) return;
+      made = *std::exchange(made_, std::nullopt);
+      // Room for one other. This also removes copies of one that was given up meanwhile.
+      std::vector<store::Step> kept = {made.step};
+      if (!held_.empty()) {
+        const std::vector<store::Step> held = held_steps();
+        kept.push_back(store::newest_good(held, losses_.good()).value_or(held.front()));
+      }
+      keep(kept);
+    }
+    std::string problem;
+    std::optional<std::vector<transfer::ChunkTable>> tables;
+    try {
+      tables = check_shards(made);
+      copy_to_neighbours(made, *tables);
+    } catch (const std::exception& error) {
+      if (closing_) return;
+      problem = base::describe_failure(error).text;
+    }
+    const MutexLock lock(mutex_);
+    if (tables) {
+      decide(std::move(made), problem);
+    } else {
+      decisions_.push_back({made.step, "", problem});
+    }
+  }
+}
+
+fs::path MemoryCheckpoints::folder(store::Step step, std::size_t host) const {
+  return store::checkpoint_directory(plan::memory_directory(run_, host), step);
+}
+
+template <class T>
+T MemoryCheckpoints::wait_on(std::future<T>& future, std::size_t host) const {
+  return transfer::wait_for(future, [&] {
+    if (closing_) throw base::UserError(base::ExitCode::interrupted, "the run has ended");
+    if (!over_->lost(host)) return;
+    throw base::UserError(base::ExitCode::peer_lost,
+                          fmt::format("host {} is lost", over_->hosts.at(host).name));
   });
-  return needed;
+}
+
+// From then on the hosts offer the shards to their neighbours.
+std::vector<transfer::ChunkTable> MemoryCheckpoints::check_shards(const Held& made) const {
+  const std::vector<plan::WrittenShard> shards = plan::written_shards(plan_, made.files);
+  std::vector<std::future<transfer::ChunkTable>> answers;
+  for (const plan::WrittenShard& shard : shards) {
+    answers.push_back(over_->agent.stat(over_->hosts.at(shard.host).agent,
+                                        folder(made.step, shard.host) / shard.file.name));
+  }
+  std::vector<transfer::ChunkTable> tables;
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    const store::ShardFile& file = shards[i].file;
+    const transfer::ChunkTable& table = tables.emplace_back(wait_on(answers[i], shards[i].host));
+    if (table.size == file.size && table.whole == file.hash) continue;
+    throw store::StoreError(store::StoreError::Kind::corrupt,
+                            fmt::format("{} in the memory of host {} is not what was written",
+                                        file.name, over_->hosts.at(shards[i].host).name));
+  }
+  return tables;
+}
+
+void MemoryCheckpoints::copy_to_neighbours(Held& made,
+                                           const std::vector<transfer::ChunkTable>& tables) const {
+  const std::vector<plan::WrittenShard> shards = plan::written_shards(plan_, made.files);
+  std::vector<std::pair<std::size_t, std::future<std::uint64_t>>> copies;  // to which host
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    const auto neighbour = neighbours_.at(shards[i].host);
+    if (!neighbour) continue;
+    copies.emplace_back(
+        *neighbour, over_->agent.fetch_on(over_->hosts.at(*neighbour).agent,
+                                          {tables[i], transfer::ChunkSet::all(tables[i].count()),
+                                           folder(made.step, *neighbour) / shards[i].file.name,
+                                           transfer::FetchRequest::As::file},
+                                          over_->hosts.at(shards[i].host).agent));
+  }
+  for (auto& [host, copied] : copies) wait_on(copied, host);
+  made.on_two = copies.size() == shards.size();
+}
+
+void MemoryCheckpoints::decide(Held made, const std::string& problem) {
+  const store::Step step = made.step;
+  if (!problem.empty() && !held_.empty() && held_.front().on_two) {
+    decisions_.push_back(
+        {step, "",
+         fmt::format("the checkpoint of step {} in memory has no copy on a neighbour, that of step "
+                     "{} stays: {}",
+                     number(step), number(held_.front().step), problem)});
+    return;
+  }
+  decisions_.push_back(
+      {step, place_of(made),
+       problem.empty() ? "" : "checkpoints in memory have no copy on a neighbour: " + problem});
+  held_.insert(held_.begin(), std::move(made));
+  keep(store::steps_to_keep(held_steps(), 1, losses_.good()));
+}
+
+std::vector<store::Step> MemoryCheckpoints::held_steps() const {
+  std::vector<store::Step> steps;
+  for (const Held& one : held_) steps.push_back(one.step);
+  return steps;
+}
+
+void MemoryCheckpoints::keep(const std::vector<store::Step>& steps) {
+  std::erase_if(held_, [&](const Held& one) { return std::ranges::count(steps, one.step) == 0; });
+  if (!over_) {
+    store::prune_all_but(plan::memory_directory(run_, 0), steps);
+    return;
+  }
+  std::vector<std::uint64_t> numbers;
+  for (const store::Step step : steps) numbers.push_back(static_cast<std::uint64_t>(number(step)));
+  for (std::size_t host = 0; host < over_->hosts.size(); ++host) {
+    over_->agent.prune(over_->hosts[host].agent, plan::memory_directory(run_, host), numbers);
+  }
+}
+
+std::string MemoryCheckpoints::place_of(const Held& one) const {
+  if (!over_) return "the launcher";
+  if (one.on_two) return "the host of each stage, with a copy on a neighbour";
+  return std::ranges::any_of(neighbours_, [](const auto& two) { return two.has_value(); })
+             ? "the host of each stage, without copies"
+             : "its host";
+}
+
+std::vector<MemoryCheckpoints::Held> MemoryCheckpoints::end_and_list() {
+  stop();
+  const MutexLock lock(mutex_);
+  return held_;
+}
+
+void MemoryCheckpoints::fetch(const plan::WrittenShard& shard, const Held& one, const fs::path& to,
+                              const std::function<void()>& poll) const {
+  std::vector<std::size_t> hosts = {shard.host};
+  if (one.on_two) hosts.push_back(*neighbours_.at(shard.host));
+  std::string problem;
+  std::vector<std::string> names;
+  for (const std::size_t host : hosts) {
+    names.push_back(over_->hosts.at(host).name);
+    if (over_->lost(host)) continue;
+    try {
+      return transfer::fetch_shard(over_->agent, over_->hosts.at(host).agent,
+                                   folder(one.step, host) / shard.file.name, shard.file,
+                                   to / shard.file.name, [&] {
+                                     poll();
+                                     if (!over_->lost(host)) return;
+                                     throw base::UserError(base::ExitCode::peer_lost, "it is lost");
+                                   });
+    } catch (const base::UserError& error) {
+      if (error.code() == base::ExitCode::interrupted) throw;
+      problem = fmt::format("; {}: {}", names.back(), error.what());
+    }
+  }
+  throw base::UserError(base::ExitCode::peer_lost,
+                        fmt::format("the part of {} was in the memory of {} only, which {} lost{}",
+                                    shard.process.describe(), fmt::join(names, " and "),
+                                    names.size() == 1 ? "is" : "are", problem));
+}
+
+void MemoryCheckpoints::save(const Held& one, const fs::path& to,
+                             const std::function<bool()>& give_up) const {
+  store::make_directory(to);
+  if (!over_) {
+    for (const store::ShardFile& file : one.files) {
+      if (store::has_size(to / file.name, file.size)) continue;
+      store::copy_shard(folder(one.step, 0) / file.name, to / file.name, file);
+    }
+    return;
+  }
+  // All at once: each comes over the uplink of another host.
+  std::atomic<bool> failed = false;
+  const auto poll = [&] {
+    if (give_up()) throw base::UserError(base::ExitCode::interrupted, "it was not waited for");
+    if (failed) throw base::UserError(base::ExitCode::interrupted, "another part failed");
+  };
+  std::vector<std::future<void>> fetches;
+  for (const plan::WrittenShard& shard : plan::written_shards(plan_, one.files)) {
+    if (store::has_size(to / shard.file.name, shard.file.size)) continue;
+    fetches.push_back(std::async(std::launch::async, [&, shard] {
+      try {
+        fetch(shard, one, to, poll);
+      } catch (const std::exception&) {
+        failed = true;
+        throw;
+      }
+    }));
+  }
+  std::exception_ptr first;
+  for (auto& done : fetches) {
+    try {
+      done.get();
+    } catch (const base::UserError& error) {
+      if (!first || error.code() != base::ExitCode::interrupted) first = std::current_exception();
+    } catch (const std::exception&) {
+      first = std::current_exception();
+    }
+  }
+  if (first) std::rethrow_exception(first);
 }
 
 std::optional<store::Step> recover_from_memory(const RunDirectory& directory,

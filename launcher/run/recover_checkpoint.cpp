@@ -12,6 +12,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/stop_signals.h"
 #include "launcher/plan/placement.h"
+#include "launcher/plan/shard_places.h"
 #include "launcher/run/run_hosts.h"
 #include "launcher/run/run_launch.h"
 
@@ -58,8 +59,8 @@ std::optional<store::Manifest> find_unfinished(const RunDirectory& directory,
 // `used` gets their indices in the run.
 plan::RunFile with_hosts_of(const plan::RunFile& run, const std::vector<store::ShardFile>& shards,
                             std::set<std::size_t>& used) {
-  std::set<std::string> names;
-  for (const store::ShardFile& shard : shards) names.insert(shard.name);
+  std::set<net::ProcessName> writers;
+  for (const auto& shard : plan::written_shards(run.plan, shards)) writers.insert(shard.process);
   const std::vector<recipe::RecipeHost> listed = plan::hosts_of(run.plan.recipe);
   plan::RunFile part = run;
   part.plan.recipe.hosts.list.clear();
@@ -68,8 +69,7 @@ plan::RunFile with_hosts_of(const plan::RunFile& run, const std::vector<store::S
   part.plan.links.clear();
   std::map<std::size_t, std::size_t> indices;  // in the plan -> in `part`
   for (const plan::Plan::Process& process : run.plan.processes) {
-    const auto own = store::file_names(process.name.stage, process.name.replica);
-    if (std::ranges::none_of(own, [&](const auto& name) { return names.contains(name); })) continue;
+    if (!writers.contains(process.name)) continue;
     const auto [index, added] = indices.emplace(process.host_index, indices.size());
     if (added) {
       used.insert(process.host_index);

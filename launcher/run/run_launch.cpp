@@ -13,6 +13,7 @@
 
 #include "framework/net/node.h"
 #include "framework/store/checkpoint.h"
+#include "framework/store/store_error.h"
 #include "framework/trace/merge_traces.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/run_file_names.h"
@@ -248,6 +249,18 @@ CoordinatorOptions training_coordination(const plan::RunFile& run, const RunDire
   return coordination;
 }
 
+// Null: the recipe has none, or this machine has no room for any.
+std::unique_ptr<MemoryCheckpoints> memory_of(RunStorage& storage, const plan::Plan& plan,
+                                             const Report& report) {
+  if (plan.recipe.checkpoint.memory_every == 0) return nullptr;
+  try {
+    return storage.memory();
+  } catch (const store::StoreError& error) {
+    report({"not_in_memory", fmt::format("there are no checkpoints in memory: {}", error.what())});
+    return nullptr;
+  }
+}
+
 // Pruning depends on the losses: the last checkpoint with a good loss is kept.
 void pass_on_losses(const LossHistory& losses, RunStorage& storage, MemoryCheckpoints* memory) {
   if (losses.good()) storage.known_good(*losses.good());
@@ -304,8 +317,7 @@ Outcome launch_run(RunDirectory& directory, const plan::RunFile& planned,
       training_coordination(run, directory, generation, hosts, *storage, starter, options);
   // After RunHosts, which writes facts of the hosts into `run`.
   coordination.apply_changes = [&] { apply_changes(directory, run, *storage, options); };
-  std::unique_ptr<MemoryCheckpoints> memory;
-  if (run.plan.recipe.checkpoint.memory_every > 0) memory = storage->memory();
+  const std::unique_ptr<MemoryCheckpoints> memory = memory_of(*storage, run.plan, report);
   coordination.memory = memory.get();
   LossHistory losses;
   coordination.on_loss = [&](const LossHistory& now) {

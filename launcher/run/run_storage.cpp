@@ -5,9 +5,6 @@
 #include <optional>
 #include <utility>
 
-#include "launcher/run/host_memory_checkpoints.h"
-#include "launcher/run/local_memory_checkpoints.h"
-
 namespace strait::run {
 namespace {
 
@@ -30,7 +27,7 @@ class LocalStorage : public RunStorage {
   }
   void rewind(store::Step /*step*/) override {}
   std::unique_ptr<MemoryCheckpoints> memory() override {
-    return std::make_unique<LocalMemoryCheckpoints>();
+    return std::make_unique<MemoryCheckpoints>(run_);
   }
   std::vector<std::string> take_warnings() override { return {}; }
   void finish(const Report& /*report*/) override {}
@@ -85,9 +82,9 @@ class HostStorage : public RunStorage {
   }
 
   std::unique_ptr<MemoryCheckpoints> memory() override {
-    return std::make_unique<HostMemoryCheckpoints>(
-        transfer_.agent(), run_.plan, transfer_.hosts(),
-        [this](std::size_t host) { return hosts_.lost(host); });
+    return std::make_unique<MemoryCheckpoints>(
+        run_, MemoryCheckpoints::OverHosts{transfer_.agent(), transfer_.hosts(),
+                                           [this](std::size_t host) { return hosts_.lost(host); }});
   }
 
   std::vector<std::string> take_warnings() override { return transfer_.take_warnings(); }

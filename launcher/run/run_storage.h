@@ -38,7 +38,8 @@ class RunStorage {
   virtual store::Pruned prune(store::PruneTime time) = 0;
   // Sets aside what hosts hold of later steps.
   virtual void rewind(store::Step step) = 0;
-  virtual std::unique_ptr<MemoryCheckpoints> memory() = 0;  // of which this outlives the result
+  // This outlives the result. StoreError: this machine has no memory directory.
+  virtual std::unique_ptr<MemoryCheckpoints> memory() = 0;
   // What went wrong with downloads since the last call.
   virtual std::vector<std::string> take_warnings() = 0;
   // The processes have ended. Waits for what is being downloaded; a stop request ends the wait.

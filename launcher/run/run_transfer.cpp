@@ -13,6 +13,7 @@
 #include "launcher/base/run_file_names.h"
 #include "launcher/base/text.h"
 #include "launcher/plan/run_files.h"
+#include "launcher/plan/shard_places.h"
 
 namespace strait::run {
 namespace {
@@ -39,24 +40,6 @@ std::function<void()> limited(const std::function<void()>& poll, const std::stri
                                       "system hang?",
                                       host, path, limit.count()));
   };
-}
-
-// The files of a checkpoint with the hosts that wrote them.
-std::vector<transfer::CheckpointDownloader::Shard> shards_of(
-    const plan::Plan& plan, const std::vector<store::ShardFile>& files) {
-  std::map<std::string, std::size_t> hosts;
-  for (const plan::Plan::Process& process : plan.processes) {
-    for (const std::string& name : store::file_names(process.name.stage, process.name.replica)) {
-      hosts[name] = process.host_index;
-    }
-  }
-  std::vector<transfer::CheckpointDownloader::Shard> shards;
-  for (const store::ShardFile& file : files) {
-    if (const auto found = hosts.find(file.name); found != hosts.end()) {
-      shards.push_back({file, found->second});
-    }
-  }
-  return shards;
 }
 
 }  // namespace
@@ -268,7 +251,11 @@ void RunTransfer::start_downloads(const transfer::CheckpointDownloader::Settings
 
 void RunTransfer::checkpoint_committed(const plan::Plan& plan, store::Step step,
                                        const std::vector<store::ShardFile>& files) {
-  downloader_->add(step, shards_of(plan, files));
+  std::vector<transfer::CheckpointDownloader::Shard> shards;
+  for (const plan::WrittenShard& shard : plan::written_shards(plan, files)) {
+    shards.push_back({shard.file, shard.host});
+  }
+  downloader_->add(step, std::move(shards));
 }
 
 transfer::CheckpointDownloader::Finished RunTransfer::finish_downloads(

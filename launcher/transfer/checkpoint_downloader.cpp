@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <future>
 #include <utility>
 
 #include "framework/store/input_file.h"
@@ -48,6 +49,30 @@ std::vector<store::Step> complete_steps(const CheckpointDownloader::Settings& se
 
 }  // namespace
 
+void fetch_shard(TransferAgent& agent, const net::ProcessName& host, const fs::path& there,
+                 const store::ShardFile& shard, const fs::path& here,
+                 const std::function<void()>& poll) {
+  std::future<ChunkTable> answer = agent.stat(host, there);
+  ChunkTable table;
+  try {
+    table = wait_for(answer, poll);
+  } catch (const base::UserError& error) {
+    if (error.code() != base::ExitCode::bad_input) throw;
+    throw base::UserError(base::ExitCode::corrupt, error.what());  // no file
+  }
+  if (table.size != shard.size || table.whole != shard.hash) {
+    throw base::UserError(base::ExitCode::corrupt,
+                          there.string() + " has changed since it was written");
+  }
+  try {
+    agent.fetch({table, ChunkSet::all(table.count()), here, FetchRequest::As::file}, {host}, poll);
+  } catch (const store::StoreError& error) {
+    if (error.kind() != store::StoreError::Kind::corrupt) throw;
+    // Of a file here, while the host has the right one.
+    throw store::StoreError(store::StoreError::Kind::storage_io, error.what());
+  }
+}
+
 CheckpointDownloader::CheckpointDownloader(TransferAgent& agent, std::vector<Host> hosts,
                                            Settings settings)
     : agent_(agent),
@@ -81,7 +106,6 @@ void CheckpointDownloader::add(store::Step step, std::vector<Shard> shards) {
   bool skips = false;
   {
     const MutexLock lock(mutex_);
-    committed_.push_back(step);
     skips = next_.has_value();
     std::optional<Download> download = Download{step, std::move(shards), 0};
     if (current_) {
@@ -196,14 +220,6 @@ bool CheckpointDownloader::given_up(const Shard& shard) const {
   return std::none_of(next_->shards.begin(), next_->shards.end(), is_on_host);
 }
 
-template <class T>
-std::optional<T> CheckpointDownloader::wait(std::future<T>& future, const Shard& shard) const {
-  while (future.wait_for(kPollInterval) != std::future_status::ready) {
-    if (given_up(shard)) return std::nullopt;
-  }
-  return future.get();
-}
-
 base::Failure CheckpointDownloader::download(const Download& current) {
   base::Failure missing{base::ExitCode::done, ""};
   try {
@@ -238,42 +254,18 @@ base::Failure CheckpointDownloader::download_shard(store::Step step, const Shard
   if (store::has_size(here, shard.file.size) || !is_wanted(shard))
     return {base::ExitCode::done, ""};
   const Host host = host_at(shard.host);
-  const auto not_waited_for = [&] {
-    return base::Failure{
-        base::ExitCode::interrupted,
-        fmt::format("{} of host {} was not waited for", shard.file.name, host.name)};
-  };
-  const auto failed = [&](const base::Failure& cause) {
-    return base::Failure{cause.code,
-                         fmt::format("{} of host {} ({})", shard.file.name, host.name, cause.text)};
-  };
   const fs::path there = store::checkpoint_directory(host.directory, step) / shard.file.name;
-  std::optional<ChunkTable> table;
   try {
-    auto table_result = agent_.stat(host.agent, there);
-    table = wait(table_result, shard);
-  } catch (const std::exception& error) {
-    base::Failure cause = base::describe_failure(error);
-    if (cause.code == base::ExitCode::bad_input) cause.code = base::ExitCode::corrupt;  // no file
-    return failed(cause);
-  }
-  if (!table) return not_waited_for();
-  if (table->size != shard.file.size || table->whole != shard.file.hash) {
-    return {base::ExitCode::corrupt, fmt::format("{} on host {} has changed since it was written",
-                                                 there.string(), host.name)};
-  }
-  try {
-    agent_.fetch({*table, ChunkSet::all(table->count()), here, FetchRequest::As::file},
-                 {host.agent}, [&] {
-                   if (given_up(shard)) throw base::UserError(base::ExitCode::interrupted, "");
-                 });
+    fetch_shard(agent_, host.agent, there, shard.file, here, [&] {
+      if (given_up(shard)) throw base::UserError(base::ExitCode::interrupted, "");
+    });
     return {base::ExitCode::done, ""};
   } catch (const std::exception& error) {
-    base::Failure cause = base::describe_failure(error);
-    if (cause.code == base::ExitCode::interrupted) return not_waited_for();
-    // Of a file here, while the host has the right one.
-    if (cause.code == base::ExitCode::corrupt) cause.code = base::ExitCode::storage_io;
-    return failed(cause);
+    const base::Failure cause = base::describe_failure(error);
+    const std::string what = fmt::format("{} of host {}", shard.file.name, host.name);
+    if (cause.code == base::ExitCode::interrupted)
+      return {cause.code, what + " was not waited for"};
+    return {cause.code, fmt::format("{} ({})", what, cause.text)};
   }
 }
 
@@ -319,15 +311,13 @@ void CheckpointDownloader::prune(store::Step downloaded) {
 // complete here they need not have.
 void CheckpointDownloader::prune_skipped() {
   try {
+    const std::vector<store::Step> committed = store::committed_steps(settings_.run);
     std::vector<store::Step> kept;
     {
       const MutexLock lock(mutex_);
-      const auto newest = std::min<std::ptrdiff_t>(std::max<std::int64_t>(*settings_.keep, 2),
-                                                   std::ssize(committed_));
-      kept.assign(committed_.end() - newest, committed_.end());
+      kept = store::steps_to_keep(committed, std::max<std::int64_t>(*settings_.keep, 2), good_);
       if (current_) kept.push_back(current_->step);
     }
-    if (const auto good = newest_good()) kept.push_back(*good);
     prune_hosts(kept);
     for (const store::Step step : complete_steps(settings_)) kept.push_back(step);
     warn_of(store::prune_all_but(settings_.run, kept));

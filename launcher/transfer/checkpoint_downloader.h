@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <future>
 #include <optional>
 #include <set>
 #include <string>
@@ -18,6 +17,12 @@
 #include "launcher/transfer/transfer_agent.h"
 
 namespace strait::transfer {
+
+// Fetches a shard from this path of a host to a path here. `poll` throws to give up. UserError,
+// StoreError: it did not come; `corrupt`: the host does not have the bytes of the shard any more.
+void fetch_shard(TransferAgent& agent, const net::ProcessName& host,
+                 const std::filesystem::path& there, const store::ShardFile& shard,
+                 const std::filesystem::path& here, const std::function<void()>& poll);
 
 // Downloads the shards of committed checkpoints from the hosts in the background, so that a lost
 // host takes no checkpoint along. One checkpoint after the other; of several that are committed
@@ -113,9 +118,6 @@ class CheckpointDownloader {
   void warn_of(const store::Pruned& pruned) STRAIT_EXCLUDES(mutex_);
   Host host_at(std::size_t host) const STRAIT_EXCLUDES(mutex_);
   std::vector<Host> known_hosts() const STRAIT_EXCLUDES(mutex_);
-  // Nothing: not to be waited for any more.
-  template <class T>
-  std::optional<T> wait(std::future<T>& future, const Shard& shard) const STRAIT_EXCLUDES(mutex_);
   bool is_wanted(const Shard& shard) const STRAIT_EXCLUDES(mutex_);
   bool given_up(const Shard& shard) const STRAIT_EXCLUDES(mutex_);
 
@@ -132,7 +134,6 @@ class CheckpointDownloader {
   bool finishing_ STRAIT_GUARDED_BY(mutex_) = false;
   // Of the last download.
   Finished last_ STRAIT_GUARDED_BY(mutex_);
-  std::vector<store::Step> committed_ STRAIT_GUARDED_BY(mutex_);  // in order
   std::optional<store::Step> good_ STRAIT_GUARDED_BY(mutex_);
   std::vector<std::string> warnings_ STRAIT_GUARDED_BY(mutex_);
   std::set<std::filesystem::path> not_pruned_ STRAIT_GUARDED_BY(mutex_);

@@ -17,6 +17,7 @@
 #include "framework/store/file_hash.h"
 #include "framework/store/file_lock.h"
 #include "framework/store/input_file.h"
+#include "framework/store/memory_directory.h"
 #include "framework/store/step_folders.h"
 #include "framework/store/store_error.h"
 
@@ -29,15 +30,6 @@ constexpr const char* kInUse = "in-use";
 constexpr const char* kWriter = "writer";
 constexpr const char* kTables = "tables";
 constexpr const char* kRemovedSuffix = ".gone";
-
-// Between open and lock another process may have evicted the folder. Then the lock is on a deleted
-// file and protects nothing.
-bool is_same_file(const FileDescriptor& file, const fs::path& path) {
-  struct stat opened {};
-  struct stat named {};
-  return ::fstat(file.number(), &opened) == 0 && ::stat(path.c_str(), &named) == 0 &&
-         opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
-}
 
 // `strait install` stores the files of builds under their SHA-256, which a host's shell can check.
 bool is_installed_file(const std::string& name) {
@@ -134,7 +126,7 @@ PinnedContent ContentStore::pin(const std::string& id) {
     if (!lock.open()) throw store::system_error("open", folder / kInUse, errno);
     // Blocks only while another process evicts this content, which is short.
     if (::flock(lock.number(), LOCK_SH) != 0) throw store::system_error("lock", folder, errno);
-    if (!is_same_file(lock, folder / kInUse)) continue;
+    if (!store::is_same_file(lock, folder / kInUse)) continue;
     ::futimens(lock.number(), nullptr);
     return {folder, std::move(lock)};
   }
@@ -159,6 +151,8 @@ ChunkTable ContentStore::table_of(const fs::path& path) const {
   std::error_code error;
   const std::string name = fs::weakly_canonical(path, error).string();
   if (error) throw store::system_error("read", path, error.value());
+  // To read it again takes no longer than to read an entry.
+  if (store::MemoryDirectory::contains(name)) return read_chunk_table(path);
   const fs::path entry = directory_ / kTables / (store::hash_text(name) + ".json");
   const FileStamp before = FileStamp::of(path);
   if (const auto cached = read_cached_table(entry);

@@ -32,28 +32,25 @@ struct UnlockOnExit {
 
 DestinationFile::DestinationFile(const FetchRequest& request,
                                  std::shared_ptr<PinnedContent> content)
-    : as_(request.as), path_(request.path), content_(std::move(content)) {}
+    : path_(request.path), content_(std::move(content)) {}
 
 std::unique_ptr<DestinationFile> DestinationFile::open(ContentStore& store,
                                                        const FetchRequest& request,
                                                        const fs::path& local) {
   std::shared_ptr<PinnedContent> content;
-  const bool memory = request.as == FetchRequest::As::memory;
-  if (!memory) store::make_directory(request.path.parent_path());
+  store::make_directory(request.path.parent_path());
   if (request.as == FetchRequest::As::content) {
     content = std::make_shared<PinnedContent>(store.pin(request.table.id()));
     if (!content->try_lock_for_writing()) return nullptr;
   }
   std::unique_ptr<DestinationFile> destination(new DestinationFile(request, content));
-  const fs::path data = content  ? content->data()
-                        : memory ? request.path
-                                 : fs::path(request.path.string() + kPart);
+  const fs::path data = content ? content->data() : fs::path(request.path.string() + kPart);
   destination->file_.emplace(data, request.table);
   ChunkSet lacking = request.chunks;
   lacking.erase(destination->file_->chunks());
   const std::uint64_t bytes = lacking.bytes(request.table);
   if (content && bytes > 0) store.evict(bytes);
-  if (!memory) require_room(data.parent_path(), bytes, request.path.string());
+  require_room(data.parent_path(), bytes, request.path.string());
   if (!local.empty() && local != data) destination->copy_from(local, lacking);
   return destination;
 }
@@ -76,7 +73,6 @@ void DestinationFile::copy_from(const fs::path& local, const ChunkSet& lacking) 
 }
 
 void DestinationFile::finish() {
-  if (as_ == FetchRequest::As::memory) return;
   if (!content_) {
     file_->finish(path_);
     return;
@@ -89,7 +85,6 @@ void DestinationFile::finish() {
 }
 
 void DestinationFile::abandon() {
-  if (as_ == FetchRequest::As::memory) return;
   const UnlockOnExit unlock{content_};
   try {
     file_->save();

@@ -14,10 +14,9 @@ struct FetchRequest {
   enum class As {
     content,  // in the store; `path` becomes a symbolic link to it, and the content may have holes
     file,     // a complete file of its own at `path`
-    memory,   // `path` names an open, empty file in memory (store::create_memory)
   };
   ChunkTable table;
-  ChunkSet chunks;  // all of them for As::file and As::memory
+  ChunkSet chunks;  // all of them for As::file
   std::filesystem::path path;
   As as = As::content;
 };
@@ -43,7 +42,6 @@ class DestinationFile {
 
   DestinationFile(const FetchRequest& request, std::shared_ptr<PinnedContent> content);
 
-  FetchRequest::As as_;
   std::filesystem::path path_;
   std::shared_ptr<PinnedContent> content_;
   std::optional<PartialFile> file_;

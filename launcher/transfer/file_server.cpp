@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "framework/store/input_file.h"
-#include "framework/store/memory_file.h"
 #include "framework/store/store_error.h"
 
 namespace strait::transfer {
@@ -38,34 +37,19 @@ void FileServer::stop() {
 void FileServer::offer(const ChunkTable& table, const std::filesystem::path& path) {
   const MutexLock lock(mutex_);
   // Removes offers whose files do not exist any more.
-  std::erase_if(offers_, [](const auto& entry) {
+  std::erase_if(files_, [&path](const auto& entry) {
     std::error_code ignored;
-    const Offer& offer = entry.second;
-    return offer.coming.empty() && !std::filesystem::exists(offer.file->path, ignored);
+    const std::filesystem::path& other = entry.second.file->path;
+    return other == path || !std::filesystem::exists(other, ignored);
   });
-  Offer& offer = offers_[table.id()];
-  offer.file = std::make_shared<const File>(File{table, path, nullptr});
-  offer.present = ChunkSet::all(table.count());
+  files_.emplace(table.id(), Offer{std::make_shared<const File>(File{table, path, nullptr}),
+                                   ChunkSet::all(table.count()), ChunkSet()});
   changed_.notify_all();
-}
-
-void FileServer::hold(const ChunkTable& table, FileDescriptor content) {
-  const std::filesystem::path path = store::descriptor_path(content.number());
-  const MutexLock lock(mutex_);
-  held_.insert_or_assign(
-      table.id(),
-      Offer{std::make_shared<const File>(File{table, path, nullptr, std::move(content)}),
-            ChunkSet::all(table.count()), ChunkSet()});
-}
-
-void FileServer::release(const std::string& id) {
-  const MutexLock lock(mutex_);
-  held_.erase(id);
 }
 
 void FileServer::expect(const ChunkTable& table, const ChunkSet& coming) {
   const MutexLock lock(mutex_);
-  Offer& offer = offers_[table.id()];
+  Offer& offer = contents_[table.id()];
   if (offer.file == nullptr) {
     offer.file = std::make_shared<const File>(File{table, {}, nullptr});
     offer.present = ChunkSet(table.count());
@@ -77,7 +61,7 @@ void FileServer::opened(const ChunkTable& table, std::shared_ptr<const PinnedCon
                         const ChunkSet& present) {
   {
     const MutexLock lock(mutex_);
-    Offer& offer = offers_[table.id()];
+    Offer& offer = contents_[table.id()];
     // If another file of this host has more of the content, that file stays.
     if (offer.file != nullptr && !present.contains(offer.present)) return;
     const std::filesystem::path path = content->data();
@@ -91,8 +75,8 @@ void FileServer::arrived(const std::string& id, std::uint32_t chunk) {
   {
     const MutexLock lock(mutex_);
     progress_ = true;
-    const auto found = offers_.find(id);
-    if (found == offers_.end() || chunk >= found->second.present.size()) return;
+    const auto found = contents_.find(id);
+    if (found == contents_.end() || chunk >= found->second.present.size()) return;
     found->second.present.insert(chunk);
   }
   changed_.notify_all();
@@ -101,19 +85,18 @@ void FileServer::arrived(const std::string& id, std::uint32_t chunk) {
 void FileServer::ended(const std::string& id) {
   {
     const MutexLock lock(mutex_);
-    const auto found = offers_.find(id);
-    if (found == offers_.end()) return;
+    const auto found = contents_.find(id);
+    if (found == contents_.end()) return;
     found->second.coming = ChunkSet();
-    if (found->second.file->path.empty()) offers_.erase(found);
+    if (found->second.file->path.empty()) contents_.erase(found);
   }
   changed_.notify_all();
 }
 
 std::vector<const FileServer::Offer*> FileServer::offers_of(const std::string& id) const {
   std::vector<const Offer*> found;
-  for (const auto* offers : {&held_, &offers_}) {
-    if (const auto at = offers->find(id); at != offers->end()) found.push_back(&at->second);
-  }
+  for (auto [at, end] = files_.equal_range(id); at != end; ++at) found.push_back(&at->second);
+  if (const auto at = contents_.find(id); at != contents_.end()) found.push_back(&at->second);
   return found;
 }
 
@@ -229,9 +212,11 @@ std::optional<net::Frame> FileServer::read(const File& file, const message::Get&
     // The peer gets Missing and asks another source.
   }
   const MutexLock lock(mutex_);
-  for (auto* offers : {&held_, &offers_}) {
-    const auto found = offers->find(get.id);
-    if (found == offers->end() || found->second.file.get() != &file) continue;
+  for (auto [at, end] = files_.equal_range(get.id); at != end; ++at) {
+    if (at->second.file.get() == &file) at->second.present.erase(get.chunk);
+  }
+  const auto found = contents_.find(get.id);
+  if (found != contents_.end() && found->second.file.get() == &file) {
     found->second.present.erase(get.chunk);
   }
   return std::nullopt;

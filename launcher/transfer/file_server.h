@@ -13,7 +13,6 @@
 #include <thread>
 #include <vector>
 
-#include "framework/file_descriptor.h"
 #include "framework/mutex.h"
 #include "framework/net/frame_memory.h"
 #include "launcher/transfer/content_store.h"
@@ -24,9 +23,9 @@ namespace strait::transfer {
 
 // Sends chunks of files of this host to peers that request them, within the upload limit. It serves
 // peers in turn, and the requests of a peer in their order. A chunk is verified before it is sent,
-// so that a file that was modified or removed is only a missing chunk. Contents in memory are
-// separate from files with the same content, such as a checkpoint of that step on disk. Any thread
-// may call.
+// so that a file that was modified or removed is only a missing chunk. Several files may have the
+// same content (a checkpoint of one step, on disk and in memory): each comes and goes alone. Any
+// thread may call.
 class FileServer {
  public:
   FileServer(TransferPeers& peers, double upload_bytes_per_second,
@@ -36,10 +35,8 @@ class FileServer {
   FileServer& operator=(const FileServer&) = delete;
   void stop() STRAIT_EXCLUDES(mutex_);
 
+  // A whole file, for as long as it exists.
   void offer(const ChunkTable& table, const std::filesystem::path& path) STRAIT_EXCLUDES(mutex_);
-  // In memory, until it is released.
-  void hold(const ChunkTable& table, FileDescriptor content) STRAIT_EXCLUDES(mutex_);
-  void release(const std::string& id) STRAIT_EXCLUDES(mutex_);
 
   // This host is fetching a content: requests for its chunks wait until they arrive.
   void expect(const ChunkTable& table, const ChunkSet& coming) STRAIT_EXCLUDES(mutex_);
@@ -69,7 +66,6 @@ class FileServer {
     ChunkTable table;
     std::filesystem::path path;                    // empty: not opened yet
     std::shared_ptr<const PinnedContent> content;  // pinned while it is offered
-    FileDescriptor memory = FileDescriptor();
   };
   struct Offer {
     std::shared_ptr<const File> file;
@@ -98,8 +94,8 @@ class FileServer {
   Condition changed_;
   bool stopped_ STRAIT_GUARDED_BY(mutex_) = false;
   RateLimit limit_ STRAIT_GUARDED_BY(mutex_);
-  std::map<std::string, Offer> held_ STRAIT_GUARDED_BY(mutex_);                   // in memory
-  std::map<std::string, Offer> offers_ STRAIT_GUARDED_BY(mutex_);                 // on disk
+  std::multimap<std::string, Offer> files_ STRAIT_GUARDED_BY(mutex_);  // whole ones, by id
+  std::map<std::string, Offer> contents_ STRAIT_GUARDED_BY(mutex_);    // of the store, by id
   std::map<std::size_t, std::deque<Request>> waiting_ STRAIT_GUARDED_BY(mutex_);  // by peer
   std::size_t served_last_ STRAIT_GUARDED_BY(mutex_) = 0;                         // peer
   bool progress_ STRAIT_GUARDED_BY(mutex_) = false;  // of our own fetches, since `told_`

@@ -7,7 +7,6 @@
 
 #include "framework/store/atomic_file.h"
 #include "framework/store/checkpoint.h"
-#include "framework/store/memory_file.h"
 #include "framework/store/store_error.h"
 #include "launcher/base/errors.h"
 
@@ -35,14 +34,8 @@ void HostCommands::answer(std::size_t peer, std::uint64_t command,
 void HostCommands::run(std::size_t peer, message::Stat stat) {
   file_worker_.add([this, peer, stat = std::move(stat)] {
     answer(peer, stat.command, [&]() -> message::Message {
-      if (!stat.hold) {
-        ChunkTable table = store_.table_of(stat.path);
-        server_.offer(table, stat.path);
-        return message::Table{stat.command, std::move(table)};
-      }
-      FileDescriptor content = store::open_sealed(stat.path);
-      ChunkTable table = read_chunk_table(store::descriptor_path(content.number()));
-      server_.hold(table, std::move(content));
+      ChunkTable table = store_.table_of(stat.path);
+      server_.offer(table, stat.path);
       return message::Table{stat.command, std::move(table)};
     });
   });
@@ -55,51 +48,22 @@ void HostCommands::run(std::size_t peer, message::Fetch fetch) {
   }
   std::vector<net::ProcessName> sources;
   if (!fetch.source.empty()) sources.push_back(parse_name(fetch.source));
-  const std::string id = fetch.table.id();
-  if (fetch.path.empty()) {
-    if (sources.empty()) throw base::MessageError("protocol error: a fetch without a source");
-    const auto released = std::make_shared<std::atomic<bool>>(false);
-    {
-      const MutexLock lock(mutex_);
-      coming_[id] = released;
-    }
-    fetch_workers_.add([this, peer, fetch = std::move(fetch), source = sources.front(), released] {
-      answer(peer, fetch.command, [&]() -> message::Message {
-        return message::Done{fetch.command, fetch_to_memory(fetch, source, *released)};
-      });
-    });
-    return;
+  const bool content = !fetch.runs.empty();
+  if (content) {
+    sources.push_back(net::ProcessName::coordinator());
+    // Now, and not when it begins: the launcher may send another host here at once.
+    server_.expect(fetch.table, chunks);
   }
-  sources.push_back(net::ProcessName::coordinator());
-  // Now, and not when it begins: the launcher may send another host here at once.
-  server_.expect(fetch.table, chunks);
-  fetch_workers_.add([this, peer, fetch = std::move(fetch), sources, chunks, id] {
+  fetch_workers_.add([this, peer, fetch = std::move(fetch), sources, chunks, content] {
     answer(peer, fetch.command, [&]() -> message::Message {
-      const FetchRequest request{fetch.table, chunks, fetch.path, FetchRequest::As::content};
+      const FetchRequest request =
+          content ? FetchRequest{fetch.table, chunks, fetch.path, FetchRequest::As::content}
+                  : FetchRequest{fetch.table, ChunkSet::all(fetch.table.count()), fetch.path,
+                                 FetchRequest::As::file};
       return message::Done{fetch.command, fetcher_.fetch(request, sources, [] {})};
     });
-    server_.ended(id);
+    if (content) server_.ended(fetch.table.id());
   });
-}
-
-std::uint64_t HostCommands::fetch_to_memory(const message::Fetch& fetch,
-                                            const net::ProcessName& source,
-                                            const std::atomic<bool>& released) {
-  const auto check = [&released] {
-    if (!released) return;
-    throw base::UserError(base::ExitCode::interrupted, "the content is not needed any more");
-  };
-  FileDescriptor content = store::create_memory("checkpoint");
-  const FetchRequest request{fetch.table, ChunkSet::all(fetch.table.count()),
-                             store::descriptor_path(content.number()), FetchRequest::As::memory};
-  const std::uint64_t fetched = fetcher_.fetch(request, {source}, check);
-  store::seal_memory(content);
-  // Released later, it would be held for ever.
-  const MutexLock lock(mutex_);
-  check();
-  coming_.erase(fetch.table.id());
-  server_.hold(fetch.table, std::move(content));
-  return fetched;
 }
 
 void HostCommands::run(std::size_t peer, message::Put put) {
@@ -134,15 +98,6 @@ void HostCommands::run(std::size_t peer, message::Rewind rewind) {
       return message::Done{rewind.command, 0};
     });
   });
-}
-
-void HostCommands::run(std::size_t /*peer*/, const message::Release& release) {
-  const MutexLock lock(mutex_);
-  for (std::size_t at = 0; at < release.ids.size(); at += ChunkTable::kDigits) {
-    const std::string id = release.ids.substr(at, ChunkTable::kDigits);
-    server_.release(id);
-    if (const auto coming = coming_.extract(id)) *coming.mapped() = true;
-  }
 }
 
 void HostCommands::run(std::size_t peer, const message::Accept& accept) {

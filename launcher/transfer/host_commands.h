@@ -1,14 +1,10 @@
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
-#include <memory>
 #include <string>
 
-#include "framework/mutex.h"
 #include "launcher/transfer/file_fetcher.h"
 #include "launcher/transfer/workers.h"
 
@@ -42,7 +38,6 @@ class HostCommands {
   void run(std::size_t peer, message::Put put);
   void run(std::size_t peer, message::Prune prune);
   void run(std::size_t peer, message::Rewind rewind);
-  void run(std::size_t peer, const message::Release& release) STRAIT_EXCLUDES(mutex_);
   void run(std::size_t peer, const message::Accept& accept);
   void run(std::size_t peer, const message::Connect& connect);
 
@@ -52,17 +47,12 @@ class HostCommands {
   // Sends what `work` returns, or Failed with the error.
   void answer(std::size_t peer, std::uint64_t command,
               const std::function<message::Message()>& work);
-  std::uint64_t fetch_to_memory(const message::Fetch& fetch, const net::ProcessName& source,
-                                const std::atomic<bool>& released) STRAIT_EXCLUDES(mutex_);
 
   ContentStore& store_;
   FileServer& server_;
   FileFetcher& fetcher_;
   TransferPeers& peers_;
   const HostLinks links_;
-  Mutex mutex_;
-  // Contents that are on their way into memory: whether they were released meanwhile.
-  std::map<std::string, std::shared_ptr<std::atomic<bool>>> coming_ STRAIT_GUARDED_BY(mutex_);
   Workers file_worker_{1};
   Workers fetch_workers_{kFetchesAtOnce};
 };

@@ -1,7 +1,6 @@
 #include "launcher/transfer/transfer_agent.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <utility>
 
@@ -140,30 +139,15 @@ std::future<Value> TransferAgent::ask(const net::ProcessName& host, Command comm
 }
 
 std::future<ChunkTable> TransferAgent::stat(const net::ProcessName& host, const fs::path& path) {
-  return ask(host, message::Stat{0, path.string(), false}, &message::Table::table);
-}
-
-std::future<ChunkTable> TransferAgent::hold_memory(const net::ProcessName& host,
-                                                   const fs::path& path) {
-  return ask(host, message::Stat{0, path.string(), true}, &message::Table::table);
+  return ask(host, message::Stat{0, path.string()}, &message::Table::table);
 }
 
 std::future<std::uint64_t> TransferAgent::fetch_on(const net::ProcessName& host,
                                                    const FetchRequest& request,
                                                    const std::optional<net::ProcessName>& source) {
-  return fetch_from(host, {0, request.table, request.chunks.runs(), request.path.string(), ""},
-                    source);
-}
-
-std::future<std::uint64_t> TransferAgent::fetch_to_memory(const net::ProcessName& host,
-                                                          const ChunkTable& table,
-                                                          const net::ProcessName& source) {
-  return fetch_from(host, {0, table, {}, "", ""}, source);
-}
-
-std::future<std::uint64_t> TransferAgent::fetch_from(
-    const net::ProcessName& host, message::Fetch fetch,
-    const std::optional<net::ProcessName>& source) {
+  const bool file = request.as == FetchRequest::As::file;
+  message::Fetch fetch{0, request.table, file ? std::vector<ChunkRun>() : request.chunks.runs(),
+                       request.path.string(), ""};
   if (!source) return ask(host, std::move(fetch), &message::Done::fetched);
   fetch.source = source->text();
   const auto promise = std::make_shared<std::promise<std::uint64_t>>();
@@ -213,10 +197,6 @@ std::future<std::uint64_t> TransferAgent::rewind(const net::ProcessName& host,
                                                  const fs::path& run_directory,
                                                  std::uint64_t step) {
   return ask(host, message::Rewind{0, run_directory.string(), step}, &message::Done::fetched);
-}
-
-void TransferAgent::release(const std::vector<std::string>& ids) {
-  peers_.send_to_all(message::Release{fmt::format("{}", fmt::join(ids, ""))});
 }
 
 }  // namespace strait::transfer

@@ -73,7 +73,7 @@ class TransferAgent {
   // Commands to a host agent; paths are of its host. The numbers are fetched bytes, or 0. See the
   // messages Stat, Fetch, Put, Prune and Rewind.
   std::future<ChunkTable> stat(const net::ProcessName& host, const std::filesystem::path& path);
-  // `source`: another host agent that has or fetches the chunks.
+  // `source`: another host agent that has or fetches the chunks. As::file: from the source alone.
   std::future<std::uint64_t> fetch_on(const net::ProcessName& host, const FetchRequest& request,
                                       const std::optional<net::ProcessName>& source = {});
   std::future<std::uint64_t> put(const net::ProcessName& host, const std::filesystem::path& path,
@@ -83,13 +83,6 @@ class TransferAgent {
                                    const std::vector<std::uint64_t>& steps);
   std::future<std::uint64_t> rewind(const net::ProcessName& host,
                                     const std::filesystem::path& run_directory, std::uint64_t step);
-
-  // Frees contents in memory on all hosts. Otherwise a host holds them until its agent ends.
-  std::future<ChunkTable> hold_memory(const net::ProcessName& host,
-                                      const std::filesystem::path& path);
-  std::future<std::uint64_t> fetch_to_memory(const net::ProcessName& host, const ChunkTable& table,
-                                             const net::ProcessName& source);
-  void release(const std::vector<std::string>& ids);
 
   TransferTotals totals() const {
     return {server_.sent_bytes(), fetcher_.fetched_bytes(), fetcher_.repeated_bytes()};
@@ -111,8 +104,6 @@ class TransferAgent {
   // A member of the answer, once it has arrived.
   template <class Answered, class Value, class Command>
   std::future<Value> ask(const net::ProcessName& host, Command command, Value Answered::*value);
-  std::future<std::uint64_t> fetch_from(const net::ProcessName& host, message::Fetch fetch,
-                                        const std::optional<net::ProcessName>& source);
   // Calls `then` when the hosts are linked, or cannot be.
   void link_hosts(const net::ProcessName& one, const net::ProcessName& other,
                   const std::function<void()>& then);

@@ -23,7 +23,6 @@ constexpr std::size_t kMostPath = 4096;
 constexpr std::size_t kMostName = 64;
 constexpr std::size_t kMostAddress = 512;
 constexpr std::size_t kMostErrorText = std::size_t{64} << 10;  // the writer truncates it
-constexpr std::size_t kMostReleased = ChunkTable::kDigits << 14;
 constexpr std::size_t kMostSmallFile = std::size_t{16} << 20;
 
 auto content_id(auto& id) { return fields::exactly(id, ChunkTable::kDigits); }
@@ -43,7 +42,6 @@ void describe(auto& fields, fields::Is<Missing> auto& m) {
 void describe(auto& /*fields*/, fields::Is<Wait> auto& /*m*/) {}
 void describe(auto& fields, fields::Is<Stat> auto& m) {
   fields("command", m.command), fields("path", fields::at_most(m.path, kMostPath));
-  fields("hold", m.hold);
 }
 void describe(auto& fields, fields::Is<Fetch> auto& m) {
   fields("command", m.command), fields("table", m.table), fields("runs", m.runs);
@@ -61,9 +59,6 @@ void describe(auto& fields, fields::Is<Prune> auto& m) {
 void describe(auto& fields, fields::Is<Rewind> auto& m) {
   fields("command", m.command), fields("path", fields::at_most(m.path, kMostPath));
   fields("step", m.step);
-}
-void describe(auto& fields, fields::Is<Release> auto& m) {
-  fields("ids", fields::at_most(m.ids, kMostReleased));
 }
 void describe(auto& fields, fields::Is<Accept> auto& m) {
   fields("command", m.command), fields("process", fields::at_most(m.process, kMostName));
@@ -107,11 +102,6 @@ void check(const auto& message) {
   if constexpr (requires { message.id; }) {
     if (!is_content_id(message.id)) {
       throw base::MessageError("transfer message: a content id is not a hash");
-    }
-  }
-  if constexpr (requires { message.ids; }) {
-    if (message.ids.size() % ChunkTable::kDigits != 0) {
-      throw base::MessageError("transfer message: not a list of content ids");
     }
   }
   if constexpr (requires { message.table; }) {

@@ -36,16 +36,14 @@ struct Wait {};
 
 // ---- commands, from the launcher to a host agent. `command` is the number that the answer names.
 
-// Asks for the chunk table of a file, and offers the file from then on. `hold`: the path names a
-// sealed file in memory, which the agent holds open until it is released.
+// Asks for the chunk table of a file, and offers the file from then on.
 struct Stat {
   std::uint64_t command = 0;
   std::string path;
-  bool hold = false;
 };
-// Fetch these chunks and make `path` a link to the content. Without a path: fetch all into memory
-// and hold it. Chunks are requested from the source first, and from the launcher if the source
-// lacks them; content for memory comes from the source only.
+// Fetch these chunks and make `path` a link to the content. Chunks are requested from the source
+// first, and from the launcher if the source lacks them. Without runs: fetch all from the source
+// alone, as a file of its own.
 struct Fetch {
   std::uint64_t command = 0;
   ChunkTable table;
@@ -71,10 +69,6 @@ struct Rewind {
   std::uint64_t command = 0;
   std::string path;
   std::uint64_t step = 0;
-};
-// Free these contents in memory. Not answered.
-struct Release {
-  std::string ids;  // concatenated
 };
 // Accept a link from this agent, which has this public key.
 struct Accept {
@@ -111,8 +105,8 @@ struct Failed {
 };
 
 // The index is the kind on the wire.
-using Message = std::variant<Get, Chunk, Missing, Wait, Stat, Fetch, Put, Prune, Rewind, Release,
-                             Accept, Connect, Table, Accepting, Done, Failed>;
+using Message = std::variant<Get, Chunk, Missing, Wait, Stat, Fetch, Put, Prune, Rewind, Accept,
+                             Connect, Table, Accepting, Done, Failed>;
 
 net::Frame format(const Message& message);
 // A frame of Chunk. The caller writes the chunk's bytes to `content`, which points into the frame.

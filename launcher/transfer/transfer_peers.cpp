@@ -68,10 +68,6 @@ bool TransferPeers::send_frame(std::size_t number, net::Frame frame) {
   return true;
 }
 
-void TransferPeers::send_to_all(const message::Message& message) {
-  for (std::size_t peer = 0; peer < count(); ++peer) send(peer, message);
-}
-
 std::optional<std::size_t> TransferPeers::find(const net::ProcessName& name) const {
   const MutexLock lock(mutex_);
   for (std::size_t number = 0; number < peers_.size(); ++number) {

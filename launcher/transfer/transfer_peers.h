@@ -53,7 +53,6 @@ class TransferPeers {
     return send_frame(peer, message::format(message));
   }
   bool send_frame(std::size_t peer, net::Frame frame);
-  void send_to_all(const message::Message& message);
 
   std::optional<std::size_t> find(const net::ProcessName& name) const;
   bool connected(std::size_t peer) const { return at(peer).connected; }

@@ -78,9 +78,9 @@ void ControlClient::on_drop(DropHandler handler) {
   drop_handler_ = std::move(handler);
 }
 
-void ControlClient::on_release(std::function<void(store::Step)> handler) {
+void ControlClient::on_memory_decided(MemoryHandler handler) {
   const MutexLock lock(mutex_);
-  release_handler_ = std::move(handler);
+  memory_handler_ = std::move(handler);
 }
 
 void ControlClient::receive_loop() {
@@ -163,8 +163,8 @@ void ControlClient::handle(const run::CoordinatorMessage& message) {
       if (drop_handler_) drop_handler_(dropped->step, dropped->epoch);
       decided_[{dropped->step, dropped->epoch}] = {dropped->text, dropped->again};
     }
-    const auto* released = std::get_if<run::MemoryReleased>(&message);
-    if (released != nullptr && release_handler_) release_handler_(released->step);
+    const auto* memory = std::get_if<run::MemoryDecided>(&message);
+    if (memory != nullptr && memory_handler_) memory_handler_(*memory);
     const auto* regroup = std::get_if<run::Regroup>(&message);
     if (regroup != nullptr && tracker_ != nullptr) {
       tracker_->update(regroup->epoch, regroup->replicas);

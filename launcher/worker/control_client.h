@@ -61,8 +61,10 @@ class ControlClient {
   using DropHandler = std::function<void(store::Step, std::uint32_t epoch)>;
   void on_drop(DropHandler handler) STRAIT_EXCLUDES(mutex_);
 
-  // Called on the receiving thread when a checkpoint in memory is released. It must not throw.
-  void on_release(std::function<void(store::Step)> handler) STRAIT_EXCLUDES(mutex_);
+  // Called on the receiving thread when a checkpoint in memory is kept or given up. It must not
+  // throw.
+  using MemoryHandler = std::function<void(const run::MemoryDecided&)>;
+  void on_memory_decided(MemoryHandler handler) STRAIT_EXCLUDES(mutex_);
 
   // The coordinator's decision about a checkpoint.
   struct Decision {
@@ -111,7 +113,7 @@ class ControlClient {
   std::function<void(const run::Peers&)> connect_ STRAIT_GUARDED_BY(mutex_);
   sync::MembershipTracker* tracker_ STRAIT_GUARDED_BY(mutex_) = nullptr;
   DropHandler drop_handler_ STRAIT_GUARDED_BY(mutex_);
-  std::function<void(store::Step)> release_handler_ STRAIT_GUARDED_BY(mutex_);
+  MemoryHandler memory_handler_ STRAIT_GUARDED_BY(mutex_);
   std::function<void(run::InferenceRequest)> request_ STRAIT_GUARDED_BY(mutex_);
   std::function<void()> end_ STRAIT_GUARDED_BY(mutex_);
   std::thread receiver_;

@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "framework/store/store_error.h"
 #include "framework/tensors/shard_writer.h"
 #include "launcher/base/errors.h"
+#include "launcher/plan/shard_places.h"
 
 namespace strait::worker {
 namespace {
@@ -36,13 +38,13 @@ struct Closing {
 
 class StageSaver::Shards {
  public:
-  explicit Shards(const plan::StageJob& job)
-      : run_(job.run_directory),
-        process_(job.process),
+  Shards(std::filesystem::path directory, net::ProcessName process)
+      : directory_(std::move(directory)),
+        process_(process),
         files_(store::file_names(process_.stage, process_.replica)) {}
 
   std::filesystem::path checkpoint(store::Step step) const {
-    return store::checkpoint_directory(run_, step);
+    return store::checkpoint_directory(directory_, step);
   }
   std::string weights() const { return store::weights_name(process_.stage, process_.replica); }
   std::string shard() const { return store::shard_name(process_.stage, process_.replica); }
@@ -76,6 +78,21 @@ class StageSaver::Shards {
     remove_all(step);
   }
 
+  // False: another checkpoint is undecided.
+  bool begin_undecided(store::Step step) STRAIT_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    if (undecided_) return false;
+    undecided_ = step;
+    return true;
+  }
+  // All processes have reported this checkpoint, so none is writing it.
+  void decided(store::Step step, bool kept) STRAIT_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    if (undecided_ != step) return;  // this process has skipped it
+    if (!kept) remove_all(step);
+    undecided_.reset();
+  }
+
  private:
   // A file that cannot be removed only takes space, so training continues.
   void remove_all(store::Step step) const {
@@ -88,7 +105,7 @@ class StageSaver::Shards {
     }
   }
 
-  const std::filesystem::path run_;
+  const std::filesystem::path directory_;
   const net::ProcessName process_;
   const std::vector<std::string> files_;
   Mutex mutex_;
@@ -96,16 +113,21 @@ class StageSaver::Shards {
   std::optional<std::pair<store::Step, std::uint32_t>> begun_ STRAIT_GUARDED_BY(mutex_);
   std::optional<std::pair<store::Step, std::uint32_t>> dropped_ STRAIT_GUARDED_BY(mutex_);
   stages::Stage::Snapshots snapshots_ STRAIT_GUARDED_BY(mutex_);
+  std::optional<store::Step> undecided_ STRAIT_GUARDED_BY(mutex_);
 };
 
 StageSaver::StageSaver(const plan::StageJob& job, ControlClient& control, stages::Stage& stage)
     : job_(job),
       control_(control),
       stage_(stage),
-      shards_(std::make_shared<Shards>(job)),
-      memory_(control) {
+      disk_(std::make_shared<Shards>(job.run_directory, job.process)),
+      memory_(std::make_shared<Shards>(
+          plan::memory_directory(job.run, job.plan.process(job.process).host_index), job.process)) {
   control_.on_drop(
-      [shards = shards_](store::Step step, std::uint32_t epoch) { shards->drop(step, epoch); });
+      [disk = disk_](store::Step step, std::uint32_t epoch) { disk->drop(step, epoch); });
+  control_.on_memory_decided([memory = memory_](const run::MemoryDecided& decided) {
+    memory->decided(decided.step, decided.kept);
+  });
 }
 
 StageSaver::~StageSaver() {
@@ -134,7 +156,7 @@ stages::CheckpointResult StageSaver::save(store::Step step) {
   checkpoint->step = step;
   checkpoint->epoch = stage_.epoch();
   checkpoint->snapshots = stage_.snapshot(step);
-  shards_->begin(step, checkpoint->epoch, checkpoint->snapshots);
+  disk_->begin(step, checkpoint->epoch, checkpoint->snapshots);
   if (is_during_training(step)) {
     pending_ = std::move(checkpoint);
     pending_->written =
@@ -153,17 +175,19 @@ stages::CheckpointResult StageSaver::keep(store::Step step) {
   if (caches) finish();
   const bool on_disk =
       !pending_ || pending_->written.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
-  if (!on_disk || !memory_.begin(step)) {
+  if (!on_disk || !memory_->begin_undecided(step)) {
     if (caches) stage_.snapshot(step).close();  // what they have preserved is discarded
-    memory_.skip(step, on_disk ? "the former one is still on its way to another host"
-                               : "a checkpoint is still being written to disk");
+    control_.send(run::ShardsInMemory{.step = step, .skipped = true});
     return {};
   }
   if (kept_ && kept_->written.valid()) kept_->written.get();
   kept_ = std::make_unique<Pending>();
   kept_->step = step;
   kept_->snapshots = stage_.snapshot(step);
-  kept_->written = std::async(std::launch::async, [this] { write_to_memory(*kept_); });
+  kept_->written = std::async(std::launch::async, [this, &one = *kept_] {
+    const Closing closing{one.snapshots};
+    report_in_memory(one.step, [&] { return write(one, *memory_); });
+  });
   return {.snapshot = kept_->snapshots.state};
 }
 
@@ -178,7 +202,7 @@ ControlClient::Decision StageSaver::wait_for_decision(const Pending& checkpoint)
   auto decision = control_.wait_for_commit(checkpoint.step, checkpoint.epoch);
   // Removes the files again, because the drop may have been handled before all of them were
   // written.
-  if (decision.missing) shards_->drop(checkpoint.step, checkpoint.epoch);
+  if (decision.missing) disk_->drop(checkpoint.step, checkpoint.epoch);
   return decision;
 }
 
@@ -187,7 +211,7 @@ void StageSaver::write_and_report(const Pending& checkpoint) {
   const Closing closing{checkpoint.snapshots};
   std::vector<store::ShardFile> files;
   try {
-    files = write(checkpoint);
+    files = write(checkpoint, *disk_);
     control_.send(run::ShardsWritten{step, files, checkpoint.epoch});
   } catch (const tensors::SnapshotClosed&) {
     spdlog::info("checkpoint {} was given up before it was written", number(step));
@@ -195,80 +219,61 @@ void StageSaver::write_and_report(const Pending& checkpoint) {
     const base::Failure failure = base::describe_failed_save(error);
     control_.send(run::ShardFailed{step, failure.code, failure.text, checkpoint.epoch});
   }
-  if (is_in_memory(step) && is_during_training(step)) copy_to_memory(step, files);
-  shards_->end(step, checkpoint.epoch);
+  if (is_in_memory(step) && is_during_training(step)) {
+    if (!files.empty() && memory_->begin_undecided(step)) {
+      report_in_memory(step, [&] { return copy_to_memory(step, files); });
+    } else {
+      control_.send(run::ShardsInMemory{.step = step, .skipped = true});
+    }
+  }
+  disk_->end(step, checkpoint.epoch);
 }
 
-template <class WriteTensors>
-void StageSaver::write_tensors(const Pending& checkpoint, const WriteTensors& write) const {
+std::vector<store::ShardFile> StageSaver::write(const Pending& checkpoint, const Shards& to) {
+  const auto folder = to.checkpoint(checkpoint.step);
+  std::vector<store::ShardFile> files;
+  store::TensorHashes hashes;
+  const auto add = [&](const std::string& name, std::span<const tensors::TensorSource> tensors) {
+    if (tensors.empty() && name != to.shard()) return;
+    files.push_back(tensors::write_shard(folder, name, tensors, {}, &hashes));
+  };
   const std::vector<tensors::TensorSource> state = checkpoint.snapshots.state->sources();
-  const auto weights = std::span(state).first(checkpoint.snapshots.weights);
-  if (!weights.empty()) write(shards_->weights(), weights);
-  write(shards_->shard(), std::span(state).subspan(weights.size()));
+  add(to.weights(), std::span(state).first(checkpoint.snapshots.weights));
+  add(to.shard(), std::span(state).subspan(checkpoint.snapshots.weights));
   std::vector<tensors::TensorSource> cached;
   for (const auto& [prefix, cache] : checkpoint.snapshots.caches) {
     std::ranges::move(cache->sources(prefix), std::back_inserter(cached));
   }
-  if (!cached.empty()) write(shards_->caches(), std::span<const tensors::TensorSource>(cached));
-}
-
-std::vector<store::ShardFile> StageSaver::write(const Pending& checkpoint) const {
-  const auto folder = shards_->checkpoint(checkpoint.step);
-  std::vector<store::ShardFile> files;
-  store::TensorHashes hashes;
-  write_tensors(checkpoint, [&](const std::string& name, auto tensors) {
-    files.push_back(tensors::write_shard(folder, name, tensors, {}, &hashes));
-  });
-  files.push_back(tensors::write_hashes(folder, shards_->hashes(), hashes));
+  add(to.caches(), cached);
+  files.push_back(tensors::write_hashes(folder, to.hashes(), hashes));
   return files;
 }
 
-void StageSaver::write_to_memory(const Pending& checkpoint) {
-  const Closing closing{checkpoint.snapshots};
-  std::vector<MemoryShards::File> files;
-  store::TensorHashes hashes;
-  const auto add = [&](const std::string& name, const auto& write) {
-    auto content = std::make_unique<store::MemoryFile>(name);
-    const store::FileSummary summary = write(*content);
-    files.push_back({{name, summary.size, summary.hash}, std::move(content)});
-  };
+void StageSaver::report_in_memory(
+    store::Step step, const std::function<std::vector<store::ShardFile>()>& write_files) {
+  run::ShardsInMemory report{.step = step};
   try {
-    write_tensors(checkpoint, [&](const std::string& name, auto tensors) {
-      add(name, [&](store::MemoryFile& file) {
-        return tensors::write_safetensors(
-            file, tensors,
-            &hashes.files.emplace_back(name, std::vector<store::TensorHash>()).second);
-      });
-    });
-    add(shards_->hashes(), [&](store::MemoryFile& file) {
-      const std::string text = hashes.format();
-      file.write(std::as_bytes(std::span(text)));
-      return file.seal();
-    });
-    memory_.hold(checkpoint.step, std::move(files));
+    report.files = write_files();
   } catch (const tensors::SnapshotClosed&) {
-    memory_.skip(checkpoint.step, "a newer one began before it was copied");
+    report.skipped = true;  // a newer one began
   } catch (const store::StoreError& error) {
-    memory_.skip(checkpoint.step, error.what());
+    report.skipped = true;
+    report.problem = error.what();
   }
+  control_.send(report);
 }
 
-void StageSaver::copy_to_memory(store::Step step, const std::vector<store::ShardFile>& files) {
-  if (!memory_.begin(step)) {
-    memory_.skip(step, "the former one is still on its way to another host");
-    return;
+std::vector<store::ShardFile> StageSaver::copy_to_memory(
+    store::Step step, const std::vector<store::ShardFile>& files) const {
+  const auto folder = memory_->checkpoint(step);
+  // Not its parents: where the host has no directory in memory, none is made.
+  std::error_code error;
+  std::filesystem::create_directory(folder, error);
+  if (error) throw store::system_error("make the directory", folder, error.value());
+  for (const store::ShardFile& file : files) {
+    store::copy_shard(disk_->checkpoint(step) / file.name, folder / file.name, file);
   }
-  if (files.empty()) return memory_.skip(step, "its files could not be written");
-  try {
-    std::vector<MemoryShards::File> copies;
-    copies.reserve(files.size());
-    for (const store::ShardFile& file : files) {
-      copies.push_back(worker::copy_to_memory(shards_->checkpoint(step), file));
-    }
-    memory_.hold(step, std::move(copies));
-  } catch (const store::StoreError& error) {
-    memory_.skip(step, error.what());
-  }
+  return files;
 }
 
 }  // namespace strait::worker

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <future>
 #include <memory>
 #include <string>
@@ -10,7 +11,6 @@
 #include "framework/store/sample.h"
 #include "launcher/plan/stage_job.h"
 #include "launcher/worker/control_client.h"
-#include "launcher/worker/memory_shards.h"
 #include "stages/stage.h"
 
 namespace strait::worker {
@@ -23,8 +23,10 @@ namespace strait::worker {
 // while the stage trains. All processes have to agree on that, so it depends on the plan and the
 // step only. Otherwise training pauses.
 //
-// Checkpoints in memory (checkpoint.memory_every) are also written during training. If both fall on
-// the same step, the one in memory is a copy of the files.
+// Checkpoints in memory (checkpoint.memory_every) are the same files in the host's memory directory
+// and are also written during training. If both fall on the same step, they are copied there. One
+// is undecided at a time: on a path that is slower than the interval the next ones are skipped, so
+// training never waits.
 class StageSaver {
  public:
   StageSaver(const plan::StageJob& job, ControlClient& control, stages::Stage& stage);
@@ -36,14 +38,14 @@ class StageSaver {
   // Waits until the former checkpoint is committed or dropped. Then starts to write this one; if
   // training pauses, waits until it is committed or dropped, too.
   stages::CheckpointResult save(store::Step step);
-  // Starts to write this checkpoint to memory, or skips it if the former one is not released yet.
+  // Starts to write this checkpoint to memory, or skips it if the former one is not decided yet.
   stages::CheckpointResult keep(store::Step step);
   // After the last step: waits until the last checkpoint is committed or dropped.
   void finish();
 
  private:
-  // The checkpoint's files. Shared with the control thread, which may drop a checkpoint after this
-  // object has ended.
+  // The files of checkpoints in one directory. Shared with the control thread, which may remove
+  // those of a checkpoint that is given up after this object has ended.
   class Shards;
   // A checkpoint that is neither committed nor dropped yet.
   struct Pending {
@@ -57,19 +59,19 @@ class StageSaver {
   bool is_in_memory(store::Step step) const;
   // Writes the checkpoint and reports it to the coordinator. Any thread.
   void write_and_report(const Pending& checkpoint);
-  // Calls write(name, tensors) for each file.
-  template <class WriteTensors>
-  void write_tensors(const Pending& checkpoint, const WriteTensors& write) const;
-  std::vector<store::ShardFile> write(const Pending& checkpoint) const;
-  void write_to_memory(const Pending& checkpoint);
-  void copy_to_memory(store::Step step, const std::vector<store::ShardFile>& files);
+  static std::vector<store::ShardFile> write(const Pending& checkpoint, const Shards& to);
+  // Reports the files that `write` returns, or why there are none.
+  void report_in_memory(store::Step step,
+                        const std::function<std::vector<store::ShardFile>()>& write_files);
+  std::vector<store::ShardFile> copy_to_memory(store::Step step,
+                                               const std::vector<store::ShardFile>& files) const;
   ControlClient::Decision wait_for_decision(const Pending& checkpoint);
 
   const plan::StageJob& job_;
   ControlClient& control_;
   stages::Stage& stage_;
-  const std::shared_ptr<Shards> shards_;
-  MemoryShards memory_;
+  const std::shared_ptr<Shards> disk_;
+  const std::shared_ptr<Shards> memory_;
   std::unique_ptr<Pending> pending_;
   std::unique_ptr<Pending> kept_;  // the latest in memory
 };

@@ -51,7 +51,7 @@ std::vector<std::string> examples() {
   step.links.resize(1);
   step.loss = 1;
   run::ShardsInMemory memory;
-  memory.shards.resize(1);
+  memory.files.resize(1);
   run::Admit admit;
   admit.keys = {{"0.1", "key"}};
   for (const StageMessage& message :

@@ -124,6 +124,7 @@ class Restart(hosts.HostsCase):
         texts = [event["text"] for event in run.events("stage_event")]
         self.assertTrue(any("in memory cannot be used: the part of stage" in text for text in texts), texts)
         self.assertEqual(launched.end(180), 0, launched.output())
+        self.assertEqual(run.memory_directories(), [])
         self.assert_same_bits(local.learnt(150), run.learnt(150))
 
 

@@ -5,6 +5,7 @@ import math
 import os
 import random
 import signal
+import subprocess
 import time
 import unittest
 
@@ -88,13 +89,47 @@ class Restarts(runs.RunCase):
             self.assertEqual(run.status()["memory"]["place"], "the launcher")
             self.assertIn("in memory of the launcher", self.strait("status", "runs/loud")[1])
             self.kill(run, stage, launched)
+        self.assertEqual([folder.stat().st_mode & 0o777 for folder in run.memory_directories()], [0o700])
         self.assertEqual(launched.end(), 0, launched.output())
+        self.assertEqual(run.memory_directories(), [])
         self.assert_same_bits(quiet.learnt(300), run.learnt(300))
         starts = [one["from"] for one in run.events("restart")]
         self.assertTrue(starts[0] >= 10 and starts[1] >= 40 and all(one % 5 == 0 for one in starts), starts)
         texts = [e["text"] for e in run.events("stage_event")]
         self.assertIn(f"the checkpoint of step {starts[0]} was in memory only; it is on this machine's disk now", texts)
         self.assertEqual([t for t in texts if "cannot be used" in t or "caches" in t], [])
+
+    def test_memory_of_killed_launcher_is_freed_by_next_start(self):
+        settings = {"checkpoint.every": 0, "checkpoint.memory_every": 5}
+        launched = self.start("killed", {**settings, "train.steps": 100_000})
+        run = launched.run
+        launched.at_step(2)
+        launched.wait_for("a checkpoint in memory", lambda: run.status().get("memory"))
+        launched.signal(signal.SIGKILL)
+        self.launcher_was_killed = True
+        launched.process.wait()
+        self.wait_for_no_processes()
+        self.assertEqual(len(run.memory_directories()), 1)
+        self.train("next", {**settings, "train.steps": 20})
+        self.assertEqual(run.memory_directories(), [])
+
+    def test_too_little_shared_memory_is_named_once(self):
+        """As in containers. The run has no checkpoints in memory then, and is otherwise the same."""
+        settings = {"train.steps": 40, "checkpoint.every": 0}
+        quiet = self.train("quiet", settings)
+        small = self.home / "small"
+        small.write_text("#!/bin/sh\nexec unshare -m sh -c 'mount -t tmpfs -o size=64k none /dev/shm && exec \"$0\" \"$@\"' "
+                         f"{self.program} \"$@\"\n")
+        small.chmod(0o700)
+        if subprocess.run([small, "--version"], capture_output=True).returncode != 0:
+            self.skipTest("cannot mount here")
+        self.program = small
+        run = self.train("small", {**settings, "checkpoint.memory_every": 5})
+        self.assert_same_bits(quiet.learnt(40), run.learnt(40))
+        texts = [e["text"] for e in run.events("stage_event") if e["name"] == "not_in_memory"]
+        self.assertEqual(len(texts), 1, texts)
+        self.assertIn("no room to write /dev/shm/strait-", texts[0])
+        self.assertNotIn("memory", run.status())
 
     @unittest.skipUnless(CAMPAIGN, "a campaign: STRAIT_CAMPAIGNS=1 (./strait test --all)")
     def test_random_kills_pauses_and_cuts_change_no_bits(self):

@@ -247,6 +247,11 @@ class Run:
         """What assert_same_bits() compares."""
         return self.curve(), self.state(step)
 
+    def memory_directories(self):
+        """Of all its hosts on this machine."""
+        name = json.loads((self.path / "plan.json").read_text())["run"]
+        return [*pathlib.Path("/dev/shm").glob(f"strait-{name}-*")]
+
     def processes(self):
         """"stage.replica" -> pid, of the newest start, once all have connected."""
         pids = {}

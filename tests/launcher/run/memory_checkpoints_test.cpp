@@ -2,12 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <span>
+#include <filesystem>
 
-#include "framework/store/memory_file.h"
-#include "launcher/run/local_memory_checkpoints.h"
+#include "framework/store/atomic_file.h"
+#include "framework/store/checkpoint.h"
 #include "tests/scratch_directory.h"
 
 namespace strait::run {
@@ -15,7 +14,6 @@ namespace {
 
 using store::Step;
 using testing::ElementsAre;
-using testing::IsEmpty;
 
 // Of a run whose losses are finite up to this step and of which `skipped` more were not.
 LossHistory finite_up_to(std::int64_t step, int skipped = 0) {
@@ -25,32 +23,18 @@ LossHistory finite_up_to(std::int64_t step, int skipped = 0) {
   return losses;
 }
 
-TEST(NeededInMemory, IsTheNewestUntilALossIsKnown) {
-  EXPECT_THAT(needed_in_memory({}, LossHistory()), IsEmpty());
-  EXPECT_THAT(needed_in_memory({Step{4}}, LossHistory()), ElementsAre(Step{4}));
-  EXPECT_THAT(needed_in_memory({Step{8}, Step{4}}, LossHistory()), ElementsAre(Step{8}));
-}
-
-TEST(NeededInMemory, AGoodOneStaysUntilTheNextIsGood) {
-  const std::vector<Step> held = {Step{8}, Step{4}};
-  EXPECT_THAT(needed_in_memory(held, finite_up_to(8)), ElementsAre(Step{8}, Step{4}));
-  EXPECT_THAT(needed_in_memory(held, finite_up_to(9)), ElementsAre(Step{8}));
-  EXPECT_THAT(needed_in_memory(held, finite_up_to(8, 1)), ElementsAre(Step{4}));
-  EXPECT_THAT(needed_in_memory({Step{8}}, finite_up_to(8, 1)), ElementsAre(Step{8}))
-      << "it is all that there is";
-}
-
-// Parts in the memory of this process.
+// Parts in the memory of this machine.
 class LocalMemory : public testing::Test {
  protected:
   void hold(std::int64_t step) {
     const std::string text = std::to_string(step);
-    store::MemoryFile file("part");
-    file.write(std::as_bytes(std::span(text)));
-    const store::FileSummary summary = file.seal();
-    memory_.hold(
-        Step{step},
-        {{{0, 0}, ::getpid(), {{{"part", summary.size, summary.hash}, file.descriptor()}}}});
+    const auto folder = in_memory(step);
+    std::filesystem::create_directory(folder);
+    const store::FileSummary summary = store::replace_file(folder / "part", text);
+    memory_.hold(Step{step}, {{"part", summary.size, summary.hash}});
+  }
+  std::filesystem::path in_memory(std::int64_t step) const {
+    return store::checkpoint_directory(plan::memory_directory(run_.run, 0), Step{step});
   }
   std::vector<Step> held() {
     std::vector<Step> steps;
@@ -58,7 +42,8 @@ class LocalMemory : public testing::Test {
     return steps;
   }
 
-  LocalMemoryCheckpoints memory_;
+  const plan::RunFile run_{net::RunId::random(), {}};
+  MemoryCheckpoints memory_{run_};
 };
 
 TEST_F(LocalMemory, HoldsBothUntilTheLossOfTheNewestIsSeen) {
@@ -73,11 +58,14 @@ TEST_F(LocalMemory, HoldsBothUntilTheLossOfTheNewestIsSeen) {
     EXPECT_EQ(ScratchDirectory::read(to / "part"), std::to_string(number(one.step)));
   }
   memory_.judge(finite_up_to(8, 1));
-  EXPECT_THAT(held(), ElementsAre(Step{4}));
-  memory_.judge(finite_up_to(12));
+  EXPECT_THAT(held(), ElementsAre(Step{8}, Step{4})) << "8 is not known to be good";
   hold(12);
+  EXPECT_THAT(held(), ElementsAre(Step{12}, Step{4}));
+  EXPECT_FALSE(std::filesystem::exists(in_memory(8)));
   memory_.judge(finite_up_to(13));
   EXPECT_THAT(held(), ElementsAre(Step{12}));
+  EXPECT_FALSE(std::filesystem::exists(in_memory(4)));
+  EXPECT_TRUE(std::filesystem::exists(in_memory(12)));
 }
 
 // After a failure: on the disk comes what is known to be good.

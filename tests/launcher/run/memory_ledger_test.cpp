@@ -15,14 +15,14 @@ const net::ProcessName kSecond{1, 0};
 
 class Holder : public MemoryHolder {
  public:
-  void hold(Step step, std::vector<MemoryPart> parts) override {
+  void hold(Step step, std::vector<store::ShardFile> files) override {
     steps.push_back(step);
-    latest = std::move(parts);
+    latest = std::move(files);
   }
   std::vector<MemoryDecision> take_decisions() override { return std::exchange(decisions, {}); }
 
   std::vector<Step> steps;
-  std::vector<MemoryPart> latest;
+  std::vector<store::ShardFile> latest;
   std::vector<MemoryDecision> decisions;
 };
 
@@ -55,20 +55,22 @@ class MemoryLedgerTest : public testing::Test {
     return all;
   }
 
-  void add(net::ProcessName from, std::int64_t step, const std::string& skipped = "") {
-    ShardsInMemory shards{Step{step}, {}, skipped};
-    if (skipped.empty()) shards.shards = {{{from.text(), 10, "hash"}, 5}};
-    ledger_.add(workers_.at(from), shards);
+  void add(net::ProcessName from, std::int64_t step) {
+    ledger_.add(workers_.at(from), {.step = Step{step}, .files = {{from.text(), 10, "hash"}}});
+  }
+  void skip(net::ProcessName from, std::int64_t step, const std::string& problem = "") {
+    ledger_.add(workers_.at(from), {.step = Step{step}, .skipped = true, .problem = problem});
   }
 
-  // Steps that both workers got to release since the last call.
-  std::vector<std::int64_t> released() {
+  // What both workers were told since the last call: steps that are kept, and negative ones that
+  // are given up.
+  std::vector<std::int64_t> decided() {
     std::vector<std::int64_t> first;
     for (auto& end : ends_) {
       std::vector<std::int64_t> steps;
       while (const auto frame = end->receive_until(std::chrono::steady_clock::now())) {
-        const auto message = parse_coordinator_message(*frame);
-        steps.push_back(number(std::get<MemoryReleased>(message).step));
+        const auto message = std::get<MemoryDecided>(parse_coordinator_message(*frame));
+        steps.push_back(message.kept ? number(message.step) : -number(message.step));
       }
       if (&end != &ends_.front()) {
         EXPECT_EQ(steps, first);
@@ -93,22 +95,23 @@ TEST_F(MemoryLedgerTest, IsHeldWhenAllHaveMadeTheirPart) {
   add(kFirst, 10);
   ASSERT_EQ(holder_.steps, (std::vector{Step{10}}));
   ASSERT_EQ(holder_.latest.size(), 2U);
-  EXPECT_EQ(holder_.latest[0].process, kFirst) << "in the order of the processes";
-  EXPECT_EQ(holder_.latest[0].pid, 17);
+  EXPECT_EQ(holder_.latest[0].name, kFirst.text()) << "in the order of the processes";
   ledger_.poll(false);
-  EXPECT_EQ(released(), Steps());
+  EXPECT_EQ(decided(), Steps());
   holder_.decisions = {{Step{10}, "two hosts", ""}};
   ledger_.poll(false);
-  EXPECT_EQ(released(), Steps{10});
+  EXPECT_EQ(decided(), Steps{10});
   EXPECT_EQ(noted_.lines, (std::vector<std::string>{"10 two hosts"}));
 }
 
 // The second is late: it skips 20, whatever the first does, and both go on with 30.
 TEST_F(MemoryLedgerTest, IsGivenUpWhenOneHasSkippedIt) {
   add(kFirst, 20);
-  add(kSecond, 20, "still on its way");
+  EXPECT_EQ(decided(), Steps()) << "not before the last one has reported";
+  skip(kSecond, 20);
   EXPECT_TRUE(holder_.steps.empty());
-  EXPECT_EQ(released(), Steps{20});
+  EXPECT_EQ(decided(), Steps{-20});
+  EXPECT_TRUE(noted_.lines.empty());
   add(kFirst, 30);
   add(kSecond, 30);
   EXPECT_EQ(holder_.steps, (std::vector{Step{30}}));
@@ -120,7 +123,19 @@ TEST_F(MemoryLedgerTest, ReportsErrorOnceAndNoneOfAnEnd) {
   holder_.decisions = {{Step{30}, "", "gone"}};
   ledger_.poll(true);
   EXPECT_EQ(noted_.lines, (std::vector<std::string>{"no copy"}));
-  EXPECT_EQ(released(), (Steps{10, 20, 30}));
+  EXPECT_EQ(decided(), (Steps{-10, -20, -30}));
+}
+
+TEST_F(MemoryLedgerTest, NamesProcessThatFailed) {
+  for (const std::int64_t step : {10, 20}) {
+    skip(kFirst, step, "no room to write step " + std::to_string(step));
+    add(kSecond, step);
+  }
+  ASSERT_EQ(noted_.lines.size(), 1U);
+  EXPECT_EQ(noted_.lines.front(),
+            "a checkpoint is not held in memory: " + workers_.at(kFirst).describe() +
+                ": no room to write step 10");
+  EXPECT_EQ(decided(), (Steps{-10, -20}));
 }
 
 TEST_F(MemoryLedgerTest, RefusesPartThatArrivesTwice) {

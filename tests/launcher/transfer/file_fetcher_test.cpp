@@ -92,18 +92,5 @@ TEST(RequestWindow, GrowsWithWhatComes) {
   EXPECT_EQ(requested(), 2U);
 }
 
-// Released while it comes, a content is not held for ever.
-TEST(FileFetcher, ReleasedFetchToMemoryEnds) {
-  TransferHost host(net::ProcessName::host_agent(0), {});
-  const auto launcher = TransferRig::link_peer(host, net::ProcessName::coordinator());
-  const auto source = TransferRig::link_peer(host, net::ProcessName::host_agent(1));
-  const std::string bytes = random_bytes(kMebibyte, 2);
-  const ChunkTable wanted = table_of(bytes);
-  launcher->send(message::format(message::Fetch{2, wanted, {}, "", "agent.1"}));
-  receive_next<message::Get>(*source);
-  launcher->send(message::format(message::Release{wanted.id()}));
-  EXPECT_EQ(receive_next<message::Failed>(*launcher).code, base::ExitCode::interrupted);
-}
-
 }  // namespace
 }  // namespace strait::transfer

@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "framework/store/memory_file.h"
 #include "launcher/base/errors.h"
 #include "tests/launcher/transfer/transfer_rig.h"
 #include "tests/launcher/user_error.h"
@@ -277,85 +276,43 @@ TEST_P(RandomRestarts, KeepContentRight) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomRestarts, testing::Range<std::uint64_t>(1, 13));
 
-// What one host holds in memory, another copies, and both can lose: the launcher gets it from
-// whoever is left.
-TEST(TransferAgent, ContentInMemoryHasACopyOnAnotherHost) {
+// A file of its own comes from the other host alone, and both can lose it: the launcher gets it
+// from whoever is left.
+TEST(TransferAgent, CopiesFileToAnotherHost) {
   TransferRig rig(2);
   const std::string bytes = random_bytes(3 * kMebibyte + 5, 11);
-  auto file = std::make_unique<store::MemoryFile>("shard");
-  file->write(std::as_bytes(std::span(bytes)));
-  file->seal();
   TransferHost& owner = *rig.hosts[0];
   TransferHost& neighbour = *rig.hosts[1];
-  auto held =
-      rig.launcher.agent->hold_memory(owner.name, store::descriptor_path(file->descriptor()));
-  const ChunkTable table = get_soon(held);
-  file.reset();  // the process that made it has ended
-  auto copied = rig.launcher.agent->fetch_to_memory(neighbour.name, table, owner.name);
+  ScratchDirectory::write(owner.directory / "shard", bytes);
+  auto found = rig.launcher.agent->stat(owner.name, owner.directory / "shard");
+  FetchRequest request = all_of(get_soon(found), neighbour.directory / "copy");
+  request.as = FetchRequest::As::file;
+  auto copied = rig.launcher.agent->fetch_on(neighbour.name, request, owner.name);
   EXPECT_EQ(get_soon(copied), bytes.size());
+  EXPECT_TRUE(std::filesystem::is_regular_file(
+      std::filesystem::symlink_status(neighbour.directory / "copy")));
   owner.stop();
-  const auto path = rig.launcher.directory / "saved";
-  EXPECT_EQ(
-      rig.launcher.agent->fetch({table, ChunkSet::all(table.count()), path, FetchRequest::As::file},
-                                {owner.name, neighbour.name}, [] {}),
-      bytes.size());
-  EXPECT_EQ(ScratchDirectory::read(path), bytes);
+  auto there = rig.launcher.agent->stat(neighbour.name, request.path);
+  request = all_of(get_soon(there), rig.launcher.directory / "saved");
+  request.as = FetchRequest::As::file;
+  EXPECT_EQ(rig.launcher.agent->fetch(request, {neighbour.name}, [] {}), bytes.size());
+  EXPECT_EQ(ScratchDirectory::read(request.path), bytes);
 }
 
-// A checkpoint in the memory of a host, that may be on its disk as well.
-class HeldContent : public testing::Test {
- protected:
-  // Held by the host from now on.
-  ChunkTable hold() {
-    store::MemoryFile file("shard");
-    file.write(std::as_bytes(std::span(bytes_)));
-    file.seal();
-    const auto path = store::descriptor_path(file.descriptor());
-    auto held = rig_.launcher.agent->hold_memory(rig_.hosts[0]->name, path);
-    return get_soon(held);
-  }
-  std::uint64_t fetch(const ChunkTable& table) {
-    return rig_.launcher.agent->fetch({table, ChunkSet::all(table.count()),
-                                       rig_.launcher.directory / "saved", FetchRequest::As::file},
-                                      {rig_.hosts[0]->name}, [] {});
-  }
-
-  static TransferAgentOptions impatient() {
-    TransferAgentOptions options;
-    options.stall_timeout = std::chrono::seconds(1);
-    return options;
-  }
-
-  TransferRig rig_{1, impatient()};
-  std::string bytes_ = random_bytes(kMebibyte, 12);
-};
-
-TEST_F(HeldContent, IsNotOfferedAnyMoreOnceReleased) {
-  const ChunkTable table = hold();
-  rig_.launcher.agent->release({table.id()});
-  EXPECT_THROW(fetch(table), base::UserError);
-}
-
-TEST_F(HeldContent, AndTheFileOfTheSameBytesAreOfferedApart) {
-  const auto file = rig_.hosts[0]->directory / "shard";
-  ScratchDirectory::write(file, bytes_);
-  auto found = rig_.launcher.agent->stat(rig_.hosts[0]->name, file);
-  const ChunkTable table = get_soon(found);
-  EXPECT_EQ(hold().id(), table.id());
-  rig_.launcher.agent->release({table.id()});
-  EXPECT_EQ(fetch(table), bytes_.size());
-  std::filesystem::remove(rig_.launcher.directory / "saved");
-  hold();
-  std::filesystem::remove(file);
-  EXPECT_EQ(fetch(table), bytes_.size());
-}
-
-TEST(TransferAgent, HoldsSealedFilesInMemoryOnly) {
+// A checkpoint on disk and in memory.
+TEST(TransferAgent, FilesOfTheSameBytesAreOfferedApart) {
   TransferRig rig(1);
-  const auto path = rig.hosts[0]->directory / "secret";
-  ScratchDirectory::write(path, "on disk");
-  auto held = rig.launcher.agent->hold_memory(rig.hosts[0]->name, path);
-  EXPECT_THROW(get_soon(held), base::UserError);
+  const TransferHost& host = *rig.hosts[0];
+  const std::string bytes = random_bytes(kMebibyte, 12);
+  FetchRequest request;
+  for (const char* name : {"disk", "memory"}) {
+    ScratchDirectory::write(host.directory / name, bytes);
+    auto found = rig.launcher.agent->stat(host.name, host.directory / name);
+    request = all_of(get_soon(found), rig.launcher.directory / "saved");
+  }
+  request.as = FetchRequest::As::file;
+  std::filesystem::remove(host.directory / "memory");
+  EXPECT_EQ(rig.launcher.agent->fetch(request, {host.name}, [] {}), bytes.size());
 }
 
 }  // namespace

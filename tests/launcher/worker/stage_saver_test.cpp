@@ -10,6 +10,7 @@
 #include <future>
 #include <map>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -18,9 +19,10 @@
 #include <vector>
 
 #include "framework/store/checkpoint.h"
-#include "framework/store/memory_file.h"
+#include "framework/store/memory_directory.h"
 #include "framework/sync/membership.h"
 #include "launcher/base/errors.h"
+#include "launcher/plan/shard_places.h"
 #include "launcher/worker/stage_settings.h"
 #include "stages/stage.h"
 #include "tests/memory_links.h"
@@ -280,6 +282,7 @@ class InMemoryTest : public testing::Test {
     job_.plan.sync_method.clear();
     job_.plan.processes.pop_back();
     job_.plan.steps = 4;
+    job_.run = run_;
     auto [stage, coordinator] = memory_links(kSaving, net::ProcessName::coordinator(), "link");
     coordinator_ = std::move(coordinator);
     control_ = std::make_unique<ControlClient>(std::move(stage));
@@ -311,6 +314,9 @@ class InMemoryTest : public testing::Test {
   }
 
   ScratchDirectory scratch_;
+  const net::RunId run_ = net::RunId::random();
+  const std::filesystem::path in_memory_ = plan::memory_directory(run_, 0);
+  std::optional<store::MemoryDirectory> memory_{in_memory_};
   plan::StageJob job_ = first_of_two(scratch_ / "run");
   std::unique_ptr<net::Link> coordinator_;
   std::unique_ptr<ControlClient> control_;
@@ -323,27 +329,44 @@ TEST_F(InMemoryTest, TrainsOnAndSkipsWhileTheFormerOneIsNeeded) {
   coordinator_->send(format(run::CoordinatorMessage(run::Committed{Step{4}, 0})));
   train();
   ASSERT_EQ(reports_.size(), 3U);
-  EXPECT_EQ(reports_[0].skipped, "");
-  EXPECT_EQ(reports_[0].shards.size(), 3U);  // weights, optimizer state, hashes
+  EXPECT_FALSE(reports_[0].skipped);
+  EXPECT_EQ(reports_[0].files.size(), 3U);  // weights, optimizer state, hashes
   for (const std::size_t later : {1U, 2U}) {
-    EXPECT_NE(reports_[later].skipped, "");
-    EXPECT_TRUE(reports_[later].shards.empty());
+    EXPECT_TRUE(reports_[later].skipped);
+    EXPECT_EQ(reports_[later].problem, "");
+    EXPECT_TRUE(reports_[later].files.empty());
+  }
+}
+
+// A machine whose tmpfs is too small or missing.
+TEST_F(InMemoryTest, SaysWhyNothingIsInMemoryAndTrainsOn) {
+  memory_.reset();
+  on_report_ = [&](const run::ShardsInMemory& made) {
+    coordinator_->send(format(run::CoordinatorMessage(run::MemoryDecided{made.step, false})));
+  };
+  coordinator_->send(format(run::CoordinatorMessage(run::Committed{Step{4}, 0})));
+  train();
+  ASSERT_EQ(reports_.size(), 3U);
+  for (const run::ShardsInMemory& made : reports_) {
+    EXPECT_TRUE(made.files.empty());
+    if (&made == &reports_.front()) {
+      EXPECT_NE(made.problem.find(in_memory_.string()), std::string::npos) << made.problem;
+    }
   }
 }
 
 // The bytes are those that a checkpoint on disk has.
-TEST_F(InMemoryTest, HoldsTheFilesOfACheckpointUntilTheyAreReleased) {
+TEST_F(InMemoryTest, HasTheFilesOfACheckpointUntilItIsGivenUp) {
   std::map<std::string, std::string> held;
   on_report_ = [&](const run::ShardsInMemory& made) {
-    EXPECT_EQ(made.skipped, "");
-    for (const run::MemoryShard& shard : made.shards) {
-      const auto content = store::open_sealed(store::descriptor_path(shard.descriptor));
-      const auto path = store::descriptor_path(content.number());
-      EXPECT_EQ(store::hash_file(path).hash, shard.file.hash);
-      held[shard.file.name] = shard.file.hash;
+    EXPECT_FALSE(made.skipped) << made.problem;
+    const auto folder = store::checkpoint_directory(in_memory_, made.step);
+    for (const store::ShardFile& file : made.files) {
+      EXPECT_EQ(store::hash_file(folder / file.name).hash, file.hash);
+      held[file.name] = file.hash;
     }
-    coordinator_->send(format(run::CoordinatorMessage(run::MemoryReleased{made.step})));
-    const auto gone = store::descriptor_path(made.shards.front().descriptor);
+    coordinator_->send(format(run::CoordinatorMessage(run::MemoryDecided{made.step, false})));
+    const auto gone = folder;
     const auto deadline = std::chrono::steady_clock::now() + 20s;
     std::error_code absent;
     while (std::filesystem::exists(gone, absent)) {
@@ -357,10 +380,13 @@ TEST_F(InMemoryTest, HoldsTheFilesOfACheckpointUntilTheyAreReleased) {
   EXPECT_EQ(reports_.size(), 3U);
   // The last step is on disk and, as both fall on it, in memory too.
   const run::ShardsInMemory last = next();
-  for (const run::MemoryShard& shard : last.shards) {
-    const auto path = store::checkpoint_directory(scratch_ / "run", Step{4}) / shard.file.name;
-    EXPECT_EQ(store::hash_file(path).hash, shard.file.hash);
-    EXPECT_TRUE(held.contains(shard.file.name));
+  EXPECT_EQ(last.files.size(), 3U) << last.problem;
+  for (const store::ShardFile& file : last.files) {
+    for (const auto& directory : {scratch_ / "run", in_memory_}) {
+      const auto path = store::checkpoint_directory(directory, Step{4}) / file.name;
+      EXPECT_EQ(store::hash_file(path).hash, file.hash);
+    }
+    EXPECT_TRUE(held.contains(file.name));
   }
 }
 

@@ -1,8 +1,36 @@
-#include "launcher/plan/memory_copies.h"
+#include "launcher/plan/shard_places.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <string>
+
+#include "framework/store/checkpoint_files.h"
+#include "framework/store/memory_directory.h"
 
 namespace strait::plan {
+
+std::vector<WrittenShard> written_shards(const Plan& plan,
+                                         const std::vector<store::ShardFile>& files) {
+  std::map<std::string, const Plan::Process*> writers;
+  for (const Plan::Process& process : plan.processes) {
+    for (const std::string& name : store::file_names(process.name.stage, process.name.replica)) {
+      writers[name] = &process;
+    }
+  }
+  std::vector<WrittenShard> shards;
+  for (const store::ShardFile& file : files) {
+    const auto found = writers.find(file.name);
+    if (found == writers.end()) continue;
+    shards.push_back({file, found->second->name, found->second->host_index});
+  }
+  return shards;
+}
+
+std::filesystem::path memory_directory(const net::RunId& run, std::size_t host) {
+  return store::MemoryDirectory::path_of(fmt::format("{}-{}", run.hex(), host));
+}
 
 std::vector<std::optional<std::size_t>> memory_neighbours(const Plan& plan) {
   std::vector<std::size_t> used;
