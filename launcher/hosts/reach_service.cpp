@@ -72,7 +72,8 @@ std::optional<ReachAnswer> ReachService::execute(const ReachCommand& command) {
   try {
     return std::visit([this](const auto& known) { return answer(known); }, command);
   } catch (const std::exception& error) {
-    const std::string text = base::describe_failure(error).text;
+    const bool of_path = dynamic_cast<const PathError*>(&error) != nullptr;
+    const std::string text = of_path ? error.what() : base::describe_failure(error).text;
     const bool answered =
         !std::holds_alternative<BindRelay>(command) && !std::holds_alternative<ClosePort>(command);
     if (answered) return CommandFailed{text};

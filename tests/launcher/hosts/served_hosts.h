@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "framework/net/memory_link.h"
-#include "launcher/base/service_link.h"
 #include "framework/net/node.h"
+#include "launcher/base/service_link.h"
 #include "launcher/hosts/agent_message.h"
 #include "launcher/hosts/reach_client.h"
 #include "launcher/hosts/reach_service.h"

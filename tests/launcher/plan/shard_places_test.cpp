@@ -45,9 +45,9 @@ TEST(ShardPlaces, HoldsNothingWithoutCheckpointsInMemory) {
 }
 
 TEST(ShardPlaces, NamesWriterAndHostOfEachFile) {
-  const auto shards = written_shards(
-      stages_on({3, 1}),
-      {{store::weights_name(1, 0), 10, "a"}, {"notes", 1, "b"}, {store::shard_name(0, 0), 20, "c"}});
+  const auto shards = written_shards(stages_on({3, 1}), {{store::weights_name(1, 0), 10, "a"},
+                                                         {"notes", 1, "b"},
+                                                         {store::shard_name(0, 0), 20, "c"}});
   ASSERT_EQ(shards.size(), 2U);
   EXPECT_EQ(shards[0].file.hash, "a");
   EXPECT_EQ(shards[0].process, (net::ProcessName{1, 0}));

@@ -276,6 +276,7 @@ TEST_F(DuringTrainingTest, ReportsFailedWriteAndTrainsOn) {
 class InMemoryTest : public testing::Test {
  protected:
   InMemoryTest() {
+    std::filesystem::create_directory(scratch_ / "run");
     job_.plan.recipe.pipeline.replicas = 1;
     job_.plan.recipe.checkpoint.every = 0;
     job_.plan.recipe.checkpoint.memory_every = 1;
