@@ -40,6 +40,21 @@ void describe(auto& f, Is<Outer> auto& m) {
 
 }  // namespace
 
+// Of a part; as a whole it is written by its description.
+struct Sealed {
+  int number = 0;
+};
+void describe(auto& f, Is<Sealed> auto& m) { f("number", m.number); }
+struct Holder {
+  Sealed part;
+};
+void describe(auto& f, Is<Holder> auto& m) { f("part", m.part); }
+template <>
+struct OwnJson<Sealed> {
+  static json write(const Sealed& sealed) { return {{"sealed", to_object(sealed)}}; }
+  static Sealed read(const json& from) { return from_object<Sealed>(from.at("sealed"), "sealed"); }
+};
+
 template <>
 inline constexpr std::tuple kListForm<Layers> = {&Layers::first, &Layers::last};
 template <>
@@ -56,6 +71,12 @@ TEST(JsonFields, WritesEachKindOfValue) {
   EXPECT_EQ(to_object(some()), json::parse(R"({"process":"1.2","color":"green",
     "layers":[[0,3],[4,7]],"inner":[{"name":"a","rate":1.5},{"name":"b","rate":null}],
     "ports":[7,9],"models":{"a":[[1,2]]}})"));
+}
+
+TEST(JsonFields, WritesAPartByItsOwnJsonAndAWholeByItsDescription) {
+  const json object = to_object(Holder{{7}});
+  EXPECT_EQ(object, json::parse(R"({"part":{"sealed":{"number":7}}})"));
+  EXPECT_EQ(from_object<Holder>(object, "holder").part.number, 7);
 }
 
 TEST(JsonFields, ReadsBackWhatItWrote) {
