@@ -210,10 +210,10 @@ class BadInput(runs.RunCase):
         shutil.rmtree(self.home / "given")
         for words in (
             ["generate", "mine", "--prompt", "x"], ["export", "mine", "out", "--merge"], ["eval", "mine", "--data", "train.jsonl"],
-            ["resume", "mine", "--set", "train.steps=4"],
         ):
             with self.subTest(words):
                 self.assertNotIn("model.path", self.refused(words, "given(, | is missing; )", "put"))
+        self.refused(["resume", "mine", "--set", "train.steps=4"], "given, ", r"--set model\.path=DIRECTORY$")
 
     def test_a_warmup_that_never_ends_is_noted(self):
         for warmup, noted in ((19, False), (20, True), (40, True)):

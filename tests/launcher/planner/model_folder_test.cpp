@@ -12,7 +12,6 @@ namespace {
 using testing::AllOf;
 using testing::EndsWith;
 using testing::HasSubstr;
-using testing::Not;
 namespace fs = std::filesystem;
 
 std::string refusal(const std::function<void()>& work) {
@@ -40,11 +39,11 @@ TEST(ModelFolder, RefusalEndsWithTheCommandThatGetsTheModel) {
   EXPECT_THAT(of(scratch / "tiny-Q4.gguf"), AllOf(HasSubstr("is a file"), EndsWith(fetches)));
 }
 
-// The verbs that look at a run, or go on with one, have no model.path.
-TEST(ModelFolder, OfARunThatGoesOnItIsToBePutBack) {
+// Only a resume reads the configuration again, and it has --set.
+TEST(ModelFolder, OfARunThatGoesOnItIsPutBackOrNamed) {
   EXPECT_THAT(refusal([] { read_config("nowhere", true); }),
               AllOf(HasSubstr("the run's model, nowhere, is not a directory here"),
-                    HasSubstr("put back"), Not(HasSubstr("model.path"))));
+                    HasSubstr("put back"), EndsWith("--set model.path=DIRECTORY")));
 }
 
 TEST(ModelFolder, WithoutWeightsSaysHowToGetThem) {

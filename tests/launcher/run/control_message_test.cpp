@@ -190,7 +190,7 @@ TEST(ControlMessage, ErrorNamesFieldOfWrongTypeOrRange) {
   EXPECT_THAT(refusal(R"({"type":"hello","process":"x","pid":1,"host":"","build":""})"),
               HasSubstr("process is not the name of a process"));
   EXPECT_THAT(refusal(R"({"type":"ready","endpoints":{"a":1}})"),
-              HasSubstr("endpoints is not a text"));
+              HasSubstr("endpoints: field a is not a text"));
   EXPECT_THAT(refusal(R"({"type":"shards_written","step":1,"files":[3]})"),
               HasSubstr("files is not a list of objects"));
   EXPECT_THAT(refusal(R"({"type":"shards_written","step":1,"files":[{"name":"a","hash":"b"}]})"),
