@@ -25,9 +25,9 @@ SCRATCH = BUILD / "tidy"
 UNITS = ["stages+models+framework/tensors+framework/codec+kernels", "launcher/cli",
          "launcher/plugin+launcher/planner+launcher/worker", "launcher/hosts", "launcher/run",
          "launcher/base+launcher/tokenizer+launcher/recipe+launcher/plan+launcher/transfer", "framework/net", "framework/store",
-         "framework/fields+framework/data", "framework/sync", "framework/trace", "schedules"]  # the slowest first
+         "framework/data", "framework/fields", "framework/sync", "framework/trace", "schedules"]  # the slowest first
 # What a build without libtorch has, too.
-ALWAYS = {"schedules", "framework/net", "framework/sync", "framework/trace", "framework/store", "framework/data", "launcher/hosts"}
+ALWAYS = {"schedules", "framework/net", "framework/sync", "framework/trace", "framework/store", "framework/data", "framework/fields", "launcher/hosts"}
 # Highway's sources read themselves again for every instruction set; one of them is enough here.
 ONE_INSTRUCTION_SET = ["-DHWY_COMPILE_ONLY_STATIC"]
 # More than half of the time where it sees all functions of libtorch's headers.

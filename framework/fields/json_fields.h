@@ -120,19 +120,7 @@ class JsonReader {
   std::vector<std::string_view> known_;
 };
 
-// A whole struct as an object, and back. `name` names it in errors.
-template <class T>
-nlohmann::json to_object(const T& value, const JsonStyle& style = kFileStyle) {
-  nlohmann::json object = nlohmann::json::object();
-  JsonWriter fields(object, style);
-  if constexpr (kIsMap<T>) {
-    return fields.form(value);
-  } else {
-    // Even if it has a JSON of its own, which may call this.
-    describe(fields, value);
-    return object;
-  }
-}
+// A whole struct from its object (to_object()). `name` names it in errors.
 template <class T>
 T from_object(const nlohmann::json& object, const std::string& name,
               const JsonStyle& style = kFileStyle) {

@@ -95,4 +95,18 @@ class JsonWriter {
   const JsonStyle style_;
 };
 
+// A whole struct as an object; back: from_object().
+template <class T>
+nlohmann::json to_object(const T& value, const JsonStyle& style = kFileStyle) {
+  nlohmann::json object = nlohmann::json::object();
+  JsonWriter fields(object, style);
+  if constexpr (kIsMap<T>) {
+    return fields.form(value);
+  } else {
+    // Even if it has a JSON of its own, which may call this.
+    describe(fields, value);
+    return object;
+  }
+}
+
 }  // namespace strait::fields
