@@ -210,6 +210,7 @@ class Joins(runs.RunCase):
         launched.at_step(left["step"] + 2)
         launched.signal(signal.SIGINT)
         self.assertEqual(launched.end(), 0, launched.output())
+        self.assertEqual(joined["alpha"].end(), 0, joined["alpha"].log.read_text())
 
     def test_address_for_hosts_is_checked_before_tokens_are_announced(self):
         recipe = self.write_recipe("nowhere", {**self.HOSTS, "hosts.address": "192.0.2.7"})
