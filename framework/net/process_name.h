@@ -37,5 +37,6 @@ struct ProcessName {
 }  // namespace strait::net
 
 template <>
-inline constexpr strait::fields::TextForm strait::fields::kTextForm<strait::net::ProcessName> = {
-    "the name of a process", &net::ProcessName::text, &net::ProcessName::parse};
+inline constexpr strait::fields::TextForm<strait::net::ProcessName>
+    strait::fields::kTextForm<strait::net::ProcessName> = {
+        "the name of a process", &net::ProcessName::text, &net::ProcessName::parse};

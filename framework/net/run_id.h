@@ -24,5 +24,6 @@ struct RunId {
 }  // namespace strait::net
 
 template <>
-inline constexpr strait::fields::TextForm strait::fields::kTextForm<strait::net::RunId> = {
-    "a run id of 32 hex digits", &net::RunId::hex, &net::RunId::parse};
+inline constexpr strait::fields::TextForm<strait::net::RunId>
+    strait::fields::kTextForm<strait::net::RunId> = {"a run id of 32 hex digits", &net::RunId::hex,
+                                                     &net::RunId::parse};

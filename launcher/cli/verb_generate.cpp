@@ -34,8 +34,6 @@
 namespace strait::cli {
 namespace {
 
-using Json = nlohmann::json;
-
 // A prompt may be as long as a record.
 constexpr fields::JsonLimits kLineLimits{.string_bytes = data::RecordReader::kMaximumLine};
 
@@ -50,7 +48,8 @@ struct GenerateFlags {
 };
 
 data::Record user_chat(const std::string& text, const std::string& origin) {
-  const Json chat{{"messages", Json::array({{{"role", "user"}, {"content", text}}})}};
+  const nlohmann::json chat{
+      {"messages", nlohmann::json::array({{{"role", "user"}, {"content", text}}})}};
   return data::prompt_record(chat, chat.dump(), origin);
 }
 
@@ -63,7 +62,7 @@ std::vector<std::int32_t> read_prompt(const std::string& line, const std::string
                                       TextCoder& coder) {
   constexpr const char* kAllowed =
       "expected {\"prompt\": \"text\"} or {\"messages\": [...]} in every line";
-  Json record;
+  nlohmann::json record;
   try {
     record = fields::parse_bounded_json(line, kLineLimits);
   } catch (const fields::JsonError& error) {
@@ -137,11 +136,11 @@ void print_text(Generation& generation) {
 
 void print_lines(Generation& generation) {
   generation.on_done([](std::size_t prompt, const Completion& completion) {
-    const Json line{{"number", prompt + 1},
-                    {"completion", completion.text},
-                    {"tokens", completion.tokens},
-                    {"end", end_name(completion.end)}};
-    std::cout << line.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
+    const nlohmann::json line{{"number", prompt + 1},
+                              {"completion", completion.text},
+                              {"tokens", completion.tokens},
+                              {"end", end_name(completion.end)}};
+    std::cout << line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
     flush_output();
   });
 }

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 using Kind = transfer::NeededGroup::Kind;
 
-constexpr std::chrono::seconds kReportEvery{5};
+constexpr std::chrono::seconds kWaitReportEvery{5};
 constexpr std::chrono::seconds kFirstReport{1};    // shorter waits need no report
 constexpr std::chrono::seconds kCommandLimit{60};  // of a short command; more if a disk hangs
 constexpr std::chrono::minutes kReadLimit{30};     // of reading a whole file of a model
@@ -204,7 +204,7 @@ void RunTransfer::deliver_inputs(const plan::Plan& plan, const Needs& needs,
   for (auto& one : start_fetches(needed_deliveries(plan, needs, poll), poll)) {
     fetched += transfer::wait_for(one, [&] {
       poll();
-      if (Clock::now() - reported < kReportEvery) return;
+      if (Clock::now() - reported < kWaitReportEvery) return;
       reported = Clock::now();
       report({"shipping", fmt::format("sending files that the hosts lack: {} so far",
                                       base::byte_text(agent_->totals().sent_bytes))});
@@ -265,7 +265,7 @@ transfer::CheckpointDownloader::Finished RunTransfer::finish_downloads(
   return downloader_->finish([&](const transfer::CheckpointDownloader::Remaining& remaining) {
     if (give_up()) return true;
     if (Clock::now() >= due) {
-      due = Clock::now() + kReportEvery;
+      due = Clock::now() + kWaitReportEvery;
       report(
           {"gathering", fmt::format("downloading checkpoint {}, {} to go; one more Ctrl-C leaves "
                                     "it on the hosts",
