@@ -115,6 +115,7 @@ T MemoryCheckpoints::wait_on(std::future<T>& future, std::size_t host) const {
 std::vector<transfer::ChunkTable> MemoryCheckpoints::check_shards(const Held& made) const {
   const std::vector<plan::WrittenShard> shards = plan::written_shards(plan_, made.files);
   std::vector<std::future<transfer::ChunkTable>> answers;
+  answers.reserve(shards.size());
   for (const plan::WrittenShard& shard : shards) {
     answers.push_back(over_->agent.stat(over_->hosts.at(shard.host).agent,
                                         folder(made.step, shard.host) / shard.file.name));
@@ -179,6 +180,7 @@ void MemoryCheckpoints::keep(const std::vector<store::Step>& steps) {
     return;
   }
   std::vector<std::uint64_t> numbers;
+  numbers.reserve(steps.size());
   for (const store::Step step : steps) numbers.push_back(static_cast<std::uint64_t>(number(step)));
   for (std::size_t host = 0; host < over_->hosts.size(); ++host) {
     over_->agent.prune(over_->hosts[host].agent, plan::memory_directory(run_, host), numbers);
