@@ -236,6 +236,7 @@ double ProbeLinks::receive_flow(std::int64_t peer, const std::vector<std::string
     flows.push_back(std::async(std::launch::async, receive_on, std::ref(*link), deadline));
   }
   std::vector<std::vector<FlowSample>> samples;
+  samples.reserve(flows.size());
   for (auto& flow : flows) samples.push_back(flow.get());
   return flow_rate_of_samples(merge_flows(samples));
 }
