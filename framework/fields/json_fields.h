@@ -128,7 +128,7 @@ T from_object(const nlohmann::json& object, const std::string& name,
   JsonReader(object, style, name).whole(value);
   return value;
 }
-// From text that anybody may have written.
+// From untrusted text.
 template <class T>
 T from_text(std::string_view text, const std::string& name, const JsonLimits& limits = {}) {
   try {

@@ -16,8 +16,8 @@ int strait_main(int argc, char** argv, OfferParts offer);
 int strait_stage_main(int argc, char** argv, OfferParts offer);
 
 // Starts the program again where its verb computes with the threads of a stage and the environment
-// does not say how long they spin (base::set_thread_waits()). strait_main() calls this; who
-// calls it before the libraries are initialised does not wait for them twice.
+// does not say how long they spin (base::set_thread_waits()). strait_main() calls this; a program
+// that calls it before libraries are initialised does not wait for them twice.
 void bound_thread_waits(int argc, char** argv);
 
 // Ends the process with what is buffered written. Returning from main() would also undo the start

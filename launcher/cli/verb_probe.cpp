@@ -17,7 +17,7 @@
 #include "framework/net/memory_link.h"
 #include "framework/store/atomic_file.h"
 #include "launcher/base/errors.h"
-#include "launcher/base/service_link.h"
+#include "launcher/base/launcher_links.h"
 #include "launcher/base/text.h"
 #include "launcher/cli/number_range.h"
 #include "launcher/cli/run_options.h"

@@ -6,7 +6,7 @@
 
 #include "framework/fields/json_fields.h"
 #include "launcher/base/errors.h"
-#include "launcher/base/service_link.h"
+#include "launcher/base/launcher_links.h"
 #include "launcher/hosts/agent_message.h"
 
 namespace strait::hosts {

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "launcher/base/service_link.h"
+#include "launcher/base/launcher_links.h"
 #include "launcher/hosts/agent_message.h"
 
 namespace strait::hosts {

@@ -38,8 +38,8 @@ constexpr int kPings = 3;  // of a try: the first one may find cold caches
 constexpr double kFrameSeconds = 0.03;
 constexpr double kLeastFrame = 4096;
 constexpr double kLargestFrame = 4 << 20;
-// A flow keeps so much on its way that a path with a round trip of 0.4 s is full, but no more: what
-// is queued when it ends still has to arrive.
+// A flow keeps enough bytes in flight to fill a path with a round trip of 0.4 s. More would only
+// queue, and what is queued at the end of the flow still has to arrive.
 constexpr double kQueuedSeconds = 0.5;
 constexpr double kFirstQueued = 128 << 10;  // while the speed of the path is not known
 
@@ -163,7 +163,7 @@ std::vector<net::Link*> ProbeLinks::links(std::int64_t peer,
 std::vector<PathResult> ProbeLinks::try_paths(std::span<const PathTarget> targets,
                                               milliseconds limit) {
   std::vector<PathResult> results(targets.size());
-  std::map<std::int64_t, Clock::time_point> others_until;  // by host of which an address answered
+  std::map<std::int64_t, Clock::time_point> others_until;  // by host with an address that answered
   std::set<std::size_t> waiting;
   const auto give_up = [&](std::size_t i, const std::string& cause) {
     waiting.erase(i);

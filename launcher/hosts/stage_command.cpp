@@ -55,7 +55,7 @@ constexpr auto kLoadLimit = std::chrono::seconds(20);  // libtorch from a slow d
 constexpr std::size_t kMaxTokenBytes = 16U << 20U;
 constexpr std::chrono::seconds kTokenLimit{60};
 
-// Without the connection nobody can be told about an error.
+// Without the connection an error cannot be reported.
 void write_or_exit(int output, const std::string& line) {
   if (!base::write_all(output, std::as_bytes(std::span(line)))) {
     ::_exit(number(base::ExitCode::peer_lost));

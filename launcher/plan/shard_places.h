@@ -24,8 +24,8 @@ struct WrittenShard {
 std::vector<WrittenShard> written_shards(const Plan& plan,
                                          const std::vector<store::ShardFile>& files);
 
-// Where a host has its checkpoints in memory (checkpoint.memory_every), and those of the host whose
-// neighbour it is. Each host has a directory of its own, even where several are one machine.
+// The directory of a host's checkpoints in memory (checkpoint.memory_every), and of the copies that
+// it has as a neighbour. Each host has its own, even where several are one machine.
 std::filesystem::path memory_directory(const net::RunId& run, std::size_t host);
 
 // For each host, the host that holds a second copy of its checkpoints in memory: the next one that

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "launcher/base/build_id.h"
-#include "launcher/base/service_link.h"
+#include "launcher/base/launcher_links.h"
 #include "launcher/hosts/agent_message.h"
 #include "launcher/hosts/host_facts.h"
 #include "launcher/plan/placement.h"

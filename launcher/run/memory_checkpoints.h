@@ -95,7 +95,7 @@ class MemoryCheckpoints : public MemoryHolder {
 };
 
 // Makes the newest checkpoint in memory that is still available one on this machine's disk, if it
-// is newer than what this machine has on its disk, and passes over those of bad weights. `commit`
+// is newer than what this machine has on its disk, and skips checkpoints of bad weights. `commit`
 // writes the manifest.
 struct MemoryRecovery {
   LossHistory losses;

@@ -13,8 +13,8 @@
 namespace strait::run {
 
 // Which processes have made their part of which checkpoint in memory. A checkpoint is handed to the
-// holder when all parts exist, and given up if a process skipped its part. Either way all processes
-// are told, at a time when none is writing it. One thread (the coordinator's).
+// holder when all parts exist, and dropped if a process skipped its part. In both cases every
+// process gets a message, at a time when none is writing it. One thread (the coordinator's).
 class MemoryLedger {
  public:
   MemoryLedger(Workers& workers, const RunObservers& observers, MemoryHolder* holder)

@@ -8,8 +8,8 @@
 
 #include "framework/store/checkpoint.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/launcher_links.h"
 #include "launcher/base/own_program.h"
-#include "launcher/run/control_link.h"
 
 namespace strait::run {
 namespace {
@@ -100,8 +100,8 @@ std::vector<WorkerHandle> StageStarter::start(const std::vector<net::ProcessName
     worker.name = process;
     worker.public_key = keys_.at(process).public_key;
     // Before the process starts, because it connects at once.
-    net::LinkOptions link = run::control_link(process, process, worker.public_key,
-                                              std::chrono::seconds(run_.plan.recipe.hosts.hold));
+    net::LinkOptions link = base::control_link(process, process, worker.public_key,
+                                               std::chrono::seconds(run_.plan.recipe.hosts.hold));
     // There is no limit here. The watchdog ends a start that takes too long, because it knows how
     // long the others took.
     link.connect_limit = std::chrono::minutes(30);

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "launcher/base/service_link.h"
+#include "launcher/base/launcher_links.h"
 
 namespace strait::transfer {
 

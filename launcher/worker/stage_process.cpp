@@ -18,6 +18,7 @@
 #include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/generation_lock.h"
+#include "launcher/base/launcher_links.h"
 #include "launcher/base/process_identity.h"
 #include "launcher/base/run_file_names.h"
 #include "launcher/plan/run_files.h"
@@ -26,7 +27,6 @@
 #include "launcher/planner/planned_model.h"
 #include "launcher/planner/planned_sync.h"
 #include "launcher/plugin/plugin_file.h"
-#include "launcher/run/control_link.h"
 #include "launcher/worker/commands.h"
 #include "launcher/worker/compute_device.h"
 #include "launcher/worker/control_client.h"
@@ -114,8 +114,8 @@ base::LockOwner lock_owner(const plan::StageJob& job) {
 std::unique_ptr<net::Link> connect_to_coordinator(net::Node& node, const plan::StageJob& job) {
   return node.connect(
       job.coordinator_endpoint,
-      run::control_link(job.process, net::ProcessName::coordinator(), job.coordinator_key,
-                        std::chrono::seconds(job.plan.recipe.hosts.hold)));
+      base::control_link(job.process, net::ProcessName::coordinator(), job.coordinator_key,
+                         std::chrono::seconds(job.plan.recipe.hosts.hold)));
 }
 
 // Loads the weights that training begins with; in a resumed run only the frozen ones.

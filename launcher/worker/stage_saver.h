@@ -45,7 +45,7 @@ class StageSaver {
 
  private:
   // The files of checkpoints in one directory. Shared with the control thread, which may remove
-  // those of a checkpoint that is given up after this object has ended.
+  // files of a dropped checkpoint after this object has ended.
   class Shards;
   // A checkpoint that is neither committed nor dropped yet.
   struct Pending {

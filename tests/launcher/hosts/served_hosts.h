@@ -11,7 +11,7 @@
 
 #include "framework/net/memory_link.h"
 #include "framework/net/node.h"
-#include "launcher/base/service_link.h"
+#include "launcher/base/launcher_links.h"
 #include "launcher/hosts/agent_message.h"
 #include "launcher/hosts/reach_client.h"
 #include "launcher/hosts/reach_service.h"

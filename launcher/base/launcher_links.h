@@ -6,7 +6,13 @@
 #include "framework/net/link_options.h"
 #include "framework/net/process_name.h"
 
+// Options of the launcher's links, for the end whose peer is `peer`. Both ends use these: a hello
+// with another name, or of another build, is refused.
 namespace strait::base {
+
+// Between the coordinator and a stage process.
+net::LinkOptions control_link(net::ProcessName process, net::ProcessName peer,
+                              const std::string& peer_key, std::chrono::seconds hold);
 
 // A host's agent has a link with the launcher for each service, so that no service waits for
 // another. The launcher listens for each at an endpoint of its own.
@@ -14,7 +20,6 @@ inline constexpr const char* kAgentService = "agent";    // processes and their 
 inline constexpr const char* kTransferService = "ship";  // files
 inline constexpr const char* kReachService = "reach";    // paths between hosts, and their speed
 
-// Options of such a link. Both ends use the same name.
 net::LinkOptions service_link(const std::string& service, net::ProcessName agent,
                               net::ProcessName peer, const std::string& peer_key,
                               std::chrono::seconds hold);
