@@ -10,7 +10,7 @@
 #include "launcher/run/control_message.h"
 #include "tests/fuzz/examples.h"
 
-namespace control = strait::control;
+namespace run = strait::run;
 
 namespace {
 

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <span>
 
+#include "framework/fields/fields.h"
 #include "framework/sync/group_hello.h"
 #include "framework/sync/sync_error.h"
 
