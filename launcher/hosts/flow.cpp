@@ -73,19 +73,4 @@ double flow_rate_of_samples(std::span<const FlowSample> samples) {
   return std::max(base::median(rates), burst_rate(samples, start));
 }
 
-std::vector<FlowSample> merge_flows(std::span<const std::vector<FlowSample>> flows) {
-  std::vector<FlowSample> growth;  // `bytes`: since the last sample of the same flow
-  for (const std::vector<FlowSample>& flow : flows) {
-    std::uint64_t before = 0;
-    for (const FlowSample& sample : flow) {
-      growth.push_back({sample.seconds, sample.bytes - before});
-      before = sample.bytes;
-    }
-  }
-  std::ranges::stable_sort(growth, {}, &FlowSample::seconds);
-  std::uint64_t total = 0;
-  for (FlowSample& sample : growth) sample.bytes = total += sample.bytes;
-  return growth;
-}
-
 }  // namespace strait::hosts

@@ -16,7 +16,4 @@ struct FlowSample {
 // of either end does not count. 0: too few samples. Samples in order of time.
 double flow_rate_of_samples(std::span<const FlowSample> samples);
 
-// The sum of parallel flows, sampled by one clock.
-std::vector<FlowSample> merge_flows(std::span<const std::vector<FlowSample>> flows);
-
 }  // namespace strait::hosts

@@ -78,22 +78,23 @@ void send_on(net::Link& link, double duration, ProbeLinks::Deadline deadline) {
   if (!link.flush(deadline)) throw PathError(link.state().peer + " took too long to receive");
 }
 
-// When the fragments of a flow arrived. They are not smoothed by what this thread waits for: the
-// link itself notes when its last fragment came.
-std::vector<FlowSample> receive_on(net::Link& link, ProbeLinks::Deadline deadline) {
-  std::vector<FlowSample> samples;
-  const double start = seconds_of(Clock::now().time_since_epoch());
-  const std::uint64_t earlier = link.state().received_bytes;
-  while (Clock::now() < deadline) {
-    const auto frame = link.receive_until(Clock::now() + kTick);
-    if (frame && frame->size() == kEndBytes) return samples;
-    const net::LinkState state = link.state();
-    const double arrived = seconds_of(state.last_data.time_since_epoch());
-    if (arrived > (samples.empty() ? start : samples.back().seconds)) {
-      samples.push_back({arrived, state.received_bytes - earlier});
-    }
+// Takes the frames that arrive until then. True once the flow has ended.
+bool has_ended(net::Link& link, Clock::time_point until) {
+  while (const auto frame = link.receive_until(until)) {
+    if (frame->size() == kEndBytes) return true;
   }
-  throw PathError(link.state().peer + " has not finished sending in time");
+  return false;
+}
+
+// What all the links together have received, and when its last byte arrived.
+FlowSample sample_of(const std::vector<net::Link*>& links) {
+  FlowSample sample;
+  for (const net::Link* link : links) {
+    const net::LinkState state = link->state();
+    sample.bytes += state.received_bytes;
+    sample.seconds = std::max(sample.seconds, seconds_of(state.last_data.time_since_epoch()));
+  }
+  return sample;
 }
 
 }  // namespace
@@ -231,14 +232,23 @@ void ProbeLinks::send_flow(std::int64_t peer, const std::vector<std::string>& en
 
 double ProbeLinks::receive_flow(std::int64_t peer, const std::vector<std::string>& endpoints,
                                 Deadline deadline) {
-  std::vector<std::future<std::vector<FlowSample>>> flows;
-  for (net::Link* link : links(peer, endpoints)) {
-    flows.push_back(std::async(std::launch::async, receive_on, std::ref(*link), deadline));
+  const std::vector<net::Link*> all = links(peer, endpoints);
+  std::vector<net::Link*> open = all;
+  // In one thread: totals of threads that are held up at different moments would not add up.
+  std::vector<FlowSample> samples = {{seconds_of(Clock::now().time_since_epoch()), 0}};
+  const std::uint64_t earlier = sample_of(all).bytes;
+  while (!open.empty()) {
+    if (Clock::now() >= deadline) {
+      throw PathError(open.front()->state().peer + " has not finished sending in time");
+    }
+    const auto tick = Clock::now() + kTick;
+    std::erase_if(open, [tick](net::Link* link) { return has_ended(*link, tick); });
+    // Once one flow has ended, the path is not full any more.
+    if (open.size() < all.size()) continue;
+    const FlowSample now = sample_of(all);
+    if (now.seconds > samples.back().seconds) samples.push_back({now.seconds, now.bytes - earlier});
   }
-  std::vector<std::vector<FlowSample>> samples;
-  samples.reserve(flows.size());
-  for (auto& flow : flows) samples.push_back(flow.get());
-  return flow_rate_of_samples(merge_flows(samples));
+  return flow_rate_of_samples(samples);
 }
 
 }  // namespace strait::hosts

@@ -141,10 +141,11 @@ class Probe(runs.RunCase):
             self.assertGreater(host["flops_per_second"], 1e6)
             self.assertGreater(host["backward"], 0.2)
             self.assertGreater(host["memory_bytes_per_second"], 1e8)
-        plan = self.strait("plan", self.write_recipe("known", {**settings, "hosts.links": "links.toml"}))
-        self.assertEqual(plan[0], 0, plan)
-        self.assertIn("forecast at measured", plan[1])
-        self.assertIn("Mbit/s and 30", plan[1])
+        known = self.write_recipe("known", {**settings, "hosts.links": "links.toml"})
+        plan = subprocess.run(self.on(0, self.program, "plan", known), cwd=self.home, capture_output=True, text=True)
+        self.assertEqual(plan.returncode, 0, plan.stderr)
+        self.assertIn("forecast at measured", plan.stdout)
+        self.assertIn("Mbit/s and 30", plan.stdout)
 
 
 if __name__ == "__main__":

@@ -72,15 +72,5 @@ TEST(FlowRate, IsZeroForTooFewSamples) {
   EXPECT_EQ(flow_rate_of_samples(at_once), 0);
 }
 
-TEST(MergeFlows, AddsParallelFlows) {
-  std::vector<std::vector<FlowSample>> flows = {even_flow(10, 3, 0.0013),
-                                                even_flow(10.01, 3, 0.0021)};
-  const auto merged = merge_flows(flows);
-  EXPECT_EQ(merged.back().bytes, flows[0].back().bytes + flows[1].back().bytes);
-  EXPECT_TRUE(std::ranges::is_sorted(merged, {}, &FlowSample::seconds));
-  EXPECT_TRUE(std::ranges::is_sorted(merged, {}, &FlowSample::bytes));
-  EXPECT_NEAR(flow_rate_of_samples(merged), 2 * kRate, 0.01 * kRate);
-}
-
 }  // namespace
 }  // namespace strait::hosts
