@@ -38,9 +38,10 @@ constexpr int kPings = 3;  // of a try: the first one may find cold caches
 constexpr double kFrameSeconds = 0.03;
 constexpr double kLeastFrame = 4096;
 constexpr double kLargestFrame = 4 << 20;
-// A flow keeps enough bytes in flight to fill a path with a round trip of 0.4 s. More would only
-// queue, and what is queued at the end of the flow still has to arrive.
-constexpr double kQueuedSeconds = 0.5;
+// A flow keeps two round trips in flight, or this much. With more, parallel flows overflow the
+// queues on the path: TCP then waits for lost packets, and the measured rate is up to 17 % too
+// high.
+constexpr double kQueuedSeconds = 0.1;
 constexpr double kFirstQueued = 128 << 10;  // while the speed of the path is not known
 
 net::Frame zeros(std::size_t bytes) { return net::Frame(bytes, std::byte{0}); }
@@ -60,11 +61,12 @@ double shortest_ping(net::Link& link, int count, ProbeLinks::Deadline deadline) 
 
 void send_on(net::Link& link, double duration, ProbeLinks::Deadline deadline) {
   shortest_ping(link, 1, deadline);  // the time in which a new link connects does not count
+  const double queued_seconds = std::max(kQueuedSeconds, 2 * shortest_ping(link, 1, deadline));
   const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                       std::chrono::duration<double>(duration));
   while (Clock::now() < end) {
     const net::LinkState state = link.state();
-    const double queued = std::max(kFirstQueued, kQueuedSeconds * state.bytes_per_second);
+    const double queued = std::max(kFirstQueued, queued_seconds * state.bytes_per_second);
     if (static_cast<double>(state.window_bytes) > queued) {
       link.receive_until(Clock::now() + kTick);  // waits, and throws if the link is lost
       continue;
