@@ -1,20 +1,17 @@
 #include "launcher/tokenizer/tokenizer_worker.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <system_error>
 #include <utility>
 
 #include "framework/store/file_hash.h"
 #include "framework/store/store_error.h"
 #include "launcher/base/errors.h"
-#include "launcher/base/own_program.h"
+#include "launcher/base/python_script.h"
 #include "launcher/base/text.h"
 #include "launcher/tokenizer/tokenizer_folder.h"
 
@@ -26,34 +23,8 @@ using Json = nlohmann::json;
 
 constexpr std::size_t kMaximumAnswer = std::size_t{1} << 30;
 
-std::string python() {
-  if (const char* chosen = std::getenv("STRAIT_PYTHON"); chosen != nullptr && *chosen != '\0') {
-    const fs::path program = chosen;
-    if (program.has_parent_path() && !fs::exists(program)) {
-      throw base::UserError(
-          base::ExitCode::bad_input,
-          fmt::format("STRAIT_PYTHON is {}, and there is no such program; set it to a Python with "
-                      "the packages tokenizers and jinja2, or unset it",
-                      chosen));
-    }
-    return chosen;
-  }
-  fs::path folder = base::own_program().parent_path();
-  for (int i = 0; i < 4; ++i, folder = folder.parent_path()) {
-    const fs::path found = folder / ".venv" / "bin" / "python";
-    std::error_code error;
-    const bool there = fs::exists(found, error);
-    const bool may_run = there && ::access(found.c_str(), X_OK) == 0;
-    if (may_run) return found.string();
-    if (!there && error != std::errc::permission_denied) continue;
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("this user may not run {}, the Python that strait was set up with; set "
-                    "STRAIT_PYTHON to another one with the packages tokenizers and jinja2",
-                    found.string()));
-  }
-  return "python3";
-}
+constexpr base::PythonScript kScript = {"strait-tokenizer.py", "runs tokenizers",
+                                        "the packages tokenizers and jinja2"};
 
 std::string little_endian(std::size_t size) {
   std::string bytes;
@@ -103,17 +74,6 @@ std::vector<Part> parts_of(std::span<const data::Record> records) {
   return parts;
 }
 
-fs::path worker_script() {
-  fs::path script = base::own_program().parent_path() / "strait-tokenizer.py";
-  if (!fs::exists(script)) {
-    throw base::UserError(base::ExitCode::bad_input,
-                          fmt::format("there is no {}, which runs tokenizers; install strait as a "
-                                      "whole",
-                                      script.string()));
-  }
-  return script;
-}
-
 }  // namespace
 
 struct TokenizerWorker::Answer {
@@ -122,9 +82,7 @@ struct TokenizerWorker::Answer {
 };
 
 TokenizerWorker::TokenizerWorker(const fs::path& directory, std::chrono::seconds timeout)
-    : directory_(fs::absolute(directory)),
-      timeout_(timeout),
-      process_({python(), "-E", "-B", worker_script().string()}) {
+    : directory_(fs::absolute(directory)), timeout_(timeout), process_(base::start_of(kScript)) {
   const Json head = ask(Json{{"do", "open"}, {"directory", directory_.string()}}.dump()).head;
   understand([&] {
     ends_ = head.at("ends").get<std::vector<std::int32_t>>();
@@ -290,7 +248,8 @@ void TokenizerWorker::refuse_death(const std::string& how) {
       fmt::format("the tokenizer process of {} {}{} (its Python is {}, which STRAIT_PYTHON "
                   "changes)",
                   directory_.string(), how,
-                  last.empty() ? "" : fmt::format(": {}", base::printable(last)), python()));
+                  last.empty() ? "" : fmt::format(": {}", base::printable(last)),
+                  base::python_for(kScript)));
 }
 
 std::string PythonTokenizers::hash(const fs::path& directory) const {
@@ -298,7 +257,7 @@ std::string PythonTokenizers::hash(const fs::path& directory) const {
 }
 
 std::string PythonTokenizers::program_hash() const {
-  return store::hash_file(worker_script()).hash;
+  return store::hash_file(base::file_of(kScript)).hash;
 }
 
 std::unique_ptr<data::Tokenizer> PythonTokenizers::start(const fs::path& directory) const {

@@ -24,7 +24,7 @@ namespace strait::tokenizer {
 // process cannot be started, has died, or does not answer within its time; what it refuses.
 class TokenizerWorker : public data::Tokenizer {
  public:
-  // The Python is $STRAIT_PYTHON, else .venv/bin/python beside or above this program, else python3.
+  // Its Python is that of base::python_for().
   explicit TokenizerWorker(const std::filesystem::path& directory,
                            std::chrono::seconds timeout = std::chrono::minutes(5));
 

@@ -37,8 +37,7 @@ class Python(runs.RunCase):
     def setUp(self):
         super().setUp()
         self.addCleanup(os.chdir, os.getcwd())
-        self.program = self.program.resolve()
-        found_here = unittest.mock.patch.dict(os.environ, STRAIT_BIN=str(self.program.parent))
+        found_here = unittest.mock.patch.dict(os.environ, STRAIT_BIN=str(runs.BIN))
         found_here.start()
         self.addCleanup(found_here.stop)
         os.chdir(self.home)

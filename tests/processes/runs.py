@@ -23,7 +23,7 @@ import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BIN = pathlib.Path(os.environ.get("STRAIT_BIN", ROOT / "build" / "release" / "bin"))
+BIN = pathlib.Path(os.environ.get("STRAIT_BIN", ROOT / "build" / "release" / "bin")).absolute()
 LOOK_EVERY = 0.005  # seconds between two looks at a file
 TIMEOUT = 60  # seconds until a test gives up on something that should take a moment
 
