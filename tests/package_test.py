@@ -118,7 +118,8 @@ def test_installed_package():
     assert "qwen2-lora-chat" in run(strait, "init", "--list")
     run(strait, "init", "quickstart", recipe)
     planned = run(strait, "plan", recipe)
-    assert str(prefix / "share/strait/recipes") in recipe.read_text() and "300 steps" in planned, planned
+    assert str(project / "data/dates.jsonl") in recipe.read_text() and "300 steps" in planned, planned
+    assert (prefix / "bin/strait-convert.py").exists()
     print(f"installed, found and linked; schedules: {', '.join(names)}")
 
 

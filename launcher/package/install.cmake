@@ -42,5 +42,7 @@ if(STRAIT_TORCH_ROOMS)
   install(TARGETS strait strait-stage strait-stage-torch RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   install(DIRECTORY ${CMAKE_SOURCE_DIR}/recipes DESTINATION ${CMAKE_INSTALL_DATADIR}/strait
           PATTERN plugins EXCLUDE PATTERN __pycache__ EXCLUDE)
-  install(PROGRAMS ${CMAKE_SOURCE_DIR}/launcher/tokenizer/strait-tokenizer.py DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(PROGRAMS ${CMAKE_SOURCE_DIR}/launcher/tokenizer/strait-tokenizer.py
+                   ${CMAKE_SOURCE_DIR}/launcher/recipe/strait-convert.py
+          DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
