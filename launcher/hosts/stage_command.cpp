@@ -246,6 +246,18 @@ base::ExitCode run_agent_over_ssh(int input, int output) {
   }
 }
 
+// A token is for one agent: a second one would end the first, and with it the run.
+void refuse_second_agent(const AgentJob& job, const fs::path& directory) {
+  const fs::path run = host_run_directory(directory, job.run_name, job.run);
+  const std::string first = base::living_process(run, {job.name(), job.host, job.generation});
+  if (first.empty()) return;
+  throw base::UserError(
+      base::ExitCode::bad_input,
+      fmt::format("host {} of run {} has already joined with this token: {}; each host needs its "
+                  "own token",
+                  job.host_name, job.run_name, first));
+}
+
 // `strait join TOKEN`: reads the job from the file, or from stdin for "-".
 base::ExitCode run_agent_from_token(const std::string& token) {
   try {
@@ -257,6 +269,9 @@ base::ExitCode run_agent_from_token(const std::string& token) {
                       "launcher's build here",
                       job.build, base::build_id()));
     }
+    const fs::path directory = agent_directory(job.directory);
+    check_host_directory(directory);
+    refuse_second_agent(job, directory);
     return run_agent(job);
   } catch (const std::exception& error) {
     return reported(error);
