@@ -334,10 +334,10 @@ base::ExitCode exec_torch_program(char** argv) {
   const std::string program = self.parent_path() / "strait-stage-torch";
   base::set_thread_waits();
   // By default glibc takes tensors of up to 32 MiB from its heap, where the logits of a large
-  // vocabulary leave holes that nothing else fits in (tests/bench/RESULTS.md). Larger than 16 MiB
+  // vocabulary leave holes that nothing else fits in (tests/bench/RESULTS.md). Larger than 8 MiB
   // they are mapped. A fixed limit also fixes the one from which free memory is returned, so both
   // are set. What the environment has already is kept.
-  ::setenv("MALLOC_MMAP_THRESHOLD_", "16777216", 0);
+  ::setenv("MALLOC_MMAP_THRESHOLD_", "8388608", 0);
   ::setenv("MALLOC_TRIM_THRESHOLD_", "67108864", 0);
   ::execv(program.c_str(), argv);
   spdlog::error("cannot run {}: {}; it must be in the folder of strait-stage: install both again",
