@@ -89,12 +89,14 @@ GreetingResult judge_greeting(const GreetingSelf& self, const RunId& run, std::u
              theirs.incarnation != self.hello.peer_incarnation) {
     outcome.fatal = LinkError(
         Kind::lost,
-        fmt::format("{}: {} has restarted and lost the state of this link", self.link, them));
+        fmt::format("{}: {} has restarted or was started twice, and the state of this link is lost",
+                    self.link, them));
     outcome.refusal = outcome.fatal;
   } else if (theirs.peer_incarnation != 0 && theirs.peer_incarnation != self.hello.incarnation) {
     outcome.refusal = LinkError(
         Kind::lost,
-        fmt::format("{}: {} has restarted and lost the state of this link", self.link, us));
+        fmt::format("{}: {} has restarted or was started twice, and the state of this link is lost",
+                    self.link, us));
   } else if (const auto words = disagreement(theirs, self.hello)) {
     outcome.fatal = LinkError(
         Kind::refused, fmt::format("{}: {}; both must be started from the same plan and build",

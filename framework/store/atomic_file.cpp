@@ -164,6 +164,13 @@ void make_directory(const std::filesystem::path& path) {
   const int error = errno;
   std::error_code ignored;
   if (error == EEXIST && std::filesystem::is_directory(path, ignored)) return;
+  if (error == EEXIST && std::filesystem::is_symlink(path, ignored)) {
+    throw StoreError(
+        StoreError::Kind::bad_input,
+        fmt::format("cannot make the directory {}: it is a symbolic link to {}, which "
+                    "is no directory; make that directory, or remove the link",
+                    path.string(), std::filesystem::read_symlink(path, ignored).string()));
+  }
   if (error != ENOENT || !path.has_parent_path() || path == path.parent_path()) {
     throw system_error("make the directory", path, error);
   }

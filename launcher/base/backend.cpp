@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <csignal>
 #include <fstream>
+#include <string_view>
 
 #include "launcher/base/text.h"
 
@@ -101,6 +102,15 @@ std::vector<std::string> StartLog::tail(std::size_t count) const {
     lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(count));
   }
   return lines;
+}
+
+std::string last_error(const std::vector<std::string>& log) {
+  constexpr std::string_view kMarker = " error ";
+  for (auto line = log.rbegin(); line != log.rend(); ++line) {
+    const std::size_t at = line->find(kMarker);
+    if (at != line->npos) return ": " + line->substr(at + kMarker.size());
+  }
+  return "";
 }
 
 }  // namespace strait::base

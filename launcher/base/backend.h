@@ -100,4 +100,8 @@ class StartLog {
   std::streamoff begin_ = 0;
 };
 
+// ": no such file", of the last line of level error in a log; empty: there is none. A process that
+// fails before it can report has only logged why.
+std::string last_error(const std::vector<std::string>& log);
+
 }  // namespace strait::base

@@ -66,7 +66,10 @@ std::string line_to_good_weights(const char* label, const fs::path& run, const p
 std::vector<std::string> lines_after_failure(const fs::path& run, const plan::Plan& plan,
                                              const run::Outcome& outcome, const std::string& asked,
                                              const run::LossHistory& losses) {
-  const std::string change = outcome.trained ? std::string() : asked;
+  // A model that was refused is not to be tried again.
+  const bool refused =
+      outcome.code == base::ExitCode::bad_input && asked.find(" --set model.path=") != asked.npos;
+  const std::string change = outcome.trained || refused ? std::string() : asked;
   const std::string resume = fmt::format("resume    {} resume {}{}", base::command_name(),
                                          base::shell_word(run.string()), change);
   std::vector<store::Step> saved;  // the newest first
@@ -82,7 +85,8 @@ std::vector<std::string> lines_after_failure(const fs::path& run, const plan::Pl
   if (saved.empty()) return {again_line(run, change, "there is no checkpoint")};
   // Otherwise these words say from where.
   if (change.find(" --from ") != change.npos) return {resume};
-  return {fmt::format("{}   (from step {})", resume, number(step_to_go_on_from(saved, losses)))};
+  return {fmt::format("{}   (from step {}{})", resume, number(step_to_go_on_from(saved, losses)),
+                      refused ? ", without what was refused" : "")};
 }
 
 // Of a run that has ended well, though its losses are not sound.

@@ -43,9 +43,12 @@ namespace fs = std::filesystem;
 fs::path agent_directory(const std::string& written) {
   const char* home = std::getenv("HOME");
   if (written == "~" || written.starts_with("~/")) {
-    if (home == nullptr) {
-      throw base::UserError(base::ExitCode::bad_input,
-                            fmt::format("the directory {} needs $HOME, which is not set", written));
+    if (home == nullptr || *home == '\0') {
+      throw base::UserError(
+          base::ExitCode::bad_input,
+          fmt::format("the directory {} needs $HOME, which is not set; set it, or "
+                      "directory of this host in hosts.list",
+                      written));
     }
     return fs::path(home) / fs::path(written.substr(written.size() > 1 ? 2 : 1));
   }

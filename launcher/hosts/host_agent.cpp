@@ -138,8 +138,8 @@ void send_hello(net::Link& link, const AgentJob& job, const HostFacts& facts,
   throw base::UserError(
       base::ExitCode::peer_lost,
       fmt::format("the launcher of run {} at {} does not answer to this host's token ({}): the run "
-                  "has ended or was started again, and the token has expired, or this host has no "
-                  "route to the launcher",
+                  "has ended or was started again, and the token has expired, or another agent has "
+                  "joined with it, or this host has no route to the launcher",
                   job.run_name, job.endpoints.at(base::kAgentService), why));
 }
 

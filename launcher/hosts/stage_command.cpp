@@ -246,6 +246,18 @@ base::ExitCode run_agent_over_ssh(int input, int output) {
   }
 }
 
+// A token is for one agent: a second one would end the first, and with it the run.
+void refuse_second_agent(const AgentJob& job, const fs::path& directory) {
+  const fs::path run = host_run_directory(directory, job.run_name, job.run);
+  const std::string first = base::living_process(run, {job.name(), job.host, job.generation});
+  if (first.empty()) return;
+  throw base::UserError(
+      base::ExitCode::bad_input,
+      fmt::format("host {} of run {} has already joined with this token: {}; each host needs its "
+                  "own token",
+                  job.host_name, job.run_name, first));
+}
+
 // `strait join TOKEN`: reads the job from the file, or from stdin for "-".
 base::ExitCode run_agent_from_token(const std::string& token) {
   try {
@@ -257,6 +269,9 @@ base::ExitCode run_agent_from_token(const std::string& token) {
                       "launcher's build here",
                       job.build, base::build_id()));
     }
+    const fs::path directory = agent_directory(job.directory);
+    check_host_directory(directory);
+    refuse_second_agent(job, directory);
     return run_agent(job);
   } catch (const std::exception& error) {
     return reported(error);
@@ -319,10 +334,10 @@ base::ExitCode exec_torch_program(char** argv) {
   const std::string program = self.parent_path() / "strait-stage-torch";
   base::set_thread_waits();
   // By default glibc takes tensors of up to 32 MiB from its heap, where the logits of a large
-  // vocabulary leave holes that nothing else fits in (tests/bench/RESULTS.md). Larger than 16 MiB
+  // vocabulary leave holes that nothing else fits in (tests/bench/RESULTS.md). Larger than 8 MiB
   // they are mapped. A fixed limit also fixes the one from which free memory is returned, so both
   // are set. What the environment has already is kept.
-  ::setenv("MALLOC_MMAP_THRESHOLD_", "16777216", 0);
+  ::setenv("MALLOC_MMAP_THRESHOLD_", "8388608", 0);
   ::setenv("MALLOC_TRIM_THRESHOLD_", "67108864", 0);
   ::execv(program.c_str(), argv);
   spdlog::error("cannot run {}: {}; it must be in the folder of strait-stage: install both again",

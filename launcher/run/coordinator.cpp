@@ -305,7 +305,8 @@ Outcome Coordinator::outcome() const {
   }
   if (!cause && checkpoints_.last_drop()) {
     cause = checkpoints_.last_drop();
-    cause->sentence = "training finished, but its last checkpoint failed: " + cause->sentence;
+    cause->sentence = fmt::format("training {}, but its last checkpoint failed: {}",
+                                  result.stopped ? "stopped" : "finished", cause->sentence);
   }
   if (!cause) return result;
   result.code = cause->code;
@@ -341,8 +342,10 @@ void Coordinator::check_exits() {
                                    " after all work of the run was done"});
       continue;
     }
-    const char* const early = worker.status->code == 0 ? " before its work was done" : "";
-    fail(worker, worker.status->exit_code(), worker.status->sentence() + early, false);
+    std::string why = worker.status->code == 0 ? " before its work was done" : "";
+    if (worker.status->code.value_or(0) != 0)
+      why = base::last_error(worker.handle.process->log_tail(kTailLines));
+    fail(worker, worker.status->exit_code(), worker.status->sentence() + why, false);
   }
 }
 

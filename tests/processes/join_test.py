@@ -65,11 +65,12 @@ class Joins(runs.RunCase):
     def join(self, token, name):
         return Joined(self, [self.program, "join", token], name)
 
-    def refusal(self, *words, text=None):
+    def refusal(self, *words, text=None, home=None):
         """(exit code, error line) of a join that fails."""
         done = subprocess.run(
             [self.program, "join", *map(str, words)], cwd=self.home, capture_output=True,
-            text=True, input=text, timeout=runs.scaled_timeout(runs.TIMEOUT), env={**os.environ, "HOME": str(self.home)})
+            text=True, input=text, timeout=runs.scaled_timeout(runs.TIMEOUT),
+            env={**os.environ, "HOME": str(self.home if home is None else home)})
         errors = [line for line in done.stderr.splitlines() if " error " in line]
         self.assertEqual(len(errors), 1, done.stderr)
         return done.returncode, errors[0]
@@ -248,6 +249,31 @@ class Joins(runs.RunCase):
                 errors[0], rf"run {name} at tcp://127\.0\.0\.1:\d+ does not answer.*expired")
         launched.signal(signal.SIGINT)
         launched.end(20)
+
+    def test_token_is_for_one_agent(self):
+        launched, tokens = self.start_joining("once", {"train.steps": 100_000})
+        kept = self.home / "kept.token"
+        kept.write_bytes(tokens[0].read_bytes())
+        joined = {name: self.join(token, name) for token, name in zip(tokens, ("alpha", "beta"))}
+        launched.at_step(2)
+        code, line = self.refusal(kept, home=self.home / "alpha")
+        self.assertEqual(code, 10, line)
+        first = joined["alpha"].process.pid
+        self.assertIn(f"host alpha of run once has already joined with this token: process {first} (agent.0)", line)
+        launched.at_step(launched.run.metrics()[-1]["step"] + 2)
+        # On another machine only the launcher could know, and there the second one looks like a restart.
+        code, line = self.refusal(kept, home=self.home / "elsewhere")
+        self.assertEqual(code, 20, line)
+        self.assertIn("another agent has joined with it", line)
+        self.assertEqual(launched.end(), 20, launched.output())
+        self.assertIn("host agent 0 has restarted or was started twice", launched.output())
+        self.assertEqual(joined["beta"].end(), 0, joined["beta"].log.read_text())
+        joined["alpha"].process.kill()
+        for home, code, words in (
+            ("", 10, "the directory ~/.strait needs $HOME, which is not set; set it"),
+            ("/dev/null", 31, "cannot keep files in /dev/null/.strait: Not a directory; name another place"),
+        ):
+            self.assertEqual((code, True), ((refused := self.refusal(kept, home=home))[0], words in refused[1]), refused)
 
     def test_refuses_invalid_tokens(self):
         launched, tokens = self.start_joining("builds")

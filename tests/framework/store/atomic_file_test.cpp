@@ -167,6 +167,12 @@ TEST(MakeDirectory, MakesParentsAndAcceptsWhatIsThere) {
                      [&] { make_directory(folder / "file"); });
   expect_store_error(StoreError::Kind::bad_input, {"file/sub"},
                      [&] { make_directory(folder / "file/sub"); });
+  std::filesystem::create_symlink("/nowhere/at/all", folder / "link");
+  for (const char* const path : {"link", "link/sub"}) {
+    expect_store_error(StoreError::Kind::bad_input,
+                       {"link: it is a symbolic link to /nowhere/at/all", "remove the link"},
+                       [&] { make_directory(folder / path); });
+  }
 }
 
 TEST(InputFile, RefusesWhatIsNoRegularFileAndWhatIsTooLarge) {

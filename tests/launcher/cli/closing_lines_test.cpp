@@ -51,6 +51,16 @@ TEST_F(ClosingLines, RepeatWhatAResumeWasAskedForUntilItIsApplied) {
               ElementsAre(EndsWith(scratch_.path().string() + "   (from step 12)")));
 }
 
+TEST_F(ClosingLines, DoNotRepeatAModelThatWasRefused) {
+  outcome_.code = base::ExitCode::bad_input;
+  EXPECT_THAT(lines(" --set train.steps=16 --set model.path=other"),
+              ElementsAre(EndsWith(scratch_.path().string() +
+                                   "   (from step 12, without what was refused)")));
+  outcome_.code = base::ExitCode::peer_lost;
+  EXPECT_THAT(lines(" --set model.path=moved"),
+              ElementsAre(EndsWith(" --set model.path=moved   (from step 12)")));
+}
+
 TEST_F(ClosingLines, GoBackToTheNewestCheckpointKnownToBeGood) {
   plan_.recipe.train.learning_rate = 10;
   outcome_.code = base::ExitCode::numeric;

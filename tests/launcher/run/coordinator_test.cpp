@@ -25,6 +25,7 @@ using namespace std::chrono_literals;
 using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -1112,6 +1113,10 @@ TEST_F(CoordinatorProcessTest, EarlyExitIsFailure) {
   const Outcome refused = run();
   EXPECT_EQ(refused.code, base::ExitCode::bad_input);
   EXPECT_THAT(refused.cause, HasSubstr("ended with code 10 (bad input)"));
+  stage(
+      0, [](Script& me) { me.hang(); },
+      shell("echo '2026-01-01 00:00:00.000 error no more threads'; echo at last; exit 10"));
+  EXPECT_THAT(run().cause, EndsWith("ended with code 10 (bad input): no more threads"));
 }
 
 TEST_F(CoordinatorProcessTest, FailedMessageIsPreferredToExitCode) {
