@@ -14,6 +14,7 @@ from source_files import source_files
 # below those rooms comes with them.
 ROOMS = {
     "schedules": set(),
+    "placement": set(),
     "framework": set(),
     "framework/fields": set(),
     "framework/net": {"framework/fields"},
@@ -40,7 +41,7 @@ LAUNCHER = {
     "hosts": {"plan", "transfer"},
     "run": {"hosts"},
     "plugin": {"plan", "stages"},
-    "planner": {"plugin", "transfer", "tokenizer"},
+    "planner": {"placement", "plugin", "transfer", "tokenizer"},
     "worker": {"planner", "run"},
     "cli": {"worker"},
 }
@@ -64,7 +65,7 @@ ROOMS["tests"] = set(ROOMS) - {"recipes"}
 
 # Rooms that never see libtorch, directly or through what they include, so that ThreadSanitizer and
 # a host's agent can do without it.
-WITHOUT_TORCH = {"schedules", "framework", "framework/fields", "framework/net", "framework/trace", "framework/sync", "framework/sync/methods",
+WITHOUT_TORCH = {"schedules", "placement", "framework", "framework/fields", "framework/net", "framework/trace", "framework/sync", "framework/sync/methods",
                  "framework/store", "framework/data"} | {
     "launcher/" + name for name in LAUNCHER if name not in ("plugin", "planner", "worker", "cli")}
 TORCH = re.compile(r"^(torch|ATen|c10)/")

@@ -32,7 +32,7 @@ int main(int count, char** words) {
 class Tree:
     def __init__(self, folder):
         self.root = folder / "some body's tree"
-        for room in ("schedules", "framework", "kernels", "models", "stages", "launcher"):
+        for room in ("schedules", "placement", "framework", "kernels", "models", "stages", "launcher"):
             (self.root / room).mkdir(parents=True)
         shutil.copy(ROOT / "strait", self.root)
         shutil.copy(ROOT / "CMakePresets.json", self.root)

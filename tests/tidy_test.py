@@ -25,9 +25,9 @@ SCRATCH = BUILD / "tidy"
 UNITS = ["stages+models+framework/tensors+framework/codec+kernels", "launcher/cli",
          "launcher/plugin+launcher/planner+launcher/worker", "launcher/hosts", "launcher/run",
          "launcher/base+launcher/tokenizer+launcher/recipe+launcher/plan+launcher/transfer", "framework/net", "framework/store",
-         "framework/data", "framework/fields", "framework/sync", "framework/trace", "schedules"]  # the slowest first
+         "framework/data", "framework/fields", "framework/sync", "framework/trace", "placement", "schedules"]  # the slowest first
 # What a build without libtorch has, too.
-ALWAYS = {"schedules", "framework/net", "framework/sync", "framework/trace", "framework/store", "framework/data", "framework/fields", "launcher/hosts"}
+ALWAYS = {"placement", "schedules", "framework/net", "framework/sync", "framework/trace", "framework/store", "framework/data", "framework/fields", "launcher/hosts"}
 # Highway's sources read themselves again for every instruction set; one of them is enough here.
 ONE_INSTRUCTION_SET = ["-DHWY_COMPILE_ONLY_STATIC"]
 # More than half of the time where it sees all functions of libtorch's headers.
@@ -50,7 +50,7 @@ def tidy(name, text, flags, checks=""):
     """What clang-tidy has to say, without its chatter; empty when all is well."""
     unit = SCRATCH / (name + ".cpp")
     unit.write_text(text)
-    ours = f"^({re.escape(str(ROOT))}/(schedules|framework|kernels|models|stages|launcher)/|{re.escape(str(unit))})"
+    ours = f"^({re.escape(str(ROOT))}/(schedules|placement|framework|kernels|models|stages|launcher)/|{re.escape(str(unit))})"
     command = ["clang-tidy", "--quiet", f"--config-file={ROOT / '.clang-tidy'}", f"--header-filter={ours}", f"--checks={checks}", str(unit), "--"]
     result = subprocess.run(command + ["-x", "c++"] + flags + ONE_INSTRUCTION_SET + THREAD_SAFETY, cwd=ROOT, capture_output=True, text=True)
     if result.returncode == 0 and "warning:" not in result.stdout:

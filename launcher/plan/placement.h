@@ -2,13 +2,24 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "launcher/recipe/recipe.h"
+#include "models/model_description.h"
 
 namespace strait::plan {
 
 struct Plan;
+
+// A layout among which "auto" chose.
+struct Layout {
+  std::int64_t stages = 1;
+  std::int64_t replicas = 1;
+  std::vector<std::string> hosts;  // of the processes, by replica, then stage; none: this machine
+  double step_seconds = 0;         // forecast, with the sync of replicas
+  std::vector<models::LayerRange> layers;  // of the first chunk of each stage
+};
 
 // The hosts of a recipe: its list, or this machine, or the nodes that a Slurm job asks for.
 std::vector<recipe::RecipeHost> hosts_of(const recipe::Recipe& recipe);

@@ -80,13 +80,18 @@ void describe(auto& f, fields::Is<Plan::SyncOffer> auto& m) {
   f("slot_bytes", m.slot_bytes), f("staleness", m.staleness), f("step_seconds", m.step_seconds);
   f("slowdown", m.slowdown), f("strength", m.strength);
 }
+void describe(auto& f, fields::Is<Layout> auto& m) {
+  f("stages", m.stages), f("replicas", m.replicas), f("hosts", m.hosts);
+  f("step_seconds", m.step_seconds), f("layers", m.layers);
+}
 void describe(auto& f, fields::Is<Plan> auto& m) {
   f("recipe", m.recipe), f("model_config", m.model_config), f("model_hash", m.model_hash);
   f("train", m.train), f("eval", m.eval), f("steps", m.steps);
   f("micro_batches", m.micro_batches), f("eval_micro_batches", m.eval_micro_batches);
   f("depth", m.depth), f("epoch_steps", m.epoch_steps), f("step_seconds", m.step_seconds);
   f("first_epoch_step_seconds", m.first_epoch_step_seconds), f("sync_method", m.sync_method);
-  f("sync_strength", m.sync_strength), f("sync_offers", m.sync_offers), f("hosts", m.hosts);
+  f("sync_strength", m.sync_strength), f("sync_offers", m.sync_offers);
+  f("layouts", m.layouts), f("hosts", m.hosts);
   f("measured_hosts", m.speeds.hosts), f("measured_links", m.speeds.links);
   f("processes", m.processes), f("links", m.links);
 }

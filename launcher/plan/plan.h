@@ -12,6 +12,7 @@
 #include "framework/store/sample.h"
 #include "framework/sync/membership.h"
 #include "framework/sync/sync_settings.h"
+#include "launcher/plan/placement.h"
 #include "launcher/recipe/links.h"
 #include "launcher/recipe/recipe.h"
 #include "models/model_description.h"
@@ -68,8 +69,7 @@ struct Plan {
   // Forecast of a training step with one sync method.
   struct SyncOffer {
     std::string method;
-    std::int64_t step_bytes =
-        0;  // sent by the busiest process to other replicas, mean of all steps
+    std::int64_t step_bytes = 0;   // that the busiest process sends, mean of all steps
     std::int64_t round_bytes = 0;  // the same, in one round
     std::int64_t slot_bytes = 0;   // state of the largest stage
     double staleness = 0;          // mean number of steps by which weights lag the agreed ones
@@ -97,12 +97,12 @@ struct Plan {
   double step_seconds = 0;              // forecast, after the first epoch
   double first_epoch_step_seconds = 0;  // forecast, in the first epoch
   std::string sync_method;              // between replicas, "auto" resolved; empty with one replica
-  // Of cocktail: from the recipe, or chosen by "auto".
-  std::optional<sync::Strength> sync_strength = std::nullopt;
-  std::vector<SyncOffer> sync_offers;  // of all methods
-  std::vector<Host> hosts;             // in the order of the recipe
-  recipe::LinkTable speeds;            // measured speeds that forecasts use; see speeds.h
-  std::vector<Process> processes;      // by replica, then by stage
+  std::optional<sync::Strength> sync_strength = std::nullopt;  // of cocktail, also if chosen
+  std::vector<SyncOffer> sync_offers;                          // of all methods
+  std::vector<Layout> layouts;     // the one that "auto" chose, then the next best
+  std::vector<Host> hosts;         // in the order of the recipe
+  recipe::LinkTable speeds;        // measured speeds that forecasts use; see speeds.h
+  std::vector<Process> processes;  // by replica, then by stage
   std::vector<Link> links;
 
   const Process& process(net::ProcessName name) const;

@@ -12,6 +12,7 @@ PathSpeed path_speed(const Plan& plan, std::size_t from, std::size_t to) {
     const double rate = simulated.mean_bytes_per_second();
     if (rate > 0) speed.bytes_per_second = std::min(rate, kAssumedLinkBytesPerSecond);
     speed.seconds = std::chrono::duration<double>(simulated.delay).count();
+    speed.stated = rate > 0;
     return speed;
   }
   const recipe::MeasuredLink* link =
@@ -21,6 +22,7 @@ PathSpeed path_speed(const Plan& plan, std::size_t from, std::size_t to) {
     speed = {std::min(link->bits_per_second / 8, kAssumedLinkBytesPerSecond), link->seconds, true};
   } else if (plan.recipe.hosts.link_megabits) {
     speed.bytes_per_second = *plan.recipe.hosts.link_megabits * 1e6 / 8;
+    speed.stated = true;
   }
   return speed;
 }
@@ -44,8 +46,19 @@ ComputeSpeed compute_speed(const Plan& plan, std::size_t host, std::int64_t thre
   };
   ComputeSpeed speed;
   speed.flops_per_second = kAssumedFlopsPerThread * running(threads, processes);
+  if (computes_on_gpus(plan, host)) {
+    const bool narrow = plan.recipe.model.dtype == recipe::Dtype::bfloat16;
+    speed.flops_per_second = narrow ? kAssumedFlopsOfGpu : kAssumedFlopsOfGpuInFloat32;
+  }
   const recipe::MeasuredHost* known = plan.speeds.host(plan.hosts.at(host).name);
-  if (known == nullptr || known->flops_per_second == 0) return speed;
+  if (known == nullptr || known->flops_per_second == 0) {
+    const auto& listed = plan.recipe.hosts.list;
+    const auto found =
+        std::ranges::find(listed, plan.hosts.at(host).name, &recipe::RecipeHost::name);
+    speed.stated = found != listed.end() && found->tflops;
+    if (speed.stated) speed.flops_per_second = *found->tflops * 1e12;
+    return speed;
+  }
   speed.flops_per_second = known->flops_per_second;
   if (!computes_on_gpus(plan, host)) {
     speed.flops_per_second *= running(threads, processes) / running(known->threads, 1);

@@ -9,8 +9,11 @@
 namespace strait::plan {
 
 // Speeds for forecasts: measured ones (hosts.links of the recipe), else those that the recipe
-// states, else these.
+// states (tflops of a host, hosts.link_megabits), else these.
 inline constexpr double kAssumedFlopsPerThread = 2e10;
+// What training reaches on a GPU of a desktop: an RTX 4090 reaches about twice as much, a T4 half.
+inline constexpr double kAssumedFlopsOfGpu = 6e13;  // in bfloat16
+inline constexpr double kAssumedFlopsOfGpuInFloat32 = 1.5e13;
 inline constexpr double kAssumedBackwardCost = 2.0;            // relative to a forward
 inline constexpr double kAssumedLinkBytesPerSecond = 4e9 / 8;  // CURVE over loopback
 inline constexpr double kAssumedMemoryBytesPerSecond = 2e10;   // read and written
@@ -23,6 +26,7 @@ struct PathSpeed {
   double bytes_per_second = kAssumedLinkBytesPerSecond;
   double seconds = 0;  // one-way latency
   bool measured = false;
+  bool stated = false;  // by the recipe, also as simulated
 };
 
 // Speed between two hosts of the plan, or two processes of one host: simulated (hosts.simulate),
@@ -39,6 +43,7 @@ struct ComputeSpeed {
   double flops_per_second = kAssumedFlopsPerThread;
   double backward = kAssumedBackwardCost;  // duration relative to a forward
   bool measured = false;
+  bool stated = false;  // by the recipe
 };
 
 bool computes_on_gpus(const Plan& plan, std::size_t host);

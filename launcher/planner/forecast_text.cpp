@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "launcher/base/text.h"
+#include "launcher/base/text_table.h"
 #include "launcher/planner/plan_text.h"
 #include "launcher/planner/planned_sync.h"
 #include "launcher/planner/step_forecast.h"
@@ -32,14 +33,18 @@ std::string some_of(const std::vector<std::string>& words) {
 // The speeds that forecasts use, measured and assumed.
 std::string text_of_speeds(const plan::Plan& plan) {
   std::vector<std::string> measured;
+  std::set<std::string> stated;
   std::set<std::string> assumed;
   for (std::size_t i = 0; i < plan.hosts.size(); ++i) {
     const plan::ComputeSpeed speed = plan::compute_speed(plan, i, 1);
-    const std::string words =
-        fmt::format("{:.3g} Gflop/s a {}", speed.flops_per_second / 1e9,
-                    speed.measured && plan::computes_on_gpus(plan, i) ? "GPU" : "thread");
+    const std::string words = fmt::format("{:.3g} Gflop/s a {}", speed.flops_per_second / 1e9,
+                                          plan::computes_on_gpus(plan, i) ? "GPU" : "thread");
     if (speed.measured) measured.push_back(fmt::format("{} on {}", words, plan.hosts[i].name));
-    if (!speed.measured) assumed.insert(words);
+    if (speed.stated) {
+      stated.insert(fmt::format("{:.3g} Tflop/s a process on {}", speed.flops_per_second / 1e12,
+                                plan.hosts[i].name));
+    }
+    if (!speed.measured && !speed.stated) assumed.insert(words);
   }
   std::set<std::pair<std::size_t, std::size_t>> seen;
   for (const plan::Plan::Link& link : plan.links) {
@@ -48,15 +53,17 @@ std::string text_of_speeds(const plan::Plan& plan) {
     if (!seen.insert({from, to}).second) continue;
     const plan::PathSpeed path = plan::path_speed(plan, from, to);
     const std::string words = text_of_rate(path.bytes_per_second);
-    if (!path.measured) assumed.insert(words + " a link");
+    if (!path.measured) (path.stated ? stated : assumed).insert(words + " a link");
     if (path.measured) {
       measured.push_back(fmt::format("{} and {:.3g} ms from {} to {}", words, path.seconds * 1e3,
                                      plan.hosts[from].name, plan.hosts[to].name));
     }
   }
-  std::string rest = fmt::format("{}", fmt::join(assumed, " and "));
-  if (measured.empty()) return rest;
-  return fmt::format("measured {}{}{}", some_of(measured), rest.empty() ? "" : "; assumed ", rest);
+  std::vector<std::string> parts;
+  if (!measured.empty()) parts.push_back("measured " + some_of(measured));
+  if (!stated.empty()) parts.push_back("stated " + some_of({stated.begin(), stated.end()}));
+  if (!assumed.empty()) parts.push_back(fmt::format("assumed {}", fmt::join(assumed, " and ")));
+  return fmt::format("{}", fmt::join(parts, "; "));
 }
 
 // "0.223 s", "12 min", "4.1 h", "26 days".
@@ -118,7 +125,61 @@ std::string text_of_forecast(const plan::Plan& plan) {
   return text + fmt::format("; {} in all\n", text_of_seconds(seconds_of_all_steps(plan)));
 }
 
+// "a 16, b+c 12": the hosts of each stage in all replicas, with its blocks.
+std::string text_of_layout(const plan::Plan& plan, const plan::Layout& layout) {
+  const auto host = [&](std::size_t at) {
+    return layout.hosts.empty() ? plan.hosts.front().name : layout.hosts[at];
+  };
+  std::vector<std::string> words;
+  for (std::size_t stage = 0; stage < layout.layers.size(); ++stage) {
+    // Layer 0 is the embedding, and the last one the head.
+    const models::LayerRange& range = layout.layers[stage];
+    const bool head = stage + 1 == layout.layers.size();
+    const int blocks = range.last - range.first + 1 - (stage == 0 ? 1 : 0) - (head ? 1 : 0);
+    std::vector<std::string> names;
+    for (std::int64_t replica = 0; replica < layout.replicas; ++replica) {
+      const auto at = static_cast<std::size_t>(replica * layout.stages) + stage;
+      if (std::ranges::find(names, host(at)) == names.end()) names.push_back(host(at));
+    }
+    words.push_back(fmt::format("{} {}", fmt::join(names, "+"), blocks));
+  }
+  return some_of(words);
+}
+
+// Hosts without a process.
+std::string text_of_idle_hosts(const plan::Plan& plan) {
+  std::vector<std::string> idle;
+  for (std::size_t i = 0; i < plan.hosts.size(); ++i) {
+    const bool used = std::ranges::any_of(
+        plan.processes, [i](const auto& process) { return process.host_index == i; });
+    if (!used) idle.push_back(plan.hosts[i].name);
+  }
+  if (idle.empty()) return "";
+  return fmt::format("  left out, because a step takes no longer without: {}\n", some_of(idle));
+}
+
 }  // namespace
+
+std::string layout_table(const plan::Plan& plan, std::size_t columns) {
+  if (plan.layouts.empty()) return "";
+  constexpr std::size_t kShown = 4;
+  using Kind = base::TextColumn::Kind;
+  std::vector<base::TextColumn> table{{"  layout", {}, Kind::key},
+                                      {"blocks of each stage", {}, Kind::text},
+                                      {"a step", {}, Kind::number},
+                                      {"longer", {}, Kind::number}};
+  const double chosen = plan.layouts.front().step_seconds;
+  for (std::size_t i = 0; i < std::min(kShown, plan.layouts.size()); ++i) {
+    const plan::Layout& one = plan.layouts[i];
+    table[0].cells.push_back(fmt::format("{}{}, {}", i == 0 ? "* " : "  ",
+                                         base::counted(one.stages, "stage"),
+                                         base::counted(one.replicas, "replica")));
+    table[1].cells.push_back(text_of_layout(plan, one));
+    table[2].cells.push_back(text_of_seconds(one.step_seconds));
+    table[3].cells.push_back(fmt::format("{:.2f}x", one.step_seconds / chosen));
+  }
+  return "\n" + base::table_text(table, columns) + text_of_idle_hosts(plan);
+}
 
 std::string forecast_text(const plan::Plan& plan) {
   return text_of_simulation(plan.recipe.hosts) + text_of_forecast(plan);

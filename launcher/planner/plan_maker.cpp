@@ -20,6 +20,7 @@
 #include "launcher/planner/model_weights.h"
 #include "launcher/planner/planned_cut.h"
 #include "launcher/planner/planned_data.h"
+#include "launcher/planner/planned_layout.h"
 #include "launcher/planner/planned_model.h"
 #include "launcher/planner/planned_pipeline.h"
 #include "launcher/planner/step_forecast.h"
@@ -97,35 +98,6 @@ ProfileQuestion profile_of(const recipe::Recipe& resolved) {
   return question;
 }
 
-// The recipe with "balanced" instead of "profile", which needs measured layers.
-recipe::Recipe by_cost(recipe::Recipe recipe) {
-  recipe::Recipe::Partition& partition = recipe.pipeline.partition;
-  if (partition.kind == recipe::PartitionKind::profile) {
-    partition.kind = recipe::PartitionKind::balanced;
-  }
-  return recipe;
-}
-
-// Nullopt: there is no such pipeline, usually because memory is too small.
-std::optional<double> seconds_of_step(plan::Plan plan, const recipe::Recipe& resolved,
-                                      const PipelineQuestion& question) {
-  try {
-    plan_pipeline(plan, resolved, question);
-  } catch (const stages::PartitionError&) {
-    return std::nullopt;
-  } catch (const base::UserError&) {
-    return std::nullopt;
-  }
-  return plan.step_seconds;
-}
-
-bool on_gpus(const plan::Plan& plan) {
-  const recipe::Recipe& recipe = plan.recipe;
-  return recipe.model.device == recipe::Device::cuda || recipe.hosts.slurm.gpus_per_node > 0 ||
-         std::ranges::any_of(plan.hosts,
-                             [](const auto& host) { return host.gpus && !host.gpus->empty(); });
-}
-
 // A resumed run keeps its threads. The launcher reports what they cost on this host.
 void plan_local_cores(plan::Plan& plan, const plan::Plan* before) {
   const bool chosen_now =
@@ -134,27 +106,6 @@ void plan_local_cores(plan::Plan& plan, const plan::Plan* before) {
     plan.hosts[i].cores = base::usable_cores();
     if (chosen_now) plan::check_threads(plan, i);
   }
-}
-
-// Rows of a micro-batch: from the recipe, else from the run that is resumed (its bits depend on
-// them), else chosen.
-std::int64_t micro_batch_rows(const plan::Plan& plan, const PipelineQuestion& question) {
-  const recipe::Recipe& recipe = plan.recipe;
-  if (recipe.train.micro_batch) return *recipe.train.micro_batch;
-  PipelineQuestion compared = question;
-  compared.pass_tokens = on_gpus(plan) ? plan::kAssumedPassTokensOfGpu : plan::kPassTokensOfCpu;
-  const auto forecast = [&](std::int64_t rows) {
-    recipe::Recipe resolved = by_cost(recipe);
-    resolved.train.micro_batch = rows;
-    return seconds_of_step(plan, resolved, compared);
-  };
-  const std::int64_t rows = recipe.train.batch / recipe.pipeline.replicas;
-  const plan::Plan* const before = question.before;
-  if (before != nullptr && !before->recipe.train.micro_batch &&
-      rows % before->micro_batch_rows() == 0 && forecast(before->micro_batch_rows())) {
-    return before->micro_batch_rows();
-  }
-  return best_micro_batch(rows, forecast);
 }
 
 }  // namespace
@@ -203,7 +154,12 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before) {
   if (recipe.hosts.backend == recipe::BackendKind::local) plan_local_cores(plan, before);
 
   PipelineQuestion question{model, run.train, recomputed, before};
+  if (chooses_layout(plan.recipe)) {
+    plan_layout(plan, question);
+    count_steps(plan, run.train);
+  }
   recipe::Recipe resolved = recipe;
+  resolved.pipeline = plan.recipe.pipeline;
   resolved.train.micro_batch = micro_batch_rows(plan, question);
   if (recipe.pipeline.partition.kind == recipe::PartitionKind::profile) {
     recipe::Recipe kept = resolved;

@@ -319,9 +319,10 @@ std::string plan_text(const plan::Plan& plan, std::size_t columns) {
       text_of_backward(recipe.codec), text_of_sync(plan),
       base::counted(plan.train.rows, "training row"));
   if (plan.eval) text += ", " + base::counted(plan.eval->rows, "evaluation row");
-  return text + "\n" + process_table(plan, model, columns) + gpu_table(plan) +
-         link_table(plan, columns) + cache_table(plan, columns) + sync_offer_table(plan, columns) +
-         text_of_memory_checkpoints(plan) + text_of_lacking_memory(plan) + forecast_text(plan);
+  return text + "\n" + layout_table(plan, columns) + process_table(plan, model, columns) +
+         gpu_table(plan) + link_table(plan, columns) + cache_table(plan, columns) +
+         sync_offer_table(plan, columns) + text_of_memory_checkpoints(plan) +
+         text_of_lacking_memory(plan) + forecast_text(plan);
 }
 
 }  // namespace strait::planner

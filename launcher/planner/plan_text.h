@@ -11,6 +11,9 @@ namespace strait::planner {
 // and sync methods, for a screen of that width (base::table_lines), then the forecast of a step.
 std::string plan_text(const plan::Plan& plan, std::size_t columns = 0);
 
+// The layout that "auto" chose, and the next best ones. Empty: the recipe states the layout.
+std::string layout_table(const plan::Plan& plan, std::size_t columns);
+
 // Its last lines: how long a step and all steps take, and with which speeds.
 std::string forecast_text(const plan::Plan& plan);
 

@@ -93,7 +93,12 @@ partition::Cluster cluster_of(const recipe::Recipe& recipe, const recipe::LinkTa
   const std::vector<recipe::RecipeHost> hosts = plan::hosts_of(recipe);
   const auto processes =
       static_cast<std::size_t>(recipe.pipeline.stages * recipe.pipeline.replicas);
-  const std::vector<std::size_t> places = plan::assign_hosts(hosts, processes);
+  std::vector<std::size_t> places;
+  for (const std::string& name : recipe.pipeline.hosts) {
+    places.push_back(static_cast<std::size_t>(
+        std::ranges::find(hosts, name, &recipe::RecipeHost::name) - hosts.begin()));
+  }
+  if (places.empty()) places = plan::assign_hosts(hosts, processes);
   partition::Cluster cluster;
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     partition::Host& host = cluster.hosts.emplace_back();
@@ -182,9 +187,19 @@ NamedPartition partition_of(const recipe::Recipe::Partition& partition) {
   }
 }
 
-partition::Assignment answer_of(const NamedPartition& asked, const partition::Question& question) {
+// `hosts`: those that the recipe names for its processes.
+partition::Assignment answer_of(const NamedPartition& asked, const partition::Question& question,
+                                const std::vector<std::string>& hosts) {
   try {
-    return stages::check_assignment(question, asked.cut(question), asked.name);
+    partition::Assignment answer = asked.cut(question);
+    for (std::size_t s = 0; s < answer.stages.size() && !hosts.empty(); ++s) {
+      const std::string& name =
+          hosts.at(static_cast<std::size_t>(question.replica * question.stages) + s);
+      answer.stages[s].host = static_cast<std::size_t>(
+          std::ranges::find(question.cluster.hosts, name, &partition::Host::name) -
+          question.cluster.hosts.begin());
+    }
+    return stages::check_assignment(question, std::move(answer), asked.name);
   } catch (const stages::PartitionError&) {
     throw;
   } catch (const std::exception& error) {
@@ -256,7 +271,7 @@ PlannedCut plan_cut(const recipe::Recipe& recipe, const recipe::LinkTable& speed
   PlannedCut cut;
   std::vector<std::vector<partition::Layers>> first;  // chunks of the first replica's stages
   for (; question.replica < question.replicas; ++question.replica) {
-    const partition::Assignment answer = answer_of(asked, question);
+    const partition::Assignment answer = answer_of(asked, question, recipe.pipeline.hosts);
     for (std::size_t s = 0; s < answer.stages.size(); ++s) {
       const std::vector<partition::Layers>& chunks = answer.stages[s].chunks;
       if (question.replica == 0) first.push_back(chunks);

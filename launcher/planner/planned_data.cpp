@@ -101,29 +101,6 @@ void check_batch_rows(const recipe::Recipe& recipe, const data::PreparedData& tr
                   rows == 1 ? "" : "s", recipe.data.row, parts));
 }
 
-void count_steps(plan::Plan& plan, const data::PreparedData& train) {
-  const recipe::Recipe& recipe = plan.recipe;
-  const std::int64_t micro_batch = recipe.train.micro_batch.value_or(1);
-  const std::int64_t rows = micro_batch * recipe.pipeline.replicas;
-  if (recipe.train.batch % rows != 0) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("train.batch = {} is not a multiple of train.micro_batch = {}{}",
-                    recipe.train.batch, micro_batch,
-                    recipe.pipeline.replicas == 1 ? "" : " times pipeline.replicas"));
-  }
-  check_batch_rows(recipe, train);
-  const data::SampleOrder order(
-      data::SampleOrderOptions{.seed = static_cast<std::uint64_t>(recipe.seed),
-                               .rows = train.tokens->rows(),
-                               .replicas = recipe.pipeline.replicas,
-                               .replica = recipe.pipeline.replicas - 1,
-                               .rows_per_step = recipe.train.batch / recipe.pipeline.replicas,
-                               .shuffle = recipe.data.shuffle});
-  plan.epoch_steps = order.epoch_steps(1);
-  plan.steps = recipe.train.steps ? *recipe.train.steps : order.epoch_steps(*recipe.train.epochs);
-}
-
 plan::Plan::Data plan_data(const data::PreparedData& data) {
   return {data.is_token_file ? fs::absolute(data.files.front().path).string() : "",
           data.tokens->hash(), data.tokens->rows()};
@@ -164,6 +141,29 @@ void check_made_by(data::PreparedData& data, const recipe::Recipe& recipe) {
 }
 
 }  // namespace
+
+void count_steps(plan::Plan& plan, const data::PreparedData& train) {
+  const recipe::Recipe& recipe = plan.recipe;
+  const std::int64_t micro_batch = recipe.train.micro_batch.value_or(1);
+  const std::int64_t rows = micro_batch * recipe.pipeline.replicas;
+  if (recipe.train.batch % rows != 0) {
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("train.batch = {} is not a multiple of train.micro_batch = {}{}",
+                    recipe.train.batch, micro_batch,
+                    recipe.pipeline.replicas == 1 ? "" : " times pipeline.replicas"));
+  }
+  check_batch_rows(recipe, train);
+  const data::SampleOrder order(
+      data::SampleOrderOptions{.seed = static_cast<std::uint64_t>(recipe.seed),
+                               .rows = train.tokens->rows(),
+                               .replicas = recipe.pipeline.replicas,
+                               .replica = recipe.pipeline.replicas - 1,
+                               .rows_per_step = recipe.train.batch / recipe.pipeline.replicas,
+                               .shuffle = recipe.data.shuffle});
+  plan.epoch_steps = order.epoch_steps(1);
+  plan.steps = recipe.train.steps ? *recipe.train.steps : order.epoch_steps(*recipe.train.epochs);
+}
 
 std::string tokenizer_of(const recipe::Recipe& recipe) {
   if (!recipe.data.tokenizer.empty()) return recipe.data.tokenizer;

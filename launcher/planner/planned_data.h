@@ -22,6 +22,10 @@ std::string prepare_command(const std::string& source, const data::DataOptions& 
 void check_tokens(const recipe::Recipe& recipe, const models::ModelDescription& model,
                   const data::PreparedData& data);
 
+// Steps of the run, and of an epoch, by the replicas of the plan's recipe. read_data_sets() calls
+// it; call it again when replicas have been chosen. UserError: train.batch does not fit.
+void count_steps(plan::Plan& plan, const data::PreparedData& train);
+
 // Reads the rows for training and evaluation, checks them against the model, and writes files and
 // steps into the plan. `before`: the plan of a run that resumes, whose own token files are read
 // instead of the recipe's sources; null: the run begins. UserError: a file is missing, comes from

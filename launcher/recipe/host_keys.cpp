@@ -15,6 +15,7 @@ namespace strait::recipe {
 namespace {
 
 constexpr key_kinds::NumberRange kMegabits{1e-3, 1e7};
+constexpr key_kinds::NumberRange kTflops{1e-6, 1e6};
 
 // ---- the value of hosts.list
 
@@ -93,6 +94,8 @@ const std::vector<HostField>& host_fields() {
       {"devices", "a list of GPU numbers, as in [0, 1]", take_devices},
       {"directory", "a path", [](const V& v, H& h) { return take_text(v, h.directory); }},
       {"environment", "a table of variables and their texts", take_environment},
+      {"tflops", "a number from 0.000001 to 1000000",
+       [](const V& v, H& h) { return take_number(kTflops, v, h.tflops); }},
       {"up_megabits", "a number from 0.001 to 10000000",
        [](const V& v, H& h) { return take_number(kMegabits, v, h.up_megabits); }},
       {"down_megabits", "a number from 0.001 to 10000000",
@@ -160,6 +163,7 @@ RecipeValue host_list_value(const std::vector<RecipeHost>& hosts) {
     if (!host.devices.empty()) table["devices"] = host.devices;
     if (!host.directory.empty()) table["directory"] = host.directory;
     if (!host.environment.empty()) table["environment"] = host.environment;
+    if (host.tflops) table["tflops"] = *host.tflops;
     if (host.up_megabits) table["up_megabits"] = *host.up_megabits;
     if (host.down_megabits) table["down_megabits"] = *host.down_megabits;
     list.push_back(table.size() == 1 ? table.at("name") : table);

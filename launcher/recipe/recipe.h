@@ -82,6 +82,9 @@ struct Recipe {
         std::nullopt;     // forwards in flight beyond 1F1B; absent: auto
     Partition partition;  // of layers to stages
     std::optional<std::int64_t> threads = std::nullopt;  // per process; absent: divide the cores
+    bool choose_stages = false;                          // "auto": 1 until the plan has chosen
+    bool choose_replicas = false;                        // the same
+    std::vector<std::string> hosts;  // of processes, by replica, then stage; empty: in their order
     bool operator==(const Pipeline&) const = default;
   };
 

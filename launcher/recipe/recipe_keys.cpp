@@ -66,13 +66,33 @@ void add_model_and_data(std::vector<RecipeKey>& keys) {
   std::ranges::move(data_keys(), std::back_inserter(keys));
 }
 
+// With "auto" as a further value, which sets `chosen`.
+template <class Flag>
+RecipeKey or_chosen(RecipeKey key, Flag chosen) {
+  key.allowed += " or \"auto\"";
+  key.set = [set = std::move(key.set), chosen](const RecipeValue& value, Recipe& recipe) {
+    chosen(recipe) = value == "auto";
+    return value == "auto" || set(value, recipe);
+  };
+  key.get = [get = std::move(key.get), chosen](const Recipe& recipe) {
+    return chosen(recipe) ? RecipeValue("auto") : get(recipe);
+  };
+  return key;
+}
+
 void add_pipeline_and_train(std::vector<RecipeKey>& keys) {
   keys.insert(
       keys.end(),
-      {integer("pipeline.stages", at<&R::pipeline, &R::Pipeline::stages>(), {1, 64},
-               "processes that the model is split over"),
-       integer("pipeline.replicas", at<&R::pipeline, &R::Pipeline::replicas>(), {1, 256},
-               "copies of the whole pipeline"),
+      {or_chosen(integer("pipeline.stages", at<&R::pipeline, &R::Pipeline::stages>(), {1, 64},
+                         "processes that the model is split over; auto: chosen for the shortest "
+                         "step, with their hosts and layers"),
+                 at<&R::pipeline, &R::Pipeline::choose_stages>()),
+       or_chosen(integer("pipeline.replicas", at<&R::pipeline, &R::Pipeline::replicas>(), {1, 256},
+                         "copies of the whole pipeline; auto: chosen with the stages"),
+                 at<&R::pipeline, &R::Pipeline::choose_replicas>()),
+       text_list("pipeline.hosts", at<&R::pipeline, &R::Pipeline::hosts>(),
+                 "a list of names of hosts.list such as [\"b\", \"a\"]",
+                 "of the processes, by replica, then by stage; absent: in the order of hosts.list"),
        part("pipeline.schedule", at<&R::pipeline, &R::Pipeline::schedule>(), PartKind::schedule,
             "in which order a stage runs forwards, backwards and weight gradients"),
        integer("pipeline.chunks", at<&R::pipeline, &R::Pipeline::chunks>(), {1, 64},

@@ -157,7 +157,8 @@ void check_required(const Recipe& recipe, const std::string& source, const Origi
 
 void check_consistent(const Recipe& recipe, const std::string& source, const Origins& origins,
                       Mistakes& mistakes) {
-  const auto& [stages, replicas, schedule, chunks, depth, partition, threads] = recipe.pipeline;
+  const auto& [stages, replicas, schedule, chunks, depth, partition, threads, choose_stages,
+               choose_replicas, hosts] = recipe.pipeline;
   const auto at = [&](std::initializer_list<std::string_view> keys) {
     return origins_of(keys, origins, source);
   };
@@ -168,6 +169,27 @@ void check_consistent(const Recipe& recipe, const std::string& source, const Ori
         "pipeline.replicas {}",
         recipe.train.batch, at({"train.batch", "train.micro_batch", "pipeline.replicas"}), rows,
         recipe.train.micro_batch.value_or(1), replicas));
+  }
+  if ((choose_stages || choose_replicas) && !hosts.empty()) {
+    mistakes.push_back(
+        fmt::format("pipeline.hosts is set while pipeline.stages or pipeline.replicas is \"auto\" "
+                    "({}); set all "
+                    "three, or leave pipeline.hosts out: it is chosen with them",
+                    at({"pipeline.hosts", "pipeline.stages", "pipeline.replicas"})));
+  } else if (!hosts.empty() && std::ssize(hosts) != stages * replicas) {
+    mistakes.push_back(fmt::format(
+        "pipeline.hosts has {} names, but the run has {} processes, pipeline.stages {} times "
+        "pipeline.replicas {} ({}); name a host for each, by replica, then by stage",
+        hosts.size(), stages * replicas, stages, replicas,
+        at({"pipeline.hosts", "pipeline.stages", "pipeline.replicas"})));
+  }
+  for (const std::string& host : hosts) {
+    if (std::ranges::find(recipe.hosts.list, host, &RecipeHost::name) != recipe.hosts.list.end()) {
+      continue;
+    }
+    mistakes.push_back(fmt::format("pipeline.hosts names {} ({}), which is not in hosts.list", host,
+                                   at({"pipeline.hosts"})));
+    break;
   }
   const std::int64_t ranges = std::ssize(partition.ranges);
   if (partition.kind == PartitionKind::ranges &&

@@ -107,7 +107,7 @@ std::vector<RecipeKey> sync_keys() {
 }
 
 std::string sync_method_of(const Recipe& recipe) {
-  if (recipe.pipeline.replicas == 1) {
+  if (recipe.pipeline.replicas == 1 && !recipe.pipeline.choose_replicas) {
     return "";
   }
   return recipe.sync.method.empty() ? kDefaultSync : recipe.sync.method;

@@ -80,8 +80,9 @@ struct RecipeHost {
   std::vector<std::int64_t> devices = {};   // GPUs that these processes share; empty: all
   std::string directory = {};               // for transferred files; empty: kHostDirectory
   std::map<std::string, std::string> environment = {};  // of its stage processes
-  std::optional<double> up_megabits = {};               // limit of file transfer from this host
-  std::optional<double> down_megabits = {};             // limit of file transfer to this host
+  std::optional<double> tflops = {};  // of a stage process; for forecasts where it is not measured
+  std::optional<double> up_megabits = {};    // limit of file transfer from this host
+  std::optional<double> down_megabits = {};  // limit of file transfer to this host
   bool operator==(const RecipeHost&) const = default;
 };
 

@@ -59,6 +59,28 @@ class Ssh(hosts.HostsCase):
         self.assertEqual(code, 10)
         self.assertIn("has no process 7.0; it has 0.0, 1.0, 2.0", err)
 
+    def test_automatic_layout_leaves_out_the_slow_host(self):
+        """Stages, their hosts and layers are chosen by the speeds that hosts state; the bits are those of any layout."""
+        names = self.site.names()
+        links = [f"{a},{b},10000,0.01" for a in names for b in names if a < b]
+        (self.home / "links.csv").write_text("\n".join(["from,to,mbit_per_s,ms", *links]))
+        settings = self.over_ssh({
+            "pipeline.stages": "auto",
+            "train.steps": 4,
+            "hosts.links": "links.csv",
+            "hosts.list": [{"name": name, "tflops": tflops} for name, tflops in zip(names, (4e-5, 1e-6, 4e-5))],
+        })
+        run = self.train("chosen", settings)
+        self.assertEqual(sorted(self.places(run)), ["0.0", "1.0"])
+        self.assertEqual(sorted(self.places(run).values()), ["h0", "h2"])
+        layouts = run.plan()["layouts"]
+        self.assertEqual(layouts[0]["stages"], 2)
+        self.assertLess(layouts[0]["step_seconds"], layouts[-1]["step_seconds"])
+        self.assertIn("left out, because a step takes no longer without: h1", self.ok("plan", "chosen.toml"))
+        self.assert_same_bits(self.train("local", {"train.steps": 4, "pipeline.stages": 2}).learnt(4), run.learnt(4))
+        self.ok("resume", "runs/chosen", "--set", "train.steps=6")
+        self.assertEqual(sorted(self.places(run).values()), ["h0", "h2"])
+
     def test_run_survives_closed_terminal(self):
         recipe = self.write_recipe("endless", self.over_ssh(self.ENDLESS))
         console = terminal.Terminal([self.program, "run", recipe], self.home)

@@ -187,7 +187,7 @@ TEST(Speeds, RelayAddsLatencyAndIsShared) {
 TEST(Speeds, PlanContainsAndPrintsMeasuredSpeeds) {
   plan::Plan plan = plan_over_two_hosts();
   EXPECT_THAT(plan_text(plan),
-              AllOf(HasSubstr("forecast at 20 Gflop/s a thread and 4 Gbit/s a link"),
+              AllOf(HasSubstr("forecast at assumed 20 Gflop/s a thread and 4 Gbit/s a link"),
                     Not(HasSubstr("measured"))));
   plan.speeds.links = {{"a", "b", 96e6, 97e6, 0.03}};
   plan.speeds.hosts = {{"b", 3e10, 2.5, 1, 1e10}};

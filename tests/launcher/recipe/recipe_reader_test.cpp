@@ -73,6 +73,7 @@ chunks = 1
 depth = 3
 partition = [[0, 5], [6, 11]]
 threads = 1
+hosts = ["bob@b", "alice@10.0.0.1", "bob@b", "bob@b"]
 [train]
 epochs = 3
 batch = 64
@@ -105,7 +106,7 @@ every = 50
 keep = 5
 [hosts]
 backend = "ssh"
-list = ["alice@10.0.0.1", { name = "bob@b", address = "10.0.0.2", slots = 2, memory = "8GiB", devices = [0, 1], directory = "/data", environment = { OMP_PROC_BIND = "true" }, up_megabits = 100, down_megabits = 200.5 }]
+list = ["alice@10.0.0.1", { name = "bob@b", address = "10.0.0.2", slots = 2, memory = "8GiB", devices = [0, 1], directory = "/data", environment = { OMP_PROC_BIND = "true" }, tflops = 0.5, up_megabits = 100, down_megabits = 200.5 }]
 address = "10.0.0.9"
 ssh_config = "c"
 hold = 60
@@ -140,7 +141,11 @@ TEST(RecipeReader, SetsFieldOfEveryKey) {
       "m", Weights::random,  "", Dtype::bfloat16, Device::cpu, Recompute::layer, every_lora_key(),
       "a", Quantization::nf4};
   expected.data = {{{"t"}}, {{"e"}}, 0, "bytes", 64, false};
-  expected.pipeline = {2, 2, "gpipe", 1, 3, {PartitionKind::ranges, {{0, 5}, {6, 11}}, ""}, 1};
+  expected.pipeline = {2,       2,
+                       "gpipe", 1,
+                       3,       {PartitionKind::ranges, {{0, 5}, {6, 11}}, ""},
+                       1,       false,
+                       false,   {"bob@b", "alice@10.0.0.1", "bob@b", "bob@b"}};
   expected.train = {std::nullopt, 3,          64,  std::nullopt, 1.0, DecayKind::linear,
                     20,           {0.8, 0.9}, 0.0, 0.5,          10};
   expected.codec = {
@@ -160,6 +165,7 @@ TEST(RecipeReader, SetsFieldOfEveryKey) {
                           .devices = {0, 1},
                           .directory = "/data",
                           .environment = {{"OMP_PROC_BIND", "true"}},
+                          .tflops = 0.5,
                           .up_megabits = 100.0,
                           .down_megabits = 200.5}};
   expected.hosts.ports = {47000, 47099};

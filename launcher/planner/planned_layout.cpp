@@ -1,0 +1,294 @@
+#include "launcher/planner/planned_layout.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "framework/sync/forecast.h"
+#include "launcher/base/errors.h"
+#include "launcher/plan/placement.h"
+#include "launcher/plan/speeds.h"
+#include "launcher/planner/planned_boundary.h"
+#include "launcher/planner/planned_cut.h"
+#include "launcher/planner/planned_sync.h"
+#include "launcher/planner/step_forecast.h"
+#include "launcher/recipe/recipe_sync_keys.h"
+#include "placement/search.h"
+#include "stages/partition.h"
+#include "stages/stage_layout.h"
+
+namespace strait::planner {
+namespace {
+
+// Layouts that are planned in full.
+constexpr std::size_t kPlanned = 8;
+// Forecasts are not more precise than this.
+constexpr double kSameStep = 1.02;
+// The search needs the size of a micro-batch; the plan chooses it later, for each layout by itself.
+constexpr std::int64_t kMicroBatchesOfAutomatic = 16;
+
+std::int64_t rows_of_micro_batch(const recipe::Recipe& recipe) {
+  if (recipe.train.micro_batch) return *recipe.train.micro_batch;
+  std::int64_t rows = 1;
+  for (std::int64_t more = 1; more * kMicroBatchesOfAutomatic <= recipe.train.batch; ++more) {
+    if (recipe.train.batch % more == 0) rows = more;
+  }
+  return rows;
+}
+
+// Its GPUs, else the slots that the recipe gives it, else one place.
+std::int64_t places_of(const recipe::RecipeHost& host, const plan::Plan::Host& known) {
+  if (host.slots) return *host.slots;
+  return known.gpus && !known.gpus->empty() ? std::ssize(*known.gpus) : 1;
+}
+
+void add_devices(const plan::Plan& plan, placement::Problem& problem) {
+  const std::vector<recipe::RecipeHost> hosts = plan::hosts_of(plan.recipe);
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    const std::int64_t places = places_of(hosts[i], plan.hosts[i]);
+    for (std::int64_t place = 0; place < places; ++place) {
+      const plan::ComputeSpeed speed =
+          plan::compute_speed(plan, i, threads_of(plan.recipe, places), places);
+      placement::Device& device = problem.devices.emplace_back();
+      device.host = i;
+      // Layers are counted with the backward that is assumed elsewhere.
+      device.flops_per_second =
+          speed.flops_per_second * (1 + plan::kAssumedBackwardCost) / (1 + speed.backward);
+      if (plan::computes_on_gpus(plan, i)) {
+        const auto& gpus = *plan.hosts[i].gpus;
+        device.memory_bytes =
+            static_cast<double>(gpus[static_cast<std::size_t>(place) % gpus.size()]);
+      } else if (hosts[i].memory) {
+        device.memory_bytes = static_cast<double>(*hosts[i].memory) / static_cast<double>(places);
+      }
+    }
+  }
+}
+
+void add_paths(const plan::Plan& plan, placement::Problem& problem) {
+  problem.hosts.resize(plan.hosts.size());
+  for (std::size_t from = 0; from < plan.hosts.size(); ++from) {
+    for (std::size_t to = 0; to < plan.hosts.size(); ++to) {
+      const plan::PathSpeed speed = plan::path_speed(plan, from, to);
+      problem.paths.push_back({speed.bytes_per_second, from == to ? 0 : speed.seconds});
+    }
+    // Of a process; a host with one process has no more.
+    if (!plan.recipe.hosts.link_megabits) continue;
+    const double line = *plan.recipe.hosts.link_megabits * 1e6 / 8;
+    problem.hosts[from] = {line, line};
+  }
+}
+
+// Blocks; the embedding counts with the first one, the head with the last.
+void add_layers(const plan::Plan& plan, const models::ModelDescription& model, std::int64_t tokens,
+                double sync_bytes_per_value, placement::Problem& problem) {
+  const StateBytes bytes = state_bytes(plan.recipe);
+  const int last = static_cast<int>(std::ssize(model.layers)) - 1;
+  problem.layers.resize(static_cast<std::size_t>(last - 1));
+  for (int i = 0; i <= last; ++i) {
+    const models::LayerCost& layer = model.layers[static_cast<std::size_t>(i)];
+    const schedules::ChunkCost cost =
+        chunk_cost(model, {i, i}, tokens, {1, plan::kAssumedBackwardCost, false});
+    const auto frozen = layer.parameters - layer.trained - layer.quantized.parameters;
+    placement::Layer& block =
+        problem.layers[static_cast<std::size_t>(std::clamp(i, 1, last - 1) - 1)];
+    block.flops += cost.forward_seconds + cost.backward_seconds;
+    block.state_bytes += static_cast<double>(layer.trained * bytes.trained + layer.quantized.bytes +
+                                             frozen * bytes.frozen);
+    block.saved_bytes += static_cast<double>(layer.saved_bytes_per_token * tokens);
+    block.sync_bytes += static_cast<double>(layer.trained) * sync_bytes_per_value;
+  }
+}
+
+// What replicas exchange for each value, and whether compute hides it. With "auto" the method that
+// sends least: what a layout costs with the chosen one, its plan says.
+void add_sync(const plan::Plan& plan, const models::ModelDescription& model,
+              placement::Problem& problem, double& bytes_per_value) {
+  const sync::Layout layout =
+      stages::stage_layout(model, {{0, static_cast<int>(std::ssize(model.layers)) - 1}});
+  const std::string chosen = recipe::sync_method_of(plan.recipe);
+  if (chosen.empty()) return;  // there is one replica
+  std::vector<std::string> methods{chosen};
+  if (chosen == recipe::kAutomaticSync) methods = sync::method_names();
+  std::optional<sync::Forecast> least;
+  for (const std::string& method : methods) {
+    const sync::Forecast one =
+        sync::forecast(sync_settings(plan.recipe, method, plan.steps), layout, 2);
+    if (!least || one.step_bytes < least->step_bytes) least = one;
+  }
+  problem.sync_overlaps = least->staleness > 0;
+  bytes_per_value = least->step_bytes / static_cast<double>(layout.size());
+}
+
+placement::Problem problem_of(const plan::Plan& plan, const PipelineQuestion& question) {
+  const recipe::Recipe& recipe = plan.recipe;
+  const std::int64_t rows = rows_of_micro_batch(recipe);
+  placement::Problem problem;
+  problem.micro_batches = recipe.train.batch / rows;
+  add_devices(plan, problem);
+  add_paths(plan, problem);
+  double sync_bytes_per_value = 0;
+  add_sync(plan, question.model, problem, sync_bytes_per_value);
+  add_layers(plan, question.model, rows * recipe.data.row, sync_bytes_per_value, problem);
+  const BoundaryBytes bytes =
+      boundary_bytes(recipe.codec, {.width = question.model.hidden,
+                                    .rows = rows,
+                                    .tokens_per_row = static_cast<double>(recipe.data.row)});
+  const bool repeats = plan.steps > plan.epoch_steps;
+  problem.forward_bytes = repeats ? bytes.known_forward : bytes.first_forward;
+  problem.backward_bytes = bytes.backward;
+  if (!recipe.pipeline.choose_stages) problem.stages = static_cast<int>(recipe.pipeline.stages);
+  if (!recipe.pipeline.choose_replicas) {
+    problem.replicas = static_cast<int>(recipe.pipeline.replicas);
+  }
+  return problem;
+}
+
+// The recipe with this layout in place of "auto".
+recipe::Recipe with_layout(const plan::Plan& plan, const placement::Problem& problem,
+                           const placement::Layout& layout) {
+  recipe::Recipe recipe = plan.recipe;
+  recipe::Recipe::Pipeline& pipeline = recipe.pipeline;
+  pipeline.choose_stages = false;
+  pipeline.choose_replicas = false;
+  pipeline.stages = layout.stages;
+  pipeline.replicas = layout.replicas;
+  if (stores_on_hosts(recipe.hosts.backend)) {
+    for (const std::size_t device : layout.devices) {
+      pipeline.hosts.push_back(plan.hosts[problem.devices[device].host].name);
+    }
+  }
+  const bool even = pipeline.partition.kind == recipe::PartitionKind::balanced;
+  if (even && layout.stages > 1 && chunks_of(recipe) == 1) {
+    pipeline.partition.kind = recipe::PartitionKind::ranges;
+    for (const auto& [first, end] : layout.cut) {
+      pipeline.partition.ranges.emplace_back(first, end - 1);
+    }
+  }
+  return recipe;
+}
+
+bool on_gpus(const plan::Plan& plan) {
+  const recipe::Recipe& recipe = plan.recipe;
+  return recipe.model.device == recipe::Device::cuda || recipe.hosts.slurm.gpus_per_node > 0 ||
+         std::ranges::any_of(plan.hosts,
+                             [](const auto& host) { return host.gpus && !host.gpus->empty(); });
+}
+
+// A layout that is planned in full.
+struct Candidate {
+  plan::Plan plan;
+  plan::Layout summary;
+};
+
+std::optional<Candidate> candidate_of(const plan::Plan& plan, const PipelineQuestion& question,
+                                      recipe::Recipe recipe) {
+  Candidate candidate{plan, {}};
+  candidate.plan.recipe = std::move(recipe);
+  try {
+    recipe::Recipe resolved = by_cost(candidate.plan.recipe);
+    resolved.train.micro_batch = micro_batch_rows(candidate.plan, question);
+    plan::Plan whole = candidate.plan;
+    plan_pipeline(whole, resolved, question);
+    const plan::Plan::SyncOffer* const sync = chosen_offer(whole);
+    candidate.summary = {resolved.pipeline.stages,
+                         resolved.pipeline.replicas,
+                         resolved.pipeline.hosts,
+                         sync == nullptr ? whole.step_seconds : sync->step_seconds,
+                         {}};
+    for (const plan::Plan::Process& process : whole.processes) {
+      if (process.name.replica > 0) break;
+      candidate.summary.layers.push_back(process.chunks.front());
+    }
+  } catch (const stages::PartitionError&) {
+    return std::nullopt;
+  } catch (const base::UserError&) {
+    return std::nullopt;
+  }
+  return candidate;
+}
+
+std::int64_t processes_of(const Candidate& candidate) {
+  return candidate.summary.stages * candidate.summary.replicas;
+}
+
+}  // namespace
+
+recipe::Recipe by_cost(recipe::Recipe recipe) {
+  recipe::Recipe::Partition& partition = recipe.pipeline.partition;
+  if (partition.kind == recipe::PartitionKind::profile) {
+    partition.kind = recipe::PartitionKind::balanced;
+  }
+  return recipe;
+}
+
+std::optional<double> seconds_of_step(plan::Plan plan, const recipe::Recipe& resolved,
+                                      const PipelineQuestion& question) {
+  try {
+    plan_pipeline(plan, resolved, question);
+  } catch (const stages::PartitionError&) {
+    return std::nullopt;
+  } catch (const base::UserError&) {
+    return std::nullopt;
+  }
+  return plan.step_seconds;
+}
+
+std::int64_t micro_batch_rows(const plan::Plan& plan, const PipelineQuestion& question) {
+  const recipe::Recipe& recipe = plan.recipe;
+  if (recipe.train.micro_batch) return *recipe.train.micro_batch;
+  PipelineQuestion compared = question;
+  compared.pass_tokens = on_gpus(plan) ? plan::kAssumedPassTokensOfGpu : plan::kPassTokensOfCpu;
+  const auto forecast = [&](std::int64_t rows) {
+    recipe::Recipe resolved = by_cost(recipe);
+    resolved.train.micro_batch = rows;
+    return seconds_of_step(plan, resolved, compared);
+  };
+  const std::int64_t rows = recipe.train.batch / recipe.pipeline.replicas;
+  const plan::Plan* const before = question.before;
+  if (before != nullptr && !before->recipe.train.micro_batch &&
+      rows % before->micro_batch_rows() == 0 && forecast(before->micro_batch_rows())) {
+    return before->micro_batch_rows();
+  }
+  return best_micro_batch(rows, forecast);
+}
+
+bool chooses_layout(const recipe::Recipe& recipe) {
+  return recipe.pipeline.choose_stages || recipe.pipeline.choose_replicas;
+}
+
+void plan_layout(plan::Plan& plan, const PipelineQuestion& question) {
+  if (!chooses_layout(plan.recipe)) return;
+  if (question.before != nullptr) {
+    plan.recipe.pipeline = question.before->recipe.pipeline;
+    plan.layouts = question.before->layouts;
+    return;
+  }
+  const placement::Problem problem = problem_of(plan, question);
+  std::vector<Candidate> candidates;
+  for (const placement::Choice& choice : placement::search(problem, {.threads = 0})) {
+    if (candidates.size() == kPlanned) break;
+    auto candidate = candidate_of(plan, question, with_layout(plan, problem, choice.layout));
+    if (candidate) candidates.push_back(std::move(*candidate));
+  }
+  if (candidates.empty()) {
+    throw base::UserError(
+        base::ExitCode::out_of_memory,
+        "no layout of the model over these hosts fits into their memory; give it more hosts, or "
+        "set stages, replicas and train.micro_batch to see what is missing");
+  }
+  std::ranges::stable_sort(candidates, {},
+                           [](const Candidate& one) { return one.summary.step_seconds; });
+  const double shortest = candidates.front().summary.step_seconds;
+  const auto same = std::ranges::find_if(candidates, [&](const Candidate& one) {
+    return one.summary.step_seconds > kSameStep * shortest;
+  });
+  const auto chosen = std::ranges::min_element(candidates.begin(), same, {}, processes_of);
+  std::rotate(candidates.begin(), chosen, chosen + 1);
+  plan.recipe = candidates.front().plan.recipe;
+  for (Candidate& candidate : candidates) plan.layouts.push_back(std::move(candidate.summary));
+}
+
+}  // namespace strait::planner
