@@ -260,12 +260,6 @@ bool chooses_layout(const recipe::Recipe& recipe) {
 }
 
 void plan_layout(plan::Plan& plan, const PipelineQuestion& question) {
-  if (!chooses_layout(plan.recipe)) return;
-  if (question.before != nullptr) {
-    plan.recipe.pipeline = question.before->recipe.pipeline;
-    plan.layouts = question.before->layouts;
-    return;
-  }
   const placement::Problem problem = problem_of(plan, question);
   std::vector<Candidate> candidates;
   for (const placement::Choice& choice : placement::search(problem, {.threads = 0})) {

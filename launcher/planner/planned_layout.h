@@ -25,8 +25,8 @@ bool chooses_layout(const recipe::Recipe& recipe);
 
 // Chooses stages and replicas where the recipe of `plan` says "auto", and with them the hosts of
 // all processes, some of which may be left out, and their layers. Replaces "auto" in the plan's
-// recipe by what was chosen, and keeps the best layouts in `plan.layouts`. A resumed run keeps what
-// it began with. The plan has its data, hosts and speeds. UserError: no layout fits.
+// recipe by what was chosen, which is what a resume reads, and keeps the best layouts in
+// `plan.layouts`. The plan has its data, hosts and speeds. UserError: no layout fits.
 //
 // placement::search() proposes layouts by a simple cost; the best ones are planned in full, and the
 // shortest forecast step wins. Among steps of about the same length the one with fewer processes.

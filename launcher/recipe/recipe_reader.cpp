@@ -206,6 +206,20 @@ void drop_other_length(const std::vector<PlacedValue>& overrides, std::vector<Pl
   });
 }
 
+// A layout that "auto" chose is of its stages: with other stages or replicas as an override its
+// hosts and ranges of layers go.
+void drop_former_layout(const std::vector<PlacedValue>& overrides, std::vector<PlacedValue>& file) {
+  const auto is = [](const char* key) {
+    return [key](const PlacedValue& one) { return one.found.key == key; };
+  };
+  const bool other = std::ranges::any_of(overrides, is("pipeline.stages")) ||
+                     std::ranges::any_of(overrides, is("pipeline.replicas"));
+  if (!other || std::erase_if(file, is("pipeline.hosts")) == 0) return;
+  std::erase_if(file, [](const PlacedValue& one) {
+    return one.found.key == "pipeline.partition" && one.found.value.is_array();
+  });
+}
+
 // With another hosts.backend as an override, what only other backends take is left out, so that a
 // recipe for hosts runs on this machine, and by tokens (plan --emit commands).
 void drop_hosts_of_other_backends(const std::vector<PlacedValue>& overrides,
@@ -281,6 +295,7 @@ Recipe parse_recipe(std::string_view text, const std::string& source,
     collect_override(written, overriding);
   }
   drop_unread_sync_keys(overriding, placed);
+  drop_former_layout(overriding, placed);
   drop_other_length(overriding, placed);
   drop_hosts_of_other_backends(overriding, placed);
   std::ranges::move(overriding, std::back_inserter(placed));

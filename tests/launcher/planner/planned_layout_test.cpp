@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "launcher/planner/plan_maker.h"
 #include "launcher/planner/plan_text.h"
@@ -122,12 +123,17 @@ TEST_F(PlannedLayout, StatedHostsAreTakenByReplicaThenStage) {
   EXPECT_EQ(plan.processes[1].host, "a");
 }
 
-TEST_F(PlannedLayout, ResumeKeepsTheChosenLayout) {
+// A run keeps the recipe of its plan, with the layout that was chosen.
+TEST_F(PlannedLayout, ResumeKeepsTheLayoutUnlessOtherStagesAreAskedFor) {
   plan::Plan first = planned(hosts_with(0.02, 0.005, 0.02), kPipelineOnly);
   first.train.file = (folder_ / "text.txt").string();
-  const plan::Plan resumed =
-      make_plan(recipe(hosts_with(0.02, 0.02, 0.005), kPipelineOnly), &first).plan;
-  EXPECT_EQ(resumed.recipe.pipeline, first.recipe.pipeline);
+  const auto resumed = [&](const std::vector<std::string>& overrides) {
+    const std::string kept = recipe::recipe_to_toml(first.recipe);
+    return make_plan(recipe::parse_recipe(kept, "recipe.toml", overrides), &first).plan;
+  };
+  EXPECT_EQ(resumed({"train.steps=12"}).recipe.pipeline, first.recipe.pipeline);
+  EXPECT_EQ(resumed({"pipeline.stages=auto"}).recipe.pipeline, first.recipe.pipeline);
+  EXPECT_TRUE(resumed({"pipeline.stages=1"}).recipe.pipeline.hosts.empty());
 }
 
 TEST_F(PlannedLayout, WrongHostsGetASentence) {
