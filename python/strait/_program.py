@@ -96,11 +96,10 @@ def _command(words):
 
 
 def _program():
-    """In $STRAIT_BIN; else of this package, its clone or its environment; else on the PATH."""
+    """In $STRAIT_BIN; else of this package's clone or environment; else on the PATH."""
     package = pathlib.Path(__file__).resolve().parent
     given = os.environ.get("STRAIT_BIN")
-    folders = [given] if given else [package / "bin", package.parents[1] / "build" / "release" / "bin",
-                                     sysconfig.get_path("scripts")]
+    folders = [given] if given else [package.parents[1] / "build" / "release" / "bin", sysconfig.get_path("scripts")]
     for folder in folders:
         if os.access(program := pathlib.Path(folder, "strait"), os.X_OK):
             return str(program)
