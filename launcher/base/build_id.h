@@ -6,8 +6,4 @@ namespace strait::base {
 // the same protocols.
 const char* build_id();
 
-// Whether its stages can compute on GPUs, which means that it was built with a libtorch with CUDA.
-// Builds of the same id may differ in this, and may be mixed in one run.
-bool build_has_cuda();
-
 }  // namespace strait::base

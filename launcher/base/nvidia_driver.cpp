@@ -9,7 +9,7 @@
 #include <memory>
 #include <sstream>
 
-#include "launcher/base/build_id.h"
+#include "launcher/base/libtorch_cuda.h"
 
 namespace strait::base {
 namespace {
@@ -127,7 +127,7 @@ std::vector<NvidiaDriver::Gpu> visible_gpus(const NvidiaDriver& driver, const ch
 }
 
 std::vector<NvidiaDriver::Gpu> gpus_here() {
-  if (!build_has_cuda()) return {};
+  if (!libtorch_has_cuda()) return {};
   const std::optional<NvidiaDriver> driver = nvidia_driver();
   if (!driver) return {};
   return visible_gpus(*driver, std::getenv("CUDA_VISIBLE_DEVICES"));

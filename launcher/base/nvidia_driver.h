@@ -47,8 +47,8 @@ class NvidiaSession {
 // all. Pure. CUDA counts as the driver does where CUDA_DEVICE_ORDER is PCI_BUS_ID.
 std::vector<NvidiaDriver::Gpu> visible_gpus(const NvidiaDriver& driver, const char* visible);
 
-// The GPUs that stages of this build could use in an environment like ours, and bytes of each;
-// empty: none.
+// The GPUs that stages could use in an environment and with a libtorch like ours, and bytes of
+// each; empty: none.
 std::vector<NvidiaDriver::Gpu> gpus_here();
 std::vector<std::int64_t> gpu_memory_here();
 

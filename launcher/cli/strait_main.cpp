@@ -17,6 +17,7 @@
 
 #include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/libtorch_cuda.h"
 #include "launcher/base/own_program.h"
 #include "launcher/base/stop_signals.h"
 #include "launcher/base/text.h"
@@ -81,8 +82,9 @@ int strait::strait_main(int argc, char** argv, OfferParts offer) {
     check_encoding({argv, static_cast<std::size_t>(argc)});
     if (argc > 1) check_verb(app, argv[1]);
     app.parse(argc, argv);
-    plugin::offer_own_parts(offer);
     if (!command) throw CLI::RequiredError("a verb");
+    base::load_libtorch_cuda();
+    plugin::offer_own_parts(offer);
     const base::ExitCode code = command();
     // A run ends as its files say, whatever became of the lines on its console.
     constexpr std::array kRuns{"run", "resume", "run-allocated"};

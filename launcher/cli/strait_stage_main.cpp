@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "launcher/base/build_id.h"
+#include "launcher/base/libtorch_cuda.h"
 #include "launcher/cli/strait_main.h"
 #include "launcher/hosts/stage_command.h"
 #include "launcher/plugin/plugin_file.h"
@@ -19,6 +20,7 @@ int strait::strait_stage_main(int argc, char** argv, OfferParts offer) {
   // GPUs are numbered as the driver numbers them, whose answers the plan uses. Before any thread.
   ::setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", /*overwrite=*/0);
   return strait::hosts::run_stage_command(argc, argv, [offer](hosts::TorchCommand command) {
+    base::load_libtorch_cuda();
     switch (command) {
       case hosts::TorchCommand::stage:
         break;

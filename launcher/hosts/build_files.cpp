@@ -140,7 +140,10 @@ Build build_in(const fs::path& programs) {
     const fs::path file = program.parent_path() / half;
     if (!fs::exists(file)) continue;
     files.push_back({file, fmt::format("libexec/{}", half), "", 0});
-    traces += output_of({"env", "LD_TRACE_LOADED_OBJECTS=1", file.string()}, kTraceLimit);
+    // The program loads libtorch_cuda.so itself. The loader ignores it if it finds none.
+    traces += output_of(
+        {"env", "LD_PRELOAD=libtorch_cuda.so", "LD_TRACE_LOADED_OBJECTS=1", file.string()},
+        kTraceLimit);
   }
   std::map<std::string, fs::path> libraries;
   for (const auto& [name, path] : loaded_libraries(traces)) {

@@ -1,6 +1,6 @@
-# libtorch as an interface target, from the folder that Torch_DIR names, with its CUDA part where it
-# has one. Not through torch's own CMake package: that one refuses a wheel with CUDA where there is no
-# CUDA toolkit.
+# libtorch as an interface target, from the folder that Torch_DIR names. Without its CUDA part, which
+# programs load when they start (launcher/base/libtorch_cuda.h). Not through torch's own CMake package:
+# that one refuses a wheel with CUDA where there is no CUDA toolkit.
 function(strait_add_torch target imported)
   get_filename_component(torch "${Torch_DIR}/../../.." ABSOLUTE)
   add_library(${target} INTERFACE ${imported})
@@ -18,13 +18,5 @@ function(strait_add_torch target imported)
     endif()
     set_property(TARGET ${target} APPEND PROPERTY
                  INTERFACE_LINK_LIBRARIES $<LINK_ONLY:${library}>)
-  endforeach()
-  # Nothing refers to these by a symbol: they register the device when they are loaded. So the linker
-  # must not leave them out, as it does by default on some systems.
-  foreach(name c10_cuda torch_cuda)
-    if(EXISTS ${torch}/lib/lib${name}.so)
-      set_property(TARGET ${target} APPEND PROPERTY INTERFACE_LINK_OPTIONS
-                   "LINKER:--push-state,--no-as-needed,${torch}/lib/lib${name}.so,--pop-state")
-    endif()
   endforeach()
 endfunction()

@@ -1,5 +1,4 @@
-# Writes OUT, the source of build_id(): VERSION and a hash over the files named in LIST. CUDA: whether
-# its libtorch has it, "true" or "false".
+# Writes OUT, the source of build_id(): VERSION and a hash over the files named in LIST.
 file(STRINGS ${LIST} files)
 set(all "")
 foreach(file IN LISTS files)
@@ -9,5 +8,4 @@ endforeach()
 string(SHA256 id "${all}")
 string(SUBSTRING ${id} 0 12 id)
 file(WRITE ${OUT} "#include \"launcher/base/build_id.h\"\n\nnamespace strait::base {\n
-const char* build_id() { return \"${VERSION}-${id}\"; }
-bool build_has_cuda() { return ${CUDA}; }\n\n}  // namespace strait::base\n")
+const char* build_id() { return \"${VERSION}-${id}\"; }\n\n}  // namespace strait::base\n")

@@ -57,8 +57,10 @@ void check_device(const recipe::Recipe& recipe) {
   if (recipe.hosts.backend != recipe::BackendKind::local) return;
   throw base::UserError(
       base::ExitCode::bad_input,
-      "model.device is \"cuda\", but this build has a libtorch for CPUs; install one with CUDA and "
-      "build again (./strait setup), or set model.device = \"cpu\"");
+      fmt::format(
+          "model.device is \"cuda\", but this is a libtorch for CPUs; {} doctor says how to "
+          "install one with CUDA, or set model.device = \"cpu\"",
+          base::command_name()));
 }
 
 // Takes the layers from the run that is resumed if "profile" chose them. Another measurement could

@@ -3,14 +3,17 @@
 #include <ATen/ATen.h>
 #include <ATen/DeviceAccelerator.h>
 #include <c10/core/CachingDeviceAllocator.h>
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <torch/headeronly/version.h>
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <limits>
 
 #include "launcher/base/errors.h"
+#include "launcher/base/libtorch_cuda.h"
 #include "launcher/base/memory.h"
 #include "launcher/base/nvidia_driver.h"
 #include "launcher/base/text.h"
@@ -111,22 +114,41 @@ DeviceCheck check_product(at::Device device) {
   }
 }
 
+// Which libtorch this process has loaded, and why it uses GPUs or does not.
+DeviceCheck check_libtorch(bool has_driver) {
+  Dl_info loaded{};
+  ::dladdr(reinterpret_cast<const void*>(&at::globalContext), &loaded);
+  const std::filesystem::path library = loaded.dli_fname;
+  const std::string there = library.lexically_normal().parent_path().string();
+  const std::string& fault = base::load_libtorch_cuda();
+  if (!fault.empty()) {
+    return {false,
+            fmt::format("libtorch {} in {} cannot load its part for GPUs ({}); install torch "
+                        "again there",
+                        TORCH_VERSION, there, fault)};
+  }
+  return {true, fmt::format("libtorch {} {}, in {}{}", TORCH_VERSION,
+                            base::libtorch_has_cuda() ? "with CUDA" : "for CPUs", there,
+                            has_driver ? "" : "; no NVIDIA driver is here, so CPUs are used")};
+}
+
 }  // namespace
 
 std::vector<DeviceCheck> check_devices() {
   const std::optional<Accelerators> here = accelerators_here();
-  std::vector<DeviceCheck> checks = {
-      {true, fmt::format("libtorch {}, built {}", TORCH_VERSION,
-                         at::globalContext().hasCUDART() ? "with CUDA" : "for CPUs")}};
-  if (const auto driver = base::nvidia_driver()) {
+  const auto driver = base::nvidia_driver();
+  std::vector<DeviceCheck> checks = {check_libtorch(driver.has_value())};
+  if (driver) {
     for (const base::NvidiaDriver::Gpu& gpu : driver->gpus) {
       checks.push_back({true, fmt::format("driver {}: {}", driver->version, gpu_text(gpu))});
     }
     if (!driver->gpus.empty() && !here) {
       checks.push_back({true, at::globalContext().hasCUDART()
                                   ? "no GPU is visible to this build: see CUDA_VISIBLE_DEVICES"
-                                  : "its GPUs are not used: install a libtorch with CUDA and "
-                                    "build again (./strait setup)"});
+                                  : fmt::format("its GPUs are not used: install torch {0} with "
+                                                "CUDA: python3 -m pip install --force-reinstall "
+                                                "'torch=={0},!={0}+cpu'",
+                                                TORCH_VERSION)});
     }
   }
   checks.push_back(check_product(at::kCPU));

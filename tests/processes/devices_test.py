@@ -123,6 +123,23 @@ class Devices(runs.RunCase):
         self.assertEqual(code, 10, err)
         self.assertIn("model.device", err)
 
+    def test_part_of_libtorch_for_gpus_is_loaded_if_it_is_there(self):
+        def doctor(folder):
+            with unittest.mock.patch.dict(os.environ, LD_LIBRARY_PATH=str(folder)):
+                return self.strait("doctor")[:2]
+
+        code, out = doctor(self.home)
+        if "for CPUs" not in out:
+            self.skipTest("this libtorch has CUDA")
+        self.assertEqual(code, 0, out)
+        code, out = doctor(runs.BIN.parent / "tests/cuda_build/bin")
+        self.assertEqual(code, 0, out)
+        self.assertRegex(out, r"libtorch \S+ with CUDA, in ")
+        (self.home / "libtorch_cuda.so").write_text("half of a download")
+        code, out = doctor(self.home)
+        self.assertEqual(code, 70, out)
+        self.assertIn("cannot load its part for GPUs", out)
+
 
 if __name__ == "__main__":
     runs.main()
