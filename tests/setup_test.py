@@ -151,7 +151,7 @@ class StandInPython:
         self.has_pip = folder / "has pip"
         self.packages = folder / "packages"
         (self.tree.root / ".venv").unlink()
-        self.path = tools(folder / "path", {"python3"})
+        self.path = tools(folder / "path", {"python3", "nvidia-smi"})
         asked, has_pip = shlex.quote(str(self.asked)), shlex.quote(str(self.has_pip))
         write_program(self.path / "python3",
                       f'test "$1" = -c || {{ echo "$*" >>{asked}; touch {has_pip}; }}\n')
@@ -190,8 +190,12 @@ def venv_is_mended_and_follows_the_pin(scratch):
     python.give_venv((3, 12), "1.0.0+cpu")
     _, asked = python.set_up()  # its making was interrupted before pip
     assert asked[0] == making and asked[1].startswith(f"-m pip install torch=={pin}"), asked
-    _, asked = python.set_up()
-    assert len(asked) == 1 and asked[0].startswith(f"-m pip install torch=={pin}"), asked
+    write_program(python.path / "nvidia-smi", "")
+    done, asked = python.set_up()
+    with_cuda, any_kind = asked  # which pip has not got, here
+    assert with_cuda == f"-m pip install torch=={pin},!={pin}+cpu", asked
+    assert f"{any_kind} ".startswith(f"-m pip install torch=={pin} "), asked
+    assert "torch with CUDA (an NVIDIA driver is here)" in done.stderr, done.stderr
     python.give_venv((3, 9), "1.0.0+cpu")
     _, asked = python.set_up()  # of a Python that torch is not made for
     assert asked[0] == making.replace("venv ", "venv --clear ", 1), asked
