@@ -2,12 +2,14 @@
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
 
 BUILD = pathlib.Path(os.environ["STRAIT_BUILD"])
-PACKAGE = pathlib.Path(__file__).resolve().parents[1] / "launcher" / "package"
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "launcher" / "package"
 SCRATCH = BUILD / "package test"  # with a space, as users have them
 
 PROJECT = """
@@ -67,6 +69,16 @@ def test_a_changed_torch_dir_links_that_libtorch():
             assert str(project / libtorch / f"lib/lib{name}.so") in linked, f"of {libtorch}: {linked}"
 
 
+def test_every_package_is_for_the_same_torch():
+    script, wheel, commands = ((ROOT / name).read_text() for name in ("strait", "pyproject.toml", "python/strait/_commands.py"))
+    minor = re.search(r"^torch_pin=torch==(\d+\.\d+)\.\d+$", script, re.MULTILINE).group(1)
+    assert wheel.count(f'"torch=={minor}.*"') == 2, wheel
+    assert f'\nTORCH = "{minor}"' in commands, commands
+    assert f"\nneeded={minor}\n" in (BUILD / "start.sh").read_text()
+    version = re.search(r"^project\(strait VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text(), re.MULTILINE).group(1)
+    assert f'\nversion = "{version}"\n' in wheel, wheel
+
+
 def test_installed_package():
     prefix, project, build = SCRATCH / "prefix", SCRATCH / "project", SCRATCH / "build"
     project.mkdir()
@@ -84,7 +96,8 @@ def test_installed_package():
     run(strait, "init", "quickstart", recipe)
     planned = run(strait, "plan", recipe)
     assert str(project / "data/dates.jsonl") in recipe.read_text() and "300 steps" in planned, planned
-    assert (prefix / "bin/strait-convert.py").exists()
+    assert list(prefix.rglob("strait-convert.py"))
+    assert not list(prefix.rglob("*.so*")), "libraries of this machine are for packages"
     print(f"installed, found and linked; schedules: {', '.join(names)}")
 
 
@@ -93,6 +106,7 @@ def main():
     SCRATCH.mkdir()
     test_no_library_is_taken_from_the_current_directory()
     test_a_changed_torch_dir_links_that_libtorch()
+    test_every_package_is_for_the_same_torch()
     test_installed_package()
 
 

@@ -31,13 +31,13 @@ bool libtorch_has_cuda() {
 }
 
 const std::string& load_libtorch_cuda() {
-  static const std::string fault = [] {
+  static const std::string kFault = [] {
     if (!libtorch_has_cuda()) return std::string();
     // It stays loaded. Its symbols are global, as those of a linked library.
     if (dlopen(kLibrary, RTLD_NOW | RTLD_GLOBAL) != nullptr) return std::string();
     return std::string(dlerror());
   }();
-  return fault;
+  return kFault;
 }
 
 }  // namespace strait::base

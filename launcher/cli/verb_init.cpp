@@ -52,15 +52,11 @@ std::vector<std::string> example_names(const fs::path& folder) {
   return names;
 }
 
-// The example recipes that belong to this program: `recipes` of the tree that it was built in, or
-// `share/strait/recipes` of where it is installed.
+// The example recipes that belong to this program.
 fs::path example_folder() {
   const fs::path program = base::own_program();
-  for (fs::path at = program.parent_path(); at.has_relative_path(); at = at.parent_path()) {
-    for (const char* folder : {"recipes", "share/strait/recipes"}) {
-      if (!example_names(at / folder).empty()) return at / folder;
-    }
-  }
+  const fs::path shared = base::shared_folder(program);
+  if (!shared.empty()) return shared / "recipes";
   throw base::UserError(
       base::ExitCode::bad_input,
       fmt::format("no example recipes belong to {}; a recipe with every key is written by: {} init "

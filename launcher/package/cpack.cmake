@@ -1,0 +1,26 @@
+# `cpack -G "DEB;TZST"` in the build folder: strait_VERSION_amd64.deb with the libraries of Debian, and
+# strait-VERSION-linux-x86_64.tar.zst with its own, which runs from any folder. CPack reads this file
+# once more for each kind.
+if(CPACK_GENERATOR STREQUAL "DEB")
+  set(CPACK_COMPONENTS_ALL program plugin)
+  return()
+elseif(CPACK_GENERATOR STREQUAL "TZST")
+  set(CPACK_COMPONENTS_ALL program plugin libraries)
+  set(CPACK_COMPONENT_INCLUDE_TOPLEVEL_DIRECTORY ON)
+  return()
+endif()
+set(CPACK_PROJECT_CONFIG_FILE ${CMAKE_CURRENT_LIST_FILE})
+set(CPACK_PACKAGE_CONTACT "The strait authors")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "fine-tunes transformers split over machines with slow links")
+set(CPACK_PACKAGE_FILE_NAME strait-${PROJECT_VERSION}-linux-${CMAKE_SYSTEM_PROCESSOR})
+set(CPACK_STRIP_FILES ON)
+set(CPACK_COMPONENTS_GROUPING ALL_COMPONENTS_IN_ONE)
+set(CPACK_ARCHIVE_COMPONENT_INSTALL ON)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+# libtorch is not packaged: it is found when strait starts.
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${torch_libraries})
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "python3-venv, openssh-client")
+include(CPack)
