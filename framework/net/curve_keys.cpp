@@ -13,16 +13,26 @@ namespace {
 constexpr std::size_t kKeyBytes = 32;
 constexpr std::size_t kKeyCharacters = 40;  // Z85: five for four bytes
 
+[[noreturn]] void throw_without_curve() {
+  throw LinkError(LinkError::Kind::unusable,
+                  "this libzmq was built without CURVE and cannot encrypt; install the "
+                  "distribution's libzmq, or set the links to plaintext on a private network");
+}
+
 }  // namespace
 
 CurveKeyPair CurveKeyPair::generate() {
   std::array<char, kKeyCharacters + 1> public_key{};
   std::array<char, kKeyCharacters + 1> secret_key{};
-  if (zmq_curve_keypair(public_key.data(), secret_key.data()) != 0) {
-    throw LinkError(LinkError::Kind::unusable,
-                    "this libzmq was built without CURVE and cannot encrypt; install the "
-                    "distribution's libzmq, or set the links to plaintext on a private network");
-  }
+  if (zmq_curve_keypair(public_key.data(), secret_key.data()) != 0) throw_without_curve();
+  return {public_key.data(), secret_key.data()};
+}
+
+CurveKeyPair CurveKeyPair::of_secret(std::span<const std::uint8_t, 32> secret) {
+  std::array<char, kKeyCharacters + 1> public_key{};
+  std::array<char, kKeyCharacters + 1> secret_key{};
+  zmq_z85_encode(secret_key.data(), secret.data(), secret.size());
+  if (zmq_curve_public(public_key.data(), secret_key.data()) != 0) throw_without_curve();
   return {public_key.data(), secret_key.data()};
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -13,6 +15,8 @@ struct CurveKeyPair {
   std::string secret_key;
 
   static CurveKeyPair generate();
+  // The pair with this secret half, which may be any random bytes.
+  static CurveKeyPair of_secret(std::span<const std::uint8_t, 32> secret);
 };
 
 // Whether the text has the form of a key. Does not say which process it belongs to.

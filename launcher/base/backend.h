@@ -32,7 +32,7 @@ struct Launch {
   std::size_t host = 0;           // index into the plan's hosts
   std::vector<std::string> argv;  // argv[0] is the program's path; no shell is involved
   std::string input;          // JSON, written to stdin after its length (4 bytes, little-endian)
-  std::filesystem::path log;  // stdout and stderr are appended here
+  std::filesystem::path log;  // stdout and stderr are appended here; empty: they go to our stderr
 };
 
 // A started process. It has a session of its own, so Ctrl-C in the launcher's terminal does not

@@ -19,6 +19,7 @@ net::LinkOptions control_link(net::ProcessName process, net::ProcessName peer,
 inline constexpr const char* kAgentService = "agent";    // processes and their logs
 inline constexpr const char* kTransferService = "ship";  // files
 inline constexpr const char* kReachService = "reach";    // paths between hosts, and their speed
+inline constexpr const char* kJoinService = "join";      // hosts that join by themselves
 
 net::LinkOptions service_link(const std::string& service, net::ProcessName agent,
                               net::ProcessName peer, const std::string& peer_key,

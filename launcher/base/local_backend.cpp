@@ -125,8 +125,10 @@ void LocalProcess::send_input(const std::string& json) {
 
 std::unique_ptr<Process> LocalBackend::start(const Launch& launch) {
   if (launch.argv.empty()) throw_start_error(launch, "finding the program", EINVAL);
-  FileDescriptor log = above_standard_streams(
-      FileDescriptor(::open(launch.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)));
+  FileDescriptor log = above_standard_streams(FileDescriptor(
+      launch.log.empty()
+          ? ::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3)
+          : ::open(launch.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)));
   if (!log.open()) throw_start_error(launch, "opening " + launch.log.string(), errno);
   auto [input, input_end] = stream_pair(launch.process.describe());
   StartLog written(launch.log);

@@ -17,7 +17,6 @@ inline constexpr const char* kTraceFile = "trace.json";  // of all processes
 inline constexpr const char* kLockFile = "lock";
 inline constexpr const char* kGenerationFile = "generation";        // how often the run was started
 inline constexpr const char* kJournalFile = "resume.journal.json";  // changes in progress
-inline constexpr const char* kPendingFile = "resume.pending.json";  // changes for the next launch
 inline constexpr const char* kLogsFolder = "logs";
 
 // Files of one process ("1.0"), relative to the run's directory.

@@ -98,14 +98,6 @@ bool RunLock::is_of(const std::filesystem::path& run) const {
   return holder && is_own(*holder);
 }
 
-void RunLock::clear(const std::filesystem::path& run, const LiveRun& ended) {
-  // Not removed: a process that has just taken the lock would hold the lock of a file without a
-  // name.
-  auto file = LockFile::existing(lock_file(run), false);
-  if (!file || !file->try_lock() || read_holder(*file) != ended) return;
-  file->erase_holder();
-}
-
 std::optional<LiveRun> RunLock::holder(const std::filesystem::path& run) {
   const auto file = LockFile::existing(lock_file(run));
   if (!file) return std::nullopt;

@@ -39,9 +39,6 @@ class RunLock {
 
   // The current holder, if any. Does not lock.
   static std::optional<LiveRun> holder(const std::filesystem::path& run);
-  // For a holder on another host that is known to have ended: removes its name from the file,
-  // unless another process has taken the lock.
-  static void clear(const std::filesystem::path& run, const LiveRun& ended);
 
  private:
   LockFile file_;

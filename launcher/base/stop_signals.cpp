@@ -10,7 +10,7 @@ namespace {
 
 // Signal handlers can access only globals.
 std::atomic<int> g_stop_requests{0};
-std::atomic<bool> g_warned{false};
+std::atomic<bool> g_asked{false};
 std::atomic<int> g_depth{0};
 std::atomic<const char*> g_last_words{nullptr};  // null: stops are not announced
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free &&
@@ -20,12 +20,7 @@ void count_stop(int /*signal*/) { g_stop_requests.fetch_add(1); }
 
 void ask_once(int /*signal*/) {
   int none = 0;
-  g_stop_requests.compare_exchange_strong(none, 1);
-}
-
-void note_warning(int signal) {
-  g_warned = true;
-  ask_once(signal);
+  if (g_stop_requests.compare_exchange_strong(none, 1)) g_asked = true;
 }
 
 // Calls only functions that are safe in a signal handler.
@@ -47,7 +42,8 @@ void dispose(int signal, void (*handler)(int)) {
 
 StopSignals::StopSignals() {
   if (g_depth.fetch_add(1) > 0) return;
-  g_stop_requests = g_warned ? 1 : 0;
+  g_stop_requests = 0;
+  g_asked = false;
   dispose(SIGINT, count_stop);
   dispose(SIGTERM, count_stop);
   dispose(kAskSignal, ask_once);
@@ -75,11 +71,6 @@ void StopSignals::announce(const char* line) {
 
 const std::atomic<int>& StopSignals::count() const { return g_stop_requests; }
 
-void StopSignals::expect_warning() {
-  g_warned = false;
-  dispose(SIGUSR1, note_warning);
-}
-
-bool StopSignals::warned() { return g_warned; }
+bool StopSignals::asked() { return g_asked; }
 
 }  // namespace strait::base

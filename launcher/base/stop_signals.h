@@ -28,11 +28,9 @@ class StopSignals {
   // ignored. May be called before libraries are initialised; `line` is never freed.
   static void announce(const char* line = "strait: interrupted\n");
 
-  // From now on SIGUSR1 (Slurm's time limit is near) is such a request too, even if it arrives
-  // while no object of this class lives.
-  static void expect_warning();
-  // SIGUSR1 has arrived since expect_warning().
-  static bool warned();
+  // The first request was kAskSignal: somebody has asked for the end of the run. Otherwise a signal
+  // may as well be a scheduler's, which will start the run again.
+  static bool asked();
 };
 
 }  // namespace strait::base

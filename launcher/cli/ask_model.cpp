@@ -26,10 +26,9 @@ base::ExitCode ask_hosts(const std::filesystem::path& path, const RunCheckpoint&
   plan::RunFile run = source.run;
   run.plan = planner::inference_plan(run.plan);
   run::RunDirectory directory = run::RunDirectory::open(path);
-  if (run.plan.recipe.hosts.backend == recipe::BackendKind::join) {
-    for (const std::string& line : hosts::join_instructions(run.plan, directory.path())) {
-      std::cerr << line << '\n';
-    }
+  const auto rendezvous = hosts::open_rendezvous(run.plan.recipe, directory.path());
+  for (const std::string& line : hosts::join_instructions(run.plan.recipe, directory.path())) {
+    std::cerr << line << '\n';
   }
   StderrObserver observer;
   run::LaunchOptions options;
@@ -37,8 +36,10 @@ base::ExitCode ask_hosts(const std::filesystem::path& path, const RunCheckpoint&
   options.from = source.step;
   options.model = model_questions();
   options.observers = {&observer};
+  options.rendezvous = rendezvous.get();
   options.inference = &client;
   const run::Outcome outcome = run::launch_inference(directory, run, options);
+  if (rendezvous) rendezvous->end(outcome.code, outcome.cause);
   if (outcome.code != base::ExitCode::done) std::cerr << "strait: " << outcome.cause << '\n';
   if (outcome.code == base::ExitCode::done && !client.finished())
     return base::ExitCode::interrupted;
@@ -61,12 +62,6 @@ void add_place(CLI::App* verb, Place& place) {
 
 Place choose_place(const RunCheckpoint& source, Place wanted) {
   const recipe::BackendKind backend = source.run.plan.recipe.hosts.backend;
-  if (wanted == Place::hosts && backend == recipe::BackendKind::slurm) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        "the hosts of this run are nodes of a Slurm job, which has ended; ask the model in one "
-        "process with --on here, in a job of your own where it is large");
-  }
   if (wanted != Place::automatic) return wanted;
   return recipe::stores_on_hosts(backend) && !fits_here(source) ? Place::hosts : Place::here;
 }

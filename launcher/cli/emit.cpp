@@ -2,12 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <stdexcept>
-
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/hosts/agent_starter.h"
-#include "launcher/hosts/slurm_job.h"
 
 namespace strait::cli {
 namespace {
@@ -31,28 +28,16 @@ std::string join_command(const plan::Plan& plan, EmitSource source) {
   return run_command(source);
 }
 
-std::string sbatch_text(const plan::Plan& plan, const EmitSource& source) {
-  if (plan.recipe.hosts.backend != recipe::BackendKind::slurm) {
-    throw base::UserError(base::ExitCode::bad_input,
-                          "a script for sbatch needs hosts.backend = \"slurm\", as in --set "
-                          "'hosts.backend=\"slurm\"'");
-  }
-  return hosts::batch_script(
-      plan, fmt::format("# Submit it from the directory that the recipe's paths are "
-                        "meant for. Requeued, it goes on from\n"
-                        "# the newest checkpoint. exec: strait itself gets Slurm's "
-                        "signals.\n"
-                        "exec {}\n",
-                        run_command(source)));
-}
+}  // namespace
 
-std::string commands_text(const plan::Plan& plan, const EmitSource& source) {
+std::string emit_commands(const plan::Plan& plan, const EmitSource& source) {
   const recipe::Recipe::Hosts& hosts = plan.recipe.hosts;
   const std::filesystem::path run = std::filesystem::path("runs") / plan.recipe.name;
   std::string text = fmt::format(
       "# First, where the hosts can reach it at {}, ports {}-{}. It writes a token for each host\n"
       "# and waits {} s for all of them:\n{}\n"
-      "# Then on each host, with a copy of its own token (a secret, good for this start only):\n",
+      "# Then on each host, with a copy of its own token (a secret, good as long as that command "
+      "runs):\n",
       hosts.address.empty() ? "its address (or hosts.address)" : hosts.address, hosts.ports.first,
       hosts.ports.second, hosts.join_wait, join_command(plan, source));
   for (std::size_t i = 0; i < plan.hosts.size(); ++i) {
@@ -61,18 +46,6 @@ std::string commands_text(const plan::Plan& plan, const EmitSource& source) {
                         base::shell_word(hosts::token_file(run, i).string()));
   }
   return text;
-}
-
-}  // namespace
-
-std::string emit_launch(const plan::Plan& plan, EmitKind kind, const EmitSource& source) {
-  switch (kind) {
-    case EmitKind::sbatch:
-      return sbatch_text(plan, source);
-    case EmitKind::commands:
-      return commands_text(plan, source);
-  }
-  throw std::logic_error("an unknown kind of launch");
 }
 
 }  // namespace strait::cli

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/hosts/node_rank.h"
 #include "launcher/plan/run_files.h"
 #include "launcher/recipe/recipe.h"
 #include "launcher/run/loss_history.h"
@@ -31,7 +32,9 @@ struct RunOptions {
   std::vector<std::uint32_t> without;  // replicas that the run starts without
   bool replace = false;                // move an earlier run of that name aside
   std::optional<std::int64_t> from;    // to resume: the step of the checkpoint; absent: the newest
-  bool in_job = false;                 // this is the Slurm job itself: launch, submit nothing
+  bool resume_if_exists = false;       // go on with a run of that name that has a checkpoint
+  bool rendezvous = false;             // this is one of several nodes that run the same command
+  hosts::RankFlags rank;               // which one, where the environment does not say it
 };
 
 // The argument that names a run: its directory or, as runs/NAME, its bare name. `run` outlives the

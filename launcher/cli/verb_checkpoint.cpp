@@ -23,7 +23,6 @@
 #include "launcher/cli/number_range.h"
 #include "launcher/cli/saved_checkpoints.h"
 #include "launcher/cli/verbs.h"
-#include "launcher/hosts/slurm_job.h"
 #include "launcher/run/run_directory.h"
 
 namespace strait::cli {
@@ -218,7 +217,6 @@ struct PruneRule {
 };
 
 base::ExitCode prune_run(const fs::path& run, const PruneRule& rule) {
-  hosts::SlurmJob::refuse_live(run);
   const run::RunDirectory directory = run::RunDirectory::open(run);
   const plan::Plan plan = plan_of(run);
   std::vector<SavedCheckpoint> list = saved_checkpoints(run, plan);

@@ -1,6 +1,5 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -28,10 +27,10 @@ base::ExitCode show_plan(const RunOptions& options) {
   return base::ExitCode::done;
 }
 
-base::ExitCode emit_plan(const RunOptions& options, EmitKind kind) {
+base::ExitCode emit_plan(const RunOptions& options) {
   const planner::PlannedRun planned = planner::make_plan(read_recipe(options));
-  std::cout << emit_launch(planned.plan, kind,
-                           {base::own_program(), options.recipe.string(), options.overrides});
+  std::cout << emit_commands(planned.plan,
+                             {base::own_program(), options.recipe.string(), options.overrides});
   return base::ExitCode::done;
 }
 
@@ -43,14 +42,10 @@ void add_plan(CLI::App& cli, Command& command) {
   CLI::App* verb = cli.add_subcommand("plan", "show what a recipe would run where; starts nothing");
   verb->add_option("recipe", options->recipe, "a recipe file")->required();
   add_run_options(verb, options);
-  static const std::map<std::string, EmitKind> kKinds = {{"sbatch", EmitKind::sbatch},
-                                                         {"commands", EmitKind::commands}};
-  verb->add_option("--emit", *emit, "print a script for another scheduler instead")
-      ->check(CLI::IsMember(&kKinds));
+  verb->add_option("--emit", *emit, "commands: print those for hosts that join by a token instead")
+      ->check(CLI::IsMember({"commands"}));
   verb->callback([options, emit, &command] {
-    command = [options, emit] {
-      return emit->empty() ? show_plan(*options) : emit_plan(*options, kKinds.at(*emit));
-    };
+    command = [options, emit] { return emit->empty() ? show_plan(*options) : emit_plan(*options); };
   });
 }
 

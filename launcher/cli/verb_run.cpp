@@ -3,20 +3,26 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "framework/store/checkpoint.h"
+#include "framework/store/step_folders.h"
 #include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/run_file_names.h"
 #include "launcher/base/stop_signals.h"
 #include "launcher/base/text.h"
 #include "launcher/base/text_pump.h"
@@ -30,7 +36,8 @@
 #include "launcher/cli/sample_completions.h"
 #include "launcher/cli/verbs.h"
 #include "launcher/hosts/agent_starter.h"
-#include "launcher/hosts/slurm_job.h"
+#include "launcher/hosts/host_facts.h"
+#include "launcher/hosts/rendezvous.h"
 #include "launcher/planner/plan_maker.h"
 #include "launcher/planner/plan_text.h"
 #include "launcher/plugin/plugin_file.h"
@@ -103,53 +110,58 @@ base::ExitCode launch_and_show(run::RunDirectory& directory, const plan::RunFile
                              base::strait_command("resume", directory.path()),
                              *options.without.begin()));
   }
-  if (run.plan.recipe.hosts.backend == recipe::BackendKind::join) {
-    for (const std::string& line : hosts::join_instructions(run.plan, directory.path()))
-      console.note(line);
-  }
   const run::Outcome outcome = run::run_supervised(directory, run, options, chosen, console);
   if (outcome.code == base::ExitCode::done && !outcome.stopped) {
     show_final_samples(directory, kSignals->count(), console);
   }
   console.finish(closing_lines(directory.path(), run.plan, outcome, asked,
                                losses_of(directory.path(), run.plan)));
-  return outcome.code;
+  // An engine starts again what a signal of its own has stopped, unless the exit code is 0.
+  const bool goes_on = options.by_engine && outcome.stopped && !base::StopSignals::asked();
+  const base::ExitCode code = goes_on ? base::ExitCode::interrupted : outcome.code;
+  if (options.rendezvous != nullptr) {
+    options.rendezvous->end(code, goes_on ? "stopped, and saved" : outcome.cause);
+  }
+  return code;
 }
 
-// What a resume was asked for: the run as it is to be, the checkpoint, the new recipe if it
-// changes, and the words for it. Only in memory: a start that fails changes nothing.
-struct ResumeRequest {
-  plan::RunFile run;
-  std::optional<store::Step> from;
-  std::optional<std::string> recipe;
-  std::string words;
-};
+// Where hosts join this run by themselves; null: it calls its hosts, or has none.
+using Joining = std::unique_ptr<hosts::Rendezvous>;
 
-ResumeRequest read_request(const run::RunDirectory& directory, const RunOptions& options) {
-  if (!options.in_job) {
-    ResumeRequest request{read_run(directory.path()), {}, {}, as_words(options)};
-    if (options.from) request.from = store::Step{*options.from};
-    return request;
-  }
-  const run::ResumeChanges pending = run::pending_changes(directory).value_or(run::ResumeChanges{});
-  ResumeRequest request{
-      pending.plan ? plan::parse_run_file(*pending.plan, directory.plan(), plugin::load_plugins)
-                   : read_run(directory.path()),
-      pending.from, pending.recipe, pending.words.value_or("")};
-  name_nodes(request.run);
-  return request;
+Joining open_for_tokens(const run::RunDirectory& directory, const recipe::Recipe& recipe,
+                        Console& console) {
+  Joining joining = hosts::open_rendezvous(recipe, directory.path());
+  for (const std::string& line : hosts::join_instructions(recipe, directory.path()))
+    console.note(line);
+  return joining;
 }
 
-// The job applies the changes, when its processes are up.
-base::ExitCode submit_resume(run::RunDirectory directory, const ResumeRequest& request,
-                             bool as_json) {
-  std::optional<run::ResumeChanges> changes;
-  if (request.from || request.recipe) {
-    plan::protect_secrets(directory.path(), request.run.plan.recipe);
-    changes = {request.from, plan::run_file_text(request.run), request.recipe, request.words};
-  }
-  run::keep_pending(directory, changes);
-  return submit_to_slurm(std::move(directory), request.run.plan, as_json);
+// With --rendezvous: the keys that follow from the nodes, in place of those in the recipe.
+std::vector<std::string> hosts_by_rank(const hosts::NodeRank& node) {
+  std::vector<std::string> names;
+  for (std::uint32_t rank = 0; rank < node.nodes; ++rank)
+    names.push_back(fmt::format("\"node{}\"", rank));
+  std::vector<std::string> keys = {"hosts.backend=\"join\"", "hosts.spare=[]",
+                                   fmt::format("hosts.list=[{}]", fmt::join(names, ", "))};
+  if (node.rank > 0) return keys;
+  keys.push_back(
+      fmt::format("hosts.address=\"{}\"",
+                  address_of_first(node, hosts::addresses_of(node.first), hosts::own_addresses())));
+  return keys;
+}
+
+// The rendezvous of this node, which has rank 0. Any other node becomes a host of the run instead.
+Joining meet_nodes(RunOptions& options) {
+  const hosts::NodeRank node = hosts::node_rank(options.rank, hosts::own_variable);
+  const std::string secret = hosts::take_rendezvous_secret();
+  std::ranges::move(hosts_by_rank(node), std::back_inserter(options.overrides));
+  const recipe::Recipe recipe = read_recipe(options);
+  if (node.rank > 0) join_run(hosts::ticket_of_node(recipe, node, secret));
+  return hosts::open_rendezvous(recipe.hosts, secret);
+}
+
+bool has_checkpoint(const fs::path& run) {
+  return store::is_present(run / base::kPlanFile) && !store::committed_steps(run).empty();
 }
 
 void check_belongs(const run::RunDirectory& directory, const plan::RunFile& run,
@@ -163,23 +175,100 @@ void check_belongs(const run::RunDirectory& directory, const plan::RunFile& run,
                   directory.plan().string(), fmt::join(differences, "\n  ")));
 }
 
+// All steps are done. The nodes must hear of it.
+base::ExitCode report_complete(const run::RunDirectory& directory, const plan::Plan& plan,
+                               bool was_to_change, hosts::Rendezvous* rendezvous,
+                               Console& console) {
+  console.note(fmt::format(
+      "{} is complete: all {} steps are done{}; to train on: {} --set "
+      "train.steps={}",
+      directory.path().string(), plan.steps, was_to_change ? ", so nothing was changed" : "",
+      base::strait_command("resume", directory.path()), 2 * plan.steps));
+  if (rendezvous == nullptr) return base::ExitCode::done;
+  const base::StopSignals signals;
+  rendezvous->end(base::ExitCode::done, "");
+  std::vector<std::string> names;
+  for (const recipe::RecipeHost& host : plan.recipe.hosts.list) names.push_back(host.name);
+  rendezvous->wait_for(names, std::chrono::seconds(plan.recipe.hosts.join_wait),
+                       [&signals] { return signals.count().load() > 0; });
+  return base::ExitCode::done;
+}
+
+base::ExitCode go_on(const RunOptions& options, Joining joining) {
+  run::RunDirectory directory = run::RunDirectory::open(options.recipe);
+  plan::RunFile run = read_run(directory.path());
+  std::optional<store::Step> from;
+  if (options.from) from = store::Step{*options.from};
+  base::TextPump pump = make_pump(options, directory.path());
+  Console console(pump, console_options(options.json));
+  const std::string edited = edited_recipe_note(directory.path(), run.plan.recipe);
+  if (!edited.empty()) console.note(edited);
+  const bool by_engine = joining != nullptr;
+  if (!by_engine) joining = open_for_tokens(directory, run.plan.recipe, console);
+  if (!from) from = run::good_step_instead(directory, run.plan, model_questions(), console);
+  const store::Resumable point =
+      run::choose_resume_point(directory, run, from, model_questions(), joining.get(), console);
+  const store::Manifest& manifest = point.checkpoint.manifest;
+  check_belongs(directory, run, point.checkpoint);
+  run::LaunchOptions launch;
+  if (!options.overrides.empty()) {
+    ChangedRun changed = changed_run(directory, run, manifest.step, options.overrides);
+    run = std::move(changed.run);
+    launch.recipe = recipe::recipe_to_toml(run.plan.recipe);
+    if (number(manifest.step) < run.plan.steps) {
+      for (const std::string& line : changed.notes) console.note(line);
+    }
+  }
+  if (number(manifest.step) >= run.plan.steps) {
+    return report_complete(directory, run.plan, !options.overrides.empty() && !by_engine,
+                           joining.get(), console);
+  }
+  run::check_can_start_without(run.plan, options.without);
+  hosts::check_launcher_address(run.plan.recipe.hosts);
+  if (!point.warning.empty()) console.note(point.warning);
+  print_plan(run.plan, console);
+  console.note(fmt::format("resuming from step {} ({})", number(manifest.step),
+                           point.checkpoint.path.string()));
+  launch.without = {options.without.begin(), options.without.end()};
+  launch.rendezvous = joining.get();
+  launch.by_engine = by_engine;
+  go_on_from(point.checkpoint, run.plan, launch);
+  return launch_and_show(directory, run, launch, from, as_words(options), console);
+}
+
+// The same command again goes on with what the first one has begun. Its --set are in the run.
+base::ExitCode go_on_with(const fs::path& path, const RunOptions& options, Joining joining) {
+  RunOptions again;
+  again.recipe = path;
+  again.json = options.json;
+  again.without = options.without;
+  if (joining) {
+    const auto first = std::ranges::find_if(options.overrides, [](const std::string& one) {
+      return one.starts_with("hosts.backend=\"join\"");
+    });
+    again.overrides.assign(first, options.overrides.end());
+  }
+  return go_on(again, std::move(joining));
+}
+
 }  // namespace
 
-base::ExitCode run_recipe(const RunOptions& options) {
+base::ExitCode run_recipe(RunOptions options) {
   base::StopSignals::announce(kStoppedEarly);
-  planner::PlannedRun planned = planner::make_plan(read_recipe(options));
+  Joining joining = options.rendezvous ? meet_nodes(options) : nullptr;
+  const recipe::Recipe recipe = read_recipe(options);
+  const fs::path path = fs::path("runs") / recipe.name;
+  const bool exists = options.resume_if_exists && has_checkpoint(path);
+  if (exists) return go_on_with(path, options, std::move(joining));
+  planner::PlannedRun planned = planner::make_plan(recipe);
   run::check_can_start_without(planned.plan, options.without);
   hosts::check_launcher_address(planned.plan.recipe.hosts);
   warn_about_data(planned);
-  const fs::path path = fs::path("runs") / planned.plan.recipe.name;
-  if (is_requeued(planned.plan, path)) return run_allocated(path, options.json);
-  hosts::SlurmJob::refuse_live(path);
-  auto [directory, run] = prepare_run(path, std::move(planned),
-                                      options.replace ? run::RunDirectory::Existing::move_aside
-                                                      : run::RunDirectory::Existing::refuse);
-  if (run.plan.recipe.hosts.backend == recipe::BackendKind::slurm) {
-    return submit_to_slurm(std::move(directory), run.plan, options.json);
-  }
+  // Without a checkpoint there is nothing to go on from.
+  const bool aside = options.replace || options.resume_if_exists;
+  auto [directory, run] = prepare_run(
+      path, std::move(planned),
+      aside ? run::RunDirectory::Existing::move_aside : run::RunDirectory::Existing::refuse);
   base::TextPump pump = make_pump(options, directory.path());
   Console console(pump, console_options(options.json));
   if (directory.moved_aside()) {
@@ -187,70 +276,30 @@ base::ExitCode run_recipe(const RunOptions& options) {
   }
   print_plan(run.plan, console);
   run::LaunchOptions launch;
+  launch.by_engine = joining != nullptr;
+  if (!joining) joining = open_for_tokens(directory, run.plan.recipe, console);
+  launch.rendezvous = joining.get();
   launch.without = {options.without.begin(), options.without.end()};
   return launch_and_show(directory, run, launch, std::nullopt, "", console);
 }
 
-base::ExitCode run_prepared(const RunOptions& options) {
-  run::RunDirectory directory = run::RunDirectory::open(options.recipe);
-  plan::RunFile run = read_run(directory.path());
-  name_nodes(run);
-  base::TextPump pump = make_pump(options, directory.path());
-  Console console(pump, console_options(options.json));
-  print_plan(run.plan, console);
-  return launch_and_show(directory, run, {}, std::nullopt, "", console);
-}
-
 base::ExitCode resume_run(const RunOptions& options) {
   base::StopSignals::announce(kStoppedEarly);
-  if (!options.in_job) hosts::SlurmJob::refuse_live(options.recipe);
-  run::RunDirectory directory = run::RunDirectory::open(options.recipe);
-  ResumeRequest request = read_request(directory, options);
-  plan::RunFile& run = request.run;
-  base::TextPump pump = make_pump(options, directory.path());
-  Console console(pump, console_options(options.json));
-  // A job applies what was asked for when it was submitted; until then the file is the former one.
-  if (!options.in_job) {
-    const std::string edited = edited_recipe_note(directory.path(), run.plan.recipe);
-    if (!edited.empty()) console.note(edited);
-  }
-  if (!request.from)
-    request.from = run::good_step_instead(directory, run.plan, model_questions(), console);
-  const store::Resumable point =
-      run::choose_resume_point(directory, run, request.from, model_questions(), console);
-  const store::Manifest& manifest = point.checkpoint.manifest;
-  check_belongs(directory, run, point.checkpoint);
-  std::vector<std::string> changes;
-  if (!options.overrides.empty()) {
-    ChangedRun changed = changed_run(directory, run, manifest.step, options.overrides);
-    run = std::move(changed.run);
-    request.recipe = recipe::recipe_to_toml(run.plan.recipe);
-    changes = std::move(changed.notes);
-  }
-  if (number(manifest.step) >= run.plan.steps) {
-    console.note(
-        fmt::format("{} is complete: all {} steps are done{}; to train on: {} --set "
-                    "train.steps={}",
-                    directory.path().string(), run.plan.steps,
-                    options.overrides.empty() ? "" : ", so nothing was changed",
-                    base::strait_command("resume", directory.path()), 2 * run.plan.steps));
-    return base::ExitCode::done;
-  }
-  for (const std::string& line : changes) console.note(line);
-  run::check_can_start_without(run.plan, options.without);
-  hosts::check_launcher_address(run.plan.recipe.hosts);
-  if (run.plan.recipe.hosts.backend == recipe::BackendKind::slurm && !options.in_job) {
-    return submit_resume(std::move(directory), request, options.json);
-  }
-  if (!point.warning.empty()) console.note(point.warning);
-  print_plan(run.plan, console);
-  console.note(fmt::format("resuming from step {} ({})", number(manifest.step),
-                           point.checkpoint.path.string()));
-  run::LaunchOptions launch;
-  launch.recipe = request.recipe;
-  launch.without = {options.without.begin(), options.without.end()};
-  go_on_from(point.checkpoint, run.plan, launch);
-  return launch_and_show(directory, run, launch, request.from, request.words, console);
+  return go_on(options, nullptr);
+}
+
+void add_rendezvous(CLI::App* verb, const std::shared_ptr<RunOptions>& options) {
+  verb->add_flag("--resume-if-exists", options->resume_if_exists,
+                 "go on from the newest checkpoint of a run of that name, if it has one");
+  CLI::Option* const rendezvous =
+      verb->add_flag("--rendezvous", options->rendezvous,
+                     "every node runs this command, as srun, mpirun, torchrun or Kubernetes start "
+                     "it; STRAIT_JOIN_SECRET(_FILE) lets them in");
+  verb->add_option("--rank", options->rank.rank, "number of this node, where no engine says it")
+      ->needs(rendezvous);
+  verb->add_option("--nodes", options->rank.nodes, "number of all nodes")->needs(rendezvous);
+  verb->add_option("--first", options->rank.first, "name or address of the node with rank 0")
+      ->needs(rendezvous);
 }
 
 void add_run(CLI::App& cli, Command& command) {
@@ -259,6 +308,7 @@ void add_run(CLI::App& cli, Command& command) {
   verb->add_option("recipe", options->recipe, "a recipe file")->required();
   add_run_options(verb, options);
   verb->add_flag("--replace", options->replace, "move an earlier run of that name aside");
+  add_rendezvous(verb, options);
   add_without(verb, options);
   verb->callback([options, &command] { command = [options] { return run_recipe(*options); }; });
 }

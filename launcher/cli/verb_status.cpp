@@ -25,7 +25,6 @@
 #include "launcher/cli/saved_checkpoints.h"
 #include "launcher/cli/status_text.h"
 #include "launcher/cli/verbs.h"
-#include "launcher/hosts/slurm_job.h"
 #include "launcher/run/run_directory.h"
 #include "launcher/run/run_status.h"
 
@@ -33,25 +32,6 @@ namespace strait::cli {
 namespace {
 
 using nlohmann::json;
-
-// State of the run's Slurm job.
-struct JobStatus {
-  std::string sentence;  // empty: the run has no job
-  bool waits = false;    // pending, or requeued
-};
-
-JobStatus job_status(const std::filesystem::path& run) {
-  try {
-    const std::optional<hosts::SlurmJob> job = hosts::SlurmJob::of(run);
-    if (!job) return {};
-    const std::optional<hosts::JobState> state = job->state();
-    return {fmt::format("Slurm job {}: {}", job->number(),
-                        state ? state->sentence() : "no longer in the queue"),
-            state && state->is_pending()};
-  } catch (const base::UserError& error) {
-    return {error.what()};  // the rest comes from the run's files
-  }
-}
 
 // The run's plan, which says whether the rest of a checkpoint may lie on hosts. It may where the
 // plan is not known: status only looks.
@@ -151,15 +131,13 @@ std::string update_text(double updated) {
 }
 
 void print(const std::filesystem::path& run, const json& status,
-           const std::optional<base::LiveRun>& live, const JobStatus& job) {
+           const std::optional<base::LiveRun>& live) {
   const auto state = status.at("state").get<std::string>();
   const std::string updated = update_text(status.at("updated").get<double>());
   if (live && state == "preparing") {
     fmt::print("{}: {} ({})\n", run.string(), state, live->sentence());
   } else if (live) {
     fmt::print("{}: {} ({}; updated {})\n", run.string(), state, live->sentence(), updated);
-  } else if (job.waits) {
-    fmt::print("{}: saved; continues when its job is started again\n", run.string());
   } else if (state == "ended") {
     fmt::print("{}: {}\n", run.string(), end_line(run.string(), status));
   } else {
@@ -183,8 +161,7 @@ void print(const std::filesystem::path& run, const json& status,
 base::ExitCode show_status(const std::filesystem::path& run, bool as_json) {
   const std::optional<base::LiveRun> live = run::RunDirectory::live(run);
   std::optional<json> status = run::read_run_status(run);
-  const JobStatus job = job_status(run);
-  if (!status && !live && job.sentence.empty()) {
+  if (!status && !live) {
     if (show_copy(run, as_json)) return base::ExitCode::done;
     run::refuse_run_not_started(run);
   }
@@ -208,13 +185,11 @@ base::ExitCode show_status(const std::filesystem::path& run, bool as_json) {
     (*status)["live"] = live.has_value();
     if (live) (*status)["pid"] = live->pid;
     (*status)["checkpoints"] = checkpoints_here(run);
-    if (!job.sentence.empty()) (*status)["slurm"] = job.sentence;
     fmt::print("{}\n", status->dump(2, ' ', false, json::error_handler_t::replace));
     return base::ExitCode::done;
   }
-  if (!job.sentence.empty()) fmt::print("{}: {}\n", run.string(), job.sentence);
   try {
-    if (status->at("updated") != 0.0 || live) print(run, *status, live, job);
+    print(run, *status, live);
   } catch (const json::exception& error) {
     run::refuse_foreign_status(run, error);
   }

@@ -23,7 +23,6 @@
 #include "launcher/base/stop_signals.h"
 #include "launcher/base/text.h"
 #include "launcher/cli/verbs.h"
-#include "launcher/hosts/slurm_job.h"
 #include "launcher/run/run_directory.h"
 #include "launcher/run/run_status.h"
 
@@ -32,9 +31,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Milliseconds. Slurm's controller serves all users, so it is polled less often than files here.
 constexpr int kLockPollMilliseconds = 100;
-constexpr int kSlurmPollMilliseconds = 1'000;
 
 // False at the timeout, or when the launcher is suspended. Without a pidfd (Linux before 5.3) only
 // the lock is polled.
@@ -70,41 +67,9 @@ void print_stopped(const fs::path& run) {
   }
 }
 
-// Signals go to the batch script, which is the launcher, whichever node it is on.
-base::ExitCode stop_job(const fs::path& run, const hosts::SlurmJob& job,
-                        const hosts::JobState& state, bool now, std::chrono::seconds timeout) {
-  if (state.is_pending()) {
-    job.cancel();
-    fmt::print("cancelled Slurm job {}, which was {}\n", job.number(), state.sentence());
-  } else {
-    for (const char* signal : now ? std::vector{"INT", "TERM"} : std::vector{"USR2"}) {
-      job.signal(signal);
-    }
-    fmt::print("requested Slurm job {} to {}\n", job.number(),
-               now ? "exit at once" : "finish its step, save and exit");
-  }
-  std::fflush(stdout);
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
-  for (auto left = job.state(); left && left->is_active(); left = job.state()) {
-    if (std::chrono::steady_clock::now() >= deadline) {
-      give_up(
-          run, timeout,
-          now ? fmt::format("scancel {}", job.number()) : base::strait_command("stop --now", run));
-    }
-    ::poll(nullptr, 0, kSlurmPollMilliseconds);
-  }
-  hosts::SlurmJob::forget(run);
-  print_stopped(run);
-  return base::ExitCode::done;
-}
-
 }  // namespace
 
 base::ExitCode stop_run(const fs::path& run, bool now, std::chrono::seconds timeout) {
-  if (const std::optional<hosts::SlurmJob> job = hosts::SlurmJob::of(run)) {
-    const std::optional<hosts::JobState> state = job->state();
-    if (state && state->is_active()) return stop_job(run, *job, *state, now, timeout);
-  }
   const std::optional<base::LiveRun> live = run::RunDirectory::live(run);
   if (!live) run::refuse_not_live(run);
   if (!live->here()) {

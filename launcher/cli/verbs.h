@@ -4,16 +4,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <string>
 
 #include "launcher/base/errors.h"
 #include "launcher/cli/run_options.h"
-#include "launcher/plan/plan.h"
-#include "launcher/plan/run_files.h"
-#include "launcher/run/run_directory.h"
+#include "launcher/hosts/join_ticket.h"
 
-// The verbs of `strait`, each with its flags in verb_NAME.cpp; resume is in verb_run.cpp, and
-// run-allocated in verb_slurm.cpp. A new one is a function here, its source, and a line in
-// strait_main.cpp.
+// The verbs of `strait`, each with its flags in verb_NAME.cpp; resume is in verb_run.cpp. A new one
+// is a function here, its source, and a line in strait_main.cpp.
 namespace strait::cli {
 
 // Runs the chosen verb; set when its flags have been parsed.
@@ -26,7 +24,6 @@ void add_probe(CLI::App& cli, Command& command);
 void add_doctor(CLI::App& cli, Command& command);
 void add_install(CLI::App& cli, Command& command);
 void add_run(CLI::App& cli, Command& command);
-void add_run_allocated(CLI::App& cli, Command& command);  // hidden: scripts of Slurm jobs call it
 void add_join(CLI::App& cli, Command& command);
 void add_resume(CLI::App& cli, Command& command);
 void add_status(CLI::App& cli, Command& command);
@@ -43,23 +40,10 @@ void flush_output();
 
 // Functions that other verbs or tests call.
 
-// In a Slurm job: launches a run whose directory holds its plan and no checkpoint yet.
-base::ExitCode run_prepared(const RunOptions& options);
-// Resumes from the newest complete checkpoint (resume_point.h), with the same bits as a run that
-// was never stopped; with overrides as another pipeline (changed_run.h). The run's files change
-// when all processes have loaded, not before.
-base::ExitCode resume_run(const RunOptions& options);
-
-// The last part of `run` and `resume` with hosts.backend = "slurm": submits a job that launches the
-// run, and prints how to watch it. Inside a job: launches the run in that job.
-base::ExitCode submit_to_slurm(run::RunDirectory directory, const plan::Plan& plan, bool json);
-// Inside a Slurm job: starts the run, or resumes from its newest checkpoint. When Slurm warns that
-// the time limit is near, the run saves and the job is requeued.
-base::ExitCode run_allocated(const std::filesystem::path& run, bool json);
-// Inside a Slurm job: renames the plan's hosts to the nodes of its allocation.
-void name_nodes(plan::RunFile& run);
-// Whether this process is in a job that was requeued while it trained the run in that directory.
-bool is_requeued(const plan::Plan& plan, const std::filesystem::path& run);
+// Becomes the program of a host that joins a run with this ticket, or, without, with that in a file
+// ("-": on stdin). Returns only by an exception.
+[[noreturn]] void join_run(const hosts::JoinTicket& ticket);
+[[noreturn]] void join_run(std::string token_file);
 
 // Requests the launcher of a live run to finish its step, save and exit, or with `now` to exit at
 // once. Waits until it has ended and prints where the checkpoint is. UserError: no launcher is live

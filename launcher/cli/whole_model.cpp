@@ -13,7 +13,6 @@
 #include "launcher/base/memory.h"
 #include "launcher/base/text.h"
 #include "launcher/cli/run_options.h"
-#include "launcher/hosts/slurm_job.h"
 #include "launcher/planner/checkpoint_weights.h"
 #include "launcher/planner/planned_model.h"
 #include "launcher/run/run_directory.h"
@@ -64,9 +63,7 @@ RunCheckpoint find_checkpoint(const std::filesystem::path& run_directory) {
                     run_directory.string(), base::strait_command("resume", run_directory)));
   }
   const auto newest = store::choose_checkpoint(run_directory, store::Part::weights);
-  // A job that waits in the queue has not begun.
-  const bool has_ended =
-      !run::RunDirectory::live(run_directory) && !hosts::SlurmJob::of(run_directory);
+  const bool has_ended = !run::RunDirectory::live(run_directory);
   if (!newest && has_ended) {
     throw base::UserError(
         base::ExitCode::bad_input,

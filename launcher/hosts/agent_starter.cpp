@@ -1,13 +1,9 @@
 #include "launcher/hosts/agent_starter.h"
 
-#include <fmt/format.h>
-
 #include <chrono>
-#include <stdexcept>
 #include <thread>
 #include <utility>
 
-#include "launcher/base/errors.h"
 #include "launcher/hosts/ssh_session.h"
 
 namespace strait::hosts {
@@ -55,34 +51,22 @@ std::vector<std::exception_ptr> for_each_host(std::size_t count,
 }
 
 std::vector<std::unique_ptr<AgentStarter>> make_agent_starters(
-    const plan::Plan& plan, const std::filesystem::path& run,
+    const plan::Plan& plan, const std::filesystem::path& run, Rendezvous* rendezvous,
     const std::set<std::size_t>& left_out) {
-  switch (plan.recipe.hosts.backend) {
-    case recipe::BackendKind::ssh:
-      return ssh_starters(plan.recipe.hosts, left_out);
-    case recipe::BackendKind::slurm:
-      return slurm_starters(plan, run);
-    case recipe::BackendKind::join:
-      return join_starters(plan, run);
-    case recipe::BackendKind::local:
-      break;
+  if (rendezvous == nullptr) return ssh_starters(plan.recipe.hosts, left_out);
+  std::vector<std::unique_ptr<AgentStarter>> starters(plan.hosts.size());
+  for (std::size_t i = 0; i < starters.size(); ++i) {
+    if (!left_out.contains(i)) starters[i] = join_starter(*rendezvous, plan.hosts[i].name, run);
   }
-  throw std::logic_error("a local run calls no hosts");
+  return starters;
 }
 
 std::unique_ptr<AgentStarter> agent_starter_in_run(const plan::Plan& plan, std::size_t host,
+                                                   const std::filesystem::path& run,
+                                                   Rendezvous* rendezvous,
                                                    std::function<void()> check) {
-  const recipe::Recipe::Hosts& settings = plan.recipe.hosts;
-  if (settings.backend == recipe::BackendKind::ssh)
-    return ssh_call(settings, host, progress_from_now(), std::move(check));
-  throw base::UserError(
-      base::ExitCode::bad_input,
-      fmt::format(
-          "host {} is lost, and {}; stop the run, then strait resume starts all hosts again",
-          plan.hosts.at(host).name,
-          settings.backend == recipe::BackendKind::slurm
-              ? "the nodes of a Slurm job are taken into a run when it starts"
-              : "hosts join by a token only when a run starts"));
+  if (rendezvous != nullptr) return join_starter(*rendezvous, plan.hosts.at(host).name, run);
+  return ssh_call(plan.recipe.hosts, host, progress_from_now(), std::move(check));
 }
 
 }  // namespace strait::hosts

@@ -11,13 +11,16 @@
 #include <vector>
 
 #include "launcher/hosts/agent_job.h"
+#include "launcher/hosts/join_ticket.h"
+#include "launcher/hosts/node_rank.h"
+#include "launcher/hosts/rendezvous.h"
 #include "launcher/plan/plan.h"
 
 namespace strait::hosts {
 
-// Starts the agent of one host: over ssh, by srun, or by a token that a person carries there. The
-// starters of one run are used at the same time, each by a thread of its own; one starter belongs
-// to one thread at a time. Errors are UserError and name the host and the fix.
+// Starts the agent of one host: over ssh, or on a host that joins by itself. The starters of one
+// run are used at the same time, each by a thread of its own; one starter belongs to one thread at
+// a time. Errors are UserError and name the host and the fix.
 //
 // Destroying a starter gives up waiting; an agent that has its job goes on.
 class AgentStarter {
@@ -30,7 +33,7 @@ class AgentStarter {
   // The address of this machine that the host can reach; the launcher listens there.
   virtual std::string launcher_address(std::chrono::steady_clock::time_point deadline) = 0;
 
-  // Returns when the agent has its job, or when srun or a token holds it.
+  // Returns when the agent has its job, or will get it as soon as its host is there.
   virtual void start_agent(const AgentJob& job, std::chrono::steady_clock::time_point deadline) = 0;
 
   // Why the agent ended or could not start although it has its job; empty: no failure is known.
@@ -47,24 +50,17 @@ std::vector<std::exception_ptr> for_each_host(std::size_t count,
                                               const std::function<void(std::size_t)>& work);
 
 // Starters for the hosts of the plan, as its backend needs them; in the order of plan.hosts, null
-// for hosts that are `left_out`. `run` is the run's directory.
+// for hosts that are `left_out`. `run` is the run's directory; `rendezvous` is where hosts join.
 std::vector<std::unique_ptr<AgentStarter>> make_agent_starters(
-    const plan::Plan& plan, const std::filesystem::path& run,
+    const plan::Plan& plan, const std::filesystem::path& run, Rendezvous* rendezvous,
     const std::set<std::size_t>& left_out);
 
 // During the run, for a host without an agent. `check` is called repeatedly while the starter waits
-// for the host, and throws to give up. UserError: the backend cannot start agents during a run.
+// for the host, and throws to give up.
 std::unique_ptr<AgentStarter> agent_starter_in_run(const plan::Plan& plan, std::size_t host,
+                                                   const std::filesystem::path& run,
+                                                   Rendezvous* rendezvous,
                                                    std::function<void()> check);
-
-// Starters for the nodes of the Slurm job that this process is in: srun runs `strait-stage --join
-// -` on each and passes it its token on stdin. srun lives as long as the agent and is waited for
-// when the starter is destroyed.
-//
-// `run` is the run's directory, on a file system that the nodes share; agents keep their files
-// there. UserError: not in a job, or the job has fewer nodes than the plan.
-std::vector<std::unique_ptr<AgentStarter>> slurm_starters(const plan::Plan& plan,
-                                                          const std::filesystem::path& run);
 
 // Where the launcher puts the token of a host: <run>/join/<host>.token.
 std::filesystem::path token_file(const std::filesystem::path& run, std::size_t host);
@@ -77,19 +73,29 @@ std::string address_for_joining(const std::string& configured, const std::vector
 // recipe's address, or there is no address to tell joining hosts. Only for ssh and join.
 void check_launcher_address(const recipe::Recipe::Hosts& hosts);
 
-// Instructions for the user: where the tokens will be, and how to use them.
-std::vector<std::string> join_instructions(const plan::Plan& plan,
+// Instructions for the user: where the tokens are, and how to use them. Empty: no host joins.
+std::vector<std::string> join_instructions(const recipe::Recipe& recipe,
                                            const std::filesystem::path& run);
 
 // What to do about hosts that have not connected to the launcher in time. Pure.
 std::string late_hosts_text(const recipe::Recipe::Hosts& hosts,
                             const std::vector<std::string>& missing);
 
-// For hosts on which the launcher cannot start anything: writes a token for each, a file that only
-// its owner can read. A person copies it there and runs `strait join`; the agent connects to the
-// launcher. A token is valid for one start of the run, so the files are removed with the
-// starters.
-std::vector<std::unique_ptr<AgentStarter>> join_starters(const plan::Plan& plan,
-                                                         const std::filesystem::path& run);
+// Where the hosts of a recipe join by tokens: each gets one, a file that only its owner can read. A
+// person copies it there and runs `strait join`. The files are removed with the result. Null: the
+// hosts do not join.
+std::unique_ptr<Rendezvous> open_rendezvous(const recipe::Recipe& recipe,
+                                            const std::filesystem::path& run);
+// Where the nodes of `run --rendezvous` join; the first one is this machine, and listens at
+// hosts.address.
+std::unique_ptr<Rendezvous> open_rendezvous(const recipe::Recipe::Hosts& settings,
+                                            const std::string& secret);
+// By which such a node joins.
+JoinTicket ticket_of_node(const recipe::Recipe& recipe, const NodeRank& node,
+                          const std::string& secret);
+
+// The agent of a host that joins, or of this machine where it is the first of a rendezvous.
+std::unique_ptr<AgentStarter> join_starter(Rendezvous& rendezvous, const std::string& host,
+                                           const std::filesystem::path& run);
 
 }  // namespace strait::hosts

@@ -195,9 +195,6 @@ std::vector<CheckResult> check_hosts(const recipe::Recipe& recipe,
                            inspect_this_host(request, kStartElsewhere), recipe.hosts.ports,
                            base::unix_seconds());
     }
-    case recipe::BackendKind::slurm:
-      return {
-          {Kind::note, base::ExitCode::done, "hosts", "Slurm chooses them; ask sinfo what is up"}};
     case recipe::BackendKind::join:
       try {
         return {{Kind::ok, base::ExitCode::done, "this machine",

@@ -69,6 +69,21 @@ std::string own_address_towards(const std::string& address) {
   return "";
 }
 
+std::vector<std::string> addresses_of(const std::string& name) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(name.c_str(), nullptr, &hints, &found) != 0) return {};
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> all(found, ::freeaddrinfo);
+  std::vector<std::string> addresses;
+  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
+    const std::string text = numeric_address(one->ai_addr, one->ai_addrlen);
+    if (!text.empty()) addresses.push_back(text);
+  }
+  return addresses;
+}
+
 bool is_loopback(const std::string& address) {
   return address.starts_with("127.") || address == "::1";
 }

@@ -30,6 +30,9 @@ HostFacts facts_of_this_host(const std::filesystem::path& directory, const std::
 // nothing.
 std::string own_address_towards(const std::string& address);
 
+// The addresses of a name; empty: it has none now.
+std::vector<std::string> addresses_of(const std::string& name);
+
 bool is_loopback(const std::string& address);
 
 // Whether the address is in `own` or is a loopback address.

@@ -23,6 +23,7 @@
 #include <sstream>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "framework/file_descriptor.h"
@@ -41,6 +42,8 @@
 #include "launcher/hosts/agent_job.h"
 #include "launcher/hosts/host_agent.h"
 #include "launcher/hosts/host_inspection.h"
+#include "launcher/hosts/join_run.h"
+#include "launcher/hosts/join_ticket.h"
 
 namespace strait::hosts {
 namespace {
@@ -206,7 +209,7 @@ base::ExitCode serve_ssh_request(int input, int output) {
   return base::ExitCode::done;
 }
 
-// Nothing may escape from an agent: a stack trace on a host helps no user.
+// A stack trace on a host helps no user.
 base::ExitCode reported(const std::exception& error) {
   const base::Failure failure = base::describe_failure(error);
   spdlog::error("{}", failure.text);
@@ -258,17 +261,31 @@ void refuse_second_agent(const AgentJob& job, const fs::path& directory) {
                   job.host_name, job.run_name, first));
 }
 
-// `strait join TOKEN`: reads the job from the file, or from stdin for "-".
-base::ExitCode run_agent_from_token(const std::string& token) {
+// `strait join TOKEN`: reads the ticket from the file, or from stdin for "-".
+base::ExitCode join_with_token(const std::string& token) {
   try {
-    const AgentJob job = parse_agent_job(token_text(token));
-    if (job.build != base::build_id()) {
+    const JoinTicket ticket = parse_join_ticket(token_text(token));
+    if (ticket.build != base::build_id()) {
       throw base::UserError(
           base::ExitCode::mismatch,
           fmt::format("the run token is of build {}, but this is build {}; install the "
                       "launcher's build here",
-                      job.build, base::build_id()));
+                      ticket.build, base::build_id()));
     }
+    return join_run(ticket);
+  } catch (const std::exception& error) {
+    return reported(error);
+  }
+}
+
+// The agent of a host that joins. It ends with its parent, and its stages with it.
+base::ExitCode run_agent_of_parent(int input) {
+  try {
+    const AgentJob job = parse_agent_job(read_request(input));
+    std::thread([input] {
+      for (char ignored = 0; ::read(input, &ignored, 1) > 0 || errno == EINTR;) continue;
+      ::_exit(number(base::ExitCode::peer_lost));
+    }).detach();
     const fs::path directory = agent_directory(job.directory);
     check_host_directory(directory);
     refuse_second_agent(job, directory);
@@ -293,8 +310,8 @@ int run_stage_command(int argc, char** argv,
       "One stage of a run, or the agent of a host. Started by strait; people call strait join.");
   options.add_options()("version", "print the build and exit")("help", "print this and exit")(
       "agent", "run this host's agent; called over ssh")(
-      "join",
-      "join the run of a token (-: on stdin) with this host; called by strait join and srun",
+      "run-agent", "run this host's agent; its job is on stdin")(
+      "join", "join the run of a token (-: on stdin) with this host; called by strait",
       cxxopts::value<std::string>(), "FILE")("measure", "measure this host; called by its agent")(
       "check", "load all that a stage needs, print the build and exit");
   TorchCommand command = TorchCommand::stage;
@@ -318,8 +335,8 @@ int run_stage_command(int argc, char** argv,
   spdlog::set_default_logger(spdlog::stderr_logger_mt("strait-stage"));
   spdlog::set_pattern("%Y-%m-%d %H:%M:%S.%e %l %v");
   if (given.count("agent") != 0) return number(run_agent_over_ssh(STDIN_FILENO, STDOUT_FILENO));
-  if (given.count("join") != 0)
-    return number(run_agent_from_token(given["join"].as<std::string>()));
+  if (given.count("run-agent") != 0) return number(run_agent_of_parent(STDIN_FILENO));
+  if (given.count("join") != 0) return number(join_with_token(given["join"].as<std::string>()));
   try {
     return number(compute(command));
   } catch (const std::exception& error) {

@@ -14,14 +14,7 @@ namespace strait::plan {
 std::vector<recipe::RecipeHost> hosts_of(const recipe::Recipe& recipe) {
   if (recipe.hosts.backend == recipe::BackendKind::local)
     return {recipe::RecipeHost{.name = "localhost"}};
-  if (recipe.hosts.backend != recipe::BackendKind::slurm) return recipe.hosts.list;
-  const std::int64_t slots = recipe.hosts.slurm.stages_per_node;
-  const std::int64_t processes = recipe.pipeline.stages * recipe.pipeline.replicas;
-  std::vector<recipe::RecipeHost> nodes;
-  for (std::int64_t node = 0; node * slots < processes; ++node) {
-    nodes.push_back({.name = fmt::format("node {}", node), .slots = slots});
-  }
-  return nodes;
+  return recipe.hosts.list;
 }
 
 std::vector<std::size_t> assign_hosts(const std::vector<recipe::RecipeHost>& hosts,

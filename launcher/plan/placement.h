@@ -21,7 +21,7 @@ struct Layout {
   std::vector<models::LayerRange> layers;  // of the first chunk of each stage
 };
 
-// The hosts of a recipe: its list, or this machine, or the nodes that a Slurm job asks for.
+// The hosts of a recipe: its list, or this machine.
 std::vector<recipe::RecipeHost> hosts_of(const recipe::Recipe& recipe);
 
 // Assigns processes to hosts in the given order. Returns the host index of each process; processes

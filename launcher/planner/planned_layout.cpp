@@ -172,7 +172,7 @@ recipe::Recipe with_layout(const plan::Plan& plan, const placement::Problem& pro
 
 bool on_gpus(const plan::Plan& plan) {
   const recipe::Recipe& recipe = plan.recipe;
-  return recipe.model.device == recipe::Device::cuda || recipe.hosts.slurm.gpus_per_node > 0 ||
+  return recipe.model.device == recipe::Device::cuda ||
          std::ranges::any_of(plan.hosts,
                              [](const auto& host) { return host.gpus && !host.gpus->empty(); });
 }

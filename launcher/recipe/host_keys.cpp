@@ -184,19 +184,6 @@ constexpr auto in_hosts() {
   return [](auto& recipe) -> auto& { return recipe.hosts.*Member; };
 }
 
-template <auto Member>
-constexpr auto in_slurm() {
-  return [](auto& recipe) -> auto& { return recipe.hosts.slurm.*Member; };
-}
-
-// Written only for Slurm; recipes of other backends have no [hosts.slurm].
-RecipeKey for_slurm(RecipeKey key) {
-  key.get = [get = std::move(key.get)](const Recipe& recipe) {
-    return recipe.hosts.backend == BackendKind::slurm ? get(recipe) : RecipeValue();
-  };
-  return key;
-}
-
 // A list of hosts; `objection` as of RecipeKey.
 template <class Field>
 RecipeKey hosts_key(const std::string& name, Field field_of, const std::string& example,
@@ -262,19 +249,41 @@ RecipeKey ports() {
           }};
 }
 
+RecipeKey backend_key() {
+  RecipeKey key =
+      key_kinds::choice("hosts.backend", in_hosts<&Hosts::backend>(), "how processes are started");
+  key.objection = [](const RecipeValue& value) {
+    return value == "slurm" ? "for Slurm leave it and [hosts.slurm] out and start the recipe with: "
+                              "srun strait run RECIPE --rendezvous"
+                            : "";
+  };
+  return key;
+}
+
+// It has no field: the reader replaces it by the list of the hosts in the file.
+RecipeKey hostfile_key() {
+  return {"hosts.file",
+          "a path",
+          "of a hostfile, with lines \"HOST slots=N\", in place of hosts.list",
+          {},
+          [](const RecipeValue& /*value*/, Recipe& /*recipe*/) { return false; },
+          [](const Recipe& /*recipe*/) { return RecipeValue(); }};
+}
+
 }  // namespace
 
 std::vector<RecipeKey> host_keys() {
   return {
-      key_kinds::choice("hosts.backend", in_hosts<&Hosts::backend>(), "how processes are started"),
+      backend_key(),
+      hostfile_key(),
       hosts_key("hosts.list", in_hosts<&Hosts::list>(), "slots = 2",
                 "of stage processes, in order; for ssh and join", host_list_objection),
       hosts_key("hosts.spare", in_hosts<&Hosts::spare>(), "address = \"10.0.0.2\"",
-                "that take the place of lost ones when the run restarts by itself; for ssh",
+                "that take the place of lost ones when the run restarts by itself",
                 spare_objection),
       integer("hosts.restart", in_hosts<&Hosts::restart>(), {0, 1000},
               "how often in a row, without a new checkpoint, a run whose process or host is lost "
-              "restarts by itself; absent: 3 for ssh and slurm, 0 for others"),
+              "restarts by itself; absent: 3 over hosts, 0 on this machine"),
       ports(),
       text("hosts.address", in_hosts<&Hosts::address>(), "an address of this machine",
            "where hosts reach the launcher; absent: as the launcher reaches them"),
@@ -290,23 +299,7 @@ std::vector<RecipeKey> host_keys() {
              "per second, of the launcher's link for file transfer to hosts; absent: all"),
       number("hosts.link_megabits", in_hosts<&Hosts::link_megabits>(), kMegabits,
              "per second, that a process can send and receive: for forecasts and choices based on "
-             "them; absent: the speed of loopback"),
-      for_slurm(text("hosts.slurm.partition", in_slurm<&SlurmSettings::partition>(), "a name",
-                     "of nodes; absent: the cluster's default")),
-      for_slurm(text("hosts.slurm.time", in_slurm<&SlurmSettings::time>(),
-                     "a time as sbatch takes it, such as \"2:00:00\"",
-                     "after which a job is requeued and resumes; absent: the partition's limit")),
-      for_slurm(text("hosts.slurm.account", in_slurm<&SlurmSettings::account>(), "a name",
-                     "to charge; absent: the user's default")),
-      for_slurm(integer("hosts.slurm.gpus_per_node", in_slurm<&SlurmSettings::gpus_per_node>(),
-                        {0, 64}, "to ask for")),
-      for_slurm(integer("hosts.slurm.stages_per_node", in_slurm<&SlurmSettings::stages_per_node>(),
-                        {1, 4096}, "stage processes that share a node")),
-      for_slurm(integer("hosts.slurm.warning", in_slurm<&SlurmSettings::warning>(), {1, 65'535},
-                        "seconds before its time limit at which a job saves and is requeued")),
-      for_slurm(text_list("hosts.slurm.options", in_slurm<&SlurmSettings::options>(),
-                          "a list of texts such as [\"--qos=long\"]",
-                          "further arguments of sbatch"))};
+             "them; absent: the speed of loopback")};
 }
 
 }  // namespace strait::recipe

@@ -38,6 +38,7 @@ constexpr std::array kRemovedKeys = {
     RemovedKey{"sync.blend", "half of a replica's own weights is kept"},
     RemovedKey{"sync.warmup", "a fifteenth of the run sends exact means, two steps at least"},
     RemovedKey{"checkpoint.caches", "checkpoints hold the activation caches"},
+    RemovedKey{"hosts.slurm", "options of a job are given to sbatch or srun"},
     RemovedKey{"hosts.simulate.jitter", "hosts.simulate.delay is the mean"}};
 
 // The names of keys and tables in `section`.

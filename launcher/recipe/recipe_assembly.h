@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "launcher/recipe/recipe.h"
@@ -16,6 +17,10 @@ struct FoundValue {
   std::string shown;  // the value for error messages
   std::string where;  // "recipes/x.toml:31:9", "--set train.batch=3"
 };
+
+// The value of hosts.list for a hostfile as MPI and DeepSpeed read it: "HOST slots=N" in each line,
+// "#" before comments. Pure. UserError names the line of `source`.
+RecipeValue hosts_in_hostfile(std::string_view text, const std::string& source);
 
 // Whether names of parts (schedules, codecs, sync methods) have to be known. Those in a recipe do;
 // a plan is also read where its plugins are not loaded.

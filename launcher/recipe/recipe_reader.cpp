@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "launcher/base/errors.h"
+#include "launcher/base/text.h"
 #include "launcher/recipe/recipe_assembly.h"
 #include "launcher/recipe/recipe_io.h"
 #include "launcher/recipe/recipe_keys.h"
@@ -231,10 +232,8 @@ void drop_hosts_of_other_backends(const std::vector<PlacedValue>& overrides,
   if (backend.is_null()) return;
   std::erase_if(file, [&backend](const PlacedValue& one) {
     const std::string& key = one.found.key;
-    return (key == "hosts.list" && backend != "ssh" && backend != "join") ||
-           (key == "hosts.spare" && backend != "ssh") ||
-           (key == "hosts.restart" && backend == "join") ||
-           (key.starts_with("hosts.slurm.") && backend != "slurm") ||
+    const bool listed = backend == "ssh" || backend == "join";
+    return ((key == "hosts.list" || key == "hosts.file" || key == "hosts.spare") && !listed) ||
            (key.starts_with("hosts.simulate.") && backend != "local");
   });
 }
@@ -249,29 +248,54 @@ std::vector<std::string> plugins_in(const std::vector<FoundValue>& found) {
   return recipe.plugins;
 }
 
-std::string read_text(const std::filesystem::path& file) {
+std::string read_text(const std::filesystem::path& file, const char* what) {
   std::ifstream in(file, std::ios::binary);
   if (!in) {
     throw base::UserError(
         base::ExitCode::bad_input,
-        fmt::format("cannot read the recipe {}: {}", file.string(), std::strerror(errno)));
+        fmt::format("cannot read {} {}: {}", what, file.string(), std::strerror(errno)));
   }
   std::string text(kMostRecipeBytes + 1, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (in.bad() || (in.fail() && !in.eof())) {
     throw base::UserError(
         base::ExitCode::bad_input,
-        fmt::format("cannot read the recipe {}: it is not a regular file", file.string()));
+        fmt::format("cannot read {} {}: it is not a regular file", what, file.string()));
   }
   text.resize(static_cast<std::size_t>(in.gcount()));
   return text;
+}
+
+// Puts the hosts of a hostfile where a recipe or an override names it. An override of one of the
+// two keys replaces both in the file.
+void take_hostfile(std::vector<PlacedValue>& overrides, std::vector<PlacedValue>& file) {
+  const auto names_hosts = [](const PlacedValue& one) {
+    return one.found.key == "hosts.list" || one.found.key == "hosts.file";
+  };
+  if (std::ranges::any_of(overrides, names_hosts)) std::erase_if(file, names_hosts);
+  for (std::vector<PlacedValue>* values : {&file, &overrides}) {
+    const auto named = std::ranges::find(
+        *values, "hosts.file",
+        [](const PlacedValue& one) -> const std::string& { return one.found.key; });
+    if (named == values->end() || !named->found.value.is_string()) continue;
+    const std::string path = named->found.value.get<std::string>();
+    if (std::ranges::count_if(*values, names_hosts) > 1) {
+      throw base::UserError(base::ExitCode::bad_input,
+                            fmt::format("hosts.file is \"{}\" ({}), but hosts.list is set, too; "
+                                        "keep one of them",
+                                        base::printable(path), named->found.where));
+    }
+    named->found.key = "hosts.list";
+    named->found.value = hosts_in_hostfile(read_text(path, "the hostfile"), path);
+    named->found.shown = "that of " + path;
+  }
 }
 
 }  // namespace
 
 Recipe read_recipe(const std::filesystem::path& file, std::span<const std::string> overrides,
                    const LoadPlugins& load) {
-  return parse_recipe(read_text(file), file.string(), overrides, load);
+  return parse_recipe(read_text(file, "the recipe"), file.string(), overrides, load);
 }
 
 Recipe parse_recipe(std::string_view text, const std::string& source,
@@ -298,6 +322,7 @@ Recipe parse_recipe(std::string_view text, const std::string& source,
   drop_former_layout(overriding, placed);
   drop_other_length(overriding, placed);
   drop_hosts_of_other_backends(overriding, placed);
+  take_hostfile(overriding, placed);
   std::ranges::move(overriding, std::back_inserter(placed));
   std::vector<FoundValue> found;
   std::ranges::transform(placed, std::back_inserter(found), &PlacedValue::found);

@@ -84,15 +84,13 @@ void check_hosts(const Recipe::Hosts& hosts, const OriginsOf& at, Mistakes& mist
         fmt::format("{} is set while hosts.backend is \"{}\" ({}); it goes with \"{}\"", key,
                     name_of(backend), at({"hosts.backend", key}), name_of(kind)));
   };
-  only_for(!hosts.spare.empty(), BackendKind::ssh, "hosts.spare");
-  only_for(hosts.simulate.any(), BackendKind::local, "hosts.simulate");
-  only_for(hosts.slurm != SlurmSettings{}, BackendKind::slurm, "hosts.slurm");
-  if (backend == BackendKind::join && hosts.restart.value_or(0) > 0) {
-    mistakes.push_back(fmt::format(
-        "hosts.restart is {} while hosts.backend is \"join\" ({}); a token is valid for one start, "
-        "so such a run cannot restart by itself",
-        *hosts.restart, at({"hosts.backend", "hosts.restart"})));
+  if (!hosts.spare.empty() && !listed) {
+    mistakes.push_back(
+        fmt::format("hosts.spare is set while hosts.backend is \"{}\" ({}); it goes with a list of "
+                    "hosts",
+                    name_of(backend), at({"hosts.backend", "hosts.spare"})));
   }
+  only_for(hosts.simulate.any(), BackendKind::local, "hosts.simulate");
   for (const RecipeHost& spare : hosts.spare) {
     if (std::ranges::find(hosts.list, spare.name, &RecipeHost::name) == hosts.list.end()) continue;
     mistakes.push_back(fmt::format("host {} is in hosts.list and in hosts.spare ({}); keep one",
@@ -124,10 +122,6 @@ void check_memory_checkpoints(const Recipe& recipe, const OriginsOf& at, Mistake
   if (recipe.checkpoint.memory == 0) {
     refuse("checkpoint.memory", "0",
            "they are copied while training goes on, which takes memory; raise it");
-  }
-  if (recipe.hosts.backend == BackendKind::slurm) {
-    refuse("hosts.backend", "\"slurm\"",
-           "the nodes of a job end with it, and their memory too; leave it out");
   }
 }
 

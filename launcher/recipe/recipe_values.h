@@ -34,7 +34,7 @@ enum class CheckpointHome : std::uint8_t { automatic, all, weights, none };
 enum class LossRule : std::uint8_t { stop, continue_run };  // "stop", "continue"
 // Whether replicas sum gradients where these lie, or over links.
 enum class GroupUse : std::uint8_t { automatic, never, always };
-enum class BackendKind : std::uint8_t { local, ssh, slurm, join };
+enum class BackendKind : std::uint8_t { local, ssh, join };
 // Whether files of a run stay on its hosts; else all processes see the same.
 constexpr bool stores_on_hosts(BackendKind b) {
   return b == BackendKind::ssh || b == BackendKind::join;
@@ -86,18 +86,6 @@ struct RecipeHost {
   bool operator==(const RecipeHost&) const = default;
 };
 
-// Options of a Slurm job.
-struct SlurmSettings {
-  std::string partition = {};        // empty: the cluster's default
-  std::string time = {};             // "2:00:00"; empty: the partition's limit
-  std::string account = {};          // empty: the user's default
-  std::int64_t gpus_per_node = 0;    // 0: none are requested
-  std::int64_t stages_per_node = 1;  // stage processes that share a node
-  std::int64_t warning = 120;        // seconds before the limit at which it saves and is requeued
-  std::vector<std::string> options = {};  // further arguments of sbatch: "--qos=long"
-  bool operator==(const SlurmSettings&) const = default;
-};
-
 // The section [hosts].
 struct HostSettings {
   BackendKind backend = BackendKind::local;  // local: this machine
@@ -113,10 +101,9 @@ struct HostSettings {
       std::nullopt;  // of a process, each direction; for forecasts
   std::optional<std::int64_t> restart =
       std::nullopt;               // starts in a row without progress; absent: by backend
-  std::vector<RecipeHost> spare;  // take the place of lost ones; for ssh
+  std::vector<RecipeHost> spare;  // take the place of lost ones
   net::PathConditions simulate;   // of every link; for local
   std::string simulate_link;      // set: of this one only, and the plan does not expect it
-  SlurmSettings slurm;
   bool operator==(const HostSettings&) const = default;
 };
 

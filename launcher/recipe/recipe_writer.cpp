@@ -83,7 +83,6 @@ RecipeValue default_of(const RecipeKey& key) {
   }
   recipe.model.lora = Recipe::Lora{};
   recipe.pipeline.replicas = 2;
-  recipe.hosts.backend = BackendKind::slurm;
   for (const auto& method : part_names(PartKind::sync_method)) {
     recipe.sync.method = method;
     if (RecipeValue value = key.get(recipe); !value.is_null()) {

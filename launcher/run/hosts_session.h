@@ -33,6 +33,7 @@ class HostsSession {
   plan::RunFile run_;
   RunDirectory directory_;
   std::unique_ptr<net::Node> node_;
+  std::unique_ptr<hosts::Rendezvous> rendezvous_;  // null: the hosts are called
   std::unique_ptr<RunHosts> hosts_;
 };
 

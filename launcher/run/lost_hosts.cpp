@@ -99,11 +99,6 @@ void check_can_start_without(const plan::Plan& plan, const std::vector<std::uint
         "sync.on_loss is \"stop\", so all replicas have to be present from the start; add --set "
         "sync.on_loss=continue, or train fewer pipeline.replicas");
   }
-  if (plan.recipe.hosts.backend == recipe::BackendKind::slurm) {
-    refuse(
-        "hosts.backend is \"slurm\", and a Slurm job starts when it has all of its nodes; train "
-        "fewer pipeline.replicas");
-  }
   const std::set<std::uint32_t> distinct(replicas.begin(), replicas.end());
   if (std::ssize(distinct) == all) refuse("at least one replica has to train");
 }
@@ -122,9 +117,7 @@ std::set<std::size_t> hosts_only_of(const plan::Plan& plan,
 std::set<std::uint32_t> replicas_to_leave_out(const plan::Plan& plan,
                                               const std::set<std::uint32_t>& without,
                                               const std::set<std::size_t>& lost) {
-  const bool possible = plan.recipe.sync.on_loss == recipe::LossRule::continue_run &&
-                        plan.recipe.hosts.backend != recipe::BackendKind::slurm;
-  if (!possible) return {};
+  if (plan.recipe.sync.on_loss != recipe::LossRule::continue_run) return {};
   std::set<std::uint32_t> gone;
   for (const plan::Plan::Process& process : plan.processes) {
     if (lost.contains(process.host_index)) gone.insert(process.name.replica);

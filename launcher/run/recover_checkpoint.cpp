@@ -86,10 +86,11 @@ plan::RunFile with_hosts_of(const plan::RunFile& run, const std::vector<store::S
 base::Failure fetch_from_hosts(RunDirectory& directory, plan::RunFile part,
                                const store::Manifest& manifest,
                                const std::vector<store::ShardFile>& shards,
-                               const ModelQuestions& model, const RunTransfer::Report& report) {
+                               const ModelQuestions& model, hosts::Rendezvous* rendezvous,
+                               const RunTransfer::Report& report) {
   const base::StopSignals signals;
   net::Node node(launcher_node(part.run, directory.next_generation()));
-  RunHosts hosts(node, part, directory, model, signals.count());
+  RunHosts hosts(node, part, directory, model, signals.count(), rendezvous);
   hosts.file_transfer()->start_downloads({directory.path(), std::nullopt});
   hosts.file_transfer()->checkpoint_committed(part.plan, manifest.step, shards);
   const auto stopped = [&signals] { return signals.count().load() > 0; };
@@ -105,7 +106,7 @@ base::Failure fetch_from_hosts(RunDirectory& directory, plan::RunFile part,
 
 std::string recover_checkpoint(RunDirectory& directory, const plan::RunFile& run,
                                std::optional<store::Step> from, const ModelQuestions& model,
-                               const RunTransfer::Report& report,
+                               hosts::Rendezvous* rendezvous, const RunTransfer::Report& report,
                                const std::set<std::size_t>& lost) {
   if (!recipe::stores_on_hosts(run.plan.recipe.hosts.backend)) return "";
   const auto manifest = find_unfinished(directory, from);
@@ -127,7 +128,7 @@ std::string recover_checkpoint(RunDirectory& directory, const plan::RunFile& run
   }
   base::Failure missing;
   try {
-    missing = fetch_from_hosts(directory, part, *manifest, shards, model, report);
+    missing = fetch_from_hosts(directory, part, *manifest, shards, model, rendezvous, report);
   } catch (const base::UserError& error) {
     if (error.code() == base::ExitCode::interrupted) throw;
     throw refusal(error.code(), error.what());

@@ -43,9 +43,7 @@ std::chrono::milliseconds delay_before(std::int64_t number) {
 }  // namespace
 
 std::int64_t restart_limit(const recipe::Recipe::Hosts& hosts) {
-  const bool supervised =
-      hosts.backend == recipe::BackendKind::ssh || hosts.backend == recipe::BackendKind::slurm;
-  return hosts.restart.value_or(supervised ? kDefaultLimit : 0);
+  return hosts.restart.value_or(hosts.backend == recipe::BackendKind::local ? 0 : kDefaultLimit);
 }
 
 RestartPolicy::Decision RestartPolicy::after(const Outcome& outcome,

@@ -21,7 +21,6 @@ namespace strait::run {
 
 void describe(auto& fields, fields::Is<ResumeChanges> auto& changes) {
   fields("from", changes.from), fields("plan", changes.plan), fields("recipe", changes.recipe);
-  fields("words", changes.words);
 }
 
 namespace {
@@ -29,7 +28,6 @@ namespace {
 namespace fs = std::filesystem;
 
 fs::path journal_file(const RunDirectory& run) { return run.path() / base::kJournalFile; }
-fs::path pending_file(const RunDirectory& run) { return run.path() / base::kPendingFile; }
 
 constexpr std::uint64_t kMostBytes = std::numeric_limits<std::uint64_t>::max();
 
@@ -82,7 +80,6 @@ void complete(const RunDirectory& run, const ResumeChanges& changes) {
   if (changes.recipe) store::replace_file(run.recipe(), *changes.recipe);
   if (changes.plan) store::replace_file(run.plan(), *changes.plan);
   // The journal goes last: as long as it exists, the next start completes the changes.
-  remove_file(pending_file(run));
   remove_file(journal_file(run));
   // Before training continues: repeated later, these changes would undo it.
   store::sync_directory(run.path());
@@ -97,15 +94,6 @@ void apply_changes(const RunDirectory& run, const ResumeChanges& changes) {
 
 void complete_changes(const RunDirectory& run) {
   if (const auto changes = read_changes(journal_file(run))) complete(run, *changes);
-}
-
-void keep_pending(const RunDirectory& run, const std::optional<ResumeChanges>& changes) {
-  if (changes) return write_changes(pending_file(run), *changes);
-  remove_file(pending_file(run));
-}
-
-std::optional<ResumeChanges> pending_changes(const RunDirectory& run) {
-  return read_changes(pending_file(run));
 }
 
 }  // namespace strait::run

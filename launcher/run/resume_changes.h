@@ -14,13 +14,11 @@ class RunDirectory;
 // rest is completed by the same call or, if this process dies meanwhile, by the next
 // RunDirectory::open().
 struct ResumeChanges {
-  // The checkpoint that the run continues from. Absent: the newest one (only while pending).
+  // The checkpoint that the run continues from.
   std::optional<store::Step> from;
   // The new texts of plan.json and recipe.toml. Absent: unchanged.
   std::optional<std::string> plan;
   std::optional<std::string> recipe;
-  // The user's options (" --set train.steps=9"), to be repeated if the start fails.
-  std::optional<std::string> words = {};
 };
 
 // Sets aside the checkpoints later than `from`, which exists. Removes later steps from
@@ -32,10 +30,5 @@ void apply_changes(const RunDirectory& run, const ResumeChanges& changes);
 // Completes changes that an earlier process began to apply; otherwise does nothing. StoreError.
 // UserError: they are of another build.
 void complete_changes(const RunDirectory& run);
-
-// Changes that wait for a Slurm job, which will apply them. nullopt: removes those of an earlier
-// submission.
-void keep_pending(const RunDirectory& run, const std::optional<ResumeChanges>& changes);
-std::optional<ResumeChanges> pending_changes(const RunDirectory& run);
 
 }  // namespace strait::run

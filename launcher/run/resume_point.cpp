@@ -71,9 +71,10 @@ bool is_on_hosts(const plan::RunFile& run) {
 // `observer`. False: there was nothing to fetch.
 bool recover(RunDirectory& directory, const plan::RunFile& run, std::optional<store::Step> from,
              const std::set<std::size_t>& lost, const ModelQuestions& model,
-             RunObserver& observer) {
+             hosts::Rendezvous* rendezvous, RunObserver& observer) {
   const auto report = [&observer](const Event& event) { observer.event("the launcher", event); };
-  const std::string recovered = recover_checkpoint(directory, run, from, model, report, lost);
+  const std::string recovered =
+      recover_checkpoint(directory, run, from, model, rendezvous, report, lost);
   if (!recovered.empty()) observer.note(recovered);
   return !recovered.empty();
 }
@@ -118,7 +119,8 @@ class SetAside {
 // be; without text: they are whole again.
 base::Failure fetch_damaged(RunDirectory& directory, const plan::RunFile& run,
                             std::optional<store::Step> from, const std::set<std::size_t>& lost,
-                            const ModelQuestions& model, RunObserver& observer) {
+                            const ModelQuestions& model, hosts::Rendezvous* rendezvous,
+                            RunObserver& observer) {
   const std::vector<store::Step> steps = store::committed_steps(directory.path());
   const fs::path checkpoint =
       store::checkpoint_directory(directory.path(), from.value_or(steps.front()));
@@ -137,7 +139,7 @@ base::Failure fetch_damaged(RunDirectory& directory, const plan::RunFile& run,
   });
   try {
     const SetAside aside(std::move(files));
-    if (!recover(directory, run, from, lost, model, observer)) {
+    if (!recover(directory, run, from, lost, model, rendezvous, observer)) {
       return {base::ExitCode::corrupt, "no host is known to have another copy"};
     }
     return {base::ExitCode::done, ""};
@@ -177,7 +179,7 @@ std::optional<store::Step> good_step_instead(const RunDirectory& directory, cons
 
 store::Resumable choose_resume_point(RunDirectory& directory, const plan::RunFile& run,
                                      std::optional<store::Step> from, const ModelQuestions& model,
-                                     RunObserver& observer) {
+                                     hosts::Rendezvous* rendezvous, RunObserver& observer) {
   if (from && std::ranges::count(store::committed_steps(directory.path()), *from) == 0) {
     throw base::UserError(
         base::ExitCode::bad_input,
@@ -185,7 +187,7 @@ store::Resumable choose_resume_point(RunDirectory& directory, const plan::RunFil
                     number(*from), fmt::join(saved_steps(directory), ", ")));
   }
   try {
-    recover(directory, run, from, {}, model, observer);
+    recover(directory, run, from, {}, model, rendezvous, observer);
   } catch (const base::UserError& error) {
     if (error.code() == base::ExitCode::interrupted || from) throw;
     refuse_to_go_back(directory, base::describe_failure(error));
@@ -206,7 +208,8 @@ store::Resumable choose_resume_point(RunDirectory& directory, const plan::RunFil
     if (!corrupt) refuse_to_go_back(directory, base::describe_failure(error));
     damage = error.what();
   }
-  if (const base::Failure why = fetch_damaged(directory, run, from, {}, model, observer);
+  if (const base::Failure why =
+          fetch_damaged(directory, run, from, {}, model, rendezvous, observer);
       !why.text.empty()) {
     refuse_to_go_back(directory,
                       {base::ExitCode::corrupt,
@@ -218,9 +221,11 @@ store::Resumable choose_resume_point(RunDirectory& directory, const plan::RunFil
 std::optional<store::Resumable> restart_point(RunDirectory& directory, const plan::RunFile& run,
                                               std::optional<store::Step> from,
                                               const std::set<std::size_t>& lost,
-                                              const ModelQuestions& model, RunObserver& observer) {
+                                              const ModelQuestions& model,
+                                              hosts::Rendezvous* rendezvous,
+                                              RunObserver& observer) {
   try {
-    recover(directory, run, from, lost, model, observer);
+    recover(directory, run, from, lost, model, rendezvous, observer);
   } catch (const base::UserError& error) {
     // A failure that may pass fails this attempt. A newer checkpoint is passed over only where
     // nothing can bring it back.
@@ -238,7 +243,8 @@ std::optional<store::Resumable> restart_point(RunDirectory& directory, const pla
     damaged = true;  // and there is no other one
   }
   if (damaged && is_on_hosts(run)) {
-    const base::Failure why = fetch_damaged(directory, run, std::nullopt, lost, model, observer);
+    const base::Failure why =
+        fetch_damaged(directory, run, std::nullopt, lost, model, rendezvous, observer);
     const bool for_good = why.code == base::ExitCode::corrupt;
     if (!why.text.empty() && !for_good) throw base::UserError(why.code, why.text);
   }

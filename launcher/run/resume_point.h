@@ -28,9 +28,11 @@ std::optional<store::Step> good_step_instead(const RunDirectory& directory, cons
 // else. A newer checkpoint is passed over only if it was never complete or is certainly damaged;
 // one that may still be recoverable (a host is down, the disk fails, another build wrote it) needs
 // the user's word. UserError, StoreError: there is no such checkpoint, or that word is missing.
+//
+// `rendezvous`: where hosts join the run by themselves; null: none does.
 store::Resumable choose_resume_point(RunDirectory& directory, const plan::RunFile& run,
                                      std::optional<store::Step> from, const ModelQuestions& model,
-                                     RunObserver& observer);
+                                     hosts::Rendezvous* rendezvous, RunObserver& observer);
 
 // What a restart goes on from: the checkpoint of step `from` or, without, the newest that can be
 // gone on from without a word of the user. Where part of a newer one was only on `lost` hosts, or
@@ -40,7 +42,8 @@ store::Resumable choose_resume_point(RunDirectory& directory, const plan::RunFil
 std::optional<store::Resumable> restart_point(RunDirectory& directory, const plan::RunFile& run,
                                               std::optional<store::Step> from,
                                               const std::set<std::size_t>& lost,
-                                              const ModelQuestions& model, RunObserver& observer);
+                                              const ModelQuestions& model,
+                                              hosts::Rendezvous* rendezvous, RunObserver& observer);
 
 // Sets what a launch restores from this checkpoint. `options.without` is set already.
 void go_on_from(const store::Checkpoint& checkpoint, const plan::Plan& plan,

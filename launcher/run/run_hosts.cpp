@@ -55,10 +55,8 @@ void work_on_hosts(const std::vector<std::size_t>& hosts,
 
 // From the agents' jobs to their first message.
 std::chrono::seconds facts_limit(const recipe::Recipe::Hosts& hosts) {
-  if (hosts.backend == recipe::BackendKind::join) return std::chrono::seconds(hosts.join_wait);
-  // All nodes load the program from one file system at the same moment.
-  return hosts.backend == recipe::BackendKind::slurm ? 6 * RunHosts::kFactsLimit
-                                                     : RunHosts::kFactsLimit;
+  return hosts.backend == recipe::BackendKind::join ? std::chrono::seconds(hosts.join_wait)
+                                                    : RunHosts::kFactsLimit;
 }
 
 }  // namespace
@@ -106,8 +104,10 @@ net::NodeOptions launcher_node(const net::RunId& run, std::uint32_t generation) 
 
 RunHosts::RunHosts(net::Node& node, plan::RunFile& run, const RunDirectory& directory,
                    const ModelQuestions& model, const std::atomic<int>& stops,
-                   const std::set<std::uint32_t>& without)
+                   hosts::Rendezvous* rendezvous, const std::set<std::uint32_t>& without)
     : model_(model),
+      rendezvous_(rendezvous),
+      run_path_(directory.path()),
       listeners_(run.plan.recipe.hosts.backend == recipe::BackendKind::local
                      ? AgentListeners::loopback(node, run.plan.hosts.size())
                      : AgentListeners(node, run.plan.hosts.size())) {
@@ -122,15 +122,11 @@ RunHosts::RunHosts(net::Node& node, plan::RunFile& run, const RunDirectory& dire
     }
     return;
   }
-  std::set<std::size_t> skipped;
-  // The other backends cannot start an agent later.
-  if (run.plan.recipe.hosts.backend == recipe::BackendKind::ssh) {
-    skipped = hosts_only_of(run.plan, without);
-  }
+  const std::set<std::size_t> skipped = hosts_only_of(run.plan, without);
   for (std::size_t host = 0; host < run.plan.hosts.size(); ++host) {
     if (!skipped.contains(host)) hosts_with_agents_.push_back(host);
   }
-  starters_ = hosts::make_agent_starters(run.plan, directory.path(), skipped);
+  starters_ = hosts::make_agent_starters(run.plan, run_path_, rendezvous_, skipped);
   bring_up(run, directory, stops, without);
 }
 
@@ -171,7 +167,7 @@ void RunHosts::bring_up(plan::RunFile& run, const RunDirectory& directory,
       hosts_with_agents_,
       [&](std::size_t i) { starters_[i]->start_agent(listeners_.job_for(run, i), deadline); },
       advice);
-  record_facts(run, directory,
+  record_facts(run,
                agents_->wait_for_facts(
                    hosts_with_agents_, Clock::now() + facts_limit(settings),
                    [&](const auto& missing) { return hosts::late_hosts_text(settings, missing); },
@@ -180,7 +176,7 @@ void RunHosts::bring_up(plan::RunFile& run, const RunDirectory& directory,
   const std::vector<Event> notes = amend_by_facts(run.plan, facts_, hosts_with_agents_);
   notes_.insert(notes_.end(), notes.begin(), notes.end());
   model_.check_replica_devices(run.plan);
-  if (settings.backend != recipe::BackendKind::slurm) start_transfer(run);
+  start_transfer(run);
   const auto poll = [this, &stops] {
     if (starting_up_) return check_startup(stops);
     check_starters(stops);  // the run goes on without lost hosts
@@ -196,19 +192,14 @@ void RunHosts::bring_up(plan::RunFile& run, const RunDirectory& directory,
   phase_ended("paths probed");
 }
 
-void RunHosts::record_facts(const plan::RunFile& run, const RunDirectory& directory,
-                            const std::vector<hosts::HostFacts>& facts) {
-  // Nodes of a Slurm job share a file system.
-  const bool shared = run.plan.recipe.hosts.backend == recipe::BackendKind::slurm;
+void RunHosts::record_facts(const plan::RunFile& run, const std::vector<hosts::HostFacts>& facts) {
   facts_.resize(run.plan.hosts.size());
   run_directories_.resize(run.plan.hosts.size());
   for (std::size_t i = 0; i < hosts_with_agents_.size(); ++i) {
     starters_[hosts_with_agents_[i]]->disconnect();
     facts_[hosts_with_agents_[i]] = facts[i];
     run_directories_[hosts_with_agents_[i]] =
-        shared
-            ? fs::absolute(directory.path()).string()
-            : hosts::host_run_directory(facts[i].directory, run.plan.recipe.name, run.run).string();
+        hosts::host_run_directory(facts[i].directory, run.plan.recipe.name, run.run).string();
   }
 }
 
@@ -345,7 +336,8 @@ std::vector<Event> RunHosts::prepare_restarted(const plan::RunFile& run, std::ui
 void RunHosts::restart_agent(const plan::RunFile& run, std::size_t host,
                              const std::function<void()>& check) {
   starters_[host].reset();  // its failure would end all later attempts
-  std::unique_ptr<hosts::AgentStarter> starter = hosts::agent_starter_in_run(run.plan, host, check);
+  std::unique_ptr<hosts::AgentStarter> starter =
+      hosts::agent_starter_in_run(run.plan, host, run_path_, rendezvous_, check);
   const auto deadline = Clock::now() + kCallLimit;
   // New listeners and keys before the job, as in bring_up().
   listeners_.listen_again(host, starter->launcher_address(deadline), run.plan.recipe.hosts.ports);

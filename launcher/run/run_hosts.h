@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -43,12 +44,12 @@ class RunHosts {
 
   // Starts the agents; a local run has none. Writes facts of the hosts (cores, threads) into
   // run.plan. The node with its keys, the directory and the model outlive this object. `stops` as
-  // in Coordinator::run: a positive count ends the wait. Hosts that only serve replicas in
-  // `without` are left out if the backend can start their agents later. UserError: a host cannot be
-  // used.
+  // in Coordinator::run: a positive count ends the wait. `rendezvous`: where the hosts join; null:
+  // they are called. Hosts that only serve replicas in `without` are left out. UserError: a host
+  // cannot be used.
   RunHosts(net::Node& node, plan::RunFile& run, const RunDirectory& directory,
            const ModelQuestions& model, const std::atomic<int>& stops,
-           const std::set<std::uint32_t>& without = {});
+           hosts::Rendezvous* rendezvous, const std::set<std::uint32_t>& without = {});
   RunHosts(const RunHosts&) = delete;
   RunHosts& operator=(const RunHosts&) = delete;
   ~RunHosts();
@@ -60,7 +61,7 @@ class RunHosts {
   // Where the stages of this host reach the coordinator.
   net::Listener& listener(std::size_t host) { return listeners_.control(host); }
   base::Backend& backend();
-  // File transfer to and from the hosts; null where all see the same files.
+  // File transfer to and from the hosts; null for a local run.
   RunTransfer* file_transfer() { return transfer_.get(); }
   // UserError: a stop was requested, or a host was lost before training began.
   void check_startup(const std::atomic<int>& stops) const;
@@ -105,8 +106,7 @@ class RunHosts {
  private:
   void bring_up(plan::RunFile& run, const RunDirectory& directory, const std::atomic<int>& stops,
                 const std::set<std::uint32_t>& without);
-  void record_facts(const plan::RunFile& run, const RunDirectory& directory,
-                    const std::vector<hosts::HostFacts>& facts);
+  void record_facts(const plan::RunFile& run, const std::vector<hosts::HostFacts>& facts);
   void restart_agent(const plan::RunFile& run, std::size_t host,
                      const std::function<void()>& check);
   std::vector<Event> prepare_restarted(const plan::RunFile& run, std::uint32_t replica,
@@ -116,6 +116,8 @@ class RunHosts {
   void check_starters(const std::atomic<int>& stops) const;
 
   const ModelQuestions& model_;
+  hosts::Rendezvous* const rendezvous_;
+  const std::filesystem::path run_path_;
   // Until agents are started in the middle of the run.
   bool starting_up_ = true;
   std::vector<std::size_t> hosts_with_agents_;
@@ -123,13 +125,13 @@ class RunHosts {
   // By host; empty for a local run, default values for hosts that were left out.
   std::vector<hosts::HostFacts> facts_;
   std::unique_ptr<base::Backend> local_;
-  // By host. Some agents live as long as their starter (srun's do), so starters are destroyed after
-  // agents_, whose destructor ends the agents.
+  // By host. The agent of this machine lives as long as its starter, so starters are destroyed
+  // after agents_, whose destructor ends the agents.
   std::vector<std::unique_ptr<hosts::AgentStarter>> starters_;
   std::unique_ptr<hosts::HostAgents> agents_;        // null for a local run
   std::vector<std::string> run_directories_;         // by host
   std::unique_ptr<RunReach> reach_;                  // null for a local run
-  std::unique_ptr<RunTransfer> transfer_;            // null where all see the same files
+  std::unique_ptr<RunTransfer> transfer_;            // null for a local run
   std::vector<hosts::LinkRoute> routes_;             // of a local plan's links
   std::unique_ptr<SimulatedLinks> simulated_links_;  // of a local run
   std::vector<Event> notes_;

@@ -286,7 +286,8 @@ Outcome launch_run(RunDirectory& directory, const plan::RunFile& planned,
   const net::NodeOptions node_options = launcher_node(run.run, generation);
   net::Node node(node_options);
   if (run.plan.recipe.hosts.backend == recipe::BackendKind::local) amend_by_this_machine(run.plan);
-  RunHosts hosts(node, run, directory, options.model, signals.count(), options.without);
+  RunHosts hosts(node, run, directory, options.model, signals.count(), options.rendezvous,
+                 options.without);
   const std::vector<Event> warnings = thread_warnings(run.plan, !options.resume.empty());
 
   const std::unique_ptr<RunStorage> storage =
@@ -351,7 +352,7 @@ Outcome launch_inference(RunDirectory& directory, const plan::RunFile& planned,
   const base::StopSignals signals;
   const net::NodeOptions node_options = launcher_node(run.run, directory.next_generation());
   net::Node node(node_options);
-  RunHosts hosts(node, run, directory, options.model, signals.count());
+  RunHosts hosts(node, run, directory, options.model, signals.count(), options.rendezvous);
   storage_of(hosts, run, directory.path(), signals.count())
       ->send_inputs(options.resume, store::Part::weights, launcher_events(options.observers));
   StageStarter starter(run, directory, node_options, hosts, options);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/hosts/rendezvous.h"
 #include "launcher/plan/resume.h"
 #include "launcher/plan/run_files.h"
 #include "launcher/run/model_questions.h"
@@ -17,14 +18,16 @@
 namespace strait::run {
 
 struct LaunchOptions {
-  std::string resume;                    // path of a checkpoint; empty: a new run
-  store::Step from{};                    // number of steps in that checkpoint
-  plan::CacheResume caches;              // what to do with its activation caches
-  plan::SyncResume sync;                 // what to do with the state of its sync method
-  ModelQuestions model;                  // outlives the launch
-  std::optional<std::string> recipe;     // new text of recipe.toml; absent: it stays
-  std::set<std::uint32_t> without;       // replicas that the run starts without
-  std::vector<RunObserver*> observers;   // outlive the launch
+  std::string resume;                       // path of a checkpoint; empty: a new run
+  store::Step from{};                       // number of steps in that checkpoint
+  plan::CacheResume caches;                 // what to do with its activation caches
+  plan::SyncResume sync;                    // what to do with the state of its sync method
+  ModelQuestions model;                     // outlives the launch
+  std::optional<std::string> recipe;        // new text of recipe.toml; absent: it stays
+  std::set<std::uint32_t> without;          // replicas that the run starts without
+  std::vector<RunObserver*> observers;      // outlive the launch
+  hosts::Rendezvous* rendezvous = nullptr;  // where hosts join by themselves; null: none does
+  bool by_engine = false;  // an engine has started this process, and may start it again
   InferenceClient* inference = nullptr;  // asks the model of `resume`; null: the run trains
 };
 
@@ -53,7 +56,7 @@ Outcome launch_inference(RunDirectory& directory, const plan::RunFile& run,
 // missing.
 std::string recover_checkpoint(RunDirectory& directory, const plan::RunFile& run,
                                std::optional<store::Step> from, const ModelQuestions& model,
-                               const RunTransfer::Report& report,
+                               hosts::Rendezvous* rendezvous, const RunTransfer::Report& report,
                                const std::set<std::size_t>& lost);
 
 }  // namespace strait::run

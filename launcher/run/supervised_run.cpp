@@ -129,7 +129,8 @@ class SupervisedRun {
     // First: the shards lie where the former plan says.
     const auto from =
         chosen_ ? chosen_ : good_step_instead(directory_, run_.plan, options_.model, observer_);
-    const auto point = restart_point(directory_, run_, from, lost, options_.model, observer_);
+    const auto point =
+        restart_point(directory_, run_, from, lost, options_.model, options_.rendezvous, observer_);
     options_.without = left_out_;  // replicas that were lost come back where their hosts answer
     const std::set<std::size_t> not_needed = hosts_only_of(run_.plan, left_out_);
     if (!std::ranges::includes(not_needed, lost)) place_again(lost, absent, restart.moves);
@@ -146,9 +147,11 @@ class SupervisedRun {
   }
 
   // Of the hosts of the plan, then of the spare ones: why they cannot be used now. All are called
-  // at the same time, because those that are gone take longest.
+  // at the same time, because those that are gone take longest. Those that join are waited for: an
+  // engine may start them again.
   std::vector<std::string> absent_hosts() const {
     const recipe::Recipe::Hosts& hosts = run_.plan.recipe.hosts;
+    if (options_.rendezvous != nullptr) return wait_for_joining_hosts();
     if (hosts.backend != recipe::BackendKind::ssh) return {};
     std::vector<recipe::RecipeHost> all = hosts.list;
     std::ranges::copy(hosts.spare, std::back_inserter(all));
@@ -158,6 +161,22 @@ class SupervisedRun {
       if (left_hosts_.contains(all[i].name)) absent[i] = "it was asked, there, to leave the run";
     }
     return absent;
+  }
+
+  std::vector<std::string> wait_for_joining_hosts() const {
+    std::vector<std::string> names;
+    for (const plan::Plan::Host& host : run_.plan.hosts) names.push_back(host.name);
+    std::vector<std::string> absent =
+        options_.rendezvous->wait_for(names, std::chrono::seconds(run_.plan.recipe.hosts.join_wait),
+                                      [this] { return signals_.count().load() > 0; });
+    std::vector<std::string> spares;
+    for (const recipe::RecipeHost& spare : run_.plan.recipe.hosts.spare)
+      spares.push_back(spare.name);
+    std::ranges::copy(
+        options_.rendezvous->wait_for(spares, std::chrono::seconds(0), [] { return true; }),
+        std::back_inserter(absent));
+    if (signals_.count().load() == 0) return absent;
+    throw base::UserError(base::ExitCode::interrupted, "stopped while hosts were waited for");
   }
 
   // On spare hosts, then without the replicas that have none left to run on, at last with fewer

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -282,6 +283,9 @@ store::Step train(const plan::StageJob& job, net::Node& node, ControlClient& con
 }  // namespace
 
 base::ExitCode run_stage_process(int job_descriptor) {
+  // A scheduler may signal all processes of a job. The launcher says when a stage ends: it saves
+  // first.
+  std::signal(SIGTERM, SIG_IGN);
   try {
     const plan::StageJob job = plan::read_stage_job(job_descriptor);
     spdlog::info("{} of run {}, generation {}, build {}", job.process.describe(), job.run.hex(),

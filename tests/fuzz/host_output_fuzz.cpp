@@ -1,13 +1,13 @@
 // libFuzzer target: any text as what programs on other hosts print, the first byte choosing the
-// reader: an agent behind ssh and the noise of login scripts, squeue, sbatch and scontrol. A value,
-// nothing, or one UserError; what an agent's line holds is written so that it reads back the same.
+// reader: an agent over ssh and the noise of login scripts, and run tokens. A value, nothing, or
+// one UserError; what an agent's line holds is written so that it reads back the same.
 #include <cstdlib>
 #include <string>
 
 #include "launcher/base/errors.h"
 #include "launcher/hosts/agent_greeting.h"
 #include "launcher/hosts/host_inspection.h"
-#include "launcher/hosts/slurm_commands.h"
+#include "launcher/hosts/join_ticket.h"
 #include "tests/fuzz/examples.h"
 
 namespace hosts = strait::hosts;
@@ -42,37 +42,13 @@ void read_request(const std::string& text) {
   if (request && !hosts::inspection_request_from(to_text(*request))) std::abort();
 }
 
-void read_queue(const std::string& text) {
-  if (const auto state = hosts::parse_job_state(text)) {
-    if (state->sentence().empty() || state->restarts < 0) std::abort();
-  }
+void read_ticket(const std::string& text) {
+  const std::string again = to_text(hosts::parse_join_ticket(text));
+  if (to_text(hosts::parse_join_ticket(again)) != again) std::abort();
 }
 
-void read_number(const std::string& text) {
-  if (hosts::parse_job_number(text) < 0) std::abort();
-}
-
-void read_nodes(const std::string& text) {
-  for (const hosts::NodeAddress& one : hosts::parse_node_addresses(text)) {
-    if (one.node.empty() || one.address.empty()) std::abort();
-  }
-}
-
-constexpr void (*kReaders[])(const std::string&) = {
-    read_greeting, read_answer, read_inspection, read_request, read_queue, read_number, read_nodes};
-
-std::string queue_line() {
-  std::string line;
-  for (const auto& [word, width] : {std::pair{"RUNNING", 20},
-                                    {"None", 60},
-                                    {"n[0-3]", 400},
-                                    {"3:21", 20},
-                                    {"UNLIMITED", 20},
-                                    {"1", 12}}) {
-    line += word + std::string(static_cast<std::size_t>(width) - std::string(word).size(), ' ');
-  }
-  return line + "\n";
-}
+constexpr void (*kReaders[])(const std::string&) = {read_greeting, read_answer, read_inspection,
+                                                    read_request, read_ticket};
 
 }  // namespace
 
@@ -83,12 +59,8 @@ std::vector<std::string> examples() {
   inspection.busy_ports = {1};
   inspection.devices = {{true, "cpu"}};
   return {std::string(1, '\0') + "motd " + to_line(hosts::AgentGreeting{}),
-          "\1" + to_line(hosts::AgentAnswer{}),
-          "\2" + to_line(inspection),
-          "\3" + to_text(hosts::InspectionRequest{}),
-          "\4" + queue_line(),
-          "\5welcome\n123;cluster\n",
-          "\6NodeName=n0 NodeAddr=10.0.0.1 State=IDLE\n"};
+          "\1" + to_line(hosts::AgentAnswer{}), "\2" + to_line(inspection),
+          "\3" + to_text(hosts::InspectionRequest{}), "\4" + to_text(hosts::JoinTicket{})};
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

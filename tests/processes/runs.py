@@ -270,7 +270,7 @@ class Run:
 class Launched:
     """A `strait` that runs beside the test."""
 
-    def __init__(self, case, words, run=None, **popen):
+    def __init__(self, case, words, run=None, program=None, **popen):
         self.case = case
         self.run = run
         self.former_trainings = len(run.events("training")) if run else 0
@@ -279,7 +279,7 @@ class Launched:
             popen.setdefault("stdout", out)
             popen.setdefault("stderr", subprocess.STDOUT)
             self.process = subprocess.Popen(
-                [case.program, *map(str, words)],
+                [program or case.program, *map(str, words)],
                 cwd=case.home,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,

@@ -51,7 +51,6 @@ KillWait=10
 SchedulerParameters=batch_sched_delay=0,sched_interval=2
 NodeName=n[0-{last}] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{node_ports}] CPUs=2 RealMemory=1000
 PartitionName=all Nodes=ALL Default=YES State=UP OverSubscribe=FORCE:8
-PartitionName=closed Nodes=ALL State=DOWN
 """
 
 

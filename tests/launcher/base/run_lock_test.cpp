@@ -87,23 +87,5 @@ TEST(RunLock, IsOfADirectoryWhileItsFileIsThere) {
   EXPECT_FALSE(lock.is_of(scratch / "run"));
 }
 
-TEST(RunLock, ClearsOnlyTheHolderThatHasEnded) {
-  const ScratchDirectory run;
-  const auto file = run / kLockFile;
-  const std::string ended =
-      R"({"pid": 7, "started": 9, "host": "elsewhere", "boot": "b", "since": "then", "job": "12"})";
-  ScratchDirectory::write(file, ended);
-  const std::optional<LiveRun> holder = RunLock::holder(run.path());
-  ASSERT_TRUE(holder);
-  RunLock::clear(run.path(), *holder);
-  EXPECT_EQ(ScratchDirectory::read(file), "");
-  // Another launcher has taken the lock meanwhile.
-  const Holder other(run.path());
-  const std::string taken = ScratchDirectory::read(file);
-  RunLock::clear(run.path(), *holder);
-  EXPECT_EQ(ScratchDirectory::read(file), taken);
-  expect_taken(run.path());
-}
-
 }  // namespace
 }  // namespace strait::base

@@ -21,26 +21,21 @@ TEST(StopSignals, CountsInterruptsAndIgnoresClosedTerminal) {
   EXPECT_EQ(signals.count().load(), 2);
 }
 
-TEST(StopSignals, WarningCountsBeforeConstruction) {
-  StopSignals::expect_warning();
-  EXPECT_FALSE(StopSignals::warned());
-  std::raise(SIGUSR1);
-  EXPECT_TRUE(StopSignals::warned());
+TEST(StopSignals, TellsARequestForTheEndFromASignalOfAScheduler) {
   {
     const StopSignals signals;
-    EXPECT_EQ(signals.count().load(), 1);
-    std::raise(SIGUSR1);
-    EXPECT_EQ(signals.count().load(), 1);
+    std::raise(SIGTERM);
+    std::raise(kAskSignal);
+    EXPECT_FALSE(StopSignals::asked());
   }
-  std::raise(SIGUSR1);  // too late, and harmless
-  EXPECT_TRUE(StopSignals::warned());
-  StopSignals::expect_warning();
-  EXPECT_FALSE(StopSignals::warned());
-  EXPECT_EQ(StopSignals().count().load(), 0);
+  const StopSignals signals;
+  std::raise(kAskSignal);
+  EXPECT_TRUE(StopSignals::asked());
 }
 
 TEST(StopSignals, AskSignalIsNeverTheSecondRequest) {
   const StopSignals signals;
+  EXPECT_FALSE(StopSignals::asked());
   std::raise(kAskSignal);
   std::raise(kAskSignal);
   EXPECT_EQ(signals.count().load(), 1);

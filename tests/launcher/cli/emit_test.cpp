@@ -17,8 +17,7 @@ plan::Plan plan_for(recipe::BackendKind backend, std::size_t hosts) {
   plan.recipe.hosts.ports = {47000, 47099};
   for (std::size_t i = 0; i < hosts; ++i) {
     plan.hosts.push_back({"host " + std::to_string(i)});
-    if (backend != recipe::BackendKind::slurm)
-      plan.recipe.hosts.list.push_back({plan.hosts.back().name});
+    plan.recipe.hosts.list.push_back({plan.hosts.back().name});
     plan.processes.emplace_back();
     plan.processes.back().host_index = i;
     plan.processes.back().threads = 3;
@@ -28,19 +27,8 @@ plan::Plan plan_for(recipe::BackendKind backend, std::size_t hosts) {
 
 const EmitSource kSource{"/opt/strait/bin/strait", "my recipe.toml", {"seed=3"}};
 
-TEST(Emit, WritesSbatchScript) {
-  const std::string text =
-      emit_launch(plan_for(recipe::BackendKind::slurm, 2), EmitKind::sbatch, kSource);
-  EXPECT_THAT(text,
-              HasSubstr("#!/bin/sh\n#SBATCH \"--job-name=Dates_1\"\n#SBATCH \"--nodes=2\"\n"));
-  EXPECT_THAT(text, HasSubstr("\nexec /opt/strait/bin/strait run 'my recipe.toml' --set seed=3\n"));
-  EXPECT_THROW(emit_launch(plan_for(recipe::BackendKind::ssh, 2), EmitKind::sbatch, kSource),
-               base::UserError);
-}
-
 TEST(Emit, WritesJoinCommandForEachHost) {
-  const std::string text =
-      emit_launch(plan_for(recipe::BackendKind::ssh, 2), EmitKind::commands, kSource);
+  const std::string text = emit_commands(plan_for(recipe::BackendKind::ssh, 2), kSource);
   EXPECT_THAT(text, HasSubstr("\n/opt/strait/bin/strait run 'my recipe.toml' --set seed=3 --set "
                               "'hosts.backend=\"join\"'\n"));
   EXPECT_THAT(text, HasSubstr("# host 0:\n/opt/strait/bin/strait join "
@@ -52,7 +40,7 @@ TEST(Emit, WritesJoinCommandForEachHost) {
 TEST(Emit, RefusesJoiningHostsWithoutNames) {
   plan::Plan plan = plan_for(recipe::BackendKind::local, 1);
   plan.recipe.hosts.list.clear();
-  EXPECT_THROW(emit_launch(plan, EmitKind::commands, kSource), base::UserError);
+  EXPECT_THROW(emit_commands(plan, kSource), base::UserError);
 }
 
 }  // namespace

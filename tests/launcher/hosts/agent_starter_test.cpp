@@ -19,13 +19,6 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string refusal(recipe::BackendKind backend) {
-  plan::Plan plan;
-  plan.hosts = {{"h0"}, {"h1"}};
-  plan.recipe.hosts.backend = backend;
-  return base::user_error(base::ExitCode::bad_input, [&] { agent_starter_in_run(plan, 1, {}); });
-}
-
 TEST(ForEachHost, ReturnsErrorsOfAnyKindByHost) {
   std::vector<int> done(4);
   const auto errors = for_each_host(done.size(), [&done](std::size_t host) {
@@ -42,23 +35,13 @@ TEST(ForEachHost, ReturnsErrorsOfAnyKindByHost) {
   EXPECT_TRUE(for_each_host(0, [](std::size_t) {}).empty());
 }
 
-TEST(AgentStarters, RefusesStartInRunForSlurmAndJoin) {
-  EXPECT_THAT(refusal(recipe::BackendKind::slurm),
-              testing::AllOf(HasSubstr("host h1 is lost"), HasSubstr("the nodes of a Slurm job"),
-                             HasSubstr("stop the run, then strait resume starts all hosts again")));
-  EXPECT_THAT(refusal(recipe::BackendKind::join),
-              testing::AllOf(HasSubstr("host h1 is lost"),
-                             HasSubstr("hosts join by a token only when a run starts"),
-                             HasSubstr("stop the run, then strait resume starts all hosts again")));
-}
-
 TEST(AgentStarters, StopWaitingForASilentHostWhenCheckThrows) {
   const SshInPath ssh("exec sleep 600");
   plan::Plan plan;
   plan.recipe.hosts.backend = recipe::BackendKind::ssh;
   plan.recipe.hosts.list = {{.name = "h0"}};
   int calls = 0;
-  const auto starter = agent_starter_in_run(plan, 0, [&calls] {
+  const auto starter = agent_starter_in_run(plan, 0, {}, nullptr, [&calls] {
     if (++calls == 3) throw std::runtime_error("the run has ended");
   });
   const auto limit = std::chrono::steady_clock::now() + std::chrono::minutes(5);
@@ -117,15 +100,16 @@ class TightFiles {
 
 TEST(AgentStarters, NamesReasonWhyTokenWasWrittenInPart) {
   const ScratchDirectory run;
-  plan::Plan plan;
-  plan.hosts = {{"h0"}};
-  const auto starters = join_starters(plan, run.path());
+  recipe::Recipe recipe;
+  recipe.hosts.backend = recipe::BackendKind::join;
+  recipe.hosts.address = "127.0.0.1";
+  recipe.hosts.list = {{.name = "h0"}};
   std::string sentence;
   errno = EACCES;  // of something else
   {
     const TightFiles tight;
     try {
-      starters.front()->start_agent({}, {});
+      open_rendezvous(recipe, run.path());
     } catch (const base::UserError& error) {
       sentence = error.what();
     }

@@ -48,13 +48,5 @@ TEST(Placement, AssignsEveryProcessWithinSlots) {
   }
 }
 
-TEST(Placement, AsksSlurmForAsManyNodesAsStagesNeed) {
-  recipe::Recipe recipe;
-  recipe.hosts.backend = recipe::BackendKind::slurm;
-  recipe.hosts.slurm.stages_per_node = 2;
-  recipe.pipeline.stages = 3;
-  EXPECT_EQ(hosts_of(recipe).size(), 2U);
-}
-
 }  // namespace
 }  // namespace strait::plan

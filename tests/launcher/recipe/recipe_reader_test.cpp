@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "launcher/base/errors.h"
+#include "launcher/recipe/recipe_assembly.h"
 #include "launcher/recipe/recipe_io.h"
 #include "tests/launcher/user_error.h"
 #include "tests/scratch_directory.h"
@@ -342,9 +343,6 @@ TEST(RecipeReader, RefusesCheckpointsInMemoryWhereTheyCannotBe) {
             "checkpoint.memory_every is set, but checkpoint.memory is 0 (recipes/x.toml:8:16, "
             "recipes/x.toml:9:10): they are copied while training goes on, which takes memory; "
             "raise it");
-  EXPECT_THAT(mistake_after_least(every + "[hosts]\nbackend = \"slurm\"\n"),
-              HasSubstr("but hosts.backend is \"slurm\" (recipes/x.toml:8:16, "
-                        "recipes/x.toml:10:11): the nodes of a job end with it"));
   EXPECT_THAT(mistake_after_least(every + "[pipeline]\nreplicas = 1\n[sync]\n"
                                           "on_loss = \"continue\"\n"),
               HasSubstr("but sync.on_loss is \"continue\" (recipes/x.toml:8:16, "
@@ -568,10 +566,48 @@ TEST(RecipeReader, RefusesRestartsAndSparesThatCannotBe) {
               HasSubstr("a spare host gets those of the host that it replaces"));
   EXPECT_THAT(mistake_after_least("[hosts]\nspare = [\"c\"]\n"),
               HasSubstr("hosts.spare is set while hosts.backend is \"local\""));
+}
+
+TEST(RecipeReader, RecipesForSlurmAreToldWhatToDo) {
+  EXPECT_THAT(mistake_after_least("[hosts]\nbackend = \"slurm\"\n"),
+              HasSubstr("start the recipe with: srun strait run RECIPE --rendezvous"));
   EXPECT_THAT(mistake_after_least("[hosts.slurm]\npartition = \"gpu\"\n"),
-              HasSubstr("hosts.slurm is set while hosts.backend is \"local\""));
-  EXPECT_THAT(mistake_after_least("[hosts]\nbackend = \"join\"\nlist = [\"a\"]\nrestart = 1\n"),
-              HasSubstr("a token is valid for one start"));
+              HasSubstr("this key was removed: options of a job are given to sbatch or srun"));
+}
+
+TEST(Hostfile, IsReadAsMpiAndDeepSpeedWriteIt) {
+  const RecipeValue hosts = hosts_in_hostfile(
+      "# two nodes\nworker-1 slots=4\n\n  worker-2 slots=2 max_slots=8 # the small one\nworker-3\n",
+      "hostfile");
+  EXPECT_EQ(hosts, RecipeValue::parse(R"([{"name": "worker-1", "slots": 4},
+                                          {"name": "worker-2", "slots": 2}, "worker-3"])"));
+  const auto refusal = [](const char* text) {
+    return base::user_error(base::ExitCode::bad_input,
+                            [text] { hosts_in_hostfile(text, "hostfile"); });
+  };
+  EXPECT_THAT(refusal("a\nb slots=x\n"), HasSubstr("hostfile:2 has \"slots=x\" after the host"));
+  EXPECT_THAT(refusal("a slot=2\n"), HasSubstr("hostfile:1 has \"slot=2\" after the host"));
+  EXPECT_THAT(refusal("# nothing\n"), HasSubstr("hostfile names no host"));
+}
+
+TEST(Hostfile, TakesThePlaceOfTheList) {
+  const ScratchDirectory scratch;
+  const std::string file = (scratch / "hostfile").string();
+  ScratchDirectory::write(file, "a slots=2\nb\n");
+  const std::string ssh = std::string(kLeast) + "[hosts]\nbackend = \"ssh\"\n";
+  const Recipe::Hosts hosts = parse(ssh + "file = \"" + file + "\"\n").hosts;
+  ASSERT_EQ(hosts.list.size(), 2U);
+  EXPECT_EQ(hosts.list[0], (RecipeHost{.name = "a", .slots = 2}));
+  EXPECT_EQ(hosts.list[1], RecipeHost{.name = "b"});
+  // An override of one replaces the other.
+  const std::string listed = ssh + "list = [\"c\"]\n";
+  EXPECT_EQ(parse(listed, {"hosts.file=" + file}).hosts.list, hosts.list);
+  EXPECT_EQ(parse(ssh + "file = \"nowhere\"\n", {"hosts.list=[\"c\"]"}).hosts.list.size(), 1U);
+  EXPECT_EQ(parse(ssh + "file = \"nowhere\"\n", {"hosts.backend=local"}).hosts.list.size(), 0U);
+  EXPECT_THAT(mistake(listed + "file = \"" + file + "\"\n"), HasSubstr("keep one of them"));
+  EXPECT_THAT(mistake(ssh + "file = \"nowhere\"\n"),
+              HasSubstr("cannot read the hostfile nowhere: No such file"));
+  EXPECT_THAT(mistake(ssh + "file = 5\n"), HasSubstr("hosts.file is 5"));
 }
 
 // What `strait plan --emit commands` prints has to be accepted for a recipe of any backend.
@@ -581,12 +617,9 @@ TEST(RecipeReader, OverriddenBackendDropsWhatItDoesNotTake) {
                           "spare = [\"c\"]\nrestart = 5\n";
   const Recipe::Hosts join = parse(ssh, {"hosts.backend=\"join\""}).hosts;
   EXPECT_EQ(join.list.size(), 2U);
-  EXPECT_TRUE(join.spare.empty());
-  EXPECT_EQ(join.restart, std::nullopt);
-  EXPECT_TRUE(parse(ssh, {"hosts.backend=ssh", "hosts.backend=join"}).hosts.spare.empty());
-  const Recipe::Hosts slurm = parse(ssh, {"hosts.backend=slurm"}).hosts;
-  EXPECT_TRUE(slurm.list.empty());
-  EXPECT_EQ(slurm.restart, 5);
+  EXPECT_EQ(join.spare.size(), 1U);
+  EXPECT_EQ(join.restart, 5);
+  EXPECT_TRUE(parse(ssh, {"hosts.backend=ssh", "hosts.backend=local"}).hosts.spare.empty());
   EXPECT_EQ(parse(ssh, {"hosts.backend=ssh"}).hosts.spare.size(), 1U);
   const std::string simulated = std::string(kLeast) + "[hosts.simulate]\ndelay = \"1ms\"\n";
   EXPECT_FALSE(parse(simulated, {"hosts.backend=ssh", "hosts.list=[\"a\"]"}).hosts.simulate.any());

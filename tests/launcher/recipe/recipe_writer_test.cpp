@@ -73,7 +73,7 @@ Recipe::Sync random_sync(Draw& draw) {
 Recipe::Hosts random_hosts(Draw& draw) {
   Recipe::Hosts hosts;
   hosts.backend = draw.word<BackendKind>();
-  if (hosts.backend != BackendKind::join && draw.coin()) hosts.restart = draw.integer(0, 1000);
+  if (draw.coin()) hosts.restart = draw.integer(0, 1000);
   if (hosts.backend == BackendKind::local) {
     using std::chrono::nanoseconds;
     net::PathConditions& path = hosts.simulate;
@@ -84,24 +84,14 @@ Recipe::Hosts random_hosts(Draw& draw) {
     path.cut_for = nanoseconds(draw.integer(1, 10'000'000'000));
     return hosts;
   }
-  if (hosts.backend == BackendKind::ssh) {
-    hosts.spare = {RecipeHost{.name = "x"}, RecipeHost{.name = "y", .directory = draw.text()}};
-  }
-  if (hosts.backend != BackendKind::slurm) {
-    hosts.list = {RecipeHost{.name = "a"},
-                  RecipeHost{.name = "b@b",
-                             .slots = draw.integer(0, 9),
-                             .memory = draw.integer(1, 1 << 20) << 20U,
-                             .directory = draw.text(),
-                             .environment = {{"A", draw.text()}, {"B_1", draw.text()}},
-                             .up_megabits = 1 + draw.number(100)}};
-  } else {
-    hosts.slurm.partition = draw.text();
-    hosts.slurm.time = draw.text();
-    hosts.slurm.gpus_per_node = draw.integer(0, 8);
-    hosts.slurm.stages_per_node = draw.integer(1, 8);
-    hosts.slurm.options = {draw.text(), draw.text()};
-  }
+  hosts.spare = {RecipeHost{.name = "x"}, RecipeHost{.name = "y", .directory = draw.text()}};
+  hosts.list = {RecipeHost{.name = "a"},
+                RecipeHost{.name = "b@b",
+                           .slots = draw.integer(0, 9),
+                           .memory = draw.integer(1, 1 << 20) << 20U,
+                           .directory = draw.text(),
+                           .environment = {{"A", draw.text()}, {"B_1", draw.text()}},
+                           .up_megabits = 1 + draw.number(100)}};
   hosts.address = draw.text();
   hosts.hold = draw.integer(1, 1000);
   hosts.ports = kHostPorts;

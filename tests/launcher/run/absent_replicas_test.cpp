@@ -68,8 +68,6 @@ TEST(AbsentReplicas, RefusesWithReason) {
   EXPECT_THAT(refusal(three_replicas(), {3}), HasSubstr("its replicas are 0 to 2"));
   EXPECT_THAT(refusal(three_replicas(), {0, 1, 2}), HasSubstr("at least one replica has to train"));
   plan::Plan job = three_replicas();
-  job.recipe.hosts.backend = recipe::BackendKind::slurm;
-  EXPECT_THAT(refusal(job, {1}), HasSubstr("a Slurm job starts when it has all of its nodes"));
   job.recipe.sync.on_loss = recipe::LossRule::stop;
   EXPECT_THAT(refusal(job, {1}), HasSubstr("--set sync.on_loss=continue"));
 }

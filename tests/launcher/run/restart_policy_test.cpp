@@ -96,8 +96,6 @@ TEST(RestartPolicy, LimitIsOfRecipeElseOfBackend) {
   recipe::Recipe::Hosts hosts;
   EXPECT_EQ(restart_limit(hosts), 0);
   hosts.backend = recipe::BackendKind::join;
-  EXPECT_EQ(restart_limit(hosts), 0);
-  hosts.backend = recipe::BackendKind::slurm;
   EXPECT_EQ(restart_limit(hosts), 3);
   hosts.backend = recipe::BackendKind::ssh;
   EXPECT_EQ(restart_limit(hosts), 3);

@@ -106,26 +106,5 @@ TEST_F(ResumeChangesTest, OfAnotherBuildAreRefused) {
   expect_unchanged_but_for_the_checkpoints();
 }
 
-TEST_F(ResumeChangesTest, WaitForAJobUntilItAppliesThem) {
-  RunDirectory run = RunDirectory::open(path_);
-  EXPECT_FALSE(pending_changes(run).has_value());
-  keep_pending(run, ResumeChanges{.from = {}, .plan = "pending plan", .recipe = {}});
-  keep_pending(run, changes_);
-  { const RunDirectory released = std::move(run); }
-  RunDirectory job = RunDirectory::open(path_);
-  expect_unchanged_but_for_the_checkpoints();
-  const auto pending = pending_changes(job);
-  ASSERT_TRUE(pending.has_value());
-  EXPECT_EQ(pending->from, Step{1});
-  EXPECT_EQ(pending->plan, "new plan");
-  EXPECT_EQ(pending->recipe, "new recipe");
-  EXPECT_EQ(pending->words, " --set train.steps=9");
-  apply_changes(job, *pending);
-  expect_changed();
-  keep_pending(job, changes_);
-  keep_pending(job, std::nullopt);
-  EXPECT_FALSE(pending_changes(job).has_value());
-}
-
 }  // namespace
 }  // namespace strait::run

@@ -55,7 +55,8 @@ class RestartPoint : public testing::Test {
     return store::checkpoint_directory(directory_.path(), store::Step{10}) / file;
   }
   std::int64_t step_without(const std::set<std::size_t>& lost) {
-    const auto found = restart_point(directory_, run_on_hosts(), std::nullopt, lost, {}, notes_);
+    const auto found =
+        restart_point(directory_, run_on_hosts(), std::nullopt, lost, {}, nullptr, notes_);
     return found ? number(found->checkpoint.manifest.step) : 0;
   }
 
@@ -93,12 +94,13 @@ TEST_F(RestartPoint, IsAnOlderOneWhereFilesWereOnlyOnALostHost) {
 }
 
 TEST_F(RestartPoint, IsTheChosenOneThoughANewerOneIsWhole) {
-  const auto found = restart_point(directory_, run_on_hosts(), store::Step{5}, {1}, {}, notes_);
+  const auto found =
+      restart_point(directory_, run_on_hosts(), store::Step{5}, {1}, {}, nullptr, notes_);
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(number(found->checkpoint.manifest.step), 5);
   fs::remove(store::checkpoint_directory(directory_.path(), store::Step{5}) /
              store::shard_name(1, 0));
-  EXPECT_THROW(restart_point(directory_, run_on_hosts(), store::Step{5}, {1}, {}, notes_),
+  EXPECT_THROW(restart_point(directory_, run_on_hosts(), store::Step{5}, {1}, {}, nullptr, notes_),
                base::UserError);
 }
 
