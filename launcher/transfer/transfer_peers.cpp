@@ -7,6 +7,13 @@
 #include "launcher/base/launcher_links.h"
 
 namespace strait::transfer {
+namespace {
+
+net::LinkError shutting_down() {
+  return {net::LinkError::Kind::aborted, "the transfer agent is shutting down"};
+}
+
+}  // namespace
 
 net::LinkOptions transfer_link(const net::ProcessName& listens, const net::ProcessName& dials,
                                const net::ProcessName& peer, const std::string& peer_key,
@@ -28,7 +35,7 @@ net::LinkOptions transfer_link(const net::ProcessName& listens, const net::Proce
 
 void TransferPeers::close() {
   closing_ = true;
-  const net::LinkError cause(net::LinkError::Kind::aborted, "the transfer agent is shutting down");
+  const net::LinkError cause = shutting_down();
   for (std::size_t peer = 0; peer < count(); ++peer) at(peer).link->abort(cause);
   inbox_.close();
   if (receiver_.joinable()) receiver_.join();
@@ -46,6 +53,8 @@ void TransferPeers::add(const net::ProcessName& name, const std::string& host,
   peer.link = std::move(link);
   peer.added = std::chrono::steady_clock::now();
   inbox_.add(number, *peer.link);
+  // close() may not see this peer any more, and waits until all links have ended.
+  if (closing_) peer.link->abort(shutting_down());
 }
 
 void TransferPeers::drop(std::size_t number, const std::string& cause) {
