@@ -18,7 +18,7 @@ LISTS = {
     "launcher/run/run_hosts.cpp": 420,  # one class: bringing hosts up, and again for a replica that rejoins
     "framework/trace/step_metrics.h": 200,  # a row a metric, and nothing else
     # One class each, which a budget had cut in two.
-    "launcher/run/coordinator.cpp": 450,
+    "launcher/run/coordinator.cpp": 460,  # with what the class WorkerInbox did
     "launcher/run/run_launch.cpp": 370,  # launches to train and to answer, with their observers
     "framework/sync/sync_rounds.cpp": 380,
     "framework/codec/activation_cache.cpp": 360,

@@ -142,6 +142,12 @@ bool LinkEnd::flush(Time deadline) {
   return true;
 }
 
+void LinkEnd::on_arrival(std::function<void()> notify) {
+  const MutexLock lock(mutex_);
+  on_arrival_ = std::move(notify);
+  if (on_arrival_) on_arrival_();
+}
+
 void LinkEnd::abort(const LinkError& cause) {
   change([&](LinkProtocol& protocol) { protocol.abort(cause); });
   wake_();
@@ -156,14 +162,19 @@ LinkState LinkEnd::state() const {
   return state;
 }
 
+void LinkEnd::announce() {
+  changed_.notify_all();
+  const MutexLock lock(mutex_);
+  if (on_arrival_) on_arrival_();
+}
+
 template <typename Change>
 void LinkEnd::change(Change&& change_protocol) {
   {
     const MutexLock lock(mutex_);
     change_protocol(protocol_);
   }
-  // Notified without the lock: a woken thread would otherwise block on it at once.
-  changed_.notify_all();
+  announce();
 }
 
 void LinkEnd::path_up(Time now) {
@@ -195,7 +206,7 @@ void LinkEnd::arrived(Time now, const zmq::message_t& message) {
     }
     report_to_uplink();
   }
-  changed_.notify_all();
+  announce();
 }
 
 void LinkEnd::tick(Time now) {
@@ -209,7 +220,7 @@ void LinkEnd::tick(Time now) {
     report_to_uplink();
     failed = protocol_.error().has_value();
   }
-  if (failed) changed_.notify_all();
+  if (failed) announce();
 }
 
 void LinkEnd::record_problem(const std::string& message) {
@@ -226,7 +237,7 @@ void LinkEnd::close() {
     protocol_.close();
     report_to_uplink();
   }
-  changed_.notify_all();
+  announce();
 }
 
 LinkEnd::Time LinkEnd::last_heard() const {

@@ -10,7 +10,7 @@
 #include "framework/net/background_pace.h"
 #include "framework/net/connection_bytes.h"
 #include "framework/net/fragment_size.h"
-#include "framework/net/link.h"
+#include "framework/net/inbox.h"
 #include "framework/net/link_protocol.h"
 #include "framework/net/rate_meter.h"
 #include "framework/net/uplink.h"
@@ -20,7 +20,7 @@ namespace strait::net {
 // A Link over the protocol core. The program's threads use one side, the net thread the other, and
 // one mutex is between them. Messages go through compose() and arrived(); the class does not know
 // which socket carries them.
-class LinkEnd : public Link {
+class LinkEnd : public InboxLink {
  public:
   using Time = LinkProtocol::Time;
 
@@ -32,6 +32,7 @@ class LinkEnd : public Link {
   Frame receive() override;
   std::optional<Frame> receive_until(Time deadline) override;
   bool flush(Time deadline) override;
+  void on_arrival(std::function<void()> notify) override;
   void abort(const LinkError& cause) override;
   LinkState state() const override;
 
@@ -53,7 +54,9 @@ class LinkEnd : public Link {
   std::uint64_t fragment_limit(Time now) STRAIT_REQUIRES(mutex_);
   void note_fragment(Time now, std::uint64_t payload) STRAIT_REQUIRES(mutex_);
   void report_to_uplink() STRAIT_REQUIRES(mutex_);
-  // Changes the protocol under the lock, and wakes the threads that wait for the result.
+  // Wakes what waits for a change. Not with the lock: a woken thread would block on it at once.
+  void announce() STRAIT_EXCLUDES(mutex_);
+  // Changes the protocol under the lock, and announces it.
   template <typename Change>
   void change(Change&& change_protocol);
 
@@ -64,6 +67,7 @@ class LinkEnd : public Link {
   Uplink::Load load_ = Uplink::Load::none;  // as last reported to the uplink; net thread only
   mutable Mutex mutex_;
   Condition changed_;
+  std::function<void()> on_arrival_ STRAIT_GUARDED_BY(mutex_);  // of an inbox; empty: none
   LinkProtocol protocol_ STRAIT_GUARDED_BY(mutex_);
   RateMeter rate_ STRAIT_GUARDED_BY(mutex_);
   FragmentSize fragment_ STRAIT_GUARDED_BY(mutex_);  // of a foreground link

@@ -4,11 +4,13 @@
 
 #include <array>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <utility>
 
 #include "framework/mutex.h"
 #include "framework/net/greeting.h"
+#include "framework/net/inbox.h"
 #include "framework/net/wire_format.h"
 
 namespace strait::net {
@@ -26,13 +28,14 @@ struct Room {
     std::uint64_t window_bytes = 0;  // how many bytes this side may have in the other's inbox
     std::optional<LinkError> error;
     LinkState state;
+    std::function<void()> on_arrival;  // of the inbox of this side; empty: none
   };
   Mutex mutex;
   Condition changed;
   std::array<Side, 2> sides STRAIT_GUARDED_BY(mutex);
 };
 
-class MemoryLinkEnd final : public Link {
+class MemoryLinkEnd final : public InboxLink {
  public:
   MemoryLinkEnd(std::shared_ptr<Room> room, std::size_t side)
       : room_(std::move(room)), side_(side) {}
@@ -64,6 +67,7 @@ class MemoryLinkEnd final : public Link {
     theirs.inbox.push_back(std::move(frame));
     // Both ends wait on this condition, so all are woken.
     room_->changed.notify_all();
+    if (theirs.on_arrival) theirs.on_arrival();
     return true;
   }
 
@@ -89,6 +93,13 @@ class MemoryLinkEnd final : public Link {
     mine.inbox_bytes -= frame.size();
     room_->changed.notify_all();
     return frame;
+  }
+
+  void on_arrival(std::function<void()> notify) override {
+    const MutexLock lock(room_->mutex);
+    Room::Side& mine = room_->sides[side_];
+    mine.on_arrival = std::move(notify);
+    if (mine.on_arrival) mine.on_arrival();
   }
 
   // What was sent is in the peer's memory already.
@@ -133,6 +144,9 @@ class MemoryLinkEnd final : public Link {
           LinkError(there, fmt::format("{}: {} {}", theirs.state.name, theirs.state.peer, words));
     }
     room_->changed.notify_all();
+    for (const Room::Side& side : room_->sides) {
+      if (side.on_arrival) side.on_arrival();
+    }
   }
 
   const std::shared_ptr<Room> room_;

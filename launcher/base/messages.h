@@ -1,11 +1,11 @@
 #pragma once
 
+#include <array>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <variant>
 
 #include "framework/fields/bounded_json.h"
@@ -14,8 +14,8 @@
 #include "launcher/base/errors.h"
 
 // Messages between processes as frames: one JSON object each. A message is a struct with `describe`
-// (fields.h) and `type_name(std::type_identity<Message>)`, the value of the field "type". Both are
-// found by argument-dependent lookup.
+// (fields.h), which argument-dependent lookup finds. `types` has the value of the field "type" for
+// each alternative of the variant.
 namespace strait::base {
 
 // Limits of a room's messages, on both sides of a link.
@@ -24,14 +24,18 @@ struct MessageLimits {
   std::size_t text_bytes = std::size_t{64} << 10;
 };
 
+template <class Variant>
+using TypesOf = std::array<std::string_view, std::variant_size_v<Variant>>;
+
 // The frame of a message. Texts are truncated to a quarter of the receiver's limit, so that the
 // message is not refused: invalid UTF-8 grows threefold when its bytes are replaced by U+FFFD.
 template <class Variant>
-net::Frame format_message(const Variant& message, const MessageLimits& limits = {}) {
+net::Frame format_message(const Variant& message, const TypesOf<Variant>& types,
+                          const MessageLimits& limits = {}) {
   nlohmann::json object = nlohmann::json::object();
+  object["type"] = types[message.index()];
   std::visit(
       [&](const auto& m) {
-        object["type"] = type_name(std::type_identity<std::decay_t<decltype(m)>>{});
         fields::JsonWriter fields(object, {.most_text = limits.text_bytes / 4});
         describe(fields, m);
       },
@@ -44,15 +48,13 @@ net::Frame format_message(const Variant& message, const MessageLimits& limits = 
 
 // Tries the alternatives of Variant in turn.
 template <class Variant, std::size_t I = 0>
-Variant read_message_type(const std::string& type, const nlohmann::json& object) {
+Variant read_message_type(const std::string& type, const TypesOf<Variant>& types,
+                          const nlohmann::json& object) {
   if constexpr (I == std::variant_size_v<Variant>) {
     throw MessageError("control message of unknown type \"" + type.substr(0, 64) + "\"");
   } else {
-    using Message = std::variant_alternative_t<I, Variant>;
-    if (type != type_name(std::type_identity<Message>{})) {
-      return read_message_type<Variant, I + 1>(type, object);
-    }
-    Message message;
+    if (type != types[I]) return read_message_type<Variant, I + 1>(type, types, object);
+    std::variant_alternative_t<I, Variant> message;
     fields::JsonReader fields(object, {}, "control message " + type);
     describe(fields, message);
     fields.finish("type");
@@ -63,7 +65,8 @@ Variant read_message_type(const std::string& type, const nlohmann::json& object)
 // The message of a frame. Limits are checked before memory is allocated. MessageError: the frame is
 // not exactly one of the messages.
 template <class Variant>
-Variant parse_message(std::span<const std::byte> frame, const MessageLimits& limits = {}) {
+Variant parse_message(std::span<const std::byte> frame, const TypesOf<Variant>& types,
+                      const MessageLimits& limits = {}) {
   if (frame.size() > limits.frame_bytes) {
     throw MessageError("control message of " + std::to_string(frame.size()) + " bytes, at most " +
                        std::to_string(limits.frame_bytes) + " are allowed");
@@ -78,7 +81,7 @@ Variant parse_message(std::span<const std::byte> frame, const MessageLimits& lim
     if (type == object.end() || !type->is_string()) {
       throw MessageError("control message: field type is missing");
     }
-    return read_message_type<Variant>(type->template get<std::string>(), object);
+    return read_message_type<Variant>(type->template get<std::string>(), types, object);
   } catch (const fields::JsonError& error) {
     throw MessageError(std::string("control message that is not JSON: ") + error.what());
   }

@@ -1,6 +1,7 @@
 #include "launcher/hosts/agent_message.h"
 
-#include <type_traits>
+#include <array>
+#include <string_view>
 
 #include "launcher/base/messages.h"
 #include "launcher/hosts/host_facts_fields.h"
@@ -31,40 +32,24 @@ void describe(auto& f, fields::Is<EndProcess> auto& m) {
 }
 void describe(auto& /*f*/, fields::Is<Leave> auto& /*m*/) {}
 
-constexpr std::string_view type_name(std::type_identity<AgentHello> /*type*/) {
-  return "agent_hello";
-}
-constexpr std::string_view type_name(std::type_identity<ProcessStarted> /*type*/) {
-  return "process_started";
-}
-constexpr std::string_view type_name(std::type_identity<ProcessRefused> /*type*/) {
-  return "process_refused";
-}
-constexpr std::string_view type_name(std::type_identity<ProcessEnded> /*type*/) {
-  return "process_ended";
-}
-constexpr std::string_view type_name(std::type_identity<LogText> /*type*/) { return "log_text"; }
-constexpr std::string_view type_name(std::type_identity<Goodbye> /*type*/) { return "goodbye"; }
-constexpr std::string_view type_name(std::type_identity<StartProcess> /*type*/) {
-  return "start_process";
-}
-constexpr std::string_view type_name(std::type_identity<EndProcess> /*type*/) {
-  return "end_process";
-}
-constexpr std::string_view type_name(std::type_identity<Leave> /*type*/) { return "leave"; }
+// In the order of the variants.
+constexpr auto kAgentTypes = std::to_array<std::string_view>(
+    {"agent_hello", "process_started", "process_refused", "process_ended", "log_text", "goodbye"});
+constexpr auto kLauncherTypes =
+    std::to_array<std::string_view>({"start_process", "end_process", "leave"});
 
 net::Frame format(const AgentMessage& message) {
-  return base::format_message(message, kHostLimits);
+  return base::format_message(message, kAgentTypes, kHostLimits);
 }
 net::Frame format(const LauncherMessage& message) {
-  return base::format_message(message, kHostLimits);
+  return base::format_message(message, kLauncherTypes, kHostLimits);
 }
 
 AgentMessage parse_agent_message(std::span<const std::byte> frame) {
-  return parse_message<AgentMessage>(frame, kHostLimits);
+  return parse_message<AgentMessage>(frame, kAgentTypes, kHostLimits);
 }
 LauncherMessage parse_launcher_message(std::span<const std::byte> frame) {
-  return parse_message<LauncherMessage>(frame, kHostLimits);
+  return parse_message<LauncherMessage>(frame, kLauncherTypes, kHostLimits);
 }
 
 }  // namespace strait::hosts

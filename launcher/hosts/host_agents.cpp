@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <system_error>
 #include <utility>
 
 #include "launcher/base/backend.h"
@@ -77,22 +76,13 @@ HostAgents::HostAgents(std::vector<Agent> agents, KeepLog keep_log)
   for (Agent& agent : agents) {
     Host& host = hosts_.emplace_back();
     host.name = std::move(agent.host);
-    host.link = std::move(agent.link);
-    if (!host.link) host.lost = "its agent was not started";
-  }
-  try {
-    for (std::size_t i = 0; i < hosts_.size(); ++i) {
-      if (!hosts_[i].link) continue;
-      hosts_[i].listener = std::thread([this, i, &link = *hosts_[i].link] { receive(i, link); });
+    if (agent.link) {
+      add_link(hosts_.size() - 1, std::move(agent.link));
+    } else {
+      host.lost = "its agent was not started";
     }
-  } catch (const std::system_error&) {  // no more threads
-    for (Host& host : hosts_) {
-      if (!host.listener.joinable()) continue;
-      host.link->abort(net::LinkError(net::LinkError::Kind::aborted, "the launcher has ended"));
-      host.listener.join();
-    }
-    throw;
   }
+  receiver_ = std::thread([this] { receive_all(); });
 }
 
 HostAgents::~HostAgents() {
@@ -111,8 +101,9 @@ HostAgents::~HostAgents() {
     } catch (const net::LinkError&) {  // it closed the link before it acknowledged the message
     }
     host.link->abort(net::LinkError(net::LinkError::Kind::aborted, "the launcher has ended"));
-    host.listener.join();
   }
+  inbox_.close();
+  receiver_.join();
 }
 
 bool HostAgents::lost(std::size_t host) {
@@ -141,25 +132,26 @@ void HostAgents::replace(std::size_t host, std::unique_ptr<net::Link> link) {
   Host& kept = hosts_.at(host);
   // Processes of the former agent are lost, even if it only was disconnected: its keys are void.
   lose(host, "another agent was started there");
-  std::shared_ptr<net::Link> former;
-  {
-    const MutexLock lock(mutex_);
-    for (auto& [name, known] : processes_) {
-      if (known.host == host && !known.ended) known.ended = status_of_lost_host(kept);
-    }
-    former = std::move(kept.link);
-  }
-  if (former) {
-    former->abort(
-        net::LinkError(net::LinkError::Kind::aborted, "another agent was started on its host"));
-    kept.listener.join();  // without the lock, which the thread takes when it notices the abort
-  }
   const MutexLock lock(mutex_);
-  kept.link = std::move(link);
+  for (auto& [name, known] : processes_) {
+    if (known.host == host && !known.ended) known.ended = status_of_lost_host(kept);
+  }
+  if (kept.link) {
+    kept.link->abort(
+        net::LinkError(net::LinkError::Kind::aborted, "another agent was started on its host"));
+  }
+  // What the former agent has sent must not count for the new one.
+  while (!kept.ended) changed_.wait(mutex_);
   kept.facts.reset();
   kept.lost.clear();
   kept.leaving = false;
-  kept.listener = std::thread([this, host, &of = *kept.link] { receive(host, of); });
+  add_link(host, std::move(link));
+}
+
+void HostAgents::add_link(std::size_t host, std::shared_ptr<net::Link> link) {
+  hosts_[host].link = std::move(link);
+  hosts_[host].ended = false;
+  inbox_.add(host, *hosts_[host].link);
 }
 
 std::vector<HostFacts> HostAgents::wait_for_facts(const std::vector<std::size_t>& hosts,
@@ -254,13 +246,20 @@ std::int64_t HostAgents::await(const base::Launch& launch, const std::set<std::s
   }
 }
 
-void HostAgents::receive(std::size_t host, net::Link& link) {
-  try {
-    while (true) handle(host, parse_agent_message(link.receive()));
-  } catch (const net::LinkError& error) {
-    lose(host, fmt::format(kDisconnected, error.what()));
-  } catch (const base::MessageError& error) {
-    lose(host, error.what());
+void HostAgents::receive_all() {
+  while (const auto arrival = inbox_.take_until(Clock::time_point::max())) {
+    const std::size_t host = arrival->link;
+    try {
+      handle(host, parse_agent_message(arrival->frame()));
+    } catch (const net::LinkError& error) {
+      lose(host, fmt::format(kDisconnected, error.what()));
+      const MutexLock lock(mutex_);
+      hosts_[host].ended = true;
+      changed_.notify_all();
+    } catch (const base::MessageError& error) {
+      lose(host, error.what());
+      link_to(host)->abort(net::LinkError(net::LinkError::Kind::aborted, error.what()));
+    }
   }
 }
 

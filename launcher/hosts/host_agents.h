@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "framework/mutex.h"
-#include "framework/net/link.h"
+#include "framework/net/inbox.h"
 #include "launcher/base/backend.h"
 #include "launcher/hosts/agent_message.h"
 #include "launcher/hosts/host_facts.h"
@@ -30,7 +30,7 @@ class HostAgents : public base::Backend {
     std::string host;                 // as the recipe names it
     std::unique_ptr<net::Link> link;  // null: its agent was not started
   };
-  // Stores what a process has appended to its log; called by one thread per host.
+  // Stores what a process has appended to its log; called by one thread.
   using KeepLog = std::function<void(net::ProcessName, const std::string&)>;
 
   HostAgents(std::vector<Agent> agents, KeepLog keep_log);
@@ -74,7 +74,7 @@ class HostAgents : public base::Backend {
     std::optional<HostFacts> facts;
     std::string lost;      // why its agent is disconnected; empty: it is not
     bool leaving = false;  // its agent has said Goodbye, and waits for Leave
-    std::thread listener;
+    bool ended = true;     // the error of its link was taken from the inbox
   };
   struct Known {  // of a process
     std::size_t host = 0;
@@ -83,7 +83,8 @@ class HostAgents : public base::Backend {
     std::optional<ProcessRefused> refused;
   };
 
-  void receive(std::size_t host, net::Link& link);
+  void add_link(std::size_t host, std::shared_ptr<net::Link> link) STRAIT_REQUIRES(mutex_);
+  void receive_all();
   void handle(std::size_t host, const AgentMessage& message) STRAIT_EXCLUDES(mutex_);
   // Null: it was not put there, or has been put on another host since.
   Known* process_on(std::size_t host, net::ProcessName process) STRAIT_REQUIRES(mutex_);
@@ -110,6 +111,8 @@ class HostAgents : public base::Backend {
   // The vector and the names are constant; the rest of a Host is guarded by mutex_.
   std::vector<Host> hosts_;
   std::map<net::ProcessName, Known> processes_ STRAIT_GUARDED_BY(mutex_);
+  net::Inbox inbox_;      // of the links, by host
+  std::thread receiver_;  // last: it uses all members above
 };
 
 }  // namespace strait::hosts

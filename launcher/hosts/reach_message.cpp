@@ -1,6 +1,7 @@
 #include "launcher/hosts/reach_message.h"
 
-#include <type_traits>
+#include <array>
+#include <string_view>
 
 #include "launcher/base/messages.h"
 
@@ -60,62 +61,26 @@ void describe(auto& f, fields::Is<ComputeMeasured> auto& m) {
 void describe(auto& f, fields::Is<RelayDialled> auto& m) { f("endpoint", m.endpoint); }
 void describe(auto& f, fields::Is<CommandFailed> auto& m) { f("text", m.text); }
 
-constexpr std::string_view type_name(std::type_identity<OpenPort> /*type*/) { return "open_port"; }
-constexpr std::string_view type_name(std::type_identity<TryPaths> /*type*/) {
-  return "probe_paths";
-}
-constexpr std::string_view type_name(std::type_identity<MeasureRoundTrip> /*type*/) {
-  return "measure_trip";
-}
-constexpr std::string_view type_name(std::type_identity<SendFlow> /*type*/) { return "send_flow"; }
-constexpr std::string_view type_name(std::type_identity<ReceiveFlow> /*type*/) {
-  return "receive_flow";
-}
-constexpr std::string_view type_name(std::type_identity<MeasureCompute> /*type*/) {
-  return "measure_compute";
-}
-constexpr std::string_view type_name(std::type_identity<DialRelay> /*type*/) {
-  return "dial_relay";
-}
-constexpr std::string_view type_name(std::type_identity<BindRelay> /*type*/) {
-  return "bind_relay";
-}
-constexpr std::string_view type_name(std::type_identity<ClosePort> /*type*/) {
-  return "close_port";
-}
-constexpr std::string_view type_name(std::type_identity<PortOpened> /*type*/) {
-  return "port_opened";
-}
-constexpr std::string_view type_name(std::type_identity<PathsTried> /*type*/) {
-  return "paths_tried";
-}
-constexpr std::string_view type_name(std::type_identity<RoundTripMeasured> /*type*/) {
-  return "trip_measured";
-}
-constexpr std::string_view type_name(std::type_identity<FlowSent> /*type*/) { return "flow_sent"; }
-constexpr std::string_view type_name(std::type_identity<FlowMeasured> /*type*/) {
-  return "flow_measured";
-}
-constexpr std::string_view type_name(std::type_identity<ComputeMeasured> /*type*/) {
-  return "compute_measured";
-}
-constexpr std::string_view type_name(std::type_identity<RelayDialled> /*type*/) {
-  return "relay_dialled";
-}
-constexpr std::string_view type_name(std::type_identity<CommandFailed> /*type*/) {
-  return "command_failed";
-}
+// In the order of the variants.
+constexpr auto kCommandTypes = std::to_array<std::string_view>(
+    {"open_port", "probe_paths", "measure_trip", "send_flow", "receive_flow", "measure_compute",
+     "dial_relay", "bind_relay", "close_port"});
+constexpr auto kAnswerTypes = std::to_array<std::string_view>(
+    {"port_opened", "paths_tried", "trip_measured", "flow_sent", "flow_measured",
+     "compute_measured", "relay_dialled", "command_failed"});
 
 net::Frame format(const ReachCommand& command) {
-  return base::format_message(command, kReachLimits);
+  return base::format_message(command, kCommandTypes, kReachLimits);
 }
-net::Frame format(const ReachAnswer& answer) { return base::format_message(answer, kReachLimits); }
+net::Frame format(const ReachAnswer& answer) {
+  return base::format_message(answer, kAnswerTypes, kReachLimits);
+}
 
 ReachCommand parse_reach_command(std::span<const std::byte> frame) {
-  return parse_message<ReachCommand>(frame, kReachLimits);
+  return parse_message<ReachCommand>(frame, kCommandTypes, kReachLimits);
 }
 ReachAnswer parse_reach_answer(std::span<const std::byte> frame) {
-  return parse_message<ReachAnswer>(frame, kReachLimits);
+  return parse_message<ReachAnswer>(frame, kAnswerTypes, kReachLimits);
 }
 
 }  // namespace strait::hosts

@@ -13,8 +13,9 @@
 namespace strait::run {
 
 // The addresses of this machine at which the launcher listens for hosts, and the endpoints and keys
-// with which a host's agent connects there. One listener per service and address, because the
-// endpoint identifies the service.
+// with which a host's agent connects there. At each address, agents and stages share a listener,
+// because they have different names. Each other service of an agent has its own, because a listener
+// expects one link of a peer.
 //
 // One thread. The node outlives this object.
 class AgentListeners {
@@ -51,8 +52,7 @@ class AgentListeners {
  private:
   struct Listeners {
     std::string address;
-    std::unique_ptr<net::Listener> control;
-    std::unique_ptr<net::Listener> agent;
+    std::unique_ptr<net::Listener> control;  // of stages and agents
     std::unique_ptr<net::Listener> reach;
     std::unique_ptr<net::Listener> transfer;
   };

@@ -1,6 +1,7 @@
 #include "launcher/run/control_message.h"
 
-#include <type_traits>
+#include <array>
+#include <string_view>
 
 #include "launcher/base/messages.h"
 
@@ -101,64 +102,27 @@ void describe(auto& f, fields::Is<ScoredRows> auto& m) {
   f("number", m.number), f("loss_sum", m.loss_sum);
 }
 
-constexpr std::string_view type_name(std::type_identity<Hello> /*type*/) { return "hello"; }
-constexpr std::string_view type_name(std::type_identity<Ready> /*type*/) { return "ready"; }
-constexpr std::string_view type_name(std::type_identity<Progress> /*type*/) { return "progress"; }
-constexpr std::string_view type_name(std::type_identity<StepDone> /*type*/) { return "step_done"; }
-constexpr std::string_view type_name(std::type_identity<Evaluated> /*type*/) { return "evaluated"; }
-constexpr std::string_view type_name(std::type_identity<ShardsWritten> /*type*/) {
-  return "shards_written";
-}
-constexpr std::string_view type_name(std::type_identity<ShardFailed> /*type*/) {
-  return "shard_failed";
-}
-constexpr std::string_view type_name(std::type_identity<ShardsInMemory> /*type*/) {
-  return "shards_in_memory";
-}
-constexpr std::string_view type_name(std::type_identity<MemoryDecided> /*type*/) {
-  return "memory_decided";
-}
-constexpr std::string_view type_name(std::type_identity<Event> /*type*/) { return "event"; }
-constexpr std::string_view type_name(std::type_identity<LostReplica> /*type*/) {
-  return "lost_replica";
-}
-constexpr std::string_view type_name(std::type_identity<Failed> /*type*/) { return "failed"; }
-constexpr std::string_view type_name(std::type_identity<Done> /*type*/) { return "done"; }
-constexpr std::string_view type_name(std::type_identity<Orphaned> /*type*/) { return "orphaned"; }
-constexpr std::string_view type_name(std::type_identity<Peers> /*type*/) { return "peers"; }
-constexpr std::string_view type_name(std::type_identity<Admit> /*type*/) { return "admit"; }
-constexpr std::string_view type_name(std::type_identity<SaveSoon> /*type*/) { return "save_soon"; }
-constexpr std::string_view type_name(std::type_identity<StopAfterStep> /*type*/) {
-  return "stop_after_step";
-}
-constexpr std::string_view type_name(std::type_identity<Committed> /*type*/) { return "committed"; }
-constexpr std::string_view type_name(std::type_identity<Dropped> /*type*/) { return "dropped"; }
-constexpr std::string_view type_name(std::type_identity<Regroup> /*type*/) { return "regroup"; }
-constexpr std::string_view type_name(std::type_identity<Abort> /*type*/) { return "abort"; }
-constexpr std::string_view type_name(std::type_identity<ExtendSequence> /*type*/) {
-  return "extend_sequence";
-}
-constexpr std::string_view type_name(std::type_identity<EndSequence> /*type*/) {
-  return "end_sequence";
-}
-constexpr std::string_view type_name(std::type_identity<ScoreRows> /*type*/) {
-  return "score_rows";
-}
-constexpr std::string_view type_name(std::type_identity<ChosenToken> /*type*/) {
-  return "chosen_token";
-}
-constexpr std::string_view type_name(std::type_identity<ScoredRows> /*type*/) {
-  return "scored_rows";
-}
+// In the order of the variants.
+constexpr auto kStageTypes = std::to_array<std::string_view>(
+    {"hello", "ready", "progress", "step_done", "evaluated", "shards_written", "shard_failed",
+     "event", "lost_replica", "failed", "done", "chosen_token", "scored_rows", "shards_in_memory",
+     "orphaned"});
+constexpr auto kCoordinatorTypes = std::to_array<std::string_view>(
+    {"peers", "admit", "save_soon", "stop_after_step", "committed", "dropped", "regroup", "abort",
+     "extend_sequence", "end_sequence", "score_rows", "memory_decided"});
 
-net::Frame format(const StageMessage& message) { return base::format_message(message); }
-net::Frame format(const CoordinatorMessage& message) { return base::format_message(message); }
+net::Frame format(const StageMessage& message) {
+  return base::format_message(message, kStageTypes);
+}
+net::Frame format(const CoordinatorMessage& message) {
+  return base::format_message(message, kCoordinatorTypes);
+}
 
 StageMessage parse_stage_message(std::span<const std::byte> frame) {
-  return base::parse_message<StageMessage>(frame);
+  return base::parse_message<StageMessage>(frame, kStageTypes);
 }
 CoordinatorMessage parse_coordinator_message(std::span<const std::byte> frame) {
-  return base::parse_message<CoordinatorMessage>(frame);
+  return base::parse_message<CoordinatorMessage>(frame, kCoordinatorTypes);
 }
 
 }  // namespace strait::run

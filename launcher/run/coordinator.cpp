@@ -23,6 +23,7 @@ constexpr int kMostSkipped = 5;
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 constexpr auto kReportEvery = std::chrono::seconds(1);
+constexpr int kMostMessages = 4096;  // at once: run() does more than handle messages
 // The last message of a process may still be in transit when its exit is noticed. It says why the
 // process ended, or that its work was done, which the exit status does not. A process that was
 // ended by a signal before the last step has sent no such message.
@@ -35,7 +36,6 @@ Coordinator::Coordinator(std::vector<WorkerHandle> handles, CoordinatorOptions o
     : workers_(std::move(handles)),
       options_(std::move(options)),
       observers_(std::move(observers)),
-      inbox_(workers_.links()),
       steps_(workers_.present()),
       losses_(options_.losses),
       watchdog_(workers_.names(), options_.limits, Clock::now()),
@@ -44,11 +44,15 @@ Coordinator::Coordinator(std::vector<WorkerHandle> handles, CoordinatorOptions o
       memory_(workers_, observers_, options_.memory),
       last_step_(options_.from),
       inference_(workers_, options_.inference),
-      rejoin_(workers_, inbox_, watchdog_, membership_, observers_, options_) {}
+      rejoin_(workers_, inbox_, watchdog_, membership_, observers_, options_) {
+  for (std::size_t i = 0; i < workers_.all().size(); ++i) {
+    if (const auto& link = workers_.all()[i].handle.link) inbox_.add(i, *link);
+  }
+}
 
 Outcome Coordinator::run(const std::atomic<int>& stops) {
   while (!over()) {
-    for (const WorkerMessage& message : inbox_.take_until(Clock::now() + kTick)) handle(message);
+    receive();
     rejoin_.poll_started(phase_ == Phase::training);
     memory_.poll(phase_ != Phase::training);
     // After the messages, because the last message of a process explains its exit.
@@ -74,37 +78,43 @@ Outcome Coordinator::run(const std::atomic<int>& stops) {
 
 // ---- messages
 
-void Coordinator::handle(const WorkerMessage& message) {
-  Worker& from = workers_.all()[message.worker];
+void Coordinator::receive() {
+  auto deadline = Clock::now() + kTick;
+  for (int handled = 0; handled < kMostMessages; ++handled) {
+    const auto arrival = inbox_.take_until(deadline);
+    if (!arrival) return;
+    handle(*arrival);
+    deadline = {};  // waits for the first one only
+  }
+}
+
+void Coordinator::handle(const net::Arrival& arrival) {
+  Worker& from = workers_.all()[arrival.link];
   if (from.evicted) return;
   from.heard = Clock::now();
-  if (const auto* over = std::get_if<WorkerMessage::LinkOver>(&message.content)) {
-    from.link_over = true;
-    const base::ExitCode code = base::exit_code_of(over->error);
-    const bool effect = code == base::ExitCode::peer_lost;
-    // A worker that was aborted, or that has ended, closes its link. Any other error says why it
-    // ended, and may arrive after its end was noticed.
-    const bool expected = from.done || from.failed ||
-                          (effect && (from.status.has_value() || phase_ == Phase::aborting));
-    if (!expected) fail(from, code, over->error.what(), effect);
-    return;
-  }
-  if (const auto* malformed = std::get_if<WorkerMessage::Malformed>(&message.content)) {
-    from.link_over = true;
-    fail(from, base::ExitCode::internal, malformed->text, false);
-    return;
-  }
-  const auto& content = std::get<StageMessage>(message.content);
-  watchdog_.heard(from.handle.name, from.heard);
+  if (const auto* end = std::get_if<net::LinkError>(&arrival.content)) return on(from, *end);
   try {
-    if (!from.hello && !std::holds_alternative<Hello>(content) &&
-        !std::holds_alternative<Failed>(content)) {
+    const StageMessage message = parse_stage_message(arrival.frame());
+    watchdog_.heard(from.handle.name, from.heard);
+    if (!from.hello && !std::holds_alternative<Hello>(message) &&
+        !std::holds_alternative<Failed>(message)) {
       throw base::MessageError("its first message is not Hello");
     }
-    std::visit([&](const auto& m) { on(from, m); }, content);
+    std::visit([&](const auto& m) { on(from, m); }, message);
   } catch (const base::MessageError& error) {
     fail(from, base::ExitCode::internal, error.what(), false);
   }
+}
+
+void Coordinator::on(Worker& from, const net::LinkError& end) {
+  from.link_over = true;
+  const base::ExitCode code = base::exit_code_of(end);
+  const bool effect = code == base::ExitCode::peer_lost;
+  // A worker that was aborted, or that has ended, closes its link. Any other error says why it
+  // ended, and may arrive after its end was noticed.
+  const bool expected = from.done || from.failed ||
+                        (effect && (from.status.has_value() || phase_ == Phase::aborting));
+  if (!expected) fail(from, code, end.what(), effect);
 }
 
 void Coordinator::on(Worker& from, const Hello& hello) {

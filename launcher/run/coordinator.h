@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "framework/net/inbox.h"
 #include "launcher/run/broken_paths.h"
 #include "launcher/run/checkpoint_committer.h"
 #include "launcher/run/coordinator_options.h"
@@ -22,7 +23,6 @@
 #include "launcher/run/run_observer.h"
 #include "launcher/run/step_ledger.h"
 #include "launcher/run/watchdog.h"
-#include "launcher/run/worker_inbox.h"
 #include "launcher/run/workers.h"
 
 namespace strait::run {
@@ -57,7 +57,9 @@ class Coordinator {
   // failed, Abort is sent.
   enum class Phase { connecting, training, leaving, aborting };
 
-  void handle(const WorkerMessage& message);
+  void receive();
+  void handle(const net::Arrival& arrival);
+  void on(Worker& from, const net::LinkError& end);
   void on(Worker& from, const Hello& hello);
   void on(Worker& from, const Ready& ready);
   void on(Worker& from, const Progress& progress);
@@ -107,7 +109,7 @@ class Coordinator {
   Workers workers_;
   const CoordinatorOptions options_;
   const RunObservers observers_;
-  WorkerInbox inbox_;  // after workers_: its threads must end before their links are destroyed
+  net::Inbox inbox_;  // of the links of workers_, by index
   StepLedger steps_;
   LossHistory losses_;
   Watchdog watchdog_;

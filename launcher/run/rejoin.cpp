@@ -41,8 +41,10 @@ void Rejoin::begin(std::uint32_t replica, bool stopping) {
   auto& workers = workers_.all();
   for (std::size_t i = 0; i < workers.size(); ++i) {
     if (!belongs(workers[i])) continue;
-    inbox_.retire(i);
-    workers[i].handle.link.reset();
+    inbox_.remove(i);
+    if (const auto link = std::move(workers[i].handle.link)) {
+      link->abort(net::LinkError(net::LinkError::Kind::aborted, "the worker was evicted"));
+    }
     workers[i].handle.process.reset();
   }
   current_ = Current{.replica = replica};
@@ -75,7 +77,7 @@ void Rejoin::add_workers(StartedReplica started) {
     fresh.heard = Clock::now();
     fresh.rejoining = true;
     *former = std::move(fresh);
-    inbox_.listen_to(static_cast<std::size_t>(former - workers.begin()), former->handle.link.get());
+    inbox_.add(static_cast<std::size_t>(former - workers.begin()), *former->handle.link);
     watchdog_.begin(former->handle.name, Clock::now());
   }
 }

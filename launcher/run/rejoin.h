@@ -10,9 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "framework/net/inbox.h"
 #include "launcher/run/coordinator_options.h"
 #include "launcher/run/membership.h"
-#include "launcher/run/worker_inbox.h"
+#include "launcher/run/watchdog.h"
+#include "launcher/run/workers.h"
 
 namespace strait::run {
 
@@ -26,7 +28,7 @@ namespace strait::run {
 // One thread (the coordinator's). The destructor makes start_replica give up, and waits for it.
 class Rejoin {
  public:
-  Rejoin(Workers& workers, WorkerInbox& inbox, Watchdog& watchdog, const Membership& membership,
+  Rejoin(Workers& workers, net::Inbox& inbox, Watchdog& watchdog, const Membership& membership,
          const RunObservers& observers, const CoordinatorOptions& options)
       : workers_(workers),
         inbox_(inbox),
@@ -78,7 +80,7 @@ class Rejoin {
   void request_checkpoint();
 
   Workers& workers_;
-  WorkerInbox& inbox_;
+  net::Inbox& inbox_;
   Watchdog& watchdog_;
   const Membership& membership_;
   const RunObservers& observers_;

@@ -33,7 +33,14 @@ Workers::Workers(std::vector<WorkerHandle> handles) {
   }
 }
 
-Workers::~Workers() { kill_all(); }
+Workers::~Workers() {
+  for (const Worker& worker : workers_) {
+    if (!worker.handle.link) continue;
+    worker.handle.link->abort(
+        net::LinkError(net::LinkError::Kind::aborted, "the coordinator has ended"));
+  }
+  kill_all();
+}
 
 std::vector<net::ProcessName> Workers::names() const {
   std::vector<net::ProcessName> names;
@@ -55,12 +62,6 @@ std::vector<std::uint32_t> Workers::absent_replicas() const {
     if (worker.evicted) absent.insert(worker.handle.name.replica);
   }
   return {absent.begin(), absent.end()};
-}
-
-std::vector<net::Link*> Workers::links() const {
-  std::vector<net::Link*> links;
-  for (const Worker& worker : workers_) links.push_back(worker.handle.link.get());
-  return links;
 }
 
 const Worker& Workers::at(net::ProcessName name) const {

@@ -58,8 +58,8 @@ struct Worker {
 // Link name → endpoint.
 using Endpoints = std::map<std::string, std::string>;
 
-// The workers of a run: sends to them, notices their end, kills them. The destructor kills and
-// reaps those that still run. One thread.
+// The workers of a run: sends to them, notices their end, kills them. The destructor ends
+// the links, and kills and reaps those that still run. One thread.
 class Workers {
  public:
   explicit Workers(std::vector<WorkerHandle> handles);
@@ -67,7 +67,7 @@ class Workers {
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
 
-  // The order never changes: an index identifies a worker in WorkerInbox.
+  // The order never changes: an index identifies a worker's link in the inbox.
   std::vector<Worker>& all() { return workers_; }
   const std::vector<Worker>& all() const { return workers_; }
   const Worker& at(net::ProcessName name) const;
@@ -77,8 +77,6 @@ class Workers {
   std::vector<net::ProcessName> present() const;
   // Replicas with an evicted worker, ascending.
   std::vector<std::uint32_t> absent_replicas() const;
-  // Null if there is none.
-  std::vector<net::Link*> links() const;
   bool every(bool (Worker::*is)() const) const;
 
   // The endpoints of all links bound by present workers, for their peers to connect to. `locate`
@@ -86,7 +84,7 @@ class Workers {
   Peers peers(const std::function<Endpoints(Endpoints)>& locate) const;
   std::vector<ProcessReport> reports(std::chrono::steady_clock::time_point now) const;
 
-  // A dead link is not an error here, because WorkerInbox reports it.
+  // A dead link is not an error here, because the inbox reports it.
   void send(Worker& worker, const CoordinatorMessage& message);
   void broadcast(const CoordinatorMessage& message);
 

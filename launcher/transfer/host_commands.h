@@ -10,7 +10,7 @@
 
 namespace strait::transfer {
 
-// How a host agent links with another one for files. Called on a receiving thread.
+// How a host agent links with another one for files. Called on the receiving thread.
 struct HostLinks {
   // Lets the agent of this name and key connect. Returns the endpoint; empty: they are linked
   // already. net::LinkError: this host cannot be connected to.

@@ -10,7 +10,7 @@ namespace strait::transfer {
 
 namespace fs = std::filesystem;
 
-// One call for each kind of message, on the peer's receiving thread.
+// One call for each kind of message, on the receiving thread.
 struct TransferAgent::MessageHandler {
   TransferAgent& agent;
   std::size_t peer;

@@ -7,6 +7,13 @@
 #include "launcher/base/launcher_links.h"
 
 namespace strait::transfer {
+namespace {
+
+net::LinkError shutting_down() {
+  return {net::LinkError::Kind::aborted, "the transfer agent is shutting down"};
+}
+
+}  // namespace
 
 net::LinkOptions transfer_link(const net::ProcessName& listens, const net::ProcessName& dials,
                                const net::ProcessName& peer, const std::string& peer_key,
@@ -28,11 +35,10 @@ net::LinkOptions transfer_link(const net::ProcessName& listens, const net::Proce
 
 void TransferPeers::close() {
   closing_ = true;
-  const net::LinkError cause(net::LinkError::Kind::aborted, "the transfer agent is shutting down");
+  const net::LinkError cause = shutting_down();
   for (std::size_t peer = 0; peer < count(); ++peer) at(peer).link->abort(cause);
-  for (std::size_t peer = 0; peer < count(); ++peer) {
-    if (at(peer).receiver.joinable()) at(peer).receiver.join();
-  }
+  inbox_.close();
+  if (receiver_.joinable()) receiver_.join();
 }
 
 void TransferPeers::add(const net::ProcessName& name, const std::string& host,
@@ -46,7 +52,9 @@ void TransferPeers::add(const net::ProcessName& name, const std::string& host,
   peer.key = key;
   peer.link = std::move(link);
   peer.added = std::chrono::steady_clock::now();
-  peer.receiver = std::thread([this, number, &of = *peer.link] { receive(number, of); });
+  inbox_.add(number, *peer.link);
+  // close() may not see this peer any more, and waits until all links have ended.
+  if (closing_) peer.link->abort(shutting_down());
 }
 
 void TransferPeers::drop(std::size_t number, const std::string& cause) {
@@ -63,7 +71,7 @@ bool TransferPeers::send_frame(std::size_t number, net::Frame frame) {
     const MutexLock lock(peer.sending);
     peer.link->send(std::move(frame));
   } catch (const net::LinkError&) {
-    // The receiving thread gets the same error and reports the disconnection.
+    // The inbox gets the same error, and the receiving thread reports the disconnection.
   }
   return true;
 }
@@ -86,17 +94,17 @@ std::size_t TransferPeers::count() const {
   return peers_.size();
 }
 
-void TransferPeers::receive(std::size_t number, net::Link& link) {
-  try {
-    while (true) {
-      message::Message received = message::parse_message(link.receive());
-      if (!at(number).connected) return;
-      handlers_.received(number, std::move(received));
+void TransferPeers::receive_all() {
+  while (const auto arrival = inbox_.take_until(net::Inbox::Time::max())) {
+    const std::size_t number = arrival->link;
+    try {
+      message::Message received = message::parse_message(arrival->frame());
+      if (at(number).connected) handlers_.received(number, std::move(received));
+    } catch (const net::LinkError& error) {
+      drop(number, error.what());
+    } catch (const base::MessageError& error) {
+      drop(number, error.what());
     }
-  } catch (const net::LinkError& error) {
-    drop(number, error.what());
-  } catch (const base::MessageError& error) {
-    drop(number, error.what());
   }
 }
 

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "framework/mutex.h"
-#include "framework/net/link.h"
+#include "framework/net/inbox.h"
 #include "framework/net/link_options.h"
 #include "framework/net/process_name.h"
 #include "launcher/transfer/transfer_message.h"
@@ -24,18 +24,19 @@ net::LinkOptions transfer_link(const net::ProcessName& listens, const net::Proce
                                const net::ProcessName& peer, const std::string& peer_key,
                                std::chrono::seconds hold);
 
-// The other transfer agents, by number, with a receiving thread each. A number is never reused.
-// Any thread may call.
+// The other transfer agents, by number, and the thread that receives from all of them. A number is
+// never reused. Any thread may call.
 class TransferPeers {
  public:
   struct Handlers {
-    // On the peer's receiving thread. base::MessageError drops the peer.
+    // On the receiving thread, which it must not hold up. base::MessageError drops the peer.
     std::function<void(std::size_t peer, message::Message received)> received;
     // Called once for each peer, on any thread.
     std::function<void(std::size_t peer, const std::string& cause)> disconnected;
   };
 
-  explicit TransferPeers(Handlers handlers) : handlers_(std::move(handlers)) {}
+  explicit TransferPeers(Handlers handlers)
+      : handlers_(std::move(handlers)), receiver_([this] { receive_all(); }) {}
   ~TransferPeers() { close(); }
   TransferPeers(const TransferPeers&) = delete;
   TransferPeers& operator=(const TransferPeers&) = delete;
@@ -71,17 +72,18 @@ class TransferPeers {
     std::chrono::steady_clock::time_point added;
     std::atomic<bool> connected = true;
     Mutex sending;  // a link has one sender at a time
-    std::thread receiver;
   };
 
   Peer& at(std::size_t peer) const STRAIT_EXCLUDES(mutex_);
   std::size_t count() const STRAIT_EXCLUDES(mutex_);
-  void receive(std::size_t number, net::Link& link);
+  void receive_all();
 
   const Handlers handlers_;
   std::atomic<bool> closing_ = false;
   mutable Mutex mutex_;
   mutable std::deque<Peer> peers_ STRAIT_GUARDED_BY(mutex_);  // grows; references stay valid
+  net::Inbox inbox_;
+  std::thread receiver_;  // last: it uses all members above
 };
 
 }  // namespace strait::transfer

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/base/launcher_links.h"
 #include "launcher/hosts/host_facts.h"
 
 namespace strait::run {
@@ -49,6 +50,14 @@ TEST(AgentListeners, HostsOfOneMachineMeetOnLoopback) {
   listeners.listen(0, "127.0.0.1", {0, 0});
   listeners.listen(1, "127.0.0.1", {0, 0});
   EXPECT_EQ(listeners.job_for(run_on({"localhost", "again"}), 0).address, "");
+}
+
+TEST(AgentListeners, StagesConnectWhereTheirAgentDoes) {
+  const auto node = coordinator_node();
+  AgentListeners listeners(*node, 1);
+  listeners.listen(0, "127.0.0.1", {0, 0});
+  const auto endpoints = listeners.job_for(run_on({"localhost"}), 0).endpoints;
+  EXPECT_EQ(endpoints.at(base::kAgentService), listeners.control(0).endpoint());
 }
 
 }  // namespace

@@ -13,8 +13,10 @@ namespace {
 using Random = std::mt19937_64;
 
 // A link whose receiver gets damaged chunks, and that is cut after some frames.
-class BadLink : public net::Link {
+class BadLink : public net::InboxLink {
  public:
+  using Time = std::chrono::steady_clock::time_point;
+
   BadLink(std::unique_ptr<net::Link> link, std::uint64_t seed)
       : link_(std::move(link)), random_(seed) {
     frames_ = random_() % 60;
@@ -23,8 +25,11 @@ class BadLink : public net::Link {
   bool send_until(net::Frame& frame, std::chrono::steady_clock::time_point deadline) override {
     return link_->send_until(frame, deadline);
   }
-  net::Frame receive() override {
-    net::Frame frame = link_->receive();
+  net::Frame receive() override { return std::move(*receive_until(Time::max())); }
+  std::optional<net::Frame> receive_until(Time deadline) override {
+    auto received = link_->receive_until(deadline);
+    if (!received) return received;
+    net::Frame& frame = *received;
     if (frames_-- == 0) {
       link_->abort(net::LinkError(net::LinkError::Kind::aborted, "cut by the test"));
     }
@@ -32,10 +37,10 @@ class BadLink : public net::Link {
     if (frame.front() == chunk && random_() % 16 == 0) {
       frame[random_() % frame.size()] ^= std::byte{1};
     }
-    return frame;
+    return received;
   }
-  std::optional<net::Frame> receive_until(std::chrono::steady_clock::time_point) override {
-    return receive();
+  void on_arrival(std::function<void()> notify) override {
+    dynamic_cast<net::InboxLink&>(*link_).on_arrival(std::move(notify));
   }
   bool flush(std::chrono::steady_clock::time_point deadline) override {
     return link_->flush(deadline);
