@@ -27,6 +27,7 @@ void add_doctor(CLI::App& cli, Command& command);
 void add_install(CLI::App& cli, Command& command);
 void add_run(CLI::App& cli, Command& command);
 void add_run_allocated(CLI::App& cli, Command& command);  // hidden: scripts of Slurm jobs call it
+void add_launch(CLI::App& cli, Command& command);
 void add_join(CLI::App& cli, Command& command);
 void add_resume(CLI::App& cli, Command& command);
 void add_status(CLI::App& cli, Command& command);

@@ -44,5 +44,6 @@ if(STRAIT_TORCH_ROOMS)
           PATTERN plugins EXCLUDE PATTERN __pycache__ EXCLUDE)
   install(PROGRAMS ${CMAKE_SOURCE_DIR}/launcher/tokenizer/strait-tokenizer.py
                    ${CMAKE_SOURCE_DIR}/launcher/recipe/strait-convert.py
+                   ${CMAKE_SOURCE_DIR}/launcher/hosts/strait-ray.py
           DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
