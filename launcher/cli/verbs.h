@@ -24,6 +24,7 @@ void add_probe(CLI::App& cli, Command& command);
 void add_doctor(CLI::App& cli, Command& command);
 void add_install(CLI::App& cli, Command& command);
 void add_run(CLI::App& cli, Command& command);
+void add_launch(CLI::App& cli, Command& command);
 void add_join(CLI::App& cli, Command& command);
 void add_resume(CLI::App& cli, Command& command);
 void add_status(CLI::App& cli, Command& command);

@@ -42,8 +42,6 @@ def run(recipe, on_step=None, *, replace=False, **settings):
                 directory = pathlib.Path("runs", event["plan"]["recipe"]["name"])
             elif kind == "step" and on_step is not None:
                 on_step(event)
-            elif kind == "submitted":
-                directory = pathlib.Path(event["run"])
             elif kind == "ended":
                 cause = event["cause"]
         program.check(cause)

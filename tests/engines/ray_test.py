@@ -1,0 +1,100 @@
+"""A run on a Ray cluster of three nodes on this machine: whatever is killed, the run goes on, to the same bits."""
+
+import os
+import pathlib
+import shutil
+import signal
+import sys
+import tempfile
+import unittest.mock
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "processes"))
+
+import runs  # noqa: E402: found by the line above
+
+try:
+    import ray  # noqa: F401: of the Python that launches, which is this one
+    from ray.cluster_utils import Cluster
+except ImportError as error:
+    print(f"skipped: {error}; ./strait test installs it")
+    sys.exit(77)
+
+NODE = {"num_cpus": 1, "object_store_memory": 80_000_000, "include_dashboard": False}
+
+
+def process_of_node(rank, table):
+    """(pid, parent) of the strait, or of its agent, that the task of this node started."""
+    for pid in runs.descendants(table, os.getpid()):
+        try:
+            variables = pathlib.Path("/proc", str(pid), "environ").read_bytes().split(bytes(1))
+            program = os.readlink(f"/proc/{pid}/exe")
+            parent = table[pid][0]
+            python = os.readlink(f"/proc/{parent}/exe")
+        except OSError:
+            continue  # it ended while we looked
+        if f"RANK={rank}".encode() in variables and "strait" in program and "python" in python:
+            return pid, parent
+    return None
+
+
+class Ray(runs.RunCase):
+    CONFIG = {**runs.RunCase.CONFIG, "embd_pdrop": 0.0}
+
+    def setUp(self):
+        super().setUp()
+        # Short, because sockets are in it.
+        files = tempfile.mkdtemp(prefix="r-")
+        self.addCleanup(shutil.rmtree, files, ignore_errors=True)
+        self.addCleanup(self.wait_for_no_processes, 60)
+        self.cluster = Cluster(initialize_head=True, head_node_args={**NODE, "temp_dir": files})
+        self.addCleanup(self.cluster.shutdown)
+        for _ in range(2):
+            self.cluster.add_node(**NODE)
+        self.cluster.wait_for_nodes()
+        variables = unittest.mock.patch.dict(os.environ, RAY_ADDRESS=self.cluster.address, STRAIT_PYTHON=sys.executable)
+        variables.start()
+        self.addCleanup(variables.stop)
+
+    def launched(self, name, settings, *words):
+        recipe = self.write_recipe(name, settings)
+        return self.launch("launch", recipe, "--engine", "ray", "--nodes", 3, *words, name=name)
+
+    def kill(self, launched, rank, worker=False):
+        """The command on a node, or the worker of Ray that waits for it."""
+        found = launched.wait_for(f"the process of node {rank}", lambda: process_of_node(rank, runs.processes()))
+        os.kill(found[worker], signal.SIGKILL)
+
+    def test_run_goes_on_to_the_same_bits_whatever_is_killed(self):
+        settings = {"pipeline.replicas": 2, "train.steps": 200, "checkpoint.every": 20}
+        expected = self.train("here", settings)
+        launched = self.launched("ray", settings, "--restarts", 9)
+        for step, rank, worker in ((20, 1, False), (60, 2, True), (100, 0, False), (140, 0, True)):
+            launched.at_checkpoint(step)
+            self.kill(launched, rank, worker)
+        self.assertEqual(launched.end(120), 0, launched.output())
+        self.assertIn("resuming from step", launched.output())
+        self.assertEqual(self.run_of("ray").curve(), expected.curve())
+
+    def test_ctrl_c_stops_the_run_at_a_checkpoint(self):
+        launched = self.launched("ray", {"train.steps": 100_000, "pipeline.stages": 3})
+        launched.at_step(2)
+        launched.signal(signal.SIGINT)
+        self.assertEqual(launched.end(), 130, launched.output())  # as with any engine: it is not done
+        outcome = self.run_of("ray").outcome()
+        self.assertEqual((outcome["code"], outcome["stopped"]), (0, True))
+        self.assertEqual(self.run_of("ray").checkpoints(), [outcome["step"]])
+
+    def test_what_cannot_start_is_one_sentence(self):
+        recipe = self.write_recipe("ray")
+        code, out, err = self.strait("launch", recipe, "--engine", "ray", "--nodes", 4, "--wait", 2)
+        self.assertEqual(code, 10, out + err)
+        self.assertRegex(err, r"(?m)^strait: the Ray cluster has not had 4 nodes .* of its 3 nodes 3 have as much")
+        code, out, err = self.strait("launch", self.write_recipe("bad", {"train.steps": "many"}), "--engine", "ray", "--nodes", 3)
+        self.assertEqual(code, 10, out + err)
+        self.assertRegex(out, r'(?m)^strait: train.steps is "many"')
+        with unittest.mock.patch.dict(os.environ, STRAIT_PYTHON="/bin/false-python"):
+            self.assertEqual(self.strait("launch", recipe, "--engine", "ray", "--nodes", 3)[0], 10)
+
+
+if __name__ == "__main__":
+    runs.main()
