@@ -3,19 +3,26 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <random>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
+#include "framework/file_descriptor.h"
 #include "framework/net/endpoint.h"
 #include "framework/net/node.h"
+#include "framework/store/file_hash.h"
 #include "launcher/base/backend.h"
 #include "launcher/base/process_identity.h"
 #include "launcher/base/stop_signals.h"
@@ -130,7 +137,15 @@ class JoinedHost {
       // Two signals, because equal ones that are pending would be merged.
       if (agent_) ::kill(agent_->pid(), stops_handled_ == 0 ? SIGTERM : SIGINT);
     }
-    if (agent_ && agent_->exit_status()) agent_.reset();
+    if (const auto status = agent_ ? agent_->exit_status() : std::nullopt) {
+      agent_.reset();
+      // It has said why. The user can mend it, and join again.
+      const base::ExitCode code = status->exit_code();
+      if (code == base::ExitCode::bad_input || code == base::ExitCode::storage_full ||
+          code == base::ExitCode::storage_io) {
+        return code;
+      }
+    }
     if (stops_handled_ == 0 || agent_) return std::nullopt;
     return leave();
   }
@@ -175,9 +190,31 @@ class JoinedHost {
   int stops_handled_ = 0;
 };
 
+// Held as long as this process lives, and by no file. On one machine a second process with the same
+// ticket would take the place of the first one, and end the run. On two machines only the launcher
+// can notice.
+FileDescriptor hold_ticket(const JoinTicket& ticket) {
+  const std::string name =
+      "strait-join-" + store::hash_text(ticket.endpoint + ticket.keys.public_key).substr(0, 32);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  name.copy(&address.sun_path[1], sizeof(address.sun_path) - 1);  // [0] is 0: an abstract name
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  FileDescriptor held(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (held.open() && ::bind(held.number(), reinterpret_cast<sockaddr*>(&address), size) == 0) {
+    return held;
+  }
+  if (errno != EADDRINUSE) throw std::system_error(errno, std::generic_category(), "bind");
+  throw base::UserError(base::ExitCode::bad_input,
+                        fmt::format("a process of this machine has already joined the run {} as "
+                                    "host {}; each host needs a token or rank of its own",
+                                    ticket.run_name, ticket.host));
+}
+
 }  // namespace
 
 base::ExitCode join_run(const JoinTicket& ticket) {
+  const FileDescriptor held = hold_ticket(ticket);
   const base::StopSignals signals;
   return JoinedHost(ticket, signals.count()).run();
 }

@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <optional>
-#include <type_traits>
 
 #include "framework/fields/json_fields.h"
 #include "framework/file_descriptor.h"
@@ -71,17 +70,13 @@ void describe(auto& f, fields::Is<NodeHello> auto& m) {
 void describe(auto& f, fields::Is<StartAgent> auto& m) { f("job", m.job); }
 void describe(auto& f, fields::Is<RunEnded> auto& m) { f("code", m.code), f("text", m.text); }
 
-constexpr std::string_view type_name(std::type_identity<NodeHello> /*type*/) {
-  return "node_hello";
-}
-constexpr std::string_view type_name(std::type_identity<StartAgent> /*type*/) {
-  return "start_agent";
-}
-constexpr std::string_view type_name(std::type_identity<RunEnded> /*type*/) { return "run_ended"; }
+constexpr base::TypesOf<JoinMessage> kTypes = {"node_hello", "start_agent", "run_ended"};
 
-net::Frame format(const JoinMessage& message) { return base::format_message(message, kLimits); }
+net::Frame format(const JoinMessage& message) {
+  return base::format_message(message, kTypes, kLimits);
+}
 JoinMessage parse_join_message(std::span<const std::byte> frame) {
-  return base::parse_message<JoinMessage>(frame, kLimits);
+  return base::parse_message<JoinMessage>(frame, kTypes, kLimits);
 }
 
 std::string to_text(const JoinTicket& ticket) { return fields::to_object(ticket).dump(); }

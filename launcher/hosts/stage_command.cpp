@@ -223,9 +223,8 @@ std::string token_text(const std::string& token) {
   if (!file.open()) {
     throw base::UserError(
         base::ExitCode::bad_input,
-        fmt::format("cannot read the run token {}: {}; strait run writes one for each "
-                    "host while it waits for them",
-                    token, std::strerror(errno)));
+        fmt::format("cannot read the run token {}: {}; strait run writes one for each host", token,
+                    std::strerror(errno)));
   }
   return base::read_all(file.number(), "the run token " + token, kMaxTokenBytes, kTokenLimit);
 }
@@ -247,18 +246,6 @@ base::ExitCode run_agent_over_ssh(int input, int output) {
     }
     return failure.code;
   }
-}
-
-// A token is for one agent: a second one would end the first, and with it the run.
-void refuse_second_agent(const AgentJob& job, const fs::path& directory) {
-  const fs::path run = host_run_directory(directory, job.run_name, job.run);
-  const std::string first = base::living_process(run, {job.name(), job.host, job.generation});
-  if (first.empty()) return;
-  throw base::UserError(
-      base::ExitCode::bad_input,
-      fmt::format("host {} of run {} has already joined with this token: {}; each host needs its "
-                  "own token",
-                  job.host_name, job.run_name, first));
 }
 
 // `strait join TOKEN`: reads the ticket from the file, or from stdin for "-".
@@ -286,9 +273,7 @@ base::ExitCode run_agent_of_parent(int input) {
       for (char ignored = 0; ::read(input, &ignored, 1) > 0 || errno == EINTR;) continue;
       ::_exit(number(base::ExitCode::peer_lost));
     }).detach();
-    const fs::path directory = agent_directory(job.directory);
-    check_host_directory(directory);
-    refuse_second_agent(job, directory);
+    check_host_directory(agent_directory(job.directory));
     return run_agent(job);
   } catch (const std::exception& error) {
     return reported(error);

@@ -262,30 +262,24 @@ class Joins(runs.RunCase):
         launched.signal(signal.SIGINT)
         launched.end(20)
 
-    def test_token_is_for_one_agent(self):
+    def test_token_is_for_one_process_of_a_machine_that_can_be_used(self):
         launched, tokens = self.start_joining("once", {"train.steps": 100_000})
-        kept = self.home / "kept.token"
-        kept.write_bytes(tokens[0].read_bytes())
-        joined = {name: self.join(token, name) for token, name in zip(tokens, ("alpha", "beta"))}
-        launched.at_step(2)
-        code, line = self.refusal(kept, home=self.home / "alpha")
-        self.assertEqual(code, 10, line)
-        first = joined["alpha"].process.pid
-        self.assertIn(f"host alpha of run once has already joined with this token: process {first} (agent.0)", line)
-        launched.at_step(launched.run.metrics()[-1]["step"] + 2)
-        # On another machine only the launcher could know, and there the second one looks like a restart.
-        code, line = self.refusal(kept, home=self.home / "elsewhere")
-        self.assertEqual(code, 20, line)
-        self.assertIn("another agent has joined with it", line)
-        self.assertEqual(launched.end(), 20, launched.output())
-        self.assertIn("host agent 0 has restarted or was started twice", launched.output())
-        self.assertEqual(joined["beta"].end(), 0, joined["beta"].log.read_text())
-        joined["alpha"].process.kill()
         for home, code, words in (
             ("", 10, "the directory ~/.strait needs $HOME, which is not set; set it"),
             ("/dev/null", 31, "cannot keep files in /dev/null/.strait: Not a directory; name another place"),
         ):
-            self.assertEqual((code, True), ((refused := self.refusal(kept, home=home))[0], words in refused[1]), refused)
+            refused = self.refusal(tokens[0], home=home)
+            self.assertEqual((refused[0], words in refused[1]), (code, True), refused)
+        joined = {name: self.join(token, name) for token, name in zip(tokens, ("alpha", "beta"))}
+        launched.at_step(2)
+        code, line = self.refusal(tokens[0], home=self.home / "alpha")
+        self.assertEqual(code, 10, line)
+        self.assertIn("a process of this machine has already joined the run once as host 0", line)
+        launched.at_step(launched.run.metrics()[-1]["step"] + 2)
+        launched.signal(signal.SIGINT)
+        self.assertEqual(launched.end(), 0, launched.output())
+        for host in joined.values():
+            self.assertEqual(host.end(), 0, host.log.read_text())
 
     def test_refuses_invalid_tokens(self):
         launched, tokens = self.start_joining("builds")

@@ -54,7 +54,7 @@ class ResumeChangesTest : public testing::Test {
 
   ScratchDirectory scratch_;
   fs::path path_ = scratch_ / "dates";
-  const ResumeChanges changes_{Step{1}, "new plan", "new recipe", " --set train.steps=9"};
+  const ResumeChanges changes_{Step{1}, "new plan", "new recipe"};
 };
 
 TEST_F(ResumeChangesTest, ChangeAllFilesAndLeaveNone) {
