@@ -96,7 +96,7 @@ void Evaluation::refresh() {
   swapped_.clear();
   const auto once = [](std::vector<int>& values) {
     std::ranges::sort(values);
-    values.erase(std::ranges::unique(values).begin(), values.end());
+    values.erase(std::unique(values.begin(), values.end()), values.end());
   };
   once(replicas);
   once(stages);
@@ -247,6 +247,7 @@ double Evaluation::together(double pipeline, double sync) const {
 double Evaluation::guide() const {
   if (state_.cut.empty()) return kUnlimited;
   std::vector<double> syncs;
+  syncs.reserve(static_cast<std::size_t>(stages_));
   for (int stage = 0; stage < stages_; ++stage) syncs.push_back(sync_seconds(stage));
   return cost().seconds + kSlope * (mean(state_.pipeline) + mean(syncs));
 }

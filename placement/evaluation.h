@@ -19,9 +19,12 @@ class Evaluation {
   int stages() const { return stages_; }
   int replicas() const { return replicas_; }
   std::size_t places() const { return devices_.size(); }
-  std::size_t used() const { return static_cast<std::size_t>(stages_ * replicas_); }
+  std::size_t used() const {
+    return static_cast<std::size_t>(stages_) * static_cast<std::size_t>(replicas_);
+  }
   std::size_t place(int replica, int stage) const {
-    return static_cast<std::size_t>(replica * stages_ + stage);
+    return static_cast<std::size_t>(replica) * static_cast<std::size_t>(stages_) +
+           static_cast<std::size_t>(stage);
   }
   const std::vector<std::size_t>& devices() const { return devices_; }
 

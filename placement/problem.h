@@ -68,7 +68,8 @@ struct Layout {
   std::vector<LayerSpan> cut;        // by stage
 
   std::size_t device(int replica, int stage) const {
-    return devices[static_cast<std::size_t>(replica * stages + stage)];
+    return devices[static_cast<std::size_t>(replica) * static_cast<std::size_t>(stages) +
+                   static_cast<std::size_t>(stage)];
   }
   bool operator==(const Layout&) const = default;
 };

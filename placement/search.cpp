@@ -225,6 +225,7 @@ std::vector<Choice> search(const Problem& problem, const SearchOptions& options)
   for (const auto& shape : shapes) shape->improve_cut();
   std::ranges::stable_sort(shapes, {}, seconds);
   std::vector<Choice> choices;
+  choices.reserve(shapes.size());
   for (const auto& shape : shapes) choices.push_back(shape->best());
   return choices;
 }

@@ -38,7 +38,8 @@ Order chained_part(const Order& chain, const Order& order, std::size_t used) {
   std::vector<bool> taken(order.size());
   for (std::size_t i = 0; i < used; ++i) taken[order[i]] = true;
   Order part = chain;
-  std::ranges::stable_partition(part, [&](std::size_t device) { return taken[device]; });
+  std::stable_partition(part.begin(), part.end(),
+                        [&](std::size_t device) { return taken[device]; });
   return part;
 }
 
@@ -49,7 +50,8 @@ Order by_stage(const Order& order, int stages, int replicas) {
   std::size_t next = 0;
   for (int stage = 0; stage < stages; ++stage) {
     for (int replica = 0; replica < replicas; ++replica) {
-      turned[static_cast<std::size_t>(replica * stages + stage)] = order[next++];
+      turned[static_cast<std::size_t>(replica) * static_cast<std::size_t>(stages) +
+             static_cast<std::size_t>(stage)] = order[next++];
     }
   }
   return turned;
@@ -71,7 +73,7 @@ TrivialLayouts::TrivialLayouts(const Problem& problem) : listed_(problem.devices
 }
 
 std::vector<Order> TrivialLayouts::of_shape(int stages, int replicas) const {
-  const auto used = static_cast<std::size_t>(stages * replicas);
+  const auto used = static_cast<std::size_t>(stages) * static_cast<std::size_t>(replicas);
   std::vector<Order> orders{listed_,
                             fastest_,
                             roomiest_,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <csignal>
 #include <fstream>
+#include <ranges>
 #include <string_view>
 
 #include "launcher/base/text.h"
@@ -106,9 +107,9 @@ std::vector<std::string> StartLog::tail(std::size_t count) const {
 
 std::string last_error(const std::vector<std::string>& log) {
   constexpr std::string_view kMarker = " error ";
-  for (auto line = log.rbegin(); line != log.rend(); ++line) {
-    const std::size_t at = line->find(kMarker);
-    if (at != line->npos) return ": " + line->substr(at + kMarker.size());
+  for (const std::string& line : std::ranges::reverse_view(log)) {
+    const std::size_t at = line.find(kMarker);
+    if (at != line.npos) return ": " + line.substr(at + kMarker.size());
   }
   return "";
 }

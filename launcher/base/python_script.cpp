@@ -14,7 +14,7 @@ namespace strait::base {
 namespace fs = std::filesystem;
 
 fs::path file_of(const PythonScript& script) {
-  const fs::path file = own_program().parent_path() / script.file;
+  fs::path file = own_program().parent_path() / script.file;
   if (fs::exists(file)) return file;
   throw UserError(ExitCode::bad_input,
                   fmt::format("there is no {}, which {}; install strait as a whole", file.string(),

@@ -173,7 +173,7 @@ fs::path only_file(const std::vector<std::string>& words, const char* flag, cons
                                       "one out",
                                       flag, fmt::join(words, " and ")));
   }
-  const fs::path to = words.empty() ? usual : fs::path(words[0]);
+  fs::path to = words.empty() ? usual : fs::path(words[0]);
   refuse_existing(to);
   return to;
 }

@@ -46,6 +46,7 @@ base::ExitCode launch_on_ray(const Launch& launch) {
     words.push_back(one);
   }
   std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   ::execvp(argv[0], argv.data());

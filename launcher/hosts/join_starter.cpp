@@ -90,6 +90,7 @@ class TokenRendezvous : public Rendezvous {
                                     const std::vector<JoinTicket>& tickets) {
     const std::vector<recipe::RecipeHost> all = listed_hosts(settings);
     std::vector<Host> hosts;
+    hosts.reserve(tickets.size());
     for (const JoinTicket& ticket : tickets)
       hosts.push_back({all.at(ticket.host).name, ticket.keys.public_key});
     return hosts;

@@ -100,6 +100,7 @@ void check_alone_on_node(const EngineVariables& engine, const Variable& variable
   std::string why;
   if (engine == nullptr) {
     std::vector<std::string_view> names;
+    names.reserve(std::size(kEngines));
     for (const EngineVariables& known : kEngines) names.emplace_back(known.name);
     why = fmt::format("no variables of {} are set here", fmt::join(names, ", "));
   } else {

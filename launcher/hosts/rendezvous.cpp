@@ -104,6 +104,7 @@ std::vector<std::string> Rendezvous::wait_for(const std::vector<std::string>& na
   const MutexLock lock(mutex_);
   while (true) {
     std::vector<std::string> absent;
+    absent.reserve(names.size());
     for (const std::string& name : names) {
       absent.push_back(is_there(joined(name))
                            ? ""

@@ -279,7 +279,9 @@ void plan_layout(plan::Plan& plan, const PipelineQuestion& question) {
   const auto same = std::ranges::find_if(candidates, [&](const Candidate& one) {
     return one.summary.step_seconds > kSameStep * shortest;
   });
-  const auto chosen = std::ranges::min_element(candidates.begin(), same, {}, processes_of);
+  const auto chosen = std::min_element(
+      candidates.begin(), same,
+      [](const auto& one, const auto& other) { return processes_of(one) < processes_of(other); });
   std::rotate(candidates.begin(), chosen, chosen + 1);
   plan.recipe = candidates.front().plan.recipe;
   for (Candidate& candidate : candidates) plan.layouts.push_back(std::move(candidate.summary));
