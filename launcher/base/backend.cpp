@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <csignal>
 #include <fstream>
-#include <ranges>
 #include <string_view>
 
 #include "launcher/base/text.h"
@@ -107,11 +106,11 @@ std::vector<std::string> StartLog::tail(std::size_t count) const {
 
 std::string last_error(const std::vector<std::string>& log) {
   constexpr std::string_view kMarker = " error ";
-  for (const std::string& line : std::ranges::reverse_view(log)) {
-    const std::size_t at = line.find(kMarker);
-    if (at != line.npos) return ": " + line.substr(at + kMarker.size());
-  }
-  return "";
+  const auto found = std::find_if(log.rbegin(), log.rend(), [kMarker](const std::string& line) {
+    return line.find(kMarker) != line.npos;
+  });
+  if (found == log.rend()) return "";
+  return ": " + found->substr(found->find(kMarker) + kMarker.size());
 }
 
 }  // namespace strait::base

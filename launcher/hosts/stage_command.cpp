@@ -268,10 +268,10 @@ base::ExitCode join_with_token(const std::string& token) {
 // The agent of a host that joins. It ends with its parent, and its stages with it. Its parent tells
 // it to leave: a scheduler that sends SIGTERM to all processes would tell it twice.
 base::ExitCode run_agent_of_parent(int input) {
-  sigset_t ignored;
-  ::sigemptyset(&ignored);
-  ::sigaddset(&ignored, SIGTERM);
-  ::pthread_sigmask(SIG_BLOCK, &ignored, nullptr);
+  sigset_t blocked;
+  ::sigemptyset(&blocked);
+  ::sigaddset(&blocked, SIGTERM);
+  ::pthread_sigmask(SIG_BLOCK, &blocked, nullptr);
   try {
     const AgentJob job = parse_agent_job(read_request(input));
     std::thread([input] {
