@@ -134,7 +134,8 @@ class JoinedHost {
   // Passes requests to leave on to the agent, and notes its end.
   std::optional<base::ExitCode> check_agent() {
     for (; stops_handled_ < stops_.load(); ++stops_handled_) {
-      // Two signals, because equal ones that are pending would be merged. The agent ignores SIGTERM.
+      // Two signals, because equal ones that are pending would be merged. The agent ignores
+      // SIGTERM.
       if (agent_) ::kill(agent_->pid(), stops_handled_ == 0 ? base::kAskSignal : SIGINT);
     }
     if (const auto status = agent_ ? agent_->exit_status() : std::nullopt) {
