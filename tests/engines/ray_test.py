@@ -46,6 +46,8 @@ class Ray(runs.RunCase):
         files = tempfile.mkdtemp(prefix="r-")
         self.addCleanup(shutil.rmtree, files, ignore_errors=True)
         self.addCleanup(self.wait_for_no_processes, 60)
+        # Ray writes an address there, too, and expects the folder.
+        pathlib.Path("/tmp/ray").mkdir(exist_ok=True)
         self.cluster = Cluster(initialize_head=True, head_node_args={**NODE, "temp_dir": files})
         self.addCleanup(self.cluster.shutdown)
         for _ in range(2):
