@@ -109,7 +109,8 @@ class Devices(runs.RunCase):
             return json.loads(self.ok("plan", recipe, "--json", "--set", f"train.micro_batch={micro_batch}"))
 
         recipe = self.write_recipe("gpus", {
-            "hosts.backend": "ssh", "hosts.list": ["a", "b"], "hosts.links": "speeds.toml", "train.batch": 16})
+            "hosts.backend": "ssh", "hosts.list": [{"name": name, "tflops": 0.02} for name in "ab"],
+            "hosts.links": "speeds.toml", "train.batch": 16})
         # A GPU is busy with many tokens only, so passes of few rows are not worth it.
         self.assertLess(plan_with(80_000_000_000, "auto")["micro_batches"], 4)
         two = plan_with(80_000_000_000, 2)

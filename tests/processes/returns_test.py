@@ -190,7 +190,6 @@ class Returns(replica_changes.ReplicaChanges, runs.RunCase):
             ({"sync.on_loss": None}, [1], 'sync.on_loss is "stop"'),
             ({}, [3], "its replicas are 0 to 2"),
             ({}, [0, 1, 2], "at least one replica has to train"),
-            ({"hosts.backend": "slurm"}, [1], "a Slurm job starts when it has all of its nodes"),
         ]:
             recipe = self.write_recipe("cannot", settings)
             without = [word for replica in words for word in ("--without", replica)]
