@@ -2,27 +2,34 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "framework/sync/sync_method.h"
+#include "kernels/averaged_adamw.h"
+#include "kernels/moment_codes.h"
 #include "models/layer.h"
 #include "stages/gradients.h"
 #include "stages/stage_layout.h"
 
 namespace strait::stages {
 
+// How moments are kept. Narrow ones are decoded for the update, a part of a parameter at a time.
+enum class MomentType : std::uint8_t { float32, bfloat16, int8 };
+
 struct AdamWOptions {
   double beta1 = 0.9;
   double beta2 = 0.95;
   double epsilon = 1e-8;
   double weight_decay = 0.1;  // on parameters of two or more dimensions
+  MomentType moments = MomentType::float32;
 };
 
 // libtorch's fused AdamW over a stage's parameters. A parameter narrower than float32 has a float32
 // master here, which is updated and saved in checkpoints. Everything is on the parameters' device.
-// Masters and moments are contiguous, in the order of the layout; float32 parameters are moved into
-// that memory.
+// Masters and float32 moments are contiguous, in the order of the layout; float32 parameters are
+// moved into that memory.
 class AdamW {
  public:
   // Updates the parameters that have their own storage, which are those of the layout. A tied LM
@@ -34,18 +41,20 @@ class AdamW {
   void update(Gradients& gradients, double learning_rate,
               sync::UpdateRule rule = sync::UpdateRule::adamw, std::size_t members = 1);
 
-  // The float32 state of one parameter, as in a checkpoint.
+  // The state of one parameter, as in a checkpoint.
   struct Slot {
     std::string name;
-    at::Tensor master;
-    at::Tensor first_moment;
-    at::Tensor second_moment;
+    at::Tensor master;  // float32
+    // In the shape of the parameter; sizes of blocks are defined for int8 only.
+    kernels::CodedMoment first_moment;
+    kernels::CodedMoment second_moment;
     // The number of updates so far, as a float scalar for the fused kernel. It is on the CPU, where
     // it is read without waiting for the device.
     at::Tensor updates;
   };
   const std::vector<Slot>& slots() const { return slots_; }
-  // Contiguous, over the layout.
+  bool has_float_moments() const { return options_.moments == MomentType::float32; }
+  // Contiguous, over the layout. Moments are in their own type.
   const at::Tensor& masters() const { return masters_.whole(); }
   const at::Tensor& first_moments() const { return first_moments_.whole(); }
   const at::Tensor& second_moments() const { return second_moments_.whole(); }
@@ -53,17 +62,22 @@ class AdamW {
   void publish();
   // Copies parameters into their masters, after parameters were initialized.
   void adopt();
+  // Takes over a moment of a checkpoint, which may be of another type.
+  void set_moment(const Slot& slot, kernels::MomentKind kind, const kernels::CodedMoment& saved);
 
  private:
   void update_group(Gradients& gradients, double learning_rate, bool decays);
   void update_by_moments(double learning_rate);
+  void update_narrow(Gradients& gradients, double learning_rate, std::size_t members);
   void update_by_own(Gradients& gradients, double learning_rate, std::size_t members);
+  kernels::AveragedAdamW rule_of(const Slot& slot, double learning_rate, std::size_t members) const;
   double decay_of(const Slot& slot) const;
 
   AdamWOptions options_;
   FlatTensor masters_;
   FlatTensor first_moments_;
   FlatTensor second_moments_;
+  at::Tensor block_sizes_;  // of int8 moments: [first, second][block]
   std::vector<Slot> slots_;
   std::vector<at::Tensor> values_;        // the model's leaves, one per slot
   std::vector<std::size_t> gradient_of_;  // index into Gradients, one per slot

@@ -28,8 +28,9 @@ sync::Layout stage_layout(const models::ModelDescription& model,
   return sync::Layout(pieces);
 }
 
-FlatTensor::FlatTensor(const sync::Layout& layout, const at::TensorOptions& options)
-    : whole_(at::zeros({layout.size()}, options.dtype(at::kFloat).requires_grad(false))) {}
+FlatTensor::FlatTensor(const sync::Layout& layout, const at::TensorOptions& options,
+                       at::ScalarType type)
+    : whole_(at::zeros({layout.size()}, options.dtype(type).requires_grad(false))) {}
 
 at::Tensor FlatTensor::of(const sync::Piece& piece) const {
   return whole_.narrow(0, piece.range.first, piece.range.count()).view(piece.spec.shape);

@@ -15,11 +15,12 @@ namespace strait::stages {
 sync::Layout stage_layout(const models::ModelDescription& model,
                           const std::vector<models::LayerRange>& chunks);
 
-// One contiguous float32 tensor over a layout, with views in the parameters' shapes. Everything
-// that a step changes is in such tensors, so that replicas sync it without copying.
+// One contiguous tensor over a layout, with views in the parameters' shapes. Everything that a step
+// changes is in such tensors, so that replicas sync it without copying.
 class FlatTensor {
  public:
-  FlatTensor(const sync::Layout& layout, const at::TensorOptions& options);  // zero
+  FlatTensor(const sync::Layout& layout, const at::TensorOptions& options,
+             at::ScalarType type = at::kFloat);  // zero
 
   at::Tensor of(const sync::Piece& piece) const;  // a view
   const at::Tensor& whole() const { return whole_; }

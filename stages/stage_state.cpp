@@ -21,6 +21,7 @@ namespace {
 constexpr const char* kFirstMoment = ".first_moment";
 constexpr const char* kSecondMoment = ".second_moment";
 constexpr const char* kUpdates = ".updates";
+constexpr const char* kSizes = ".sizes";  // of blocks, after the name of a moment
 // 1 MiB of float32 per message: every part that arrives counts as progress.
 constexpr std::int64_t kPartValues = std::int64_t{1} << 18U;
 // How often a wait for a part calls `poll`.
@@ -65,8 +66,10 @@ std::string kept_as(const std::string& hash) {
   return colon == std::string::npos ? "not quantised" : "quantised to " + hash.substr(0, colon);
 }
 
+// Narrow moments are not in slots; they follow these.
 std::vector<std::string> sent_slots(const sync::Slots& slots, const std::string& model) {
   std::vector<std::string> names = sync::shared_slots(slots.needs(), model);
+  if (slots.values(sync::kFirstMoment).empty()) return names;
   names.insert(names.begin() + 1,
                {std::string(sync::kFirstMoment), std::string(sync::kSecondMoment)});
   return names;
@@ -79,6 +82,28 @@ void visit_parts(const sync::Slots& slots, const std::string& model, Visit visit
   for (const std::string& name : sent_slots(slots, model)) {
     for (std::int64_t first = 0; first < size; first += kPartValues) {
       visit(name, sync::Range{first, std::min(first + kPartValues, size)});
+    }
+  }
+}
+
+std::vector<at::Tensor> narrow_moments(const AdamW& optimizer) {
+  std::vector<at::Tensor> moments;
+  if (optimizer.has_float_moments()) return moments;
+  for (const AdamW::Slot& slot : optimizer.slots()) {
+    for (const kernels::CodedMoment* moment : {&slot.first_moment, &slot.second_moment}) {
+      moments.push_back(moment->values.view({-1}));
+      if (moment->sizes.defined()) moments.push_back(moment->sizes);
+    }
+  }
+  return moments;
+}
+
+// A part of a moment, with the name of what it is in messages.
+template <class Visit>
+void visit_moments(const AdamW& optimizer, Visit visit) {
+  for (const at::Tensor& moment : narrow_moments(optimizer)) {
+    for (std::int64_t first = 0; first < moment.numel(); first += kPartValues) {
+      visit(moment.narrow(0, first, std::min(kPartValues, moment.numel() - first)));
     }
   }
 }
@@ -116,10 +141,14 @@ void load_weights(AdamW& optimizer, const ReadTensor& read,
 void restore(AdamW& optimizer, const ReadTensor& read) {
   load_weights(optimizer, read);
   for (const AdamW::Slot& slot : optimizer.slots()) {
-    for (const auto& [suffix, target] :
-         {std::pair{kFirstMoment, slot.first_moment}, std::pair{kSecondMoment, slot.second_moment},
-          std::pair{kUpdates, slot.updates}}) {
-      copy_into(target, read(slot.name + suffix), slot.name + suffix);
+    copy_into(slot.updates, read(slot.name + kUpdates), slot.name + kUpdates);
+    for (const auto& [suffix, kind] : {std::pair{kFirstMoment, kernels::MomentKind::first},
+                                       std::pair{kSecondMoment, kernels::MomentKind::second}}) {
+      const std::string name = slot.name + suffix;
+      kernels::CodedMoment saved{read(name), {}};
+      check_shape(slot.master, saved.values, name);
+      if (saved.values.scalar_type() == at::kByte) saved.sizes = read(name + kSizes);
+      optimizer.set_moment(slot, kind, saved);
     }
   }
 }
@@ -128,8 +157,11 @@ std::vector<tensors::NamedTensor> saved_tensors(const AdamW& optimizer) {
   std::vector<tensors::NamedTensor> tensors;
   for (const AdamW::Slot& slot : optimizer.slots()) {
     tensors.push_back({slot.name, slot.master});
-    tensors.push_back({slot.name + kFirstMoment, slot.first_moment});
-    tensors.push_back({slot.name + kSecondMoment, slot.second_moment});
+    for (const auto& [suffix, moment] : {std::pair{kFirstMoment, &slot.first_moment},
+                                         std::pair{kSecondMoment, &slot.second_moment}}) {
+      tensors.push_back({slot.name + suffix, moment->values});
+      if (moment->sizes.defined()) tensors.push_back({slot.name + suffix + kSizes, moment->sizes});
+    }
     tensors.push_back({slot.name + kUpdates, slot.updates});
   }
   return tensors;
@@ -173,6 +205,11 @@ void send_state(const sync::Slots& slots, const std::string& model, const AdamW&
     const std::span<const std::byte> bytes = slots.bytes(name, range);
     link.send(net::Frame(bytes.begin(), bytes.end()));
   });
+  visit_moments(optimizer, [&](const at::Tensor& part) {
+    const at::Tensor values = part.cpu();
+    const auto* const bytes = static_cast<const std::byte*>(values.const_data_ptr());
+    link.send(net::Frame(bytes, bytes + values.nbytes()));
+  });
   net::Frame counters;
   for (const AdamW::Slot& slot : optimizer.slots()) {
     append_value(counters, slot.updates.item<float>());
@@ -186,6 +223,10 @@ void receive_state(sync::Slots& slots, const std::string& model, AdamW& optimize
     const std::span<std::byte> bytes = slots.bytes(name, range);
     const net::Frame part = receive_part(link, bytes.size(), "slot " + name, poll);
     std::ranges::copy(part, bytes.begin());
+  });
+  visit_moments(optimizer, [&](const at::Tensor& part) {
+    net::Frame bytes = receive_part(link, part.nbytes(), "moments", poll);
+    part.copy_(at::from_blob(bytes.data(), part.sizes(), at::TensorOptions(part.scalar_type())));
   });
   const net::Frame counters =
       receive_part(link, optimizer.slots().size() * sizeof(float), "counters", poll);

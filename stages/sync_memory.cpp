@@ -10,6 +10,11 @@
 namespace strait::stages {
 namespace {
 
+// A sync method sees float32 moments or none.
+at::Tensor visible(const AdamW& optimizer, const at::Tensor& moments) {
+  return optimizer.has_float_moments() ? moments : at::empty({0}, optimizer.masters().options());
+}
+
 c10::Event recorded_on(at::Device device) {
   c10::Event event(device.type());
   event.record(kernels::current_stream(device));
@@ -22,8 +27,8 @@ SyncMemory::SyncMemory(const AdamW& optimizer, const Gradients& gradients,
                        const std::vector<std::string>& used)
     : slots_{{{sync::kWeights, optimizer.masters(), {}},
               {sync::kGradient, gradients.values(), {}},
-              {sync::kFirstMoment, optimizer.first_moments(), {}},
-              {sync::kSecondMoment, optimizer.second_moments(), {}}}} {
+              {sync::kFirstMoment, visible(optimizer, optimizer.first_moments()), {}},
+              {sync::kSecondMoment, visible(optimizer, optimizer.second_moments()), {}}}} {
   for (Slot& slot : slots_) {
     // There is no gradient before the first step.
     slot.changed = slot.name != sync::kGradient;

@@ -16,6 +16,7 @@
 namespace strait::sync {
 
 // The trainer's own memory, flat, of Layout::size() values each. Slots of these names always exist.
+// Moments are empty if the trainer keeps them in few bits; no method may use them then.
 struct StageMemory {
   std::span<float> weights;  // the float32 masters
   std::span<float> gradient;

@@ -306,8 +306,11 @@ std::vector<KnownGpus> gpus_of_hosts(const recipe::Recipe& recipe,
 }
 
 StateBytes state_bytes(const recipe::Recipe& recipe) {
+  const std::int64_t moments = recipe.train.moments == recipe::Moments::float32    ? 8
+                               : recipe.train.moments == recipe::Moments::bfloat16 ? 4
+                                                                                   : 2;
   const bool narrow = recipe.model.dtype == recipe::Dtype::bfloat16;
-  return narrow ? StateBytes{18, 2} : StateBytes{16, 4};
+  return {(narrow ? 10 : 8) + moments, 4 + moments, narrow ? 2 : 4};
 }
 
 std::int64_t chunks_of(const recipe::Recipe& recipe) {

@@ -32,10 +32,11 @@ PlannedCut plan_cut(const recipe::Recipe& recipe, const recipe::LinkTable& speed
                     const models::ModelDescription& model, std::int64_t micro_batches,
                     const std::vector<LayerTime>& layer_times = {});
 
-// Memory per parameter. A trained one has a master, a gradient and two moments in float32; with
-// bfloat16 also the parameter itself.
+// Memory per parameter. A trained one has a master, a gradient and two moments; with bfloat16 also
+// the parameter itself. Sizes of blocks of int8 moments are left out: 0.03 bytes.
 struct StateBytes {
   std::int64_t trained = 16;
+  std::int64_t saved = 12;  // of these, in a checkpoint: master and moments
   std::int64_t frozen = 4;
 };
 StateBytes state_bytes(const recipe::Recipe& recipe);

@@ -27,8 +27,7 @@
 namespace strait::planner {
 namespace {
 
-constexpr std::int64_t kSumBytes = 4;     // per parameter: its gradient
-constexpr std::int64_t kSavedBytes = 12;  // per parameter in a checkpoint: value and moments
+constexpr std::int64_t kSumBytes = 4;  // per parameter: its gradient
 
 std::size_t stages_of(const plan::Plan& plan) {
   return static_cast<std::size_t>(plan.recipe.pipeline.stages);
@@ -151,7 +150,7 @@ plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDesc
   if (has_head) working = std::max(working, model.logits_bytes(sizes.micro_batch_tokens));
   process.activation_bytes = schedules::most_held(schedule.list(shape, stage), held) + working;
   const StateBytes bytes = state_bytes(plan.recipe);
-  process.saved_bytes = trained * kSavedBytes;
+  process.saved_bytes = trained * bytes.saved;
   // A quantised matrix is dequantised for each use, one matrix at a time.
   process.state_bytes = trained * bytes.trained + quantized.bytes +
                         (process.parameters - trained - quantized.parameters) * bytes.frozen +

@@ -23,6 +23,10 @@ bool selects(const recipe::Recipe& recipe, const std::string& method) {
 // The methods among which "auto" chooses.
 std::vector<plan::Plan::SyncOffer> candidates_of(const plan::Plan& plan) {
   std::vector<plan::Plan::SyncOffer> offers = plan.sync_offers;
+  if (plan.recipe.train.moments != recipe::Moments::float32) {
+    std::erase_if(offers,
+                  [&plan](const auto& offer) { return changes_moments(plan, offer.method); });
+  }
   if (plan.recipe.sync.on_loss == recipe::LossRule::stop) return offers;
   std::erase_if(offers, [](const plan::Plan::SyncOffer& offer) {
     return !sync::methods().find(offer.method)->needs_all.empty();
@@ -161,6 +165,7 @@ void plan_sync(plan::Plan& plan, const models::ModelDescription& model, const pl
   plan.sync_offers = sync_offers(plan, model);
   if (automatic) choose(plan, before);
   check_loss_rule(plan);
+  check_moments(plan);
   check_group(plan);
   plan_groups(plan, before);
   check_replica_devices(plan);

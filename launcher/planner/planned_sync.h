@@ -42,6 +42,9 @@ void check_sync_settings(const plan::Plan& plan);
 // Checks `sync.on_loss` against the plan's method, which "auto" may have chosen, and against
 // sync.group.
 void check_loss_rule(const plan::Plan& plan);
+// Moments of few bits are not the method's to change.
+bool changes_moments(const plan::Plan& plan, const std::string& method);
+void check_moments(const plan::Plan& plan);
 void check_group(const plan::Plan& plan);
 
 // ---- forecasts

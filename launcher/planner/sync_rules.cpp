@@ -63,6 +63,21 @@ void check_sync_settings(const plan::Plan& plan) {
   }
 }
 
+bool changes_moments(const plan::Plan& plan, const std::string& method) {
+  const auto traits = sync::make_method(sync_settings(plan.recipe, method, plan.steps))->traits;
+  return std::ranges::count(traits.trainer_slots, sync::kFirstMoment) > 0;
+}
+
+void check_moments(const plan::Plan& plan) {
+  const recipe::Moments moments = plan.recipe.train.moments;
+  if (moments == recipe::Moments::float32 || !changes_moments(plan, plan.sync_method)) return;
+  refuse(
+      fmt::format("{}, but {}, which exchanges moments in float32; leave train.moments out, or "
+                  "choose another method",
+                  setting(plan, "train.moments", fmt::format("\"{}\"", recipe::name_of(moments))),
+                  method_setting(plan)));
+}
+
 void check_loss_rule(const plan::Plan& plan) {
   const sync::MethodOffer* const method = sync::methods().find(plan.sync_method);
   if (plan.recipe.sync.on_loss == recipe::LossRule::stop || method->needs_all.empty()) return;

@@ -98,6 +98,7 @@ struct Recipe {
     DecayKind decay = DecayKind::cosine;            // of the learning rate after the warm-up
     std::int64_t warmup = 0;                        // steps
     std::pair<double, double> betas = {0.9, 0.95};  // of AdamW
+    Moments moments = Moments::float32;             // of AdamW, in memory and in checkpoints
     double weight_decay = 0.1;                      // on parameters of two or more dimensions
     double clip = 1.0;                              // global gradient norm; 0 is off
     std::int64_t eval_every = 0;  // steps; 0: only at the end, when there is data to evaluate

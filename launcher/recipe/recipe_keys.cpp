@@ -119,6 +119,8 @@ void add_pipeline_and_train(std::vector<RecipeKey>& keys) {
        integer("train.warmup", at<&R::train, &R::Train::warmup>(), {0, kMany},
                "steps until the learning rate is reached"),
        special_keys::betas(),
+       choice("train.moments", at<&R::train, &R::Train::moments>(),
+              "of AdamW: 8, 4 or 2 bytes a parameter"),
        number("train.weight_decay", at<&R::train, &R::Train::weight_decay>(), {0, 10},
               "on parameters of two or more dimensions"),
        number("train.clip", at<&R::train, &R::Train::clip>(), {0, 1e6},

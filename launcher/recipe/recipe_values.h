@@ -29,6 +29,7 @@ enum class Recompute : std::uint8_t { none, layer };
 enum class Quantization : std::uint8_t { none, int8, int4, nf4 };
 enum class PartitionKind : std::uint8_t { balanced, profile, ranges, plugin };
 enum class DecayKind : std::uint8_t { cosine, linear, constant };
+enum class Moments : std::uint8_t { float32, bfloat16, int8 };
 // When checkpoints come from the hosts to the launcher.
 enum class CheckpointHome : std::uint8_t { automatic, all, weights, none };
 enum class LossRule : std::uint8_t { stop, continue_run };  // "stop", "continue"
@@ -50,6 +51,7 @@ Names all_names(Recompute);
 Names all_names(Quantization);
 Names all_names(PartitionKind);
 Names all_names(DecayKind);
+Names all_names(Moments);
 Names all_names(codec::WireDtype);
 Names all_names(CheckpointHome);
 Names all_names(LossRule);

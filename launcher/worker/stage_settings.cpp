@@ -21,6 +21,18 @@ at::ScalarType scalar_type(recipe::Dtype dtype) {
   return dtype == recipe::Dtype::bfloat16 ? at::kBFloat16 : at::kFloat;
 }
 
+stages::MomentType moment_type(recipe::Moments moments) {
+  switch (moments) {
+    case recipe::Moments::bfloat16:
+      return stages::MomentType::bfloat16;
+    case recipe::Moments::int8:
+      return stages::MomentType::int8;
+    case recipe::Moments::float32:
+      break;
+  }
+  return stages::MomentType::float32;
+}
+
 stages::Decay decay(recipe::DecayKind kind) {
   switch (kind) {
     case recipe::DecayKind::linear:
@@ -113,6 +125,7 @@ stages::StageOptions stage_options(const plan::StageJob& job, store::Step first,
   options.adamw.beta1 = recipe.train.betas.first;
   options.adamw.beta2 = recipe.train.betas.second;
   options.adamw.weight_decay = recipe.train.weight_decay;
+  options.adamw.moments = moment_type(recipe.train.moments);
   if (!plan.sync_method.empty()) {
     options.sync =
         planner::sync_settings(plan::resolved_recipe(plan), plan.sync_method, plan.steps);

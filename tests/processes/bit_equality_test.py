@@ -190,6 +190,25 @@ class Adapters(Compared):
         self.resumed(run, "--set", "pipeline.stages=3")
         self.same_bits(reference, run)
 
+    def test_narrow_moments_match_bits_and_resume_with_others(self):
+        settings = {"train.moments": "int8", "checkpoint.every": 10}
+        reference = self.train("reference", {**split(1, GPIPE), **settings})
+        run = self.train("run", {**split(3, ONE_F_ONE_B, 1, "layer"), **settings})
+        self.same_bits(reference, run)
+        self.rewind_run(run, 10)
+        self.resumed(run, "--set", "pipeline.stages=2")
+        self.same_bits(reference, run)
+        self.rewind_run(run, 10)
+        self.resumed(run, "--set", 'train.moments="float32"')
+        step = {m["step"]: m for m in run.metrics()}[20]
+        expected = {m["step"]: m for m in reference.metrics()}[20]
+        self.assertNotEqual(step["loss"], expected["loss"])
+        self.assertAlmostEqual(step["loss"], expected["loss"], delta=0.02 * expected["loss"])
+        code, out, err = self.strait("plan", self.write_recipe("onebit", {
+            "train.moments": "int8", "pipeline.replicas": 2, "sync.method": "onebit_adam", "train.steps": 100}))
+        self.assertEqual(code, 10, out + err)
+        self.assertIn('exchanges moments in float32', err)
+
     def test_quantised_base_matches_bits_and_resumes_as_it_is_only(self):
         settings = {**self.LORA, "model.quantization": "int4", "checkpoint.every": 10}
         reference = self.train("reference", {**split(1, GPIPE), **settings})

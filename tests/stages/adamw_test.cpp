@@ -6,9 +6,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include "kernels/random_key.h"
+#include "stages/stage_state.h"
 
 namespace strait::stages {
 namespace {
@@ -104,6 +108,95 @@ INSTANTIATE_TEST_SUITE_P(All, AdamWUpdate,
                                          UpdateCase{at::kFloat, sync::UpdateRule::own_gradient, 4},
                                          UpdateCase{at::kBFloat16, sync::UpdateRule::own_gradient,
                                                     4}));
+
+// ---- moments of few bits
+
+struct Trained {
+  explicit Trained(const AdamWOptions& options, std::int64_t values = 3 * kernels::kMomentBlock + 5)
+      : parameters{{"matrix", at::zeros({values, 1}).requires_grad_()}},
+        layout({{"matrix", {values, 1}}}),
+        optimizer(parameters, layout, options),
+        gradients(parameters, layout) {}
+
+  // Gradients whose sizes differ by up to 1e3.
+  void update(std::uint64_t number, std::size_t members = 1) {
+    at::Generator generator = kernels::keyed_generator(number, at::kCPU);
+    const at::Tensor sizes = at::logspace(-3, 0, gradients[0].numel()).view_as(gradients[0]);
+    gradients[0].copy_(at::randn(gradients[0].sizes(), generator).add_(0.3).mul_(sizes));
+    const auto rule = members > 1 ? sync::UpdateRule::own_gradient : sync::UpdateRule::adamw;
+    optimizer.update(gradients, kRate, rule, members);
+  }
+  const at::Tensor& weights() const { return optimizer.slots().front().master; }
+
+  std::vector<models::Parameter> parameters;
+  sync::Layout layout;
+  AdamW optimizer;
+  Gradients gradients;
+};
+
+using NarrowMoments = testing::TestWithParam<std::tuple<MomentType, double, std::size_t>>;
+
+// The way of each weight, which is long against its rounding errors, is that of exact moments.
+TEST_P(NarrowMoments, GoTheWayOfWideOnes) {
+  const at::NoGradGuard no_grad;
+  const auto [type, beta2, members] = GetParam();
+  AdamWOptions options{.beta2 = beta2, .weight_decay = 0};
+  Trained wide(options);
+  options.moments = type;
+  Trained narrow(options);
+  for (std::uint64_t i = 0; i < 400; ++i) {
+    wide.update(i, members);
+    narrow.update(i, members);
+  }
+  const at::Tensor apart = (narrow.weights() - wide.weights()).abs() / wide.weights().abs();
+  EXPECT_LT(apart.mean().item<double>(), 0.05);
+  EXPECT_LT(apart.max().item<double>(), 0.4);
+}
+
+TEST_P(NarrowMoments, GoOnFromACheckpointWithTheSameBits) {
+  const at::NoGradGuard no_grad;
+  const auto [type, beta2, members] = GetParam();
+  const AdamWOptions options{.beta2 = beta2, .moments = type};
+  Trained whole(options);
+  Trained resumed(options);
+  for (std::uint64_t i = 0; i < 3; ++i) whole.update(i, members);
+  std::map<std::string, at::Tensor> saved;
+  for (const tensors::NamedTensor& one : saved_tensors(whole.optimizer)) {
+    saved[one.name] = one.tensor.clone();
+  }
+  restore(resumed.optimizer, [&](const std::string& name) { return saved.at(name); });
+  for (std::uint64_t i = 3; i < 6; ++i) {
+    whole.update(i, members);
+    resumed.update(i, members);
+  }
+  EXPECT_TRUE(at::equal(resumed.weights(), whole.weights()));
+}
+
+TEST_P(NarrowMoments, AreTakenFromACheckpointOfAnyType) {
+  const at::NoGradGuard no_grad;
+  const auto [type, beta2, members] = GetParam();
+  for (const MomentType other : {MomentType::float32, MomentType::bfloat16, MomentType::int8}) {
+    Trained one({.moments = type});
+    one.update(1);
+    one.update(2);
+    Trained two({.moments = other});
+    std::map<std::string, at::Tensor> saved;
+    for (const tensors::NamedTensor& tensor : saved_tensors(one.optimizer)) {
+      saved[tensor.name] = tensor.tensor.clone();
+    }
+    restore(two.optimizer, [&](const std::string& name) { return saved.at(name); });
+    const at::Tensor before = one.weights().clone();
+    one.update(3);
+    two.update(3);
+    const at::Tensor apart = (two.weights() - one.weights()).abs();
+    EXPECT_LT(apart.mean().item<double>(),
+              0.05 * (one.weights() - before).abs().mean().item<double>());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, NarrowMoments,
+                         testing::Combine(testing::Values(MomentType::bfloat16, MomentType::int8),
+                                          testing::Values(0.95, 0.999), testing::Values(1U, 4U)));
 
 }  // namespace
 }  // namespace strait::stages

@@ -1,12 +1,13 @@
 """What codecs, or ways of keeping replicas together, do to a model's quality. See README.md here.
 
-usage: quality.py --folder FOLDER [--replicas | --adapters] [--bin FOLDER] [--budget MINUTES] [--seeds 3]
+usage: quality.py --folder FOLDER [--replicas | --adapters | --optimizers] [--bin FOLDER] [--budget MINUTES] [--seeds 3]
                   [--english FILE] [--only SETTING ...] [--tasks TASK ...] [--rows N] [--records N]
                   [--epochs N] [--batch N] [--width N] [--pretrain-steps N] [--rates X ...] [--table]
 """
 
 import argparse
 import fcntl
+import functools
 import itertools
 import os
 import pathlib
@@ -16,6 +17,7 @@ import time
 import adapter_settings
 import adapter_table
 import cells
+import optimizer_settings
 import replica_settings
 import replica_table
 import settings
@@ -37,6 +39,7 @@ def options_of(words):
     parser.add_argument("--folder", required=True, help="keeps finished cells: call again to go on")
     parser.add_argument("--replicas", action="store_true", help="compare syncs and not codecs")
     parser.add_argument("--adapters", action="store_true", help="compare bases of adapters")
+    parser.add_argument("--optimizers", action="store_true", help="compare states of optimizers")
     parser.add_argument("--bin", default=os.environ.get("STRAIT_BIN", "build/release/bin"))
     parser.add_argument("--budget", type=float, default=1e9, help="minutes; begins no cell after")
     parser.add_argument("--seeds", type=int, default=3)
@@ -52,11 +55,13 @@ def options_of(words):
     parser.add_argument("--small", action="store_true", help="shows only that it works")
     parser.add_argument("--table", action="store_true", help="run nothing, print what there is")
     options = parser.parse_args(words)
-    options.compared, options.shown = settings, table
+    options.compared, options.markdown = settings, table.markdown
     if options.replicas:
-        options.compared, options.shown = replica_settings, replica_table
-    if options.adapters:
-        options.compared, options.shown = adapter_settings, adapter_table
+        options.compared, options.markdown = replica_settings, replica_table.markdown
+    for chosen, compared in [(options.adapters, adapter_settings), (options.optimizers, optimizer_settings)]:
+        if chosen:
+            options.compared = compared
+            options.markdown = functools.partial(adapter_table.markdown, compared=compared)
     known = options.compared.SETTINGS
     unknown = set(options.only or []) - set(known)
     if unknown:
@@ -118,7 +123,7 @@ def main(words=None):
             except BlockingIOError:
                 return f"another quality.py works in {folder}: wait, or name another --folder"
             finished = run_cells(bench, options)
-    print(options.shown.markdown(bench))
+    print(options.markdown(bench))
     if not finished:
         print("time is up: call again with the same --folder to go on")
     return None
