@@ -59,6 +59,11 @@ StopSignals::~StopSignals() {
   for (const int signal : {SIGINT, SIGTERM}) dispose(signal, announced ? say_and_end : SIG_DFL);
 }
 
+const StopSignals& StopSignals::for_good() {
+  static const auto* const kSignals = new StopSignals;
+  return *kSignals;
+}
+
 void StopSignals::announce(const char* line) {
   g_last_words = line;
   if (g_depth > 0) return;

@@ -19,6 +19,8 @@ class StopSignals {
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
+  // One that lives as long as the process, from the first call on.
+  static const StopSignals& for_good();
 
   // Stop requests so far; for Coordinator::run.
   const std::atomic<int>& count() const;

@@ -97,17 +97,11 @@ void show_final_samples(const run::RunDirectory& directory, const std::atomic<in
   }
 }
 
-// From here on a signal is counted, and what counts it ends the run. Never undone: no signal after
-// the last step may change the exit code.
-const base::StopSignals& hold_signals() {
-  static const auto* const kSignals = new base::StopSignals;
-  return *kSignals;
-}
-
 base::ExitCode launch_and_show(run::RunDirectory& directory, const plan::RunFile& run,
                                run::LaunchOptions options, std::optional<store::Step> chosen,
                                const std::string& asked, Console& console) {
-  const base::StopSignals& signals = hold_signals();
+  // No signal after the last step may change the exit code.
+  const base::StopSignals& signals = base::StopSignals::for_good();
   options.model = model_questions();
   options.observers = {&console};
   if (!options.without.empty()) {
@@ -136,7 +130,8 @@ using Joining = std::unique_ptr<hosts::Rendezvous>;
 
 Joining open_for_tokens(const run::RunDirectory& directory, const recipe::Recipe& recipe,
                         Console& console) {
-  if (recipe.hosts.backend == recipe::BackendKind::join) hold_signals();  // no token may be left
+  if (recipe.hosts.backend == recipe::BackendKind::join)
+    base::StopSignals::for_good();  // no token may be left
   Joining joining = hosts::open_rendezvous(recipe, directory.path());
   for (const std::string& line : hosts::join_instructions(recipe, directory.path()))
     console.note(line);
