@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 namespace strait::net {
 
@@ -42,6 +43,14 @@ void Inbox::close() {
   changed_.notify_all();
 }
 
+void Inbox::wake() {
+  {
+    const MutexLock lock(mutex_);
+    woken_ = true;
+  }
+  changed_.notify_all();
+}
+
 void Inbox::enqueue(std::size_t number) {
   {
     const MutexLock lock(mutex_);
@@ -71,6 +80,7 @@ std::optional<Arrival> Inbox::take_until(Time deadline) {
 std::optional<std::pair<std::size_t, InboxLink*>> Inbox::next_until(Time deadline) {
   const MutexLock lock(mutex_);
   while (ready_.empty()) {
+    if (std::exchange(woken_, false)) return std::nullopt;
     if (closed_ && links_.empty()) return std::nullopt;
     if (deadline == Time::max()) {
       changed_.wait(mutex_);

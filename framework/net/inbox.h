@@ -38,7 +38,7 @@ struct Arrival {
 // link until it is taken, so each link stops its own peer and bounds its own memory. Links with
 // frames take turns.
 //
-// One thread takes and removes. Any thread may add and close.
+// One thread takes and removes. Any thread may add, wake and close.
 class Inbox {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -54,9 +54,11 @@ class Inbox {
   // Ignored if the link has ended.
   void remove(std::size_t number) STRAIT_EXCLUDES(mutex_);
 
-  // The next arrival. Nothing: the deadline has passed, or the inbox is closed and all links have
-  // ended.
+  // The next arrival. Nothing: the deadline has passed, wake() was called, or the inbox is closed
+  // and all links have ended.
   std::optional<Arrival> take_until(Time deadline) STRAIT_EXCLUDES(mutex_);
+  // Ends the current wait, or the next one.
+  void wake() STRAIT_EXCLUDES(mutex_);
   // No link is added any more.
   void close() STRAIT_EXCLUDES(mutex_);
 
@@ -69,6 +71,7 @@ class Inbox {
   Mutex mutex_;
   Condition changed_;
   bool closed_ STRAIT_GUARDED_BY(mutex_) = false;
+  bool woken_ STRAIT_GUARDED_BY(mutex_) = false;
   std::map<std::size_t, InboxLink*> links_ STRAIT_GUARDED_BY(mutex_);
   std::deque<std::size_t> ready_ STRAIT_GUARDED_BY(mutex_);  // links that may have something
 };

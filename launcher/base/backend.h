@@ -52,8 +52,7 @@ class Process {
   virtual std::optional<ExitStatus> exit_status() = 0;
   virtual std::optional<ExitStatus> wait_until(std::chrono::steady_clock::time_point deadline) = 0;
 
-  virtual void request_exit() = 0;  // SIGTERM
-  virtual void kill() = 0;          // SIGKILL, also to processes that it started
+  virtual void kill() = 0;  // SIGKILL, also to processes that it started
 
   // Its host has been asked, there, to leave the run. Until it does, the process goes on.
   virtual bool host_leaves() { return false; }

@@ -14,11 +14,10 @@ namespace strait::base {
 net::LinkOptions control_link(net::ProcessName process, net::ProcessName peer,
                               const std::string& peer_key, std::chrono::seconds hold);
 
-// A host's agent has a link with the launcher for each service, so that no service waits for
-// another. The launcher listens for each at an endpoint of its own.
-inline constexpr const char* kAgentService = "agent";    // processes and their logs
-inline constexpr const char* kTransferService = "ship";  // files
-inline constexpr const char* kReachService = "reach";    // paths between hosts, and their speed
+// A host's agent has two links with the launcher, so that requests do not wait for the bytes of
+// files. The launcher listens for each at an endpoint of its own.
+inline constexpr const char* kAgentService = "agent";    // requests, processes and their logs
+inline constexpr const char* kTransferService = "ship";  // the bytes of files
 inline constexpr const char* kJoinService = "join";      // hosts that join by themselves
 
 net::LinkOptions service_link(const std::string& service, net::ProcessName agent,

@@ -44,11 +44,8 @@ class LocalProcess : public Process {
   std::string host() const override { return own_host(); }
   std::optional<ExitStatus> exit_status() override;
   std::optional<ExitStatus> wait_until(Clock::time_point deadline) override;
-  void request_exit() override {
-    // A child that was not reaped keeps its pid, so the signal cannot hit another process.
-    if (!exit_status()) ::kill(pid_, SIGTERM);
-  }
   void kill() override {
+    // A child that was not reaped keeps its pid, so the signal cannot hit another process.
     if (!exit_status()) ::kill(-pid_, SIGKILL);
   }
   std::vector<std::string> log_tail(std::size_t count) const override { return log_.tail(count); }

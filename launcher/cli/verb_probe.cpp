@@ -14,18 +14,15 @@
 #include <utility>
 #include <vector>
 
-#include "framework/net/memory_link.h"
 #include "framework/store/atomic_file.h"
 #include "launcher/base/errors.h"
-#include "launcher/base/launcher_links.h"
 #include "launcher/base/text.h"
 #include "launcher/cli/number_range.h"
 #include "launcher/cli/run_options.h"
 #include "launcher/cli/verbs.h"
-#include "launcher/hosts/agent_message.h"
+#include "launcher/hosts/host_agents.h"
 #include "launcher/hosts/path_probe.h"
-#include "launcher/hosts/reach_client.h"
-#include "launcher/hosts/reach_service.h"
+#include "launcher/hosts/path_service.h"
 #include "launcher/plan/plan.h"
 #include "launcher/planner/plan_maker.h"
 #include "launcher/recipe/links.h"
@@ -51,7 +48,9 @@ using std::chrono::seconds;
 // Of one measurement on all hosts; the longest flow takes 20 s (--seconds), compute up to 50 s.
 constexpr seconds kProbeTimeout{120};
 
-constexpr int kPings = 60;  // of a measurement of latency
+// Of a measurement of latency.
+constexpr int kPings = 60;
+constexpr double kPingSeconds = 45;
 
 // Two hosts, the first of which dials the second, and what was measured between them.
 struct ProbedPair {
@@ -68,17 +67,16 @@ struct ProbedPair {
 
 class Prober {
  public:
-  Prober(hosts::ReachClient& reach, const plan::Plan& plan,
+  Prober(hosts::HostAgents& agents, const plan::Plan& plan,
          const std::vector<std::vector<std::string>>& addresses, const ProbeOptions& options)
-      : reach_(reach),
+      : agents_(agents),
         plan_(plan),
         options_(options),
-        ports_(reach, addresses, options.connections) {
+        ports_(agents, addresses, options.connections) {
     gaps_ = ports_.problems();
   }
 
   void measure_paths();
-  void measure_hosts();
   Probed take() { return {std::move(table_), std::move(gaps_)}; }
 
  private:
@@ -92,7 +90,7 @@ class Prober {
                      double round_trip);
   const std::string& name(std::size_t host) const { return plan_.hosts[host].name; }
 
-  hosts::ReachClient& reach_;
+  hosts::HostAgents& agents_;
   const plan::Plan& plan_;
   const ProbeOptions& options_;
   hosts::OpenPorts ports_;
@@ -110,7 +108,7 @@ void Prober::measure_paths() {
     }
   }
   if (both_ways.empty()) return;
-  const std::vector<hosts::PathProbe> tries = hosts::probe_paths(reach_, ports_, both_ways);
+  const std::vector<hosts::PathProbe> tries = hosts::probe_paths(agents_, ports_, both_ways);
   for (std::size_t i = 0; i < rounds.size(); ++i) {
     std::vector<ProbedPair> pairs;
     std::vector<std::string> names;
@@ -151,16 +149,17 @@ std::optional<ProbedPair> Prober::reached_pair(const hosts::HostPair& pair,
 // All pairs of a round measure the same thing at the same time: where they share a switch, pings of
 // one must not queue after a flow of another.
 void Prober::measure_round(std::vector<ProbedPair>& pairs) {
-  std::map<std::size_t, hosts::ReachCommand> orders;
+  std::map<std::size_t, hosts::LauncherMessage> requests;
   for (const ProbedPair& pair : pairs) {
-    orders[pair.dials] = hosts::MeasureRoundTrip{
-        {static_cast<std::int64_t>(pair.listens), pair.endpoints.front()}, kPings};
+    requests[pair.dials] = hosts::TryPaths{
+        {{static_cast<std::int64_t>(pair.listens), pair.endpoints.front()}}, kPingSeconds, kPings};
   }
-  const auto answers = reach_.ask(orders, kProbeTimeout);
+  const auto replies = agents_.ask_all(requests, kProbeTimeout);
   for (ProbedPair& pair : pairs) {
-    const auto* measured =
-        answer_in<hosts::RoundTripMeasured>(answers.at(pair.dials), pair.problem);
-    if (measured != nullptr) pair.round_trip = measured->seconds;
+    const auto* tried = hosts::content_of<hosts::PathsTried>(replies.at(pair.dials), pair.problem);
+    if (tried == nullptr || tried->results.empty()) continue;
+    pair.problem = tried->results.front().problem;
+    pair.round_trip = tried->results.front().seconds;
   }
   measure_flows(pairs, 1, false, &ProbedPair::there);
   measure_flows(pairs, 1, true, &ProbedPair::back);
@@ -170,21 +169,22 @@ void Prober::measure_round(std::vector<ProbedPair>& pairs) {
 
 void Prober::measure_flows(std::vector<ProbedPair>& pairs, int connections, bool from_there,
                            double ProbedPair::*rate) {
-  std::map<std::size_t, hosts::ReachCommand> orders;
+  std::map<std::size_t, hosts::LauncherMessage> requests;
   for (const ProbedPair& pair : pairs) {
     if (!pair.problem.empty()) continue;
     const auto [to, from] =
         from_there ? std::pair(pair.dials, pair.listens) : std::pair(pair.listens, pair.dials);
     std::vector<std::string> endpoints = pair.endpoints;
     endpoints.resize(std::min(endpoints.size(), static_cast<std::size_t>(connections)));
-    orders[to] = hosts::ReceiveFlow{static_cast<std::int64_t>(from), endpoints};
-    orders[from] = hosts::SendFlow{static_cast<std::int64_t>(to), endpoints, options_.flow_seconds};
+    requests[to] = hosts::ReceiveFlow{static_cast<std::int64_t>(from), endpoints};
+    requests[from] =
+        hosts::SendFlow{static_cast<std::int64_t>(to), endpoints, options_.flow_seconds};
   }
-  const auto answers = reach_.ask(orders, kProbeTimeout);
+  const auto replies = agents_.ask_all(requests, kProbeTimeout);
   for (ProbedPair& pair : pairs) {
     if (!pair.problem.empty()) continue;
-    const auto* measured = answer_in<hosts::FlowMeasured>(
-        answers.at(from_there ? pair.dials : pair.listens), pair.problem);
+    const auto* measured = hosts::content_of<hosts::FlowMeasured>(
+        replies.at(from_there ? pair.dials : pair.listens), pair.problem);
     if (measured != nullptr) pair.*rate = measured->bytes_per_second;
   }
 }
@@ -212,47 +212,41 @@ void Prober::add_direction(std::size_t from, std::size_t to, double rate, double
                              5e2 * round_trip));
 }
 
-void Prober::measure_hosts() {
-  options_.print("layers and memory");
-  std::map<std::size_t, hosts::ReachCommand> orders;
+using Measure = std::function<std::map<std::size_t, hosts::AgentMessage>(
+    const std::map<std::size_t, hosts::MeasureCompute>&)>;
+
+// How fast each host computes a layer at the recipe's sizes with the planned threads, and copies
+// memory.
+void measure_hosts(const plan::Plan& plan, const ProbeOptions& options, const Measure& measure,
+                   Probed& probed) {
+  options.print("layers and memory");
+  std::map<std::size_t, hosts::MeasureCompute> requests;
   std::map<std::size_t, std::int64_t> threads;
-  for (const plan::Plan::Process& process : plan_.processes) {
+  for (const plan::Plan::Process& process : plan.processes) {
     threads[process.host_index] = std::max(threads[process.host_index], process.threads);
   }
   for (const auto& [host, count] : threads) {
-    orders[host] =
-        hosts::MeasureCompute{plan_.model_config, plan_.micro_batch_rows(), plan_.recipe.data.row,
-                              count, plan_.recipe.model.device != recipe::Device::cpu};
+    requests[host] =
+        hosts::MeasureCompute{plan.model_config, plan.micro_batch_rows(), plan.recipe.data.row,
+                              count, plan.recipe.model.device != recipe::Device::cpu};
   }
-  for (const auto& [host, answer] : reach_.ask(orders, kProbeTimeout)) {
+  for (const auto& [host, reply] : measure(requests)) {
+    const std::string& name = plan.hosts[host].name;
     std::string problem;
-    const auto* measured = answer_in<hosts::ComputeMeasured>(answer, problem);
+    const auto* measured = hosts::content_of<hosts::ComputeMeasured>(reply, problem);
     if (measured == nullptr) {
-      gaps_.push_back(fmt::format("{}: {}", name(host), problem));
+      probed.gaps.push_back(fmt::format("{}: {}", name, problem));
       continue;
     }
-    table_.hosts.push_back({name(host), measured->flops_per_second, measured->backward,
-                            threads.at(host), measured->memory_bytes_per_second,
-                            measured->gpu_memory});
-    options_.print(fmt::format(
+    probed.table.hosts.push_back({name, measured->flops_per_second, measured->backward,
+                                  threads.at(host), measured->memory_bytes_per_second,
+                                  measured->gpu_memory});
+    options.print(fmt::format(
         "  {}: {:.1f} Gflop/s with {}, backward {:.2f} times a forward, "
         "memory {:.1f} GB/s",
-        name(host), measured->flops_per_second / 1e9, base::counted(threads.at(host), "thread"),
+        name, measured->flops_per_second / 1e9, base::counted(threads.at(host), "thread"),
         measured->backward, measured->memory_bytes_per_second / 1e9));
   }
-}
-
-// Measures every pair of the plan's hosts, latency and bandwidth in both directions, with one
-// connection and with several, in rounds in which each host has one partner. Then, on idle links,
-// measures how fast each host computes a layer at the recipe's sizes with the planned threads, and
-// copies memory. `addresses`: candidate addresses of each host.
-Probed probe_hosts(hosts::ReachClient& reach, const plan::Plan& plan,
-                   const std::vector<std::vector<std::string>>& addresses,
-                   const ProbeOptions& options) {
-  Prober prober(reach, plan, addresses, options);
-  prober.measure_paths();
-  prober.measure_hosts();
-  return prober.take();
 }
 
 struct ProbeFlags {
@@ -270,29 +264,37 @@ ProbeOptions probe_options(const ProbeFlags& flags) {
 
 // A single machine has no paths between hosts, only its compute is measured.
 Probed probe_here(const plan::Plan& plan, const ProbeOptions& options) {
-  const auto agent = net::ProcessName::host_agent(0);
-  const auto launcher = net::ProcessName::coordinator();
-  const auto end_of = [&](net::ProcessName peer) {
-    return base::service_link(base::kReachService, agent, peer, {}, std::chrono::seconds(1));
-  };
-  auto [near, far] =
-      net::memory_link({launcher, {}, 1, end_of(agent)}, {agent, {}, 1, end_of(launcher)});
-  net::NodeOptions node;
-  node.name = agent;
-  node.keys = net::CurveKeyPair::generate();
-  const hosts::ReachService end(std::move(far), node, {0, 0}, worker::measure_compute);
-  std::vector<hosts::ReachClient::Host> hosts;
-  hosts.push_back({plan.hosts.at(0).name, std::move(near), node.keys.public_key});
-  hosts::ReachClient reach(std::move(hosts));
-  return probe_hosts(reach, plan, {{"127.0.0.1"}}, options);
+  hosts::PathService here({}, {0, 0}, worker::measure_compute);
+  Probed probed;
+  measure_hosts(
+      plan, options,
+      [&here](const auto& requests) {
+        std::map<std::size_t, hosts::AgentMessage> replies;
+        for (const auto& [host, request] : requests) replies[host] = here.perform(request);
+        return replies;
+      },
+      probed);
+  return probed;
 }
 
+// Measures every pair of the plan's hosts, latency and bandwidth in both directions, with one
+// connection and with several, in rounds in which each host has one partner. Then, on idle links,
+// measures the hosts.
 Probed probe_there(plan::Plan plan, const ProbeOptions& options) {
   const run::ModelQuestions model = model_questions();
   run::HostsSession session(std::move(plan), model, options.print);
   const plan::Plan& known = session.plan();
-  return probe_hosts(session.hosts().reach(), known, session.hosts().addresses(known.recipe),
-                     options);
+  hosts::HostAgents& agents = session.hosts().agents_to_measure();
+  Prober prober(agents, known, session.hosts().addresses(known.recipe), options);
+  prober.measure_paths();
+  Probed probed = prober.take();
+  measure_hosts(
+      known, options,
+      [&agents](const auto& requests) {
+        return agents.ask_all({requests.begin(), requests.end()}, kProbeTimeout);
+      },
+      probed);
+  return probed;
 }
 
 base::ExitCode probe(const ProbeFlags& flags) {

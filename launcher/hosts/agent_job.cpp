@@ -25,16 +25,16 @@ std::string to_text(const AgentJob& job) { return fields::to_object(job).dump();
 
 AgentJob parse_agent_job(const std::string& text) {
   try {
-    auto job = fields::from_text<AgentJob>(text, "run token");
-    for (const char* const service :
-         {base::kAgentService, base::kTransferService, base::kReachService}) {
+    auto job = fields::from_text<AgentJob>(text, "an agent's job");
+    for (const char* const service : {base::kAgentService, base::kTransferService}) {
       if (job.endpoints.contains(service)) continue;
       throw base::MessageError(fmt::format("it has no endpoint of the service \"{}\"", service));
     }
     return job;
   } catch (const base::MessageError& error) {
-    throw base::UserError(base::ExitCode::mismatch,
-                          fmt::format("this is not a run token of this build: {}", error.what()));
+    throw base::UserError(
+        base::ExitCode::mismatch,
+        fmt::format("this is not the job of an agent of this build: {}", error.what()));
   }
 }
 

@@ -1,36 +1,28 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <variant>
-#include <vector>
 
-#include "framework/net/link.h"
+#include "framework/net/frame_memory.h"
 #include "framework/net/process_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/hosts/host_facts.h"
+#include "launcher/hosts/path_request.h"
+#include "launcher/transfer/file_request.h"
 
 namespace strait::hosts {
 
-// Messages of kAgentService.
+// Messages of kAgentService, between the launcher and the agent of a host. A request has a number,
+// and its one reply has the same number. Other messages have the number 0.
 
 // ---- agent → launcher; AgentHello first.
 
 struct AgentHello {
   HostFacts facts;
-};
-
-struct ProcessStarted {
-  net::ProcessName process;
-  std::int64_t pid = 0;
-};
-
-struct ProcessRefused {  // it could not be started
-  net::ProcessName process;
-  base::ExitCode code = base::ExitCode::internal;
-  std::string text;
 };
 
 struct ProcessEnded {
@@ -50,29 +42,52 @@ struct Goodbye {
   bool now = false;  // it ends at once; else when the launcher says Leave, and its processes go on
 };
 
+// ---- replies, with those of path_request.h and file_request.h. Failure, to any request: its text
+// does not name the host.
+
+struct ProcessStarted {
+  std::int64_t pid = 0;
+};
+
 // ---- launcher → agent
+
+struct EndProcess {  // SIGKILL; not answered
+  net::ProcessName process;
+};
+
+struct Leave {};  // end all processes and the agent itself; not answered
+
+// ---- requests, with those of path_request.h and file_request.h
 
 struct StartProcess {
   net::ProcessName process;
   std::string job;  // its stdin
 };
 
-struct EndProcess {
-  net::ProcessName process;
-  bool kill = false;  // SIGKILL instead of SIGTERM
+using base::Failure;
+using transfer::Done;
+using transfer::ListensAt;
+
+using AgentMessage = std::variant<AgentHello, ProcessEnded, LogText, Goodbye, Failure, Done,
+                                  ListensAt, ProcessStarted, PortOpened, PathsTried, FlowMeasured,
+                                  ComputeMeasured, transfer::ChunkTable>;
+using LauncherMessage =
+    std::variant<EndProcess, Leave, StartProcess, OpenPort, TryPaths, SendFlow, ReceiveFlow,
+                 MeasureCompute, DialRelay, BindRelay, transfer::Stat, transfer::Fetch,
+                 transfer::Put, transfer::Prune, transfer::Rewind, transfer::Accept,
+                 transfer::Connect>;
+
+template <class Message>
+struct Numbered {
+  std::uint64_t number = 0;
+  Message content;
 };
 
-struct Leave {};  // end all processes and the agent itself
-
-using AgentMessage =
-    std::variant<AgentHello, ProcessStarted, ProcessRefused, ProcessEnded, LogText, Goodbye>;
-using LauncherMessage = std::variant<StartProcess, EndProcess, Leave>;
-
-net::Frame format(const AgentMessage& message);
-net::Frame format(const LauncherMessage& message);
+net::Frame format(const AgentMessage& message, std::uint64_t number = 0);
+net::Frame format(const LauncherMessage& message, std::uint64_t number = 0);
 
 // MessageError, as in control_message.h.
-AgentMessage parse_agent_message(std::span<const std::byte> frame);
-LauncherMessage parse_launcher_message(std::span<const std::byte> frame);
+Numbered<AgentMessage> parse_agent_message(std::span<const std::byte> frame);
+Numbered<LauncherMessage> parse_launcher_message(std::span<const std::byte> frame);
 
 }  // namespace strait::hosts

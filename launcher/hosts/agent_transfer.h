@@ -1,11 +1,12 @@
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "framework/mutex.h"
 #include "framework/net/node.h"
 #include "launcher/hosts/agent_job.h"
 #include "launcher/transfer/transfer_agent.h"
@@ -20,22 +21,25 @@ class AgentTransfer {
   AgentTransfer(net::Node& node, const AgentJob& job, const std::filesystem::path& directory,
                 std::string address);
 
+  // TransferAgent::perform(), and how two hosts link. One thread.
+  template <class Request>
+  void perform(Request request, transfer::OnFileReply on_reply) {
+    transfer_agent_.perform(std::move(request), std::move(on_reply));
+  }
+  void perform(const transfer::Accept& accept, const transfer::OnFileReply& on_reply);
+  void perform(const transfer::Connect& connect, const transfer::OnFileReply& on_reply);
+
  private:
-  transfer::TransferAgentOptions transfer_options(const std::filesystem::path& directory);
-  std::string accept(const net::ProcessName& name, const std::string& key) STRAIT_EXCLUDES(mutex_);
-  void connect(const transfer::message::Connect& to, const net::ProcessName& name)
-      STRAIT_EXCLUDES(mutex_);
   // False: this call has recorded the link, and the caller makes it.
-  bool is_linked(const net::ProcessName& name, const std::string& key) STRAIT_REQUIRES(mutex_);
+  bool is_linked(const net::ProcessName& name, const std::string& key);
 
   net::Node& node_;
   const AgentJob& job_;
   const std::string address_;
-  Mutex mutex_;
   // Keys of the linked agents, by name. An agent that was started again has another key.
-  std::map<net::ProcessName, std::string> linked_ STRAIT_GUARDED_BY(mutex_);
+  std::map<net::ProcessName, std::string> linked_;
   // One for each link: a listener expects a peer once, and links may break.
-  std::vector<std::unique_ptr<net::Listener>> listeners_ STRAIT_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<net::Listener>> listeners_;
   transfer::TransferAgent transfer_agent_;
 };
 

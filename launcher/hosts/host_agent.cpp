@@ -16,8 +16,11 @@
 #include <optional>
 #include <string>
 #include <system_error>
+#include <type_traits>
 #include <utility>
+#include <variant>
 
+#include "framework/mutex.h"
 #include "framework/net/node.h"
 #include "framework/store/memory_directory.h"
 #include "framework/store/step_folders.h"
@@ -33,48 +36,11 @@
 #include "launcher/hosts/agent_message.h"
 #include "launcher/hosts/agent_transfer.h"
 #include "launcher/hosts/host_facts.h"
-#include "launcher/hosts/reach_service.h"
+#include "launcher/hosts/path_service.h"
 #include "launcher/plan/shard_places.h"
+#include "launcher/transfer/workers.h"
 
 namespace strait::hosts {
-
-// Reads what other processes append to a file.
-class LogFollower {
- public:
-  explicit LogFollower(std::filesystem::path file);  // from its current end on
-  LogFollower() = default;
-
-  // What was appended since the last call, 8 KiB at most; empty: nothing, or it cannot be read.
-  std::string take();
-
- private:
-  std::filesystem::path file_;
-  std::uint64_t taken_ = 0;
-};
-
-namespace {
-
-// Below the limit of a text in a message, even if every byte is replaced by U+FFFD (3 bytes).
-constexpr std::size_t kMaxLogBytes = 8192;
-
-}  // namespace
-
-LogFollower::LogFollower(std::filesystem::path file) : file_(std::move(file)) {
-  std::error_code absent;
-  const std::uintmax_t size = std::filesystem::file_size(file_, absent);
-  taken_ = absent ? 0 : size;
-}
-
-std::string LogFollower::take() {
-  std::ifstream in(file_, std::ios::binary);
-  in.seekg(static_cast<std::streamoff>(taken_));
-  std::string text(kMaxLogBytes, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(in.gcount()));
-  taken_ += text.size();
-  return text;
-}
-
 namespace {
 
 namespace fs = std::filesystem;
@@ -96,6 +62,35 @@ net::NodeOptions agent_node(const AgentJob& job) {
   options.on_event = [](const std::string& event) { spdlog::info("{}", event); };
   return options;
 }
+
+// Reads what other processes append to a file.
+class LogFollower {
+ public:
+  LogFollower() = default;
+  explicit LogFollower(fs::path file) : file_(std::move(file)) {  // from its current end on
+    std::error_code absent;
+    const std::uintmax_t size = fs::file_size(file_, absent);
+    taken_ = absent ? 0 : size;
+  }
+
+  // What was appended since the last call, 8 KiB at most; empty: nothing, or it cannot be read.
+  std::string take() {
+    std::ifstream in(file_, std::ios::binary);
+    in.seekg(static_cast<std::streamoff>(taken_));
+    std::string text(kMaxLogBytes, '\0');
+    in.read(text.data(), static_cast<std::streamsize>(text.size()));
+    text.resize(static_cast<std::size_t>(in.gcount()));
+    taken_ += text.size();
+    return text;
+  }
+
+ private:
+  // Below the limit of a text in a message, even if every byte is replaced by U+FFFD (3 bytes).
+  static constexpr std::size_t kMaxLogBytes = 8192;
+
+  fs::path file_;
+  std::uint64_t taken_ = 0;
+};
 
 constexpr const char* kLibraryPath = "LD_LIBRARY_PATH";
 
@@ -137,9 +132,9 @@ void send_hello(net::Link& link, const AgentJob& job, const HostFacts& facts,
   }
   throw base::UserError(
       base::ExitCode::peer_lost,
-      fmt::format("the launcher of run {} at {} does not answer to this host's token ({}): the run "
-                  "has ended or was started again, and the token has expired, or another agent has "
-                  "joined with it, or this host has no route to the launcher",
+      fmt::format("the launcher of run {} at {} does not answer this host's agent ({}): the run "
+                  "has ended or was started again, or another agent has connected with the same "
+                  "job, or this host has no route to the launcher",
                   job.run_name, job.endpoints.at(base::kAgentService), why));
 }
 
@@ -152,14 +147,40 @@ void flush_last_messages(net::Link& link) {
   }
 }
 
-// Starts and ends processes on this host as the launcher requests, and reports their ends and logs.
-// One thread.
+// What the agent sends to the launcher. Any thread: a link has one sender at a time.
+class Reports {
+ public:
+  explicit Reports(net::Link& link) : link_(link) {}
+
+  void send(const AgentMessage& message, std::uint64_t number = 0) {
+    net::Frame frame = format(message, number);
+    const MutexLock lock(mutex_);
+    try {
+      link_.send(std::move(frame));
+    } catch (const net::LinkError&) {
+      // The thread that receives gets the same error, and ends the agent.
+    }
+  }
+
+ private:
+  Mutex mutex_;
+  net::Link& link_;
+};
+
+// Does on this host what the launcher requests, and reports ends and logs of its processes. One
+// thread, and one for requests about paths, so that a measurement does not delay processes.
 class HostAgent {
  public:
   // `stops` counts requests to leave: the first is passed on to the launcher, which saves before it
   // ends this agent; the second ends it at once.
-  HostAgent(fs::path run_directory, net::Link& link, const std::atomic<int>& stops)
-      : directory_(std::move(run_directory)), link_(link), stops_(stops) {
+  HostAgent(fs::path run_directory, net::Link& link, Reports& reports, PathService& paths,
+            AgentTransfer& transfer, const std::atomic<int>& stops)
+      : directory_(std::move(run_directory)),
+        link_(link),
+        reports_(reports),
+        paths_(paths),
+        transfer_(transfer),
+        stops_(stops) {
     fs::create_directories(directory_ / base::kLogsFolder);
   }
 
@@ -190,10 +211,9 @@ class HostAgent {
   std::optional<base::ExitCode> serve() {
     if (!say_goodbye()) return base::ExitCode::interrupted;
     if (const auto frame = link_.receive_until(Clock::now() + kServeTick)) {
-      const LauncherMessage message = parse_launcher_message(*frame);
-      if (std::holds_alternative<Leave>(message)) return base::ExitCode::done;
-      if (const auto* start = std::get_if<StartProcess>(&message)) start_process(*start);
-      if (const auto* end = std::get_if<EndProcess>(&message)) end_process(*end);
+      const Numbered<LauncherMessage> message = parse_launcher_message(*frame);
+      if (std::holds_alternative<Leave>(message.content)) return base::ExitCode::done;
+      std::visit([&](const auto& content) { handle(content, message.number); }, message.content);
     }
     report_ends();
     if (Clock::now() - logged_ >= kLogEvery) send_logs();
@@ -214,13 +234,31 @@ class HostAgent {
     if (stops <= stops_handled_) return true;
     stops_handled_ = stops;
     const bool now = stops >= 2 || !used_;  // nothing was started here: there is nothing to save
-    link_.send(format(Goodbye{now}));
+    reports_.send(Goodbye{now});
     spdlog::warn(now ? "interrupted: leaves the run at once"
                      : "interrupted: leaves the run when it has saved; once more: at once");
     return !now;
   }
 
-  void start_process(const StartProcess& start) {
+  void handle(const Leave& /*leave*/, std::uint64_t /*number*/) {}
+  template <class Request>
+  requires std::is_constructible_v<PathRequest, Request>
+  void handle(const Request& request, std::uint64_t number) {
+    path_worker_.add([this, request = PathRequest(request), number] {
+      reports_.send(paths_.perform(request), number);
+    });
+  }
+
+  template <class Request>
+  requires std::is_constructible_v<transfer::FileRequest, Request>
+  void handle(const Request& request, std::uint64_t number) {
+    // Without this object: the reply may come later than its end.
+    transfer_.perform(request, [&reports = reports_, number](const transfer::FileReply& reply) {
+      reports.send(std::visit([](const auto& one) -> AgentMessage { return one; }, reply), number);
+    });
+  }
+
+  void handle(const StartProcess& start, std::uint64_t number) {
     used_ = true;
     processes_.erase(start.process);  // a former one of this name is killed first
     const fs::path log = directory_ / base::log_file(start.process.text());
@@ -232,21 +270,17 @@ class HostAgent {
       launch.log = log;
       LogFollower follower(log);  // earlier generations have sent what is there
       processes_[start.process] = {backend_.start(launch), std::move(follower)};
-      link_.send(format(ProcessStarted{start.process, processes_[start.process].process->pid()}));
+      reports_.send(ProcessStarted{processes_[start.process].process->pid()}, number);
     } catch (const base::UserError& error) {
-      link_.send(format(ProcessRefused{start.process, error.code(), error.what()}));
+      reports_.send(Failure{error.code(), error.what()}, number);
     }
   }
 
-  void end_process(const EndProcess& end) {
+  void handle(const EndProcess& end, std::uint64_t /*number*/) {
     const auto found = processes_.find(end.process);
     if (found == processes_.end()) return;
     found->second.ended_by_launcher = true;
-    if (end.kill) {
-      found->second.process->kill();
-    } else {
-      found->second.process->request_exit();
-    }
+    found->second.process->kill();
   }
 
   void report_ends() {
@@ -261,7 +295,7 @@ class HostAgent {
       if (status->code) ended.code = *status->code;
       if (status->signal) ended.signal = *status->signal;
       spdlog::info("{} {}", at->first.describe(), status->sentence());
-      link_.send(format(ended));
+      reports_.send(ended);
       const bool unwanted = at->second.ended_by_launcher;
       at = processes_.erase(at);
       // The run goes on without this host. Processes that end by themselves have saved, and the
@@ -277,12 +311,16 @@ class HostAgent {
 
   void pump(net::ProcessName name, LogFollower& log) {
     for (std::string text = log.take(); !text.empty(); text = log.take()) {
-      link_.send(format(LogText{name, std::move(text)}));
+      reports_.send(LogText{name, std::move(text)});
     }
   }
 
   const fs::path directory_;
   net::Link& link_;
+  Reports& reports_;
+  PathService& paths_;
+  AgentTransfer& transfer_;
+  transfer::Workers path_worker_{1};
   base::LocalBackend backend_;
   std::map<net::ProcessName, Running> processes_;  // destroying a Process kills it
   Clock::time_point logged_;
@@ -323,17 +361,12 @@ base::ExitCode run_agent(const AgentJob& job) {
     const HostFacts facts = facts_of_this_host(directory, endpoint);
     send_hello(*link, job, facts, signals.count());
     spdlog::info("joined the run {} at {}", job.run_name, endpoint);
-    const ReachService reach(
-        node.connect(
-            job.endpoints.at(base::kReachService),
-            base::service_link(base::kReachService, job.name(), net::ProcessName::coordinator(),
-                               job.launcher_key, std::chrono::seconds(job.hold))),
-        agent_node(job), job.ports, [](const MeasureCompute& command) {
-          return measure_in_subprocess(stage_program_here(), command);
-        });
-    const AgentTransfer transfer(node, job, directory,
-                                 job.address.empty() ? facts.address : job.address);
-    HostAgent agent(run_directory, *link, signals.count());
+    Reports reports(*link);
+    PathService paths(agent_node(job), job.ports, [](const MeasureCompute& request) {
+      return measure_in_subprocess(stage_program_here(), request);
+    });
+    AgentTransfer transfer(node, job, directory, job.address.empty() ? facts.address : job.address);
+    HostAgent agent(run_directory, *link, reports, paths, transfer, signals.count());
     std::optional<base::ExitCode> code;
     while (!code) code = agent.serve();
     if (code == base::ExitCode::done) spdlog::info("the launcher has ended this agent");

@@ -40,26 +40,27 @@ class HostAgents::RemoteProcess : public base::Process {
   int pid() const override { return static_cast<int>(pid_); }
   std::string host() const override { return agents_.hosts_[host_].name; }
   std::optional<base::ExitStatus> exit_status() override {
+    const MutexLock lock(agents_.mutex_);
     return agents_.exit_status(host_, name_);
   }
   std::optional<base::ExitStatus> wait_until(Clock::time_point deadline) override {
     const MutexLock lock(agents_.mutex_);
-    auto status = agents_.exit_status_locked(host_, name_);
+    auto status = agents_.exit_status(host_, name_);
     while (!status && Clock::now() < deadline) {
       agents_.changed_.wait_until(agents_.mutex_, std::min(deadline, Clock::now() + kPollEvery));
-      status = agents_.exit_status_locked(host_, name_);
+      status = agents_.exit_status(host_, name_);
     }
     return status;
   }
-  void request_exit() override { agents_.send(host_, EndProcess{name_, false}); }
-  void kill() override { agents_.send(host_, EndProcess{name_, true}); }
+  void kill() override { agents_.send(host_, EndProcess{name_}); }
   bool host_leaves() override {
     const MutexLock lock(agents_.mutex_);
     return agents_.hosts_[host_].leaving;
   }
   void parent_ended() override {
     // A process of a replaced agent says nothing about the present agent.
-    if (!RemoteProcess::exit_status()) agents_.lose(host_, "its agent was killed or has crashed");
+    if (!RemoteProcess::exit_status())
+      agents_.mark_lost(host_, "its agent was killed or has crashed");
   }
   std::vector<std::string> log_tail(std::size_t count) const override { return log_.tail(count); }
 
@@ -71,11 +72,12 @@ class HostAgents::RemoteProcess : public base::Process {
   const std::int64_t pid_;
 };
 
-HostAgents::HostAgents(std::vector<Agent> agents, KeepLog keep_log)
-    : keep_log_(std::move(keep_log)) {
+HostAgents::HostAgents(std::vector<Agent> agents, KeepLog keep_log, std::function<void()> poll)
+    : keep_log_(std::move(keep_log)), poll_(std::move(poll)) {
   for (Agent& agent : agents) {
     Host& host = hosts_.emplace_back();
     host.name = std::move(agent.host);
+    host.key = std::move(agent.key);
     if (agent.link) {
       add_link(hosts_.size() - 1, std::move(agent.link));
     } else {
@@ -128,23 +130,21 @@ bool HostAgents::responds(std::size_t host) {
   return false;
 }
 
-void HostAgents::replace(std::size_t host, std::unique_ptr<net::Link> link) {
+void HostAgents::replace(std::size_t host, std::unique_ptr<net::Link> link,
+                         const std::string& key) {
   Host& kept = hosts_.at(host);
   // Processes of the former agent are lost, even if it only was disconnected: its keys are void.
-  lose(host, "another agent was started there");
+  mark_lost(host, "another agent was started there");
   const MutexLock lock(mutex_);
   for (auto& [name, known] : processes_) {
     if (known.host == host && !known.ended) known.ended = status_of_lost_host(kept);
-  }
-  if (kept.link) {
-    kept.link->abort(
-        net::LinkError(net::LinkError::Kind::aborted, "another agent was started on its host"));
   }
   // What the former agent has sent must not count for the new one.
   while (!kept.ended) changed_.wait(mutex_);
   kept.facts.reset();
   kept.lost.clear();
   kept.leaving = false;
+  kept.key = key;
   add_link(host, std::move(link));
 }
 
@@ -201,66 +201,141 @@ std::vector<std::unique_ptr<base::Process>> HostAgents::start_all(
     const std::vector<base::Launch>& launches) {
   std::set<std::size_t> hosts;  // a lost host without launches does not matter here
   std::vector<base::StartLog> logs;
+  std::vector<std::future<AgentMessage>> replies;
+  replies.reserve(launches.size());
   for (const base::Launch& launch : launches) {
     hosts.insert(launch.host);
     logs.emplace_back(launch.log);
-    request_start(launch);  // all first, so that hosts start their processes concurrently
+    {
+      const MutexLock lock(mutex_);
+      processes_[launch.process] = Known{launch.host, {}};
+    }
+    // All first, so that hosts start their processes concurrently.
+    replies.push_back(ask(launch.host, StartProcess{launch.process, launch.input}));
   }
   const auto deadline = Clock::now() + kStartLimit;
   std::vector<std::unique_ptr<base::Process>> started;
   started.reserve(launches.size());
   for (std::size_t i = 0; i < launches.size(); ++i) {
-    const std::int64_t pid = await(launches[i], hosts, deadline);
+    const std::int64_t pid = await(launches[i], replies[i], hosts, deadline);
     started.push_back(std::make_unique<RemoteProcess>(*this, launches[i].host, launches[i].process,
                                                       std::move(logs[i]), pid));
   }
   return started;
 }
 
-void HostAgents::request_start(const base::Launch& launch) {
-  {
-    const MutexLock lock(mutex_);
-    processes_[launch.process] = Known{launch.host, 0, {}, {}};
+std::int64_t HostAgents::await(const base::Launch& launch, std::future<AgentMessage>& reply,
+                               const std::set<std::size_t>& hosts, Clock::time_point deadline) {
+  while (reply.wait_for(kPollEvery) != std::future_status::ready) {
+    {
+      const MutexLock lock(mutex_);
+      for (const std::size_t one : hosts) check_locked(one);
+    }
+    if (Clock::now() < deadline) continue;
+    throw base::UserError(base::ExitCode::stalled,
+                          fmt::format("host {} has not started {} within {} s", name(launch.host),
+                                      launch.process.describe(), kStartLimit.count()));
   }
-  send(launch.host, StartProcess{launch.process, launch.input});
+  const AgentMessage message = reply.get();
+  std::string problem;
+  if (const auto* started = content_of<ProcessStarted>(message, problem)) return started->pid;
+  const auto* failed = std::get_if<Failure>(&message);
+  throw base::UserError(failed != nullptr ? failed->code : base::ExitCode::internal,
+                        fmt::format("host {}: {}", name(launch.host), problem));
 }
 
-std::int64_t HostAgents::await(const base::Launch& launch, const std::set<std::size_t>& hosts,
-                               Clock::time_point deadline) {
-  const std::string& host = hosts_.at(launch.host).name;
+std::string HostAgents::key(std::size_t host) {
   const MutexLock lock(mutex_);
-  while (true) {
-    const Known& known = processes_.at(launch.process);
-    if (known.pid != 0) return known.pid;
-    if (known.refused) {
-      throw base::UserError(known.refused->code,
-                            fmt::format("host {}: {}", host, known.refused->text));
-    }
-    for (const std::size_t one : hosts) check_locked(one);
-    if (Clock::now() >= deadline) {
+  return hosts_.at(host).key;
+}
+
+std::future<AgentMessage> HostAgents::ask(std::size_t host, const LauncherMessage& request) {
+  const auto promise = std::make_shared<std::promise<AgentMessage>>();
+  ask(host, request, [promise](const AgentMessage& reply) { promise->set_value(reply); });
+  return promise->get_future();
+}
+
+std::map<std::size_t, AgentMessage> HostAgents::ask_all(
+    const std::map<std::size_t, LauncherMessage>& requests, std::chrono::seconds limit) {
+  const auto deadline = Clock::now() + limit;
+  std::map<std::size_t, std::future<AgentMessage>> replies;
+  for (const auto& [host, request] : requests) replies.emplace(host, ask(host, request));
+  std::map<std::size_t, AgentMessage> all;
+  for (auto& [host, reply] : replies) {
+    while (reply.wait_for(kPollEvery) != std::future_status::ready) {
+      if (poll_) poll_();
+      if (Clock::now() < deadline) continue;
       throw base::UserError(base::ExitCode::stalled,
-                            fmt::format("host {} has not started {} within {} s", host,
-                                        launch.process.describe(), kStartLimit.count()));
+                            fmt::format("host {} has not replied within {} s; it may be "
+                                        "overloaded: see the log of its agent",
+                                        name(host), limit.count()));
     }
-    changed_.wait_until(mutex_, std::min(deadline, Clock::now() + kPollEvery));
+    const AgentMessage& message = all.emplace(host, reply.get()).first->second;
+    if (!std::holds_alternative<Failure>(message)) continue;
+    const MutexLock lock(mutex_);
+    check_locked(host);
   }
+  return all;
+}
+
+void HostAgents::ask(std::size_t host, const LauncherMessage& request, OnReply on_reply) {
+  std::uint64_t number = 0;
+  std::string lost;
+  {
+    const MutexLock lock(mutex_);
+    number = ++last_number_;
+    requests_[number] = {host, std::move(on_reply)};
+    lost = hosts_.at(host).lost;
+  }
+  // The receiving thread may have seen the end of the link before the request was recorded.
+  if (!lost.empty()) return reply(host, number, Failure{base::ExitCode::peer_lost, lost});
+  send(host, request, number);
+}
+
+void HostAgents::reply(std::size_t host, std::uint64_t number, const AgentMessage& message) {
+  OnReply on_reply;
+  {
+    const MutexLock lock(mutex_);
+    const auto found = requests_.find(number);
+    if (found == requests_.end() || found->second.host != host) return;
+    on_reply = std::move(found->second.on_reply);
+    requests_.erase(found);
+  }
+  on_reply(message);
 }
 
 void HostAgents::receive_all() {
   while (const auto arrival = inbox_.take_until(Clock::time_point::max())) {
     const std::size_t host = arrival->link;
     try {
-      handle(host, parse_agent_message(arrival->frame()));
+      const Numbered<AgentMessage> message = parse_agent_message(arrival->frame());
+      if (message.number != 0) {
+        reply(host, message.number, message.content);
+      } else {
+        handle(host, message.content);
+      }
     } catch (const net::LinkError& error) {
-      lose(host, fmt::format(kDisconnected, error.what()));
-      const MutexLock lock(mutex_);
-      hosts_[host].ended = true;
-      changed_.notify_all();
+      mark_lost(host, fmt::format(kDisconnected, error.what()));
+      link_ended(host);
     } catch (const base::MessageError& error) {
-      lose(host, error.what());
-      link_to(host)->abort(net::LinkError(net::LinkError::Kind::aborted, error.what()));
+      mark_lost(host, error.what());
     }
   }
+}
+
+void HostAgents::link_ended(std::size_t host) {
+  std::vector<std::uint64_t> unanswered;
+  Failure failed{base::ExitCode::peer_lost, ""};
+  {
+    const MutexLock lock(mutex_);
+    hosts_[host].ended = true;
+    failed.text = hosts_[host].lost;
+    for (const auto& [number, request] : requests_) {
+      if (request.host == host) unanswered.push_back(number);
+    }
+  }
+  changed_.notify_all();
+  for (const std::uint64_t number : unanswered) reply(host, number, failed);
 }
 
 void HostAgents::handle(std::size_t host, const AgentMessage& message) {
@@ -275,10 +350,6 @@ void HostAgents::handle(std::size_t host, const AgentMessage& message) {
   const MutexLock lock(mutex_);
   if (const auto* hello = std::get_if<AgentHello>(&message)) {
     hosts_[host].facts = hello->facts;
-  } else if (const auto* started = std::get_if<ProcessStarted>(&message)) {
-    if (Known* known = process_on(host, started->process)) known->pid = started->pid;
-  } else if (const auto* refused = std::get_if<ProcessRefused>(&message)) {
-    if (Known* known = process_on(host, refused->process)) known->refused = *refused;
   } else if (const auto* ended = std::get_if<ProcessEnded>(&message)) {
     base::ExitStatus status;
     if (ended->code) status.code = static_cast<int>(*ended->code);
@@ -286,7 +357,7 @@ void HostAgents::handle(std::size_t host, const AgentMessage& message) {
     if (Known* known = process_on(host, ended->process)) known->ended = status;
   } else if (const auto* goodbye = std::get_if<Goodbye>(&message)) {
     hosts_[host].leaving = true;
-    if (goodbye->now && hosts_[host].lost.empty()) hosts_[host].lost = kInterrupted;
+    if (goodbye->now) lose(host, kInterrupted);
   }
   changed_.notify_all();
 }
@@ -296,25 +367,32 @@ HostAgents::Known* HostAgents::process_on(std::size_t host, net::ProcessName pro
   return found != processes_.end() && found->second.host == host ? &found->second : nullptr;
 }
 
-void HostAgents::lose(std::size_t host, const std::string& why) {
+void HostAgents::mark_lost(std::size_t host, const std::string& why) {
   const MutexLock lock(mutex_);
-  if (hosts_[host].lost.empty()) hosts_[host].lost = why;
+  lose(host, why);
   changed_.notify_all();
 }
 
-std::shared_ptr<net::Link> HostAgents::link_to(std::size_t host) {
-  const MutexLock lock(mutex_);
-  return hosts_.at(host).link;
+// The end of the link is the end of its requests, too.
+void HostAgents::lose(std::size_t host, const std::string& why) {
+  Host& one = hosts_[host];
+  if (one.lost.empty()) one.lost = why;
+  if (one.link) one.link->abort(net::LinkError(net::LinkError::Kind::aborted, why));
 }
 
 // A closed link is no error here: the receiving thread reports it, too.
-void HostAgents::send(std::size_t host, const LauncherMessage& message) {
-  const std::shared_ptr<net::Link> link = link_to(host);
+void HostAgents::send(std::size_t host, const LauncherMessage& message, std::uint64_t number) {
+  std::shared_ptr<net::Link> link;
+  {
+    const MutexLock lock(mutex_);
+    link = hosts_.at(host).link;
+  }
   if (!link) return;
   try {
-    link->send(format(message));
+    const MutexLock lock(sending_);
+    link->send(format(message, number));
   } catch (const net::LinkError& error) {
-    lose(host, fmt::format(kDisconnected, error.what()));
+    mark_lost(host, fmt::format(kDisconnected, error.what()));
   }
 }
 
@@ -322,19 +400,13 @@ void HostAgents::check_silence(std::size_t host) {
   if (tolerates_silence_ || closing_ || !hosts_[host].lost.empty() || !hosts_[host].facts) return;
   const auto silence = Clock::now() - hosts_[host].link->state().last_heard;
   if (silence <= kSilence) return;
-  hosts_[host].lost = fmt::format(
-      "the connection to its agent is lost: nothing was received for {} s while the run started",
-      std::chrono::duration_cast<std::chrono::seconds>(silence).count());
+  lose(host, fmt::format("the connection to its agent is lost: nothing was received for {} s "
+                         "while the run started",
+                         std::chrono::duration_cast<std::chrono::seconds>(silence).count()));
 }
 
 std::optional<base::ExitStatus> HostAgents::exit_status(std::size_t host,
                                                         net::ProcessName process) {
-  const MutexLock lock(mutex_);
-  return exit_status_locked(host, process);
-}
-
-std::optional<base::ExitStatus> HostAgents::exit_status_locked(std::size_t host,
-                                                               net::ProcessName process) {
   const Known& known = processes_.at(process);
   if (known.ended) return known.ended;
   check_silence(host);

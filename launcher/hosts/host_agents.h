@@ -1,7 +1,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <optional>
@@ -18,9 +20,10 @@
 
 namespace strait::hosts {
 
-// The launcher's end of all host agents: starts processes on their hosts and tracks them. When the
-// agent of a host is disconnected, its processes are lost. An outage of the path is waited out; an
-// agent that has ended is known to be gone, by its own goodbye or by the processes it leaves.
+// The launcher's end of all host agents: sends them requests, and starts and tracks processes on
+// their hosts. When the agent of a host is disconnected, its processes are lost. An outage of the
+// path is waited out; an agent that has ended is known to be gone, by its own goodbye or by the
+// processes it leaves.
 //
 // Any thread may call. Processes that it started must be destroyed before it; the destructor ends
 // the agents.
@@ -29,11 +32,13 @@ class HostAgents : public base::Backend {
   struct Agent {
     std::string host;                 // as the recipe names it
     std::unique_ptr<net::Link> link;  // null: its agent was not started
+    std::string key;                  // its public key, for other hosts
   };
   // Stores what a process has appended to its log; called by one thread.
   using KeepLog = std::function<void(net::ProcessName, const std::string&)>;
 
-  HostAgents(std::vector<Agent> agents, KeepLog keep_log);
+  // `poll` is called every 200 ms while ask_all() waits for replies, and throws to give up.
+  HostAgents(std::vector<Agent> agents, KeepLog keep_log, std::function<void()> poll);
   ~HostAgents() override;
 
   // A sentence about the hosts of these names, which have not connected in time.
@@ -56,11 +61,28 @@ class HostAgents : public base::Backend {
   bool responds(std::size_t host) STRAIT_EXCLUDES(mutex_);
   // A new agent was started on the host and uses this link. Processes of the former agent are lost,
   // and its link is closed.
-  void replace(std::size_t host, std::unique_ptr<net::Link> link) STRAIT_EXCLUDES(mutex_);
+  void replace(std::size_t host, std::unique_ptr<net::Link> link, const std::string& key)
+      STRAIT_EXCLUDES(mutex_);
   // The host cannot be used; treated like a disconnected one.
-  void mark_lost(std::size_t host, const std::string& why) { lose(host, why); }
+  void mark_lost(std::size_t host, const std::string& why) STRAIT_EXCLUDES(mutex_);
   // UserError: an agent that was started is lost, or silent for too long while the run starts.
   void check() STRAIT_EXCLUDES(mutex_);
+
+  std::string name(std::size_t host) const { return hosts_.at(host).name; }
+  std::string key(std::size_t host) STRAIT_EXCLUDES(mutex_);
+
+  using OnReply = std::function<void(const AgentMessage&)>;
+  // Calls on_reply once, on any thread: with Failure if the host is lost before it replies.
+  void ask(std::size_t host, const LauncherMessage& request, OnReply on_reply)
+      STRAIT_EXCLUDES(mutex_);
+  // The reply.
+  std::future<AgentMessage> ask(std::size_t host, const LauncherMessage& request)
+      STRAIT_EXCLUDES(mutex_);
+  // Waits for all replies, which may be Failure. UserError names a host that is lost (peer_lost) or
+  // has not replied in time (stalled).
+  std::map<std::size_t, AgentMessage> ask_all(
+      const std::map<std::size_t, LauncherMessage>& requests, std::chrono::seconds limit)
+      STRAIT_EXCLUDES(mutex_);
 
   std::unique_ptr<base::Process> start(const base::Launch& launch) override STRAIT_EXCLUDES(mutex_);
   std::vector<std::unique_ptr<base::Process>> start_all(
@@ -70,6 +92,7 @@ class HostAgents : public base::Backend {
   class RemoteProcess;
   struct Host {
     std::string name;
+    std::string key;
     std::shared_ptr<net::Link> link;  // null: no agent
     std::optional<HostFacts> facts;
     std::string lost;      // why its agent is disconnected; empty: it is not
@@ -78,32 +101,40 @@ class HostAgents : public base::Backend {
   };
   struct Known {  // of a process
     std::size_t host = 0;
-    std::int64_t pid = 0;
     std::optional<base::ExitStatus> ended;
-    std::optional<ProcessRefused> refused;
+  };
+  struct Request {  // that waits for its reply
+    std::size_t host = 0;
+    OnReply on_reply;
   };
 
   void add_link(std::size_t host, std::shared_ptr<net::Link> link) STRAIT_REQUIRES(mutex_);
   void receive_all();
   void handle(std::size_t host, const AgentMessage& message) STRAIT_EXCLUDES(mutex_);
+  // Ignored: the request has a reply already, or is one of another host.
+  void reply(std::size_t host, std::uint64_t number, const AgentMessage& message)
+      STRAIT_EXCLUDES(mutex_);
+  void link_ended(std::size_t host) STRAIT_EXCLUDES(mutex_);
   // Null: it was not put there, or has been put on another host since.
   Known* process_on(std::size_t host, net::ProcessName process) STRAIT_REQUIRES(mutex_);
-  void lose(std::size_t host, const std::string& why) STRAIT_EXCLUDES(mutex_);
-  void send(std::size_t host, const LauncherMessage& message);
+  void lose(std::size_t host, const std::string& why) STRAIT_REQUIRES(mutex_);
+  void send(std::size_t host, const LauncherMessage& message, std::uint64_t number = 0)
+      STRAIT_EXCLUDES(mutex_, sending_);
   void check_silence(std::size_t host) STRAIT_REQUIRES(mutex_);
   void check_locked(std::size_t host) STRAIT_REQUIRES(mutex_);
   base::ExitStatus status_of_lost_host(const Host& host) const STRAIT_REQUIRES(mutex_);
-  std::shared_ptr<net::Link> link_to(std::size_t host) STRAIT_EXCLUDES(mutex_);
-  void request_start(const base::Launch& launch) STRAIT_EXCLUDES(mutex_);
   // The process's id on its host, as soon as it runs. UserError: it was refused, or a host is lost.
-  std::int64_t await(const base::Launch& launch, const std::set<std::size_t>& hosts,
+  std::int64_t await(const base::Launch& launch, std::future<AgentMessage>& reply,
+                     const std::set<std::size_t>& hosts,
                      std::chrono::steady_clock::time_point deadline) STRAIT_EXCLUDES(mutex_);
   std::optional<base::ExitStatus> exit_status(std::size_t host, net::ProcessName process)
-      STRAIT_EXCLUDES(mutex_);
-  std::optional<base::ExitStatus> exit_status_locked(std::size_t host, net::ProcessName process)
       STRAIT_REQUIRES(mutex_);
 
   const KeepLog keep_log_;
+  const std::function<void()> poll_;
+  // A link has one sender at a time. All links share this, because no host holds up the others: a
+  // link's window has room for all that waits for a host.
+  Mutex sending_;
   Mutex mutex_;
   Condition changed_;
   bool closing_ STRAIT_GUARDED_BY(mutex_) = false;
@@ -111,8 +142,20 @@ class HostAgents : public base::Backend {
   // The vector and the names are constant; the rest of a Host is guarded by mutex_.
   std::vector<Host> hosts_;
   std::map<net::ProcessName, Known> processes_ STRAIT_GUARDED_BY(mutex_);
+  std::map<std::uint64_t, Request> requests_ STRAIT_GUARDED_BY(mutex_);  // by number
+  std::uint64_t last_number_ STRAIT_GUARDED_BY(mutex_) = 0;
   net::Inbox inbox_;      // of the links, by host
   std::thread receiver_;  // last: it uses all members above
 };
+
+// The content of the expected type, or null and why there is none.
+template <class Content>
+const Content* content_of(const AgentMessage& reply, std::string& problem) {
+  if (const auto* failed = std::get_if<Failure>(&reply)) problem = failed->text;
+  const auto* expected = std::get_if<Content>(&reply);
+  if (expected == nullptr && problem.empty())
+    problem = "its agent sent the reply to another request";
+  return expected;
+}
 
 }  // namespace strait::hosts

@@ -1,5 +1,3 @@
-#include "launcher/hosts/join_run.h"
-
 #include <fmt/format.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>

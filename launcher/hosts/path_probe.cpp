@@ -56,21 +56,21 @@ std::vector<const PathProbe*> take_disjoint(std::vector<const PathProbe*>& paths
 }
 
 // Measures competing paths and enters their speeds.
-void compare_speeds(ReachClient& reach, const OpenPorts& ports, std::vector<PathProbe>& tries) {
+void compare_speeds(HostAgents& agents, const OpenPorts& ports, std::vector<PathProbe>& tries) {
   std::map<Route, double> speeds;
   for (auto competing = competing_paths(ports, tries); !competing.empty();) {
     const auto disjoint = take_disjoint(competing);
-    std::map<std::size_t, ReachCommand> commands;
+    std::map<std::size_t, LauncherMessage> requests;
     for (const PathProbe* one : disjoint) {
       const std::vector<std::string> endpoints = {
           ports.address(one->to, one->address).endpoints.front()};
-      commands[one->from] =
+      requests[one->from] =
           SendFlow{static_cast<std::int64_t>(one->to), endpoints, kCompareSeconds};
-      commands[one->to] = ReceiveFlow{static_cast<std::int64_t>(one->from), endpoints};
+      requests[one->to] = ReceiveFlow{static_cast<std::int64_t>(one->from), endpoints};
     }
-    const auto answers = reach.ask(commands, kFlowTimeout);
+    const auto replies = agents.ask_all(requests, kFlowTimeout);
     for (const PathProbe* one : disjoint) {
-      const auto* measured = std::get_if<FlowMeasured>(&answers.at(one->to));
+      const auto* measured = std::get_if<FlowMeasured>(&replies.at(one->to));
       if (measured == nullptr) continue;
       speeds[{one->from, one->to, ports.address(one->to, one->address).interface}] =
           measured->bytes_per_second;
@@ -104,23 +104,23 @@ std::vector<std::vector<std::string>> candidate_addresses(
   return addresses;
 }
 
-OpenPorts::OpenPorts(ReachClient& reach, const std::vector<std::vector<std::string>>& addresses,
+OpenPorts::OpenPorts(HostAgents& agents, const std::vector<std::vector<std::string>>& addresses,
                      int links)
-    : reach_(reach), addresses_(addresses.size()) {
+    : agents_(agents), addresses_(addresses.size()) {
   std::vector<ProbePeer> peers;
   for (std::size_t i = 0; i < addresses.size(); ++i) {
-    if (!addresses[i].empty()) peers.push_back({static_cast<std::int64_t>(i), reach_.key(i)});
+    if (!addresses[i].empty()) peers.push_back({static_cast<std::int64_t>(i), agents_.key(i)});
   }
-  std::map<std::size_t, ReachCommand> commands;
+  std::map<std::size_t, LauncherMessage> requests;
   for (std::size_t i = 0; i < addresses.size(); ++i) {
-    if (!addresses[i].empty()) commands[i] = OpenPort{addresses[i], peers, links};
+    if (!addresses[i].empty()) requests[i] = OpenPort{addresses[i], peers, links};
   }
-  for (const auto& [host, answer] : reach_.ask(commands, kDialTimeout)) {
+  for (const auto& [host, reply] : agents_.ask_all(requests, kDialTimeout)) {
     std::string problem;
-    if (const auto* opened = answer_in<PortOpened>(answer, problem)) {
+    if (const auto* opened = content_of<PortOpened>(reply, problem)) {
       add_addresses(host, *opened);
     } else {
-      problems_.push_back(fmt::format("host {}: {}", reach_.name(host), problem));
+      problems_.push_back(fmt::format("host {}: {}", agents_.name(host), problem));
     }
   }
 }
@@ -136,7 +136,7 @@ void OpenPorts::add_addresses(std::size_t host, const PortOpened& opened) {
             base::ExitCode::internal,
             fmt::format("host {} says that it listens at \"{}\"; expected tcp://ADDRESS:PORT, "
                         "with one address for all links",
-                        reach_.name(host), base::printable(text)));
+                        agents_.name(host), base::printable(text)));
       }
       known.text = endpoint->host;
     }
@@ -145,19 +145,14 @@ void OpenPorts::add_addresses(std::size_t host, const PortOpened& opened) {
     addresses_[host].push_back(std::move(known));
   }
   for (const std::string& problem : opened.problems) {
-    problems_.push_back(fmt::format("host {}: {}", reach_.name(host), problem));
+    problems_.push_back(fmt::format("host {}: {}", agents_.name(host), problem));
   }
 }
 
 OpenPorts::~OpenPorts() {
   for (std::size_t i = 0; i < addresses_.size(); ++i) {
-    if (addresses_[i].empty()) continue;
-    try {
-      reach_.give(i, ClosePort{});
-    } catch (const base::UserError& lost) {
-      // Its ports are closed with it; the next request to that host reports the loss.
-      static_cast<void>(lost);
-    }
+    // Not waited for. A later request of the host is served after this one.
+    if (!addresses_[i].empty()) agents_.ask(i, OpenPort{});
   }
 }
 
@@ -165,29 +160,29 @@ const OpenPorts::Address& OpenPorts::address(std::size_t host, const std::string
   return *std::ranges::find(addresses_.at(host), text, &Address::text);
 }
 
-std::vector<PathProbe> probe_paths(ReachClient& reach, const OpenPorts& ports,
+std::vector<PathProbe> probe_paths(HostAgents& agents, const OpenPorts& ports,
                                    const std::vector<std::pair<std::size_t, std::size_t>>& pairs) {
   std::vector<PathProbe> tries;
-  std::map<std::size_t, TryPaths> commands;
+  std::map<std::size_t, TryPaths> requests;
   std::map<std::size_t, std::vector<std::size_t>> tries_of;  // by the host that probes
   for (const auto& [from, to] : pairs) {
     for (const OpenPorts::Address& address : ports.addresses(to)) {
-      TryPaths& command = commands[from];
-      command.limit_seconds = kDialSeconds;
-      command.targets.push_back({static_cast<std::int64_t>(to), address.endpoints.front()});
+      TryPaths& request = requests[from];
+      request.limit_seconds = kDialSeconds;
+      request.targets.push_back({static_cast<std::int64_t>(to), address.endpoints.front()});
       tries_of[from].push_back(tries.size());
       tries.push_back({from, to, address.text, "not tried", 0, 0});
     }
   }
-  const auto answers = reach.ask(
-      std::map<std::size_t, ReachCommand>(commands.begin(), commands.end()), kDialTimeout);
-  for (const auto& [from, answer] : answers) {
+  const auto replies = agents.ask_all(
+      std::map<std::size_t, LauncherMessage>(requests.begin(), requests.end()), kDialTimeout);
+  for (const auto& [from, reply] : replies) {
     std::string problem;
-    const auto* tried = answer_in<PathsTried>(answer, problem);
+    const auto* tried = content_of<PathsTried>(reply, problem);
     if (tried != nullptr && tried->results.size() != tries_of[from].size()) {
       throw base::UserError(
           base::ExitCode::internal,
-          fmt::format("host {} was asked to try {} addresses and reports {}", reach.name(from),
+          fmt::format("host {} was asked to try {} addresses and reports {}", agents.name(from),
                       tries_of[from].size(), tried->results.size()));
     }
     for (std::size_t i = 0; i < tries_of[from].size(); ++i) {
@@ -196,7 +191,7 @@ std::vector<PathProbe> probe_paths(ReachClient& reach, const OpenPorts& ports,
       if (tried != nullptr) one.seconds = tried->results[i].seconds;
     }
   }
-  compare_speeds(reach, ports, tries);
+  compare_speeds(agents, ports, tries);
   return tries;
 }
 

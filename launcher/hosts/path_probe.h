@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/hosts/host_agents.h"
 #include "launcher/hosts/host_facts.h"
-#include "launcher/hosts/reach_client.h"
 #include "launcher/hosts/route.h"
 
 namespace strait::hosts {
@@ -26,7 +26,7 @@ class OpenPorts {
   };
 
   // `links`: how many parallel links there can be from one host to another.
-  OpenPorts(ReachClient& reach, const std::vector<std::vector<std::string>>& addresses,
+  OpenPorts(HostAgents& agents, const std::vector<std::vector<std::string>>& addresses,
             int links = 1);
   OpenPorts(const OpenPorts&) = delete;
   OpenPorts& operator=(const OpenPorts&) = delete;
@@ -40,7 +40,7 @@ class OpenPorts {
  private:
   void add_addresses(std::size_t host, const PortOpened& opened);
 
-  ReachClient& reach_;
+  HostAgents& agents_;
   std::vector<std::vector<Address>> addresses_;  // by host
   std::vector<std::string> problems_;
 };
@@ -48,7 +48,7 @@ class OpenPorts {
 // Tries every address of `to` from `from`, for all pairs at the same time, within seconds. If
 // several interfaces of a host are reached, their speeds are compared; no host takes part in two
 // comparisons at the same time. Two addresses of one interface are equally fast.
-std::vector<PathProbe> probe_paths(ReachClient& reach, const OpenPorts& ports,
+std::vector<PathProbe> probe_paths(HostAgents& agents, const OpenPorts& ports,
                                    const std::vector<std::pair<std::size_t, std::size_t>>& pairs);
 
 using HostPair = std::pair<std::size_t, std::size_t>;  // the lower index first

@@ -5,12 +5,13 @@
 #include <algorithm>
 #include <functional>
 #include <future>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <set>
 
 #include "framework/net/endpoint.h"
-#include "launcher/hosts/flow.h"
+#include "launcher/base/median.h"
 #include "launcher/hosts/host_facts.h"
 #include "launcher/hosts/tcp_socket.h"
 
@@ -32,7 +33,6 @@ constexpr std::chrono::seconds kConnectLimit{20};  // of the further links of a 
 // addresses that lead nowhere from outside, such as those of bridges for containers.
 constexpr milliseconds kOtherAddresses{500};
 constexpr milliseconds kTick{2};
-constexpr int kPings = 3;  // of a try: the first one may find cold caches
 
 // A frame takes this long, so that it goes in fragments of 10 ms, as the frames of training do.
 constexpr double kFrameSeconds = 0.03;
@@ -99,16 +99,81 @@ FlowSample sample_of(const std::vector<net::Link*>& links) {
   return sample;
 }
 
+// ---- the rate of a flow
+
+constexpr double kSlowStart = 1.0 / 3;  // share of the time in which TCP finds its speed
+constexpr int kPieces = 8;
+
+// The last sample before the moment; null if there is none.
+const FlowSample* last_before(std::span<const FlowSample> samples, double moment) {
+  const auto after = std::ranges::lower_bound(samples, moment, {}, &FlowSample::seconds);
+  return after == samples.begin() ? nullptr : &*std::prev(after);
+}
+
+double rate_between(const FlowSample& from, const FlowSample& to) {
+  return static_cast<double>(to.bytes - from.bytes) / (to.seconds - from.seconds);
+}
+
+// The rates of kPieces equal parts of the time after `start`. A stall spoils only one of them.
+std::vector<double> piece_rates(std::span<const FlowSample> samples, double start) {
+  const double end = samples.back().seconds;
+  std::vector<double> rates;
+  for (int piece = 0; piece < kPieces; ++piece) {
+    const double length = (end - start) / kPieces;
+    const FlowSample* from = last_before(samples, start + piece * length);
+    const FlowSample* to = last_before(samples, start + (piece + 1) * length);
+    if (piece + 1 == kPieces) to = &samples.back();
+    if (from == nullptr || to == nullptr || to->seconds <= from->seconds) continue;
+    rates.push_back(rate_between(*from, *to));
+  }
+  return rates;
+}
+
+// The sample that is furthest ahead of a steady flow of this rate: at that moment no byte waited
+// for a lost packet.
+const FlowSample& furthest(std::span<const FlowSample> samples, double rate) {
+  return *std::ranges::max_element(samples, {}, [rate](const FlowSample& sample) {
+    return static_cast<double>(sample.bytes) - rate * sample.seconds;
+  });
+}
+
+// The rate between such a sample in the first third and one in the last third.
+double burst_rate(std::span<const FlowSample> samples, double start) {
+  const double third = (samples.back().seconds - start) / 3;
+  const auto at = [&](double moment) {
+    return std::ranges::lower_bound(samples, moment, {}, &FlowSample::seconds);
+  };
+  const std::span<const FlowSample> early(at(start), at(start + third));
+  const std::span<const FlowSample> late(at(start + 2 * third), samples.end());
+  if (early.empty() || late.empty()) return 0;
+  double rate = rate_between(early.front(), late.back());
+  constexpr int kRounds = 4;  // each finds better samples by the rate of the last round
+  for (int i = 0; i < kRounds; ++i) {
+    rate = rate_between(furthest(early, rate), furthest(late, rate));
+  }
+  return rate;
+}
+
 }  // namespace
 
-ProbeLinks::ProbeLinks(net::NodeOptions node, std::pair<int, int> ports, const OpenPort& command)
+double flow_rate_of_samples(std::span<const FlowSample> samples) {
+  if (samples.size() < 2) return 0;
+  const double end = samples.back().seconds;
+  const double start = samples.front().seconds + kSlowStart * (end - samples.front().seconds);
+  const std::vector<double> rates = piece_rates(samples, start);
+  if (rates.empty()) return 0;
+  // Where packets are lost, bytes arrive in bursts, and most pieces contain too few.
+  return std::max(base::median(rates), burst_rate(samples, start));
+}
+
+ProbeLinks::ProbeLinks(net::NodeOptions node, std::pair<int, int> ports, const OpenPort& request)
     : name_(node.name), node_(std::move(node)) {
-  for (const ProbePeer& peer : command.peers) keys_[peer.host] = peer.key;
-  for (const std::string& address : command.addresses) {
+  for (const ProbePeer& peer : request.peers) keys_[peer.host] = peer.key;
+  for (const std::string& address : request.addresses) {
     OpenedAddress opened;
     opened.interface = interface_of(address);
     try {
-      for (std::int64_t i = 0; i < command.links; ++i) {
+      for (std::int64_t i = 0; i < request.links; ++i) {
         listeners_.push_back(node_.listen({address, static_cast<std::uint16_t>(ports.first),
                                            static_cast<std::uint16_t>(ports.second)}));
         opened.endpoints.push_back(listeners_.back()->endpoint());
@@ -164,7 +229,7 @@ std::vector<net::Link*> ProbeLinks::links(std::int64_t peer,
 }
 
 std::vector<PathResult> ProbeLinks::try_paths(std::span<const PathTarget> targets,
-                                              milliseconds limit) {
+                                              milliseconds limit, int pings) {
   std::vector<PathResult> results(targets.size());
   std::map<std::int64_t, Clock::time_point> others_until;  // by host with an address that answered
   std::set<std::size_t> waiting;
@@ -209,7 +274,7 @@ std::vector<PathResult> ProbeLinks::try_paths(std::span<const PathTarget> target
   for (std::size_t i = 0; i < targets.size(); ++i) {
     if (!results[i].problem.empty()) continue;
     trips[i] = std::async(std::launch::async, shortest_ping,
-                          std::ref(dial(targets[i].host, targets[i].endpoint, limit)), kPings,
+                          std::ref(dial(targets[i].host, targets[i].endpoint, limit)), pings,
                           Clock::now() + limit);
   }
   for (std::size_t i = 0; i < targets.size(); ++i) {
@@ -217,10 +282,6 @@ std::vector<PathResult> ProbeLinks::try_paths(std::span<const PathTarget> target
     attempt(i, [&](net::Link&) { results[i].seconds = trips[i].get(); });
   }
   return results;
-}
-
-double ProbeLinks::round_trip(const PathTarget& target, int count, Deadline deadline) {
-  return shortest_ping(dial(target.host, target.endpoint, kConnectLimit), count, deadline);
 }
 
 void ProbeLinks::send_flow(std::int64_t peer, const std::vector<std::string>& endpoints,

@@ -10,9 +10,19 @@
 #include <vector>
 
 #include "framework/net/node.h"
-#include "launcher/hosts/reach_message.h"
+#include "launcher/hosts/path_request.h"
 
 namespace strait::hosts {
+
+// Bytes received until `seconds` of the receiving host's steady clock.
+struct FlowSample {
+  double seconds = 0;
+  std::uint64_t bytes = 0;
+};
+
+// Bytes per second of a flow in its steady state: TCP's slow start is left out, and a short stall
+// of either end does not count. 0: too few samples. Samples in order of time.
+double flow_rate_of_samples(std::span<const FlowSample> samples);
 
 // A host's ends of the links on which paths are measured: as a stage's links, so that a measurement
 // shows what training will get. They carry zeros; the size of a frame says what it means.
@@ -23,18 +33,16 @@ class ProbeLinks {
   using Deadline = std::chrono::steady_clock::time_point;
 
   // Listens for the peers on free ports of the range.
-  ProbeLinks(net::NodeOptions node, std::pair<int, int> ports, const OpenPort& command);
+  ProbeLinks(net::NodeOptions node, std::pair<int, int> ports, const OpenPort& request);
   ProbeLinks(const ProbeLinks&) = delete;
   ProbeLinks& operator=(const ProbeLinks&) = delete;
 
   const PortOpened& opened() const { return opened_; }
 
-  // Connects to all targets at the same time. Keeps the links that come up.
+  // Connects to all targets at the same time, and measures the shortest of some round trips. Keeps
+  // the links that come up.
   std::vector<PathResult> try_paths(std::span<const PathTarget> targets,
-                                    std::chrono::milliseconds limit);
-
-  // The shortest of `count` round trips.
-  double round_trip(const PathTarget& target, int count, Deadline deadline);
+                                    std::chrono::milliseconds limit, int pings = 1);
 
   // Sends as fast as the path allows, on one link per endpoint. The peer calls receive_flow
   // meanwhile.

@@ -42,7 +42,6 @@
 #include "launcher/hosts/agent_job.h"
 #include "launcher/hosts/host_agent.h"
 #include "launcher/hosts/host_inspection.h"
-#include "launcher/hosts/join_run.h"
 #include "launcher/hosts/join_ticket.h"
 
 namespace strait::hosts {

@@ -32,7 +32,7 @@ AgentListeners::AgentListeners(net::Node& node, std::size_t hosts) : node_(node)
 
 AgentListeners AgentListeners::loopback(net::Node& node, std::size_t hosts) {
   AgentListeners listeners(node, hosts);
-  listeners.listeners_.push_back({kLoopback, node.listen({}), nullptr, nullptr});
+  listeners.listeners_.push_back({kLoopback, node.listen({}), nullptr});
   return listeners;
 }
 
@@ -42,7 +42,7 @@ AgentListeners::Listeners AgentListeners::listen_at(const std::string& address,
   bind.host = address;
   bind.first_port = static_cast<std::uint16_t>(ports.first);
   bind.last_port = static_cast<std::uint16_t>(ports.second);
-  return {address, node_.listen(bind), node_.listen(bind), node_.listen(bind)};
+  return {address, node_.listen(bind), node_.listen(bind)};
 }
 
 void AgentListeners::listen(std::size_t host, const std::string& address,
@@ -62,14 +62,10 @@ void AgentListeners::listen_again(std::size_t host, const std::string& address,
   keys_[host] = net::CurveKeyPair::generate();
 }
 
-AgentListeners::Links AgentListeners::expect_agent(const plan::Plan& plan, std::size_t host) {
-  const Listeners& at = listeners_[index_[host]];
+std::unique_ptr<net::Link> AgentListeners::expect_agent(const plan::Plan& plan, std::size_t host) {
   const net::ProcessName name = agent_name(host);
-  const auto link = [&](const char* service) {
-    return base::service_link(service, name, name, keys_[host].public_key, hold_of(plan));
-  };
-  return {at.control->expect(link(base::kAgentService)),
-          at.reach->expect(link(base::kReachService))};
+  return listeners_[index_[host]].control->expect(
+      base::service_link(base::kAgentService, name, name, keys_[host].public_key, hold_of(plan)));
 }
 
 std::unique_ptr<net::Link> AgentListeners::expect_transfer_agent(const plan::Plan& plan,
@@ -102,7 +98,6 @@ hosts::AgentJob AgentListeners::job_for(const plan::RunFile& run, std::size_t ho
   job.keys = keys_[host];
   job.launcher_key = node_.options().keys.public_key;
   job.endpoints = {{base::kAgentService, at.control->endpoint()},
-                   {base::kReachService, at.reach->endpoint()},
                    {base::kTransferService, at.transfer->endpoint()}};
   job.directory = listed.directory.empty() ? recipe::kHostDirectory : listed.directory;
   job.environment = listed.environment;

@@ -14,17 +14,12 @@ namespace strait::run {
 
 // The addresses of this machine at which the launcher listens for hosts, and the endpoints and keys
 // with which a host's agent connects there. At each address, agents and stages share a listener,
-// because they have different names. Each other service of an agent has its own, because a listener
-// expects one link of a peer.
+// because they have different names. Agents have another one for files, because a listener expects
+// one link of a peer.
 //
 // One thread. The node outlives this object.
 class AgentListeners {
  public:
-  struct Links {
-    std::unique_ptr<net::Link> agent;
-    std::unique_ptr<net::Link> reach;
-  };
-
   // A local run: processes reach the launcher over loopback, and there are no agents.
   static AgentListeners loopback(net::Node& node, std::size_t hosts);
   // For n hosts. listen() gives each host an address.
@@ -38,7 +33,7 @@ class AgentListeners {
   void listen_again(std::size_t host, const std::string& address, std::pair<int, int> ports);
 
   // The links that the host's agent will open.
-  Links expect_agent(const plan::Plan& plan, std::size_t host);
+  std::unique_ptr<net::Link> expect_agent(const plan::Plan& plan, std::size_t host);
   std::unique_ptr<net::Link> expect_transfer_agent(const plan::Plan& plan, std::size_t host);
   const std::string& agent_key(std::size_t host) const { return keys_[host].public_key; }
   // The job with which the host's agent connects to us.
@@ -53,7 +48,6 @@ class AgentListeners {
   struct Listeners {
     std::string address;
     std::unique_ptr<net::Listener> control;  // of stages and agents
-    std::unique_ptr<net::Listener> reach;
     std::unique_ptr<net::Listener> transfer;
   };
 

@@ -10,7 +10,9 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <type_traits>
 #include <utility>
+#include <variant>
 
 #include "framework/net/path_conditions.h"
 #include "framework/net/simulated_path.h"
@@ -51,6 +53,24 @@ void work_on_hosts(const std::vector<std::size_t>& hosts,
   }
   if (sentences.empty()) return;
   throw base::UserError(code, fmt::format("{}{}", fmt::join(sentences, "\n"), advice(failed)));
+}
+
+constexpr auto kAsMessage = [](const auto& request) -> hosts::LauncherMessage { return request; };
+
+// The failure names the host.
+transfer::FileReply file_reply(const std::string& host, const hosts::AgentMessage& reply) {
+  const auto failure = [&host](base::ExitCode code, const std::string& text) {
+    return base::Failure{code, fmt::format("host {}: {}", host, text)};
+  };
+  if (const auto* failed = std::get_if<base::Failure>(&reply)) {
+    return failure(failed->code, failed->text);
+  }
+  return std::visit(
+      [&failure]<class Reply>(const Reply& one) -> transfer::FileReply {
+        if constexpr (std::is_constructible_v<transfer::FileReply, Reply>) return one;
+        return failure(base::ExitCode::internal, "its agent sent the reply to another request");
+      },
+      reply);
 }
 
 // From the agents' jobs to their first message.
@@ -147,22 +167,22 @@ void RunHosts::bring_up(plan::RunFile& run, const RunDirectory& directory,
 
   const recipe::Recipe::Hosts& settings = run.plan.recipe.hosts;
   std::vector<hosts::HostAgents::Agent> agents;
-  std::vector<hosts::ReachClient::Host> reached;
   for (std::size_t i = 0; i < hosts; ++i) {
-    agents.push_back({run.plan.hosts[i].name, nullptr});
-    reached.push_back({run.plan.hosts[i].name, nullptr, listeners_.agent_key(i)});
+    agents.push_back({run.plan.hosts[i].name, nullptr, listeners_.agent_key(i)});
   }
   // Listeners and links first: an agent connects as soon as it has its job.
   for (const std::size_t i : hosts_with_agents_) {
     listeners_.listen(i, addresses[i], settings.ports);
-    AgentListeners::Links links = listeners_.expect_agent(run.plan, i);
-    agents[i].link = std::move(links.agent);
-    reached[i].link = std::move(links.reach);
+    agents[i].link = listeners_.expect_agent(run.plan, i);
   }
   const auto keep_log = [&directory](net::ProcessName process, const std::string& text) {
     std::ofstream(directory.log(process.text()), std::ios::binary | std::ios::app) << text;
   };
-  agents_ = std::make_unique<hosts::HostAgents>(std::move(agents), keep_log);
+  const auto poll = [this, &stops] {
+    if (starting_up_) return check_startup(stops);
+    check_starters(stops);  // the run goes on without lost hosts
+  };
+  agents_ = std::make_unique<hosts::HostAgents>(std::move(agents), keep_log, poll);
   work_on_hosts(
       hosts_with_agents_,
       [&](std::size_t i) { starters_[i]->start_agent(listeners_.job_for(run, i), deadline); },
@@ -177,17 +197,12 @@ void RunHosts::bring_up(plan::RunFile& run, const RunDirectory& directory,
   notes_.insert(notes_.end(), notes.begin(), notes.end());
   model_.check_replica_devices(run.plan);
   start_transfer(run);
-  const auto poll = [this, &stops] {
-    if (starting_up_) return check_startup(stops);
-    check_starters(stops);  // the run goes on without lost hosts
-  };
   const auto both_up = [&](const plan::Plan::Link& link) {
     return std::ranges::all_of(std::array{link.listens, link.connects}, [&](net::ProcessName end) {
       return !agents_->lost(run.plan.process(end).host_index);
     });
   };
-  reach_ = std::make_unique<RunReach>(hosts::ReachClient(std::move(reached), poll), run.plan,
-                                      facts_, addresses, both_up, model_);
+  reach_ = std::make_unique<RunReach>(*agents_, run.plan, facts_, addresses, both_up, model_);
   notes_.insert(notes_.end(), reach_->notes().begin(), reach_->notes().end());
   phase_ended("paths probed");
 }
@@ -219,6 +234,14 @@ void RunHosts::start_transfer(const plan::RunFile& run) {
   transfer::TransferAgentOptions options;
   options.store = hosts::agent_directory(recipe::kHostDirectory) / "content";
   options.upload_bytes_per_second = transfer::bytes_per_second(settings.ship_megabits.value_or(0));
+  options.ask = [this](const net::ProcessName& host, const transfer::FileRequest& request,
+                       const transfer::OnFileReply& on_reply) {
+    const std::size_t number = host.replica;  // see ProcessName::host_agent()
+    agents_->ask(number, std::visit(kAsMessage, request),
+                 [name = agents_->name(number), on_reply](const hosts::AgentMessage& reply) {
+                   on_reply(file_reply(name, reply));
+                 });
+  };
   auto transfer_agent = std::make_unique<transfer::TransferAgent>(options);
   std::vector<RunTransfer::Host> hosts;
   for (std::size_t i = 0; i < facts_.size(); ++i) {
@@ -341,9 +364,7 @@ void RunHosts::restart_agent(const plan::RunFile& run, std::size_t host,
   const auto deadline = Clock::now() + kCallLimit;
   // New listeners and keys before the job, as in bring_up().
   listeners_.listen_again(host, starter->launcher_address(deadline), run.plan.recipe.hosts.ports);
-  AgentListeners::Links links = listeners_.expect_agent(run.plan, host);
-  agents_->replace(host, std::move(links.agent));
-  reach_->hosts().replace(host, std::move(links.reach), listeners_.agent_key(host));
+  agents_->replace(host, listeners_.expect_agent(run.plan, host), listeners_.agent_key(host));
   try {
     starter->start_agent(listeners_.job_for(run, host), deadline);
     const auto poll = [&starter, &check] {

@@ -93,9 +93,9 @@ class RunHosts {
 
   // For measurements of the paths between hosts; not for a local run. A measurement fills the
   // paths, so from now on silence does not count as a loss.
-  hosts::ReachClient& reach() {
+  hosts::HostAgents& agents_to_measure() {
     tolerate_outages();
-    return reach_->hosts();
+    return *agents_;
   }
   // Candidate addresses of each host.
   std::vector<std::vector<std::string>> addresses(const recipe::Recipe& recipe) const;

@@ -45,11 +45,11 @@ double seconds_with_relay(const ModelQuestions& model, const plan::Plan& plan,
 
 }  // namespace
 
-RunReach::RunReach(hosts::ReachClient reach, const plan::Plan& plan,
+RunReach::RunReach(hosts::HostAgents& agents, const plan::Plan& plan,
                    const std::vector<hosts::HostFacts>& facts,
                    const std::vector<std::string>& launcher_addresses, const Chosen& chosen,
                    const ModelQuestions& model)
-    : model_(model), reach_(std::move(reach)) {
+    : model_(model), agents_(agents) {
   for (const plan::Plan::Link& link : plan.links)
     routes_.push_back({link.name, link.listens, "", false});
   notes_ = route_links(plan, facts, launcher_addresses, chosen);
@@ -71,9 +71,9 @@ std::vector<Event> RunReach::route_links(const plan::Plan& plan,
       const auto here = [host](const auto& pair) { return pair.first == host; };
       if (std::ranges::none_of(pairs, here)) addresses[host].clear();
     }
-    const hosts::OpenPorts ports(reach_, addresses);
+    const hosts::OpenPorts ports(agents_, addresses);
     for (const std::string& problem : ports.problems()) notes.push_back({"address", problem});
-    tries = hosts::probe_paths(reach_, ports, pairs);
+    tries = hosts::probe_paths(agents_, ports, pairs);
   }
   const std::vector<hosts::LinkRoute> routes = hosts::choose_routes(part, tries);
   for (const hosts::LinkRoute& route : routes) {
@@ -107,15 +107,15 @@ void RunReach::set_up_relay(const plan::Plan& plan, const plan::Plan::Link& link
   if (!relay_) relay_ = std::make_unique<hosts::Relay>(plan.recipe.hosts.ports);
   one.relay = relay_endpoint(*relay_, launcher_addresses[one.binds]);
   relay_->admit(one.token);
-  const auto answers = reach_.ask(
+  const auto replies = agents_.ask_all(
       {{dials, hosts::DialRelay{one.token, relay_endpoint(*relay_, launcher_addresses[dials])}}},
       kRelayAnswer);
   std::string problem;
-  const auto* dialled = answer_in<hosts::RelayDialled>(answers.at(dials), problem);
+  const auto* dialled = hosts::content_of<hosts::ListensAt>(replies.at(dials), problem);
   if (dialled == nullptr) {
     throw base::UserError(
         base::ExitCode::bad_input,
-        fmt::format("host {} cannot relay {}: {}", reach_.name(dials), link.name, problem));
+        fmt::format("host {} cannot relay {}: {}", agents_.name(dials), link.name, problem));
   }
   one.connect_to = dialled->endpoint;
   relayed_.emplace(link.name, std::move(one));
@@ -129,7 +129,7 @@ std::map<std::string, std::string> RunReach::connect_endpoints(
     Relayed& one = found->second;
     // Sent only when it changes: a repeated BindRelay breaks the connections of the link.
     if (one.stage != endpoint)
-      reach_.give(one.binds, hosts::BindRelay{one.token, one.relay, endpoint});
+      agents_.ask(one.binds, hosts::BindRelay{one.token, one.relay, endpoint});
     one.stage = std::exchange(endpoint, one.connect_to);
   }
   return endpoints;

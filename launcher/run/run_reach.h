@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/hosts/host_agents.h"
 #include "launcher/hosts/host_facts.h"
-#include "launcher/hosts/reach_client.h"
 #include "launcher/hosts/relay.h"
 #include "launcher/hosts/route.h"
 #include "launcher/plan/plan.h"
@@ -24,7 +24,8 @@ class RunReach {
   using Chosen = std::function<bool(const plan::Plan::Link&)>;
 
   // Routes the chosen links; the others get a route without an address.
-  RunReach(hosts::ReachClient reach, const plan::Plan& plan,
+  // The agents outlive this object.
+  RunReach(hosts::HostAgents& agents, const plan::Plan& plan,
            const std::vector<hosts::HostFacts>& facts,
            const std::vector<std::string>& launcher_addresses, const Chosen& chosen,
            const ModelQuestions& model);
@@ -40,9 +41,6 @@ class RunReach {
 
   // Warnings of the constructor.
   const std::vector<Event>& notes() const { return notes_; }
-
-  // For measurements.
-  hosts::ReachClient& hosts() { return reach_; }
 
   // Endpoints by link, as the listening stages report them -> endpoints to connect to. Call it when
   // all stages listen; for a replica that rejoins, when the stages at its links listen.
@@ -62,7 +60,7 @@ class RunReach {
                     const std::vector<std::string>& launcher_addresses);
 
   const ModelQuestions& model_;  // outlives this object
-  hosts::ReachClient reach_;
+  hosts::HostAgents& agents_;
   std::vector<hosts::LinkRoute> routes_;
   std::vector<Event> notes_;
   std::unique_ptr<hosts::Relay> relay_;     // null: no link is relayed

@@ -2,57 +2,66 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
+#include <iterator>
 #include <utility>
 
+#include "framework/store/atomic_file.h"
+#include "framework/store/checkpoint.h"
+#include "framework/store/store_error.h"
 #include "launcher/base/errors.h"
 
 namespace strait::transfer {
+namespace {
 
 namespace fs = std::filesystem;
 
-// One call for each kind of message, on the receiving thread.
-struct TransferAgent::MessageHandler {
-  TransferAgent& agent;
-  std::size_t peer;
+constexpr int kFetchesAtOnce = 4;  // so that small files do not wait for each other
+constexpr std::chrono::seconds kConnecting{10};
 
-  void operator()(const message::Get& get) const { agent.server_.request(peer, get); }
-  void operator()(message::Chunk chunk) const { agent.fetcher_.receive(peer, std::move(chunk)); }
-  void operator()(const message::Missing& missing) const { agent.fetcher_.receive(peer, missing); }
-  void operator()(const message::Wait& /*wait*/) const {}  // the link itself notes that data came
-
-  void operator()(const message::Table& table) const { agent.answered(peer, table.command, table); }
-  void operator()(const message::Accepting& accepting) const {
-    agent.answered(peer, accepting.command, accepting);
+// Replies with what `work` returns, or with its error.
+template <class Work>
+void answer(const OnFileReply& on_reply, const Work& work) {
+  try {
+    on_reply(work());
+  } catch (const std::exception& error) {
+    on_reply(base::describe_failure(error));
   }
-  void operator()(const message::Done& done) const { agent.answered(peer, done.command, done); }
-  void operator()(const message::Failed& failed) const {
-    agent.answered(
-        peer, failed.command,
-        std::make_exception_ptr(base::UserError(
-            failed.code, fmt::format("host {}: {}", agent.peers_.host(peer), failed.text))));
-  }
+}
 
-  // The commands.
-  void operator()(auto command) const {
-    if (!agent.commands_ || agent.peers_.name(peer) != net::ProcessName::coordinator()) {
-      throw base::MessageError("protocol error: commands are accepted from the launcher only");
+// Fulfils the promise with `take` of the expected reply, or with the error.
+template <class Reply, class Value, class Take>
+OnFileReply fulfil(std::shared_ptr<std::promise<Value>> promise, Take take) {
+  return [promise = std::move(promise), take](const FileReply& reply) {
+    if (const auto* expected = std::get_if<Reply>(&reply)) {
+      return promise->set_value(std::invoke(take, *expected));
     }
-    agent.commands_->run(peer, std::move(command));
-  }
-};
+    const auto* failed = std::get_if<base::Failure>(&reply);
+    promise->set_exception(
+        failed != nullptr ? std::make_exception_ptr(base::UserError(failed->code, failed->text))
+                          : std::make_exception_ptr(base::MessageError(
+                                "protocol error: not the reply to the request")));
+  };
+}
+
+store::Step step_of(std::uint64_t number) { return store::Step{static_cast<std::int64_t>(number)}; }
+
+}  // namespace
 
 TransferAgent::TransferAgent(TransferAgentOptions options)
     : options_(std::move(options)),
       store_(options_.store),
       peers_({[this](std::size_t peer, message::Message received) {
-                std::visit(MessageHandler{*this, peer}, std::move(received));
+                receive(peer, std::move(received));
               },
               [this](std::size_t peer, const std::string& cause) { disconnected(peer, cause); }}),
       server_(peers_, options_.upload_bytes_per_second, options_.stall_timeout),
       fetcher_(store_, server_, peers_, options_.stall_timeout,
                options_.download_bytes_per_second) {
-  if (!options_.host) return;
-  commands_ = std::make_unique<HostCommands>(store_, server_, fetcher_, peers_, *options_.host);
+  if (options_.ask) return;
+  file_worker_ = std::make_unique<Workers>(1);
+  fetch_workers_ = std::make_unique<Workers>(kFetchesAtOnce);
 }
 
 // Closes links first, so that no thread blocks on one; then ends the threads that use other parts.
@@ -60,7 +69,8 @@ TransferAgent::~TransferAgent() {
   peers_.close();
   fetcher_.close();
   server_.stop();
-  if (commands_) commands_->stop();
+  file_worker_.reset();
+  fetch_workers_.reset();
 }
 
 void TransferAgent::add_peer(const net::ProcessName& peer, const std::string& host,
@@ -72,20 +82,20 @@ void TransferAgent::remove_peer(const net::ProcessName& name, const std::string&
   if (const auto peer = peers_.find(name)) peers_.drop(*peer, cause);
 }
 
+// On the receiving thread. Wait has done its work by its arrival, which the link notes.
+void TransferAgent::receive(std::size_t peer, message::Message received) {
+  if (const auto* get = std::get_if<message::Get>(&received)) {
+    server_.request(peer, *get);
+  } else if (auto* chunk = std::get_if<message::Chunk>(&received)) {
+    fetcher_.receive(peer, std::move(*chunk));
+  } else if (const auto* missing = std::get_if<message::Missing>(&received)) {
+    fetcher_.receive(peer, *missing);
+  }
+}
+
 void TransferAgent::disconnected(std::size_t peer, const std::string& cause) {
   server_.remove_peer(peer);
   fetcher_.remove_peer(peer, cause);
-  std::vector<OnAnswer> failed;
-  {
-    const MutexLock lock(mutex_);
-    std::erase_if(pending_, [&](auto& entry) {
-      if (entry.second.peer != peer) return false;
-      failed.push_back(std::move(entry.second.on_answer));
-      return true;
-    });
-  }
-  const auto error = std::make_exception_ptr(base::UserError(base::ExitCode::peer_lost, cause));
-  for (const OnAnswer& on_answer : failed) on_answer(error);
   if (options_.on_event) options_.on_event(fmt::format("transfer link closed: {}", cause));
 }
 
@@ -95,108 +105,138 @@ ChunkTable TransferAgent::offer(const fs::path& path) {
   return table;
 }
 
-template <class Command>
-void TransferAgent::send_command(const net::ProcessName& host, Command command,
-                                 OnAnswer on_answer) {
-  const auto error = std::make_exception_ptr(base::UserError(
-      base::ExitCode::peer_lost, fmt::format("{} is not connected", host.describe())));
-  const auto peer = peers_.find(host);
-  if (!peer) return on_answer(error);
-  command.command = ++numbers_;
-  {
-    const MutexLock lock(mutex_);
-    pending_[command.command] = {*peer, std::move(on_answer)};
-  }
-  // If the peer has just disconnected, disconnected() may have run before the command was recorded.
-  if (!peers_.send(*peer, command)) answered(*peer, command.command, error);
-}
-
-void TransferAgent::answered(std::size_t peer, std::uint64_t command, const Answer& answer) {
-  OnAnswer on_answer;
-  {
-    const MutexLock lock(mutex_);
-    const auto found = pending_.find(command);
-    if (found == pending_.end() || found->second.peer != peer) return;
-    on_answer = std::move(found->second.on_answer);
-    pending_.erase(found);
-  }
-  on_answer(answer);
-}
-
-template <class Answered, class Value, class Command>
-std::future<Value> TransferAgent::ask(const net::ProcessName& host, Command command,
-                                      Value Answered::*value) {
-  const auto promise = std::make_shared<std::promise<Value>>();
-  send_command(host, std::move(command), [promise, value](const Answer& answer) {
-    if (const auto* got = std::get_if<Answered>(&answer)) return promise->set_value(got->*value);
-    const auto* error = std::get_if<std::exception_ptr>(&answer);
-    promise->set_exception(error != nullptr
-                               ? *error
-                               : std::make_exception_ptr(base::MessageError(
-                                     "protocol error: not the answer to the command")));
-  });
+std::future<ChunkTable> TransferAgent::stat(const net::ProcessName& host, const fs::path& path) {
+  const auto promise = std::make_shared<std::promise<ChunkTable>>();
+  options_.ask(host, Stat{path.string()}, fulfil<ChunkTable>(promise, std::identity()));
   return promise->get_future();
 }
 
-std::future<ChunkTable> TransferAgent::stat(const net::ProcessName& host, const fs::path& path) {
-  return ask(host, message::Stat{0, path.string()}, &message::Table::table);
+std::future<std::uint64_t> TransferAgent::ask(const net::ProcessName& host,
+                                              const FileRequest& request) {
+  const auto promise = std::make_shared<std::promise<std::uint64_t>>();
+  options_.ask(host, request, fulfil<Done>(promise, &Done::fetched));
+  return promise->get_future();
 }
 
 std::future<std::uint64_t> TransferAgent::fetch_on(const net::ProcessName& host,
                                                    const FetchRequest& request,
                                                    const std::optional<net::ProcessName>& source) {
   const bool file = request.as == FetchRequest::As::file;
-  message::Fetch fetch{0, request.table, file ? std::vector<ChunkRun>() : request.chunks.runs(),
-                       request.path.string(), ""};
-  if (!source) return ask(host, std::move(fetch), &message::Done::fetched);
-  fetch.source = source->text();
+  const Fetch fetch{request.table, file ? std::vector<ChunkRun>() : request.chunks.runs(),
+                    request.path.string(), source};
+  if (!source) return ask(host, fetch);
   const auto promise = std::make_shared<std::promise<std::uint64_t>>();
-  link_hosts(*source, host, [this, host, fetch = std::move(fetch), promise] {
-    send_command(host, fetch, [promise](const Answer& answer) {
-      const auto* done = std::get_if<message::Done>(&answer);
-      if (done != nullptr) return promise->set_value(done->fetched);
-      const auto* error = std::get_if<std::exception_ptr>(&answer);
-      if (error != nullptr) promise->set_exception(*error);
-    });
+  link_hosts(*source, host, [ask = options_.ask, host, fetch, promise] {
+    ask(host, fetch, fulfil<Done>(promise, &Done::fetched));
   });
   return promise->get_future();
 }
 
-// Of two host agents the one with the greater name connects, so that there is one link.
+// Of two host agents the one with the greater name connects, so that there is one link. The replies
+// may come when this object has ended.
 void TransferAgent::link_hosts(const net::ProcessName& one, const net::ProcessName& other,
-                               const std::function<void()>& then) {
+                               const std::function<void()>& then) const {
   const auto& [lower, greater] = std::minmax(one, other);
+  const auto listens = peers_.find(lower);
   const auto connects = peers_.find(greater);
-  // A lost host would not answer until its link gives up.
-  const auto is_up = [this](const auto& peer) { return peer && peers_.state(*peer).connected; };
-  if (!is_up(connects) || !is_up(peers_.find(lower))) return then();
-  const message::Accept accept{0, greater.text(), peers_.key(*connects)};
-  send_command(lower, accept, [this, lower = lower, connects = *connects, then](const Answer& got) {
-    const auto listens = peers_.find(lower);
-    const auto* accepting = std::get_if<message::Accepting>(&got);
-    if (listens && accepting != nullptr && !accepting->endpoint.empty()) {
-      peers_.send(connects, message::Connect{lower.text(), peers_.host(*listens),
-                                             accepting->endpoint, peers_.key(*listens)});
-    }
-    then();
-  });
+  // A lost host would not reply until its link gives up. One that has just come is still
+  // connecting.
+  const auto is_up = [this](const auto& peer) {
+    return peer && (peers_.state(*peer).connected ||
+                    std::chrono::steady_clock::now() - peers_.added(*peer) < kConnecting);
+  };
+  if (!is_up(listens) || !is_up(connects)) return then();
+  Connect connect{lower, peers_.host(*listens), "", peers_.key(*listens)};
+  options_.ask(lower, Accept{greater, peers_.key(*connects)},
+               [ask = options_.ask, greater = greater, connect, then](const FileReply& reply) {
+                 const auto* accepts = std::get_if<ListensAt>(&reply);
+                 if (accepts != nullptr && !accepts->endpoint.empty()) {
+                   Connect to = connect;
+                   to.endpoint = accepts->endpoint;
+                   ask(greater, to, [](const FileReply&) {});
+                 }
+                 then();
+               });
 }
 
 std::future<std::uint64_t> TransferAgent::put(const net::ProcessName& host, const fs::path& path,
                                               const std::string& text) {
-  return ask(host, message::Put{0, path.string(), text}, &message::Done::fetched);
+  return ask(host, Put{path.string(), text});
 }
 
 std::future<std::uint64_t> TransferAgent::prune(const net::ProcessName& host,
                                                 const fs::path& run_directory,
                                                 const std::vector<std::uint64_t>& steps) {
-  return ask(host, message::Prune{0, run_directory.string(), steps}, &message::Done::fetched);
+  return ask(host, Prune{run_directory.string(), steps});
 }
 
 std::future<std::uint64_t> TransferAgent::rewind(const net::ProcessName& host,
                                                  const fs::path& run_directory,
                                                  std::uint64_t step) {
-  return ask(host, message::Rewind{0, run_directory.string(), step}, &message::Done::fetched);
+  return ask(host, Rewind{run_directory.string(), step});
+}
+
+void TransferAgent::perform(Stat stat, OnFileReply on_reply) {
+  file_worker_->add([this, stat = std::move(stat), on_reply = std::move(on_reply)] {
+    answer(on_reply, [&] { return offer(stat.path); });
+  });
+}
+
+void TransferAgent::perform(Fetch fetch, OnFileReply on_reply) {
+  ChunkSet chunks(fetch.table.count());
+  if (!chunks.insert(fetch.runs)) {
+    throw base::MessageError("protocol error: chunk runs beyond the end of the file");
+  }
+  std::vector<net::ProcessName> sources;
+  if (fetch.source) sources.push_back(*fetch.source);
+  const bool content = !fetch.runs.empty();
+  if (content) {
+    sources.push_back(net::ProcessName::coordinator());
+    // Now, and not when it begins: the launcher may send another host here at once.
+    server_.expect(fetch.table, chunks);
+  }
+  fetch_workers_->add(
+      [this, fetch = std::move(fetch), on_reply = std::move(on_reply), sources, chunks, content] {
+        answer(on_reply, [&] {
+          const FetchRequest request =
+              content ? FetchRequest{fetch.table, chunks, fetch.path, FetchRequest::As::content}
+                      : FetchRequest{fetch.table, ChunkSet::all(fetch.table.count()), fetch.path,
+                                     FetchRequest::As::file};
+          return Done{fetcher_.fetch(request, sources, [] {})};
+        });
+        if (content) server_.ended(fetch.table.id());
+      });
+}
+
+void TransferAgent::perform(Put put, OnFileReply on_reply) {
+  file_worker_->add([put = std::move(put), on_reply = std::move(on_reply)] {
+    answer(on_reply, [&] {
+      store::make_directory(fs::path(put.path).parent_path());
+      store::replace_file(put.path, put.text);
+      return Done{};
+    });
+  });
+}
+
+void TransferAgent::perform(Prune prune, OnFileReply on_reply) {
+  file_worker_->add([prune = std::move(prune), on_reply = std::move(on_reply)] {
+    answer(on_reply, [&] {
+      std::vector<store::Step> steps;
+      std::ranges::transform(prune.steps, std::back_inserter(steps), step_of);
+      const store::Pruned pruned = store::prune_all_but(prune.path, steps);
+      if (pruned.left.empty()) return Done{};
+      throw store::StoreError(store::StoreError::Kind::storage_io, pruned.left.front().reason);
+    });
+  });
+}
+
+void TransferAgent::perform(Rewind rewind, OnFileReply on_reply) {
+  file_worker_->add([rewind = std::move(rewind), on_reply = std::move(on_reply)] {
+    answer(on_reply, [&] {
+      store::set_aside_newer(rewind.path, step_of(rewind.step), store::Uncommitted::set_aside);
+      return Done{};
+    });
+  });
 }
 
 }  // namespace strait::transfer

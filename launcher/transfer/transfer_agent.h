@@ -1,27 +1,23 @@
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <exception>
 #include <filesystem>
 #include <functional>
 #include <future>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
-#include "framework/mutex.h"
 #include "framework/net/link.h"
 #include "framework/net/process_name.h"
 #include "launcher/transfer/content_store.h"
 #include "launcher/transfer/file_fetcher.h"
+#include "launcher/transfer/file_request.h"
 #include "launcher/transfer/file_server.h"
-#include "launcher/transfer/host_commands.h"
 #include "launcher/transfer/transfer_peers.h"
+#include "launcher/transfer/workers.h"
 
 namespace strait::transfer {
 
@@ -31,7 +27,11 @@ struct TransferAgentOptions {
   double download_bytes_per_second = 0;
   std::chrono::seconds stall_timeout{60};  // of a fetch that gets nothing over connected links
   std::function<void(const std::string&)> on_event;  // a message for the log; any thread
-  std::optional<HostLinks> host;                     // of a host agent; nullopt: the launcher
+  // Of the launcher: sends a request to a host's agent. `on_reply` is called once, on any thread;
+  // its failures name the host. Empty: of a host agent.
+  std::function<void(const net::ProcessName& host, const FileRequest& request,
+                     const OnFileReply& on_reply)>
+      ask;
 };
 
 // Totals of one process since its start.
@@ -43,8 +43,7 @@ struct TransferTotals {
 
 // Serves chunks of files to other transfer agents and fetches those that this process lacks: one
 // object in the launcher and one in each host agent, each linked with the launcher. Two host agents
-// are linked when the launcher lets one fetch from the other. The future of a command throws its
-// error (UserError); commands fail when the peer disconnects. Any thread may call.
+// are linked when the launcher lets one fetch from the other. Any thread may call.
 class TransferAgent {
  public:
   explicit TransferAgent(TransferAgentOptions options);
@@ -70,8 +69,8 @@ class TransferAgent {
     return fetcher_.fetch(request, sources, poll);
   }
 
-  // Commands to a host agent; paths are of its host. The numbers are fetched bytes, or 0. See the
-  // messages Stat, Fetch, Put, Prune and Rewind.
+  // The launcher's requests to a host's agent; paths are of its host. The numbers are fetched
+  // bytes, or 0. A future throws the host's error (UserError). See file_request.h.
   std::future<ChunkTable> stat(const net::ProcessName& host, const std::filesystem::path& path);
   // `source`: another host agent that has or fetches the chunks. As::file: from the source alone.
   std::future<std::uint64_t> fetch_on(const net::ProcessName& host, const FetchRequest& request,
@@ -84,42 +83,35 @@ class TransferAgent {
   std::future<std::uint64_t> rewind(const net::ProcessName& host,
                                     const std::filesystem::path& run_directory, std::uint64_t step);
 
+  // Of a host agent: performs requests on files in their order, and a few fetches at a time. Each
+  // gets one reply, on any thread, unless this object is destroyed before it began. MessageError:
+  // no launcher sends such a request.
+  void perform(Stat stat, OnFileReply on_reply);
+  void perform(Fetch fetch, OnFileReply on_reply);
+  void perform(Put put, OnFileReply on_reply);
+  void perform(Prune prune, OnFileReply on_reply);
+  void perform(Rewind rewind, OnFileReply on_reply);
+
   TransferTotals totals() const {
     return {server_.sent_bytes(), fetcher_.fetched_bytes(), fetcher_.repeated_bytes()};
   }
 
  private:
-  struct MessageHandler;
-  using Answer =
-      std::variant<message::Table, message::Accepting, message::Done, std::exception_ptr>;
-  using OnAnswer = std::function<void(const Answer&)>;
-  struct Pending {
-    std::size_t peer = 0;
-    OnAnswer on_answer;
-  };
-
-  template <class Command>
-  void send_command(const net::ProcessName& host, Command command, OnAnswer on_answer)
-      STRAIT_EXCLUDES(mutex_);
-  // A member of the answer, once it has arrived.
-  template <class Answered, class Value, class Command>
-  std::future<Value> ask(const net::ProcessName& host, Command command, Value Answered::*value);
+  // A request that is answered by Done.
+  std::future<std::uint64_t> ask(const net::ProcessName& host, const FileRequest& request);
   // Calls `then` when the hosts are linked, or cannot be.
   void link_hosts(const net::ProcessName& one, const net::ProcessName& other,
-                  const std::function<void()>& then);
-  void answered(std::size_t peer, std::uint64_t command, const Answer& answer)
-      STRAIT_EXCLUDES(mutex_);
-  void disconnected(std::size_t peer, const std::string& cause) STRAIT_EXCLUDES(mutex_);
+                  const std::function<void()>& then) const;
+  void receive(std::size_t peer, message::Message received);
+  void disconnected(std::size_t peer, const std::string& cause);
 
   const TransferAgentOptions options_;
   ContentStore store_;
-  std::atomic<std::uint64_t> numbers_ = 0;
-  Mutex mutex_;
-  std::map<std::uint64_t, Pending> pending_ STRAIT_GUARDED_BY(mutex_);
   TransferPeers peers_;
   FileServer server_;
   FileFetcher fetcher_;
-  std::unique_ptr<HostCommands> commands_;  // of a host agent
+  std::unique_ptr<Workers> file_worker_;  // of a host agent; the other workers, too
+  std::unique_ptr<Workers> fetch_workers_;
 };
 
 // Waits for a result. `poll` is called while it waits, and throws to give up.

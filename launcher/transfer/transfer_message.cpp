@@ -3,27 +3,10 @@
 #include <utility>
 
 #include "framework/fields/byte_fields.h"
+#include "launcher/transfer/chunk_table.h"
 
-namespace strait::transfer {
-
-// The fields in the order of the wire.
-void describe(auto& fields, fields::Is<ChunkRun> auto& run) {
-  fields("first", run.first), fields("count", run.count);
-}
-void describe(auto& fields, fields::Is<ChunkTable> auto& table) {
-  constexpr std::size_t kMostHashes = std::size_t{ChunkTable::kMostChunks} * ChunkTable::kDigits;
-  fields("size", table.size), fields("whole", fields::at_most(table.whole, ChunkTable::kDigits));
-  fields("chunks", fields::at_most(table.chunks, kMostHashes));
-}
-
-namespace message {
+namespace strait::transfer::message {
 namespace {
-
-constexpr std::size_t kMostPath = 4096;
-constexpr std::size_t kMostName = 64;
-constexpr std::size_t kMostAddress = 512;
-constexpr std::size_t kMostErrorText = std::size_t{64} << 10;  // the writer truncates it
-constexpr std::size_t kMostSmallFile = std::size_t{16} << 20;
 
 auto content_id(auto& id) { return fields::exactly(id, ChunkTable::kDigits); }
 
@@ -40,49 +23,6 @@ void describe(auto& fields, fields::Is<Missing> auto& m) {
   fields("id", content_id(m.id)), fields("chunk", m.chunk);
 }
 void describe(auto& /*fields*/, fields::Is<Wait> auto& /*m*/) {}
-void describe(auto& fields, fields::Is<Stat> auto& m) {
-  fields("command", m.command), fields("path", fields::at_most(m.path, kMostPath));
-}
-void describe(auto& fields, fields::Is<Fetch> auto& m) {
-  fields("command", m.command), fields("table", m.table), fields("runs", m.runs);
-  fields("path", fields::at_most(m.path, kMostPath));
-  fields("source", fields::at_most(m.source, kMostName));
-}
-void describe(auto& fields, fields::Is<Put> auto& m) {
-  fields("command", m.command), fields("path", fields::at_most(m.path, kMostPath));
-  fields("text", fields::at_most(m.text, kMostSmallFile));
-}
-void describe(auto& fields, fields::Is<Prune> auto& m) {
-  fields("command", m.command), fields("path", fields::at_most(m.path, kMostPath));
-  fields("steps", m.steps);
-}
-void describe(auto& fields, fields::Is<Rewind> auto& m) {
-  fields("command", m.command), fields("path", fields::at_most(m.path, kMostPath));
-  fields("step", m.step);
-}
-void describe(auto& fields, fields::Is<Accept> auto& m) {
-  fields("command", m.command), fields("process", fields::at_most(m.process, kMostName));
-  fields("key", fields::at_most(m.key, kMostName));
-}
-void describe(auto& fields, fields::Is<Connect> auto& m) {
-  fields("process", fields::at_most(m.process, kMostName));
-  fields("host", fields::at_most(m.host, kMostAddress));
-  fields("endpoint", fields::at_most(m.endpoint, kMostAddress));
-  fields("key", fields::at_most(m.key, kMostName));
-}
-void describe(auto& fields, fields::Is<Table> auto& m) {
-  fields("command", m.command), fields("table", m.table);
-}
-void describe(auto& fields, fields::Is<Accepting> auto& m) {
-  fields("command", m.command), fields("endpoint", fields::at_most(m.endpoint, kMostAddress));
-}
-void describe(auto& fields, fields::Is<Done> auto& m) {
-  fields("command", m.command), fields("fetched", m.fetched);
-}
-void describe(auto& fields, fields::Is<Failed> auto& m) {
-  fields("command", m.command), fields("code", m.code);
-  fields("text", fields::at_most(m.text, kMostErrorText));
-}
 
 namespace {
 
@@ -102,11 +42,6 @@ void check(const auto& message) {
   if constexpr (requires { message.id; }) {
     if (!is_content_id(message.id)) {
       throw base::MessageError("transfer message: a content id is not a hash");
-    }
-  }
-  if constexpr (requires { message.table; }) {
-    if (!message.table.well_formed()) {
-      throw base::MessageError("transfer message: the chunk table is not well formed");
     }
   }
 }
@@ -140,5 +75,4 @@ Message parse_message(std::span<const std::byte> frame) {
   return message;
 }
 
-}  // namespace message
-}  // namespace strait::transfer
+}  // namespace strait::transfer::message

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "launcher/base/errors.h"
-#include "launcher/hosts/reach_message.h"
+#include "launcher/hosts/path_request.h"
 
 namespace strait::worker {
 

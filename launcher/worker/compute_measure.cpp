@@ -13,6 +13,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/median.h"
 #include "launcher/base/read_all.h"
+#include "launcher/hosts/agent_message.h"
 #include "launcher/planner/layer_times.h"
 #include "launcher/worker/commands.h"
 #include "launcher/worker/compute_device.h"
@@ -74,15 +75,16 @@ hosts::ComputeMeasured measure_compute(const hosts::MeasureCompute& order) {
 }
 
 base::ExitCode serve_measurement(int input, int output) {
-  hosts::ReachAnswer answer;
+  hosts::AgentMessage reply;
   try {
     const std::string text = base::read_all(input, "what to measure", kMaxOrderBytes, kOrderLimit);
-    const hosts::ReachCommand order = hosts::parse_reach_command(std::as_bytes(std::span(text)));
-    answer = measure_compute(std::get<hosts::MeasureCompute>(order));
+    const hosts::LauncherMessage order =
+        hosts::parse_launcher_message(std::as_bytes(std::span(text))).content;
+    reply = measure_compute(std::get<hosts::MeasureCompute>(order));
   } catch (const std::exception& error) {
-    answer = hosts::CommandFailed{base::describe_failure(error).text};
+    reply = base::describe_failure(error);
   }
-  net::Frame line = format(answer);
+  net::Frame line = format(reply);
   line.push_back(std::byte{'\n'});
   return base::write_all(output, line) ? base::ExitCode::done : base::ExitCode::peer_lost;
 }

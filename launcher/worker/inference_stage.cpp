@@ -10,8 +10,6 @@
 namespace strait::worker {
 namespace {
 
-// The destructor waits this long at most: the threads check closing_ between receives.
-constexpr std::chrono::milliseconds kActivationTimeout{100};
 constexpr std::chrono::seconds kResultTimeout{5};
 
 }  // namespace
@@ -20,17 +18,12 @@ InferenceStage::InferenceStage(std::vector<std::unique_ptr<ModelPart>> parts,
                                stages::WaitClock& waits, Answer answer)
     : parts_(std::move(parts)), waits_(waits), answer_(std::move(answer)) {}
 
-InferenceStage::~InferenceStage() {
-  closing_ = true;
-  for (std::thread& receiver : receivers_) receiver.join();
-}
-
 void InferenceStage::push(Input input) {
   {
     const MutexLock lock(mutex_);
-    inputs_.push_back(std::move(input));
+    local_.push_back(std::move(input));
   }
-  changed_.notify_all();
+  inbox_.wake();
 }
 
 void InferenceStage::submit(run::InferenceRequest request) {
@@ -49,19 +42,12 @@ void InferenceStage::end() {
   push({0, std::nullopt});
 }
 
-void InferenceStage::receive_loop(std::size_t part, net::Link& link) {
-  try {
-    while (!closing_) {
-      const auto frame = link.receive_until(std::chrono::steady_clock::now() + kActivationTimeout);
-      if (!frame) continue;
-      Input input{part, read_activation({frame->data(), frame->size()})};
-      const bool end = !input.activation;
-      push(std::move(input));
-      if (end) return;
-    }
-  } catch (const std::exception&) {
-    push({part, std::nullopt, std::current_exception()});  // thrown again by next()
-  }
+std::optional<InferenceStage::Input> InferenceStage::take_local() {
+  const MutexLock lock(mutex_);
+  if (local_.empty()) return std::nullopt;
+  Input input = std::move(local_.front());
+  local_.pop_front();
+  return input;
 }
 
 InferenceStage::Input InferenceStage::next() {
@@ -70,12 +56,19 @@ InferenceStage::Input InferenceStage::next() {
     if (awaited == nullptr) awaited = links.upstream.get();
   }
   const stages::WaitClock::Wait wait(waits_, "the next request", [awaited] { return awaited; });
-  const MutexLock lock(mutex_);
-  while (inputs_.empty()) changed_.wait(mutex_);
-  Input input = std::move(inputs_.front());
-  inputs_.pop_front();
-  if (input.error) std::rethrow_exception(input.error);
-  return input;
+  while (true) {
+    // What other processes have begun goes first.
+    auto arrival = inbox_.take_until({});
+    if (!arrival) {
+      if (auto input = take_local()) return std::move(*input);
+      arrival = inbox_.take_until(net::Inbox::Time::max());
+    }
+    if (!arrival) continue;
+    Input input{arrival->link, read_activation(arrival->frame())};
+    // The peer closes the link after the end.
+    if (!input.activation) inbox_.remove(input.part);
+    return input;
+  }
 }
 
 // To the next part in the pipeline, here or in another process.
@@ -92,9 +85,7 @@ void InferenceStage::pass_on(Input input) {
 void InferenceStage::run(std::vector<stages::ChunkLinks> links) {
   links_ = std::move(links);
   for (std::size_t part = 0; part < parts_.size(); ++part) {
-    net::Link* const upstream = links_[part].upstream.get();
-    if (upstream == nullptr) continue;
-    receivers_.emplace_back([this, part, upstream] { receive_loop(part, *upstream); });
+    if (links_[part].upstream) inbox_.add(part, *links_[part].upstream);
   }
   std::size_t ended = 0;
   while (ended < parts_.size()) {

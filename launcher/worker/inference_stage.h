@@ -1,17 +1,14 @@
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <deque>
-#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
-#include <string>
-#include <thread>
 #include <vector>
 
 #include "framework/mutex.h"
+#include "framework/net/inbox.h"
 #include "launcher/worker/activation_frame.h"
 #include "launcher/worker/model_part.h"
 #include "stages/stage_options.h"
@@ -22,15 +19,14 @@ namespace strait::worker {
 // One process's parts of a model, in a pipeline of processes that answer requests. Each part takes
 // what comes in its order; parts of different requests run at the same time in different processes.
 //
-// A thread for every link from upstream receives into one queue, so that peers never wait for each
-// other to send, also where a process has several parts.
+// An inbox receives from all links from upstream, so that peers never wait for each other to send,
+// also where a process has several parts.
 class InferenceStage {
  public:
   using Answer = std::function<void(const run::InferenceAnswer&)>;
 
   InferenceStage(std::vector<std::unique_ptr<ModelPart>> parts, stages::WaitClock& waits,
                  Answer answer);
-  ~InferenceStage();
   InferenceStage(const InferenceStage&) = delete;
   InferenceStage& operator=(const InferenceStage&) = delete;
 
@@ -45,12 +41,11 @@ class InferenceStage {
   struct Input {
     std::size_t part = 0;
     std::optional<Activation> activation;  // none: the part has come to its end
-    std::exception_ptr error = nullptr;    // of the link
   };
 
-  void receive_loop(std::size_t part, net::Link& link) STRAIT_EXCLUDES(mutex_);
   void push(Input input) STRAIT_EXCLUDES(mutex_);
   Input next() STRAIT_EXCLUDES(mutex_);
+  std::optional<Input> take_local() STRAIT_EXCLUDES(mutex_);
   void pass_on(Input input);
   void flush_end();
   bool is_last(std::size_t part) const { return part + 1 == parts_.size(); }
@@ -59,12 +54,10 @@ class InferenceStage {
   stages::WaitClock& waits_;
   const Answer answer_;
   std::vector<stages::ChunkLinks> links_;
-  std::atomic<bool> closing_ = false;
-  std::vector<std::thread> receivers_;
+  net::Inbox inbox_;  // of the links from upstream, by part
 
   Mutex mutex_;
-  Condition changed_;
-  std::deque<Input> inputs_ STRAIT_GUARDED_BY(mutex_);
+  std::deque<Input> local_ STRAIT_GUARDED_BY(mutex_);  // from this process
   bool ended_ STRAIT_GUARDED_BY(mutex_) = false;
 };
 

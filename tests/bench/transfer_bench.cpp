@@ -1,8 +1,8 @@
 // Transfers of files between transfer agents. Two processes over CURVE, like launcher and host
 // agent, started by hand in two network namespaces:
-//   transfer_bench keys FILE                                      makes the keys of both
-//   transfer_bench serve KEYS HOST PORT FILE STORE TO [MEGABITS]  until the other has it at TO
-//   transfer_bench fetch KEYS HOST PORT STORE                     until the server has ended
+//   transfer_bench keys FILE                                   makes the keys of both
+//   transfer_bench serve KEYS HOST PORT FILE STORE [MEGABITS]  until the other has ended
+//   transfer_bench fetch KEYS HOST PORT FILE STORE TO          until it has the file at TO
 // A launcher and many hosts in one process, over links in memory, each with this many megabits a
 // second up and down:
 //   transfer_bench hosts chain|single same|own HOSTS MEGABYTES MEGABITS
@@ -18,6 +18,8 @@
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "framework/net/node.h"
@@ -77,53 +79,45 @@ net::NodeOptions curve_node(const net::ProcessName& name, const net::CurveKeyPai
   return options;
 }
 
-// All agents are linked by hand.
-HostLinks no_other_hosts() {
-  return {[](const auto&, const auto&) { return std::string(); }, [](const auto&, const auto&) {}};
-}
-
 void serve(const std::vector<std::string>& args) {
   const BenchKeys keys = read_keys(args[1]);
   net::Node node(curve_node(kServer, keys.server));
   const auto listener = node.listen({args[2], static_cast<std::uint16_t>(parse_number(args[3]))});
-  TransferAgentOptions options;
-  options.store = args[5];
-  if (args.size() == 8) options.upload_bytes_per_second = bytes_per_second(parse_number(args[7]));
-  TransferAgent agent(options);
-  agent.add_peer(
-      kFetcher, "the fetcher",
-      listener->expect(transfer_link(kServer, kFetcher, kFetcher, keys.fetcher.public_key, kHold)));
-  const ChunkTable table = agent.offer(args[4]);
-  // The first result shows that the other agent is connected.
-  try {
-    agent.stat(kFetcher, "/nothing/here").get();
-  } catch (const std::exception&) {
-  }
-  const auto began = Clock::now();
-  auto done = agent.fetch_on(kFetcher, {table, ChunkSet::all(table.count()), args[6], {}});
-  const std::uint64_t fetched = done.get();
-  fmt::print("{{\"seconds\": {:.3f}, \"fetched\": {}, \"sent\": {}}}\n", seconds_since(began),
-             fetched, agent.totals().sent_bytes);
-}
-
-void fetch(const std::vector<std::string>& args) {
-  const BenchKeys keys = read_keys(args[1]);
-  net::Node node(curve_node(kFetcher, keys.fetcher));
   std::promise<void> ended;
   TransferAgentOptions options;
-  options.store = args[4];
-  options.host = no_other_hosts();
+  options.store = args[5];
+  if (args.size() == 7) options.upload_bytes_per_second = bytes_per_second(parse_number(args[6]));
   options.on_event = [&ended](const std::string& event) {
     fmt::print(stderr, "{}\n", event);
     ended.set_value();
   };
   TransferAgent agent(options);
+  agent.offer(args[4]);
   agent.add_peer(
-      kServer, "the server",
-      node.connect(fmt::format("tcp://{}:{}", args[2], args[3]),
-                   transfer_link(kServer, kFetcher, kServer, keys.server.public_key, kHold)));
+      kFetcher, "the fetcher",
+      listener->expect(transfer_link(kServer, kFetcher, kFetcher, keys.fetcher.public_key, kHold)));
   ended.get_future().wait();
-  fmt::print(stderr, "repeated {}\n", agent.totals().repeated_bytes);
+  fmt::print(stderr, "sent {}\n", agent.totals().sent_bytes);
+}
+
+void fetch(const std::vector<std::string>& args) {
+  const BenchKeys keys = read_keys(args[1]);
+  net::Node node(curve_node(kFetcher, keys.fetcher));
+  const ChunkTable table = read_chunk_table(args[4]);
+  TransferAgentOptions options;
+  options.store = args[5];
+  TransferAgent agent(options);
+  auto link =
+      node.connect(fmt::format("tcp://{}:{}", args[2], args[3]),
+                   transfer_link(kServer, kFetcher, kServer, keys.server.public_key, kHold));
+  // The handshake is not measured.
+  while (!link->state().connected) link->receive_until(Clock::now() + std::chrono::milliseconds(1));
+  agent.add_peer(kServer, "the server", std::move(link));
+  const auto began = Clock::now();
+  const std::uint64_t fetched =
+      agent.fetch({table, ChunkSet::all(table.count()), args[6], {}}, {kServer}, [] {});
+  fmt::print("{{\"seconds\": {:.3f}, \"fetched\": {}, \"repeated\": {}}}\n", seconds_since(began),
+             fetched, agent.totals().repeated_bytes);
 }
 
 struct BenchHost {
@@ -132,13 +126,12 @@ struct BenchHost {
   std::unique_ptr<TransferAgent> agent;
 };
 
-BenchHost start_host(const net::ProcessName& name, const fs::path& directory, double rate) {
+BenchHost start_host(const net::ProcessName& name, const fs::path& directory, double rate,
+                     TransferAgentOptions options = {}) {
   fs::create_directories(directory);
-  TransferAgentOptions options;
   options.store = directory / "content";
   options.upload_bytes_per_second = rate;
   options.download_bytes_per_second = rate;
-  if (name != net::ProcessName::coordinator()) options.host = no_other_hosts();
   return {name, directory, std::make_unique<TransferAgent>(options)};
 }
 
@@ -164,8 +157,17 @@ void transfer_to_hosts(const std::vector<std::string>& args) {
   const double rate = bytes_per_second(parse_number(args[5]));
   const fs::path root =
       fs::temp_directory_path() / ("transfer_bench-" + net::RunId::random().hex());
-  BenchHost launcher = start_host(net::ProcessName::coordinator(), root / "launcher", rate);
   std::vector<BenchHost> hosts;
+  TransferAgentOptions options;
+  options.ask = [&hosts](const net::ProcessName& host, const FileRequest& request,
+                         const OnFileReply& on_reply) {
+    // All agents are linked by hand.
+    const auto* fetch = std::get_if<Fetch>(&request);
+    if (fetch == nullptr) return on_reply(ListensAt{});
+    hosts.at(host.replica).agent->perform(*fetch, on_reply);
+  };
+  BenchHost launcher =
+      start_host(net::ProcessName::coordinator(), root / "launcher", rate, options);
   for (std::uint32_t i = 0; i < count; ++i) {
     hosts.push_back(start_host(net::ProcessName::host_agent(i), root / std::to_string(i), rate));
     link_hosts(launcher, hosts[i]);
@@ -198,9 +200,9 @@ void transfer_to_hosts(const std::vector<std::string>& args) {
 int run_transfer_bench(const std::vector<std::string>& args) {
   if (args.size() == 2 && args[0] == "keys") {
     write_keys(args[1]);
-  } else if ((args.size() == 7 || args.size() == 8) && args[0] == "serve") {
+  } else if ((args.size() == 6 || args.size() == 7) && args[0] == "serve") {
     serve(args);
-  } else if (args.size() == 5 && args[0] == "fetch") {
+  } else if (args.size() == 7 && args[0] == "fetch") {
     fetch(args);
   } else if (args.size() == 6 && args[0] == "hosts") {
     transfer_to_hosts(args);

@@ -97,6 +97,18 @@ TEST_P(InboxConformance, EndComesOnceAndAfterTheFrames) {
   EXPECT_EQ(frame_of(inbox_.take_until(Inbox::Time::max())), numbered_frame(3, 10));
 }
 
+TEST_P(InboxConformance, WakeEndsOneWait) {
+  add(0);
+  auto woken =
+      std::async(std::launch::async, [this] { return inbox_.take_until(Inbox::Time::max()); });
+  inbox_.wake();
+  EXPECT_FALSE(woken.get());
+  inbox_.wake();
+  EXPECT_FALSE(inbox_.take_until(Inbox::Time::max()));
+  pairs_[0]->left->send(numbered_frame(1, 10));
+  EXPECT_EQ(frame_of(inbox_.take_until(Inbox::Time::max())), numbered_frame(1, 10));
+}
+
 TEST_P(InboxConformance, RemovedLinkKeepsItsFramesForTheNextInbox) {
   Link& left = add(0);
   left.send(numbered_frame(1, 10));

@@ -142,22 +142,9 @@ TEST_F(LocalBackendTest, InheritsNoDescriptors) {
   EXPECT_THAT(log(), testing::Not(HasSubstr("/dev/null")));
 }
 
-TEST_F(LocalBackendTest, RequestsExit) {
-  const auto process =
-      shell("trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.01; done");
-  ASSERT_TRUE(log_says("ready"));
-  process->request_exit();
-  const auto status = process->wait_until(Clock::now() + 20s);
-  ASSERT_TRUE(status.has_value());
-  EXPECT_EQ(status->code, 0);
-  EXPECT_THAT(log(), HasSubstr("bye"));
-}
-
-TEST_F(LocalBackendTest, KillsProcessThatIgnoresRequestToExit) {
+TEST_F(LocalBackendTest, KillsProcessThatIgnoresSignals) {
   const auto process = shell("trap '' TERM; echo ready; while :; do read x || sleep 0.05; done");
   ASSERT_TRUE(log_says("ready"));
-  process->request_exit();
-  EXPECT_FALSE(process->wait_until(Clock::now() + 50ms).has_value());
   process->kill();
   const auto status = process->wait_until(Clock::now() + 20s);
   ASSERT_TRUE(status.has_value());

@@ -7,26 +7,26 @@
 namespace strait::hosts {
 namespace {
 
-TEST(RunToken, ReadsBackTheSame) {
+TEST(AgentJob, ReadsBackTheSame) {
   AgentJob job;
   job.run = net::RunId::random();
   job.host_name = "n0";
   job.keys = net::CurveKeyPair::generate();
   job.directory = "/a \"quoted\" path";
   job.environment = {{"A", "x\ny"}};
-  job.endpoints = {{"agent", "tcp://h:1"}, {"ship", "tcp://h:2"}, {"reach", "tcp://h:3"}};
+  job.endpoints = {{"agent", "tcp://h:1"}, {"ship", "tcp://h:2"}};
   EXPECT_EQ(to_text(parse_agent_job(to_text(job))), to_text(job));
 }
 
-TEST(RunToken, NamesAMissingService) {
+TEST(AgentJob, NamesAMissingService) {
   AgentJob job;
-  job.endpoints = {{"agent", "tcp://h:1"}, {"reach", "tcp://h:3"}};
+  job.endpoints = {{"agent", "tcp://h:1"}};
   try {
     parse_agent_job(to_text(job));
-    FAIL() << "a token without an endpoint of every service was taken";
+    FAIL() << "a job without an endpoint of every service was taken";
   } catch (const base::UserError& error) {
     EXPECT_STREQ(error.what(),
-                 "this is not a run token of this build: it has no endpoint of the service "
+                 "this is not the job of an agent of this build: it has no endpoint of the service "
                  "\"ship\"");
   }
 }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "launcher/hosts/flow.h"
+#include "launcher/hosts/probe_links.h"
 
 namespace strait::hosts {
 namespace {

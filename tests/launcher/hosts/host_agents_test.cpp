@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <future>
 #include <utility>
 
@@ -33,23 +34,28 @@ class HostAgentsTest : public testing::Test {
   }
   void come_up() {
     std::vector<HostAgents::Agent> agents;
-    agents.push_back({"h0", link_to(0)});
-    agents.push_back({"h1", link_to(1)});
-    agents_ = std::make_unique<HostAgents>(std::move(agents), [](auto, const auto&) {});
+    agents.push_back({"h0", link_to(0), "key 0"});
+    agents.push_back({"h1", link_to(1), "key 1"});
+    come_up(std::move(agents));
+  }
+  void come_up(std::vector<HostAgents::Agent> agents) {
+    agents_ = std::make_unique<HostAgents>(
+        std::move(agents), [](auto, const auto&) {}, [this] { poll_(); });
     agents_->tolerate_outages();
   }
-  void say(std::size_t host, const AgentMessage& message) {
-    remote_.at(host)->send(format(message));
+  void say(std::size_t host, const AgentMessage& message, std::uint64_t number = 0) {
+    remote_.at(host)->send(format(message, number));
   }
-  // The agent reports it as started before it is requested.
+  // The number of the next request of a host.
+  std::uint64_t take_request(std::size_t host) {
+    return parse_launcher_message(remote_.at(host)->receive()).number;
+  }
   std::unique_ptr<base::Process> start(net::ProcessName process, std::size_t host) {
     base::Launch launch;
     launch.process = process;
     launch.host = host;
-    auto answer = std::async(std::launch::async, [this, process, host] {
-      remote_.at(host)->receive_until(Clock::now() + 20s);
-      say(host, ProcessStarted{process, 7});
-    });
+    auto answer = std::async(std::launch::async,
+                             [this, host] { say(host, ProcessStarted{7}, take_request(host)); });
     auto started = agents_->start(launch);
     answer.get();
     return started;
@@ -62,6 +68,7 @@ class HostAgentsTest : public testing::Test {
   }
 
   std::vector<Link> remote_{2};
+  std::function<void()> poll_ = [] {};
   std::unique_ptr<HostAgents> agents_;
 };
 
@@ -86,7 +93,7 @@ TEST_F(HostAgentsTest, RestartedAgentRecoversHostButNotItsProcesses) {
   const auto before = start({0, 1}, 1);
   // The former agent is still alive, but disconnected.
   const Link former = std::exchange(remote_[1], nullptr);
-  agents_->replace(1, link_to(1));
+  agents_->replace(1, link_to(1), "new key");
   const auto status = before->exit_status();
   ASSERT_TRUE(status);
   EXPECT_THAT(status->lost, HasSubstr("another agent was started there"));
@@ -99,6 +106,7 @@ TEST_F(HostAgentsTest, RestartedAgentRecoversHostButNotItsProcesses) {
   EXPECT_EQ(agents_->wait_for_facts({1}, Clock::now() + 20s, late, [] {}).front().host_name,
             "again");
   EXPECT_FALSE(agents_->lost(1));
+  EXPECT_EQ(agents_->key(1), "new key");
   const auto after = start({1, 1}, 1);
   EXPECT_EQ(after->exit_status(), std::nullopt);
   remote_[0].reset();
@@ -110,8 +118,7 @@ TEST_F(HostAgentsTest, HostReportsNoProcessOfAnotherHost) {
   come_up();
   const auto one = start({0, 1}, 1);
   say(0, ProcessEnded{{0, 1}, 0, {}});
-  say(0, ProcessRefused{{0, 1}, base::ExitCode::internal, "not here"});
-  const auto behind = start({0, 0}, 0);  // both were read before it
+  const auto later = start({0, 0}, 0);  // read after it
   EXPECT_EQ(one->exit_status(), std::nullopt);
   say(1, ProcessEnded{{0, 1}, 3, {}});
   const auto status = one->wait_until(Clock::now() + 20s);
@@ -122,13 +129,12 @@ TEST_F(HostAgentsTest, HostReportsNoProcessOfAnotherHost) {
 
 TEST_F(HostAgentsTest, HostIsLostUntilItsAgentIsStarted) {
   std::vector<HostAgents::Agent> agents;
-  agents.push_back({"h0", link_to(0)});
-  agents.push_back({"h1", nullptr});
-  agents_ = std::make_unique<HostAgents>(std::move(agents), [](auto, const auto&) {});
-  agents_->tolerate_outages();
+  agents.push_back({"h0", link_to(0), ""});
+  agents.push_back({"h1", nullptr, ""});
+  come_up(std::move(agents));
   EXPECT_TRUE(agents_->lost(1));
   agents_->check();  // it was not meant to be there
-  agents_->replace(1, link_to(1));
+  agents_->replace(1, link_to(1), "new key");
   EXPECT_FALSE(agents_->lost(1));
   const auto one = start({0, 1}, 1);
   EXPECT_EQ(one->host(), "h1");
@@ -166,13 +172,104 @@ TEST_F(HostAgentsTest, ProcessKnowsThatItsAgentHasEnded) {
   come_up();
   const auto before = start({0, 1}, 1);
   const Link former = std::exchange(remote_[1], nullptr);
-  agents_->replace(1, link_to(1));
+  agents_->replace(1, link_to(1), "new key");
   before->parent_ended();
   EXPECT_FALSE(agents_->lost(1)) << "it is of a former agent";
   const auto after = start({1, 1}, 1);
   after->parent_ended();
   ASSERT_TRUE(after->exit_status());
   EXPECT_THAT(after->exit_status()->lost, HasSubstr("its agent was killed or has crashed"));
+  remote_[0].reset();
+}
+
+TEST_F(HostAgentsTest, RefusedProcessIsAnErrorOfItsHost) {
+  come_up();
+  base::Launch launch;
+  launch.process = {0, 1};
+  launch.host = 1;
+  auto started = std::async(std::launch::async, [&] { return agents_->start(launch); });
+  say(1, Failure{base::ExitCode::mismatch, "no program"}, take_request(1));
+  EXPECT_EQ(base::user_error(base::ExitCode::mismatch, [&] { started.get(); }),
+            "host h1: no program");
+  remote_[0].reset();
+  remote_[1].reset();
+}
+
+TEST_F(HostAgentsTest, RepliesBelongToTheirRequestsInAnyOrder) {
+  come_up();
+  auto one = agents_->ask(0, DialRelay{});
+  auto other = agents_->ask(0, DialRelay{});
+  const std::uint64_t first = take_request(0);
+  const std::uint64_t second = take_request(0);
+  say(1, ListensAt{"of another host"}, first);
+  say(0, ListensAt{"second"}, second);
+  EXPECT_EQ(std::get<ListensAt>(other.get()).endpoint, "second");
+  say(0, ListensAt{"again"}, second);
+  say(0, ListensAt{"never asked"}, 77);
+  say(0, ListensAt{"first"}, first);
+  EXPECT_EQ(std::get<ListensAt>(one.get()).endpoint, "first");
+  remote_[0].reset();
+  remote_[1].reset();
+}
+
+TEST_F(HostAgentsTest, RequestsFailWhenTheirHostIsLost) {
+  come_up();
+  auto before = agents_->ask(1, DialRelay{});
+  agents_->mark_lost(1, "its agent has ended");  // its link may wait for a long time yet
+  auto after = agents_->ask(1, DialRelay{});
+  for (auto* reply : {&before, &after}) {
+    const AgentMessage failed = reply->get();
+    EXPECT_EQ(std::get<Failure>(failed).code, base::ExitCode::peer_lost);
+    EXPECT_EQ(std::get<Failure>(failed).text, "its agent has ended");
+  }
+  EXPECT_THAT(base::user_error(base::ExitCode::peer_lost,
+                               [&] {
+                                 agents_->ask_all({{1, DialRelay{}}}, 20s);
+                               }),
+              HasSubstr("host h1: its agent has ended"));
+  remote_[0].reset();
+}
+
+TEST_F(HostAgentsTest, RequestsFailWhenAnotherAgentIsStarted) {
+  come_up();
+  auto before = agents_->ask(1, DialRelay{});
+  const std::uint64_t number = take_request(1);
+  const Link former = std::exchange(remote_[1], nullptr);
+  agents_->replace(1, link_to(1), "new key");
+  EXPECT_TRUE(std::holds_alternative<Failure>(before.get()));
+  auto after = agents_->ask(1, DialRelay{});
+  say(1, ListensAt{"of the former request"}, number);
+  say(1, ListensAt{"here"}, take_request(1));
+  EXPECT_EQ(std::get<ListensAt>(after.get()).endpoint, "here");
+  remote_[0].reset();
+  remote_[1].reset();
+}
+
+TEST_F(HostAgentsTest, WaitForRepliesEndsWhenItIsGivenUp) {
+  come_up();
+  EXPECT_THAT(base::user_error(base::ExitCode::stalled,
+                               [&] {
+                                 agents_->ask_all({{1, DialRelay{}}}, 0s);
+                               }),
+              HasSubstr("host h1 has not replied within 0 s"));
+  poll_ = [] { throw base::UserError(base::ExitCode::interrupted, "stopped"); };
+  EXPECT_EQ(base::user_error(base::ExitCode::interrupted,
+                             [&] {
+                               agents_->ask_all({{1, DialRelay{}}}, 20s);
+                             }),
+            "stopped");
+  remote_[0].reset();
+  remote_[1].reset();
+}
+
+TEST_F(HostAgentsTest, HostWithMalformedMessageIsLost) {
+  come_up();
+  auto reply = agents_->ask(1, DialRelay{});
+  net::Frame frame = format(ListensAt{"here"}, take_request(1));
+  frame.pop_back();
+  remote_[1]->send(std::move(frame));
+  EXPECT_TRUE(std::holds_alternative<Failure>(reply.get()));
+  EXPECT_TRUE(agents_->lost(1));
   remote_[0].reset();
 }
 

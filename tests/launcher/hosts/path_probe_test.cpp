@@ -6,7 +6,6 @@
 #include <set>
 
 #include "launcher/base/errors.h"
-#include "launcher/hosts/agent_message.h"
 #include "launcher/hosts/tcp_socket.h"
 #include "tests/launcher/hosts/served_hosts.h"
 #include "tests/launcher/user_error.h"
@@ -22,10 +21,10 @@ using testing::Not;
 
 TEST(PathProbe, ProbesAllPairs) {
   ServedHosts hosts(3);
-  const OpenPorts ports(*hosts.reach, {{"127.0.0.1"}, {"127.0.0.2"}, {"192.0.2.7"}});
+  const OpenPorts ports(*hosts.agents, {{"127.0.0.1"}, {"127.0.0.2"}, {"192.0.2.7"}});
   ASSERT_EQ(ports.problems().size(), 1U);
   EXPECT_THAT(ports.problems()[0], HasSubstr("host h2: cannot listen on 192.0.2.7"));
-  const auto tries = probe_paths(*hosts.reach, ports, {{0, 1}, {1, 0}, {0, 2}});
+  const auto tries = probe_paths(*hosts.agents, ports, {{0, 1}, {1, 0}, {0, 2}});
   ASSERT_EQ(tries.size(), 2U) << "host 2 has no address to try";
   for (const PathProbe& one : tries) EXPECT_EQ(one.problem, "");
   ASSERT_NE(best_probe(tries, 0, 1), nullptr);
@@ -35,8 +34,8 @@ TEST(PathProbe, ProbesAllPairs) {
 
 TEST(PathProbe, MeasuresEachAddress) {
   ServedHosts hosts(2);
-  const OpenPorts ports(*hosts.reach, {{"127.0.0.1"}, {"127.0.0.2", "127.0.0.3"}});
-  const auto tries = probe_paths(*hosts.reach, ports, {{0, 1}, {1, 0}});
+  const OpenPorts ports(*hosts.agents, {{"127.0.0.1"}, {"127.0.0.2", "127.0.0.3"}});
+  const auto tries = probe_paths(*hosts.agents, ports, {{0, 1}, {1, 0}});
   ASSERT_EQ(tries.size(), 3U);
   EXPECT_GT(tries[0].bytes_per_second, 1e6);
   EXPECT_GT(tries[1].bytes_per_second, 1e6);
@@ -45,10 +44,10 @@ TEST(PathProbe, MeasuresEachAddress) {
 
 TEST(PathProbe, ComparesInterfacesNotAddresses) {
   ServedHosts hosts(2);
-  const OpenPorts ports(*hosts.reach, {{"127.0.0.1"}, {"127.0.0.1", "::1"}});
+  const OpenPorts ports(*hosts.agents, {{"127.0.0.1"}, {"127.0.0.1", "::1"}});
   if (!ports.problems().empty()) GTEST_SKIP() << ports.problems()[0];
   EXPECT_EQ(ports.address(1, "::1").interface, ports.address(1, "127.0.0.1").interface);
-  const auto tries = probe_paths(*hosts.reach, ports, {{0, 1}});
+  const auto tries = probe_paths(*hosts.agents, ports, {{0, 1}});
   ASSERT_EQ(tries.size(), 2U);
   for (const PathProbe& one : tries) {
     EXPECT_EQ(one.problem, "");
@@ -58,11 +57,11 @@ TEST(PathProbe, ComparesInterfacesNotAddresses) {
 
 TEST(PathProbe, MeasuresEveryInterfacePair) {
   ServedHosts hosts(4);
-  const OpenPorts ports(*hosts.reach, {{"127.0.0.2", "127.0.0.3"},
-                                       {"127.0.0.4", "127.0.0.5"},
-                                       {"127.0.0.6", "127.0.0.7"},
-                                       {"127.0.0.8"}});
-  const auto tries = probe_paths(*hosts.reach, ports, {{0, 1}, {1, 0}, {1, 2}, {2, 3}, {3, 2}});
+  const OpenPorts ports(*hosts.agents, {{"127.0.0.2", "127.0.0.3"},
+                                        {"127.0.0.4", "127.0.0.5"},
+                                        {"127.0.0.6", "127.0.0.7"},
+                                        {"127.0.0.8"}});
+  const auto tries = probe_paths(*hosts.agents, ports, {{0, 1}, {1, 0}, {1, 2}, {2, 3}, {3, 2}});
   ASSERT_EQ(tries.size(), 9U);
   for (const PathProbe& one : tries) {
     EXPECT_EQ(one.bytes_per_second > 1e6, one.to != 3) << one.from << " to " << one.address;
@@ -73,99 +72,63 @@ TEST(PathProbe, ClosesPortsAfterProbes) {
   ServedHosts hosts(2);
   std::string endpoint;
   {
-    const OpenPorts ports(*hosts.reach, {{"127.0.0.1"}, {"127.0.0.1"}});
+    const OpenPorts ports(*hosts.agents, {{"127.0.0.1"}, {"127.0.0.1"}});
     endpoint = ports.addresses(1).at(0).endpoints.at(0);
   }
-  // Answered only after the port is closed.
-  const auto answers = hosts.reach->ask({{1, TryPaths{{}, 1}}}, std::chrono::seconds(20));
-  EXPECT_THAT(std::get<CommandFailed>(answers.at(1)).text, HasSubstr("no port for probes"));
+  // Replied to only after the port is closed.
+  const auto replies = hosts.agents->ask_all({{1, TryPaths{{}, 1}}}, std::chrono::seconds(20));
+  EXPECT_THAT(std::get<Failure>(replies.at(1)).text, HasSubstr("no port for probes"));
   EXPECT_NO_THROW(listen_at("127.0.0.1", {net::Endpoint::parse(endpoint)->port, 0})) << endpoint;
 }
 
 TEST(PathProbe, OpensAsManyLinksAsPortsAllow) {
   ServedHosts hosts(2);
-  const OpenPorts ports(*hosts.reach, {{"127.0.0.1"}, {"127.0.0.2"}}, 3);
+  const OpenPorts ports(*hosts.agents, {{"127.0.0.1"}, {"127.0.0.2"}}, 3);
   EXPECT_EQ(ports.address(1, "127.0.0.2").endpoints.size(), 3U);
 }
 
 TEST(PathProbe, ReportsLostHost) {
   ServedHosts hosts(2);
-  hosts.ends[1].reset();
+  hosts.end(1);
   EXPECT_THAT(
       base::user_error(base::ExitCode::peer_lost,
                        [&] {
-                         const OpenPorts ports(*hosts.reach, {{"127.0.0.1"}, {"127.0.0.1"}});
+                         const OpenPorts ports(*hosts.agents, {{"127.0.0.1"}, {"127.0.0.1"}});
                        }),
-      HasSubstr("host h1 was lost"));
+      HasSubstr("host h1: the connection to its agent is lost"));
 }
 
-TEST(PathProbe, ReturnsMeasurementErrorAsAnswer) {
+TEST(PathProbe, ReturnsMeasurementErrorAsReply) {
   ServedHosts hosts(1);
-  const OpenPorts ports(*hosts.reach, {{"127.0.0.1"}});
-  const MeasureRoundTrip command{{7, "tcp://127.0.0.1:1"}, 3};
-  const auto answers = hosts.reach->ask({{0, command}}, std::chrono::seconds(20));
-  EXPECT_THAT(std::get<CommandFailed>(answers.at(0)).text,
+  const OpenPorts ports(*hosts.agents, {{"127.0.0.1"}});
+  const ReceiveFlow request{7, {"tcp://127.0.0.1:1"}};
+  const auto replies = hosts.agents->ask_all({{0, request}}, std::chrono::seconds(20));
+  EXPECT_THAT(std::get<Failure>(replies.at(0)).text,
               AllOf(HasSubstr("agent 7 is not a peer"), Not(HasSubstr("invariant"))));
 }
 
-// Two hosts with the answers that a test puts into their links.
-struct PlayedHosts {
-  PlayedHosts() {
-    std::vector<ReachClient::Host> hosts;
-    for (std::size_t i = 0; i < 2; ++i) {
-      auto [near, far] = ServedHosts::links(i);
-      hosts.push_back({"h" + std::to_string(i), std::move(near), ""});
-      ends.push_back(std::move(far));
-    }
-    reach = std::make_unique<ReachClient>(std::move(hosts));
-  }
-  void answer(std::size_t host, const ReachAnswer& answer) { ends[host]->send(format(answer)); }
-  // Probes the path from host 0 to host 1, which listens at this endpoint.
-  std::vector<PathProbe> probe(const std::string& endpoint, const ReachAnswer& tried) {
-    answer(1, PortOpened{{{"", {endpoint}}}, {}});
-    answer(0, tried);
-    const OpenPorts ports(*reach, {{}, {"127.0.0.1"}});
-    return probe_paths(*reach, ports, {{0, 1}});
-  }
-  std::string refusal(const std::string& endpoint, const ReachAnswer& tried) {
-    return refusal_of<base::UserError>([&] { probe(endpoint, tried); });
-  }
-
-  std::vector<std::unique_ptr<net::Link>> ends;
-  std::unique_ptr<ReachClient> reach;
-};
-
-TEST(PathProbe, PassesOverAnswersOfAnEarlierQuestion) {
-  PlayedHosts hosts;
-  const std::map<std::size_t, ReachCommand> commands = {{0, MeasureRoundTrip{}},
-                                                        {1, MeasureRoundTrip{}}};
-  EXPECT_THROW(hosts.reach->ask(commands, std::chrono::seconds(0)), base::UserError);
-  for (const double seconds : {1.0, 2.0}) {
-    for (std::size_t host : {0U, 1U}) hosts.answer(host, RoundTripMeasured{seconds});
-  }
-  for (const auto& [host, answer] : hosts.reach->ask(commands, std::chrono::seconds(20))) {
-    EXPECT_EQ(std::get<RoundTripMeasured>(answer).seconds, 2.0) << host;
-  }
+// Probes the path from host 0 to host 1, which says that it listens at this endpoint.
+std::vector<PathProbe> probe_played(const std::string& endpoint, const AgentMessage& tried) {
+  ServedHosts hosts(2, [&](std::size_t host, const LauncherMessage&) -> AgentMessage {
+    return host == 0 ? tried : PortOpened{{{"", {endpoint}}}, {}};
+  });
+  const OpenPorts ports(*hosts.agents, {{}, {"127.0.0.1"}});
+  return probe_paths(*hosts.agents, ports, {{0, 1}});
+}
+std::string refusal(const std::string& endpoint, const AgentMessage& tried) {
+  return refusal_of<base::UserError>([&] { probe_played(endpoint, tried); });
 }
 
-TEST(PathProbe, FailedOrderWithoutAnswerIsNotTheNextAnswer) {
-  ServedHosts hosts(1);
-  hosts.reach->give(0, BindRelay{Preamble::random_token(), "no place", "no place"});
-  const auto answers = hosts.reach->ask({{0, MeasureCompute{}}}, std::chrono::seconds(20));
-  EXPECT_TRUE(std::holds_alternative<ComputeMeasured>(answers.at(0)));
-}
-
-TEST(PathProbe, RejectsAnswerOfAnotherKind) {
-  PlayedHosts hosts;
-  const auto tries = hosts.probe("tcp://127.0.0.1:1", RoundTripMeasured{});
+TEST(PathProbe, RejectsReplyOfAnotherKind) {
+  const auto tries = probe_played("tcp://127.0.0.1:1", FlowMeasured{});
   ASSERT_EQ(tries.size(), 1U);
-  EXPECT_THAT(tries[0].problem, HasSubstr("sent the answer to another command"));
+  EXPECT_THAT(tries[0].problem, HasSubstr("sent the reply to another request"));
 }
 
 TEST(PathProbe, NamesHostThatReportsNonsense) {
-  EXPECT_THAT(PlayedHosts().refusal("next door", PathsTried{{{"", 0}}}),
+  EXPECT_THAT(refusal("next door", PathsTried{{{"", 0}}}),
               testing::AllOf(HasSubstr("host h1"), HasSubstr("next door")));
-  EXPECT_THAT(PlayedHosts().refusal("tcp://127.0.0.1:1", PathsTried{}),
+  EXPECT_THAT(refusal("tcp://127.0.0.1:1", PathsTried{}),
               HasSubstr("host h0 was asked to try 1 addresses and reports 0"));
 }
 

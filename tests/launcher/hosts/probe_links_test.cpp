@@ -23,10 +23,10 @@ ProbeLinks::Deadline soon() { return std::chrono::steady_clock::now() + std::chr
 // Two hosts that expect each other.
 struct TwoHosts {
   explicit TwoHosts(const std::vector<std::string>& addresses = {"127.0.0.1"}, int links = 1) {
-    const OpenPort command{
+    const OpenPort request{
         addresses, {{0, nodes[0].keys.public_key}, {1, nodes[1].keys.public_key}}, links};
     for (const net::NodeOptions& node : nodes) {
-      ends.push_back(std::make_unique<ProbeLinks>(node, std::pair(0, 0), command));
+      ends.push_back(std::make_unique<ProbeLinks>(node, std::pair(0, 0), request));
     }
   }
   const std::vector<std::string>& endpoints(std::size_t host) const {
@@ -96,7 +96,7 @@ TEST(ProbeLinks, ReachesHostOverIpv6) {
 
 TEST(ProbeLinks, MeasuresRoundTripsAndFlowsInBothDirections) {
   TwoHosts hosts({"127.0.0.1"}, 3);
-  EXPECT_GT(hosts.ends[0]->round_trip(hosts.target(1), 20, soon()), 0);
+  EXPECT_GT(hosts.ends[0]->try_paths(std::vector{hosts.target(1)}, kLimit, 20).at(0).seconds, 0);
   const std::vector<std::string> all = hosts.endpoints(1);
   ASSERT_EQ(all.size(), 3U);
   for (const std::size_t from : {0U, 1U}) {
@@ -111,8 +111,8 @@ TEST(ProbeLinks, ReportsHostLostDuringMeasurement) {
   const PathTarget target = hosts.target(1);
   ASSERT_EQ(hosts.ends[0]->try_paths(std::vector{target}, kLimit).at(0).problem, "");
   hosts.ends[1].reset();
-  EXPECT_THROW(hosts.ends[0]->round_trip(target, 1, soon()), net::LinkError);
   EXPECT_THROW(hosts.ends[0]->receive_flow(1, {target.endpoint}, soon()), net::LinkError);
+  EXPECT_NE(hosts.ends[0]->try_paths(std::vector{target}, kLimit).at(0).problem, "");
 }
 
 TEST(ProbeLinks, ReportsForeignAddress) {
@@ -126,12 +126,12 @@ TEST(ProbeLinks, ReportsForeignAddress) {
 TEST(ProbeLinks, UsesFewerLinksIfPortsAreTaken) {
   BoundPort taken = listen_at("127.0.0.1", {0, 0});
   const int number = taken.endpoint.port;
-  const OpenPort command{{"127.0.0.1"}, {}, 3};
-  const ProbeLinks none(ServedHosts::agent_node(0), {number, number}, command);
+  const OpenPort request{{"127.0.0.1"}, {}, 3};
+  const ProbeLinks none(ServedHosts::agent_node(0), {number, number}, request);
   ASSERT_EQ(none.opened().problems.size(), 1U);
   EXPECT_THAT(none.opened().problems[0], HasSubstr(std::to_string(number)));
   taken.socket = FileDescriptor();
-  const ProbeLinks one(ServedHosts::agent_node(0), {number, number}, command);
+  const ProbeLinks one(ServedHosts::agent_node(0), {number, number}, request);
   ASSERT_EQ(one.opened().addresses.size(), 1U);
   EXPECT_EQ(one.opened().addresses[0].endpoints.size(), 1U);
   EXPECT_TRUE(one.opened().problems.empty());

@@ -1,39 +1,53 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
+#include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
-#include "framework/net/memory_link.h"
+#include "framework/net/link_error.h"
 #include "framework/net/node.h"
-#include "launcher/base/launcher_links.h"
-#include "launcher/hosts/agent_message.h"
-#include "launcher/hosts/reach_client.h"
-#include "launcher/hosts/reach_service.h"
+#include "launcher/hosts/host_agents.h"
+#include "launcher/hosts/path_service.h"
+#include "tests/memory_links.h"
 
 namespace strait::hosts {
 
-// The service of some hosts in one process, with real sockets between them.
-struct ServedHosts {
-  using MeasureFunction = std::function<ComputeMeasured(const MeasureCompute&)>;
-  static ComputeMeasured nothing_measured(const MeasureCompute& /*command*/) { return {}; }
+// The agents of some hosts in one process, which reply to requests about paths. There are real
+// sockets between the hosts.
+class ServedHosts {
+ public:
+  // The reply of a host.
+  using Reply = std::function<AgentMessage(std::size_t host, const LauncherMessage& request)>;
 
-  explicit ServedHosts(std::size_t count, const MeasureFunction& measure = nothing_measured) {
-    std::vector<ReachClient::Host> hosts;
+  explicit ServedHosts(std::size_t count, Reply reply = {}) : reply_(std::move(reply)) {
+    std::vector<HostAgents::Agent> launched;
     for (std::size_t i = 0; i < count; ++i) {
-      auto [near, far] = links(i);
       net::NodeOptions node = agent_node(static_cast<std::uint32_t>(i));
-      hosts.push_back({"h" + std::to_string(i), std::move(near), node.keys.public_key});
-      ends.push_back(std::make_unique<ReachService>(std::move(far), std::move(node),
-                                                    std::pair(0, 0), measure));
+      auto [near, far] = memory_links(net::ProcessName::coordinator(), node.name, "agent");
+      launched.push_back({"h" + std::to_string(i), std::move(near), node.keys.public_key});
+      links_.push_back(std::move(far));
+      paths_.push_back(
+          std::make_unique<PathService>(std::move(node), std::pair(0, 0),
+                                        [](const MeasureCompute&) { return ComputeMeasured{}; }));
+      threads_.emplace_back([this, i] { serve(i); });
     }
-    reach = std::make_unique<ReachClient>(std::move(hosts));
+    agents = std::make_unique<HostAgents>(
+        std::move(launched), [](auto, const auto&) {}, [] {});
+    agents->tolerate_outages();
   }
+  ~ServedHosts() {
+    agents.reset();
+    for (std::thread& thread : threads_) thread.join();
+  }
+  ServedHosts(const ServedHosts&) = delete;
+  ServedHosts& operator=(const ServedHosts&) = delete;
 
   static net::NodeOptions agent_node(std::uint32_t host) {
     net::NodeOptions node;
@@ -41,19 +55,38 @@ struct ServedHosts {
     node.keys = net::CurveKeyPair::generate();
     return node;
   }
-  // The launcher's end and the host's.
-  static std::pair<std::unique_ptr<net::Link>, std::unique_ptr<net::Link>> links(std::size_t host) {
-    const auto agent = net::ProcessName::host_agent(static_cast<std::uint32_t>(host));
-    const auto launcher = net::ProcessName::coordinator();
-    return net::memory_link({launcher, {}, 1, options(agent, agent)},
-                            {agent, {}, 1, options(agent, launcher)});
-  }
-  static net::LinkOptions options(net::ProcessName agent, net::ProcessName peer) {
-    return base::service_link(base::kReachService, agent, peer, "", std::chrono::seconds(60));
+  void end(std::size_t host) {
+    links_[host]->abort(net::LinkError(net::LinkError::Kind::aborted, "the agent has ended"));
   }
 
-  std::vector<std::unique_ptr<ReachService>> ends;
-  std::unique_ptr<ReachClient> reach;
+  std::unique_ptr<HostAgents> agents;
+
+ private:
+  void serve(std::size_t host) {
+    try {
+      while (true) {
+        const auto [number, request] = parse_launcher_message(links_[host]->receive());
+        if (std::holds_alternative<Leave>(request)) return;
+        links_[host]->send(format(reply_ ? reply_(host, request) : served(host, request), number));
+      }
+    } catch (const net::LinkError&) {  // it has ended
+    }
+  }
+  AgentMessage served(std::size_t host, const LauncherMessage& request) {
+    return std::visit(
+        [&](const auto& one) -> AgentMessage {
+          if constexpr (std::is_constructible_v<PathRequest, decltype(one)>) {
+            return paths_[host]->perform(one);
+          }
+          return Failure{base::ExitCode::internal, "not about paths"};
+        },
+        request);
+  }
+
+  const Reply reply_;
+  std::vector<std::unique_ptr<net::Link>> links_;
+  std::vector<std::unique_ptr<PathService>> paths_;
+  std::vector<std::thread> threads_;
 };
 
 }  // namespace strait::hosts

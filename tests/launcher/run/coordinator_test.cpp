@@ -954,7 +954,6 @@ class StageOnHost : public base::Process {
     return std::nullopt;
   }
   std::optional<base::ExitStatus> wait_until(Clock::time_point) override { return exit_status(); }
-  void request_exit() override {}
   void kill() override { host_.stage_ended = true; }
   bool host_leaves() override { return host_.leaves; }
   void parent_ended() override { host_.agent_ended = true; }

@@ -48,14 +48,17 @@ TEST(FileFetcher, SilentLastSourceEndsTheFetch) {
   TransferHost host(net::ProcessName::host_agent(0), soon_stalled());
   const auto launcher = TransferRig::link_peer(host, net::ProcessName::coordinator());
   const ChunkTable table = table_of(random_bytes(4 * kMebibyte, 1));
-  for (const std::uint64_t command : {1, 2}) {
-    const std::string path = (host.directory / std::to_string(command)).string();
-    launcher->send(message::format(message::Fetch{command, table, {{0, 4}}, path, ""}));
+  std::vector<std::promise<FileReply>> replies(2);
+  for (std::size_t i = 0; i < replies.size(); ++i) {
+    const std::string path = (host.directory / std::to_string(i)).string();
+    host.perform(Fetch{table, {{0, 4}}, path, {}},
+                 [&reply = replies[i]](const FileReply& made) { reply.set_value(made); });
   }
-  for (int i = 0; i < 2; ++i) {
-    const auto failed = receive_next<message::Failed>(*launcher);
-    EXPECT_EQ(failed.code, base::ExitCode::stalled);
-    EXPECT_THAT(failed.text, testing::HasSubstr("no data from"));
+  for (auto& reply : replies) {
+    auto made = reply.get_future();
+    const FileReply failed = get_soon(made);
+    EXPECT_EQ(std::get<base::Failure>(failed).code, base::ExitCode::stalled);
+    EXPECT_THAT(std::get<base::Failure>(failed).text, testing::HasSubstr("no data from"));
   }
 }
 

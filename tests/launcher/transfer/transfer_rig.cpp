@@ -1,5 +1,9 @@
 #include "tests/launcher/transfer/transfer_rig.h"
 
+#include <type_traits>
+#include <utility>
+#include <variant>
+
 #include "tests/memory_links.h"
 
 namespace strait::transfer {
@@ -8,6 +12,40 @@ namespace {
 net::ProcessName host_agent_name(std::size_t number) {
   return net::ProcessName::host_agent(static_cast<std::uint32_t>(number));
 }
+
+std::vector<std::unique_ptr<TransferHost>> made_hosts(std::size_t count,
+                                                      const TransferAgentOptions& options) {
+  std::vector<std::unique_ptr<TransferHost>> hosts;
+  for (std::size_t i = 0; i < count; ++i) {
+    hosts.push_back(std::make_unique<TransferHost>(host_agent_name(i), options));
+  }
+  return hosts;
+}
+
+// What the launcher's end of an agent promises: one reply, be it that the host is lost.
+class OneReply {
+ public:
+  OneReply(std::string host, OnFileReply on_reply)
+      : host_(std::move(host)), on_reply_(std::move(on_reply)) {}
+  ~OneReply() {
+    if (!replied_) (*this)(base::Failure{base::ExitCode::peer_lost, "its agent has ended"});
+  }
+  OneReply(const OneReply&) = delete;
+  OneReply& operator=(const OneReply&) = delete;
+
+  void operator()(FileReply reply) {
+    replied_ = true;
+    if (auto* failed = std::get_if<base::Failure>(&reply)) {
+      failed->text = "host " + host_ + ": " + failed->text;
+    }
+    on_reply_(reply);
+  }
+
+ private:
+  const std::string host_;
+  const OnFileReply on_reply_;
+  bool replied_ = false;
+};
 
 }  // namespace
 
@@ -25,20 +63,34 @@ FetchRequest all_of(const ChunkTable& table, const std::filesystem::path& path) 
 TransferHost::TransferHost(net::ProcessName its_name, TransferAgentOptions its_options)
     : name(its_name), options(std::move(its_options)) {
   options.store = directory / "content";
-  if (name != net::ProcessName::coordinator()) {
-    // All hosts of the rig are linked.
-    options.host = HostLinks{[](const auto&, const auto&) { return std::string(); },
-                             [](const auto&, const auto&) {}};
-  }
   start();
 }
 
 void TransferHost::start() { agent = std::make_unique<TransferAgent>(options); }
 
-TransferRig::TransferRig(std::size_t count, const TransferAgentOptions& options)
-    : launcher(net::ProcessName::coordinator(), options) {
+void TransferHost::perform(const FileRequest& request, const OnFileReply& on_reply) {
+  const auto reply = std::make_shared<OneReply>(name.text(), on_reply);
+  if (!agent) return;
+  std::visit(
+      [&]<class Request>(const Request& one) {
+        if constexpr (std::is_same_v<Request, Accept> || std::is_same_v<Request, Connect>) {
+          (*reply)(ListensAt{});
+        } else {
+          agent->perform(one, [reply](const FileReply& made) { (*reply)(made); });
+        }
+      },
+      request);
+}
+
+TransferRig::TransferRig(std::size_t count, TransferAgentOptions options)
+    : hosts(made_hosts(count, options)), launcher(net::ProcessName::coordinator(), [&] {
+        options.ask = [this](const net::ProcessName& host, const FileRequest& request,
+                             const OnFileReply& on_reply) {
+          hosts.at(host.replica)->perform(request, on_reply);
+        };
+        return options;
+      }()) {
   for (std::size_t i = 0; i < count; ++i) {
-    hosts.push_back(std::make_unique<TransferHost>(host_agent_name(i), options));
     link(launcher, *hosts[i]);
     for (std::size_t other = 0; other < i; ++other) link(*hosts[other], *hosts[i]);
   }

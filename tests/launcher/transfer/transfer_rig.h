@@ -23,6 +23,9 @@ struct TransferHost {
   TransferHost(net::ProcessName its_name, TransferAgentOptions its_options);
 
   void start();
+  // As the host's agent does with a request of the launcher: Failure, where there is no agent or it
+  // ends before it has replied. All hosts of a rig are linked.
+  void perform(const FileRequest& request, const OnFileReply& on_reply);
   void stop() { agent.reset(); }
 
   ScratchDirectory directory;
@@ -33,7 +36,7 @@ struct TransferHost {
 
 // A launcher and host agents with a memory link between every two.
 struct TransferRig {
-  explicit TransferRig(std::size_t count, const TransferAgentOptions& options = {});
+  explicit TransferRig(std::size_t count, TransferAgentOptions options = {});
 
   static void link(TransferHost& left, TransferHost& right);
   // The far end of a link between the host's agent and a peer that the test plays.
@@ -41,8 +44,8 @@ struct TransferRig {
   // Stops a host's agent, starts it again over the same directory, and links it with all others.
   void restart(std::size_t number);
 
-  TransferHost launcher;
   std::vector<std::unique_ptr<TransferHost>> hosts;
+  TransferHost launcher;  // after the hosts that it asks
 };
 
 // The next message of this kind; others are passed over.
