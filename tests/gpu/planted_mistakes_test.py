@@ -1,5 +1,5 @@
 """The emulation of a GPU notices mistakes: each is planted in a copy of the CUDA kernels, which is then
-compiled and run like the kernels themselves."""
+compiled and run like the kernels themselves. One for each way to notice; all with STRAIT_CAMPAIGNS=1."""
 
 import concurrent.futures
 import os
@@ -87,6 +87,7 @@ MISTAKES = [
      "log_probabilities[blockIdx.x] = load_elements(logits + row.offset(target), element, 1).value[0]", "cross_entropy", UNORDERED),
 ]
 LAYERS = ("rms_norm", "gated_product", "rotate_heads", "cross_entropy")
+CAMPAIGN = bool(os.environ.get("STRAIT_CAMPAIGNS"))
 
 
 def compiler():
@@ -133,7 +134,8 @@ def main():
         return noticed
 
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
-        return 0 if all(list(pool.map(is_noticed, MISTAKES))) else 1
+        first = {mistake[-1]: mistake for mistake in reversed(MISTAKES)}
+        return 0 if all(list(pool.map(is_noticed, MISTAKES if CAMPAIGN else first.values()))) else 1
 
 
 if __name__ == "__main__":

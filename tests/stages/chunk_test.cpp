@@ -31,11 +31,11 @@ models::ModelConfig config_of(double dropout) {
 }
 
 // Two blocks of a model, the same whenever they are made.
-struct Blocks {
+struct TwoBlocks {
   std::unique_ptr<models::Model> model;
   std::unique_ptr<Chunk> chunk;
 
-  Blocks(const models::ModelConfig& config, const ChunkOptions& options)
+  TwoBlocks(const models::ModelConfig& config, const ChunkOptions& options)
       : model(models::make_model(config, kBlocks, at::kFloat, at::kCPU)),
         chunk(std::make_unique<Chunk>(*model, options)) {
     models::initialize(*model, config, 1);
@@ -73,9 +73,9 @@ TEST(Chunk, SplitBackwardAddsLargeWeightGradientsLaterWithTheSameBits) {
   for (const bool recompute : {false, true}) {
     ChunkOptions options;
     options.recompute = recompute;
-    const Blocks whole(config, options);
+    const TwoBlocks whole(config, options);
     options.splits_backward = true;
-    const Blocks split(config, options);
+    const TwoBlocks split(config, options);
     for (int m = 0; m < 3; ++m) {
       whole.forward(m);
       split.forward(m);
@@ -105,7 +105,7 @@ TEST(Chunk, FrozenChunkHasNoWeightGradients) {
   ChunkOptions options;
   options.first_trained_layer = kBlocks.last + 1;
   options.splits_backward = true;
-  const Blocks frozen(config_of(0), options);
+  const TwoBlocks frozen(config_of(0), options);
   frozen.forward(0);
   EXPECT_FALSE(frozen.backward(0).defined());
   frozen.chunk->weight_gradients(MicroBatch{0});
@@ -133,7 +133,7 @@ TEST(Chunk, HoldsWhatThePlanCountsForEachPartOfASplitBackward) {
   const c10::DebugInfoGuard counting(c10::DebugInfoKind::PROFILER_STATE, live);
   ChunkOptions options;
   options.splits_backward = true;
-  const Blocks blocks(config, options);
+  const TwoBlocks blocks(config, options);
   const schedules::ActionList once = {{schedules::Work::forward, {}, {}},
                                       {schedules::Work::backward, {}, {}},
                                       {schedules::Work::weight_gradient, {}, {}}};
@@ -178,7 +178,7 @@ TEST(Chunk, HoldsWhatThePlanCountsOfAGatedModel) {
       "config.json");
   const auto live = std::make_shared<LiveBytes>();
   const c10::DebugInfoGuard counting(c10::DebugInfoKind::PROFILER_STATE, live);
-  const Blocks blocks(config, {});
+  const TwoBlocks blocks(config, {});
   blocks.forward(0);
   blocks.backward(0);  // makes the gradients
   const std::int64_t before = live->bytes();
@@ -202,7 +202,7 @@ TEST(Chunk, RecomputationKeepsInputsOfTrainedLayersOnly) {
     ChunkOptions options;
     options.recompute = true;
     options.first_trained_layer = kBlocks.last + 1 - trained;
-    const Blocks blocks(config_of(0), options);
+    const TwoBlocks blocks(config_of(0), options);
     blocks.forward(0);
     blocks.backward(0);  // makes the gradients
     const std::int64_t before = live->bytes();

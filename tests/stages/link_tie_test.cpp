@@ -19,8 +19,8 @@ namespace {
 using testing::ElementsAre;
 
 constexpr std::int64_t kVocabulary = 12;
-constexpr std::int64_t kWidth = 3;
-constexpr Phase kTraining{store::Step{0}, true};
+constexpr std::int64_t kTiedWidth = 3;
+constexpr Phase kFirstStep{store::Step{0}, true};
 
 // Two micro-batches of two rows each; the last row is padded by one token.
 BatchSource small_source() {
@@ -43,10 +43,10 @@ LinkPair links() { return memory_links({0, 0}, {1, 0}, "tie"); }
 struct TieEnds {
   BatchSource source = small_source();
   WaitClock waits;
-  at::Tensor head = at::randn({kVocabulary, kWidth}).requires_grad_();
-  sync::Layout layout{{{"table", {kVocabulary, kWidth}, true}}};
+  at::Tensor head = at::randn({kVocabulary, kTiedWidth}).requires_grad_();
+  sync::Layout layout{{{"table", {kVocabulary, kTiedWidth}, true}}};
   Gradients gradients{{{"table", head, true}}, layout};
-  models::TiedWeight tied{"table", at::empty({0, kWidth}).requires_grad_(), {}};
+  models::TiedWeight tied{"table", at::empty({0, kTiedWidth}).requires_grad_(), {}};
   net::Link* owner_link = nullptr;
   net::Link* reader_link = nullptr;
   std::unique_ptr<OwnerTie> owner;
@@ -74,7 +74,7 @@ struct TieEnds {
 };
 
 TEST(LookedUpRows, AreThoseOfEveryTokenWithFirstAndLastUse) {
-  const LookedUpRows rows = looked_up_rows(small_source(), kTraining, 2);
+  const LookedUpRows rows = looked_up_rows(small_source(), kFirstStep, 2);
   EXPECT_THAT(rows.tokens, ElementsAre(0, 2, 3, 5, 7, 9, 11)) << "0 is the padding";
   EXPECT_THAT(rows.first_use, ElementsAre(ElementsAre(1, 3, 4, 5), ElementsAre(0, 2, 6)));
   EXPECT_THAT(rows.last_use, ElementsAre(ElementsAre(1, 4), ElementsAre(0, 2, 3, 5, 6)));
@@ -82,7 +82,7 @@ TEST(LookedUpRows, AreThoseOfEveryTokenWithFirstAndLastUse) {
 
 TEST(LinkTie, EmbeddingReadsOwnersValues) {
   TieEnds ends;
-  for (const Phase& phase : {kTraining, Phase{store::Step{0}, false}, kTraining}) {
+  for (const Phase& phase : {kFirstStep, Phase{store::Step{0}, false}, kFirstStep}) {
     ends.begin(phase);
     for (const int micro_batch : {0, 1}) {
       const auto tokens = ends.source.padded_tokens(phase, MicroBatch{micro_batch});
@@ -102,13 +102,13 @@ TEST(LinkTie, SumHasBitsOfLocalTie) {
   TieEnds ends;
   at::Tensor& sum = ends.gradients.of(ends.head);
   sum.fill_(-0.0F);
-  ends.begin(kTraining);
-  const at::Tensor factors = at::randn({6, kWidth});
+  ends.begin(kFirstStep);
+  const at::Tensor factors = at::randn({6, kTiedWidth});
   at::Tensor table = ends.head.detach().clone().requires_grad_();
   for (const int micro_batch : {0, 1}) {
-    ends.look_up(kTraining, micro_batch).mul(factors).sum().backward();
+    ends.look_up(kFirstStep, micro_batch).mul(factors).sum().backward();
     ends.reader->backward_done(MicroBatch{micro_batch});
-    const auto tokens = ends.source.padded_tokens(kTraining, MicroBatch{micro_batch});
+    const auto tokens = ends.source.padded_tokens(kFirstStep, MicroBatch{micro_batch});
     kernels::look_up_rows(table, at::tensor(tokens, at::kLong)).mul(factors).sum().backward();
   }
   const at::Tensor expected = table.grad() + sum;
@@ -122,12 +122,12 @@ TEST(LinkTie, PaddingTokenGetsNoGradientFromTheInput) {
     TieEnds ends({}, padding);
     for (int step = 0; step < 2; ++step) {
       ends.gradients.clear();
-      ends.begin(kTraining);
+      ends.begin(kFirstStep);
       at::Tensor table = ends.head.detach().clone().requires_grad_();
       for (const int micro_batch : {0, 1}) {
-        ends.look_up(kTraining, micro_batch).sum().backward();
+        ends.look_up(kFirstStep, micro_batch).sum().backward();
         ends.reader->backward_done(MicroBatch{micro_batch});
-        const auto tokens = ends.source.padded_tokens(kTraining, MicroBatch{micro_batch});
+        const auto tokens = ends.source.padded_tokens(kFirstStep, MicroBatch{micro_batch});
         kernels::look_up_rows(table, at::tensor(tokens, at::kLong), padding).sum().backward();
       }
       ends.owner->combine(ends.gradients);
@@ -145,13 +145,13 @@ TEST(LinkTie, RowsAreQuantisedBesideCompressedBoundaries) {
     codec.backward_bits = 8;
     codec.first_bits = first_bits;
     TieEnds ends(codec);
-    ends.begin(kTraining);
-    at::Tensor expected = at::zeros({kVocabulary, kWidth});
+    ends.begin(kFirstStep);
+    at::Tensor expected = at::zeros({kVocabulary, kTiedWidth});
     for (const int micro_batch : {0, 1}) {
       const at::Tensor tokens =
-          at::tensor(ends.source.padded_tokens(kTraining, MicroBatch{micro_batch}), at::kLong);
+          at::tensor(ends.source.padded_tokens(kFirstStep, MicroBatch{micro_batch}), at::kLong);
       const at::Tensor exact = ends.head.detach().index_select(0, tokens);
-      const at::Tensor values = ends.look_up(kTraining, micro_batch);
+      const at::Tensor values = ends.look_up(kFirstStep, micro_batch);
       EXPECT_FALSE(at::equal(values, exact));
       EXPECT_TRUE(at::allclose(values, exact, 0.02, 0.02));
       const at::Tensor factors = at::randn_like(exact);
@@ -173,27 +173,27 @@ TEST(LinkTie, RowsAreQuantisedBesideCompressedBoundaries) {
 
 TEST(LinkTie, OnlyLookedUpRowsCross) {
   TieEnds ends;
-  ends.begin(kTraining);
+  ends.begin(kFirstStep);
   for (const int micro_batch : {0, 1}) {
-    ends.look_up(kTraining, micro_batch).sum().backward();
+    ends.look_up(kFirstStep, micro_batch).sum().backward();
     ends.reader->backward_done(MicroBatch{micro_batch});
   }
   ends.owner->combine(ends.gradients);
-  const std::uint64_t bytes = 7 * kWidth * sizeof(float);
+  const std::uint64_t bytes = 7 * kTiedWidth * sizeof(float);
   for (net::Link* link : {ends.owner_link, ends.reader_link}) {
     EXPECT_GE(link->state().sent_bytes, bytes);
-    EXPECT_LT(link->state().sent_bytes, kVocabulary * kWidth * sizeof(float));
+    EXPECT_LT(link->state().sent_bytes, kVocabulary * kTiedWidth * sizeof(float));
   }
 }
 
 TEST(LinkTie, RowsOfOtherDataAreRefused) {
   TieEnds ends;
-  ends.owner->begin(kTraining, 1);
-  ends.reader->begin(kTraining, 1);
-  ends.look_up(kTraining, 0);
-  ends.owner_link->send(net::Frame(kWidth));
-  ends.reader->begin(kTraining, 1);
-  EXPECT_THROW(ends.look_up(kTraining, 0), codec::CodecError);
+  ends.owner->begin(kFirstStep, 1);
+  ends.reader->begin(kFirstStep, 1);
+  ends.look_up(kFirstStep, 0);
+  ends.owner_link->send(net::Frame(kTiedWidth));
+  ends.reader->begin(kFirstStep, 1);
+  EXPECT_THROW(ends.look_up(kFirstStep, 0), codec::CodecError);
 }
 
 }  // namespace

@@ -5,15 +5,15 @@
 namespace strait::stages {
 namespace {
 
-constexpr int kBlocks = 4;
+constexpr int kBlocksInAll = 4;
 
 }  // namespace
 
 RunSettings losing_replicas(const std::string& method, int stages, int steps, int chunks) {
   RunSettings settings;
-  const int each = kBlocks / (stages * chunks);
+  const int each = kBlocksInAll / (stages * chunks);
   settings.blocks.clear();
-  for (int first = 0; first < kBlocks; first += each) {
+  for (int first = 0; first < kBlocksInAll; first += each) {
     settings.blocks.emplace_back(first, first + each - 1);
   }
   settings.chunks = chunks;

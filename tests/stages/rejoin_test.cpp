@@ -12,9 +12,9 @@ namespace {
 
 using testing::IsEmpty;
 
-constexpr int kSteps = 8;
-constexpr int kRounds = 12;
-constexpr int kMostRounds = 200;  // until enough of them had a rejoin
+constexpr int kStepsOfRejoins = 8;
+constexpr int kRejoinRounds = 12;
+constexpr int kMostRejoinRounds = 200;  // until enough of them had a rejoin
 
 // A process that is killed after a number of calls to its links, again and again: its next lifetime
 // begins when its replica rejoins.
@@ -46,7 +46,7 @@ std::vector<T> tail(const std::vector<T>& all, std::size_t count) {
 // After the last rejoin all three replicas train as one, to the end.
 void expect_trained_together(const RunResult& result, const RunResult& whole) {
   const auto [steps, came] = result.rejoins.back();
-  const auto together = static_cast<std::size_t>(kSteps - steps);
+  const auto together = static_cast<std::size_t>(kStepsOfRejoins - steps);
   for (std::size_t replica = 1; replica < kReplicas; ++replica) {
     expect_same_model(result.models[0], result.models[replica]);
     EXPECT_EQ(tail(result.curves[replica], together), tail(result.curves[0], together)) << replica;
@@ -54,7 +54,7 @@ void expect_trained_together(const RunResult& result, const RunResult& whole) {
     EXPECT_EQ(tail(result.tokens[replica], together), tail(whole.tokens[0], together)) << replica;
   }
   for (const double loss : result.curves[came == 0 ? 1 : 0]) EXPECT_TRUE(std::isfinite(loss));
-  EXPECT_EQ(result.curves[came == 0 ? 1 : 0].size(), kSteps);
+  EXPECT_EQ(result.curves[came == 0 ? 1 : 0].size(), kStepsOfRejoins);
 }
 
 class RejoinAfterKill : public testing::TestWithParam<std::tuple<std::string, int, int>> {};
@@ -64,14 +64,14 @@ TEST_P(RejoinAfterKill, TrainsOnWithTheOthers) {
   const std::uint64_t seed = std::random_device{}();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937_64 chance(seed);
-  RunSettings settings = losing_replicas(method, stages, kSteps, chunks);
+  RunSettings settings = losing_replicas(method, stages, kStepsOfRejoins, chunks);
   const RunResult whole = run_stages(settings);
   ASSERT_THAT(whole.errors, IsEmpty());
 
   int rejoin_count = 0;
   int second = 0;
-  for (int round = 0; round < kRounds || rejoin_count < 4 || second < 1; ++round) {
-    ASSERT_LT(round, kMostRounds) << rejoin_count << " came back, " << second << " twice";
+  for (int round = 0; round < kRejoinRounds || rejoin_count < 4 || second < 1; ++round) {
+    ASSERT_LT(round, kMostRejoinRounds) << rejoin_count << " came back, " << second << " twice";
     const std::size_t process = chance() % static_cast<std::size_t>(kReplicas * stages);
     const std::vector<int> moments = {static_cast<int>(chance() % 150),
                                       static_cast<int>(chance() % 100)};
@@ -92,7 +92,7 @@ TEST_P(RejoinAfterKill, TrainsOnWithTheOthers) {
     const std::size_t left = dead == 0 ? 1 : 0;
     expect_same_model(result.models[left], result.models[3 - dead - left]);
     EXPECT_EQ(result.curves[left], result.curves[3 - dead - left]);
-    EXPECT_EQ(result.curves[left].size(), kSteps);
+    EXPECT_EQ(result.curves[left].size(), kStepsOfRejoins);
   }
 }
 
@@ -135,13 +135,13 @@ RunResult run_with_rejoin(RunSettings& settings, Around& around) {
 }
 
 TEST(Rejoin, WithAllreduceEqualsResumeOfAllReplicas) {
-  RunSettings settings = losing_replicas("allreduce", 1, kSteps);
+  RunSettings settings = losing_replicas("allreduce", 1, kStepsOfRejoins);
   Around around;
   const RunResult result = run_with_rejoin(settings, around);
   ASSERT_EQ(result.rejoins.size(), 1U);
   const std::int64_t steps = result.rejoins[0].first;
 
-  RunSettings again = losing_replicas("allreduce", 1, kSteps);
+  RunSettings again = losing_replicas("allreduce", 1, kStepsOfRejoins);
   again.exact = false;
   const RunResult resumed = run_stages(again, around.at[steps], steps);
   ASSERT_THAT(resumed.errors, IsEmpty());
@@ -153,7 +153,7 @@ TEST(Rejoin, WithAllreduceEqualsResumeOfAllReplicas) {
 
 // Changes that the others have not synced yet are kept.
 TEST(Rejoin, KeepsStateOfOthersAndStartsFromModel) {
-  RunSettings settings = losing_replicas("cocktail", 1, kSteps);
+  RunSettings settings = losing_replicas("cocktail", 1, kStepsOfRejoins);
   settings.sync.top = 0.1;
   Around around;
   const RunResult result = run_with_rejoin(settings, around);
@@ -187,7 +187,7 @@ TEST(Rejoin, KeepsStateOfOthersAndStartsFromModel) {
 TEST(AbsentReplica, IsNotCountedAndCanJoin) {
   for (const int chunks : {1, 2}) {
     SCOPED_TRACE(testing::Message() << chunks << " chunks");
-    RunSettings settings = losing_replicas("cocktail", 2, kSteps, chunks);
+    RunSettings settings = losing_replicas("cocktail", 2, kStepsOfRejoins, chunks);
     const RunResult whole = run_stages(settings);
     settings.absent = {1};
     const RunResult without = run_stages(settings);
@@ -195,10 +195,10 @@ TEST(AbsentReplica, IsNotCountedAndCanJoin) {
     EXPECT_THAT(without.rejoins, IsEmpty());
     EXPECT_THAT(without.curves[1], IsEmpty());
     EXPECT_EQ(without.curves[0], without.curves[2]);
-    EXPECT_EQ(without.curves[0].size(), kSteps);
+    EXPECT_EQ(without.curves[0].size(), kStepsOfRejoins);
     expect_same_model(without.models[0], without.models[2]);
     // From the very first step on.
-    for (std::size_t step = 0; step < kSteps; ++step) {
+    for (std::size_t step = 0; step < kStepsOfRejoins; ++step) {
       EXPECT_LT(without.tokens[0][step], whole.tokens[0][step]) << step;
     }
 

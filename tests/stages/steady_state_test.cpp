@@ -20,9 +20,9 @@ namespace {
 
 constexpr std::int64_t kRowsOfTensor = 4;
 constexpr std::int64_t kTokens = 64;
-constexpr std::int64_t kWidth = 256;
+constexpr std::int64_t kWidthOfTensor = 256;
 constexpr int kBurst = 4;  // micro-batches on their way at once
-constexpr std::size_t kRawBytes = kRowsOfTensor * kTokens * kWidth * sizeof(float);
+constexpr std::size_t kRawBytes = kRowsOfTensor * kTokens * kWidthOfTensor * sizeof(float);
 
 struct Ends {
   // The links; destroyed last.
@@ -37,7 +37,7 @@ struct Ends {
   void join(std::unique_ptr<net::Link> upper_link, std::unique_ptr<net::Link> lower_link,
             const BoundaryOptions& options) {
     BoundarySetting setting;
-    setting.width = kWidth;
+    setting.width = kWidthOfTensor;
     setting.row_tokens = kTokens;
     setting.last = store::Step{1000};
     // The same samples at every step.
@@ -134,7 +134,8 @@ void see_every_size() {
 // Large allocations of forty steps after the first ten, by library.
 std::map<std::string, std::uint64_t> asked_for(Ends& ends) {
   std::vector<at::Tensor> values;
-  for (int m = 0; m < kBurst; ++m) values.push_back(at::randn({kRowsOfTensor, kTokens, kWidth}));
+  for (int m = 0; m < kBurst; ++m)
+    values.push_back(at::randn({kRowsOfTensor, kTokens, kWidthOfTensor}));
   see_every_size();
   std::int64_t step = 0;
   for (; step < 10; ++step) play_step(ends, step, values);

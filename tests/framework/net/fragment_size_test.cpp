@@ -55,9 +55,9 @@ TEST(FragmentSize, ShrinksWhileNothingIsConfirmed) {
 
 // A sender that keeps `queue` bytes in flight on a path of changing rate, and measures it as a
 // link does.
-class SimulatedPath {
+class NarrowPath {
  public:
-  SimulatedPath(double rate, std::uint64_t queue, double round_trip)
+  NarrowPath(double rate, std::uint64_t queue, double round_trip)
       : rate_(rate), queue_(queue), round_trip_(round_trip) {}
 
   void set_rate(double rate) { rate_ = rate; }
@@ -125,7 +125,7 @@ TEST(FragmentSize, FollowsDropsOfAnyPath) {
     };
     const double fast = exponent(6, 10);
     const double slow = exponent(4, 5.5);
-    SimulatedPath path(fast, 64 << 10, std::uniform_real_distribution<double>(0, 0.2)(random));
+    NarrowPath path(fast, 64 << 10, std::uniform_real_distribution<double>(0, 0.2)(random));
     path.run(Seconds(3));
     EXPECT_GT(path.confirmed(), 0U);
     path.set_rate(slow);
@@ -144,7 +144,7 @@ TEST(FragmentSize, FastPathIsNotMistaken) {
   for (const double megabits : {10.0, 100.0, 1000.0}) {
     for (const double round_trip : {0.0, 0.02, 0.15, 0.3}) {
       const double rate = megabits * 1e6 / 8;
-      SimulatedPath path(rate, static_cast<std::uint64_t>(rate), round_trip);
+      NarrowPath path(rate, static_cast<std::uint64_t>(rate), round_trip);
       path.run(Seconds(20));
       // Ten milliseconds of it, within the accuracy of the measurement.
       EXPECT_GT(static_cast<double>(path.limit()), 0.005 * rate) << megabits << ' ' << round_trip;

@@ -91,12 +91,12 @@ class Throttled {
   double exponent(double low, double high) {
     return std::pow(10, std::uniform_real_distribution<double>(low, high)(random_));
   }
-  void throttle(double bits, double seconds) {
+  void throttle(double bits, double duration) {
     PathConditions conditions;
     conditions.bits_per_second = static_cast<std::int64_t>(bits);
     conditions.delay = std::chrono::milliseconds(random_() % 80);
     pair_->path->set(conditions);
-    pass(Seconds(seconds));
+    pass(Seconds(duration));
   }
   // Or until the end.
   void pass(Seconds time) {

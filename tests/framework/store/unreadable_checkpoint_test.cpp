@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void save(const fs::path& run, std::int64_t step) {
+void save_step(const fs::path& run, std::int64_t step) {
   save_checkpoint(run, step, {shard_name(0, 0), shard_name(1, 0)});
 }
 
@@ -37,7 +37,7 @@ void for_each_failing_look(
         ASSERT_LT(call, 300);
         SCOPED_TRACE(testing::Message() << "call " << call << " fails with errno " << error);
         const ScratchDirectory run;
-        for (const std::int64_t step : {1, 2, 3}) save(run.path(), step);
+        for (const std::int64_t step : {1, 2, 3}) save_step(run.path(), step);
         bool threw = false;
         const SystemFault fault{.call = kind, .after = call, .error = error, .once = true};
         const int calls = with_fault(fault, [&] {
@@ -57,7 +57,7 @@ void for_each_failing_look(
 
 TEST(UnreadableCheckpoint, IsNotCalledUncommitted) {
   const ScratchDirectory run;
-  save(run.path(), 1);
+  save_step(run.path(), 1);
   const fs::path path = checkpoint_directory(run.path(), Step{1});
   EXPECT_TRUE(is_committed(path));
   EXPECT_FALSE(is_committed(checkpoint_directory(run.path(), Step{2})));
@@ -81,7 +81,7 @@ TEST(UnreadableCheckpoint, IsNotPassedOver) {
   });
   for (const char* name : {"manifest.json", "stage-1.replica-0.safetensors"}) {
     const ScratchDirectory run;
-    for (const std::int64_t step : {1, 2}) save(run.path(), step);
+    for (const std::int64_t step : {1, 2}) save_step(run.path(), step);
     make_loop(checkpoint_directory(run.path(), Step{2}) / name);
     EXPECT_THROW(choose_checkpoint(run.path()), StoreError);
   }
@@ -123,7 +123,7 @@ TEST(UnreadableCheckpoint, IsNeverRemovedByGoingBackOrPruning) {
 
 TEST(UnreadableCheckpoint, OfAnotherFormatIsForAnotherBuildToRead) {
   const ScratchDirectory run;
-  for (const std::int64_t step : {1, 2}) save(run.path(), step);
+  for (const std::int64_t step : {1, 2}) save_step(run.path(), step);
   const fs::path file = checkpoint_directory(run.path(), Step{2}) / "manifest.json";
   std::string text = ScratchDirectory::read(file);
   const std::string version = "\"format_version\": ";

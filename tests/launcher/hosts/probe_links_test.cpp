@@ -14,7 +14,7 @@ namespace {
 using std::chrono::milliseconds;
 using testing::HasSubstr;
 
-constexpr milliseconds kLimit{3000};
+constexpr milliseconds kProbeLimit{3000};
 // Of tries that cannot succeed.
 constexpr milliseconds kShort{300};
 
@@ -50,7 +50,7 @@ struct TwoHosts {
 
 TEST(ProbeLinks, ReachesAnsweringHost) {
   TwoHosts hosts;
-  const auto results = hosts.ends[0]->try_paths(std::vector{hosts.target(1)}, kLimit);
+  const auto results = hosts.ends[0]->try_paths(std::vector{hosts.target(1)}, kProbeLimit);
   EXPECT_EQ(results.at(0).problem, "");
   EXPECT_GT(results.at(0).seconds, 0);
 }
@@ -81,7 +81,8 @@ TEST(ProbeLinks, DoesNotWaitForAddressesThatLeadNowhere) {
 
 TEST(ProbeLinks, ReportsInvalidAddress) {
   TwoHosts hosts;
-  const auto results = hosts.ends[0]->try_paths(std::vector{PathTarget{1, "no address"}}, kLimit);
+  const auto results =
+      hosts.ends[0]->try_paths(std::vector{PathTarget{1, "no address"}}, kProbeLimit);
   EXPECT_THAT(results.at(0).problem, HasSubstr("no address"));
 }
 
@@ -89,7 +90,7 @@ TEST(ProbeLinks, ReachesHostOverIpv6) {
   TwoHosts hosts({"::1"});
   const auto& opened = hosts.ends[1]->opened();
   if (opened.addresses.empty()) GTEST_SKIP() << opened.problems.at(0);
-  const auto results = hosts.ends[0]->try_paths(std::vector{hosts.target(1)}, kLimit);
+  const auto results = hosts.ends[0]->try_paths(std::vector{hosts.target(1)}, kProbeLimit);
   EXPECT_EQ(results.at(0).problem, "");
   EXPECT_THAT(hosts.target(1).endpoint, HasSubstr("tcp://[::1]:"));
 }
@@ -109,7 +110,7 @@ TEST(ProbeLinks, MeasuresRoundTripsAndFlowsInBothDirections) {
 TEST(ProbeLinks, ReportsHostLostDuringMeasurement) {
   TwoHosts hosts;
   const PathTarget target = hosts.target(1);
-  ASSERT_EQ(hosts.ends[0]->try_paths(std::vector{target}, kLimit).at(0).problem, "");
+  ASSERT_EQ(hosts.ends[0]->try_paths(std::vector{target}, kProbeLimit).at(0).problem, "");
   hosts.ends[1].reset();
   EXPECT_THROW(hosts.ends[0]->receive_flow(1, {target.endpoint}, soon()), net::LinkError);
   EXPECT_NE(hosts.ends[0]->try_paths(std::vector{target}, kLimit).at(0).problem, "");

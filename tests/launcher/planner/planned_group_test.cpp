@@ -48,7 +48,7 @@ ReplicaGroups groups(const plan::Plan& plan, std::uint32_t stage = 0) {
   return groups_with(plan, plan.sync_method, stage);
 }
 
-std::string refusal(plan::Plan plan) {
+std::string refusal_of_groups(plan::Plan plan) {
   return refusal_of<base::UserError>([&] { plan_groups(plan, nullptr); });
 }
 
@@ -145,17 +145,17 @@ TEST(PlannedGroup, OfUnequalHostsIsForSumsOfGradientsOnly) {
   EXPECT_EQ(groups(plan_of("allreduce", 1, {0, 0, 1}, kOneGpu)), unequal);
   const plan::Plan averaged = plan_of("diloco", 1, {0, 0, 1});
   EXPECT_EQ(groups(averaged), sync::separate_replicas(3));
-  EXPECT_EQ(refusal(averaged), "nothing was refused");
-  EXPECT_THAT(refusal(with(averaged, recipe::GroupUse::always)),
+  EXPECT_EQ(refusal_of_groups(averaged), "nothing was refused");
+  EXPECT_THAT(refusal_of_groups(with(averaged, recipe::GroupUse::always)),
               AllOf(HasSubstr("sync.group is \"always\""), HasSubstr("with 2 and with 1 replicas"),
                     HasSubstr("leave sync.group at \"auto\"")));
 }
 
 TEST(PlannedGroup, ThatIsImpossibleIsRefused) {
   const auto always = recipe::GroupUse::always;
-  EXPECT_THAT(refusal(with(plan_of("allreduce", 1, {0, 1}, kNoGpu), always)),
+  EXPECT_THAT(refusal_of_groups(with(plan_of("allreduce", 1, {0, 1}, kNoGpu), always)),
               HasSubstr("CPUs of several hosts"));
-  EXPECT_THAT(refusal(with(plan_of("cocktail", 1, {0, 1}), always)),
+  EXPECT_THAT(refusal_of_groups(with(plan_of("cocktail", 1, {0, 1}), always)),
               HasSubstr("no two replicas have all of their stages on the same hosts"));
   plan::Plan plan = with(plan_of("cocktail", 1, {0, 0}), always);
   plan.recipe.sync.on_loss = recipe::LossRule::continue_run;

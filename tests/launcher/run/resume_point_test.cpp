@@ -39,7 +39,7 @@ void save(const fs::path& run, std::int64_t step) {
                           store::weights_name(1, 0), store::shard_name(1, 0)});
 }
 
-class Notes : public RunObserver {
+class ResumeNotes : public RunObserver {
  public:
   void note(const std::string& text) override { all += text; }
   std::string all;
@@ -62,7 +62,7 @@ class RestartPoint : public testing::Test {
 
   ScratchDirectory scratch_;
   RunDirectory directory_ = RunDirectory::create(scratch_ / "run", RunDirectory::Existing::refuse);
-  Notes notes_;
+  ResumeNotes notes_;
 };
 
 TEST(StepToGoOnFrom, PassesOverWeightsWhoseLossesAreNotFinite) {
