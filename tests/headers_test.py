@@ -3,7 +3,9 @@
 The precompiled header of the build would hide what is missing. A compiler takes a second for each header, most
 of it for the standard library. So only those without a source of their own are compiled; the source of every
 other one includes it first (rooms_test.py), and that a header includes what declares the names of the standard
-library that it uses is seen in its text. With STRAIT_CAMPAIGNS=1 all that do not read libtorch are compiled.
+library that it uses is seen in its text. Those that read libtorch are compiled together, for it takes ten seconds to
+read: one that includes less comes before one that includes more. With STRAIT_CAMPAIGNS=1 each of them is compiled alone,
+and all headers that do not read libtorch.
 """
 
 import concurrent.futures
@@ -53,29 +55,35 @@ def main():
     scratch = BUILD / "headers"
     scratch.mkdir(parents=True, exist_ok=True)
 
-    def check(header):
-        room = header.rsplit("/", 1)[0]
-        uses = included_by(header, files)
-        missing = missing_includes(files[header], uses)
-        if missing:
-            return f"{header} uses names of {', '.join(missing)}, which it includes neither itself nor through another"
-        if header.removesuffix(".h") + ".cpp" in files and (not CAMPAIGN or reads_torch(header, files)):
-            return ""
+    def misses_names(header):
+        missing = missing_includes(files[header], included_by(header, files))
+        return missing and f"{header} uses names of {', '.join(missing)}, which it includes neither itself nor through another"
+
+    def check(unit):
+        room = unit[0].rsplit("/", 1)[0]
         options = flags.get(room, flags["schedules"])
-        seen = [header, *options, *(files[name] for name in sorted(uses | {header}) if name in files)]
+        uses = set(unit).union(*(included_by(header, files) for header in unit))
+        seen = [*unit, *options, *(files[name] for name in sorted(uses) if name in files)]
         digest = hashlib.sha256("\0".join(seen).encode()).hexdigest()
-        passed = scratch / (header.replace("/", "_") + ".passed")
+        passed = scratch / (unit[0].replace("/", "_") + ".passed")
         if passed.exists() and passed.read_text() == digest:
             return ""
-        found = complaint(f'#include "{header}"\n', options)
+        found = complaint("".join(f'#include "{header}"\n' for header in unit), options)
         if not found:
             passed.write_text(digest)
         return found
 
     headers = [path for path in files if path.endswith(".h") and not path.startswith("tests/")
                and (path.rsplit("/", 1)[0] in flags or path.startswith("framework/mutex"))]
+    compiled = [header for header in headers
+                if header.removesuffix(".h") + ".cpp" not in files or (CAMPAIGN and not reads_torch(header, files))]
+    together = [] if CAMPAIGN else [header for header in compiled if reads_torch(header, files)]
+    units = [[header] for header in compiled if header not in together]
+    if together:
+        units.insert(0, sorted(together, key=lambda header: len(included_by(header, files))))
+    found = list(filter(None, map(misses_names, headers)))
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
-        found = [text for text in pool.map(check, headers) if text]
+        found += filter(None, pool.map(check, units))
     print("\n".join(found) or f"{len(headers)} headers stand alone")
     return 1 if found else 0
 

@@ -353,8 +353,7 @@ class Adapters(Compared):
 
 
 class Resume(Compared):
-    # So many that whoever acts behind the first ones acts in the middle of the run.
-    STEPS = 150
+    STEPS = 80  # enough that what is done after the first ones is done in the middle of the run
 
     def settings(self, **more):
         return split(2, ONE_F_ONE_B, 1, **{"train.steps": self.STEPS, **more})
