@@ -151,8 +151,12 @@ void check_required(const Recipe& recipe, const std::string& source, const Origi
 
 void check_consistent(const Recipe& recipe, const std::string& source, const Origins& origins,
                       Mistakes& mistakes) {
-  const auto& [stages, replicas, schedule, chunks, depth, partition, threads, choose_stages,
-               choose_replicas, hosts] = recipe.pipeline;
+  const Recipe::Pipeline& pipeline = recipe.pipeline;
+  const std::int64_t stages = pipeline.stages;
+  const std::int64_t replicas = pipeline.replicas;
+  const std::optional<std::int64_t>& chunks = pipeline.chunks;
+  const Recipe::Partition& partition = pipeline.partition;
+  const std::vector<std::string>& hosts = pipeline.hosts;
   const auto at = [&](std::initializer_list<std::string_view> keys) {
     return origins_of(keys, origins, source);
   };
@@ -164,7 +168,7 @@ void check_consistent(const Recipe& recipe, const std::string& source, const Ori
         recipe.train.batch, at({"train.batch", "train.micro_batch", "pipeline.replicas"}), rows,
         recipe.train.micro_batch.value_or(1), replicas));
   }
-  if ((choose_stages || choose_replicas) && !hosts.empty()) {
+  if ((pipeline.choose_stages || pipeline.choose_replicas) && !hosts.empty()) {
     mistakes.push_back(
         fmt::format("pipeline.hosts is set while pipeline.stages or pipeline.replicas is \"auto\" "
                     "({}); set all "
