@@ -110,6 +110,10 @@ void add_pipeline_and_train(std::vector<RecipeKey>& keys) {
        special_keys::partition(),
        integer("pipeline.threads", at<&R::pipeline, &R::Pipeline::threads>(), {1, 1024},
                "per process, no more than its host has cores; auto divides these", "auto"),
+       written_if_set(flag(
+           "pipeline.replan", at<&R::pipeline, &R::Pipeline::replan>(),
+           "true: at a checkpoint the run takes another layout if its measured speeds say that "
+           "this saves more than it costs; absent: false")),
        integer("train.steps", at<&R::train, &R::Train::steps>(), {1, kMany}, "updates to make"),
        integer("train.epochs", at<&R::train, &R::Train::epochs>(), {1, 1'000'000},
                "passes over the data, instead of steps"),

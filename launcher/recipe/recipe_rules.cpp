@@ -69,6 +69,16 @@ void check_codecs(const Recipe::Codec& codec, const Origins& origins, const Orig
   }
 }
 
+// A run that takes another layout starts again by itself.
+void check_replan(const Recipe& recipe, const OriginsOf& at, Mistakes& mistakes) {
+  const bool restarts = stores_on_hosts(recipe.hosts.backend) && recipe.hosts.restart != 0;
+  if (!recipe.pipeline.replan || restarts) return;
+  mistakes.push_back(
+      fmt::format("pipeline.replan is true ({}), but this run does not start again by itself; it "
+                  "goes with a list of hosts and hosts.restart above 0",
+                  at({"pipeline.replan", "hosts.backend", "hosts.restart"})));
+}
+
 void check_hosts(const Recipe::Hosts& hosts, const OriginsOf& at, Mistakes& mistakes) {
   const BackendKind backend = hosts.backend;
   const bool listed = stores_on_hosts(backend);
@@ -209,6 +219,7 @@ void check_consistent(const Recipe& recipe, const std::string& source, const Ori
   check_codecs(recipe.codec, origins, at, mistakes);
   check_hosts(recipe.hosts, at, mistakes);
   check_cuts(recipe.hosts, origins, at, mistakes);
+  check_replan(recipe, at, mistakes);
   check_memory_checkpoints(recipe, at, mistakes);
 }
 

@@ -74,6 +74,7 @@ chunks = 1
 depth = 3
 partition = [[0, 5], [6, 11]]
 threads = 1
+replan = true
 hosts = ["bob@b", "alice@10.0.0.1", "bob@b", "bob@b"]
 [train]
 epochs = 3
@@ -143,7 +144,7 @@ TEST(RecipeReader, SetsFieldOfEveryKey) {
   expected.data = {{{"t"}}, {{"e"}}, 0, "bytes", 64, false};
   expected.pipeline = {
       2, 2,     "gpipe", 1,     3,    {PartitionKind::ranges, {{0, 5}, {6, 11}}, ""},
-      1, false, false,   false, {"bob@b", "alice@10.0.0.1", "bob@b", "bob@b"}};
+      1, false, false,   false, true, {"bob@b", "alice@10.0.0.1", "bob@b", "bob@b"}};
   expected.train = {std::nullopt, 3,          64,  std::nullopt, 1.0, DecayKind::linear,
                     20,           {0.8, 0.9}, 0.0, 0.5,          10};
   expected.codec = {
@@ -667,6 +668,14 @@ TEST(RecipeReader, LeavesOpenWhatHostsWithoutStagesRun) {
   EXPECT_FALSE(partly.pipeline.choose_replicas || partly.pipeline.choose_schedule);
   EXPECT_FALSE(parse(hosts, {"pipeline.partition=[[0, 3], [4, 5]]"}).pipeline.choose_stages);
   EXPECT_FALSE(parse(kLeast).pipeline.choose_stages);
+}
+
+TEST(RecipeReader, RefusesToReplanARunThatDoesNotStartAgain) {
+  constexpr const char* kHosts = "[hosts]\nbackend = \"ssh\"\nlist = [\"a\", \"b\"]\n";
+  const std::string replan = std::string(kLeast) + "[pipeline]\nreplan = true\n";
+  EXPECT_THAT(mistake(replan), HasSubstr("does not start again by itself"));
+  EXPECT_THAT(mistake(replan + kHosts, {"hosts.restart=0"}), HasSubstr("hosts.restart"));
+  EXPECT_TRUE(parse(replan + kHosts).pipeline.replan);
 }
 
 TEST(RecipeReader, NamesPositionOfTomlError) {
