@@ -6,7 +6,6 @@
 namespace strait::schedules {
 namespace {
 
-constexpr int kDeepest = 3;
 constexpr double kGoodEnough = 1.01;
 
 bool fits_in_flight(const Schedule& schedule, const PipelineShape& shape, int most_in_flight) {
@@ -20,11 +19,11 @@ bool fits_in_flight(const Schedule& schedule, const PipelineShape& shape, int mo
 
 int choose_depth(const Schedule& schedule, const PipelineShape& shape,
                  std::span<const ChunkCost> costs, std::span<const LinkCost> links,
-                 int most_in_flight) {
+                 int most_in_flight, int deepest) {
   std::vector<double> seconds;  // by depth
   double best = std::numeric_limits<double>::infinity();
   PipelineShape tried = shape;
-  for (tried.depth = 0; tried.depth <= kDeepest; ++tried.depth) {
+  for (tried.depth = 0; tried.depth <= deepest; ++tried.depth) {
     if (!fits_in_flight(schedule, tried, most_in_flight)) break;  // deeper only holds more
     seconds.push_back(simulate(action_lists(schedule, tried), costs, links).seconds);
     best = std::min(best, seconds.back());

@@ -8,11 +8,14 @@
 
 namespace strait::schedules {
 
-// `depth = "auto"`: of the depths 0 to 3 that hold at most `most_in_flight` micro-batches on every
-// stage, the smallest whose simulated step is within 1 % of the best. Depth 0 if none fits: the
-// schedule cannot hold less, and the caller decides whether to refuse it. `shape.depth` is ignored.
+inline constexpr int kDeepestChosen = 3;
+
+// `depth = "auto"`: of the depths 0 to `deepest` that hold at most `most_in_flight` micro-batches
+// on every stage, the smallest whose simulated step is within 1 % of the best. Depth 0 if none
+// fits: the schedule cannot hold less, and the caller decides whether to refuse it. `shape.depth`
+// is ignored.
 int choose_depth(const Schedule& schedule, const PipelineShape& shape,
                  std::span<const ChunkCost> costs, std::span<const LinkCost> links,
-                 int most_in_flight);
+                 int most_in_flight, int deepest = kDeepestChosen);
 
 }  // namespace strait::schedules

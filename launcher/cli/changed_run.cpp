@@ -121,8 +121,8 @@ bool changes_sync(const std::vector<std::string>& overrides) {
 
 // Keeps the choices of `before`: the plan of `run`, which may leave some open.
 plan::RunFile planned_again(const plan::RunFile& run, const recipe::Recipe& recipe,
-                            const plan::Plan& before) {
-  plan::RunFile changed{run.run, planner::make_plan(recipe, &before).plan};
+                            const plan::Plan& before, const recipe::LinkTable* speeds) {
+  plan::RunFile changed{run.run, planner::make_plan(recipe, &before, speeds).plan};
   constexpr std::string_view kRemedy = "start a run of another name";
   plan::check_same_rows(run.plan.train, changed.plan.train.hash, "began", kRemedy);
   if (run.plan.eval) {
@@ -236,7 +236,7 @@ ChangedRun changed_run(const run::RunDirectory& directory, const plan::RunFile& 
   check_may_change(keys);
   plan::Plan before = run.plan;
   if (changes_sync(overrides)) before.sync_method.clear();
-  plan::RunFile changed = planned_again(run, recipe, before);
+  plan::RunFile changed = planned_again(run, recipe, before, nullptr);
   if (changed.plan.steps < number(step)) {
     throw base::UserError(
         base::ExitCode::bad_input,
@@ -247,9 +247,10 @@ ChangedRun changed_run(const run::RunDirectory& directory, const plan::RunFile& 
   return {std::move(changed), std::move(notes)};
 }
 
-plan::RunFile changed_run(const plan::RunFile& run, const recipe::Recipe& recipe) {
+plan::RunFile changed_run(const plan::RunFile& run, const recipe::Recipe& recipe,
+                          const recipe::LinkTable* speeds) {
   check_may_change(changed_keys(run.plan.recipe, recipe));
-  return planned_again(run, recipe, run.plan);
+  return planned_again(run, recipe, run.plan, speeds);
 }
 
 }  // namespace strait::cli

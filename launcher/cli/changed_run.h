@@ -35,7 +35,9 @@ struct ChangedRun {
 ChangedRun changed_run(const run::RunDirectory& directory, const plan::RunFile& run,
                        store::Step step, const std::vector<std::string>& overrides);
 
-// The run with this recipe; likewise, without notes. The chosen method stays.
-plan::RunFile changed_run(const plan::RunFile& run, const recipe::Recipe& recipe);
+// The run with this recipe; likewise, without notes. The chosen method stays. `speeds`: in place of
+// those in hosts.links, if not null.
+plan::RunFile changed_run(const plan::RunFile& run, const recipe::Recipe& recipe,
+                          const recipe::LinkTable* speeds);
 
 }  // namespace strait::cli

@@ -81,9 +81,10 @@ void warn_about_data(const planner::PlannedRun& planned) {
 
 run::ModelQuestions model_questions() {
   return {.planned_again =
-              [](const plan::RunFile& run, const recipe::Recipe& recipe) {
+              [](const plan::RunFile& run, const recipe::Recipe& recipe,
+                 const recipe::LinkTable* speeds) {
                 try {
-                  return changed_run(run, recipe);
+                  return changed_run(run, recipe, speeds);
                 } catch (const stages::PartitionError& error) {
                   throw base::UserError(base::ExitCode::bad_input, error.what());
                 }

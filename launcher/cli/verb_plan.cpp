@@ -1,8 +1,11 @@
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "launcher/base/errors.h"
 #include "launcher/base/own_program.h"
@@ -12,18 +15,54 @@
 #include "launcher/cli/verbs.h"
 #include "launcher/hosts/agent_starter.h"
 #include "launcher/plan/run_files.h"
+#include "launcher/planner/plan_load.h"
 #include "launcher/planner/plan_maker.h"
 #include "launcher/planner/plan_text.h"
+#include "launcher/planner/planned_layout.h"
+#include "launcher/planner/what_if.h"
+#include "launcher/recipe/links.h"
 
 namespace strait::cli {
 namespace {
+
+nlohmann::json plan_json(const plan::Plan& plan) {
+  nlohmann::json json = to_json(plan::without_secrets(plan));
+  json["load"] = to_json(planner::load_of(plan));
+  return json;
+}
 
 base::ExitCode show_plan(const RunOptions& options) {
   const planner::PlannedRun planned = planner::make_plan(read_recipe(options));
   warn_about_data(planned);
   hosts::check_launcher_address(planned.plan.recipe.hosts);
-  std::cout << (options.json ? to_json(plan::without_secrets(planned.plan)).dump(1) + "\n"
+  std::cout << (options.json ? plan_json(planned.plan).dump(1) + "\n"
                              : planner::plan_text(planned.plan, base::terminal_columns()));
+  return base::ExitCode::done;
+}
+
+// The plan with changed hosts or links beside the plan as it is.
+base::ExitCode show_what_if(const RunOptions& options, const std::vector<std::string>& changes) {
+  recipe::Recipe recipe = read_recipe(options);
+  recipe::LinkTable speeds;
+  if (!recipe.hosts.links.empty()) speeds = recipe::read_links(recipe.hosts.links);
+  const plan::Plan now = planner::make_plan(recipe, nullptr, &speeds).plan;
+  for (const std::string& change : changes) planner::apply_what_if(change, recipe, speeds);
+  const plan::Plan then = planner::make_plan(recipe, nullptr, &speeds).plan;
+  if (options.json) {
+    std::cout << nlohmann::json{{"as_it_is", plan_json(now)}, {"what_if", plan_json(then)}}.dump(1)
+              << '\n';
+    return base::ExitCode::done;
+  }
+  const plan::Layout before = planner::layout_of(now);
+  const plan::Layout after = planner::layout_of(then);
+  const auto line = [](const char* when, const plan::Plan& plan, const plan::Layout& layout) {
+    return fmt::format("{}: {} a step; {}\n  {} takes longest\n", when,
+                       planner::forecast_seconds(plan, layout.step_seconds),
+                       planner::layout_text(layout), layout.limit);
+  };
+  std::cout << line("as it is", now, before) << line("what if", then, after)
+            << fmt::format("a step takes {:.2f} times as long\n",
+                           after.step_seconds / before.step_seconds);
   return base::ExitCode::done;
 }
 
@@ -44,8 +83,18 @@ void add_plan(CLI::App& cli, Command& command) {
   add_run_options(verb, options);
   verb->add_option("--emit", *emit, "commands: print those for hosts that join by a token instead")
       ->check(CLI::IsMember({"commands"}));
-  verb->callback([options, emit, &command] {
-    command = [options, emit] { return emit->empty() ? show_plan(*options) : emit_plan(*options); };
+  const auto changes = std::make_shared<std::vector<std::string>>();
+  verb->add_option(
+          "--what-if", *changes,
+          "compare with \"link A B 100Mbit/s\", \"without A\" or \"add D like A\"; repeatable")
+      ->take_all()
+      ->allow_extra_args(false)
+      ->excludes("--emit");
+  verb->callback([options, emit, changes, &command] {
+    command = [options, emit, changes] {
+      if (!changes->empty()) return show_what_if(*options, *changes);
+      return emit->empty() ? show_plan(*options) : emit_plan(*options);
+    };
   });
 }
 

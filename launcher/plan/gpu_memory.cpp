@@ -15,19 +15,37 @@ double gibibytes(std::int64_t bytes) { return static_cast<double>(bytes) / (1U <
 
 }  // namespace
 
-void check_gpu_memory(const Plan& plan, std::size_t host) {
+std::int64_t gpu_memory_needed(const Plan& plan, std::size_t host, std::size_t gpu) {
+  std::int64_t needed = 0;
+  for (const Plan::Process& process : plan.processes) {
+    if (process.host_index != host || plan.gpu_of(process) != gpu) continue;
+    needed += Plan::compute_bytes(process) + kGpuContextBytes;
+  }
+  return needed;
+}
+
+bool fits_gpu_memory(const Plan& plan, std::size_t host) {
   const auto& gpus = plan.hosts.at(host).gpus;
   for (std::size_t gpu = 0; gpus && gpu < gpus->size(); ++gpu) {
-    std::int64_t needed = 0;
+    const std::int64_t there = (*gpus)[gpu];
+    if (there > 0 && gpu_memory_needed(plan, host, gpu) > there) return false;
+  }
+  return true;
+}
+
+void check_gpu_memory(const Plan& plan, std::size_t host) {
+  if (fits_gpu_memory(plan, host)) return;
+  const auto& gpus = plan.hosts.at(host).gpus;
+  for (std::size_t gpu = 0; gpu < gpus->size(); ++gpu) {
+    const std::int64_t there = (*gpus)[gpu];
+    const std::int64_t needed = gpu_memory_needed(plan, host, gpu);
+    if (there == 0 || needed <= there) continue;
     std::vector<std::string> stages;
     for (const Plan::Process& process : plan.processes) {
       if (process.host_index != host || plan.gpu_of(process) != gpu) continue;
-      const std::int64_t bytes = Plan::compute_bytes(process);
-      needed += bytes + kGpuContextBytes;
-      stages.push_back(fmt::format("{}: {:.1f} GiB", process.name.describe(), gibibytes(bytes)));
+      stages.push_back(fmt::format("{}: {:.1f} GiB", process.name.describe(),
+                                   gibibytes(Plan::compute_bytes(process))));
     }
-    const std::int64_t there = (*gpus)[gpu];
-    if (there == 0 || needed <= there) continue;
     throw base::UserError(
         base::ExitCode::out_of_memory,
         fmt::format("GPU {} of host {} has {:.1f} GiB, but by the plan it has to hold {:.1f} GiB "

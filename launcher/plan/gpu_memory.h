@@ -11,6 +11,12 @@ namespace strait::plan {
 // libraries.
 inline constexpr std::int64_t kGpuContextBytes = std::int64_t{640} << 20;
 
+// What the stages on a GPU of this host need there.
+std::int64_t gpu_memory_needed(const Plan& plan, std::size_t host, std::size_t gpu);
+
+// Whether it has that, as far as its memory is known; see check_gpu_memory().
+bool fits_gpu_memory(const Plan& plan, std::size_t host);
+
 // UserError: stages that share a GPU of this host need more memory there than it has. It names the
 // GPU, these stages and what each needs. Checks nothing if the host has no GPUs or they are not
 // known yet. Caches of codecs and copies for checkpoints are in host memory and do not count. Pure.

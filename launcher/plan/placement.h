@@ -12,13 +12,18 @@ namespace strait::plan {
 
 struct Plan;
 
-// A layout among which "auto" chose.
+// A layout among which "auto" chose, with the settings that it runs fastest with.
 struct Layout {
   std::int64_t stages = 1;
   std::int64_t replicas = 1;
-  std::vector<std::string> hosts;  // of the processes, by replica, then stage; none: this machine
-  double step_seconds = 0;         // forecast, with the sync of replicas
+  std::vector<std::string> hosts;          // of the processes, by replica, then stage
+  double step_seconds = 0;                 // forecast, with the sync of replicas
   std::vector<models::LayerRange> layers;  // of the first chunk of each stage
+  std::string schedule;
+  std::int64_t depth = 0;
+  std::int64_t micro_batch = 0;  // rows
+  bool recomputes = false;
+  std::string limit;  // what its step takes longest for: "link a > b", "compute of a"
 };
 
 // The hosts of a recipe: its list, or this machine.

@@ -82,7 +82,9 @@ void describe(auto& f, fields::Is<Plan::SyncOffer> auto& m) {
 }
 void describe(auto& f, fields::Is<Layout> auto& m) {
   f("stages", m.stages), f("replicas", m.replicas), f("hosts", m.hosts);
-  f("step_seconds", m.step_seconds), f("layers", m.layers);
+  f("step_seconds", m.step_seconds), f("layers", m.layers), f("schedule", m.schedule);
+  f("depth", m.depth), f("micro_batch", m.micro_batch), f("recomputes", m.recomputes);
+  f("limit", m.limit);
 }
 void describe(auto& f, fields::Is<Plan> auto& m) {
   f("recipe", m.recipe), f("model_config", m.model_config), f("model_hash", m.model_hash);

@@ -99,7 +99,7 @@ struct Plan {
   std::string sync_method;              // between replicas, "auto" resolved; empty with one replica
   std::optional<sync::Strength> sync_strength = std::nullopt;  // of cocktail, also if chosen
   std::vector<SyncOffer> sync_offers;                          // of all methods
-  std::vector<Layout> layouts;     // the one that "auto" chose, then the next best
+  std::vector<Layout> layouts;     // this one, then the next best; none: nothing was compared
   std::vector<Host> hosts;         // in the order of the recipe
   recipe::LinkTable speeds;        // measured speeds that forecasts use; see speeds.h
   std::vector<Process> processes;  // by replica, then by stage

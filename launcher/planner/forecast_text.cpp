@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <set>
 #include <utility>
 #include <vector>
@@ -10,17 +11,29 @@
 #include "launcher/base/text.h"
 #include "launcher/base/text_table.h"
 #include "launcher/planner/plan_text.h"
+#include "launcher/planner/planned_layout.h"
 #include "launcher/planner/planned_sync.h"
 #include "launcher/planner/step_forecast.h"
 
 namespace strait::planner {
-namespace {
 
 std::string text_of_rate(double bytes_per_second) {
   const double bits = bytes_per_second * 8;
   return bits < 1e9 ? fmt::format("{:.3g} Mbit/s", bits / 1e6)
                     : fmt::format("{:.3g} Gbit/s", bits / 1e9);
 }
+
+std::string text_of_seconds(double seconds) {
+  constexpr double kMinute = 60;
+  constexpr double kHour = 60 * kMinute;
+  constexpr double kDay = 24 * kHour;
+  if (seconds < 10 * kMinute) return fmt::format("{:.3g} s", seconds);
+  if (seconds < 2 * kHour) return fmt::format("{:.0f} min", seconds / kMinute);
+  if (seconds < 3 * kDay) return fmt::format("{:.1f} h", seconds / kHour);
+  return fmt::format("{:.0f} days", seconds / kDay);
+}
+
+namespace {
 
 // The first entries of a list that may be long.
 std::string some_of(const std::vector<std::string>& words) {
@@ -66,17 +79,6 @@ std::string text_of_speeds(const plan::Plan& plan) {
   return fmt::format("{}", fmt::join(parts, "; "));
 }
 
-// "0.223 s", "12 min", "4.1 h", "26 days".
-std::string text_of_seconds(double seconds) {
-  constexpr double kMinute = 60;
-  constexpr double kHour = 60 * kMinute;
-  constexpr double kDay = 24 * kHour;
-  if (seconds < 10 * kMinute) return fmt::format("{:.3g} s", seconds);
-  if (seconds < 2 * kHour) return fmt::format("{:.0f} min", seconds / kMinute);
-  if (seconds < 3 * kDay) return fmt::format("{:.1f} h", seconds / kHour);
-  return fmt::format("{:.0f} days", seconds / kDay);
-}
-
 // Includes what replicas add to each step: sync, which contains the consensus round, or the
 // consensus round alone.
 double seconds_of_all_steps(const plan::Plan& plan) {
@@ -87,6 +89,26 @@ double seconds_of_all_steps(const plan::Plan& plan) {
   return static_cast<double>(first) * plan.first_epoch_step_seconds +
          static_cast<double>(plan.steps - first) * plan.step_seconds +
          static_cast<double>(plan.steps) * added;
+}
+
+// Whether the forecast knows neither by measurement nor by the recipe how fast a part is.
+bool is_assumed(const plan::Plan& plan) {
+  const bool host = std::ranges::any_of(plan.processes, [&](const plan::Plan::Process& process) {
+    const plan::ComputeSpeed speed = plan::compute_speed(plan, process);
+    return !speed.measured && !speed.stated;
+  });
+  return host || std::ranges::any_of(plan.links, [&](const plan::Plan::Link& link) {
+           const plan::PathSpeed path = plan::path_speed(
+               plan, plan.process(link.connects).host_index, plan.process(link.listens).host_index);
+           return !path.measured && !path.stated;
+         });
+}
+
+// To one digit if it is assumed.
+double as_known(const plan::Plan& plan, double value) {
+  if (value <= 0 || !std::isfinite(value) || !is_assumed(plan)) return value;
+  const double digit = std::pow(10, std::floor(std::log10(value)));
+  return std::round(value / digit) * digit;
 }
 
 // hosts.simulate: "100 Mbit/s, 20 ms one way"; empty: links are as they are.
@@ -126,10 +148,7 @@ std::string text_of_forecast(const plan::Plan& plan) {
 }
 
 // "a 16, b+c 12": the hosts of each stage in all replicas, with its blocks.
-std::string text_of_layout(const plan::Plan& plan, const plan::Layout& layout) {
-  const auto host = [&](std::size_t at) {
-    return layout.hosts.empty() ? plan.hosts.front().name : layout.hosts[at];
-  };
+std::string text_of_layout(const plan::Layout& layout) {
   std::vector<std::string> words;
   for (std::size_t stage = 0; stage < layout.layers.size(); ++stage) {
     // Layer 0 is the embedding, and the last one the head.
@@ -139,7 +158,8 @@ std::string text_of_layout(const plan::Plan& plan, const plan::Layout& layout) {
     std::vector<std::string> names;
     for (std::int64_t replica = 0; replica < layout.replicas; ++replica) {
       const auto at = static_cast<std::size_t>(replica * layout.stages) + stage;
-      if (std::ranges::find(names, host(at)) == names.end()) names.push_back(host(at));
+      const std::string& host = layout.hosts[at];
+      if (std::ranges::find(names, host) == names.end()) names.push_back(host);
     }
     words.push_back(fmt::format("{} {}", fmt::join(names, "+"), blocks));
   }
@@ -158,25 +178,66 @@ std::string text_of_idle_hosts(const plan::Plan& plan) {
   return fmt::format("  left out, because a step takes no longer without: {}\n", some_of(idle));
 }
 
+// "2 stages, 1 replica".
+std::string shape_text(const plan::Layout& layout) {
+  return fmt::format("{}, {}", base::counted(layout.stages, "stage"),
+                     base::counted(layout.replicas, "replica"));
+}
+
+// "zero_bubble, depth 2, 4 rows, recompute".
+std::string settings_text(const plan::Layout& layout) {
+  return fmt::format("{}, depth {}, {}{}", layout.schedule, layout.depth,
+                     base::counted(layout.micro_batch, "row"),
+                     layout.recomputes ? ", recompute" : "");
+}
+
 }  // namespace
+
+std::string forecast_seconds(const plan::Plan& plan, double seconds) {
+  return text_of_seconds(as_known(plan, seconds));
+}
+
+std::string forecast_number(const plan::Plan& plan, double number) {
+  constexpr double kWhole = 100;  // from here on without digits after the point
+  const double known = as_known(plan, number);
+  return known < kWhole ? fmt::format("{:.3g}", known) : fmt::format("{:.0f}", known);
+}
+
+std::string layout_text(const plan::Layout& layout) {
+  return fmt::format("{}: {}; {}", shape_text(layout), text_of_layout(layout),
+                     settings_text(layout));
+}
+
+std::string slower_layout_note(const plan::Plan& plan) {
+  if (plan.layouts.size() < 2) return "";
+  const plan::Layout& own = plan.layouts[0];
+  const plan::Layout& best = plan.layouts[1];
+  // Of layouts among which "auto" chose, the first one is the fastest.
+  if (best.step_seconds * kClearlySlower > own.step_seconds) return "";
+  return fmt::format(
+      "by the forecast a step takes {}, and {} with the layout that pipeline.stages = \"auto\" "
+      "chooses: {}",
+      forecast_seconds(plan, own.step_seconds), forecast_seconds(plan, best.step_seconds),
+      layout_text(best));
+}
 
 std::string layout_table(const plan::Plan& plan, std::size_t columns) {
   if (plan.layouts.empty()) return "";
   constexpr std::size_t kShown = 4;
   using Kind = base::TextColumn::Kind;
-  std::vector<base::TextColumn> table{{"  layout", {}, Kind::key},
-                                      {"blocks of each stage", {}, Kind::text},
-                                      {"a step", {}, Kind::number},
-                                      {"longer", {}, Kind::number}};
+  std::vector<base::TextColumn> table{
+      {"  layout", {}, Kind::key},  {"a step", {}, Kind::number},
+      {"longer", {}, Kind::number}, {"takes longest", {}, Kind::text},
+      {"with", {}, Kind::text},     {"blocks of each stage", {}, Kind::text}};
   const double chosen = plan.layouts.front().step_seconds;
   for (std::size_t i = 0; i < std::min(kShown, plan.layouts.size()); ++i) {
     const plan::Layout& one = plan.layouts[i];
-    table[0].cells.push_back(fmt::format("{}{}, {}", i == 0 ? "* " : "  ",
-                                         base::counted(one.stages, "stage"),
-                                         base::counted(one.replicas, "replica")));
-    table[1].cells.push_back(text_of_layout(plan, one));
-    table[2].cells.push_back(text_of_seconds(one.step_seconds));
-    table[3].cells.push_back(fmt::format("{:.2f}x", one.step_seconds / chosen));
+    table[0].cells.push_back(fmt::format("{}{}", i == 0 ? "* " : "  ", shape_text(one)));
+    table[1].cells.push_back(forecast_seconds(plan, one.step_seconds));
+    table[2].cells.push_back(fmt::format("{:.2f}x", one.step_seconds / chosen));
+    table[3].cells.push_back(one.limit);
+    table[4].cells.push_back(settings_text(one));
+    table[5].cells.push_back(text_of_layout(one));
   }
   return "\n" + base::table_text(table, columns) + text_of_idle_hosts(plan);
 }

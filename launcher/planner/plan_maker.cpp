@@ -18,6 +18,7 @@
 #include "launcher/planner/layer_times.h"
 #include "launcher/planner/model_folder.h"
 #include "launcher/planner/model_weights.h"
+#include "launcher/planner/plan_text.h"
 #include "launcher/planner/planned_cut.h"
 #include "launcher/planner/planned_data.h"
 #include "launcher/planner/planned_layout.h"
@@ -108,9 +109,57 @@ void plan_local_cores(plan::Plan& plan, const plan::Plan* before) {
   }
 }
 
+// Hosts of the plan with what is known of them.
+void plan_hosts(plan::Plan& plan, const recipe::LinkTable* speeds, const plan::Plan* before) {
+  const recipe::Recipe& recipe = plan.recipe;
+  for (const recipe::RecipeHost& host : plan::hosts_of(recipe)) plan.hosts.push_back({host.name});
+  if (speeds != nullptr) {
+    plan.speeds = *speeds;
+  } else if (!recipe.hosts.links.empty()) {
+    plan.speeds = recipe::read_links(recipe.hosts.links);
+  }
+  const std::vector<KnownGpus> gpus = gpus_of_hosts(recipe, plan.speeds);
+  for (std::size_t i = 0; i < gpus.size(); ++i) plan.hosts[i].gpus = gpus[i];
+  if (recipe.hosts.backend == recipe::BackendKind::local) plan_local_cores(plan, before);
+}
+
+// Whether a plan can tell that something does not fit.
+bool knows_memory(const plan::Plan& plan) {
+  if (plan.recipe.hosts.backend == recipe::BackendKind::local) return true;
+  const auto has_gpus = [](const plan::Plan::Host& host) {
+    return host.gpus && !host.gpus->empty();
+  };
+  const auto states_memory = [](const recipe::RecipeHost& host) { return host.memory.has_value(); };
+  return std::ranges::any_of(plan.hosts, has_gpus) ||
+         std::ranges::any_of(plan.recipe.hosts.list, states_memory);
+}
+
+// The pipeline of a plan whose layout has been chosen.
+void plan_whole_pipeline(plan::Plan& plan, const models::ModelConfig& config,
+                         const PipelineQuestion& question) {
+  recipe::Recipe resolved = plan.recipe;
+  resolved.train.micro_batch = micro_batch_rows(plan, question);
+  if (resolved.pipeline.partition.kind != recipe::PartitionKind::profile) {
+    plan_pipeline(plan, resolved, question);
+    return;
+  }
+  recipe::Recipe kept = resolved;
+  if (keep_profiled_cut(question.before, kept) && seconds_of_step(plan, kept, question)) {
+    plan_pipeline(plan, kept, question);
+    return;
+  }
+  // Finds every fault of the recipe before layers are measured, which takes longest.
+  plan::Plan checked = plan;
+  plan_pipeline(checked, by_cost(resolved), question);
+  PipelineQuestion measured = question;
+  measured.layer_times = profile_layers(config, question.model, profile_of(resolved));
+  plan_pipeline(plan, resolved, measured);
+}
+
 }  // namespace
 
-PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before) {
+PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before,
+                     const recipe::LinkTable* speeds) {
   check_device(recipe);
   PlannedRun run;
   plan::Plan& plan = run.plan;
@@ -130,6 +179,8 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before) {
   if (before == nullptr && recipe.model.lora && recipe.model.adapter.empty()) {
     models::check_pattern_use(model, *config.lora);
   }
+  // With "auto" the other value of recompute is planned, too.
+  models::ModelDescription recomputing = model;
   const std::int64_t recomputed = recompute_layers(recipe.model, model);
   // The checkpoint of a run that trains the whole model contains all of its weights.
   if (before == nullptr) check_has_weights(plan.recipe.model);
@@ -147,32 +198,27 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before) {
     }
   }
 
-  for (const recipe::RecipeHost& host : plan::hosts_of(recipe)) plan.hosts.push_back({host.name});
-  if (!recipe.hosts.links.empty()) plan.speeds = recipe::read_links(recipe.hosts.links);
-  const std::vector<KnownGpus> gpus = gpus_of_hosts(recipe, plan.speeds);
-  for (std::size_t i = 0; i < gpus.size(); ++i) plan.hosts[i].gpus = gpus[i];
-  if (recipe.hosts.backend == recipe::BackendKind::local) plan_local_cores(plan, before);
-
-  PipelineQuestion question{model, run.train, recomputed, before};
+  plan_hosts(plan, speeds, before);
+  std::vector<PipelineQuestion> questions{
+      {model, run.train, recomputed, before, recipe.model.recompute}};
+  if (recipe.model.choose_recompute && knows_memory(plan)) {
+    recipe::Recipe::Model other = recipe.model;
+    other.recompute = recipe::Recompute::layer;
+    const std::int64_t bytes = recompute_layers(other, recomputing);
+    questions.push_back({recomputing, run.train, bytes, before, other.recompute});
+  }
+  const plan::Plan open = plan;
   if (chooses_layout(plan.recipe)) {
-    plan_layout(plan, question);
+    plan_layout(plan, questions);
     count_steps(plan, run.train);
   }
-  recipe::Recipe resolved = recipe;
-  resolved.pipeline = plan.recipe.pipeline;
-  resolved.train.micro_batch = micro_batch_rows(plan, question);
-  if (recipe.pipeline.partition.kind == recipe::PartitionKind::profile) {
-    recipe::Recipe kept = resolved;
-    if (keep_profiled_cut(before, kept) && seconds_of_step(plan, kept, question)) {
-      resolved = kept;
-    } else {
-      // Finds every fault of the recipe before layers are measured, which takes longest.
-      plan::Plan checked = plan;
-      plan_pipeline(checked, by_cost(resolved), question);
-      question.layer_times = profile_layers(config, model, profile_of(resolved));
-    }
+  const PipelineQuestion& question =
+      *std::ranges::find(questions, plan.recipe.model.recompute, &PipelineQuestion::recompute);
+  plan_whole_pipeline(plan, config, question);
+  if (plan.layouts.empty()) compare_layouts(plan, open, question);
+  for (const std::string& note : {slower_layout_note(plan), codec_note(plan, open, question)}) {
+    if (!note.empty()) run.train.notes.push_back(note);
   }
-  plan_pipeline(plan, resolved, question);
   return run;
 }
 

@@ -20,7 +20,8 @@ struct PlannedRun {
 // data::read_data() writes. UserError for everything that would stop the run later: not a model
 // directory, tensors of other shapes, data that cannot be packed, more stages than layers, tokens
 // outside of the vocabulary. `before`: the plan of the run that is resumed, if any; its choices
-// stay if they fit, and its token files are the data.
-PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before = nullptr);
+// stay if they fit, and its token files are the data. `speeds`: in place of those in hosts.links.
+PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before = nullptr,
+                     const recipe::LinkTable* speeds = nullptr);
 
 }  // namespace strait::planner

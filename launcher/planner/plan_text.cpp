@@ -15,6 +15,7 @@
 #include "launcher/plan/gpu_memory.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/shard_places.h"
+#include "launcher/planner/plan_load.h"
 #include "launcher/planner/planned_boundary.h"
 #include "launcher/planner/planned_group.h"
 #include "launcher/planner/planned_model.h"
@@ -83,11 +84,7 @@ std::string gpu_table(const plan::Plan& plan) {
   for (std::size_t host = 0; host < plan.hosts.size(); ++host) {
     const auto& gpus = plan.hosts[host].gpus;
     for (std::size_t gpu = 0; gpus && gpu < gpus->size(); ++gpu) {
-      std::int64_t needed = 0;
-      for (const plan::Plan::Process& process : plan.processes) {
-        if (process.host_index != host || plan.gpu_of(process) != gpu) continue;
-        needed += plan::Plan::compute_bytes(process) + plan::kGpuContextBytes;
-      }
+      const std::int64_t needed = plan::gpu_memory_needed(plan, host, gpu);
       if (needed == 0 || (*gpus)[gpu] == 0) continue;
       text += fmt::format("  GPU {} of {}: {} of its {}\n", gpu, plan.hosts[host].name,
                           base::byte_text(needed), base::byte_text((*gpus)[gpu]));
@@ -322,7 +319,7 @@ std::string plan_text(const plan::Plan& plan, std::size_t columns) {
   return text + "\n" + layout_table(plan, columns) + process_table(plan, model, columns) +
          gpu_table(plan) + link_table(plan, columns) + cache_table(plan, columns) +
          sync_offer_table(plan, columns) + text_of_memory_checkpoints(plan) +
-         text_of_lacking_memory(plan) + forecast_text(plan);
+         text_of_lacking_memory(plan) + load_text(plan) + forecast_text(plan);
 }
 
 }  // namespace strait::planner

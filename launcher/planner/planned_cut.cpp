@@ -19,13 +19,12 @@
 #include "launcher/plan/speeds.h"
 #include "launcher/planner/planned_model.h"
 #include "launcher/plugin/plugin_file.h"
+#include "schedules/choose_depth.h"
 #include "schedules/schedule.h"
 #include "stages/partition.h"
 
 namespace strait::planner {
 namespace {
-
-constexpr std::int64_t kDeepestChosen = 3;  // see schedules::choose_depth
 
 // Mean of all hosts, each with all of its cores.
 double seconds_per_flop(const partition::Cluster& cluster) {
@@ -334,7 +333,7 @@ const schedules::Schedule& plan_schedule(const recipe::Recipe& recipe, std::int6
     const schedules::Schedule& schedule = schedules::schedule_named(recipe.pipeline.schedule);
     schedules::PipelineShape shape = shape_of(recipe, micro_batches, 0);
     const std::int64_t first = recipe.pipeline.depth.value_or(0);
-    const std::int64_t last = recipe.pipeline.depth.value_or(kDeepestChosen);
+    const std::int64_t last = recipe.pipeline.depth.value_or(schedules::kDeepestChosen);
     for (std::int64_t depth = first; depth <= last; ++depth) {
       shape.depth = static_cast<int>(depth);
       schedules::check_lists(schedule, shape);

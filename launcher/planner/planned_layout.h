@@ -2,12 +2,18 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "launcher/plan/plan.h"
 #include "launcher/planner/planned_pipeline.h"
 #include "launcher/recipe/recipe.h"
 
 namespace strait::planner {
+
+// Another layout is named where the stated one takes at least this many times as long.
+inline constexpr double kClearlySlower = 1.25;
 
 // Rows of a micro-batch: from the recipe, else from the run that is resumed (its bits depend on
 // them), else chosen by forecasts.
@@ -16,20 +22,34 @@ std::int64_t micro_batch_rows(const plan::Plan& plan, const PipelineQuestion& qu
 // The recipe with "balanced" instead of "profile", which needs measured layers.
 recipe::Recipe by_cost(recipe::Recipe recipe);
 
+// The recipe of a layout with each other schedule of this build. With several chunks a stage their
+// layers are cut alike if they were `cut_by_speed`.
+std::vector<recipe::Recipe> with_schedules(const recipe::Recipe& recipe, bool cut_by_speed);
+
 // Seconds of a step of this pipeline. Nullopt: there is none, usually because memory is too small.
 std::optional<double> seconds_of_step(plan::Plan plan, const recipe::Recipe& resolved,
                                       const PipelineQuestion& question);
 
-// Whether the recipe leaves stages or replicas to be chosen.
+// Whether the recipe leaves stages, replicas, schedule or recompute to be chosen.
 bool chooses_layout(const recipe::Recipe& recipe);
 
-// Chooses stages and replicas where the recipe of `plan` says "auto", and with them the hosts of
-// all processes, some of which may be left out, and their layers. Replaces "auto" in the plan's
-// recipe by what was chosen, which is what a resume reads, and keeps the best layouts in
-// `plan.layouts`. The plan has its data, hosts and speeds. UserError: no layout fits.
+// Chooses what the recipe of `plan` leaves open: stages and replicas, and with them the hosts of
+// all processes, some of which may be left out, and their layers; the schedule with its chunks,
+// depth and rows of a micro-batch; recompute. Replaces "auto" in the plan's recipe by what was
+// chosen, which is what a resume reads, and keeps the best layouts in `plan.layouts`. None of these
+// choices changes what is learnt. The plan has its data, hosts and speeds. `questions`: one for
+// each value of recompute that may be chosen. UserError: no layout fits.
 //
 // placement::search() proposes layouts by a simple cost; the best ones are planned in full, and the
 // shortest forecast step wins. Among steps of about the same length the one with fewer processes.
-void plan_layout(plan::Plan& plan, const PipelineQuestion& question);
+void plan_layout(plan::Plan& plan, std::span<const PipelineQuestion> questions);
+
+// Where the recipe states the layout, but another one over hosts whose links are known is clearly
+// faster by the forecast: adds both to `plan.layouts`. `open`: the plan before its pipeline.
+void compare_layouts(plan::Plan& plan, plan::Plan open, const PipelineQuestion& question);
+
+// One sentence where boundaries are raw and a codec of few bits makes a step clearly shorter, with
+// what such bits have cost by measurement: no plan chooses them by itself. Else empty.
+std::string codec_note(const plan::Plan& plan, plan::Plan open, const PipelineQuestion& question);
 
 }  // namespace strait::planner

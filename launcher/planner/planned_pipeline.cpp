@@ -12,6 +12,7 @@
 #include "framework/codec/upcoming_uses.h"
 #include "launcher/base/cores.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/memory.h"
 #include "launcher/base/text.h"
 #include "launcher/plan/gpu_memory.h"
 #include "launcher/plan/placement.h"
@@ -22,6 +23,7 @@
 #include "launcher/planner/planned_sync.h"
 #include "launcher/planner/planned_tie.h"
 #include "launcher/planner/step_forecast.h"
+#include "schedules/choose_depth.h"
 #include "schedules/schedule.h"
 
 namespace strait::planner {
@@ -39,6 +41,7 @@ struct Sizes {
   std::int64_t pass_tokens;  // see PipelineQuestion
   std::int64_t threads;
   std::optional<TieBytes> tie;
+  std::int64_t recomputed_bytes;  // of the layer that is recomputed
 };
 
 // Costs of a replica's pipeline after the first epoch (cache hits) and in the first epoch.
@@ -87,10 +90,11 @@ ReplicaCosts replica_costs(const plan::Plan& plan, const models::ModelDescriptio
   return costs;
 }
 
-// Chooses the depth for steps after the first epoch, because these are most steps of a run. All
-// replicas have the same depth and wait for the slowest one.
+// Chooses the depth, at most `deepest`, for steps after the first epoch, because these are most
+// steps of a run. All replicas have the same depth and wait for the slowest one.
 void plan_steps(plan::Plan& plan, const models::ModelDescription& model, const PlannedCut& cut,
-                const std::vector<PlannedBoundary>& boundaries, const Sizes& sizes) {
+                const std::vector<PlannedBoundary>& boundaries, const Sizes& sizes,
+                std::int64_t deepest) {
   std::vector<ReplicaCosts> replicas;
   const std::span<const std::size_t> hosts(cut.hosts);
   const std::size_t stages = stages_of(plan);
@@ -100,7 +104,8 @@ void plan_steps(plan::Plan& plan, const models::ModelDescription& model, const P
   }
   const auto plain = [](const ReplicaCosts& costs) { return step_seconds(costs.known, 0); };
   const auto slowest = std::ranges::max_element(replicas, {}, plain);
-  plan.depth = plan.recipe.pipeline.depth.value_or(best_depth(slowest->known));
+  plan.depth = plan.recipe.pipeline.depth.value_or(best_depth(slowest->known, deepest));
+  plan.step_seconds = plan.first_epoch_step_seconds = 0;
   for (const ReplicaCosts& costs : replicas) {
     plan.step_seconds = std::max(plan.step_seconds, step_seconds(costs.known, plan.depth));
     plan.first_epoch_step_seconds =
@@ -159,6 +164,25 @@ plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDesc
   return process;
 }
 
+void plan_processes(plan::Plan& plan, const models::ModelDescription& model, const PlannedCut& cut,
+                    const std::vector<PlannedBoundary>& boundaries, const Sizes& sizes) {
+  const std::vector<recipe::RecipeHost> hosts = plan::hosts_of(plan.recipe);
+  plan.processes.clear();
+  for (std::uint32_t replica = 0; replica < plan.recipe.pipeline.replicas; ++replica) {
+    for (std::uint32_t stage = 0; stage < plan.recipe.pipeline.stages; ++stage) {
+      const std::size_t host = cut.hosts.at(plan.processes.size());
+      plan::Plan::Process process = plan_process(plan, model, cut.layers, {stage, replica}, sizes);
+      process.activation_bytes += sizes.recomputed_bytes;
+      process.host = hosts[host].name;
+      process.host_index = host;
+      if (fills_caches(plan)) {
+        process.cache_bytes = cache_bytes_of(boundaries, stage, stages_of(plan));
+      }
+      plan.processes.push_back(std::move(process));
+    }
+  }
+}
+
 plan::Plan::Link boundary_link(const plan::Plan& plan, const PlannedBoundary& boundary,
                                std::size_t position, std::uint32_t replica) {
   const std::size_t stages = stages_of(plan);
@@ -188,6 +212,20 @@ void plan_boundary_links(plan::Plan& plan, const std::vector<PlannedBoundary>& b
       plan.links.push_back(boundary_link(plan, boundaries[position], position, replica));
     }
   }
+}
+
+// Whether the processes fit into the memory that is known. That of other hosts is known only where
+// the recipe states it.
+bool fits_memory(const plan::Plan& plan) {
+  const std::vector<recipe::RecipeHost> hosts = plan::hosts_of(plan.recipe);
+  const bool here = plan.recipe.hosts.backend == recipe::BackendKind::local;
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    const std::int64_t known = here ? base::host_memory().total : hosts[i].memory.value_or(0);
+    const std::int64_t needed = plan::held_bytes(plan, i) + plan::host_memory_needed(plan, i);
+    if (known > 0 && needed > known) return false;
+    if (!plan::fits_gpu_memory(plan, i)) return false;
+  }
+  return true;
 }
 
 // The largest number of processes on one host.
@@ -277,21 +315,15 @@ void plan_pipeline(plan::Plan& plan, const recipe::Recipe& resolved,
       plan_cut(resolved, plan.speeds, model, plan.micro_batches, question.layer_times);
   const std::int64_t tokens = rows * resolved.data.row;
   const Sizes sizes{tokens, question.pass_tokens, threads_of(resolved, most_on_a_host(cut.hosts)),
-                    tie_bytes(plan, model, question.train)};
+                    tie_bytes(plan, model, question.train),
+                    question.recomputed_bytes_per_token * tokens};
   const std::vector<PlannedBoundary> boundaries = plan_boundaries(
       resolved, model, cut.layers, *question.train.tokens, plan.steps > plan.epoch_steps);
-  plan_steps(plan, model, cut, boundaries, sizes);
-  for (std::uint32_t replica = 0; replica < resolved.pipeline.replicas; ++replica) {
-    for (std::uint32_t stage = 0; stage < resolved.pipeline.stages; ++stage) {
-      const std::size_t host = cut.hosts.at(plan.processes.size());
-      plan.processes.push_back(plan_process(plan, model, cut.layers, {stage, replica}, sizes));
-      plan.processes.back().activation_bytes += question.recomputed_bytes_per_token * tokens;
-      plan.processes.back().host = hosts[host].name;
-      plan.processes.back().host_index = host;
-      if (fills_caches(plan)) {
-        plan.processes.back().cache_bytes = cache_bytes_of(boundaries, stage, stages_of(plan));
-      }
-    }
+  // A deeper pipeline holds more, so the depth is the best one that fits into memory.
+  for (std::int64_t deepest = schedules::kDeepestChosen;; deepest = plan.depth - 1) {
+    plan_steps(plan, model, cut, boundaries, sizes, deepest);
+    plan_processes(plan, model, cut, boundaries, sizes);
+    if (resolved.pipeline.depth || plan.depth == 0 || fits_memory(plan)) break;
   }
   for (std::size_t i = 0; i < hosts.size(); ++i) plan::check_gpu_memory(plan, i);
   plan_boundary_links(plan, boundaries);

@@ -15,9 +15,10 @@ namespace strait::planner {
 struct PipelineQuestion {
   const models::ModelDescription& model;
   const data::PreparedData& train;
-  std::int64_t recomputed_bytes_per_token = 0;  // see recompute_layers()
-  const plan::Plan* before = nullptr;           // see plan_sync()
-  std::vector<LayerTime> layer_times = {};      // for the partition "profile"
+  std::int64_t recomputed_bytes_per_token = 0;            // see recompute_layers()
+  const plan::Plan* before = nullptr;                     // see plan_sync()
+  recipe::Recompute recompute = recipe::Recompute::none;  // of `model`
+  std::vector<LayerTime> layer_times = {};                // for the partition "profile"
   // Each pass is forecast to take as long as if it had this number of tokens more. Measured speeds
   // include that, so it counts only where sizes of micro-batches are compared.
   std::int64_t pass_tokens = 0;

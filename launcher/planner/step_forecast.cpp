@@ -62,10 +62,11 @@ double tie_seconds(double gradients, double values, std::int64_t micro_batches,
          values * share / up.bytes_per_second + up.seconds;
 }
 
-std::int64_t best_depth(const StepCosts& costs) {
+std::int64_t best_depth(const StepCosts& costs, std::int64_t deepest) {
   const schedules::PipelineShape shape = shape_of_costs(costs, 0);
   return schedules::choose_depth(schedules::schedule_named(costs.schedule), shape, costs.chunks,
-                                 costs.links, shape.chunks * shape.micro_batches);
+                                 costs.links, shape.chunks * shape.micro_batches,
+                                 static_cast<int>(deepest));
 }
 
 std::int64_t best_micro_batch(std::int64_t rows,
@@ -82,13 +83,17 @@ std::int64_t best_micro_batch(std::int64_t rows,
   return chosen == seconds.end() ? 1 : chosen->first;
 }
 
-double step_seconds(const StepCosts& costs, std::int64_t depth) {
+schedules::Forecast simulated_step(const StepCosts& costs, std::int64_t depth) {
   const auto lists = schedules::action_lists(schedules::schedule_named(costs.schedule),
                                              shape_of_costs(costs, depth));
-  return schedules::simulate(lists, costs.chunks, costs.links).seconds + costs.tie_seconds;
+  return schedules::simulate(lists, costs.chunks, costs.links);
 }
 
-double forecast_step(const plan::Plan& plan, const plan::PathSpeeds& speed) {
+double step_seconds(const StepCosts& costs, std::int64_t depth) {
+  return simulated_step(costs, depth).seconds + costs.tie_seconds;
+}
+
+std::vector<StepCosts> costs_of_replicas(const plan::Plan& plan, const plan::PathSpeeds& speed) {
   const models::ModelDescription model = trained_model(plan);
   const std::int64_t tokens = plan.micro_batch_rows() * plan.recipe.data.row;
   const auto micro_batches = static_cast<double>(plan.micro_batches);
@@ -118,11 +123,17 @@ double forecast_step(const plan::Plan& plan, const plan::PathSpeeds& speed) {
                   static_cast<double>(link.backward_bytes) / micro_batches,
                   speed(link, upper, lower), speed(link, lower, upper));
   }
-  double slowest = 0;
   for (StepCosts& costs : replicas) {
     costs.schedule = plan.recipe.pipeline.schedule;
     costs.micro_batches = plan.micro_batches;
     costs.stages = plan.recipe.pipeline.stages;
+  }
+  return replicas;
+}
+
+double forecast_step(const plan::Plan& plan, const plan::PathSpeeds& speed) {
+  double slowest = 0;
+  for (const StepCosts& costs : costs_of_replicas(plan, speed)) {
     slowest = std::max(slowest, step_seconds(costs, plan.depth));
   }
   return slowest;

@@ -40,8 +40,8 @@ struct StepCosts {
 double tie_seconds(double gradients, double values, std::int64_t micro_batches,
                    const plan::PathSpeed& down, const plan::PathSpeed& up);
 
-// `depth = "auto"`.
-std::int64_t best_depth(const StepCosts& costs);
+// `depth = "auto"`: the best one up to `deepest`.
+std::int64_t best_depth(const StepCosts& costs, std::int64_t deepest);
 
 // `micro_batch = "auto"`: of the divisors of a replica's rows, the smallest whose forecast step
 // takes at most 5 % longer than the shortest one; small micro-batches need less memory. `forecast`:
@@ -50,9 +50,13 @@ std::int64_t best_depth(const StepCosts& costs);
 std::int64_t best_micro_batch(std::int64_t rows,
                               const std::function<std::optional<double>(std::int64_t)>& forecast);
 
+schedules::Forecast simulated_step(const StepCosts& costs, std::int64_t depth);
 double step_seconds(const StepCosts& costs, std::int64_t depth);
 
-// Seconds of a step of the slowest replica. `speed` returns the speed of a path.
+// The pipelines of all replicas of a plan. `speed` returns the speed of a path.
+std::vector<StepCosts> costs_of_replicas(const plan::Plan& plan, const plan::PathSpeeds& speed);
+
+// Seconds of a step of the slowest replica.
 double forecast_step(const plan::Plan& plan, const plan::PathSpeeds& speed);
 
 // Seconds that each process computes in a step.

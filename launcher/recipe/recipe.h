@@ -43,6 +43,7 @@ struct Recipe {
     Dtype dtype = Dtype::float32;             // parameters and arithmetic
     Device device = Device::automatic;        // automatic: cuda where there is one
     Recompute recompute = Recompute::none;    // layer: keep only the inputs of layers
+    bool choose_recompute = false;            // "auto": none until the plan has chosen
     std::optional<Lora> lora = std::nullopt;  // absent: full fine-tuning
     std::string adapter;  // a PEFT directory to start from, with its own `lora`; empty: none
     // Of the frozen matrices of blocks; only with adapters.
@@ -73,17 +74,17 @@ struct Recipe {
   };
 
   struct Pipeline {
-    std::int64_t stages = 1;        // processes that a model is split over
-    std::int64_t replicas = 1;      // copies of the whole pipeline
-    std::string schedule = "1f1b";  // a name of schedules::catalogue()
-    std::optional<std::int64_t> chunks =
-        std::nullopt;  // of the model, on every stage; absent: the default of the schedule
-    std::optional<std::int64_t> depth =
-        std::nullopt;     // forwards in flight beyond 1F1B; absent: auto
-    Partition partition;  // of layers to stages
+    std::int64_t stages = 1;                             // processes that a model is split over
+    std::int64_t replicas = 1;                           // copies of the whole pipeline
+    std::string schedule = "1f1b";                       // a name of schedules::catalogue()
+    std::optional<std::int64_t> chunks = std::nullopt;   // on every stage; absent: by schedule
+    std::optional<std::int64_t> depth = std::nullopt;    // forwards beyond 1F1B; absent: auto
+    Partition partition;                                 // of layers to stages
     std::optional<std::int64_t> threads = std::nullopt;  // per process; absent: divide the cores
     bool choose_stages = false;                          // "auto": 1 until the plan has chosen
     bool choose_replicas = false;                        // the same
+    bool choose_schedule = false;                        // the same, of "1f1b"
+    bool replan = false;             // lay the run out again when measured speeds say that it pays
     std::vector<std::string> hosts;  // of processes, by replica, then stage; empty: in their order
     bool operator==(const Pipeline&) const = default;
   };

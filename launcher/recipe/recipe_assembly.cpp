@@ -232,6 +232,21 @@ void complete_name(const std::string& source, Recipe& recipe, Mistakes& mistakes
   }
 }
 
+// Where hosts are listed and nothing says which of them take which stages, the plan chooses, and
+// with the stages all that is left open and changes no result.
+void leave_open(const Origins& origins, Recipe& recipe) {
+  Recipe::Pipeline& pipeline = recipe.pipeline;
+  const PartitionKind partition = pipeline.partition.kind;
+  const bool placed = origins.contains("pipeline.stages") || !pipeline.hosts.empty() ||
+                      partition == PartitionKind::ranges || partition == PartitionKind::plugin;
+  pipeline.choose_stages |= stores_on_hosts(recipe.hosts.backend) && !placed;
+  if (!pipeline.choose_stages) return;
+  pipeline.choose_replicas |= !origins.contains("pipeline.replicas");
+  pipeline.choose_schedule |= !origins.contains("pipeline.schedule");
+  recipe.model.choose_recompute |= !origins.contains("model.recompute");
+  if (!origins.contains("train.micro_batch")) recipe.train.micro_batch.reset();
+}
+
 }  // namespace
 
 Recipe assemble_recipe(const std::vector<FoundValue>& found, const std::string& source,
@@ -257,6 +272,7 @@ Recipe assemble_recipe(const std::vector<FoundValue>& found, const std::string& 
   const bool values_fit = mistakes.empty();
   check_required(recipe, source, origins, mistakes);
   if (values_fit) {
+    leave_open(origins, recipe);
     check_consistent(recipe, source, origins, mistakes);
     check_sync(found, recipe, mistakes);
     complete_name(source, recipe, mistakes);

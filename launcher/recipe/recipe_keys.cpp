@@ -37,6 +37,21 @@ constexpr auto top() {
 
 using R = Recipe;
 
+// With "auto" as a further value, which sets `chosen`.
+template <class Flag>
+RecipeKey or_chosen(RecipeKey key, Flag chosen) {
+  key.allowed += " or \"auto\"";
+  if (!key.choices.empty()) key.choices.emplace_back("auto");
+  key.set = [set = std::move(key.set), chosen](const RecipeValue& value, Recipe& recipe) {
+    chosen(recipe) = value == "auto";
+    return value == "auto" || set(value, recipe);
+  };
+  key.get = [get = std::move(key.get), chosen](const Recipe& recipe) {
+    return chosen(recipe) ? RecipeValue("auto") : get(recipe);
+  };
+  return key;
+}
+
 void add_model_and_data(std::vector<RecipeKey>& keys) {
   const std::string path = "a path";
   keys.insert(
@@ -54,8 +69,10 @@ void add_model_and_data(std::vector<RecipeKey>& keys) {
                  "of parameters and arithmetic; bfloat16 keeps float32 masters"),
           choice("model.device", at<&R::model, &R::Model::device>(),
                  "auto: a GPU where there is one that this build computes on"),
-          choice("model.recompute", at<&R::model, &R::Model::recompute>(),
-                 "layer: keep only the inputs of layers, and recompute the rest"),
+          or_chosen(choice("model.recompute", at<&R::model, &R::Model::recompute>(),
+                           "layer: keep only the inputs of layers, and recompute the rest; auto: "
+                           "where a step is shorter so"),
+                    at<&R::model, &R::Model::choose_recompute>()),
           text("model.adapter", at<&R::model, &R::Model::adapter>(), path,
                "a PEFT directory to start from"),
           written_if_set(choice("model.quantization", at<&R::model, &R::Model::quantization>(),
@@ -66,26 +83,12 @@ void add_model_and_data(std::vector<RecipeKey>& keys) {
   std::ranges::move(data_keys(), std::back_inserter(keys));
 }
 
-// With "auto" as a further value, which sets `chosen`.
-template <class Flag>
-RecipeKey or_chosen(RecipeKey key, Flag chosen) {
-  key.allowed += " or \"auto\"";
-  key.set = [set = std::move(key.set), chosen](const RecipeValue& value, Recipe& recipe) {
-    chosen(recipe) = value == "auto";
-    return value == "auto" || set(value, recipe);
-  };
-  key.get = [get = std::move(key.get), chosen](const Recipe& recipe) {
-    return chosen(recipe) ? RecipeValue("auto") : get(recipe);
-  };
-  return key;
-}
-
 void add_pipeline_and_train(std::vector<RecipeKey>& keys) {
   keys.insert(
       keys.end(),
       {or_chosen(integer("pipeline.stages", at<&R::pipeline, &R::Pipeline::stages>(), {1, 64},
-                         "processes that the model is split over; auto: chosen for the shortest "
-                         "step, with their hosts and layers"),
+                         "processes that the model is split over; auto, and where hosts are listed "
+                         "also absent: chosen for the shortest step, with their hosts and layers"),
                  at<&R::pipeline, &R::Pipeline::choose_stages>()),
        or_chosen(integer("pipeline.replicas", at<&R::pipeline, &R::Pipeline::replicas>(), {1, 256},
                          "copies of the whole pipeline; auto: chosen with the stages"),
@@ -93,8 +96,12 @@ void add_pipeline_and_train(std::vector<RecipeKey>& keys) {
        text_list("pipeline.hosts", at<&R::pipeline, &R::Pipeline::hosts>(),
                  "a list of names of hosts.list such as [\"b\", \"a\"]",
                  "of the processes, by replica, then by stage; absent: in the order of hosts.list"),
-       part("pipeline.schedule", at<&R::pipeline, &R::Pipeline::schedule>(), PartKind::schedule,
-            "in which order a stage runs forwards, backwards and weight gradients"),
+       or_chosen(
+           part("pipeline.schedule", at<&R::pipeline, &R::Pipeline::schedule>(), PartKind::schedule,
+                "in which order a stage runs forwards, backwards and weight gradients; auto: the "
+                "fastest of this build's",
+                {"auto"}),
+           at<&R::pipeline, &R::Pipeline::choose_schedule>()),
        integer("pipeline.chunks", at<&R::pipeline, &R::Pipeline::chunks>(), {1, 64},
                "of the model on every stage; auto: 2 where the schedule is interleaved, else 1",
                "auto"),
@@ -103,6 +110,10 @@ void add_pipeline_and_train(std::vector<RecipeKey>& keys) {
        special_keys::partition(),
        integer("pipeline.threads", at<&R::pipeline, &R::Pipeline::threads>(), {1, 1024},
                "per process, no more than its host has cores; auto divides these", "auto"),
+       written_if_set(flag(
+           "pipeline.replan", at<&R::pipeline, &R::Pipeline::replan>(),
+           "true: at a checkpoint the run takes another layout if its measured speeds say that "
+           "this saves more than it costs; absent: false")),
        integer("train.steps", at<&R::train, &R::Train::steps>(), {1, kMany}, "updates to make"),
        integer("train.epochs", at<&R::train, &R::Train::epochs>(), {1, 1'000'000},
                "passes over the data, instead of steps"),

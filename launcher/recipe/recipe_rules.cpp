@@ -69,6 +69,16 @@ void check_codecs(const Recipe::Codec& codec, const Origins& origins, const Orig
   }
 }
 
+// A run that takes another layout starts again by itself.
+void check_replan(const Recipe& recipe, const OriginsOf& at, Mistakes& mistakes) {
+  const bool restarts = stores_on_hosts(recipe.hosts.backend) && recipe.hosts.restart != 0;
+  if (!recipe.pipeline.replan || restarts) return;
+  mistakes.push_back(
+      fmt::format("pipeline.replan is true ({}), but this run does not start again by itself; it "
+                  "goes with a list of hosts and hosts.restart above 0",
+                  at({"pipeline.replan", "hosts.backend", "hosts.restart"})));
+}
+
 void check_hosts(const Recipe::Hosts& hosts, const OriginsOf& at, Mistakes& mistakes) {
   const BackendKind backend = hosts.backend;
   const bool listed = stores_on_hosts(backend);
@@ -151,8 +161,12 @@ void check_required(const Recipe& recipe, const std::string& source, const Origi
 
 void check_consistent(const Recipe& recipe, const std::string& source, const Origins& origins,
                       Mistakes& mistakes) {
-  const auto& [stages, replicas, schedule, chunks, depth, partition, threads, choose_stages,
-               choose_replicas, hosts] = recipe.pipeline;
+  const Recipe::Pipeline& pipeline = recipe.pipeline;
+  const std::int64_t stages = pipeline.stages;
+  const std::int64_t replicas = pipeline.replicas;
+  const std::optional<std::int64_t>& chunks = pipeline.chunks;
+  const Recipe::Partition& partition = pipeline.partition;
+  const std::vector<std::string>& hosts = pipeline.hosts;
   const auto at = [&](std::initializer_list<std::string_view> keys) {
     return origins_of(keys, origins, source);
   };
@@ -164,7 +178,7 @@ void check_consistent(const Recipe& recipe, const std::string& source, const Ori
         recipe.train.batch, at({"train.batch", "train.micro_batch", "pipeline.replicas"}), rows,
         recipe.train.micro_batch.value_or(1), replicas));
   }
-  if ((choose_stages || choose_replicas) && !hosts.empty()) {
+  if ((pipeline.choose_stages || pipeline.choose_replicas) && !hosts.empty()) {
     mistakes.push_back(
         fmt::format("pipeline.hosts is set while pipeline.stages or pipeline.replicas is \"auto\" "
                     "({}); set all "
@@ -205,6 +219,7 @@ void check_consistent(const Recipe& recipe, const std::string& source, const Ori
   check_codecs(recipe.codec, origins, at, mistakes);
   check_hosts(recipe.hosts, at, mistakes);
   check_cuts(recipe.hosts, origins, at, mistakes);
+  check_replan(recipe, at, mistakes);
   check_memory_checkpoints(recipe, at, mistakes);
 }
 

@@ -311,7 +311,7 @@ Outcome Coordinator::outcome() const {
   std::optional<Finding> cause = root_cause_.cause();
   if (!cause && leaving_ && !result.stopped && last_step_ < options_.to) {
     cause = Finding{std::nullopt, leaving_->code, leaving_->sentence};  // no process has failed
-    result.host = workers_.at(*leaving_->process).host();
+    if (leaving_->process) result.host = workers_.at(*leaving_->process).host();
   }
   if (!cause && checkpoints_.last_drop()) {
     cause = checkpoints_.last_drop();
@@ -429,9 +429,18 @@ void Coordinator::report_every_second() {
   }
   if (phase_ == Phase::training) evict_on_request();
   if (phase_ == Phase::training) rejoin_.poll_requests(stops_handled_ > 0);
+  if (phase_ == Phase::training) end_on_request();
   if (const auto why = watchdog_.standstill_change(now, steps_.median_seconds()))
     observers_.notify(&RunObserver::standing_still, *why);
   observers_.notify(&RunObserver::reports, workers_.reports(now));
+}
+
+void Coordinator::end_on_request() {
+  const std::string why = options_.end_requests && !leaving_ ? options_.end_requests() : "";
+  if (why.empty()) return;
+  leaving_ = Finding{std::nullopt, base::ExitCode::peer_lost, why};
+  observers_.launcher_event({"replan", why + "; after this step the run saves and goes on so"});
+  stop_after_step();
 }
 
 void Coordinator::evict_on_request() {

@@ -95,6 +95,7 @@ class Coordinator {
   void check_watchdog();
   void check_done();
   void report_every_second();
+  void end_on_request();
   void evict_on_request();
   bool ending() const { return phase_ == Phase::leaving || phase_ == Phase::aborting; }
   bool over() const;
@@ -130,7 +131,7 @@ class Coordinator {
   // How many of the user's stop requests were handled.
   int stops_handled_ = 0;
   std::set<std::string> left_hosts_;
-  // the run saves and ends, because it cannot continue without this host
+  // the run saves and ends, because it cannot continue without a host, or is to start otherwise
   std::optional<Finding> leaving_;
   Rejoin rejoin_;  // last: its destructor waits for start_replica, which uses the members above
 };

@@ -68,6 +68,9 @@ struct CoordinatorOptions {
   std::function<std::vector<std::uint32_t>()> leave_requests;
   // The same for replicas that were requested to rejoin.
   std::function<std::vector<std::uint32_t>()> rejoin_requests;
+  // Why the run is to save and end, to start again otherwise: a sentence; empty: it goes on. Called
+  // every second of training. Absent: never.
+  std::function<std::string()> end_requests;
   // Starts the processes of an absent replica, whose former links are already closed. Runs on its
   // own thread, because it may take minutes; never twice at a time. Ends soon after `given_up`
   // becomes true, when the run does not need the replica any more. UserError: why it failed.

@@ -19,9 +19,11 @@ namespace strait::run {
 // Functions of the rooms above that a launch needs. `cli` passes them in, because the planner links
 // libtorch, and this room does not.
 struct ModelQuestions {
-  // The same run by another recipe. UserError, among others `bad_input` where the schedule or the
-  // model takes no such number of stages.
-  std::function<plan::RunFile(const plan::RunFile& run, const recipe::Recipe& recipe)>
+  // The same run by another recipe. `speeds`: in place of those in hosts.links, if not null.
+  // UserError, among others `bad_input` where the schedule or the model takes no such number of
+  // stages.
+  std::function<plan::RunFile(const plan::RunFile& run, const recipe::Recipe& recipe,
+                              const recipe::LinkTable* speeds)>
       planned_again;
   // Writes the report of a run that has ended into its directory.
   std::function<void(const std::filesystem::path& run, const plan::Plan& plan)> write_report;

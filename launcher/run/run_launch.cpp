@@ -316,6 +316,8 @@ Outcome launch_run(RunDirectory& directory, const plan::RunFile& planned,
   for (const Event& warning : warnings) report(warning);
   CoordinatorOptions coordination =
       training_coordination(run, directory, generation, hosts, *storage, starter, options);
+  if (options.starting) options.starting(run);
+  coordination.end_requests = options.end_requests;
   // After RunHosts, which writes facts of the hosts into `run`.
   coordination.apply_changes = [&] { apply_changes(directory, run, *storage, options); };
   const std::unique_ptr<MemoryCheckpoints> memory = memory_of(*storage, run.plan, report);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -28,7 +29,10 @@ struct LaunchOptions {
   std::vector<RunObserver*> observers;      // outlive the launch
   hosts::Rendezvous* rendezvous = nullptr;  // where hosts join by themselves; null: none does
   bool by_engine = false;  // an engine has started this process, and may start it again
-  InferenceClient* inference = nullptr;  // asks the model of `resume`; null: the run trains
+  // Called with the run as it starts, with what its hosts have reported. May be absent.
+  std::function<void(const plan::RunFile&)> starting;
+  std::function<std::string()> end_requests;  // see CoordinatorOptions
+  InferenceClient* inference = nullptr;       // asks the model of `resume`; null: the run trains
 };
 
 // Starts every process of a run under a new generation, coordinates them until the last has exited,

@@ -22,6 +22,7 @@
 #include "launcher/hosts/ssh_session.h"
 #include "launcher/recipe/recipe_io.h"
 #include "launcher/run/lost_hosts.h"
+#include "launcher/run/replan.h"
 #include "launcher/run/restart_policy.h"
 #include "launcher/run/resume_point.h"
 #include "launcher/run/run_hosts.h"
@@ -55,7 +56,7 @@ plan::RunFile run_without(const plan::RunFile& run, const std::set<std::size_t>&
   }
   for (;; --recipe->pipeline.stages) {
     try {
-      return model.planned_again(run, *recipe);
+      return model.planned_again(run, *recipe, nullptr);
     } catch (const base::UserError& error) {
       if (error.code() != base::ExitCode::bad_input || recipe->pipeline.stages == 1) throw;
     }
@@ -81,8 +82,22 @@ class SupervisedRun {
   }
 
  private:
+  Outcome launch() {
+    LaunchOptions options = options_;
+    std::optional<Replan> replan;
+    if (run_.plan.recipe.pipeline.replan) {
+      replan.emplace(options_.model);
+      options.observers.push_back(&*replan);
+      options.starting = [&](const plan::RunFile& run) { replan->begin(run); };
+      options.end_requests = [&] { return replan->take_request(); };
+    }
+    Outcome outcome = launch_run(directory_, run_, options);
+    other_layout_ = replan ? replan->next() : std::nullopt;
+    return outcome;
+  }
+
   Outcome launch_until_ended() {
-    Outcome outcome = launch_run(directory_, run_, options_);
+    Outcome outcome = launch();
     for (;;) {
       for (const std::uint32_t replica : outcome.joined) left_out_.erase(replica);
       if (outcome.trained) chosen_.reset();
@@ -133,7 +148,14 @@ class SupervisedRun {
         restart_point(directory_, run_, from, lost, options_.model, options_.rendezvous, observer_);
     options_.without = left_out_;  // replicas that were lost come back where their hosts answer
     const std::set<std::size_t> not_needed = hosts_only_of(run_.plan, left_out_);
-    if (!std::ranges::includes(not_needed, lost)) place_again(lost, absent, restart.moves);
+    if (!std::ranges::includes(not_needed, lost)) {
+      place_again(lost, absent, restart.moves);
+    } else if (other_layout_) {
+      run_ = std::move(*other_layout_);
+      options_.recipe = recipe::recipe_to_toml(run_.plan.recipe);
+      restart.moves.emplace_back("layers and hosts are laid out anew");
+    }
+    other_layout_.reset();
     options_.resume.clear();
     options_.from = {};
     options_.caches = {};
@@ -143,7 +165,7 @@ class SupervisedRun {
     restart.generation = directory_.generation() + 1;
     record_restart(directory_, restart);
     observer_.restarting(restart);
-    return launch_run(directory_, run_, options_);
+    return launch();
   }
 
   // Of the hosts of the plan, then of the spare ones: why they cannot be used now. All are called
@@ -262,9 +284,10 @@ class SupervisedRun {
   std::optional<store::Step> chosen_;
   RunObserver& observer_;
   RestartPolicy policy_;
-  bool trained_ = false;              // a launch has applied what the user asked for
-  bool attempt_failed_ = false;       // the latest one did not come as far as a launch
-  std::set<std::string> left_hosts_;  // of the latest launch that trained
+  std::optional<plan::RunFile> other_layout_;  // for which the latest launch has ended
+  bool trained_ = false;                       // a launch has applied what the user asked for
+  bool attempt_failed_ = false;                // the latest one did not come as far as a launch
+  std::set<std::string> left_hosts_;           // of the latest launch that trained
   std::set<std::uint32_t> left_out_;  // replicas, by the user (--without), and not added since
 };
 

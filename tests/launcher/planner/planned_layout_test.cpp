@@ -5,9 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <sstream>
 #include <string>
 #include <vector>
 
+#include "launcher/plan/gpu_memory.h"
+#include "launcher/planner/plan_load.h"
 #include "launcher/planner/plan_maker.h"
 #include "launcher/planner/plan_text.h"
 #include "launcher/recipe/recipe_io.h"
@@ -17,6 +20,8 @@
 namespace strait::planner {
 namespace {
 
+using testing::AllOf;
+using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -38,20 +43,37 @@ class PlannedLayout : public testing::Test {
 
   // `hosts`: the value of hosts.list.
   recipe::Recipe recipe(const std::string& hosts, const std::string& pipeline,
-                        const std::string& more = "") const {
+                        const std::vector<std::string>& overrides = {}) const {
     return recipe::parse_recipe(
         fmt::format("model = {{path = \"{0}/model\", weights = \"random\", device = \"cpu\"}}\n"
                     "data = {{train = \"{0}/text.txt\", tokenizer = \"bytes\", row = 64}}\n"
                     "train = {{steps = 10, batch = 24, micro_batch = 1}}\n"
                     "pipeline = {{{1}}}\n"
                     "codec = {{forward = \"fixed\", backward = \"fixed\"}}\n"
-                    "hosts = {{backend = \"ssh\", list = {2}, links = \"{0}/links.csv\"}}\n{3}",
-                    folder_.path().string(), pipeline, hosts, more),
-        "recipe.toml");
+                    "hosts = {{backend = \"ssh\", list = {2}, links = \"{0}/links.csv\"}}\n",
+                    folder_.path().string(), pipeline, hosts),
+        "recipe.toml", overrides);
   }
   plan::Plan planned(const std::string& hosts, const std::string& pipeline,
-                     const std::string& more = "") const {
-    return make_plan(recipe(hosts, pipeline, more)).plan;
+                     const std::vector<std::string>& overrides = {}) const {
+    return make_plan(recipe(hosts, pipeline, overrides)).plan;
+  }
+  // Hosts a and b, each with a GPU of this memory, and a link that is slow and far.
+  plan::Plan planned_on_gpus(std::int64_t memory, const std::string& pipeline,
+                             const std::vector<std::string>& more = {}) const {
+    std::string speeds;
+    for (const char* host : {"a", "b"}) {
+      speeds += fmt::format(
+          "[[hosts]]\nname = \"{}\"\nflops_per_second = 1e10\ngpu_memory = [{}]\n", host, memory);
+    }
+    speeds +=
+        "[[links]]\nfrom = \"a\"\nto = \"b\"\nbits_per_second = 4e7\nseconds = 0.3\n"
+        "[[links]]\nfrom = \"b\"\nto = \"a\"\nbits_per_second = 4e7\nseconds = 0.3\n";
+    ScratchDirectory::write(folder_ / "gpus.toml", speeds);
+    std::vector<std::string> overrides{"model.device=auto",
+                                       "hosts.links=" + (folder_ / "gpus.toml").string()};
+    overrides.insert(overrides.end(), more.begin(), more.end());
+    return planned(R"(["a", "b"])", pipeline, overrides);
   }
 
   ScratchDirectory folder_;
@@ -123,6 +145,77 @@ TEST_F(PlannedLayout, StatedHostsAreTakenByReplicaThenStage) {
   EXPECT_EQ(plan.processes[1].host, "a");
 }
 
+TEST_F(PlannedLayout, HostsWithoutStagesAreLaidOut) {
+  const plan::Plan plan = planned(hosts_with(0.02, 0.005, 0.02), "");
+  EXPECT_GE(plan.layouts.size(), 2U);
+  EXPECT_GT(plan.processes.size(), 1U);
+  EXPECT_FALSE(plan.recipe.pipeline.choose_stages || plan.recipe.pipeline.choose_replicas ||
+               plan.recipe.pipeline.choose_schedule || plan.recipe.model.choose_recompute);
+  // A listed order stays where the recipe says how many stages there are.
+  EXPECT_EQ(planned(hosts_with(0.02, 0.005, 0.02), "stages = 2").processes[1].host, "b");
+}
+
+TEST_F(PlannedLayout, StatedLayoutThatIsClearlySlowerIsNamedInOneSentence) {
+  const plan::Plan plan = planned(hosts_with(0.02, 0.001, 0.02), "stages = 3");
+  EXPECT_THAT(slower_layout_note(plan),
+              HasSubstr(R"(with the layout that pipeline.stages = "auto")"));
+  EXPECT_THAT(plan_text(plan), HasSubstr("blocks of each stage"));
+  // A good one is not, nor one whose links nobody knows.
+  EXPECT_EQ(slower_layout_note(planned(hosts_with(0.02, 0.001, 0.02), kAutomatic)), "");
+  EXPECT_EQ(
+      slower_layout_note(planned(hosts_with(0.02, 0.001, 0.02), "stages = 3", {"hosts.links="})),
+      "");
+}
+
+TEST_F(PlannedLayout, CodecThatIsFasterIsNamedWithWhatItCosts) {
+  const auto notes = [&](const std::vector<std::string>& overrides) {
+    return make_plan(recipe(hosts_with(2, 2, 2), "stages = 3", overrides)).train.notes;
+  };
+  const std::vector<std::string> raw{"codec.forward=raw", "codec.backward=raw"};
+  EXPECT_THAT(notes(raw), Contains(AllOf(HasSubstr(R"(with codec.forward = "auto")"),
+                                         HasSubstr("0.1 ± 0.15 % of the loss"))));
+  EXPECT_THAT(notes({}), Not(Contains(HasSubstr("codec.forward"))));
+}
+
+TEST_F(PlannedLayout, ScheduleIsTheFastestOfAll) {
+  const std::string hosts = R"([{name = "a", tflops = 0.02}, {name = "b", tflops = 0.02}])";
+  const auto with = [&](const std::string& schedule) {
+    return planned(hosts, fmt::format(R"(stages = 2, schedule = "{}")", schedule),
+                   {"train.batch=8", "train.micro_batch=1"});
+  };
+  const plan::Plan chosen = with("auto");
+  for (const char* schedule : {"1f1b", "gpipe", "zero_bubble", "interleaved"}) {
+    EXPECT_LE(chosen.step_seconds, 1.02 * with(schedule).step_seconds) << schedule;
+  }
+  EXPECT_EQ(chosen.recipe.pipeline.schedule, "zero_bubble");
+  EXPECT_LT(chosen.step_seconds, 0.95 * with("1f1b").step_seconds);
+}
+
+TEST_F(PlannedLayout, DepthIsTheBestOneThatFits) {
+  constexpr const char* kTwo = "stages = 2";
+  const plan::Plan roomy = planned_on_gpus(std::int64_t{1} << 40, kTwo);
+  ASSERT_GE(roomy.depth, 2);
+  const std::int64_t needed = plan::gpu_memory_needed(roomy, 0, 0);
+  EXPECT_EQ(planned_on_gpus(needed, kTwo).depth, roomy.depth);
+  const plan::Plan tight = planned_on_gpus(needed - 1, kTwo);
+  EXPECT_EQ(tight.depth, roomy.depth - 1);
+  // A stated depth is not changed.
+  base::user_error(base::ExitCode::out_of_memory, [&] {
+    planned_on_gpus(needed - 1, fmt::format("stages = 2, depth = {}", roomy.depth));
+  });
+}
+
+TEST_F(PlannedLayout, RecomputesOnlyWhereMemoryNeedsIt) {
+  const std::vector<std::string> automatic{"model.recompute=auto"};
+  const std::string one = "stages = 2, depth = 0";
+  const plan::Plan roomy = planned_on_gpus(std::int64_t{1} << 40, one, automatic);
+  EXPECT_EQ(roomy.recipe.model.recompute, recipe::Recompute::none);
+  const std::int64_t needed = plan::gpu_memory_needed(roomy, 0, 0);
+  const plan::Plan tight = planned_on_gpus(needed - 1, one, automatic);
+  EXPECT_EQ(tight.recipe.model.recompute, recipe::Recompute::layer);
+  EXPECT_LT(plan::gpu_memory_needed(tight, 0, 0), needed);
+}
+
 // A run keeps the recipe of its plan, with the layout that was chosen.
 TEST_F(PlannedLayout, ResumeKeepsTheLayoutUnlessOtherStagesAreAskedFor) {
   plan::Plan first = planned(hosts_with(0.02, 0.005, 0.02), kPipelineOnly);
@@ -132,7 +225,7 @@ TEST_F(PlannedLayout, ResumeKeepsTheLayoutUnlessOtherStagesAreAskedFor) {
     return make_plan(recipe::parse_recipe(kept, "recipe.toml", overrides), &first).plan;
   };
   EXPECT_EQ(resumed({"train.steps=12"}).recipe.pipeline, first.recipe.pipeline);
-  EXPECT_EQ(resumed({"pipeline.stages=auto"}).recipe.pipeline, first.recipe.pipeline);
+  EXPECT_LE(seconds_of(resumed({"pipeline.stages=auto"})), 1.03 * seconds_of(first));
   EXPECT_TRUE(resumed({"pipeline.stages=1"}).recipe.pipeline.hosts.empty());
 }
 
@@ -147,12 +240,32 @@ TEST_F(PlannedLayout, WrongHostsGetASentence) {
   EXPECT_THAT(refusal(R"(stages = "auto", hosts = ["a"])"), HasSubstr("leave pipeline.hosts out"));
 }
 
+// The stage whose link is narrow is not what computes, and twice of what takes longest brings most.
+TEST_F(PlannedLayout, LoadNamesWhatTakesLongest) {
+  const plan::Plan plan = planned(hosts_with(0.02, 0.001, 0.02), "stages = 3");
+  const PlanLoad load = load_of(plan);
+  EXPECT_EQ(load.limit.name, "compute of b");
+  EXPECT_NEAR(load.step_seconds, plan.step_seconds, 0.01 * plan.step_seconds);
+  EXPECT_LT(load.limit.twice_seconds, 0.7 * load.step_seconds);
+  EXPECT_EQ(load.fastest, "a");
+  EXPECT_LT(load.alone_seconds, load.step_seconds);
+  EXPECT_LE(load.without_network_seconds, load.step_seconds);
+  ASSERT_EQ(load.stages.size(), 3U);
+  ASSERT_EQ(load.lines.size(), 4U);
+  EXPECT_LT(load.stages[0].busy_seconds, load.stages[1].busy_seconds);
+  // Where compute takes no time, it is the narrow link.
+  EXPECT_EQ(load_of(planned(hosts_with(20, 20, 20), "stages = 3")).limit.name,
+            "the link from b to c");
+  std::istringstream text(load_text(plan));
+  for (std::string line; std::getline(text, line);) EXPECT_LE(line.size(), 80U) << line;
+}
+
 TEST_F(PlannedLayout, TextNamesTheChosenAndTheNextLayouts) {
   const std::string text = plan_text(planned(hosts_with(0.02, 0.005, 0.02), kPipelineOnly));
   EXPECT_THAT(text, HasSubstr("* "));
   EXPECT_THAT(text, HasSubstr("blocks of each stage"));
   EXPECT_THAT(text, HasSubstr("0.02 Tflop/s a process on a"));
-  EXPECT_THAT(plan_text(planned(R"(["a", "b", "c"])", "stages = 2")),
+  EXPECT_THAT(plan_text(planned(R"(["a", "b", "c"])", "stages = 2", {"hosts.links="})),
               Not(HasSubstr("blocks of each stage")));
 }
 

@@ -74,6 +74,7 @@ chunks = 1
 depth = 3
 partition = [[0, 5], [6, 11]]
 threads = 1
+replan = true
 hosts = ["bob@b", "alice@10.0.0.1", "bob@b", "bob@b"]
 [train]
 epochs = 3
@@ -138,15 +139,12 @@ TEST(RecipeReader, SetsFieldOfEveryKey) {
   Recipe expected;
   expected.name = "dates";
   expected.seed = 7;
-  expected.model = {
-      "m", Weights::random,  "", Dtype::bfloat16, Device::cpu, Recompute::layer, every_lora_key(),
-      "a", Quantization::nf4};
+  expected.model = {"m",   Weights::random,  "",  Dtype::bfloat16,  Device::cpu, Recompute::layer,
+                    false, every_lora_key(), "a", Quantization::nf4};
   expected.data = {{{"t"}}, {{"e"}}, 0, "bytes", 64, false};
-  expected.pipeline = {2,       2,
-                       "gpipe", 1,
-                       3,       {PartitionKind::ranges, {{0, 5}, {6, 11}}, ""},
-                       1,       false,
-                       false,   {"bob@b", "alice@10.0.0.1", "bob@b", "bob@b"}};
+  expected.pipeline = {
+      2, 2,     "gpipe", 1,     3,    {PartitionKind::ranges, {{0, 5}, {6, 11}}, ""},
+      1, false, false,   false, true, {"bob@b", "alice@10.0.0.1", "bob@b", "bob@b"}};
   expected.train = {std::nullopt, 3,          64,  std::nullopt, 1.0, DecayKind::linear,
                     20,           {0.8, 0.9}, 0.0, 0.5,          10};
   expected.codec = {
@@ -650,6 +648,34 @@ TEST(RecipeReader, ReadsSimulatedPaths) {
 TEST(RecipeReader, DefaultsToDocumentedPortsForOtherHosts) {
   const std::string ssh = "[hosts]\nbackend = \"ssh\"\nlist = [\"a\"]\n";
   EXPECT_EQ(parse(std::string(kLeast) + ssh).hosts.ports, kHostPorts);
+}
+
+// What decides speed and changes no result.
+TEST(RecipeReader, LeavesOpenWhatHostsWithoutStagesRun) {
+  const std::string hosts =
+      std::string(kLeast) + "[hosts]\nbackend = \"ssh\"\nlist = [\"a\", \"b\"]\n";
+  const Recipe open = parse(hosts);
+  EXPECT_TRUE(open.pipeline.choose_stages && open.pipeline.choose_replicas);
+  EXPECT_TRUE(open.pipeline.choose_schedule && open.model.choose_recompute);
+  EXPECT_EQ(open.train.micro_batch, std::nullopt);
+  EXPECT_EQ(parse(recipe_to_toml(open)), open);
+  const Recipe stated = parse(hosts, {"pipeline.stages=2"});
+  EXPECT_FALSE(stated.pipeline.choose_stages || stated.pipeline.choose_replicas ||
+               stated.pipeline.choose_schedule || stated.model.choose_recompute);
+  EXPECT_EQ(stated.train.micro_batch, 4);
+  const Recipe partly = parse(hosts, {"pipeline.replicas=2", "pipeline.schedule=gpipe"});
+  EXPECT_TRUE(partly.pipeline.choose_stages);
+  EXPECT_FALSE(partly.pipeline.choose_replicas || partly.pipeline.choose_schedule);
+  EXPECT_FALSE(parse(hosts, {"pipeline.partition=[[0, 3], [4, 5]]"}).pipeline.choose_stages);
+  EXPECT_FALSE(parse(kLeast).pipeline.choose_stages);
+}
+
+TEST(RecipeReader, RefusesToReplanARunThatDoesNotStartAgain) {
+  constexpr const char* kHosts = "[hosts]\nbackend = \"ssh\"\nlist = [\"a\", \"b\"]\n";
+  const std::string replan = std::string(kLeast) + "[pipeline]\nreplan = true\n";
+  EXPECT_THAT(mistake(replan), HasSubstr("does not start again by itself"));
+  EXPECT_THAT(mistake(replan + kHosts, {"hosts.restart=0"}), HasSubstr("hosts.restart"));
+  EXPECT_TRUE(parse(replan + kHosts).pipeline.replan);
 }
 
 TEST(RecipeReader, NamesPositionOfTomlError) {

@@ -122,17 +122,27 @@ std::vector<data::DataFile> random_files(Draw& draw) {
   return files;
 }
 
+Recipe::Model random_model(Draw& draw) {
+  Recipe::Model model;
+  model.path = draw.text();
+  model.weights = draw.word<Weights>();
+  model.dtype = draw.word<Dtype>();
+  model.device = draw.word<Device>();
+  model.recompute = draw.word<Recompute>();
+  if (model.recompute == Recompute::none) model.choose_recompute = draw.coin();
+  if (draw.coin()) model.adapter = draw.text();
+  if (model.weights == Weights::run) model.weights_run = "runs/" + draw.text();
+  if (draw.coin()) model.lora = random_lora(draw);
+  if (model.lora) model.quantization = draw.word<Quantization>();
+  return model;
+}
+
 // Any recipe that the reader can return.
 Recipe random_recipe(Draw& draw) {
   Recipe r;
   r.name = "run-" + std::to_string(draw.integer(0, 99));
   r.seed = draw.integer(0, std::numeric_limits<std::int64_t>::max());
-  r.model = {draw.text(),        draw.word<Weights>(),          "",
-             draw.word<Dtype>(), draw.word<Device>(),           draw.word<Recompute>(),
-             std::nullopt,       draw.coin() ? draw.text() : ""};
-  if (r.model.weights == Weights::run) r.model.weights_run = "runs/" + draw.text();
-  if (draw.coin()) r.model.lora = random_lora(draw);
-  if (r.model.lora) r.model.quantization = draw.word<Quantization>();
+  r.model = random_model(draw);
   if (draw.coin()) r.plugins = {draw.text(), draw.text()};
   r.data = {random_files(draw),
             {},
@@ -152,6 +162,7 @@ Recipe random_recipe(Draw& draw) {
   r.pipeline.stages = draw.integer(1, 64);
   r.pipeline.replicas = draw.integer(1, 8);
   r.pipeline.schedule = draw.one_of({"gpipe", "1f1b", "interleaved", "zero_bubble"});
+  if (r.pipeline.schedule == "1f1b") r.pipeline.choose_schedule = draw.coin();
   r.pipeline.chunks = draw.coin() ? std::optional(draw.integer(1, 8)) : std::nullopt;
   r.pipeline.depth = draw.coin() ? std::optional(draw.integer(0, 16)) : std::nullopt;
   r.pipeline.threads = draw.coin() ? std::optional(draw.integer(1, 64)) : std::nullopt;

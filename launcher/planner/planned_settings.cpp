@@ -1,0 +1,80 @@
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "launcher/base/errors.h"
+#include "launcher/plan/speeds.h"
+#include "launcher/planner/planned_layout.h"
+#include "launcher/planner/step_forecast.h"
+#include "stages/partition.h"
+
+namespace strait::planner {
+namespace {
+
+bool on_gpus(const plan::Plan& plan) {
+  const recipe::Recipe& recipe = plan.recipe;
+  return recipe.model.device == recipe::Device::cuda ||
+         std::ranges::any_of(plan.hosts,
+                             [](const auto& host) { return host.gpus && !host.gpus->empty(); });
+}
+
+}  // namespace
+
+recipe::Recipe by_cost(recipe::Recipe recipe) {
+  recipe::Recipe::Partition& partition = recipe.pipeline.partition;
+  if (partition.kind == recipe::PartitionKind::profile) {
+    partition.kind = recipe::PartitionKind::balanced;
+  }
+  return recipe;
+}
+
+std::optional<double> seconds_of_step(plan::Plan plan, const recipe::Recipe& resolved,
+                                      const PipelineQuestion& question) {
+  try {
+    plan_pipeline(plan, resolved, question);
+  } catch (const stages::PartitionError&) {
+    return std::nullopt;
+  } catch (const base::UserError&) {
+    return std::nullopt;
+  }
+  return plan.step_seconds;
+}
+
+std::int64_t micro_batch_rows(const plan::Plan& plan, const PipelineQuestion& question) {
+  const recipe::Recipe& recipe = plan.recipe;
+  if (recipe.train.micro_batch) return *recipe.train.micro_batch;
+  PipelineQuestion compared = question;
+  compared.pass_tokens = on_gpus(plan) ? plan::kAssumedPassTokensOfGpu : plan::kPassTokensOfCpu;
+  const auto forecast = [&](std::int64_t rows) {
+    recipe::Recipe resolved = by_cost(recipe);
+    resolved.train.micro_batch = rows;
+    return seconds_of_step(plan, resolved, compared);
+  };
+  const std::int64_t rows = recipe.train.batch / recipe.pipeline.replicas;
+  const plan::Plan* const before = question.before;
+  if (before != nullptr && !before->recipe.train.micro_batch &&
+      rows % before->micro_batch_rows() == 0 && forecast(before->micro_batch_rows())) {
+    return before->micro_batch_rows();
+  }
+  return best_micro_batch(rows, forecast);
+}
+
+std::vector<recipe::Recipe> with_schedules(const recipe::Recipe& recipe, bool cut_by_speed) {
+  std::vector<recipe::Recipe> all;
+  const bool chunks_stated = recipe.pipeline.chunks.has_value();
+  for (const auto& [schedule, chunks] :
+       {std::pair("zero_bubble", 1), {"interleaved", 2}, {"interleaved", 4}, {"gpipe", 1}}) {
+    if (recipe.pipeline.stages == 1 || (chunks_stated && recipe.pipeline.chunks != chunks)) {
+      continue;
+    }
+    recipe::Recipe::Pipeline& pipeline = all.emplace_back(recipe).pipeline;
+    pipeline.schedule = schedule;
+    if (chunks == 1) continue;
+    pipeline.chunks = chunks;
+    if (cut_by_speed) pipeline.partition = {};
+  }
+  return all;
+}
+
+}  // namespace strait::planner
