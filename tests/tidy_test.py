@@ -1,9 +1,9 @@
 """clang-tidy and clang's thread-safety analysis over every room.
 
-libtorch's headers take longer to read than all of ours, so a room is checked as one unit that
-includes all its sources, or several rooms are; two units at a time; and a unit whose files and settings
-passed before is not checked again. Sources of one room must therefore not use one name for two things,
-not even in their unnamed namespaces.
+libtorch's headers take longer to read and to check than all of ours, so all rooms that read them are one
+unit, which includes their sources; two units at a time; and a unit whose files and settings passed before is
+not checked again. Sources of one room must therefore not use one name for two things, not even in their
+unnamed namespaces. Names of sources or rooms on the command line check these only.
 """
 
 import concurrent.futures
@@ -21,13 +21,11 @@ from source_files import ROOT, reads_torch, source_files
 SKIPPED = 77
 BUILD = pathlib.Path(os.environ.get("STRAIT_BUILD", ROOT / "build/release"))
 SCRATCH = BUILD / "tidy"
-# A unit is the sources of several rooms: most of the time goes into libtorch's headers.
-UNITS = ["stages+models+framework/tensors+framework/codec+kernels", "launcher/cli",
-         "launcher/plugin+launcher/planner+launcher/worker", "launcher/hosts", "launcher/run",
-         "launcher/base+launcher/tokenizer+launcher/recipe+launcher/plan+launcher/transfer", "framework/net", "framework/store",
-         "framework/data", "framework/fields", "framework/sync", "framework/trace", "placement", "schedules"]  # the slowest first
-# What a build without libtorch has, too.
-ALWAYS = {"placement", "schedules", "framework/net", "framework/sync", "framework/trace", "framework/store", "framework/data", "framework/fields", "launcher/hosts"}
+# A unit is the sources of many rooms: most of the time goes into the headers of libtorch, and then of nlohmann::json.
+UNITS = ["kernels+models+stages+framework/tensors+framework/codec+launcher/plugin+launcher/planner+launcher/worker+launcher/cli",
+         "launcher/base+launcher/tokenizer+launcher/recipe+launcher/plan+launcher/transfer+launcher/hosts+launcher/run",
+         "schedules+placement+framework/net+framework/store+framework/data+framework/fields+framework/sync+framework/trace"]  # the slowest first
+ALWAYS = set(UNITS[1:])  # what a build without libtorch has, too
 # Highway's sources read themselves again for every instruction set; one of them is enough here.
 ONE_INSTRUCTION_SET = ["-DHWY_COMPILE_ONLY_STATIC"]
 # More than half of the time where it sees all functions of libtorch's headers.
@@ -65,13 +63,13 @@ def library_of(path):
 
 
 def sources_of(unit, files):
-    return sorted(path for path in files if path.endswith(".cpp") and library_of(path) in unit.split("+"))
+    return sorted(path for path in files if path.endswith(".cpp") and {path, library_of(path)} & set(unit.split("+")))
 
 
 def check(unit, files, flags):
-    sources, options = sources_of(unit, files), []
-    for room in unit.split("+"):
-        options += flags.get(room, [])
+    sources = sources_of(unit, files)
+    assert sources, f"{unit}: no such source or room"
+    options = [flag for room in sorted({library_of(path) for path in sources}) for flag in flags.get(room, [])]
     text = unit_of(sources)
     checks = NOT_BESIDE_TORCH if any(reads_torch(path, files) for path in sources) else ""
     seen = [text, (ROOT / ".clang-tidy").read_text(), " ".join(options), pathlib.Path(__file__).read_text()]
