@@ -26,6 +26,8 @@ namespace {
 
 // Layouts that are planned in full.
 constexpr std::size_t kPlanned = 8;
+// Of these, the ones that are planned with each schedule.
+constexpr std::size_t kPlannedByAllSchedules = 4;
 // Forecasts are not more precise than this.
 constexpr double kSameStep = 1.02;
 // Those that a stated layout is compared with, and the length of the search for them.
@@ -220,11 +222,15 @@ void sort_by_step(std::vector<Candidate>& candidates) {
                            [](const Candidate& one) { return one.summary.step_seconds; });
 }
 
-// Puts the fastest schedule of each layout in place of the one that it was planned with.
+// Puts the fastest schedule of the best layouts in place of the one that each was planned with. The
+// rows of a micro-batch stay: to choose them for each schedule takes several times as long.
 void choose_schedules(const plan::Plan& plan, std::vector<Candidate>& candidates) {
+  sort_by_step(candidates);
   const bool cut_by_speed = plan.recipe.pipeline.partition.kind == recipe::PartitionKind::balanced;
-  for (Candidate& best : candidates) {
+  const std::size_t most = std::min(candidates.size(), kPlannedByAllSchedules);
+  for (Candidate& best : std::span(candidates).first(most)) {
     for (recipe::Recipe& recipe : with_schedules(best.recipe, cut_by_speed)) {
+      recipe.train.micro_batch = best.summary.micro_batch;
       auto other = candidate_of(plan, *best.question, std::move(recipe));
       if (!other || other->summary.step_seconds * kSameStep >= best.summary.step_seconds) continue;
       best = std::move(*other);
