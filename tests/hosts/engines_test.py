@@ -205,6 +205,14 @@ class Rendezvous(EnginesCase):
                     first.terminate()
                 self.assertEqual(first.end(), 20 if name == "another number" else 130, first.output())
 
+    def test_nodes_hear_why_the_first_one_cannot_start(self):
+        (self.hosts[0].home / JOB / "train.jsonl").unlink()
+        nodes = self.three_by_flags()
+        for node in nodes:
+            self.assertEqual(node.end(), 10, node.output())
+            (line,) = self.errors(node)
+            self.assertIn("train.jsonl", line)
+
     def test_node_that_never_comes_is_named(self):
         self.write_recipes(join_wait=6)
         first, one = [self.by_flags(rank) for rank in range(2)]
