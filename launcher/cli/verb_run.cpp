@@ -56,6 +56,8 @@ namespace fs = std::filesystem;
 // Of a stop while a run is planned or its checkpoint is chosen.
 constexpr const char* kStoppedEarly =
     "strait: interrupted before any process was started; the same command starts again\n";
+// A node that comes after a failed start would wait for a launcher as long as hosts.join_wait says.
+constexpr std::chrono::seconds kTellNodesFor{20};
 
 ConsoleOptions console_options(bool as_json) {
   ConsoleOptions options;
@@ -162,6 +164,15 @@ Joining meet_nodes(RunOptions& options) {
   return hosts::open_rendezvous(recipe.hosts, secret);
 }
 
+// Waits until all nodes are there, each of which is told then how the run has ended.
+void wait_for_nodes(const recipe::Recipe::Hosts& hosts, std::chrono::seconds limit,
+                    hosts::Rendezvous& rendezvous) {
+  const base::StopSignals signals;
+  std::vector<std::string> names;
+  for (const recipe::RecipeHost& host : hosts.list) names.push_back(host.name);
+  rendezvous.wait_for(names, limit, [&signals] { return signals.count().load() > 0; });
+}
+
 bool has_checkpoint(const fs::path& run) {
   return store::is_present(run / base::kPlanFile) && !store::committed_steps(run).empty();
 }
@@ -187,16 +198,13 @@ base::ExitCode report_complete(const run::RunDirectory& directory, const plan::P
       directory.path().string(), plan.steps, was_to_change ? ", so nothing was changed" : "",
       base::strait_command("resume", directory.path()), 2 * plan.steps));
   if (rendezvous == nullptr) return base::ExitCode::done;
-  const base::StopSignals signals;
   rendezvous->end(base::ExitCode::done, "");
-  std::vector<std::string> names;
-  for (const recipe::RecipeHost& host : plan.recipe.hosts.list) names.push_back(host.name);
-  rendezvous->wait_for(names, std::chrono::seconds(plan.recipe.hosts.join_wait),
-                       [&signals] { return signals.count().load() > 0; });
+  wait_for_nodes(plan.recipe.hosts, std::chrono::seconds(plan.recipe.hosts.join_wait), *rendezvous);
   return base::ExitCode::done;
 }
 
-base::ExitCode go_on(const RunOptions& options, Joining joining) {
+// `rendezvous`: of the nodes that an engine has started; null: there is none.
+base::ExitCode go_on(const RunOptions& options, hosts::Rendezvous* rendezvous) {
   run::RunDirectory directory = run::RunDirectory::open(options.recipe);
   plan::RunFile run = read_run(directory.path());
   std::optional<store::Step> from;
@@ -205,11 +213,13 @@ base::ExitCode go_on(const RunOptions& options, Joining joining) {
   Console console(pump, console_options(options.json));
   const std::string edited = edited_recipe_note(directory.path(), run.plan.recipe);
   if (!edited.empty()) console.note(edited);
-  const bool by_engine = joining != nullptr;
-  if (!by_engine) joining = open_for_tokens(directory, run.plan.recipe, console);
+  const bool by_engine = rendezvous != nullptr;
+  const Joining by_tokens =
+      by_engine ? nullptr : open_for_tokens(directory, run.plan.recipe, console);
+  if (!by_engine) rendezvous = by_tokens.get();
   if (!from) from = run::good_step_instead(directory, run.plan, model_questions(), console);
   const store::Resumable point =
-      run::choose_resume_point(directory, run, from, model_questions(), joining.get(), console);
+      run::choose_resume_point(directory, run, from, model_questions(), rendezvous, console);
   const store::Manifest& manifest = point.checkpoint.manifest;
   check_belongs(directory, run, point.checkpoint);
   run::LaunchOptions launch;
@@ -223,7 +233,7 @@ base::ExitCode go_on(const RunOptions& options, Joining joining) {
   }
   if (number(manifest.step) >= run.plan.steps) {
     return report_complete(directory, run.plan, !options.overrides.empty() && !by_engine,
-                           joining.get(), console);
+                           rendezvous, console);
   }
   run::check_can_start_without(run.plan, options.without);
   hosts::check_launcher_address(run.plan.recipe.hosts);
@@ -232,36 +242,33 @@ base::ExitCode go_on(const RunOptions& options, Joining joining) {
   console.note(fmt::format("resuming from step {} ({})", number(manifest.step),
                            point.checkpoint.path.string()));
   launch.without = {options.without.begin(), options.without.end()};
-  launch.rendezvous = joining.get();
+  launch.rendezvous = rendezvous;
   launch.by_engine = by_engine;
   go_on_from(point.checkpoint, run.plan, launch);
   return launch_and_show(directory, run, launch, from, as_words(options), console);
 }
 
 // The same command again goes on with what the first one has begun. Its --set are in the run.
-base::ExitCode go_on_with(const fs::path& path, const RunOptions& options, Joining joining) {
+base::ExitCode go_on_with(const fs::path& path, const RunOptions& options,
+                          hosts::Rendezvous* rendezvous) {
   RunOptions again;
   again.recipe = path;
   again.json = options.json;
   again.without = options.without;
-  if (joining) {
+  if (rendezvous != nullptr) {
     const auto first = std::ranges::find_if(options.overrides, [](const std::string& one) {
       return one.starts_with("hosts.backend=\"join\"");
     });
     again.overrides.assign(first, options.overrides.end());
   }
-  return go_on(again, std::move(joining));
+  return go_on(again, rendezvous);
 }
 
-}  // namespace
-
-base::ExitCode run_recipe(RunOptions options) {
-  base::StopSignals::announce(kStoppedEarly);
-  Joining joining = options.rendezvous ? meet_nodes(options) : nullptr;
-  const recipe::Recipe recipe = read_recipe(options);
+base::ExitCode begin_or_go_on(const recipe::Recipe& recipe, const RunOptions& options,
+                              hosts::Rendezvous* rendezvous) {
   const fs::path path = fs::path("runs") / recipe.name;
   const bool exists = options.resume_if_exists && has_checkpoint(path);
-  if (exists) return go_on_with(path, options, std::move(joining));
+  if (exists) return go_on_with(path, options, rendezvous);
   planner::PlannedRun planned = planner::make_plan(recipe);
   run::check_can_start_without(planned.plan, options.without);
   hosts::check_launcher_address(planned.plan.recipe.hosts);
@@ -278,11 +285,32 @@ base::ExitCode run_recipe(RunOptions options) {
   }
   print_plan(run.plan, console);
   run::LaunchOptions launch;
-  launch.by_engine = joining != nullptr;
-  if (!joining) joining = open_for_tokens(directory, run.plan.recipe, console);
-  launch.rendezvous = joining.get();
+  launch.by_engine = rendezvous != nullptr;
+  const Joining by_tokens =
+      launch.by_engine ? nullptr : open_for_tokens(directory, run.plan.recipe, console);
+  launch.rendezvous = launch.by_engine ? rendezvous : by_tokens.get();
   launch.without = {options.without.begin(), options.without.end()};
   return launch_and_show(directory, run, launch, std::nullopt, "", console);
+}
+
+}  // namespace
+
+base::ExitCode run_recipe(RunOptions options) {
+  base::StopSignals::announce(kStoppedEarly);
+  const Joining nodes = options.rendezvous ? meet_nodes(options) : nullptr;
+  const recipe::Recipe recipe = read_recipe(options);
+  try {
+    return begin_or_go_on(recipe, options, nodes.get());
+  } catch (const std::exception& error) {
+    if (nodes) {
+      const base::Failure failure = base::describe_failure(error);
+      nodes->end(failure.code, failure.text);
+      // Those that a start has lacked were waited for already.
+      const bool lacked = failure.code == base::ExitCode::peer_lost;
+      if (!lacked) wait_for_nodes(recipe.hosts, kTellNodesFor, *nodes);
+    }
+    throw;
+  }
 }
 
 base::ExitCode resume_run(const RunOptions& options) {

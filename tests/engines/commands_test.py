@@ -6,71 +6,54 @@ import pathlib
 import subprocess
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "processes"))
-
-import runs  # noqa: E402: found by the line above
+import engines
+import runs
 
 try:
-    import yaml
+    import yaml  # noqa: F401: of engines.py
 except ImportError as error:
     print(f"skipped: {error}; ./strait test installs it")
     sys.exit(77)
 
-FILES = runs.ROOT / "recipes" / "engines"
 ADDRESS = "10.9.0.1"
-NAMES = "strait-0.strait strait-node-0-0.strait"  # that the headless Services give to the first pods
+# That the headless Services give to the first pods.
+NAMES = "strait-0.strait strait-node-0.strait strait-node-0-0.strait"
 # A network of its own, in which the first node has an address and the cluster's names.
 NETWORK = (f"ip link set lo up && ip link add node type veth peer name other && ip addr add {ADDRESS}/24 dev node && "
            "ip link set node up && ip link set other up && mount --bind \"$0\" /etc/hosts && exec \"$@\"")
-SECRET = "ab" * 32
 # What an engine sets on the node of a rank.
 VARIABLES = {
     "kubernetes-job.yaml": {"JOB_COMPLETION_INDEX": "{rank}"},
     "jobset.yaml": {"JOB_COMPLETION_INDEX": "{rank}"},
     "trainjob.yaml": {"JOB_COMPLETION_INDEX": "{rank}", "PET_NODE_RANK": "{rank}", "PET_NNODES": "3",
                       "PET_NPROC_PER_NODE": "4", "PET_MASTER_ADDR": "strait-node-0-0.strait", "PET_MASTER_PORT": "29500"},
+    "volcano.yaml": {"VC_TASK_INDEX": "{rank}"},
     "skypilot.yaml": {"SKYPILOT_NODE_RANK": "{rank}", "SKYPILOT_NUM_NODES": "3",
                       "SKYPILOT_NODE_IPS": "\n".join([ADDRESS] * 3)},
     "dstack.yaml": {"DSTACK_NODE_RANK": "{rank}", "DSTACK_NODES_NUM": "3", "DSTACK_MASTER_NODE_IP": ADDRESS},
 }
 
 
-def command_of(value):
-    """The words that a file starts strait with; None: there are none in this part of it."""
-    if isinstance(value, list):
-        return next(filter(None, map(command_of, value)), None)
-    if not isinstance(value, dict):
-        return None
-    given = value.get("command") or value.get("run") or (value.get("commands") or [None])[-1]
-    return given.split() if isinstance(given, str) else given or command_of(list(value.values()))
-
-
 class Commands(runs.RunCase):
-    def words_of(self, file, variables):
-        words = command_of(list(yaml.safe_load_all((FILES / file).read_text())))
-        for name, value in variables.items():  # as Kubernetes does
-            words = [word.replace(f"$({name})", value) for word in words]
-        self.assertEqual(words[0], "strait")
-        return words[1:]
-
     def test_every_file_starts_the_same_run(self):
-        self.assertEqual({path.name for path in FILES.glob("*.yaml")}, set(VARIABLES))
-        settings = {"pipeline.replicas": 2, "checkpoint.home": "all"}
-        expected = self.train("here", settings).curve()
-        self.write_recipe("recipe", settings)
-        (self.home / "secret").write_text(SECRET)
+        self.assertEqual({path.name for path in engines.FILES.glob("*.yaml")}, set(VARIABLES))
+        engines.expected(self)
+        engines.secret(self.home)
+        secret = (self.home / "secret").read_text().strip()
         for file, variables in VARIABLES.items():
             with self.subTest(file):
                 nodes = []
                 for rank in range(3):
                     own = {name: value.format(rank=rank) for name, value in variables.items()}
+                    words = engines.words_of_file(file, own)
                     # Either way to give it.
-                    own |= {"STRAIT_JOIN_SECRET": SECRET} if rank == 1 else {"STRAIT_JOIN_SECRET_FILE": "secret"}
-                    nodes.append(self.launch(*self.words_of(file, own), env={**os.environ, **own}))
+                    own |= {"STRAIT_JOIN_SECRET": secret} if rank == 1 else {"STRAIT_JOIN_SECRET_FILE": "secret"}
+                    nodes.append(self.launch(*words, env={**os.environ, **own}))
                 for node in nodes:
                     self.assertEqual(node.end(), 0, node.output())
-                self.assertEqual(self.run_of("recipe").curve(), expected)
-                (self.home / "runs" / "recipe").rename(self.home / "runs" / file)
+                run = self.run_of("recipe")
+                engines.assert_trained(self, run)
+                run.path.rename(self.home / file)
 
 
 def main():

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import unittest
 
+import engines
+
 try:
     import kubernetes_validate
     import yaml
@@ -17,11 +19,24 @@ except ImportError as error:
     print(f"skipped: {error}; ./strait test installs it")
     sys.exit(77)
 
-FILES = pathlib.Path(__file__).resolve().parents[2] / "recipes" / "engines"
+FILES = engines.FILES
+TESTS = pathlib.Path(__file__).resolve().parents[1]
 KUBERNETES = "1.34"
 KINDS = {"JobSet": models.JobsetV1alpha2JobSet, "ClusterTrainingRuntime": models.TrainerV1alpha1ClusterTrainingRuntime,
          "TrainJob": models.TrainerV1alpha1TrainJob}
-COMMAND = "strait run recipe.toml --rendezvous --resume-if-exists"
+COMMAND, = (text.strip() for text in next(iter(engines.page().values())))
+
+# What Volcano knows of a Job, without the pods; there is no package of its schema.
+POLICY = {"event": {"*", "PodPending", "PodRunning", "PodFailed", "PodEvicted", "Unknown", "TaskCompleted", "OutOfSync",
+                    "CommandIssued", "JobUpdated", "TaskFailed"},
+          "action": {"AbortJob", "RestartJob", "RestartTask", "RestartPod", "RestartPartition", "TerminateJob",
+                     "CompleteJob", "ResumeJob"},
+          "exitCode": int, "timeout": str}
+VOLCANO = {"schedulerName": str, "minAvailable": int, "maxRetry": int, "queue": str, "priorityClassName": str,
+           "plugins": {"env": [str], "svc": [{"--publish-not-ready-addresses=true", "--disable-network-policy=true"}]},
+           "policies": [POLICY],
+           "tasks": [{"name": str, "replicas": int, "minAvailable": int, "maxRetry": int, "policies": [POLICY],
+                      "template": None}]}
 
 # Programs of an environment that has the engine's package, given a file.
 LOAD = {
@@ -46,12 +61,34 @@ def lost(given, kept, at=""):
             yield from lost(one, other, f"{at}[{number}]")
 
 
+def check_fits(value, schema, at):
+    """`schema`: a type, a set of values, a list of one for each entry, a table of keys; None: checked elsewhere."""
+    if isinstance(schema, list):
+        for number, one in enumerate(value):
+            check_fits(one, schema[0], f"{at}[{number}]")
+    elif isinstance(schema, dict):
+        for key, one in value.items():
+            if key not in schema:
+                raise ValueError(f"{at} has no {key}")
+            check_fits(one, schema[key], f"{at}.{key}")
+    elif not (schema is None or (value in schema if isinstance(schema, set) else isinstance(value, schema))):
+        raise ValueError(f"{at} is {value!r}")
+
+
 def documents(name):
     return list(yaml.safe_load_all((FILES / name).read_text()))
 
 
 def check(document):
     """Raises where the engine would refuse the document, or ignore a part of it."""
+    if document["apiVersion"] == "batch.volcano.sh/v1alpha1":
+        check_fits({key: value for key, value in document.items() if key != "metadata"},
+                   {"apiVersion": str, "kind": {"Job"}, "spec": VOLCANO}, "Job")
+        named = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": document["metadata"]}
+        kubernetes_validate.validate(named, KUBERNETES, strict=True)
+        for task in document["spec"]["tasks"]:
+            check({"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": task["template"]}})
+        return
     model = KINDS.get(document["kind"])
     if model is None:
         kubernetes_validate.validate(document, KUBERNETES, strict=True)
@@ -76,7 +113,7 @@ def tables(value):
 
 
 class Files(unittest.TestCase):
-    KUBERNETES_FILES = ("kubernetes-job.yaml", "jobset.yaml", "trainjob.yaml")
+    KUBERNETES_FILES = ("kubernetes-job.yaml", "jobset.yaml", "trainjob.yaml", "volcano.yaml")
 
     def test_clusters_take_every_key(self):
         for name in self.KUBERNETES_FILES:
@@ -106,6 +143,13 @@ class Files(unittest.TestCase):
         for path in FILES.glob("*.yaml"):
             self.assertRegex(path.read_text(), r"STRAIT_JOIN_SECRET", path)
             self.assertNotRegex(path.read_text(), r"strait run.*SECRET", path)
+
+    def test_every_command_of_the_page_is_in_a_test(self):
+        tests = "".join(path.read_text() for path in TESTS.glob("*/*_test.py") if "import engines" in path.read_text())
+        for heading, blocks in list(engines.page().items())[1:]:
+            for number in range(len(blocks)):
+                call = f'engines.commands("{heading}"' + (f", {number})" if number else "")
+                self.assertTrue(call in tests, call)
 
     def load(self, engine, file):
         if not os.environ.get("STRAIT_CAMPAIGNS"):

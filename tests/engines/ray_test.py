@@ -8,9 +8,8 @@ import sys
 import tempfile
 import unittest.mock
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "processes"))
-
-import runs  # noqa: E402: found by the line above
+import engines
+import runs
 
 try:
     import ray  # noqa: F401: of the Python that launches, which is this one
@@ -19,7 +18,14 @@ except ImportError as error:
     print(f"skipped: {error}; ./strait test installs it")
     sys.exit(77)
 
-NODE = {"num_cpus": 1, "object_store_memory": 80_000_000, "include_dashboard": False}
+NODE = {"num_cpus": 8, "num_gpus": 1, "object_store_memory": 80_000_000, "include_dashboard": False}
+
+
+def program_of(pid):
+    try:
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe"))
+    except OSError:
+        return ""  # it has ended
 
 
 def process_of_node(rank, table):
@@ -27,39 +33,39 @@ def process_of_node(rank, table):
     for pid in runs.descendants(table, os.getpid()):
         try:
             variables = pathlib.Path("/proc", str(pid), "environ").read_bytes().split(bytes(1))
-            program = os.readlink(f"/proc/{pid}/exe")
-            parent = table[pid][0]
-            python = os.readlink(f"/proc/{parent}/exe")
         except OSError:
             continue  # it ended while we looked
-        if f"RANK={rank}".encode() in variables and "strait" in program and "python" in python:
+        parent = table[pid][0]
+        if f"RANK={rank}".encode() in variables and "strait" in program_of(pid) and "python" in program_of(parent):
             return pid, parent
     return None
 
 
 class Ray(runs.RunCase):
-    CONFIG = {**runs.RunCase.CONFIG, "embd_pdrop": 0.0}
+    @classmethod
+    def setUpClass(cls):
+        # Short, because sockets are in it.
+        files = tempfile.mkdtemp(prefix="r-")
+        cls.addClassCleanup(shutil.rmtree, files, ignore_errors=True)
+        # Ray writes an address there, too, and expects the folder.
+        pathlib.Path("/tmp/ray").mkdir(exist_ok=True)
+        cluster = Cluster(initialize_head=True, head_node_args={**NODE, "temp_dir": files})
+        cls.addClassCleanup(cluster.shutdown)
+        for _ in range(2):
+            cluster.add_node(**NODE)
+        cluster.wait_for_nodes()
+        cls.address = cluster.address
+        variables = unittest.mock.patch.dict(os.environ, RAY_ADDRESS=cluster.address, STRAIT_PYTHON=sys.executable)
+        variables.start()
+        cls.addClassCleanup(variables.stop)
 
     def setUp(self):
         super().setUp()
-        # Short, because sockets are in it.
-        files = tempfile.mkdtemp(prefix="r-")
-        self.addCleanup(shutil.rmtree, files, ignore_errors=True)
         self.addCleanup(self.wait_for_no_processes, 60)
-        # Ray writes an address there, too, and expects the folder.
-        pathlib.Path("/tmp/ray").mkdir(exist_ok=True)
-        self.cluster = Cluster(initialize_head=True, head_node_args={**NODE, "temp_dir": files})
-        self.addCleanup(self.cluster.shutdown)
-        for _ in range(2):
-            self.cluster.add_node(**NODE)
-        self.cluster.wait_for_nodes()
-        variables = unittest.mock.patch.dict(os.environ, RAY_ADDRESS=self.cluster.address, STRAIT_PYTHON=sys.executable)
-        variables.start()
-        self.addCleanup(variables.stop)
 
-    def launched(self, name, settings, *words):
-        recipe = self.write_recipe(name, settings)
-        return self.launch("launch", recipe, "--engine", "ray", "--nodes", 3, *words, name=name)
+    def run_processes(self):
+        """Without the cluster's own, which outlive each test."""
+        return {pid: one for pid, one in super().run_processes().items() if "strait" in program_of(pid)}
 
     def kill(self, launched, rank, worker=False):
         """The command on a node, or the worker of Ray that waits for it."""
@@ -67,18 +73,20 @@ class Ray(runs.RunCase):
         os.kill(found[worker], signal.SIGKILL)
 
     def test_run_goes_on_to_the_same_bits_whatever_is_killed(self):
-        settings = {"pipeline.replicas": 2, "train.steps": 200, "checkpoint.every": 20}
-        expected = self.train("here", settings)
-        launched = self.launched("ray", settings, "--restarts", 9)
-        for step, rank, worker in ((20, 1, False), (60, 2, True), (100, 0, False), (140, 0, True)):
+        engines.expected(self)
+        script = engines.commands("Ray").replace("HOST:6379", self.address).rstrip() + " --restarts 9"
+        launched = runs.Launched(self, ["-c", script], self.run_of("recipe"), "sh",
+                                 env={**os.environ, "PATH": f"{runs.BIN}:{os.environ['PATH']}"})
+        for step, rank, worker in ((10, 1, False), (40, 2, True), (70, 0, False), (100, 0, True)):
             launched.at_checkpoint(step)
             self.kill(launched, rank, worker)
         self.assertEqual(launched.end(120), 0, launched.output())
         self.assertIn("resuming from step", launched.output())
-        self.assertEqual(self.run_of("ray").curve(), expected.curve())
+        engines.assert_trained(self, self.run_of("recipe"))
 
     def test_ctrl_c_stops_the_run_at_a_checkpoint(self):
-        launched = self.launched("ray", {"train.steps": 100_000, "pipeline.stages": 3})
+        recipe = self.write_recipe("ray", {"train.steps": 100_000, "pipeline.stages": 3})
+        launched = self.launch("launch", recipe, "--engine", "ray", "--nodes", 3, name="ray")
         launched.at_step(2)
         launched.signal(signal.SIGINT)
         self.assertEqual(launched.end(), 130, launched.output())  # as with any engine: it is not done

@@ -1,33 +1,40 @@
-"""The same command on every node, as engines start it: `strait run recipe.toml --rendezvous`, to the
-bits of a run on one machine. What a node is comes from the engine's own variables, and whatever
-starts its process again has it back in the run."""
+"""The commands of docs/engines.md on three nodes, and what happens when a node's process is killed: whatever starts it
+again has it back in the run, to the bits of a run on one machine. What a node is comes from the engine's own variables.
+Slurm and Ray have tests of their own; the recipe is the same for all."""
 
 import os
 import pathlib
+import re
+import shlex
 import shutil
 import signal
 import sys
 import unittest
 
+import debs
 import hosts
 import runs
 
-SECRET = "5a" * 32
-SETTINGS = {
-    "pipeline.replicas": 2, "train.steps": 150, "checkpoint.every": 5, "checkpoint.home": "all",
-    "hosts.hold": 5, "hosts.join_wait": 60,
-}
+sys.path.insert(0, str(runs.ROOT / "tests" / "engines"))
+
+import engines
+
 TORCHRUN = pathlib.Path(sys.executable).with_name("torchrun")
+OPEN_MPI, MPICH = (debs.unpacked(package) for package in ("openmpi-bin", "mpich"))
+JOB = ".strait/job"  # below the home of a host: the folder where the command is called
+# Where a host finds strait and torchrun.
+PATH = f"{runs.BIN}:{TORCHRUN.parent}:{os.environ['PATH']}"
 
 
 class Node(runs.Launched):
-    """A command on a host, in the folder of the job there."""
+    """Shell commands on a host, in the folder of the job there."""
 
-    def __init__(self, case, host, words, environment):
-        program, *before = host.command("env", f"--chdir={host.home_inside}/.strait/job",
-                                        *(f"{name}={value}" for name, value in environment.items()))
+    def __init__(self, case, host, script, environment):
+        settings = {"PATH": PATH, "STRAIT_JOIN_SECRET": engines.SECRET, **environment}
+        program, *before = host.command("env", f"--chdir={host.home_inside}/{JOB}",
+                                        *(f"{name}={value}" for name, value in settings.items()))
         self.host = host
-        super().__init__(case, [*before, *words], case.run, program)
+        super().__init__(case, [*before, "sh", "-c", script], case.run, program)
 
     def kill(self):
         os.kill(strait_on(self.host, self), signal.SIGKILL)
@@ -36,16 +43,19 @@ class Node(runs.Launched):
         os.kill(strait_on(self.host, self), signal.SIGTERM)
 
 
+def words_of(pid):
+    return pathlib.Path("/proc", str(pid), "cmdline").read_bytes().split(bytes(1))
+
+
 def strait_on(host, launched):
     """The pid of the process there that the engine has started: the launcher, or the one that joins."""
     def network(pid):
         return os.readlink(f"/proc/{pid}/ns/net")
 
     for pid in runs.descendants(runs.processes(), launched.process.pid):
-        words = pathlib.Path("/proc", str(pid), "cmdline").read_bytes().split(bytes(1))
-        if not words[0].endswith((b"/strait", b"/strait-stage")) or network(pid) != network(host.pid):
-            continue
-        if words[1] in (b"run", b"--join"):
+        words = words_of(pid)
+        if words[0].endswith((b"strait", b"strait-stage")) and words[1] in (b"run", b"--join") and \
+                network(pid) == network(host.pid):
             return pid
     raise AssertionError(f"nothing of the run is on {host.name}:\n{launched.output()}")
 
@@ -56,36 +66,36 @@ class EnginesCase(hosts.HostsCase):
 
     def setUp(self):
         super().setUp()
-        self.run = runs.Run(self.hosts[0].home / ".strait/job/runs/job")
-        self.write_recipe("job", SETTINGS)
+        self.run = runs.Run(self.hosts[0].home / JOB / "runs" / "recipe")
+        self.recipe = engines.RECIPE.read_text()
         for host in self.hosts:
-            job = host.home / ".strait/job"
-            job.mkdir(parents=True)
-            # Only the first node needs the model and the data.
-            shutil.copy(self.home / "job.toml", job)
-        shutil.copytree(self.home / "model", self.hosts[0].home / ".strait/job/model")
-        shutil.copy(self.home / "train.jsonl", self.hosts[0].home / ".strait/job")
+            (host.home / JOB).mkdir(parents=True)
+        self.write_recipes()
+        # Only the first node needs the model and the data.
+        shutil.copytree(self.home / "model", self.hosts[0].home / JOB / "model")
+        shutil.copy(self.home / "train.jsonl", self.hosts[0].home / JOB)
 
-    def local_bits(self):
-        if EnginesCase.bits is None:
-            one_machine = {k: v for k, v in SETTINGS.items() if not k.startswith("hosts.")}
-            EnginesCase.bits = self.train("local", one_machine).learnt(SETTINGS["train.steps"])
-        return EnginesCase.bits
+    def write_recipes(self, **changes):
+        for key, value in changes.items():
+            self.recipe = re.sub(rf"(?m)^{key} = .*", f"{key} = {value}", self.recipe)
+        for host in self.hosts:
+            (host.home / JOB / "recipe.toml").write_text(self.recipe)
 
-    bits = None
+    def start_node(self, rank, script, **environment):
+        return Node(self, self.hosts[rank], script, environment)
 
-    def command(self, *words):
-        return [runs.BIN / "strait", "run", "job.toml", "--rendezvous", "--resume-if-exists", *words]
+    def by_flags(self, node, nodes=3, rank=None, secret=engines.SECRET):
+        script = engines.commands("Without an engine", HOST=self.hosts[0].address)
+        return self.start_node(node, script.replace("--nodes 3", f"--nodes {nodes}"), STRAIT_JOIN_SECRET=secret,
+                               RANK=node if rank is None else rank)
 
-    def start_node(self, rank, *words, secret=SECRET, **environment):
-        return Node(self, self.hosts[rank], self.command(*words),
-                    {"STRAIT_JOIN_SECRET": secret, **environment})
+    def three_by_flags(self):
+        return [self.by_flags(rank) for rank in range(3)]
 
-    def flags(self, rank, nodes=3, first=0):
-        return ["--rank", rank, "--nodes", nodes, "--first", self.hosts[first].address]
-
-    def by_flags(self):
-        return [self.start_node(rank, *self.flags(rank)) for rank in range(3)]
+    def by_file(self, rank, name, names, **variables):
+        """As Kubernetes and SkyPilot start it: their file, their variables, and the cluster's addresses for names."""
+        words = [names.get(word, word) for word in engines.words_of_file(name, variables)]
+        return self.start_node(rank, shlex.join(["strait", *words]), **variables)
 
     def saved(self, launched, step=5):
         launched.wait_for(f"a checkpoint of step {step}", lambda: self.whole_checkpoint(step))
@@ -98,7 +108,7 @@ class EnginesCase(hosts.HostsCase):
     def assert_job_done(self, nodes):
         for node in nodes:
             self.assertEqual(node.end(120), 0, node.output())
-        self.assert_same_bits(self.local_bits(), self.run.learnt(SETTINGS["train.steps"]))
+        engines.assert_trained(self, self.run)
 
 
 @hosts.needs_namespaces
@@ -106,8 +116,8 @@ class Rendezvous(EnginesCase):
     def test_node_that_a_kubelet_starts_again_rejoins(self):
         """The environment of an indexed Job with a headless service."""
         def pod(rank):
-            return self.start_node(rank, "--nodes", 3, "--first", self.hosts[0].address,
-                                   JOB_COMPLETION_INDEX=rank)
+            names = {"strait-0.strait": self.hosts[0].address}
+            return self.by_file(rank, "kubernetes-job.yaml", names, JOB_COMPLETION_INDEX=str(rank))
 
         pods = [pod(rank) for rank in (2, 1, 0)]
         self.saved(pods[2])
@@ -123,7 +133,8 @@ class Rendezvous(EnginesCase):
         ips = "\n".join(host.address for host in self.hosts)
 
         def node(rank):
-            return self.start_node(rank, SKYPILOT_NODE_RANK=rank, SKYPILOT_NUM_NODES=3, SKYPILOT_NODE_IPS=ips)
+            return self.by_file(rank, "skypilot.yaml", {}, SKYPILOT_NODE_RANK=str(rank), SKYPILOT_NUM_NODES="3",
+                                SKYPILOT_NODE_IPS=ips)
 
         nodes = [node(rank) for rank in range(3)]
         self.saved(nodes[0])
@@ -135,38 +146,38 @@ class Rendezvous(EnginesCase):
         self.assertIn("resuming from step", nodes[0].output())
 
     def test_sigterm_saves_and_the_same_command_goes_on(self):
-        nodes = self.by_flags()
+        nodes = self.three_by_flags()
         nodes[0].at_step(7)
         nodes[0].terminate()
         for node in nodes:
             self.assertEqual(node.end(), 130, node.output())
         step = self.run.outcome()["step"]
         self.assertEqual(self.run.checkpoints()[-1], step)
-        again = self.by_flags()
+        again = self.three_by_flags()
         self.assert_job_done(again)
         self.assertIn(f"resuming from step {step}", again[0].output())
         # Once more: there is nothing to do, and the nodes hear of it.
-        last = self.by_flags()
+        last = self.three_by_flags()
         for node in last:
             self.assertEqual(node.end(), 0, node.output())
         self.assertIn("is complete", last[0].output())
 
     def test_node_that_gets_sigterm_leaves_after_a_checkpoint(self):
-        nodes = self.by_flags()
+        nodes = self.three_by_flags()
         nodes[0].at_step(7)
         nodes[1].terminate()
         self.assertEqual(nodes[1].end(), 130, nodes[1].output())
         saved = self.run.checkpoints()[-1]
         self.assertGreaterEqual(saved, 7)
-        nodes[1] = self.start_node(1, *self.flags(1))
+        nodes[1] = self.by_flags(1)
         self.assert_job_done(nodes)
         self.assertEqual(self.run.events("restart")[0]["from"], saved)
 
     def test_stop_ends_the_job(self):
-        nodes = self.by_flags()
+        nodes = self.three_by_flags()
         nodes[0].at_step(2)
-        stopped = self.on_host(self.hosts[0], "env", f"--chdir={self.hosts[0].home_inside}/.strait/job",
-                               runs.BIN / "strait", "stop", "runs/job")
+        stopped = self.on_host(self.hosts[0], "env", f"--chdir={self.hosts[0].home_inside}/{JOB}",
+                               runs.BIN / "strait", "stop", "runs/recipe")
         self.assertEqual(stopped.returncode, 0, stopped.stderr)
         for node in nodes:
             self.assertEqual(node.end(), 0, node.output())
@@ -176,15 +187,15 @@ class Rendezvous(EnginesCase):
 
     def test_mistakes_are_one_sentence_each(self):
         for name, start, code, words in (
-            ("another secret", lambda: self.start_node(1, *self.flags(1), secret="5b" * 32), 12,
+            ("another secret", lambda: self.by_flags(1, secret="5b" * 32), 12,
              r"does not know this host: it has another secret"),
-            ("another number", lambda: self.start_node(1, *self.flags(1, nodes=4)), 11, r'nodes = "4"'),
-            ("two firsts", lambda: self.start_node(1, *self.flags(0)), 10, r"another machine; one node has rank 0"),
-            ("the same first", lambda: self.start_node(0, *self.flags(0)), 10, r"port 47000 on 10\.77\.0\.1 is taken"),
-            ("no secret", lambda: self.start_node(1, *self.flags(1), secret=""), 10, r"openssl rand -hex 32"),
+            ("another number", lambda: self.by_flags(1, nodes=4), 11, r'nodes = "4"'),
+            ("two firsts", lambda: self.by_flags(1, rank=0), 10, r"another machine; one node has rank 0"),
+            ("the same first", lambda: self.by_flags(0), 10, r"port 47000 on 10\.77\.0\.1 is taken"),
+            ("no secret", lambda: self.by_flags(1, secret=""), 10, r"openssl rand -hex 32"),
         ):
             with self.subTest(name):
-                first = self.start_node(0, *self.flags(0))
+                first = self.by_flags(0)
                 first.wait_for("the rendezvous", lambda: "node1" in first.output())
                 other = start()
                 self.assertEqual(other.end(), code, other.output())
@@ -194,15 +205,21 @@ class Rendezvous(EnginesCase):
                     first.terminate()
                 self.assertEqual(first.end(), 20 if name == "another number" else 130, first.output())
 
+    def test_nodes_hear_why_the_first_one_cannot_start(self):
+        (self.hosts[0].home / JOB / "train.jsonl").unlink()
+        nodes = self.three_by_flags()
+        for node in nodes:
+            self.assertEqual(node.end(), 10, node.output())
+            (line,) = self.errors(node)
+            self.assertIn("train.jsonl", line)
+
     def test_node_that_never_comes_is_named(self):
-        for host in self.hosts:
-            recipe = host.home / ".strait/job/job.toml"
-            recipe.write_text(recipe.read_text().replace("join_wait = 60", "join_wait = 6"))
-        first, one = [self.start_node(rank, *self.flags(rank)) for rank in range(2)]
+        self.write_recipes(join_wait=6)
+        first, one = [self.by_flags(rank) for rank in range(2)]
         self.assertEqual(first.end(), 20, first.output())
         self.assertIn("node2 has not joined within 6 s", self.errors(first)[0])
         self.assertEqual(one.end(), 20, one.output())
-        alone = self.start_node(2, *self.flags(2))
+        alone = self.by_flags(2)
         self.assertEqual(alone.end(), 20, alone.output())
         self.assertIn("did not answer within 6 s", self.errors(alone)[0])
 
@@ -213,13 +230,86 @@ class Torchrun(EnginesCase):
     def test_worker_that_torchrun_starts_again_rejoins(self):
         nodes = []
         for rank, host in enumerate(self.hosts):
-            words = [TORCHRUN, "--nnodes=3", f"--node-rank={rank}", "--nproc-per-node=1", "--max-restarts=3",
-                     f"--master-addr={self.hosts[0].address}", "--master-port=29500", "--log-dir=logs", "--no-python"]
-            nodes.append(Node(self, host, [*words, *self.command()], {"STRAIT_JOIN_SECRET": SECRET}))
+            script = engines.commands("torchrun", HOST=self.hosts[0].address)
+            # Its logs are temporary files.
+            nodes.append(Node(self, host, script, {"RANK": rank, "TMPDIR": f"{host.home_inside}/{JOB}"}))
         self.saved(nodes[0])
         nodes[2].kill()
         self.assert_job_done(nodes)
         self.assertGreaterEqual(len(self.run.events("training")), 2)
+
+
+@hosts.needs_namespaces
+class FromOneNode(EnginesCase):
+    """What reaches the others by ssh, from the first node."""
+
+    def setUp(self):
+        super().setUp()
+        first = self.hosts[0]
+        keys = first.home / ".ssh"
+        keys.mkdir(mode=0o700)
+        self.addCleanup(shutil.rmtree, keys)
+        shutil.copy(self.site.ssh.key, keys / "id_ed25519")
+        shutil.copy(self.site.ssh.known_hosts, keys)
+        addresses = [host.address for host in self.hosts]
+        (first.home / JOB / "hostfile").write_text("{} slots=2\n{} slots=1\n{} slots=1\n".format(*addresses))
+        (first.home / JOB / "hosts").write_text("".join(f"{one}\n" for one in addresses))
+
+    def write_program(self, name, script):
+        """On all hosts: its path there."""
+        for host in self.hosts:
+            program = host.home / ".strait" / name
+            program.write_text(f"#!/bin/sh\n{script}\n")
+            program.chmod(0o700)
+        return f"{self.hosts[0].home_inside}/.strait/{name}"
+
+    def assert_same_command_goes_on(self, script, environment):
+        """The launcher of MPI ends all ranks where one has failed."""
+        def start():
+            return self.start_node(0, script, **{**environment, "PATH": f"{self.hosts[0].home_inside}/.strait:{PATH}"})
+
+        first = start()
+        self.saved(first)
+        self.launcher_was_killed = True
+        table = runs.processes()
+        pid, = (pid for pid in self.hosts[2].processes(table, None) if b"--join" in words_of(pid))
+        os.kill(pid, signal.SIGKILL)
+        self.assertNotEqual(first.end(), 0, first.output())
+        again = start()
+        self.assert_job_done([again])
+        self.assertIn("resuming from step", again.output())
+
+    @unittest.skipIf(OPEN_MPI[1], OPEN_MPI[1])
+    def test_same_mpirun_of_open_mpi_goes_on(self):
+        prefix = OPEN_MPI[0]
+        tree = next(prefix.glob("usr/lib/*/openmpi/lib"))
+        environment = {  # of programs that lie elsewhere than Debian installs them
+            "OPAL_PREFIX": prefix / "usr", "OPAL_LIBDIR": tree, "OPAL_PKGLIBDIR": tree / "openmpi3",
+            "OPAL_PKGDATADIR": prefix / "usr/share/openmpi", "PMIX_MCA_pcompress_base_silence_warning": "1",
+            "LD_LIBRARY_PATH": ":".join(debs.library_folders(prefix)), "PATH": PATH}
+        exports = "".join(f"export {name}={shlex.quote(str(value))}\n" for name, value in environment.items())
+        self.write_program("mpirun", f'exec {shlex.quote(str(prefix))}/usr/bin/mpirun.openmpi "$@"')
+        daemon = self.write_program("orted", f'{exports}exec {shlex.quote(str(prefix))}/usr/bin/orted "$@"')
+        self.assert_same_command_goes_on(engines.commands("Open MPI", HOST=self.hosts[0].address), {
+            **environment, "OMPI_MCA_orte_launch_agent": daemon, "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
+
+    @unittest.skipIf(MPICH[1], MPICH[1])
+    def test_same_mpiexec_of_mpich_goes_on(self):
+        prefix = MPICH[0]
+        libraries = f"LD_LIBRARY_PATH={':'.join(debs.library_folders(prefix))}"
+        program = shlex.quote(f"{prefix}/usr/bin/mpiexec.hydra")
+        self.write_program("mpiexec", f'exec env {shlex.quote(libraries)} {program} "$@"')
+        there = shlex.quote(shlex.quote(libraries))
+        shell = self.write_program("remote_shell", f'host=$2; shift 2; exec ssh "$host" env {there} "$@"')
+        self.assert_same_command_goes_on(engines.commands("MPICH", HOST=self.hosts[0].address),
+                                         {"HYDRA_LAUNCHER_EXEC": shell, "HYDRA_IFACE": "eth0"})
+
+    def test_hostfile(self):
+        for host in self.hosts:
+            hosts.install_links(host)
+        self.assert_job_done([self.start_node(0, engines.commands("Without an engine", 1))])
+        self.assertEqual({one["host"] for one in self.run.plan()["processes"]}, {host.address for host in self.hosts})
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import debian
 
 ROOT, BUILD = debian.ROOT, debian.debs.BUILD
 PYTHON = "/opt/venv/bin/python"
-PACKAGES_OF_PYTHON = ("numpy", "tokenizers", "jinja2")  # the wheel's, as pyproject.toml lists them
+PACKAGES_OF_PYTHON = ("numpy", "tokenizers", "jinja2", "pyyaml")  # the wheel's, as pyproject.toml lists them
 PIN = re.search(r"^torch_pin=(torch==\S+)$", (ROOT / "strait").read_text(), re.MULTILINE).group(1)
 SITE = "lib/python3.11/site-packages"
 LARGEST = 40e6

@@ -9,24 +9,21 @@ import sys
 import cluster
 import runs
 
-SLOW = 120  # seconds: a job waits for the scheduler before anything else
-SETTINGS = {"pipeline.replicas": 2, "checkpoint.every": 5, "checkpoint.home": "all", "hosts.hold": 5}
+sys.path.insert(0, str(runs.ROOT / "tests" / "engines"))
 
-# As docs/engines.md has it. One machine plays all nodes, so each gets a home of its own, and the
-# first an address.
-SCRIPT = """\
+import engines
+
+SLOW = 120  # seconds: a job waits for the scheduler before anything else
+
+# One machine plays all nodes, so each gets a home of its own, and the first an address.
+STRAIT = """\
 #!/bin/sh
-#SBATCH --nodes=3 --ntasks-per-node=1 --requeue --open-mode=append --output=slurm.log {options}
-export STRAIT_JOIN_SECRET_FILE=secret
-srun --kill-on-bad-exit --wait=60 sh -c 'mkdir -p home$SLURM_PROCID; HOME=$PWD/home$SLURM_PROCID exec "$@"' - \\
-  {strait} run {recipe} --rendezvous --resume-if-exists --first 127.0.0.1 ||
-  scontrol requeue $SLURM_JOB_ID
+mkdir -p home$SLURM_PROCID
+HOME=$PWD/home$SLURM_PROCID exec "{strait}" "$@" --first 127.0.0.1
 """
 
 
 class SlurmRuns(runs.RunCase):
-    bits = {}  # of runs on one machine, by their number of steps
-
     @classmethod
     def setUpClass(cls):
         cls.cluster = cluster.Cluster(nodes=3)
@@ -54,19 +51,24 @@ class SlurmRuns(runs.RunCase):
         runs.wait_for("an empty queue", lambda: not self.cluster.jobs(), SLOW)
         self.wait_for_no_processes()
 
-    def submit(self, name, steps, options=""):
-        (self.home / "secret").write_text(os.urandom(32).hex() + "\n")
-        recipe = self.write_recipe(name, {**SETTINGS, "train.steps": steps})
-        (self.home / "job.sh").write_text(SCRIPT.format(options=options, strait=self.program, recipe=recipe))
+    def submit(self):
+        """The script of docs/engines.md."""
+        self.expected = engines.expected(self)
+        engines.secret(self.home)
+        (self.home / "job.sh").write_text(engines.commands("Slurm"))
+        (self.home / "bin").mkdir()
+        (self.home / "bin" / "strait").write_text(STRAIT.format(strait=self.program))
+        (self.home / "bin" / "strait").chmod(0o700)
+        path = f"{self.home}/bin:{self.cluster.environment['PATH']}"
         done = subprocess.run(["sbatch", "--parsable", "job.sh"], cwd=self.home, capture_output=True, text=True,
-                              env=self.cluster.environment)
+                              env={**self.cluster.environment, "PATH": path})
         self.assertEqual(done.returncode, 0, done.stderr)
         self.job = done.stdout.strip()
-        return self.run_of(name)
+        return self.run_of("recipe")
 
     def said(self):
-        log = self.home / "slurm.log"
-        return log.read_text(errors="replace") if log.exists() else "(no output)"
+        logs = [*self.home.glob("slurm-*.out")]
+        return logs[0].read_text(errors="replace") if logs else "(no output)"
 
     def wait_for(self, what, look):
         try:
@@ -81,21 +83,18 @@ class SlurmRuns(runs.RunCase):
         self.wait_for(f"a checkpoint of step {step}", lambda: any(
             int(f.name[5:]) >= step and whole(f) for f in run.path.glob("checkpoints/step-*") if f.name[5:].isdigit()))
 
-    def assert_ends_with_bits_of_local_run(self, run, steps):
+    def assert_ends_with_bits_of_local_run(self, run):
         self.wait_for("the end of the job", lambda: not self.cluster.jobs())
         self.assertEqual(run.outcome()["code"], 0, self.said())
-        if steps not in self.bits:
-            settings = {k: v for k, v in SETTINGS.items() if not k.startswith("hosts.")}
-            self.bits[steps] = self.train("local", {**settings, "train.steps": steps}).learnt(steps)
-        self.assert_same_bits(self.bits[steps], run.learnt(steps))
+        self.assert_same_bits(self.expected, run.learnt(engines.STEPS))
 
     def test_lost_node_process_requeues_to_same_bits(self):
-        run = self.submit("lost", 150)
+        run = self.submit()
         self.at_checkpoint(run, 5)
         self.assertEqual({p["host"] for p in run.plan()["processes"]}, {"node0", "node1", "node2"})
         os.kill(self.joined_process(), signal.SIGKILL)
         self.wait_for("the second start", lambda: len(run.events("started")) >= 2)
-        self.assert_ends_with_bits_of_local_run(run, 150)
+        self.assert_ends_with_bits_of_local_run(run)
         self.assertIn("resuming from step", self.said())
 
     def joined_process(self):
@@ -107,7 +106,7 @@ class SlurmRuns(runs.RunCase):
 
     def test_warning_before_time_limit_saves_and_requeues(self):
         """Slurm signals all processes of a step, the stages too (proctrack/linuxproc)."""
-        run = self.submit("warned", 150)
+        run = self.submit()
         self.at_checkpoint(run, 5)
         # As Slurm itself does with --signal=TERM@120, only now.
         self.assertEqual(self.cluster.call("scancel", "--signal=TERM", self.job)[0], 0)
@@ -115,7 +114,7 @@ class SlurmRuns(runs.RunCase):
         outcome = run.events("ended")[0]
         self.assertIn(outcome["step"], run.checkpoints(), self.said())
         self.wait_for("the second start", lambda: len(run.events("started")) >= 2)
-        self.assert_ends_with_bits_of_local_run(run, 150)
+        self.assert_ends_with_bits_of_local_run(run)
         self.assertIn(f"resuming from step {outcome['step']}", self.said())
 
 
