@@ -49,6 +49,26 @@ Mlp make_mlp(ParameterMaker& maker, const std::string& prefix, const DecoderConf
   return {std::move(gate), std::move(up), config.gated, config.activation, std::move(down)};
 }
 
+// An expert is an MLP of another width, under names of its own.
+Mlp make_expert(ParameterMaker& maker, const std::string& prefix, const DecoderConfig& config,
+                std::int64_t expert) {
+  DecoderConfig own = config;
+  const std::string name = config.names.experts + std::to_string(expert) + ".";
+  own.inner = config.experts.inner;
+  own.names.gate = name + config.names.expert_gate;
+  own.names.up = name + config.names.expert_up;
+  own.names.down = name + config.names.expert_down;
+  return make_mlp(maker, prefix, own);
+}
+
+std::variant<Mlp, ExpertMlp> make_mlp_or_experts(ParameterMaker& maker, int index,
+                                                 const DecoderConfig& config) {
+  const std::string prefix = config.block_prefix(index);
+  if (!config.block_sparse(index - 1)) return make_mlp(maker, prefix, config);
+  return ExpertMlp(maker, index, prefix + config.names.router, config.hidden, config.experts,
+                   [&](std::int64_t expert) { return make_expert(maker, prefix, config, expert); });
+}
+
 }  // namespace
 
 // ---- embedding ----------------------------------------------------------------------------------
@@ -84,7 +104,9 @@ SelfAttention::SelfAttention(ParameterMaker& maker, int index, const DecoderConf
     : heads_(config.heads),
       key_heads_(config.key_heads),
       width_(config.head_width),
-      layout_(config.query_key_value) {
+      layout_(config.query_key_value),
+      norms_whole_heads_(config.norms_whole_heads),
+      limit_(config.query_key_value_limit) {
   const bool windowed = config.block_windowed(index - 1);
   options_.scale = config.attention_scale;
   // Layer 1 is the first block, whose scores are divided by 1.
@@ -109,8 +131,11 @@ SelfAttention::SelfAttention(ParameterMaker& maker, int index, const DecoderConf
   } else {
     matrix(names.query_key_value, heads_ + 2 * key_heads_);
   }
-  query_norm_ = optional_norm(maker, prefix, names.query_norm, width_, config.norm);
-  key_norm_ = optional_norm(maker, prefix, names.key_norm, width_, config.norm);
+  const auto normed = [&](std::int64_t heads) {
+    return norms_whole_heads_ ? heads * width_ : width_;
+  };
+  query_norm_ = optional_norm(maker, prefix, names.query_norm, normed(heads_), config.norm);
+  key_norm_ = optional_norm(maker, prefix, names.key_norm, normed(key_heads_), config.norm);
   output_.emplace(
       maker, prefix + names.attention_output,
       LinearShape{heads_ * width_, config.hidden, config.layout, config.attention_output_bias});
@@ -135,8 +160,18 @@ kernels::AttentionHeads SelfAttention::project(const at::Tensor& input, const Pa
 
 at::Tensor SelfAttention::forward(const at::Tensor& input, const Pass& pass) const {
   kernels::AttentionHeads inputs = project(input, pass);
-  if (query_norm_) inputs.query = query_norm_->forward(inputs.query);
-  if (key_norm_) inputs.key = key_norm_->forward(inputs.key);
+  const auto normalised = [&](const std::optional<Norm>& norm, const at::Tensor& heads) {
+    if (!norm) return heads;
+    if (!norms_whole_heads_) return norm->forward(heads);
+    return norm->forward(heads.flatten(2)).view(heads.sizes());
+  };
+  inputs.query = normalised(query_norm_, inputs.query);
+  inputs.key = normalised(key_norm_, inputs.key);
+  if (limit_ > 0) {
+    for (at::Tensor* values : {&inputs.query, &inputs.key, &inputs.value}) {
+      *values = values->clamp(-limit_, limit_);
+    }
+  }
   if (rotary_) {
     const auto& [cosine, sine] = pass.rotary->of(*rotary_, pass.positions, input.options());
     inputs.query = kernels::rotate_heads(inputs.query, cosine, sine, rotary_->pairs);
@@ -159,30 +194,34 @@ DecoderBlock::DecoderBlock(int index, const DecoderConfig& config, ParameterMake
                                           config.norm)),
       mlp_norm_(optional_norm(maker, config.block_prefix(index), config.names.mlp_norm,
                               config.hidden, config.norm)),
-      mlp_(make_mlp(maker, config.block_prefix(index), config)),
+      mlp_(make_mlp_or_experts(maker, index, config)),
       after_mlp_norm_(optional_norm(maker, config.block_prefix(index), config.names.after_mlp_norm,
                                     config.hidden, config.norm)) {
   adopt(maker);
 }
 
+at::Tensor DecoderBlock::think(const at::Tensor& input, const Pass& pass) const {
+  const at::Tensor result =
+      std::visit([&](const auto& mlp) { return mlp.forward(input, pass); }, mlp_);
+  return drop(result, dropout_, pass, index(), kMlpSite);
+}
+
 at::Tensor DecoderBlock::forward(const at::Tensor& input, const Pass& pass) {
-  const auto dropped = [&](const at::Tensor& values, int site) {
-    return drop(values, dropout_, pass, index(), site);
+  const auto attend_to = [&](const at::Tensor& values) {
+    return drop(attention_.forward(values, pass), dropout_, pass, index(), kAttentionSite);
   };
   if (residual_ == Residual::after) {
-    const at::Tensor attended = dropped(attention_.forward(input, pass), kAttentionSite);
-    const at::Tensor middle = attention_norm_.forward(input + attended);
-    return mlp_norm_->forward(middle + dropped(mlp_.forward(middle, pass), kMlpSite));
+    const at::Tensor middle = attention_norm_.forward(input + attend_to(input));
+    return mlp_norm_->forward(middle + think(middle, pass));
   }
   const at::Tensor normal = attention_norm_.forward(input);
-  at::Tensor attended = dropped(attention_.forward(normal, pass), kAttentionSite);
+  at::Tensor attended = attend_to(normal);
   if (after_attention_norm_) attended = after_attention_norm_->forward(attended);
   if (residual_ == Residual::parallel) {
-    const at::Tensor thought = mlp_.forward(mlp_norm_ ? mlp_norm_->forward(input) : normal, pass);
-    return input + attended + dropped(thought, kMlpSite);
+    return input + attended + think(mlp_norm_ ? mlp_norm_->forward(input) : normal, pass);
   }
   const at::Tensor middle = input + attended;
-  at::Tensor thought = dropped(mlp_.forward(mlp_norm_->forward(middle), pass), kMlpSite);
+  at::Tensor thought = think(mlp_norm_->forward(middle), pass);
   if (after_mlp_norm_) thought = after_mlp_norm_->forward(thought);
   return middle + thought;
 }

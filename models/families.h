@@ -64,10 +64,13 @@ Family gpt_neox_family();
 Family gptj_family();
 Family llama_family();
 Family mistral_family();
+Family mixtral_family();
+Family olmoe_family();
 Family opt_family();
 Family phi3_family();
 Family qwen2_family();
 Family qwen3_family();
+Family qwen3_moe_family();
 
 Catalogue<Family>& families();
 const Family& family_of(const ModelConfig& config);

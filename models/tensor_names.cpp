@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -128,11 +129,22 @@ Lora lora_for_peft(const ModelConfig& config) {
     module = name_in_library(family_of(config).names, module.append(kWeight));
     module.resize(module.size() - kWeight.size());
   }
-  if (lora.blocks.empty() || !lora.targets.empty()) return lora;
-  for (const TensorShape& tensor : describe(config).trained_tensors()) {
-    if (!tensor.adapter || !tensor.name.ends_with(kAdapterDown)) continue;
-    lora.targets.push_back(tensor.name.substr(0, tensor.name.rfind(kAdapterDown)));
+  std::vector<TensorShape> adapters = describe(config).trained_tensors();
+  std::erase_if(adapters, [](const TensorShape& tensor) {
+    return !tensor.adapter || !tensor.name.ends_with(kAdapterDown);
+  });
+  const bool of_experts = std::ranges::any_of(
+      adapters, [](const TensorShape& tensor) { return tensor.token_share < 1; });
+  if (of_experts) lora.dropout = 0;
+  const bool by_names = !lora.blocks.empty() || (of_experts && lora.pattern.empty());
+  if (!by_names || !lora.targets.empty()) return lora;
+  std::set<std::string> targets;
+  for (const TensorShape& tensor : adapters) {
+    const std::string matrix = tensor.name.substr(0, tensor.name.rfind(kAdapterDown));
+    // Whole names where only some blocks have adapters.
+    targets.insert(lora.blocks.empty() ? matrix.substr(matrix.rfind('.') + 1) : matrix);
   }
+  lora.targets.assign(targets.begin(), targets.end());
   lora.pattern.clear();
   lora.blocks.clear();
   return lora;

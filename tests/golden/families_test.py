@@ -68,6 +68,10 @@ BASES = {
     | {"hidden_size": 36},
     "gemma2": LLAMA | {"query_pre_attn_scalar": 20},
     "gemma3_text": LLAMA | {"query_pre_attn_scalar": 20},
+    "qwen3_moe": LLAMA | {"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 14},
+    "mixtral": LLAMA | {"num_local_experts": 5, "num_experts_per_tok": 2},
+    "olmoe": {name: value for name, value in LLAMA.items() if name != "head_dim"}
+    | {"hidden_size": 36, "num_experts": 5, "num_experts_per_tok": 2},
     "gpt_neox": {
         "vocab_size": VOCABULARY,
         "max_position_embeddings": POSITIONS,
@@ -167,6 +171,15 @@ CASES = [
     ("gemma2", "the same without layer_types", {"sliding_window": 6, "file": "no layer_types"}),
     ("gemma3_text", "windows and two angles", {"num_hidden_layers": 7, "sliding_window": 6}),
     ("gemma3_text", "old spelling, packed", {"num_hidden_layers": 7, "sliding_window": 6, "file": "old gemma3", "documents": PACKED}),
+    ("qwen3_moe", "weights that do not add up to one", {}),
+    ("qwen3_moe", "weights that do, packed", {"norm_topk_prob": True, "documents": PACKED}),
+    ("qwen3_moe", "three experts, biases, tied", {"num_experts_per_tok": 3, "attention_bias": True, "tie_word_embeddings": True}),
+    ("qwen3_moe", "every second block sparse, and not the last", {"num_hidden_layers": 6, "decoder_sparse_step": 2, "mlp_only_layers": [5]}),
+    ("qwen3_moe", "window, old name of the number", {"use_sliding_window": True, "sliding_window": 6, "file": "num_experts"}),
+    ("mixtral", "no window", {}),
+    ("mixtral", "window, packed", {"sliding_window": 6, "documents": PACKED}),
+    ("olmoe", "norms over all heads", {}),
+    ("olmoe", "clipped, normalised, packed", {"clip_qkv": 1.5, "norm_topk_prob": True, "documents": PACKED}),
     ("gpt_neox", "parallel, old spelling", {}),
     ("gpt_neox", "serial, packed", {"use_parallel_residual": False, "documents": PACKED}),
     ("gpt_neox", "no biases in attention, tied", {"attention_bias": False, "tie_word_embeddings": True}),
@@ -196,6 +209,12 @@ LIES = [
     ("gemma2", "scale by head width", {}, {"query_pre_attn_scalar": 8}),
     ("gemma2", "windows in odd layers", {"sliding_window": 6}, {"layer_types": ["full_attention", "sliding_attention", "full_attention"]}),
     ("gemma3_text", "one angle for all", {"num_hidden_layers": 7, "sliding_window": 6}, {"rope_parameters": {"full_attention": {"rope_theta": 1e4}, "sliding_attention": {"rope_theta": 1e4}}}),
+    ("qwen3_moe", "one expert too few", {"norm_topk_prob": True}, {"num_experts_per_tok": 1}),
+    ("qwen3_moe", "weights made to add up to one", {}, {"norm_topk_prob": True}),
+    ("qwen3_moe", "weights that do not add up to one", {"norm_topk_prob": True}, {"norm_topk_prob": False}),
+    ("mixtral", "another theta", {}, {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}),
+    ("olmoe", "forgotten limit", {"clip_qkv": 1.5}, {"clip_qkv": None}),
+    ("olmoe", "another limit", {"clip_qkv": 1.5}, {"clip_qkv": 1.6}),
     ("gpt_neox", "serial for parallel", {}, {"use_parallel_residual": False}),
     ("gpt_neox", "wrong share rotated", {}, {"rotary_pct": 0.7, "rope_parameters": None}),
     ("gptj", "wrong rotary_dim", {}, {"rotary_dim": 6}),
@@ -232,6 +251,11 @@ OTHER_TENSORS = [
     ("gemma2", "norms of w", {}, "norm.weight", lambda t: t - 1),
     ("gemma2", "embeddings without a factor", {"tie_word_embeddings": False}, "embed_tokens.weight", lambda t: t / 30**0.5),
     ("gemma2", "factor of embeddings rounded to bfloat16", {"tie_word_embeddings": False}, "embed_tokens.weight", lambda t: t * (5.46875 / 30**0.5)),
+    ("qwen3_moe", "up for gate", {}, "gate_proj.weight", torch.neg),
+    ("qwen3_moe", "an expert of another number", {}, "experts.1.down_proj.weight", lambda t: t.roll(1, 0)),
+    ("qwen3_moe", "a router of other experts", {}, "mlp.gate.weight", lambda t: t.roll(1, 0)),
+    ("mixtral", "w2 for w1", {}, ".w1.weight", lambda t: t.roll(1, 0)),
+    ("olmoe", "norms of each head", {}, "q_norm.weight", lambda t: t[:6].repeat(6)),
     ("gpt_neox", "q, k, v of all heads", {}, "query_key_value.weight", lambda t: blocks_for_heads(t, 3)),
     ("gpt_neox", "one norm for both branches", {}, "post_attention_layernorm.weight", torch.ones_like),
     ("gptj", "halves rotated", {}, ("q_proj.weight", "k_proj.weight"), lambda t: pairs_for_halves(t, 3, 4)),
@@ -259,6 +283,8 @@ def respell(config, how):
         del config["layer_types"]
     elif how == "no layer_types":
         del config["layer_types"]
+    elif how == "num_experts":
+        config["num_experts"] = config.pop("num_local_experts")
     elif how == "longrope as yarn":
         config["rope_parameters"]["rope_type"] = "yarn"
     elif how == "old":
@@ -329,6 +355,7 @@ def reference(model, probe, documents):
     )
     loss.backward()
     gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
+    gradients = random_models.published(model.config.model_type, gradients)
     norm = torch.sqrt(sum(gradient.square().sum() for gradient in gradients.values()))
     return logits.detach(), loss.item(), norm.item(), gradients
 
@@ -340,11 +367,10 @@ def compare(ours, logits, loss, norm, gradients, documents):
         for row, lengths in enumerate(documents):
             difference[row, sum(lengths) :] = 0
     names = {name.removeprefix("gradient.") for name in ours if name.startswith("gradient.")}
-    renamed = {name.replace("embed_out.", "lm_head."): name for name in names}
-    assert set(renamed) == set(gradients), set(renamed) ^ set(gradients)
+    assert names == set(gradients), names ^ set(gradients)
     largest = max(gradient.norm().item() for gradient in gradients.values())
     apart = {
-        name: (ours["gradient." + renamed[name]].double() - gradient).norm().item() / largest
+        name: (ours["gradient." + name].double() - gradient).norm().item() / largest
         for name, gradient in gradients.items()
     }
     return {
