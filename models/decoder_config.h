@@ -15,7 +15,7 @@ namespace strait::models {
 
 // How attention and MLP of a block are added to its input x.
 enum class Residual : std::uint8_t {
-  serial,    // x += attention(norm(x)); x += mlp(norm(x))
+  serial,    // x += attention(norm(x)); x += mlp(norm(x)); without a norm where it has no name
   parallel,  // x += attention(norm(x)) + mlp(norm(x))
   after,     // x = norm(x + attention(x)); x = norm(x + mlp(x))
   sandwich,  // x += norm(attention(norm(x))); x += norm(mlp(norm(x)))
@@ -92,9 +92,14 @@ struct DecoderConfig {
   std::vector<bool> windowed;            // by block; empty: none
   std::shared_ptr<const Rotary> rotary;  // null: none
   std::shared_ptr<const Rotary> window_rotary;  // in windowed blocks; null: `rotary`
+  std::vector<bool> unrotated;                  // by block; empty: none
+  // Queries of position p are multiplied by 1 + beta · log(1 + ⌊p / period⌋). 0: unchanged.
+  double query_beta = 0;
+  double query_period = 0;
 
   // Blocks.
   Residual residual = Residual::serial;
+  double residual_scale = 1;  // of attention and MLP, before they are added
   NormOptions norm;
   MatrixLayout layout = MatrixLayout::output_input;
   bool gated = true;  // mlp(x) = down(activation(gate(x)) · up(x)); else down(activation(up(x)))
@@ -116,6 +121,7 @@ struct DecoderConfig {
   bool has_final_norm = true;
   bool head_bias = false;
   double final_softcap = 0;
+  double final_scale = 1;  // of the normalised values, and so of the logits
 
   std::int64_t token_width() const { return embedding_width > 0 ? embedding_width : hidden; }
   bool block_windowed(std::int64_t block) const {
@@ -123,6 +129,9 @@ struct DecoderConfig {
   }
   bool block_sparse(std::int64_t block) const {
     return !sparse.empty() && sparse[static_cast<std::size_t>(block)];
+  }
+  bool block_unrotated(std::int64_t block) const {
+    return !unrotated.empty() && unrotated[static_cast<std::size_t>(block)];
   }
   std::string block_prefix(int index) const {  // block 0 is layer 1
     return names.blocks + std::to_string(index - 1) + ".";

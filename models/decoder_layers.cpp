@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kernels/dropout.h"
+#include "kernels/host_values.h"
 
 namespace strait::models {
 namespace {
@@ -19,6 +20,10 @@ at::Tensor drop(const at::Tensor& values, double probability, const Pass& pass, 
                 int site) {
   return pass.training ? kernels::dropout(values, probability, pass.dropout_key(layer, site))
                        : values;
+}
+
+at::Tensor scaled(const at::Tensor& values, double scale) {
+  return scale == 1 ? values : values * scale;
 }
 
 std::optional<Norm> optional_norm(ParameterMaker& maker, const std::string& prefix,
@@ -106,7 +111,9 @@ SelfAttention::SelfAttention(ParameterMaker& maker, int index, const DecoderConf
       width_(config.head_width),
       layout_(config.query_key_value),
       norms_whole_heads_(config.norms_whole_heads),
-      limit_(config.query_key_value_limit) {
+      limit_(config.query_key_value_limit),
+      query_beta_(config.query_beta),
+      query_period_(config.query_period) {
   const bool windowed = config.block_windowed(index - 1);
   options_.scale = config.attention_scale;
   // Layer 1 is the first block, whose scores are divided by 1.
@@ -115,7 +122,9 @@ SelfAttention::SelfAttention(ParameterMaker& maker, int index, const DecoderConf
   options_.layer = index;
   options_.window = windowed ? config.window : 0;
   options_.softcap = config.attention_softcap;
-  rotary_ = windowed && config.window_rotary ? config.window_rotary : config.rotary;
+  if (!config.block_unrotated(index - 1)) {
+    rotary_ = windowed && config.window_rotary ? config.window_rotary : config.rotary;
+  }
 
   const std::string prefix = config.block_prefix(index);
   const DecoderNames& names = config.names;
@@ -158,6 +167,13 @@ kernels::AttentionHeads SelfAttention::project(const at::Tensor& input, const Pa
   return {parts[0], parts[1], parts[2]};
 }
 
+at::Tensor SelfAttention::scaled_queries(const at::Tensor& queries, const Pass& pass) const {
+  const at::Tensor periods = pass.positions.to(at::kFloat).div(query_period_).floor();
+  if (query_beta_ == 0 || periods.max().item<double>() == 0) return queries;
+  const at::Tensor factors = periods.log1p().mul(query_beta_).add(1).to(queries.scalar_type());
+  return queries * kernels::on_device(factors, queries.device()).unsqueeze(2).unsqueeze(3);
+}
+
 at::Tensor SelfAttention::forward(const at::Tensor& input, const Pass& pass) const {
   kernels::AttentionHeads inputs = project(input, pass);
   const auto normalised = [&](const std::optional<Norm>& norm, const at::Tensor& heads) {
@@ -177,6 +193,7 @@ at::Tensor SelfAttention::forward(const at::Tensor& input, const Pass& pass) con
     inputs.query = kernels::rotate_heads(inputs.query, cosine, sine, rotary_->pairs);
     inputs.key = kernels::rotate_heads(inputs.key, cosine, sine, rotary_->pairs);
   }
+  inputs.query = scaled_queries(inputs.query, pass);
   return output_->forward(attend(inputs, options_, pass), pass);
 }
 
@@ -185,9 +202,10 @@ at::Tensor SelfAttention::forward(const at::Tensor& input, const Pass& pass) con
 DecoderBlock::DecoderBlock(int index, const DecoderConfig& config, ParameterMaker maker)
     : Layer(index),
       residual_(config.residual),
+      scale_(config.residual_scale),
       dropout_(config.residual_dropout),
-      attention_norm_(maker, config.block_prefix(index) + config.names.attention_norm,
-                      config.hidden, config.norm),
+      attention_norm_(optional_norm(maker, config.block_prefix(index), config.names.attention_norm,
+                                    config.hidden, config.norm)),
       attention_(maker, index, config),
       after_attention_norm_(optional_norm(maker, config.block_prefix(index),
                                           config.names.after_attention_norm, config.hidden,
@@ -203,25 +221,26 @@ DecoderBlock::DecoderBlock(int index, const DecoderConfig& config, ParameterMake
 at::Tensor DecoderBlock::think(const at::Tensor& input, const Pass& pass) const {
   const at::Tensor result =
       std::visit([&](const auto& mlp) { return mlp.forward(input, pass); }, mlp_);
-  return drop(result, dropout_, pass, index(), kMlpSite);
+  return scaled(drop(result, dropout_, pass, index(), kMlpSite), scale_);
 }
 
 at::Tensor DecoderBlock::forward(const at::Tensor& input, const Pass& pass) {
   const auto attend_to = [&](const at::Tensor& values) {
-    return drop(attention_.forward(values, pass), dropout_, pass, index(), kAttentionSite);
+    const at::Tensor result = attention_.forward(values, pass);
+    return scaled(drop(result, dropout_, pass, index(), kAttentionSite), scale_);
   };
   if (residual_ == Residual::after) {
-    const at::Tensor middle = attention_norm_.forward(input + attend_to(input));
+    const at::Tensor middle = attention_norm_->forward(input + attend_to(input));
     return mlp_norm_->forward(middle + think(middle, pass));
   }
-  const at::Tensor normal = attention_norm_.forward(input);
+  const at::Tensor normal = attention_norm_ ? attention_norm_->forward(input) : input;
   at::Tensor attended = attend_to(normal);
   if (after_attention_norm_) attended = after_attention_norm_->forward(attended);
   if (residual_ == Residual::parallel) {
     return input + attended + think(mlp_norm_ ? mlp_norm_->forward(input) : normal, pass);
   }
   const at::Tensor middle = input + attended;
-  at::Tensor thought = think(mlp_norm_->forward(middle), pass);
+  at::Tensor thought = think(mlp_norm_ ? mlp_norm_->forward(middle) : middle, pass);
   if (after_mlp_norm_) thought = after_mlp_norm_->forward(thought);
   return middle + thought;
 }
@@ -230,7 +249,7 @@ at::Tensor DecoderBlock::forward(const at::Tensor& input, const Pass& pass) {
 
 DecoderHead::DecoderHead(const DecoderConfig& config, ParameterMaker maker,
                          const at::Tensor& tokens)
-    : Head(static_cast<int>(config.blocks) + 1) {
+    : Head(static_cast<int>(config.blocks) + 1), scale_(config.final_scale) {
   if (config.has_final_norm)
     norm_.emplace(maker, config.names.final_norm, config.hidden, config.norm);
   project_out_ = optional_linear(maker, config.names.project_out,
@@ -247,7 +266,7 @@ DecoderHead::DecoderHead(const DecoderConfig& config, ParameterMaker maker,
 }
 
 at::Tensor DecoderHead::forward(const at::Tensor& input, const Pass& pass) {
-  const at::Tensor normal = norm_ ? norm_->forward(input) : input;
+  const at::Tensor normal = scaled(norm_ ? norm_->forward(input) : input, scale_);
   return project_out_ ? project_out_->forward(normal, pass) : normal;
 }
 

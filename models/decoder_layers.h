@@ -35,6 +35,7 @@ class SelfAttention {
   at::Tensor forward(const at::Tensor& input, const Pass& pass) const;
 
  private:
+  at::Tensor scaled_queries(const at::Tensor& queries, const Pass& pass) const;
   kernels::AttentionHeads project(const at::Tensor& input, const Pass& pass) const;
 
   std::int64_t heads_;
@@ -44,6 +45,8 @@ class SelfAttention {
   AttentionOptions options_;
   bool norms_whole_heads_;
   double limit_;
+  double query_beta_;
+  double query_period_;
   std::shared_ptr<const Rotary> rotary_;
   std::vector<Linear> inputs_;  // query, key, value; or one fused matrix
   std::optional<Norm> query_norm_;
@@ -61,8 +64,9 @@ class DecoderBlock final : public Layer {
   at::Tensor think(const at::Tensor& input, const Pass& pass) const;  // the MLP and its dropout
 
   Residual residual_;
+  double scale_;
   double dropout_;
-  Norm attention_norm_;
+  std::optional<Norm> attention_norm_;
   SelfAttention attention_;
   std::optional<Norm> after_attention_norm_;
   std::optional<Norm> mlp_norm_;
@@ -78,6 +82,7 @@ class DecoderHead final : public Head {
   at::Tensor forward(const at::Tensor& input, const Pass& pass) override;
 
  private:
+  double scale_;
   std::optional<Norm> norm_;
   std::optional<Linear> project_out_;
 };

@@ -22,7 +22,8 @@ Catalogue<Family>& families() {
       "model family",
       {gpt2_family(), llama_family(), mistral_family(), qwen2_family(), qwen3_family(),
        gpt_neox_family(), opt_family(), gptj_family(), phi3_family(), gemma2_family(),
-       gemma3_family(), qwen3_moe_family(), mixtral_family(), olmoe_family()});
+       gemma3_family(), qwen3_moe_family(), mixtral_family(), olmoe_family(), ministral3_family(),
+       smollm3_family(), olmo3_family(), granite_family()});
   return all;
 }
 

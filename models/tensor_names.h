@@ -21,10 +21,21 @@ class TensorMismatch : public InputError {
 
 // Maps the model's tensor names to names in a file (all shards together). Knows the spellings in
 // files of the hub: missing prefixes, buffers that are not weights, and a tied projection that is
-// stored twice, once, or only as the head. `where`: the file's name in errors.
+// stored twice, once, or only as the head, and experts in one tensor (rows_in_file). `where`: the
+// file's name in errors.
 std::map<std::string, std::string> match_tensors(const ModelConfig& config,
                                                  const std::vector<TensorShape>& in_file,
                                                  const std::string& where);
+
+// A file may have the experts of a block in one tensor, [experts, rows, width], with gate and up as
+// one. match_tensors() names it for each of them.
+struct FileRows {
+  std::int64_t first = 0;  // of all rows of the experts in sequence
+  std::int64_t count = 0;
+};
+// The part of the file's tensor of this shape that is the model's tensor. Nullopt: all of it.
+std::optional<FileRows> rows_in_file(const std::string& name,
+                                     const std::vector<std::int64_t>& in_file);
 
 // The names in the file of a tied model's table and projection if both are stored; else empty.
 // match_tensors() takes the table.

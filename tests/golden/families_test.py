@@ -51,6 +51,16 @@ LLAMA = {
     "bos_token_id": 0,
     "eos_token_id": 0,
 }
+YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 500.0,
+    "factor": 4.0,
+    "original_max_position_embeddings": 16,
+    "beta_fast": 4.0,
+    "beta_slow": 0.5,
+}
+# Ministral 3's, with a step every five positions.
+GROWING = YARN | {"original_max_position_embeddings": 5, "llama_4_scaling_beta": 0.4}
 BASES = {
     "gpt2": {
         "vocab_size": VOCABULARY,
@@ -68,6 +78,13 @@ BASES = {
     | {"hidden_size": 36},
     "gemma2": LLAMA | {"query_pre_attn_scalar": 20},
     "gemma3_text": LLAMA | {"query_pre_attn_scalar": 20},
+    "ministral3": LLAMA | {"rope_parameters": GROWING},
+    "smollm3": LLAMA | {"num_hidden_layers": 5},
+    "olmo3": {name: value for name, value in LLAMA.items() if name != "head_dim"}
+    | {"hidden_size": 36, "num_hidden_layers": 5, "sliding_window": 6},
+    "granite": {name: value for name, value in LLAMA.items() if name != "head_dim"}
+    | {"hidden_size": 36, "embedding_multiplier": 3.0, "attention_multiplier": 0.3, "residual_multiplier": 0.4,
+       "logits_scaling": 2.5},
     "qwen3_moe": LLAMA | {"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 14},
     "mixtral": LLAMA | {"num_local_experts": 5, "num_experts_per_tok": 2},
     "olmoe": {name: value for name, value in LLAMA.items() if name != "head_dim"}
@@ -107,14 +124,6 @@ LLAMA3 = {
     "low_freq_factor": 1.0,
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 16,
-}
-YARN = {
-    "rope_type": "yarn",
-    "rope_theta": 500.0,
-    "factor": 4.0,
-    "original_max_position_embeddings": 16,
-    "beta_fast": 4.0,
-    "beta_slow": 0.5,
 }
 LONG = {
     "rope_type": "longrope",
@@ -176,10 +185,19 @@ CASES = [
     ("qwen3_moe", "three experts, biases, tied", {"num_experts_per_tok": 3, "attention_bias": True, "tie_word_embeddings": True}),
     ("qwen3_moe", "every second block sparse, and not the last", {"num_hidden_layers": 6, "decoder_sparse_step": 2, "mlp_only_layers": [5]}),
     ("qwen3_moe", "window, old name of the number", {"use_sliding_window": True, "sliding_window": 6, "file": "num_experts"}),
+    ("qwen3_moe", "experts of a block in one tensor", {"fused": True, "mlp_only_layers": [1]}),
     ("mixtral", "no window", {}),
     ("mixtral", "window, packed", {"sliding_window": 6, "documents": PACKED}),
     ("olmoe", "norms over all heads", {}),
     ("olmoe", "clipped, normalised, packed", {"clip_qkv": 1.5, "norm_topk_prob": True, "documents": PACKED}),
+    ("ministral3", "queries that grow", {}),
+    ("ministral3", "window, packed", {"sliding_window": 6, "documents": PACKED}),
+    ("smollm3", "every fourth block not rotated", {}),
+    ("smollm3", "others not rotated, windows there, packed", {"no_rope_layers": [1, 0, 0, 1, 1], "use_sliding_window": True, "sliding_window": 6, "documents": PACKED}),
+    ("olmo3", "windows in three of four blocks", {}),
+    ("olmo3", "scaled angles without a window, packed", {"rope_parameters": {"full_attention": YARN, "sliding_attention": {"rope_type": "default", "rope_theta": 500.0}}, "documents": PACKED}),
+    ("granite", "four factors", {}),
+    ("granite", "tied, biases, packed", {"tie_word_embeddings": True, "attention_bias": True, "mlp_bias": True, "documents": PACKED}),
     ("gpt_neox", "parallel, old spelling", {}),
     ("gpt_neox", "serial, packed", {"use_parallel_residual": False, "documents": PACKED}),
     ("gpt_neox", "no biases in attention, tied", {"attention_bias": False, "tie_word_embeddings": True}),
@@ -215,6 +233,14 @@ LIES = [
     ("mixtral", "another theta", {}, {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}),
     ("olmoe", "forgotten limit", {"clip_qkv": 1.5}, {"clip_qkv": None}),
     ("olmoe", "another limit", {"clip_qkv": 1.5}, {"clip_qkv": 1.6}),
+    ("ministral3", "queries that do not grow", {}, {"rope_parameters": GROWING | {"llama_4_scaling_beta": 0}}),
+    ("smollm3", "every block rotated", {}, {"no_rope_layers": [1, 1, 1, 1, 1]}),
+    ("smollm3", "every third block not rotated", {}, {"no_rope_layers": None, "no_rope_layer_interval": 3}),
+    ("olmo3", "a window in every block", {}, {"layer_types": ["sliding_attention"] * 5}),
+    ("granite", "forgotten factor of the embedding", {}, {"embedding_multiplier": 1}),
+    ("granite", "forgotten factor of the scores", {}, {"attention_multiplier": 6 ** -0.5}),
+    ("granite", "forgotten factor of the residual", {}, {"residual_multiplier": 1}),
+    ("granite", "forgotten divisor of the logits", {}, {"logits_scaling": 1}),
     ("gpt_neox", "serial for parallel", {}, {"use_parallel_residual": False}),
     ("gpt_neox", "wrong share rotated", {}, {"rotary_pct": 0.7, "rope_parameters": None}),
     ("gptj", "wrong rotary_dim", {}, {"rotary_dim": 6}),
@@ -395,12 +421,15 @@ def run_case(probe_program, family, name, options, seed, lie=None, other=None):
     documents = options.pop("documents", None)
     bare_names = options.pop("bare_names", False)
     only_head = options.pop("only_head", False)
+    fused = options.pop("fused", False)
     spelling = options.pop("file", None)
     with tempfile.TemporaryDirectory() as folder:
         directory = pathlib.Path(folder)
         model = random_models.random_model(family, BASES[family] | options, seed)
         old_buffers = OLD_BUFFERS[family] if bare_names else None
         random_models.save_model(model, directory, bare_names, only_head, old_buffers)
+        if fused:
+            save_file(dict(model.state_dict()), directory / "model.safetensors")
         change_config(directory, spelling, lie or {})
         if other:
             change_tensors(directory, *other)

@@ -37,6 +37,10 @@ FAMILIES = [
     "phi3",
     "gemma2",
     "gemma3_text",
+    "ministral3",
+    "smollm3",
+    "olmo3",
+    "granite",
     "qwen3_moe",
     "mixtral",
     "olmoe",
@@ -83,7 +87,7 @@ def random_config(family, chance):
         sizes |= {"num_local_experts" if family == "mixtral" else "num_experts": 3, "num_experts_per_tok": 2}
     if family == "qwen3_moe":
         sizes |= {"moe_intermediate_size": 6, "mlp_only_layers": chance.choice([[], [0]])}
-    if family not in ("qwen2", "phi3", "olmoe"):
+    if family not in ("qwen2", "phi3", "olmoe", "smollm3", "olmo3", "granite"):
         sizes["head_dim"] = chance.choice([4, 8])
     if family in ("llama", "qwen3", "gemma2", "gemma3_text"):
         sizes["attention_bias"] = chance.random() < 0.5
