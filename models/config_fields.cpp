@@ -316,6 +316,26 @@ void read_qwen_window(const ConfigReader& reader, DecoderConfig& config) {
   }
 }
 
+ExpertOptions read_experts(const ConfigReader& reader, const std::string& count_field,
+                           const std::string& inner_field, ExpertOptions family) {
+  ExpertOptions experts = family;
+  // The hub's library accepts either name.
+  const std::string other = count_field == "num_experts" ? "num_local_experts" : "num_experts";
+  experts.count = read_size(reader, count_field, other, family.count);
+  experts.per_token = reader.integer("num_experts_per_tok", family.per_token, 1, experts.count);
+  experts.inner = reader.integer(inner_field, family.inner, 1, kLargestSize);
+  const double coefficient = reader.number("router_aux_loss_coef", family.balance, 0, 1e3);
+  experts.balance = reader.boolean("output_router_logits", false) ? coefficient : 0;
+  return experts;
+}
+
+void set_sparse(DecoderConfig& config, const std::function<bool(std::int64_t block)>& sparse) {
+  for (std::int64_t block = 0; block < config.blocks; ++block) {
+    config.sparse.push_back(sparse(block));
+  }
+  config.experts.blocks = std::max<std::int64_t>(1, std::ranges::count(config.sparse, true));
+}
+
 FileNames llama_file_names() {
   FileNames names;
   names.head = "lm_head.weight";

@@ -70,6 +70,12 @@ void read_windows(const ConfigReader& reader, DecoderConfig& config, std::int64_
 // The windows of Qwen 2 and 3, which are off unless use_sliding_window turns them on.
 void read_qwen_window(const ConfigReader& reader, DecoderConfig& config);
 
+// The fields of experts that families share. `family`: the values of absent fields.
+ExpertOptions read_experts(const ConfigReader& reader, const std::string& count_field,
+                           const std::string& inner_field, ExpertOptions family);
+// Makes these blocks sparse.
+void set_sparse(DecoderConfig& config, const std::function<bool(std::int64_t block)>& sparse);
+
 // Names in the files of llama and its descendants.
 FileNames llama_file_names();
 

@@ -43,22 +43,51 @@ bool keeps_input(const Lora* lora, const std::string& prefix,
   });
 }
 
-// Values per token that a block's forward keeps for its backward, without adapters.
-std::int64_t saved_values(const DecoderConfig& config, const Lora* lora,
-                          const std::string& prefix) {
+// The same for one of the experts.
+bool experts_keep_input(const DecoderConfig& config, const Lora* lora, const std::string& prefix,
+                        std::initializer_list<std::string> names) {
+  for (std::int64_t expert = 0; expert < config.experts.count; ++expert) {
+    const std::string own = prefix + config.names.experts + std::to_string(expert) + ".";
+    if (keeps_input(lora, own, names)) return true;
+  }
+  return false;
+}
+
+// Values per token that an MLP or the experts of a block keep. Every token has the same number of
+// experts, whatever the router chooses.
+std::int64_t saved_mlp_values(const DecoderConfig& config, const Lora* lora, int index) {
   const DecoderNames& names = config.names;
+  const std::string prefix = config.block_prefix(index);
+  if (!config.block_sparse(index - 1)) {
+    std::int64_t values = (config.gated ? 3 : 1) * config.inner;
+    if (keeps_input(lora, prefix, {names.gate, names.up, names.gate_up})) values += config.hidden;
+    if (keeps_input(lora, prefix, {names.down})) values += config.inner;
+    return values;
+  }
+  // For each expert of a token its inner values and its result; the router's probabilities.
+  const ExpertOptions& experts = config.experts;
+  std::int64_t values = 3 * experts.inner + config.hidden;
+  if (experts_keep_input(config, lora, prefix, {names.expert_gate, names.expert_up})) {
+    values += config.hidden;
+  }
+  if (experts_keep_input(config, lora, prefix, {names.expert_down})) values += experts.inner;
+  return experts.per_token * values + config.hidden + 2 * experts.count;
+}
+
+// Values per token that a block's forward keeps for its backward, without adapters.
+std::int64_t saved_values(const DecoderConfig& config, const Lora* lora, int index) {
+  const DecoderNames& names = config.names;
+  const std::string prefix = config.block_prefix(index);
   const std::int64_t queries = config.heads * config.head_width;
   const std::int64_t keys = 2 * config.key_heads * config.head_width;
   // The inputs of both norms; queries, keys, values and the result of attention; the MLP's inner
   // values before and after the activation.
   std::int64_t values =
-      2 * config.hidden + 2 * queries + keys + (config.gated ? 3 : 1) * config.inner;
-  // The results of these, and the gated or activated values.
+      2 * config.hidden + 2 * queries + keys + saved_mlp_values(config, lora, index);
+  // The results of these.
   if (keeps_input(lora, prefix, {names.query, names.key, names.value, names.query_key_value})) {
     values += config.hidden;
   }
-  if (keeps_input(lora, prefix, {names.gate, names.up, names.gate_up})) values += config.hidden;
-  if (keeps_input(lora, prefix, {names.down})) values += config.inner;
   if (config.residual == Residual::sandwich) values += 2 * config.hidden;
   if (!names.query_norm.empty()) values += queries + keys / 2;
   return values;
@@ -71,18 +100,25 @@ LayerCost block_cost(int index, const ModelConfig& whole, const CostQuestion& qu
   const auto hidden = static_cast<double>(config.hidden);
   const auto queries = static_cast<double>(config.heads * config.head_width);
   const auto keys = static_cast<double>(2 * config.key_heads * config.head_width);
-  const double matrices = hidden * (2 * queries + keys) +
-                          (config.gated ? 3 : 2) * hidden * static_cast<double>(config.inner);
+  const bool sparse = config.block_sparse(index - 1);
+  const std::int64_t inner =
+      sparse ? config.experts.per_token * config.experts.inner : config.inner;
+  double matrices =
+      hidden * (2 * queries + keys) + (config.gated ? 3 : 2) * hidden * static_cast<double>(inner);
+  if (sparse) matrices += hidden * static_cast<double>(config.experts.count);
   std::int64_t reach = question.row_length;
   if (config.block_windowed(index - 1)) reach = std::min(reach, config.window);
   const double scores = 2 * queries * static_cast<double>(reach);
   cost.forward_flops_per_token = 2 * (matrices + scores);
   cost.saved_bytes_per_token =
-      saved_values(config, whole.lora.get(), config.block_prefix(index)) * question.bytes_per_value;
+      saved_values(config, whole.lora.get(), index) * question.bytes_per_value;
   if (config.residual_dropout > 0) cost.saved_bytes_per_token += 2 * config.hidden;
   // Gradients of the MLP's inner values: after the activation; if gated, also of both factors and
-  // before the activation.
-  cost.working_bytes_per_token = (config.gated ? 4 : 2) * config.inner * question.bytes_per_value;
+  // before the activation. Of experts, one at a time, which all tokens may go to; and the rows and
+  // their gradients.
+  std::int64_t working = (config.gated ? 4 : 2) * config.inner;
+  if (sparse) working = 4 * config.experts.inner + 2 * config.experts.per_token * config.hidden;
+  cost.working_bytes_per_token = working * question.bytes_per_value;
   cost.output_width = config.hidden;
   return cost;
 }

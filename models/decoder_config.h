@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/activation.h"
+#include "models/experts.h"
 #include "models/linear.h"
 #include "models/norm.h"
 #include "models/rotary.h"
@@ -14,7 +15,7 @@ namespace strait::models {
 
 // How attention and MLP of a block are added to its input x.
 enum class Residual : std::uint8_t {
-  serial,    // x += attention(norm(x)); x += mlp(norm(x))
+  serial,    // x += attention(norm(x)); x += mlp(norm(x)); without a norm where it has no name
   parallel,  // x += attention(norm(x)) + mlp(norm(x))
   after,     // x = norm(x + attention(x)); x = norm(x + mlp(x))
   sandwich,  // x += norm(attention(norm(x))); x += norm(mlp(norm(x)))
@@ -48,6 +49,11 @@ struct DecoderNames {
   std::string up = "mlp.up_proj";
   std::string gate_up;
   std::string down = "mlp.down_proj";
+  std::string router = "mlp.gate";
+  std::string experts = "mlp.experts.";  // followed by the number of an expert and these
+  std::string expert_gate = "gate_proj";
+  std::string expert_up = "up_proj";
+  std::string expert_down = "down_proj";
   std::string after_mlp_norm;
   std::string final_norm = "model.norm";
   std::string project_out;
@@ -80,13 +86,20 @@ struct DecoderConfig {
   double attention_scale = 1;         // of scores
   bool scale_by_block_index = false;  // scores are divided by the block's number, counted from 1
   double attention_softcap = 0;
+  bool norms_whole_heads = false;        // query_norm and key_norm go over all heads of a token
+  double query_key_value_limit = 0;      // values beyond it are cut off; 0: none
   std::int64_t window = 0;               // number of keys that a query of a windowed block sees
   std::vector<bool> windowed;            // by block; empty: none
   std::shared_ptr<const Rotary> rotary;  // null: none
   std::shared_ptr<const Rotary> window_rotary;  // in windowed blocks; null: `rotary`
+  std::vector<bool> unrotated;                  // by block; empty: none
+  // Queries of position p are multiplied by 1 + beta · log(1 + ⌊p / period⌋). 0: unchanged.
+  double query_beta = 0;
+  double query_period = 0;
 
   // Blocks.
   Residual residual = Residual::serial;
+  double residual_scale = 1;  // of attention and MLP, before they are added
   NormOptions norm;
   MatrixLayout layout = MatrixLayout::output_input;
   bool gated = true;  // mlp(x) = down(activation(gate(x)) · up(x)); else down(activation(up(x)))
@@ -96,6 +109,10 @@ struct DecoderConfig {
   bool mlp_bias = false;
   bool small_ends = false;  // the last matrices of residual branches are drawn smaller with depth
 
+  // Sparse blocks, which have experts in place of the MLP.
+  ExpertOptions experts;
+  std::vector<bool> sparse;  // by block; empty: none
+
   double embedding_dropout = 0;
   double attention_dropout = 0;
   double residual_dropout = 0;
@@ -104,10 +121,17 @@ struct DecoderConfig {
   bool has_final_norm = true;
   bool head_bias = false;
   double final_softcap = 0;
+  double final_scale = 1;  // of the normalised values, and so of the logits
 
   std::int64_t token_width() const { return embedding_width > 0 ? embedding_width : hidden; }
   bool block_windowed(std::int64_t block) const {
     return !windowed.empty() && windowed[static_cast<std::size_t>(block)];
+  }
+  bool block_sparse(std::int64_t block) const {
+    return !sparse.empty() && sparse[static_cast<std::size_t>(block)];
+  }
+  bool block_unrotated(std::int64_t block) const {
+    return !unrotated.empty() && unrotated[static_cast<std::size_t>(block)];
   }
   std::string block_prefix(int index) const {  // block 0 is layer 1
     return names.blocks + std::to_string(index - 1) + ".";

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kernels/dropout.h"
+#include "kernels/host_values.h"
 
 namespace strait::models {
 namespace {
@@ -19,6 +20,10 @@ at::Tensor drop(const at::Tensor& values, double probability, const Pass& pass, 
                 int site) {
   return pass.training ? kernels::dropout(values, probability, pass.dropout_key(layer, site))
                        : values;
+}
+
+at::Tensor scaled(const at::Tensor& values, double scale) {
+  return scale == 1 ? values : values * scale;
 }
 
 std::optional<Norm> optional_norm(ParameterMaker& maker, const std::string& prefix,
@@ -47,6 +52,26 @@ Mlp make_mlp(ParameterMaker& maker, const std::string& prefix, const DecoderConf
   Linear down(maker, prefix + names.down,
               {config.inner, config.hidden, config.layout, config.mlp_bias});
   return {std::move(gate), std::move(up), config.gated, config.activation, std::move(down)};
+}
+
+// An expert is an MLP of another width, under names of its own.
+Mlp make_expert(ParameterMaker& maker, const std::string& prefix, const DecoderConfig& config,
+                std::int64_t expert) {
+  DecoderConfig own = config;
+  const std::string name = config.names.experts + std::to_string(expert) + ".";
+  own.inner = config.experts.inner;
+  own.names.gate = name + config.names.expert_gate;
+  own.names.up = name + config.names.expert_up;
+  own.names.down = name + config.names.expert_down;
+  return make_mlp(maker, prefix, own);
+}
+
+std::variant<Mlp, ExpertMlp> make_mlp_or_experts(ParameterMaker& maker, int index,
+                                                 const DecoderConfig& config) {
+  const std::string prefix = config.block_prefix(index);
+  if (!config.block_sparse(index - 1)) return make_mlp(maker, prefix, config);
+  return ExpertMlp(maker, index, prefix + config.names.router, config.hidden, config.experts,
+                   [&](std::int64_t expert) { return make_expert(maker, prefix, config, expert); });
 }
 
 }  // namespace
@@ -84,7 +109,11 @@ SelfAttention::SelfAttention(ParameterMaker& maker, int index, const DecoderConf
     : heads_(config.heads),
       key_heads_(config.key_heads),
       width_(config.head_width),
-      layout_(config.query_key_value) {
+      layout_(config.query_key_value),
+      norms_whole_heads_(config.norms_whole_heads),
+      limit_(config.query_key_value_limit),
+      query_beta_(config.query_beta),
+      query_period_(config.query_period) {
   const bool windowed = config.block_windowed(index - 1);
   options_.scale = config.attention_scale;
   // Layer 1 is the first block, whose scores are divided by 1.
@@ -93,7 +122,9 @@ SelfAttention::SelfAttention(ParameterMaker& maker, int index, const DecoderConf
   options_.layer = index;
   options_.window = windowed ? config.window : 0;
   options_.softcap = config.attention_softcap;
-  rotary_ = windowed && config.window_rotary ? config.window_rotary : config.rotary;
+  if (!config.block_unrotated(index - 1)) {
+    rotary_ = windowed && config.window_rotary ? config.window_rotary : config.rotary;
+  }
 
   const std::string prefix = config.block_prefix(index);
   const DecoderNames& names = config.names;
@@ -109,8 +140,11 @@ SelfAttention::SelfAttention(ParameterMaker& maker, int index, const DecoderConf
   } else {
     matrix(names.query_key_value, heads_ + 2 * key_heads_);
   }
-  query_norm_ = optional_norm(maker, prefix, names.query_norm, width_, config.norm);
-  key_norm_ = optional_norm(maker, prefix, names.key_norm, width_, config.norm);
+  const auto normed = [&](std::int64_t heads) {
+    return norms_whole_heads_ ? heads * width_ : width_;
+  };
+  query_norm_ = optional_norm(maker, prefix, names.query_norm, normed(heads_), config.norm);
+  key_norm_ = optional_norm(maker, prefix, names.key_norm, normed(key_heads_), config.norm);
   output_.emplace(
       maker, prefix + names.attention_output,
       LinearShape{heads_ * width_, config.hidden, config.layout, config.attention_output_bias});
@@ -133,15 +167,33 @@ kernels::AttentionHeads SelfAttention::project(const at::Tensor& input, const Pa
   return {parts[0], parts[1], parts[2]};
 }
 
+at::Tensor SelfAttention::scaled_queries(const at::Tensor& queries, const Pass& pass) const {
+  const at::Tensor periods = pass.positions.to(at::kFloat).div(query_period_).floor();
+  if (query_beta_ == 0 || periods.max().item<double>() == 0) return queries;
+  const at::Tensor factors = periods.log1p().mul(query_beta_).add(1).to(queries.scalar_type());
+  return queries * kernels::on_device(factors, queries.device()).unsqueeze(2).unsqueeze(3);
+}
+
 at::Tensor SelfAttention::forward(const at::Tensor& input, const Pass& pass) const {
   kernels::AttentionHeads inputs = project(input, pass);
-  if (query_norm_) inputs.query = query_norm_->forward(inputs.query);
-  if (key_norm_) inputs.key = key_norm_->forward(inputs.key);
+  const auto normalised = [&](const std::optional<Norm>& norm, const at::Tensor& heads) {
+    if (!norm) return heads;
+    if (!norms_whole_heads_) return norm->forward(heads);
+    return norm->forward(heads.flatten(2)).view(heads.sizes());
+  };
+  inputs.query = normalised(query_norm_, inputs.query);
+  inputs.key = normalised(key_norm_, inputs.key);
+  if (limit_ > 0) {
+    for (at::Tensor* values : {&inputs.query, &inputs.key, &inputs.value}) {
+      *values = values->clamp(-limit_, limit_);
+    }
+  }
   if (rotary_) {
     const auto& [cosine, sine] = pass.rotary->of(*rotary_, pass.positions, input.options());
     inputs.query = kernels::rotate_heads(inputs.query, cosine, sine, rotary_->pairs);
     inputs.key = kernels::rotate_heads(inputs.key, cosine, sine, rotary_->pairs);
   }
+  inputs.query = scaled_queries(inputs.query, pass);
   return output_->forward(attend(inputs, options_, pass), pass);
 }
 
@@ -150,39 +202,45 @@ at::Tensor SelfAttention::forward(const at::Tensor& input, const Pass& pass) con
 DecoderBlock::DecoderBlock(int index, const DecoderConfig& config, ParameterMaker maker)
     : Layer(index),
       residual_(config.residual),
+      scale_(config.residual_scale),
       dropout_(config.residual_dropout),
-      attention_norm_(maker, config.block_prefix(index) + config.names.attention_norm,
-                      config.hidden, config.norm),
+      attention_norm_(optional_norm(maker, config.block_prefix(index), config.names.attention_norm,
+                                    config.hidden, config.norm)),
       attention_(maker, index, config),
       after_attention_norm_(optional_norm(maker, config.block_prefix(index),
                                           config.names.after_attention_norm, config.hidden,
                                           config.norm)),
       mlp_norm_(optional_norm(maker, config.block_prefix(index), config.names.mlp_norm,
                               config.hidden, config.norm)),
-      mlp_(make_mlp(maker, config.block_prefix(index), config)),
+      mlp_(make_mlp_or_experts(maker, index, config)),
       after_mlp_norm_(optional_norm(maker, config.block_prefix(index), config.names.after_mlp_norm,
                                     config.hidden, config.norm)) {
   adopt(maker);
 }
 
+at::Tensor DecoderBlock::think(const at::Tensor& input, const Pass& pass) const {
+  const at::Tensor result =
+      std::visit([&](const auto& mlp) { return mlp.forward(input, pass); }, mlp_);
+  return scaled(drop(result, dropout_, pass, index(), kMlpSite), scale_);
+}
+
 at::Tensor DecoderBlock::forward(const at::Tensor& input, const Pass& pass) {
-  const auto dropped = [&](const at::Tensor& values, int site) {
-    return drop(values, dropout_, pass, index(), site);
+  const auto attend_to = [&](const at::Tensor& values) {
+    const at::Tensor result = attention_.forward(values, pass);
+    return scaled(drop(result, dropout_, pass, index(), kAttentionSite), scale_);
   };
   if (residual_ == Residual::after) {
-    const at::Tensor attended = dropped(attention_.forward(input, pass), kAttentionSite);
-    const at::Tensor middle = attention_norm_.forward(input + attended);
-    return mlp_norm_->forward(middle + dropped(mlp_.forward(middle, pass), kMlpSite));
+    const at::Tensor middle = attention_norm_->forward(input + attend_to(input));
+    return mlp_norm_->forward(middle + think(middle, pass));
   }
-  const at::Tensor normal = attention_norm_.forward(input);
-  at::Tensor attended = dropped(attention_.forward(normal, pass), kAttentionSite);
+  const at::Tensor normal = attention_norm_ ? attention_norm_->forward(input) : input;
+  at::Tensor attended = attend_to(normal);
   if (after_attention_norm_) attended = after_attention_norm_->forward(attended);
   if (residual_ == Residual::parallel) {
-    const at::Tensor thought = mlp_.forward(mlp_norm_ ? mlp_norm_->forward(input) : normal, pass);
-    return input + attended + dropped(thought, kMlpSite);
+    return input + attended + think(mlp_norm_ ? mlp_norm_->forward(input) : normal, pass);
   }
   const at::Tensor middle = input + attended;
-  at::Tensor thought = dropped(mlp_.forward(mlp_norm_->forward(middle), pass), kMlpSite);
+  at::Tensor thought = think(mlp_norm_ ? mlp_norm_->forward(middle) : middle, pass);
   if (after_mlp_norm_) thought = after_mlp_norm_->forward(thought);
   return middle + thought;
 }
@@ -191,7 +249,7 @@ at::Tensor DecoderBlock::forward(const at::Tensor& input, const Pass& pass) {
 
 DecoderHead::DecoderHead(const DecoderConfig& config, ParameterMaker maker,
                          const at::Tensor& tokens)
-    : Head(static_cast<int>(config.blocks) + 1) {
+    : Head(static_cast<int>(config.blocks) + 1), scale_(config.final_scale) {
   if (config.has_final_norm)
     norm_.emplace(maker, config.names.final_norm, config.hidden, config.norm);
   project_out_ = optional_linear(maker, config.names.project_out,
@@ -208,7 +266,7 @@ DecoderHead::DecoderHead(const DecoderConfig& config, ParameterMaker maker,
 }
 
 at::Tensor DecoderHead::forward(const at::Tensor& input, const Pass& pass) {
-  const at::Tensor normal = norm_ ? norm_->forward(input) : input;
+  const at::Tensor normal = scaled(norm_ ? norm_->forward(input) : input, scale_);
   return project_out_ ? project_out_->forward(normal, pass) : normal;
 }
 

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <optional>
+#include <variant>
 
 #include "models/attention.h"
 #include "models/decoder_config.h"
 #include "models/embedding.h"
+#include "models/experts.h"
 #include "models/layer.h"
 #include "models/mlp.h"
 
@@ -33,6 +35,7 @@ class SelfAttention {
   at::Tensor forward(const at::Tensor& input, const Pass& pass) const;
 
  private:
+  at::Tensor scaled_queries(const at::Tensor& queries, const Pass& pass) const;
   kernels::AttentionHeads project(const at::Tensor& input, const Pass& pass) const;
 
   std::int64_t heads_;
@@ -40,6 +43,10 @@ class SelfAttention {
   std::int64_t width_;
   QueryKeyValue layout_;
   AttentionOptions options_;
+  bool norms_whole_heads_;
+  double limit_;
+  double query_beta_;
+  double query_period_;
   std::shared_ptr<const Rotary> rotary_;
   std::vector<Linear> inputs_;  // query, key, value; or one fused matrix
   std::optional<Norm> query_norm_;
@@ -47,20 +54,23 @@ class SelfAttention {
   std::optional<Linear> output_;
 };
 
-// One block. `index` counts from 1, because the embedding is layer 0.
+// One block, with an MLP or with experts. `index` counts from 1, because the embedding is layer 0.
 class DecoderBlock final : public Layer {
  public:
   DecoderBlock(int index, const DecoderConfig& config, ParameterMaker maker);
   at::Tensor forward(const at::Tensor& input, const Pass& pass) override;
 
  private:
+  at::Tensor think(const at::Tensor& input, const Pass& pass) const;  // the MLP and its dropout
+
   Residual residual_;
+  double scale_;
   double dropout_;
-  Norm attention_norm_;
+  std::optional<Norm> attention_norm_;
   SelfAttention attention_;
   std::optional<Norm> after_attention_norm_;
   std::optional<Norm> mlp_norm_;
-  Mlp mlp_;
+  std::variant<Mlp, ExpertMlp> mlp_;
   std::optional<Norm> after_mlp_norm_;
 };
 
@@ -72,6 +82,7 @@ class DecoderHead final : public Head {
   at::Tensor forward(const at::Tensor& input, const Pass& pass) override;
 
  private:
+  double scale_;
   std::optional<Norm> norm_;
   std::optional<Linear> project_out_;
 };

@@ -27,7 +27,9 @@ void check_size(const DecoderConfig& config, const std::string& file) {
   const auto hidden = static_cast<double>(config.hidden);
   const double attention =
       4.0 * static_cast<double>(config.heads) * static_cast<double>(config.head_width);
-  const double block = hidden * (attention + 3.0 * static_cast<double>(config.inner));
+  const double experts =
+      static_cast<double>(config.experts.count) * static_cast<double>(config.experts.inner);
+  const double block = hidden * (attention + 3.0 * static_cast<double>(config.inner) + 3 * experts);
   const double tables = hidden * static_cast<double>(config.vocabulary + config.positions);
   const double all = static_cast<double>(config.blocks) * block + 2 * tables;
   if (all <= kMostParameters) return;

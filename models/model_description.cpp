@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "kernels/cross_entropy.h"
@@ -111,12 +112,14 @@ void add_quantized(const kernels::QuantizedMatrix& matrix, LayerCost& cost) {
 // Adapters keep their inner values, and with dropout also their input and its mask.
 void add_adapter_costs(ModelDescription& model, const Lora& lora, const CostQuestion& question) {
   for (LayerCost& layer : model.layers) {
+    double saved = 0;
     for (const TensorShape& tensor : layer.tensors) {
       if (!tensor.adapter || !tensor.name.ends_with(kAdapterDown)) continue;
-      layer.saved_bytes_per_token += tensor.shape[0] * question.bytes_per_value;
-      if (lora.dropout == 0) continue;
-      layer.saved_bytes_per_token += tensor.shape[1] * (question.bytes_per_value + 1);
+      std::int64_t bytes = tensor.shape[0] * question.bytes_per_value;
+      if (lora.dropout > 0) bytes += tensor.shape[1] * (question.bytes_per_value + 1);
+      saved += tensor.token_share * static_cast<double>(bytes);
     }
+    layer.saved_bytes_per_token += std::llround(saved);
   }
 }
 
@@ -139,12 +142,15 @@ void set_backward_factors(ModelDescription& model) {
 void set_weight_gradient_costs(ModelDescription& model, std::int64_t bytes_per_value) {
   for (std::size_t i = 1; i + 1 < model.layers.size(); ++i) {
     LayerCost& layer = model.layers[i];
+    double bytes = 0;
     for (const TensorShape& tensor : layer.tensors) {
       if (!tensor.trained || tensor.shape.size() != 2) continue;
-      layer.weight_gradient_flops_per_token += 2.0 * static_cast<double>(tensor.elements());
-      layer.weight_gradient_bytes_per_token +=
-          (tensor.shape[0] + tensor.shape[1]) * bytes_per_value;
+      layer.weight_gradient_flops_per_token +=
+          2.0 * tensor.token_share * static_cast<double>(tensor.elements());
+      bytes += tensor.token_share *
+               static_cast<double>((tensor.shape[0] + tensor.shape[1]) * bytes_per_value);
     }
+    layer.weight_gradient_bytes_per_token = std::llround(bytes);
   }
 }
 
@@ -209,6 +215,7 @@ ModelDescription describe(const ModelConfig& config, const CostQuestion& questio
       }
       cost.tensors.push_back(
           {parameter.name, parameter.value.sizes().vec(), parameter.trained, parameter.adapter});
+      cost.tensors.back().token_share = parameter.token_share;
       if (parameter.quantized) add_quantized(*parameter.quantized, cost);
       cost.parameters += parameter.value.numel();
       if (parameter.trained) cost.trained += parameter.value.numel();

@@ -22,6 +22,7 @@ struct TensorShape {
   bool trained = true;                                               // as in Parameter
   bool adapter = false;                                              // as in Parameter
   std::optional<kernels::MatrixFormat> quantization = std::nullopt;  // of Parameter::quantized
+  double token_share = 1;                                            // as in Parameter
 
   std::int64_t elements() const {
     std::int64_t product = 1;

@@ -4,6 +4,8 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "framework/error.h"
 
 namespace strait::models {
@@ -33,9 +35,14 @@ at::Tensor ParameterMaker::leaf(at::IntArrayRef shape, bool trained) const {
   return at::empty(shape, at::TensorOptions(type_).device(device_)).requires_grad_(trained);
 }
 
+void ParameterMaker::add(Parameter parameter) {
+  parameter.token_share = token_share_;
+  made_.push_back(std::move(parameter));
+}
+
 at::Tensor ParameterMaker::make(const std::string& name, at::IntArrayRef shape) {
   const bool trained = is_trained(name);
-  made_.push_back({name, leaf(shape, trained), true, trained});
+  add({name, leaf(shape, trained), true, trained});
   return made_.back().value;
 }
 
@@ -44,7 +51,7 @@ at::Tensor ParameterMaker::make_tied(const std::string& name, at::IntArrayRef sh
   const bool trained = is_trained(name);
   at::Tensor value =
       embedding.defined() ? embedding.detach().requires_grad_(trained) : leaf(shape, trained);
-  made_.push_back({name, value, false, trained});
+  add({name, value, false, trained});
   return value;
 }
 
@@ -56,7 +63,7 @@ kernels::Weight ParameterMaker::make_matrix(const std::string& name, at::IntArra
   matrix.value = at::empty(shape, at::TensorOptions(type_).device(at::kMeta));
   matrix.trained = false;
   matrix.quantized = make_quantized_matrix(quantized, device_);
-  made_.push_back(matrix);
+  add(matrix);
   return {matrix.quantized->bytes, quantized};
 }
 
@@ -66,8 +73,8 @@ std::optional<Adapter> ParameterMaker::make_adapter(const std::string& name, std
   const std::optional<AdapterShape> shape = adapter_of(*lora_, name);
   if (!shape) return std::nullopt;
   Adapter adapter{leaf({shape->rank, input}, true), leaf({output, shape->rank}, true), *shape};
-  made_.push_back({name + kAdapterDown, adapter.down, true, true, true});
-  made_.push_back({name + kAdapterUp, adapter.up, true, true, true});
+  add({name + kAdapterDown, adapter.down, true, true, true});
+  add({name + kAdapterUp, adapter.up, true, true, true});
   return adapter;
 }
 

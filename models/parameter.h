@@ -21,6 +21,7 @@ struct Parameter {
   bool adapter = false;  // not part of the model's own files
   // A frozen matrix in a quantised format. `value` then has its shape and type, but no memory.
   std::optional<kernels::QuantizedMatrix> quantized = std::nullopt;
+  double token_share = 1;  // of the tokens that it is used for, on average; below 1 in experts
 };
 
 // Copies values of this shape into a parameter, rounded to its type or quantised. InputError with
@@ -52,15 +53,20 @@ class ParameterMaker {
   std::optional<Adapter> make_adapter(const std::string& name, std::int64_t input,
                                       std::int64_t output);
 
+  // Of the parameters that are made from now on.
+  void set_token_share(double share) { token_share_ = share; }
+
   const std::vector<Parameter>& made() const { return made_; }
 
  private:
   bool is_trained(const std::string& tensor) const;
   at::Tensor leaf(at::IntArrayRef shape, bool trained) const;
+  void add(Parameter parameter);
 
   const Lora* lora_;
   at::ScalarType type_;
   at::Device device_;
+  double token_share_ = 1;
   std::vector<Parameter> made_;
 };
 

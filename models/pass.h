@@ -13,6 +13,7 @@
 namespace strait::models {
 
 class KeyValueCache;
+struct ExpertLoad;
 
 // What all layers need to know of the micro-batch that they process. A value: a copy that is kept
 // with the micro-batch lets a forward run again.
@@ -27,6 +28,8 @@ struct Pass {
   std::uint64_t micro_batch = 0;
   bool training = false;           // dropout is on
   KeyValueCache* cache = nullptr;  // keys and values of earlier tokens, for generation; borrowed
+  double balance_share = 1;        // of this micro-batch in the balance loss of a step (ExpertMlp)
+  ExpertLoad* load = nullptr;      // counts the tokens of experts; borrowed; null: nobody asks
 
   kernels::DropoutKey dropout_key(int layer, int site) const;
 };

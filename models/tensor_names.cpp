@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstddef>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -34,6 +36,66 @@ std::string name_in_library(const FileNames& names, const std::string& own) {
   const auto alias = std::ranges::find_if(
       names.aliases, [&](const auto& other_and_own) { return other_and_own.second == own; });
   return alias == names.aliases.end() ? own : alias->first;
+}
+
+// A tensor of one expert: "….experts.7.up_proj.weight".
+struct ExpertName {
+  std::string block;  // "….experts."
+  std::int64_t expert = 0;
+  std::string part;  // "up_proj"
+};
+
+std::optional<ExpertName> expert_name(const std::string& name) {
+  constexpr std::string_view kExperts = ".experts.";
+  const std::size_t begin = name.find(kExperts);
+  if (begin == std::string::npos || !name.ends_with(kWeight)) return std::nullopt;
+  const std::string rest = name.substr(begin + kExperts.size());
+  const std::size_t point = rest.find('.');
+  const std::string number = rest.substr(0, point);
+  if (number.empty() || number.size() > 9 || !std::ranges::all_of(number, ::isdigit)) {
+    return std::nullopt;
+  }
+  return ExpertName{name.substr(0, begin + kExperts.size()), std::stoll(number),
+                    rest.substr(point + 1, rest.size() - point - 1 - kWeight.size())};
+}
+
+bool is_gate_or_up(const ExpertName& expert) {
+  return expert.part == "gate_proj" || expert.part == "up_proj";
+}
+
+// The name of the tensor of all experts.
+std::string name_of_all(const ExpertName& expert) {
+  return expert.block + (is_gate_or_up(expert) ? "gate_up_proj" : expert.part);
+}
+
+// The shape of the tensor of all experts that this tensor of one of them belongs to.
+std::vector<std::int64_t> shape_of_all(const ExpertName& expert, const TensorShape& own,
+                                       std::int64_t experts) {
+  return {experts, own.shape.at(0) * (is_gate_or_up(expert) ? 2 : 1), own.shape.at(1)};
+}
+
+// Puts the tensors of single experts in the place of those of all, which keep their names.
+void split_experts(const std::vector<TensorShape>& all, TensorTable& found,
+                   std::vector<TensorShape>& parts) {
+  parts.reserve(all.size());
+  std::set<std::string> whole;
+  std::map<std::string, std::int64_t> experts;
+  for (const TensorShape& tensor : all) {
+    const auto name = expert_name(tensor.name);
+    if (name) experts[name->block] = std::max(experts[name->block], name->expert + 1);
+  }
+  for (const TensorShape& tensor : all) {
+    const auto name = expert_name(tensor.name);
+    if (!name || tensor.adapter || found.contains(tensor.name)) continue;
+    const auto together = found.find(name_of_all(*name));
+    if (together == found.end()) continue;
+    TensorShape& part = parts.emplace_back(*together->second);
+    // A shape that does not fit stays as it is, for the message.
+    if (part.shape == shape_of_all(*name, tensor, experts[name->block])) part.shape = tensor.shape;
+    found.emplace(tensor.name, &part);
+    whole.insert(together->first);
+  }
+  for (const std::string& name : whole) found.erase(name);
 }
 
 // A tied projection may be stored in addition to the embedding (then the embedding counts), or
@@ -100,8 +162,21 @@ std::map<std::string, std::string> match_tensors(const ModelConfig& config,
   }
   if (model.tied) resolve_tied(family.names, found);
 
-  return match(model.tensors(), std::move(found), std::move(surplus),
+  const std::vector<TensorShape> all = model.tensors();
+  std::vector<TensorShape> parts;
+  split_experts(all, found, parts);
+  return match(all, std::move(found), std::move(surplus),
                fmt::format("{}: not the weights of this {} model", where, model.family));
+}
+
+std::optional<FileRows> rows_in_file(const std::string& name,
+                                     const std::vector<std::int64_t>& in_file) {
+  const auto expert = expert_name(name);
+  if (!expert || in_file.size() != 3) return std::nullopt;
+  const bool half = is_gate_or_up(*expert);
+  const std::int64_t count = half ? in_file[1] / 2 : in_file[1];
+  const std::int64_t first = expert->expert * in_file[1] + (expert->part == "up_proj" ? count : 0);
+  return FileRows{first, count};
 }
 
 std::optional<StoredTwice> tied_stored_twice(const ModelConfig& config,
@@ -128,11 +203,22 @@ Lora lora_for_peft(const ModelConfig& config) {
     module = name_in_library(family_of(config).names, module.append(kWeight));
     module.resize(module.size() - kWeight.size());
   }
-  if (lora.blocks.empty() || !lora.targets.empty()) return lora;
-  for (const TensorShape& tensor : describe(config).trained_tensors()) {
-    if (!tensor.adapter || !tensor.name.ends_with(kAdapterDown)) continue;
-    lora.targets.push_back(tensor.name.substr(0, tensor.name.rfind(kAdapterDown)));
+  std::vector<TensorShape> adapters = describe(config).trained_tensors();
+  std::erase_if(adapters, [](const TensorShape& tensor) {
+    return !tensor.adapter || !tensor.name.ends_with(kAdapterDown);
+  });
+  const bool of_experts = std::ranges::any_of(
+      adapters, [](const TensorShape& tensor) { return tensor.token_share < 1; });
+  if (of_experts) lora.dropout = 0;
+  const bool by_names = !lora.blocks.empty() || (of_experts && lora.pattern.empty());
+  if (!by_names || !lora.targets.empty()) return lora;
+  std::set<std::string> targets;
+  for (const TensorShape& tensor : adapters) {
+    const std::string matrix = tensor.name.substr(0, tensor.name.rfind(kAdapterDown));
+    // Whole names where only some blocks have adapters.
+    targets.insert(lora.blocks.empty() ? matrix.substr(matrix.rfind('.') + 1) : matrix);
   }
+  lora.targets.assign(targets.begin(), targets.end());
   lora.pattern.clear();
   lora.blocks.clear();
   return lora;

@@ -21,10 +21,21 @@ class TensorMismatch : public InputError {
 
 // Maps the model's tensor names to names in a file (all shards together). Knows the spellings in
 // files of the hub: missing prefixes, buffers that are not weights, and a tied projection that is
-// stored twice, once, or only as the head. `where`: the file's name in errors.
+// stored twice, once, or only as the head, and experts in one tensor (rows_in_file). `where`: the
+// file's name in errors.
 std::map<std::string, std::string> match_tensors(const ModelConfig& config,
                                                  const std::vector<TensorShape>& in_file,
                                                  const std::string& where);
+
+// A file may have the experts of a block in one tensor, [experts, rows, width], with gate and up as
+// one. match_tensors() names it for each of them.
+struct FileRows {
+  std::int64_t first = 0;  // of all rows of the experts in sequence
+  std::int64_t count = 0;
+};
+// The part of the file's tensor of this shape that is the model's tensor. Nullopt: all of it.
+std::optional<FileRows> rows_in_file(const std::string& name,
+                                     const std::vector<std::int64_t>& in_file);
 
 // The names in the file of a tied model's table and projection if both are stored; else empty.
 // match_tensors() takes the table.
@@ -44,7 +55,9 @@ std::map<std::string, std::string> match_adapter_tensors(const ModelConfig& conf
 std::string adapter_file_name(const ModelConfig& config, const std::string& tensor);
 
 // The settings of the model's adapters for lora_text(). Modules have the names that PEFT knows.
-// With `blocks` but without targets each adapted matrix becomes a target.
+// With `blocks` but without targets each adapted matrix becomes a target. Where experts have
+// adapters, "all matrices" is written as their names, because PEFT means others by it, and there is
+// no dropout, which PEFT refuses for experts.
 Lora lora_for_peft(const ModelConfig& config);
 
 // The reverse: settings from an adapter_config.json or a recipe, whose modules may have either kind

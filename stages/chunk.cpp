@@ -24,6 +24,7 @@ models::Pass pass_of(const codec::Rows& rows, const Phase& phase, const ChunkOpt
   const std::int32_t among_all_replicas = options.first_micro_batch + number(micro_batch);
   pass.micro_batch = static_cast<std::uint64_t>(among_all_replicas);
   pass.training = phase.training;
+  pass.balance_share = 1 / static_cast<double>(options.micro_batches);
   return pass;
 }
 
@@ -79,12 +80,15 @@ Flow Chunk::forward(const Phase& phase, MicroBatch micro_batch, const Flow& inpu
   Kept kept{pass_of(input.rows, phase, options_, micro_batch), {}, {}};
   const bool keeps = phase.training && has_backward();
   const at::AutoGradMode grad_mode(keeps && !options_.recompute);
+  // Forwards that a backward repeats are not counted again.
+  models::Pass counted = kept.pass;
+  if (phase.training) counted.load = &load_;
   at::Tensor values = input.values;
   for (const Segment& segment : segments()) {
     // Every segment has its own graph; backward() connects them by the gradients of their inputs.
     if (keeps) values = passes_gradient(segment) ? leaf_of(values) : values.detach();
     kept.inputs.push_back(keeps && has_backward(segment) ? values : at::Tensor());
-    values = run(segment, values, kept.pass);
+    values = run(segment, values, counted);
     if (!options_.recompute) kept.outputs.push_back(values);
   }
   if (keeps) {

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "kernels/weight_gradient_queue.h"
+#include "models/expert_load.h"
 #include "models/model.h"
 #include "stages/ports.h"
 
@@ -15,6 +17,7 @@ struct ChunkOptions {
   bool recompute = false;        // keep only the inputs of layers, and repeat forwards in backwards
   int first_trained_layer = 0;   // no layer before it has a backward
   bool splits_backward = false;  // weight_gradients() is called after every backward()
+  std::int64_t micro_batches = 1;  // of a step, over all replicas
 };
 
 // Consecutive layers, and what their forwards keep for their backwards. Independent of the ports.
@@ -38,6 +41,9 @@ class Chunk {
 
   models::Model& model() { return model_; }
 
+  // The load of experts in training since the last call.
+  models::ExpertLoad take_load() { return std::exchange(load_, {}); }
+
   bool has_backward() const { return options_.first_trained_layer <= model_.range().last; }
 
  private:
@@ -60,6 +66,7 @@ class Chunk {
 
   models::Model& model_;
   ChunkOptions options_;
+  models::ExpertLoad load_;
   std::map<MicroBatch, Kept> kept_;
   std::map<MicroBatch, kernels::WeightGradientQueue> queues_;  // of split backwards
 };

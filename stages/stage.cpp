@@ -46,6 +46,7 @@ std::vector<ChunkSlot> Stage::make_slots(const StageOptions& options, int first_
   chunk.seed = options.seed;
   chunk.first_micro_batch =
       static_cast<std::int32_t>(options.batch.replica * options.batch.micro_batches);
+  chunk.micro_batches = options.batch.replicas * options.batch.micro_batches;
   chunk.recompute = options.recompute;
   chunk.first_trained_layer = first_trained_layer;
   std::vector<ChunkSlot> slots;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
+#include <numeric>
 #include <utility>
 
 #include "kernels/squared_norm.h"
@@ -127,6 +128,7 @@ StepDecision StageLoop::train(store::Step step) {
   if (parts_.tie != nullptr) {
     summary.metrics.tied_wait_seconds = parts_.tie->waited_seconds() - waited_for_tie;
   }
+  summarize_experts(summary.metrics);
   summarize_boundaries(summary);
   summary.sync = parts_.sync.traffic();
   summary.sync_waited_seconds = parts_.sync.waited_seconds();
@@ -286,6 +288,21 @@ void StageLoop::update(store::Step step, const StepDecision& decision, double ra
     // replicas with different models.
     agreement_.agree_between_steps(step, [&] { return sync.round_complete_now(); });
     sync.apply_now();
+  }
+}
+
+void StageLoop::summarize_experts(trace::StepMetrics& metrics) const {
+  for (const ChunkSlot& slot : parts_.slots) {
+    const models::ExpertLoad load = slot.chunk->take_load();
+    if (load.balance.defined()) metrics.router_loss += load.balance.item<double>();
+    for (const auto& [layer, tokens] : load.tokens) {
+      const auto all = std::accumulate(tokens.begin(), tokens.end(), std::int64_t{0});
+      if (all == 0) continue;
+      const double mean = static_cast<double>(all) / static_cast<double>(tokens.size());
+      const auto most = static_cast<double>(std::ranges::max(tokens));
+      metrics.expert_load = std::max(metrics.expert_load, most / mean);
+      metrics.idle_experts += std::ranges::count(tokens, 0);
+    }
   }
 }
 

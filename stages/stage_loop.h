@@ -117,6 +117,7 @@ class StageLoop {
   StepDecision exchange(const StepReport& report);
   void shard_evaluation();
   void update(store::Step step, const StepDecision& decision, double learning_rate);
+  void summarize_experts(trace::StepMetrics& metrics) const;
   // Traffic and codec decisions since the last step.
   void summarize_boundaries(StepSummary& summary);
 

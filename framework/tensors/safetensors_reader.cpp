@@ -40,17 +40,21 @@ at::Tensor SafetensorsReader::read(const std::string& name) const {
   return tensor;
 }
 
-at::Tensor SafetensorsReader::read_row(const std::string& name, std::int64_t row) const {
+at::Tensor SafetensorsReader::read_rows(const std::string& name, std::int64_t first,
+                                        std::int64_t count) const {
   store::TensorInfo part = info(name);
-  if (part.shape.size() != 2 || row < 0 || row >= part.shape[0]) {
-    throw std::logic_error(fmt::format("row {} of {} is read, which has none", row, name));
+  std::int64_t rows = 1;
+  for (std::size_t i = 0; i + 1 < part.shape.size(); ++i) rows *= part.shape[i];
+  if (part.shape.size() < 2 || first < 0 || count < 1 || count > rows - first) {
+    throw std::logic_error(fmt::format("rows {} to {} of {} are read, which has {}", first,
+                                       first + count, name, rows));
   }
-  const std::uint64_t bytes = part.bytes() / static_cast<std::uint64_t>(part.shape[0]);
-  part.begin += static_cast<std::uint64_t>(row) * bytes;
-  part.end = part.begin + bytes;
-  part.shape[0] = 1;
+  const std::uint64_t bytes = part.bytes() / static_cast<std::uint64_t>(rows);
+  part.begin += static_cast<std::uint64_t>(first) * bytes;
+  part.end = part.begin + static_cast<std::uint64_t>(count) * bytes;
+  part.shape = {count, part.shape.back()};
   at::Tensor values = at::empty(part.shape, at::TensorOptions(scalar_type(part.dtype)));
-  read(part, {static_cast<std::byte*>(values.mutable_data_ptr()), bytes});
+  read(part, {static_cast<std::byte*>(values.mutable_data_ptr()), part.bytes()});
   return values;
 }
 

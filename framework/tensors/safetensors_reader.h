@@ -18,7 +18,8 @@ class SafetensorsReader : public store::SafetensorsFile {
   using SafetensorsFile::SafetensorsFile;
 
   at::Tensor read(const std::string& name) const;
-  at::Tensor read_row(const std::string& name, std::int64_t row) const;  // of a matrix
+  // Consecutive rows, all dimensions but the last counted as one: [count, width].
+  at::Tensor read_rows(const std::string& name, std::int64_t first, std::int64_t count) const;
 };
 
 }  // namespace strait::tensors

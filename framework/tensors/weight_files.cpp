@@ -117,8 +117,9 @@ const WeightFiles::Entry* WeightFiles::find(const std::string& name) const {
 
 at::Tensor WeightFiles::read(const std::string& name) const { return shard_of(name).read(name); }
 
-at::Tensor WeightFiles::read_row(const std::string& name, std::int64_t row) const {
-  return shard_of(name).read_row(name, row);
+at::Tensor WeightFiles::read_rows(const std::string& name, std::int64_t first,
+                                  std::int64_t count) const {
+  return shard_of(name).read_rows(name, first, count);
 }
 
 const SafetensorsReader& WeightFiles::shard_of(const std::string& name) const {

@@ -32,7 +32,8 @@ class WeightFiles {
   const std::vector<Entry>& tensors() const { return tensors_; }  // sorted by name
   const Entry* find(const std::string& name) const;               // null: no such tensor
   at::Tensor read(const std::string& name) const;
-  at::Tensor read_row(const std::string& name, std::int64_t row) const;  // of a matrix
+  // Consecutive rows, all dimensions but the last counted as one: [count, width].
+  at::Tensor read_rows(const std::string& name, std::int64_t first, std::int64_t count) const;
 
  private:
   const SafetensorsReader& shard_of(const std::string& name) const;

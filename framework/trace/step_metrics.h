@@ -31,6 +31,9 @@ struct StepMetrics {
   double gpu_celsius = 0;
   double own_cores = 0;              // used by the process, mean since its previous report
   std::optional<double> host_cores;  // used by all programs of its host meanwhile
+  double router_loss = 0;
+  double expert_load = 0;
+  std::int64_t idle_experts = 0;
   bool skipped = false;
   double idle = 0;
 };
@@ -137,6 +140,18 @@ inline constexpr std::tuple kMetrics<StepMetrics> = {
             .meaning = "of its GPU, by the driver; 0 where it does not say"}),
     metric(&StepMetrics::own_cores, {.key = "own_cores", .combine = Combine::not_written}),
     metric(&StepMetrics::host_cores, {.key = "host_cores", .combine = Combine::not_written}),
+    metric(&StepMetrics::router_loss,
+           {.key = "router_loss",
+            .combine = Combine::sum,
+            .meaning = "balance loss of the routers, mean over sparse blocks and micro-batches"}),
+    metric(&StepMetrics::expert_load,
+           {.key = "expert_load",
+            .unit = Unit::ratio,
+            .combine = Combine::max,
+            .meaning = "tokens of the busiest expert / mean of its block; 0 without experts"}),
+    metric(&StepMetrics::idle_experts, {.key = "idle_experts",
+                                        .combine = Combine::sum,
+                                        .meaning = "experts that no token of the process went to"}),
     metric(&StepMetrics::skipped, {.key = "skipped",
                                    .unit = Unit::flag,
                                    .combine = Combine::any,

@@ -113,8 +113,8 @@ void check_tied_projection(const recipe::Recipe::Model& source, const models::Mo
   constexpr std::int64_t kRows = 64;  // every row of a trained projection differs
   const std::int64_t stride = same ? std::max<std::int64_t>(shape[0] / kRows, 1) : 1;
   for (std::int64_t row = 0; same && row < shape[0]; row += stride) {
-    same = at::equal(files.read_row(twice->table, row).to(at::kFloat),
-                     files.read_row(twice->projection, row).to(at::kFloat));
+    same = at::equal(files.read_rows(twice->table, row, 1).to(at::kFloat),
+                     files.read_rows(twice->projection, row, 1).to(at::kFloat));
   }
   if (same) return;
   throw base::UserError(
@@ -129,13 +129,18 @@ void check_tied_projection(const recipe::Recipe::Model& source, const models::Mo
 at::Tensor ModelWeights::read(const std::string& name) const {
   const std::string& own = in_file_.at(name);
   if (checkpoint_) return checked(checkpoint_->read(own), own, checkpoint_->path());
-  return checked(files_->read(own), own, files_->find(own)->file);
+  const tensors::WeightFiles::Entry& entry = *files_->find(own);
+  const auto rows = models::rows_in_file(name, entry.info.shape);
+  return checked(rows ? files_->read_rows(own, rows->first, rows->count) : files_->read(own), own,
+                 entry.file);
 }
 
 ModelWeights::Origin ModelWeights::origin(const std::string& name) const {
   const std::string& own = in_file_.at(name);
   if (checkpoint_) return {own, tensors::scalar_type(checkpoint_->find(own)->dtype)};
-  return {own, tensors::scalar_type(files_->find(own)->info.dtype)};
+  const store::TensorInfo& info = files_->find(own)->info;
+  // Experts leave one by one, as the hub has them.
+  return {models::rows_in_file(name, info.shape) ? name : own, tensors::scalar_type(info.dtype)};
 }
 
 AdapterWeights::AdapterWeights(const std::string& directory, const models::ModelConfig& config) {

@@ -101,8 +101,16 @@ transfer::NeededGroup model_files(const plan::Plan& plan, std::size_t host) {
     if (found == in_file.end()) continue;
     const tensors::WeightFiles::Entry* entry = weights.find(found->second);
     transfer::NeededFile& file = files.at(entry->file);
-    const std::uint64_t data = file.ranges.front().end;
-    file.ranges.push_back({data + entry->info.begin, data + entry->info.end});
+    const std::uint64_t begin = file.ranges.front().end + entry->info.begin;
+    const auto rows = models::rows_in_file(name, entry->info.shape);
+    if (!rows) {
+      file.ranges.push_back({begin, begin + entry->info.bytes()});
+      continue;
+    }
+    const auto bytes = entry->info.bytes() /
+                       static_cast<std::uint64_t>(entry->info.shape[0] * entry->info.shape[1]);
+    const std::uint64_t first = begin + static_cast<std::uint64_t>(rows->first) * bytes;
+    file.ranges.push_back({first, first + static_cast<std::uint64_t>(rows->count) * bytes});
   }
   transfer::NeededGroup group{Kind::model, {}};
   for (const char* name : {"config.json", "model.safetensors.index.json"}) {

@@ -28,6 +28,17 @@ constexpr const char* kLlamaFields =
        "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 8, "intermediate_size": 20,
        "pad_token_id": 0, "sliding_window": 5)";
 
+constexpr const char* kRotatedFields =
+    R"("max_position_embeddings": 16, "hidden_size": 48, "num_hidden_layers": 2,
+       "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 8, "intermediate_size": 20,
+       "pad_token_id": 0, "rope_parameters": {"rope_theta": 1e4, "llama_4_scaling_beta": 0.2,
+       "original_max_position_embeddings": 4})";
+// Every token goes to all experts: in bfloat16 a router may choose others.
+constexpr const char* kExpertFields =
+    R"("max_position_embeddings": 16, "hidden_size": 48, "num_hidden_layers": 2,
+       "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 8, "intermediate_size": 20,
+       "pad_token_id": 0, "moe_intermediate_size": 12, "num_experts": 3, "num_experts_per_tok": 3)";
+
 // Fields of config.json that make a family's model tiny.
 const std::map<std::string, std::string> kFields{
     {"gpt2", kGpt2Fields},
@@ -41,6 +52,13 @@ const std::map<std::string, std::string> kFields{
     {"gpt_neox", R"("max_position_embeddings": 16, "hidden_size": 24, "num_hidden_layers": 2,
                     "num_attention_heads": 3, "intermediate_size": 20, "rotary_pct": 0.5)"},
     {"gptj", R"("n_positions": 16, "n_embd": 24, "n_layer": 2, "n_head": 3, "rotary_dim": 4)"},
+    {"ministral3", kRotatedFields},
+    {"smollm3", kLlamaFields},
+    {"olmo3", kLlamaFields},
+    {"granite", kLlamaFields},
+    {"qwen3_moe", kExpertFields},
+    {"mixtral", kExpertFields},
+    {"olmoe", kExpertFields},
     {"opt", R"("max_position_embeddings": 16, "hidden_size": 24, "num_hidden_layers": 2,
                "num_attention_heads": 3, "ffn_dim": 20, "word_embed_proj_dim": 16,
                "do_layer_norm_before": false)"},

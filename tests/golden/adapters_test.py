@@ -9,10 +9,12 @@ makes mistakes on purpose, and each must be noticed.
 usage: adapters_test.py   ($STRAIT_BIN: the folder of the programs, by default build/release/bin)
 """
 
+import contextlib
 import pathlib
 import shutil
 import sys
 import tempfile
+import unittest.mock
 
 SKIPPED = 77
 
@@ -26,7 +28,7 @@ except ImportError as error:
     sys.exit(SKIPPED)
 
 import training_test as training
-from random_models import save_model
+from random_models import EXPERTS, LOOP, save_model, with_single_experts
 from training_test import INTERLEAVED, LOSS, NORM, WEIGHTS
 
 MERGED = 1e-5  # absolute, of logits
@@ -82,6 +84,22 @@ CASES = {
         {"stages": 1, "base": "int8", "model": {"tie_word_embeddings": True}},
         {"target_modules": ["q_proj", "v_proj"]},
     ),
+    "qwen3_moe, all matrices": (
+        "qwen3_moe",
+        {"stages": 3, "model": {"mlp_only_layers": [1]}},
+        {"target_modules": "all-linear"},
+    ),
+    "qwen3_moe, some experts": (
+        "qwen3_moe",
+        {"stages": 2, "schedule": "zero_bubble"},
+        {"target_modules": r".*\.experts\.[124]\.(up|down)_proj", "modules_to_save": ["mlp.gate"]},
+    ),
+    "qwen3_moe, int4": (
+        "qwen3_moe",
+        {"stages": 2, "base": "int4"},
+        {"target_modules": ["q_proj", "gate_proj", "up_proj", "down_proj"]},
+    ),
+    "olmoe, nf4": ("olmoe", {"stages": 1, "base": "nf4"}, {"target_modules": ["up_proj", "gate_proj"]}),
     "gpt_neox, saved head": (
         "gpt_neox",
         {"stages": 2},
@@ -155,7 +173,20 @@ def quantise(model, base):
 def base_model(family, options, seed):
     if family == "gpt2":
         return training.random_model(True, options, seed)
-    return training.random_family_model(family, options, seed)
+    model = training.random_family_model(family, options, seed)
+    return with_single_experts(model) if family in EXPERTS else model
+
+
+@contextlib.contextmanager
+def without_conversions():
+    """PEFT takes the modules of experts as they are, in place of the fused ones of transformers 5."""
+    module = "peft.utils.transformers_weight_conversion."
+    with (
+        unittest.mock.patch(module + "convert_peft_config_for_transformers"),
+        unittest.mock.patch(module + "convert_peft_adapter_state_dict_for_transformers",
+                            lambda model, peft_config, adapter_state_dict, adapter_name: adapter_state_dict),
+    ):
+        yield
 
 
 def random_adapter(model, options, seed):
@@ -199,7 +230,7 @@ def merge_quotients(folder, loaded, rows):
     """Logits of the merged export and of PEFT's own merge."""
     training.strait(folder, "export", "runs/golden", "merged", "--merge")
     ours, report = transformers.AutoModelForCausalLM.from_pretrained(
-        folder / "merged", output_loading_info=True, attn_implementation="eager"
+        folder / "merged", output_loading_info=True, **LOOP
     )
     assert not any(report.values()), report
     theirs = loaded.merge_and_unload()
@@ -268,6 +299,31 @@ def run_case(name, family, case, options, seed, mistakes=()):
         return [training.report(name, seed, found), *results]
 
 
+def fused_experts_case(seed):
+    """PEFT puts the exported adapter over the fused experts of transformers 5, with a rank of both factors."""
+    with tempfile.TemporaryDirectory() as name_of_folder:
+        folder = pathlib.Path(name_of_folder)
+        save_model(base_model("qwen3_moe", {}, seed), folder / "source")
+        rows = training.random_rows(seed)
+        for name in ("train", "eval"):
+            save_file(rows, folder / f"{name}.safetensors")
+        training.train(folder, {"stages": 2, "set": {"model.lora.rank": 3, "model.lora.dropout": 0.1}})
+        training.strait(folder, "export", "runs/golden", "exported")
+        fused = training.random_family_model("qwen3_moe", {}, seed)
+        with without_conversions():
+            single = peft.PeftModel.from_pretrained(base_model("qwen3_moe", {}, seed), folder / "exported")
+        loaded = peft.PeftModel.from_pretrained(fused, folder / "exported")
+        named = {name for name, _ in loaded.named_parameters() if ".experts." in name and "lora_" in name}
+        with torch.no_grad():
+            ours = training.logits_of(inner(single).double(), rows)
+            theirs = training.logits_of(inner(loaded).double(), rows)
+            base = training.logits_of(base_model("qwen3_moe", {}, seed).double(), rows)
+        found = {"logits": (ours - theirs).abs().max().item() / MERGED}
+        changed = (ours - base).abs().max().item()
+        assert len(named) == 4 * 4 and changed > 100 * MERGED, (named, changed)
+        return [training.report("qwen3_moe, over fused experts", seed, found)]
+
+
 def fresh_adapter_case(seed, blocks=()):
     """A new adapter is no change yet, and PEFT reads what was trained from it.
 
@@ -315,7 +371,9 @@ def main():
         mistakes = ("alpha alone", "trained norms") if seed == 0 else ()
         if case.get("base") == "int8":
             mistakes = ("a base that is not quantised",)
-        results += run_case(name, family, case, options, seed, mistakes)
+        with without_conversions():
+            results += run_case(name, family, case, options, seed, mistakes)
+    results += fused_experts_case(seed=5)
     results += fresh_adapter_case(seed=3)
     results += fresh_adapter_case(seed=4, blocks=(2, 3))
     print(f"{sum(results)} of {len(results)} as expected of PEFT {peft.__version__}")

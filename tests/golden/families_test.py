@@ -51,6 +51,16 @@ LLAMA = {
     "bos_token_id": 0,
     "eos_token_id": 0,
 }
+YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 500.0,
+    "factor": 4.0,
+    "original_max_position_embeddings": 16,
+    "beta_fast": 4.0,
+    "beta_slow": 0.5,
+}
+# Ministral 3's, with a step every five positions.
+GROWING = YARN | {"original_max_position_embeddings": 5, "llama_4_scaling_beta": 0.4}
 BASES = {
     "gpt2": {
         "vocab_size": VOCABULARY,
@@ -68,6 +78,17 @@ BASES = {
     | {"hidden_size": 36},
     "gemma2": LLAMA | {"query_pre_attn_scalar": 20},
     "gemma3_text": LLAMA | {"query_pre_attn_scalar": 20},
+    "ministral3": LLAMA | {"rope_parameters": GROWING},
+    "smollm3": LLAMA | {"num_hidden_layers": 5},
+    "olmo3": {name: value for name, value in LLAMA.items() if name != "head_dim"}
+    | {"hidden_size": 36, "num_hidden_layers": 5, "sliding_window": 6},
+    "granite": {name: value for name, value in LLAMA.items() if name != "head_dim"}
+    | {"hidden_size": 36, "embedding_multiplier": 3.0, "attention_multiplier": 0.3, "residual_multiplier": 0.4,
+       "logits_scaling": 2.5},
+    "qwen3_moe": LLAMA | {"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 14},
+    "mixtral": LLAMA | {"num_local_experts": 5, "num_experts_per_tok": 2},
+    "olmoe": {name: value for name, value in LLAMA.items() if name != "head_dim"}
+    | {"hidden_size": 36, "num_experts": 5, "num_experts_per_tok": 2},
     "gpt_neox": {
         "vocab_size": VOCABULARY,
         "max_position_embeddings": POSITIONS,
@@ -103,14 +124,6 @@ LLAMA3 = {
     "low_freq_factor": 1.0,
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 16,
-}
-YARN = {
-    "rope_type": "yarn",
-    "rope_theta": 500.0,
-    "factor": 4.0,
-    "original_max_position_embeddings": 16,
-    "beta_fast": 4.0,
-    "beta_slow": 0.5,
 }
 LONG = {
     "rope_type": "longrope",
@@ -167,6 +180,24 @@ CASES = [
     ("gemma2", "the same without layer_types", {"sliding_window": 6, "file": "no layer_types"}),
     ("gemma3_text", "windows and two angles", {"num_hidden_layers": 7, "sliding_window": 6}),
     ("gemma3_text", "old spelling, packed", {"num_hidden_layers": 7, "sliding_window": 6, "file": "old gemma3", "documents": PACKED}),
+    ("qwen3_moe", "weights that do not add up to one", {}),
+    ("qwen3_moe", "weights that do, packed", {"norm_topk_prob": True, "documents": PACKED}),
+    ("qwen3_moe", "three experts, biases, tied", {"num_experts_per_tok": 3, "attention_bias": True, "tie_word_embeddings": True}),
+    ("qwen3_moe", "every second block sparse, and not the last", {"num_hidden_layers": 6, "decoder_sparse_step": 2, "mlp_only_layers": [5]}),
+    ("qwen3_moe", "window, old name of the number", {"use_sliding_window": True, "sliding_window": 6, "file": "num_experts"}),
+    ("qwen3_moe", "experts of a block in one tensor", {"fused": True, "mlp_only_layers": [1]}),
+    ("mixtral", "no window", {}),
+    ("mixtral", "window, packed", {"sliding_window": 6, "documents": PACKED}),
+    ("olmoe", "norms over all heads", {}),
+    ("olmoe", "clipped, normalised, packed", {"clip_qkv": 1.5, "norm_topk_prob": True, "documents": PACKED}),
+    ("ministral3", "queries that grow", {}),
+    ("ministral3", "window, packed", {"sliding_window": 6, "documents": PACKED}),
+    ("smollm3", "every fourth block not rotated", {}),
+    ("smollm3", "others not rotated, windows there, packed", {"no_rope_layers": [1, 0, 0, 1, 1], "use_sliding_window": True, "sliding_window": 6, "documents": PACKED}),
+    ("olmo3", "windows in three of four blocks", {}),
+    ("olmo3", "scaled angles without a window, packed", {"rope_parameters": {"full_attention": YARN, "sliding_attention": {"rope_type": "default", "rope_theta": 500.0}}, "documents": PACKED}),
+    ("granite", "four factors", {}),
+    ("granite", "tied, biases, packed", {"tie_word_embeddings": True, "attention_bias": True, "mlp_bias": True, "documents": PACKED}),
     ("gpt_neox", "parallel, old spelling", {}),
     ("gpt_neox", "serial, packed", {"use_parallel_residual": False, "documents": PACKED}),
     ("gpt_neox", "no biases in attention, tied", {"attention_bias": False, "tie_word_embeddings": True}),
@@ -196,6 +227,20 @@ LIES = [
     ("gemma2", "scale by head width", {}, {"query_pre_attn_scalar": 8}),
     ("gemma2", "windows in odd layers", {"sliding_window": 6}, {"layer_types": ["full_attention", "sliding_attention", "full_attention"]}),
     ("gemma3_text", "one angle for all", {"num_hidden_layers": 7, "sliding_window": 6}, {"rope_parameters": {"full_attention": {"rope_theta": 1e4}, "sliding_attention": {"rope_theta": 1e4}}}),
+    ("qwen3_moe", "one expert too few", {"norm_topk_prob": True}, {"num_experts_per_tok": 1}),
+    ("qwen3_moe", "weights made to add up to one", {}, {"norm_topk_prob": True}),
+    ("qwen3_moe", "weights that do not add up to one", {"norm_topk_prob": True}, {"norm_topk_prob": False}),
+    ("mixtral", "another theta", {}, {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}),
+    ("olmoe", "forgotten limit", {"clip_qkv": 1.5}, {"clip_qkv": None}),
+    ("olmoe", "another limit", {"clip_qkv": 1.5}, {"clip_qkv": 1.6}),
+    ("ministral3", "queries that do not grow", {}, {"rope_parameters": GROWING | {"llama_4_scaling_beta": 0}}),
+    ("smollm3", "every block rotated", {}, {"no_rope_layers": [1, 1, 1, 1, 1]}),
+    ("smollm3", "every third block not rotated", {}, {"no_rope_layers": None, "no_rope_layer_interval": 3}),
+    ("olmo3", "a window in every block", {}, {"layer_types": ["sliding_attention"] * 5}),
+    ("granite", "forgotten factor of the embedding", {}, {"embedding_multiplier": 1}),
+    ("granite", "forgotten factor of the scores", {}, {"attention_multiplier": 6 ** -0.5}),
+    ("granite", "forgotten factor of the residual", {}, {"residual_multiplier": 1}),
+    ("granite", "forgotten divisor of the logits", {}, {"logits_scaling": 1}),
     ("gpt_neox", "serial for parallel", {}, {"use_parallel_residual": False}),
     ("gpt_neox", "wrong share rotated", {}, {"rotary_pct": 0.7, "rope_parameters": None}),
     ("gptj", "wrong rotary_dim", {}, {"rotary_dim": 6}),
@@ -232,6 +277,11 @@ OTHER_TENSORS = [
     ("gemma2", "norms of w", {}, "norm.weight", lambda t: t - 1),
     ("gemma2", "embeddings without a factor", {"tie_word_embeddings": False}, "embed_tokens.weight", lambda t: t / 30**0.5),
     ("gemma2", "factor of embeddings rounded to bfloat16", {"tie_word_embeddings": False}, "embed_tokens.weight", lambda t: t * (5.46875 / 30**0.5)),
+    ("qwen3_moe", "up for gate", {}, "gate_proj.weight", torch.neg),
+    ("qwen3_moe", "an expert of another number", {}, "experts.1.down_proj.weight", lambda t: t.roll(1, 0)),
+    ("qwen3_moe", "a router of other experts", {}, "mlp.gate.weight", lambda t: t.roll(1, 0)),
+    ("mixtral", "w2 for w1", {}, ".w1.weight", lambda t: t.roll(1, 0)),
+    ("olmoe", "norms of each head", {}, "q_norm.weight", lambda t: t[:6].repeat(6)),
     ("gpt_neox", "q, k, v of all heads", {}, "query_key_value.weight", lambda t: blocks_for_heads(t, 3)),
     ("gpt_neox", "one norm for both branches", {}, "post_attention_layernorm.weight", torch.ones_like),
     ("gptj", "halves rotated", {}, ("q_proj.weight", "k_proj.weight"), lambda t: pairs_for_halves(t, 3, 4)),
@@ -259,6 +309,8 @@ def respell(config, how):
         del config["layer_types"]
     elif how == "no layer_types":
         del config["layer_types"]
+    elif how == "num_experts":
+        config["num_experts"] = config.pop("num_local_experts")
     elif how == "longrope as yarn":
         config["rope_parameters"]["rope_type"] = "yarn"
     elif how == "old":
@@ -329,6 +381,7 @@ def reference(model, probe, documents):
     )
     loss.backward()
     gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
+    gradients = random_models.published(model.config.model_type, gradients)
     norm = torch.sqrt(sum(gradient.square().sum() for gradient in gradients.values()))
     return logits.detach(), loss.item(), norm.item(), gradients
 
@@ -340,11 +393,10 @@ def compare(ours, logits, loss, norm, gradients, documents):
         for row, lengths in enumerate(documents):
             difference[row, sum(lengths) :] = 0
     names = {name.removeprefix("gradient.") for name in ours if name.startswith("gradient.")}
-    renamed = {name.replace("embed_out.", "lm_head."): name for name in names}
-    assert set(renamed) == set(gradients), set(renamed) ^ set(gradients)
+    assert names == set(gradients), names ^ set(gradients)
     largest = max(gradient.norm().item() for gradient in gradients.values())
     apart = {
-        name: (ours["gradient." + renamed[name]].double() - gradient).norm().item() / largest
+        name: (ours["gradient." + name].double() - gradient).norm().item() / largest
         for name, gradient in gradients.items()
     }
     return {
@@ -369,12 +421,15 @@ def run_case(probe_program, family, name, options, seed, lie=None, other=None):
     documents = options.pop("documents", None)
     bare_names = options.pop("bare_names", False)
     only_head = options.pop("only_head", False)
+    fused = options.pop("fused", False)
     spelling = options.pop("file", None)
     with tempfile.TemporaryDirectory() as folder:
         directory = pathlib.Path(folder)
         model = random_models.random_model(family, BASES[family] | options, seed)
         old_buffers = OLD_BUFFERS[family] if bare_names else None
         random_models.save_model(model, directory, bare_names, only_head, old_buffers)
+        if fused:
+            save_file(dict(model.state_dict()), directory / "model.safetensors")
         change_config(directory, spelling, lie or {})
         if other:
             change_tensors(directory, *other)

@@ -37,6 +37,13 @@ FAMILIES = [
     "phi3",
     "gemma2",
     "gemma3_text",
+    "ministral3",
+    "smollm3",
+    "olmo3",
+    "granite",
+    "qwen3_moe",
+    "mixtral",
+    "olmoe",
     "gpt_neox",
     "gptj",
     "opt",
@@ -76,7 +83,11 @@ def random_config(family, chance):
         return {**common, **sizes, "rotary_pct": 0.5 if width == 4 else 1.0}
     key_heads = chance.choice([count for count in (1, 2, 3, 6) if heads % count == 0])
     sizes |= {"num_key_value_heads": key_heads, "pad_token_id": chance.choice([None, 3])}
-    if family not in ("qwen2", "phi3"):
+    if family in ("qwen3_moe", "mixtral", "olmoe"):
+        sizes |= {"num_local_experts" if family == "mixtral" else "num_experts": 3, "num_experts_per_tok": 2}
+    if family == "qwen3_moe":
+        sizes |= {"moe_intermediate_size": 6, "mlp_only_layers": chance.choice([[], [0]])}
+    if family not in ("qwen2", "phi3", "olmoe", "smollm3", "olmo3", "granite"):
         sizes["head_dim"] = chance.choice([4, 8])
     if family in ("llama", "qwen3", "gemma2", "gemma3_text"):
         sizes["attention_bias"] = chance.random() < 0.5
@@ -244,7 +255,7 @@ BROKEN = {
     ),
     "an unknown activation": (set_field("hidden_act", "mish"), ["hidden_act", "mish"]),
     "a quantised checkpoint": (set_field("quantization_config", {"bits": 4}), ["quantization_config"]),
-    "an unknown family": (set_field("model_type", "mixtral"), ["model_type", "mixtral", "llama"]),
+    "an unknown family": (set_field("model_type", "gpt9"), ["model_type", "gpt9", "llama"]),
 }
 
 

@@ -40,7 +40,9 @@ void load_probe_weights(models::Model& model, const models::ModelConfig& config,
   const at::NoGradGuard no_grad;
   for (const models::Parameter& parameter : model.parameters()) {
     at::Tensor target = parameter.value;
-    target.copy_(files.read(names.at(parameter.name)));
+    const std::string& name = names.at(parameter.name);
+    const auto rows = models::rows_in_file(parameter.name, files.find(name)->info.shape);
+    target.copy_(rows ? files.read_rows(name, rows->first, rows->count) : files.read(name));
   }
 }
 

@@ -5,13 +5,21 @@ import transformers
 from safetensors.torch import save_file
 
 TABLES = {"gpt2": "transformer.wte.weight", "llama": "model.embed_tokens.weight"}
+# transformers has a tensor for all experts of a layer, the files of these families one for each.
+EXPERTS = {
+    "qwen3_moe": ("mlp", "gate_proj", "up_proj", "down_proj"),
+    "olmoe": ("mlp", "gate_proj", "up_proj", "down_proj"),
+    "mixtral": ("block_sparse_moe", "w1", "w3", "w2"),
+}
+# transformers' loop over experts, which takes float64, in place of a product that does not.
+LOOP = {"attn_implementation": "eager", "experts_implementation": "eager"}
 
 
 def random_model(family, options, seed):
     """Of a family by its transformers name; options of its configuration."""
     torch.manual_seed(seed)
     config = transformers.AutoConfig.for_model(family, **options)
-    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+    model = transformers.AutoModelForCausalLM.from_config(config, **LOOP)
     model = model.float().eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -22,16 +30,68 @@ def random_model(family, options, seed):
     return model
 
 
+def published(family, tensors):
+    """Tensors of the library's model under the names of the family's files, experts one by one."""
+    if family == "gpt_neox":
+        return {name.replace("lm_head.", "embed_out."): value for name, value in tensors.items()}
+    if family not in EXPERTS:
+        return dict(tensors)
+    module, gate, up, down = EXPERTS[family]
+    named = {}
+    for name, value in tensors.items():
+        block, of_experts, part = name.replace(".mlp.", f".{module}.").partition(".experts.")
+        if part not in ("gate_up_proj", "down_proj"):
+            named[block + of_experts + part] = value
+            continue
+        for number, matrix in enumerate(value):
+            parts = {down: matrix}
+            if part == "gate_up_proj":
+                parts = dict(zip((gate, up), matrix.chunk(2)))
+            for own, rows in parts.items():
+                named[f"{block}.experts.{number}.{own}.weight"] = rows.contiguous()
+    return named
+
+
+class SingleExperts(torch.nn.Module):
+    """Experts of a block with a module for each matrix, as transformers had them before version 5."""
+
+    def __init__(self, fused):
+        super().__init__()
+        self.act_fn, self.count = fused.act_fn, len(fused.down_proj)
+        for number, (gate_up, down) in enumerate(zip(fused.gate_up_proj.detach(), fused.down_proj.detach())):
+            expert = torch.nn.Module()
+            for name, matrix in zip(("gate_proj", "up_proj", "down_proj"), (*gate_up.chunk(2), down)):
+                linear = torch.nn.Linear(matrix.shape[1], matrix.shape[0], bias=False)
+                linear.weight.data = matrix.clone()
+                setattr(expert, name, linear)
+            self.add_module(str(number), expert)
+
+    def forward(self, hidden, chosen, weights):
+        sums = torch.zeros_like(hidden)
+        for number in range(self.count):
+            expert, (token, way) = getattr(self, str(number)), torch.where(chosen == number)
+            rows = hidden[token]
+            result = expert.down_proj(self.act_fn(expert.gate_proj(rows)) * expert.up_proj(rows))
+            sums = sums.index_add(0, token, result * weights[token, way, None])
+        return sums
+
+
+def with_single_experts(model):
+    for layer in model.model.layers:
+        if hasattr(layer.mlp, "experts"):
+            layer.mlp.experts = SingleExperts(layer.mlp.experts)
+    return model
+
+
 def save_model(model, directory, bare_names=False, only_head=False, old_buffers=None):
     """Returns the names of the tensors. Of a tied weight the file has the table, or only the head.
     bare_names: without the prefix that the base model has in one with a head."""
     directory.mkdir(exist_ok=True)
     model.config.save_pretrained(directory)
     tensors = {name: value.clone() for name, value in model.state_dict().items()}
-    family, head = model.config.model_type, "lm_head."
-    if family == "gpt_neox":
-        head = "embed_out."
-        tensors = {name.replace("lm_head.", head): value for name, value in tensors.items()}
+    family = model.config.model_type
+    head = "embed_out." if family == "gpt_neox" else "lm_head."
+    tensors = published(family, tensors)
     if model.config.tie_word_embeddings:
         del tensors[TABLES[family] if only_head else head + "weight"]
     if bare_names:

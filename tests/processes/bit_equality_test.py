@@ -88,8 +88,11 @@ class Splits(Compared):
         families = {
             "llama": {"attention_dropout": 0.1},
             "gemma2": {"sliding_window": 7, "query_pre_attn_scalar": 8},
+            "qwen3_moe": {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 12,
+                          "output_router_logits": True, "router_aux_loss_coef": 0.5},
         }
-        splits = {"llama": split(2, INTERLEAVED), "gemma2": split(3, ONE_F_ONE_B, 1, "layer")}
+        chunks, thirds = split(2, INTERLEAVED), split(3, ONE_F_ONE_B, 1, "layer")
+        splits = {"llama": [chunks], "gemma2": [thirds], "qwen3_moe": [chunks, thirds]}
         for family, fields in families.items():
             folder = self.home / family
             folder.mkdir()
@@ -97,8 +100,22 @@ class Splits(Compared):
             (folder / "config.json").write_text(json.dumps(config))
             common = {"model.path": family}
             reference = self.train(f"{family}-reference", {**split(1, GPIPE), **common})
-            with self.subTest(family=family):
-                self.same_bits(reference, self.train(f"{family}-split", {**splits[family], **common}))
+            for number, settings in enumerate(splits[family]):
+                with self.subTest(family=family, **settings):
+                    run = self.train(f"{family}-{number}", {**settings, **common})
+                    self.same_bits(reference, run)
+                    for one, other in zip(reference.metrics(), run.metrics()):
+                        self.same_load(one, other, family == "qwen3_moe")
+
+    def same_load(self, one, other, experts):
+        self.assertEqual(one["expert_load"], other["expert_load"])
+        self.assertEqual(one["idle_experts"], other["idle_experts"])
+        self.assertAlmostEqual(one["router_loss"], other["router_loss"], 5)
+        if experts:  # from even to all tokens on the same two of six experts
+            self.assertTrue(1 < one["expert_load"] <= 3, one)
+            self.assertTrue(2 < one["router_loss"] < 6, one)
+        else:
+            self.assertEqual((one["expert_load"], one["router_loss"]), (0, 0))
 
     def test_interleaved_chunks_match_bits(self):
         self.write_data("eval.jsonl", 20)

@@ -1,0 +1,51 @@
+#include <utility>
+
+#include "models/config_fields.h"
+#include "models/decoder.h"
+
+namespace strait::models {
+namespace {
+
+// Llama with blocks whose queries and keys are not rotated: every fourth, or those with a 0 in
+// no_rope_layers. If windows are on, these have them.
+DecoderConfig read_smollm3(const ConfigReader& reader) {
+  DecoderConfig family;
+  family.vocabulary = 128256;
+  family.positions = 32768;
+  family.hidden = 2048;
+  family.blocks = 36;
+  family.heads = 16;
+  family.key_heads = 4;
+  family.inner = 11008;
+  family.tied = true;
+  family.padding_token = 128004;
+  family.norm = {NormKind::rms, 1e-6};
+  DecoderConfig config = read_llama_fields(reader, family);
+  config.activation = read_activation(reader, "hidden_act", "silu");
+  config.query_key_value_bias = reader.boolean("attention_bias", false);
+  config.attention_output_bias = config.query_key_value_bias;
+  config.mlp_bias = reader.boolean("mlp_bias", false);
+  const auto rotated = reader.numbers("no_rope_layers");
+  if (rotated && std::cmp_less(rotated->size(), config.blocks)) {
+    reader.refuse("no_rope_layers", "a number for each layer");
+  }
+  const std::int64_t every = reader.integer("no_rope_layer_interval", 4, 1, kLargestSize);
+  for (std::int64_t block = 0; block < config.blocks; ++block) {
+    config.unrotated.push_back(rotated ? (*rotated)[static_cast<std::size_t>(block)] == 0
+                                       : (block + 1) % every == 0);
+  }
+  if (reader.boolean("use_sliding_window", false)) {
+    read_windows(reader, config, 0,
+                 [&](std::int64_t block) { return config.block_unrotated(block); });
+  }
+  RotaryDefaults rotary;
+  rotary.theta = 2e6;
+  config.rotary = read_rotary(reader, config, rotary);
+  return config;
+}
+
+}  // namespace
+
+Family smollm3_family() { return decoder_family("smollm3", read_smollm3, llama_file_names()); }
+
+}  // namespace strait::models
