@@ -18,13 +18,11 @@
 #include "framework/trace/step_metrics.h"
 #include "framework/trace/traffic_metrics.h"
 #include "launcher/base/run_file_names.h"
+#include "launcher/base/text.h"
 #include "launcher/cli/metric_text.h"
 
 namespace strait::cli {
 namespace {
-
-constexpr double kWidth = 860;
-constexpr double kHeight = 220;
 
 std::string escaped(const std::string& text) {
   std::string safe;
@@ -73,20 +71,21 @@ class ReportCurve {
 
   std::string chart(const std::string& title) const {
     if (count_ == 0) return "";
-    std::string path;
+    std::vector<std::string> points;
+    points.reserve(runs_.size());
     for (const Run& run : runs_) {
-      const bool rising = run.low.step <= run.high.step;
-      path += place(rising ? run.low : run.high);
-      if (run.low.step != run.high.step) path += place(rising ? run.high : run.low);
+      points.push_back(fmt::format("[{},{:.6g},{:.6g}]", std::min(run.low.step, run.high.step),
+                                   run.low.value, run.high.value));
     }
     return fmt::format(
-        "<h2>{0}</h2><svg viewBox=\"-4 -4 {1} {2}\"><polyline fill=\"none\" stroke=\"#2563eb\" "
-        "stroke-width=\"1.5\" points=\"{3}\"/></svg><p>from {4:.6g} (step {5}) to {6:.6g} (step "
-        "{7}); "
-        "lowest {8:.6g}, highest {9:.6g}</p>\n",
-        title, kWidth + 8, kHeight + 8, path, first_.value, first_.step, last_.value, last_.step,
+        "<h2>{0}</h2><figure data-title=\"{0} by step\" data-points=\"[{1}]\"><figcaption>from "
+        "{2:.6g} (step {3}) to {4:.6g} (step {5}); lowest {6:.6g}, highest "
+        "{7:.6g}</figcaption></figure>\n",
+        title, fmt::join(points, ","), first_.value, first_.step, last_.value, last_.step,
         lowest_.value, highest_.value);
   }
+  bool empty() const { return count_ == 0; }
+  std::string change() const { return fmt::format("{:.4g} to {:.4g}", first_.value, last_.value); }
 
  private:
   static constexpr std::size_t kMostRuns = 2048;  // even; more than the page has pixels
@@ -108,13 +107,6 @@ class ReportCurve {
     }
     runs_.resize(kMostRuns / 2);
     run_length_ *= 2;
-  }
-
-  std::string place(const ReportPoint& point) const {
-    const double height = highest_.value > lowest_.value ? highest_.value - lowest_.value : 1;
-    const double width = std::max(last_.step - first_.step, 1.0);
-    return fmt::format("{:.1f},{:.1f} ", (point.step - first_.step) / width * kWidth,
-                       kHeight - (point.value - lowest_.value) / height * kHeight);
   }
 
   std::uint64_t count_ = 0;
@@ -148,6 +140,7 @@ class ReportTable {
     return fmt::format("<h2>{}</h2>\n<pre>{}</pre>\n", title,
                        escaped(fmt::format("{}", fmt::join(table, "\n"))));
   }
+  std::vector<S> totals() const { return totals_.all(); }
 
  private:
   trace::MetricTotals<S> totals_;
@@ -159,10 +152,46 @@ struct Report::Parts {
   ReportTable<trace::BoundaryMetrics> boundaries;
   ReportTable<trace::SyncMetrics> sync;
   nlohmann::json last;
+  double tokens = 0;
+  double seconds = 0;
+  double sent_bytes = 0;
   std::deque<std::string> restarts;  // the latest ones
   std::size_t restart_count = 0;
   std::string end;  // how the run ended
+
+  std::string facts() const;
 };
+
+// What the run did, in a few numbers.
+std::string Report::Parts::facts() const {
+  std::string list;
+  const auto add = [&list](const char* name, const std::string& value) {
+    list += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>", name, value);
+  };
+  if (const auto loss = curves.find("loss"); loss != curves.end()) {
+    add("loss", loss->second.change());
+  }
+  if (!evaluations.empty()) {
+    add("evaluation loss", fmt::format("{:.4g}", evaluations.rbegin()->second));
+  }
+  if (seconds > 0) {
+    add("time of the steps", clock_text(seconds));
+    add("tokens", fmt::format("{:.0f}", tokens));
+    add("tokens a second", fmt::format("{:.4g}", tokens / seconds));
+    add("sent", base::byte_text(static_cast<std::uint64_t>(sent_bytes)));
+  }
+  std::uint64_t raw = 0;
+  std::uint64_t encoded = 0;
+  for (const trace::BoundaryMetrics& one : boundaries.totals()) {
+    raw += one.raw_bytes;
+    encoded += one.sent_bytes;
+  }
+  if (encoded > 0) {
+    add("boundaries", fmt::format("{}, {:.1f} times less than float32", base::byte_text(encoded),
+                                  trace::bytes_ratio(raw, encoded)));
+  }
+  return list.empty() ? "" : "<dl>" + list + "</dl>\n";
+}
 
 Report::Report() : parts_(std::make_unique<Parts>()) {}
 Report::~Report() = default;
@@ -176,6 +205,15 @@ void Report::add(const nlohmann::json& line) {
     if (value == line.end() || !value->is_number()) return;
     parts_->curves[one.info.key].add({step->template get<double>(), value->template get<double>()});
   });
+  const auto number = [&line](const char* key) {
+    const auto found = line.find(key);
+    return found != line.end() && found->is_number() ? found->get<double>() : 0.0;
+  };
+  parts_->tokens += number("tokens");
+  parts_->seconds += number("seconds");
+  for (const char* key : {"bytes_forward", "bytes_backward", "bytes_sync", "bytes_tied"}) {
+    parts_->sent_bytes += number(key);
+  }
   parts_->boundaries.add(line, "boundaries");
   parts_->sync.add(line, "sync");
   parts_->last = line;
@@ -213,12 +251,12 @@ void Report::add_event(const nlohmann::json& line) {
 
 std::string Report::page(const std::string& run, const std::string& plan_text) const {
   std::string page = fmt::format(
-      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{0}</title><style>"
-      "body{{font:15px/1.5 sans-serif;max-width:880px;margin:2em auto;padding:0 1em}}"
-      "pre{{background:#f4f4f5;padding:1em;overflow-x:auto}}svg{{background:#fafafa}}</style></"
-      "head>"
-      "<body>\n<h1>{0}</h1>\n<p>{1}</p>\n<pre>{2}</pre>\n",
-      escaped(run), escaped(parts_->end), escaped(plan_text));
+      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
+      "content=\"width=device-width\"><title>{0}</title><style>{1}</style></head>"
+      "<body>\n<h1>{0}</h1>\n<p>{2}</p>\n{3}<label>smoothing <input id=\"smooth\" type=\"range\" "
+      "max=\"98\" value=\"0\"></label> <label><input id=\"log\" type=\"checkbox\"> logarithmic "
+      "</label>\n",
+      escaped(run), kReportStyle, escaped(parts_->end), parts_->facts());
   std::multimap<int, std::string> charts;  // in the order of their ranks
   trace::each_metric<trace::StepMetrics>([&](const auto& one) {
     const trace::Chart& wanted = one.info.chart;
@@ -239,9 +277,12 @@ std::string Report::page(const std::string& run, const std::string& plan_text) c
   if (!parts_->last.is_null()) {
     const std::string last =
         parts_->last.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
-    page += "<h2>Last step</h2>\n<pre>" + escaped(last) + "</pre>\n";
+    page += "<details><summary>Last step</summary><pre>" + escaped(last) + "</pre></details>\n";
   }
-  return page + "</body></html>\n";
+  return fmt::format(
+      "{}<details><summary>Plan</summary><pre>{}</pre></details>\n<script>{}</script></body></html>"
+      "\n",
+      page, escaped(plan_text), kReportScript);
 }
 
 void write_report(const std::filesystem::path& run_directory, const std::string& run,

@@ -4,12 +4,18 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 
 namespace strait::cli {
 
-// A self-contained HTML page: how the run ended, the plan, charts of metrics over the steps,
-// traffic tables, the last step. Takes the lines of metrics.jsonl one by one. Memory is bounded
-// however many there are: at most some thousand points per curve, sums, and the last line.
+// Of the page: report_page.css and report_page.js.
+extern const std::string_view kReportStyle;
+extern const std::string_view kReportScript;
+
+// A self-contained HTML page: what the run did and how it ended, charts of metrics over the steps,
+// tables of processes and traffic, the plan, the last step. Takes the lines of metrics.jsonl one by
+// one. Memory is bounded however many there are: at most some thousand points per curve, sums, and
+// the last line.
 class Report {
  public:
   Report();
