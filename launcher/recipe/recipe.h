@@ -90,18 +90,17 @@ struct Recipe {
   };
 
   struct Train {
-    std::optional<std::int64_t> steps = std::nullopt;  // of the run
-    std::optional<std::int64_t> epochs =
-        std::nullopt;                               // instead of steps: exactly one of both is set
-    std::int64_t batch = 32;                        // rows per step, all replicas together
-    std::optional<std::int64_t> micro_batch = 4;    // sequences; absent: auto
-    double learning_rate = 1e-3;                    // at the end of the warm-up
-    DecayKind decay = DecayKind::cosine;            // of the learning rate after the warm-up
-    std::int64_t warmup = 0;                        // steps
-    std::pair<double, double> betas = {0.9, 0.95};  // of AdamW
-    Moments moments = Moments::float32;             // of AdamW, in memory and in checkpoints
-    double weight_decay = 0.1;                      // on parameters of two or more dimensions
-    double clip = 1.0;                              // global gradient norm; 0 is off
+    std::optional<std::int64_t> steps = std::nullopt;   // of the run
+    std::optional<std::int64_t> epochs = std::nullopt;  // instead of steps, of which one is set
+    std::int64_t batch = 32;                            // rows per step, all replicas together
+    std::optional<std::int64_t> micro_batch = 4;        // sequences; absent: auto
+    double learning_rate = 1e-3;                        // at the end of the warm-up
+    DecayKind decay = DecayKind::cosine;                // of the learning rate after the warm-up
+    std::int64_t warmup = 0;                            // steps
+    std::pair<double, double> betas = {0.9, 0.95};      // of AdamW
+    Moments moments = Moments::float32;                 // of AdamW, in memory and in checkpoints
+    double weight_decay = 0.1;                          // on parameters of two or more dimensions
+    double clip = 1.0;                                  // global gradient norm; 0 is off
     std::int64_t eval_every = 0;  // steps; 0: only at the end, when there is data to evaluate
     bool operator==(const Train&) const = default;
   };
