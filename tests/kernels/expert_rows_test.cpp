@@ -101,7 +101,7 @@ TEST(ExpertRows, BitsDoNotDependOnThreads) {
 
 TEST(ExpertRows, SumsOfBfloat16AreRoundedOnce) {
   const ExpertRows rows = sort_by_expert(at::tensor({0, 1, 2}, at::kLong).view({1, 3}), 3);
-  const at::Tensor values = at::tensor({256.0, 1.0, 1.0}, at::kBFloat16).view({3, 1});
+  const at::Tensor values = at::tensor({256.0, 1.0, 1.0}).view({3, 1}).to(at::kBFloat16);
   const at::Tensor sum = combine_rows(values, at::ones({1, 3}, at::kBFloat16), rows);
   EXPECT_EQ(sum.item<double>(), 258) << "256 + 1 is 256 in bfloat16";
 }
