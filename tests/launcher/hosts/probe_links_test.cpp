@@ -97,7 +97,8 @@ TEST(ProbeLinks, ReachesHostOverIpv6) {
 
 TEST(ProbeLinks, MeasuresRoundTripsAndFlowsInBothDirections) {
   TwoHosts hosts({"127.0.0.1"}, 3);
-  EXPECT_GT(hosts.ends[0]->try_paths(std::vector{hosts.target(1)}, kLimit, 20).at(0).seconds, 0);
+  EXPECT_GT(hosts.ends[0]->try_paths(std::vector{hosts.target(1)}, kProbeLimit, 20).at(0).seconds,
+            0);
   const std::vector<std::string> all = hosts.endpoints(1);
   ASSERT_EQ(all.size(), 3U);
   for (const std::size_t from : {0U, 1U}) {
@@ -113,7 +114,7 @@ TEST(ProbeLinks, ReportsHostLostDuringMeasurement) {
   ASSERT_EQ(hosts.ends[0]->try_paths(std::vector{target}, kProbeLimit).at(0).problem, "");
   hosts.ends[1].reset();
   EXPECT_THROW(hosts.ends[0]->receive_flow(1, {target.endpoint}, soon()), net::LinkError);
-  EXPECT_NE(hosts.ends[0]->try_paths(std::vector{target}, kLimit).at(0).problem, "");
+  EXPECT_NE(hosts.ends[0]->try_paths(std::vector{target}, kProbeLimit).at(0).problem, "");
 }
 
 TEST(ProbeLinks, ReportsForeignAddress) {

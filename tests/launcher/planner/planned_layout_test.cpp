@@ -192,12 +192,12 @@ TEST_F(PlannedLayout, ScheduleIsTheFastestOfAll) {
 }
 
 TEST_F(PlannedLayout, DepthIsTheBestOneThatFits) {
-  constexpr const char* kTwo = "stages = 2";
-  const plan::Plan roomy = planned_on_gpus(std::int64_t{1} << 40, kTwo);
+  constexpr const char* kTwoStages = "stages = 2";
+  const plan::Plan roomy = planned_on_gpus(std::int64_t{1} << 40, kTwoStages);
   ASSERT_GE(roomy.depth, 2);
   const std::int64_t needed = plan::gpu_memory_needed(roomy, 0, 0);
-  EXPECT_EQ(planned_on_gpus(needed, kTwo).depth, roomy.depth);
-  const plan::Plan tight = planned_on_gpus(needed - 1, kTwo);
+  EXPECT_EQ(planned_on_gpus(needed, kTwoStages).depth, roomy.depth);
+  const plan::Plan tight = planned_on_gpus(needed - 1, kTwoStages);
   EXPECT_EQ(tight.depth, roomy.depth - 1);
   // A stated depth is not changed.
   base::user_error(base::ExitCode::out_of_memory, [&] {

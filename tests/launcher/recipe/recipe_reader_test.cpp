@@ -84,6 +84,7 @@ learning_rate = 1
 decay = "linear"
 warmup = 20
 betas = [0.8, 0.9]
+moments = "int8"
 weight_decay = 0
 clip = 0.5
 eval_every = 10
@@ -145,8 +146,9 @@ TEST(RecipeReader, SetsFieldOfEveryKey) {
   expected.pipeline = {
       2, 2,     "gpipe", 1,     3,    {PartitionKind::ranges, {{0, 5}, {6, 11}}, ""},
       1, false, false,   false, true, {"bob@b", "alice@10.0.0.1", "bob@b", "bob@b"}};
-  expected.train = {std::nullopt, 3,          64,  std::nullopt, 1.0, DecayKind::linear,
-                    20,           {0.8, 0.9}, 0.0, 0.5,          10};
+  expected.train = {
+      std::nullopt, 3,   64, std::nullopt, 1.0, DecayKind::linear, 20, {0.8, 0.9}, Moments::int8,
+      0.0,          0.5, 10};
   expected.codec = {
       "delta", 3, 7, "fixed", 6, codec::WireDtype::float16, 32, 512 << 20, std::int64_t{2} << 30U};
   expected.sync = {.method = "cocktail",
@@ -183,7 +185,7 @@ TEST(RecipeReader, NamesNearestKeyForUnknownKey) {
   EXPECT_EQ(mistake_after_least("learning_rat = 1e-3\n"),
             "unknown key train.learning_rat (recipes/x.toml:7:16); did you mean learning_rate? "
             "known in [train]: steps, epochs, batch, micro_batch, learning_rate, decay, warmup, "
-            "betas, weight_decay, clip, eval_every");
+            "betas, moments, weight_decay, clip, eval_every");
 }
 
 TEST(RecipeReader, SaysWhatIsDoneInPlaceOfARemovedKey) {
