@@ -207,7 +207,7 @@ class OtherParts(PluginCase):
     def test_unknown_name_lists_names_of_plugins(self):
         recipe = "recipes/plugins/schedule/recipe.toml"
         said = self.refusal(recipe, "--set", "pipeline.schedule=wave")
-        self.assertIn('must be one of "gpipe", "1f1b", "zero_bubble", "interleaved", "waves"; did you mean "waves"?', said)
+        self.assertIn('must be one of "gpipe", "1f1b", "zero_bubble", "interleaved", "waves", "auto"; did you mean "waves"?', said)
         said = self.refusal(recipe, "--set", "plugins=[]", "--set", "pipeline.schedule=gpipe")
         self.assertIn("plugins is []", said)
 
