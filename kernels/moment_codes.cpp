@@ -51,14 +51,15 @@ const Table& table_for(MomentKind kind) {
 constexpr std::uint8_t kLeast = 1;
 constexpr float kDrawUnit = 0x1p-24F;  // of draw_of()
 
-struct Block {
+struct MomentValues {
   const float* from;
   std::int64_t count;
   std::uint32_t index;  // of its first value, for draws
 };
 
 // Returns the block's size.
-float encode_block(const Block& block, MomentKind kind, std::uint64_t words, std::uint8_t* to) {
+float encode_block(const MomentValues& block, MomentKind kind, std::uint64_t words,
+                   std::uint8_t* to) {
   const Table& table = table_for(kind);
   const bool second = kind == MomentKind::second;
   std::array<float, kMomentBlock> values{};

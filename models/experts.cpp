@@ -75,13 +75,13 @@ at::Tensor ExpertMlp::compute(const at::Tensor& tokens, const Pass& pass) const 
 
 at::Tensor ExpertMlp::balance(const at::Tensor& probabilities,
                               const std::vector<std::int64_t>& counts, const Pass& pass) const {
-  const double tokens = static_cast<double>(probabilities.size(0));
+  const auto tokens = static_cast<double>(probabilities.size(0));
   if (pass.load == nullptr && (options_.balance == 0 || !pass.training)) return probabilities;
   if (tokens == 0) return probabilities;
   const at::Tensor rows =
       kernels::on_device(at::tensor(counts, at::kFloat), probabilities.device());
   // The derivative of the loss by each of a token's probabilities.
-  const double blocks = static_cast<double>(options_.blocks);
+  const auto blocks = static_cast<double>(options_.blocks);
   const at::Tensor slope = rows * (static_cast<double>(options_.count) / (tokens * tokens) /
                                    blocks * pass.balance_share);
   if (pass.load != nullptr) {

@@ -20,7 +20,7 @@ using kernels::MomentKind;
 
 // Values of a narrow moment that are decoded at a time: 8 MiB of float32 for both moments. A
 // multiple of a block.
-constexpr std::int64_t kPartValues = std::int64_t{1} << 20U;
+constexpr std::int64_t kDecodedValues = std::int64_t{1} << 20U;
 
 at::ScalarType scalar_type(MomentType type) {
   switch (type) {
@@ -56,8 +56,8 @@ CodedMoment part_of(const CodedMoment& moment, std::int64_t first, std::int64_t 
 // Calls work(first, count) for every part of a parameter.
 template <class Work>
 void in_parts(std::int64_t values, const Work& work) {
-  for (std::int64_t first = 0; first < values; first += kPartValues) {
-    work(first, std::min(kPartValues, values - first));
+  for (std::int64_t first = 0; first < values; first += kDecodedValues) {
+    work(first, std::min(kDecodedValues, values - first));
   }
 }
 

@@ -106,7 +106,7 @@ class ReplicaLoad {
       return {"sync of replicas", sync, load.step_seconds - sync / kTwice};
     }
     if (computes >= sends) {
-      for (std::size_t chunk = static_cast<std::size_t>(stage); chunk < faster.chunks.size();
+      for (auto chunk = static_cast<std::size_t>(stage); chunk < faster.chunks.size();
            chunk += busy_.size()) {
         schedules::ChunkCost& cost = faster.chunks[chunk];
         cost.forward_seconds /= kTwice;

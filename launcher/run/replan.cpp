@@ -87,7 +87,9 @@ recipe::LinkTable RunSpeeds::table() const {
     if (!host.gpu_memory) host.gpu_memory = plan_.hosts.at(process.host_index).gpus;
   }
   for (const auto& [name, host] : hosts) {
-    std::erase_if(table.hosts, [&](const recipe::MeasuredHost& old) { return old.name == name; });
+    std::erase_if(table.hosts, [&host = host](const recipe::MeasuredHost& old) {
+      return old.name == host.name;
+    });
     table.hosts.push_back(host);
   }
   for (const auto& [path, rates] : rates_) {
