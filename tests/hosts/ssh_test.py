@@ -66,6 +66,7 @@ class Ssh(hosts.HostsCase):
         (self.home / "links.csv").write_text("\n".join(["from,to,mbit_per_s,ms", *links]))
         settings = self.over_ssh({
             "pipeline.stages": "auto",
+            "pipeline.replicas": 1,
             "train.steps": 4,
             "hosts.links": "links.csv",
             "hosts.list": [{"name": name, "tflops": tflops} for name, tflops in zip(names, (4e-5, 1e-6, 4e-5))],
