@@ -4,7 +4,7 @@
 namespace strait::models {
 namespace {
 
-// Mistral whose queries grow with their position, in steps of the original context. There is a
+// Mistral with queries that grow with their position, in steps of the original context. There is a
 // window only where sliding_window is given.
 DecoderConfig read_ministral3(const ConfigReader& reader) {
   DecoderConfig family;

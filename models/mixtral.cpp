@@ -4,7 +4,7 @@
 namespace strait::models {
 namespace {
 
-// Mistral with experts in every block, whose weights add up to one. There is a window only where
+// Mistral with experts in every block; their weights add up to one. There is a window only where
 // sliding_window is given.
 DecoderConfig read_mixtral(const ConfigReader& reader) {
   DecoderConfig family;

@@ -5,7 +5,7 @@ namespace strait::models {
 namespace {
 
 // Llama with norms after attention and MLP in place of those before, norms over all queries and all
-// keys of a token, and windows in three of four blocks, whose angles are never scaled.
+// keys of a token, and windows in three of four blocks, where angles are never scaled.
 DecoderConfig read_olmo3(const ConfigReader& reader) {
   DecoderConfig family;
   family.vocabulary = 50304;

@@ -29,7 +29,7 @@ struct Pass {
   bool training = false;           // dropout is on
   KeyValueCache* cache = nullptr;  // keys and values of earlier tokens, for generation; borrowed
   double balance_share = 1;        // of this micro-batch in the balance loss of a step (ExpertMlp)
-  ExpertLoad* load = nullptr;      // counts the tokens of experts; borrowed; null: nobody asks
+  ExpertLoad* load = nullptr;      // counts the tokens of experts; borrowed; null: not counted
 
   kernels::DropoutKey dropout_key(int layer, int site) const;
 };

@@ -6,7 +6,7 @@
 namespace strait::models {
 namespace {
 
-// Llama with blocks whose queries and keys are not rotated: every fourth, or those with a 0 in
+// Llama with blocks that do not rotate queries and keys: every fourth, or those with a 0 in
 // no_rope_layers. If windows are on, these have them.
 DecoderConfig read_smollm3(const ConfigReader& reader) {
   DecoderConfig family;

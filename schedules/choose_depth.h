@@ -11,7 +11,7 @@ namespace strait::schedules {
 inline constexpr int kDeepestChosen = 3;
 
 // `depth = "auto"`: of the depths 0 to `deepest` that hold at most `most_in_flight` micro-batches
-// on every stage, the smallest whose simulated step is within 1 % of the best. Depth 0 if none
+// on every stage, the smallest with a simulated step within 1 % of the best. Depth 0 if none
 // fits: the schedule cannot hold less, and the caller decides whether to refuse it. `shape.depth`
 // is ignored.
 int choose_depth(const Schedule& schedule, const PipelineShape& shape,

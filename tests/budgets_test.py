@@ -21,7 +21,7 @@ LISTS = {
     "launcher/hosts/host_agents.cpp": 430,  # one class: requests that await replies, processes, losses
     "launcher/hosts/host_agents.h": 170,
     "launcher/hosts/stage_command.cpp": 360,  # one program: over ssh, by a token, as the agent of a joined host
-    "launcher/cli/verb_run.cpp": 380,  # one verb: run and resume, and what nodes are told where neither can start
+    "launcher/cli/verb_run.cpp": 380,  # one verb: run and resume, and the reason sent to nodes if neither can start
     # One class each, which a budget had cut in two.
     "launcher/run/coordinator.cpp": 470,  # with what the class WorkerInbox did, and ends on request
     "launcher/run/run_launch.cpp": 370,  # launches to train and to answer, with their observers

@@ -35,7 +35,7 @@ struct ChangedRun {
 ChangedRun changed_run(const run::RunDirectory& directory, const plan::RunFile& run,
                        store::Step step, const std::vector<std::string>& overrides);
 
-// The run with this recipe; likewise, without notes. The chosen method stays. `speeds`: in place of
+// The run with this recipe, without notes. The chosen method stays. `speeds`: in place of
 // those in hosts.links, if not null.
 plan::RunFile changed_run(const plan::RunFile& run, const recipe::Recipe& recipe,
                           const recipe::LinkTable* speeds);

@@ -40,7 +40,7 @@ base::ExitCode show_plan(const RunOptions& options) {
   return base::ExitCode::done;
 }
 
-// The plan with changed hosts or links beside the plan as it is.
+// Compares the plan with changed hosts or links to the plan as it is.
 base::ExitCode show_what_if(const RunOptions& options, const std::vector<std::string>& changes) {
   recipe::Recipe recipe = read_recipe(options);
   recipe::LinkTable speeds;

@@ -164,7 +164,7 @@ Joining meet_nodes(RunOptions& options) {
   return hosts::open_rendezvous(recipe.hosts, secret);
 }
 
-// Waits until all nodes are there, each of which is told then how the run has ended.
+// Waits until all nodes have joined, and sends each of them how the run has ended.
 void wait_for_nodes(const recipe::Recipe::Hosts& hosts, std::chrono::seconds limit,
                     hosts::Rendezvous& rendezvous) {
   const base::StopSignals signals;

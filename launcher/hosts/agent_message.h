@@ -42,7 +42,7 @@ struct Goodbye {
   bool now = false;  // it ends at once; else when the launcher says Leave, and its processes go on
 };
 
-// ---- replies, with those of path_request.h and file_request.h. Failure, to any request: its text
+// ---- replies; more are in path_request.h and file_request.h. Failure, to any request: its text
 // does not name the host.
 
 struct ProcessStarted {
@@ -57,7 +57,7 @@ struct EndProcess {  // SIGKILL; not answered
 
 struct Leave {};  // end all processes and the agent itself; not answered
 
-// ---- requests, with those of path_request.h and file_request.h
+// ---- requests; more are in path_request.h and file_request.h
 
 struct StartProcess {
   net::ProcessName process;

@@ -123,7 +123,7 @@ void plan_hosts(plan::Plan& plan, const recipe::LinkTable* speeds, const plan::P
   if (recipe.hosts.backend == recipe::BackendKind::local) plan_local_cores(plan, before);
 }
 
-// Whether a plan can tell that something does not fit.
+// Whether a plan knows enough to say that something does not fit.
 bool knows_memory(const plan::Plan& plan) {
   if (plan.recipe.hosts.backend == recipe::BackendKind::local) return true;
   const auto has_gpus = [](const plan::Plan::Host& host) {

@@ -34,7 +34,7 @@ std::optional<double> seconds_of_step(plan::Plan plan, const recipe::Recipe& res
 bool chooses_layout(const recipe::Recipe& recipe);
 
 // Chooses what the recipe of `plan` leaves open: stages and replicas, and with them the hosts of
-// all processes, some of which may be left out, and their layers; the schedule with its chunks,
+// all processes, without hosts that are left out, and their layers; the schedule with its chunks,
 // depth and rows of a micro-batch; recompute. Replaces "auto" in the plan's recipe by what was
 // chosen, which is what a resume reads, and keeps the best layouts in `plan.layouts`. None of these
 // choices changes what is learnt. The plan has its data, hosts and speeds. `questions`: one for

@@ -91,7 +91,7 @@ struct Recipe {
 
   struct Train {
     std::optional<std::int64_t> steps = std::nullopt;   // of the run
-    std::optional<std::int64_t> epochs = std::nullopt;  // instead of steps, of which one is set
+    std::optional<std::int64_t> epochs = std::nullopt;  // instead of steps; one is set
     std::int64_t batch = 32;                            // rows per step, all replicas together
     std::optional<std::int64_t> micro_batch = 4;        // sequences; absent: auto
     double learning_rate = 1e-3;                        // at the end of the warm-up

@@ -27,7 +27,7 @@ class RunSpeeds {
   void add(const StepLine& line);
   bool known() const { return seconds_.size() == kWindow; }  // enough steps were added
   double step_seconds() const;                               // median
-  // The speeds of the plan; those of hosts and paths that the run uses as measured.
+  // The speeds of the plan, with measured ones for the hosts and paths that the run uses.
   recipe::LinkTable table() const;
 
   static constexpr std::size_t kWindow = 16;
