@@ -245,7 +245,7 @@ void LinkProtocol::tick(Time now) {
   if (greeted_) {
     if (now - status_at_ >= kStatusEvery) status_due_ = true;
     if (receiver_.waits_for_attempt() && now - asked_at_ >= kStatusEvery) ask_again(now);
-  } else if (path_ && now - greeted_at_ >= kStatusEvery) {
+  } else if (path_ && now - greeted_at_ >= kGreetingEvery) {
     greeted_at_ = now;
     greeting_due_ = options_.role == ProtocolOptions::Role::opener;
   }

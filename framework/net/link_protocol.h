@@ -19,6 +19,9 @@ namespace strait::net {
 // A heartbeat is sent every kStatusEvery. A path without any for kSilence is down.
 inline constexpr std::chrono::milliseconds kStatusEvery{1000};
 inline constexpr std::chrono::milliseconds kSilence{3000};
+// An unanswered hello is repeated every kGreetingEvery: the peer drops a hello that arrives before
+// its program has added the link.
+inline constexpr std::chrono::milliseconds kGreetingEvery{200};
 
 struct ProtocolOptions {
   // opener: the connecting end, which sends the first hello

@@ -269,6 +269,17 @@ TEST_F(LinkProtocolPair, NothingIsSentBeforeTheHelloWasAnswered) {
   EXPECT_FALSE(right->next(now));
 }
 
+// The listener drops a hello that comes before its program has added the link.
+TEST_F(LinkProtocolPair, UnansweredHelloIsRepeatedLongBeforeTheNextHeartbeat) {
+  start();
+  ASSERT_TRUE(left->next(now));  // lost
+  settle();
+  EXPECT_FALSE(left->connected());
+  pass(kStatusEvery / 4);
+  settle();
+  EXPECT_TRUE(left->connected());
+}
+
 TEST_F(LinkProtocolPair, LostLastFragmentIsFoundByTheSignOfLife) {
   start();
   settle();
