@@ -39,7 +39,8 @@ class ReplicaSync {
 
   // Whether gradients are summed over the replicas before their norms are computed.
   bool sums_gradients() const { return alone() || method().traits.sums_gradients; }
-
+  // Whether this replica decides on its steps by itself.
+  bool trains_apart() const;
   // Links by replica, null at the own index. `next`: the first step of this process. `tracker`
   // outlives this object; null: no replica may be evicted. With `rejoin` this waits for the state
   // from one of the members.
@@ -66,7 +67,6 @@ class ReplicaSync {
   // have its data.
   bool updated(store::Step step, bool leaving);
   void apply_now();
-
   bool membership_changes() const { return tracker_ != nullptr; }
   const sync::Membership& members() const { return members_; }
   // The members as the method counts them: with several groups, their leaders.

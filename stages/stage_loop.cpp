@@ -50,6 +50,7 @@ trace::StepMetrics metrics_of(const StepDecision& decision, double learning_rate
   metrics.tokens = decision.tokens;
   metrics.targets = decision.target_tokens;
   metrics.skipped = decision.skip;
+  metrics.own_rows = decision.own;
   return metrics;
 }
 
@@ -91,9 +92,9 @@ store::Step StageLoop::run() {
     }
     save_requested_ = save_requested_ || is_due(done, options_.checkpoint_every);
     // A skipped step had a loss or gradient that was not finite; its weights are not saved.
-    if (last || stop || (save_requested_ && !decision.skip)) {
+    if (last || stop || (save_requested_ && !decision.hold)) {
       save(done, targets_.disk);
-    } else if (!decision.skip && is_due(done, options_.memory_every)) {
+    } else if (!decision.hold && is_due(done, options_.memory_every)) {
       save(done, targets_.memory);
     }
   }
@@ -251,7 +252,16 @@ StepReport StageLoop::report(const Phase& phase) {
   // After the own norms, because the report of the stages below has arrived meanwhile.
   StepReport all = parts_.below.collect(phase, values.size() > norms.size() ? values.back() : 0);
   add_norms(all, norms);
+  all.joint = !phase.training || ends_jointly(phase.step);
   return all;
+}
+
+// Whether more than the next step follows this one. All replicas must know by then whether any of
+// them holds the checkpoint back.
+bool StageLoop::ends_jointly(store::Step step) const {
+  const auto done = static_cast<store::Step>(number(step) + 1);
+  return save_requested_ || done == options_.last || is_due(done, options_.checkpoint_every) ||
+         is_due(done, options_.memory_every) || is_due(done, options_.evaluate_every);
 }
 
 StepDecision StageLoop::exchange(const StepReport& report) {

@@ -112,6 +112,7 @@ class StageLoop {
   void play(const Phase& phase, const schedules::ActionList& actions);
   void act(const Phase& phase, const schedules::Action& action);
   // The norms of this stage, with the report of all stages below it.
+  bool ends_jointly(store::Step step) const;
   StepReport report(const Phase& phase);
   // Sends the report up and the decision down.
   StepDecision exchange(const StepReport& report);

@@ -25,7 +25,7 @@ const sync::SyncError kMembershipChanged(sync::SyncError::Kind::membership_chang
 
 void describe(auto& f, fields::Is<StepConsensus::Message> auto& m) {
   f("kind", m.kind), f("epoch", m.epoch), f("round", m.round), f("report", m.proposal.report);
-  f("save", m.proposal.save), f("stop", m.proposal.stop);
+  f("save", m.proposal.save), f("stop", m.proposal.stop), f("skip", m.proposal.skip);
 }
 
 StepConsensus::StepConsensus(std::vector<std::unique_ptr<net::Link>> links, std::size_t replica,
@@ -55,6 +55,28 @@ StepConsensus::Result StepConsensus::run_round(const Proposal& mine) {
   return recover_round();
 }
 
+StepConsensus::Result StepConsensus::run_late_round(const Proposal& mine) {
+  if (links_.empty()) return {mine, members_.members};
+  send_proposal(mine);
+  unread_.push_back(mine);
+  Proposal all;
+  bool stop = false;
+  std::uint32_t save = 0;
+  bool joint = mine.report.joint;
+  while (unread_.size() > (joint ? 0 : kLag)) {
+    all = take_proposals(unread_.front());
+    unread_.pop_front();
+    ++completed_;
+    stop = stop || all.stop;
+    save = std::max(save, all.save);
+    joint = joint || stop || save > 0;
+  }
+  Result result{joint ? std::move(all) : mine, members_.members, true, members_.epoch};
+  result.all.stop = stop;
+  result.all.save = save;
+  return result;
+}
+
 void StepConsensus::rejoin(const sync::Membership& members) {
   members_ = members;
   completed_ = 0;
@@ -64,9 +86,18 @@ void StepConsensus::rejoin(const sync::Membership& members) {
 
 StepConsensus::Proposal StepConsensus::exchange_proposals(const Proposal& mine) {
   if (tracker_ != nullptr && tracker_->latest_epoch() > members_.epoch) throw kMembershipChanged;
+  send_proposal(mine);
+  return take_proposals(mine);
+}
+
+void StepConsensus::send_proposal(const Proposal& mine) {
+  const std::uint64_t round = completed_ + unread_.size();
   for (const std::uint32_t replica : members_.members) {
-    if (replica != replica_) send(replica, {Kind::proposal, members_.epoch, completed_, mine});
+    if (replica != replica_) send(replica, {Kind::proposal, members_.epoch, round, mine});
   }
+}
+
+StepConsensus::Proposal StepConsensus::take_proposals(const Proposal& mine) {
   std::vector<Proposal> proposals;
   for (const std::uint32_t replica : members_.members) {
     if (replica == replica_) {
@@ -209,6 +240,7 @@ StepConsensus::Proposal combine_proposals(const std::vector<std::uint32_t>& repl
     all.report.tokens += report.tokens;
     all.stop = all.stop || proposals[i].stop;
     all.save = std::max(all.save, proposals[i].save);
+    all.skip = all.skip || proposals[i].skip;
     if (norms == StepConsensus::Norms::of_the_sum) continue;
     if (report.squared_norms.size() != all.report.squared_norms.size()) {
       throw codec::CodecError(fmt::format("replica {} reports {} gradient norms and replica {} {}",

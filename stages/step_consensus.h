@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <vector>
@@ -19,6 +21,11 @@ namespace strait::stages {
 // received all proposals has completed the round. Then the round counts for the others too: the
 // lost replica had sent its proposal, and had all data of the sync round. Otherwise the remaining
 // members repeat the round.
+//
+// Where replicas train apart, a step needs no decision of all: proposals are still sent in every
+// step, and read up to kLag steps later, so that neither latency nor a slow step delays the others.
+// A request to stop or save is first read in the same step everywhere, and all complete the round
+// of that step.
 class StepConsensus {
  public:
   // Which gradient the reported norms belong to.
@@ -36,7 +43,9 @@ class StepConsensus {
     StepReport report;
     bool stop = false;
     std::uint32_t save = 0;  // number of a checkpoint request; 0: none
+    bool skip = false;       // replicas that train apart: this one makes no update
   };
+  static constexpr std::size_t kLag = 8;  // steps of replicas that train apart
   enum class Kind : std::uint8_t { proposal = 1, progress = 2 };
   // A proposal for round `round`, or the progress of a replica: the number of rounds that it has
   // completed, with the result of the last one.
@@ -54,6 +63,9 @@ class StepConsensus {
   };
   // Exchanges proposals with all members. The result is the same on every replica.
   Result run_round(const Proposal& mine);
+  // Of replicas that train apart. If the report is `joint` or a request is read, the result is that
+  // of all; otherwise it is the own proposal without its requests.
+  Result run_late_round(const Proposal& mine);
 
   // Between rounds: a replica has rejoined. Rounds are counted from zero again, as on that replica.
   void rejoin(const sync::Membership& members);
@@ -65,6 +77,8 @@ class StepConsensus {
 
  private:
   Proposal exchange_proposals(const Proposal& mine);
+  void send_proposal(const Proposal& mine);
+  Proposal take_proposals(const Proposal& mine);
   // After an eviction: finds out with the remaining members whether the round was completed.
   Result recover_round();
   std::vector<Message> exchange_progress(const sync::Membership& members);
@@ -83,6 +97,7 @@ class StepConsensus {
   sync::Membership members_;
   std::uint64_t completed_ = 0;  // number of rounds
   Proposal last_;                // the result of the last completed round
+  std::deque<Proposal> unread_;  // own proposals of rounds that are not completed
   // By replica: a message of an epoch that this process does not know yet.
   std::map<std::uint32_t, net::Frame> early_;
 };

@@ -28,6 +28,7 @@ StepDecision decide_step(const StepReport& report, double clip, bool stop) {
   decision.tokens = report.tokens;
   decision.gradient_norm = without_sign_of_nan(std::sqrt(sum));
   decision.skip = !has_targets || !std::isfinite(sum) || !std::isfinite(report.loss);
+  decision.hold = decision.skip;
   decision.stop = stop;
   if (clip > 0 && !decision.skip) {
     // The small term keeps a norm of zero from dividing by zero; torch's clip_grad_norm_ uses the
@@ -70,6 +71,35 @@ StepDecision StepDecider::decide(StepReport report) {
   Requests requests = requests_();
   // A request that all replicas have agreed on must not save a second time.
   if (requests.save <= saved_for_) requests.save = 0;
+  return sync_.trains_apart() ? decide_apart(std::move(report), requests)
+                              : decide_together(std::move(report), requests);
+}
+
+StepDecision StepDecider::decide_apart(StepReport report, const Requests& requests) {
+  const bool training = !report.squared_norms.empty();
+  StepDecision decision;
+  if (training) {
+    const std::int64_t own = source_.target_tokens(report.step, sync_.trained_together());
+    const double factor = own_divisor_factor(std::exchange(report.target_tokens, own), own);
+    report.loss *= factor;
+    scale_norms(report, factor);
+    decision = decide_step(report, clip_, false);
+    decision.gradient_factor *= factor;
+    decision.own = true;
+    // Nobody needs the norms of others, and adapters have thousands.
+    report.squared_norms.clear();
+  }
+  const StepConsensus::Result result = consensus_.run_late_round(
+      {std::move(report), requests.stop, requests.save, training && decision.skip});
+  saved_for_ = std::max(saved_for_, result.all.save);
+  if (!training) decision = decide_step(result.all.report, clip_, false);
+  decision.stop = result.all.stop;
+  decision.save = result.all.save > 0;
+  decision.hold = result.all.skip;
+  return decision;
+}
+
+StepDecision StepDecider::decide_together(StepReport report, const Requests& requests) {
   const bool training = !report.squared_norms.empty();
   const std::int64_t configured_tokens = report.target_tokens;
   double own_factor = 1;

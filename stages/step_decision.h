@@ -50,6 +50,10 @@ class StepDecider {
   const StepConsensus& consensus() const { return consensus_; }
 
  private:
+  // A training step of replicas that train apart.
+  StepDecision decide_apart(StepReport report, const Requests& requests);
+  StepDecision decide_together(StepReport report, const Requests& requests);
+
   StepConsensus consensus_;
   const double clip_;
   const ReplicaSync& sync_;

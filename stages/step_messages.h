@@ -37,6 +37,8 @@ struct StepReport {
   std::vector<SquaredNorm> squared_norms;  // of all owned parameters so far, in the model's order
   // A replica was evicted before every process had all data of this step's sync round.
   bool round_incomplete = false;
+  // Not sent: an evaluation or checkpoint follows, or the end, so all replicas must agree by now.
+  bool joint = true;
   bool operator==(const StepReport&) const = default;
 };
 
@@ -49,6 +51,8 @@ struct StepDecision {
   double gradient_norm = 0;
   double gradient_factor = 1;  // clipping: every gradient is multiplied by it
   bool skip = false;           // a loss or gradient was not finite: no update on any stage
+  bool hold = false;           // skipped, perhaps by another replica: no checkpoint after this step
+  bool own = false;            // loss, tokens and norm are those of the own replica's rows
   bool stop = false;           // a stop was requested: save a checkpoint and end after this step
   std::uint32_t epoch = 0;     // of the membership from here on
   bool save = false;           // a checkpoint was requested: save one after this step

@@ -39,6 +39,9 @@ struct MethodTraits {
   // True: the replica's gradient is its part of a sum over all replicas, to be added up at
   // Hook::gradient. False: it is a mean over the replica's own tokens, which it trains on alone.
   bool sums_gradients = false;
+  // Whether every replica trains on weights of its own between rounds, and no round opens before a
+  // step's update. Then each replica clips and skips by itself.
+  bool trains_apart = false;
   // Whether decode() or apply() of a shard_reduce reads Round::Exchange::own. Otherwise that is
   // empty as soon as nothing else needs it, which saves as many bytes as the round sends to owners.
   bool reads_own_contribution = true;

@@ -35,6 +35,7 @@ struct StepMetrics {
   double expert_load = 0;
   std::int64_t idle_experts = 0;
   bool skipped = false;
+  bool own_rows = false;  // loss, norm, tokens and targets are those of the own replica
   double idle = 0;
 };
 inline double tokens_per_second(const StepMetrics& step) {
@@ -157,6 +158,7 @@ inline constexpr std::tuple kMetrics<StepMetrics> = {
                                    .combine = Combine::any,
                                    .meaning = "no update: loss or gradient was not finite",
                                    .label = {3, "update skipped: not finite"}}),
+    metric(&StepMetrics::own_rows, {.key = "own_rows", .combine = Combine::not_written}),
     metric(&StepMetrics::idle,
            {.key = "idle",
             .unit = Unit::share,

@@ -99,16 +99,28 @@ double sibling_seconds(const plan::Plan& plan, std::uint32_t stage) {
   return seconds;
 }
 
+// Seconds of a step's consensus round with this method. One latency: first stages send at the same
+// time, or in turns, which takes the same time on average. Replicas that train apart read what
+// others send some steps later, so none waits.
+double consensus_with(const plan::Plan& plan, const std::string& method) {
+  const bool apart =
+      !method.empty() && plan.recipe.sync.on_loss == recipe::LossRule::stop &&
+      groups_with(plan, method, 0).front().size() == 1 &&
+      sync::make_method(sync_settings(plan.recipe, method, plan.steps))->traits.trains_apart;
+  return apart ? 0 : sibling_seconds(plan, 0);
+}
+
 // Seconds of a step that hide a round.
 double window(const plan::Plan& plan, const models::ModelDescription& model,
-              const plan::Plan::Process& process, const RoundTime& time) {
+              const plan::Plan::Process& process, const RoundTime& time,
+              const std::string& method) {
   if (time.late > 0) {
     // A result is applied after the consensus round of a step. If replicas can be lost, that round
     // first finds out which ones have the result, so one consensus round less hides it.
     const bool confirms = plan.recipe.sync.on_loss == recipe::LossRule::continue_run;
     const std::int64_t rounds = time.late - (confirms ? 1 : 0);
     return static_cast<double>(time.late) * plan.step_seconds +
-           static_cast<double>(rounds) * consensus_seconds(plan);
+           static_cast<double>(rounds) * consensus_with(plan, method);
   }
   if (time.hook != sync::Hook::gradient) return 0;
   // Gradients are sent while the backward of the last micro-batch computes the remaining ones.
@@ -167,7 +179,7 @@ double added_by(const plan::Plan& plan, const models::ModelDescription& model,
   const RoundTime time = round_time(*method, layout, members, plan.steps);
   return added_seconds(plan, process, sync::forecast(settings, layout, members),
                        sync::coding_cost(settings), static_cast<double>(layout.size()), time,
-                       window(plan, model, process, time));
+                       window(plan, model, process, time, settings.method));
 }
 
 plan::Plan::SyncOffer offer_of(const plan::Plan& plan, const models::ModelDescription& model,
@@ -176,7 +188,7 @@ plan::Plan::SyncOffer offer_of(const plan::Plan& plan, const models::ModelDescri
   offer.method = settings.method;
   offer.strength = strength_of(settings);
   const double without = seconds_without(plan);
-  const double with_consensus = without + consensus_seconds(plan);
+  const double with_consensus = without + consensus_with(plan, settings.method);
   offer.step_seconds = with_consensus;
   for (const plan::Plan::Process& process : plan.processes) {
     if (process.name.replica != 0) continue;
@@ -248,12 +260,10 @@ const plan::Plan::SyncOffer* chosen_offer(const plan::Plan& plan) {
   return found == plan.sync_offers.end() ? nullptr : &*found;
 }
 
-// One latency: first stages send at the same time, or in turns, which takes the same time on
-// average.
-double consensus_seconds(const plan::Plan& plan) { return sibling_seconds(plan, 0); }
+double consensus_seconds(const plan::Plan& plan) { return consensus_with(plan, plan.sync_method); }
 
 double consensus_slowdown(const plan::Plan& plan) {
-  return 1 + consensus_seconds(plan) / seconds_without(plan);
+  return 1 + sibling_seconds(plan, 0) / seconds_without(plan);
 }
 
 plan::Plan::SyncOffer choose_sync(const std::vector<plan::Plan::SyncOffer>& offers,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "framework/trace/combine_metrics.h"
@@ -10,6 +11,39 @@
 #include "launcher/base/median.h"
 
 namespace strait::run {
+namespace {
+
+using ProcessMetrics = std::vector<std::pair<net::ProcessName, trace::StepMetrics>>;
+
+// Replicas that train apart report loss, norm and tokens of their own rows. From here on every
+// process has those of all rows.
+void combine_own_rows(ProcessMetrics& processes) {
+  std::map<std::uint32_t, trace::StepMetrics> replicas;
+  for (const auto& [name, metrics] : processes) {
+    if (metrics.own_rows) replicas.emplace(name.replica, metrics);
+  }
+  if (replicas.empty()) return;
+  double loss = 0;
+  double squares = 0;
+  std::int64_t tokens = 0;
+  std::int64_t targets = 0;
+  for (const auto& [replica, own] : replicas) {
+    const std::int64_t count = own.targets.value_or(0);
+    // The loss of no rows is not a number.
+    if (count > 0) loss += own.loss.value_or(0) * static_cast<double>(count);
+    squares += std::pow(own.grad_norm.value_or(0), 2);
+    tokens += own.tokens.value_or(0);
+    targets += count;
+  }
+  for (auto& [name, metrics] : processes) {
+    metrics.loss = loss / static_cast<double>(targets);
+    metrics.grad_norm = std::sqrt(squares / static_cast<double>(replicas.size()));
+    metrics.tokens = tokens;
+    metrics.targets = targets;
+  }
+}
+
+}  // namespace
 
 void RecentMedian::add(double value) {
   if (latest_.size() < most_) {
@@ -86,6 +120,7 @@ StepLine StepLedger::merge(const std::map<net::ProcessName, StepDone>& parts) co
     line.sync.insert(line.sync.end(), part.sync.begin(), part.sync.end());
     for (const LinkTraffic& link : part.links) line.links.push_back({link, process});
   }
+  combine_own_rows(line.processes);
   static_cast<trace::StepMetrics&>(line) = trace::combine(line.processes);
   return line;
 }

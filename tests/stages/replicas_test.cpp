@@ -2,8 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
+#include <memory>
+#include <mutex>
 #include <optional>
+#include <set>
 
 #include "tests/stages/compare_runs.h"
 
@@ -386,31 +390,64 @@ TEST(Replicas, OnlyStageOfLmHeadSyncsTiedWeight) {
   }
 }
 
-TEST(Replicas, StepSkippedByOneReplicaIsSkippedByAll) {
-  for (const std::string method : {"cocktail", "diloco", "powersgd"}) {
-    SCOPED_TRACE(method);
-    RunSettings settings = replicated(method, 2, 3);
-    std::optional<float> was;  // until it is put back
-    settings.before = [&](Stage& stage, std::size_t process, const Phase& phase,
+// The loss of replica 2's step 2 is not a number.
+RunSettings skips_once(const std::string& method) {
+  RunSettings settings = replicated(method, 2, 3);
+  const auto was = std::make_shared<std::optional<float>>();  // until it is put back
+  const auto is_here = [](std::size_t process, const Phase& phase,
                           const schedules::Action& action) {
-      const bool here = process == 5 && number(phase.step) == 2 && phase.training;
-      if (!here || action.work != schedules::Work::forward) return;
-      const at::NoGradGuard no_grad;
-      const at::Tensor weight = stage.optimizer().slots().front().master.view({-1})[0];
-      if (!was) was = weight.item<float>();
-      weight.fill_(std::numeric_limits<float>::quiet_NaN());
-    };
-    settings.after = [&](Stage& stage, std::size_t process, const Phase& phase,
-                         const schedules::Action& action) {
-      const bool here = process == 5 && number(phase.step) == 2 && phase.training;
-      if (!here || action.work != schedules::Work::forward) return;
-      const at::NoGradGuard no_grad;
-      stage.optimizer().slots().front().master.view({-1})[0] = *was;
-    };
-    const RunResult got = run_stages(settings);
+    return process == 5 && number(phase.step) == 2 && phase.training &&
+           action.work == schedules::Work::forward;
+  };
+  settings.before = [=](Stage& stage, std::size_t process, const Phase& phase,
+                        const schedules::Action& action) {
+    if (!is_here(process, phase, action)) return;
+    const at::NoGradGuard no_grad;
+    const at::Tensor weight = stage.optimizer().slots().front().master.view({-1})[0];
+    if (!*was) *was = weight.item<float>();
+    weight.fill_(std::numeric_limits<float>::quiet_NaN());
+  };
+  settings.after = [=](Stage& stage, std::size_t process, const Phase& phase,
+                       const schedules::Action& action) {
+    if (!is_here(process, phase, action)) return;
+    const at::NoGradGuard no_grad;
+    stage.optimizer().slots().front().master.view({-1})[0] = **was;
+  };
+  return settings;
+}
+
+TEST(Replicas, StepSkippedByOneReplicaIsSkippedByAll) {
+  for (const std::string method : {"allreduce", "powersgd", "onebit_adam"}) {
+    SCOPED_TRACE(method);
+    const RunResult got = run_stages(skips_once(method));
     ASSERT_THAT(got.errors, IsEmpty());
     EXPECT_TRUE(got.skips[2]);
     EXPECT_FALSE(got.skips[3]);
+  }
+}
+
+// All hold back the checkpoint that is due after that step.
+TEST(Replicas, ReplicaThatTrainsApartSkipsStepAlone) {
+  for (const std::string method : {"cocktail", "diloco", "noloco"}) {
+    SCOPED_TRACE(method);
+    RunSettings settings = skips_once(method);
+    settings.steps = 6;
+    settings.checkpoint_every = 3;
+    std::mutex mutex;
+    std::multiset<std::int64_t> saved;
+    settings.at_checkpoint = [&](Stage&, std::size_t, store::Step made) {
+      const std::lock_guard lock(mutex);
+      saved.insert(number(made));
+    };
+    const RunResult got = run_stages(settings);
+    ASSERT_THAT(got.errors, IsEmpty());
+    for (std::size_t replica = 0; replica < 3; ++replica) {
+      EXPECT_EQ(std::isfinite(got.curves[replica][2]), replica != 2);
+      EXPECT_TRUE(std::isfinite(got.curves[replica][3]));
+      expect_same_tensors(got.models[0], got.models[replica]);
+    }
+    EXPECT_EQ(saved.count(3), 0U);
+    EXPECT_EQ(saved.count(4), 6U);
   }
 }
 

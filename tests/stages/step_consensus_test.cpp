@@ -7,6 +7,8 @@
 #include <future>
 #include <limits>
 #include <numeric>
+#include <random>
+#include <thread>
 #include <tuple>
 
 #include "framework/codec/message.h"
@@ -178,6 +180,106 @@ TEST(StepConsensus, RefusesNewEpochIfMembershipIsFixed) {
   EXPECT_THROW(all.run_round(0, proposal(1, {1})).get(), codec::CodecError);
   all.stages[0]->link(1)->abort(net::LinkError(net::LinkError::Kind::aborted, "test is over"));
   EXPECT_THROW(newer.get(), net::LinkError);
+}
+
+// ---- Replicas that train apart.
+
+TEST(StepConsensus, ReplicaThatTrainsApartWaitsForNobodyForSomeSteps) {
+  FirstStages all(false);
+  Proposal mine = proposal(1, {});
+  mine.report.joint = false;
+  mine.stop = true;  // what others have not read yet stops nobody
+  for (std::size_t i = 0; i < StepConsensus::kLag; ++i) {
+    const StepConsensus::Result result = all.stages[0]->run_late_round(mine);
+    EXPECT_EQ(result.all.report.loss, 1);
+    EXPECT_FALSE(result.all.stop);
+  }
+}
+
+// What each of three replicas proposes in each step, and in which steps all must agree anyway.
+struct ApartCase {
+  static constexpr std::size_t kSteps = 60;
+  std::array<std::vector<Proposal>, 3> proposals;
+
+  explicit ApartCase(std::uint32_t seed) {
+    std::mt19937 random(seed);
+    const unsigned joint_percent = random() % 30;
+    std::vector<bool> joint;
+    for (std::size_t step = 0; step < kSteps; ++step)
+      joint.push_back(random() % 100 < joint_percent);
+    joint.back() = true;
+    for (auto& mine : proposals) {
+      for (std::size_t step = 0; step < kSteps; ++step) {
+        Proposal& made = mine.emplace_back(proposal(static_cast<double>(random() % 8), {}));
+        made.report.step = static_cast<store::Step>(step);
+        made.report.joint = joint[step];
+        made.skip = random() % 10 == 0;
+        made.stop = random() % 40 == 0;
+        made.save = random() % 30 == 0 ? 1 + random() % 5 : 0;
+      }
+    }
+  }
+};
+
+using ApartResults = std::vector<Proposal>;
+
+ApartResults run_apart(StepConsensus& consensus, const std::vector<Proposal>& proposals,
+                       std::uint32_t seed) {
+  std::mt19937 random(seed);
+  ApartResults results;
+  for (const Proposal& mine : proposals) {
+    for (unsigned turns = random() % 4; turns > 0; --turns) std::this_thread::yield();
+    results.push_back(consensus.run_late_round(mine).all);
+  }
+  return results;
+}
+
+// All replicas read a request in the same step, at most kLag steps after it was made. In that step,
+// and in every joint one, each knows what all of them propose.
+TEST(StepConsensus, ReplicasThatTrainApartReadRequestsInTheSameStep) {
+  for (std::uint32_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(seed);
+    const ApartCase made(seed);
+    FirstStages all(false);
+    std::array<std::future<ApartResults>, 3> running;
+    for (std::uint32_t r = 0; r < 3; ++r) {
+      running[r] = std::async(std::launch::async, [&, r] {
+        return run_apart(*all.stages[r], made.proposals[r], 3 * seed + r);
+      });
+    }
+    std::array<ApartResults, 3> results;
+    for (std::uint32_t r = 0; r < 3; ++r) results[r] = running[r].get();
+    std::size_t read = 0;  // requests of earlier steps
+    for (std::size_t step = 0; step < ApartCase::kSteps; ++step) {
+      const Proposal& first = results[0][step];
+      const bool requested = first.stop || first.save > 0;
+      const bool joint = made.proposals[0][step].report.joint || requested;
+      for (std::uint32_t r = 0; r < 3; ++r) {
+        const Proposal& result = results[r][step];
+        ASSERT_EQ(std::tuple(result.stop, result.save), std::tuple(first.stop, first.save)) << step;
+        const bool expected = joint ? first.skip : made.proposals[r][step].skip;
+        EXPECT_EQ(result.skip, expected) << step;
+      }
+      if (!joint) continue;
+      Proposal expected =
+          combine({made.proposals[0][step], made.proposals[1][step], made.proposals[2][step]},
+                  Norms::of_each);
+      EXPECT_EQ(first.skip, expected.skip) << step;
+      EXPECT_EQ(first.report.loss, expected.report.loss) << step;
+      bool stop = false;
+      std::uint32_t save = 0;
+      for (; read <= step; ++read) {
+        for (const auto& mine : made.proposals) {
+          stop = stop || mine[read].stop;
+          save = std::max(save, mine[read].save);
+          const bool asks = mine[read].stop || mine[read].save > 0;
+          EXPECT_TRUE(!asks || step - read <= StepConsensus::kLag) << step;
+        }
+      }
+      EXPECT_EQ(first.stop, stop) << step;
+      EXPECT_EQ(first.save, save) << step;
+    }
+  }
 }
 
 }  // namespace

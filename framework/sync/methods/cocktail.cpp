@@ -158,6 +158,7 @@ class Cocktail final : public SyncMethod {
       : SyncMethod({.slots = cocktail_slots(settings),
                     .trainer_slots = {kWeights},
                     .model_slot = kReference,
+                    .trains_apart = true,
                     .reads_own_contribution = false}),
         choice_(settings.seed, checked_share(settings, settings.random, "random")),
         packet_{checked_share(settings, settings.top, "top"), checked_bits(settings)},

@@ -21,6 +21,7 @@ class Diloco final : public SyncMethod {
       : SyncMethod({.slots = {{.name = kReference}, {.name = kOuter, .shared = true}},
                     .trainer_slots = {kWeights},
                     .model_slot = kReference,
+                    .trains_apart = true,
                     .reads_own_contribution = false}),
         narrow_(settings.narrow_wire),
         every_(checked_interval(settings, kDilocoEvery)),

@@ -55,7 +55,8 @@ class Noloco final : public SyncMethod {
   explicit Noloco(const SyncSettings& settings)
       : SyncMethod({.slots = {{.name = kReference}, {.name = kOuter}, {.name = kMean}},
                     .trainer_slots = {kWeights},
-                    .model_slot = kMean}),
+                    .model_slot = kMean,
+                    .trains_apart = true}),
         seed_(settings.seed),
         every_(checked_interval(settings, kPairsEvery)),
         steps_(settings.steps),

@@ -37,6 +37,7 @@ class StreamingDiloco final : public SyncMethod {
       : SyncMethod({.slots = {{.name = kReference}, {.name = kOuter, .shared = true}},
                     .trainer_slots = {kWeights},
                     .model_slot = kReference,
+                    .trains_apart = true,
                     .reads_own_contribution = false}),
         bits_(settings.bits),
         every_(settings.every_or(kSpan)),

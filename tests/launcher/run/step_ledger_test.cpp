@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
@@ -108,6 +109,33 @@ TEST(StepLedger, StepSecondsSumToRunTime) {
   }
   EXPECT_NEAR(all, 1.3, 1e-9);
   EXPECT_NEAR(ledger.median_seconds(), 0.13, 1e-9);
+}
+
+// Replicas that train apart: the line is about the rows of all, weighted by their targets.
+TEST(StepLedger, CombinesOwnRowsOfReplicas) {
+  const std::vector<net::ProcessName> processes = {{0, 0}, {1, 0}, {0, 1}, {1, 1}, {0, 2}};
+  StepLedger ledger(processes);
+  std::optional<StepLine> line;
+  for (const net::ProcessName& name : processes) {
+    StepDone done = of_second(1);
+    done.own_rows = true;
+    done.loss = name.replica == 0 ? 2.0 : 4.0;
+    done.grad_norm = name.replica == 0 ? 3.0 : 5.0;
+    done.targets = name.replica == 0 ? 300 : 100;
+    if (name.replica == 2) {  // has rows without targets
+      done.loss = std::nan("");
+      done.grad_norm = 4;
+      done.targets = 0;
+    }
+    done.skipped = name.replica == 2;
+    line = ledger.add(name, done);
+  }
+  ASSERT_TRUE(line.has_value());
+  EXPECT_EQ(line->loss, 2.5);
+  EXPECT_DOUBLE_EQ(*line->grad_norm, std::sqrt((9.0 + 25.0 + 16.0) / 3));
+  EXPECT_EQ(line->tokens, 3 * 4096);
+  EXPECT_EQ(line->targets, 400);
+  EXPECT_TRUE(line->skipped);
 }
 
 TEST(StepLedger, LineKeysAndNumbersAreStable) {
