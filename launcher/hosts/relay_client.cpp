@@ -57,6 +57,7 @@ void RelayClient::take_commands() {
   const MutexLock lock(mutex_);
   for (BindEnd& end : new_binds_) {
     std::erase_if(binds_, [&](const BindEnd& old) { return old.token == end.token; });
+    // The stage has another endpoint now: what still goes to the former one would never arrive.
     forwardings_.drop(end.token);
     binds_.push_back(std::move(end));
   }
@@ -74,6 +75,7 @@ void RelayClient::serve() {
     for (BindEnd& end : binds_) {
       prepare(end, now);
       const short events = end.greeted ? POLLIN : POLLOUT;
+      // poll(2) skips -1, so that positions stay those of binds_.
       polls.push_back({end.ready.open() ? end.ready.number() : -1, events, 0});
     }
     for (const DialEnd& end : dials_) polls.push_back({end.listener.number(), POLLIN, 0});
@@ -127,6 +129,7 @@ void RelayClient::proceed(BindEnd& end, const pollfd& poll, Instant now) {
   const ssize_t got = ::recv(end.ready.number(), &word, 1, 0);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (got != 1 || word != kRelayGo) return fail(end, "it closed the connection", now);
+  // The relay answers: the next loss begins with the shortest pause again.
   end.pause = milliseconds{0};
   end.reported = false;
   pass_on(end);
