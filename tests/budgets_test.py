@@ -25,6 +25,7 @@ LISTS = {
     # One class each, which a budget had cut in two.
     "launcher/run/coordinator.cpp": 490,  # with what WorkerInbox and InferenceDriver did, and ends on request
     "framework/sync/sync_rounds.cpp": 380,
+    "framework/sync/packet.cpp": 420,  # the sections of a packet, which nobody else sees, and its values
     "framework/codec/activation_cache.cpp": 360,
     "stages/replica_sync.cpp": 460,
     "stages/stage.cpp": 370,

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "framework/trace/text_file.h"
+#include "framework/trace/trace_file.h"
 
 namespace strait::trace {
 namespace {

@@ -14,7 +14,6 @@
 #include "launcher/run/coordinator_options.h"
 #include "launcher/run/loss_history.h"
 #include "launcher/run/membership.h"
-#include "launcher/run/memory_ledger.h"
 #include "launcher/run/outcome.h"
 #include "launcher/run/rejoin.h"
 #include "launcher/run/root_cause.h"
