@@ -61,11 +61,14 @@ class ListCheck {
     }
     Done& of_chunk = done_[static_cast<std::size_t>(c)];
     int& done = of_chunk.of(action.work);
+    // Micro-batches come in their order, because gradients are summed in that order: any other one
+    // would change the bits.
     if (number(action.micro_batch) != done || done >= micro_batches_) {
       return "has " + describe(action) + " where " + std::to_string(done) + " is next of " +
              std::to_string(micro_batches_);
     }
     ++done;
+    // Counts are enough: both kinds come in index order.
     if (of_chunk.backwards > of_chunk.forwards) {
       return "has " + describe(action) + " before its forward";
     }
@@ -104,6 +107,7 @@ void check_lists(const Schedule& schedule, const PipelineShape& shape) {
       throw std::invalid_argument(message);
     }
   }
+  // Without times: whether lists deadlock depends on their order only.
   const std::vector<ChunkCost> costs(lists.size() * static_cast<std::size_t>(shape.chunks));
   const Forecast played = simulate(lists, costs, std::vector<LinkCost>(costs.size() - 1));
   if (!played.completes()) {

@@ -182,6 +182,7 @@ void Player::run_stage(std::size_t s) {
   while (stage.next < lists_[s].size()) {
     const Action& action = lists_[s][stage.next];
     const std::optional<double> ready = ready_at(position(s, action), action);
+    // Whoever makes what it waits for puts this stage into awake_ again.
     if (!ready) return;
     do_action(s, action, *ready);
     ++stage.next;
@@ -277,10 +278,12 @@ double Player::send(std::size_t from, std::size_t to, MicroBatch micro_batch, do
   forecast_.transfers.push_back(
       {sender, receiver, chunk_at(static_cast<int>(from), stages), micro_batch, start, free_at});
   awake_.push_back(static_cast<std::size_t>(number(receiver)));
+  // Latency delays a message but does not occupy the path.
   return free_at + link.latency_seconds;
 }
 
 void Player::finish() {
+  // Updates begin together: the gradient norm is that of all stages.
   double last = 0;
   double longest_update = 0;
   std::vector<double> updates(lists_.size());

@@ -9,8 +9,8 @@
 #include <chrono>
 #include <utility>
 
+#include "framework/sync/frame_relay.h"
 #include "framework/sync/model_checksum.h"
-#include "framework/sync/relayed_links.h"
 
 namespace strait::stages {
 namespace {

@@ -19,6 +19,7 @@ void Inbox::add(std::size_t number, Link& link) {
       throw std::logic_error("an inbox has a link of this number already");
     }
   }
+  // Without the lock, because the link may report at once what has arrived already.
   reports.on_arrival([this, number] { enqueue(number); });
 }
 
@@ -54,6 +55,7 @@ void Inbox::wake() {
 void Inbox::enqueue(std::size_t number) {
   {
     const MutexLock lock(mutex_);
+    // A link is in the queue once at most: it is asked again after each frame.
     if (!links_.contains(number) || std::ranges::find(ready_, number) != ready_.end()) return;
     ready_.push_back(number);
   }

@@ -143,6 +143,8 @@ Node::Node(NodeOptions options) : options_(std::move(options)) {
   thread_ = std::make_shared<NetThread>(options_);
 }
 
+// Links and listeners share the thread and may outlive the node. After stop() nothing runs for
+// them.
 Node::~Node() { thread_->stop(); }
 
 std::unique_ptr<Listener> Node::listen(const BindAddress& address) {
@@ -166,6 +168,8 @@ std::unique_ptr<Link> Node::connect(const std::string& endpoint, const LinkOptio
       protocol_options(options_, options, ProtocolOptions::Role::opener, peer->host_and_port()),
       thread_);
   run_task(*thread_, endpoint, [&] {
+    // A socket of its own for each link: a DEALER with two peers would deal its messages out in
+    // turn.
     auto carrier = std::make_shared<DealerCarrier>(thread_->context(), options_, *peer,
                                                    options.peer_public_key, *link);
     thread_->add(carrier);

@@ -168,7 +168,7 @@ void make_directory(const std::filesystem::path& path) {
     throw StoreError(
         StoreError::Kind::bad_input,
         fmt::format("cannot make the directory {}: it is a symbolic link to {}, which "
-                    "is no directory; make that directory, or remove the link",
+                    "is not a directory; make that directory, or remove the link",
                     path.string(), std::filesystem::read_symlink(path, ignored).string()));
   }
   if (error != ENOENT || !path.has_parent_path() || path == path.parent_path()) {

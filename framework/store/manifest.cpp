@@ -106,6 +106,7 @@ Manifest Manifest::parse(std::string_view text, const std::string& file) {
   } catch (const fields::JsonError& error) {
     throw StoreError(StoreError::Kind::corrupt, fmt::format("{}: {}", file, error.what()));
   } catch (const fields::UnknownField& error) {
+    // The text's own hash is right, so an unknown field is not damage but another build.
     throw StoreError(StoreError::Kind::mismatch, error.what());
   } catch (const fields::MessageError& error) {
     throw StoreError(StoreError::Kind::corrupt, error.what());

@@ -36,6 +36,7 @@ class Verifier {
         needed_(here == Part::all ? manifest.files : files_of(manifest, here)) {}
 
   Verification verify() {
+    // All files first: which hashes can be trusted is known only then.
     for (const ShardFile& file : manifest_.files) look_at(file);
     for (const ShardFile* file : damaged_) name_tensors(*file);
     return std::move(result_);

@@ -10,7 +10,7 @@ namespace strait::sync {
 // Numbers of a few bits (at most 32) one after the other, low bits first, padded to whole bytes.
 class PlainBitsWriter {
  public:
-  // For so many bits in all. Replaces the content of `bytes` and reuses its memory.
+  // `bits`: how many will be written. Replaces the content of `bytes` and reuses its memory.
   PlainBitsWriter(std::vector<std::byte>& bytes, std::size_t bits) : bytes_(bytes) {
     bytes_.resize((bits + 7) / 8 + kWordBytes);
   }

@@ -232,7 +232,7 @@ void run_exchange(Round& round, SyncMethod& method, const Slots& slots, MemberLi
     }
   }
   in_progress.confirm_ready();
-  // Of a group all members have given their sums now, and the checksum is made.
+  // All members of a group have given their sums now, and the checksum is made.
   if (round.plan.pattern == Pattern::group) hooks.all_encoded();
 }
 

@@ -91,8 +91,8 @@ double frame_memory_with_reads(const ForecastInput& input, const SyncMethod& met
                       frame_memory(input, method, *read, planned_bytes(input, *read, bits)));
 }
 
-// Of a method whose offer has no forecast: plans its steps one by one. The round that closes the
-// run is not an ordinary one, so it counts for round_bytes only if there is no other.
+// The forecast of a method whose offer has none: plans its steps one by one. The round that closes
+// the run is not an ordinary one, so it counts for round_bytes only if there is no other.
 Forecast planned_forecast(const ForecastInput& input, const SyncMethod& method, double bits) {
   const Membership membership = members_of(input);
   const std::int64_t steps = std::min(input.settings.steps, kMostPlannedSteps);

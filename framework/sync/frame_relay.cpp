@@ -1,7 +1,11 @@
 #include "framework/sync/frame_relay.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <deque>
 #include <limits>
+#include <map>
 #include <thread>
 #include <utility>
 
@@ -10,12 +14,12 @@ namespace {
 
 // Much more than a part of a round, so that the writer seldom waits for a reader.
 constexpr std::size_t kRingBytes = std::size_t{8} << 20;
-// Between two looks at the progress of others; longer the longer it takes, since slow links decide
-// when the next frame comes.
+// The pause between two looks at the progress of others. It grows while nothing happens, because
+// then a slow link decides when the next frame comes.
 constexpr std::chrono::microseconds kFirstLook{50};
 constexpr std::chrono::microseconds kLastLook{1000};
 
-// What a reader has read that is gone.
+// The progress of a reader that is gone: it holds the writer up no more.
 constexpr std::uint64_t kLeft = std::numeric_limits<std::uint64_t>::max();
 
 // Waits between looks.
@@ -30,11 +34,89 @@ class Pause {
   std::chrono::microseconds pause_ = kFirstLook;
 };
 
+using Deadline = std::chrono::steady_clock::time_point;
+
+class LeaderLink final : public net::Link {
+ public:
+  LeaderLink(std::unique_ptr<net::Link> link, std::uint32_t source, FrameRelay& relay)
+      : link_(std::move(link)), source_(source), relay_(relay) {}
+
+  bool send_until(net::Frame& frame, Deadline deadline) override {
+    return link_->send_until(frame, deadline);
+  }
+  net::Frame receive() override { return relayed(link_->receive()); }
+  std::optional<net::Frame> receive_until(Deadline deadline) override {
+    auto frame = link_->receive_until(deadline);
+    if (frame) relay_.write(source_, *frame);
+    return frame;
+  }
+  bool flush(Deadline deadline) override { return link_->flush(deadline); }
+  void abort(const net::LinkError& cause) override {
+    link_->abort(cause);
+    relay_.abort(cause);
+  }
+  net::LinkState state() const override { return link_->state(); }
+  const net::Link* underlying() const override { return link_.get(); }
+
+ private:
+  net::Frame relayed(net::Frame frame) {
+    relay_.write(source_, frame);
+    return frame;
+  }
+
+  const std::unique_ptr<net::Link> link_;
+  const std::uint32_t source_;
+  FrameRelay& relay_;
+};
+
+// Frames that were read while one of another source was asked for.
+struct RelayedFrames {
+  explicit RelayedFrames(FrameRelay& from) : relay(from) {}
+  FrameRelay& relay;
+  std::map<std::uint32_t, std::deque<net::Frame>> waiting;  // by source
+};
+
+class FollowerLink final : public net::Link {
+ public:
+  FollowerLink(std::uint32_t leader, const net::Link* to_leader, std::uint32_t source,
+               std::shared_ptr<RelayedFrames> frames)
+      : to_leader_(to_leader), source_(source), frames_(std::move(frames)) {
+    state_.name = fmt::format("replica {}, relayed by replica {}", source, leader);
+    state_.peer = fmt::format("replica {}", source);
+    state_.connected = true;
+  }
+
+  bool send_until(net::Frame& /*frame*/, Deadline /*deadline*/) override { return true; }
+  net::Frame receive() override { return *receive_until(Deadline::max()); }
+  std::optional<net::Frame> receive_until(Deadline deadline) override {
+    std::deque<net::Frame>& mine = frames_->waiting[source_];
+    while (mine.empty()) {
+      auto next = frames_->relay.read(deadline);
+      if (!next) return std::nullopt;
+      frames_->waiting[next->source].push_back(std::move(next->frame));
+    }
+    net::Frame frame = std::move(mine.front());
+    mine.pop_front();
+    return frame;
+  }
+  bool flush(Deadline /*deadline*/) override { return true; }
+  void abort(const net::LinkError& cause) override { frames_->relay.abort(cause); }
+  net::LinkState state() const override { return state_; }
+  const net::Link* underlying() const override { return to_leader_; }
+
+ private:
+  const net::Link* const to_leader_;
+  const std::uint32_t source_;
+  const std::shared_ptr<RelayedFrames> frames_;
+  net::LinkState state_;
+};
+
 }  // namespace
 
-// At the begin of the memory; those of the readers and the ring follow.
+// The writer's is at the start of the memory; those of the readers and the ring follow.
 struct FrameRelay::Progress {
-  std::uint64_t token;                             // of SharedMemory
+  std::uint64_t token;  // of SharedMemory
+  // A cache line each: otherwise each look of a reader would slow the writer.
   alignas(64) std::atomic<std::uint64_t> written;  // bytes of the stream; of readers: read
   std::atomic<std::uint32_t> ended;                // the writer is gone
 };
@@ -77,6 +159,7 @@ std::span<std::byte> FrameRelay::piece(std::uint64_t at, std::size_t bytes) cons
 }
 
 std::uint64_t FrameRelay::slowest() const {
+  // Relaxed: only the writer changes it, and it is the caller.
   std::uint64_t least = progress().written.load(std::memory_order_relaxed);
   for (std::size_t reader = 0; reader < readers_; ++reader) {
     least = std::min(least, read_by(reader).load(std::memory_order_acquire));
@@ -110,6 +193,7 @@ void FrameRelay::put(std::span<const std::byte> bytes) {
     std::ranges::copy(bytes.first(to.size()), to.begin());
     bytes = bytes.subspan(to.size());
     at += to.size();
+    // Release after the copy: a reader that sees the new count sees the bytes.
     progress().written.store(at, std::memory_order_release);
   }
 }
@@ -135,6 +219,7 @@ bool FrameRelay::take(std::span<std::byte> to, std::size_t& taken,
           piece(at, std::min<std::uint64_t>(here, to.size() - taken));
       std::ranges::copy(from, to.begin() + static_cast<std::ptrdiff_t>(taken));
       taken += from.size();
+      // The same for the writer, which overwrites what was read.
       read.store(at + from.size(), std::memory_order_release);
       continue;
     }
@@ -155,10 +240,33 @@ std::optional<FrameRelay::Relayed> FrameRelay::read(
   if (!take(std::as_writable_bytes(std::span(&header_, 1)), header_taken_, deadline)) {
     return std::nullopt;
   }
+  // Members and not locals: a deadline may end the read in the middle of a frame.
   frame_.resize(header_.bytes);
   if (!take(frame_, frame_taken_, deadline)) return std::nullopt;
   header_taken_ = frame_taken_ = 0;
   return Relayed{header_.source, std::exchange(frame_, {})};
+}
+
+std::vector<std::unique_ptr<net::Link>> leader_links(std::vector<std::unique_ptr<net::Link>> links,
+                                                     FrameRelay& relay) {
+  for (std::uint32_t source = 0; source < links.size(); ++source) {
+    if (links[source] == nullptr) continue;
+    links[source] = std::make_unique<LeaderLink>(std::move(links[source]), source, relay);
+  }
+  return links;
+}
+
+std::vector<std::unique_ptr<net::Link>> follower_links(const Membership& leaders, FrameRelay& relay,
+                                                       const net::Link* to_leader) {
+  const auto frames = std::make_shared<RelayedFrames>(relay);
+  std::vector<std::unique_ptr<net::Link>> links(leaders.members.back() + 1);
+  for (std::size_t i = 0; i < leaders.count(); ++i) {
+    if (i == leaders.mine) continue;
+    const std::uint32_t source = leaders.members[i];
+    links[source] =
+        std::make_unique<FollowerLink>(leaders.members[leaders.mine], to_leader, source, frames);
+  }
+  return links;
 }
 
 }  // namespace strait::sync

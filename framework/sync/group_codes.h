@@ -33,7 +33,7 @@ void append_sign_groups(std::span<const float> values, std::span<const float> sp
 // SyncError (corrupt) too if a value would not be finite.
 void check_sign_groups(std::span<const std::byte> bytes, std::span<const float> spread,
                        const char* what);
-// Checks likewise. `to` has the size of `spread`.
+// Checks the same. `to` has the size of `spread`.
 void read_sign_groups(std::span<const std::byte> bytes, std::span<const float> spread,
                       std::span<float> to, const char* what);
 

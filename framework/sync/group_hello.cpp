@@ -43,6 +43,7 @@ std::vector<GroupHello> exchange_hellos(const GroupHello& mine, std::span<net::L
                                         std::chrono::milliseconds limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   std::vector<std::uint32_t> missing;
+  // All send before any receives, so that no order of members can deadlock.
   for (std::size_t member = 0; member < membership.count(); ++member) {
     if (member == membership.mine) continue;
     net::Frame frame = write_hello(mine);
@@ -66,7 +67,7 @@ std::vector<GroupHello> exchange_hellos(const GroupHello& mine, std::span<net::L
   if (missing.empty()) return hellos;
   throw net::LinkError(
       net::LinkError::Kind::lost,
-      fmt::format("{} did not come within {:.1f} s to the group of replicas that sums gradients",
+      fmt::format("{} did not join the group of replicas that sums gradients within {:.1f} s",
                   replicas_text(missing), std::chrono::duration<double>(limit).count()));
 }
 
@@ -76,6 +77,7 @@ std::optional<std::string> objection(std::span<const GroupHello> hellos,
   for (std::size_t i = 0; i < hellos.size(); ++i) {
     const GroupHello& hello = hellos[i];
     const std::uint32_t replica = membership.members[i];
+    // Every member compares the same list in the same order, so all come to the same decision.
     if (!hello.obstacle.empty()) {
       return fmt::format("replica {} ({}): {}", replica, hello.place, hello.obstacle);
     }

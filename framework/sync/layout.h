@@ -54,7 +54,7 @@ struct Zone {
 // function of the tensors' names and shapes, so it is equal on all replicas of the stage.
 class Layout {
  public:
-  // In the order of the optimizer. Tied tensors come behind the others, each in a zone of its own.
+  // In the order of the optimizer. Tied tensors come after the others, each in a zone of its own.
   explicit Layout(const std::vector<PieceSpec>& specs);
 
   const std::vector<Piece>& pieces() const { return pieces_; }  // by coordinate

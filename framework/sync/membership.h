@@ -74,7 +74,7 @@ class MembershipTracker {
   // Waits until this epoch is known; returns the latest one if this one was skipped. Throws
   // net::LinkError (aborted) if this process is not a member.
   Membership wait_for(std::uint32_t epoch) STRAIT_EXCLUDES(mutex_);
-  // Waits for any epoch newer than this one; throws likewise.
+  // Waits for any epoch newer than this one. Throws as wait_for() does.
   Membership wait_for_newer(std::uint32_t epoch) STRAIT_EXCLUDES(mutex_);
 
   // Whether the replica is a member of the latest epoch.

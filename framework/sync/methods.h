@@ -46,7 +46,7 @@ struct MethodOffer {
   // Whether the settings fit together and suit the run: empty, or a sentence that names the keys
   // and says what to change. Null: only `make` checks them.
   std::string (*check)(const SyncSettings&, const RecipeFacts&) = nullptr;
-  // The strengths that `auto` chooses from in a run of so many steps, weakest first. Null: none.
+  // The strengths that `auto` chooses from in a run of `steps` steps, weakest first. Null: none.
   std::span<const Strength> (*strengths)(std::int64_t steps) = nullptr;
   // `auto` takes the method of the lowest rank among those whose traffic and coding hide behind the
   // step: exact and fresh updates have low ranks, stale ones high ranks. The default is the last.

@@ -13,8 +13,8 @@ namespace {
 
 // A round hashes about a megabyte of values, so that its cost does not grow with the model.
 constexpr std::int64_t kValuesAtOnce = std::int64_t{1} << 18;
-// At most about so many pieces: an entry takes bytes on the wire, which rounds of small models have
-// few of.
+// Pieces of a round, about: each one's entry takes bytes on the wire, of which rounds of small
+// models have few.
 constexpr std::int64_t kPiecesAtOnce = 8;
 // All pieces are hashed within this many rounds, however large the model is.
 constexpr std::int64_t kMostShares = 64;

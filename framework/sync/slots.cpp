@@ -27,6 +27,7 @@ std::vector<std::string> shared_slots(const std::vector<SlotNeed>& needs,
 
 Slots::Slots(const Layout& layout, StageMemory memory, const std::vector<SlotNeed>& needs)
     : layout_(layout), needs_(needs) {
+  // The stage's own memory, under the same names: a method cannot tell whose a slot is.
   wide_ = {{kWeights, memory.weights},
            {kGradient, memory.gradient},
            {kFirstMoment, memory.first_moment},

@@ -42,8 +42,8 @@ struct SlotNeed {
   bool optional = false;
 };
 
-// Slots that are equal on all members, the model's first: beside the optimizer's moments, what a
-// replica that rejoins receives.
+// Slots that are equal on all members, the model's first. A replica that rejoins receives them,
+// and the optimizer's moments.
 std::vector<std::string> shared_slots(const std::vector<SlotNeed>& needs, const std::string& model);
 
 // Aligns a vector to cache lines, as libtorch aligns tensors. A block of kGrain values is then one

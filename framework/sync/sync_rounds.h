@@ -56,7 +56,7 @@ class SyncRounds {
   void check_sums() const;
 
   // With a tracker: waits for the exchange of the round that is applied before this step's update,
-  // before a read of the model after so many steps, or now. False: a replica has left, and the
+  // before a read of the model after `step` steps, or now. False: a replica has left, and the
   // round is abandoned.
   bool round_complete(store::Step step);
   bool round_complete_before_read(store::Step steps);

@@ -49,6 +49,7 @@ at::Tensor SafetensorsReader::read_rows(const std::string& name, std::int64_t fi
     throw std::logic_error(fmt::format("rows {} to {} of {} are read, which has {}", first,
                                        first + count, name, rows));
   }
+  // Exact: the header's parser has compared the size with shape and type.
   const std::uint64_t bytes = part.bytes() / static_cast<std::uint64_t>(rows);
   part.begin += static_cast<std::uint64_t>(first) * bytes;
   part.end = part.begin + static_cast<std::uint64_t>(count) * bytes;

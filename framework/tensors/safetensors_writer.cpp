@@ -45,6 +45,7 @@ store::Dtype dtype_to_write(const TensorSource& named) {
 }
 
 void check_names(const std::vector<const TensorSource*>& tensors) {
+  // The reader's limits: a file that this build could not read again must not be written.
   if (tensors.size() > store::SafetensorsHeader::kMaximumTensors) {
     throw std::invalid_argument(fmt::format("{} tensors for one file", tensors.size()));
   }
@@ -113,6 +114,7 @@ store::SafetensorsHeader header_of(const std::vector<const TensorSource*>& order
                                    const std::map<std::string, std::string>& metadata) {
   store::SafetensorsHeader header;
   header.metadata = metadata;
+  // transformers refuses files without it.
   header.metadata["format"] = "pt";
   std::uint64_t end = 0;
   for (const TensorSource* source : order) {
@@ -137,6 +139,7 @@ void write_all(File& file, const std::string& text, const std::vector<const Tens
     }
     if (hashes == nullptr) continue;
     const store::TensorInfo& info = header.tensors[i];
+    // Positions in the file and not in its data: they are needed when the header is damaged.
     hashes->push_back({info.name, text.size() + info.begin, text.size() + info.end, hash.hex()});
   }
 }

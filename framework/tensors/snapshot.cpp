@@ -45,6 +45,8 @@ Snapshot::Snapshot(std::vector<NamedTensor> tensors, std::shared_ptr<SnapshotMem
     : memory_(std::move(memory)) {
   const MutexLock lock(memory_->mutex_);
   for (NamedTensor& named : tensors) {
+    // A tensor that is contiguous on the CPU is not copied here: preserve() copies what changes
+    // before it was read.
     at::Tensor plain = named.tensor.detach().to(at::kCPU).contiguous();
     const auto size = static_cast<std::uint64_t>(plain.nbytes());
     parts_.push_back({std::move(named.name), std::move(plain), size, 0, {}});
@@ -75,6 +77,7 @@ void Snapshot::read(std::size_t tensor, std::uint64_t first, std::span<std::byte
     const MutexLock lock(memory_->mutex_);
     if (ended()) throw SnapshotClosed();
     Part& part = parts_.at(tensor);
+    // Only forwards: copies of what was read are freed and cannot be read again.
     if (first != part.read || first + target.size() > part.size) {
       throw std::logic_error(
           fmt::format("bytes {} to {} of {} are read where byte {} of {} follows", first,

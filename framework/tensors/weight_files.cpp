@@ -48,6 +48,7 @@ void refuse_git_lfs_pointer(const std::filesystem::path& file) {
 
 WeightFiles::WeightFiles(std::filesystem::path directory) : directory_(std::move(directory)) {
   std::error_code ignored;
+  // Before the search: exists() follows links, so a dangling one would look like a missing file.
   for (const char* name : {kSingle, kIndex}) refuse_dangling_link(directory_ / name);
   if (std::filesystem::exists(directory_ / kSingle, ignored)) {
     open_shard(directory_ / kSingle);
@@ -69,6 +70,7 @@ WeightFiles::WeightFiles(std::filesystem::path directory) : directory_(std::move
     refuse_weights(fmt::format("{} holds neither {} nor {}; put the model's files back there",
                                directory_.string(), kSingle, kIndex));
   }
+  // where_ is sorted, and find() relies on that.
   for (const auto& [name, shard] : where_) tensors_.push_back({*shard->find(name), shard->path()});
 }
 
@@ -88,6 +90,7 @@ void WeightFiles::open_index(const std::filesystem::path& index) {
   }
   for (const auto& [tensor, file] : weight_map) {
     const auto found = where_.find(tensor);
+    // Also the file has to agree: an index of another download may name the same tensors.
     if (found == where_.end() || found->second->path() != directory_ / file) {
       refuse_weights(fmt::format("{} does not hold tensor \"{}\", which {} says is there",
                                  (directory_ / file).string(), tensor, index.string()));

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -60,5 +61,11 @@ class SpanLog {
   std::vector<Span> ring_ STRAIT_GUARDED_BY(mutex_);
   std::uint64_t recorded_ STRAIT_GUARDED_BY(mutex_) = 0;
 };
+
+// Merges the trace files of several processes of one host, with the earliest event at time zero,
+// and replaces `path` with the result. Processes keep their numbers and names; a number that two
+// files share is replaced in the second. TraceError names the file that is missing or is not a
+// trace.
+void merge_traces(std::span<const std::filesystem::path> files, const std::filesystem::path& path);
 
 }  // namespace strait::trace

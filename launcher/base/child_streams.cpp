@@ -36,6 +36,7 @@ int spawn_child(int& pid, std::vector<std::string> argv, int input, int output, 
   for (const auto& [from, to] : {std::pair{input, 0}, {output, 1}, {errors, 2}}) {
     ::posix_spawn_file_actions_adddup2(&actions, from, to);
   }
+  // Another thread may open a file without O_CLOEXEC between fork and exec, also inside a library.
   ::posix_spawn_file_actions_addclosefrom_np(&actions, 3);
   posix_spawnattr_t attributes{};
   ::posix_spawnattr_init(&attributes);
@@ -43,8 +44,11 @@ int spawn_child(int& pid, std::vector<std::string> argv, int input, int output, 
   sigset_t none;
   ::sigfillset(&all);
   ::sigemptyset(&none);
+  // Ignored signals survive exec: a child of nohup would ignore SIGHUP, and SIGPIPE if the parent
+  // does.
   ::posix_spawnattr_setsigdefault(&attributes, &all);
   ::posix_spawnattr_setsigmask(&attributes, &none);
+  // A session of its own, so that Ctrl-C in the terminal reaches the launcher only.
   const auto flags = static_cast<unsigned>(POSIX_SPAWN_SETSID) |
                      static_cast<unsigned>(POSIX_SPAWN_SETSIGDEF) |
                      static_cast<unsigned>(POSIX_SPAWN_SETSIGMASK);

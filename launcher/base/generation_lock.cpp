@@ -168,14 +168,6 @@ GenerationLock::GenerationLock(const fs::path& run_directory, const LockOwner& s
   if (begun > self.generation) refuse_fenced(self.generation, begun, run_directory);
 }
 
-std::string living_process(const fs::path& run_directory, const LockOwner& owner) {
-  const auto file = LockFile::existing(locks_of(run_directory) / (owner.process.text() + kSuffix));
-  const auto holder = file ? recorded_holder(*file) : std::nullopt;
-  const bool lives = holder && holder->host == owner.host &&
-                     holder->generation == owner.generation && holder->process.exists();
-  return lives ? holder->describe(process_of(*file)) : std::string();
-}
-
 std::vector<std::string> end_former_processes(const fs::path& run_directory, std::uint32_t host,
                                               std::uint32_t generation) {
   store::make_directory(locks_of(run_directory));

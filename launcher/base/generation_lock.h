@@ -48,10 +48,6 @@ std::uint32_t read_generation(const std::filesystem::path& file);
 // The newest generation that has begun in a run's directory; 0: none. UserError as above.
 std::uint32_t begun_generation(const std::filesystem::path& run_directory);
 
-// "process 12 (agent.1) of generation 3 on h1": a process of this name, host and generation that
-// lives on this machine; empty: none.
-std::string living_process(const std::filesystem::path& run_directory, const LockOwner& owner);
-
 // Begins a generation on a host: on return no process of an older one runs here, and none that the
 // former agent of the same host started in this one; none can start any more. Returns a sentence
 // for each process that was ended. UserError as above.

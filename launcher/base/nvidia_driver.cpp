@@ -41,6 +41,8 @@ class NvidiaSession::Library {
   // Whether the function is there and has succeeded.
   template <class... Arguments>
   bool call(const char* function, Arguments... arguments) const {
+    // Looked up for each call: old drivers lack some functions, and one read a second costs
+    // nothing.
     void* const found = dlsym(object_.get(), function);
     if (found == nullptr) return false;
     return reinterpret_cast<int (*)(Arguments...)>(found)(arguments...) == kSuccess;
@@ -116,6 +118,7 @@ std::vector<NvidiaDriver::Gpu> visible_gpus(const NvidiaDriver& driver, const ch
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), index);
     if (error != std::errc{} || end != word.data() + word.size()) {
       const auto named = std::ranges::find_if(driver.gpus, [&](const NvidiaDriver::Gpu& gpu) {
+        // CUDA accepts a part of the UUID, too.
         return word.starts_with("GPU-") && gpu.uuid.starts_with(word);
       });
       index = static_cast<std::size_t>(named - driver.gpus.begin());
@@ -127,6 +130,7 @@ std::vector<NvidiaDriver::Gpu> visible_gpus(const NvidiaDriver& driver, const ch
 }
 
 std::vector<NvidiaDriver::Gpu> gpus_here() {
+  // A build for the CPU cannot use them, whatever the driver says.
   if (!libtorch_has_cuda()) return {};
   const std::optional<NvidiaDriver> driver = nvidia_driver();
   if (!driver) return {};

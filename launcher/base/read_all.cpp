@@ -45,7 +45,7 @@ std::string read_all(int descriptor, const std::string& what, std::size_t most,
     const int left = milliseconds_until(deadline);
     if (left == 0) {
       throw UserError(ExitCode::stalled,
-                      fmt::format("{} has not come whole within {} s", what, limit.count()));
+                      fmt::format("{} did not arrive completely within {} s", what, limit.count()));
     }
     pollfd waited{descriptor, POLLIN, 0};
     ::poll(&waited, 1, left);
@@ -97,6 +97,7 @@ PrefixedText read_length_prefixed(int descriptor, std::uint32_t most,
       read.state = State::too_long;
       return read;
     }
+    // After the limit: the size comes from another process.
     read.text.resize(read.size);
     read.state = read_exactly(descriptor, read.text, deadline);
   }

@@ -38,6 +38,7 @@ struct Changeable {
 // The first entry that fits counts.
 constexpr std::array kChangeable = {
     Changeable{"train.eval_every", Effect::none},
+    // Before "train", which would match as well.
     Changeable{"train.micro_batch", Effect::sums},
     Changeable{"train", Effect::later_steps},
     Changeable{"pipeline.replicas", Effect::replicas},
@@ -213,7 +214,7 @@ std::string edited_recipe_note(const std::filesystem::path& run, const recipe::R
     for (const recipe::RecipeKey* key : changed) names.push_back(key->name);
     what = fmt::format("{}", fmt::join(names, ", "));
   } catch (const base::UserError&) {
-    what = "it is no recipe now";
+    what = "it is not a recipe now";
   }
   return fmt::format(
       "{} was edited since it was written ({}); resume ignores it: use --set KEY=VALUE",

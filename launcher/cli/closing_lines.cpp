@@ -69,6 +69,7 @@ std::vector<std::string> lines_after_failure(const fs::path& run, const plan::Pl
   // A model that was refused is not to be tried again.
   const bool refused =
       outcome.code == base::ExitCode::bad_input && asked.find(" --set model.path=") != asked.npos;
+  // Once a launch has trained, the changes are in the run's plan, and a resume needs no flag.
   const std::string change = outcome.trained || refused ? std::string() : asked;
   const std::string resume = fmt::format("resume    {} resume {}{}", base::command_name(),
                                          base::shell_word(run.string()), change);

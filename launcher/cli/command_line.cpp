@@ -33,7 +33,8 @@ std::vector<std::string> flags_of(const CLI::App& app) {
     for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
     for (const std::string& name : option->get_snames()) flags.push_back("-" + name);
   }
-  // Those of which one is needed are in a group of their own, which is an app without a name.
+  // Options of which exactly one is needed form a group, which CLI11 stores as an app without a
+  // name.
   for (const CLI::App* group : app.get_subcommands([](const CLI::App*) { return true; })) {
     if (!group->get_name().empty()) continue;
     for (std::string& flag : flags_of(*group)) flags.push_back(std::move(flag));
@@ -135,7 +136,7 @@ void check_verb(const CLI::App& cli, std::string_view word) {
   throw base::UserError(
       base::ExitCode::bad_input,
       fmt::format(
-          "\"{}\" is no verb{}", word,
+          "\"{}\" is not a verb{}", word,
           near.empty() ? fmt::format("; {} --help lists them", base::command_name()) : near));
 }
 

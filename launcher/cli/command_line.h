@@ -16,7 +16,7 @@ namespace strait::cli {
 // JSON and TOML, which are.
 void check_encoding(std::span<char* const> words);
 
-// UserError: the first word is no verb of the program.
+// UserError: the first word is not a verb of the program.
 void check_verb(const CLI::App& cli, std::string_view word);
 
 // Why the words of a verb cannot be used: one sentence, with the name that was probably meant and

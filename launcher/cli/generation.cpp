@@ -34,6 +34,7 @@ std::size_t certain_length(const std::string& text, const std::vector<std::strin
   certain.remove_suffix(incomplete_bytes(certain));
   std::size_t held = 0;
   for (const std::string& stop : stops) {
+    // A text may end in the beginning of a stop: it is held back until the next token decides.
     for (std::size_t count = std::min(stop.size(), certain.size()); count > held; --count) {
       if (certain.ends_with(std::string_view(stop).substr(0, count))) held = count;
     }
@@ -102,6 +103,7 @@ std::vector<run::InferenceRequest> Generation::on_answer(const run::InferenceAns
   }
   std::vector<run::InferenceRequest> requests{run::EndSequence{chosen->sequence}};
   if (started_ < sequences_.size()) requests.push_back(start(started_++));
+  // In the order of the prompts, although several are answered at the same time.
   for (; reported_ < sequences_.size() && sequences_[reported_].over; ++reported_) {
     if (done_) done_(reported_, sequences_[reported_].completion);
   }
@@ -131,6 +133,7 @@ void Generation::end(Sequence& sequence, Completion::End how) {
 
 void Generation::show(std::size_t number) {
   Sequence& sequence = sequences_[number];
+  // The whole answer anew: a token may change how the one before it is written.
   std::string text = coder_.decode(sequence.prompt, sequence.answer);
   std::size_t stop = std::string::npos;
   for (const std::string& one : options_.stops) stop = std::min(stop, text.find(one));

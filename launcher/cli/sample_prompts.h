@@ -12,8 +12,8 @@ namespace strait::cli {
 
 // What a record of a run's data asks the model, and what it has as the answer.
 struct SamplePrompt {
-  std::string text;    // of a chat what the user says last
-  std::string answer;  // empty: the record is a text, of which `text` is the beginning
+  std::string text;                  // of a chat what the user says last
+  std::string answer;                // empty: the record is plain text, and `text` is its beginning
   std::optional<data::Record> chat;  // the messages before the answer (data::prompt_record)
 };
 

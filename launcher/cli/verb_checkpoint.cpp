@@ -221,6 +221,8 @@ base::ExitCode prune_run(const fs::path& run, const PruneRule& rule) {
   const plan::Plan plan = plan_of(run);
   std::vector<SavedCheckpoint> list = saved_checkpoints(run, plan);
   const std::optional<store::Step> good = losses_of(run, plan).good();
+  // Every byte that would stay is read first: what is intact must not be removed for what is
+  // damaged.
   const std::vector<std::string> damage = mark_damaged(list, plan, rule.keep, good);
   for (const std::string& sentence : damage) fmt::print("damaged: {}\n", sentence);
   const std::vector<store::Step> kept = kept_steps(list, rule.keep, rule.every, good);
@@ -238,6 +240,7 @@ base::ExitCode prune_run(const fs::path& run, const PruneRule& rule) {
   for (const store::Step step : kept) steps.push_back(number(step));
   if (rule.dry_run) {
     for (const SavedCheckpoint& one : list) {
+      // The rule of prune_all_but(), so that a dry run says what the next command does.
       const bool stays = one.state != State::aside &&
                          (one.step >= kept.front() || std::ranges::count(kept, one.step) > 0);
       fmt::print("{} {}\n", stays ? "would stay:  " : "would remove:", one.path.string());
@@ -298,11 +301,12 @@ void add_checkpoint(CLI::App& cli, Command& command) {
     command = [flags] { return copy_checkpoint_of(flags->run, flags->target, flags->step); };
   });
 
-  CLI::App* prune = add_part(verb, "prune", "remove all checkpoints but those of a rule", flags);
-  prune->add_option("--keep", flags->rule.keep, "so many of the newest complete ones")
+  CLI::App* prune =
+      add_part(verb, "prune", "remove all checkpoints except those that a rule keeps", flags);
+  prune->add_option("--keep", flags->rule.keep, "how many of the newest complete ones stay")
       ->required()
       ->check(CLI::Range(1, 1'000'000));
-  prune->add_option("--every", flags->rule.every, "and those of every so many steps")
+  prune->add_option("--every", flags->rule.every, "and those whose step is a multiple of this")
       ->check(CLI::Range(std::int64_t{1}, kMostSteps));
   prune->add_flag("--dry-run", flags->rule.dry_run, "only say what would be removed");
   prune->callback(

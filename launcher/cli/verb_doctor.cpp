@@ -94,7 +94,9 @@ std::vector<hosts::CheckResult> examine_run(const RunOptions& options) {
   const auto of_hosts =
       hosts::check_hosts(recipe, plan ? hosts::needs_of(*plan) : std::vector<hosts::HostNeed>{});
   results.insert(results.end(), of_hosts.begin(), of_hosts.end());
+  // Over hosts the launcher computes nothing, so its devices do not matter.
   if (recipe.hosts.backend == recipe::BackendKind::local) add_this_machine(results);
+  // Only if all is well so far: it starts agents, which a host with a finding above may refuse.
   if (std::ranges::none_of(results, is_wrong) && recipe.hosts.backend == recipe::BackendKind::ssh &&
       plan->hosts.size() > 1) {
     const auto of_links = check_links(*plan);

@@ -193,8 +193,8 @@ bool is_of_tokenizer(const fs::path& file) {
          std::ranges::any_of(kEndings, [&](const char* one) { return name.ends_with(one); });
 }
 
-// What loading or prompting the model may need beside the weights, and its licence. A list, since a
-// folder may also hold the old weights in the formats of other libraries.
+// What loading or prompting the model may need in addition to the weights, and its licence. A list,
+// since a folder may also hold the old weights in the formats of other libraries.
 bool is_side_file(const fs::path& file) {
   constexpr std::array kEndings{".json", ".jinja", ".py", ".md", ".txt"};
   constexpr std::array kStarts{"LICENSE", "LICENCE", "NOTICE"};

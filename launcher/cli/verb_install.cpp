@@ -40,6 +40,7 @@ class InstallReport {
   void print(const std::string& line) STRAIT_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     fmt::print("{}\n", base::printable(line));
+    // An install takes minutes, and stdout may be a pipe.
     std::fflush(stdout);
   }
   void fail(std::size_t host, base::ExitCode code) STRAIT_EXCLUDES(mutex_) {
@@ -122,6 +123,7 @@ base::ExitCode install_on_hosts(const RunOptions& options, const std::string& ot
   InstallReport report(hosts.size());
   std::atomic<std::size_t> next = 0;
   {
+    // In a scope of its own: its end joins them, and only then is the report complete.
     std::vector<std::jthread> workers;
     for (std::size_t i = 0; i < std::min(kConcurrentHosts, hosts.size()); ++i) {
       workers.emplace_back([&] {
@@ -145,7 +147,7 @@ void add_install(CLI::App& cli, Command& command) {
   verb->add_option("--other-build", *other,
                    "the programs of another build of these sources: with CUDA, for hosts with a "
                    "GPU, or for CPUs, for those without (default: build/cuda/bin or build/cpu/bin "
-                   "beside this one)");
+                   "next to this one)");
   verb->callback([options, other, &command] {
     command = [options, other] { return install_on_hosts(*options, *other); };
   });

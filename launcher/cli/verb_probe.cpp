@@ -131,6 +131,7 @@ std::optional<ProbedPair> Prober::reached_pair(const hosts::HostPair& pair,
   auto [dials, listens] = pair;
   const hosts::PathProbe* direction = hosts::best_probe(tries, dials, listens);
   if (direction == nullptr) {
+    // One direction is enough: links are made in whichever one works.
     std::swap(dials, listens);
     direction = hosts::best_probe(tries, dials, listens);
   }
@@ -163,6 +164,7 @@ void Prober::measure_round(std::vector<ProbedPair>& pairs) {
   }
   measure_flows(pairs, 1, false, &ProbedPair::there);
   measure_flows(pairs, 1, true, &ProbedPair::back);
+  // Several at once show what one connection leaves unused on a long or lossy path.
   measure_flows(pairs, options_.connections, false, &ProbedPair::flows_there);
   measure_flows(pairs, options_.connections, true, &ProbedPair::flows_back);
 }

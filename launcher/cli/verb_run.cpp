@@ -257,6 +257,8 @@ base::ExitCode go_on_with(const fs::path& path, const RunOptions& options,
   again.without = options.without;
   if (rendezvous != nullptr) {
     const auto first = std::ranges::find_if(options.overrides, [](const std::string& one) {
+      // The keys that follow from the nodes come last; those before it are the user's, which the
+      // run has.
       return one.starts_with("hosts.backend=\"join\"");
     });
     again.overrides.assign(first, options.overrides.end());

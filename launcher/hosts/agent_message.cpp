@@ -14,10 +14,6 @@ void describe(auto& f, fields::Is<Failure> auto& m) { f("code", m.code), f("text
 
 namespace strait::transfer {
 
-void describe(auto& f, fields::Is<ChunkRun> auto& m) { f("first", m.first), f("count", m.count); }
-void describe(auto& f, fields::Is<ChunkTable> auto& m) {
-  f("size", m.size), f("whole", m.whole), f("chunks", m.chunks);
-}
 void describe(auto& f, fields::Is<Stat> auto& m) { f("path", m.path); }
 void describe(auto& f, fields::Is<Fetch> auto& m) {
   f("table", m.table), f("runs", m.runs), f("path", m.path), f("source", m.source);

@@ -59,6 +59,7 @@ std::vector<CheckResult> check_ssh_hosts(const recipe::Recipe& recipe,
                                          const std::vector<HostNeed>& needs) {
   std::vector<recipe::RecipeHost> hosts = recipe.hosts.list;
   std::ranges::copy(recipe.hosts.spare, std::back_inserter(hosts));
+  // All sessions are opened before any is waited for, so that the logins overlap.
   std::vector<std::unique_ptr<SshSession>> calls;
   try {
     for (const recipe::RecipeHost& host : hosts) {
@@ -70,6 +71,7 @@ std::vector<CheckResult> check_ssh_hosts(const recipe::Recipe& recipe,
   }
   const auto deadline = Clock::now() + kDoctorCallLimit;
   HostNeed spare;
+  // Of a spare host only this is known: which stages it gets depends on the host that is lost.
   spare.threads = recipe.pipeline.threads.value_or(0);
   std::vector<std::vector<CheckResult>> found(hosts.size());
   const auto errors = for_each_host(hosts.size(), [&](std::size_t i) {
@@ -135,6 +137,7 @@ std::vector<CheckResult> diagnose_host(const recipe::RecipeHost& listed, const H
     results.push_back(
         wrong(inspection.objection_code, listed.name, base::printable(inspection.objection)));
   }
+  // The recipe may lower what a run takes, but not promise what the host does not have.
   const std::int64_t memory = std::min(facts.memory, listed.memory.value_or(facts.memory));
   if (memory < need.memory) {
     results.push_back(

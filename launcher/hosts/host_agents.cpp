@@ -32,6 +32,7 @@ class HostAgents::RemoteProcess : public base::Process {
                 base::StartLog log, std::int64_t pid)
       : agents_(agents), host_(host), name_(name), log_(std::move(log)), pid_(pid) {}
   ~RemoteProcess() override {
+    // Qualified, because in a destructor a virtual call does not reach a derived class.
     if (RemoteProcess::exit_status()) return;
     RemoteProcess::kill();
     RemoteProcess::wait_until(Clock::now() + std::chrono::seconds(5));
@@ -123,6 +124,7 @@ bool HostAgents::responds(std::size_t host) {
   const MutexLock lock(mutex_);
   while (hosts_.at(host).lost.empty()) {
     const auto heard = hosts_[host].link->state().last_heard;
+    // A message from before the call proves nothing: the host may have gone since.
     if (heard > begun) return true;
     if (Clock::now() - std::max(heard, begun - kSilence) > kSilence) return false;
     changed_.wait_until(mutex_, Clock::now() + kPollEvery);
@@ -208,6 +210,7 @@ std::vector<std::unique_ptr<base::Process>> HostAgents::start_all(
     logs.emplace_back(launch.log);
     {
       const MutexLock lock(mutex_);
+      // Before the request: the process may end before the reply has been handled.
       processes_[launch.process] = Known{launch.host, {}};
     }
     // All first, so that hosts start their processes concurrently.
@@ -324,6 +327,7 @@ void HostAgents::receive_all() {
 }
 
 void HostAgents::link_ended(std::size_t host) {
+  // Collected first: reply() takes the lock by itself, and its handler may make another request.
   std::vector<std::uint64_t> unanswered;
   Failure failed{base::ExitCode::peer_lost, ""};
   {
@@ -344,6 +348,7 @@ void HostAgents::handle(std::size_t host, const AgentMessage& message) {
       const MutexLock lock(mutex_);
       if (process_on(host, log->process) == nullptr) return;
     }
+    // Without the lock: it writes to a disk, and start_all() waits for the same lock.
     keep_log_(log->process, log->text);
     return;
   }
@@ -376,6 +381,7 @@ void HostAgents::mark_lost(std::size_t host, const std::string& why) {
 // The end of the link is the end of its requests, too.
 void HostAgents::lose(std::size_t host, const std::string& why) {
   Host& one = hosts_[host];
+  // The first reason counts: the abort below makes the link report another one.
   if (one.lost.empty()) one.lost = why;
   if (one.link) one.link->abort(net::LinkError(net::LinkError::Kind::aborted, why));
 }
@@ -389,6 +395,8 @@ void HostAgents::send(std::size_t host, const LauncherMessage& message, std::uin
   }
   if (!link) return;
   try {
+    // Not mutex_: a send blocks while the link's window is full, and the receiving thread must go
+    // on.
     const MutexLock lock(sending_);
     link->send(format(message, number));
   } catch (const net::LinkError& error) {
@@ -408,6 +416,7 @@ void HostAgents::check_silence(std::size_t host) {
 std::optional<base::ExitStatus> HostAgents::exit_status(std::size_t host,
                                                         net::ProcessName process) {
   const Known& known = processes_.at(process);
+  // Its own end counts more than that of its host.
   if (known.ended) return known.ended;
   check_silence(host);
   if (hosts_[host].lost.empty()) return std::nullopt;

@@ -115,6 +115,8 @@ std::vector<std::string> own_addresses() {
     const int family = one->ifa_addr->sa_family;
     if (family != AF_INET && family != AF_INET6) continue;
     const std::string text = numeric_address(one->ifa_addr, size_of(one->ifa_addr));
+    // Link-local addresses are not routed, and those of IPv6 need the name of an interface, which
+    // differs from host to host.
     if (text.empty() || text.starts_with("fe80:") || text.starts_with("169.254.")) continue;
     addresses.push_back(text);
   }
@@ -133,6 +135,8 @@ HostFacts facts_of_this_host(const std::filesystem::path& directory, const std::
   facts.gpus = base::gpu_memory_here();
   std::error_code unknown;
   const auto space = std::filesystem::space(directory, unknown);
+  // Zero and not an error: whether the directory can be used is checked elsewhere, with a better
+  // message.
   facts.free_disk = unknown ? 0 : static_cast<std::int64_t>(space.available);
   facts.clock = base::unix_seconds();
   facts.directory = directory.string();

@@ -36,6 +36,8 @@ bool port_is_taken(int family, int port) {
   const int on = 1;
   ::setsockopt(probe.number(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (family == AF_INET6) {
+    // Otherwise the socket would take the IPv4 port as well, and a listener there would count
+    // twice.
     ::setsockopt(probe.number(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
   }
   sockaddr_in6 address{};  // the port is at the same place in both kinds; the rest is "any"
@@ -44,6 +46,7 @@ bool port_is_taken(int family, int port) {
   const socklen_t size = family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
   const auto* const name = static_cast<const sockaddr*>(static_cast<const void*>(&address));
   const bool bound = ::bind(probe.number(), name, size) == 0 && ::listen(probe.number(), 1) == 0;
+  // Other errors (no permission for a low port) are not a listener.
   return !bound && errno == EADDRINUSE;
 }
 
@@ -65,6 +68,7 @@ std::string to_text(const InspectionRequest& request) {
 std::optional<InspectionRequest> inspection_request_from(const std::string& text) {
   try {
     const nlohmann::json from = fields::parse_bounded_json(text);
+    // Jobs and inspections come over the same stdin, and only this key tells them apart.
     if (!from.is_object() || !from.contains("look")) return std::nullopt;
     if (!from.at("look").is_object()) return std::nullopt;
     return fields::from_object<InspectionRequest>(from.at("look"), "request");
@@ -121,6 +125,8 @@ void check_host_directory(const fs::path& directory, const char* advice) {
   if (failed)
     throw base::UserError(base::ExitCode::storage_io,
                           unusable_directory(directory, failed.message(), advice));
+  // Written and not only asked for: access(2) says yes on full disks, read-only mounts and over
+  // quotas.
   const fs::path probe = directory / fmt::format("probe.{}", ::getpid());
   {
     std::ofstream out(probe);

@@ -37,6 +37,7 @@ void write_token(const fs::path& file, const std::string& text) {
   };
   std::error_code none;
   fs::create_directories(file.parent_path(), none);
+  // The rest of a start that was killed: O_EXCL would refuse it for ever.
   fs::remove(unfinished, none);
   const FileDescriptor out(
       ::open(unfinished.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
@@ -51,13 +52,14 @@ std::vector<recipe::RecipeHost> listed_hosts(const recipe::Recipe::Hosts& settin
   return all;
 }
 
-// Its hosts have a token each, which a person carries there.
+// A rendezvous whose hosts have a token each, which a person carries there.
 class TokenRendezvous : public Rendezvous {
  public:
   TokenRendezvous(const recipe::Recipe& recipe, const fs::path& run)
       : TokenRendezvous(recipe.hosts, run, net::CurveKeyPair::generate(), tickets_for(recipe)) {}
   ~TokenRendezvous() override {
     std::error_code gone_already;
+    // A token is worthless once the run has ended, but it holds a secret key.
     fs::remove_all(folder_, gone_already);
   }
 
@@ -99,7 +101,7 @@ class TokenRendezvous : public Rendezvous {
   const fs::path folder_;
 };
 
-// Of a host that joins by itself.
+// Starts the agent of a host that joins by itself.
 class JoinStarter : public AgentStarter {
  public:
   JoinStarter(Rendezvous& rendezvous, std::string host)
@@ -119,7 +121,7 @@ class JoinStarter : public AgentStarter {
   const std::string host_;
 };
 
-// Of this machine, where it is the first host of a rendezvous.
+// Starts this machine's own agent, if it is the first host of a rendezvous.
 class OwnStarter : public AgentStarter {
  public:
   OwnStarter(std::string address, fs::path log)

@@ -65,7 +65,7 @@ std::optional<std::uint32_t> number_in(const Variable& variable, const char* nam
   return number;
 }
 
-// Of a list of nodes as engines write it: "n[08-11,15],m2", "10.0.0.1 10.0.0.2", one a line.
+// Reads a list of nodes as engines write it: "n[08-11,15],m2", "10.0.0.1 10.0.0.2", one a line.
 std::string first_node(std::string_view list) {
   const std::string_view one = list.substr(0, list.find_first_of(", \n"));
   const std::size_t open = one.find('[');

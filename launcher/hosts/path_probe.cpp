@@ -34,6 +34,7 @@ std::vector<const PathProbe*> competing_paths(const OpenPorts& ports,
   }
   std::vector<const PathProbe*> competing;
   for (const auto& [route, one] : first) {
+    // Where there is only one route, its speed decides nothing here, and a measurement takes time.
     const bool choice = std::ranges::count_if(first, [one = one](const auto& other) {
                           return other.second->from == one->from && other.second->to == one->to;
                         }) > 1;
@@ -59,6 +60,7 @@ std::vector<const PathProbe*> take_disjoint(std::vector<const PathProbe*>& paths
 void compare_speeds(HostAgents& agents, const OpenPorts& ports, std::vector<PathProbe>& tries) {
   std::map<Route, double> speeds;
   for (auto competing = competing_paths(ports, tries); !competing.empty();) {
+    // Two measurements on one host would share its line, and each would seem slow.
     const auto disjoint = take_disjoint(competing);
     std::map<std::size_t, LauncherMessage> requests;
     for (const PathProbe* one : disjoint) {
@@ -71,6 +73,7 @@ void compare_speeds(HostAgents& agents, const OpenPorts& ports, std::vector<Path
     const auto replies = agents.ask_all(requests, kFlowTimeout);
     for (const PathProbe* one : disjoint) {
       const auto* measured = std::get_if<FlowMeasured>(&replies.at(one->to));
+      // A path that could not be measured stays a candidate, with a speed of zero.
       if (measured == nullptr) continue;
       speeds[{one->from, one->to, ports.address(one->to, one->address).interface}] =
           measured->bytes_per_second;

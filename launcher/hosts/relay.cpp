@@ -47,6 +47,7 @@ void join_ends(std::vector<PendingConnections::Pair> pairs, ForwardingSet& forwa
 }  // namespace
 
 void PendingConnections::add(FileDescriptor caller, Instant now) {
+  // The oldest goes: a stranger who opens connections and sends nothing must not keep hosts out.
   if (unidentified_.size() >= kMostUnidentified) unidentified_.erase(unidentified_.begin());
   unidentified_.push_back({std::move(caller), now, {}, 0});
 }
@@ -89,6 +90,7 @@ std::vector<PendingConnections::Pair> PendingConnections::handle(std::span<const
   for (auto& [token, link] : links_) {
     while (!link.binds.empty() && !link.dials.empty()) {
       pairs.push_back(
+          // The newest of each side, for the same reason.
           {token, std::move(link.dials.back().socket), std::move(link.binds.back().socket)});
       link.dials.pop_back();
       link.binds.pop_back();
@@ -113,8 +115,11 @@ void PendingConnections::read_preamble(Unidentified& connection, Instant now) {
 
 void PendingConnections::enqueue(const Preamble& preamble, Unidentified& connection, Instant now) {
   const auto link = links_.find(preamble.token);
+  // An unknown token is a stranger, or a link that has got another route. The connection is closed
+  // without an answer.
   if (link == links_.end()) return;
   auto& waiting = preamble.end == Preamble::End::binds ? link->second.binds : link->second.dials;
+  // The newest are kept: an end reconnects when its former connection has died without notice.
   if (waiting.size() >= kMostWaiters) waiting.erase(waiting.begin());
   waiting.push_back({std::move(connection.socket), now});
 }
@@ -156,6 +161,8 @@ void Relay::serve() {
   ForwardingSet forwardings;
   std::vector<pollfd> polls;
   while (!leaving_) {
+    // Built anew in each round: which sockets there are changes with every connection, and there
+    // are few.
     polls.assign(1, {wake_.descriptor(), POLLIN, 0});
     for (const FileDescriptor& listener : listeners_) {
       polls.push_back({listener.number(), POLLIN, 0});
@@ -180,6 +187,7 @@ void Relay::serve() {
     opened_.clear();
     for (const std::string& token : admitted_) pending.admit(token);
     admitted_.clear();
+    // A copy once per round, so that no forwarding takes a lock.
     moved_ = forwardings.bytes();
   }
 }

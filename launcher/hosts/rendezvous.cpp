@@ -50,6 +50,7 @@ Rendezvous::Rendezvous(const std::string& address, std::pair<int, int> ports,
   {
     const MutexLock lock(mutex_);
     for (Host& host : hosts) hosts_.emplace_back().host = std::move(host);
+    // Before the thread: a host may connect as soon as the listener is bound.
     for (std::size_t i = 0; i < hosts_.size(); ++i) expect(i);
   }
   thread_ = std::thread([this] { serve(); });
@@ -77,6 +78,8 @@ Rendezvous::~Rendezvous() {
     net::Frame frame = format(ended_);
     link.send_until(frame, deadline);
   });
+  // Sent to all before any is waited for, so that one dead host takes only its own share of the
+  // limit.
   to_each([deadline](net::Link& link) { link.flush(deadline); });
   hosts_.clear();  // links before the listener
 }
@@ -139,6 +142,7 @@ void Rendezvous::turn(std::size_t index) {
     }
     if (!joined.hello || joined.job.empty() || joined.job_sent) return;
     net::Frame frame = format(StartAgent{joined.job});
+    // Does not wait: a host with a full window gets the job at a later turn.
     joined.job_sent = joined.link->send_until(frame, Clock::now());
   } catch (const net::LinkError& error) {
     // Both ends were told. A host that went away may come back as another process.
@@ -162,6 +166,7 @@ void Rendezvous::take_hello(Joined& joined, const NodeHello& hello) {
     return;
   }
   if (joined.hello && joined.hello->start != hello.start)
+    // The former process of a host that came back. If that one speaks again, both are alive.
     joined.replaced.insert(joined.hello->start);
   joined.hello = hello;
   joined.job_sent = false;

@@ -33,6 +33,7 @@ LinkRoute route_of(const plan::Plan& plan, const plan::Plan::Link& link,
   const auto [upper, lower] = hosts_of(plan, link);
   LinkRoute route{link.name, link.listens, kOwnHost, false};
   if (upper == lower) return route;
+  // The ends swap where only the other direction is open.
   if (const PathProbe* down = best_probe(tries, upper, lower)) {
     route.address = down->address;
   } else if (const PathProbe* up = best_probe(tries, lower, upper)) {
@@ -79,6 +80,8 @@ std::vector<std::string> blocked_hosts(const plan::Plan& plan,
     std::vector<PathProbe> towards;
     std::ranges::copy_if(tries, std::back_inserter(towards),
                          [&](const PathProbe& one) { return one.to == host; });
+    // One host that gets through shows that no firewall blocks everybody. What the others lack is a
+    // route.
     const bool open = std::ranges::any_of(towards, &std::string::empty, &PathProbe::problem);
     if (towards.empty() || open) continue;
     std::set<std::string> addresses;

@@ -38,6 +38,8 @@ void SshSession::fail(ReadResult heard, const std::string& waited_for) {
   const auto waited = std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - begun_);
   if (heard == ReadResult::end) {
     if (const auto status = ssh_.wait_until(Clock::now() + kSshExitTimeout)) {
+      // A login script that refuses (an expired account, a maintenance note) often writes to
+      // stdout.
       const std::string& words = ssh_.errors().empty() ? other_output_ : ssh_.errors();
       throw ssh_failure(target_.host, target_.config, *status, words);
     }
@@ -69,6 +71,7 @@ const AgentGreeting& SshSession::greeting(Time deadline) {
   while (!greeting_) {
     const Time until = login_deadline(deadline);
     const ReadResult heard = read_line(line, until);
+    // Another session has made progress meanwhile, which moves the deadline of all.
     if (heard == ReadResult::timeout && until < login_deadline(deadline)) continue;
     if (heard != ReadResult::line)
       fail(heard, "has sent no greeting: its login, its disk or a login script hangs");
@@ -96,6 +99,7 @@ std::string SshSession::launcher_address(Time deadline) {
   check_build(deadline);
   const std::vector<std::string> own = own_addresses();
   if (target_.address.empty()) return address_seen_by(target_.host, greeting_->caller, own);
+  // Stated by the user, so what the host sees does not matter: it may see the address of a NAT.
   if (is_own(target_.address, own)) return target_.address;
   throw base::UserError(
       base::ExitCode::bad_input,

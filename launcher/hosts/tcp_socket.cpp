@@ -57,6 +57,8 @@ void set_option(int socket, int level, int option, int value) {
 
 void tune(int socket) {
   set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
+  // A relayed link has no heartbeats of its own at this level: a dead peer is noticed after 5 + 4 *
+  // 2 s.
   set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
   set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, 5);
   set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 2);
@@ -82,11 +84,13 @@ std::uint16_t port_of(int socket) {
 FileDescriptor try_to_bind(const net::Endpoint& endpoint) {
   const Addresses found = resolve(endpoint);
   FileDescriptor socket = socket_for(*found, endpoint);
+  // Ports of a run that has just ended are in TIME_WAIT, and the next run takes the same range.
   set_option(socket.number(), SOL_SOCKET, SO_REUSEADDR, 1);
   if (::bind(socket.number(), found->ai_addr, found->ai_addrlen) == 0 &&
       ::listen(socket.number(), kBacklog) == 0) {
     return socket;
   }
+  // The caller tries the next port. No other error goes away with another port.
   if (errno == EADDRINUSE) return FileDescriptor();
   throw_path("listening on " + endpoint.host_and_port(), errno);
 }
@@ -149,6 +153,7 @@ PreambleBytes to_bytes(const Preamble& preamble) {
 }
 
 std::optional<Preamble> parse_preamble(std::span<const std::byte> bytes) {
+  // Of a fixed size, so that a stranger's connection is recognised without a parser.
   if (bytes.size() != kPreambleBytes) return std::nullopt;
   std::string words(bytes.size(), '\0');
   std::memcpy(words.data(), bytes.data(), bytes.size());

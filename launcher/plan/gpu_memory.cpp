@@ -28,6 +28,7 @@ bool fits_gpu_memory(const Plan& plan, std::size_t host) {
   const auto& gpus = plan.hosts.at(host).gpus;
   for (std::size_t gpu = 0; gpus && gpu < gpus->size(); ++gpu) {
     const std::int64_t there = (*gpus)[gpu];
+    // 0: the driver did not say, and a run must not fail for that.
     if (there > 0 && gpu_memory_needed(plan, host, gpu) > there) return false;
   }
   return true;
@@ -61,6 +62,7 @@ std::int64_t host_memory_needed(const Plan& plan, std::size_t host) {
   for (const Plan::Process& process : plan.processes) {
     if (process.host_index != host) continue;
     needed += plan.host_bytes(process);
+    // What a stage computes with on a GPU is in the GPU's memory.
     if (!plan.gpu_of(process)) needed += Plan::compute_bytes(process);
   }
   return needed;

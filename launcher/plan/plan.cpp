@@ -122,6 +122,7 @@ sync::ReplicaGroups groups_of(const Plan& plan, std::uint32_t stage) {
   std::map<std::uint32_t, std::vector<std::uint32_t>> by_leader;
   for (const Plan::Process& process : plan.processes) {
     if (process.name.stage != stage) continue;
+    // A replica without a group is one of its own.
     by_leader[process.group.value_or(process.name.replica)].push_back(process.name.replica);
   }
   sync::ReplicaGroups groups;
@@ -229,6 +230,8 @@ Plan plan_from_json(const nlohmann::json& from) {
                     "version of strait?",
                     error.what()));
   }
+  // From here on a plan of this build, but perhaps edited by hand: only what would index out of
+  // range or overflow is checked.
   if (plan.processes.empty()) refuse_plan("it has no processes");
   for (const Plan::Process& process : plan.processes) {
     if (process.chunks.empty()) {

@@ -105,6 +105,7 @@ void find_own_base(const std::filesystem::path& run, recipe::Recipe& recipe) {
 std::string run_file_text(const RunFile& run) {
   nlohmann::json whole = {
       {"run", run.run.hex()}, {"build", base::build_id()}, {"plan", to_json(run.plan)}};
+  // Only where it differs, so that the plan of most runs has one truth.
   if (!run.recipe_hash.empty()) whole["recipe_hash"] = run.recipe_hash;
   return whole.dump(1) + "\n";
 }
@@ -129,6 +130,7 @@ RunFile parse_run_file(const std::string& text, const std::filesystem::path& fil
                             file.string() + ": the run's id is not 32 hex digits");
     }
     RunFile read{*run, plan_in(whole, file), whole.value("recipe_hash", "")};
+    // Before anything looks at names: a schedule or model of a plugin is unknown until then.
     load(read.plan.recipe.plugins);
     find_own_rows(file.parent_path(), kTrainRows, read.plan.train);
     recipe::Recipe found = read.plan.recipe;

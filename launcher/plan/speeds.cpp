@@ -28,6 +28,7 @@ PathSpeed path_speed(const Plan& plan, std::size_t from, std::size_t to) {
 }
 
 PathSpeed relayed_speed(const PathSpeed& direct, std::size_t links) {
+  // All relayed links share the launcher's line, and each byte goes to it and away again.
   return {direct.bytes_per_second / static_cast<double>(std::max<std::size_t>(links, 1)),
           2 * direct.seconds, false};
 }
@@ -61,6 +62,7 @@ ComputeSpeed compute_speed(const Plan& plan, std::size_t host, std::int64_t thre
   }
   speed.flops_per_second = known->flops_per_second;
   if (!computes_on_gpus(plan, host)) {
+    // Measured alone and with other threads: scaled to the cores that this process will have.
     speed.flops_per_second *= running(threads, processes) / running(known->threads, 1);
   }
   if (known->backward > 0) speed.backward = known->backward;

@@ -48,6 +48,7 @@ namespace {
                         fmt::format("the job on stdin is not one of this build: {}", cause));
 }
 
+// The length comes before the text: a wrong program on stdin must not make this one allocate 4 GiB.
 constexpr std::uint32_t kMaxJobBytes = 64U << 20U;
 
 }  // namespace
@@ -73,6 +74,7 @@ StageJob parse_stage_job(const std::string& text) {
 StageJob read_stage_job(int descriptor) {
   using State = base::PrefixedText::State;
   const base::PrefixedText read = base::read_length_prefixed(
+      // No deadline: the launcher ends a start that takes too long.
       descriptor, kMaxJobBytes, std::chrono::steady_clock::time_point::max());
   if (read.state == State::unreadable) {
     throw std::system_error(read.error, std::generic_category(), "reading the job on stdin");

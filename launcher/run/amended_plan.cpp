@@ -48,6 +48,7 @@ std::vector<Event> amend_by_facts(plan::Plan& plan, const std::vector<hosts::Hos
     host.processor = facts[i].processor;
     host.memory = memory_of(plan, i, facts[i]);
     host.gpus = facts[i].gpus;
+    // No stage will use them, so their memory is no limit.
     if (plan.recipe.model.device == recipe::Device::cpu) host.gpus->clear();
     std::string warning = hosts::clock_warning(host.name, facts[i].clock, now);
     if (!warning.empty()) notes.push_back({"clock", std::move(warning)});
@@ -63,6 +64,8 @@ std::vector<Event> amend_by_facts(plan::Plan& plan, const std::vector<hosts::Hos
   }
   for (plan::Plan::Process& process : plan.processes) {
     if (std::ranges::count(there, process.host_index) > 0) continue;
+    // A replica that is absent gets the threads of the others: bits depend on the number of
+    // threads.
     process.threads = threads.at(process.name.stage);
   }
   return notes;

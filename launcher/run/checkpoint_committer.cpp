@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "launcher/base/errors.h"
 
@@ -115,5 +116,78 @@ void CheckpointCommitter::on_replica_left(std::uint32_t former) {
 }
 
 void CheckpointCommitter::on_replica_joined() { ledger_.regroup(membership_.epoch(), members()); }
+
+std::optional<std::vector<store::ShardFile>> CheckpointLedger::written(
+    net::ProcessName process, const ShardsWritten& shards) {
+  if (lost_.contains({shards.step, shards.epoch})) return std::nullopt;
+  auto& parts = open_[shards.step];
+  if (!parts.emplace(process, shards.files).second) {
+    throw base::MessageError(fmt::format("{} reported its shards of checkpoint {} twice",
+                                         process.describe(), store::number(shards.step)));
+  }
+  if (parts.size() < processes_) return std::nullopt;
+  std::vector<store::ShardFile> files;
+  for (const auto& [name, own] : parts) files.insert(files.end(), own.begin(), own.end());
+  open_.erase(shards.step);
+  return files;
+}
+
+bool CheckpointLedger::failed(store::Step step, std::uint32_t epoch) {
+  open_.erase(step);
+  return lost_.insert({step, epoch}).second;
+}
+
+std::vector<store::Step> CheckpointLedger::regroup(std::uint32_t epoch, std::size_t processes) {
+  std::vector<store::Step> again;
+  for (const auto& [step, parts] : open_) again.push_back(step);
+  for (const store::Step step : again) lost_.insert({step, epoch_});
+  open_.clear();
+  epoch_ = epoch;
+  processes_ = processes;
+  return again;
+}
+
+bool CheckpointLedger::outdated(store::Step step, std::uint32_t epoch) {
+  return epoch < epoch_ && lost_.insert({step, epoch}).second;
+}
+
+void MemoryLedger::add(const Worker& from, const ShardsInMemory& shards) {
+  Open& open = open_[shards.step];
+  const net::ProcessName name = from.handle.name;
+  if (!open.parts.emplace(name, shards.files).second) {
+    throw base::MessageError(fmt::format("{} reported its part of checkpoint {} in memory twice",
+                                         name.describe(), store::number(shards.step)));
+  }
+  open.skipped = open.skipped || shards.skipped;
+  if (!shards.problem.empty()) open.problem = from.describe() + ": " + shards.problem;
+  if (open.parts.size() < workers_.present().size()) return;
+  const Open whole = std::move(open);
+  open_.erase(shards.step);
+  if (holder_ == nullptr || whole.skipped) {
+    // What keeps one from being written keeps the next ones, too: it is named once.
+    const bool named = whole.problem.empty() || std::exchange(failing_, true);
+    return decide(
+        {shards.step, "", named ? "" : "a checkpoint is not held in memory: " + whole.problem},
+        false);
+  }
+  failing_ = false;
+  std::vector<store::ShardFile> files;
+  for (const auto& [process, own] : whole.parts) files.insert(files.end(), own.begin(), own.end());
+  holder_->hold(shards.step, std::move(files));
+}
+
+void MemoryLedger::poll(bool quiet) {
+  if (holder_ == nullptr) return;
+  for (const MemoryDecision& one : holder_->take_decisions()) decide(one, quiet);
+}
+
+void MemoryLedger::decide(const MemoryDecision& decision, bool quiet) {
+  const bool kept = !decision.place.empty();
+  workers_.broadcast(MemoryDecided{decision.step, kept});
+  if (kept) observers_.notify(&RunObserver::in_memory, decision.step, decision.place);
+  if (quiet || decision.problem.empty() || decision.problem == problem_) return;
+  problem_ = decision.problem;
+  observers_.launcher_event({"not_in_memory", decision.problem});
+}
 
 }  // namespace strait::run

@@ -43,7 +43,6 @@ Coordinator::Coordinator(std::vector<WorkerHandle> handles, CoordinatorOptions o
       checkpoints_(workers_, membership_, observers_, options_),
       memory_(workers_, observers_, options_.memory),
       last_step_(options_.from),
-      inference_(workers_, options_.inference),
       rejoin_(workers_, inbox_, watchdog_, membership_, observers_, options_) {
   for (std::size_t i = 0; i < workers_.all().size(); ++i) {
     if (const auto& link = workers_.all()[i].handle.link) inbox_.add(i, *link);
@@ -154,11 +153,24 @@ void Coordinator::on(Worker& from, const Ready& ready) {
   observers_.notify(&RunObserver::training, options_.from, options_.to);
   if (options_.on_loss) options_.on_loss(losses_);
   checkpoints_.prune(store::PruneTime::at_start);
-  inference_.begin();
+  if (options_.inference != nullptr) submit(options_.inference->begin());
   const std::vector<std::uint32_t> absent = workers_.absent_replicas();
   if (absent.empty()) return;
   observers_.notify(&RunObserver::replicas_absent,
                     ReplicasAbsent{absent, membership_.regroup().replicas});
+}
+
+void Coordinator::on_answer(const InferenceAnswer& answer) {
+  if (options_.inference == nullptr) throw base::MessageError("an answer that nothing asked for");
+  submit(options_.inference->on_answer(answer));
+}
+
+void Coordinator::submit(const std::vector<InferenceRequest>& requests) {
+  Worker& first = workers_.at(net::ProcessName{0, 0});
+  for (const InferenceRequest& request : requests) {
+    std::visit([&](const auto& message) { workers_.send(first, message); }, request);
+  }
+  if (options_.inference->finished()) workers_.broadcast(StopAfterStep{});
 }
 
 void Coordinator::on(Worker& from, const Progress& progress) {

@@ -10,13 +10,10 @@
 #include <vector>
 
 #include "framework/net/inbox.h"
-#include "launcher/run/broken_paths.h"
 #include "launcher/run/checkpoint_committer.h"
 #include "launcher/run/coordinator_options.h"
-#include "launcher/run/inference_driver.h"
 #include "launcher/run/loss_history.h"
 #include "launcher/run/membership.h"
-#include "launcher/run/memory_ledger.h"
 #include "launcher/run/outcome.h"
 #include "launcher/run/rejoin.h"
 #include "launcher/run/root_cause.h"
@@ -79,8 +76,12 @@ class Coordinator {
   template <class Answer>
   requires std::is_constructible_v<InferenceAnswer, Answer>
   void on(Worker& /*from*/, const Answer& answer) {
-    if (phase_ == Phase::training) inference_.on_answer(answer);
+    if (phase_ == Phase::training) on_answer(answer);
   }
+  void on_answer(const InferenceAnswer& answer);
+  // Forwards the inference client's requests to the first stage; ends the stages when it has
+  // finished.
+  void submit(const std::vector<InferenceRequest>& requests);
 
   // All processes have reported the step.
   void on_step(const StepLine& line);
@@ -127,7 +128,6 @@ class Coordinator {
   std::chrono::steady_clock::time_point reported_;
   store::Step last_step_;
   std::optional<store::Step> last_evaluation_;
-  InferenceDriver inference_;
   // How many of the user's stop requests were handled.
   int stops_handled_ = 0;
   std::set<std::string> left_hosts_;

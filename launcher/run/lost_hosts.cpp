@@ -32,6 +32,8 @@ std::vector<std::size_t> replacement_order(const plan::Plan& plan,
   std::vector<std::size_t> order;
   while (!missing.empty()) {
     const auto next =
+        // The replica that lacks the fewest hosts first, so that few spare hosts bring back as many
+        // replicas as possible.
         std::ranges::min_element(missing, {}, [](const auto& one) { return one.second.size(); });
     for (const std::size_t host : std::set<std::size_t>(next->second)) {
       order.push_back(host);
@@ -41,6 +43,7 @@ std::vector<std::size_t> replacement_order(const plan::Plan& plan,
     }
     std::erase_if(missing, [](const auto& one) { return one.second.empty(); });
   }
+  // Hosts that no replica needs now come last.
   order.insert(order.end(), lost.begin(), lost.end());
   return order;
 }
@@ -52,6 +55,7 @@ void replace_host(plan::Plan& plan, std::size_t host, std::size_t spare) {
   next.slots = place.slots;
   hosts.spare.erase(hosts.spare.begin() + static_cast<std::ptrdiff_t>(spare));
   add_spare(hosts, std::exchange(place, std::move(next)));
+  // Without the facts of the host that is gone. The next launch asks the new one.
   plan.hosts.at(host) = plan::Plan::Host{place.name};
   for (plan::Plan::Process& process : plan.processes) {
     if (process.host_index == host) process.host = place.name;
@@ -124,6 +128,7 @@ std::set<std::uint32_t> replicas_to_leave_out(const plan::Plan& plan,
   }
   std::set<std::uint32_t> all = without;
   all.insert(gone.begin(), gone.end());
+  // At least one replica has to train.
   if (std::ssize(all) >= plan.recipe.pipeline.replicas) return {};
   return gone;
 }

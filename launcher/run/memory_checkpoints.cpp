@@ -45,6 +45,7 @@ void MemoryCheckpoints::stop() {
 void MemoryCheckpoints::hold(store::Step step, std::vector<store::ShardFile> files) {
   {
     const MutexLock lock(mutex_);
+    // All processes write into one directory, so there is no neighbour to copy to.
     if (!over_) return decide({step, std::move(files)}, "");
     made_ = Held{step, std::move(files)};
   }
@@ -60,6 +61,7 @@ void MemoryCheckpoints::judge(const LossHistory& losses) {
   const MutexLock lock(mutex_);
   losses_ = losses;
   const std::vector<store::Step> kept = store::steps_to_keep(held_steps(), 1, losses.good());
+  // To prune costs a message to every host, so nothing is sent unless something goes.
   if (kept.size() < held_.size()) keep(kept);
 }
 
@@ -89,6 +91,7 @@ void MemoryCheckpoints::run() {
       problem = base::describe_failure(error).text;
     }
     const MutexLock lock(mutex_);
+    // Parts without copies still survive the loss of a process, though not of a host.
     if (tables) {
       decide(std::move(made), problem);
     } else {
@@ -111,7 +114,8 @@ T MemoryCheckpoints::wait_on(std::future<T>& future, std::size_t host) const {
   });
 }
 
-// From then on the hosts offer the shards to their neighbours.
+// Compares the shards on their hosts with what was reported. From then on the hosts offer them to
+// their neighbours.
 std::vector<transfer::ChunkTable> MemoryCheckpoints::check_shards(const Held& made) const {
   const std::vector<plan::WrittenShard> shards = plan::written_shards(plan_, made.files);
   std::vector<std::future<transfer::ChunkTable>> answers;
@@ -152,6 +156,8 @@ void MemoryCheckpoints::copy_to_neighbours(Held& made,
 
 void MemoryCheckpoints::decide(Held made, const std::string& problem) {
   const store::Step step = made.step;
+  // The loss of one host would take the new checkpoint along, but not the older one, which is on
+  // two.
   if (!problem.empty() && !held_.empty() && held_.front().on_two) {
     decisions_.push_back(
         {step, "",
@@ -179,11 +185,8 @@ void MemoryCheckpoints::keep(const std::vector<store::Step>& steps) {
     store::prune_all_but(plan::memory_directory(run_, 0), steps);
     return;
   }
-  std::vector<std::uint64_t> numbers;
-  numbers.reserve(steps.size());
-  for (const store::Step step : steps) numbers.push_back(static_cast<std::uint64_t>(number(step)));
   for (std::size_t host = 0; host < over_->hosts.size(); ++host) {
-    over_->agent.prune(over_->hosts[host].agent, plan::memory_directory(run_, host), numbers);
+    over_->agent.prune(over_->hosts[host].agent, plan::memory_directory(run_, host), steps);
   }
 }
 
@@ -219,6 +222,7 @@ void MemoryCheckpoints::fetch(const plan::WrittenShard& shard, const Held& one, 
                                      throw base::UserError(base::ExitCode::peer_lost, "it is lost");
                                    });
     } catch (const base::UserError& error) {
+      // The user does not wait, so the neighbour is not tried either.
       if (error.code() == base::ExitCode::interrupted) throw;
       problem = fmt::format("; {}: {}", names.back(), error.what());
     }
@@ -241,6 +245,7 @@ void MemoryCheckpoints::save(const Held& one, const fs::path& to,
   }
   // All at once: each comes over the uplink of another host.
   std::atomic<bool> failed = false;
+  // One part that is lost makes the checkpoint useless, so the other fetches stop at once.
   const auto poll = [&] {
     if (give_up()) throw base::UserError(base::ExitCode::interrupted, "it was not waited for");
     if (failed) throw base::UserError(base::ExitCode::interrupted, "another part failed");
@@ -262,6 +267,7 @@ void MemoryCheckpoints::save(const Held& one, const fs::path& to,
     try {
       done.get();
     } catch (const base::UserError& error) {
+      // A part that was stopped because another one failed must not hide the error of that one.
       if (!first || error.code() != base::ExitCode::interrupted) first = std::current_exception();
     } catch (const std::exception&) {
       first = std::current_exception();
@@ -279,16 +285,21 @@ std::optional<store::Step> recover_from_memory(const RunDirectory& directory,
   std::optional<store::Step> here;
   if (!list.complete.empty()) here = list.complete.front().manifest.step;
   for (const MemoryCheckpoints::Held& one : memory.end_and_list()) {
+    // The list is sorted: all that follow are older still.
     if (here && *here >= one.step) return std::nullopt;
     if (with.losses.is_bad(one.step)) continue;
     try {
       const auto folder = store::checkpoint_directory(directory.path(), one.step);
       memory.save(one, folder, with.give_up);
+      // A checkpoint of the same step may have been committed on the hosts, with its manifest here
+      // but not its shards.
       if (!store::is_committed(folder)) with.commit(one.step, one.files);
       with.report(
           {"from_memory", fmt::format("the checkpoint of step {} was in memory only; it is on this "
                                       "machine's disk now",
                                       number(one.step))});
+      // A newer checkpoint is on the hosts' disks. It is the one to resume from if they answer
+      // again.
       if (!committed.empty() && one.step < committed.front()) return std::nullopt;
       return one.step;
     } catch (const std::exception& error) {

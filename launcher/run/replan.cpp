@@ -31,6 +31,7 @@ recipe::Recipe open_recipe(const plan::Plan& plan) {
   recipe.pipeline.choose_stages = true;
   recipe.pipeline.hosts.clear();
   recipe.pipeline.partition = {};
+  // Another size would change how gradients are summed, and so the bits.
   recipe.train.micro_batch = plan.micro_batch_rows();
   return recipe;
 }
@@ -61,6 +62,7 @@ void RunSpeeds::add(const StepLine& line) {
     const net::ProcessName other =
         known->second->connects == one.sender ? known->second->listens : known->second->connects;
     const Path path{plan_.process(one.sender).host_index, plan_.process(other).host_index};
+    // Links within a host are not part of a table of paths.
     if (path.first != path.second) keep_latest(rates_[path], one.bytes_per_second);
   }
 }
@@ -124,9 +126,11 @@ void Replan::training(store::Step /*from*/, store::Step /*to*/) {
 void Replan::step(const StepLine& line) { speeds_->add(line); }
 
 void Replan::checkpointed(store::Step step) {
+  // At a checkpoint, because a change of the layout costs the steps since the last one.
   if (next_ || answer_.valid() || !speeds_->known()) return;
   const ReplanCosts costs{speeds_->step_seconds(), 0, run_->plan.steps - number(step),
                           start_seconds_ + speeds_->step_seconds()};
+  // A search takes seconds, and this is the coordinator's thread.
   answer_ = std::async(std::launch::async, [this, costs, table = speeds_->table()] {
     return better_run(table, costs);
   });

@@ -132,7 +132,7 @@ base::Failure fetch_damaged(RunDirectory& directory, const plan::RunFile& run,
     observer.note(damage.sentence);
     if (std::ranges::find(files, file) == files.end()) files.push_back(file);
   }
-  // Of one that is missing there is nothing to rename.
+  // A file that is missing cannot be renamed.
   std::erase_if(files, [](const fs::path& file) {
     std::error_code error;
     return fs::symlink_status(file, error).type() == fs::file_type::not_found;

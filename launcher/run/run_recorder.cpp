@@ -215,6 +215,7 @@ void RunRecorder::step(const StepLine& line) {
   if (metrics_) run_or_warn([&] { metrics_->append(fields); });
   remaining_.add(line.step, line.seconds);
   const auto left = remaining_.seconds();
+  // Not written here: a step may take a millisecond, and reports() comes every second.
   for (const char* key : {"step", "boundaries", "sync"}) (*status_)[key] = fields.at(key);
   for (const std::string& key : status_metrics()) (*status_)[key] = fields.at(key);
   (*status_)["eta_seconds"] = left ? Json(*left) : Json(nullptr);

@@ -1,54 +1,81 @@
 #pragma once
 
 #include <atomic>
-#include <filesystem>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "framework/store/checkpoint.h"
 #include "framework/store/manifest.h"
 #include "launcher/plan/run_files.h"
+#include "launcher/run/loss_history.h"
 #include "launcher/run/memory_checkpoints.h"
+#include "launcher/run/run_directory.h"
 #include "launcher/run/run_hosts.h"
 #include "launcher/run/run_transfer.h"
 
 namespace strait::run {
 
 // Where the files of a launch are: all its processes see those of this machine, or each host has
-// its own, and the launcher sends and downloads. One thread; after start_downloads() commit(),
-// known_good(), prune() and take_warnings() may be called while another thread is in
-// RunHosts::rejoin_hosts().
+// its own, and the launcher sends and downloads. Knows of every checkpoint whether it is here, on
+// hosts or in memory, and decides what is fetched, pruned and recovered. One thread; after
+// start_checkpoints(), commit(), judge(), prune() and take_warnings() may be called while another
+// thread is in RunHosts::rejoin_hosts().
 class RunStorage {
  public:
   using Report = RunTransfer::Report;
+  using ManifestOf =
+      std::function<store::Manifest(store::Step, const std::vector<store::ShardFile>&)>;
 
-  virtual ~RunStorage() = default;
+  // All arguments outlive it. `stops` as in RunHosts.
+  RunStorage(RunHosts& hosts, const plan::RunFile& run, const RunDirectory& directory,
+             const std::atomic<int>& stops)
+      : hosts_(hosts),
+        transfer_(hosts.file_transfer()),
+        run_(run),
+        directory_(directory),
+        stops_(stops) {}
 
   // Sends what the processes read, with this part of the checkpoint `resume` unless that is empty.
   // UserError, StoreError: a host cannot have it, or a stop was requested.
-  virtual void send_inputs(const std::string& resume, store::Part part, const Report& report) = 0;
-  // Downloads each checkpoint from its commit on, as checkpoint.home says.
-  virtual void start_downloads() = 0;
-  // All files of the checkpoint are written.
-  virtual void commit(const store::Manifest& manifest) = 0;
-  // Checkpoints of this step and of earlier ones are known to be good: no prune() and no download
-  // from now on removes the newest of them.
-  virtual void known_good(store::Step step) = 0;
-  virtual store::Pruned prune(store::PruneTime time) = 0;
-  // Sets aside what hosts hold of later steps.
-  virtual void rewind(store::Step step) = 0;
-  // This outlives the result. StoreError: this machine has no memory directory.
-  virtual std::unique_ptr<MemoryCheckpoints> memory() = 0;
-  // What went wrong with downloads since the last call.
-  virtual std::vector<std::string> take_warnings() = 0;
-  // The processes have ended. Waits for what is being downloaded; a stop request ends the wait.
-  virtual void finish(const Report& report) = 0;
-};
+  void send_inputs(const std::string& resume, store::Part part, const Report& report);
 
-// All arguments outlive it. `stops` as in RunHosts.
-std::unique_ptr<RunStorage> storage_of(RunHosts& hosts, const plan::RunFile& run,
-                                       const std::filesystem::path& directory,
-                                       const std::atomic<int>& stops);
+  // From now on checkpoints are committed, and downloaded as checkpoint.home says.
+  void start_checkpoints(ManifestOf manifest);
+  // Holds the checkpoints in memory that the recipe asks for. Null: it asks for none, or this
+  // machine has no room for any. This object owns the result.
+  MemoryHolder* hold_in_memory(const Report& report);
+  // All processes have written these files.
+  void commit(store::Step step, const std::vector<store::ShardFile>& files);
+  // After every loss. Nothing that is pruned from now on is the newest checkpoint known to be good.
+  void judge(const LossHistory& losses);
+  store::Pruned prune(store::PruneTime time);
+  // Sets aside what hosts hold of later steps.
+  void rewind(store::Step step);
+  // What went wrong with downloads since the last call.
+  std::vector<std::string> take_warnings();
+
+  // The processes have ended. After a failure: writes the newest checkpoint in memory to this
+  // machine's disk. Returns its step; nullopt: none is newer than the checkpoints on disk.
+  std::optional<store::Step> save_from_memory(const Report& report);
+  // The processes have ended. Waits for what is being downloaded; a stop request ends the wait.
+  void finish(const Report& report);
+
+ private:
+  transfer::CheckpointDownloader::Settings downloads() const;
+  // True once the user has requested another stop.
+  std::function<bool()> one_more_stop() const;
+
+  RunHosts& hosts_;
+  RunTransfer* const transfer_;  // null: all processes see the files of this machine
+  const plan::RunFile& run_;
+  const RunDirectory& directory_;
+  const std::atomic<int>& stops_;
+  ManifestOf manifest_;
+  LossHistory losses_;
+  std::unique_ptr<MemoryCheckpoints> memory_;
+};
 
 }  // namespace strait::run

@@ -35,10 +35,10 @@ std::function<void()> limited(const std::function<void()>& poll, const std::stri
   return [poll, host, path, limit, until = Clock::now() + limit] {
     poll();
     if (Clock::now() < until) return;
-    throw base::UserError(base::ExitCode::stalled,
-                          fmt::format("host {} does not read {}, for {} s now: does its file "
-                                      "system hang?",
-                                      host, path, limit.count()));
+    throw base::UserError(
+        base::ExitCode::stalled,
+        fmt::format("host {} has not read {} for {} s: does its file system hang?", host, path,
+                    limit.count()));
   };
 }
 
@@ -73,6 +73,7 @@ void RunTransfer::add_host(std::size_t host, const fs::path& directory,
                            std::unique_ptr<net::Link> link, const std::string& key) {
   Host& one = hosts_.at(host);
   one.directory = directory;
+  // A host that was left out at the start had none.
   if (downloader_) downloader_->set_directory(host, directory);
   forget_holder(host);
   agent_->add_peer(one.agent, one.name, std::move(link), key);
@@ -140,6 +141,7 @@ bool RunTransfer::is_present(Delivery& delivery, const std::function<void()>& po
     const auto in_time = limited(poll, hosts_[delivery.host].name,
                                  delivery.group.files[i].from.string(), kReadLimit);
     try {
+      // Every answer is taken, even after a mismatch: an error of the host must not be overlooked.
       all = transfer::wait_for(delivery.tables_there[i], in_time) == delivery.tables[i] && all;
     } catch (const base::UserError& error) {
       constexpr std::array kOfHost{base::ExitCode::peer_lost, base::ExitCode::interrupted,
@@ -178,6 +180,7 @@ std::vector<std::future<std::uint64_t>> RunTransfer::start_fetches(
           agent_->fetch_on(hosts_[delivery.host].agent,
                            {table, chunks, folder / file.name, transfer::FetchRequest::As::content},
                            source_for(delivery.host, table, chunks)));
+      // Before the fetch has ended: the next host may wait for chunks that this one still gets.
       holders_[table.id()].push_back({delivery.host, chunks});
     }
   }
@@ -189,9 +192,8 @@ void RunTransfer::rewind(const std::vector<std::size_t>& hosts, store::Step step
   std::vector<std::pair<std::future<std::uint64_t>, std::function<void()>>> done;
   for (const std::size_t number : hosts) {
     const Host& host = hosts_.at(number);
-    done.emplace_back(
-        agent_->rewind(host.agent, host.directory, static_cast<std::uint64_t>(store::number(step))),
-        limited(poll, host.name, host.directory.string(), kCommandLimit));
+    done.emplace_back(agent_->rewind(host.agent, host.directory, step),
+                      limited(poll, host.name, host.directory.string(), kCommandLimit));
   }
   for (auto& [one, in_time] : done) transfer::wait_for(one, in_time);
 }
@@ -306,6 +308,7 @@ std::vector<std::string> RunTransfer::download_traces(
       // A process that failed has written no trace.
       if (failure.code != base::ExitCode::bad_input) missing.push_back(failure.text);
       if (failure.code == base::ExitCode::interrupted) break;
+      // Its other traces would take the full limit as well, one after the other.
       if (failure.code == base::ExitCode::stalled) stalled.insert(process.host_index);
     }
   }

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "launcher/base/median.h"
+#include "launcher/plan/speeds.h"
 
 namespace strait::run {
 namespace {
@@ -48,6 +49,72 @@ bool is_comparable(const StepLine::LinkBytes& one, const StepLine::LinkBytes& ot
 }
 
 double megabits(double bytes_per_second) { return bytes_per_second * 8 / 1e6; }
+
+constexpr double kSlowStep = 10;          // times the median
+constexpr double kLeastNamed = 1;         // of a named step, in seconds; shorter ones do not matter
+constexpr std::int64_t kFewestSteps = 8;  // the median of fewer steps says little
+
+// Processor time of all programs on a host, and of the run's own processes, in cores.
+struct Use {
+  double all = 0;
+  double own = 0;
+  double others() const { return std::max(all - own, 0.0); }
+};
+
+bool knows_speed(const plan::Plan& plan, const plan::PathSpeed& speed) {
+  const recipe::Recipe::Hosts& hosts = plan.recipe.hosts;
+  const bool simulated = hosts.simulate_link.empty() && hosts.simulate.bits_per_second > 0;
+  return speed.measured || simulated || hosts.link_megabits.has_value();
+}
+
+std::map<net::ProcessName, SlowSteps::Host> hosts_of_processes(const plan::Plan& plan) {
+  std::map<net::ProcessName, SlowSteps::Host> hosts;
+  for (const plan::Plan::Process& process : plan.processes) {
+    hosts[process.name] = {process.host, plan.hosts.at(process.host_index).cores};
+  }
+  return hosts;
+}
+
+// The speed expected of the bytes that `sender` sends. Links within a host and simulated links have
+// no host names, so they are reported by their own names.
+ExpectedSpeeds::Link expected_link(const plan::Plan& plan, net::ProcessName sender,
+                                   net::ProcessName receiver, const plan::Plan::Link& link) {
+  ExpectedSpeeds::Link expected;
+  const std::size_t from = plan.process(sender).host_index;
+  const std::size_t to = plan.process(receiver).host_index;
+  if (from != to) {
+    expected.from = plan.hosts.at(from).name;
+    expected.to = plan.hosts.at(to).name;
+  }
+  const plan::PathSpeed speed = plan::path_speed(plan, from, to);
+  if (!knows_speed(plan, speed)) return expected;
+  // Each message of a boundary may wait for an answer; a round of replicas has a few messages.
+  constexpr std::int64_t kTripsOfRound = 4;
+  const std::int64_t trips =
+      link.use == plan::Plan::Use::boundary ? plan.micro_batches : kTripsOfRound;
+  const double round_trip = speed.seconds + plan::path_speed(plan, to, from).seconds;
+  expected.bytes_per_second = speed.bytes_per_second;
+  expected.waiting = static_cast<double>(trips) * round_trip;
+  return expected;
+}
+
+// The speeds that the plan expects of processes, and of the links whose speed is known: measured,
+// simulated, or stated in the recipe.
+ExpectedSpeeds expected_speeds(const plan::Plan& plan, const ModelQuestions& model) {
+  ExpectedSpeeds expected;
+  const std::map<net::ProcessName, double> seconds = model.compute_seconds(plan);
+  for (const plan::Plan::Process& process : plan.processes) {
+    const bool measured = plan::compute_speed(plan, process).measured;
+    expected.processes[process.name] = {seconds.at(process.name), measured, process.host};
+  }
+  for (const plan::Plan::Link& link : plan.links) {
+    expected.links[{link.name, link.connects}] =
+        expected_link(plan, link.connects, link.listens, link);
+    expected.links[{link.name, link.listens}] =
+        expected_link(plan, link.listens, link.connects, link);
+  }
+  return expected;
+}
 
 }  // namespace
 
@@ -201,6 +268,55 @@ std::vector<std::string> SlowParts::sentences() const {
     if (part.slow) list.push_back(part.sentence);
   }
   return list;
+}
+
+// The host that other programs use most. All processes of a host see the same programs, but each in
+// its own step, so the largest value counts.
+std::string SlowSteps::load(const StepLine& line) const {
+  std::map<std::string, Use> hosts;
+  std::map<std::string, std::int64_t> cores;
+  for (const auto& [process, metrics] : line.processes) {
+    const auto host = hosts_.find(process);
+    if (host == hosts_.end() || !metrics.host_cores) continue;
+    Use& use = hosts[host->second.name];
+    use.all = std::max(use.all, *metrics.host_cores);
+    use.own += metrics.own_cores;
+    cores[host->second.name] = host->second.cores;
+  }
+  if (hosts.empty()) return "";
+  const auto most =
+      std::ranges::max_element(hosts, {}, [](const auto& one) { return one.second.others(); });
+  const std::int64_t of = cores.at(most->first);
+  return fmt::format("; other programs kept {:.1f}{} cores of host {} busy", most->second.others(),
+                     of == 0 ? "" : fmt::format(" of the {}", of), most->first);
+}
+
+std::string SlowSteps::add(const StepLine& line) {
+  const double seconds = std::max(line.seconds - line.checkpoint_seconds, 0.0);
+  const double usual = seconds_.median();
+  const bool was_slow = slow_;
+  slow_ = steps_ >= kFewestSteps && seconds >= kLeastNamed && seconds >= kSlowStep * usual;
+  ++steps_;
+  seconds_.add(seconds);
+  if (!slow_ || was_slow) return "";
+  return fmt::format("step {} took {:.2g} s, {:.2g} times the median of {:.2g} s{}",
+                     number(line.step), seconds, seconds / usual, usual, load(line));
+}
+
+SlowObserver::SlowObserver(const plan::Plan& plan, const ModelQuestions& model,
+                           std::vector<RunObserver*> observers)
+    : slow_(expected_speeds(plan, model)),
+      slow_steps_(hosts_of_processes(plan)),
+      observers_(std::move(observers)) {}
+
+void SlowObserver::step(const StepLine& line) {
+  observers_.launcher_event({"slow", slow_steps_.add(line)});
+  const std::vector<SlowParts::Change> changes = slow_.add(line);
+  if (changes.empty()) return;
+  for (const auto& change : changes) {
+    observers_.launcher_event({change.slow ? "slow" : "not_slow", change.sentence});
+  }
+  observers_.notify(&RunObserver::slow_parts, slow_.sentences());
 }
 
 }  // namespace strait::run

@@ -7,6 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/plan/plan.h"
+#include "launcher/run/model_questions.h"
+#include "launcher/run/run_observer.h"
 #include "launcher/run/step_ledger.h"
 
 namespace strait::run {
@@ -80,6 +83,42 @@ class SlowParts {
   std::map<LinkOf, Part> links_;
   std::map<net::ProcessName, Part> processes_;
   std::int64_t steps_ = 0;
+};
+
+// Names steps that take ten times the median of the latest ones, with the cores that other programs
+// used meanwhile. Of several in a row only the first. Pure: no clock, no file.
+class SlowSteps {
+ public:
+  struct Host {
+    std::string name;
+    std::int64_t cores = 0;  // 0: unknown
+  };
+  explicit SlowSteps(std::map<net::ProcessName, Host> hosts) : hosts_(std::move(hosts)) {}
+
+  std::string add(const StepLine& line);  // empty: nothing to report
+
+ private:
+  std::string load(const StepLine& line) const;
+
+  const std::map<net::ProcessName, Host> hosts_;  // by process
+  RecentMedian seconds_{64};
+  std::int64_t steps_ = 0;
+  bool slow_ = false;  // of the latest step
+};
+
+// Tells the other observers of a run which links and processes (SlowParts) and which steps
+// (SlowSteps) are slow, compared with what the plan expects.
+class SlowObserver : public RunObserver {
+ public:
+  SlowObserver(const plan::Plan& plan, const ModelQuestions& model,
+               std::vector<RunObserver*> observers);
+
+  void step(const StepLine& line) override;
+
+ private:
+  SlowParts slow_;
+  SlowSteps slow_steps_;
+  const RunObservers observers_;
 };
 
 }  // namespace strait::run

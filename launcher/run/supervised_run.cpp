@@ -168,7 +168,7 @@ class SupervisedRun {
     return launch();
   }
 
-  // Of the hosts of the plan, then of the spare ones: why they cannot be used now. All are called
+  // Why each host of the plan, then each spare one, cannot be used now. All are called
   // at the same time, because those that are gone take longest. Those that join are waited for: an
   // engine may start them again.
   std::vector<std::string> absent_hosts() const {

@@ -27,6 +27,7 @@ void sort_weights_first(std::vector<CheckpointDownloader::Shard>& shards) {
   for (auto& shard : shards) {
     shard.weights = std::find(weights.begin(), weights.end(), shard.file) != weights.end();
   }
+  // Stable: shards of one kind stay in the order of the processes, as the manifest lists them.
   std::stable_partition(shards.begin(), shards.end(),
                         [](const auto& shard) { return shard.weights; });
 }
@@ -37,7 +38,7 @@ void add_missing(base::Failure& all, const base::Failure& one) {
   all.text += (all.text.empty() ? "" : "; ") + one.text;
 }
 
-// Of which all that is fetched is here; newest first.
+// The checkpoints of which every part that is fetched is here; newest first.
 std::vector<store::Step> complete_steps(const CheckpointDownloader::Settings& settings) {
   std::vector<store::Step> steps;
   for (const store::Checkpoint& checkpoint :
@@ -68,7 +69,7 @@ void fetch_shard(TransferAgent& agent, const net::ProcessName& host, const fs::p
     agent.fetch({table, ChunkSet::all(table.count()), here, FetchRequest::As::file}, {host}, poll);
   } catch (const store::StoreError& error) {
     if (error.kind() != store::StoreError::Kind::corrupt) throw;
-    // Of a file here, while the host has the right one.
+    // A file here is damaged, while the host has the right one.
     throw store::StoreError(store::StoreError::Kind::storage_io, error.what());
   }
 }
@@ -108,6 +109,8 @@ void CheckpointDownloader::add(store::Step step, std::vector<Shard> shards) {
     const MutexLock lock(mutex_);
     skips = next_.has_value();
     std::optional<Download> download = Download{step, std::move(shards), 0};
+    // Only the newest one waits: on a path that is slower than the commits the queue would grow
+    // without end.
     if (current_) {
       next_ = std::move(download);
     } else {
@@ -128,6 +131,7 @@ CheckpointDownloader::Finished CheckpointDownloader::finish(
   while (current_ && !stalled) {
     const Remaining now = remaining();
     if (give_up(now)) break;
+    // Bytes and not checkpoints: a large shard on a slow path is progress, too.
     if (std::exchange(bytes, now.bytes) != now.bytes) came = Clock::now();
     stalled = Clock::now() - came >= settings_.stall_timeout;
     changed_.wait_until(mutex_, Clock::now() + kPollInterval);
@@ -217,6 +221,8 @@ bool CheckpointDownloader::given_up(const Shard& shard) const {
   if (closing_ || !wanted(shard)) return true;
   if (!next_) return false;
   const auto is_on_host = [&shard](const Shard& other) { return other.host == shard.host; };
+  // A newer checkpoint without shards of this host shows that the host has left the run. Its link
+  // waits for hosts.hold before it gives up, which may be minutes.
   return std::none_of(next_->shards.begin(), next_->shards.end(), is_on_host);
 }
 
@@ -227,6 +233,7 @@ base::Failure CheckpointDownloader::download(const Download& current) {
     for (const Shard& shard : current.shards) {
       const base::Failure one = download_shard(current.step, shard);
       const MutexLock lock(mutex_);
+      // finish() may have lowered what is wanted while this shard was fetched.
       if (!one.text.empty() && wanted(shard)) add_missing(missing, one);
       ++current_->done;
       fetched_before_ = agent_.totals().fetched_bytes;
@@ -264,6 +271,7 @@ base::Failure CheckpointDownloader::download_shard(store::Step step, const Shard
     const base::Failure cause = base::describe_failure(error);
     const std::string what = fmt::format("{} of host {}", shard.file.name, host.name);
     if (cause.code == base::ExitCode::interrupted)
+      // The text of an interruption is empty: this object caused it.
       return {cause.code, what + " was not waited for"};
     return {cause.code, fmt::format("{} ({})", what, cause.text)};
   }
@@ -302,6 +310,7 @@ void CheckpointDownloader::prune(store::Step downloaded) {
   // A newer checkpoint was committed meanwhile: its download prunes. Otherwise what is incomplete
   // now was skipped and will not be downloaded.
   if (kept.empty() || kept.front() != downloaded) return;
+  // Also if it is on hosts only: `kept` has only what is complete here.
   if (good) kept.push_back(*good);
   warn_of(store::prune_all_but(settings_.run, kept));
   prune_hosts(kept);
@@ -315,6 +324,7 @@ void CheckpointDownloader::prune_skipped() {
     std::vector<store::Step> kept;
     {
       const MutexLock lock(mutex_);
+      // At least two: the newest may still be incomplete on a host that was lost since.
       kept = store::steps_to_keep(committed, std::max<std::int64_t>(*settings_.keep, 2), good_);
       if (current_) kept.push_back(current_->step);
     }
@@ -328,10 +338,7 @@ void CheckpointDownloader::prune_skipped() {
 }
 
 void CheckpointDownloader::prune_hosts(const std::vector<store::Step>& kept) {
-  std::vector<std::uint64_t> steps;
-  steps.reserve(kept.size());
-  for (const store::Step step : kept) steps.push_back(static_cast<std::uint64_t>(number(step)));
-  for (const Host& host : known_hosts()) agent_.prune(host.agent, host.directory, steps);
+  for (const Host& host : known_hosts()) agent_.prune(host.agent, host.directory, kept);
 }
 
 }  // namespace strait::transfer

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <nlohmann/json.hpp>
 
 #include "framework/store/file_hash.h"
 #include "framework/store/input_file.h"
@@ -74,32 +73,12 @@ ChunkTable read_chunk_table(const std::filesystem::path& path) {
   return table;
 }
 
-nlohmann::json table_to_json(const ChunkTable& table) {
-  return {{"size", table.size}, {"whole", table.whole}, {"pieces", table.chunks}};
-}
-
-ChunkTable table_from_json(const nlohmann::json& json) {
-  ChunkTable table{json.at("size"), json.at("whole"), json.at("pieces")};
-  if (!table.well_formed()) {
-    throw store::StoreError(store::StoreError::Kind::corrupt, "the chunk table is corrupt");
-  }
-  return table;
-}
-
 FileStamp FileStamp::of(const std::filesystem::path& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) throw store::system_error("stat", path, errno);
   constexpr std::int64_t kNanoseconds = 1'000'000'000;
   return {static_cast<std::uint64_t>(status.st_size), status.st_ino,
           status.st_ctim.tv_sec * kNanoseconds + status.st_ctim.tv_nsec};
-}
-
-nlohmann::json stamp_to_json(const FileStamp& stamp) {
-  return {{"size", stamp.size}, {"inode", stamp.inode}, {"changed", stamp.changed}};
-}
-
-FileStamp stamp_from_json(const nlohmann::json& json) {
-  return {json.at("size"), json.at("inode"), json.at("changed")};
 }
 
 ChunkSet ChunkSet::all(std::uint32_t chunks) {

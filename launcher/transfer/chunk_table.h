@@ -3,11 +3,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "framework/fields/bounded_json.h"
+#include "framework/fields/fields.h"
 
 namespace strait::transfer {
 
@@ -40,10 +42,9 @@ bool is_content_id(std::string_view text);
 // Reads the whole file. StoreError: it cannot be read or is too large.
 ChunkTable read_chunk_table(const std::filesystem::path& path);
 
-// The JSON form on disk.
-constexpr std::uint64_t kMostTableText = std::uint64_t{256} << 20;
-nlohmann::json table_to_json(const ChunkTable& table);
-ChunkTable table_from_json(const nlohmann::json& json);  // StoreError (corrupt): not well formed
+void describe(auto& f, fields::Is<ChunkTable> auto& m) {
+  f("size", m.size), f("whole", m.whole), f("chunks", m.chunks);
+}
 
 // Identifies an unchanged file without reading it: while the stamp is the same, hashes that were
 // computed before still hold. The time is the inode's ctime, which no program can set back.
@@ -56,9 +57,15 @@ struct FileStamp {
   bool operator==(const FileStamp&) const = default;
 };
 
-// A JSON object that may have other fields, too. nlohmann::json::exception: a field is missing.
-nlohmann::json stamp_to_json(const FileStamp& stamp);
-FileStamp stamp_from_json(const nlohmann::json& json);
+void describe(auto& f, fields::Is<FileStamp> auto& m) {
+  f("size", m.size), f("inode", m.inode), f("changed", m.changed);
+}
+
+// Of the JSON files that note a table, or which chunks of a file are present: 4 TiB have 128 MiB of
+// hashes, and two million runs if every second chunk is present.
+inline constexpr std::uint64_t kMostNoteText = std::uint64_t{256} << 20;
+inline constexpr fields::JsonLimits kNoteLimits{.string_bytes = kMostNoteText,
+                                                .values = std::size_t{1} << 24};
 
 struct ByteRange {
   std::uint64_t begin = 0;
@@ -70,6 +77,8 @@ struct ChunkRun {
   std::uint32_t count = 0;
   bool operator==(const ChunkRun&) const = default;
 };
+
+void describe(auto& f, fields::Is<ChunkRun> auto& m) { f("first", m.first), f("count", m.count); }
 
 // A set of chunks of one file.
 class ChunkSet {

@@ -7,12 +7,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "framework/fields/json_fields.h"
 #include "framework/store/atomic_file.h"
 #include "framework/store/file_hash.h"
 #include "framework/store/file_lock.h"
@@ -92,17 +92,23 @@ struct CachedTable {
   ChunkTable table;
 };
 
+void describe(auto& f, fields::Is<CachedTable> auto& m) {
+  f("path", m.path), f("stamp", m.stamp), f("table", m.table);
+}
+
 std::optional<CachedTable> read_cached_table(const fs::path& entry) {
   std::error_code error;
   if (!fs::exists(entry, error)) return std::nullopt;
   try {
-    const auto json = nlohmann::json::parse(store::read_text_file(entry, kMostTableText));
-    return CachedTable{json.at("path"), stamp_from_json(json), table_from_json(json.at("table"))};
-  } catch (const nlohmann::json::exception&) {
-    return std::nullopt;  // incomplete, or written by another build: a cache miss
+    auto cached = fields::from_text<CachedTable>(store::read_text_file(entry, kMostNoteText),
+                                                 "chunk table", kNoteLimits);
+    if (cached.table.well_formed()) return cached;
+  } catch (const fields::MessageError&) {
+    // Incomplete, or written by another build: the file is read again.
   } catch (const store::StoreError&) {
-    return std::nullopt;
+    // The same: what cannot be read is not worth an error, because the file itself may be readable.
   }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -164,11 +170,8 @@ ChunkTable ContentStore::table_of(const fs::path& path) const {
     throw store::StoreError(store::StoreError::Kind::busy,
                             fmt::format("{} was modified while it was read", path.string()));
   }
-  nlohmann::json json = stamp_to_json(before);
-  json["path"] = name;
-  json["table"] = table_to_json(table);
   try {
-    write_table(entry, json.dump());
+    write_table(entry, fields::to_object(CachedTable{name, before, table}).dump());
   } catch (const store::StoreError&) {
     // Without an entry the table is computed again next time.
   }

@@ -31,6 +31,7 @@ class FileFetcher::Fetch {
       if (!peer) note(base::ExitCode::peer_lost, name.describe() + " is not connected");
     }
     const MutexLock lock(fetcher_.mutex_);
+    // A list: the iterator stays valid while other fetches come and go.
     requests_ = fetcher_.running_.insert(fetcher_.running_.end(), Requests{id_, {}, {}});
   }
   ~Fetch() {
@@ -38,6 +39,7 @@ class FileFetcher::Fetch {
       const MutexLock lock(fetcher_.mutex_);
       fetcher_.running_.erase(requests_);
     }
+    // Also when an exception ends the fetch: what has arrived is not fetched a second time.
     if (destination_ && lacking_ > 0) destination_->abandon();
   }
   Fetch(const Fetch&) = delete;
@@ -78,6 +80,7 @@ class FileFetcher::Fetch {
     for (std::uint32_t chunk = 0; chunk < request_.chunks.size(); ++chunk) {
       if (request_.chunks.contains(chunk) && !present.contains(chunk)) open_.push_back(chunk);
     }
+    // The time to read and hash what is already here does not count as silence of a source.
     lacking_ = open_.size();
     progress_ = Clock::now();
     lacking_bytes_ = 0;
@@ -86,11 +89,14 @@ class FileFetcher::Fetch {
     if (!content) return;
     fetcher_.server_.opened(request_.table, content, present);
     const MutexLock lock(fetcher_.mutex_);
+    // Pinned until the process ends: a stage reads the content by a link, of which the store knows
+    // nothing.
     fetcher_.pinned_.push_back(content);
   }
 
   // The first source that may have the chunk. UserError: no source is left.
   std::size_t source_of(std::uint32_t chunk) {
+    // A source that has answered Missing is not asked for that chunk again, but for others.
     const auto first = first_source_.find(chunk);
     std::size_t source = first == first_source_.end() ? 0 : first->second;
     while (source < sources_.size() && sources_[source].given_up) ++source;
@@ -104,6 +110,7 @@ class FileFetcher::Fetch {
     while (!open_.empty()) {
       const std::uint32_t chunk = open_.front();
       Source& source = sources_[source_of(chunk)];
+      // Recorded before it is sent, because the answer comes on another thread.
       if (!fetcher_.request(requests_, source.peer, chunk, request_.table.bytes(chunk))) return;
       open_.pop_front();
       ++source.asked;
@@ -116,6 +123,7 @@ class FileFetcher::Fetch {
     --source->asked;
     progress_ = Clock::now();
     if (!answer.content) {
+      // Not a broken source: the error counts only if no other source has the chunk.
       note(base::ExitCode::stalled, "no connected host has the rest");
       first_source_[answer.chunk] = static_cast<std::size_t>(source - sources_.begin()) + 1;
       open_.push_front(answer.chunk);
@@ -123,6 +131,8 @@ class FileFetcher::Fetch {
     }
     if (!destination_->file().write(answer.chunk, *answer.content)) {
       open_.push_front(answer.chunk);
+      // Links check what they carry, and the sender checks what it reads, so a wrong hash is a
+      // wrong program.
       fetcher_.peers_.drop(answer.peer, "protocol error: the hash of a chunk does not match");
       return;
     }
@@ -154,6 +164,7 @@ class FileFetcher::Fetch {
 
   bool is_silent(const Source& source, std::size_t number, Time now) {
     const net::LinkState link = fetcher_.peers_.state(source.peer);
+    // An alternative source is given up sooner, because the next one (the launcher) has everything.
     const bool last = std::all_of(sources_.begin() + static_cast<std::ptrdiff_t>(number) + 1,
                                   sources_.end(), [](const Source& one) { return one.given_up; });
     const bool delayed = [&] {
@@ -182,6 +193,7 @@ class FileFetcher::Fetch {
       --source.asked;
       return true;
     });
+    // In file order, so that disks are read in sequence.
     std::ranges::sort(open_);
   }
 
@@ -239,6 +251,7 @@ bool FileFetcher::request(Running fetch, std::size_t peer, std::uint32_t chunk,
   const MutexLock lock(mutex_);
   if (windows_[peer].full(now) || limit_.due() > now) return false;
   windows_[peer].requested();
+  // Charged at the request: bytes that are on their way count, too.
   limit_.add(now, bytes);
   fetch->asked[chunk] = peer;
   return true;

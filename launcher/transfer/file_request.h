@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "framework/net/process_name.h"
+#include "framework/store/sample.h"
 #include "launcher/base/errors.h"
 #include "launcher/transfer/chunk_table.h"
 
@@ -40,13 +41,13 @@ struct Put {
 // checkpoints of these steps.
 struct Prune {
   std::string path;
-  std::vector<std::uint64_t> steps;
+  std::vector<store::Step> steps;
 };
 
 // The run resumes from this step: set all later checkpoints of this run directory aside.
 struct Rewind {
   std::string path;
-  std::uint64_t step = 0;
+  store::Step step{};
 };
 
 // Accept a link from this agent, which has this public key.

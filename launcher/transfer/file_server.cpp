@@ -50,6 +50,7 @@ void FileServer::offer(const ChunkTable& table, const std::filesystem::path& pat
 void FileServer::expect(const ChunkTable& table, const ChunkSet& coming) {
   const MutexLock lock(mutex_);
   Offer& offer = contents_[table.id()];
+  // A content that is here in part keeps what it has.
   if (offer.file == nullptr) {
     offer.file = std::make_shared<const File>(File{table, {}, nullptr});
     offer.present = ChunkSet(table.count());
@@ -88,6 +89,7 @@ void FileServer::ended(const std::string& id) {
     const auto found = contents_.find(id);
     if (found == contents_.end()) return;
     found->second.coming = ChunkSet();
+    // The fetch failed before it opened a file: nothing can be read.
     if (found->second.file->path.empty()) contents_.erase(found);
   }
   changed_.notify_all();
@@ -123,6 +125,7 @@ void FileServer::request(std::size_t peer, const message::Get& get) {
     const MutexLock lock(mutex_);
     std::deque<Request>& waiting = waiting_[peer];
     if (waiting.size() >= kMostWaiting) {
+      // A fetcher's window is smaller; without a bound a peer could fill this process's memory.
       throw base::MessageError("protocol error: too many chunk requests at once");
     }
     waiting.push_back({get, Clock::now()});
@@ -148,6 +151,7 @@ void FileServer::run() {
       if (stopped_) return;
     }
     for (const std::size_t peer : work.delayed) peers_.send(peer, message::Wait{});
+    // Without the lock: it reads a disk, and requests have to be taken meanwhile.
     if (work.request) serve(work);
   }
 }
@@ -165,6 +169,7 @@ bool FileServer::next_work(Time now, Work& work) {
 }
 
 bool FileServer::next_request(Time now, Work& work) {
+  // In turn, so that a host with a long queue does not delay the others.
   auto peer = waiting_.upper_bound(served_last_);
   for (std::size_t tried = 0; tried < waiting_.size(); ++tried, ++peer) {
     if (peer == waiting_.end()) peer = waiting_.begin();
@@ -192,6 +197,7 @@ void FileServer::serve(const Work& work) {
     const std::uint64_t bytes = file->table.bytes(get.chunk);
     {
       const MutexLock lock(mutex_);
+      // After the read: a chunk that turned out to be missing costs nothing of the limit.
       limit_.add(Clock::now(), bytes);
     }
     sent_bytes_ += bytes;
@@ -212,6 +218,8 @@ std::optional<net::Frame> FileServer::read(const File& file, const message::Get&
     // The peer gets Missing and asks another source.
   }
   const MutexLock lock(mutex_);
+  // The chunk is not offered again, or every later request would read it in vain. Only of this
+  // file: another one may have it.
   for (auto [at, end] = files_.equal_range(get.id); at != end; ++at) {
     if (at->second.file.get() == &file) at->second.present.erase(get.chunk);
   }

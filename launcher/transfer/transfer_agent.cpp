@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <iterator>
 #include <utility>
 
 #include "framework/store/atomic_file.h"
@@ -44,8 +43,6 @@ OnFileReply fulfil(std::shared_ptr<std::promise<Value>> promise, Take take) {
                                 "protocol error: not the reply to the request")));
   };
 }
-
-store::Step step_of(std::uint64_t number) { return store::Step{static_cast<std::int64_t>(number)}; }
 
 }  // namespace
 
@@ -166,13 +163,12 @@ std::future<std::uint64_t> TransferAgent::put(const net::ProcessName& host, cons
 
 std::future<std::uint64_t> TransferAgent::prune(const net::ProcessName& host,
                                                 const fs::path& run_directory,
-                                                const std::vector<std::uint64_t>& steps) {
+                                                const std::vector<store::Step>& steps) {
   return ask(host, Prune{run_directory.string(), steps});
 }
 
 std::future<std::uint64_t> TransferAgent::rewind(const net::ProcessName& host,
-                                                 const fs::path& run_directory,
-                                                 std::uint64_t step) {
+                                                 const fs::path& run_directory, store::Step step) {
   return ask(host, Rewind{run_directory.string(), step});
 }
 
@@ -221,9 +217,7 @@ void TransferAgent::perform(Put put, OnFileReply on_reply) {
 void TransferAgent::perform(Prune prune, OnFileReply on_reply) {
   file_worker_->add([prune = std::move(prune), on_reply = std::move(on_reply)] {
     answer(on_reply, [&] {
-      std::vector<store::Step> steps;
-      std::ranges::transform(prune.steps, std::back_inserter(steps), step_of);
-      const store::Pruned pruned = store::prune_all_but(prune.path, steps);
+      const store::Pruned pruned = store::prune_all_but(prune.path, prune.steps);
       if (pruned.left.empty()) return Done{};
       throw store::StoreError(store::StoreError::Kind::storage_io, pruned.left.front().reason);
     });
@@ -233,7 +227,7 @@ void TransferAgent::perform(Prune prune, OnFileReply on_reply) {
 void TransferAgent::perform(Rewind rewind, OnFileReply on_reply) {
   file_worker_->add([rewind = std::move(rewind), on_reply = std::move(on_reply)] {
     answer(on_reply, [&] {
-      store::set_aside_newer(rewind.path, step_of(rewind.step), store::Uncommitted::set_aside);
+      store::set_aside_newer(rewind.path, rewind.step, store::Uncommitted::set_aside);
       return Done{};
     });
   });

@@ -79,9 +79,9 @@ class TransferAgent {
                                  const std::string& text);
   std::future<std::uint64_t> prune(const net::ProcessName& host,
                                    const std::filesystem::path& run_directory,
-                                   const std::vector<std::uint64_t>& steps);
+                                   const std::vector<store::Step>& steps);
   std::future<std::uint64_t> rewind(const net::ProcessName& host,
-                                    const std::filesystem::path& run_directory, std::uint64_t step);
+                                    const std::filesystem::path& run_directory, store::Step step);
 
   // Of a host agent: performs requests on files in their order, and a few fetches at a time. Each
   // gets one reply, on any thread, unless this object is destroyed before it began. MessageError:

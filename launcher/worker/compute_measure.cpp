@@ -82,9 +82,12 @@ base::ExitCode serve_measurement(int input, int output) {
         hosts::parse_launcher_message(std::as_bytes(std::span(text))).content;
     reply = measure_compute(std::get<hosts::MeasureCompute>(order));
   } catch (const std::exception& error) {
+    // The reply is the only way to say what went wrong: the agent reads nothing else from this
+    // process.
     reply = base::describe_failure(error);
   }
   net::Frame line = format(reply);
+  // The agent reads one line. JSON on one line has no line break of its own.
   line.push_back(std::byte{'\n'});
   return base::write_all(output, line) ? base::ExitCode::done : base::ExitCode::peer_lost;
 }

@@ -46,6 +46,8 @@ std::map<std::string, std::string> ControlClient::wait_for_peers() {
 
 ControlClient::Decision ControlClient::wait_for_commit(store::Step step, std::uint32_t epoch) {
   const MutexLock lock(mutex_);
+  // Without a limit: an abort or the loss of the coordinator ends the process from the other
+  // thread.
   while (!decided_.contains({step, epoch})) changed_.wait(mutex_);
   return decided_.at({step, epoch});
 }
@@ -65,6 +67,7 @@ void ControlClient::on_admit(ListenForReplica listen_for_replica,
     connect_ = std::move(connect);
     pending = std::exchange(pending_admit_, std::nullopt);
   }
+  // An Admit that came before the stage was ready for it.
   if (pending) handle(*pending);
 }
 

@@ -10,6 +10,7 @@ namespace strait::worker {
 DataLinks::DataLinks(net::Node& node, plan::StageJob job) : node_(node), job_(std::move(job)) {
   const MutexLock lock(mutex_);
   for (const plan::Plan::Link& link : job_.plan.links) {
+    // All before Ready: a peer may connect as soon as the coordinator has told it the endpoint.
     if (job_.binds.contains(link.name)) bound_[link.name] = bind(link, endpoints_);
   }
 }
@@ -79,12 +80,14 @@ DataLinks::Endpoints DataLinks::listen_for_replica(
     std::uint32_t replica, const std::map<std::string, std::string>& keys,
     const std::map<std::string, std::string>& binds) {
   const MutexLock lock(mutex_);
+  // The processes of the replica are new ones. With the former keys they would not be let in.
   for (const auto& [process, key] : keys) job_.peer_keys[process] = key;
   joining_ = replica;
   Endpoints endpoints;
   for (const plan::Plan::Link& link : job_.plan.links) {
     if (!is_local(link) || peer_of(link).replica != replica) continue;
     ReplicaLink& kept = replica_links_.at(link.name);
+    // Of an attempt that failed: its listener may hold the only free port.
     kept.next.reset();
     job_.binds.erase(link.name);
     const auto here = binds.find(link.name);

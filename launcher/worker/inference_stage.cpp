@@ -1,16 +1,99 @@
 #include "launcher/worker/inference_stage.h"
 
+#include <ATen/ATen.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstring>
+#include <memory>
+#include <optional>
 #include <utility>
+#include <vector>
+
+#include "framework/bytes.h"
+#include "framework/store/checkpoint.h"
+#include "launcher/base/errors.h"
+#include "launcher/planner/checkpoint_weights.h"
+#include "launcher/planner/planned_model.h"
+#include "launcher/plugin/plugin_file.h"
+#include "launcher/run/control_message.h"
+#include "launcher/worker/compute_device.h"
+#include "launcher/worker/data_links.h"
+#include "models/model.h"
 
 namespace strait::worker {
 namespace {
 
 constexpr std::chrono::seconds kResultTimeout{5};
+
+using Sizes = std::array<std::int64_t, 3>;
+
+run::InferenceRequest request_of(std::span<const std::byte> bytes) {
+  return std::visit(
+      []<class Message>(Message&& message) -> run::InferenceRequest {
+        if constexpr (std::is_constructible_v<run::InferenceRequest, Message&&>) {
+          return std::forward<Message>(message);
+        } else {
+          throw base::MessageError("activations of a message that is not a request");
+        }
+      },
+      run::parse_coordinator_message(bytes));
+}
+
+// Whether exactly these values are left.
+bool fits(const Sizes& sizes, std::size_t bytes) {
+  const std::size_t values = bytes / sizeof(float);
+  if (values * sizeof(float) != bytes) return false;
+  std::size_t rest = values;
+  for (const std::int64_t size : sizes) {
+    if (size <= 0 || rest % static_cast<std::size_t>(size) != 0) return false;
+    rest /= static_cast<std::size_t>(size);
+  }
+  return rest == 1;
+}
+
+// Each part has its own copy of a tied weight.
+std::vector<std::unique_ptr<ModelPart>> load_parts(const plan::StageJob& job,
+                                                   StageReporter& reporter) {
+  const models::ModelConfig config = planner::planned_model(job.plan);
+  const planner::CheckpointWeights weights(job.plan.recipe, config, job.resume);
+  const at::Device device = compute_device(job);
+  const at::NoGradGuard no_grad;
+  std::vector<std::unique_ptr<ModelPart>> parts;
+  for (const models::LayerRange& layers : job.plan.process(job.process).chunks) {
+    auto model = models::make_model(config, layers, at::kFloat, device);
+    for (const models::Parameter& parameter : model->parameters()) {
+      models::assign(parameter, weights.read(parameter.name));
+      reporter.count_progress();
+    }
+    parts.push_back(std::make_unique<ModelPart>(std::move(model), device,
+                                                [&reporter] { reporter.count_progress(); }));
+  }
+  return parts;
+}
+
+// Hands the launcher's requests to the first stage. Drops later ones: the launcher may not know yet
+// that the stage has ended or failed.
+class RequestForwarder {
+ public:
+  RequestForwarder(ControlClient& control, InferenceStage& stage) : control_(control) {
+    control_.on_inference(
+        [&stage](run::InferenceRequest request) { stage.submit(std::move(request)); },
+        [&stage] { stage.end(); });
+  }
+  RequestForwarder(const RequestForwarder&) = delete;
+  RequestForwarder& operator=(const RequestForwarder&) = delete;
+  ~RequestForwarder() {
+    control_.on_inference([](const run::InferenceRequest&) {}, [] {});
+  }
+
+ private:
+  ControlClient& control_;
+};
 
 }  // namespace
 
@@ -117,6 +200,73 @@ void InferenceStage::flush_end() {
       spdlog::info("after the last request: {}", error.what());
     }
   }
+}
+
+net::Frame end_frame() {
+  net::Frame frame;
+  append_value(frame, std::uint32_t{0});
+  return frame;
+}
+
+net::Frame to_frame(const Activation& activation) {
+  const net::Frame request =
+      std::visit([](const auto& message) { return run::format(run::CoordinatorMessage{message}); },
+                 activation.request);
+  net::Frame frame;
+  append_value(frame, static_cast<std::uint32_t>(request.size()));
+  append_bytes(frame, std::span<const std::byte>(request.data(), request.size()));
+  Sizes sizes{};
+  if (activation.values.defined()) {
+    TORCH_INTERNAL_ASSERT(activation.values.dim() == 3, "a hidden state has three dimensions");
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      sizes[i] = activation.values.size(static_cast<std::int64_t>(i));
+    }
+  }
+  for (const std::int64_t size : sizes) append_value(frame, size);
+  if (!activation.values.defined()) return frame;
+  const at::Tensor values = activation.values.to(at::kCPU, at::kFloat).contiguous();
+  append_bytes(frame, std::as_bytes(std::span(values.const_data_ptr<float>(),
+                                              static_cast<std::size_t>(values.numel()))));
+  return frame;
+}
+
+std::optional<Activation> read_activation(std::span<const std::byte> frame) {
+  ByteReader reader(frame);
+  const auto size = reader.value<std::uint32_t>();
+  if (size == 0 && reader.complete()) return std::nullopt;
+  const std::span<const std::byte> request = reader.bytes(size);
+  Sizes sizes{};
+  for (std::int64_t& one : sizes) one = reader.value<std::int64_t>();
+  if (reader.failed()) throw base::MessageError("activations whose frame is too short");
+  Activation activation{request_of(request), {}};
+  if (sizes == Sizes{} && reader.complete()) return activation;
+  const std::span<const std::byte> bytes = reader.rest();
+  if (!fits(sizes, bytes.size())) {
+    throw base::MessageError("activations whose sizes do not fit their bytes");
+  }
+  activation.values = at::empty(sizes, at::kFloat);
+  std::memcpy(activation.values.mutable_data_ptr(), bytes.data(), bytes.size());
+  return activation;
+}
+
+store::Step infer(const plan::StageJob& job, net::Node& node, ControlClient& control,
+                  StageReporter& reporter) {
+  plugin::load_copies(job.plugins);
+  DataLinks links(node, job);
+  stages::WaitClock waits;
+  InferenceStage stage(load_parts(job, reporter), waits, [&](const run::InferenceAnswer& answer) {
+    std::visit([&](const auto& message) { control.send(message); }, answer);
+  });
+  // The other stages end when the stage before them does.
+  std::optional<RequestForwarder> requests;
+  if (job.process.stage == 0) requests.emplace(control, stage);
+  reporter.set_phase("connecting links");
+  control.send(run::Ready{links.endpoints()});
+  stages::StageLinks connected = links.connect(control.wait_for_peers());
+  const StageReporter::Watching watching = reporter.watch(waits, links.watched());
+  reporter.set_phase("answering");
+  stage.run(std::move(connected.chunks));
+  return store::open_checkpoint(job.resume, store::Verify::sizes, store::Part::weights).step;
 }
 
 }  // namespace strait::worker

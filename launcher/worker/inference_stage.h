@@ -1,20 +1,46 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstddef>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "framework/mutex.h"
 #include "framework/net/inbox.h"
-#include "launcher/worker/activation_frame.h"
+#include "framework/net/link.h"
+#include "framework/net/node.h"
+#include "launcher/plan/stage_job.h"
+#include "launcher/run/inference.h"
+#include "launcher/worker/control_client.h"
 #include "launcher/worker/model_part.h"
+#include "launcher/worker/stage_reporter.h"
 #include "stages/stage_options.h"
 #include "stages/wait_clock.h"
 
 namespace strait::worker {
+
+// What one part of a model hands to the next: the request, and the hidden state where it has one
+// (float32 [rows, length, hidden], as it lies in memory: stages answer as one process would).
+//
+//     u32 size of the request   0: no request follows, ever
+//     the request               a control message (control_message.h)
+//     i64 rows, length, hidden  0, 0, 0: none
+//     float32 × rows · length · hidden
+struct Activation {
+  run::InferenceRequest request;
+  at::Tensor values;  // undefined: none
+};
+
+net::Frame to_frame(const Activation& activation);
+net::Frame end_frame();
+
+// nullopt: it is end_frame(). MessageError: the frame is neither.
+std::optional<Activation> read_activation(std::span<const std::byte> frame);
 
 // One process's parts of a model, in a pipeline of processes that answer requests. Each part takes
 // what comes in its order; parts of different requests run at the same time in different processes.
@@ -60,5 +86,11 @@ class InferenceStage {
   std::deque<Input> local_ STRAIT_GUARDED_BY(mutex_);  // from this process
   bool ended_ STRAIT_GUARDED_BY(mutex_) = false;
 };
+
+// The main function of a stage process that answers requests to a trained model: loads its layers
+// of the checkpoint, connects its links, and answers until the coordinator ends it. Returns the
+// step of the checkpoint.
+store::Step infer(const plan::StageJob& job, net::Node& node, ControlClient& control,
+                  StageReporter& reporter);
 
 }  // namespace strait::worker

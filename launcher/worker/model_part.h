@@ -27,10 +27,10 @@ class ModelPart {
 
   models::Model& model() { return *model_; }
 
-  // The hidden state behind these layers: [rows, length, hidden]. `values` is that of the layers
-  // before; undefined where the embedding is here. Undefined of EndSequence.
+  // The hidden state after these layers: [rows, length, hidden]. `values` is that of the layers
+  // before; undefined where the embedding is here. EndSequence has no result.
   at::Tensor forward(const run::InferenceRequest& request, const at::Tensor& values);
-  // Where the LM head is here. None of EndSequence.
+  // Only where the LM head is here. EndSequence has no answer.
   std::optional<run::InferenceAnswer> answer(const run::InferenceRequest& request,
                                              const at::Tensor& hidden);
 
@@ -53,5 +53,11 @@ class ModelPart {
 
 // Asks a whole model in this process, one request after the other, until the client has finished.
 void answer_here(ModelPart& whole, run::InferenceClient& client);
+
+// The next token of a sequence that has these tokens, from its logits (float32, one for each token
+// of the vocabulary). A pure function: chance depends on the seed, the sequence and its length, so
+// that other sequences, their order and the stages change nothing.
+std::int64_t choose_token(const at::Tensor& logits, const run::Sampling& sampling,
+                          std::int64_t sequence, std::span<const std::int32_t> tokens);
 
 }  // namespace strait::worker

@@ -32,7 +32,7 @@
 #include "launcher/worker/compute_device.h"
 #include "launcher/worker/control_client.h"
 #include "launcher/worker/data_links.h"
-#include "launcher/worker/infer.h"
+#include "launcher/worker/inference_stage.h"
 #include "launcher/worker/stage_reporter.h"
 #include "launcher/worker/stage_saver.h"
 #include "launcher/worker/stage_settings.h"

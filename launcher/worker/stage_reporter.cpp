@@ -49,6 +49,7 @@ StageReporter::StageReporter(ControlClient& control, net::ProcessName process,
     : control_(control),
       process_(process),
       bfloat16_sync_bytes_(bfloat16_sync_bytes),
+      // Distinct for up to 1,000 stages: files of one number would be merged as one process.
       spans_(process.describe(), static_cast<int>(process.replica * 1000 + process.stage)),
       thread_([this] { report_loop(); }) {
   spans_.name_row(0, "compute");
@@ -84,6 +85,7 @@ std::set<std::uint32_t> StageReporter::disconnected_for(std::chrono::seconds tim
   for (const WatchedLink& watched : links_) {
     if (watched.peer.replica == process_.replica) continue;
     const net::LinkState state = watched.link->state();
+    // Only paths between replicas, because an eviction can cure those.
     if (!state.connected && now - state.last_heard >= time) replicas.insert(watched.peer.replica);
   }
   return replicas;
@@ -109,6 +111,7 @@ void StageReporter::read_sensors(const base::NvidiaSession& driver) {
   if (!all) return;
   const auto shown = base::visible_gpus(*all, std::getenv("CUDA_VISIBLE_DEVICES"));
   const std::size_t index = static_cast<std::uint8_t>(device.index());
+  // The driver counts all GPUs of the host, libtorch only those that CUDA_VISIBLE_DEVICES names.
   if (index >= shown.size()) return;
   const MutexLock lock(mutex_);
   gpu_ = shown[index];
@@ -149,6 +152,7 @@ run::Progress StageReporter::progress() {
   const MutexLock lock(mutex_);
   progress.phase = phase_;
   const std::uint64_t file_progress = store::file_progress();
+  // A large shard may be written or read for minutes. That is progress, too.
   if (std::exchange(file_progress_, file_progress) != file_progress) ++finished_actions_;
   progress.finished_actions = finished_actions_;
   if (waits_ == nullptr) return progress;
@@ -166,6 +170,7 @@ run::Progress StageReporter::progress() {
     if (std::exchange(watched.last_data, state.last_data) != state.last_data) ++finished_actions_;
     progress.links.push_back(
         {state.name, state.peer, state.sent_bytes, state.received_bytes, state.bytes_per_second});
+    // Only one link is waited for at a time. The others just carry traffic in the background.
     if (watched.link != wait.link) continue;
     progress.waits_on = watched.peer;
     progress.path_is_down = !state.connected;
@@ -211,6 +216,7 @@ void StageReporter::begin_span() {
 void StageReporter::end_span(const char* name, const char* argument, std::int64_t value) {
   const auto wait =
       static_cast<trace::Nanoseconds>((waited() - waited_before_) * kNanosecondsPerSecond);
+  // Waits are summed and not recorded one by one, so they are shown as one rectangle at the front.
   const trace::Nanoseconds working = span_started_ + wait;
   if (wait > 0) {
     spans_.record(trace::Span{"wait", "wait", 0, span_started_, working, argument, value});
@@ -236,6 +242,7 @@ void StageReporter::after(const stages::Phase& phase, const schedules::Action& a
 
 void StageReporter::trained(const stages::StepSummary& summary) {
   const stages::StepDecision& decision = summary.decision;
+  // Before anything is reported: what follows is not part of the update.
   end_span("update", "step", number(decision.step) + 1);
   const Traffic sent = traffic();
   const auto since_last = [&](Carries carries) {

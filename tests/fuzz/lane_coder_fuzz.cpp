@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "framework/sync/block_models.h"
 #include "framework/sync/lane_coder.h"
-#include "framework/sync/symbol_model.h"
 
 using strait::sync::kLanes;
 using strait::sync::kMostScaleBits;

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "framework/sync/membership.h"
-#include "launcher/run/checkpoint_ledger.h"
+#include "launcher/run/checkpoint_committer.h"
 #include "launcher/run/membership.h"
 #include "tests/interleavings/case.h"
 #include "tests/interleavings/fibers.h"

@@ -100,10 +100,10 @@ class BadInput(runs.RunCase):
     def test_command_lines(self):
         for words, say in [
             ([], "a verb is missing; strait --help lists them"),
-            (["frobnicate"], '"frobnicate" is no verb; strait --help lists them'),
-            (["resme", "runs/x"], '"resme" is no verb; did you mean resume\\?'),
+            (["frobnicate"], '"frobnicate" is not a verb; strait --help lists them'),
+            (["resme", "runs/x"], '"resme" is not a verb; did you mean resume\\?'),
             (["status", "caf\udce9"], "the argument .* is not UTF-8"),
-            (["run-alocated"], '"run-alocated" is no verb; strait --help lists them'),
+            (["run-alocated"], '"run-alocated" is not a verb; strait --help lists them'),
             (["--jsn"], "strait has no flag --jsn; see: strait --help"),
             (["--json", "plan", "a.toml"], "--json comes after its verb; see: strait plan --help"),
             (["run"], "run needs an argument, recipe: a recipe file; see: strait run --help"),

@@ -17,7 +17,7 @@ constexpr const char* kStreamedChange = "a part of a fragment's change";
 
 constexpr std::int64_t kSpan = 100;     // updates from turn to turn, unless set
 constexpr std::int64_t kStretches = 3;  // of a zone in a fragment
-// Of a replica's own weights, that stays when a result is applied; the value of the paper.
+// The share of a replica's own weights that stays when a result is applied; the paper's value.
 constexpr float kOwnShare = 0.5F;
 constexpr double kScaleBits = 16;
 

@@ -1,5 +1,3 @@
-#include "framework/net/fragment_size.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +5,7 @@
 #include <deque>
 #include <random>
 
+#include "framework/net/link_end.h"
 #include "framework/net/rate_meter.h"
 #include "framework/net/wire_format.h"
 

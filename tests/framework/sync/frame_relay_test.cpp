@@ -7,7 +7,6 @@
 #include <random>
 #include <thread>
 
-#include "framework/sync/relayed_links.h"
 #include "tests/framework/sync/replica_set.h"
 
 namespace strait::sync {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <random>
 
-#include "framework/sync/symbol_model.h"
+#include "framework/sync/block_models.h"
 
 namespace strait::sync {
 namespace {

@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "framework/sync/forecast.h"
+#include "framework/sync/frame_relay.h"
 #include "framework/sync/methods.h"
-#include "framework/sync/relayed_links.h"
 #include "framework/sync/shared_memory_group.h"
 #include "framework/sync/sync_rounds.h"
 #include "tests/framework/sync/replica_set.h"

@@ -1,4 +1,3 @@
-#include "framework/trace/merge_traces.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

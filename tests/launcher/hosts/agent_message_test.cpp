@@ -28,8 +28,8 @@ std::vector<LauncherMessage> launcher_messages() {
       transfer::Stat{"/run/shard"},
       transfer::Fetch{kTable, {{0, 2}}, "/run/tokens", net::ProcessName::host_agent(1)},
       transfer::Put{"/run/manifest.json", "{}"},
-      transfer::Prune{"/run", {100, 200}},
-      transfer::Rewind{"/run", 100},
+      transfer::Prune{"/run", {store::Step{100}, store::Step{200}}},
+      transfer::Rewind{"/run", store::Step{100}},
       transfer::Accept{net::ProcessName::host_agent(2), "key"},
       transfer::Connect{net::ProcessName::host_agent(1), "alice@b", "tcp://10.0.0.2:47003", "key"}};
 }

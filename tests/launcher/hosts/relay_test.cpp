@@ -11,7 +11,7 @@
 
 #include "framework/file_descriptor.h"
 #include "framework/net/node.h"
-#include "launcher/hosts/relay_client.h"
+#include "launcher/hosts/path_service.h"
 
 namespace strait::hosts {
 namespace {

@@ -1,11 +1,11 @@
-#include "launcher/run/broken_paths.h"
-
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "launcher/run/membership.h"
 
 namespace strait::run {
 namespace {

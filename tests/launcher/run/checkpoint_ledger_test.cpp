@@ -1,6 +1,6 @@
-#include "launcher/run/checkpoint_ledger.h"
-
 #include <gtest/gtest.h>
+
+#include "launcher/run/checkpoint_committer.h"
 
 namespace strait::run {
 namespace {

@@ -1,8 +1,7 @@
-#include "launcher/run/memory_ledger.h"
-
 #include <gtest/gtest.h>
 
 #include "launcher/base/errors.h"
+#include "launcher/run/checkpoint_committer.h"
 #include "tests/memory_links.h"
 
 namespace strait::run {

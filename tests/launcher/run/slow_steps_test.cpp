@@ -1,10 +1,10 @@
-#include "launcher/run/slow_steps.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <random>
+
+#include "launcher/run/slow_parts.h"
 
 namespace strait::run {
 namespace {

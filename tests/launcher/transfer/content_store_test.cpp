@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 
 #include "framework/store/file_lock.h"
-#include "launcher/transfer/partial_file.h"
+#include "launcher/transfer/destination_file.h"
 #include "tests/framework/store/expect_store_error.h"
 #include "tests/launcher/transfer/transfer_rig.h"
 

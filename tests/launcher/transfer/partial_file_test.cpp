@@ -1,7 +1,6 @@
-#include "launcher/transfer/partial_file.h"
-
 #include <gtest/gtest.h>
 
+#include "launcher/transfer/destination_file.h"
 #include "tests/framework/store/expect_store_error.h"
 #include "tests/launcher/transfer/transfer_rig.h"
 

@@ -1,10 +1,9 @@
-#include "launcher/worker/activation_frame.h"
-
 #include <gtest/gtest.h>
 
 #include <random>
 
 #include "launcher/base/errors.h"
+#include "launcher/worker/inference_stage.h"
 
 namespace strait::worker {
 namespace {

@@ -1,10 +1,10 @@
-#include "launcher/worker/sampling.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <map>
 #include <set>
+
+#include "launcher/worker/model_part.h"
 
 namespace strait::worker {
 namespace {
