@@ -160,7 +160,7 @@ void read_packet(std::span<const Block> blocks, std::span<const std::byte> bytes
   if (blocks.empty() && bytes.empty()) return;
   const PacketHeader header = read_packet_header(bytes);
   std::vector<PacketRun> runs = packet_runs(blocks, header.grid());
-  LaneReader reader(bytes.subspan(kPacketHeaderBytes));
+  coding::LaneReader reader(bytes.subspan(kPacketHeaderBytes));
   std::vector<std::int32_t>& levels = scratch.levels;
   take_symbols(header, blocks, reader, runs, sent.patterns, levels);
   const std::size_t bits = header.plain_bits() * levels.size();

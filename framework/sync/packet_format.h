@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
+#include "framework/coding/lane_coder.h"
 #include "framework/net/frame_memory.h"
 #include "framework/sync/grid.h"
-#include "framework/sync/lane_coder.h"
 #include "framework/sync/random_choice.h"
 
 // The sections of a packet (packet.h); PACKET.md has the bytes.
@@ -67,11 +67,11 @@ std::span<Value> values_within(std::span<Value> by_value, const PacketRun& run) 
 // without unpredictable branches.
 void put_symbols(const PacketHeader& header, std::span<const PacketRun> runs,
                  std::span<const std::uint16_t> patterns, std::span<const std::int32_t> levels,
-                 LaneWriter& writer);
+                 coding::LaneWriter& writer);
 // Fills in the patterns (zero before), the levels, and the grids and value counts of the runs.
 // SyncError (corrupt) if no writer makes such symbols.
-void take_symbols(const PacketHeader& header, std::span<const Block> blocks, LaneReader& reader,
-                  std::span<PacketRun> runs, std::span<std::uint16_t> patterns,
-                  std::vector<std::int32_t>& levels);
+void take_symbols(const PacketHeader& header, std::span<const Block> blocks,
+                  coding::LaneReader& reader, std::span<PacketRun> runs,
+                  std::span<std::uint16_t> patterns, std::vector<std::int32_t>& levels);
 
 }  // namespace strait::sync

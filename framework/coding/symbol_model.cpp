@@ -1,9 +1,9 @@
-#include "framework/sync/symbol_model.h"
+#include "framework/coding/symbol_model.h"
 
 #include <algorithm>
 #include <numeric>
 
-namespace strait::sync {
+namespace strait::coding {
 namespace {
 
 // The weight of the initial frequencies, in symbols.
@@ -54,4 +54,4 @@ void SymbolModel::rebuild() {
   }
 }
 
-}  // namespace strait::sync
+}  // namespace strait::coding

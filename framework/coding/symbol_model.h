@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "framework/sync/lane_coder.h"
+#include "framework/coding/lane_coder.h"
 
-namespace strait::sync {
+namespace strait::coding {
 
 // An adaptive model of kSymbols symbols: both ends begin with the same frequencies and count the
 // same symbols, so no table is sent. Frequencies are rebuilt from the counts at growing intervals;
@@ -58,4 +58,4 @@ class SymbolModel {
   std::array<std::uint8_t, kScale> symbols_;
 };
 
-}  // namespace strait::sync
+}  // namespace strait::coding
