@@ -18,13 +18,14 @@ ROOMS = {
     "framework": set(),
     "framework/fields": set(),
     "framework/net": {"framework/fields"},
+    "framework/coding": {"framework/net"},
     "framework/trace": set(),
     "framework/store": {"framework/fields"},
     "framework/data": {"framework/fields", "framework/store"},
     "framework/tensors": {"framework/store"},
-    "framework/sync": {"framework/fields", "framework/net", "framework/store"},
-    "framework/sync/methods": {"framework/net", "framework/store", "framework/sync"},
-    "framework/codec": {"kernels", "framework/net", "framework/store", "framework/tensors", "framework/trace"},
+    "framework/sync": {"framework/coding", "framework/fields", "framework/net", "framework/store"},
+    "framework/sync/methods": {"framework/coding", "framework/net", "framework/store", "framework/sync"},
+    "framework/codec": {"kernels", "framework/coding", "framework/net", "framework/store", "framework/tensors", "framework/trace"},
     "kernels": set(),
     "models": {"kernels"},
 }
@@ -65,7 +66,7 @@ ROOMS["tests"] = set(ROOMS) - {"recipes"}
 
 # Rooms that never see libtorch, directly or through what they include, so that ThreadSanitizer and
 # a host's agent can do without it.
-WITHOUT_TORCH = {"schedules", "placement", "framework", "framework/fields", "framework/net", "framework/trace", "framework/sync", "framework/sync/methods",
+WITHOUT_TORCH = {"schedules", "placement", "framework", "framework/fields", "framework/net", "framework/coding", "framework/trace", "framework/sync", "framework/sync/methods",
                  "framework/store", "framework/data"} | {
     "launcher/" + name for name in LAUNCHER if name not in ("plugin", "planner", "worker", "cli")}
 TORCH = re.compile(r"^(torch|ATen|c10)/")

@@ -6,60 +6,10 @@
 #include <span>
 #include <vector>
 
+#include "framework/coding/symbol_model.h"
 #include "framework/sync/grid.h"
-#include "framework/sync/lane_coder.h"
 
 namespace strait::sync {
-
-// An adaptive model of kSymbols symbols: both ends begin with the same frequencies and count the
-// same symbols, so no table is sent. Frequencies are rebuilt from the counts at growing intervals;
-// between two rebuilds a symbol costs a table look-up.
-class SymbolModel {
- public:
-  static constexpr std::size_t kSymbols = 16;
-  using Weights = std::array<double, kSymbols>;
-  enum class End : std::uint8_t { writer, reader };
-
-  // The initial frequencies, with any sum.
-  SymbolModel(const Weights& weights, End end);
-
-  void put(LaneWriter& writer, std::size_t lane, std::size_t symbol) {
-    writer.put(lane, starts_[symbol], size_of(symbol), kBits);
-    learn(symbol);
-  }
-  std::size_t take(LaneReader& reader, std::size_t lane) {
-    const std::size_t symbol = symbols_[reader.peek(lane, kBits)];
-    reader.take(lane, starts_[symbol], size_of(symbol), kBits);
-    learn(symbol);
-    return symbol;
-  }
-
- private:
-  static constexpr unsigned kBits = 12;
-  static constexpr std::uint32_t kScale = std::uint32_t{1} << kBits;
-
-  std::uint32_t size_of(std::size_t symbol) const {
-    return static_cast<std::uint32_t>(starts_[symbol + 1] - starts_[symbol]);
-  }
-  void learn(std::size_t symbol) {
-    counts_[symbol] += kOne;
-    if (--left_ == 0) renew();
-  }
-  void renew();
-  void rebuild();
-
-  // Weight of a symbol in counts_, so that old ones can be halved.
-  static constexpr std::uint32_t kOne = 32;
-
-  std::array<std::uint32_t, kSymbols> counts_{};
-  // The cumulative frequency below each symbol; each has a frequency of one at least.
-  std::array<std::uint16_t, kSymbols + 1> starts_{};
-  std::uint32_t left_;      // symbols until the next rebuild
-  std::uint32_t interval_;  // symbols between two rebuilds
-  bool reads_;
-  // A reader's symbol of each cumulative frequency.
-  std::array<std::uint8_t, kScale> symbols_;
-};
 
 // The adaptive models of blocks, the same on both ends. The context of a block's class (the number
 // of values it sends) is the recent number of values per block, since rows and layers differ. The
@@ -68,29 +18,32 @@ class BlockModels {
  public:
   // The initial guess: the share of values that is sent, and the ratio of the probabilities of
   // adjacent levels.
-  BlockModels(double share, double decay, SymbolModel::End end);
+  BlockModels(double share, double decay, coding::SymbolModel::End end);
 
   // The classes of consecutive blocks; that of the i-th in lane `first` + i.
-  void put_classes(LaneWriter& writer, std::size_t first, std::span<const std::uint16_t> patterns);
-  void take_classes(LaneReader& reader, std::size_t first, std::span<std::uint8_t> classes);
+  void put_classes(coding::LaneWriter& writer, std::size_t first,
+                   std::span<const std::uint16_t> patterns);
+  void take_classes(coding::LaneReader& reader, std::size_t first, std::span<std::uint8_t> classes);
 
   // The levels, without their plain bits, of the values that these patterns send; that of the i-th
   // in lane `first` + i. SyncError (corrupt) for a level beyond the grid's last.
-  void put_levels(LaneWriter& writer, std::size_t first, std::span<const std::uint16_t> patterns,
-                  std::span<const std::int32_t> levels, const Grid& grid);
-  void take_levels(LaneReader& reader, std::size_t first, std::span<const std::uint16_t> patterns,
-                   std::span<std::int32_t> levels, const Grid& grid);
+  void put_levels(coding::LaneWriter& writer, std::size_t first,
+                  std::span<const std::uint16_t> patterns, std::span<const std::int32_t> levels,
+                  const Grid& grid);
+  void take_levels(coding::LaneReader& reader, std::size_t first,
+                   std::span<const std::uint16_t> patterns, std::span<std::int32_t> levels,
+                   const Grid& grid);
 
  private:
   static constexpr std::size_t kActivities = 8;
   static constexpr std::size_t kLevelContexts = 3;
 
-  SymbolModel& model_of_class();
+  coding::SymbolModel& model_of_class();
   void count(std::size_t pattern_class);
   void find_contexts(std::span<const std::uint16_t> patterns, std::size_t values);
 
-  std::array<SymbolModel, kActivities> classes_;
-  std::array<SymbolModel, kLevelContexts> levels_;
+  std::array<coding::SymbolModel, kActivities> classes_;
+  std::array<coding::SymbolModel, kLevelContexts> levels_;
   int activity_;                        // 128 times the recent number of values per block
   std::vector<std::uint8_t> contexts_;  // of each value's level
 };

@@ -65,20 +65,21 @@ class EvenSlots {
 
 }  // namespace
 
-void put_patterns(LaneWriter& writer, std::size_t first, std::span<const std::uint16_t> patterns) {
+void put_patterns(coding::LaneWriter& writer, std::size_t first,
+                  std::span<const std::uint16_t> patterns) {
   const PatternTable& table = pattern_table();
   for (std::size_t i = 0; i < patterns.size(); ++i) {
     const EvenSlots slots(table, class_of(patterns[i]));
     const std::uint32_t number = table.indices[patterns[i]];
-    writer.put((first + i) % kLanes, slots.below(number), slots.size(number), kPatternBits);
+    writer.put((first + i) % coding::kLanes, slots.below(number), slots.size(number), kPatternBits);
   }
 }
 
-void take_patterns(LaneReader& reader, std::size_t first, std::span<const std::uint8_t> classes,
-                   std::span<std::uint16_t> patterns) {
+void take_patterns(coding::LaneReader& reader, std::size_t first,
+                   std::span<const std::uint8_t> classes, std::span<std::uint16_t> patterns) {
   const PatternTable& table = pattern_table();
   for (std::size_t i = 0; i < classes.size(); ++i) {
-    const std::size_t lane = (first + i) % kLanes;
+    const std::size_t lane = (first + i) % coding::kLanes;
     const EvenSlots slots(table, classes[i]);
     const std::uint32_t number = slots.number_at(reader.peek(lane, kPatternBits));
     reader.take(lane, slots.below(number), slots.size(number), kPatternBits);

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "framework/sync/lane_coder.h"
+#include "framework/coding/lane_coder.h"
 
 namespace strait::sync {
 
@@ -35,8 +35,9 @@ inline unsigned most_values(std::size_t pattern_class) {
 }
 
 // The indices of patterns within their classes: that of patterns[i] in lane `first` + i.
-void put_patterns(LaneWriter& writer, std::size_t first, std::span<const std::uint16_t> patterns);
-void take_patterns(LaneReader& reader, std::size_t first, std::span<const std::uint8_t> classes,
-                   std::span<std::uint16_t> patterns);
+void put_patterns(coding::LaneWriter& writer, std::size_t first,
+                  std::span<const std::uint16_t> patterns);
+void take_patterns(coding::LaneReader& reader, std::size_t first,
+                   std::span<const std::uint8_t> classes, std::span<std::uint16_t> patterns);
 
 }  // namespace strait::sync

@@ -11,12 +11,12 @@
 #include <utility>
 #include <vector>
 
+#include "framework/coding/lane_coder.h"
 #include "framework/net/frame_memory.h"
 #include "framework/sync/bit_stream.h"
 #include "framework/sync/block_models.h"
 #include "framework/sync/block_pattern.h"
 #include "framework/sync/grid.h"
-#include "framework/sync/lane_coder.h"
 #include "framework/sync/random_choice.h"
 #include "framework/sync/sync_error.h"
 
@@ -79,7 +79,7 @@ static_assert(kStepCodes == 1U << kStepBits);
 // The models of the blocks that are not dense, and of the dense ones.
 class Models {
  public:
-  Models(const PacketHeader& header, SymbolModel::End end)
+  Models(const PacketHeader& header, coding::SymbolModel::End end)
       : sparse_(header.guess(), header.grid().decay, end),
         dense_(kDenseShare, grid_around_zero(0, header.bits).decay, end) {}
   BlockModels& of(const PacketRun& run) { return run.dense ? dense_ : sparse_; }
@@ -89,7 +89,7 @@ class Models {
   BlockModels dense_;
 };
 
-float take_step(LaneReader& reader, std::size_t lane) {
+float take_step(coding::LaneReader& reader, std::size_t lane) {
   const std::uint32_t code = reader.peek(lane, kStepBits);
   reader.take(lane, code, 1, kStepBits);
   const float step = step_of(code);
@@ -175,11 +175,11 @@ std::vector<PacketRun> packet_runs(std::span<const Block> blocks, const Grid& gr
 // without unpredictable branches.
 void put_symbols(const PacketHeader& header, std::span<const PacketRun> runs,
                  std::span<const std::uint16_t> patterns, std::span<const std::int32_t> levels,
-                 LaneWriter& writer) {
+                 coding::LaneWriter& writer) {
   writer.reserve(2 * patterns.size() + 2 * levels.size() + runs.size());
-  Models models(header, SymbolModel::End::writer);
+  Models models(header, coding::SymbolModel::End::writer);
   for (const PacketRun& run : runs) {
-    if (run.dense) writer.put(run.first % kLanes, step_code(run.grid.step), 1, kStepBits);
+    if (run.dense) writer.put(run.first % coding::kLanes, step_code(run.grid.step), 1, kStepBits);
     if (run.all_zero()) continue;
     models.of(run).put_classes(writer, run.first, blocks_within(patterns, run));
   }
@@ -195,16 +195,16 @@ void put_symbols(const PacketHeader& header, std::span<const PacketRun> runs,
 
 // Fills in the patterns (zero before), the levels, and the grids and value counts of the runs.
 // SyncError (corrupt) if no writer makes such symbols.
-void take_symbols(const PacketHeader& header, std::span<const Block> blocks, LaneReader& reader,
-                  std::span<PacketRun> runs, std::span<std::uint16_t> patterns,
-                  std::vector<std::int32_t>& levels) {
-  Models models(header, SymbolModel::End::reader);
+void take_symbols(const PacketHeader& header, std::span<const Block> blocks,
+                  coding::LaneReader& reader, std::span<PacketRun> runs,
+                  std::span<std::uint16_t> patterns, std::vector<std::int32_t>& levels) {
+  Models models(header, coding::SymbolModel::End::reader);
   std::vector<std::uint8_t> classes(blocks.size());
   // In the order of put_symbols(). The patterns must be known before the levels: they decide how
   // many levels there are.
   for (PacketRun& run : runs) {
     if (run.dense) {
-      run.grid = grid_around_zero(take_step(reader, run.first % kLanes), header.bits);
+      run.grid = grid_around_zero(take_step(reader, run.first % coding::kLanes), header.bits);
     }
     if (run.all_zero()) continue;
     models.of(run).take_classes(reader, run.first, blocks_within(std::span(classes), run));
@@ -377,7 +377,7 @@ void read_packet(std::span<const Block> blocks, std::span<const std::byte> bytes
   if (blocks.empty() && bytes.empty()) return;
   const PacketHeader header = read_packet_header(bytes);
   std::vector<PacketRun> runs = packet_runs(blocks, header.grid());
-  LaneReader reader(bytes.subspan(kPacketHeaderBytes));
+  coding::LaneReader reader(bytes.subspan(kPacketHeaderBytes));
   std::vector<std::int32_t>& levels = scratch.levels;
   take_symbols(header, blocks, reader, runs, sent.patterns, levels);
   const std::size_t bits = header.plain_bits() * levels.size();

@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "framework/coding/lane_coder.h"
 #include "framework/net/frame_memory.h"
-#include "framework/sync/lane_coder.h"
 #include "framework/sync/random_choice.h"
 #include "framework/sync/top_values.h"
 
@@ -33,7 +33,7 @@ struct SparseValues {
 // Scratch memory of writers and readers. Keep it: to allocate it anew takes as long as a packet.
 struct PacketScratch {
   TopValues top;
-  LaneWriter writer;
+  coding::LaneWriter writer;
   std::vector<std::int32_t> levels;
   std::vector<std::byte> plain;
 };

@@ -6,14 +6,14 @@
 #include <span>
 #include <vector>
 
-#include "framework/sync/block_models.h"
-#include "framework/sync/lane_coder.h"
+#include "framework/coding/lane_coder.h"
+#include "framework/coding/symbol_model.h"
 
-using strait::sync::kLanes;
-using strait::sync::kMostScaleBits;
-using strait::sync::LaneReader;
-using strait::sync::LaneWriter;
-using strait::sync::SymbolModel;
+using strait::coding::kLanes;
+using strait::coding::kMostScaleBits;
+using strait::coding::LaneReader;
+using strait::coding::LaneWriter;
+using strait::coding::SymbolModel;
 
 namespace {
 

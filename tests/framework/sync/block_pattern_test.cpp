@@ -23,11 +23,11 @@ TEST(BlockPattern, PatternsRoundTrip) {
     classes.push_back(static_cast<std::uint8_t>(class_of(pattern)));
   }
   for (const std::size_t first : {0, 1, 2, 3}) {
-    LaneWriter writer;
+    coding::LaneWriter writer;
     put_patterns(writer, first, patterns);
     net::Frame message;
     writer.finish({}, message);
-    LaneReader reader(message);
+    coding::LaneReader reader(message);
     std::vector<std::uint16_t> read(patterns.size());
     take_patterns(reader, first, classes, read);
     ASSERT_EQ(read, patterns);

@@ -8,7 +8,7 @@
 
 #include "framework/net/frame_memory.h"
 
-namespace strait::sync {
+namespace strait::coding {
 
 // Interleaved rANS (asymmetric numeral systems). A message is a few integers, the lanes. A symbol
 // of frequency `size` of 2^bits makes a lane 2^bits / size times as large, so it costs its entropy,
@@ -78,4 +78,4 @@ class LaneReader {
   std::size_t at_ = 0;
 };
 
-}  // namespace strait::sync
+}  // namespace strait::coding

@@ -1,8 +1,8 @@
-#include "framework/sync/lane_coder.h"
+#include "framework/coding/lane_coder.h"
 
 #include <algorithm>
 
-namespace strait::sync {
+namespace strait::coding {
 namespace {
 
 // A lane is below 2^40 between two symbols.
@@ -94,4 +94,4 @@ bool LaneReader::finish(std::size_t count, std::vector<std::byte>& plain) const 
   return zeros;
 }
 
-}  // namespace strait::sync
+}  // namespace strait::coding

@@ -1,13 +1,13 @@
-#include "framework/sync/lane_coder.h"
+#include "framework/coding/lane_coder.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <random>
 
-#include "framework/sync/block_models.h"
+#include "framework/coding/symbol_model.h"
 
-namespace strait::sync {
+namespace strait::coding {
 namespace {
 
 using End = SymbolModel::End;
@@ -163,4 +163,4 @@ TEST(SymbolModel, EverySymbolStaysPossible) {
 }
 
 }  // namespace
-}  // namespace strait::sync
+}  // namespace strait::coding
