@@ -28,8 +28,14 @@ void check_size(const DecoderConfig& config, const std::string& file) {
   const double attention =
       4.0 * static_cast<double>(config.heads) * static_cast<double>(config.head_width);
   const double experts =
-      static_cast<double>(config.experts.count) * static_cast<double>(config.experts.inner);
-  const double block = hidden * (attention + 3.0 * static_cast<double>(config.inner) + 3 * experts);
+      static_cast<double>(config.experts.count) * static_cast<double>(config.experts.inner) +
+      static_cast<double>(config.experts.shared_inner);
+  const DeltaOptions& delta = config.recurrent;
+  const double recurrent =
+      2.0 * static_cast<double>(delta.key_heads) * static_cast<double>(delta.key_width) +
+      3.0 * static_cast<double>(delta.heads) * static_cast<double>(delta.width);
+  const double block =
+      hidden * (attention + recurrent + 3.0 * static_cast<double>(config.inner) + 3 * experts);
   const double tables = hidden * static_cast<double>(config.vocabulary + config.positions);
   const double all = static_cast<double>(config.blocks) * block + 2 * tables;
   if (all <= kMostParameters) return;

@@ -20,6 +20,7 @@
 #include "framework/store/step_folders.h"
 #include "framework/store/store_error.h"
 #include "framework/tensors/safetensors_writer.h"
+#include "framework/tensors/weight_files.h"
 #include "launcher/base/errors.h"
 #include "launcher/cli/model_card.h"
 #include "launcher/cli/number_range.h"
@@ -56,6 +57,17 @@ std::vector<tensors::TensorSource> tensors_to_write(const RunCheckpoint& source,
     all.push_back({origin.name, type, tensor.shape, [&weights, type, name = tensor.name] {
                      return weights.read_merged(name).to(type);
                    }});
+  }
+  const models::FileNames& names = models::family_of(source.config).names;
+  const recipe::Recipe::Model& model = source.run.plan.recipe.model;
+  if (names.carried.empty() || model.weights != recipe::Weights::load) return all;
+  // Of a larger model that this one is a part of.
+  const auto files = std::make_shared<const tensors::WeightFiles>(model.path);
+  for (const auto& [info, file] : files->tensors()) {
+    if (!models::is_carried(names, info.name)) continue;
+    const auto type = options.type.value_or(tensors::scalar_type(info.dtype));
+    all.push_back({info.name, type, info.shape,
+                   [files, type, name = info.name] { return files->read(name).to(type); }});
   }
   return all;
 }

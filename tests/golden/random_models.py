@@ -8,6 +8,7 @@ TABLES = {"gpt2": "transformer.wte.weight", "llama": "model.embed_tokens.weight"
 # transformers has a tensor for all experts of a layer, the files of these families one for each.
 EXPERTS = {
     "qwen3_moe": ("mlp", "gate_proj", "up_proj", "down_proj"),
+    "qwen3_5_moe_text": ("mlp", "gate_proj", "up_proj", "down_proj"),
     "olmoe": ("mlp", "gate_proj", "up_proj", "down_proj"),
     "mixtral": ("block_sparse_moe", "w1", "w3", "w2"),
 }
@@ -24,8 +25,9 @@ def random_model(family, options, seed):
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.normal_(0, 0.2)
-            # The weights of norms are near one, but those of Gemma, which adds the one itself.
-            if parameter.dim() == 1 and name.endswith("weight") and "gemma" not in family:
+            # The weights of norms are near one, but those of families that add the one themselves.
+            adds_one = "gemma" in family or "qwen3_5" in family and not name.endswith("linear_attn.norm.weight")
+            if parameter.dim() == 1 and name.endswith("weight") and not adds_one:
                 parameter.add_(1)
     return model
 

@@ -90,9 +90,12 @@ class Splits(Compared):
             "gemma2": {"sliding_window": 7, "query_pre_attn_scalar": 8},
             "qwen3_moe": {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 12,
                           "output_router_logits": True, "router_aux_loss_coef": 0.5},
+            "qwen3_5_text": {"linear_num_key_heads": 1, "linear_num_value_heads": 2, "linear_key_head_dim": 8,
+                             "linear_value_head_dim": 6},
         }
         chunks, thirds = split(2, INTERLEAVED), split(3, ONE_F_ONE_B, 1, "layer")
-        splits = {"llama": [chunks], "gemma2": [thirds], "qwen3_moe": [chunks, thirds]}
+        splits = {"llama": [chunks], "gemma2": [thirds], "qwen3_moe": [chunks, thirds],
+                  "qwen3_5_text": [chunks, thirds]}
         for family, fields in families.items():
             folder = self.home / family
             folder.mkdir()
