@@ -78,9 +78,15 @@ DecoderConfig read_llama_fields(const ConfigReader& reader, DecoderConfig family
   config.norm.epsilon = reader.number("rms_norm_eps", config.norm.epsilon, 0, 1);
   config.initializer_range = reader.number("initializer_range", config.initializer_range, 0, 100);
   config.tied = reader.boolean("tie_word_embeddings", config.tied);
+  config.activation = read_activation(reader, "hidden_act", "silu");
   config.attention_dropout = reader.number("attention_dropout", 0, 0, 1);
   config.padding_token = read_padding_token(reader, config.vocabulary, config.padding_token);
   return config;
+}
+
+void read_attention_bias(const ConfigReader& reader, DecoderConfig& config, bool absent) {
+  config.query_key_value_bias = reader.boolean("attention_bias", absent);
+  config.attention_output_bias = config.query_key_value_bias;
 }
 
 DecoderConfig read_gpt2_fields(const ConfigReader& reader, DecoderConfig family) {
@@ -124,8 +130,7 @@ DecoderConfig read_gemma_fields(const ConfigReader& reader, DecoderConfig family
   DecoderConfig config = read_llama_fields(reader, family);
   config.embedding_scale = std::sqrt(static_cast<double>(config.hidden));
   config.activation = read_activation(reader, "hidden_activation", "gelu_pytorch_tanh");
-  config.query_key_value_bias = reader.boolean("attention_bias", false);
-  config.attention_output_bias = config.query_key_value_bias;
+  read_attention_bias(reader, config);
   config.attention_scale = 1 / std::sqrt(reader.number("query_pre_attn_scalar", 256, 1e-6, 1e9));
   if (reader.boolean("use_bidirectional_attention", false)) {
     reader.refuse("use_bidirectional_attention", "false: only causal attention is built");

@@ -57,6 +57,9 @@ Rotary plain_rotary(double theta, std::int64_t width);  // of `width` rotated va
 // fields; key_heads = 0 means as many as heads, and head_width = 0 means hidden / heads.
 DecoderConfig read_llama_fields(const ConfigReader& reader, DecoderConfig family);
 
+// Biases of all four matrices of attention, which one field turns on or off.
+void read_attention_bias(const ConfigReader& reader, DecoderConfig& config, bool absent = false);
+
 // The fields that GPT-2 and GPT-J share. `family` holds the values of absent fields.
 DecoderConfig read_gpt2_fields(const ConfigReader& reader, DecoderConfig family);
 

@@ -65,7 +65,7 @@ struct Family {
   bool input_first = false;  // matrices of the blocks are stored as [in, out]
 };
 
-// The families of this library. Each is in the file with its name.
+// The families of this library. Each is in the file with its name, or in that of its parent.
 Family gemma2_family();
 Family gemma3_family();
 Family gpt2_family();

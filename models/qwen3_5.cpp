@@ -37,12 +37,10 @@ DecoderConfig read_fields(const ConfigReader& reader, DecoderConfig family) {
   config.names.query_norm = "self_attn.q_norm";
   config.names.key_norm = "self_attn.k_norm";
   config.output_gate = true;
-  config.activation = read_activation(reader, "hidden_act", "silu");
   if (config.activation != Activation::silu) {
     reader.refuse("hidden_act", "\"silu\", which the recurrent layers have");
   }
-  config.query_key_value_bias = reader.boolean("attention_bias", false);
-  config.attention_output_bias = config.query_key_value_bias;
+  read_attention_bias(reader, config);
   read_recurrent_blocks(reader, config);
   RotaryDefaults rotary;
   rotary.share_field = "partial_rotary_factor";
