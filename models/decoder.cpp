@@ -46,6 +46,7 @@ bool keeps_input(const Lora* lora, const std::string& prefix,
 // The same for one of the experts.
 bool experts_keep_input(const DecoderConfig& config, const Lora* lora, const std::string& prefix,
                         std::initializer_list<std::string> names) {
+  if (lora != nullptr && config.experts.joined) return false;
   for (std::int64_t expert = 0; expert < config.experts.count; ++expert) {
     const std::string own = prefix + config.names.experts + std::to_string(expert) + ".";
     if (keeps_input(lora, own, names)) return true;
@@ -68,8 +69,9 @@ std::int64_t saved_mlp_values(const DecoderConfig& config, const Lora* lora, int
   const ExpertOptions& experts = config.experts;
   const std::int64_t shared =
       experts.shared_inner > 0 ? 4 * experts.shared_inner + 2 * config.hidden : 0;
-  std::int64_t values = 3 * experts.inner + config.hidden;
-  if (experts_keep_input(config, lora, prefix, {names.expert_gate, names.expert_up})) {
+  std::int64_t values = (experts.clamped.limit > 0 ? 7 : 3) * experts.inner + config.hidden;
+  if (experts_keep_input(config, lora, prefix,
+                         {names.expert_gate, names.expert_up, names.expert_gate_up})) {
     values += config.hidden;
   }
   if (experts_keep_input(config, lora, prefix, {names.expert_down})) values += experts.inner;
@@ -251,7 +253,7 @@ bool is_norm(const std::string& tensor, const DecoderNames& names) {
 
 Initialization initialize_decoder(const ModelConfig& whole, const std::string& tensor) {
   const DecoderConfig& config = decoder_of(whole);
-  if (tensor.ends_with(".bias")) return {0, 0};
+  if (tensor.ends_with(".bias") && !tensor.ends_with(config.names.router + ".bias")) return {0, 0};
   const std::string& recurrent = config.names.recurrent;
   if (tensor.ends_with(recurrent + "norm.weight") || tensor.ends_with(recurrent + "dt_bias")) {
     return {1, 0};

@@ -43,6 +43,7 @@ struct DecoderNames {
   std::string query_key_value;
   std::string query_norm;
   std::string key_norm;
+  std::string sinks;
   std::string attention_output = "self_attn.o_proj";
   std::string recurrent = "linear_attn.";  // followed by the names of a DeltaNet
   std::string after_attention_norm;
@@ -58,6 +59,7 @@ struct DecoderNames {
   std::string expert_gate = "gate_proj";
   std::string expert_up = "up_proj";
   std::string expert_down = "down_proj";
+  std::string expert_gate_up;
   std::string after_mlp_norm;
   std::string final_norm = "model.norm";
   std::string project_out;

@@ -51,7 +51,8 @@ Mlp make_mlp(ParameterMaker& maker, const std::string& prefix, const DecoderConf
       names.gate_up.empty() ? into(names.up, config.inner) : into(names.gate_up, 2 * config.inner);
   Linear down(maker, prefix + names.down,
               {config.inner, config.hidden, config.layout, config.mlp_bias});
-  return {std::move(gate), std::move(up), config.gated, config.activation, std::move(down)};
+  return {std::move(gate),   std::move(up),   config.gated,
+          config.activation, std::move(down), config.experts.clamped};
 }
 
 // An expert is an MLP of another width, under names of its own.
@@ -63,6 +64,10 @@ Mlp make_expert(ParameterMaker& maker, const std::string& prefix, const DecoderC
   own.names.gate = name + config.names.expert_gate;
   own.names.up = name + config.names.expert_up;
   own.names.down = name + config.names.expert_down;
+  if (config.experts.joined) {
+    own.layout = MatrixLayout::input_output;
+    own.names.gate_up = name + config.names.expert_gate_up;
+  }
   return make_mlp(maker, prefix, own);
 }
 
@@ -169,6 +174,7 @@ SelfAttention::SelfAttention(ParameterMaker& maker, int index, const DecoderConf
   };
   query_norm_ = optional_norm(maker, prefix, names.query_norm, normed(heads_), config.norm);
   key_norm_ = optional_norm(maker, prefix, names.key_norm, normed(key_heads_), config.norm);
+  if (!names.sinks.empty()) sinks_ = maker.make(prefix + names.sinks, {heads_});
   output_.emplace(
       maker, prefix + names.attention_output,
       LinearShape{heads_ * width_, config.hidden, config.layout, config.attention_output_bias});
@@ -224,6 +230,7 @@ at::Tensor SelfAttention::forward(const at::Tensor& input, const Pass& pass) con
     inputs.key = kernels::rotate_heads(inputs.key, cosine, sine, rotary_->pairs);
   }
   inputs.query = scaled_queries(inputs.query, pass);
+  inputs.sinks = sinks_;
   at::Tensor attended = attend(inputs, options_, pass);
   if (gate.defined()) attended = attended * gate.sigmoid();
   return output_->forward(attended, pass);

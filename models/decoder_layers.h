@@ -53,6 +53,7 @@ class SelfAttention {
   std::vector<Linear> inputs_;  // query, key, value; or one fused matrix
   std::optional<Norm> query_norm_;
   std::optional<Norm> key_norm_;
+  at::Tensor sinks_;
   std::optional<Linear> output_;
 };
 

@@ -22,7 +22,12 @@ struct ExpertOptions {
   std::int64_t inner = 0;         // of an expert
   std::int64_t shared_inner = 0;  // of the expert that every token goes to; 0: there is none
   bool normalise = false;         // the weights of a token's experts add up to 1
-  double balance = 0;             // coefficient of the balance loss; 0: there is none
+  bool router_bias = false;
+  kernels::ClampedGate clamped;  // of the experts' MLPs
+  // Files have one tensor for all experts of a block, [experts, in, out], and one of their biases.
+  // PEFT then has no adapters for them.
+  bool joined = false;
+  double balance = 0;       // coefficient of the balance loss; 0: there is none
   std::int64_t blocks = 1;  // sparse blocks of the model, which the balance loss is the mean over
 };
 
@@ -60,6 +65,7 @@ class ExpertMlp {
   int layer_;
   ExpertOptions options_;
   at::Tensor router_;
+  at::Tensor router_bias_;
   std::vector<Mlp> experts_;
   std::optional<SharedExpert> shared_;
 };

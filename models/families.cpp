@@ -28,12 +28,12 @@ std::optional<std::string> canonical_name(const FileNames& names, const std::str
 Catalogue<Family>& families() {
   static Catalogue<Family> all(
       "model family",
-      {gpt2_family(),    llama_family(),      mistral_family(),      qwen2_family(),
-       qwen3_family(),   gpt_neox_family(),   opt_family(),          gptj_family(),
-       phi3_family(),    gemma2_family(),     gemma3_family(),       qwen3_moe_family(),
-       mixtral_family(), olmoe_family(),      ministral3_family(),   smollm3_family(),
-       olmo3_family(),   granite_family(),    qwen3_5_text_family(), qwen3_5_moe_text_family(),
-       qwen3_5_family(), qwen3_5_moe_family()});
+      {gpt2_family(),    llama_family(),       mistral_family(),      qwen2_family(),
+       qwen3_family(),   gpt_neox_family(),    opt_family(),          gptj_family(),
+       phi3_family(),    gemma2_family(),      gemma3_family(),       qwen3_moe_family(),
+       mixtral_family(), olmoe_family(),       ministral3_family(),   smollm3_family(),
+       olmo3_family(),   granite_family(),     qwen3_5_text_family(), qwen3_5_moe_text_family(),
+       qwen3_5_family(), qwen3_5_moe_family(), gpt_oss_family()});
   return all;
 }
 

@@ -40,6 +40,7 @@ struct FileNames {
   // of its other tensors begin with one of `carried`: an export has them as they were.
   std::string inside;
   std::vector<std::string> carried;
+  bool joins_experts = false;        // exported files have the experts of a block in one tensor
   std::vector<std::string> ignored;  // endings of tensors that are not weights
   // from the library's name of a tensor to the name here
   std::map<std::string, std::string> aliases;
@@ -69,6 +70,7 @@ struct Family {
 Family gemma2_family();
 Family gemma3_family();
 Family gpt2_family();
+Family gpt_oss_family();
 Family gpt_neox_family();
 Family gptj_family();
 Family granite_family();

@@ -50,11 +50,15 @@ void check_size(const DecoderConfig& config, const std::string& file) {
 ModelConfig parse_config(std::string_view text, const std::string& file) {
   const ConfigReader reader(text, file);
   const std::string type = reader.string("model_type", "");
-  if (reader.has("quantization_config")) {
+  const Family* const family = families().find(type);
+  const bool reads_four_bits = family != nullptr && family->names.joins_experts;
+  if (reader.has("quantization_config") &&
+      !(reads_four_bits &&
+        reader.object("quantization_config").string("quant_method", "") == "mxfp4")) {
     reader.refuse("quantization_config",
                   "absent: quantised checkpoints are not read; use the original weights");
   }
-  if (const Family* family = families().find(type)) {
+  if (family != nullptr) {
     ModelConfig config{type, family->read(reader)};
     if (const auto* decoder = std::any_cast<DecoderConfig>(&config.values)) {
       check_size(*decoder, file);

@@ -26,6 +26,8 @@ except ImportError as error:
     print(f"skipped: {error}; to run it: .venv/bin/pip install transformers")
     sys.exit(SKIPPED)
 
+import random_models
+
 STRAIT = pathlib.Path(os.environ.get("STRAIT_BIN", "build/release/bin")).resolve() / "strait"
 VOCABULARY = 61
 FAMILIES = [
@@ -45,6 +47,7 @@ FAMILIES = [
     "qwen3_5_text",
     "qwen3_5_moe_text",
     "qwen3_5",
+    "gpt_oss",
     "mixtral",
     "olmoe",
     "gpt_neox",
@@ -95,8 +98,9 @@ def random_config(family, chance):
         sizes |= {"layer_types": ["linear_attention", "full_attention"], "linear_num_key_heads": 1,
                   "linear_num_value_heads": 2, "linear_key_head_dim": 4, "linear_value_head_dim": 6}
         sizes["rope_parameters"] = {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}
-    if family in ("qwen3_moe", "mixtral", "olmoe", "qwen3_5_moe_text"):
-        sizes |= {"num_local_experts" if family == "mixtral" else "num_experts": 3, "num_experts_per_tok": 2}
+    if family in ("qwen3_moe", "mixtral", "olmoe", "qwen3_5_moe_text", "gpt_oss"):
+        count = "num_local_experts" if family in ("mixtral", "gpt_oss") else "num_experts"
+        sizes |= {count: 3, "num_experts_per_tok": 2}
     if family == "qwen3_moe":
         sizes |= {"moe_intermediate_size": 6, "mlp_only_layers": chance.choice([[], [0]])}
     if family == "qwen3_5_moe_text":
@@ -203,6 +207,31 @@ def there_and_back(family, seed):
     print(f"ok     {family}, seed {seed}{', in shards' if shards else ''}", flush=True)
 
 
+def four_bits_leave_as_bfloat16():
+    """Experts in MXFP4 are read as the values that they stand for, and leave so."""
+    with tempfile.TemporaryDirectory() as name_of_folder:
+        folder = pathlib.Path(name_of_folder)
+        options = random_config("gpt_oss", random.Random(5)) | {"hidden_size": 64, "intermediate_size": 32, "head_dim": 8}
+        model = random_models.random_model("gpt_oss", options, 5).bfloat16()
+        model.save_pretrained(folder / "source")
+        tensors = {name: value.clone() for name, value in model.state_dict().items()}
+        if model.config.tie_word_embeddings:
+            del tensors["lm_head.weight"]
+        save_file(random_models.in_four_bits(model, tensors), folder / "source/model.safetensors", metadata={"format": "pt"})
+        set_field("quantization_config", {"quant_method": "mxfp4"})(folder / "source")
+        write_recipe(folder)
+        for words in (("run", "run.toml"), ("export", "runs/run", "out")):
+            done = strait(folder, *words)
+            assert done.returncode == 0, done.stdout + done.stderr
+        after = load_file(folder / "out/model.safetensors")
+        for name, value in after.items():
+            apart = (value.float() - model.get_parameter(name).data.float()).abs().max().item()
+            assert value.dtype == torch.bfloat16 and apart < 1e-20, f"{name} changed"  # a zero by the step
+        _, report = transformers.AutoModelForCausalLM.from_pretrained(folder / "out", output_loading_info=True)
+        assert not any(report.values()), report
+    print("ok     experts of four bits", flush=True)
+
+
 def truncate(source):
     file = source / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-5])
@@ -295,6 +324,7 @@ def main():
     transformers.utils.logging.disable_progress_bar()
     for number, family in enumerate(FAMILIES * 2):
         there_and_back(family, number)
+    four_bits_leave_as_bfloat16()
     for name in BROKEN:
         refused(name)
 

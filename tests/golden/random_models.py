@@ -3,6 +3,7 @@
 import torch
 import transformers
 from safetensors.torch import save_file
+from transformers.integrations.mxfp4 import FP4_VALUES, convert_moe_packed_tensors
 
 TABLES = {"gpt2": "transformer.wte.weight", "llama": "model.embed_tokens.weight"}
 # transformers has a tensor for all experts of a layer, the files of these families one for each.
@@ -54,6 +55,20 @@ def published(family, tensors):
     return named
 
 
+def parts_of_experts(tensors):
+    """Tensors that files have for all experts of a block, under the names that ours have."""
+    named = {}
+    for name, value in tensors.items():
+        block, found, part = name.partition(".mlp.experts.")
+        if not found or part[0].isdigit():
+            named[name] = value
+            continue
+        kind = "bias" if part.endswith("_bias") else "weight"
+        for number, own in enumerate(value):
+            named[f"{block}.mlp.experts.{number}.{part.removesuffix('_bias')}.{kind}"] = own
+    return named
+
+
 class SingleExperts(torch.nn.Module):
     """Experts of a block with a module for each matrix, as transformers had them before version 5."""
 
@@ -83,6 +98,24 @@ def with_single_experts(model):
         if hasattr(layer.mlp, "experts"):
             layer.mlp.experts = SingleExperts(layer.mlp.experts)
     return model
+
+
+def in_four_bits(model, tensors):
+    """The experts of these tensors as MXFP4 files have them. The model gets the values that they stand for."""
+    packed = {}
+    for name, value in tensors.items():
+        if not name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            packed[name] = value
+            continue
+        groups = value.transpose(1, 2).unflatten(2, (-1, 32))
+        exponents = groups.abs().amax(3).log2().floor() - 2
+        levels = torch.tensor(FP4_VALUES)
+        codes = (groups / exponents.exp2()[..., None])[..., None].sub(levels).abs().argmin(-1).to(torch.uint8)
+        blocks, scales = codes[..., ::2] | codes[..., 1::2] << 4, (exponents + 127).to(torch.uint8)
+        packed |= {name + "_blocks": blocks.contiguous(), name + "_scales": scales.contiguous()}
+        exact = convert_moe_packed_tensors(blocks, scales, dtype=torch.float32)
+        model.get_parameter(name).data = exact.to(value.dtype)
+    return packed
 
 
 def save_model(model, directory, bare_names=False, only_head=False, old_buffers=None):
