@@ -31,12 +31,18 @@ struct SpanHeads {
   at::Tensor query;
   at::Tensor key;
   at::Tensor value;
+  at::Tensor sinks;  // [key heads, group, 1, 1], or undefined
 };
+
+at::Tensor grouped_sinks(const AttentionHeads& heads) {
+  if (!heads.sinks.defined()) return {};
+  return heads.sinks.view({heads.key.size(2), -1, 1, 1});
+}
 
 SpanHeads span_heads(const AttentionHeads& heads, const AttentionSpan& span) {
   const std::int64_t key_heads = heads.key.size(2);
   return {grouped(heads.query, span, key_heads), grouped(heads.key, span, key_heads),
-          grouped(heads.value, span, key_heads)};
+          grouped(heads.value, span, key_heads), grouped_sinks(heads)};
 }
 
 at::Tensor shared_by(const at::Tensor& keys, const at::Tensor& query) {
@@ -85,11 +91,12 @@ at::Tensor hidden_keys(const Block& block, std::int64_t window, at::Device devic
 
 struct BlockScores {
   at::Tensor probabilities;  // [key heads, group, queries, keys], float32 or float64
+  at::Tensor sink;           // [key heads, group, queries, 1]: the sink's, if there is one
   at::Tensor cap_slope;      // derivative of the cap, if there is one
 };
 
-BlockScores block_scores(const at::Tensor& query, const at::Tensor& key, const Block& block,
-                         const AttentionRules& rules) {
+BlockScores block_scores(const at::Tensor& query, const at::Tensor& key, const at::Tensor& sinks,
+                         const Block& block, const AttentionRules& rules) {
   const auto type = query.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   BlockScores result;
   at::Tensor scores = at::matmul(query, key.transpose(2, 3)).to(type).mul_(rules.scale);
@@ -100,7 +107,14 @@ BlockScores block_scores(const at::Tensor& query, const at::Tensor& key, const B
   }
   scores.masked_fill_(hidden_keys(block, rules.window, scores.device()),
                       -std::numeric_limits<double>::infinity());
-  result.probabilities = at::softmax(scores, -1);
+  if (!sinks.defined()) {
+    result.probabilities = at::softmax(scores, -1);
+    return result;
+  }
+  const at::Tensor sink = sinks.to(type).expand({-1, -1, block.queries, 1});
+  const at::Tensor all = at::softmax(at::cat({scores, sink}, -1), -1);
+  result.probabilities = all.narrow(-1, 0, block.keys);
+  result.sink = all.narrow(-1, block.keys, 1);
   return result;
 }
 
@@ -130,7 +144,7 @@ void attend_by_blocks(const SpanHeads& heads, const AttentionSpan& span, std::in
     const at::Tensor query = block_part(heads.query, block.first - first, block.queries);
     const at::Tensor key = block_part(heads.key, block.keys_begin, block.keys);
     const at::Tensor value = block_part(heads.value, block.keys_begin, block.keys);
-    at::Tensor probabilities = block_scores(query, key, block, rules).probabilities;
+    at::Tensor probabilities = block_scores(query, key, heads.sinks, block, rules).probabilities;
     const at::Tensor keep = kept(probabilities, span, block, rules);
     if (keep.defined()) probabilities = probabilities.mul(keep);
     block_part(result, block.first - first, block.queries)
@@ -148,7 +162,7 @@ void backward_by_blocks(const SpanHeads& heads, const AttentionSpan& span,
     const at::Tensor key = block_part(heads.key, block.keys_begin, block.keys);
     const at::Tensor value = block_part(heads.value, block.keys_begin, block.keys);
     const at::Tensor own = block_part(slope, block.first, block.queries);
-    const BlockScores scores = block_scores(query, key, block, rules);
+    const BlockScores scores = block_scores(query, key, heads.sinks, block, rules);
     const at::Tensor& probabilities = scores.probabilities;
     const at::Tensor keep = kept(probabilities, span, block, rules);
     const at::Tensor used = keep.defined() ? probabilities.mul(keep) : probabilities;
@@ -156,7 +170,11 @@ void backward_by_blocks(const SpanHeads& heads, const AttentionSpan& span,
         .add_(at::matmul(used.to(narrow_type).transpose(2, 3), own).sum(1, /*keepdim=*/true));
     at::Tensor into = at::matmul(own, value.transpose(2, 3)).to(probabilities.scalar_type());
     if (keep.defined()) into.mul_(keep);
-    into.sub_(at::mul(into, probabilities).sum(-1, /*keepdim=*/true)).mul_(probabilities);
+    const at::Tensor along = at::mul(into, probabilities).sum(-1, /*keepdim=*/true);
+    if (scores.sink.defined()) {
+      gradient.sinks.sub_(at::mul(scores.sink, along).sum(2, /*keepdim=*/true));
+    }
+    into.sub_(along).mul_(probabilities);
     if (scores.cap_slope.defined()) into.mul_(scores.cap_slope);
     const at::Tensor inner = into.mul_(rules.scale).to(narrow_type);
     block_part(gradient.query, block.first, block.queries).copy_(at::matmul(inner, key));
@@ -175,10 +193,11 @@ bool fused_fits(const AttentionRules& rules, std::int64_t tokens, at::Device dev
 struct DocumentAttention : public torch::autograd::Function<DocumentAttention> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& query,
                             const at::Tensor& key, const at::Tensor& value,
+                            const std::optional<at::Tensor>& sinks,
                             const std::vector<AttentionSpan>& spans, const AttentionRules& rules) {
-    const AttentionHeads heads{query, key, value};
+    const AttentionHeads heads{query, key, value, sinks.value_or(at::Tensor())};
     at::Tensor result = at::zeros(query.sizes(), query.options());
-    variable_list saved{query, key, value, result};
+    variable_list saved{query, key, value, heads.sinks, result};
     for (const AttentionSpan& span : spans) {
       const SpanHeads own = span_heads(heads, span);
       const at::Tensor into = grouped(result, span, key.size(2));
@@ -189,8 +208,17 @@ struct DocumentAttention : public torch::autograd::Function<DocumentAttention> {
       const auto [attended, weights] = at::_scaled_dot_product_flash_attention_for_cpu(
           own.query, shared_by(own.key, own.query), shared_by(own.value, own.query),
           /*dropout_p=*/0.0, /*is_causal=*/true, /*attn_mask=*/std::nullopt, rules.scale);
-      into.copy_(attended);
-      saved.push_back(weights);
+      if (!sinks) {
+        into.copy_(attended);
+        saved.push_back(weights);
+        continue;
+      }
+      // With the logarithm of the sum that includes the sink, libtorch's backward is right as it
+      // is: it computes probabilities by that sum.
+      const at::Tensor sums =
+          at::logaddexp(weights, own.sinks.squeeze(3).to(weights.scalar_type()));
+      into.copy_(attended * at::sub(weights, sums).exp_().unsqueeze(3));
+      saved.push_back(sums);
     }
     context->save_for_backward(saved);
     context->saved_data["spans"] =
@@ -202,14 +230,17 @@ struct DocumentAttention : public torch::autograd::Function<DocumentAttention> {
     const variable_list saved = context->get_saved_variables();
     const auto capsule = context->saved_data["spans"].toCapsule();
     const auto* job = dynamic_cast<const Job*>(capsule.get());
-    const AttentionHeads heads{saved[0], saved[1], saved[2]};
+    const AttentionHeads heads{saved[0], saved[1], saved[2], saved[3]};
     const auto type = saved[1].scalar_type();
     // Several blocks of queries add to the same keys and values; in a narrow type each addition
     // would round.
     const auto sums = saved[1].options().dtype(type == at::kDouble ? type : at::kFloat);
-    const AttentionHeads into{at::zeros_like(saved[0]), at::zeros_like(saved[1], sums),
-                              at::zeros_like(saved[2], sums)};
-    std::size_t weights = 4;
+    AttentionHeads into{at::zeros_like(saved[0]),
+                        at::zeros_like(saved[1], sums),
+                        at::zeros_like(saved[2], sums),
+                        {}};
+    if (heads.sinks.defined()) into.sinks = at::zeros_like(heads.sinks, sums);
+    std::size_t weights = 5;
     for (const AttentionSpan& span : job->spans) {
       const SpanHeads own = span_heads(heads, span);
       const SpanHeads gradient = span_heads(into, span);
@@ -218,15 +249,25 @@ struct DocumentAttention : public torch::autograd::Function<DocumentAttention> {
         backward_by_blocks(own, span, job->rules, slope, gradient);
         continue;
       }
+      const at::Tensor result = grouped(saved[4], span, heads.key.size(2));
+      const at::Tensor& sums_of_rows = saved[weights++];
       const auto [query, key, value] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-          slope, own.query, shared_by(own.key, own.query), shared_by(own.value, own.query),
-          grouped(saved[3], span, heads.key.size(2)), saved[weights++], /*dropout_p=*/0.0,
-          /*is_causal=*/true, /*attn_mask=*/std::nullopt, job->rules.scale);
+          slope, own.query, shared_by(own.key, own.query), shared_by(own.value, own.query), result,
+          sums_of_rows, /*dropout_p=*/0.0, /*is_causal=*/true, /*attn_mask=*/std::nullopt,
+          job->rules.scale);
+      if (own.sinks.defined()) {
+        const at::Tensor along =
+            at::mul(slope, result).sum(-1, /*keepdim=*/true, gradient.sinks.scalar_type());
+        const at::Tensor share = at::sub(own.sinks, sums_of_rows.unsqueeze(3)).exp_();
+        gradient.sinks.sub_(at::mul(along, share).sum(2, /*keepdim=*/true));
+      }
       gradient.query.copy_(query);
       gradient.key.copy_(key.sum(1, /*keepdim=*/true));
       gradient.value.copy_(value.sum(1, /*keepdim=*/true));
     }
-    return {into.query, into.key.to(type), into.value.to(type), at::Tensor(), at::Tensor()};
+    const at::Tensor sinks =
+        into.sinks.defined() ? into.sinks.to(heads.sinks.scalar_type()) : at::Tensor();
+    return {into.query, into.key.to(type), into.value.to(type), sinks, at::Tensor(), at::Tensor()};
   }
 
   struct Job : public torch::CustomClassHolder {
@@ -246,7 +287,9 @@ at::Tensor causal_attention(const AttentionHeads& heads, const std::vector<Atten
                         "attention of queries ", heads.query.sizes(), " to keys ",
                         heads.key.sizes());
   if (flash_attention_fits(heads, rules)) return flash_attention(heads, spans, rules);
-  return DocumentAttention::apply(heads.query, heads.key, heads.value, spans, rules);
+  const std::optional<at::Tensor> sinks =
+      heads.sinks.defined() ? std::optional(heads.sinks) : std::nullopt;
+  return DocumentAttention::apply(heads.query, heads.key, heads.value, sinks, spans, rules);
 }
 
 at::Tensor attention_to_cache(const AttentionHeads& heads, const AttentionRules& rules) {
@@ -258,7 +301,8 @@ at::Tensor attention_to_cache(const AttentionHeads& heads, const AttentionRules&
     const AttentionSpan keys{row, 0, heads.key.size(1)};
     const std::int64_t key_heads = heads.key.size(2);
     const SpanHeads own{grouped(heads.query, queries, key_heads),
-                        grouped(heads.key, keys, key_heads), grouped(heads.value, keys, key_heads)};
+                        grouped(heads.key, keys, key_heads), grouped(heads.value, keys, key_heads),
+                        grouped_sinks(heads)};
     attend_by_blocks(own, queries, past, rules, grouped(result, queries, key_heads));
   }
   return result;

@@ -30,6 +30,9 @@ struct AttentionHeads {
   at::Tensor query;  // [rows, length, heads, width]
   at::Tensor key;    // [rows, length, key heads, width]
   at::Tensor value;
+  // [heads], or undefined. One more score of each head: it takes part in the softmax and has no
+  // value, so that the probabilities of the keys add up to less than 1.
+  at::Tensor sinks{};
 };
 
 // Causal softmax attention inside each span, differentiable. Returns [rows, length, heads, width],

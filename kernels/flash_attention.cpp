@@ -194,8 +194,9 @@ PackedSequences pack_sequences(const std::vector<AttentionSpan>& spans, std::int
 bool flash_attention_fits(const AttentionHeads& heads, const AttentionRules& rules) {
   const at::ScalarType type = heads.query.scalar_type();
   const std::int64_t width = heads.query.size(3);
-  return !heads.query.is_cpu() && (type == at::kBFloat16 || type == at::kHalf) &&
-         width == heads.value.size(3) && width <= kWidest && width % kWidthStep == 0 &&
+  return !heads.query.is_cpu() && !heads.sinks.defined() &&
+         (type == at::kBFloat16 || type == at::kHalf) && width == heads.value.size(3) &&
+         width <= kWidest && width % kWidthStep == 0 &&
          !(width > kWideForAll && width <= kWideForSome) && rules.dropout == 0 &&
          rules.softcap == 0 && heads.query.numel() > 0 &&
          no_flash_attention(heads.query.device()).empty();

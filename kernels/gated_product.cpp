@@ -89,6 +89,13 @@ at::Tensor activate(const at::Tensor& input, Activation activation) {
   TORCH_INTERNAL_ASSERT(false, "activation ", static_cast<int>(activation));
 }
 
+at::Tensor clamped_product(const at::Tensor& pairs, const ClampedGate& gate) {
+  const at::Tensor both = pairs.unflatten(-1, {-1, 2});
+  const at::Tensor open = both.select(-1, 0).clamp_max(gate.limit);
+  const at::Tensor up = both.select(-1, 1).clamp(-gate.limit, gate.limit);
+  return (open * (open * gate.slope).sigmoid()) * (up + 1);
+}
+
 at::Tensor gated_product(const at::Tensor& gate, const at::Tensor& up, Activation activation) {
   if (gate_kernel_takes(gate, up)) {
     return GatedProduct::apply(gate, up.defined() ? std::optional(up) : std::nullopt,

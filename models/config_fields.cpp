@@ -49,160 +49,6 @@ std::int64_t divided_width(const ConfigReader& reader, const std::string& heads_
   return hidden / heads;
 }
 
-// ---- rotary position embedding ------------------------------------------------------------------
-
-namespace {
-
-// One pair's frequency, 1 / theta^(2i/d), rounded where the library rounds.
-std::vector<float> plain_frequencies(double theta, std::int64_t width) {
-  std::vector<float> frequencies;
-  for (std::int64_t i = 0; i < width; i += 2) {
-    const float exponent = static_cast<float>(i) / static_cast<float>(width);
-    frequencies.push_back(1.0F / std::pow(static_cast<float>(theta), exponent));
-  }
-  return frequencies;
-}
-
-double positive(const ConfigReader& settings, const std::string& field, double absent) {
-  return settings.number(field, absent, 1e-9, 1e12);
-}
-
-double required(const ConfigReader& settings, const std::string& field) {
-  if (!settings.has(field)) settings.refuse(field, "a number, which this rope_type needs");
-  return positive(settings, field, 1);
-}
-
-void scale_llama3(const ConfigReader& settings, double original, std::vector<float>& frequencies) {
-  const double factor = required(settings, "factor");
-  const double low = required(settings, "low_freq_factor");
-  const double high = required(settings, "high_freq_factor");
-  for (float& frequency : frequencies) {
-    const double turns = original * frequency / (2 * M_PI);  // over the original context
-    // Fast angles stay, slow ones are divided, and those between are blended.
-    if (turns < low) {
-      frequency = static_cast<float>(frequency / factor);
-    } else if (turns <= high) {
-      const double smooth = (turns - low) / (high - low);
-      frequency = static_cast<float>((1 - smooth) * frequency / factor + smooth * frequency);
-    }
-  }
-}
-
-double yarn_magnitude(double scale, double factor) {
-  return scale <= 1 ? 1 : 0.1 * factor * std::log(scale) + 1;
-}
-
-// Returns the factor of cosine and sine.
-double scale_yarn(const ConfigReader& settings, double theta, double original, double longest,
-                  std::vector<float>& frequencies) {
-  const double factor = positive(settings, "factor", longest / original);
-  const auto width = static_cast<double>(2 * frequencies.size());
-  const auto dimension = [&](double rotations) {
-    return width * std::log(original / (rotations * 2 * M_PI)) / (2 * std::log(theta));
-  };
-  double first = dimension(positive(settings, "beta_fast", 32));
-  double last = dimension(positive(settings, "beta_slow", 1));
-  if (settings.boolean("truncate", true)) {
-    first = std::floor(first);
-    last = std::ceil(last);
-  }
-  first = std::max(first, 0.0);
-  last = std::min(last, width - 1);
-  if (first == last) last += 0.001;
-  for (std::size_t i = 0; i < frequencies.size(); ++i) {
-    const double ramp = std::clamp((static_cast<double>(i) - first) / (last - first), 0.0, 1.0);
-    frequencies[i] =
-        static_cast<float>(frequencies[i] / factor * ramp + frequencies[i] * (1 - ramp));
-  }
-  if (settings.has("attention_factor")) return positive(settings, "attention_factor", 1);
-  const double own = settings.number("mscale", 0, 0, 100);
-  const double all = settings.number("mscale_all_dim", 0, 0, 100);
-  if (own > 0 && all > 0) return yarn_magnitude(factor, own) / yarn_magnitude(factor, all);
-  return yarn_magnitude(factor, 1);
-}
-
-// Rows up to the original context use the short factors; the caller limits rows to that.
-double scale_longrope(const ConfigReader& settings, double original, double longest,
-                      std::vector<float>& frequencies) {
-  const auto factors = settings.numbers("short_factor");
-  if (!factors || factors->size() != frequencies.size()) {
-    settings.refuse("short_factor", fmt::format("a list of {} numbers", frequencies.size()));
-  }
-  for (std::size_t i = 0; i < frequencies.size(); ++i) {
-    frequencies[i] = static_cast<float>(frequencies[i] / (*factors)[i]);
-  }
-  if (settings.has("attention_factor")) return positive(settings, "attention_factor", 1);
-  const double factor = positive(settings, "factor", longest / original);
-  return factor <= 1 ? 1 : std::sqrt(1 + std::log(factor) / std::log(original));
-}
-
-ConfigReader rotary_settings(const ConfigReader& reader, const std::string& group) {
-  if (!group.empty() && !reader.has("rope_scaling") && reader.has("rope_parameters")) {
-    return reader.object("rope_parameters").object(group);
-  }
-  // If layers have several types, the old spelling scales only those with full attention.
-  if (group == "sliding_attention") return reader.object("rope_parameters").object(group);
-  return reader.object(reader.has("rope_scaling") ? "rope_scaling" : "rope_parameters");
-}
-
-}  // namespace
-
-Rotary plain_rotary(double theta, std::int64_t width) {
-  Rotary rotary;
-  rotary.frequencies = plain_frequencies(theta, width);
-  return rotary;
-}
-
-std::shared_ptr<const Rotary> read_rotary(const ConfigReader& reader, DecoderConfig& config,
-                                          const RotaryDefaults& defaults,
-                                          const std::string& group) {
-  const ConfigReader settings = rotary_settings(reader, group);
-  const double theta =
-      positive(settings, "rope_theta", positive(reader, defaults.theta_field, defaults.theta));
-  double share = 1;
-  if (!defaults.share_field.empty()) {
-    share = reader.number(defaults.share_field, defaults.share, 0, 1);
-  }
-  share = settings.number("partial_rotary_factor", share, 0, 1);
-  if (defaults.share_field.empty() && share != 1) {
-    settings.refuse("partial_rotary_factor", "1: this family rotates whole heads");
-  }
-  const auto width = static_cast<std::int64_t>(static_cast<double>(config.head_width) * share);
-  if (width == 0) return nullptr;
-  if (width % 2 != 0) {
-    reader.refuse(defaults.share_field.empty() ? "head_dim" : defaults.share_field,
-                  fmt::format("an even number of rotated values in a head, not {}", width));
-  }
-
-  auto rotary = std::make_shared<Rotary>();
-  rotary->frequencies = plain_frequencies(theta, width);
-  std::string type = settings.string("rope_type", settings.string("type", "default"));
-  const auto longest = static_cast<double>(config.positions);
-  const double fallback = defaults.longrope_original.value_or(
-      positive(settings, "original_max_position_embeddings", longest));
-  const double original = positive(reader, "original_max_position_embeddings", fallback);
-  if (defaults.longrope_original && type == "yarn") type = "longrope";
-  if (defaults.longrope_original && type != "default" && type != "longrope" && type != "su") {
-    settings.refuse(settings.has("rope_type") ? "rope_type" : "type", "default or longrope");
-  }
-  if (type == "linear") {
-    const double factor = required(settings, "factor");
-    for (float& frequency : rotary->frequencies) frequency /= static_cast<float>(factor);
-  } else if (type == "llama3") {
-    scale_llama3(settings, original, rotary->frequencies);
-  } else if (type == "yarn") {
-    rotary->scale = scale_yarn(settings, theta, original, longest, rotary->frequencies);
-  } else if (type == "longrope" || type == "su") {
-    rotary->scale = scale_longrope(settings, original, longest, rotary->frequencies);
-    config.positions = std::min(config.positions, static_cast<std::int64_t>(original));
-  } else if (type != "default" && type != "dynamic") {
-    // "dynamic" scales only rows longer than max_position_embeddings, which are refused elsewhere.
-    settings.refuse(settings.has("rope_type") ? "rope_type" : "type",
-                    "one of default, linear, dynamic, llama3, yarn, longrope");
-  }
-  return rotary;
-}
-
 // ---- llama and its descendants ------------------------------------------------------------------
 
 DecoderConfig read_llama_fields(const ConfigReader& reader, DecoderConfig family) {
@@ -232,9 +78,15 @@ DecoderConfig read_llama_fields(const ConfigReader& reader, DecoderConfig family
   config.norm.epsilon = reader.number("rms_norm_eps", config.norm.epsilon, 0, 1);
   config.initializer_range = reader.number("initializer_range", config.initializer_range, 0, 100);
   config.tied = reader.boolean("tie_word_embeddings", config.tied);
+  config.activation = read_activation(reader, "hidden_act", "silu");
   config.attention_dropout = reader.number("attention_dropout", 0, 0, 1);
   config.padding_token = read_padding_token(reader, config.vocabulary, config.padding_token);
   return config;
+}
+
+void read_attention_bias(const ConfigReader& reader, DecoderConfig& config, bool absent) {
+  config.query_key_value_bias = reader.boolean("attention_bias", absent);
+  config.attention_output_bias = config.query_key_value_bias;
 }
 
 DecoderConfig read_gpt2_fields(const ConfigReader& reader, DecoderConfig family) {
@@ -278,8 +130,7 @@ DecoderConfig read_gemma_fields(const ConfigReader& reader, DecoderConfig family
   DecoderConfig config = read_llama_fields(reader, family);
   config.embedding_scale = std::sqrt(static_cast<double>(config.hidden));
   config.activation = read_activation(reader, "hidden_activation", "gelu_pytorch_tanh");
-  config.query_key_value_bias = reader.boolean("attention_bias", false);
-  config.attention_output_bias = config.query_key_value_bias;
+  read_attention_bias(reader, config);
   config.attention_scale = 1 / std::sqrt(reader.number("query_pre_attn_scalar", 256, 1e-6, 1e9));
   if (reader.boolean("use_bidirectional_attention", false)) {
     reader.refuse("use_bidirectional_attention", "false: only causal attention is built");
@@ -287,26 +138,35 @@ DecoderConfig read_gemma_fields(const ConfigReader& reader, DecoderConfig family
   return config;
 }
 
+std::vector<bool> read_layer_types(const ConfigReader& reader, const DecoderConfig& config,
+                                   const std::string& type,
+                                   const std::function<bool(std::int64_t block)>& absent) {
+  const auto types = reader.strings("layer_types");
+  if (types && std::cmp_not_equal(types->size(), config.blocks)) {
+    reader.refuse("layer_types", fmt::format("{} of them, one for each layer", config.blocks));
+  }
+  std::vector<bool> chosen;
+  chosen.reserve(static_cast<std::size_t>(config.blocks));
+  for (std::int64_t block = 0; block < config.blocks; ++block) {
+    if (!types) {
+      chosen.push_back(absent(block));
+      continue;
+    }
+    const std::string& own = (*types)[static_cast<std::size_t>(block)];
+    if (own != type && own != "full_attention") {
+      reader.refuse("layer_types", fmt::format("full_attention or {} for each layer", type));
+    }
+    chosen.push_back(own == type);
+  }
+  return chosen;
+}
+
 void read_windows(const ConfigReader& reader, DecoderConfig& config, std::int64_t absent,
                   const std::function<bool(std::int64_t block)>& windowed) {
   if (absent == 0 && !reader.has("sliding_window")) return;
   if (reader.is_null("sliding_window")) return;
   config.window = reader.integer("sliding_window", absent, 1, kLargestSize);
-  const auto types = reader.strings("layer_types");
-  if (types && std::cmp_not_equal(types->size(), config.blocks)) {
-    reader.refuse("layer_types", fmt::format("{} of them, one for each layer", config.blocks));
-  }
-  for (std::int64_t block = 0; block < config.blocks; ++block) {
-    if (!types) {
-      config.windowed.push_back(windowed(block));
-      continue;
-    }
-    const std::string& type = (*types)[static_cast<std::size_t>(block)];
-    if (type != "sliding_attention" && type != "full_attention") {
-      reader.refuse("layer_types", "full_attention or sliding_attention for each layer");
-    }
-    config.windowed.push_back(type == "sliding_attention");
-  }
+  config.windowed = read_layer_types(reader, config, "sliding_attention", windowed);
 }
 
 void read_qwen_window(const ConfigReader& reader, DecoderConfig& config) {

@@ -57,12 +57,20 @@ Rotary plain_rotary(double theta, std::int64_t width);  // of `width` rotated va
 // fields; key_heads = 0 means as many as heads, and head_width = 0 means hidden / heads.
 DecoderConfig read_llama_fields(const ConfigReader& reader, DecoderConfig family);
 
+// Biases of all four matrices of attention, which one field turns on or off.
+void read_attention_bias(const ConfigReader& reader, DecoderConfig& config, bool absent = false);
+
 // The fields that GPT-2 and GPT-J share. `family` holds the values of absent fields.
 DecoderConfig read_gpt2_fields(const ConfigReader& reader, DecoderConfig family);
 
 // The fields of Gemma 2 and 3, except caps, windows and angles.
 DecoderConfig read_gemma_fields(const ConfigReader& reader, DecoderConfig family);
 
+// The blocks of this type in layer_types, which has full_attention besides; if that is absent,
+// `absent(block)` decides.
+std::vector<bool> read_layer_types(const ConfigReader& reader, const DecoderConfig& config,
+                                   const std::string& type,
+                                   const std::function<bool(std::int64_t block)>& absent);
 // Window and windowed blocks of families with layer_types; if that is absent, `windowed(block)`
 // decides. `absent`: the window if its field is absent.
 void read_windows(const ConfigReader& reader, DecoderConfig& config, std::int64_t absent,

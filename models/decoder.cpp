@@ -46,6 +46,7 @@ bool keeps_input(const Lora* lora, const std::string& prefix,
 // The same for one of the experts.
 bool experts_keep_input(const DecoderConfig& config, const Lora* lora, const std::string& prefix,
                         std::initializer_list<std::string> names) {
+  if (lora != nullptr && config.experts.joined) return false;
   for (std::int64_t expert = 0; expert < config.experts.count; ++expert) {
     const std::string own = prefix + config.names.experts + std::to_string(expert) + ".";
     if (keeps_input(lora, own, names)) return true;
@@ -66,18 +67,38 @@ std::int64_t saved_mlp_values(const DecoderConfig& config, const Lora* lora, int
   }
   // For each expert of a token its inner values and its result; the router's probabilities.
   const ExpertOptions& experts = config.experts;
-  std::int64_t values = 3 * experts.inner + config.hidden;
-  if (experts_keep_input(config, lora, prefix, {names.expert_gate, names.expert_up})) {
+  const std::int64_t shared =
+      experts.shared_inner > 0 ? 4 * experts.shared_inner + 2 * config.hidden : 0;
+  std::int64_t values = (experts.clamped.limit > 0 ? 7 : 3) * experts.inner + config.hidden;
+  if (experts_keep_input(config, lora, prefix,
+                         {names.expert_gate, names.expert_up, names.expert_gate_up})) {
     values += config.hidden;
   }
   if (experts_keep_input(config, lora, prefix, {names.expert_down})) values += experts.inner;
-  return experts.per_token * values + config.hidden + 2 * experts.count;
+  return experts.per_token * values + config.hidden + 2 * experts.count + shared;
+}
+
+// The same of a DeltaNet: the convolution's input and result; what the delta rule gives, the norm's
+// result, and the gate before and after its activation; factors and steps of the state.
+std::int64_t saved_recurrent_values(const DecoderConfig& config, const Lora* lora, int index) {
+  const DeltaOptions& options = config.recurrent;
+  const std::string own = config.block_prefix(index) + config.names.recurrent;
+  std::int64_t values = 2 * options.channels() + 4 * options.values() + 6 * options.heads;
+  if (keeps_input(lora, own, {"in_proj_qkv", "in_proj_z", "in_proj_b", "in_proj_a"})) {
+    values += config.hidden;
+  }
+  if (keeps_input(lora, own, {"out_proj"})) values += options.values();
+  return values;
 }
 
 // Values per token that a block's forward keeps for its backward, without adapters.
 std::int64_t saved_values(const DecoderConfig& config, const Lora* lora, int index) {
   const DecoderNames& names = config.names;
   const std::string prefix = config.block_prefix(index);
+  if (config.block_recurrent(index - 1)) {
+    return 2 * config.hidden + saved_recurrent_values(config, lora, index) +
+           saved_mlp_values(config, lora, index);
+  }
   const std::int64_t queries = config.heads * config.head_width;
   const std::int64_t keys = 2 * config.key_heads * config.head_width;
   // The inputs of both norms; queries, keys, values and the result of attention; the MLP's inner
@@ -90,7 +111,41 @@ std::int64_t saved_values(const DecoderConfig& config, const Lora* lora, int ind
   }
   if (config.residual == Residual::sandwich) values += 2 * config.hidden;
   if (!names.query_norm.empty()) values += queries + keys / 2;
+  if (config.output_gate) values += 2 * queries;
   return values;
+}
+
+// Multiplications of a token with the matrices of attention and with keys and values.
+double attention_products(const DecoderConfig& config, int index, const CostQuestion& question) {
+  const auto hidden = static_cast<double>(config.hidden);
+  const auto queries = static_cast<double>(config.heads * config.head_width);
+  const auto keys = static_cast<double>(2 * config.key_heads * config.head_width);
+  std::int64_t reach = question.row_length;
+  if (config.block_windowed(index - 1)) reach = std::min(reach, config.window);
+  const double scores = 2 * queries * static_cast<double>(reach);
+  return hidden * ((config.output_gate ? 3 : 2) * queries + keys) + scores;
+}
+
+// Tokens of a chunk of the delta rule (kernels/delta_rule.cpp).
+constexpr std::int64_t kDeltaChunk = 64;
+
+// The same of a DeltaNet: products inside a chunk, and with the state.
+double recurrent_products(const DecoderConfig& config) {
+  const DeltaOptions& options = config.recurrent;
+  const std::int64_t matrices =
+      config.hidden * (options.channels() + 2 * options.values() + 2 * options.heads);
+  const std::int64_t inside =
+      kDeltaChunk * (3 * options.key_width + 2 * options.width + kDeltaChunk / 3);
+  const std::int64_t with_state = 3 * options.key_width * options.width;
+  return static_cast<double>(matrices + options.channels() * options.taps +
+                             options.heads * (inside + with_state));
+}
+
+// float32 values per token that the backward of the delta rule has at a time, for one document: two
+// states for each chunk, about ten matrices of pairs, and twelve vectors of each kind.
+std::int64_t recurrent_working_values(const DeltaOptions& options) {
+  const std::int64_t states = 2 * options.key_width * options.width / kDeltaChunk;
+  return options.heads * (states + 10 * kDeltaChunk + 12 * (options.key_width + options.width));
 }
 
 LayerCost block_cost(int index, const ModelConfig& whole, const CostQuestion& question) {
@@ -98,18 +153,16 @@ LayerCost block_cost(int index, const ModelConfig& whole, const CostQuestion& qu
   LayerCost cost;
   cost.name = fmt::format("block {}", index - 1);
   const auto hidden = static_cast<double>(config.hidden);
-  const auto queries = static_cast<double>(config.heads * config.head_width);
-  const auto keys = static_cast<double>(2 * config.key_heads * config.head_width);
   const bool sparse = config.block_sparse(index - 1);
+  const bool recurrent = config.block_recurrent(index - 1);
   const std::int64_t inner =
-      sparse ? config.experts.per_token * config.experts.inner : config.inner;
-  double matrices =
-      hidden * (2 * queries + keys) + (config.gated ? 3 : 2) * hidden * static_cast<double>(inner);
-  if (sparse) matrices += hidden * static_cast<double>(config.experts.count);
-  std::int64_t reach = question.row_length;
-  if (config.block_windowed(index - 1)) reach = std::min(reach, config.window);
-  const double scores = 2 * queries * static_cast<double>(reach);
-  cost.forward_flops_per_token = 2 * (matrices + scores);
+      sparse ? config.experts.per_token * config.experts.inner + config.experts.shared_inner
+             : config.inner;
+  double products =
+      recurrent ? recurrent_products(config) : attention_products(config, index, question);
+  products += (config.gated ? 3 : 2) * hidden * static_cast<double>(inner);
+  if (sparse) products += hidden * static_cast<double>(config.experts.count);
+  cost.forward_flops_per_token = 2 * products;
   cost.saved_bytes_per_token =
       saved_values(config, whole.lora.get(), index) * question.bytes_per_value;
   if (config.residual_dropout > 0) cost.saved_bytes_per_token += 2 * config.hidden;
@@ -119,6 +172,10 @@ LayerCost block_cost(int index, const ModelConfig& whole, const CostQuestion& qu
   std::int64_t working = (config.gated ? 4 : 2) * config.inner;
   if (sparse) working = 4 * config.experts.inner + 2 * config.experts.per_token * config.hidden;
   cost.working_bytes_per_token = working * question.bytes_per_value;
+  if (recurrent) {
+    cost.working_bytes_per_token =
+        std::max(cost.working_bytes_per_token, 4 * recurrent_working_values(config.recurrent));
+  }
   cost.output_width = config.hidden;
   return cost;
 }
@@ -182,6 +239,9 @@ std::unique_ptr<Model> make_decoder(const ModelConfig& whole, LayerRange range, 
   return std::make_unique<Model>(range, std::move(layers), std::move(tied));
 }
 
+// Of a DeltaNet, as the hub's library draws them.
+constexpr Initialization kDecayRates{.log_lowest = 0.01, .log_highest = 16};
+
 bool is_norm(const std::string& tensor, const DecoderNames& names) {
   for (const std::string* norm :
        {&names.attention_norm, &names.query_norm, &names.key_norm, &names.after_attention_norm,
@@ -193,7 +253,12 @@ bool is_norm(const std::string& tensor, const DecoderNames& names) {
 
 Initialization initialize_decoder(const ModelConfig& whole, const std::string& tensor) {
   const DecoderConfig& config = decoder_of(whole);
-  if (tensor.ends_with(".bias")) return {0, 0};
+  if (tensor.ends_with(".bias") && !tensor.ends_with(config.names.router + ".bias")) return {0, 0};
+  const std::string& recurrent = config.names.recurrent;
+  if (tensor.ends_with(recurrent + "norm.weight") || tensor.ends_with(recurrent + "dt_bias")) {
+    return {1, 0};
+  }
+  if (tensor.ends_with(recurrent + "A_log")) return kDecayRates;
   if (is_norm(tensor, config.names)) {
     return {config.norm.kind == NormKind::rms_one_plus ? 0.0 : 1.0, 0};
   }

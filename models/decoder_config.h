@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/activation.h"
+#include "models/delta_net.h"
 #include "models/experts.h"
 #include "models/linear.h"
 #include "models/norm.h"
@@ -42,7 +43,9 @@ struct DecoderNames {
   std::string query_key_value;
   std::string query_norm;
   std::string key_norm;
+  std::string sinks;
   std::string attention_output = "self_attn.o_proj";
+  std::string recurrent = "linear_attn.";  // followed by the names of a DeltaNet
   std::string after_attention_norm;
   std::string mlp_norm = "post_attention_layernorm";  // empty: attention's norm feeds the MLP, too
   std::string gate = "mlp.gate_proj";
@@ -50,10 +53,13 @@ struct DecoderNames {
   std::string gate_up;
   std::string down = "mlp.down_proj";
   std::string router = "mlp.gate";
+  std::string shared_expert = "mlp.shared_expert.";  // followed by the names of an expert
+  std::string shared_expert_gate = "mlp.shared_expert_gate";
   std::string experts = "mlp.experts.";  // followed by the number of an expert and these
   std::string expert_gate = "gate_proj";
   std::string expert_up = "up_proj";
   std::string expert_down = "down_proj";
+  std::string expert_gate_up;
   std::string after_mlp_norm;
   std::string final_norm = "model.norm";
   std::string project_out;
@@ -86,16 +92,21 @@ struct DecoderConfig {
   double attention_scale = 1;         // of scores
   bool scale_by_block_index = false;  // scores are divided by the block's number, counted from 1
   double attention_softcap = 0;
-  bool norms_whole_heads = false;        // query_norm and key_norm go over all heads of a token
-  double query_key_value_limit = 0;      // values beyond it are cut off; 0: none
-  std::int64_t window = 0;               // number of keys that a query of a windowed block sees
-  std::vector<bool> windowed;            // by block; empty: none
-  std::shared_ptr<const Rotary> rotary;  // null: none
+  bool output_gate = false;          // the query matrix gives each head a gate of its result, too
+  bool norms_whole_heads = false;    // query_norm and key_norm go over all heads of a token
+  double query_key_value_limit = 0;  // values beyond it are cut off; 0: none
+  std::int64_t window = 0;           // number of keys that a query of a windowed block sees
+  std::vector<bool> windowed;        // by block; empty: none
+  std::shared_ptr<const Rotary> rotary;         // null: none
   std::shared_ptr<const Rotary> window_rotary;  // in windowed blocks; null: `rotary`
   std::vector<bool> unrotated;                  // by block; empty: none
   // Queries of position p are multiplied by 1 + beta · log(1 + ⌊p / period⌋). 0: unchanged.
   double query_beta = 0;
   double query_period = 0;
+
+  // Recurrent blocks, which have a DeltaNet in place of attention.
+  DeltaOptions recurrent;
+  std::vector<bool> recurrent_blocks;  // empty: none
 
   // Blocks.
   Residual residual = Residual::serial;
@@ -124,15 +135,13 @@ struct DecoderConfig {
   double final_scale = 1;  // of the normalised values, and so of the logits
 
   std::int64_t token_width() const { return embedding_width > 0 ? embedding_width : hidden; }
-  bool block_windowed(std::int64_t block) const {
-    return !windowed.empty() && windowed[static_cast<std::size_t>(block)];
+  static bool is_among(const std::vector<bool>& blocks, std::int64_t block) {
+    return !blocks.empty() && blocks[static_cast<std::size_t>(block)];
   }
-  bool block_sparse(std::int64_t block) const {
-    return !sparse.empty() && sparse[static_cast<std::size_t>(block)];
-  }
-  bool block_unrotated(std::int64_t block) const {
-    return !unrotated.empty() && unrotated[static_cast<std::size_t>(block)];
-  }
+  bool block_windowed(std::int64_t block) const { return is_among(windowed, block); }
+  bool block_sparse(std::int64_t block) const { return is_among(sparse, block); }
+  bool block_unrotated(std::int64_t block) const { return is_among(unrotated, block); }
+  bool block_recurrent(std::int64_t block) const { return is_among(recurrent_blocks, block); }
   std::string block_prefix(int index) const {  // block 0 is layer 1
     return names.blocks + std::to_string(index - 1) + ".";
   }

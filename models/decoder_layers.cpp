@@ -51,7 +51,8 @@ Mlp make_mlp(ParameterMaker& maker, const std::string& prefix, const DecoderConf
       names.gate_up.empty() ? into(names.up, config.inner) : into(names.gate_up, 2 * config.inner);
   Linear down(maker, prefix + names.down,
               {config.inner, config.hidden, config.layout, config.mlp_bias});
-  return {std::move(gate), std::move(up), config.gated, config.activation, std::move(down)};
+  return {std::move(gate),   std::move(up),   config.gated,
+          config.activation, std::move(down), config.experts.clamped};
 }
 
 // An expert is an MLP of another width, under names of its own.
@@ -63,15 +64,42 @@ Mlp make_expert(ParameterMaker& maker, const std::string& prefix, const DecoderC
   own.names.gate = name + config.names.expert_gate;
   own.names.up = name + config.names.expert_up;
   own.names.down = name + config.names.expert_down;
+  if (config.experts.joined) {
+    own.layout = MatrixLayout::input_output;
+    own.names.gate_up = name + config.names.expert_gate_up;
+  }
   return make_mlp(maker, prefix, own);
+}
+
+// An MLP that every token goes to, and its gate.
+std::optional<SharedExpert> make_shared_expert(ParameterMaker& maker, const std::string& prefix,
+                                               const DecoderConfig& config) {
+  if (config.experts.shared_inner == 0) return std::nullopt;
+  DecoderConfig own = config;
+  own.inner = config.experts.shared_inner;
+  own.names.gate = config.names.shared_expert + config.names.expert_gate;
+  own.names.up = config.names.shared_expert + config.names.expert_up;
+  own.names.down = config.names.shared_expert + config.names.expert_down;
+  Mlp mlp = make_mlp(maker, prefix, own);
+  return SharedExpert{std::move(mlp), Linear(maker, prefix + config.names.shared_expert_gate,
+                                             {config.hidden, 1, config.layout, /*bias=*/false})};
+}
+
+std::variant<SelfAttention, DeltaNet> make_attention(ParameterMaker& maker, int index,
+                                                     const DecoderConfig& config) {
+  if (config.block_recurrent(index - 1)) return DeltaNet(maker, index, config);
+  return SelfAttention(maker, index, config);
 }
 
 std::variant<Mlp, ExpertMlp> make_mlp_or_experts(ParameterMaker& maker, int index,
                                                  const DecoderConfig& config) {
   const std::string prefix = config.block_prefix(index);
   if (!config.block_sparse(index - 1)) return make_mlp(maker, prefix, config);
-  return ExpertMlp(maker, index, prefix + config.names.router, config.hidden, config.experts,
-                   [&](std::int64_t expert) { return make_expert(maker, prefix, config, expert); });
+  ExpertMlp experts(
+      maker, index, prefix + config.names.router, config.hidden, config.experts,
+      [&](std::int64_t expert) { return make_expert(maker, prefix, config, expert); });
+  experts.share(make_shared_expert(maker, prefix, config));
+  return experts;
 }
 
 }  // namespace
@@ -110,6 +138,7 @@ SelfAttention::SelfAttention(ParameterMaker& maker, int index, const DecoderConf
       key_heads_(config.key_heads),
       width_(config.head_width),
       layout_(config.query_key_value),
+      output_gate_(config.output_gate),
       norms_whole_heads_(config.norms_whole_heads),
       limit_(config.query_key_value_limit),
       query_beta_(config.query_beta),
@@ -134,7 +163,7 @@ SelfAttention::SelfAttention(ParameterMaker& maker, int index, const DecoderConf
         LinearShape{config.hidden, heads * width_, config.layout, config.query_key_value_bias});
   };
   if (layout_ == QueryKeyValue::separate) {
-    matrix(names.query, heads_);
+    matrix(names.query, output_gate_ ? 2 * heads_ : heads_);
     matrix(names.key, key_heads_);
     matrix(names.value, key_heads_);
   } else {
@@ -145,6 +174,7 @@ SelfAttention::SelfAttention(ParameterMaker& maker, int index, const DecoderConf
   };
   query_norm_ = optional_norm(maker, prefix, names.query_norm, normed(heads_), config.norm);
   key_norm_ = optional_norm(maker, prefix, names.key_norm, normed(key_heads_), config.norm);
+  if (!names.sinks.empty()) sinks_ = maker.make(prefix + names.sinks, {heads_});
   output_.emplace(
       maker, prefix + names.attention_output,
       LinearShape{heads_ * width_, config.hidden, config.layout, config.attention_output_bias});
@@ -176,6 +206,12 @@ at::Tensor SelfAttention::scaled_queries(const at::Tensor& queries, const Pass& 
 
 at::Tensor SelfAttention::forward(const at::Tensor& input, const Pass& pass) const {
   kernels::AttentionHeads inputs = project(input, pass);
+  at::Tensor gate;
+  if (output_gate_) {  // each head's follows its query
+    const at::Tensor both = inputs.query.unflatten(2, {heads_, 2});
+    inputs.query = both.select(3, 0);
+    gate = both.select(3, 1).flatten(2);
+  }
   const auto normalised = [&](const std::optional<Norm>& norm, const at::Tensor& heads) {
     if (!norm) return heads;
     if (!norms_whole_heads_) return norm->forward(heads);
@@ -194,7 +230,10 @@ at::Tensor SelfAttention::forward(const at::Tensor& input, const Pass& pass) con
     inputs.key = kernels::rotate_heads(inputs.key, cosine, sine, rotary_->pairs);
   }
   inputs.query = scaled_queries(inputs.query, pass);
-  return output_->forward(attend(inputs, options_, pass), pass);
+  inputs.sinks = sinks_;
+  at::Tensor attended = attend(inputs, options_, pass);
+  if (gate.defined()) attended = attended * gate.sigmoid();
+  return output_->forward(attended, pass);
 }
 
 // ---- block --------------------------------------------------------------------------------------
@@ -206,7 +245,7 @@ DecoderBlock::DecoderBlock(int index, const DecoderConfig& config, ParameterMake
       dropout_(config.residual_dropout),
       attention_norm_(optional_norm(maker, config.block_prefix(index), config.names.attention_norm,
                                     config.hidden, config.norm)),
-      attention_(maker, index, config),
+      attention_(make_attention(maker, index, config)),
       after_attention_norm_(optional_norm(maker, config.block_prefix(index),
                                           config.names.after_attention_norm, config.hidden,
                                           config.norm)),
@@ -226,7 +265,8 @@ at::Tensor DecoderBlock::think(const at::Tensor& input, const Pass& pass) const 
 
 at::Tensor DecoderBlock::forward(const at::Tensor& input, const Pass& pass) {
   const auto attend_to = [&](const at::Tensor& values) {
-    const at::Tensor result = attention_.forward(values, pass);
+    const at::Tensor result = std::visit(
+        [&](const auto& attention) { return attention.forward(values, pass); }, attention_);
     return scaled(drop(result, dropout_, pass, index(), kAttentionSite), scale_);
   };
   if (residual_ == Residual::after) {

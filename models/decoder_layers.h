@@ -5,6 +5,7 @@
 
 #include "models/attention.h"
 #include "models/decoder_config.h"
+#include "models/delta_net.h"
 #include "models/embedding.h"
 #include "models/experts.h"
 #include "models/layer.h"
@@ -43,6 +44,7 @@ class SelfAttention {
   std::int64_t width_;
   QueryKeyValue layout_;
   AttentionOptions options_;
+  bool output_gate_;
   bool norms_whole_heads_;
   double limit_;
   double query_beta_;
@@ -51,6 +53,7 @@ class SelfAttention {
   std::vector<Linear> inputs_;  // query, key, value; or one fused matrix
   std::optional<Norm> query_norm_;
   std::optional<Norm> key_norm_;
+  at::Tensor sinks_;
   std::optional<Linear> output_;
 };
 
@@ -67,7 +70,7 @@ class DecoderBlock final : public Layer {
   double scale_;
   double dropout_;
   std::optional<Norm> attention_norm_;
-  SelfAttention attention_;
+  std::variant<SelfAttention, DeltaNet> attention_;
   std::optional<Norm> after_attention_norm_;
   std::optional<Norm> mlp_norm_;
   std::variant<Mlp, ExpertMlp> mlp_;

@@ -33,13 +33,16 @@ ExpertMlp::ExpertMlp(ParameterMaker& maker, int layer, const std::string& router
     : layer_(layer),
       options_(options),
       router_(maker.make(router + ".weight", {options.count, hidden})) {
+  if (options.router_bias) router_bias_ = maker.make(router + ".bias", {options.count});
   maker.set_token_share(static_cast<double>(options.per_token) /
                         static_cast<double>(options.count));
+  maker.allow_adapters(!options.joined);
   experts_.reserve(static_cast<std::size_t>(options.count));
   for (std::int64_t expert = 0; expert < options.count; ++expert) {
     experts_.push_back(make_expert(expert));
   }
   maker.set_token_share(1);
+  maker.allow_adapters(true);
 }
 
 at::Tensor ExpertMlp::forward(const at::Tensor& input, const Pass& pass) const {
@@ -52,7 +55,7 @@ at::Tensor ExpertMlp::forward(const at::Tensor& input, const Pass& pass) const {
 }
 
 at::Tensor ExpertMlp::compute(const at::Tensor& tokens, const Pass& pass) const {
-  const at::Tensor logits = kernels::linear(tokens, router_, {}, /*input_first=*/false);
+  const at::Tensor logits = kernels::linear(tokens, router_, router_bias_, /*input_first=*/false);
   at::Tensor probabilities = logits.softmax(1, at::kFloat);
   const at::Tensor chosen = std::get<1>(probabilities.detach().topk(options_.per_token, 1));
   const kernels::ExpertRows rows = kernels::sort_by_expert(chosen, options_.count);
@@ -70,7 +73,10 @@ at::Tensor ExpertMlp::compute(const at::Tensor& tokens, const Pass& pass) const 
   }
   // Without tokens there is no result to join.
   if (results.empty()) return tokens;
-  return kernels::combine_rows(at::cat(results), weights.to(tokens.scalar_type()), rows);
+  const at::Tensor sums =
+      kernels::combine_rows(at::cat(results), weights.to(tokens.scalar_type()), rows);
+  if (!shared_) return sums;
+  return sums + shared_->mlp.forward(tokens, pass) * shared_->gate.forward(tokens, pass).sigmoid();
 }
 
 at::Tensor ExpertMlp::balance(const at::Tensor& probabilities,

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "models/mlp.h"
@@ -15,12 +17,25 @@ namespace strait::models {
 
 // The experts of a block, as a family's config.json describes them.
 struct ExpertOptions {
-  std::int64_t count = 0;      // 0: every block has one MLP
-  std::int64_t per_token = 0;  // experts that a token goes to
-  std::int64_t inner = 0;      // of an expert
-  bool normalise = false;      // the weights of a token's experts add up to 1
-  double balance = 0;          // coefficient of the balance loss; 0: there is none
+  std::int64_t count = 0;         // 0: every block has one MLP
+  std::int64_t per_token = 0;     // experts that a token goes to
+  std::int64_t inner = 0;         // of an expert
+  std::int64_t shared_inner = 0;  // of the expert that every token goes to; 0: there is none
+  bool normalise = false;         // the weights of a token's experts add up to 1
+  bool router_bias = false;
+  kernels::ClampedGate clamped;  // of the experts' MLPs
+  // Files have one tensor for all experts of a block, [experts, in, out], and one of their biases.
+  // PEFT then has no adapters for them.
+  bool joined = false;
+  double balance = 0;       // coefficient of the balance loss; 0: there is none
   std::int64_t blocks = 1;  // sparse blocks of the model, which the balance loss is the mean over
+};
+
+// An MLP that every token goes to in addition to its experts. The result is multiplied by the
+// sigmoid of the gate.
+struct SharedExpert {
+  Mlp mlp;
+  Linear gate;
 };
 
 // A sparse MLP: a router chooses the experts of each token by the softmax of its logits, in
@@ -37,6 +52,8 @@ class ExpertMlp {
   ExpertMlp(ParameterMaker& maker, int layer, const std::string& router, std::int64_t hidden,
             const ExpertOptions& options, const std::function<Mlp(std::int64_t)>& make_expert);
 
+  void share(std::optional<SharedExpert> shared) { shared_ = std::move(shared); }
+
   at::Tensor forward(const at::Tensor& input, const Pass& pass) const;
 
  private:
@@ -48,7 +65,9 @@ class ExpertMlp {
   int layer_;
   ExpertOptions options_;
   at::Tensor router_;
+  at::Tensor router_bias_;
   std::vector<Mlp> experts_;
+  std::optional<SharedExpert> shared_;
 };
 
 }  // namespace strait::models

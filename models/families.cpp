@@ -4,11 +4,19 @@
 
 namespace strait::models {
 
+bool is_carried(const FileNames& names, const std::string& in_file) {
+  return std::ranges::any_of(names.carried,
+                             [&](const std::string& start) { return in_file.starts_with(start); });
+}
+
 std::optional<std::string> canonical_name(const FileNames& names, const std::string& in_file) {
   const bool ignored =
       std::any_of(names.ignored.begin(), names.ignored.end(),
                   [&](const std::string& ending) { return in_file.ends_with(ending); });
-  if (ignored) return std::nullopt;
+  if (ignored || is_carried(names, in_file)) return std::nullopt;
+  if (!names.inside.empty() && in_file.starts_with(names.inside)) {
+    return names.prefix + in_file.substr(names.inside.size());
+  }
   if (const auto alias = names.aliases.find(in_file); alias != names.aliases.end()) {
     return alias->second;
   }
@@ -20,10 +28,12 @@ std::optional<std::string> canonical_name(const FileNames& names, const std::str
 Catalogue<Family>& families() {
   static Catalogue<Family> all(
       "model family",
-      {gpt2_family(), llama_family(), mistral_family(), qwen2_family(), qwen3_family(),
-       gpt_neox_family(), opt_family(), gptj_family(), phi3_family(), gemma2_family(),
-       gemma3_family(), qwen3_moe_family(), mixtral_family(), olmoe_family(), ministral3_family(),
-       smollm3_family(), olmo3_family(), granite_family()});
+      {gpt2_family(),    llama_family(),       mistral_family(),      qwen2_family(),
+       qwen3_family(),   gpt_neox_family(),    opt_family(),          gptj_family(),
+       phi3_family(),    gemma2_family(),      gemma3_family(),       qwen3_moe_family(),
+       mixtral_family(), olmoe_family(),       ministral3_family(),   smollm3_family(),
+       olmo3_family(),   granite_family(),     qwen3_5_text_family(), qwen3_5_moe_text_family(),
+       qwen3_5_family(), qwen3_5_moe_family(), gpt_oss_family()});
   return all;
 }
 

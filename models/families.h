@@ -22,6 +22,9 @@ struct Initialization {
   double mean = 0;
   double deviation = 0;        // zero: all values are the mean
   std::int64_t zero_row = -1;  // of a table: this row is zero; -1: none
+  // Above zero: the logarithms of values that are evenly distributed between these.
+  double log_lowest = 0;
+  double log_highest = 0;
 };
 
 // Tensor names in a family's files that differ from Model::parameters().
@@ -33,12 +36,19 @@ struct FileNames {
   // Files of the model without its head lack `prefix` before names that start with one of these.
   std::string prefix;
   std::vector<std::string> parts;
+  // Files of a larger model that this is the text part of have `inside` in place of `prefix`. Names
+  // of its other tensors begin with one of `carried`: an export has them as they were.
+  std::string inside;
+  std::vector<std::string> carried;
+  bool joins_experts = false;        // exported files have the experts of a block in one tensor
   std::vector<std::string> ignored;  // endings of tensors that are not weights
   // from the library's name of a tensor to the name here
   std::map<std::string, std::string> aliases;
 };
 
-// The name in Model::parameters() of a file's tensor. Nullopt: the tensor is ignored.
+bool is_carried(const FileNames& names, const std::string& in_file);
+
+// The name in Model::parameters() of a file's tensor. Nullopt: the tensor is not the model's.
 std::optional<std::string> canonical_name(const FileNames& names, const std::string& in_file);
 
 // Everything that is specific to a family of models. To add a family, write these functions in a
@@ -56,10 +66,11 @@ struct Family {
   bool input_first = false;  // matrices of the blocks are stored as [in, out]
 };
 
-// The families of this library. Each is in the file with its name.
+// The families of this library. Each is in the file with its name, or in that of its parent.
 Family gemma2_family();
 Family gemma3_family();
 Family gpt2_family();
+Family gpt_oss_family();
 Family gpt_neox_family();
 Family gptj_family();
 Family granite_family();
@@ -73,6 +84,10 @@ Family opt_family();
 Family phi3_family();
 Family qwen2_family();
 Family qwen3_family();
+Family qwen3_5_family();  // text and vision
+Family qwen3_5_text_family();
+Family qwen3_5_moe_family();  // text and vision
+Family qwen3_5_moe_text_family();
 Family qwen3_moe_family();
 Family smollm3_family();
 

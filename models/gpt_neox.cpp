@@ -38,8 +38,7 @@ DecoderConfig read_gpt_neox(const ConfigReader& reader) {
       reader.boolean("use_parallel_residual", true) ? Residual::parallel : Residual::serial;
   config.query_key_value = QueryKeyValue::fused_by_head;
   config.gated = false;
-  config.query_key_value_bias = reader.boolean("attention_bias", true);
-  config.attention_output_bias = config.query_key_value_bias;
+  read_attention_bias(reader, config, true);
   config.mlp_bias = true;
   RotaryDefaults rotary;
   rotary.theta_field = "rotary_emb_base";

@@ -25,7 +25,8 @@ void initialize(const Parameter& parameter, const ModelConfig& config, std::uint
   Initialization how;
   if (!parameter.adapter) how = family_of(config).initialization(config, parameter.name);
   const bool uniform = parameter.adapter && parameter.name.ends_with(kAdapterDown);
-  if (!uniform && how.deviation == 0 && !parameter.quantized) {
+  const bool logarithms = how.log_highest > 0;
+  if (!uniform && !logarithms && how.deviation == 0 && !parameter.quantized) {
     target.fill_(how.mean);
     return;
   }
@@ -36,6 +37,8 @@ void initialize(const Parameter& parameter, const ModelConfig& config, std::uint
   at::Tensor drawn = in_place ? target : at::empty(target.sizes(), at::TensorOptions(at::kFloat));
   if (uniform) {
     drawn.uniform_(-uniform_bound(parameter), uniform_bound(parameter), generator);
+  } else if (logarithms) {
+    drawn.uniform_(how.log_lowest, how.log_highest, generator).log_();
   } else {
     drawn.normal_(how.mean, how.deviation, generator);
   }

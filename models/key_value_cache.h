@@ -8,7 +8,8 @@
 
 namespace strait::models {
 
-// Keys and values that the attention layers have seen, for generation without gradients. All rows
+// Keys and values that the attention layers have seen, and states of recurrent layers, for
+// generation without gradients. All rows
 // have the same length. All layers of a model share it; each appends once per pass.
 class KeyValueCache {
  public:
@@ -19,7 +20,15 @@ class KeyValueCache {
   std::pair<at::Tensor, at::Tensor> append(int layer, const at::Tensor& keys,
                                            const at::Tensor& values);
 
-  std::int64_t length() const;  // number of tokens that every layer has seen
+  // What a recurrent layer remembers of the tokens that it has seen. Undefined: it has seen none.
+  struct Recurrent {
+    at::Tensor convolved;  // the last inputs of its convolution, [rows, count, channels]
+    at::Tensor state;      // [rows, heads, key width, width]
+  };
+  Recurrent& recurrent(int layer) { return recurrent_[layer]; }
+
+  // Number of tokens that every layer with keys has seen.
+  std::int64_t length() const;
   std::int64_t capacity() const { return capacity_; }
 
  private:
@@ -30,6 +39,7 @@ class KeyValueCache {
   };
   std::int64_t capacity_;
   std::map<int, Entry> entries_;
+  std::map<int, Recurrent> recurrent_;
 };
 
 }  // namespace strait::models

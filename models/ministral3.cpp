@@ -19,7 +19,6 @@ DecoderConfig read_ministral3(const ConfigReader& reader) {
   family.padding_token = 11;
   family.norm = {NormKind::rms, 1e-5};
   DecoderConfig config = read_llama_fields(reader, family);
-  config.activation = read_activation(reader, "hidden_act", "silu");
   read_windows(reader, config, 0, [](std::int64_t) { return true; });
   if (!reader.has("rope_parameters")) {
     reader.refuse("rope_parameters", "an object: the files of this family have it");

@@ -16,7 +16,6 @@ DecoderConfig read_mistral(const ConfigReader& reader) {
   family.inner = 14336;
   family.norm = {NormKind::rms, 1e-6};
   DecoderConfig config = read_llama_fields(reader, family);
-  config.activation = read_activation(reader, "hidden_act", "silu");
   read_windows(reader, config, 4096, [](std::int64_t) { return true; });
   config.rotary = read_rotary(reader, config, {});
   return config;

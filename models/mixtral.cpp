@@ -22,7 +22,6 @@ DecoderConfig read_mixtral(const ConfigReader& reader) {
   family.names.expert_up = "w3";
   family.names.expert_down = "w2";
   DecoderConfig config = read_llama_fields(reader, family);
-  config.activation = read_activation(reader, "hidden_act", "silu");
   read_windows(reader, config, 0, [](std::int64_t) { return true; });
   if (reader.number("router_jitter_noise", 0, 0, 1) != 0) {
     reader.refuse("router_jitter_noise", "0: noise on the router's input is not built");

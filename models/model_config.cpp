@@ -28,8 +28,14 @@ void check_size(const DecoderConfig& config, const std::string& file) {
   const double attention =
       4.0 * static_cast<double>(config.heads) * static_cast<double>(config.head_width);
   const double experts =
-      static_cast<double>(config.experts.count) * static_cast<double>(config.experts.inner);
-  const double block = hidden * (attention + 3.0 * static_cast<double>(config.inner) + 3 * experts);
+      static_cast<double>(config.experts.count) * static_cast<double>(config.experts.inner) +
+      static_cast<double>(config.experts.shared_inner);
+  const DeltaOptions& delta = config.recurrent;
+  const double recurrent =
+      2.0 * static_cast<double>(delta.key_heads) * static_cast<double>(delta.key_width) +
+      3.0 * static_cast<double>(delta.heads) * static_cast<double>(delta.width);
+  const double block =
+      hidden * (attention + recurrent + 3.0 * static_cast<double>(config.inner) + 3 * experts);
   const double tables = hidden * static_cast<double>(config.vocabulary + config.positions);
   const double all = static_cast<double>(config.blocks) * block + 2 * tables;
   if (all <= kMostParameters) return;
@@ -44,11 +50,15 @@ void check_size(const DecoderConfig& config, const std::string& file) {
 ModelConfig parse_config(std::string_view text, const std::string& file) {
   const ConfigReader reader(text, file);
   const std::string type = reader.string("model_type", "");
-  if (reader.has("quantization_config")) {
+  const Family* const family = families().find(type);
+  const bool reads_four_bits = family != nullptr && family->names.joins_experts;
+  if (reader.has("quantization_config") &&
+      !(reads_four_bits &&
+        reader.object("quantization_config").string("quant_method", "") == "mxfp4")) {
     reader.refuse("quantization_config",
                   "absent: quantised checkpoints are not read; use the original weights");
   }
-  if (const Family* family = families().find(type)) {
+  if (family != nullptr) {
     ModelConfig config{type, family->read(reader)};
     if (const auto* decoder = std::any_cast<DecoderConfig>(&config.values)) {
       check_size(*decoder, file);

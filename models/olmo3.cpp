@@ -25,9 +25,7 @@ DecoderConfig read_olmo3(const ConfigReader& reader) {
   family.names.key_norm = "self_attn.k_norm";
   DecoderConfig config = read_llama_fields(reader, family);
   config.norms_whole_heads = true;
-  config.activation = read_activation(reader, "hidden_act", "silu");
-  config.query_key_value_bias = reader.boolean("attention_bias", false);
-  config.attention_output_bias = config.query_key_value_bias;
+  read_attention_bias(reader, config);
   read_windows(reader, config, 4096, [](std::int64_t block) { return (block + 1) % 4 != 0; });
   RotaryDefaults rotary;
   rotary.theta = 5e5;

@@ -19,9 +19,7 @@ DecoderConfig read_olmoe(const ConfigReader& reader) {
   family.names.key_norm = "self_attn.k_norm";
   DecoderConfig config = read_llama_fields(reader, family);
   config.norms_whole_heads = true;
-  config.activation = read_activation(reader, "hidden_act", "silu");
-  config.query_key_value_bias = reader.boolean("attention_bias", false);
-  config.attention_output_bias = config.query_key_value_bias;
+  read_attention_bias(reader, config);
   if (reader.has("clip_qkv")) {
     config.query_key_value_limit = reader.number("clip_qkv", 0, 1e-6, 1e9);
   }

@@ -55,6 +55,7 @@ class ParameterMaker {
 
   // Of the parameters that are made from now on.
   void set_token_share(double share) { token_share_ = share; }
+  void allow_adapters(bool allowed) { adapters_allowed_ = allowed; }
 
   const std::vector<Parameter>& made() const { return made_; }
 
@@ -67,6 +68,7 @@ class ParameterMaker {
   at::ScalarType type_;
   at::Device device_;
   double token_share_ = 1;
+  bool adapters_allowed_ = true;
   std::vector<Parameter> made_;
 };
 

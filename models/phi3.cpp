@@ -21,7 +21,6 @@ DecoderConfig read_phi3(const ConfigReader& reader) {
   config.names.query_key_value = "self_attn.qkv_proj";
   config.names.gate_up = "mlp.gate_up_proj";
   config.query_key_value = QueryKeyValue::fused;
-  config.activation = read_activation(reader, "hidden_act", "silu");
   config.residual_dropout = reader.number("resid_pdrop", 0, 0, 1);
   read_windows(reader, config, 0, [](std::int64_t) { return true; });
   if (std::ranges::count(config.windowed, false) > 0) {

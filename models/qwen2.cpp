@@ -17,7 +17,6 @@ DecoderConfig read_qwen2(const ConfigReader& reader) {
   family.inner = 22016;
   family.norm = {NormKind::rms, 1e-6};
   DecoderConfig config = read_llama_fields(reader, family);
-  config.activation = read_activation(reader, "hidden_act", "silu");
   config.query_key_value_bias = true;
   read_qwen_window(reader, config);
   config.rotary = read_rotary(reader, config, {});

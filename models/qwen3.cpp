@@ -20,9 +20,7 @@ DecoderConfig read_qwen3(const ConfigReader& reader) {
   DecoderConfig config = read_llama_fields(reader, family);
   config.names.query_norm = "self_attn.q_norm";
   config.names.key_norm = "self_attn.k_norm";
-  config.activation = read_activation(reader, "hidden_act", "silu");
-  config.query_key_value_bias = reader.boolean("attention_bias", false);
-  config.attention_output_bias = config.query_key_value_bias;
+  read_attention_bias(reader, config);
   read_qwen_window(reader, config);
   config.rotary = read_rotary(reader, config, {});
   return config;

@@ -21,9 +21,7 @@ DecoderConfig read_qwen3_moe(const ConfigReader& reader) {
   DecoderConfig config = read_llama_fields(reader, family);
   config.names.query_norm = "self_attn.q_norm";
   config.names.key_norm = "self_attn.k_norm";
-  config.activation = read_activation(reader, "hidden_act", "silu");
-  config.query_key_value_bias = reader.boolean("attention_bias", false);
-  config.attention_output_bias = config.query_key_value_bias;
+  read_attention_bias(reader, config);
   if (reader.boolean("use_sliding_window", false)) {
     read_windows(reader, config, 4096, [](std::int64_t) { return true; });
   }

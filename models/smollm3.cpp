@@ -21,9 +21,7 @@ DecoderConfig read_smollm3(const ConfigReader& reader) {
   family.padding_token = 128004;
   family.norm = {NormKind::rms, 1e-6};
   DecoderConfig config = read_llama_fields(reader, family);
-  config.activation = read_activation(reader, "hidden_act", "silu");
-  config.query_key_value_bias = reader.boolean("attention_bias", false);
-  config.attention_output_bias = config.query_key_value_bias;
+  read_attention_bias(reader, config);
   config.mlp_bias = reader.boolean("mlp_bias", false);
   const auto rotated = reader.numbers("no_rope_layers");
   if (rotated && std::cmp_less(rotated->size(), config.blocks)) {

@@ -25,6 +25,8 @@ std::string shape_text(const TensorShape& tensor) {
 }
 
 constexpr std::string_view kWeight = ".weight";
+constexpr std::string_view kBias = ".bias";
+constexpr std::string_view kBlocks = "_blocks";
 
 std::string own_name(const FileNames& names, const std::string& other) {
   const auto alias = names.aliases.find(other);
@@ -43,12 +45,14 @@ struct ExpertName {
   std::string block;  // "….experts."
   std::int64_t expert = 0;
   std::string part;  // "up_proj"
+  bool bias = false;
 };
 
 std::optional<ExpertName> expert_name(const std::string& name) {
   constexpr std::string_view kExperts = ".experts.";
   const std::size_t begin = name.find(kExperts);
-  if (begin == std::string::npos || !name.ends_with(kWeight)) return std::nullopt;
+  const bool bias = name.ends_with(kBias);
+  if (begin == std::string::npos || (!bias && !name.ends_with(kWeight))) return std::nullopt;
   const std::string rest = name.substr(begin + kExperts.size());
   const std::size_t point = rest.find('.');
   const std::string number = rest.substr(0, point);
@@ -56,7 +60,7 @@ std::optional<ExpertName> expert_name(const std::string& name) {
     return std::nullopt;
   }
   return ExpertName{name.substr(0, begin + kExperts.size()), std::stoll(number),
-                    rest.substr(point + 1, rest.size() - point - 1 - kWeight.size())};
+                    rest.substr(point + 1, rest.rfind('.') - point - 1), bias};
 }
 
 bool is_gate_or_up(const ExpertName& expert) {
@@ -65,13 +69,46 @@ bool is_gate_or_up(const ExpertName& expert) {
 
 // The name of the tensor of all experts.
 std::string name_of_all(const ExpertName& expert) {
-  return expert.block + (is_gate_or_up(expert) ? "gate_up_proj" : expert.part);
+  return expert.block + (is_gate_or_up(expert) ? "gate_up_proj" : expert.part) +
+         (expert.bias ? "_bias" : "");
 }
 
 // The shape of the tensor of all experts that this tensor of one of them belongs to.
 std::vector<std::int64_t> shape_of_all(const ExpertName& expert, const TensorShape& own,
                                        std::int64_t experts) {
-  return {experts, own.shape.at(0) * (is_gate_or_up(expert) ? 2 : 1), own.shape.at(1)};
+  std::vector<std::int64_t> shape = own.shape;
+  if (is_gate_or_up(expert)) shape.at(0) *= 2;
+  shape.insert(shape.begin(), experts);
+  return shape;
+}
+
+// MXFP4 files have the values of X, [experts, in, out], as X_blocks [experts, out, groups, 16] and
+// X_scales [experts, out, groups]. Nullopt: these are not such blocks.
+std::optional<TensorShape> unpacked(const TensorShape& tensor) {
+  const std::vector<std::int64_t>& shape = tensor.shape;
+  if (!tensor.name.ends_with(kBlocks) || shape.size() != 4) return std::nullopt;
+  return TensorShape{tensor.name, {shape[0], 2 * shape[2] * shape[3], shape[1]}};
+}
+
+std::string scales_of(const std::string& blocks) {
+  return blocks.substr(0, blocks.size() - kBlocks.size()) + "_scales";
+}
+
+// Puts the values of blocks and scales in their place.
+void unpack_blocks(const std::vector<TensorShape>& in_file, TensorTable& found,
+                   std::vector<TensorShape>& values) {
+  values.reserve(in_file.size());
+  for (const TensorShape& tensor : in_file) {
+    const auto whole = unpacked(tensor);
+    if (!whole) continue;
+    const auto scales = found.find(scales_of(tensor.name));
+    const std::vector<std::int64_t> expected(tensor.shape.begin(), tensor.shape.end() - 1);
+    if (scales == found.end() || scales->second->shape != expected) continue;
+    found.erase(scales);
+    found.erase(tensor.name);
+    found.emplace(tensor.name.substr(0, tensor.name.size() - kBlocks.size()),
+                  &values.emplace_back(*whole));
+  }
 }
 
 // Puts the tensors of single experts in the place of those of all, which keep their names.
@@ -163,20 +200,51 @@ std::map<std::string, std::string> match_tensors(const ModelConfig& config,
   if (model.tied) resolve_tied(family.names, found);
 
   const std::vector<TensorShape> all = model.tensors();
+  std::vector<TensorShape> values;
+  if (family.names.joins_experts) unpack_blocks(in_file, found, values);
   std::vector<TensorShape> parts;
   split_experts(all, found, parts);
   return match(all, std::move(found), std::move(surplus),
                fmt::format("{}: not the weights of this {} model", where, model.family));
 }
 
-std::optional<FileRows> rows_in_file(const std::string& name,
-                                     const std::vector<std::int64_t>& in_file) {
+std::optional<FileRows> rows_in_file(const std::string& name, const TensorShape& tensor) {
+  const std::vector<std::int64_t>& in_file = tensor.shape;
   const auto expert = expert_name(name);
-  if (!expert || in_file.size() != 3) return std::nullopt;
+  if (expert && unpacked(tensor)) {
+    FileRows rows;
+    rows.count = in_file[1] * in_file[2];
+    rows.first = expert->expert * rows.count;
+    rows.scales = scales_of(tensor.name);
+    rows.scale_count = in_file[1];
+    rows.first_scale = expert->expert * in_file[1];
+    return rows;
+  }
+  if (!expert || in_file.size() != (expert->bias ? 2 : 3)) return std::nullopt;
+  if (expert->bias) return FileRows{.first = expert->expert, .count = 1, .vector = true};
   const bool half = is_gate_or_up(*expert);
   const std::int64_t count = half ? in_file[1] / 2 : in_file[1];
   const std::int64_t first = expert->expert * in_file[1] + (expert->part == "up_proj" ? count : 0);
-  return FileRows{first, count};
+  return FileRows{.first = first, .count = count};
+}
+
+std::vector<FileTensor> tensors_to_export(const ModelConfig& config) {
+  std::vector<FileTensor> all;
+  std::map<std::string, std::size_t> joined;  // the place of a tensor of all experts
+  for (const TensorShape& tensor : describe(config).tensors()) {
+    const auto expert = expert_name(tensor.name);
+    if (!expert || !family_of(config).names.joins_experts) {
+      all.push_back({"", tensor.shape, {tensor.name}});
+      continue;
+    }
+    const std::string name = name_of_all(*expert);
+    const auto [place, is_first] = joined.emplace(name, all.size());
+    if (is_first) all.push_back({name, shape_of_all(*expert, tensor, 0), {}});
+    FileTensor& together = all[place->second];
+    together.parts.push_back(tensor.name);
+    ++together.shape[0];
+  }
+  return all;
 }
 
 std::optional<StoredTwice> tied_stored_twice(const ModelConfig& config,

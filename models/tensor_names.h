@@ -32,10 +32,22 @@ std::map<std::string, std::string> match_tensors(const ModelConfig& config,
 struct FileRows {
   std::int64_t first = 0;  // of all rows of the experts in sequence
   std::int64_t count = 0;
+  bool vector = false;  // the one row is a vector
+  // Not empty: the rows are blocks of MXFP4, whose scales are rows of this tensor.
+  std::string scales{};
+  std::int64_t first_scale = 0;
+  std::int64_t scale_count = 0;
 };
-// The part of the file's tensor of this shape that is the model's tensor. Nullopt: all of it.
-std::optional<FileRows> rows_in_file(const std::string& name,
-                                     const std::vector<std::int64_t>& in_file);
+// The part of the file's tensor that is the model's tensor `name`. Nullopt: all of it.
+std::optional<FileRows> rows_in_file(const std::string& name, const TensorShape& in_file);
+
+// A tensor of the files that an export writes.
+struct FileTensor {
+  std::string name;  // empty: that in the source's files
+  std::vector<std::int64_t> shape;
+  std::vector<std::string> parts;  // the model's tensors that it consists of, stacked if several
+};
+std::vector<FileTensor> tensors_to_export(const ModelConfig& config);
 
 // The names in the file of a tied model's table and projection if both are stored; else empty.
 // match_tensors() takes the table.

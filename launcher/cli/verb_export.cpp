@@ -20,6 +20,7 @@
 #include "framework/store/step_folders.h"
 #include "framework/store/store_error.h"
 #include "framework/tensors/safetensors_writer.h"
+#include "framework/tensors/weight_files.h"
 #include "launcher/base/errors.h"
 #include "launcher/cli/model_card.h"
 #include "launcher/cli/number_range.h"
@@ -50,12 +51,28 @@ std::vector<tensors::TensorSource> tensors_to_write(const RunCheckpoint& source,
                                                     const planner::CheckpointWeights& weights,
                                                     const ExportOptions& options) {
   std::vector<tensors::TensorSource> all;
-  for (const models::TensorShape& tensor : models::describe(source.config).tensors()) {
-    const planner::ModelWeights::Origin origin = weights.origin(tensor.name);
+  for (const models::FileTensor& tensor : models::tensors_to_export(source.config)) {
+    const planner::ModelWeights::Origin origin = weights.origin(tensor.parts.front());
     const at::ScalarType type = options.type.value_or(origin.type);
-    all.push_back({origin.name, type, tensor.shape, [&weights, type, name = tensor.name] {
-                     return weights.read_merged(name).to(type);
+    all.push_back({tensor.name.empty() ? origin.name : tensor.name, type, tensor.shape,
+                   [&weights, type, parts = tensor.parts] {
+                     std::vector<at::Tensor> values;
+                     values.reserve(parts.size());
+                     for (const auto& part : parts)
+                       values.push_back(weights.read_merged(part).to(type));
+                     return parts.size() == 1 ? values.front() : at::stack(values);
                    }});
+  }
+  const models::FileNames& names = models::family_of(source.config).names;
+  const recipe::Recipe::Model& model = source.run.plan.recipe.model;
+  if (names.carried.empty() || model.weights != recipe::Weights::load) return all;
+  // Of a larger model that this one is a part of.
+  const auto files = std::make_shared<const tensors::WeightFiles>(model.path);
+  for (const auto& [info, file] : files->tensors()) {
+    if (!models::is_carried(names, info.name)) continue;
+    const auto type = options.type.value_or(tensors::scalar_type(info.dtype));
+    all.push_back({info.name, type, info.shape,
+                   [files, type, name = info.name] { return files->read(name).to(type); }});
   }
   return all;
 }
@@ -170,6 +187,8 @@ std::string config_text(const RunCheckpoint& source,
     config[field] = type;
     changed = true;
   }
+  // Four bits leave as the values that they stand for.
+  if (config.erase("quantization_config") > 0) changed = true;
   // Where somebody once had the model is of no use to others.
   constexpr const char* kOrigin = "_name_or_path";
   if (config.contains(kOrigin) && config[kOrigin].is_string() &&

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "framework/store/checkpoint.h"
+#include "kernels/mxfp4.h"
 #include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/planner/model_folder.h"
@@ -130,17 +131,25 @@ at::Tensor ModelWeights::read(const std::string& name) const {
   const std::string& own = in_file_.at(name);
   if (checkpoint_) return checked(checkpoint_->read(own), own, checkpoint_->path());
   const tensors::WeightFiles::Entry& entry = *files_->find(own);
-  const auto rows = models::rows_in_file(name, entry.info.shape);
-  return checked(rows ? files_->read_rows(own, rows->first, rows->count) : files_->read(own), own,
-                 entry.file);
+  const auto rows = models::rows_in_file(name, {own, entry.info.shape});
+  if (!rows) return checked(files_->read(own), own, entry.file);
+  at::Tensor values = files_->read_rows(own, rows->first, rows->count);
+  if (!rows->scales.empty()) {
+    values = kernels::dequantize_mxfp4(
+        values, files_->read_rows(rows->scales, rows->first_scale, rows->scale_count));
+  }
+  return checked(rows->vector ? values.flatten() : values, own, entry.file);
 }
 
 ModelWeights::Origin ModelWeights::origin(const std::string& name) const {
   const std::string& own = in_file_.at(name);
   if (checkpoint_) return {own, tensors::scalar_type(checkpoint_->find(own)->dtype)};
   const store::TensorInfo& info = files_->find(own)->info;
+  const auto rows = models::rows_in_file(name, {own, info.shape});
+  // What four bits stand for is exact in bfloat16.
+  if (rows && !rows->scales.empty()) return {name, at::kBFloat16};
   // Experts leave one by one, as the hub has them.
-  return {models::rows_in_file(name, info.shape) ? name : own, tensors::scalar_type(info.dtype)};
+  return {rows ? name : own, tensors::scalar_type(info.dtype)};
 }
 
 AdapterWeights::AdapterWeights(const std::string& directory, const models::ModelConfig& config) {

@@ -83,6 +83,23 @@ transfer::NeededGroup adapter_files(const plan::Plan& plan) {
   return group;
 }
 
+// All dimensions but the last counted as one.
+std::int64_t rows_of(const tensors::WeightFiles::Entry& entry) {
+  std::int64_t rows = 1;
+  for (std::size_t i = 0; i + 1 < entry.info.shape.size(); ++i) rows *= entry.info.shape[i];
+  return rows;
+}
+
+// The file's first range is its header.
+void add_rows(const tensors::WeightFiles::Entry& entry, std::int64_t first, std::int64_t count,
+              std::map<fs::path, transfer::NeededFile>& files) {
+  transfer::NeededFile& file = files.at(entry.file);
+  const std::uint64_t bytes = entry.info.bytes() / static_cast<std::uint64_t>(rows_of(entry));
+  const std::uint64_t begin =
+      file.ranges.front().end + entry.info.begin + static_cast<std::uint64_t>(first) * bytes;
+  file.ranges.push_back({begin, begin + static_cast<std::uint64_t>(count) * bytes});
+}
+
 transfer::NeededGroup model_files(const plan::Plan& plan, std::size_t host) {
   const fs::path directory = fs::absolute(plan.recipe.model.path);
   const tensors::WeightFiles weights(directory);
@@ -99,18 +116,15 @@ transfer::NeededGroup model_files(const plan::Plan& plan, std::size_t host) {
   for (const std::string& name : own_tensors(plan, host)) {
     const auto found = in_file.find(name);
     if (found == in_file.end()) continue;
-    const tensors::WeightFiles::Entry* entry = weights.find(found->second);
-    transfer::NeededFile& file = files.at(entry->file);
-    const std::uint64_t begin = file.ranges.front().end + entry->info.begin;
-    const auto rows = models::rows_in_file(name, entry->info.shape);
+    const tensors::WeightFiles::Entry& entry = *weights.find(found->second);
+    const auto rows = models::rows_in_file(name, {found->second, entry.info.shape});
     if (!rows) {
-      file.ranges.push_back({begin, begin + entry->info.bytes()});
+      add_rows(entry, 0, rows_of(entry), files);
       continue;
     }
-    const auto bytes = entry->info.bytes() /
-                       static_cast<std::uint64_t>(entry->info.shape[0] * entry->info.shape[1]);
-    const std::uint64_t first = begin + static_cast<std::uint64_t>(rows->first) * bytes;
-    file.ranges.push_back({first, first + static_cast<std::uint64_t>(rows->count) * bytes});
+    add_rows(entry, rows->first, rows->count, files);
+    if (rows->scales.empty()) continue;
+    add_rows(*weights.find(rows->scales), rows->first_scale, rows->scale_count, files);
   }
   transfer::NeededGroup group{Kind::model, {}};
   for (const char* name : {"config.json", "model.safetensors.index.json"}) {

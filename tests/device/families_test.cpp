@@ -39,6 +39,19 @@ constexpr const char* kExpertFields =
        "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 8, "intermediate_size": 20,
        "pad_token_id": 0, "moe_intermediate_size": 12, "num_experts": 3, "num_experts_per_tok": 3)";
 
+constexpr const char* kRecurrentFields =
+    R"("max_position_embeddings": 16, "hidden_size": 48, "num_hidden_layers": 2,
+       "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 8, "intermediate_size": 20,
+       "full_attention_interval": 2, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+       "linear_key_head_dim": 8, "linear_value_head_dim": 8, "moe_intermediate_size": 12,
+       "shared_expert_intermediate_size": 12, "num_experts": 3, "num_experts_per_tok": 3)";
+
+constexpr const char* kSinkFields =
+    R"("max_position_embeddings": 16, "hidden_size": 48, "num_hidden_layers": 2,
+       "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 8, "intermediate_size": 12,
+       "num_local_experts": 3, "num_experts_per_tok": 3, "sliding_window": 5,
+       "rope_parameters": {"rope_theta": 1e4})";
+
 // Fields of config.json that make a family's model tiny.
 const std::map<std::string, std::string> kFields{
     {"gpt2", kGpt2Fields},
@@ -57,6 +70,9 @@ const std::map<std::string, std::string> kFields{
     {"olmo3", kLlamaFields},
     {"granite", kLlamaFields},
     {"qwen3_moe", kExpertFields},
+    {"qwen3_5_text", kRecurrentFields},
+    {"qwen3_5_moe_text", kRecurrentFields},
+    {"gpt_oss", kSinkFields},
     {"mixtral", kExpertFields},
     {"olmoe", kExpertFields},
     {"opt", R"("max_position_embeddings": 16, "hidden_size": 24, "num_hidden_layers": 2,

@@ -99,6 +99,13 @@ CASES = {
         {"stages": 2, "base": "int4"},
         {"target_modules": ["q_proj", "gate_proj", "up_proj", "down_proj"]},
     ),
+    "qwen3_5, all matrices": ("qwen3_5_text", {"stages": 3}, {"target_modules": "all-linear"}),
+    "qwen3_5_moe, int4": (
+        "qwen3_5_moe_text",
+        {"stages": 2, "base": "int4"},
+        {"target_modules": ["in_proj_qkv", "out_proj", "q_proj", "down_proj", "shared_expert_gate"]},
+    ),
+    "gpt_oss, all matrices": ("gpt_oss", {"stages": 2}, {"target_modules": "all-linear"}),
     "olmoe, nf4": ("olmoe", {"stages": 1, "base": "nf4"}, {"target_modules": ["up_proj", "gate_proj"]}),
     "gpt_neox, saved head": (
         "gpt_neox",

@@ -61,7 +61,23 @@ YARN = {
 }
 # Ministral 3's, with a step every five positions.
 GROWING = YARN | {"original_max_position_embeddings": 5, "llama_4_scaling_beta": 0.4}
+RECURRENT = LLAMA | {
+    "num_hidden_layers": 4,
+    "head_dim": 16,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 6,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 6,
+}
+HALF = {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5}
+LATE = ["full_attention", "linear_attention", "linear_attention", "full_attention"]
 BASES = {
+    "gpt_oss": LLAMA
+    | {"num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": 6, "swiglu_limit": 0.7,
+       "rope_parameters": YARN | {"truncate": False}},
+    "qwen3_5_text": RECURRENT,
+    "qwen3_5_moe_text": RECURRENT
+    | {"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 14, "shared_expert_intermediate_size": 10},
     "gpt2": {
         "vocab_size": VOCABULARY,
         "n_positions": POSITIONS,
@@ -186,6 +202,16 @@ CASES = [
     ("qwen3_moe", "every second block sparse, and not the last", {"num_hidden_layers": 6, "decoder_sparse_step": 2, "mlp_only_layers": [5]}),
     ("qwen3_moe", "window, old name of the number", {"use_sliding_window": True, "sliding_window": 6, "file": "num_experts"}),
     ("qwen3_moe", "experts of a block in one tensor", {"fused": True, "mlp_only_layers": [1]}),
+    ("qwen3_5_text", "three of four blocks recurrent", {}),
+    ("qwen3_5_text", "packed, other blocks, two taps", {"layer_types": LATE, "linear_conv_kernel_dim": 2, "documents": PACKED}),
+    ("qwen3_5_text", "tied, biases, half of each head rotated", {"tie_word_embeddings": True, "attention_bias": True, "rope_parameters": HALF}),
+    ("qwen3_5_text", "absent layer_types and interval", {"file": "interval", "layer_types": ["linear_attention", "full_attention"] * 2}),
+    ("qwen3_5_moe_text", "a shared expert", {}),
+    ("qwen3_5_moe_text", "packed, experts of a block in one tensor", {"fused": True, "documents": PACKED}),
+    ("gpt_oss", "sinks, windows in every second block", {}),
+    ("gpt_oss", "packed, no biases of attention, windows elsewhere", {"attention_bias": False, "documents": PACKED, "layer_types": ["full_attention", "sliding_attention", "full_attention"]}),
+    ("gpt_oss", "three experts, another slope, tied", {"num_experts_per_tok": 3, "swiglu_alpha": 1.1, "swiglu_limit": 7.0, "tie_word_embeddings": True, "file": "no layer_types"}),
+    ("gpt_oss", "experts of four bits", {"hidden_size": 64, "intermediate_size": 32, "mxfp4": True}),
     ("mixtral", "no window", {}),
     ("mixtral", "window, packed", {"sliding_window": 6, "documents": PACKED}),
     ("olmoe", "norms over all heads", {}),
@@ -230,6 +256,12 @@ LIES = [
     ("qwen3_moe", "one expert too few", {"norm_topk_prob": True}, {"num_experts_per_tok": 1}),
     ("qwen3_moe", "weights made to add up to one", {}, {"norm_topk_prob": True}),
     ("qwen3_moe", "weights that do not add up to one", {"norm_topk_prob": True}, {"norm_topk_prob": False}),
+    ("qwen3_5_text", "all of each head rotated", {}, {"rope_parameters": HALF | {"rope_theta": 1e4, "partial_rotary_factor": 1.0}}),
+    ("qwen3_5_text", "another epsilon", {}, {"rms_norm_eps": 1e-5}),
+    ("gpt_oss", "no windows", {}, {"layer_types": ["full_attention"] * 3}),
+    ("gpt_oss", "another limit of gates", {}, {"swiglu_limit": 0.8}),
+    ("gpt_oss", "another slope of gates", {}, {"swiglu_alpha": 1.6}),
+    ("gpt_oss", "whole steps of yarn", {}, {"rope_parameters": YARN | {"truncate": True}}),
     ("mixtral", "another theta", {}, {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}),
     ("olmoe", "forgotten limit", {"clip_qkv": 1.5}, {"clip_qkv": None}),
     ("olmoe", "another limit", {"clip_qkv": 1.5}, {"clip_qkv": 1.6}),
@@ -280,6 +312,20 @@ OTHER_TENSORS = [
     ("qwen3_moe", "up for gate", {}, "gate_proj.weight", torch.neg),
     ("qwen3_moe", "an expert of another number", {}, "experts.1.down_proj.weight", lambda t: t.roll(1, 0)),
     ("qwen3_moe", "a router of other experts", {}, "mlp.gate.weight", lambda t: t.roll(1, 0)),
+    ("qwen3_5_text", "norms of w", {}, "input_layernorm.weight", lambda t: t - 1),
+    ("qwen3_5_text", "a recurrent layer's norm of 1 + w", {}, "linear_attn.norm.weight", lambda t: t - 1),
+    ("qwen3_5_text", "gates before queries", {}, "q_proj.weight", lambda t: t.view(6, 2, 16, -1).flip(1).reshape(t.shape)),
+    ("qwen3_5_text", "gates after all queries", {}, "q_proj.weight", lambda t: t.view(2, 6, 16, -1).transpose(0, 1).reshape(t.shape)),
+    ("qwen3_5_text", "values before keys", {}, "in_proj_qkv.weight", lambda t: torch.cat([t[:16], t[32:], t[16:32]])),
+    ("qwen3_5_text", "taps in the other order", {}, "conv1d.weight", lambda t: t.flip(2)),
+    ("qwen3_5_text", "rates without the exponential", {}, "A_log", lambda t: t.abs().log()),
+    ("qwen3_5_text", "steps without a bias", {}, "dt_bias", torch.zeros_like),
+    ("qwen3_5_text", "heads that take turns with keys", {}, ("in_proj_z.weight",), lambda t: t.view(2, 3, 6, -1).transpose(0, 1).reshape(t.shape)),
+    ("qwen3_5_moe_text", "no gate of the shared expert", {}, "shared_expert_gate.weight", torch.zeros_like),
+    ("gpt_oss", "forgotten sinks", {}, ".sinks", lambda t: t - 100),
+    ("gpt_oss", "gates before ups", {}, "experts.gate_up_proj", lambda t: t.unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2)),
+    ("gpt_oss", "ups without the one", {}, "experts.gate_up_proj_bias", lambda t: t - torch.tensor([0.0, 1.0]).repeat(t.shape[1] // 2)),
+    ("gpt_oss", "a router without a bias", {}, "router.bias", torch.zeros_like),
     ("mixtral", "w2 for w1", {}, ".w1.weight", lambda t: t.roll(1, 0)),
     ("olmoe", "norms of each head", {}, "q_norm.weight", lambda t: t[:6].repeat(6)),
     ("gpt_neox", "q, k, v of all heads", {}, "query_key_value.weight", lambda t: blocks_for_heads(t, 3)),
@@ -309,6 +355,9 @@ def respell(config, how):
         del config["layer_types"]
     elif how == "no layer_types":
         del config["layer_types"]
+    elif how == "interval":
+        del config["layer_types"]
+        config["full_attention_interval"] = 2
     elif how == "num_experts":
         config["num_experts"] = config.pop("num_local_experts")
     elif how == "longrope as yarn":
@@ -381,7 +430,7 @@ def reference(model, probe, documents):
     )
     loss.backward()
     gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
-    gradients = random_models.published(model.config.model_type, gradients)
+    gradients = random_models.parts_of_experts(random_models.published(model.config.model_type, gradients))
     norm = torch.sqrt(sum(gradient.square().sum() for gradient in gradients.values()))
     return logits.detach(), loss.item(), norm.item(), gradients
 
@@ -422,15 +471,18 @@ def run_case(probe_program, family, name, options, seed, lie=None, other=None):
     bare_names = options.pop("bare_names", False)
     only_head = options.pop("only_head", False)
     fused = options.pop("fused", False)
+    four_bits = {"quantization_config": {"quant_method": "mxfp4"}} if options.pop("mxfp4", False) else {}
     spelling = options.pop("file", None)
     with tempfile.TemporaryDirectory() as folder:
         directory = pathlib.Path(folder)
         model = random_models.random_model(family, BASES[family] | options, seed)
         old_buffers = OLD_BUFFERS[family] if bare_names else None
         random_models.save_model(model, directory, bare_names, only_head, old_buffers)
+        if four_bits:
+            save_file(random_models.in_four_bits(model, model.state_dict()), directory / "model.safetensors")
         if fused:
             save_file(dict(model.state_dict()), directory / "model.safetensors")
-        change_config(directory, spelling, lie or {})
+        change_config(directory, spelling, {**four_bits, **(lie or {})})
         if other:
             change_tensors(directory, *other)
         probe = make_probe(directory, documents, seed)

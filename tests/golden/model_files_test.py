@@ -26,6 +26,8 @@ except ImportError as error:
     print(f"skipped: {error}; to run it: .venv/bin/pip install transformers")
     sys.exit(SKIPPED)
 
+import random_models
+
 STRAIT = pathlib.Path(os.environ.get("STRAIT_BIN", "build/release/bin")).resolve() / "strait"
 VOCABULARY = 61
 FAMILIES = [
@@ -42,6 +44,10 @@ FAMILIES = [
     "olmo3",
     "granite",
     "qwen3_moe",
+    "qwen3_5_text",
+    "qwen3_5_moe_text",
+    "qwen3_5",
+    "gpt_oss",
     "mixtral",
     "olmoe",
     "gpt_neox",
@@ -83,10 +89,22 @@ def random_config(family, chance):
         return {**common, **sizes, "rotary_pct": 0.5 if width == 4 else 1.0}
     key_heads = chance.choice([count for count in (1, 2, 3, 6) if heads % count == 0])
     sizes |= {"num_key_value_heads": key_heads, "pad_token_id": chance.choice([None, 3])}
-    if family in ("qwen3_moe", "mixtral", "olmoe"):
-        sizes |= {"num_local_experts" if family == "mixtral" else "num_experts": 3, "num_experts_per_tok": 2}
+    if family == "qwen3_5":  # the text part of a model of text and images
+        vision = {"depth": 1, "hidden_size": 8, "intermediate_size": 8, "num_heads": 2, "patch_size": 2,
+                  "out_hidden_size": 24, "num_position_embeddings": 4}
+        return {"text_config": random_config("qwen3_5_text", chance) | {"tie_word_embeddings": tied},
+                "vision_config": vision, "tie_word_embeddings": tied}
+    if "qwen3_5" in family:
+        sizes |= {"layer_types": ["linear_attention", "full_attention"], "linear_num_key_heads": 1,
+                  "linear_num_value_heads": 2, "linear_key_head_dim": 4, "linear_value_head_dim": 6}
+        sizes["rope_parameters"] = {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}
+    if family in ("qwen3_moe", "mixtral", "olmoe", "qwen3_5_moe_text", "gpt_oss"):
+        count = "num_local_experts" if family in ("mixtral", "gpt_oss") else "num_experts"
+        sizes |= {count: 3, "num_experts_per_tok": 2}
     if family == "qwen3_moe":
         sizes |= {"moe_intermediate_size": 6, "mlp_only_layers": chance.choice([[], [0]])}
+    if family == "qwen3_5_moe_text":
+        sizes |= {"moe_intermediate_size": 6, "shared_expert_intermediate_size": 4}
     if family not in ("qwen2", "phi3", "olmoe", "smollm3", "olmo3", "granite"):
         sizes["head_dim"] = chance.choice([4, 8])
     if family in ("llama", "qwen3", "gemma2", "gemma3_text"):
@@ -98,7 +116,8 @@ def write_source(folder, family, chance, shards):
     kind = chance.choice([torch.float32, torch.bfloat16, torch.float16])
     torch.manual_seed(chance.randrange(1 << 30))
     config = transformers.AutoConfig.for_model(family, **random_config(family, chance))
-    model = transformers.AutoModelForCausalLM.from_config(config)
+    kind_of_model = transformers.AutoModelForImageTextToText if family == "qwen3_5" else transformers.AutoModelForCausalLM
+    model = kind_of_model.from_config(config)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(0, 0.2)
@@ -173,10 +192,12 @@ def there_and_back(family, seed):
         assert "steps | 1 of 1" in card and "learning_rate" in card, card
         if not shards:
             assert (folder / "out/model.safetensors").exists()
-        _, report = transformers.AutoModelForCausalLM.from_pretrained(
-            folder / "out", output_loading_info=True
-        )
-        assert not any(report.values()), f"{family}, seed {seed}: {report}"
+        loaders = [transformers.AutoModelForCausalLM]
+        if family == "qwen3_5":
+            loaders.append(transformers.AutoModelForImageTextToText)
+        for loader in loaders:
+            _, report = loader.from_pretrained(folder / "out", output_loading_info=True)
+            assert not any(report.values()), f"{family}, seed {seed}: {report}"
         other = strait(folder, "export", "runs/run", "narrow", "--dtype", "bfloat16")
         assert other.returncode == 0, other.stderr
         kinds = {value.dtype for value in tensors_of(folder / "narrow").values()}
@@ -184,6 +205,31 @@ def there_and_back(family, seed):
         config = json.loads((folder / "narrow/config.json").read_text())
         assert config.get("dtype", config.get("torch_dtype")) == "bfloat16", config
     print(f"ok     {family}, seed {seed}{', in shards' if shards else ''}", flush=True)
+
+
+def four_bits_leave_as_bfloat16():
+    """Experts in MXFP4 are read as the values that they stand for, and leave so."""
+    with tempfile.TemporaryDirectory() as name_of_folder:
+        folder = pathlib.Path(name_of_folder)
+        options = random_config("gpt_oss", random.Random(5)) | {"hidden_size": 64, "intermediate_size": 32, "head_dim": 8}
+        model = random_models.random_model("gpt_oss", options, 5).bfloat16()
+        model.save_pretrained(folder / "source")
+        tensors = {name: value.clone() for name, value in model.state_dict().items()}
+        if model.config.tie_word_embeddings:
+            del tensors["lm_head.weight"]
+        save_file(random_models.in_four_bits(model, tensors), folder / "source/model.safetensors", metadata={"format": "pt"})
+        set_field("quantization_config", {"quant_method": "mxfp4"})(folder / "source")
+        write_recipe(folder)
+        for words in (("run", "run.toml"), ("export", "runs/run", "out")):
+            done = strait(folder, *words)
+            assert done.returncode == 0, done.stdout + done.stderr
+        after = load_file(folder / "out/model.safetensors")
+        for name, value in after.items():
+            apart = (value.float() - model.get_parameter(name).data.float()).abs().max().item()
+            assert value.dtype == torch.bfloat16 and apart < 1e-20, f"{name} changed"  # a zero by the step
+        _, report = transformers.AutoModelForCausalLM.from_pretrained(folder / "out", output_loading_info=True)
+        assert not any(report.values()), report
+    print("ok     experts of four bits", flush=True)
 
 
 def truncate(source):
@@ -278,6 +324,7 @@ def main():
     transformers.utils.logging.disable_progress_bar()
     for number, family in enumerate(FAMILIES * 2):
         there_and_back(family, number)
+    four_bits_leave_as_bfloat16()
     for name in BROKEN:
         refused(name)
 

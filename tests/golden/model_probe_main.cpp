@@ -17,6 +17,8 @@
 #include "framework/tensors/safetensors_writer.h"
 #include "framework/tensors/weight_files.h"
 #include "kernels/cross_entropy.h"
+#include "kernels/leaf_gradient.h"
+#include "kernels/mxfp4.h"
 #include "kernels/squared_norm.h"
 #include "models/model.h"
 #include "models/tensor_names.h"
@@ -41,8 +43,13 @@ void load_probe_weights(models::Model& model, const models::ModelConfig& config,
   for (const models::Parameter& parameter : model.parameters()) {
     at::Tensor target = parameter.value;
     const std::string& name = names.at(parameter.name);
-    const auto rows = models::rows_in_file(parameter.name, files.find(name)->info.shape);
-    target.copy_(rows ? files.read_rows(name, rows->first, rows->count) : files.read(name));
+    const auto rows = models::rows_in_file(parameter.name, {name, files.find(name)->info.shape});
+    at::Tensor values = rows ? files.read_rows(name, rows->first, rows->count) : files.read(name);
+    if (rows && !rows->scales.empty()) {
+      values = kernels::dequantize_mxfp4(
+          values, files.read_rows(rows->scales, rows->first_scale, rows->scale_count));
+    }
+    target.copy_(values.view(target.sizes()));
   }
 }
 
@@ -92,7 +99,7 @@ ProbeLoss probe_loss(const models::Model& model, const at::Tensor& hidden, const
   double squares = 0;
   for (const models::Parameter& parameter : model.parameters()) {
     if (!parameter.owned) continue;
-    at::Tensor gradient = parameter.value.grad();
+    at::Tensor gradient = kernels::leaf_gradient(parameter.value);  // zero for an idle expert
     const bool tied = parameter.value.is_same(model.tied().embedding);
     if (tied) gradient = gradient + gradient_of_head.weight;
     if (parameter.value.is_same(head.weight)) gradient = gradient_of_head.weight;

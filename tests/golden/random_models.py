@@ -3,11 +3,13 @@
 import torch
 import transformers
 from safetensors.torch import save_file
+from transformers.integrations.mxfp4 import FP4_VALUES, convert_moe_packed_tensors
 
 TABLES = {"gpt2": "transformer.wte.weight", "llama": "model.embed_tokens.weight"}
 # transformers has a tensor for all experts of a layer, the files of these families one for each.
 EXPERTS = {
     "qwen3_moe": ("mlp", "gate_proj", "up_proj", "down_proj"),
+    "qwen3_5_moe_text": ("mlp", "gate_proj", "up_proj", "down_proj"),
     "olmoe": ("mlp", "gate_proj", "up_proj", "down_proj"),
     "mixtral": ("block_sparse_moe", "w1", "w3", "w2"),
 }
@@ -24,8 +26,9 @@ def random_model(family, options, seed):
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.normal_(0, 0.2)
-            # The weights of norms are near one, but those of Gemma, which adds the one itself.
-            if parameter.dim() == 1 and name.endswith("weight") and "gemma" not in family:
+            # The weights of norms are near one, but those of families that add the one themselves.
+            adds_one = "gemma" in family or "qwen3_5" in family and not name.endswith("linear_attn.norm.weight")
+            if parameter.dim() == 1 and name.endswith("weight") and not adds_one:
                 parameter.add_(1)
     return model
 
@@ -49,6 +52,20 @@ def published(family, tensors):
                 parts = dict(zip((gate, up), matrix.chunk(2)))
             for own, rows in parts.items():
                 named[f"{block}.experts.{number}.{own}.weight"] = rows.contiguous()
+    return named
+
+
+def parts_of_experts(tensors):
+    """Tensors that files have for all experts of a block, under the names that ours have."""
+    named = {}
+    for name, value in tensors.items():
+        block, found, part = name.partition(".mlp.experts.")
+        if not found or part[0].isdigit():
+            named[name] = value
+            continue
+        kind = "bias" if part.endswith("_bias") else "weight"
+        for number, own in enumerate(value):
+            named[f"{block}.mlp.experts.{number}.{part.removesuffix('_bias')}.{kind}"] = own
     return named
 
 
@@ -81,6 +98,24 @@ def with_single_experts(model):
         if hasattr(layer.mlp, "experts"):
             layer.mlp.experts = SingleExperts(layer.mlp.experts)
     return model
+
+
+def in_four_bits(model, tensors):
+    """The experts of these tensors as MXFP4 files have them. The model gets the values that they stand for."""
+    packed = {}
+    for name, value in tensors.items():
+        if not name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            packed[name] = value
+            continue
+        groups = value.transpose(1, 2).unflatten(2, (-1, 32))
+        exponents = groups.abs().amax(3).log2().floor() - 2
+        levels = torch.tensor(FP4_VALUES)
+        codes = (groups / exponents.exp2()[..., None])[..., None].sub(levels).abs().argmin(-1).to(torch.uint8)
+        blocks, scales = codes[..., ::2] | codes[..., 1::2] << 4, (exponents + 127).to(torch.uint8)
+        packed |= {name + "_blocks": blocks.contiguous(), name + "_scales": scales.contiguous()}
+        exact = convert_moe_packed_tensors(blocks, scales, dtype=torch.float32)
+        model.get_parameter(name).data = exact.to(value.dtype)
+    return packed
 
 
 def save_model(model, directory, bare_names=False, only_head=False, old_buffers=None):

@@ -20,6 +20,7 @@ struct AttentionCase {
   std::int64_t length = 1;
   std::vector<AttentionSpan> spans;
   AttentionRules rules;
+  bool sinks = false;
 };
 
 AttentionHeads heads_of(const AttentionCase& one, at::ScalarType type) {
@@ -30,7 +31,11 @@ AttentionHeads heads_of(const AttentionCase& one, at::ScalarType type) {
         .to(type)
         .requires_grad_();
   };
-  return {make(one.heads, 1), make(one.key_heads, 2), make(one.key_heads, 3)};
+  AttentionHeads heads{make(one.heads, 1), make(one.key_heads, 2), make(one.key_heads, 3)};
+  if (one.sinks) {
+    heads.sinks = normal_values({one.heads}, 4, at::kDouble).to(type).requires_grad_();
+  }
+  return heads;
 }
 
 // Written from the formula: a mask over the whole row, all scores at once.
@@ -53,7 +58,12 @@ at::Tensor plain_attention(const AttentionHeads& heads, const AttentionCase& one
     }
   }
   scores = scores.masked_fill(allowed.logical_not(), -1e300);
-  return at::matmul(at::softmax(scores, -1), value).transpose(1, 2) * inside;
+  if (heads.sinks.defined()) {
+    const at::Tensor sinks = heads.sinks.view({1, -1, 1, 1}).expand({2, -1, one.length, 1});
+    scores = at::cat({scores, sinks}, -1);
+  }
+  return at::matmul(at::softmax(scores, -1).narrow(-1, 0, one.length), value).transpose(1, 2) *
+         inside;
 }
 
 AttentionCase random_case(std::uint64_t seed) {
@@ -76,10 +86,11 @@ AttentionCase random_case(std::uint64_t seed) {
   one.rules.scale = 0.4;
   if (draw(0, 1) == 1) one.rules.window = draw(1, 80);
   if (draw(0, 2) == 0) one.rules.softcap = 1.5;
+  one.sinks = draw(0, 1) == 1;
   return one;
 }
 
-TEST(CausalAttention, EqualsTheFormulaForRandomDocumentsHeadsWindowsAndCaps) {
+TEST(CausalAttention, EqualsTheFormulaForRandomDocumentsHeadsWindowsCapsAndSinks) {
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     const AttentionCase one = random_case(seed);
     const AttentionHeads ours = heads_of(one, at::kDouble);
@@ -93,6 +104,8 @@ TEST(CausalAttention, EqualsTheFormulaForRandomDocumentsHeadsWindowsAndCaps) {
     ASSERT_LT(largest_difference(ours.query.grad(), theirs.query.grad()), 1e-11) << "seed " << seed;
     ASSERT_LT(largest_difference(ours.key.grad(), theirs.key.grad()), 1e-11) << "seed " << seed;
     ASSERT_LT(largest_difference(ours.value.grad(), theirs.value.grad()), 1e-11) << "seed " << seed;
+    if (!one.sinks || one.spans.empty()) continue;
+    ASSERT_LT(largest_difference(ours.sinks.grad(), theirs.sinks.grad()), 1e-11) << "seed " << seed;
   }
 }
 
@@ -195,8 +208,8 @@ TEST(CausalAttention, OverACacheIsTheEndOfTheWhole) {
     const AttentionHeads heads = heads_of(one, at::kDouble);
     const at::Tensor whole = causal_attention(heads, one.spans, one.rules);
     const std::int64_t last = std::min<std::int64_t>(one.length, 3);
-    const AttentionHeads end{heads.query.narrow(1, one.length - last, last), heads.key,
-                             heads.value};
+    AttentionHeads end = heads;
+    end.query = heads.query.narrow(1, one.length - last, last);
     EXPECT_LT(largest_difference(attention_to_cache(end, one.rules),
                                  whole.narrow(1, one.length - last, last)),
               1e-12);
