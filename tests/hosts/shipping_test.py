@@ -15,6 +15,7 @@ class Shipping(hosts.HostsCase):
     COUNT = 3
     # Two checkpoints: the first and the last come home whoever is faster, others may be passed over.
     TRAINED = {"pipeline.stages": 3, "train.steps": 6, "checkpoint.every": 3}
+    learnt = None
 
     def setUp(self):
         super().setUp()
@@ -29,6 +30,12 @@ class Shipping(hosts.HostsCase):
         runs.write_safetensors(folder / "model.safetensors", tensors)
         self.WEIGHTS = {**self.TRAINED, "model.path": "wide", "model.weights": "load"}
 
+    def expected(self):
+        """What WEIGHTS learns on this machine, in one process, which is what any number of them learns."""
+        if not self.learnt:
+            Shipping.learnt = self.train("alone", {**self.WEIGHTS, "pipeline.stages": 1}).learnt(6)
+        return self.learnt
+
     def content(self, host):
         """Content store of a host: size of the file -> bytes present."""
         found = {}
@@ -38,9 +45,8 @@ class Shipping(hosts.HostsCase):
         return found
 
     def test_delivered_files_give_same_bits(self):
-        local = self.train("local", self.WEIGHTS)
         run = self.train("apart", self.over_ssh(self.WEIGHTS))
-        self.assert_same_bits(local.learnt(6), run.learnt(6))
+        self.assert_same_bits(self.expected(), run.learnt(6))
         self.assertEqual(run.checkpoints(), [3, 6])
         weights = (self.home / "wide" / "model.safetensors").stat().st_size
         rows = next((self.home / "runs" / "apart").rglob("train*.safetensors")).stat().st_size
@@ -93,14 +99,13 @@ class Shipping(hosts.HostsCase):
         self.assert_same_bits(local.learnt(6), self.train("again-apart", self.over_ssh(again, apart)).learnt(6))
 
     def test_resume_fetches_shards_from_their_host(self):
-        quiet = self.train("quiet", self.WEIGHTS)
         run = self.train("apart", self.over_ssh(self.WEIGHTS))
         self.rewind_run(run, 3)
         (run.path / "checkpoints" / "step-3" / "stage-1.replica-0.safetensors").unlink()
         code, out, err = self.strait("resume", "runs/apart", "--set", 'hosts.list=["h2", "h0"]')
         self.assertEqual(code, 0, out + err)
         self.assertIn("fetched the rest from h1", out)
-        self.assert_same_bits(quiet.learnt(6), run.learnt(6))
+        self.assert_same_bits(self.expected(), run.learnt(6))
         self.damaged_shard_is_fetched_again(run)
 
     def damaged_shard_is_fetched_again(self, run):
@@ -130,7 +135,6 @@ class Shipping(hosts.HostsCase):
     def test_what_comes_home(self):
         weights = [f"stage-{n}.replica-0.weights.safetensors" for n in range(3)]
         only_last = {**self.WEIGHTS, "checkpoint.every": 0}
-        local = self.train("local", only_last)
         for home, expected in {"auto": weights, "weights": weights, "none": []}.items():
             with self.subTest(home=home):
                 # The weights of a stage take a second, so that its state cannot be home before them.
@@ -155,7 +159,7 @@ class Shipping(hosts.HostsCase):
                 code, out, err = self.strait("resume", f"runs/{home}", "--set", "checkpoint.home=\"all\"")
                 self.assertEqual(code, 0, out + err)
                 self.assertIn("fetched the rest", out)
-                self.assert_same_bits(local.learnt(6), run.learnt(6))
+                self.assert_same_bits(self.expected(), run.learnt(6))
 
     def state(self, run):
         """What a later resume depends on, here and on the hosts."""
@@ -167,7 +171,6 @@ class Shipping(hosts.HostsCase):
 
     @hosts.needs_namespaces
     def test_older_checkpoint_needs_word_of_user_while_host_is_down(self):
-        quiet = self.train("quiet", self.WEIGHTS)
         run = self.train("apart", self.over_ssh(self.WEIGHTS))
         (run.path / "checkpoints" / "step-6" / "stage-1.replica-0.safetensors").unlink()
         before = self.state(run)
@@ -184,7 +187,7 @@ class Shipping(hosts.HostsCase):
         self.assertEqual(self.state(run), before)
         out = self.resumed(run, "--from", "3", *without)
         self.assertIn("resuming from step 3", out)
-        self.assert_same_bits(quiet.learnt(6), run.learnt(6))
+        self.assert_same_bits(self.expected(), run.learnt(6))
 
     @hosts.needs_namespaces
     def test_skipped_download_is_completed_by_resume(self):

@@ -220,8 +220,12 @@ class MemoryWatch:
         self.thread.start()
 
     def watch(self):
-        while not self.ended.wait(0.1):
-            for name, pid in self.pids().items():
+        for count in itertools.count():
+            if self.ended.wait(0.1):
+                return
+            if count % 10 == 0:  # it may look at all processes of the machine
+                pids = self.pids()
+            for name, pid in pids.items():
                 with contextlib.suppress(OSError, StopIteration):
                     lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
                     peak = next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM"))
@@ -341,11 +345,13 @@ class Attacks:
         return watch
 
     def step(self, launched):
-        return max((m["step"] for m in launched.run.metrics()[-1:]), default=0)
+        return launched.run.newest_step()
 
-    def attack(self, name, launched, act):
+    def attack(self, name, launched, act, at_once=1):
+        """`at_once`: this many ports. The fewer steps there are meanwhile, the fewer has the quiet run to make again."""
         before, began = self.step(launched), time.monotonic()
-        kept = [self.reach(place, pid, act) for place, pid in self.ports(launched)]
+        with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+            kept = list(pool.map(lambda port: self.reach(*port, act), self.ports(launched)))
         launched.at_step(before + 2)
         print(f"{name}: {time.monotonic() - began:.1f} s, {self.step(launched) - before} steps", flush=True)
         return kept
@@ -368,7 +374,7 @@ class Attacks:
                 for words, (is_in, said) in pool.map(call, callers):
                     self.assertFalse(is_in, f"{words}: {said}")
 
-        self.attack(f"{3 + len(jobs_of_others)} peers without a key of this start", launched, act)
+        self.attack(f"{3 + len(jobs_of_others)} peers without a key of this start", launched, act, at_once=4)
 
     def replay(self, launched, recorders):
         sent = []
@@ -389,7 +395,7 @@ class Attacks:
             return len(sockets)
 
         zeros = self.attack("zeros", launched, lambda place, _: send_zeros(place, ZEROS))
-        standing = self.attack("connections", launched, flooded)
+        standing = self.attack("connections", launched, flooded, at_once=4)
         print(f"zeros taken: {max(zeros) >> 20} of {2 * ZEROS >> 20} MiB at most; connections standing: {standing}", flush=True)
 
     def attack_all(self, launched, mine, jobs_of_others, recorders):
@@ -397,7 +403,7 @@ class Attacks:
         ports = self.ports(launched)
         listed = ", ".join(f"{place[0]}:{place[1]}" for place, _ in ports)
         print(f"seed {SEED}; {len(ports)} ports of {len(set(pid for _, pid in ports))} processes: {listed}", flush=True)
-        open_ones = self.attack("silent connections", launched, lambda place, _: say_nothing(place))
+        open_ones = self.attack("silent connections", launched, lambda place, _: say_nothing(place), at_once=4)
         self.attack("garbage", launched, lambda place, _: send_garbage(place, self.choose))
         self.refuse_keys(launched, mine, jobs_of_others)
         if recorders:
