@@ -76,7 +76,7 @@ int strait::strait_main(int argc, char** argv, OfferParts offer) {
   for (const auto add :
        {add_init,   add_prepare,  add_plan,   add_probe,      add_doctor,  add_install, add_run,
         add_launch, add_join,     add_resume, add_status,     add_watch,   add_logs,    add_stop,
-        add_eval,   add_generate, add_export, add_checkpoint, add_compare,   add_help}) {
+        add_eval,   add_generate, add_export, add_checkpoint, add_compare, add_track,   add_help}) {
     add(app, command);
   }
   try {

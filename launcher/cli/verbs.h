@@ -37,6 +37,7 @@ void add_generate(CLI::App& cli, Command& command);
 void add_export(CLI::App& cli, Command& command);
 void add_checkpoint(CLI::App& cli, Command& command);
 void add_compare(CLI::App& cli, Command& command);
+void add_track(CLI::App& cli, Command& command);
 void add_help(CLI::App& cli, Command& command);  // and explain, completion
 
 // std::system_error: what was printed did not all get to stdout.

@@ -1,13 +1,43 @@
-"""Verbs that look at runs from outside: compare, and help, explain and completion."""
+"""Verbs that look at runs from outside: compare, track, and help, explain and completion."""
 
 import json
 import os
 import subprocess
+import sys
+import tempfile
 
 import runs
 
+PYTHON = os.environ.get("STRAIT_PYTHON", sys.executable)
+
+
+def has_package(name):
+    found = subprocess.run([PYTHON, "-c", f"import {name}"], capture_output=True).returncode == 0
+    if not found:
+        print(f"skipped: {PYTHON} has no {name}, so nothing is sent to it")
+    return found
+
 
 class Verbs(runs.RunCase):
+    def test_metrics_are_sent_to_trackers_once(self):
+        run = self.train("tracked", {"train.steps": 6, "data.eval": "train.jsonl", "train.eval_every": 3})
+        steps = run.outcome()["step"]
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        env = {**os.environ, "STRAIT_PYTHON": PYTHON, "HOME": folder, "WANDB_MODE": "offline", "WANDB_DIR": folder,
+               "MLFLOW_TRACKING_URI": f"file://{folder}/mlruns", "MLFLOW_ALLOW_FILE_STORE": "true",
+               "TRACKIO_DIR": f"{folder}/trackio"}
+        for to in ("wandb", "mlflow", "trackio"):
+            words = [self.program, "track", "tracked", "--to", to, "--project", "tests"]
+            done = subprocess.run(words, cwd=self.home, env=env, capture_output=True, text=True)
+            if not has_package(to):
+                self.assertEqual(done.returncode, 1)
+                self.assertIn(f"{to} is not installed for ", done.stderr)
+                continue
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f"runs/tracked: {steps} steps sent to {to}, up to step {steps}; run ", done.stdout)
+            again = subprocess.run(words, cwd=self.home, env=env, capture_output=True, text=True)
+            self.assertIn(f"runs/tracked: 0 steps sent to {to}, up to step {steps}; run ", again.stdout + again.stderr)
+
     def test_runs_are_compared_by_what_differs(self):
         self.train("one", {"train.steps": 2})
         self.train("two", {"train.steps": 4, "train.clip": 2})
