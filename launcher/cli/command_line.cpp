@@ -15,9 +15,8 @@
 #include "launcher/base/text.h"
 
 namespace strait::cli {
-namespace {
 
-// Without those that only scripts call, and groups of flags, which have no name.
+// Groups of flags have no name.
 std::vector<std::string> verbs_of(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
@@ -26,7 +25,6 @@ std::vector<std::string> verbs_of(const CLI::App& app) {
   return names;
 }
 
-// "--set", "-f": all spellings of an app's flags.
 std::vector<std::string> flags_of(const CLI::App& app) {
   std::vector<std::string> flags;
   for (const CLI::Option* option : app.get_options()) {
@@ -41,6 +39,8 @@ std::vector<std::string> flags_of(const CLI::App& app) {
   }
   return flags;
 }
+
+namespace {
 
 // "; did you mean --set?", or nothing.
 std::string proposal(std::string_view written, const std::vector<std::string>& names) {

@@ -3,6 +3,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace CLI {  // NOLINT(readability-identifier-naming): the library's own
 class App;
@@ -15,6 +16,10 @@ namespace strait::cli {
 // UserError: one of the words, or the path of this folder, is not UTF-8. They get into files of
 // JSON and TOML, which are.
 void check_encoding(std::span<char* const> words);
+
+// The verbs of an app without those that only scripts call, and all spellings of its flags.
+std::vector<std::string> verbs_of(const CLI::App& app);
+std::vector<std::string> flags_of(const CLI::App& app);
 
 // UserError: the first word is not a verb of the program.
 void check_verb(const CLI::App& cli, std::string_view word);

@@ -11,6 +11,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
 
 #include "framework/trace/metric_json.h"
 #include "framework/trace/step_metrics.h"
@@ -22,6 +23,8 @@
 
 namespace strait::cli {
 namespace {
+
+using nlohmann::json;
 
 constexpr std::size_t kScale = 9;  // characters of a number and its bar
 constexpr std::array<std::string_view, 9> kEighths = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
@@ -63,38 +66,6 @@ void add_part(std::vector<std::string>& lines, const std::vector<std::string>& p
   if (part.empty()) return;
   lines.emplace_back();
   lines.insert(lines.end(), part.begin(), part.end());
-}
-
-}  // namespace
-
-using nlohmann::json;
-
-std::string numbers_line(const json& status) {
-  std::string line = fmt::format("step {}/{}", status.at("step").get<std::int64_t>(),
-                                 status.at("steps").get<std::int64_t>());
-  for (const std::string& label : metric_labels<trace::StepMetrics>(status, trace::Status::line)) {
-    line += " · " + label;
-  }
-  if (status.at("state") != "ended" && status.at("eta_seconds").is_number()) {
-    line += " · ETA " + clock_text(status.at("eta_seconds").get<double>());
-  }
-  if (status.at("checkpoint").is_number_integer()) {
-    line += fmt::format(" · checkpoint at step {}", status.at("checkpoint").get<std::int64_t>());
-  }
-  return line;
-}
-
-std::string end_line(const std::string& run, const json& status) {
-  const json& outcome = status.at("outcome");
-  const auto step = status.at("step").get<std::int64_t>();
-  const auto steps = status.at("steps").get<std::int64_t>();
-  const auto cause = outcome.at("cause").get<std::string>();
-  if (outcome.at("stopped").get<bool>() && cause.empty() && step < steps) {
-    return fmt::format("stopped on request after step {} of {}; resume with: {}", step, steps,
-                       base::strait_command("resume", run));
-  }
-  return fmt::format("ended with code {} ({}){}{}", outcome.at("code").get<int>(),
-                     outcome.at("meaning").get<std::string>(), cause.empty() ? "" : ": ", cause);
 }
 
 // The status of a run that still prepares has neither list.
@@ -173,6 +144,73 @@ std::vector<std::string> process_lines(const json& status) {
   return lines;
 }
 
+}  // namespace
+
+std::string numbers_line(const json& status) {
+  std::string line = fmt::format("step {}/{}", status.at("step").get<std::int64_t>(),
+                                 status.at("steps").get<std::int64_t>());
+  for (const std::string& label : metric_labels<trace::StepMetrics>(status, trace::Status::line)) {
+    line += " · " + label;
+  }
+  if (status.at("state") != "ended" && status.at("eta_seconds").is_number()) {
+    line += " · ETA " + clock_text(status.at("eta_seconds").get<double>());
+  }
+  if (status.at("checkpoint").is_number_integer()) {
+    line += fmt::format(" · checkpoint at step {}", status.at("checkpoint").get<std::int64_t>());
+  }
+  return line;
+}
+
+std::string end_line(const std::string& run, const json& status) {
+  const json& outcome = status.at("outcome");
+  const auto step = status.at("step").get<std::int64_t>();
+  const auto steps = status.at("steps").get<std::int64_t>();
+  const auto cause = outcome.at("cause").get<std::string>();
+  if (outcome.at("stopped").get<bool>() && cause.empty() && step < steps) {
+    return fmt::format("stopped on request after step {} of {}; resume with: {}", step, steps,
+                       base::strait_command("resume", run));
+  }
+  return fmt::format("ended with code {} ({}){}{}", outcome.at("code").get<int>(),
+                     outcome.at("meaning").get<std::string>(), cause.empty() ? "" : ": ", cause);
+}
+
+std::vector<std::string> wrapped(const std::string& line, std::size_t columns) {
+  constexpr std::string_view kFurther = "    ";
+  std::vector<std::string> lines = {""};
+  std::size_t used = 0;
+  for (std::size_t begin = 0; begin < line.size();) {
+    // A word with the blanks before it.
+    const std::size_t word = std::min(line.find_first_not_of(' ', begin), line.size());
+    const std::size_t end = std::min(line.find(' ', word), line.size());
+    const std::string next = line.substr(begin, end - begin);
+    const auto width = static_cast<std::size_t>(std::ranges::count_if(
+        next, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
+    if (columns > 0 && used > 0 && used + width > columns) {
+      lines.push_back(std::string(kFurther) + next.substr(word - begin));
+      used = kFurther.size() + width - (word - begin);
+    } else {
+      lines.back() += next;
+      used += width;
+    }
+    begin = end;
+  }
+  return lines;
+}
+
+std::vector<std::vector<std::string>> state_parts(const json& status, bool live,
+                                                  std::size_t columns) {
+  std::vector<std::string> state = restart_lines(status);
+  if (live) {
+    std::ranges::copy(replica_lines(status), std::back_inserter(state));
+    std::ranges::copy(process_lines(status), std::back_inserter(state));
+  }
+  std::vector<std::string> fitting;
+  for (const std::string& line : state) {
+    std::ranges::move(wrapped(base::printable(line), columns), std::back_inserter(fitting));
+  }
+  return {traffic_lines(status, columns), std::move(fitting)};
+}
+
 std::vector<std::string> loss_chart(std::span<const double> values, std::size_t columns,
                                     std::size_t rows) {
   if (values.empty() || rows == 0 || columns <= kScale) return {};
@@ -215,17 +253,15 @@ std::vector<std::string> watch_frame(const std::string& headline, const nlohmann
   for (const std::string& label : metric_labels<trace::StepMetrics>(status, trace::Status::watch)) {
     numbers += " · " + label;
   }
-  lines.push_back(std::move(numbers));
-  const std::vector<std::string> traffic = traffic_lines(status, size.columns);
-  std::vector<std::string> processes = restart_lines(status);
-  if (live) std::ranges::copy(process_lines(status), std::back_inserter(processes));
+  std::ranges::move(wrapped(numbers, size.columns), std::back_inserter(lines));
+  const auto parts = state_parts(status, live, size.columns);
   // The chart gets the remaining rows; on a small screen the tables have priority.
-  const std::size_t taken = lines.size() + traffic.size() + processes.size() + 3;
+  std::size_t taken = lines.size() + 3;
+  for (const auto& part : parts) taken += part.size();
   const std::size_t chart_rows =
       std::min(kMostChartRows, size.rows > taken + 2 ? size.rows - taken : 0);
   add_part(lines, loss_chart(losses, size.columns, chart_rows));
-  add_part(lines, traffic);
-  add_part(lines, processes);
+  for (const auto& part : parts) add_part(lines, part);
   if (lines.size() > size.rows) {
     const std::size_t hidden = lines.size() - size.rows + 1;
     lines.resize(size.rows > 0 ? size.rows - 1 : 0);

@@ -117,8 +117,8 @@ bool show_copy(const std::filesystem::path& run, bool as_json) {
 bool is_of_former_start(const json& status, const base::LiveRun& live) {
   const json updated = status.value("updated", json());
   if (status.value("state", json()) != "ended" || !updated.is_number()) return false;
-  const auto seconds = static_cast<std::time_t>(updated.get<double>());
-  return fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(seconds)) < live.since;
+  const auto ended = static_cast<std::time_t>(updated.get<double>());
+  return fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(ended)) < live.since;
 }
 
 // Without an age where this machine's clock was set back since.
@@ -145,15 +145,15 @@ void print(const std::filesystem::path& run, const json& status,
                state, resume_hint(run));
   }
   if (live && live->suspended()) fmt::print("  {}\n", live->suspension());
-  fmt::print("  {}\n", numbers_line(status));
-  if (const std::string line = checkpoint_line(run); !line.empty()) fmt::print("  {}\n", line);
   const std::size_t columns = base::terminal_columns();
   const std::size_t inside = columns > 2 ? columns - 2 : 0;
-  for (const std::string& line : traffic_lines(status, inside)) fmt::print("  {}\n", line);
-  for (const std::string& line : restart_lines(status)) fmt::print("  {}\n", line);
-  if (!live) return;
-  for (const std::string& line : replica_lines(status)) fmt::print("  {}\n", line);
-  for (const std::string& line : process_lines(status)) fmt::print("  {}\n", line);
+  std::vector<std::vector<std::string>> parts = state_parts(status, live.has_value(), inside);
+  for (const std::string& line : {checkpoint_line(run), numbers_line(status)}) {
+    if (!line.empty()) parts.insert(parts.begin(), wrapped(line, inside));
+  }
+  for (const auto& part : parts) {
+    for (const std::string& line : part) fmt::print("  {}\n", line);
+  }
 }
 
 }  // namespace

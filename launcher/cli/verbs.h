@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "launcher/base/errors.h"
 #include "launcher/cli/run_options.h"
@@ -35,6 +36,9 @@ void add_eval(CLI::App& cli, Command& command);
 void add_generate(CLI::App& cli, Command& command);
 void add_export(CLI::App& cli, Command& command);
 void add_checkpoint(CLI::App& cli, Command& command);
+void add_compare(CLI::App& cli, Command& command);
+void add_track(CLI::App& cli, Command& command);
+void add_help(CLI::App& cli, Command& command);  // and explain, completion
 
 // std::system_error: what was printed did not all get to stdout.
 void flush_output();
@@ -62,5 +66,11 @@ base::ExitCode resume_replica(const std::filesystem::path& run, std::uint32_t re
 // Prints the state of a run, or how it ended, from its files; does not connect to the run.
 // UserError: there is no run.
 base::ExitCode show_status(const std::filesystem::path& run, bool json);
+
+// What a key of recipes, a table of them, an exit code, a metric or a word means. UserError: it is
+// none of them.
+std::string explanation(const std::string& word);
+// What the last of these words, which may be empty, can become. Reads runs/.
+std::vector<std::string> completions(const CLI::App& cli, const std::vector<std::string>& words);
 
 }  // namespace strait::cli

@@ -50,20 +50,6 @@ LossHistory::Loss loss_of(const json& object, const char* targets) {
           integer(object, targets)};
 }
 
-// Evaluations by step, without those after the checkpoint that the run resumed from.
-std::map<Step, LossHistory::Loss> evaluations_of(const fs::path& run) {
-  std::map<Step, LossHistory::Loss> all;
-  each_object(run / base::kEventsFile, [&](const json& event) {
-    if (is(event, "event", "training")) {
-      all.erase(all.upper_bound(Step{integer(event, "from")}), all.end());
-    } else if (is(event, "event", "evaluated")) {
-      const LossHistory::Loss loss = loss_of(event, "tokens");
-      all.insert_or_assign(loss.step, loss);
-    }
-  });
-  return all;
-}
-
 }  // namespace
 
 bool LossHistory::is_sound(const Loss& loss) const {
@@ -124,6 +110,19 @@ std::string LossHistory::divergence() const {
       "the loss has diverged: it is {:.4g} at step {}, more than the {:.4g} of a guess "
       "(ln(vocabulary)); it was {:.4g} at step {}",
       latest_->value, number(latest_->step), guess_, best_->value, number(best_->step));
+}
+
+std::map<Step, LossHistory::Loss> evaluations_of(const fs::path& run) {
+  std::map<Step, LossHistory::Loss> all;
+  each_object(run / base::kEventsFile, [&](const json& event) {
+    if (is(event, "event", "training")) {
+      all.erase(all.upper_bound(Step{integer(event, "from")}), all.end());
+    } else if (is(event, "event", "evaluated")) {
+      const LossHistory::Loss loss = loss_of(event, "tokens");
+      all.insert_or_assign(loss.step, loss);
+    }
+  });
+  return all;
 }
 
 LossHistory read_losses(const fs::path& run, double guess) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -64,6 +65,10 @@ class LossHistory {
   bool not_finite_ = false;  // the latest loss or its gradient was not finite
   int skipped_ = 0;
 };
+
+// The evaluations of a run by step, from events.jsonl, without those after the checkpoint that the
+// run resumed from.
+std::map<store::Step, LossHistory::Loss> evaluations_of(const std::filesystem::path& run);
 
 // Reads the losses of a run from metrics.jsonl and events.jsonl. Unreadable lines are skipped.
 LossHistory read_losses(const std::filesystem::path& run, double guess);

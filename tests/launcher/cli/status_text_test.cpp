@@ -57,13 +57,13 @@ TEST(WatchFrame, ShowsProgressLossesAndProcesses) {
 }
 
 // The console and the report show sums, in a table of the same columns.
-TEST(TrafficLines, SayThatTheyAreOfOneStep) {
+TEST(StateParts, SayThatTrafficIsOfOneStep) {
   json status = training();
-  EXPECT_TRUE(traffic_lines(status).empty());
+  EXPECT_TRUE(state_parts(status, false).front().empty());
   const trace::BoundaryMetrics boundary;
   status["boundaries"] = json::parse(trace::metrics_list(std::vector{boundary}).dump());
   status["sync"] = json::parse(trace::metrics_list(std::vector{trace::SyncMetrics()}).dump());
-  const auto lines = traffic_lines(status);
+  const auto lines = state_parts(status, false).front();
   ASSERT_EQ(lines.size(), 6U);
   EXPECT_EQ(lines[0], "boundary traffic of step 12 alone");
   EXPECT_EQ(lines[3], "traffic between replicas of step 12 alone");
@@ -86,10 +86,31 @@ TEST(WatchFrame, FitsEveryScreen) {
   }
 }
 
+// Nothing is cut off at the right edge of a terminal.
+TEST(WatchFrame, WrapsWhatIsWiderThanTheScreen) {
+  json status = training();
+  status["replicas"] = {0};
+  status["left"] = {{"1", {{"step", 7}, {"text", "stage 0.1 (host b) sent nothing for 5 s"}}}};
+  status["processes"][0]["waits_for"] =
+      "waits 41 s for forward of micro-batch 7 from stage 1 (host b): 3.1 of 16.8 MB received, "
+      "last byte 38 s ago";
+  for (const std::size_t columns : {80U, 200U}) {
+    std::string words;
+    for (const std::string& line : watch_frame("runs/x", status, true, {}, {columns, 40})) {
+      EXPECT_LE(characters(line), columns) << line;
+      const std::size_t begin = line.find_first_not_of(' ');
+      if (begin != line.npos) words += " " + line.substr(begin);
+    }
+    EXPECT_THAT(words, HasSubstr("checkpoint at step 10 · 1234 tok/s"));
+    EXPECT_THAT(words, HasSubstr("replica 1 left at step 7: stage 0.1 (host b) sent nothing"));
+    EXPECT_THAT(words, HasSubstr("16.8 MB received, last byte 38 s ago; last heard 0 s ago"));
+  }
+}
+
 TEST(WatchFrame, CountsHiddenLines) {
   const auto lines = watch_frame("runs/x", training(), true, {}, {100, 4});
   ASSERT_EQ(lines.size(), 4U);
-  EXPECT_EQ(lines.back(), "… 4 more lines");
+  EXPECT_EQ(lines.back(), "… 5 more lines");
 }
 
 TEST(LossChart, FallingLossFallsToTheRight) {

@@ -1,0 +1,184 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "framework/trace/metric.h"
+#include "launcher/base/errors.h"
+#include "launcher/base/run_file_names.h"
+#include "launcher/base/text.h"
+#include "launcher/base/text_table.h"
+#include "launcher/cli/metric_text.h"
+#include "launcher/cli/run_options.h"
+#include "launcher/cli/verbs.h"
+#include "launcher/recipe/recipe_keys.h"
+#include "launcher/run/loss_history.h"
+
+namespace strait::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using base::TextColumn;
+
+// A result of a run: its name, its value, and the value as text.
+struct Result {
+  const char* name;
+  nlohmann::json value;
+  std::string text;
+};
+
+struct ComparedRun {
+  fs::path path;
+  recipe::Recipe recipe;
+  std::vector<Result> results;
+};
+
+double number_at(const nlohmann::json& line, const char* key) {
+  const auto found = line.find(key);
+  return found != line.end() && found->is_number() ? found->get<double>() : 0;
+}
+
+// What metrics.jsonl says of all steps together.
+struct Sums {
+  std::int64_t step = 0;
+  std::optional<double> loss;  // the latest one
+  double tokens = 0;
+  double seconds = 0;
+  double bytes = 0;
+};
+
+Sums sums_of(const fs::path& run) {
+  Sums sums;
+  std::ifstream file(run / base::kMetricsFile);
+  for (std::string text; std::getline(file, text);) {
+    const nlohmann::json line = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (!line.is_object()) continue;  // cut short by a crash
+    sums.step = static_cast<std::int64_t>(number_at(line, "step"));
+    if (const auto loss = line.find("loss"); loss != line.end() && loss->is_number()) {
+      sums.loss = loss->get<double>();
+    }
+    sums.tokens += number_at(line, "tokens");
+    sums.seconds += number_at(line, "seconds");
+    for (const char* key : {"bytes_forward", "bytes_backward", "bytes_sync", "bytes_tied"}) {
+      sums.bytes += number_at(line, key);
+    }
+  }
+  return sums;
+}
+
+Result loss_result(const char* name, const std::optional<double>& loss) {
+  if (!loss) return {name, nlohmann::json(), "-"};
+  return {name, *loss, fmt::format("{:.4g}", *loss)};
+}
+
+std::vector<Result> results_of(const fs::path& run, const plan::Plan& plan) {
+  const Sums sums = sums_of(run);
+  std::optional<run::LossHistory::Loss> best;
+  for (const auto& [step, loss] : run::evaluations_of(run)) {
+    if (std::isfinite(loss.value) && (!best || loss.value < best->value)) best = loss;
+  }
+  const double rate = sums.seconds > 0 ? sums.tokens / sums.seconds : 0;
+  const auto bytes = static_cast<std::uint64_t>(sums.bytes);
+  return {
+      {"step", sums.step, fmt::format("{} of {}", sums.step, plan.steps)},
+      loss_result("loss", sums.loss),
+      loss_result("best_evaluation", best ? std::optional(best->value) : std::nullopt),
+      {"best_evaluation_step", best ? nlohmann::json(number(best->step)) : nlohmann::json(),
+       best ? fmt::format("{}", number(best->step)) : "-"},
+      {"tokens", sums.tokens, fmt::format("{:.0f}", sums.tokens)},
+      {"seconds", sums.seconds, clock_text(sums.seconds)},
+      {"tokens_per_second", rate, fmt::format("{:.0f}", rate)},
+      {"sent_bytes", bytes, base::byte_text(bytes)},
+  };
+}
+
+std::string setting_text(const recipe::RecipeValue& value) {
+  return value.is_null() ? "absent" : value.dump();
+}
+
+std::vector<const recipe::RecipeKey*> differing_keys(const std::vector<ComparedRun>& runs) {
+  std::vector<const recipe::RecipeKey*> keys;
+  for (const recipe::RecipeKey& key : recipe::recipe_keys()) {
+    const recipe::RecipeValue first = key.get(runs.front().recipe);
+    const bool differs = std::ranges::any_of(
+        runs, [&](const ComparedRun& run) { return key.get(run.recipe) != first; });
+    if (differs && key.name != "name") keys.push_back(&key);
+  }
+  return keys;
+}
+
+void print_table(const std::vector<ComparedRun>& runs,
+                 const std::vector<const recipe::RecipeKey*>& keys) {
+  TextColumn names{"", {}, TextColumn::Kind::key};
+  for (const recipe::RecipeKey* key : keys) names.cells.push_back(key->name);
+  for (const Result& one : runs.front().results) names.cells.emplace_back(one.name);
+  std::vector<TextColumn> table = {names};
+  for (const ComparedRun& run : runs) {
+    TextColumn column{run.recipe.name, {}, TextColumn::Kind::text};
+    for (const recipe::RecipeKey* key : keys)
+      column.cells.push_back(setting_text(key->get(run.recipe)));
+    for (const Result& one : run.results) column.cells.push_back(one.text);
+    table.push_back(std::move(column));
+  }
+  for (const std::string& line : base::table_lines(table, base::terminal_columns())) {
+    fmt::print("{}\n", line);
+  }
+  if (keys.empty()) fmt::print("the settings do not differ\n");
+}
+
+void print_json(const std::vector<ComparedRun>& runs,
+                const std::vector<const recipe::RecipeKey*>& keys) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const ComparedRun& run : runs) {
+    nlohmann::json one = {{"run", run.path.string()}, {"settings", nlohmann::json::object()}};
+    for (const recipe::RecipeKey* key : keys) one["settings"][key->name] = key->get(run.recipe);
+    for (const Result& result : run.results) one["results"][result.name] = result.value;
+    list.push_back(std::move(one));
+  }
+  fmt::print("{}\n", list.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+base::ExitCode compare_runs(const std::vector<std::string>& names, bool as_json) {
+  std::vector<ComparedRun> runs;
+  runs.reserve(names.size());
+  for (const std::string& name : names) {
+    const fs::path path = run_directory(name);
+    const plan::Plan plan = read_run(path).plan;
+    runs.push_back({path, plan.recipe, results_of(path, plan)});
+  }
+  const std::vector<const recipe::RecipeKey*> keys = differing_keys(runs);
+  (as_json ? print_json : print_table)(runs, keys);
+  return base::ExitCode::done;
+}
+
+}  // namespace
+
+void add_compare(CLI::App& cli, Command& command) {
+  struct Options {
+    std::vector<std::string> runs;
+    bool json = false;
+  };
+  const auto options = std::make_shared<Options>();
+  CLI::App* verb =
+      cli.add_subcommand("compare", "show in what runs differ: their settings and their results");
+  verb->add_option("runs", options->runs, "two or more directories, runs/NAME, or NAME alone")
+      ->required()
+      ->expected(2, 100);
+  verb->add_flag("--json", options->json, "machine-readable output");
+  verb->callback([options, &command] {
+    command = [options] { return compare_runs(options->runs, options->json); };
+  });
+}
+
+}  // namespace strait::cli

@@ -1,0 +1,238 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "framework/trace/step_metrics.h"
+#include "framework/trace/traffic_metrics.h"
+#include "launcher/base/command_name.h"
+#include "launcher/base/errors.h"
+#include "launcher/base/text.h"
+#include "launcher/cli/command_line.h"
+#include "launcher/cli/run_list.h"
+#include "launcher/cli/verbs.h"
+#include "launcher/recipe/recipe_keys.h"
+
+namespace strait::cli {
+namespace {
+
+using recipe::RecipeKey;
+
+// The words of docs/ that are no keys.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kWords = {{
+    {"recipe", "one TOML file with all that a run needs"},
+    {"plan", "a recipe resolved: which process has which layers, on which host, over which links"},
+    {"run", "one execution of a plan; its directory is runs/NAME"},
+    {"stage", "the layers of one process; a replica is split into stages"},
+    {"replica", "a copy of the whole pipeline, which trains on other rows"},
+    {"process", "stage.replica: 1.0 is stage 1 of replica 0"},
+    {"boundary", "what activations and gradients cross between two stages; 0.0>1.0 is one"},
+    {"codec", "how values are encoded to cross a boundary: raw, fixed, delta, ..."},
+    {"step", "an update of the weights"},
+    {"micro-batch", "the rows of one forward; a step has several"},
+    {"bubble", "share of a step in which a stage waits"},
+    {"checkpoint", "all that a run needs to go on from a step with the same bits"},
+    {"generation", "the number of a run's start; processes of an earlier one are refused"},
+    {"relay", "a host that passes on the bytes of two others that cannot connect"},
+}};
+
+std::string text_of_key(const RecipeKey& key) {
+  const recipe::RecipeValue usual = key.get(recipe::Recipe{});
+  return fmt::format("{}: {}\n  value: {}\n  default: {}\n", key.name, key.help, allowed_by(key),
+                     usual.is_null() ? "absent" : usual.dump());
+}
+
+// The key of this name, those of this table, or those whose last part it is.
+std::string text_of_keys(std::string_view word) {
+  std::string text;
+  for (const RecipeKey& key : recipe::recipe_keys()) {
+    const bool in_table =
+        key.name.starts_with(word) && key.name.size() > word.size() && key.name[word.size()] == '.';
+    if (key.name == word || in_table || recipe::last_part_of(key.name) == word) {
+      text += text_of_key(key);
+    }
+  }
+  return text;
+}
+
+template <class S>
+void add_metrics(std::string_view word, std::string_view where, std::string& text) {
+  trace::each_metric<S>([&](const auto& one) {
+    const trace::MetricInfo& info = one.info;
+    if (info.key == nullptr || info.key != word || *info.meaning == '\0') return;
+    text += fmt::format("{}, a metric of {}: {}\n", info.key, where, info.meaning);
+  });
+}
+
+std::string text_of_code(std::string_view word) {
+  int code = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), code);
+  if (error != std::errc{} || end != word.data() + word.size()) return "";
+  const char* known = base::meaning(static_cast<base::ExitCode>(code));
+  if (known == nullptr) return "";
+  return fmt::format("exit code {}: {}; what to do: docs/troubleshooting.md#exit-codes\n", code,
+                     known);
+}
+
+std::vector<std::string_view> all_words() {
+  std::vector<std::string_view> words;
+  words.reserve(recipe::recipe_keys().size());
+  for (const RecipeKey& key : recipe::recipe_keys()) words.push_back(key.name);
+  for (const auto& [word, meaning] : kWords) words.push_back(word);
+  const auto add = [&words](const auto& one) {
+    if (one.info.key != nullptr) words.emplace_back(one.info.key);
+  };
+  trace::each_metric<trace::StepMetrics>(add);
+  trace::each_metric<trace::BoundaryMetrics>(add);
+  trace::each_metric<trace::SyncMetrics>(add);
+  return words;
+}
+
+const CLI::App* verb_named(const CLI::App& in, const std::string& name) {
+  for (const CLI::App* verb : in.get_subcommands([](const CLI::App*) { return true; })) {
+    if (verb->get_name() == name) return verb;
+  }
+  return nullptr;
+}
+
+base::ExitCode show_help(const CLI::App& cli, const std::vector<std::string>& words) {
+  const CLI::App* app = &cli;
+  std::string called = base::command_name();
+  for (const std::string& word : words) {
+    const CLI::App* const next = verb_named(*app, word);
+    if (next == nullptr) {
+      if (app == &cli) check_verb(cli, word);
+      throw base::UserError(base::ExitCode::bad_input,
+                            fmt::format("{} has no part \"{}\"; it has: {}", called, word,
+                                        fmt::join(verbs_of(*app), ", ")));
+    }
+    app = next;
+    called += " " + word;
+  }
+  // App::help() of the program would show the verb that was called, this one.
+  fmt::print("{}", app->get_formatter()->make_help(app, called, CLI::AppFormatMode::Normal));
+  return base::ExitCode::done;
+}
+
+// Each asks `strait complete` with the words up to the cursor.
+constexpr const char* kBash = R"sh(_strait() {
+  local IFS=$'\n'
+  COMPREPLY=($(compgen -W "$(strait complete -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)" -- "${COMP_WORDS[COMP_CWORD]}"))
+  [[ ${COMPREPLY[0]} != *= ]] || compopt -o nospace
+}
+complete -o default -F _strait strait
+)sh";
+constexpr const char* kZsh = R"sh(#compdef strait
+_strait() {
+  local -a found
+  found=(${(f)"$(strait complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)"})
+  compadd -S '' -a found || _files
+}
+compdef _strait strait
+)sh";
+constexpr const char* kFish =
+    R"sh(complete -c strait -a '(strait complete -- (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null)'
+)sh";
+
+std::string completion_script(const std::string& shell) {
+  return shell == "bash" ? kBash : shell == "zsh" ? kZsh : kFish;
+}
+
+}  // namespace
+
+std::string explanation(const std::string& word) {
+  std::string text = text_of_keys(word);
+  add_metrics<trace::StepMetrics>(word, "a step", text);
+  add_metrics<trace::BoundaryMetrics>(word, "a boundary", text);
+  add_metrics<trace::SyncMetrics>(word, "the exchange between replicas", text);
+  for (const auto& [name, meaning] : kWords) {
+    if (name == word) text += fmt::format("{}: {}\n", name, meaning);
+  }
+  text += text_of_code(word);
+  if (!text.empty()) return text;
+  const std::string_view near = base::nearest_name(word, all_words());
+  throw base::UserError(
+      base::ExitCode::bad_input,
+      fmt::format("\"{}\" is no key of a recipe, metric, exit code or word of strait{}", word,
+                  near.empty() ? "; strait init --keys lists all keys"
+                               : fmt::format("; did you mean {}?", near)));
+}
+
+std::vector<std::string> completions(const CLI::App& cli, const std::vector<std::string>& words) {
+  const std::string last = words.empty() ? "" : words.back();
+  const CLI::App* app = &cli;
+  std::vector<std::string> before(words.begin(), words.empty() ? words.end() : words.end() - 1);
+  for (const std::string& word : before) {
+    if (const CLI::App* const next = verb_named(*app, word)) app = next;
+  }
+  std::vector<std::string> found;
+  if (!before.empty() && before.back() == "--set") {
+    for (const RecipeKey& key : recipe::recipe_keys()) found.push_back(key.name + "=");
+  } else if (last.starts_with('-')) {
+    found = flags_of(*app);
+  } else if (const std::vector<std::string> parts = verbs_of(*app); !parts.empty()) {
+    found = parts;
+  } else if (app->get_name() == "help") {
+    found = verbs_of(cli);
+  } else if (app->get_name() == "explain") {
+    for (const std::string_view word : all_words()) found.emplace_back(word);
+  } else if (app->get_option_no_throw("run") != nullptr ||
+             app->get_option_no_throw("runs") != nullptr) {
+    for (const ListedRun& run : runs_in("runs")) found.push_back(run.path.string());
+  }
+  std::erase_if(found, [&last](const std::string& one) { return !one.starts_with(last); });
+  return found;
+}
+
+void add_help(CLI::App& cli, Command& command) {
+  const auto words = std::make_shared<std::vector<std::string>>();
+  CLI::App* help = cli.add_subcommand("help", "show how a verb is used");
+  help->add_option("verb", *words, "such as run, or checkpoint list; absent: the list of verbs");
+  help->callback(
+      [&cli, words, &command] { command = [&cli, words] { return show_help(cli, *words); }; });
+
+  const auto word = std::make_shared<std::string>();
+  CLI::App* explain =
+      cli.add_subcommand("explain", "explain a key of recipes, an exit code, a metric or a word");
+  explain->add_option("word", *word, "such as train.clip, clip, 20, idle or boundary")->required();
+  explain->callback([word, &command] {
+    command = [word] {
+      fmt::print("{}", explanation(*word));
+      return base::ExitCode::done;
+    };
+  });
+
+  const auto shell = std::make_shared<std::string>();
+  CLI::App* completion =
+      cli.add_subcommand("completion", "print what makes a shell complete verbs, keys and runs");
+  completion->add_option("shell", *shell, "bash, zsh or fish")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  completion->footer("bash: source <(strait completion bash), as a line of ~/.bashrc");
+  completion->callback([shell, &command] {
+    command = [shell] {
+      fmt::print("{}", completion_script(*shell));
+      return base::ExitCode::done;
+    };
+  });
+
+  CLI::App* complete = cli.add_subcommand("complete", "what may follow these words")->group("");
+  complete->add_option("words", *words);
+  complete->callback([&cli, words, &command] {
+    command = [&cli, words] {
+      for (const std::string& one : completions(cli, *words)) fmt::print("{}\n", one);
+      return base::ExitCode::done;
+    };
+  });
+}
+
+}  // namespace strait::cli

@@ -1,0 +1,208 @@
+"""Verbs that look at runs from outside: compare, track, and help, explain and completion."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import urllib.error
+import urllib.parse
+import urllib.request
+
+import runs
+
+PYTHON = os.environ.get("STRAIT_PYTHON", sys.executable)
+
+
+def has_package(name):
+    found = subprocess.run([PYTHON, "-c", f"import {name}"], capture_output=True).returncode == 0
+    if not found:
+        print(f"skipped: {PYTHON} has no {name}, so it is not asked what it has got")
+    return found
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def get(url):
+    with urllib.request.urlopen(url, timeout=runs.TIMEOUT) as answer:
+        return answer.read().decode()
+
+
+def masked_crc(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    crc ^= 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def events_of(path):
+    """The records of an event file of TensorBoard, whose checksums fit."""
+    data = path.read_bytes()
+    while data:
+        (size,) = struct.unpack("<Q", data[:8])
+        event = data[12 : 12 + size]
+        assert struct.unpack("<I", data[8:12])[0] == masked_crc(data[:8]), path
+        assert struct.unpack("<I", data[12 + size : 16 + size])[0] == masked_crc(event), path
+        yield event
+        data = data[16 + size :]
+
+
+# Of a user of TensorBoard: prints step and value of each scalar of the tag.
+READ_SCALARS = """
+import json, sys
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+events = EventAccumulator(sys.argv[1]).Reload()
+print(json.dumps([[one.step, one.value] for one in events.Scalars(sys.argv[2])]))
+"""
+
+
+class Verbs(runs.RunCase):
+    def test_metrics_are_sent_to_trackers_once(self):
+        run = self.train("tracked", {"train.steps": 6, "data.eval": "train.jsonl", "train.eval_every": 3})
+        steps = run.outcome()["step"]
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        env = {**os.environ, "STRAIT_PYTHON": PYTHON, "HOME": folder, "WANDB_MODE": "offline", "WANDB_DIR": folder,
+               "MLFLOW_TRACKING_URI": f"file://{folder}/mlruns", "MLFLOW_ALLOW_FILE_STORE": "true",
+               "TRACKIO_DIR": f"{folder}/trackio"}
+        for to in ("wandb", "mlflow", "trackio"):
+            words = [self.program, "track", "tracked", "--to", to, "--project", "tests"]
+            done = subprocess.run(words, cwd=self.home, env=env, capture_output=True, text=True)
+            if not has_package(to):
+                self.assertEqual(done.returncode, 1)
+                self.assertIn(f"{to} is not installed for ", done.stderr)
+                continue
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f"runs/tracked: {steps} steps sent to {to}, up to step {steps}; run ", done.stdout)
+            again = subprocess.run(words, cwd=self.home, env=env, capture_output=True, text=True)
+            self.assertIn(f"runs/tracked: 0 steps sent to {to}, up to step {steps}; run ", again.stdout + again.stderr)
+
+    def scalars(self, run, tag):
+        done = subprocess.run([PYTHON, "-c", READ_SCALARS, run.path, tag], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def test_tensorboard_reads_what_a_run_wrote_and_a_resume_adds(self):
+        run = self.train("boards", {"train.steps": 4, "data.eval": "train.jsonl", "train.eval_every": 2})
+        self.ok("track", "boards", "--to", "tensorboard")
+        (file,) = run.path.glob("events.out.tfevents.*")
+        events = list(events_of(file))
+        self.assertEqual(events[0][9:], b"\x1a\x0dbrain.Event:2")
+        self.assertEqual([event[9:11] for event in events[1:]], [bytes([0x10, step]) for step in range(1, 5)])
+        for tag in (b"train/loss", b"train/idle/1.0", b"boundary/sent_bytes/0.0>1.0/forward"):
+            self.assertTrue(all(tag in event for event in events[1:]), tag)
+        self.resumed(run, "--set", "train.steps=6")
+        self.assertIn("2 steps sent to tensorboard, up to step 6", self.ok("track", "boards", "--to", "tensorboard"))
+        if has_package("tensorboard"):
+            losses = self.scalars(run, "train/loss")
+            self.assertEqual([step for step, _ in losses], [m["step"] for m in run.metrics()])
+            for (_, got), line in zip(losses, run.metrics()):
+                self.assertAlmostEqual(got, line["loss"], places=4)
+            self.assertEqual([step for step, _ in self.scalars(run, "eval/loss")],
+                             sorted({e["step"] for e in run.events("evaluated")}))
+
+    def test_prometheus_scrapes_a_live_run(self):
+        launched = self.start("live", {"train.steps": 100_000, "checkpoint.every": 2, "data.eval": "train.jsonl",
+                                       "train.eval_every": 2})
+        launched.at_checkpoint(2)
+        port = free_port()
+        words = ("track", "live", "--to", "prometheus", "--port", port)
+        tracker = self.launch(*words)
+        url = f"http://127.0.0.1:{port}/metrics"
+
+        def page():
+            try:
+                text = get(url)
+            except OSError:
+                return None  # it does not listen yet
+            return text if "strait_checkpoint_step" in text else None
+
+        text = tracker.wait_for("a page with a checkpoint", page)
+        for name in ("strait_loss", "strait_tokens_total", 'strait_idle{process="1.0"}', "strait_evaluation_loss",
+                     'strait_boundary_sent_bytes_total{boundary="0.0>1.0",direction="forward"}', "strait_restarts_total"):
+            self.assertRegex(text, rf"(?m)^{re.escape(name)} [\d.e+-]+$")
+        with self.assertRaises(urllib.error.HTTPError):
+            get(f"http://127.0.0.1:{port}/")
+        code, _, err = self.strait(*words)
+        self.assertEqual((code, f"strait: port {port} of 127.0.0.1 cannot be bound" in err), (1, True), err)
+        self.scrape(port)
+        launched.signal(signal.SIGINT)
+        self.assertEqual(launched.end(), 0, launched.output())
+        self.assertEqual(tracker.end(), 0, tracker.output())
+
+    def scrape(self, port):
+        """By the real one, where it is installed."""
+        program = shutil.which("prometheus")
+        if program is None:
+            print("skipped: there is no prometheus here (Debian: apt install prometheus)")
+            return
+        own = free_port()
+        config = {"scrape_configs": [{"job_name": "strait", "scrape_interval": "1s", "scrape_timeout": "1s",
+                                      "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}]}
+        (self.home / "prometheus.yml").write_text(json.dumps(config))  # JSON is YAML
+        words = ["--config.file=prometheus.yml", "--storage.tsdb.path=tsdb", f"--web.listen-address=127.0.0.1:{own}"]
+        query = urllib.parse.urlencode({"query": "strait_loss"})
+
+        def loss():
+            try:
+                return json.loads(get(f"http://127.0.0.1:{own}/api/v1/query?{query}"))["data"]["result"]
+            except OSError:
+                return None  # it has not begun to listen
+
+        with open(self.home / "prometheus.log", "wb") as log, \
+                subprocess.Popen([program, *words], cwd=self.home, stdout=log, stderr=log) as process:
+            try:
+                (series,) = runs.wait_for("Prometheus to have strait_loss", loss)
+                self.assertGreater(float(series["value"][1]), 0)
+            finally:
+                process.terminate()
+
+    def test_runs_are_compared_by_what_differs(self):
+        self.train("one", {"train.steps": 2})
+        self.train("two", {"train.steps": 4, "train.clip": 2})
+        text = self.ok("compare", "one", "runs/two")
+        self.assertRegex(text, r"(?m)^train.steps +2 +4$")
+        self.assertRegex(text, r"(?m)^train.clip +0.5 +2.0$")
+        self.assertNotIn("train.batch", text)
+        first, second = json.loads(self.ok("compare", "one", "two", "--json"))
+        self.assertEqual(first["settings"], {"train.steps": 2, "train.clip": 0.5})
+        self.assertEqual(second["results"]["step"], 4)
+        self.assertEqual(second["results"]["loss"], self.run_of("two").metrics()[-1]["loss"])
+        self.assertEqual(first["results"]["sent_bytes"],
+                         sum(m[key] for m in self.run_of("one").metrics() for key in m if key.startswith("bytes_")))
+
+    def test_help_explains_and_completes(self):
+        self.assertIn("--replace", self.ok("help", "run"))
+        self.assertIn("--keep", self.ok("help", "checkpoint", "prune"))
+        self.assertEqual(self.strait("help", "rnu")[0], 10)
+        self.assertIn("default: 1.0", self.ok("explain", "clip"))
+        self.assertIn("exit code 20: peer lost", self.ok("explain", "20"))
+        self.assertIn("bubble: share of the step", self.ok("explain", "idle"))
+        code, _, err = self.strait("explain", "train.clp")
+        self.assertEqual((code, "did you mean train.clip?" in err), (10, True))
+        (self.home / "runs" / "chat").mkdir(parents=True)
+        (self.home / "runs" / "chat" / "plan.json").write_text("{}")
+        for words, found in ((["res"], ["resume"]), (["checkpoint", "p"], ["prune"]), (["run", "--repl"], ["--replace"]),
+                             (["run", "--set", "train.cl"], ["train.clip="]), (["status", "ru"], ["runs/chat"]),
+                             (["compare", "runs/chat", ""], ["runs/chat"]), (["explain", "train.cl"], ["train.clip"])):
+            self.assertEqual(self.ok("complete", "--", *words).split(), found, words)
+        script = self.ok("completion", "bash")
+        script += 'COMP_WORDS=(strait run --set train.cl); COMP_CWORD=3; _strait; echo "${COMPREPLY[@]}"'
+        env = {**os.environ, "PATH": f"{self.program.parent}:{os.environ['PATH']}"}
+        done = subprocess.run(["bash", "-c", script], cwd=self.home, env=env, capture_output=True, text=True)
+        self.assertEqual(done.stdout.split(), ["train.clip="])
+
+
+if __name__ == "__main__":
+    runs.main()
