@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -23,6 +24,29 @@ std::string span_text(std::string_view text) {
 std::string microseconds(Nanoseconds time) {
   return fmt::format("{}{}.{:03}", time < 0 ? "-" : "", std::abs(time / 1000),
                      std::abs(time % 1000));
+}
+
+// All processes with the same one share a steady clock. Empty: unknown.
+std::string boot_id() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  return id;
+}
+
+// What the system's clock shows when the steady one shows 0.
+Nanoseconds steady_zero() {
+  using std::chrono::nanoseconds;
+  const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<nanoseconds>(since_1970).count() - now();
+}
+
+std::string span_arguments(const Span& span) {
+  std::string text;
+  if (span.argument != nullptr) {
+    text += fmt::format("{}:{}", span_text(span.argument), span.value);
+  }
+  if (span.bytes > 0) text += fmt::format(R"({}"bytes":{})", text.empty() ? "" : ",", span.bytes);
+  return text.empty() ? text : fmt::format(R"(,"args":{{{}}})", text);
 }
 
 }  // namespace
@@ -50,6 +74,14 @@ void SpanLog::name_row(int row, std::string name) {
     }
   }
   rows_.push_back({row, std::move(name)});
+}
+
+int SpanLog::add_row(std::string name) {
+  const MutexLock lock(mutex_);
+  int last = 0;
+  for (const Row& known : rows_) last = std::max(last, known.row);
+  rows_.push_back({last + kRowStep, std::move(name)});
+  return rows_.back().row;
 }
 
 void SpanLog::record(const Span& span) {
@@ -84,9 +116,10 @@ void SpanLog::write(const std::filesystem::path& path) const {
     const MutexLock lock(mutex_);
     rows = rows_;
   }
-  std::string text = fmt::format(
-      R"({{"displayTimeUnit":"ms","otherData":{{"overwritten_spans":{}}},"traceEvents":[)",
-      overwritten());
+  std::string text =
+      fmt::format(R"({{"displayTimeUnit":"ms","otherData":{{"overwritten_spans":{},"clock":{},)"
+                  R"("unix_microseconds_at_zero":{}}},"traceEvents":[)",
+                  overwritten(), span_text(boot_id()), microseconds(steady_zero()));
   auto out = std::back_inserter(text);
   fmt::format_to(out, R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":{}}}}})",
                  process_, span_text(process_name_));
@@ -102,10 +135,11 @@ void SpanLog::write(const std::filesystem::path& path) const {
                    R"({{"ph":"X","name":{},"cat":{},"pid":{},"tid":{},"ts":{},"dur":{})",
                    span_text(span.name), span_text(span.category), process_, span.row,
                    microseconds(span.start), microseconds(span.end - span.start));
-    if (span.argument != nullptr) {
-      fmt::format_to(out, R"(,"args":{{{}:{}}})", span_text(span.argument), span.value);
+    if (span.message != 0) {
+      fmt::format_to(out, R"(,"bind_id":{},"{}":true)", span.message,
+                     span.arrives ? "flow_in" : "flow_out");
     }
-    text += '}';
+    text += span_arguments(span) + '}';
   }
   text += "]}\n";
   replace_text(path, text);
