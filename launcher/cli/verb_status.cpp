@@ -117,8 +117,8 @@ bool show_copy(const std::filesystem::path& run, bool as_json) {
 bool is_of_former_start(const json& status, const base::LiveRun& live) {
   const json updated = status.value("updated", json());
   if (status.value("state", json()) != "ended" || !updated.is_number()) return false;
-  const auto seconds = static_cast<std::time_t>(updated.get<double>());
-  return fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(seconds)) < live.since;
+  const auto written = static_cast<std::time_t>(updated.get<double>());
+  return fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(written)) < live.since;
 }
 
 // Without an age where this machine's clock was set back since.
