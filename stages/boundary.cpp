@@ -37,11 +37,18 @@ Boundary::Boundary(BoundaryOptions options, BoundarySetting setting)
   caches_ = codecs_.caches;
 }
 
-BoundaryEnd& Boundary::connect(std::unique_ptr<net::Link> link, WaitClock& waits,
-                               std::string peer) {
+BoundaryEnd& Boundary::connect(std::unique_ptr<net::Link> link, WaitClock& waits, std::string peer,
+                               trace::SpanLog* spans) {
   if (limits_) chooser_ = std::make_unique<CodecChooser>(*limits_, *link, waits);
-  end_ = std::make_unique<BoundaryEnd>(std::move(link), std::move(codecs_), waits, std::move(peer),
-                                       setting_.device);
+  BoundarySpans recorded;
+  if (spans != nullptr) {
+    const auto number = setting_.replica * options_.boundaries + options_.position;
+    recorded = BoundarySpans(
+        *spans, {options_.name, static_cast<std::uint64_t>(number), sends() == Direction::forward});
+  }
+  end_ =
+      std::make_unique<BoundaryEnd>(std::move(link), std::move(codecs_), waits, std::move(peer),
+                                    setting_.device, std::chrono::seconds(30), std::move(recorded));
   return *end_;
 }
 

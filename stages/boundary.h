@@ -51,7 +51,9 @@ class Boundary {
   Boundary(const Boundary&) = delete;
   Boundary& operator=(const Boundary&) = delete;
 
-  BoundaryEnd& connect(std::unique_ptr<net::Link> link, WaitClock& waits, std::string peer);
+  // `spans`: of its messages; null: they are not recorded.
+  BoundaryEnd& connect(std::unique_ptr<net::Link> link, WaitClock& waits, std::string peer,
+                       trace::SpanLog* spans = nullptr);
   net::Link* link() { return end_ ? &end_->link() : nullptr; }
 
   // The activation caches; see Stage.

@@ -18,16 +18,28 @@ const char* direction_word(codec::Kind kind) {
   return kind == codec::Kind::forward ? "forward" : "backward";
 }
 
+// For the trace.
+BoundarySpans::Message message_of(codec::Kind kind, std::int64_t micro_batch, std::size_t bytes) {
+  const char* name = "note";
+  if (kind == codec::Kind::forward) name = "activation";
+  if (kind == codec::Kind::backward) name = "gradient";
+  if (kind == codec::Kind::resend) name = "request of rows";
+  if (kind == codec::Kind::whole) name = "rows again";
+  return {name, kind == codec::Kind::note ? -1 : micro_batch, static_cast<std::int64_t>(bytes)};
+}
+
 }  // namespace
 
 BoundaryEnd::BoundaryEnd(std::unique_ptr<net::Link> link, BoundaryCodecs codecs, WaitClock& waits,
-                         std::string peer, at::Device device, std::chrono::milliseconds report_time)
+                         std::string peer, at::Device device, std::chrono::milliseconds report_time,
+                         BoundarySpans spans)
     : link_(std::move(link)),
       codecs_(std::move(codecs)),
       waits_(waits),
       peer_(std::move(peer)),
       transfer_(device),
       report_time_(report_time),
+      spans_(std::move(spans)),
       sender_([this] { send_loop(); }),
       receiver_([this] { receive_loop(); }) {}
 
@@ -166,8 +178,13 @@ void BoundaryEnd::send_loop() {
         outbox_.pop_front();
       }
       const std::size_t bytes = outgoing.bytes();
+      const trace::Nanoseconds encodes = trace::now();
+      const codec::Kind kind = outgoing.note.empty() ? outgoing.header.kind : codec::Kind::note;
       net::Frame frame = encode(outgoing);
+      const auto message = message_of(kind, outgoing.header.micro_batch, frame.size());
+      const trace::Nanoseconds sends = trace::now();
       link_->send(std::move(frame));
+      spans_.sent(message, encodes, sends, trace::now());
       {
         // Only now is the memory free: the tensor counted while it was encoded and sent.
         const MutexLock lock(mutex_);
@@ -183,6 +200,7 @@ void BoundaryEnd::send_loop() {
 void BoundaryEnd::receive_loop() {
   try {
     const auto stream = transfer_.receiving();
+    trace::Nanoseconds waits = trace::now();
     while (true) {
       {
         const MutexLock lock(mutex_);
@@ -195,24 +213,31 @@ void BoundaryEnd::receive_loop() {
       }
       std::optional<net::Frame> frame =
           link_->receive_until(std::chrono::steady_clock::now() + kClosingPoll);
-      if (frame) accept(std::move(*frame));
+      if (!frame) continue;
+      const trace::Nanoseconds arrived = trace::now();
+      const BoundarySpans::Message message = accept(std::move(*frame));
+      const trace::Nanoseconds decoded = trace::now();
+      spans_.received(message, waits, arrived, decoded);
+      waits = decoded;
     }
   } catch (const std::exception& error) {
     poison(error);
   }
 }
 
-void BoundaryEnd::accept(net::Frame frame) {
+BoundarySpans::Message BoundaryEnd::accept(net::Frame frame) {
   const codec::Kind kind = codec::kind_of(frame);
+  const std::size_t bytes = frame.size();
   if (kind == codec::Kind::note) {
     {
       const MutexLock lock(mutex_);
       notes_.push_back(std::move(frame));
     }
     changed_.notify_all();
-    return;
+    return message_of(kind, -1, bytes);
   }
   codec::ReadTensor read = codec::read_header(frame);
+  const auto message = message_of(kind, read.header.micro_batch, bytes);
   if (kind == codec::Kind::resend) {
     if (read.header.evaluation) {
       throw codec::CodecError(peer_ +
@@ -225,6 +250,7 @@ void BoundaryEnd::accept(net::Frame frame) {
   } else {
     accept_tensor(std::move(read));
   }
+  return message;
 }
 
 void BoundaryEnd::accept_tensor(codec::ReadTensor read) {

@@ -11,6 +11,7 @@
 #include "framework/net/link.h"
 #include "stages/boundary_codecs.h"
 #include "stages/boundary_inbox.h"
+#include "stages/boundary_spans.h"
 #include "stages/ports.h"
 #include "stages/transfer.h"
 #include "stages/wait_clock.h"
@@ -36,7 +37,8 @@ class BoundaryEnd {
   // process reports it.
   BoundaryEnd(std::unique_ptr<net::Link> link, BoundaryCodecs codecs, WaitClock& waits,
               std::string peer, at::Device device = at::kCPU,
-              std::chrono::milliseconds report_time = std::chrono::seconds(30));
+              std::chrono::milliseconds report_time = std::chrono::seconds(30),
+              BoundarySpans spans = {});
   ~BoundaryEnd();
   BoundaryEnd(const BoundaryEnd&) = delete;
   BoundaryEnd& operator=(const BoundaryEnd&) = delete;
@@ -70,7 +72,7 @@ class BoundaryEnd {
   net::Frame encode(Outgoing& outgoing) STRAIT_EXCLUDES(mutex_);
   void send_loop() STRAIT_EXCLUDES(mutex_);
   void receive_loop() STRAIT_EXCLUDES(mutex_);
-  void accept(net::Frame frame) STRAIT_EXCLUDES(mutex_);
+  BoundarySpans::Message accept(net::Frame frame) STRAIT_EXCLUDES(mutex_);
   void accept_tensor(codec::ReadTensor read) STRAIT_EXCLUDES(mutex_);
   void accept_resent_rows(const codec::ReadTensor& read) STRAIT_EXCLUDES(mutex_);
   // Called in a handler of this exception.
@@ -83,6 +85,7 @@ class BoundaryEnd {
   const std::string peer_;
   Transfer transfer_;
   const std::chrono::milliseconds report_time_;
+  BoundarySpans spans_;
 
   mutable Mutex mutex_;
   Condition changed_;

@@ -121,8 +121,8 @@ void Stage::connect(StageLinks links, const StageData& data, std::function<Reque
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     // Downstream first: between two chunks of this stage it also makes the upstream of the next
     // one.
-    connect_downstream(i, links.chunks[i]);
-    connect_upstream(i, links.chunks[i]);
+    connect_downstream(i, links.chunks[i], links.spans);
+    connect_upstream(i, links.chunks[i], links.spans);
   }
   ReaderTie* const reader = connect_tie(std::move(links.tie));
   // Without a link and without a chunk above, this is the first stage.
@@ -182,19 +182,19 @@ std::unique_ptr<Boundary> Stage::make_boundary(const ChunkPlan& chunk, BoundaryS
 
 // Without a link the input comes from the previous chunk on this stage, whose connect_downstream()
 // has set both ports, or from the batch.
-void Stage::connect_upstream(std::size_t slot, ChunkLinks& links) {
+void Stage::connect_upstream(std::size_t slot, ChunkLinks& links, trace::SpanLog* spans) {
   ChunkSlot& mine = slots_[slot];
   if (links.upstream == nullptr) return;
   mine.upstream = std::make_unique<LinkUpstream>(
-      mine.upper->connect(std::move(links.upstream), waits_, links.upstream_name),
+      mine.upper->connect(std::move(links.upstream), waits_, links.upstream_name, spans),
       gradients_cross(mine.model->range().first - 1));
 }
 
-void Stage::connect_downstream(std::size_t slot, ChunkLinks& links) {
+void Stage::connect_downstream(std::size_t slot, ChunkLinks& links, trace::SpanLog* spans) {
   ChunkSlot& mine = slots_[slot];
   if (links.downstream != nullptr) {
     mine.downstream = std::make_unique<LinkDownstream>(
-        mine.lower->connect(std::move(links.downstream), waits_, links.downstream_name),
+        mine.lower->connect(std::move(links.downstream), waits_, links.downstream_name, spans),
         gradients_cross(mine.model->range().last));
   } else if (slot + 1 < slots_.size()) {
     const auto queues = std::make_shared<LocalQueues>();

@@ -96,8 +96,8 @@ class Stage {
   std::vector<models::Parameter> own_parameters(bool trained) const;
   bool gradients_cross(int layer_above) const { return first_trained_layer_ <= layer_above; }
   std::vector<std::uint32_t> parameter_indices() const;
-  void connect_upstream(std::size_t slot, ChunkLinks& links);
-  void connect_downstream(std::size_t slot, ChunkLinks& links);
+  void connect_upstream(std::size_t slot, ChunkLinks& links, trace::SpanLog* spans);
+  void connect_downstream(std::size_t slot, ChunkLinks& links, trace::SpanLog* spans);
   void connect_first_stage(StageLinks& links, ReaderTie* tie, std::function<Requests()> requests);
   // Null if there is none.
   net::Link* replica_link(std::size_t replica) const { return sync_->link(replica); }

@@ -12,6 +12,7 @@
 #include "framework/net/link.h"
 #include "framework/sync/membership.h"
 #include "framework/sync/methods.h"
+#include "framework/trace/span_log.h"
 #include "models/model_config.h"
 #include "models/model_description.h"
 #include "schedules/action.h"
@@ -81,6 +82,7 @@ struct StageLinks {
   // Announces evictions and rejoins; outlives the stage. Null: the membership is fixed. With a
   // tracker, links to other replicas must be able to reconnect (net::ReplaceableLink).
   sync::MembershipTracker* tracker = nullptr;
+  trace::SpanLog* spans = nullptr;  // of what boundaries do; outlives the stage. Null: none
   std::optional<RejoinOptions> rejoin = {};  // absent: this replica is a member from the start
 };
 

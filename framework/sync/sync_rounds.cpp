@@ -14,6 +14,10 @@ store::Step step_before(store::Step step) {
   return static_cast<store::Step>(store::number(step) - 1);
 }
 
+double seconds_between(Clock::time_point start, Clock::time_point end) {
+  return std::chrono::duration<double>(end - start).count();
+}
+
 // How often the links are drained while a new membership is being agreed on.
 constexpr std::chrono::milliseconds kDrainInterval{20};
 
@@ -107,7 +111,7 @@ void SyncRounds::regroup(const Membership& membership, bool passed) {
     restore();
     const MutexLock lock(mutex_);
     --traffic_.rounds;
-    traffic_.round_seconds -= round_seconds_;
+    traffic_.round_seconds -= seconds_between(opened_at_, exchanged_at_);
   } else if (round_) {
     wait_for_exchange();
     method_->drop(*round_);
@@ -237,7 +241,9 @@ void SyncRounds::apply() {
           "the sync method applies a round that was abandoned because the members changed");
     }
     ++traffic_.rounds;
-    traffic_.round_seconds += round_seconds_;
+    traffic_.round_seconds += seconds_between(opened_at_, exchanged_at_);
+    traffic_.opened = opened_at_;
+    traffic_.exchanged = exchanged_at_;
   }
   if (round_->plan.pattern == Pattern::group) {
     grouped_.group->arrive();
@@ -341,7 +347,7 @@ void SyncRounds::exchange_one() {
     // An abandoned round reads nothing any more, so the trainer need not wait for it.
     read_ = read_ || abandoned;
     abandoned_ = abandoned;
-    round_seconds_ = std::chrono::duration<double>(Clock::now() - opened_at_).count();
+    exchanged_at_ = Clock::now();
   }
   changed_.notify_all();
   if (grouped_.group != nullptr && error == nullptr) watch_sums();

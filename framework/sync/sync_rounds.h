@@ -20,6 +20,8 @@ struct SyncTraffic {
   std::uint64_t dropped = 0;     // abandoned because a replica left
   std::uint64_t sent_bytes = 0;  // on the wire, with framing and retransmissions
   double round_seconds = 0;      // of applied rounds, from opening to the last byte
+  std::chrono::steady_clock::time_point opened{};     // the latest of these
+  std::chrono::steady_clock::time_point exchanged{};  // its last byte
 };
 
 // The engine: opens the rounds that the method plans, exchanges them on a thread of its own while
@@ -91,8 +93,7 @@ class SyncRounds {
   std::uint64_t number() const { return round_ ? round_->id : opened_; }
   std::uint64_t changes() const { return changes_; }
 
-  // Any thread.
-  SyncTraffic traffic() const;
+  SyncTraffic traffic() const;  // any thread
   // Any thread. The link to the member that the exchange waits for; null: none.
   const net::Link* awaited_link() const { return links_.awaited(); }
 
@@ -120,9 +121,8 @@ class SyncRounds {
   const GroupRounds grouped_;
   MemberLinks links_;
 
-  // The engine's thread owns it from open() until exchanged_.
-  std::optional<Round> round_;
-  std::uint64_t opened_ = 0;  // rounds so far
+  std::optional<Round> round_;  // the engine's thread owns it from open() until exchanged_
+  std::uint64_t opened_ = 0;    // rounds so far
   // The slots before a gradient's round was applied, until the step is agreed on.
   SlotsSnapshot before_applied_;
   // When that round opened, and its id.
@@ -142,7 +142,7 @@ class SyncRounds {
   std::exception_ptr error_ STRAIT_GUARDED_BY(mutex_);
   SyncTraffic traffic_ STRAIT_GUARDED_BY(mutex_);
   std::chrono::steady_clock::time_point opened_at_ STRAIT_GUARDED_BY(mutex_);
-  double round_seconds_ STRAIT_GUARDED_BY(mutex_) = 0;  // of the last exchange
+  std::chrono::steady_clock::time_point exchanged_at_ STRAIT_GUARDED_BY(mutex_);
 
   std::thread thread_;  // last: it uses all members above
 };

@@ -4,16 +4,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdint>
 #include <cstdlib>
+#include <fstream>
 #include <iterator>
-#include <limits>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <set>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "framework/trace/trace_file.h"
 
@@ -31,46 +26,27 @@ std::string microseconds(Nanoseconds time) {
                      std::abs(time % 1000));
 }
 
-constexpr std::uintmax_t kMostTraceBytes = 512ULL << 20U;
-
-using nlohmann::json;
-
-json read_trace(const std::filesystem::path& file) {
-  json trace = json::parse(read_text(file, kMostTraceBytes), nullptr, false);
-  const auto events = trace.is_object() ? trace.find("traceEvents") : trace.end();
-  if (!trace.is_object() || events == trace.end() || !events->is_array()) {
-    throw TraceError("cannot merge " + file.string() +
-                     R"(: expected a JSON object with a list "traceEvents")");
-  }
-  for (const json& event : *events) {
-    const bool whole = event.is_object() && event.contains("pid") &&
-                       event["pid"].is_number_integer() &&
-                       (!event.contains("ts") || event["ts"].is_number());
-    if (!whole) {
-      throw TraceError("cannot merge " + file.string() +
-                       R"(: expected events with a "pid" and a "ts" that are numbers, found )" +
-                       event.dump().substr(0, 80));
-    }
-  }
-  return std::move(*events);
+// All processes with the same one share a steady clock. Empty: unknown.
+std::string boot_id() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  return id;
 }
 
-// Gives the processes of one file numbers that no earlier file has used.
-void keep_apart(json& events, std::set<std::int64_t>& used) {
-  std::map<std::int64_t, std::int64_t> renamed;
-  for (json& event : events) {
-    const auto process = event["pid"].get<std::int64_t>();
-    auto known = renamed.find(process);
-    if (known == renamed.end()) {
-      std::int64_t fresh = process;
-      if (used.contains(fresh)) {
-        for (fresh = 0; used.contains(fresh);) ++fresh;
-      }
-      used.insert(fresh);
-      known = renamed.emplace(process, fresh).first;
-    }
-    event["pid"] = known->second;
+// What the system's clock shows when the steady one shows 0.
+Nanoseconds steady_zero() {
+  using std::chrono::nanoseconds;
+  const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<nanoseconds>(since_1970).count() - now();
+}
+
+std::string span_arguments(const Span& span) {
+  std::string text;
+  if (span.argument != nullptr) {
+    text += fmt::format("{}:{}", span_text(span.argument), span.value);
   }
+  if (span.bytes > 0) text += fmt::format(R"({}"bytes":{})", text.empty() ? "" : ",", span.bytes);
+  return text.empty() ? text : fmt::format(R"(,"args":{{{}}})", text);
 }
 
 }  // namespace
@@ -86,7 +62,6 @@ SpanLog::SpanLog(std::string process_name, int process, std::size_t capacity)
       process_(process),
       capacity_(std::max<std::size_t>(capacity, 1)) {
   const MutexLock lock(mutex_);
-  // All at once: record() is called in the hot path and must not allocate.
   ring_.reserve(capacity_);
 }
 
@@ -99,6 +74,14 @@ void SpanLog::name_row(int row, std::string name) {
     }
   }
   rows_.push_back({row, std::move(name)});
+}
+
+int SpanLog::add_row(std::string name) {
+  const MutexLock lock(mutex_);
+  int last = 0;
+  for (const Row& known : rows_) last = std::max(last, known.row);
+  rows_.push_back({last + kRowStep, std::move(name)});
+  return rows_.back().row;
 }
 
 void SpanLog::record(const Span& span) {
@@ -133,10 +116,10 @@ void SpanLog::write(const std::filesystem::path& path) const {
     const MutexLock lock(mutex_);
     rows = rows_;
   }
-  // Written by hand: a DOM of 65,536 spans would take several times the memory of the text.
-  std::string text = fmt::format(
-      R"({{"displayTimeUnit":"ms","otherData":{{"overwritten_spans":{}}},"traceEvents":[)",
-      overwritten());
+  std::string text =
+      fmt::format(R"({{"displayTimeUnit":"ms","otherData":{{"overwritten_spans":{},"clock":{},)"
+                  R"("unix_microseconds_at_zero":{}}},"traceEvents":[)",
+                  overwritten(), span_text(boot_id()), microseconds(steady_zero()));
   auto out = std::back_inserter(text);
   fmt::format_to(out, R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":{}}}}})",
                  process_, span_text(process_name_));
@@ -152,36 +135,14 @@ void SpanLog::write(const std::filesystem::path& path) const {
                    R"({{"ph":"X","name":{},"cat":{},"pid":{},"tid":{},"ts":{},"dur":{})",
                    span_text(span.name), span_text(span.category), process_, span.row,
                    microseconds(span.start), microseconds(span.end - span.start));
-    if (span.argument != nullptr) {
-      fmt::format_to(out, R"(,"args":{{{}:{}}})", span_text(span.argument), span.value);
+    if (span.message != 0) {
+      fmt::format_to(out, R"(,"bind_id":{},"{}":true)", span.message,
+                     span.arrives ? "flow_in" : "flow_out");
     }
-    text += '}';
+    text += span_arguments(span) + '}';
   }
   text += "]}\n";
   replace_text(path, text);
-}
-
-void merge_traces(std::span<const std::filesystem::path> files, const std::filesystem::path& path) {
-  std::vector<json> traces;
-  std::set<std::int64_t> used;
-  double earliest = std::numeric_limits<double>::infinity();
-  for (const std::filesystem::path& file : files) {
-    traces.push_back(read_trace(file));
-    keep_apart(traces.back(), used);
-    for (const json& event : traces.back()) {
-      if (event.contains("ts")) earliest = std::min(earliest, event["ts"].get<double>());
-    }
-  }
-  std::string text = R"({"displayTimeUnit":"ms","traceEvents":[)";
-  const char* separator = "";
-  for (json& trace : traces) {
-    for (json& event : trace) {
-      if (event.contains("ts")) event["ts"] = event["ts"].get<double>() - earliest;
-      text += separator + event.dump(-1, ' ', false, json::error_handler_t::replace);
-      separator = ",\n";
-    }
-  }
-  replace_text(path, text + "]}\n");
 }
 
 }  // namespace strait::trace

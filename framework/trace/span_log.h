@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -16,20 +15,27 @@ namespace strait::trace {
 using Nanoseconds = std::int64_t;
 Nanoseconds now();
 
+inline constexpr int kRowStep = 10;  // between rows of SpanLog::add_row
+
 // One rectangle of the picture. Texts are not copied, so they must be string literals.
 struct Span {
   const char* name = "";      // "forward"
-  const char* category = "";  // "compute", "wait", "codec", "network"
+  const char* category = "";  // "compute", "wait", "encode", "send", "receive", "decode", "sync"
   int row = 0;                // a line of the picture, named with name_row
   Nanoseconds start = 0;
   Nanoseconds end = 0;
   const char* argument = nullptr;  // "micro_batch"; null: the span has none
   std::int64_t value = 0;
+  std::int64_t bytes = 0;  // 0: not shown
+  // Of a message, below 2^53 and the same at its sender and receiver, which an arrow connects. 0:
+  // the span is of no message.
+  std::uint64_t message = 0;
+  bool arrives = false;  // the message ends here; otherwise it starts here
 };
 
 // The spans of one process, bounded in memory. When full, the oldest are overwritten and counted,
 // so that a long run keeps its latest minutes. Any thread may record. A record costs a lock held
-// for one copy of 56 bytes, and never allocates.
+// for one copy of 80 bytes, and never allocates.
 class SpanLog {
  public:
   // `process_name` is the title of the picture ("stage 1.0"). `process` must differ between
@@ -37,14 +43,18 @@ class SpanLog {
   SpanLog(std::string process_name, int process, std::size_t capacity = 1U << 16U);
 
   void name_row(int row, std::string name) STRAIT_EXCLUDES(mutex_);
+  // A row of its own, after all others. Returns its number, one of kRowStep apart, so that
+  // merge_traces can put rows between.
+  int add_row(std::string name) STRAIT_EXCLUDES(mutex_);
   void record(const Span& span) STRAIT_EXCLUDES(mutex_);
 
   // A copy, oldest first.
   std::vector<Span> spans() const STRAIT_EXCLUDES(mutex_);
   std::uint64_t overwritten() const STRAIT_EXCLUDES(mutex_);
 
-  // Replaces `path` with the trace of this process, in the format of Perfetto and chrome://tracing.
-  // Throws TraceError. Recording continues meanwhile.
+  // Replaces `path` with the trace of this process, in the format of Perfetto and chrome://tracing,
+  // with what merge_traces needs to align the clocks of several hosts. Throws TraceError. Recording
+  // continues meanwhile.
   void write(const std::filesystem::path& path) const STRAIT_EXCLUDES(mutex_);
 
  private:
@@ -61,11 +71,5 @@ class SpanLog {
   std::vector<Span> ring_ STRAIT_GUARDED_BY(mutex_);
   std::uint64_t recorded_ STRAIT_GUARDED_BY(mutex_) = 0;
 };
-
-// Merges the trace files of several processes of one host, with the earliest event at time zero,
-// and replaces `path` with the result. Processes keep their numbers and names; a number that two
-// files share is replaced in the second. TraceError names the file that is missing or is not a
-// trace.
-void merge_traces(std::span<const std::filesystem::path> files, const std::filesystem::path& path);
 
 }  // namespace strait::trace

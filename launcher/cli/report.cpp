@@ -4,25 +4,21 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
+#include <cctype>
 #include <cstdint>
-#include <deque>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "framework/store/atomic_file.h"
-#include "framework/trace/combine_metrics.h"
-#include "framework/trace/metric_json.h"
 #include "framework/trace/step_metrics.h"
-#include "framework/trace/traffic_metrics.h"
-#include "launcher/base/run_file_names.h"
 #include "launcher/base/text.h"
 #include "launcher/cli/metric_text.h"
+#include "launcher/planner/plan_text.h"
 
 namespace strait::cli {
 namespace {
+
+using nlohmann::json;
 
 std::string escaped(const std::string& text) {
   std::string safe;
@@ -44,265 +40,245 @@ std::string escaped(const std::string& text) {
   return safe;
 }
 
-}  // namespace
+std::string byte_text_of(double bytes) {
+  return base::byte_text(static_cast<std::uint64_t>(std::max(bytes, 0.0)));
+}
 
-// These are members of Report::Parts, so they share its linkage.
-struct ReportPoint {
-  double step;
-  double value;
-};
+const char* unit_text(trace::Unit unit) {
+  if (unit == trace::Unit::nats) return "nats";
+  if (unit == trace::Unit::tokens_per_second) return "tokens/s";
+  return unit == trace::Unit::rate ? "per update" : "";
+}
 
-// The values of one key over the steps. Beyond kMostRuns values, adjacent values are joined into
-// runs of 2, 4, 8 and so on, whose lowest and highest values are drawn. So no peak is lost.
-class ReportCurve {
- public:
-  void add(const ReportPoint& point) {
-    if (count_ == 0) first_ = lowest_ = highest_ = point;
-    last_ = point;
-    if (point.value < lowest_.value) lowest_ = point;
-    if (point.value > highest_.value) highest_ = point;
-    if (count_++ % run_length_ == 0) {
-      if (runs_.size() == kMostRuns) join_neighbours();
-      runs_.push_back({point, point});
-    } else {
-      runs_.back().add({point, point});
-    }
-  }
-
-  std::string chart(const std::string& title) const {
-    if (count_ == 0) return "";
-    std::vector<std::string> points;
-    points.reserve(runs_.size());
-    for (const Run& run : runs_) {
-      points.push_back(fmt::format("[{},{:.6g},{:.6g}]", std::min(run.low.step, run.high.step),
-                                   run.low.value, run.high.value));
-    }
-    return fmt::format(
-        "<h2>{0}</h2><figure data-title=\"{0} by step\" data-points=\"[{1}]\"><figcaption>from "
-        "{2:.6g} (step {3}) to {4:.6g} (step {5}); lowest {6:.6g}, highest "
-        "{7:.6g}</figcaption></figure>\n",
-        title, fmt::join(points, ","), first_.value, first_.step, last_.value, last_.step,
-        lowest_.value, highest_.value);
-  }
-  bool empty() const { return count_ == 0; }
-  std::string change() const { return fmt::format("{:.4g} to {:.4g}", first_.value, last_.value); }
-
- private:
-  static constexpr std::size_t kMostRuns = 2048;  // even; more than the page has pixels
-
-  struct Run {
-    ReportPoint low;
-    ReportPoint high;
-    void add(const Run& other) {
-      if (other.low.value < low.value) low = other.low;
-      if (other.high.value > high.value) high = other.high;
-    }
-  };
-
-  // Called only when all runs are full.
-  void join_neighbours() {
-    for (std::size_t i = 0; i < kMostRuns / 2; ++i) {
-      runs_[i] = runs_[2 * i];
-      runs_[i].add(runs_[2 * i + 1]);
-    }
-    runs_.resize(kMostRuns / 2);
-    run_length_ *= 2;
-  }
-
-  std::uint64_t count_ = 0;
-  std::uint64_t run_length_ = 1;  // values in each run, except the last one
-  std::vector<Run> runs_;
-  ReportPoint first_{};
-  ReportPoint last_{};
-  ReportPoint lowest_{};
-  ReportPoint highest_{};
-};
-
-// The rows of a list in every line, over the whole run.
+// {"title", "columns", "rows"}, with the cells as text.
 template <class S>
-class ReportTable {
- public:
-  void add(const nlohmann::json& line, const char* list) {
-    const auto rows = line.find(list);
-    if (rows == line.end()) return;
-    try {
-      totals_.add(line.at("step").get<std::int64_t>(), trace::read_metrics<S>(*rows));
-    } catch (const nlohmann::json::exception&) {
-      // A line of another release, or a damaged one, is missing in the sums.
-    }
+json table_figure(std::string title, const std::vector<S>& rows) {
+  title.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(title.front())));
+  json columns = json::array();
+  json cells = json::array();
+  trace::each_metric<S>([&](const auto& one) {
+    if (one.info.column != nullptr) columns.push_back(one.info.column);
+  });
+  for (const S& row : rows) {
+    json& line = cells.emplace_back(json::array());
+    trace::each_metric<S>([&](const auto& one) {
+      if (one.info.column != nullptr) line.push_back(cell_text(one.info.unit, one.value(row)));
+    });
   }
+  return {{"title", std::move(title)}, {"columns", std::move(columns)}, {"rows", std::move(cells)}};
+}
 
-  std::string section(const char* what) const {
-    const std::vector<std::string> table = metric_table(totals_.all());
-    if (table.empty()) return "";
-    std::string title = sums_title(what, totals_);
-    title.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(title.front())));
-    return fmt::format("<h2>{}</h2>\n<pre>{}</pre>\n", title,
-                       escaped(fmt::format("{}", fmt::join(table, "\n"))));
-  }
-  std::vector<S> totals() const { return totals_.all(); }
-
- private:
-  trace::MetricTotals<S> totals_;
-};
-
-struct Report::Parts {
-  std::map<std::string, ReportCurve> curves;  // by key
-  std::map<double, double> evaluations;       // losses by step; a resume evaluates some again
-  ReportTable<trace::BoundaryMetrics> boundaries;
-  ReportTable<trace::SyncMetrics> sync;
-  nlohmann::json last;
-  double tokens = 0;
-  double seconds = 0;
-  double sent_bytes = 0;
-  std::deque<std::string> restarts;  // the latest ones
-  std::size_t restart_count = 0;
-  std::string end;  // how the run ended
-
-  std::string facts() const;
-};
+std::string folded(const char* title, const std::string& text) {
+  if (text.empty()) return "";
+  return fmt::format("<details><summary>{}</summary><pre tabindex=\"0\">{}</pre></details>\n",
+                     title, escaped(text));
+}
 
 // What the run did, in a few numbers.
-std::string Report::Parts::facts() const {
+std::string facts(const ReportData& data, const ReportPlan& plan) {
   std::string list;
-  const auto add = [&list](const char* name, const std::string& value) {
-    list += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>", name, value);
+  const auto add = [&list](const std::string& name, const std::string& value,
+                           const std::string& note = "") {
+    list += fmt::format("<div><dt>{}</dt><dd>{}</dd>", name, value);
+    list +=
+        note.empty() ? "</div>" : fmt::format("<dd class=\"note\">{}</dd></div>", escaped(note));
   };
-  if (const auto loss = curves.find("loss"); loss != curves.end()) {
+  if (const auto loss = data.curves.find("loss"); loss != data.curves.end()) {
     add("loss", loss->second.change());
   }
-  if (!evaluations.empty()) {
-    add("evaluation loss", fmt::format("{:.4g}", evaluations.rbegin()->second));
+  if (!data.evaluations.empty()) {
+    add("evaluation loss", fmt::format("{:.4g}", data.evaluations.rbegin()->second));
   }
-  if (seconds > 0) {
-    add("time of the steps", clock_text(seconds));
-    add("tokens", fmt::format("{:.0f}", tokens));
-    add("tokens a second", fmt::format("{:.4g}", tokens / seconds));
-    add("sent", base::byte_text(static_cast<std::uint64_t>(sent_bytes)));
+  if (data.seconds > 0) {
+    add("time of the steps", clock_text(data.seconds));
+    add("tokens", fmt::format("{:.0f}", data.tokens));
+    add("tokens a second", fmt::format("{:.4g}", data.tokens / data.seconds));
+    add("sent", byte_text_of(data.sent_bytes));
   }
-  std::uint64_t raw = 0;
-  std::uint64_t encoded = 0;
-  for (const trace::BoundaryMetrics& one : boundaries.totals()) {
-    raw += one.raw_bytes;
-    encoded += one.sent_bytes;
+  const std::vector<LinkLoad> loads = link_loads(plan, data.boundaries.all(), data.sync.all());
+  double raw = 0;
+  double sent = 0;
+  const LinkLoad* slowest = nullptr;  // without compression
+  const auto raw_seconds = [](const LinkLoad& load) {
+    return load.raw_bytes / load.bytes_per_second.value_or(1);
+  };
+  for (const LinkLoad& load : loads) {
+    raw += load.raw_bytes;
+    sent += load.sent_bytes;
+    if (!load.bytes_per_second) continue;
+    if (slowest == nullptr || raw_seconds(load) > raw_seconds(*slowest)) slowest = &load;
   }
-  if (encoded > 0) {
-    add("boundaries", fmt::format("{}, {:.1f} times less than float32", base::byte_text(encoded),
-                                  trace::bytes_ratio(raw, encoded)));
+  if (sent > 0) {
+    add("raw would have sent", byte_text_of(raw),
+        fmt::format("{:.1f} times the {} of {}{}", raw / sent, byte_text_of(sent),
+                    data.boundaries.all().empty() ? "" : "boundaries, in " + plan.raw_dtype,
+                    data.sync.all().empty()         ? ""
+                    : data.boundaries.all().empty() ? "replicas, in bfloat16"
+                                                    : "; and of replicas, in bfloat16"));
+  }
+  if (slowest != nullptr) {
+    add("raw on the same links", clock_text(raw_seconds(*slowest)),
+        fmt::format("instead of {}: on {} {} at {}",
+                    clock_text(slowest->sent_bytes / *slowest->bytes_per_second), slowest->link,
+                    slowest->direction, planner::text_of_rate(*slowest->bytes_per_second)));
   }
   return list.empty() ? "" : "<dl>" + list + "</dl>\n";
 }
 
-Report::Report() : parts_(std::make_unique<Parts>()) {}
-Report::~Report() = default;
-
-void Report::add(const nlohmann::json& line) {
-  const auto step = line.is_object() ? line.find("step") : line.end();
-  if (step == line.end() || !step->is_number()) return;
-  trace::each_metric<trace::StepMetrics>([&](const auto& one) {
-    if (one.info.chart.rank == 0) return;
-    const auto value = line.find(one.info.key);
-    if (value == line.end() || !value->is_number()) return;
-    parts_->curves[one.info.key].add({step->template get<double>(), value->template get<double>()});
-  });
-  const auto number = [&line](const char* key) {
-    const auto found = line.find(key);
-    return found != line.end() && found->is_number() ? found->get<double>() : 0.0;
-  };
-  parts_->tokens += number("tokens");
-  parts_->seconds += number("seconds");
-  for (const char* key : {"bytes_forward", "bytes_backward", "bytes_sync", "bytes_tied"}) {
-    parts_->sent_bytes += number(key);
-  }
-  parts_->boundaries.add(line, "boundaries");
-  parts_->sync.add(line, "sync");
-  parts_->last = line;
-}
-
-void Report::add_event(const nlohmann::json& line) {
-  constexpr std::size_t kShown = 50;
-  const nlohmann::json event = line.is_object() ? line.value("event", nlohmann::json()) : line;
-  if (event != "restart" && event != "ended" && event != "evaluated") return;
-  const auto text = [&line](const char* key) {
-    const auto found = line.find(key);
-    return found != line.end() && found->is_string() ? found->get<std::string>() : "";
-  };
-  const auto number = [&line](const char* key) {
-    const auto found = line.find(key);
-    return found != line.end() && found->is_number_integer() ? found->get<std::int64_t>() : 0;
-  };
-  if (event == "evaluated") {
-    const auto loss = line.find("loss");
-    if (loss != line.end() && loss->is_number())
-      parts_->evaluations[static_cast<double>(number("step"))] = loss->get<double>();
-    return;
-  }
-  if (event == "ended") {
-    const std::string cause = text("cause");
-    parts_->end = fmt::format("Ended at step {}: {}{}", number("step"), text("meaning"),
-                              cause.empty() ? "" : ". " + cause);
-    return;
-  }
-  parts_->restarts.push_back(fmt::format("generation {} from step {}: {}", number("generation"),
-                                         number("from"), text("cause")));
-  ++parts_->restart_count;
-  if (parts_->restarts.size() > kShown) parts_->restarts.pop_front();
-}
-
-std::string Report::page(const std::string& run, const std::string& plan_text) const {
-  std::string page = fmt::format(
-      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
-      "content=\"width=device-width\"><title>{0}</title><style>{1}</style></head>"
-      "<body>\n<h1>{0}</h1>\n<p>{2}</p>\n{3}<label>smoothing <input id=\"smooth\" type=\"range\" "
-      "max=\"98\" value=\"0\"></label> <label><input id=\"log\" type=\"checkbox\"> logarithmic "
-      "</label>\n",
-      escaped(run), kReportStyle, escaped(parts_->end), parts_->facts());
-  std::multimap<int, std::string> charts;  // in the order of their ranks
+json training_figures(const ReportData& data) {
+  json figures = json::array();
+  std::multimap<int, json> charts;  // in the order of their ranks
   trace::each_metric<trace::StepMetrics>([&](const auto& one) {
     const trace::Chart& wanted = one.info.chart;
-    if (wanted.rank == 0) return;
-    charts.emplace(wanted.rank, parts_->curves[one.info.key].chart(wanted.title));
+    const auto curve = data.curves.find(one.info.key == nullptr ? "" : one.info.key);
+    if (wanted.rank == 0 || curve == data.curves.end()) return;
+    charts.emplace(wanted.rank, curve->second.figure(wanted.title, unit_text(one.info.unit)));
   });
   ReportCurve evaluated;
-  for (const auto& [step, loss] : parts_->evaluations) evaluated.add({step, loss});
-  page += evaluated.chart("Evaluation loss");
-  for (const auto& [rank, chart] : charts) page += chart;
-  page += parts_->boundaries.section(kBoundaryTraffic);
-  page += parts_->sync.section(kSyncTraffic);
-  if (parts_->restart_count > 0) {
-    page += fmt::format("<h2>Restarts</h2>\n<p>{} by itself; the latest:</p>\n<pre>{}</pre>\n",
-                        parts_->restart_count,
-                        escaped(fmt::format("{}", fmt::join(parts_->restarts, "\n"))));
+  for (const auto& [step, loss] : data.evaluations) evaluated.add({step, loss});
+  for (auto& [rank, chart] : charts) figures.push_back(std::move(chart));
+  if (!evaluated.empty()) {
+    figures.insert(figures.begin() + (figures.empty() ? 0 : 1),
+                   evaluated.figure("Evaluation loss", "nats"));
   }
-  if (!parts_->last.is_null()) {
-    const std::string last =
-        parts_->last.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
-    page += "<details><summary>Last step</summary><pre>" + escaped(last) + "</pre></details>\n";
-  }
-  return fmt::format(
-      "{}<details><summary>Plan</summary><pre>{}</pre></details>\n<script>{}</script></body></html>"
-      "\n",
-      page, escaped(plan_text), kReportScript);
+  return figures;
 }
 
-void write_report(const std::filesystem::path& run_directory, const std::string& run,
-                  const std::string& plan_text) {
-  Report report;
-  std::ifstream stream(run_directory / base::kMetricsFile);
-  for (std::string line; std::getline(stream, line);) {
-    report.add(nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false));
-  }
-  std::ifstream events(run_directory / base::kEventsFile);
-  for (std::string line; std::getline(events, line);) {
-    // Parsing all other lines would be wasted.
-    constexpr std::array kShown = {"\"restart\"", "\"ended\"", "\"evaluated\""};
-    if (std::ranges::none_of(
-            kShown, [&](const char* name) { return line.find(name) != std::string::npos; })) {
-      continue;
+json stage_figures(const ReportData& data, const ReportPlan& plan) {
+  json figures = json::array();
+  if (!data.idle.empty()) figures.push_back(data.idle.figure("Bubble", "share of a step"));
+  json memory = json::array();
+  const auto used = data.last.is_object() ? data.last.value("memory_bytes", json()) : json();
+  const auto program = data.last.is_object() ? data.last.value("program_bytes", json()) : json();
+  if (used.is_object() && program.is_object()) {
+    for (const auto& [process, bytes] : used.items()) {
+      const auto planned = plan.memory_bytes.find(process);
+      if (!bytes.is_number()) continue;
+      memory.push_back({process, bytes.get<double>() - number_at(program, process.c_str()),
+                        planned == plan.memory_bytes.end() ? json() : json(planned->second)});
     }
-    report.add_event(nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false));
   }
-  store::replace_file(run_directory / base::kReportFile, report.page(run, plan_text));
+  if (!memory.empty()) {
+    figures.push_back({{"title", "Memory of the host against plan"},
+                       {"unit", "bytes"},
+                       {"limit", "plan"},
+                       {"bars", std::move(memory)}});
+  }
+  return figures;
+}
+
+json link_figures(const ReportData& data, const ReportPlan& plan) {
+  json loads = json::array();
+  for (const LinkLoad& load : link_loads(plan, data.boundaries.all(), data.sync.all())) {
+    if (data.seconds <= 0) break;
+    loads.push_back({load.link + " " + load.direction, load.sent_bytes / data.seconds,
+                     load.bytes_per_second ? json(*load.bytes_per_second) : json()});
+  }
+  json figures = json::array();
+  if (loads.empty()) return figures;
+  figures.push_back({{"title", "Load of links against capacity"},
+                     {"unit", "bytes/s"},
+                     {"limit", "capacity"},
+                     {"bars", std::move(loads)}});
+  return figures;
+}
+
+json event_figures(const ReportData& data) {
+  json rows = json::array();
+  for (const ReportMark& mark : data.marks) {
+    rows.push_back({fmt::format("{:.0f}", mark.step), mark.text});
+  }
+  json figures = json::array();
+  if (rows.empty()) return figures;
+  std::string title = "Events";
+  if (data.restarts > 0) {
+    title += fmt::format("; the run restarted by itself {}",
+                         base::counted(static_cast<std::int64_t>(data.restarts), "time"));
+  }
+  figures.push_back({{"title", std::move(title)},
+                     {"columns", json::array({"step", "event"})},
+                     {"rows", std::move(rows)}});
+  return figures;
+}
+
+json sections(const ReportData& data, const ReportPlan& plan, const StepTimeline& measured) {
+  json all = json::array();
+  const auto add = [&all](const char* title, json figures) {
+    if (!figures.empty()) all.push_back({{"title", title}, {"figures", std::move(figures)}});
+  };
+  add("Training", training_figures(data));
+  json timeline = json::array();
+  if (!measured.rows.empty() || !plan.predicted.rows.empty()) {
+    timeline.push_back({{"title", "One step"},
+                        {"measured", timeline_figure(measured)},
+                        {"predicted", timeline_figure(plan.predicted)}});
+  }
+  add("One step", std::move(timeline));
+  add("Stages", stage_figures(data, plan));
+  json of_boundaries = json::array();
+  const auto over_time = [&of_boundaries](const ReportSeries& series, const char* title,
+                                          const char* unit) {
+    if (!series.empty()) of_boundaries.push_back(series.figure(title, unit));
+  };
+  over_time(data.bytes, "Bytes sent a step", "bytes");
+  over_time(data.bits, "Bits a value", "bits");
+  over_time(data.change, "Change of activations", "share");
+  over_time(data.error, "Error of what is received", "share");
+  over_time(data.hits, "Cache hits", "share of rows");
+  const auto sums = data.boundaries.all();
+  if (!sums.empty())
+    of_boundaries.push_back(table_figure(sums_title(kBoundaryTraffic, data.boundaries), sums));
+  add("Boundaries", std::move(of_boundaries));
+  add("Links", link_figures(data, plan));
+  json replicas = json::array();
+  const auto exchanged = data.sync.all();
+  if (!exchanged.empty()) {
+    replicas.push_back(data.sync_bytes.figure("Bytes sent to replicas a step", "bytes"));
+    std::string title = sums_title(kSyncTraffic, data.sync);
+    if (plan.staleness) {
+      title +=
+          fmt::format("; {}, {:.3g} steps late by the plan", plan.sync_method, *plan.staleness);
+    }
+    replicas.push_back(table_figure(title, exchanged));
+  }
+  add("Replicas", std::move(replicas));
+  add("Events", event_figures(data));
+  return all;
+}
+
+}  // namespace
+
+std::string report_page(const ReportData& data, const ReportPlan& plan,
+                        const StepTimeline& measured) {
+  json marks = json::array();
+  for (const ReportMark& mark : data.marks)
+    marks.push_back({page_number(mark.step), mark.kind, mark.text});
+  const json shown = {{"progress", data.progress.figure("", "")},
+                      {"marks", std::move(marks)},
+                      {"sections", sections(data, plan, measured)}};
+  std::string text = shown.dump(-1, ' ', false, json::error_handler_t::replace);
+  // Inside a script only this could end it.
+  for (std::size_t at = 0; (at = text.find('<', at)) != std::string::npos;) {
+    text.replace(at, 1, "\\u003c");
+  }
+  const std::string state = !data.end.empty()     ? data.end
+                            : data.last.is_null() ? "No step yet"
+                                                  : fmt::format("Training; written after step {}",
+                                                                number_at(data.last, "step"));
+  const std::string last =
+      data.last.is_null() ? "" : data.last.dump(1, ' ', false, json::error_handler_t::replace);
+  return fmt::format(
+      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
+      "'unsafe-inline'; script-src 'unsafe-inline'\"><meta name=\"viewport\" "
+      "content=\"width=device-width\"><title>{0}</title><style>{1}</style></head><body>\n<header>"
+      "<h1>{0}</h1>\n<p>{2}</p>\n<p class=\"state\">{3}</p>\n{4}</header>\n<main></main>\n"
+      "<footer>{5}{6}{7}{8}{9}</footer>\n<script type=\"application/json\" "
+      "id=\"data\">{10}</script>\n<script>{11}</script></body></html>\n",
+      escaped(plan.run), kReportStyle, escaped(plan.summary), escaped(state), facts(data, plan),
+      folded("Recipe", plan.recipe), folded("Plan", plan.text),
+      folded("Build", fmt::format("{}", fmt::join(data.builds, "\n"))),
+      folded("Machines", plan.machines), folded("Last step", last), text, kReportScript);
 }
 
 }  // namespace strait::cli

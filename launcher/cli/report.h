@@ -1,10 +1,10 @@
 #pragma once
 
-#include <filesystem>
-#include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
+
+#include "launcher/cli/report_data.h"
+#include "launcher/cli/report_plan.h"
 
 namespace strait::cli {
 
@@ -12,29 +12,11 @@ namespace strait::cli {
 extern const std::string_view kReportStyle;
 extern const std::string_view kReportScript;
 
-// A self-contained HTML page: what the run did and how it ended, charts of metrics over the steps,
-// tables of processes and traffic, the plan, the last step. Takes the lines of metrics.jsonl one by
-// one. Memory is bounded however many there are: at most some thousand points per curve, sums, and
-// the last line.
-class Report {
- public:
-  Report();
-  ~Report();
-
-  // Lines without a step are skipped; so are values of the wrong type.
-  void add(const nlohmann::json& line);
-  // Takes a line of events.jsonl. The page shows the losses of evaluations, the latest restarts,
-  // and the end.
-  void add_event(const nlohmann::json& line);
-  std::string page(const std::string& run, const std::string& plan_text) const;
-
- private:
-  struct Parts;
-  const std::unique_ptr<Parts> parts_;
-};
-
-// Writes report.html of a run from its files. Incomplete lines of metrics are skipped.
-void write_report(const std::filesystem::path& run_directory, const std::string& run,
-                  const std::string& plan_text);
+// A self-contained HTML page: what the run did and how it ended, and as JSON what its script draws:
+// charts over the steps, one step as a timeline, links, replicas, events. Recipe, plan, build,
+// machines and the last step are folded. It requests nothing, and its policy forbids it to.
+// `measured`: from the trace, which a run has at its end; without rows before. Pure.
+std::string report_page(const ReportData& data, const ReportPlan& plan,
+                        const StepTimeline& measured = {});
 
 }  // namespace strait::cli

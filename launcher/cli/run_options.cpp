@@ -4,15 +4,15 @@
 #include <algorithm>
 #include <iostream>
 #include <iterator>
+#include <memory>
 #include <system_error>
 
 #include "launcher/base/errors.h"
 #include "launcher/base/run_file_names.h"
 #include "launcher/cli/changed_run.h"
-#include "launcher/cli/report.h"
+#include "launcher/cli/report_files.h"
 #include "launcher/planner/needed_files.h"
 #include "launcher/planner/plan_maker.h"
-#include "launcher/planner/plan_text.h"
 #include "launcher/planner/planned_group.h"
 #include "launcher/planner/planned_model.h"
 #include "launcher/planner/step_forecast.h"
@@ -89,10 +89,9 @@ run::ModelQuestions model_questions() {
                   throw base::UserError(base::ExitCode::bad_input, error.what());
                 }
               },
-          .write_report =
-              [](const std::filesystem::path& run, const plan::Plan& plan) {
-                write_report(run, plan.recipe.name, planner::plan_text(plan));
-              },
+          .write_report = [files = std::make_shared<ReportFiles>()](
+                              const std::filesystem::path& run,
+                              const plan::Plan& plan) { files->write(run, plan); },
           .forecast_step = planner::forecast_step,
           .compute_seconds = planner::compute_seconds,
           .needed_files = planner::needed_files,

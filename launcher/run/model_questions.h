@@ -25,7 +25,8 @@ struct ModelQuestions {
   std::function<plan::RunFile(const plan::RunFile& run, const recipe::Recipe& recipe,
                               const recipe::LinkTable* speeds)>
       planned_again;
-  // Writes the report of a run that has ended into its directory.
+  // Writes the report of a run into its directory, from the files there. Called again, by one
+  // thread at a time, it reads only what is new.
   std::function<void(const std::filesystem::path& run, const plan::Plan& plan)> write_report;
   // Seconds of a step, with links of these speeds.
   std::function<double(const plan::Plan& plan, const plan::PathSpeeds& speed)> forecast_step;

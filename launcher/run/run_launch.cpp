@@ -13,10 +13,8 @@
 
 #include "framework/net/node.h"
 #include "framework/store/checkpoint.h"
-#include "framework/trace/span_log.h"
 #include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
-#include "launcher/base/run_file_names.h"
 #include "launcher/base/stop_signals.h"
 #include "launcher/plan/thread_limit.h"
 #include "launcher/run/amended_plan.h"
@@ -25,6 +23,7 @@
 #include "launcher/run/resume_changes.h"
 #include "launcher/run/run_hosts.h"
 #include "launcher/run/run_recorder.h"
+#include "launcher/run/run_reports.h"
 #include "launcher/run/run_status.h"
 #include "launcher/run/run_storage.h"
 #include "launcher/run/slow_parts.h"
@@ -101,15 +100,6 @@ std::vector<Event> thread_warnings(const plan::Plan& plan, bool has_begun) {
   return warnings;
 }
 
-void collect_traces(const RunDirectory& directory, const plan::Plan& plan) {
-  std::vector<fs::path> files;
-  for (const plan::Plan::Process& process : plan.processes) {
-    const fs::path file = directory.path() / base::trace_file(process.name.text());
-    if (fs::exists(file)) files.push_back(file);
-  }
-  if (!files.empty()) trace::merge_traces(files, directory.path() / base::kTraceFile);
-}
-
 // For work after the end of the run: its errors do not change how the run ended.
 void after_end(const Report& report, const char* event, const char* what,
                const std::function<void()>& work) {
@@ -118,13 +108,6 @@ void after_end(const Report& report, const char* event, const char* what,
   } catch (const std::exception& error) {
     report({event, fmt::format("{}: {}", what, base::describe_failure(error).text)});
   }
-}
-
-void write_reports(const RunDirectory& directory, const plan::Plan& plan,
-                   const ModelQuestions& model, const Report& report) {
-  after_end(report, "report_failed", "no trace", [&] { collect_traces(directory, plan); });
-  after_end(report, "report_failed", "no report",
-            [&] { model.write_report(directory.path(), plan); });
 }
 
 store::Manifest manifest_of(const plan::RunFile& run, std::uint32_t generation,
@@ -209,8 +192,8 @@ Outcome launch_run(RunDirectory& directory, const plan::RunFile& planned,
   const Report report = launcher_events(observers);
   HostObserver host_observer(hosts, storage, report);
   SlowObserver slow_observer(run.plan, options.model, observers);
-  observers.push_back(&slow_observer);
-  observers.push_back(&host_observer);
+  RunReports reports(directory, run.plan, options.model);
+  observers.insert(observers.end(), {&slow_observer, &host_observer, &reports});
   report({"caches_dropped", options.caches.dropped});
   report({"sync_restarted", options.sync.restarted});
   report(hosts.phases());
@@ -238,7 +221,7 @@ Outcome launch_run(RunDirectory& directory, const plan::RunFile& planned,
     // Older checkpoints are not needed any more, and a process that failed has no trace.
     if (!recovered) storage.finish(report);
   });
-  write_reports(directory, run.plan, options.model, report);
+  for (const Event& failure : reports.finish()) report(failure);
   return outcome;
 }
 

@@ -271,6 +271,7 @@ store::Step train(const plan::StageJob& job, net::Node& node, ControlClient& con
   }
   const stages::StageData data = stage_data(job, connected);
   if (job.plan.recipe.sync.on_loss == recipe::LossRule::continue_run) connected.tracker = &tracker;
+  connected.spans = &reporter.spans();
   stage->connect(std::move(connected), data, [&control] { return control.requests(); });
   if (const std::string& sums = stage->group_text(); !sums.empty()) {
     spdlog::info("{}", sums);
@@ -303,7 +304,8 @@ base::ExitCode run_stage_process(int job_descriptor) {
     base::ExitCode code = base::ExitCode::done;
     try {
       StageReporter reporter(control, job.process,
-                             planner::bfloat16_sync_bytes(job.plan, job.process));
+                             planner::bfloat16_sync_bytes(job.plan, job.process),
+                             job.plan.processes.size());
       tracker.on_lost([&](std::uint32_t replica, const std::string& why) {
         report_lost(replica, why, job, control, tracker, reporter);
       });

@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <optional>
 #include <utility>
 
 #include "framework/net/stall_report.h"
 #include "framework/store/file_progress.h"
-#include "launcher/base/memory.h"
 #include "launcher/worker/compute_device.h"
 
 namespace strait::worker {
@@ -16,6 +16,9 @@ namespace {
 
 constexpr std::chrono::seconds kProgressEvery{1};
 constexpr double kNanosecondsPerSecond = 1e9;
+// Of all processes of a run together: about 80 MB of trace.json.
+constexpr std::size_t kTraceSpans = std::size_t{1} << 19U;
+constexpr std::size_t kMostSpansOfProcess = std::size_t{1} << 16U;
 // Shorter waits are normal and not reported.
 constexpr std::chrono::seconds kReportedWait{1};
 
@@ -45,14 +48,16 @@ const char* phase_word(const schedules::Action& action, bool training) {
 }  // namespace
 
 StageReporter::StageReporter(ControlClient& control, net::ProcessName process,
-                             std::uint64_t bfloat16_sync_bytes)
+                             std::uint64_t bfloat16_sync_bytes, std::size_t processes)
     : control_(control),
       process_(process),
       bfloat16_sync_bytes_(bfloat16_sync_bytes),
       // Distinct for up to 1,000 stages: files of one number would be merged as one process.
-      spans_(process.describe(), static_cast<int>(process.replica * 1000 + process.stage)),
+      spans_(process.describe(), static_cast<int>(process.replica * 1000 + process.stage),
+             std::min(kMostSpansOfProcess, kTraceSpans / std::max<std::size_t>(processes, 1))),
       thread_([this] { report_loop(); }) {
   spans_.name_row(0, "compute");
+  if (bfloat16_sync_bytes > 0) sync_row_ = spans_.add_row("sync");
 }
 
 StageReporter::~StageReporter() {
@@ -318,6 +323,11 @@ std::vector<trace::SyncMetrics> StageReporter::sync_metrics(const stages::StepSu
   if (bfloat16_sync_bytes_ == 0) return {};
   const sync::SyncTraffic before = std::exchange(synced_, summary.sync);
   const double waited_before = std::exchange(sync_waited_, summary.sync_waited_seconds);
+  if (synced_.rounds > before.rounds) {
+    spans_.record({"round", "sync", sync_row_, synced_.opened.time_since_epoch().count(),
+                   synced_.exchanged.time_since_epoch().count(), "round",
+                   static_cast<std::int64_t>(synced_.rounds)});
+  }
   return {{process_.text(), synced_.rounds - before.rounds, synced_.sent_bytes - before.sent_bytes,
            bfloat16_sync_bytes_, synced_.round_seconds - before.round_seconds,
            sync_waited_ - waited_before}};

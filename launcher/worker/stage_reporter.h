@@ -35,9 +35,11 @@ class StageReporter final : public stages::StageObserver {
   };
 
   // `bfloat16_sync_bytes`: what this process would send to other replicas per step if everything
-  // that it trains were reduced in bfloat16; 0: there are no replicas.
-  StageReporter(ControlClient& control, net::ProcessName process,
-                std::uint64_t bfloat16_sync_bytes);
+  // that it trains were reduced in bfloat16; 0: there are no replicas. `processes`: of the run,
+  // which share the size of the
+  // trace.
+  StageReporter(ControlClient& control, net::ProcessName process, std::uint64_t bfloat16_sync_bytes,
+                std::size_t processes = 1);
   ~StageReporter() override;
 
   // Reports include the stage's waits and links while this object lives. It must end before they
@@ -61,6 +63,7 @@ class StageReporter final : public stages::StageObserver {
   void set_device(at::Device device) STRAIT_EXCLUDES(mutex_);
   void set_phase(const std::string& phase) STRAIT_EXCLUDES(mutex_);
   void count_progress() { ++finished_actions_; }  // for the watchdog
+  trace::SpanLog& spans() { return spans_; }
   void write_trace(const std::filesystem::path& path) const { spans_.write(path); }
 
   void before(const stages::Phase& phase, const schedules::Action& action) override;
@@ -92,6 +95,7 @@ class StageReporter final : public stages::StageObserver {
   const net::ProcessName process_;
   const std::uint64_t bfloat16_sync_bytes_;
   trace::SpanLog spans_;
+  int sync_row_ = 0;
   trace::Nanoseconds span_started_ = 0;
   double waited_before_ = 0;  // seconds, when the span began
   Traffic reported_;

@@ -252,7 +252,8 @@ class Changes(Replicated):
         self.assertRegex(out, table)
         code, out, err = self.strait("status", "runs/auto")
         self.assertRegex(out, table)
-        self.assertRegex((self.run_of("auto").path / "report.html").read_text(), table)
+        page = (self.run_of("auto").path / "report.html").read_text()
+        self.assertRegex(page, r'"0\.1","\d+",.*"\d+\.\dx"')
 
     def test_resume_keeps_method_chosen_by_auto(self):
         run = self.train("run", {"sync.method": "auto", "hosts.link_megabits": 1})

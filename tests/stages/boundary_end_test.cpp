@@ -117,6 +117,48 @@ TEST_F(BoundaryEndTest, CarriesActivationsAndGradientsBitForBit) {
   }
 }
 
+TEST(BoundaryEndSpans, BothEndsNumberAMessageAlike) {
+  trace::SpanLog upper("stage 0.0", 0);
+  trace::SpanLog lower("stage 1.0", 1);
+  WaitClock upper_waits;
+  WaitClock lower_waits;
+  {
+    auto [first, second] = memory_links({0, 0}, {1, 0}, "boundary 0>1");
+    const auto end = [](trace::SpanLog& log, bool sends_activations) {
+      return BoundarySpans(log, {"0.0>1.0", 3, sends_activations});
+    };
+    BoundaryEnd above(std::move(first), raw_codecs(), upper_waits, "stage 1", at::kCPU,
+                      std::chrono::seconds(30), end(upper, true));
+    BoundaryEnd below(std::move(second), raw_codecs(), lower_waits, "stage 0", at::kCPU,
+                      std::chrono::seconds(30), end(lower, false));
+    LinkDownstream down(above);
+    LinkUpstream up(below);
+    Flow sent;
+    sent.values = at::randn({1, 4, 3});
+    sent.rows.padded_length = 4;
+    sent.rows.rows = {codec::Row{store::SampleId{7}, {3, 1}}};
+    for (int m = 0; m < 2; ++m) {
+      down.give(kTraining, MicroBatch{m}, sent);
+      up.give_gradient(kTraining, MicroBatch{m}, up.take(kTraining, MicroBatch{m}).values);
+      down.take_gradient(kTraining, MicroBatch{m});
+    }
+  }
+  const auto named = [](const trace::SpanLog& log, const std::string& category) {
+    std::vector<std::pair<std::uint64_t, std::int64_t>> messages;  // with micro-batches
+    for (const trace::Span& span : log.spans()) {
+      EXPECT_LE(span.start, span.end);
+      if (category == span.category) messages.emplace_back(span.message, span.value);
+    }
+    return messages;
+  };
+  ASSERT_EQ(named(upper, "send").size(), 2U);
+  EXPECT_EQ(named(upper, "send"), named(lower, "receive"));
+  EXPECT_EQ(named(lower, "send"), named(upper, "receive"));
+  EXPECT_NE(named(upper, "send"), named(lower, "send"));
+  EXPECT_EQ(named(upper, "encode").size(), 2U);
+  EXPECT_EQ(named(upper, "decode").size(), 2U);
+}
+
 TEST_F(BoundaryEndTest, UsesOwnCodecForEvaluation) {
   LinkDownstream down(*upper_);
   LinkUpstream up(*lower_);

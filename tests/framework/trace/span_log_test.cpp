@@ -37,6 +37,27 @@ TEST(SpanLog, WritesWhatPerfettoReads) {
   EXPECT_EQ(trace["traceEvents"], expected);
 }
 
+TEST(SpanLog, ArrowsConnectWhereAMessageLeavesWithWhereItArrives) {
+  SpanLog log("stage 0.0", 0);
+  log.name_row(0, "compute");
+  const int send = log.add_row("send");
+  const int receive = log.add_row("receive");
+  EXPECT_EQ(receive, send + kRowStep);
+  Span span{"activation", "send", send, 1'000, 2'000, "micro_batch", 3, 640, 77};
+  log.record(span);
+  span.arrives = true;
+  span.argument = nullptr;
+  log.record(span);
+  const json events = written(log)["traceEvents"];
+  const json& leaves = events[events.size() - 2];
+  EXPECT_EQ(leaves["bind_id"], 77);
+  EXPECT_EQ(leaves["flow_out"], true);
+  EXPECT_EQ(leaves["args"], json({{"micro_batch", 3}, {"bytes", 640}}));
+  EXPECT_EQ(events.back()["flow_in"], true);
+  EXPECT_FALSE(events.back().contains("flow_out"));
+  EXPECT_EQ(events.back()["args"], json({{"bytes", 640}}));
+}
+
 TEST(SpanLog, TimesKeepTheirNanosecondsOnAMachineThatIsLongUp) {
   SpanLog log("stage 0.0", 0);
   constexpr Nanoseconds kTenYears = 315'360'000'000'000'001;

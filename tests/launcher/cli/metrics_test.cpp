@@ -158,9 +158,9 @@ TEST(EveryMetric, IsInFilesOfTheRunAndInTheReport) {
   EXPECT_EQ(trace::read_metrics<trace::SyncMetrics>(written.at("sync")), line->sync);
 
   const auto status = nlohmann::json::parse(ScratchDirectory::read(scratch / "run/status.json"));
-  Report report;
+  ReportData report;
   report.add(nlohmann::json::parse(written.dump()));
-  const std::string page = report.page("run", "plan");
+  const std::string page = report_page(report, {});
   trace::each_metric<trace::StepMetrics>([&](const auto& one) {
     const bool in_status = one.info.status != trace::Status::none;
     EXPECT_EQ(status.contains(one.info.key), in_status) << one.info.key;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "framework/trace/metric_json.h"
@@ -11,68 +12,120 @@
 namespace strait::cli {
 namespace {
 
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::Not;
+
+ReportPlan some_plan() {
+  ReportPlan plan;
+  plan.run = "a<b>&c";
+  plan.text = "gpt2 with 2 blocks";
+  return plan;
+}
+
+// What the page's script draws.
+json drawn(const std::string& page) {
+  const std::string begin = "id=\"data\">";
+  const std::size_t start = page.find(begin) + begin.size();
+  return json::parse(page.substr(start, page.find("</script>", start) - start));
+}
+
+// The figure of this title; null: the page has none.
+json figure(const std::string& page, const std::string& title) {
+  const json data = drawn(page);
+  for (const json& section : data["sections"]) {
+    for (const json& one : section["figures"]) {
+      if (one["title"].get<std::string>().starts_with(title)) return one;
+    }
+  }
+  return nullptr;
+}
+
+template <class S>
+json rows(const std::vector<S>& list) {
+  return json::parse(trace::metrics_list(list).dump());
+}
+
 TEST(Report, IsSelfContainedPage) {
-  Report report;
+  ReportData report;
   report.add({{"step", 1}, {"loss", 4.0}, {"tokens_per_second", 10.0}});
   report.add({{"step", 2}, {"loss", nullptr}, {"tokens_per_second", 12.0}});
   report.add({{"step", 3}, {"loss", 2.0}, {"tokens_per_second", 11.0}});
-  const std::string page = report.page("a<b>&c", "gpt2 with 2 blocks");
-  EXPECT_THAT(page, testing::HasSubstr("from 4 (step 1) to 2 (step 3)"));
-  EXPECT_THAT(page, testing::HasSubstr("data-points=\"[[1,4,4],[3,2,2]]\""));
-  // Nothing is fetched: the only address is the name of a vocabulary.
-  EXPECT_THAT(page, testing::Not(testing::ContainsRegex("src=|href=|url\\(|fetch\\(|import")));
-  EXPECT_THAT(page, testing::Not(testing::HasSubstr("a<b>")));
-  EXPECT_THAT(page, testing::HasSubstr("a&lt;b&gt;&amp;c"));
+  report.add_event({{"event", "checkpoint"}, {"step", 2}});
+  report.add_event({{"event", "replica_left"}, {"step", 3}, {"text", "</script><b>"}});
+  const std::string page = report_page(report, some_plan());
+  const json loss = figure(page, "Loss");
+  EXPECT_EQ(loss["points"], json::parse("[[1,4,4],[3,2,2]]"));
+  EXPECT_EQ(loss["unit"], "nats");
+  EXPECT_EQ(loss["last"], json::parse("[3,2]"));
+  EXPECT_EQ(drawn(page)["marks"][0], json::parse(R"([2,"checkpoint","checkpoint"])"));
+  // Nothing is fetched, and the browser is told to fetch nothing.
+  EXPECT_THAT(page, Not(testing::ContainsRegex("src=|href=|url\\(|fetch\\(|import")));
+  EXPECT_THAT(page, HasSubstr("default-src 'none'"));
+  EXPECT_THAT(page, Not(HasSubstr("a<b>")));
+  EXPECT_THAT(page, HasSubstr("a&lt;b&gt;&amp;c"));
+  EXPECT_THAT(page, Not(HasSubstr("</script><b>")));
 }
 
-TEST(Report, RunWithoutStepsHasPlanAndNoCharts) {
-  const std::string page = Report().page("a<b>&c", "gpt2 with 2 blocks");
-  EXPECT_THAT(page, testing::HasSubstr("gpt2"));
-  EXPECT_THAT(page, testing::Not(testing::HasSubstr("<figure")));
+TEST(Report, RunWithoutStepsHasPlanAndNoFigures) {
+  const std::string page = report_page({}, some_plan());
+  EXPECT_THAT(page, HasSubstr("gpt2 with 2 blocks"));
+  EXPECT_EQ(drawn(page)["sections"], json::array());
 }
 
 TEST(Report, SkipsValuesThatAreNotWhatTheirKeysSay) {
-  Report report;
-  const auto add = [&report](const char* line) { report.add(nlohmann::json::parse(line)); };
+  ReportData report;
+  const auto add = [&report](const char* line) { report.add(json::parse(line)); };
   add(R"({"step":1,"loss":4})");
-  for (const char* line : {"null", "[1]", "7", R"({"loss":9})", R"({"step":"x","loss":9})",
-                           R"({"step":2,"loss":"9","boundaries":5,"sync":{"a":1}})",
-                           R"({"step":3,"boundaries":[{"boundary":7}],"sync":[[]]})"}) {
+  for (const char* line :
+       {"null", "[1]", "7", R"({"loss":9})", R"({"step":"x","loss":9})",
+        R"({"step":2,"loss":"9","boundaries":5,"sync":{"a":1},"idle":3})",
+        R"({"step":3,"boundaries":[{"boundary":7}],"sync":[[]],"idle":{"0.0":"x"}})",
+        R"({"step":4,"memory_bytes":{"0.0":"x"},"program_bytes":3})"}) {
     EXPECT_NO_THROW(add(line)) << line;
   }
-  EXPECT_THAT(report.page("run", "plan"), testing::HasSubstr("from 4 (step 1) to 4 (step 1)"));
+  EXPECT_EQ(figure(report_page(report, {}), "Loss")["points"], json::parse("[[1,4,4]]"));
 }
 
 TEST(Report, ShowsHowTheRunEndedLast) {
-  Report report;
+  ReportData report;
   for (const char* line : {"null", "[1]", R"({"event":"ended","step":"x","meaning":7})",
                            R"({"event":"ended","step":3,"meaning":"stopped","cause":""})"}) {
-    report.add_event(nlohmann::json::parse(line));
+    report.add_event(json::parse(line));
   }
-  EXPECT_THAT(report.page("run", "plan"), testing::HasSubstr("<p>Ended at step 3: stopped</p>"));
+  EXPECT_THAT(report_page(report, {}), HasSubstr(">Ended at step 3: stopped</p>"));
+  report.add_event({{"event", "training"}, {"from", 3}});
+  report.add({{"step", 4}});
+  EXPECT_THAT(report_page(report, {}), HasSubstr(">Training; written after step 4</p>"));
   report.add_event(
       {{"event", "ended"}, {"step", 5}, {"meaning", "out of memory"}, {"cause", "stage <1>"}});
-  EXPECT_THAT(report.page("run", "plan"),
-              testing::HasSubstr("<p>Ended at step 5: out of memory. stage &lt;1&gt;</p>"));
+  EXPECT_THAT(report_page(report, {}),
+              HasSubstr(">Ended at step 5: out of memory. stage &lt;1&gt;</p>"));
 }
 
 TEST(Report, ShowsEvaluationLosses) {
-  Report report;
+  ReportData report;
   report.add_event({{"event", "evaluated"}, {"step", 2}, {"loss", 5.5}, {"tokens", 3}});
   report.add_event({{"event", "evaluated"}, {"step", 4}, {"loss", 4.5}, {"tokens", 3}});
   report.add_event({{"event", "evaluated"}, {"step", 4}, {"loss", 4.25}, {"tokens", 3}});
-  const std::string page = report.page("run", "plan");
-  EXPECT_THAT(page, testing::HasSubstr("<h2>Evaluation loss</h2>"));
-  EXPECT_THAT(page, testing::HasSubstr("from 5.5 (step 2) to 4.25 (step 4)"));
-  EXPECT_THAT(Report().page("run", "plan"), testing::Not(testing::HasSubstr("Evaluation loss")));
+  EXPECT_EQ(figure(report_page(report, {}), "Evaluation loss")["points"],
+            json::parse("[[2,5.5,5.5],[4,4.25,4.25]]"));
 }
 
-TEST(Report, BeginsWithWhatTheRunDid) {
-  Report report;
+// Two steps of one boundary and one replica.
+ReportData trained() {
+  ReportData report;
   trace::BoundaryMetrics boundary;
+  boundary.boundary = "0.0>1.0";
+  boundary.direction = "forward";
   boundary.raw_bytes = 8000;
   boundary.sent_bytes = 1000;
-  const auto rows = nlohmann::json::parse(trace::metrics_list(std::vector{boundary}).dump());
+  boundary.hits = 3;
+  boundary.cache_misses = 1;
+  trace::SyncMetrics sync;
+  sync.process = "0.0";
+  sync.sent_bytes = 500;
+  sync.bfloat16_bytes = 6000;
   for (const int step : {1, 2}) {
     report.add({{"step", step},
                 {"loss", 5.0 / step},
@@ -80,34 +133,98 @@ TEST(Report, BeginsWithWhatTheRunDid) {
                 {"seconds", 2.0},
                 {"bytes_forward", 500},
                 {"bytes_sync", 500},
-                {"boundaries", rows}});
+                {"idle", {{"0.0", 0.25}}},
+                {"memory_bytes", {{"0.0", 900}}},
+                {"program_bytes", {{"0.0", 300}}},
+                {"boundaries", rows(std::vector{boundary})},
+                {"sync", rows(std::vector{sync})}});
   }
-  const std::string page = report.page("run", "plan");
-  for (const char* fact : {"<dd>5 to 2.5</dd>", "<dd>200</dd>", "<dd>50</dd>", "<dd>0:04</dd>",
-                           "<dt>sent</dt><dd>2.0 kB</dd>", "8.0 times less than float32"}) {
-    EXPECT_THAT(page, testing::HasSubstr(fact));
-  }
+  return report;
 }
 
-TEST(Report, TablesSayThatTheyAreSums) {
-  Report report;
-  const trace::BoundaryMetrics boundary;
-  const auto rows = nlohmann::json::parse(trace::metrics_list(std::vector{boundary}).dump());
-  for (const int step : {2, 3}) report.add({{"step", step}, {"boundaries", rows}});
-  EXPECT_THAT(report.page("run", "plan"),
-              testing::HasSubstr("<h2>Boundary traffic, summed over steps 2 to 3;"));
+TEST(Report, BeginsWithWhatTheRunDid) {
+  ReportPlan plan = some_plan();
+  plan.raw_dtype = "bfloat16";
+  plan.raw_value_bytes = 2;
+  plan.boundary_speeds[{"0.0>1.0", "forward"}] = 10;
+  plan.sync_speeds["0.0"] = 1000;
+  const std::string page = report_page(trained(), plan);
+  for (const char* fact :
+       {"<dd>5 to 2.5</dd>", "<dd>200</dd>", "<dd>50</dd>", "<dd>0:04</dd>",
+        "<dt>sent</dt><dd>2.0 kB</dd>",
+        // 8 kB of float32 are 4 kB of bfloat16 a step, and a replica's sums are 6 kB.
+        "<dt>raw would have sent</dt><dd>20.0 kB</dd>", "6.7 times the 3.0 kB",
+        "<dt>raw on the same links</dt><dd>13:20</dd>", "instead of 3:20: on 0.0&gt;1.0 forward"}) {
+    EXPECT_THAT(page, HasSubstr(fact));
+  }
+  // Without a known speed nothing is said of time.
+  EXPECT_THAT(report_page(trained(), {}), Not(HasSubstr("raw on the same links")));
 }
 
-TEST(Report, KeepsPeaksOfLongRunsInBoundedPage) {
-  Report report;
+TEST(Report, ShowsBoundariesLinksReplicasAndMemory) {
+  ReportPlan plan = some_plan();
+  plan.memory_bytes["0.0"] = 1200;
+  plan.boundary_speeds[{"0.0>1.0", "forward"}] = 5000;
+  plan.sync_method = "cocktail";
+  plan.staleness = 1;
+  const std::string page = report_page(trained(), plan);
+  EXPECT_EQ(figure(page, "Bits a value")["values"], json::parse("[[4,4]]"));
+  EXPECT_EQ(figure(page, "Cache hits")["values"], json::parse("[[0.75,0.75]]"));
+  EXPECT_EQ(figure(page, "Bubble")["names"], json::parse(R"(["0.0"])"));
+  EXPECT_EQ(figure(page, "Memory")["bars"], json::parse(R"([["0.0",600,1200]])"));
+  EXPECT_EQ(figure(page, "Load")["bars"],
+            json::parse(R"([["0.0>1.0 forward",500,5000],["0.0 replicas",250,null]])"));
+  EXPECT_THAT(figure(page, "Boundary traffic, summed over steps 1 to 2;")["rows"].dump(),
+              HasSubstr("8.0x"));
+  EXPECT_THAT(figure(page, "Traffic between replicas")["title"].get<std::string>(),
+              HasSubstr("cocktail, 1 steps late by the plan"));
+  EXPECT_EQ(drawn(page)["progress"]["values"], json::parse("[[1000,2000],[2,4],[100,200]]"));
+}
+
+TEST(Report, TakesThePlanOfARunWithoutSecrets) {
+  std::ifstream stream("tests/launcher/plan/plan.json");
+  const plan::Plan plan = plan::plan_from_json(json::parse(stream));
+  const ReportPlan shown = report_plan(plan);
+  EXPECT_EQ(shown.memory_bytes.size(), 4U);
+  EXPECT_TRUE(shown.staleness.has_value());
+  ASSERT_EQ(shown.predicted.rows.size(), 2U);
+  EXPECT_GT(shown.predicted.seconds, 0);
+  EXPECT_THAT(shown.summary, HasSubstr("2 stages, 2 replicas"));
+  const json timeline = figure(report_page({}, shown), "One step")["predicted"];
+  EXPECT_TRUE(timeline["rows"][0]["lanes"].contains("link"));
+  EXPECT_EQ(timeline["rows"][0]["lanes"]["compute"].size(),
+            static_cast<std::size_t>(plan.micro_batches * 2));
+}
+
+TEST(Report, OfLongRunOfManyProcessesStaysSmallAndKeepsPeaks) {
+  ReportData report;
+  std::vector<trace::BoundaryMetrics> boundaries(126);
+  json idle = json::object();
+  for (int i = 0; i < 126; ++i) {
+    auto& one = boundaries[static_cast<std::size_t>(i)];
+    one.boundary = std::to_string(i / 2) + ".0>" + std::to_string(i / 2 + 1) + ".0";
+    one.direction = i % 2 == 0 ? "forward" : "backward";
+    one.raw_bytes = 8'000'000;
+    one.sent_bytes = 1'234'567;
+    one.change = one.error = 0.123456;
+    one.hits = 3;
+    if (i % 2 == 0) idle[std::to_string(i / 2) + ".0"] = 0.123456;
+  }
+  const json traffic = rows(boundaries);
   for (int step = 1; step <= 100'000; ++step) {
-    report.add({{"step", step}, {"loss", step == 77'777 ? 100.0 : 2.0 + step % 2}});
+    json line = {{"step", step}, {"loss", step == 77'777 ? 100.0 : 2.0 + step % 2 / 3.0}};
+    // The traffic of all steps would take a minute; what it adds is bounded by the steps' range.
+    if (step % 250 == 0) line.update({{"boundaries", traffic}, {"idle", idle}});
+    report.add(line);
   }
-  const std::string page = report.page("run", "plan");
-  EXPECT_LT(page.size(), 100'000U);
-  EXPECT_THAT(page, testing::HasSubstr("from 3 (step 1) to 2 (step 100000)"));
-  EXPECT_THAT(page, testing::HasSubstr("lowest 2, highest 100"));
-  EXPECT_THAT(page, testing::ContainsRegex("\\[77[0-9]*,[23],100\\]"));  // the peak is drawn
+  const std::string page = report_page(report, {});
+  EXPECT_LT(page.size(), 5'000'000U);
+  const json loss = figure(page, "Loss");
+  EXPECT_EQ(loss["highest"], json::parse("[77777,100]"));
+  EXPECT_LE(loss["points"].size(), 2048U);
+  EXPECT_TRUE(std::ranges::any_of(loss["points"], [](const json& p) { return p[2] == 100; }));
+  EXPECT_EQ(figure(page, "Bits a value")["names"].size(), 126U);
+  EXPECT_LE(figure(page, "Bits a value")["steps"].size(), 256U);
 }
 
 }  // namespace

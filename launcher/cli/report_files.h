@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+
+#include "launcher/cli/report_data.h"
+#include "launcher/cli/step_timeline.h"
+#include "launcher/plan/plan.h"
+
+namespace strait::cli {
+
+// Reads a file that grows, or that another file of its name replaces.
+class GrowingFile {
+ public:
+  // True: what was read is of no use, because this is another file, or it was cut.
+  bool replaced(const std::filesystem::path& path);
+  // Calls `use` with every whole line since the last call.
+  void read_on(const std::filesystem::path& path,
+               const std::function<void(const std::string&)>& use);
+
+ private:
+  std::uintmax_t file_ = 0;  // its number in the file system; 0: none
+  std::uintmax_t read_ = 0;  // bytes
+};
+
+// Writes report.html of a run from its files, again and again: each time it reads what is new in
+// them. Not for several threads at a time.
+class ReportFiles {
+ public:
+  void write(const std::filesystem::path& run, const plan::Plan& plan);
+
+ private:
+  std::filesystem::path run_;
+  GrowingFile metrics_;
+  GrowingFile events_;
+  ReportData data_;
+  std::filesystem::file_time_type trace_written_;
+  StepTimeline measured_;
+};
+
+}  // namespace strait::cli

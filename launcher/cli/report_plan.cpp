@@ -1,0 +1,112 @@
+#include "launcher/cli/report_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "launcher/base/text.h"
+#include "launcher/plan/run_files.h"
+#include "launcher/plan/speeds.h"
+#include "launcher/planner/plan_text.h"
+
+namespace strait::cli {
+namespace {
+
+std::string machine_lines(const plan::Plan& plan) {
+  std::string lines;
+  for (const plan::Plan::Host& host : plan.hosts) {
+    lines += host.name;
+    if (host.cores > 0) lines += ": " + base::counted(host.cores, "core");
+    if (host.memory > 0) lines += ", " + base::byte_text(host.memory);
+    for (const std::int64_t gpu : host.gpus.value_or(std::vector<std::int64_t>{})) {
+      lines += ", GPU of " + base::byte_text(gpu);
+    }
+    if (host.processor) lines += ", " + *host.processor;
+    lines += '\n';
+  }
+  return lines;
+}
+
+void add_speeds(const plan::Plan& plan, ReportPlan& report) {
+  const auto known = [&plan](net::ProcessName from, net::ProcessName to) -> std::optional<double> {
+    const plan::PathSpeed speed =
+        plan::path_speed(plan, plan.process(from).host_index, plan.process(to).host_index);
+    if (!speed.measured && !speed.stated) return std::nullopt;
+    return speed.bytes_per_second;
+  };
+  const auto keep_slowest = [&report](net::ProcessName sender, double speed) {
+    const auto [slowest, added] = report.sync_speeds.emplace(sender.text(), speed);
+    if (!added) slowest->second = std::min(slowest->second, speed);
+  };
+  constexpr std::string_view kBoundary = "boundary ";
+  for (const plan::Plan::Link& link : plan.links) {
+    const std::optional<double> forward = known(link.connects, link.listens);
+    const std::optional<double> backward = known(link.listens, link.connects);
+    if (link.use == plan::Plan::Use::boundary) {
+      const std::string name = link.name.substr(kBoundary.size());
+      if (forward) report.boundary_speeds[{name, "forward"}] = *forward;
+      if (backward) report.boundary_speeds[{name, "backward"}] = *backward;
+    } else if (link.use == plan::Plan::Use::replica) {
+      if (forward) keep_slowest(link.connects, *forward);
+      if (backward) keep_slowest(link.listens, *backward);
+    }
+  }
+}
+
+}  // namespace
+
+ReportPlan report_plan(const plan::Plan& plan) {
+  ReportPlan report;
+  report.run = plan.recipe.name;
+  const recipe::Recipe::Pipeline& pipeline = plan.recipe.pipeline;
+  report.summary = fmt::format(
+      "{}; {}, {}, {}",
+      std::filesystem::path(plan.recipe.model.path).lexically_normal().filename().string(),
+      base::counted(pipeline.stages, "stage"), base::counted(pipeline.replicas, "replica"),
+      base::counted(std::ssize(plan.hosts), "host"));
+  report.text = planner::plan_text(plan);
+  report.recipe = plan::to_json(plan::without_secrets(plan)).at("recipe").dump(1);
+  report.machines = machine_lines(plan);
+  if (plan.recipe.model.dtype == recipe::Dtype::bfloat16) {
+    report.raw_dtype = "bfloat16";
+    report.raw_value_bytes = 2;
+  }
+  report.sync_method = plan.sync_method;
+  const auto offer =
+      std::ranges::find(plan.sync_offers, plan.sync_method, &plan::Plan::SyncOffer::method);
+  if (offer != plan.sync_offers.end()) report.staleness = offer->staleness;
+  for (const plan::Plan::Process& process : plan.processes) {
+    const bool on_gpu = plan::computes_on_gpus(plan, process.host_index);
+    report.memory_bytes[process.name.text()] =
+        static_cast<double>(on_gpu ? plan.host_bytes(process) : plan.memory_bytes(process));
+  }
+  add_speeds(plan, report);
+  report.predicted = predicted_step(plan);
+  return report;
+}
+
+std::vector<LinkLoad> link_loads(const ReportPlan& plan,
+                                 const std::vector<trace::BoundaryMetrics>& boundaries,
+                                 const std::vector<trace::SyncMetrics>& sync) {
+  std::vector<LinkLoad> loads;
+  for (const trace::BoundaryMetrics& one : boundaries) {
+    LinkLoad load{one.boundary, one.direction, static_cast<double>(one.sent_bytes),
+                  static_cast<double>(one.raw_bytes) / sizeof(float) * plan.raw_value_bytes,
+                  std::nullopt};
+    const auto speed = plan.boundary_speeds.find({one.boundary, one.direction});
+    if (speed != plan.boundary_speeds.end()) load.bytes_per_second = speed->second;
+    loads.push_back(std::move(load));
+  }
+  for (const trace::SyncMetrics& one : sync) {
+    LinkLoad load{one.process, "replicas", static_cast<double>(one.sent_bytes),
+                  static_cast<double>(one.bfloat16_bytes), std::nullopt};
+    const auto speed = plan.sync_speeds.find(one.process);
+    if (speed != plan.sync_speeds.end()) load.bytes_per_second = speed->second;
+    loads.push_back(std::move(load));
+  }
+  return loads;
+}
+
+}  // namespace strait::cli
