@@ -27,6 +27,7 @@ struct Pass {
   std::uint64_t step = 0;
   std::uint64_t micro_batch = 0;
   bool training = false;           // dropout is on
+  bool adapters = true;            // false: as without them
   KeyValueCache* cache = nullptr;  // keys and values of earlier tokens, for generation; borrowed
   double balance_share = 1;        // of this micro-batch in the balance loss of a step (ExpertMlp)
   ExpertLoad* load = nullptr;      // counts the tokens of experts; borrowed; null: not counted

@@ -203,7 +203,8 @@ void Stage::connect_downstream(std::size_t slot, ChunkLinks& links) {
   } else {
     TORCH_INTERNAL_ASSERT(mine.model->head() != nullptr,
                           "the last stage of a pipeline has no LM head");
-    mine.downstream = std::make_unique<LossDownstream>(*mine.model->head(), *gradients_, *source_);
+    mine.downstream = std::make_unique<LossDownstream>(*mine.model->head(), *gradients_, *source_,
+                                                       options_.preference);
   }
 }
 

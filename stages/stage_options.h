@@ -18,6 +18,7 @@
 #include "stages/adamw.h"
 #include "stages/batch_source.h"
 #include "stages/boundary_codecs.h"
+#include "stages/preference.h"
 #include "stages/replica_sync.h"
 #include "stages/stage_loop.h"
 
@@ -46,6 +47,7 @@ struct StageOptions {
   std::uint64_t seed = 0;
   bool recompute = false;
   double clip = 1.0;
+  PreferenceOptions preference;
   // Size of the token file. Activation caches need it on every stage.
   std::int64_t training_rows = 0;
   std::int64_t row_tokens = 0;                  // of one row

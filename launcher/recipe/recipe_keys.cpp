@@ -37,6 +37,11 @@ constexpr auto top() {
 
 using R = Recipe;
 
+template <auto Member>
+constexpr auto in_preference() {
+  return [](auto& recipe) -> auto& { return recipe.train.preference.*Member; };
+}
+
 // With "auto" as a further value, which sets `chosen`.
 template <class Flag>
 RecipeKey or_chosen(RecipeKey key, Flag chosen) {
@@ -140,6 +145,20 @@ void add_pipeline_and_train(std::vector<RecipeKey>& keys) {
                "steps; 0 is only at the end, when there is data to evaluate")});
 }
 
+void add_preference(std::vector<RecipeKey>& keys) {
+  using Settings = PreferenceSettings;
+  keys.insert(keys.end(),
+              {written_if_set(choice(
+                   "train.preference.loss", in_preference<&Settings::loss>(),
+                   "what is learnt from pairs of answers, a chosen and a rejected one; dpo goes "
+                   "with adapters, and compares with the model without them; absent: none")),
+               number("train.preference.beta", in_preference<&Settings::beta>(), {1e-6, 1000},
+                      "of these losses; absent: 0.1, of simpo 2"),
+               written_if_set(
+                   number("train.preference.margin", in_preference<&Settings::margin>(), {0, 1000},
+                          "of simpo, by which chosen answers are to be better; absent: 0.5"))});
+}
+
 void add_wire(std::vector<RecipeKey>& keys) {
   keys.insert(keys.end(),
               {part("codec.forward", at<&R::codec, &R::Codec::forward>(), PartKind::codec,
@@ -187,6 +206,7 @@ const std::vector<RecipeKey>& recipe_keys() {
     std::vector<RecipeKey> all;
     add_model_and_data(all);
     add_pipeline_and_train(all);
+    add_preference(all);
     add_wire(all);
     add_state_and_hosts(all);
     return all;

@@ -439,7 +439,7 @@ TEST(Record, RefusesToolsThatAreNoList) {
 
 TEST(Record, RefusesPreferencesAndClasses) {
   expect_refused_record(R"({"prompt":"a","chosen":"b","rejected":"c"})",
-                        {"are a preference", "it trains on \"text\""});
+                        {"are a preference", "set train.preference.loss"});
   expect_refused_record(R"({"text":"a","label":1})", {"classification", "completion"});
   for (const std::string key : {"chosen", "rejected"}) {
     expect_refused_record(R"({"prompt":"a","completion":"b",")" + key + R"(":"c"})",
