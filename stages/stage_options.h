@@ -47,6 +47,7 @@ struct StageOptions {
   std::uint64_t seed = 0;
   bool recompute = false;
   double clip = 1.0;
+  double noise = 0;  // Pass::noise in training
   PreferenceOptions preference;
   // Size of the token file. Activation caches need it on every stage.
   std::int64_t training_rows = 0;

@@ -89,11 +89,14 @@ struct Recipe {
     std::optional<std::int64_t> micro_batch = 4;        // sequences; absent: auto
     double learning_rate = 1e-3;                        // at the end of the warm-up
     DecayKind decay = DecayKind::cosine;                // of the learning rate after the warm-up
+    double min_rate = 0;                                // what cosine and linear decays end at
     std::int64_t warmup = 0;                            // steps
     std::pair<double, double> betas = {0.9, 0.95};      // of AdamW
     Moments moments = Moments::float32;                 // of AdamW, in memory and in checkpoints
     double weight_decay = 0.1;                          // on parameters of two or more dimensions
     double clip = 1.0;                                  // global gradient norm; 0 is off
+    double neftune = 0;                   // alpha of the noise on token embeddings; 0 is off
+    std::map<std::string, double> rates;  // factors of the learning rate, by pattern of names
     PreferenceSettings preference;
     std::int64_t eval_every = 0;  // steps; 0: only at the end, when there is data to evaluate
     bool operator==(const Train&) const = default;

@@ -132,6 +132,8 @@ void add_pipeline_and_train(std::vector<RecipeKey>& keys) {
               "at the end of the warm-up"),
        choice("train.decay", at<&R::train, &R::Train::decay>(),
               "of the learning rate after warm-up"),
+       written_if_set(number("train.min_rate", at<&R::train, &R::Train::min_rate>(), {0, 10},
+                             "learning rate that cosine and linear decays end at; absent: 0")),
        integer("train.warmup", at<&R::train, &R::Train::warmup>(), {0, kMany},
                "steps until the learning rate is reached"),
        special_keys::betas(),
@@ -141,6 +143,11 @@ void add_pipeline_and_train(std::vector<RecipeKey>& keys) {
               "on parameters of two or more dimensions"),
        number("train.clip", at<&R::train, &R::Train::clip>(), {0, 1e6},
               "the largest global gradient norm; 0 is off"),
+       key_kinds::by_pattern(
+           "train.rates", at<&R::train, &R::Train::rates>(), key_kinds::NumberRange{0, 1000},
+           "factors of the learning rate of parameters whose whole names match; absent: 1"),
+       written_if_set(number("train.neftune", at<&R::train, &R::Train::neftune>(), {0, 1000},
+                             "alpha of NEFTune's noise on token embeddings; absent: 0, none")),
        integer("train.eval_every", at<&R::train, &R::Train::eval_every>(), {0, kMany},
                "steps; 0 is only at the end, when there is data to evaluate")});
 }

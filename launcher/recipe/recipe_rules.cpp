@@ -42,6 +42,12 @@ void check_data(const Recipe& recipe, const OriginsOf& at, Mistakes& mistakes) {
         "held out are what is evaluated",
         at({"data.hold_out", "data.eval"})));
   }
+  if (recipe.train.min_rate > recipe.train.learning_rate) {
+    mistakes.push_back(
+        fmt::format("train.min_rate is {} ({}), but must not be above train.learning_rate, {}",
+                    recipe.train.min_rate, at({"train.min_rate", "train.learning_rate"}),
+                    recipe.train.learning_rate));
+  }
   if (data.overlap >= data.row) {
     mistakes.push_back(fmt::format("data.overlap is {} ({}), but must be less than data.row, {}",
                                    data.overlap, at({"data.overlap", "data.row"}), data.row));

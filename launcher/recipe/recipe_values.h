@@ -28,7 +28,7 @@ enum class Device : std::uint8_t { automatic, cpu, cuda };
 enum class Recompute : std::uint8_t { none, layer };
 enum class Quantization : std::uint8_t { none, int8, int4, nf4 };
 enum class PartitionKind : std::uint8_t { balanced, profile, ranges, plugin };
-enum class DecayKind : std::uint8_t { cosine, linear, constant };
+enum class DecayKind : std::uint8_t { cosine, linear, constant, inverse_sqrt };
 enum class PreferenceKind : std::uint8_t { none, orpo, simpo, dpo };
 enum class Moments : std::uint8_t { float32, bfloat16, int8 };
 // When checkpoints come from the hosts to the launcher.

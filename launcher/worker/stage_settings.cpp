@@ -39,6 +39,8 @@ stages::Decay decay(recipe::DecayKind kind) {
       return stages::Decay::linear;
     case recipe::DecayKind::constant:
       return stages::Decay::constant;
+    case recipe::DecayKind::inverse_sqrt:
+      return stages::Decay::inverse_sqrt;
     case recipe::DecayKind::cosine:
       break;
   }
@@ -140,6 +142,7 @@ stages::StageOptions stage_options(const plan::StageJob& job, store::Step first,
   options.seed = static_cast<std::uint64_t>(recipe.seed);
   options.recompute = recipe.model.recompute == recipe::Recompute::layer;
   options.clip = recipe.train.clip;
+  options.noise = recipe.train.neftune;
   options.preference = preference(recipe.train.preference);
   options.training_rows = plan.train.rows;
   options.row_tokens = recipe.data.row;
@@ -147,6 +150,7 @@ stages::StageOptions stage_options(const plan::StageJob& job, store::Step first,
   options.adamw.beta1 = recipe.train.betas.first;
   options.adamw.beta2 = recipe.train.betas.second;
   options.adamw.weight_decay = recipe.train.weight_decay;
+  options.adamw.rates = recipe.train.rates;
   options.adamw.moments = moment_type(recipe.train.moments);
   if (!plan.sync_method.empty()) {
     options.sync =
@@ -182,7 +186,7 @@ stages::StageOptions stage_options(const plan::StageJob& job, store::Step first,
 
 stages::LearningRateOptions learning_rate_options(const plan::Plan& plan) {
   const recipe::Recipe::Train& train = plan.recipe.train;
-  return {train.learning_rate, train.warmup, plan.steps, decay(train.decay)};
+  return {train.learning_rate, train.min_rate, train.warmup, plan.steps, decay(train.decay)};
 }
 
 net::LinkOptions link_options(const plan::StageJob& job, const plan::Plan::Link& link) {

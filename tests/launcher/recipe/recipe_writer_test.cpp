@@ -195,6 +195,9 @@ Recipe random_recipe(Draw& draw) {
   train.batch = draw.integer(1, 9) * r.pipeline.replicas * train.micro_batch.value_or(1);
   train.learning_rate = draw.number(10);
   train.decay = draw.word<DecayKind>();
+  train.min_rate = draw.number(train.learning_rate);
+  train.neftune = draw.number(1000);
+  if (draw.coin()) train.rates = {{R"(.*\.lora_B\.weight)", draw.number(16)}, {"wte.*", 0.0}};
   add_preference(draw, r);
   train.warmup = draw.integer(0, 1000);
   train.betas = {draw.number(0.999), draw.number(0.999)};
