@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "kernels/gpu_layers.h"
 #include "kernels/kernel_tensors.h"
@@ -40,41 +41,40 @@ at::Tensor cap_slope(const at::Tensor& capped, double softcap) {
 // gives all later calls the same bits.
 void choose_exp_once() { static const at::Tensor kFirst = at::zeros({1}).exp_(); }
 
-// The sum of the values subtracted from the loss, of a chunk; turns the logits into probabilities.
-// One fused pass and one exp, because separate operators over the logits cost more than their
-// product.
+// The log-probabilities of the targets of a chunk, whose sum is subtracted from the loss; turns the
+// logits into probabilities. One fused pass and one exp, because separate operators over the logits
+// cost more than their product.
 at::Tensor consume_logits(at::Tensor& logits, const at::Tensor& targets) {
   logits = at::log_softmax(logits, 1);
-  const at::Tensor chosen = logits.gather(1, targets.unsqueeze(1)).to(at::kDouble);
+  at::Tensor chosen = logits.gather(1, targets.unsqueeze(1)).squeeze(1).to(at::kDouble);
   choose_exp_once();
   logits.exp_();
-  return chosen.sum();
+  return chosen;
 }
 
 // The same, and also turns the logits into their gradients.
 at::Tensor turn_into_slopes(at::Tensor& logits, const at::Tensor& targets, double softcap) {
   at::Tensor inner;
   if (softcap > 0) inner = cap_slope(logits, softcap);
-  at::Tensor sum = consume_logits(logits, targets);
+  at::Tensor chosen = consume_logits(logits, targets);
   // One-dimensional, because two-dimensional deterministic algorithms of some versions of libtorch
   // wait for the device.
   const std::int64_t rows = logits.size(0);
   const at::Tensor first = at::arange(rows, targets.options()).mul_(logits.size(1));
   logits.view({-1}).scatter_add_(0, first.add_(targets), at::full({rows}, -1.0, logits.options()));
   if (inner.defined()) logits.mul_(inner);
-  return sum;
+  return chosen;
 }
 
 // The same by one kernel, for logits in the type of the hidden values; they become the slopes.
 at::Tensor consume_by_kernel(at::Tensor& logits, const at::Tensor& targets, bool slopes) {
   const c10::OptionalDeviceGuard on_it(logits.device());
-  const at::Tensor log_probabilities =
-      at::empty({logits.size(0)}, logits.options().dtype(at::kFloat));
+  at::Tensor chosen = at::empty({logits.size(0)}, logits.options().dtype(at::kFloat));
   cuda::cross_entropy(
       stream_of(logits), {element_of(logits.scalar_type()), logits.size(0), logits.size(1)},
       logits.const_data_ptr(), targets.const_data_ptr<std::int64_t>(),
-      log_probabilities.mutable_data_ptr<float>(), slopes ? logits.mutable_data_ptr() : nullptr);
-  return log_probabilities.sum(at::kDouble);
+      chosen.mutable_data_ptr<float>(), slopes ? logits.mutable_data_ptr() : nullptr);
+  return chosen;
 }
 
 bool loss_kernel_takes(const Projection& projection, const at::Tensor& hidden,
@@ -133,7 +133,7 @@ std::int64_t cross_entropy_rows(std::int64_t vocabulary, std::int64_t hidden) {
 
 CrossEntropyResult cross_entropy(const Projection& projection, const at::Tensor& hidden,
                                  const at::Tensor& targets, double scale,
-                                 const Projection& gradient) {
+                                 const Projection& gradient, const at::Tensor& weights) {
   const at::NoGradGuard no_grad;
   check_shapes(projection, hidden, targets);
   CrossEntropyResult result{zero_sum(hidden), {}};
@@ -148,10 +148,12 @@ CrossEntropyResult cross_entropy(const Projection& projection, const at::Tensor&
     at::Tensor slope;
     if (by_kernel) {
       slope = at::mm(input, projection.weight.t());
-      result.loss_sum.sub_(consume_by_kernel(slope, target, /*slopes=*/true));
+      result.loss_sum.sub_(consume_by_kernel(slope, target, /*slopes=*/true).sum(at::kDouble));
+      if (weights.defined()) slope.mul_(weights.narrow(0, begin, rows).unsqueeze(1));
     } else {
       at::Tensor logits = project_logits(projection, input);
-      result.loss_sum.sub_(turn_into_slopes(logits, target, projection.softcap));
+      result.loss_sum.sub_(turn_into_slopes(logits, target, projection.softcap).sum());
+      if (weights.defined()) logits.mul_(weights.narrow(0, begin, rows).unsqueeze(1));
       if (gradient.bias.defined()) at::Tensor(gradient.bias).add_(logits.sum(0), scale);
       slope = logits.to(hidden.scalar_type());
     }
@@ -163,11 +165,14 @@ CrossEntropyResult cross_entropy(const Projection& projection, const at::Tensor&
   return result;
 }
 
-at::Tensor cross_entropy_loss(const Projection& projection, const at::Tensor& hidden,
-                              const at::Tensor& targets) {
+namespace {
+
+// Calls take() with the log-probabilities of each chunk of targets, in order.
+template <class Take>
+void each_chunk(const Projection& projection, const at::Tensor& hidden, const at::Tensor& targets,
+                const Take& take) {
   const at::NoGradGuard no_grad;
   check_shapes(projection, hidden, targets);
-  at::Tensor sum = zero_sum(hidden);
   const std::int64_t count = hidden.size(0);
   const bool by_kernel = loss_kernel_takes(projection, hidden, targets);
   const std::int64_t chunk = even_chunk(count, projection.weight, by_kernel);
@@ -177,13 +182,30 @@ at::Tensor cross_entropy_loss(const Projection& projection, const at::Tensor& hi
     const at::Tensor target = targets.narrow(0, begin, rows);
     if (by_kernel) {
       at::Tensor logits = at::mm(input, projection.weight.t());
-      sum.sub_(consume_by_kernel(logits, target, /*slopes=*/false));
+      take(consume_by_kernel(logits, target, /*slopes=*/false));
     } else {
       at::Tensor logits = project_logits(projection, input);
-      sum.sub_(consume_logits(logits, target));
+      take(consume_logits(logits, target));
     }
   }
+}
+
+}  // namespace
+
+at::Tensor cross_entropy_loss(const Projection& projection, const at::Tensor& hidden,
+                              const at::Tensor& targets) {
+  at::Tensor sum = zero_sum(hidden);
+  each_chunk(projection, hidden, targets,
+             [&](const at::Tensor& chosen) { sum.sub_(chosen.sum(at::kDouble)); });
   return sum;
+}
+
+at::Tensor log_probabilities(const Projection& projection, const at::Tensor& hidden,
+                             const at::Tensor& targets) {
+  std::vector<at::Tensor> parts;
+  each_chunk(projection, hidden, targets,
+             [&](const at::Tensor& chosen) { parts.push_back(chosen.to(at::kDouble)); });
+  return parts.empty() ? at::empty({0}, hidden.options().dtype(at::kDouble)) : at::cat(parts);
 }
 
 }  // namespace strait::kernels

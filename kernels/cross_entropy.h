@@ -34,14 +34,19 @@ struct CrossEntropyResult {
 // `hidden` [targets, hidden] has only rows with a target; `targets` is int64 [targets], checked by
 // check_targets(). All tensors are on one device, and nothing waits for it. The scaled gradients of
 // weight and bias are added to the float32 tensors of `gradient`; undefined ones are not computed.
-// Borrows everything. Any thread may call, one at a time per `gradient`.
+// With `weights`, float32 [targets], every target's gradient is multiplied by its weight. Borrows
+// everything. Any thread may call, one at a time per `gradient`.
 CrossEntropyResult cross_entropy(const Projection& projection, const at::Tensor& hidden,
                                  const at::Tensor& targets, double scale,
-                                 const Projection& gradient);
+                                 const Projection& gradient, const at::Tensor& weights = {});
 
 // The same sum with the same bits, without gradients: for evaluation.
 at::Tensor cross_entropy_loss(const Projection& projection, const at::Tensor& hidden,
                               const at::Tensor& targets);
+
+// The logarithm of each target's probability, float64 [targets], without gradients.
+at::Tensor log_probabilities(const Projection& projection, const at::Tensor& hidden,
+                             const at::Tensor& targets);
 
 // Throws std::out_of_range if a target is outside the vocabulary. Takes values of the host, because
 // checking a tensor would wait for its device.

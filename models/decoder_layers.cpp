@@ -2,10 +2,12 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
 #include <utility>
 
 #include "kernels/dropout.h"
 #include "kernels/host_values.h"
+#include "kernels/random_key.h"
 
 namespace strait::models {
 namespace {
@@ -15,11 +17,23 @@ namespace {
 constexpr int kEmbeddingSite = 0;
 constexpr int kAttentionSite = 1;
 constexpr int kMlpSite = 2;
+constexpr int kNoiseSite = 3;
 
 at::Tensor drop(const at::Tensor& values, double probability, const Pass& pass, int layer,
                 int site) {
   return pass.training ? kernels::dropout(values, probability, pass.dropout_key(layer, site))
                        : values;
+}
+
+// NEFTune (Jain et al. 2023): uniform in +-alpha / sqrt(tokens of a row * width).
+at::Tensor with_noise(const at::Tensor& rows, const Pass& pass) {
+  if (pass.noise == 0) return rows;
+  const kernels::DropoutKey key = pass.dropout_key(0, kNoiseSite);
+  at::Generator generator = kernels::keyed_generator(
+      kernels::mix_key({key.seed, key.step, key.micro_batch, key.layer, key.site}), rows.device());
+  const double most = pass.noise / std::sqrt(static_cast<double>(rows.size(1) * rows.size(2)));
+  at::Tensor noise = at::empty(rows.sizes(), rows.options().requires_grad(false));
+  return rows + noise.uniform_(-most, most, generator);
 }
 
 at::Tensor scaled(const at::Tensor& values, double scale) {
@@ -124,7 +138,7 @@ DecoderEmbedding::DecoderEmbedding(const DecoderConfig& config, ParameterMaker m
 }
 
 at::Tensor DecoderEmbedding::forward(const at::Tensor& tokens, const Pass& pass) {
-  at::Tensor sum = tokens_.forward(tokens);
+  at::Tensor sum = with_noise(tokens_.forward(tokens), pass);
   if (scale_ != 1) sum = sum.mul(at::scalar_tensor(scale_, sum.options().requires_grad(false)));
   if (project_in_) sum = project_in_->forward(sum, pass);
   if (positions_) sum = sum + positions_->forward(pass.positions + position_offset_);

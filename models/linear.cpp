@@ -21,7 +21,7 @@ at::Tensor Linear::forward(const at::Tensor& input, const Pass& pass) const {
   const at::Tensor rows = input.reshape({-1, shape_.input});
   const bool input_first = shape_.layout == MatrixLayout::input_output;
   at::Tensor product;
-  if (adapter_) {
+  if (adapter_ && pass.adapters) {
     kernels::LowRank low{adapter_->down, adapter_->up, adapter_->shape.scale, rows};
     if (pass.training && adapter_->shape.dropout > 0) {
       // The name of a matrix is unique in the model, so the key needs no layer.

@@ -27,6 +27,8 @@ struct Pass {
   std::uint64_t step = 0;
   std::uint64_t micro_batch = 0;
   bool training = false;           // dropout is on
+  bool adapters = true;            // false: as without them
+  double noise = 0;                // NEFTune's alpha: uniform noise on token embeddings
   KeyValueCache* cache = nullptr;  // keys and values of earlier tokens, for generation; borrowed
   double balance_share = 1;        // of this micro-batch in the balance loss of a step (ExpertMlp)
   ExpertLoad* load = nullptr;      // counts the tokens of experts; borrowed; null: not counted

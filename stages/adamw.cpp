@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <regex>
 #include <set>
 #include <string>
 
+#include "framework/name_pattern.h"
 #include "kernels/host_values.h"
 #include "kernels/random_key.h"
 
@@ -72,6 +74,13 @@ at::TensorOptions options_of(const std::vector<models::Parameter>& parameters) {
   return at::TensorOptions().device(device_of(parameters));
 }
 
+double rate_of(const std::string& name, const std::map<std::string, double>& rates) {
+  for (const auto& [pattern, rate] : rates) {
+    if (std::regex_match(name, compile_pattern(pattern))) return rate;
+  }
+  return 1;
+}
+
 // The fused kernel reads its counters on the device of the weights.
 std::vector<at::Tensor> counters_for(const at::Tensor& master,
                                      const std::vector<at::Tensor>& counters) {
@@ -113,7 +122,7 @@ AdamW::AdamW(const std::vector<models::Parameter>& parameters, const sync::Layou
     if (again) continue;
     slots_.push_back(Slot{parameter.name, master, coded(first_moments_, piece, MomentKind::first),
                           coded(second_moments_, piece, MomentKind::second),
-                          at::zeros({}, at::kFloat)});
+                          at::zeros({}, at::kFloat), rate_of(parameter.name, options.rates)});
     block += kernels::moment_blocks(piece.range.count());
     values_.push_back(parameter.value.detach());
     gradient_of_.push_back(i);
@@ -129,10 +138,14 @@ void AdamW::update(Gradients& gradients, double learning_rate, sync::UpdateRule 
     update_narrow(gradients, learning_rate, rule == sync::UpdateRule::own_gradient ? members : 1);
   } else if (rule == sync::UpdateRule::own_gradient && members > 1) {
     update_by_own(gradients, learning_rate, members);
-    // Two groups, because the fused kernel takes one weight decay for all of its tensors.
+    // In groups, because the fused kernel takes one rate and weight decay for all of its tensors.
   } else {
-    update_group(gradients, learning_rate, true);
-    update_group(gradients, learning_rate, false);
+    std::set<double> rates;
+    for (const Slot& slot : slots_) rates.insert(slot.rate);
+    for (const double rate : rates) {
+      update_group(gradients, learning_rate, rate, true);
+      update_group(gradients, learning_rate, rate, false);
+    }
   }
   publish();
 }
@@ -145,8 +158,8 @@ void AdamW::update_by_moments(double learning_rate) {
     const auto updates = slot.updates.item<double>();
     const double correction = 1.0 - std::pow(options_.beta2, std::max(updates, 1.0));
     const at::Tensor size = (slot.second_moment.values / correction).sqrt_().add_(options_.epsilon);
-    slot.master.mul_(1.0 - learning_rate * decay_of(slot));
-    slot.master.addcdiv_(slot.first_moment.values, size, -learning_rate);
+    slot.master.mul_(1.0 - learning_rate * slot.rate * decay_of(slot));
+    slot.master.addcdiv_(slot.first_moment.values, size, -learning_rate * slot.rate);
   }
 }
 
@@ -161,7 +174,7 @@ void AdamW::update_by_own(Gradients& gradients, double learning_rate, std::size_
 
 kernels::AveragedAdamW AdamW::rule_of(const Slot& slot, double learning_rate,
                                       std::size_t members) const {
-  return {.learning_rate = learning_rate,
+  return {.learning_rate = learning_rate * slot.rate,
           .beta1 = options_.beta1,
           .beta2 = options_.beta2,
           .epsilon = options_.epsilon,
@@ -189,8 +202,8 @@ void AdamW::update_narrow(Gradients& gradients, double learning_rate, std::size_
                                 rule_of(slot, learning_rate, members));
       } else {
         at::_fused_adamw_({weights}, {own}, {decoded[0]}, {decoded[1]}, {},
-                          counters_for(weights, {slot.updates}), learning_rate, options_.beta1,
-                          options_.beta2, decay_of(slot), options_.epsilon,
+                          counters_for(weights, {slot.updates}), learning_rate * slot.rate,
+                          options_.beta1, options_.beta2, decay_of(slot), options_.epsilon,
                           /*amsgrad=*/false, /*maximize=*/false);
       }
       kernels::encode_moment(decoded[0], MomentKind::first,
@@ -235,14 +248,14 @@ double AdamW::decay_of(const Slot& slot) const {
   return slot.master.dim() >= 2 ? options_.weight_decay : 0.0;
 }
 
-void AdamW::update_group(Gradients& gradients, double learning_rate, bool decays) {
+void AdamW::update_group(Gradients& gradients, double learning_rate, double rate, bool decays) {
   std::vector<at::Tensor> masters;
   std::vector<at::Tensor> sums;
   std::vector<at::Tensor> first;
   std::vector<at::Tensor> second;
   std::vector<at::Tensor> updates;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
-    if ((slots_[i].master.dim() >= 2) != decays) continue;
+    if (slots_[i].rate != rate || (slots_[i].master.dim() >= 2) != decays) continue;
     slots_[i].updates.add_(1);
     masters.push_back(slots_[i].master);
     sums.push_back(gradients[gradient_of_[i]]);
@@ -252,7 +265,7 @@ void AdamW::update_group(Gradients& gradients, double learning_rate, bool decays
   }
   if (masters.empty()) return;
   at::_fused_adamw_(masters, sums, first, second, {}, counters_for(masters.front(), updates),
-                    learning_rate, options_.beta1, options_.beta2,
+                    learning_rate * rate, options_.beta1, options_.beta2,
                     decays ? options_.weight_decay : 0.0, options_.epsilon,
                     /*amsgrad=*/false, /*maximize=*/false);
 }

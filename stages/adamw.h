@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@ struct AdamWOptions {
   double epsilon = 1e-8;
   double weight_decay = 0.1;  // on parameters of two or more dimensions
   MomentType moments = MomentType::float32;
+  std::map<std::string, double> rates = {};  // factors of the learning rate by pattern of names
 };
 
 // libtorch's fused AdamW over a stage's parameters. A parameter narrower than float32 has a float32
@@ -51,6 +53,7 @@ class AdamW {
     // The number of updates so far, as a float scalar for the fused kernel. It is on the CPU, where
     // it is read without waiting for the device.
     at::Tensor updates;
+    double rate = 1;  // factor of the learning rate
   };
   const std::vector<Slot>& slots() const { return slots_; }
   bool has_float_moments() const { return options_.moments == MomentType::float32; }
@@ -66,7 +69,8 @@ class AdamW {
   void set_moment(const Slot& slot, kernels::MomentKind kind, const kernels::CodedMoment& saved);
 
  private:
-  void update_group(Gradients& gradients, double learning_rate, bool decays);
+  // The slots with this rate and weight decay.
+  void update_group(Gradients& gradients, double learning_rate, double rate, bool decays);
   void update_by_moments(double learning_rate);
   void update_narrow(Gradients& gradients, double learning_rate, std::size_t members);
   void update_by_own(Gradients& gradients, double learning_rate, std::size_t members);

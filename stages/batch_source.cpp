@@ -39,14 +39,14 @@ void BatchSource::shard_evaluation(std::size_t replicas, std::size_t index) {
 }
 
 const data::TokenFile& BatchSource::file(const Phase& phase) const {
-  return phase.training ? *training_ : *evaluation_;
+  return phase.reads_training() ? *training_ : *evaluation_;
 }
 
 std::vector<store::SampleId> BatchSource::samples(const Phase& phase,
                                                   MicroBatch micro_batch) const {
   std::vector<store::SampleId> chosen;
   std::int64_t first = number(micro_batch) * options_.micro_batch_rows;
-  if (phase.training) {
+  if (phase.reads_training()) {
     const auto step = orders_[static_cast<std::size_t>(options_.replica)].samples(phase.step);
     chosen.assign(step.begin() + first, step.begin() + first + options_.micro_batch_rows);
     return chosen;
@@ -84,18 +84,23 @@ std::vector<std::int64_t> BatchSource::padded_tokens(const Phase& phase,
   return tokens;
 }
 
+std::int64_t BatchSource::targets_of(const data::TokenFile& file, store::SampleId sample) const {
+  return options_.preferences ? std::ssize(file.document_lengths(sample)) / 2
+                              : std::ssize(file.targets(sample));
+}
+
 std::int64_t BatchSource::target_tokens(const Phase& phase) const {
   std::int64_t sum = 0;
   if (!phase.training) {
     if (evaluation_ == nullptr) return 0;
     for (std::int64_t row = 0; row < evaluation_->rows(); ++row) {
-      sum += std::ssize(evaluation_->targets(static_cast<store::SampleId>(row)));
+      sum += targets_of(*evaluation_, static_cast<store::SampleId>(row));
     }
     return sum;
   }
   for (const data::SampleOrder& order : orders_) {
     for (const store::SampleId sample : order.samples(phase.step))
-      sum += std::ssize(training_->targets(sample));
+      sum += targets_of(*training_, sample);
   }
   return sum;
 }
@@ -105,7 +110,7 @@ std::int64_t BatchSource::target_tokens(store::Step step,
   std::int64_t sum = 0;
   for (const std::uint32_t replica : replicas) {
     for (const store::SampleId sample : orders_[replica].samples(step)) {
-      sum += std::ssize(training_->targets(sample));
+      sum += targets_of(*training_, sample);
     }
   }
   return sum;

@@ -19,6 +19,7 @@ struct BatchOptions {
   std::int64_t micro_batch_rows = 1;
   std::int64_t micro_batches = 1;  // of a training step
   bool shuffle = true;
+  bool preferences = false;  // the documents of rows are pairs
 };
 
 // The order in which this replica visits the rows of a token file.
@@ -41,16 +42,20 @@ class BatchSource {
   // From now on evaluations are sharded over this many replicas; this one reads shard `index`.
   void shard_evaluation(std::size_t replicas, std::size_t index);
 
+  bool preferences() const { return options_.preferences; }
+
   // All configured replicas, evicted ones included.
   std::size_t replicas() const { return static_cast<std::size_t>(options_.replicas); }
 
   // Target tokens of the whole step over all micro-batches and all configured replicas: the divisor
-  // of the loss.
+  // of the loss. Of preferences it is the number of pairs.
   std::int64_t target_tokens(const Phase& phase) const;
   // Target tokens of a training step of these replicas.
   std::int64_t target_tokens(store::Step step, const std::vector<std::uint32_t>& replicas) const;
 
  private:
+  std::int64_t targets_of(const data::TokenFile& file, store::SampleId sample) const;
+
   std::shared_ptr<const data::TokenFile> training_;
   std::shared_ptr<const data::TokenFile> evaluation_;
   BatchOptions options_;

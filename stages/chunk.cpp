@@ -24,6 +24,8 @@ models::Pass pass_of(const codec::Rows& rows, const Phase& phase, const ChunkOpt
   const std::int32_t among_all_replicas = options.first_micro_batch + number(micro_batch);
   pass.micro_batch = static_cast<std::uint64_t>(among_all_replicas);
   pass.training = phase.training;
+  pass.adapters = phase.reference == Phase::Reference::none;
+  if (phase.training) pass.noise = options.noise;
   pass.balance_share = 1 / static_cast<double>(options.micro_batches);
   return pass;
 }

@@ -18,6 +18,7 @@ struct ChunkOptions {
   int first_trained_layer = 0;   // no layer before it has a backward
   bool splits_backward = false;  // weight_gradients() is called after every backward()
   std::int64_t micro_batches = 1;  // of a step, over all replicas
+  double noise = 0;                // Pass::noise in training
 };
 
 // Consecutive layers, and what their forwards keep for their backwards. Independent of the ports.

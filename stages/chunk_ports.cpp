@@ -57,7 +57,7 @@ at::Tensor LinkDownstream::take_gradient(const Phase& phase, MicroBatch micro_ba
   return end_.take(codec::Kind::backward, phase, micro_batch).values;
 }
 
-StepReport LinkDownstream::collect(const Phase& phase, double) {
+StepReport LinkDownstream::collect(const Phase& phase, std::span<const double>) {
   StepReport report = read_report(end_.take_note("the report on the step"));
   if (report.step != phase.step) {
     throw codec::CodecError(
@@ -77,7 +77,7 @@ at::Tensor LocalDownstream::take_gradient(const Phase&, MicroBatch micro_batch) 
   return take_from(queues_->gradients, micro_batch);
 }
 
-StepReport LocalDownstream::collect(const Phase&, double) {
+StepReport LocalDownstream::collect(const Phase&, std::span<const double>) {
   TORCH_INTERNAL_ASSERT(false, "a port inside a stage has no reports");
 }
 

@@ -34,8 +34,8 @@ class LinkDownstream final : public Downstream {
 
   void give(const Phase& phase, MicroBatch micro_batch, Flow flow) override;
   at::Tensor take_gradient(const Phase& phase, MicroBatch micro_batch) override;
-  at::Tensor loss_sum(const Phase&) override { return {}; }
-  StepReport collect(const Phase& phase, double loss_sum) override;
+  at::Tensor loss_sums(const Phase&) override { return {}; }
+  StepReport collect(const Phase& phase, std::span<const double> loss_sums) override;
   void announce(const StepDecision& decision) override;
 
  private:
@@ -70,8 +70,8 @@ class LocalDownstream final : public Downstream {
 
   void give(const Phase& phase, MicroBatch micro_batch, Flow flow) override;
   at::Tensor take_gradient(const Phase& phase, MicroBatch micro_batch) override;
-  at::Tensor loss_sum(const Phase&) override { return {}; }
-  StepReport collect(const Phase& phase, double loss_sum) override;
+  at::Tensor loss_sums(const Phase&) override { return {}; }
+  StepReport collect(const Phase& phase, std::span<const double> loss_sums) override;
   void announce(const StepDecision& decision) override;
 
  private:

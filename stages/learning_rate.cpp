@@ -13,11 +13,16 @@ double learning_rate(const LearningRateOptions& options, std::int64_t step) {
   }
   const auto rest = static_cast<double>(std::max<std::int64_t>(options.steps - options.warmup, 1));
   const double progress = std::min(static_cast<double>(step - options.warmup) / rest, 1.0);
+  const double range = options.peak - options.least;
+  // As in transformers: by the warm-up, or 10,000 steps without one.
+  const double scale = options.warmup > 0 ? static_cast<double>(options.warmup) : 10'000.0;
   switch (options.decay) {
     case Decay::cosine:
-      return options.peak * 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
+      return options.least + range * 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
     case Decay::linear:
-      return options.peak * (1.0 - progress);
+      return options.least + range * (1.0 - progress);
+    case Decay::inverse_sqrt:
+      return options.peak / std::sqrt(static_cast<double>(step - options.warmup) / scale + 1.0);
     case Decay::constant:
       break;
   }

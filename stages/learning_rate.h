@@ -4,12 +4,14 @@
 
 namespace strait::stages {
 
-enum class Decay { cosine, linear, constant };
+enum class Decay { cosine, linear, constant, inverse_sqrt };
 
 struct LearningRateOptions {
   double peak = 1e-3;
+  double least = 0;         // what cosine and linear decays end at
   std::int64_t warmup = 0;  // steps of linear increase; the first step's rate is not zero
-  std::int64_t steps = 1;   // of the whole run; the decay would reach zero one step after the last
+  std::int64_t steps =
+      1;  // of the whole run; the decay would reach `least` one step after the last
   Decay decay = Decay::cosine;
 };
 

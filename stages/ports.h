@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <span>
+
 #include "framework/codec/rows.h"
 #include "schedules/index.h"
 #include "stages/step_messages.h"
@@ -44,11 +46,11 @@ class Downstream {
   // Undefined if no layer up to here is trained.
   virtual at::Tensor take_gradient(const Phase& phase, MicroBatch micro_batch) = 0;
   // The loss of this pass so far, a float64 scalar on the stage's device, which the stage reads
-  // together with its own values. Undefined: none here.
-  virtual at::Tensor loss_sum(const Phase& phase) = 0;
-  // The report of all stages below this port, after their backwards, with the value of loss_sum().
-  // Called again after every decision with `retry`.
-  virtual StepReport collect(const Phase& phase, double loss_sum) = 0;
+  // together with its own values; of preferences PreferenceResult::sums. Undefined: none here.
+  virtual at::Tensor loss_sums(const Phase& phase) = 0;
+  // The report of all stages below this port, after their backwards, with the values of
+  // loss_sums(). Called again after every decision with `retry`.
+  virtual StepReport collect(const Phase& phase, std::span<const double> loss_sums) = 0;
   // Sends a decision to them.
   virtual void announce(const StepDecision& decision) = 0;
 };

@@ -48,6 +48,7 @@ std::vector<ChunkSlot> Stage::make_slots(const StageOptions& options, int first_
       static_cast<std::int32_t>(options.batch.replica * options.batch.micro_batches);
   chunk.micro_batches = options.batch.replicas * options.batch.micro_batches;
   chunk.recompute = options.recompute;
+  chunk.noise = options.noise;
   chunk.first_trained_layer = first_trained_layer;
   std::vector<ChunkSlot> slots;
   for (const ChunkPlan& plan : options.chunks) {
@@ -203,7 +204,8 @@ void Stage::connect_downstream(std::size_t slot, ChunkLinks& links, trace::SpanL
   } else {
     TORCH_INTERNAL_ASSERT(mine.model->head() != nullptr,
                           "the last stage of a pipeline has no LM head");
-    mine.downstream = std::make_unique<LossDownstream>(*mine.model->head(), *gradients_, *source_);
+    mine.downstream = std::make_unique<LossDownstream>(*mine.model->head(), *gradients_, *source_,
+                                                       options_.preference);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <iterator>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "kernels/squared_norm.h"
@@ -36,15 +37,20 @@ int micro_batches_of(const schedules::ActionList& actions) {
 // One copy: each copy would wait for all queued work of the device.
 std::vector<double> read_together(const at::Tensor& first, const at::Tensor& last) {
   const at::Tensor all =
-      last.defined() ? at::cat({first.to(last.device()), last.reshape({1})}) : first;
+      last.defined() ? at::cat({first.to(last.device()), last.reshape({-1})}) : first;
   const at::Tensor read = all.cpu();
   const auto* values = read.const_data_ptr<double>();
   return {values, values + read.numel()};
 }
 
-trace::StepMetrics metrics_of(const StepDecision& decision, double learning_rate) {
+trace::StepMetrics metrics_of(const StepDecision& decision, double learning_rate,
+                              bool preferences) {
   trace::StepMetrics metrics;
   metrics.loss = decision.loss;
+  if (preferences) {
+    metrics.margin = decision.margin;
+    metrics.accuracy = decision.accuracy;
+  }
   metrics.grad_norm = decision.gradient_norm;
   metrics.learning_rate = learning_rate;
   metrics.tokens = decision.tokens;
@@ -106,6 +112,7 @@ StepDecision StageLoop::train(store::Step step) {
   const double waited = parts_.waits.read().total;
   const double waited_for_tie = parts_.tie == nullptr ? 0 : parts_.tie->waited_seconds();
   const Phase phase{step, true};
+  if (options_.reference) play_reference(step, Phase::Reference::training);
   parts_.gradients.clear();
   parts_.sync.gradient_begins(step);
   play(phase, training_);
@@ -120,7 +127,7 @@ StepDecision StageLoop::train(store::Step step) {
       agreement_.agree_on_step(phase, [&] { return parts_.sync.gradient_whole(step); });
   const double rate = learning_rate(options_.learning_rate, number(step));
   update(step, summary.decision, rate);
-  summary.metrics = metrics_of(summary.decision, rate);
+  summary.metrics = metrics_of(summary.decision, rate, parts_.source.preferences());
   const double seconds = seconds_since(started);
   summary.metrics.seconds = seconds;
   summary.metrics.busy_seconds = seconds - (parts_.waits.read().total - waited);
@@ -153,6 +160,7 @@ StepDecision StageLoop::evaluate(store::Step steps) {
   }
   // Repeated after an eviction, because the shards of the evaluation change.
   do {
+    if (options_.reference) play_reference(steps, Phase::Reference::evaluation);
     parts_.sync.show_model(steps);
     play(phase, evaluation_);
     parts_.sync.hide_model();
@@ -208,6 +216,16 @@ void StageLoop::play(const Phase& phase, const schedules::ActionList& actions) {
   }
 }
 
+void StageLoop::play_reference(store::Step step, Phase::Reference samples) {
+  const Phase phase{step, false, samples};
+  if (samples == Phase::Reference::evaluation) return play(phase, evaluation_);
+  schedules::ActionList forwards;
+  std::ranges::copy_if(
+      training_, std::back_inserter(forwards),
+      [](const schedules::Action& action) { return action.work == schedules::Work::forward; });
+  play(phase, forwards);
+}
+
 void StageLoop::act(const Phase& phase, const schedules::Action& action) {
   const ChunkSlot& slot = parts_.slots.at(static_cast<std::size_t>(number(action.chunk)));
   const MicroBatch micro_batch = action.micro_batch;
@@ -246,11 +264,11 @@ StepReport StageLoop::report(const Phase& phase) {
     }
   }
   const std::vector<double> values =
-      read_together(kernels::squared_norms(sums), parts_.below.loss_sum(phase));
+      read_together(kernels::squared_norms(sums), parts_.below.loss_sums(phase));
   if (phase.training) parts_.sync.check_sums();
   for (std::size_t i = 0; i < norms.size(); ++i) norms[i].value = values[i];
   // After the own norms, because the report of the stages below has arrived meanwhile.
-  StepReport all = parts_.below.collect(phase, values.size() > norms.size() ? values.back() : 0);
+  StepReport all = parts_.below.collect(phase, std::span(values).subspan(norms.size()));
   add_norms(all, norms);
   all.joint = !phase.training || ends_jointly(phase.step);
   return all;

@@ -31,6 +31,7 @@ struct LoopOptions {
   std::int64_t checkpoint_every = 0;  // steps; 0: only after the last step
   std::int64_t memory_every = 0;      // steps; 0: no checkpoints in memory
   bool evaluate = false;              // there is evaluation data
+  bool reference = false;             // forwards without adapters come before every pass
   LearningRateOptions learning_rate;
   // The actions of an evaluation that is sharded over this many replicas, for shard `index`. Needed
   // if the membership may change.
@@ -110,6 +111,7 @@ class StageLoop {
   double take_checkpoint_seconds();
 
   void play(const Phase& phase, const schedules::ActionList& actions);
+  void play_reference(store::Step step, Phase::Reference samples);
   void act(const Phase& phase, const schedules::Action& action);
   // The norms of this stage, with the report of all stages below it.
   bool ends_jointly(store::Step step) const;

@@ -19,6 +19,7 @@
 #include "stages/adamw.h"
 #include "stages/batch_source.h"
 #include "stages/boundary_codecs.h"
+#include "stages/preference.h"
 #include "stages/replica_sync.h"
 #include "stages/stage_loop.h"
 
@@ -47,6 +48,8 @@ struct StageOptions {
   std::uint64_t seed = 0;
   bool recompute = false;
   double clip = 1.0;
+  double noise = 0;  // Pass::noise in training
+  PreferenceOptions preference;
   // Size of the token file. Activation caches need it on every stage.
   std::int64_t training_rows = 0;
   std::int64_t row_tokens = 0;                  // of one row

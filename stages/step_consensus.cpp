@@ -237,6 +237,8 @@ StepConsensus::Proposal combine_proposals(const std::vector<std::uint32_t>& repl
   for (std::size_t i = 1; i < proposals.size(); ++i) {
     const StepReport& report = proposals[i].report;
     all.report.loss += report.loss;
+    all.report.margin += report.margin;
+    all.report.accuracy += report.accuracy;
     all.report.tokens += report.tokens;
     all.stop = all.stop || proposals[i].stop;
     all.save = std::max(all.save, proposals[i].save);

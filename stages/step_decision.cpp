@@ -24,6 +24,8 @@ StepDecision decide_step(const StepReport& report, double clip, bool stop) {
   // The mean of no values is unknown.
   decision.loss =
       has_targets ? without_sign_of_nan(report.loss) : std::numeric_limits<double>::quiet_NaN();
+  decision.margin = report.margin;
+  decision.accuracy = report.accuracy;
   decision.target_tokens = report.target_tokens;
   decision.tokens = report.tokens;
   decision.gradient_norm = without_sign_of_nan(std::sqrt(sum));
@@ -52,6 +54,8 @@ double correct_divisor(StepReport& report, std::int64_t configured_tokens,
   double factor = own_divisor_factor(configured_tokens, member_tokens);
   report.target_tokens = member_tokens;
   report.loss *= factor;
+  report.margin *= factor;
+  report.accuracy *= factor;
   if (!sums_gradients) factor = 1;
   scale_norms(report, factor);
   return factor;

@@ -10,6 +10,7 @@ namespace strait::stages {
 
 void describe(auto& f, fields::Is<StepDecision> auto& m) {
   f("step", m.step), f("loss", m.loss), f("target_tokens", m.target_tokens);
+  f("margin", m.margin), f("accuracy", m.accuracy);
   f("tokens", m.tokens), f("gradient_norm", m.gradient_norm);
   f("gradient_factor", m.gradient_factor), f("skip", m.skip), f("hold", m.hold);
   f("own", m.own), f("stop", m.stop), f("save", m.save), f("epoch", m.epoch);

@@ -15,7 +15,12 @@ namespace strait::stages {
 // in an evaluation it is the number of steps trained so far.
 struct Phase {
   store::Step step{};
-  bool training = true;
+  bool training = true;  // false: forwards only
+  // Adapters are off, and the samples are those of a training step or of an evaluation. Comes
+  // before that phase.
+  enum class Reference : std::uint8_t { none, training, evaluation } reference = Reference::none;
+
+  bool reads_training() const { return training || reference == Reference::training; }
   bool operator==(const Phase&) const = default;
 };
 
@@ -32,7 +37,9 @@ struct SquaredNorm {
 struct StepReport {
   store::Step step{};
   double loss = 0;                         // sum over target tokens divided by their number
-  std::int64_t target_tokens = 0;          // the divisor of the loss
+  std::int64_t target_tokens = 0;          // the divisor of the loss; of preferences the pairs
+  double margin = 0;                       // of preferences: a mean over pairs, as the loss
+  double accuracy = 0;                     // share of pairs whose margin is above zero
   std::int64_t tokens = 0;                 // of all rows, whether targets or not
   std::vector<SquaredNorm> squared_norms;  // of all owned parameters so far, in the model's order
   // A replica was evicted before every process had all data of this step's sync round.
@@ -46,6 +53,8 @@ struct StepReport {
 struct StepDecision {
   store::Step step{};
   double loss = 0;
+  double margin = 0;
+  double accuracy = 0;
   std::int64_t target_tokens = 0;
   std::int64_t tokens = 0;
   double gradient_norm = 0;
@@ -72,6 +81,7 @@ void describe(auto& f, fields::Is<SquaredNorm> auto& m) {
 }
 void describe(auto& f, fields::Is<StepReport> auto& m) {
   f("step", m.step), f("loss", m.loss), f("target_tokens", m.target_tokens);
+  f("margin", m.margin), f("accuracy", m.accuracy);
   f("tokens", m.tokens), f("round_incomplete", m.round_incomplete);
   f("squared_norms", fields::at_most(m.squared_norms, kMaxNorms));
 }

@@ -89,9 +89,26 @@ std::string content_of(const nlohmann::json& message, const std::string& origin)
   return required_string(message, "content", origin);
 }
 
-void add_message(Record& record, const std::string& role, const std::string& content) {
+// Not of an assistant's message with "train": false, or with a "weight" of 0.
+bool is_learnt(const nlohmann::json& message, const std::string& role, const std::string& origin) {
+  const nlohmann::json train = message.value("train", nlohmann::json());
+  if (!train.is_null() && !train.is_boolean()) {
+    refuse_record(origin,
+                  fmt::format("\"train\" is {} where true or false is expected", kind_of(train)));
+  }
+  if (role == "assistant") return train != false && message.value("weight", nlohmann::json()) != 0;
+  if (train == true) {
+    refuse_record(
+        origin,
+        "its \"train\" is true, but only what the assistant says is learnt; leave it out, "
+        "or set data.targets = \"all\"");
+  }
+  return false;
+}
+
+void add_message(Record& record, const std::string& role, const std::string& content, bool learnt) {
   record.pieces.push_back({role + ": ", false});
-  record.pieces.push_back({content + "\n", role == "assistant"});
+  record.pieces.push_back({content + "\n", learnt});
 }
 
 void check_learnable(const Record& record) {
@@ -102,6 +119,12 @@ void check_learnable(const Record& record) {
     std::string role =
         fmt::format("\"{}\"", text.substr(0, text.size() - 2).substr(0, kShownBytes));
     if (std::ranges::find(roles, role) == roles.end()) roles.push_back(std::move(role));
+  }
+  if (std::ranges::find(roles, "\"assistant\"") != roles.end()) {
+    refuse_record(
+        record.origin,
+        "all messages of the role \"assistant\" have \"train\": false or a \"weight\" of 0, "
+        "so there is nothing to learn");
   }
   refuse_record(record.origin,
                 fmt::format("no message has the role \"assistant\" (there are: {}), so there is "
@@ -117,15 +140,6 @@ std::string role_of(const std::string& speaker, const std::string& origin) {
                                     speaker.substr(0, kShownBytes)));
 }
 
-// A weight of 0 means that a message of the assistant is not to be learnt.
-void refuse_no_weight(const nlohmann::json& message, const std::string& origin) {
-  if (message.value("weight", nlohmann::json()) != 0) return;
-  refuse_record(origin,
-                "its \"weight\" is 0, but all that the assistant says is learnt "
-                "(data.targets = \"last\": its last message); end a record with each message "
-                "that is to be learnt, and leave \"weight\" out");
-}
-
 nlohmann::json shared_messages(const nlohmann::json& turns, const std::string& origin) {
   if (!turns.is_array() || turns.empty()) {
     refuse_record(origin, "\"conversations\" is not a list of {\"from\", \"value\"}");
@@ -135,8 +149,9 @@ nlohmann::json shared_messages(const nlohmann::json& turns, const std::string& o
     const std::string where = fmt::format("{}: turn {}", origin, i + 1);
     if (!turns[i].is_object()) refuse_record(where, "it is not an object");
     const std::string role = role_of(required_string(turns[i], "from", where), where);
-    if (role == "assistant") refuse_no_weight(turns[i], where);
     messages.push_back({{"role", role}, {"content", required_string(turns[i], "value", where)}});
+    const bool learnt = is_learnt(turns[i], role, where);
+    if (role == "assistant" && !learnt) messages.back()["train"] = false;
   }
   return messages;
 }
@@ -208,7 +223,7 @@ Record prompt_record(const nlohmann::json& root, std::string_view line, const st
   if (const std::string system = system_text(root, origin); !system.empty()) {
     refuse_second_system(messages, origin);
     record.chat = with_system(line, system);
-    add_message(record, "system", system);
+    add_message(record, "system", system, false);
   }
   for (std::size_t i = 0; i < messages.size(); ++i) {
     const std::string where = fmt::format("{}: message {}", origin, i + 1);
@@ -220,7 +235,7 @@ Record prompt_record(const nlohmann::json& root, std::string_view line, const st
       record.needs_template =
           fmt::format("the role \"{}\" (message {})", role.substr(0, kShownBytes), i + 1);
     }
-    add_message(record, role, content);
+    add_message(record, role, content, is_learnt(messages[i], role, where));
   }
   return record;
 }
@@ -238,11 +253,6 @@ std::string tools_content(const Record& record) {
 Record message_record(const nlohmann::json& root, std::string_view line,
                       const std::string& origin) {
   Record record = prompt_record(root, line, origin);
-  const nlohmann::json& messages = root["messages"];
-  for (std::size_t i = 0; i < messages.size(); ++i) {
-    if (messages[i]["role"] != "assistant") continue;
-    refuse_no_weight(messages[i], fmt::format("{}: message {}", origin, i + 1));
-  }
   check_learnable(record);
   return record;
 }
@@ -267,7 +277,9 @@ Record foreign_chat_record(const nlohmann::json& root, std::string_view line,
   if (root.contains("tools")) chat["tools"] = nlohmann::ordered_json::parse(line)["tools"];
   Record record{origin, {}, true, chat.dump(), tools_of(root, origin).is_null() ? "" : kTools};
   for (const nlohmann::json& message : messages) {
-    add_message(record, message["role"].get<std::string>(), message["content"].get<std::string>());
+    const auto role = message["role"].get<std::string>();
+    add_message(record, role, message["content"].get<std::string>(),
+                is_learnt(message, role, origin));
   }
   check_learnable(record);
   return record;

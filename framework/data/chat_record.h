@@ -12,8 +12,9 @@ namespace strait::data {
 std::string system_text(const nlohmann::json& root, const std::string& origin);
 
 // A record with "messages": a list of {"role", "content"}. A content is a string, or a list of
-// {"type": "text", "text"}, which are joined. It may be null if there are "tool_calls". A text
-// under "system" becomes the first message. `line` is the record's text. Throws StoreError
+// {"type": "text", "text"}, which are joined. It may be null if there are "tool_calls". A message
+// of the assistant's with "train": false or a "weight" of 0 is not learnt. A text under "system"
+// becomes the first message. `line` is the record's text. Throws StoreError
 // bad_input that starts with `origin`.
 Record message_record(const nlohmann::json& root, std::string_view line, const std::string& origin);
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <set>
+#include <span>
 #include <utility>
 
 #include "framework/data/file_packer.h"
@@ -19,6 +21,50 @@ namespace fs = std::filesystem;
   throw store::StoreError(kind, why);
 }
 
+constexpr const char* kDocuments = "documents";
+constexpr const char* kPreferences = "preferences";
+
+// Rows of preferences, from wherever they are, hold pairs of documents that both have a target.
+void check_pairs(const TokenFile& tokens, const fs::path& source) {
+  for (std::int64_t row = 0; row < tokens.rows(); ++row) {
+    const store::SampleId sample{row};
+    const std::span<const std::int32_t> documents = tokens.documents(sample);
+    std::set<std::int32_t> learnt;
+    for (const std::int64_t place : tokens.targets(sample)) {
+      learnt.insert(documents[static_cast<std::size_t>(place)]);
+    }
+    const auto lengths = tokens.document_lengths(sample);
+    if (lengths.size() % 2 == 0 && learnt.size() == lengths.size()) continue;
+    refuse_data(store::StoreError::Kind::bad_input,
+                fmt::format("{}: row {} has {} documents, {} of them with targets; rows of "
+                            "preferences hold pairs, the chosen answer before the rejected one, "
+                            "and each has a target",
+                            source.string(), row, lengths.size(), learnt.size()));
+  }
+}
+
+void check_form(const TokenFile& tokens, const fs::path& source, bool preferences) {
+  const auto found = tokens.metadata().find(kDocuments);
+  const bool has = found != tokens.metadata().end() && found->second == kPreferences;
+  if (has != preferences) {
+    refuse_data(store::StoreError::Kind::bad_input,
+                fmt::format("{} has {}, and train.preference.loss is {}; {}", source.string(),
+                            has ? "preferences" : "no preferences", has ? "missing" : "set",
+                            has ? "set it, or take other data"
+                                : "take JSONL with \"chosen\" and \"rejected\""));
+  }
+  if (preferences) check_pairs(tokens, source);
+}
+
+// Half of a preference is none.
+void check_too_long(const DataOptions& options) {
+  const TooLong too_long = options.rows.too_long;
+  if (!options.preferences || (too_long != TooLong::truncate && too_long != TooLong::split)) return;
+  refuse_data(store::StoreError::Kind::bad_input,
+              "data.too_long cuts records that are longer than a row, but a preference is in one "
+              "row; set it to \"drop\", or leave it out");
+}
+
 PackedFile read_token_file(const fs::path& source, const DataOptions& options) {
   if (options.hold_out > 0) {
     refuse_data(
@@ -34,6 +80,7 @@ PackedFile read_token_file(const fs::path& source, const DataOptions& options) {
                             "them equal",
                             source.string(), tokens->row_length(), options.rows.row));
   }
+  check_form(*tokens, source, options.preferences);
   return {std::move(tokens), nullptr, {}};
 }
 
@@ -103,9 +150,11 @@ std::string tokenizer_identity(const std::string& tokenizer, const TokenizerOpen
 
 PreparedSplit read_split(const std::vector<DataFile>& files, const DataOptions& options,
                          const TokenizerOpener& tokenizers) {
+  check_too_long(options);
   PreparedSplit split;
   PreparedData& training = split.training;
   training.files = files;
+  training.preferences = options.preferences;
   training.cached = true;
   FilePacker packer(options, tokenizers);
   Mix trained;
@@ -163,6 +212,7 @@ PreparedData read_data(const std::vector<DataFile>& files, DataOptions options,
 
 std::map<std::string, std::string> metadata_of(const PreparedData& data) {
   std::map<std::string, std::string> metadata{{"source", data.name()}};
+  if (data.preferences) metadata[kDocuments] = kPreferences;
   if (!data.tokenizer_name.empty()) metadata["tokenizer"] = data.tokenizer_name;
   if (!data.tokenizer.empty() && data.tokenizer != kByteTokenizer) {
     metadata["tokenizer_hash"] = data.tokenizer;

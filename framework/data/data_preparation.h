@@ -23,6 +23,8 @@ struct DataOptions {
   double hold_out = 0;      // share of the records
   std::uint64_t seed = 1;   // selects the held-out records, and the rows for a weight such as 0.5
   bool evaluation = false;  // evaluation data, not training data; used in messages
+  // Records are preferences; a row holds pairs of documents, the chosen answer before the rejected.
+  bool preferences = false;
 };
 
 // Data files as the packed sequences that stages train on.
@@ -36,6 +38,7 @@ struct PreparedData {
   std::vector<std::string> notes = {};    // what happened to records, one sentence each
   std::vector<std::string> removed = {};  // from the cache, one sentence each
   bool cached = false;                    // read from the cache, nothing was tokenised
+  bool preferences = false;               // as in the options
 
   std::string name() const { return paths_of(files); }  // for messages
 };

@@ -70,13 +70,28 @@ class FilePacker::Split {
   explicit Split(const DataOptions& options)
       : options_(options), training_(options), evaluation_(options) {}
 
-  // The packer that gets this record.
+  // The packer that gets this record. Both answers of a preference are on one side.
   Packer& side_of(const Record& record) {
+    if (options_.preferences && std::exchange(rejected_is_next_, !rejected_is_next_)) {
+      return *preferred_;
+    }
     ++records_;
     const bool held =
         options_.hold_out > 0 && is_held_out(record, options_.hold_out, options_.seed);
     held_ += held ? 1 : 0;
-    return (held ? evaluation_ : training_).packer();
+    preferred_ = &(held ? evaluation_ : training_).packer();
+    return *preferred_;
+  }
+
+  // Documents come in the order of the records.
+  void add(Packer& side, Document document) {
+    if (!options_.preferences) return side.add(document);
+    if (chosen_) {
+      side.add(joined(std::move(*chosen_), document));
+      chosen_.reset();
+    } else {
+      chosen_ = std::move(document);
+    }
   }
 
   // The tokenizer has no token to end texts and completions.
@@ -150,7 +165,18 @@ class FilePacker::Split {
     Packer packer_;
   };
 
+  static Document joined(Document chosen, const Document& rejected) {
+    chosen.second = chosen.tokens.size();
+    chosen.tokens.insert(chosen.tokens.end(), rejected.tokens.begin(), rejected.tokens.end());
+    chosen.is_target.insert(chosen.is_target.end(), rejected.is_target.begin(),
+                            rejected.is_target.end());
+    return chosen;
+  }
+
   const DataOptions& options_;
+  Packer* preferred_ = nullptr;     // what the last chosen answer goes to
+  bool rejected_is_next_ = false;   // among the records
+  std::optional<Document> chosen_;  // waits for the rejected answer
   Rows training_;
   Rows evaluation_;
   std::int64_t records_ = 0;
@@ -159,7 +185,7 @@ class FilePacker::Split {
 };
 
 PackedFile FilePacker::pack(const fs::path& source) {
-  RecordReader reader(source);
+  RecordReader reader(source, options_.preferences);
   if (options_.hold_out > 0 && reader.is_text()) {
     throw store::StoreError(
         store::StoreError::Kind::bad_input,
@@ -180,7 +206,7 @@ void FilePacker::pack_bytes(RecordReader& reader, Split& split) const {
   while (std::optional<Record> record = reader.next()) {
     Packer& packer = split.side_of(*record);
     choose_targets(*record, options_.targets);
-    packer.add(ByteTokenizer::document(*record));
+    split.add(packer, ByteTokenizer::document(*record));
   }
 }
 
@@ -192,9 +218,9 @@ void FilePacker::pack_tokens(RecordReader& reader, Split& split) {
   std::size_t bytes = 0;
   const auto receive = [&] {
     std::size_t tokens = 0;
-    for (const Document& document : tokenizer_->receive()) {
+    for (Document& document : tokenizer_->receive()) {
       tokens += document.tokens.size();
-      sides.front()->add(document);
+      split.add(*sides.front(), std::move(document));
       sides.pop_front();
     }
     progress.show(tokens);

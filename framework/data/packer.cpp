@@ -20,19 +20,6 @@ PackedRow empty_row(std::int64_t length) {
           std::vector<std::int32_t>(size, -1)};
 }
 
-void append(PackedRow& row, const Document& document, std::size_t from, std::size_t count,
-            std::size_t context) {
-  const auto first = static_cast<std::ptrdiff_t>(from);
-  const auto size = static_cast<std::ptrdiff_t>(count);
-  const auto unlearnt = static_cast<std::ptrdiff_t>(context);
-  std::copy_n(document.tokens.begin() + first, size, row.input_ids.begin() + row.used);
-  std::copy_n(document.is_target.begin() + first + unlearnt, size - unlearnt,
-              row.loss_mask.begin() + row.used + unlearnt);
-  std::fill_n(row.document.begin() + row.used, size, row.documents);
-  row.used += size;
-  ++row.documents;
-}
-
 // Rows of one length and the free room of each. A max tree finds the first row with enough room.
 class RoomTree {
  public:
@@ -81,7 +68,7 @@ void Packer::cut(const Document& document, std::size_t kept) {
   const auto overlap = static_cast<std::size_t>(options_.overlap);
   for (std::size_t from = 0; from < kept; from += length - overlap) {
     const std::size_t count = std::min(length, kept - from);
-    place(document, {from, count, from == 0 ? 0 : overlap});
+    place(document, {from, count, from == 0 ? 0 : overlap, document.second});
     if (from + count == kept) break;
   }
 }
@@ -145,23 +132,48 @@ void Packer::finish() {
   open_.clear();
 }
 
-void Packer::place(const Document& document, const Piece& piece) {
-  // Nothing predicts the first token of a piece, so it cannot be a target.
+void Packer::append(PackedRow& row, const Document& document, const Piece& piece) {
+  const auto first = static_cast<std::ptrdiff_t>(piece.from);
+  const auto size = static_cast<std::ptrdiff_t>(piece.count);
+  const auto unlearnt = static_cast<std::ptrdiff_t>(piece.context);
+  std::copy_n(document.tokens.begin() + first, size, row.input_ids.begin() + row.used);
+  std::copy_n(document.is_target.begin() + first + unlearnt, size - unlearnt,
+              row.loss_mask.begin() + row.used + unlearnt);
+  const auto numbers = row.document.begin() + row.used;
+  std::fill_n(numbers, size, row.documents++);
+  if (piece.second > 0) {
+    std::fill(numbers + static_cast<std::ptrdiff_t>(piece.second), numbers + size, row.documents++);
+  }
+  row.used += size;
+}
+
+// Nothing predicts the first token of a document, so it cannot be a target.
+bool Packer::is_learnt(const Document& document, const Piece& piece) {
   const auto marks = std::span(document.is_target).subspan(piece.from, piece.count);
-  const auto learnt = marks.subspan(std::max<std::size_t>(piece.context, 1));
-  if (std::ranges::find(learnt, 1) == learnt.end()) {
+  const auto learnt = [&](std::size_t from, std::size_t to) {
+    const auto part = marks.subspan(from, to - from);
+    return std::ranges::find(part, 1) != part.end();
+  };
+  const std::size_t first = std::max<std::size_t>(piece.context, 1);
+  if (piece.second == 0) return learnt(first, piece.count);
+  return piece.second > 1 && learnt(first, piece.second) && piece.second + 1 < piece.count &&
+         learnt(piece.second + 1, piece.count);
+}
+
+void Packer::place(const Document& document, const Piece& piece) {
+  if (!is_learnt(document, piece)) {
     ++long_documents_.pieces_without_target;
     return;
   }
   if (options_.packing == Packing::decreasing) return gather(document, piece);
   if (options_.packing == Packing::single) {
     PackedRow row = empty_row(options_.row);
-    append(row, document, piece.from, piece.count, piece.context);
+    append(row, document, piece);
     take_(rows_++, row);
     return;
   }
   OpenRow& open = row_with_room(static_cast<std::int64_t>(piece.count));
-  append(open.row, document, piece.from, piece.count, piece.context);
+  append(open.row, document, piece);
   if (open.row.used < options_.row) return;
   take_(open.number, open.row);
   std::erase_if(open_, [&](const OpenRow& one) { return one.row.used == options_.row; });
@@ -182,7 +194,7 @@ Packer::OpenRow& Packer::row_with_room(std::int64_t count) {
 void Packer::gather(const Document& document, const Piece& piece) {
   const auto first = static_cast<std::ptrdiff_t>(piece.from);
   const auto end = static_cast<std::ptrdiff_t>(piece.from + piece.count);
-  pieces_.push_back({gathered_.tokens.size(), piece.count, piece.context});
+  pieces_.push_back({gathered_.tokens.size(), piece.count, piece.context, piece.second});
   gathered_.tokens.insert(gathered_.tokens.end(), document.tokens.begin() + first,
                           document.tokens.begin() + end);
   gathered_.is_target.insert(gathered_.is_target.end(), document.is_target.begin() + first,
@@ -211,7 +223,7 @@ void Packer::place_gathered() {
   for (const std::vector<std::size_t>& members : rows) {
     PackedRow row = empty_row(options_.row);
     for (const std::size_t i : members) {
-      append(row, gathered_, pieces_[i].from, pieces_[i].count, pieces_[i].context);
+      append(row, gathered_, pieces_[i]);
     }
     take_(rows_++, row);
   }

@@ -15,6 +15,7 @@ struct Document {
   std::vector<std::uint8_t> is_target;  // one per token
   bool whole = false;                   // not plain text, which may be cut where a row ends
   bool last = true;                     // false: the next document continues this text
+  std::size_t second = 0;  // where the rejected answer's document begins; 0: one document only
 };
 
 // What happens to a whole document longer than a row: it is refused, dropped, cut to its first row,
@@ -57,7 +58,8 @@ struct PackedRow {
 // Puts documents into rows of one length, with every token exactly once (except for `overlap`). A
 // document longer than a row is cut into pieces as long as a row, or, if it is whole, treated
 // according to `too_long`. A piece without a target is left out, because a step might consist of
-// its row only. The rows depend only on the documents and their order. Memory is bounded by
+// its row only. The two documents of a preference stay together, one after the other, and both need
+// a target. The rows depend only on the documents and their order. Memory is bounded by
 // kLookBack rows or a window of kWindow tokens. One thread.
 class Packer {
  public:
@@ -80,6 +82,7 @@ class Packer {
     std::size_t from = 0;
     std::size_t count = 0;
     std::size_t context = 0;
+    std::size_t second = 0;  // place in the piece where its second document begins; 0: none
   };
   struct OpenRow {
     std::int64_t number;
@@ -88,6 +91,8 @@ class Packer {
   void cut(const Document& document, std::size_t kept);
   void add_text(const Document& document);
   void place(const Document& document, const Piece& piece);
+  static bool is_learnt(const Document& document, const Piece& piece);
+  static void append(PackedRow& row, const Document& document, const Piece& piece);
   OpenRow& row_with_room(std::int64_t count);
   void gather(const Document& document, const Piece& piece);
   void place_gathered();

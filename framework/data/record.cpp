@@ -9,17 +9,11 @@
 
 #include "framework/data/chat_record.h"
 #include "framework/data/record_fields.h"
-#include "framework/data/record_reader.h"
-#include "framework/fields/bounded_json.h"
 #include "framework/mixed_bits.h"
 #include "framework/store/file_hash.h"
 
 namespace strait::data {
 namespace {
-
-// A text may be as long as its line.
-constexpr fields::JsonLimits kRecordLimits{
-    .depth = 64, .string_bytes = RecordReader::kMaximumLine, .values = 1 << 20};
 
 // Whether the key has a value other than null. Tables of many records have null where a record has
 // none.
@@ -39,10 +33,11 @@ void refuse_other_tasks(const nlohmann::json& root, const std::string& origin) {
       "which this build does not train on; it trains on \"text\", on \"prompt\" and "
       "\"completion\", and on \"messages\"";
   if (has_value(root, "chosen") || has_value(root, "rejected")) {
-    refuse_record(origin,
-                  fmt::format("\"chosen\" and \"rejected\" are a preference, {}; write the chosen "
-                              "answer as the completion of a prompt, and leave both keys out",
-                              kSupported));
+    refuse_record(
+        origin,
+        "\"chosen\" and \"rejected\" are a preference; set train.preference.loss to learn "
+        "it, or write the chosen answer as the completion of a prompt, and leave both "
+        "keys out");
   }
   if (!has_value(root, "label")) return;
   const bool answered = root.contains("completion") || root.contains("messages") ||
@@ -63,12 +58,7 @@ void refuse_other_tasks(const nlohmann::json& root, const std::string& origin) {
 }  // namespace
 
 Record parse_record(std::string_view line, const std::string& origin) {
-  nlohmann::json root;
-  try {
-    root = fields::parse_bounded_json(line, kRecordLimits);
-  } catch (const fields::JsonError& error) {
-    refuse_record(origin, fmt::format("a line that is not JSON: {}", error.what()));
-  }
+  const nlohmann::json root = parse_line(line, origin);
   constexpr const char* kAllowed =
       "a record is an object with \"text\", or \"prompt\" and \"completion\", or \"messages\", or "
       "\"conversations\", or \"instruction\" and \"output\"";

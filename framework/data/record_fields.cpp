@@ -4,12 +4,29 @@
 
 #include <nlohmann/json.hpp>
 
+#include "framework/data/data_form.h"
+#include "framework/fields/bounded_json.h"
 #include "framework/store/store_error.h"
 
 namespace strait::data {
+namespace {
+
+// A text may be as long as its line.
+constexpr fields::JsonLimits kRecordLimits{
+    .depth = 64, .string_bytes = kLongestLine, .values = 1 << 20};
+
+}  // namespace
 
 void refuse_record(const std::string& origin, const std::string& why) {
   throw store::StoreError(store::StoreError::Kind::bad_input, origin + ": " + why);
+}
+
+nlohmann::json parse_line(std::string_view line, const std::string& origin) {
+  try {
+    return fields::parse_bounded_json(line, kRecordLimits);
+  } catch (const fields::JsonError& error) {
+    refuse_record(origin, fmt::format("a line that is not JSON: {}", error.what()));
+  }
 }
 
 const char* kind_of(const nlohmann::json& value) {

@@ -2,11 +2,15 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 
 namespace strait::data {
 
 // StoreError bad_input: "<origin>: <why>".
 [[noreturn]] void refuse_record(const std::string& origin, const std::string& why);
+
+// The JSON of a line of a data file.
+nlohmann::json parse_line(std::string_view line, const std::string& origin);
 
 // The type of a value, in words for a sentence: "a number", "a list".
 const char* kind_of(const nlohmann::json& value);

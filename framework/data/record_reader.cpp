@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <span>
 #include <string_view>
+#include <utility>
 
+#include "framework/data/preference_record.h"
 #include "framework/store/store_error.h"
 #include "framework/utf8.h"
 
@@ -16,8 +18,10 @@ constexpr std::uint64_t kPiece = 1 << 20;
 
 }  // namespace
 
-RecordReader::RecordReader(const std::filesystem::path& path)
-    : file_(path), lines_(path.extension() == ".jsonl" || path.extension() == ".ndjson") {
+RecordReader::RecordReader(const std::filesystem::path& path, bool preferences)
+    : file_(path),
+      lines_(path.extension() == ".jsonl" || path.extension() == ".ndjson"),
+      preferences_(preferences) {
   if (file_.size() == 0) {
     // An empty file is a mistake, such as an interrupted download, so it is not taken for no
     // records.
@@ -27,14 +31,25 @@ RecordReader::RecordReader(const std::filesystem::path& path)
   std::string head(std::min<std::uint64_t>(file_.size(), kFormBytes), '\0');
   file_.read(0, std::as_writable_bytes(std::span(head)));
   refuse_other_forms(path, head, lines_);
+  if (!preferences_ || lines_) return;
+  throw store::StoreError(
+      store::StoreError::Kind::bad_input,
+      fmt::format(
+          "{} is one text, and train.preference.loss needs preferences; write them as JSONL "
+          "with a \"prompt\", a \"chosen\" and a \"rejected\" on each line",
+          path.string()));
 }
 
 std::optional<Record> RecordReader::next() {
   if (!lines_) return next_part();
+  if (rejected_) return std::exchange(rejected_, std::nullopt);
   while (std::optional<std::string> line = next_line()) {
     if (line->find_first_not_of(" \t\r") == std::string::npos) continue;
     ++records_;
-    return parse_record(*line, origin());
+    if (!preferences_) return parse_record(*line, origin());
+    Preference both = parse_preference(*line, origin());
+    rejected_ = std::move(both.rejected);
+    return std::move(both.chosen);
   }
   if (records_ == 0) {
     throw store::StoreError(

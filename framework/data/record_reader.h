@@ -19,7 +19,8 @@ class RecordReader {
  public:
   static constexpr std::uint64_t kMaximumLine = kLongestLine;
 
-  explicit RecordReader(const std::filesystem::path& path);
+  // With `preferences` each line is two records, the chosen answer and then the rejected one.
+  explicit RecordReader(const std::filesystem::path& path, bool preferences = false);
 
   std::optional<Record> next();  // nothing: no more records
 
@@ -35,6 +36,8 @@ class RecordReader {
 
   store::InputFile file_;
   bool lines_ = false;
+  bool preferences_ = false;
+  std::optional<Record> rejected_;  // comes next
   std::string buffer_;
   std::size_t position_ = 0;  // in buffer_
   std::uint64_t offset_ = 0;  // in the file, after buffer_

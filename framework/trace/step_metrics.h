@@ -11,6 +11,8 @@ namespace strait::trace {
 // One step, as reported by one process, or combined over all processes.
 struct StepMetrics {
   std::optional<double> loss;
+  std::optional<double> margin;
+  std::optional<double> accuracy;
   std::optional<double> grad_norm;
   std::optional<double> learning_rate;
   std::optional<std::int64_t> tokens;
@@ -49,13 +51,24 @@ inline double idle_share(const StepMetrics& step) {
 // wait in the next, and the steps of a run must add up to its time.
 template <>
 inline constexpr std::tuple kMetrics<StepMetrics> = {
-    metric(&StepMetrics::loss, {.key = "loss",
-                                .unit = Unit::nats,
-                                .combine = Combine::first,
-                                .meaning = "mean over the target tokens of the step",
-                                .label = {1, "loss "},
-                                .status = Status::line,
-                                .chart = {1, "Loss"}}),
+    metric(&StepMetrics::loss,
+           {.key = "loss",
+            .unit = Unit::nats,
+            .combine = Combine::first,
+            .meaning = "mean over the target tokens of the step, or over its pairs",
+            .label = {1, "loss "},
+            .status = Status::line,
+            .chart = {1, "Loss"}}),
+    metric(&StepMetrics::margin,
+           {.key = "margin",
+            .combine = Combine::first,
+            .meaning = "of preferences: rewards of chosen - rejected answers, mean over pairs",
+            .label = {1, "margin "}}),
+    metric(&StepMetrics::accuracy, {.key = "accuracy",
+                                    .unit = Unit::share,
+                                    .combine = Combine::first,
+                                    .meaning = "of preferences: pairs with a margin above 0",
+                                    .label = {1, "accuracy "}}),
     metric(&StepMetrics::grad_norm, {.key = "grad_norm",
                                      .combine = Combine::first,
                                      .meaning = "norm of the whole gradient before clipping",
@@ -70,10 +83,11 @@ inline constexpr std::tuple kMetrics<StepMetrics> = {
                                   .unit = Unit::tokens,
                                   .combine = Combine::max,
                                   .meaning = "of all sequences, targets or not"}),
-    metric(&StepMetrics::targets, {.key = "targets",
-                                   .unit = Unit::tokens,
-                                   .combine = Combine::max,
-                                   .meaning = "of these, which the loss is the mean over"}),
+    metric(&StepMetrics::targets,
+           {.key = "targets",
+            .unit = Unit::tokens,
+            .combine = Combine::max,
+            .meaning = "of these, or pairs of answers, which the loss is the mean over"}),
     metric(&StepMetrics::seconds, {.key = "seconds",
                                    .unit = Unit::seconds,
                                    .combine = Combine::mean,

@@ -68,15 +68,19 @@ std::optional<SamplePrompt> prompt_of(const data::Record& record) {
 
 using Wanted = std::function<bool(const data::Record&)>;
 
-std::vector<SamplePrompt> prompts_of(const std::vector<data::DataFile>& files, std::size_t most,
+// Of a preference it is that of the chosen answer, which comes first.
+std::vector<SamplePrompt> prompts_of(const recipe::Recipe& recipe,
+                                     const std::vector<data::DataFile>& files, std::size_t most,
                                      const Wanted& wanted) {
   std::vector<SamplePrompt> prompts;
   const auto file = std::ranges::find_if(files, is_lines);
   if (file == files.end()) return prompts;
-  data::RecordReader reader(file->path);
+  const bool preferences = recipe.train.preference.loss != recipe::PreferenceKind::none;
+  data::RecordReader reader(file->path, preferences);
   for (int read = 0; read < kMostRead && prompts.size() < most; ++read) {
     const auto record = reader.next();
     if (!record) break;
+    if (preferences) reader.next();
     if (!wanted(*record)) continue;
     if (auto prompt = prompt_of(*record)) prompts.push_back(std::move(*prompt));
   }
@@ -87,15 +91,16 @@ std::vector<SamplePrompt> prompts_of(const std::vector<data::DataFile>& files, s
 
 std::vector<SamplePrompt> held_out_prompts(const recipe::Recipe& recipe, std::size_t most) {
   const recipe::Recipe::Data& data = recipe.data;
-  if (!data.eval.empty()) return prompts_of(data.eval, most, [](const auto&) { return true; });
+  if (!data.eval.empty())
+    return prompts_of(recipe, data.eval, most, [](const auto&) { return true; });
   if (data.hold_out == 0) return {};
-  return prompts_of(data.train, most, [&](const data::Record& record) {
+  return prompts_of(recipe, data.train, most, [&](const data::Record& record) {
     return data::is_held_out(record, data.hold_out, static_cast<std::uint64_t>(recipe.seed));
   });
 }
 
 std::vector<SamplePrompt> training_prompts(const recipe::Recipe& recipe, std::size_t most) {
-  return prompts_of(recipe.data.train, most, [](const auto&) { return true; });
+  return prompts_of(recipe, recipe.data.train, most, [](const auto&) { return true; });
 }
 
 std::string prompt_flags(const std::vector<SamplePrompt>& prompts) {

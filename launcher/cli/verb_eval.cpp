@@ -148,8 +148,16 @@ data::PreparedData evaluation_data(const fs::path& directory, const plan::RunFil
     throw base::UserError(base::ExitCode::bad_input,
                           "the run's recipe has no data.eval; name a file with --data FILE");
   }
-  data::DataOptions options = planner::data_options(run.plan.recipe);
+  const recipe::Recipe& recipe = run.plan.recipe;
+  if (chosen_file.empty() && recipe.train.preference.loss != recipe::PreferenceKind::none) {
+    throw base::UserError(base::ExitCode::bad_input,
+                          "the run's own data are preferences, whose loss only the run itself "
+                          "evaluates; name a file of other records with --data FILE");
+  }
+  data::DataOptions options = planner::data_options(recipe);
   options.evaluation = true;
+  options.preferences = false;
+  options.targets = recipe.data.targets;
   if (source.extension() != ".safetensors") options.tokenizer = tokenizer_of_run(run, chosen);
   options.rows.remedy = remedy_for_long_records(directory, source, options);
   data::PreparedData data =
@@ -163,7 +171,6 @@ data::PreparedData evaluation_data(const fs::path& directory, const plan::RunFil
                     source.string(), data.tokenizer, made_by));
   }
   for (const std::string& note : data.notes) warn(note);
-  const recipe::Recipe& recipe = run.plan.recipe;
   planner::check_tokens(recipe,
                         models::describe(planner::planned_model(run.plan),
                                          {recipe.data.row, planner::value_bytes(recipe.model)}),

@@ -179,6 +179,7 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before,
   if (before == nullptr && recipe.model.lora && recipe.model.adapter.empty()) {
     models::check_pattern_use(model, *config.lora);
   }
+  check_rates(recipe, model);
   // With "auto" the other value of recompute is planned, too.
   models::ModelDescription recomputing = model;
   const std::int64_t recomputed = recompute_layers(recipe.model, model);

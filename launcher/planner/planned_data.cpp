@@ -172,11 +172,14 @@ std::string tokenizer_of(const recipe::Recipe& recipe) {
 
 data::DataOptions data_options(const recipe::Recipe& recipe) {
   const recipe::Recipe::Data& data = recipe.data;
+  const bool preferences = recipe.train.preference.loss != recipe::PreferenceKind::none;
   return {{data.row, data.too_long, data.packing, data.overlap},
           tokenizer_of(recipe),
-          data.targets,
+          preferences ? data::Targets::last : data.targets,
           0,
-          static_cast<std::uint64_t>(recipe.seed)};
+          static_cast<std::uint64_t>(recipe.seed),
+          /*evaluation=*/false,
+          preferences};
 }
 
 std::string prepare_command(const std::string& source, const data::DataOptions& options) {

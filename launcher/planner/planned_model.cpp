@@ -7,11 +7,15 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <system_error>
+#include <vector>
 
 #include "framework/fields/bounded_json.h"
+#include "framework/name_pattern.h"
 #include "framework/store/input_file.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/hub_name.h"
@@ -163,6 +167,33 @@ bool are_equal(recipe::Recipe::Lora one, recipe::Recipe::Lora other) {
   return one == other;
 }
 
+void check_rates(const recipe::Recipe& recipe, const models::ModelDescription& model) {
+  const auto refuse = [&recipe](const std::string& why) {
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("train.rates ({}) {}", recipe.origins.of("train.rates"), why));
+  };
+  const std::vector<models::TensorShape> trained = model.trained_tensors();
+  std::map<std::string, std::string> pattern_of;
+  for (const auto& [pattern, rate] : recipe.train.rates) {
+    const std::regex whole = compile_pattern(pattern);
+    bool used = false;
+    for (const models::TensorShape& tensor : trained) {
+      if (!std::regex_match(tensor.name, whole)) continue;
+      used = true;
+      const auto [other, added] = pattern_of.emplace(tensor.name, pattern);
+      if (added) continue;
+      refuse(fmt::format("has two patterns for {}, \"{}\" and \"{}\"; let one of them match it",
+                         tensor.name, other->second, pattern));
+    }
+    if (used) continue;
+    refuse(
+        fmt::format("has the pattern \"{}\", which matches no trained parameter; the first one "
+                    "is {}",
+                    pattern, trained.front().name));
+  }
+}
+
 recipe::Recipe with_adapter_settings(recipe::Recipe recipe, const std::string& config) {
   if (recipe.model.adapter.empty()) return recipe;
   const fs::path file = fs::path(recipe.model.adapter) / kAdapterConfig;
@@ -185,6 +216,16 @@ recipe::Recipe with_adapter_settings(recipe::Recipe recipe, const std::string& c
         base::ExitCode::bad_input,
         fmt::format(
             "model.lora has other settings than {}; leave it out to go on with that adapter",
+            file.string()));
+  }
+  if (recipe.train.preference.loss == recipe::PreferenceKind::dpo &&
+      !settings.modules_to_save.empty()) {
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format(
+            "{} has modules_to_save, but train.preference.loss is \"dpo\", which compares "
+            "with the model without adapters, and these modules have no other weights; take "
+            "an adapter without them, or set it to \"orpo\" or \"simpo\"",
             file.string()));
   }
   recipe.model.lora = settings;

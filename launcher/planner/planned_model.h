@@ -23,6 +23,9 @@ std::int64_t value_bytes(const recipe::Recipe::Model& model);
 // while it is recomputed, in addition to what it keeps. Pure.
 std::int64_t recompute_layers(const recipe::Recipe::Model& recipe, models::ModelDescription& model);
 
+// UserError: a pattern of train.rates matches no trained parameter, or two match the same.
+void check_rates(const recipe::Recipe& recipe, const models::ModelDescription& model);
+
 // The recipe with the settings of the adapter that it starts from. `config`: the text of the
 // model's config.json. UserError: the adapter cannot be read, or the recipe sets other values.
 recipe::Recipe with_adapter_settings(recipe::Recipe recipe, const std::string& config);

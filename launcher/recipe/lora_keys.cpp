@@ -10,6 +10,7 @@ namespace strait::recipe {
 
 namespace {
 
+using key_kinds::by_pattern;
 using key_kinds::flag;
 using key_kinds::integer;
 using key_kinds::IntegerRange;
@@ -72,29 +73,6 @@ RecipeKey targets() {
     return RecipeValue(lora.pattern.empty() ? kAllLinear : lora.pattern);
   };
   return key;
-}
-
-// A table of numbers by pattern.
-template <class Range, class Field>
-RecipeKey by_pattern(const std::string& name, Field field_of, Range range,
-                     const std::string& help) {
-  using Table = std::remove_cvref_t<decltype(field_of(std::declval<Recipe&>()))>;
-  return {name,
-          "a table from regular expressions to " + range.text(),
-          help,
-          {},
-          [=](const RecipeValue& value, Recipe& recipe) {
-            if (!value.is_object()) return false;
-            for (const auto& [pattern, one] : value.items()) {
-              if (!is_name_pattern(pattern) || !range.holds(one)) return false;
-            }
-            field_of(recipe) = value.template get<Table>();
-            return true;
-          },
-          [=](const Recipe& recipe) {
-            const Table& table = field_of(recipe);
-            return table.empty() ? RecipeValue() : RecipeValue(table);
-          }};
 }
 
 RecipeKey layers() {

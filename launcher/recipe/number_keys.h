@@ -6,7 +6,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 
+#include "framework/name_pattern.h"
 #include "launcher/recipe/recipe_keys.h"
 
 namespace strait::recipe {
@@ -88,6 +91,29 @@ template <class Field>
 RecipeKey number(const std::string& name, Field field_of, NumberRange range,
                  const std::string& help, std::string_view absent = {}) {
   return ranged(name, field_of, range, help, absent);
+}
+
+// A table of numbers by pattern.
+template <class Range, class Field>
+RecipeKey by_pattern(const std::string& name, Field field_of, Range range,
+                     const std::string& help) {
+  using Table = std::remove_cvref_t<decltype(field_of(std::declval<Recipe&>()))>;
+  return {name,
+          "a table from regular expressions to " + range.text(),
+          help,
+          {},
+          [=](const RecipeValue& value, Recipe& recipe) {
+            if (!value.is_object()) return false;
+            for (const auto& [pattern, one] : value.items()) {
+              if (!is_name_pattern(pattern) || !range.holds(one)) return false;
+            }
+            field_of(recipe) = value.template get<Table>();
+            return true;
+          },
+          [=](const Recipe& recipe) {
+            const Table& table = field_of(recipe);
+            return table.empty() ? RecipeValue() : RecipeValue(table);
+          }};
 }
 
 }  // namespace strait::recipe::key_kinds

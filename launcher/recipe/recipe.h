@@ -11,19 +11,12 @@
 
 namespace strait::recipe {
 
-// Outside of Recipe: compilers disagree on optional members of an incomplete nested type.
-struct LoraSettings {
-  std::int64_t rank = 8;
-  double alpha = 16;
-  std::vector<std::string> targets;  // last parts of the names of matrices; empty: by `pattern`
-  std::string pattern;               // a regular expression of whole names; empty: all matrices
-  double dropout = 0;                // of the adapters' input
-  bool rslora = false;               // scaled by alpha / sqrt(rank), not by alpha / rank
-  std::map<std::string, std::int64_t> rank_pattern;  // ranks of matrices whose names end so
-  std::map<std::string, double> alpha_pattern;       // the same
-  std::vector<std::int64_t> layers;                  // only in these blocks; empty: in all
-  std::vector<std::string> modules_to_save;          // trained whole
-  bool operator==(const LoraSettings&) const = default;
+// The table train.preference: what is learnt from pairs of answers.
+struct PreferenceSettings {
+  PreferenceKind loss = PreferenceKind::none;
+  std::optional<double> beta = std::nullopt;  // absent: 2 of simpo, else 0.1
+  double margin = 0.5;                        // of simpo
+  bool operator==(const PreferenceSettings&) const = default;
 };
 
 // [codec]: the codecs' own struct.
@@ -96,11 +89,15 @@ struct Recipe {
     std::optional<std::int64_t> micro_batch = 4;        // sequences; absent: auto
     double learning_rate = 1e-3;                        // at the end of the warm-up
     DecayKind decay = DecayKind::cosine;                // of the learning rate after the warm-up
+    double min_rate = 0;                                // what cosine and linear decays end at
     std::int64_t warmup = 0;                            // steps
     std::pair<double, double> betas = {0.9, 0.95};      // of AdamW
     Moments moments = Moments::float32;                 // of AdamW, in memory and in checkpoints
     double weight_decay = 0.1;                          // on parameters of two or more dimensions
     double clip = 1.0;                                  // global gradient norm; 0 is off
+    double neftune = 0;                   // alpha of the noise on token embeddings; 0 is off
+    std::map<std::string, double> rates;  // factors of the learning rate, by pattern of names
+    PreferenceSettings preference;
     std::int64_t eval_every = 0;  // steps; 0: only at the end, when there is data to evaluate
     bool operator==(const Train&) const = default;
   };

@@ -37,6 +37,11 @@ constexpr auto top() {
 
 using R = Recipe;
 
+template <auto Member>
+constexpr auto in_preference() {
+  return [](auto& recipe) -> auto& { return recipe.train.preference.*Member; };
+}
+
 // With "auto" as a further value, which sets `chosen`.
 template <class Flag>
 RecipeKey or_chosen(RecipeKey key, Flag chosen) {
@@ -127,6 +132,8 @@ void add_pipeline_and_train(std::vector<RecipeKey>& keys) {
               "at the end of the warm-up"),
        choice("train.decay", at<&R::train, &R::Train::decay>(),
               "of the learning rate after warm-up"),
+       written_if_set(number("train.min_rate", at<&R::train, &R::Train::min_rate>(), {0, 10},
+                             "learning rate that cosine and linear decays end at; absent: 0")),
        integer("train.warmup", at<&R::train, &R::Train::warmup>(), {0, kMany},
                "steps until the learning rate is reached"),
        special_keys::betas(),
@@ -136,8 +143,27 @@ void add_pipeline_and_train(std::vector<RecipeKey>& keys) {
               "on parameters of two or more dimensions"),
        number("train.clip", at<&R::train, &R::Train::clip>(), {0, 1e6},
               "the largest global gradient norm; 0 is off"),
+       key_kinds::by_pattern(
+           "train.rates", at<&R::train, &R::Train::rates>(), key_kinds::NumberRange{0, 1000},
+           "factors of the learning rate of parameters whose whole names match; absent: 1"),
+       written_if_set(number("train.neftune", at<&R::train, &R::Train::neftune>(), {0, 1000},
+                             "alpha of NEFTune's noise on token embeddings; absent: 0, none")),
        integer("train.eval_every", at<&R::train, &R::Train::eval_every>(), {0, kMany},
                "steps; 0 is only at the end, when there is data to evaluate")});
+}
+
+void add_preference(std::vector<RecipeKey>& keys) {
+  using Settings = PreferenceSettings;
+  keys.insert(keys.end(),
+              {written_if_set(choice(
+                   "train.preference.loss", in_preference<&Settings::loss>(),
+                   "what is learnt from pairs of answers, a chosen and a rejected one; dpo goes "
+                   "with adapters, and compares with the model without them; absent: none")),
+               number("train.preference.beta", in_preference<&Settings::beta>(), {1e-6, 1000},
+                      "of these losses; absent: 0.1, of simpo 2"),
+               written_if_set(
+                   number("train.preference.margin", in_preference<&Settings::margin>(), {0, 1000},
+                          "of simpo, by which chosen answers are to be better; absent: 0.5"))});
 }
 
 void add_wire(std::vector<RecipeKey>& keys) {
@@ -187,6 +213,7 @@ const std::vector<RecipeKey>& recipe_keys() {
     std::vector<RecipeKey> all;
     add_model_and_data(all);
     add_pipeline_and_train(all);
+    add_preference(all);
     add_wire(all);
     add_state_and_hosts(all);
     return all;

@@ -42,9 +42,58 @@ void check_data(const Recipe& recipe, const OriginsOf& at, Mistakes& mistakes) {
         "held out are what is evaluated",
         at({"data.hold_out", "data.eval"})));
   }
+  if (recipe.train.min_rate > recipe.train.learning_rate) {
+    mistakes.push_back(
+        fmt::format("train.min_rate is {} ({}), but must not be above train.learning_rate, {}",
+                    recipe.train.min_rate, at({"train.min_rate", "train.learning_rate"}),
+                    recipe.train.learning_rate));
+  }
   if (data.overlap >= data.row) {
     mistakes.push_back(fmt::format("data.overlap is {} ({}), but must be less than data.row, {}",
                                    data.overlap, at({"data.overlap", "data.row"}), data.row));
+  }
+}
+
+// The losses of pairs, what they need and what they exclude.
+void check_preference(const Recipe& recipe, const Origins& origins, const OriginsOf& at,
+                      Mistakes& mistakes) {
+  const PreferenceSettings& preference = recipe.train.preference;
+  const std::string_view loss = name_of(preference.loss);
+  for (const std::string_view key : {"train.preference.beta", "train.preference.margin"}) {
+    const bool is_read = preference.loss == PreferenceKind::simpo ||
+                         (preference.loss != PreferenceKind::none && !key.ends_with("margin"));
+    if (is_read || !origins.contains(key)) continue;
+    mistakes.push_back(fmt::format(
+        "{} is set ({}), but train.preference.loss is \"{}\", which does not read it; leave it out",
+        key, at({key}), loss));
+  }
+  if (preference.loss == PreferenceKind::none) return;
+  if (origins.contains("data.targets")) {
+    mistakes.push_back(
+        fmt::format("data.targets is set ({}), but train.preference.loss is \"{}\", which learns "
+                    "from the chosen and the rejected answer only; leave it out",
+                    at({"data.targets"}), loss));
+  }
+  if (recipe.data.too_long == data::TooLong::truncate ||
+      recipe.data.too_long == data::TooLong::split) {
+    mistakes.push_back(
+        fmt::format("data.too_long is \"{}\" ({}), but a preference has both of its answers in one "
+                    "row; set it to \"drop\", or make data.row longer",
+                    name_of(recipe.data.too_long), at({"data.too_long"})));
+  }
+  if (preference.loss != PreferenceKind::dpo) return;
+  if (!recipe.model.lora && recipe.model.adapter.empty()) {
+    mistakes.push_back(fmt::format(
+        "train.preference.loss is \"dpo\" ({}), but the whole model is trained, and the "
+        "model to compare with is the one without adapters; add model.lora or "
+        "model.adapter, or set it to \"orpo\" or \"simpo\"",
+        at({"train.preference.loss"})));
+  } else if (recipe.model.lora && !recipe.model.lora->modules_to_save.empty()) {
+    mistakes.push_back(
+        fmt::format("model.lora.modules_to_save is set ({}), but train.preference.loss is \"dpo\", "
+                    "which compares with the model without adapters, and these modules have no "
+                    "other weights; leave it out",
+                    at({"model.lora.modules_to_save"})));
   }
 }
 
@@ -216,6 +265,7 @@ void check_consistent(const Recipe& recipe, const std::string& source, const Ori
                     name_of(recipe.model.quantization), at({"model.quantization"})));
   }
   check_data(recipe, at, mistakes);
+  check_preference(recipe, origins, at, mistakes);
   check_codecs(recipe.codec, origins, at, mistakes);
   check_hosts(recipe.hosts, at, mistakes);
   check_cuts(recipe.hosts, origins, at, mistakes);

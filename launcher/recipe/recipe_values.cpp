@@ -14,7 +14,8 @@ constexpr std::array kDeviceNames = {"auto"sv, "cpu"sv, "cuda"sv};
 constexpr std::array kRecomputeNames = {"none"sv, "layer"sv};
 constexpr std::array kQuantizationNames = {"none"sv, "int8"sv, "int4"sv, "nf4"sv};
 constexpr std::array kPartitionNames = {"balanced"sv, "profile"sv, "ranges"sv, "plugin"sv};
-constexpr std::array kDecayNames = {"cosine"sv, "linear"sv, "constant"sv};
+constexpr std::array kDecayNames = {"cosine"sv, "linear"sv, "constant"sv, "inverse_sqrt"sv};
+constexpr std::array kPreferenceNames = {"none"sv, "orpo"sv, "simpo"sv, "dpo"sv};
 constexpr std::array kMomentsNames = {"float32"sv, "bfloat16"sv, "int8"sv};
 constexpr std::array kWireDtypeNames = {"float32"sv, "bfloat16"sv, "float16"sv};
 constexpr std::array kCheckpointHomeNames = {"auto"sv, "all"sv, "weights"sv, "none"sv};
@@ -34,6 +35,7 @@ Names all_names(Recompute) { return kRecomputeNames; }
 Names all_names(Quantization) { return kQuantizationNames; }
 Names all_names(PartitionKind) { return kPartitionNames; }
 Names all_names(DecayKind) { return kDecayNames; }
+Names all_names(PreferenceKind) { return kPreferenceNames; }
 Names all_names(Moments) { return kMomentsNames; }
 Names all_names(codec::WireDtype) { return kWireDtypeNames; }
 Names all_names(CheckpointHome) { return kCheckpointHomeNames; }

@@ -28,7 +28,8 @@ enum class Device : std::uint8_t { automatic, cpu, cuda };
 enum class Recompute : std::uint8_t { none, layer };
 enum class Quantization : std::uint8_t { none, int8, int4, nf4 };
 enum class PartitionKind : std::uint8_t { balanced, profile, ranges, plugin };
-enum class DecayKind : std::uint8_t { cosine, linear, constant };
+enum class DecayKind : std::uint8_t { cosine, linear, constant, inverse_sqrt };
+enum class PreferenceKind : std::uint8_t { none, orpo, simpo, dpo };
 enum class Moments : std::uint8_t { float32, bfloat16, int8 };
 // When checkpoints come from the hosts to the launcher.
 enum class CheckpointHome : std::uint8_t { automatic, all, weights, none };
@@ -51,6 +52,7 @@ Names all_names(Recompute);
 Names all_names(Quantization);
 Names all_names(PartitionKind);
 Names all_names(DecayKind);
+Names all_names(PreferenceKind);
 Names all_names(Moments);
 Names all_names(codec::WireDtype);
 Names all_names(CheckpointHome);
@@ -65,6 +67,23 @@ template <class Enum>
 std::string_view name_of(Enum value) {
   return all_names(value)[static_cast<std::size_t>(value)];
 }
+
+// ---- adapters
+
+// The table model.lora.
+struct LoraSettings {
+  std::int64_t rank = 8;
+  double alpha = 16;
+  std::vector<std::string> targets;  // last parts of the names of matrices; empty: by `pattern`
+  std::string pattern;               // a regular expression of whole names; empty: all matrices
+  double dropout = 0;                // of the adapters' input
+  bool rslora = false;               // scaled by alpha / sqrt(rank), not by alpha / rank
+  std::map<std::string, std::int64_t> rank_pattern;  // ranks of matrices whose names end so
+  std::map<std::string, double> alpha_pattern;       // the same
+  std::vector<std::int64_t> layers;                  // only in these blocks; empty: in all
+  std::vector<std::string> modules_to_save;          // trained whole
+  bool operator==(const LoraSettings&) const = default;
+};
 
 // ---- hosts
 

@@ -459,7 +459,7 @@ def chat_of(record):
             if not all(isinstance(part, dict) and isinstance(part.get("text"), str) for part in content):
                 raise Refusal('a part of "content" is no {"type": "text", "text": ...}')
             message = dict(message, content="".join(part["text"] for part in content))
-        messages.append(message)
+        messages.append({key: value for key, value in message.items() if key not in ("train", "weight")})
     tools = record.get("tools")
     if isinstance(tools, str):
         try:
@@ -467,6 +467,13 @@ def chat_of(record):
         except (ValueError, RecursionError):
             raise Refusal('"tools" is a text that is not JSON') from None
     return messages, tools or None
+
+
+def learnt_turns(record):
+    """The assistant's messages that are learnt. C++ has checked "train" and "weight", of which templates know nothing."""
+    return [i for i, message in enumerate(record["messages"])
+            if message.get("role") == "assistant" and message.get("train") is not False
+            and (message.get("weight") != 0 or message["weight"] is False)]
 
 
 def opening_length(template, tools, message, until):
@@ -597,18 +604,29 @@ def last_turn_spans(template, messages, tools, text, marked):
         'it follows, so its place is not known; use data.targets = "assistant"')
 
 
-def chat_spans(template, messages, tools, targets):
-    """The rendered text, and the spans of it that are to be learnt."""
+def spans_of_turns(template, turns, learnt, marked):
+    """Of the marked spans, those of some of the assistant's messages."""
+    if len(marked) != len(turns):
+        raise Refusal(
+            f"the chat template of {template.name} marks {len(marked)} texts of {len(turns)} messages of the assistant's, "
+            'so the place of the one that has "train": false, or a "weight" of 0, is not known; leave the message out')
+    return [span for turn, span in zip(turns, marked) if turn in learnt]
+
+
+def chat_spans(template, messages, tools, targets, learnt):
+    """The rendered text, and the spans of it that are to be learnt; `learnt`: by which of the assistant's messages."""
     text, marked = template.render(messages, tools)
     refuse_null_as_text(template, messages, tools, text)
     if targets == "all":
         return text, [(0, len(text))]
-    if template.marks_spans:
-        spans = last_turn_spans(template, messages, tools, text, marked) if targets == "last" else marked
+    turns = [i for i, message in enumerate(messages) if message.get("role") == "assistant"]
+    chosen = learnt[-1:] if targets == "last" else learnt
+    if not template.marks_spans:
+        spans = [turn_span(template, messages, tools, text, i) for i in chosen]
+    elif learnt != turns:
+        spans = spans_of_turns(template, turns, chosen, marked)
     else:
-        turns = [i for i, message in enumerate(messages) if message.get("role") == "assistant"]
-        turns = turns[-1:] if targets == "last" else turns
-        spans = [turn_span(template, messages, tools, text, i) for i in turns]
+        spans = last_turn_spans(template, messages, tools, text, marked) if targets == "last" else marked
     if not spans:
         raise Refusal(f"the chat template of {template.name} renders nothing of the assistant's: nothing to learn")
     return text, spans
@@ -686,7 +704,7 @@ class Worker:
                 messages, tools = chat_of(records[i])
                 template = self.folder.template_for(tools)
                 check_roles(template, messages, tools)
-                text, where = chat_spans(template, messages, tools, targets)
+                text, where = chat_spans(template, messages, tools, targets, learnt_turns(records[i]))
             except Refusal as refusal:
                 refusal.record = i
                 raise

@@ -39,10 +39,33 @@ stages::Decay decay(recipe::DecayKind kind) {
       return stages::Decay::linear;
     case recipe::DecayKind::constant:
       return stages::Decay::constant;
+    case recipe::DecayKind::inverse_sqrt:
+      return stages::Decay::inverse_sqrt;
     case recipe::DecayKind::cosine:
       break;
   }
   return stages::Decay::cosine;
+}
+
+stages::PreferenceOptions preference(const recipe::PreferenceSettings& settings) {
+  stages::PreferenceOptions options;
+  switch (settings.loss) {
+    case recipe::PreferenceKind::orpo:
+      options.loss = stages::PreferenceLoss::orpo;
+      break;
+    case recipe::PreferenceKind::simpo:
+      options.loss = stages::PreferenceLoss::simpo;
+      break;
+    case recipe::PreferenceKind::dpo:
+      options.loss = stages::PreferenceLoss::dpo;
+      break;
+    case recipe::PreferenceKind::none:
+      break;
+  }
+  // As the papers have it.
+  options.beta = settings.beta.value_or(settings.loss == recipe::PreferenceKind::simpo ? 2.0 : 0.1);
+  options.margin = settings.margin;
+  return options;
 }
 
 stages::BoundaryOptions boundary_options(const plan::StageJob& job, const plan::Plan::Link& link) {
@@ -119,12 +142,15 @@ stages::StageOptions stage_options(const plan::StageJob& job, store::Step first,
   options.seed = static_cast<std::uint64_t>(recipe.seed);
   options.recompute = recipe.model.recompute == recipe::Recompute::layer;
   options.clip = recipe.train.clip;
+  options.noise = recipe.train.neftune;
+  options.preference = preference(recipe.train.preference);
   options.training_rows = plan.train.rows;
   options.row_tokens = recipe.data.row;
   options.evaluation_wire = codec::scalar_type(recipe.codec.wire_dtype);
   options.adamw.beta1 = recipe.train.betas.first;
   options.adamw.beta2 = recipe.train.betas.second;
   options.adamw.weight_decay = recipe.train.weight_decay;
+  options.adamw.rates = recipe.train.rates;
   options.adamw.moments = moment_type(recipe.train.moments);
   if (!plan.sync_method.empty()) {
     options.sync =
@@ -137,9 +163,11 @@ stages::StageOptions stage_options(const plan::StageJob& job, store::Step first,
   options.batch.micro_batch_rows = plan.micro_batch_rows();
   options.batch.micro_batches = plan.micro_batches;
   options.batch.shuffle = recipe.data.shuffle;
+  options.batch.preferences = options.preference.loss != stages::PreferenceLoss::none;
   options.loop.first = first;
   options.loop.last = static_cast<store::Step>(plan.steps);
   options.loop.evaluate = plan.eval.has_value();
+  options.loop.reference = options.preference.loss == stages::PreferenceLoss::dpo;
   options.loop.evaluate_every = recipe.train.eval_every;
   options.loop.checkpoint_every = recipe.checkpoint.every;
   options.loop.memory_every = recipe.checkpoint.memory_every;
@@ -158,7 +186,7 @@ stages::StageOptions stage_options(const plan::StageJob& job, store::Step first,
 
 stages::LearningRateOptions learning_rate_options(const plan::Plan& plan) {
   const recipe::Recipe::Train& train = plan.recipe.train;
-  return {train.learning_rate, train.warmup, plan.steps, decay(train.decay)};
+  return {train.learning_rate, train.min_rate, train.warmup, plan.steps, decay(train.decay)};
 }
 
 net::LinkOptions link_options(const plan::StageJob& job, const plan::Plan::Link& link) {

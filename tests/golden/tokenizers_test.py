@@ -226,6 +226,28 @@ class TokenizersTest(unittest.TestCase):
             with self.subTest(template=name), self.assertRaisesRegex(ValueError, f"message {len(messages)}: .* marks other"):
                 worker.records([{"messages": messages}], "last")
 
+    def test_messages_that_are_left_out_are_not_learnt(self):
+        body = "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' %}{% generation %}{{ m.content }}" \
+               "<|im_end|>{% endgeneration %}{% else %}{{ m.content }}<|im_end|>{% endif %}\n{% endfor %}" \
+               "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+        unmarked = body.replace("{% generation %}", "").replace("{% endgeneration %}", "")
+        user = {"role": "user", "content": "ask"}
+        for name, template in (("marked", body), ("unmarked", unmarked)):
+            worker = self.worker(write_folder(self.folder / f"left-{name}", byte_level(), template))
+            for left in ({"train": False}, {"weight": 0}):
+                one, two = ({"role": "assistant", "content": word} for word in ("one", "two"))
+                messages = [user, one, user, {**two, **left}]
+                for targets in ("assistant", "last"):
+                    [(ids, mask)] = worker.records([{"messages": messages}], targets)
+                    text = worker.ask(do="decode", ids=[t for t, target in zip(ids, mask) if target])["text"]
+                    with self.subTest(template=name, targets=targets, left=left):
+                        self.assertEqual(text, "one<|im_end|>")
+                        self.assertEqual(ids, worker.records([{"messages": [user, one, user, two]}], "all")[0][0])
+        two_marks = body.replace("{{ m.content }}<", "{{ m.content }}{% endgeneration %}{% generation %}<", 1)
+        worker = self.worker(write_folder(self.folder / "left-twice", byte_level(), two_marks))
+        with self.assertRaisesRegex(ValueError, "marks 4 texts of 2 messages"):
+            worker.records([{"messages": [user, one, user, {**two, "train": False}]}], "assistant")
+
     def learns(self, worker, chats):
         """chats: (messages, the text that is learnt of the last turn) by name."""
         for name, (messages, learnt) in chats.items():

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <stdexcept>
 
 #include "models/linear.h"
@@ -108,6 +109,29 @@ TEST(Gpt2, BothWaysOfAttentionAgree) {
                                  run_layers(*written_out, tokens, pass)),
               1e-5);
   }
+}
+
+// NEFTune, as transformers adds it: uniform up to alpha / sqrt(length * width).
+TEST(DecoderEmbedding, NoiseIsBoundedAndThatOfItsStep) {
+  const DecoderConfig values = tiny_values_without_dropout();
+  const auto model = tiny_model(values, {0, 0});
+  const at::NoGradGuard no_grad;
+  const at::Tensor tokens = random_tokens(2, 20, 2);
+  const auto embedded = [&](double noise, std::uint64_t step) {
+    Pass pass = make_pass({{20}, {3, 9, 2}}, 20);
+    pass.training = true;
+    pass.noise = noise;
+    pass.step = step;
+    return run_layers(*model, tokens, pass);
+  };
+  const at::Tensor noise = embedded(5, 1) - embedded(0, 1);
+  const double most = 5 / std::sqrt(20.0 * 24.0);
+  EXPECT_LE(noise.abs().max().item<double>(), most + 1e-6);
+  EXPECT_GT(noise.max().item<double>(), 0.95 * most);
+  EXPECT_LT(noise.min().item<double>(), -0.95 * most);
+  EXPECT_NEAR(noise.square().mean().sqrt().item<double>(), most / std::sqrt(3.0), 0.05 * most);
+  EXPECT_TRUE(at::equal(embedded(5, 1), embedded(5, 1)));
+  EXPECT_FALSE(at::equal(embedded(5, 1), embedded(5, 2)));
 }
 
 TEST(Linear, BothLayoutsAreTheSameProduct) {

@@ -51,6 +51,8 @@ class Recipes(runs.RunCase):
         "gpt2-full": (lambda: GPT2Config(vocab_size=400, n_positions=128, n_embd=32, n_layer=4, n_head=2), "chats.jsonl"),
         "qwen2-lora-chat": (lambda: Qwen2Config(vocab_size=400, num_hidden_layers=4, tie_word_embeddings=True, **WIDTH),
                             "chats.jsonl"),
+        "qwen2-dpo": (lambda: Qwen2Config(vocab_size=400, num_hidden_layers=4, tie_word_embeddings=True, **WIDTH),
+                      "pairs.jsonl"),
         "llama3-qlora": (lambda: LlamaConfig(vocab_size=400, num_hidden_layers=4, **WIDTH), "chats.jsonl"),
         "qwen3-moe-lora": (lambda: Qwen3MoeConfig(vocab_size=400, num_hidden_layers=4, num_experts=8, num_experts_per_tok=2,
                                                   moe_intermediate_size=16, head_dim=8, **WIDTH), "chats.jsonl"),
@@ -66,6 +68,10 @@ class Recipes(runs.RunCase):
         chats = [{"messages": [{"role": "user", "content": f"which colour has number {i % 4}?"},
                                {"role": "assistant", "content": f"it is {COLOURS[i % 4]}"}]} for i in range(128)]
         (self.home / "chats.jsonl").write_text("".join(json.dumps(chat) + "\n" for chat in chats))
+        pairs = [{"prompt": [{"role": "user", "content": f"number {i}?"}],
+                  "chosen": [{"role": "assistant", "content": COLOURS[i % 4]}],
+                  "rejected": [{"role": "assistant", "content": "it"}]} for i in range(128)]
+        (self.home / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
         (self.home / "corpus.txt").write_text("The quick brown fox jumps over the lazy dog.\n" * 400)
 
     def edited(self, name, file, model="model", data=None):

@@ -109,6 +109,46 @@ INSTANTIATE_TEST_SUITE_P(All, AdamWUpdate,
                                          UpdateCase{at::kBFloat16, sync::UpdateRule::own_gradient,
                                                     4}));
 
+// ---- rates by pattern
+
+// A factor is that of the learning rate: of torch's groups with rates of their own.
+TEST(AdamWRates, AreOfTheParametersThatMatch) {
+  const at::NoGradGuard no_grad;
+  const sync::Layout layout({{"up", {3, 5}}, {"up_bias", {7}}, {"down", {5, 3}}});
+  const auto trained = [&](const AdamWOptions& options, double rate, std::size_t members) {
+    const std::vector<models::Parameter> parameters = {{"up", at::ones({3, 5}).requires_grad_()},
+                                                       {"up_bias", at::ones({7}).requires_grad_()},
+                                                       {"down", at::ones({5, 3}).requires_grad_()}};
+    AdamW optimizer(parameters, layout, options);
+    Gradients gradients(parameters, layout);
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      at::Generator generator = kernels::keyed_generator(step, at::kCPU);
+      for (std::size_t p = 0; p < 3; ++p) {
+        gradients[p].copy_(at::randn(gradients[p].sizes(), generator));
+      }
+      const auto rule = members > 1 ? sync::UpdateRule::own_gradient : sync::UpdateRule::adamw;
+      optimizer.update(gradients, rate, rule, members);
+    }
+    std::vector<at::Tensor> masters;
+    for (const AdamW::Slot& slot : optimizer.slots()) masters.push_back(slot.master.clone());
+    return masters;
+  };
+  for (const MomentType moments : {MomentType::float32, MomentType::bfloat16}) {
+    for (const std::size_t members : {1, 4}) {
+      AdamWOptions options{.weight_decay = 0.5, .moments = moments};
+      const auto plain = trained(options, kRate, members);
+      const auto twice = trained(options, 2 * kRate, members);
+      options.rates = {{"up.*", 2}, {"d.wn", 0}};
+      const auto grouped = trained(options, kRate, members);
+      EXPECT_TRUE(at::equal(grouped[0], twice[0]));
+      EXPECT_TRUE(at::equal(grouped[1], twice[1]));
+      EXPECT_TRUE(at::equal(grouped[2], at::ones({5, 3})));
+      options.rates = {{"p.*", 2}};
+      EXPECT_TRUE(at::equal(trained(options, kRate, members)[0], plain[0])) << "no whole name";
+    }
+  }
+}
+
 // ---- moments of few bits
 
 struct Trained {

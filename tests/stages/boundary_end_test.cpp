@@ -181,7 +181,7 @@ TEST_F(BoundaryEndTest, CarriesReportsUpAndDecisionsDown) {
   const StepDecision received = up.decide(report);
   EXPECT_EQ(received.gradient_factor, decision.gradient_factor);
   EXPECT_TRUE(received.stop);
-  EXPECT_EQ(down.collect(kTraining, 0).squared_norms, report.squared_norms);
+  EXPECT_EQ(down.collect(kTraining, {}).squared_norms, report.squared_norms);
 }
 
 TEST_F(BoundaryEndTest, RefusesMicroBatchOutOfOrder) {

@@ -27,6 +27,27 @@ TEST(LearningRate, EveryDecayFallsFromPeakToEnd) {
   EXPECT_DOUBLE_EQ(learning_rate(constant, 1000), 1.0);
 }
 
+TEST(LearningRate, DecaysEndAtTheLeastRate) {
+  for (const Decay decay : {Decay::cosine, Decay::linear}) {
+    const LearningRateOptions options{
+        .peak = 1.0, .least = 0.2, .warmup = 10, .steps = 110, .decay = decay};
+    EXPECT_DOUBLE_EQ(learning_rate(options, 10), 1.0);
+    EXPECT_NEAR(learning_rate(options, 60), 0.6, 1e-12);
+    EXPECT_NEAR(learning_rate(options, 110), 0.2, 1e-12);
+    EXPECT_NEAR(learning_rate(options, 5000), 0.2, 1e-12);
+  }
+}
+
+// transformers.get_inverse_sqrt_schedule, whose rate of a step is that of ours before it.
+TEST(LearningRate, InverseSquareRootFallsByTheWarmup) {
+  LearningRateOptions options{.peak = 1.0, .warmup = 100, .steps = 9, .decay = Decay::inverse_sqrt};
+  EXPECT_DOUBLE_EQ(learning_rate(options, 100), 1.0);
+  EXPECT_DOUBLE_EQ(learning_rate(options, 400), 0.5);
+  options.warmup = 0;
+  EXPECT_DOUBLE_EQ(learning_rate(options, 0), 1.0);
+  EXPECT_DOUBLE_EQ(learning_rate(options, 30'000), 0.5);
+}
+
 TEST(LearningRate, WarmupLongerThanRunOnlyRises) {
   const LearningRateOptions options{.peak = 1.0, .warmup = 50, .steps = 10, .decay = Decay::linear};
   for (std::int64_t step = 1; step < 10; ++step) {

@@ -68,6 +68,30 @@ std::shared_ptr<const data::TokenFile> random_rows(std::int64_t count, std::uint
   return std::make_shared<const data::TokenFile>(std::move(rows), "random rows");
 }
 
+// Rows of one or two pairs of documents.
+std::shared_ptr<const data::TokenFile> random_pairs(std::int64_t count, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  data::TokenRows rows;
+  rows.row_length = kRowLength;
+  for (std::int64_t row = 0; row < count; ++row) {
+    const auto documents = static_cast<std::int32_t>(2 + 2 * (random() % 2));
+    std::int64_t used = 0;
+    for (std::int32_t document = 0; document < documents; ++document) {
+      const auto length = static_cast<std::int64_t>(2 + random() % 3);
+      for (std::int64_t t = 0; t < length; ++t, ++used) {
+        rows.input_ids.push_back(static_cast<std::int32_t>(random() % 61));
+        rows.loss_mask.push_back(t + 1 == length || random() % 2 == 0 ? 1 : 0);
+        rows.document.push_back(document);
+      }
+    }
+    const auto size = static_cast<std::size_t>((row + 1) * kRowLength);
+    rows.input_ids.resize(size, 0);
+    rows.loss_mask.resize(size, 0);
+    rows.document.resize(size, -1);
+  }
+  return std::make_shared<const data::TokenFile>(std::move(rows), "random pairs");
+}
+
 // Links to one other replica: of the sync engine, and of a first stage.
 struct ReplicaLinks {
   std::unique_ptr<net::Link> replica;
@@ -273,6 +297,9 @@ StageOptions options_of(const RunSettings& settings, std::size_t process, std::i
   options.seed = 5;
   options.recompute = settings.recompute;
   options.clip = settings.clip;
+  options.preference = settings.preference;
+  options.batch.preferences = settings.preference.loss != PreferenceLoss::none;
+  options.loop.reference = settings.preference.loss == PreferenceLoss::dpo;
   options.batch.seed = 5;
   options.batch.micro_batch_rows = settings.rows;
   options.batch.micro_batches = settings.micro_batches;
@@ -535,7 +562,8 @@ class Threads {
 RunResult run_stages(const RunSettings& settings, const Tensors& from, std::int64_t first,
                      const Tensors& caches) {
   const std::size_t count = settings.stages() * static_cast<std::size_t>(settings.replicas);
-  const StageData data{random_rows(kRows, 1), random_rows(kEvaluationRows, 2)};
+  const auto rows = settings.preference.loss == PreferenceLoss::none ? random_rows : random_pairs;
+  const StageData data{rows(kRows, 1), rows(kEvaluationRows, 2)};
   std::vector<StageLinks> links = connect_all(settings);
   if (settings.wrap) wrap_all(settings, links);
   Together together;

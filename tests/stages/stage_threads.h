@@ -41,6 +41,7 @@ struct RunSettings {
   double learning_rate = 1e-2;
   double clip = 0.7;
   double dropout = 0.1;
+  PreferenceOptions preference;  // with a loss, rows hold pairs of documents
   bool shuffle = true;
   int stop_at = 0;  // ask to stop when this many steps are done; 0: never
   bool evaluate = false;

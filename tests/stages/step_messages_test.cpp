@@ -38,12 +38,16 @@ TEST(StepMessages, RoundTripKeepsEveryBit) {
     report.squared_norms.push_back({10 + i, static_cast<double>(random()) / 3e7});
   }
   report.tokens = 99;
+  report.margin = 0.25;
+  report.accuracy = 0.75;
   report.round_incomplete = true;
   EXPECT_EQ(read_report(to_frame(report)), report);
 
   StepDecision decision;
   decision.step = store::Step{43};
   decision.loss = 1.0 / 3;
+  decision.margin = 2.0 / 3;
+  decision.accuracy = 0.6;
   decision.target_tokens = 78;
   decision.tokens = 98;
   decision.gradient_norm = 2.0 / 7;

@@ -312,14 +312,30 @@ TEST(Record, DropsNoKeyThatChangesWhatIsLearnt) {
   EXPECT_EQ(parse_record(R"({"instruction":"c","output":"d","history":[]})", "f:1").pieces.size(),
             4U);
   expect_refused_record(R"({"instruction":"c","output":"d","history":["a"]})", {"\"history\""});
-  expect_refused_record(R"({"messages":[{"role":"user","content":"a","weight":0},)"
-                        R"({"role":"assistant","content":"b","weight":0},)"
-                        R"({"role":"assistant","content":"c","weight":1}]})",
-                        {"message 2", "\"weight\" is 0"});
-  expect_refused_record(R"({"conversations":[{"from":"human","value":"a","weight":0},)"
-                        R"({"from":"gpt","value":"b","weight":0},)"
-                        R"({"from":"gpt","value":"c","weight":1}]})",
-                        {"turn 2", "\"weight\" is 0"});
+  const auto learnt = [](const std::string& line) {
+    std::vector<std::string> texts;
+    for (const Piece& piece : parse_record(line, "f:1").pieces) {
+      if (piece.is_target) texts.push_back(piece.text);
+    }
+    return texts;
+  };
+  for (const std::string mark : {R"("weight":0)", R"("train":false)"}) {
+    EXPECT_THAT(learnt(R"({"messages":[{"role":"user","content":"a",)" + mark +
+                       R"(},{"role":"assistant","content":"b",)" + mark +
+                       R"(},{"role":"assistant","content":"c","weight":1,"train":true}]})"),
+                testing::ElementsAre("c\n"));
+    EXPECT_THAT(learnt(R"({"conversations":[{"from":"human","value":"a",)" + mark +
+                       R"(},{"from":"gpt","value":"b",)" + mark +
+                       R"(},{"from":"gpt","value":"c","weight":1}]})"),
+                testing::ElementsAre("c\n"));
+    expect_refused_record(R"({"messages":[{"role":"assistant","content":"b",)" + mark + "}]}",
+                          {"nothing to learn", "\"train\": false"});
+  }
+  expect_refused_record(R"({"messages":[{"role":"assistant","content":"b","train":1}]})",
+                        {"message 1", "\"train\" is a number where true or false"});
+  expect_refused_record(R"({"messages":[{"role":"user","content":"a","train":true},)"
+                        R"({"role":"assistant","content":"b"}]})",
+                        {"message 1", "only what the assistant says is learnt"});
 }
 
 TEST(Record, TakesASystemTextBesideMessagesForTheFirstOfThem) {
@@ -423,7 +439,7 @@ TEST(Record, RefusesToolsThatAreNoList) {
 
 TEST(Record, RefusesPreferencesAndClasses) {
   expect_refused_record(R"({"prompt":"a","chosen":"b","rejected":"c"})",
-                        {"are a preference", "it trains on \"text\""});
+                        {"are a preference", "set train.preference.loss"});
   expect_refused_record(R"({"text":"a","label":1})", {"classification", "completion"});
   for (const std::string key : {"chosen", "rejected"}) {
     expect_refused_record(R"({"prompt":"a","completion":"b",")" + key + R"(":"c"})",

@@ -184,8 +184,8 @@ TEST(RecipeReader, SetsFieldOfEveryKey) {
 TEST(RecipeReader, NamesNearestKeyForUnknownKey) {
   EXPECT_EQ(mistake_after_least("learning_rat = 1e-3\n"),
             "unknown key train.learning_rat (recipes/x.toml:7:16); did you mean learning_rate? "
-            "known in [train]: steps, epochs, batch, micro_batch, learning_rate, decay, warmup, "
-            "betas, moments, weight_decay, clip, eval_every");
+            "known in [train]: steps, epochs, batch, micro_batch, learning_rate, decay, min_rate, "
+            "warmup, betas, moments, weight_decay, clip, rates, neftune, eval_every, preference");
 }
 
 TEST(RecipeReader, SaysWhatIsDoneInPlaceOfARemovedKey) {
@@ -284,7 +284,7 @@ TEST(RecipeReader, RefusesWrongTypesWithWhatIsAllowed) {
 TEST(RecipeReader, ListsAllowedNamesAndTheNearest) {
   EXPECT_EQ(mistake_after_least("decay = \"cosin\"\n"),
             "train.decay is \"cosin\" (recipes/x.toml:7:9), but must be one of \"cosine\", "
-            "\"linear\", \"constant\"; did you mean \"cosine\"?");
+            "\"linear\", \"constant\", \"inverse_sqrt\"; did you mean \"cosine\"?");
   EXPECT_EQ(
       mistake_after_least("[pipeline]\ndepth = \"atuo\"\n"),
       "pipeline.depth is \"atuo\" (recipes/x.toml:8:9), but must be an integer from 0 to 16 or "
@@ -335,6 +335,27 @@ TEST(RecipeReader, RefusesBitsOfACodecThatIsNotNamed) {
   EXPECT_THAT(mistake(kLeast, {"codec.backward_bits=3"}), HasSubstr("codec.backward is missing"));
   const std::string raw = "[codec]\nforward = \"raw\"\nforward_bits = 3\n";
   EXPECT_EQ(parse(std::string(kLeast) + raw).codec.forward, "raw");
+}
+
+TEST(RecipeReader, RefusesPreferencesThatCannotBe) {
+  const auto refused = [](const std::string& lines) { return mistake_after_least(lines); };
+  EXPECT_THAT(refused("[train.preference]\nbeta = 0.1\n"),
+              HasSubstr("train.preference.beta is set (recipes/x.toml:8:8), but "
+                        "train.preference.loss is \"none\", which does not read it"));
+  EXPECT_THAT(refused("[train.preference]\nloss = \"orpo\"\nmargin = 1\n"),
+              HasSubstr("train.preference.margin is set"));
+  EXPECT_THAT(refused("[train.preference]\nloss = \"dpo\"\n"),
+              HasSubstr("add model.lora or model.adapter, or set it to \"orpo\" or \"simpo\""));
+  EXPECT_THAT(refused("[train.preference]\nloss = \"dpo\"\n[model.lora]\n"
+                      "modules_to_save = [\"lm_head\"]\n"),
+              HasSubstr("model.lora.modules_to_save is set"));
+  EXPECT_THAT(mistake(kLeast, {"train.preference.loss=orpo", "data.targets=all"}),
+              HasSubstr("data.targets is set (--set data.targets=all)"));
+  EXPECT_THAT(mistake(kLeast, {"train.preference.loss=simpo", "data.too_long=split"}),
+              HasSubstr("a preference has both of its answers in one row"));
+  EXPECT_THAT(refused("min_rate = 1\n"),
+              HasSubstr("train.min_rate is 1 (recipes/x.toml:7:12), but must not be above "
+                        "train.learning_rate, 0.001"));
 }
 
 TEST(RecipeReader, RefusesCheckpointsInMemoryWhereTheyCannotBe) {

@@ -138,6 +138,20 @@ Recipe::Model random_model(Draw& draw) {
 }
 
 // Any recipe that the reader can return.
+// With what the loss goes with.
+void add_preference(Draw& draw, Recipe& recipe) {
+  PreferenceSettings& preference = recipe.train.preference;
+  preference.loss = draw.word<PreferenceKind>();
+  if (preference.loss == PreferenceKind::none) return;
+  recipe.data.targets = data::Targets::assistant;
+  recipe.data.too_long = draw.coin() ? data::TooLong::refuse : data::TooLong::drop;
+  if (draw.coin()) preference.beta = 0.001 + draw.number(10);
+  if (preference.loss == PreferenceKind::simpo) preference.margin = draw.number(9);
+  if (preference.loss != PreferenceKind::dpo) return;
+  if (!recipe.model.lora) recipe.model.lora.emplace();
+  recipe.model.lora->modules_to_save.clear();
+}
+
 Recipe random_recipe(Draw& draw) {
   Recipe r;
   r.name = "run-" + std::to_string(draw.integer(0, 99));
@@ -181,6 +195,10 @@ Recipe random_recipe(Draw& draw) {
   train.batch = draw.integer(1, 9) * r.pipeline.replicas * train.micro_batch.value_or(1);
   train.learning_rate = draw.number(10);
   train.decay = draw.word<DecayKind>();
+  train.min_rate = draw.number(train.learning_rate);
+  train.neftune = draw.number(1000);
+  if (draw.coin()) train.rates = {{R"(.*\.lora_B\.weight)", draw.number(16)}, {"wte.*", 0.0}};
+  add_preference(draw, r);
   train.warmup = draw.integer(0, 1000);
   train.betas = {draw.number(0.999), draw.number(0.999)};
   train.weight_decay = draw.number(1e-9);

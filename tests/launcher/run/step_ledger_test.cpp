@@ -145,7 +145,7 @@ TEST(StepLedger, LineKeysAndNumbersAreStable) {
   const std::string text = to_json(*line).dump();
   EXPECT_EQ(
       text.find(
-          R"({"step":7,"loss":0.30000000000000004,"grad_norm":1.5,)"
+          R"({"step":7,"loss":0.30000000000000004,"margin":null,"accuracy":null,"grad_norm":1.5,)"
           R"("learning_rate":null,"tokens":4096,"targets":0,"seconds":1.9,"tokens_per_second":)"),
       0U)
       << text;

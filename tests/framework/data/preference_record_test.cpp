@@ -1,0 +1,182 @@
+#include "framework/data/preference_record.h"
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "framework/data/data_preparation.h"
+#include "tests/framework/store/expect_store_error.h"
+#include "tests/refusal_of.h"
+
+namespace strait::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> texts_of(const Record& record) {
+  std::vector<std::string> texts;
+  for (const Piece& piece : record.pieces) {
+    texts.push_back(piece.is_target ? "[[" + piece.text + "]]" : piece.text);
+  }
+  return texts;
+}
+
+void expect_answers(const std::string& line, const std::vector<std::string>& prompt,
+                    const std::string& chosen, const std::string& rejected) {
+  const Preference both = parse_preference(line, "f:1");
+  for (const auto& [record, answer] :
+       {std::pair(&both.chosen, &chosen), std::pair(&both.rejected, &rejected)}) {
+    std::vector<std::string> expected = prompt;
+    expected.push_back("[[" + *answer + "]]");
+    EXPECT_EQ(texts_of(*record), expected) << line;
+    EXPECT_TRUE(record->whole);
+    EXPECT_EQ(record->origin, "f:1");
+  }
+}
+
+TEST(PreferenceRecord, HasTheFormsOfTrl) {
+  expect_answers(R"({"prompt":"2+2=","chosen":"4","rejected":"5","score":1})", {"2+2="}, "4", "5");
+  expect_answers(R"({"chosen":"The sky is blue.","rejected":"The sky is red."})", {"The sky is"},
+                 " blue.", " red.");
+  // The first difference is inside of a character.
+  expect_answers(R"({"chosen":"a\u00e4","rejected":"a\u00e5"})", {"a"}, "ä", "å");
+  const std::vector<std::string> asked = {"user: ", "hi\n", "assistant: "};
+  const std::string said = R"({"role":"user","content":"hi"})";
+  const auto answer = [](const std::string& text) {
+    return R"({"role":"assistant","content":")" + text + "\"}";
+  };
+  expect_answers(R"({"prompt":[)" + said + R"(],"chosen":[)" + answer("yes") + R"(],"rejected":[)" +
+                     answer("no") + "]}",
+                 asked, "yes\n", "no\n");
+  const std::string lists = R"("chosen":[)" + said + "," + answer("yes") + R"(],"rejected":[)" +
+                            said + "," + answer("no") + "]}";
+  expect_answers("{" + lists, asked, "yes\n", "no\n");
+  expect_answers(R"({"prompt":"hi",)" + lists, asked, "yes\n", "no\n");
+}
+
+TEST(PreferenceRecord, LearnsOnlyTheAnswerOfALongerChat) {
+  const std::string begin = R"([{"role":"user","content":"a"},{"role":"assistant","content":"b"},)"
+                            R"({"role":"user","content":"c"},{"role":"assistant","content":)";
+  const Preference both = parse_preference(
+      R"({"chosen":)" + begin + R"("d"}],"rejected":)" + begin + R"("e"}]})", "f:1");
+  EXPECT_EQ(texts_of(both.rejected),
+            (std::vector<std::string>{"user: ", "a\n", "assistant: ", "b\n", "user: ", "c\n",
+                                      "assistant: ", "[[e\n]]"}));
+}
+
+TEST(PreferenceRecord, RefusesWhatIsNoneWithLine) {
+  const auto expect_refused = [](const std::string& line, const std::string& words) {
+    const std::string refusal =
+        refusal_of<store::StoreError>([&] { parse_preference(line, "pairs.jsonl:17"); });
+    EXPECT_THAT(refusal, testing::StartsWith("pairs.jsonl:17: ")) << line;
+    EXPECT_THAT(refusal, testing::HasSubstr(words)) << line;
+  };
+  const std::string needed = "\"chosen\" and \"rejected\", two texts or two lists of messages";
+  expect_refused(R"({"text":"a"})", needed);
+  expect_refused(R"({"chosen":"a"})", needed);
+  expect_refused(R"({"chosen":"a","rejected":[]})", needed);
+  expect_refused(R"([1])", needed);
+  expect_refused(R"({"chosen":)", "not JSON");
+  expect_refused(R"({"prompt":7,"chosen":"a","rejected":"b"})",
+                 "\"prompt\" is a number where a string is expected");
+  expect_refused(R"({"chosen":[],"rejected":[]})", "\"chosen\" has 0 messages after the prompt");
+  expect_refused(R"({"chosen":[{"role":"user","content":"a"}],)"
+                 R"("rejected":[{"role":"assistant","content":"b"}]})",
+                 "\"chosen\" has 1 message after the prompt, and one of the role \"assistant\"");
+}
+
+class NoTokenizers final : public TokenizerOpener {
+ public:
+  std::string hash(const fs::path& /*directory*/) const override { return ""; }
+  std::string program_hash() const override { return ""; }
+  std::unique_ptr<Tokenizer> start(const fs::path& /*directory*/) const override { return nullptr; }
+};
+
+class PreferenceRows : public testing::TestWithParam<Packing> {
+ protected:
+  void SetUp() override {
+    folder_ = fs::path(testing::TempDir()) / "preference_rows";
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+    options_.rows = {.row = 24, .too_long = TooLong::drop, .packing = GetParam()};
+    options_.preferences = true;
+  }
+  std::string write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ / name) << text;
+    return (folder_ / name).string();
+  }
+  PreparedSplit read(const std::string& file) const {
+    return read_split({{file}}, options_, NoTokenizers());
+  }
+  std::string refusal(const std::string& file) const {
+    return refusal_of<store::StoreError>([&] { read(file); });
+  }
+
+  fs::path folder_;
+  DataOptions options_;
+};
+
+// Both documents of the pairs of all rows, in bytes.
+std::multiset<std::pair<std::string, std::string>> pairs_of(const TokenFile& tokens) {
+  std::multiset<std::pair<std::string, std::string>> pairs;
+  for (std::int64_t row = 0; row < tokens.rows(); ++row) {
+    std::vector<std::string> texts;
+    auto token = tokens.tokens(store::SampleId{row}).begin();
+    for (const std::int64_t length : tokens.document_lengths(store::SampleId{row})) {
+      texts.emplace_back(token, token + length - 1);
+      token += length;
+    }
+    EXPECT_EQ(texts.size() % 2, 0U);
+    for (std::size_t i = 0; i + 1 < texts.size(); i += 2) pairs.emplace(texts[i], texts[i + 1]);
+  }
+  return pairs;
+}
+
+TEST_P(PreferenceRows, KeepBothAnswersTogether) {
+  std::string lines;
+  std::multiset<std::pair<std::string, std::string>> expected;
+  for (int i = 0; i < 40; ++i) {
+    const std::string prompt = std::to_string(i) + "?";
+    const std::string chosen(static_cast<std::size_t>(1 + i % 5), 'a');
+    const std::string rejected(static_cast<std::size_t>(1 + i % 3), 'b');
+    lines += R"({"prompt":")" + prompt + R"(","chosen":")" + chosen + R"(","rejected":")" +
+             rejected + "\"}\n";
+    expected.emplace(prompt + chosen, prompt + rejected);
+  }
+  // Too long together, though neither is alone.
+  lines += R"({"prompt":"x","chosen":"123456789012","rejected":"123456789012"})";
+  const PreparedSplit all = read(write("pairs.jsonl", lines));
+  EXPECT_EQ(pairs_of(*all.training.tokens), expected);
+  EXPECT_EQ(all.training.tokens->rows() < 40, GetParam() != Packing::single);
+  EXPECT_THAT(all.training.notes.front(), testing::HasSubstr("1 dropped"));
+  options_.hold_out = 0.3;
+  const PreparedSplit split = read((folder_ / "pairs.jsonl").string());
+  auto both = pairs_of(*split.training.tokens);
+  for (const auto& pair : pairs_of(*split.held_out->tokens)) both.insert(pair);
+  EXPECT_EQ(both, expected);
+}
+
+TEST_P(PreferenceRows, AreNotTakenForOthers) {
+  const std::string lines = write("pairs.jsonl", R"({"prompt":"a","chosen":"b","rejected":"c"})");
+  const std::string file = (folder_ / "pairs.safetensors").string();
+  place_data(read(lines).training, file);
+  EXPECT_EQ(pairs_of(*read(file).training.tokens).size(), 1U);
+  EXPECT_THAT(refusal(write("a.txt", "text")), testing::HasSubstr("is one text"));
+  EXPECT_THAT(refusal(write("a.jsonl", R"({"text":"b"})")), testing::HasSubstr("a.jsonl:1: "));
+  const std::string odd = (folder_ / "odd.safetensors").string();
+  const TokenRows single{24, std::vector<std::int32_t>(24, 1), std::vector<std::uint8_t>(24, 1),
+                         std::vector<std::int32_t>(24, 0)};
+  write_token_file(odd, TokenFile(single, "odd"), {{"documents", "preferences"}});
+  EXPECT_THAT(refusal(odd), testing::HasSubstr("row 0 has 1 documents, 1 of them with targets"));
+  options_.rows.too_long = TooLong::split;
+  EXPECT_THAT(refusal(lines), testing::HasSubstr("data.too_long cuts records"));
+  options_ = {.rows = {.row = 24}};
+  EXPECT_THAT(refusal(file), testing::HasSubstr("train.preference.loss is missing"));
+  EXPECT_THAT(refusal(lines), testing::HasSubstr("pairs.jsonl:1: \"chosen\" and \"rejected\""));
+}
+
+INSTANTIATE_TEST_SUITE_P(AllPackings, PreferenceRows,
+                         testing::Values(Packing::first_fit, Packing::decreasing, Packing::single));
+
+}  // namespace
+}  // namespace strait::data
