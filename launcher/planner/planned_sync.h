@@ -58,6 +58,9 @@ std::vector<plan::Plan::SyncOffer> sync_offers(const plan::Plan& plan,
 // The offer of the plan's method. Null: it is not among them, or there is one replica.
 const plan::Plan::SyncOffer* chosen_offer(const plan::Plan& plan);
 
+// What replicas add to a step: sync, which contains the consensus round, or that round alone.
+double sync_seconds(const plan::Plan& plan);
+
 // The consensus round of a step, with any method: each first stage's message has to reach all
 // others. In seconds, and as the ratio of step durations with and without it.
 double consensus_seconds(const plan::Plan& plan);
