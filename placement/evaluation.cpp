@@ -201,6 +201,7 @@ void Evaluation::compute_lines() {
   if (!limited_lines_ || state_.cut.empty()) return;
   std::vector<double> sent(problem_.hosts.size(), 0);
   std::vector<double> received(problem_.hosts.size(), 0);
+  std::vector<int> here(problem_.hosts.size(), 0);  // replicas of a stage, by host
   const auto carry = [&](std::size_t from, std::size_t to, double bytes) {
     if (host_at(from) == host_at(to)) return;
     sent[host_at(from)] += bytes;
@@ -216,11 +217,14 @@ void Evaluation::compute_lines() {
   }
   for (int stage = 0; stage < stages_; ++stage) {
     const double share = sums_.sync_bytes(state_.cut[static_cast<std::size_t>(stage)]) / replicas_;
-    for (int one = 0; one < replicas_; ++one) {
-      for (int other = 0; other < replicas_; ++other) {
-        carry(place(one, stage), place(other, stage), 2 * share);
-      }
+    for (int replica = 0; replica < replicas_; ++replica) ++here[host_at(place(replica, stage))];
+    for (int replica = 0; replica < replicas_; ++replica) {
+      const std::size_t host = host_at(place(replica, stage));
+      const double both_times = 2 * share * (replicas_ - here[host]);
+      sent[host] += both_times;
+      received[host] += both_times;
     }
+    for (int replica = 0; replica < replicas_; ++replica) here[host_at(place(replica, stage))] = 0;
   }
   for (std::size_t at = 0; at < used(); ++at) {
     const Line& line = problem_.hosts[host_at(at)];

@@ -59,9 +59,10 @@ void check_costs(std::size_t stages, std::span<const ChunkCost> costs,
     check_number(links[p].forward_bytes, "forward bytes" + where);
     check_number(links[p].backward_bytes, "backward bytes" + where);
     check_number(links[p].latency_seconds, "latency" + where);
-    if (!(links[p].forward_bytes_per_second > 0) || !(links[p].backward_bytes_per_second > 0)) {
-      refuse_to_simulate("bandwidth" + where + " is not above 0");
-    }
+    for (const double rate :
+         {links[p].forward_bytes_per_second, links[p].backward_bytes_per_second,
+          links[p].forward_uplink_bytes_per_second, links[p].backward_uplink_bytes_per_second})
+      if (!(rate > 0)) refuse_to_simulate("bandwidth" + where + " is not above 0");
   }
 }
 
@@ -80,6 +81,7 @@ struct Passage {
 struct StagePlay {
   std::size_t next = 0;  // position in the list
   double free_at = 0;
+  double line_free_at = 0;  // the line on which it sends
   int in_flight = 0;
 };
 
@@ -272,9 +274,13 @@ double Player::send(std::size_t from, std::size_t to, MicroBatch micro_batch, do
   const StageIndex receiver = stage_at(static_cast<int>(to), stages);
   double& free_at = path_free_at_[static_cast<std::size_t>(number(sender)) * lists_.size() +
                                   static_cast<std::size_t>(number(receiver))];
-  const double start = std::max(free_at, made);
-  free_at = start + (down ? link.forward_bytes / link.forward_bytes_per_second
-                          : link.backward_bytes / link.backward_bytes_per_second);
+  double& line_free_at = stages_[static_cast<std::size_t>(number(sender))].line_free_at;
+  line_free_at = std::max(line_free_at, made);
+  const double start = std::max(free_at, line_free_at);
+  const double bytes = down ? link.forward_bytes : link.backward_bytes;
+  free_at = start + bytes / (down ? link.forward_bytes_per_second : link.backward_bytes_per_second);
+  line_free_at +=
+      bytes / (down ? link.forward_uplink_bytes_per_second : link.backward_uplink_bytes_per_second);
   forecast_.transfers.push_back(
       {sender, receiver, chunk_at(static_cast<int>(from), stages), micro_batch, start, free_at});
   awake_.push_back(static_cast<std::size_t>(number(receiver)));
@@ -285,20 +291,17 @@ double Player::send(std::size_t from, std::size_t to, MicroBatch micro_batch, do
 void Player::finish() {
   // Updates begin together: the gradient norm is that of all stages.
   double last = 0;
-  double longest_update = 0;
   std::vector<double> updates(lists_.size());
-  for (std::size_t p = 0; p < costs_.size(); ++p) {
+  for (std::size_t p = 0; p < costs_.size(); ++p)
     updates[p % lists_.size()] += costs_[p].update_seconds;
-  }
   for (std::size_t s = 0; s < lists_.size(); ++s) {
     last = std::max(last, stages_[s].free_at);
-    longest_update = std::max(longest_update, updates[s]);
     if (stages_[s].next == lists_[s].size()) continue;
     const Action& action = lists_[s][stages_[s].next];
     forecast_.blocked.push_back(
         {StageIndex{static_cast<std::int32_t>(s)}, action, why_blocked(s, action)});
   }
-  forecast_.seconds = last + longest_update;
+  forecast_.seconds = last + *std::ranges::max_element(updates);
   for (std::size_t s = 0; s < lists_.size(); ++s) {
     StageForecast& stage = forecast_.stages[s];
     stage.busy_seconds += updates[s];

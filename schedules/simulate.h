@@ -27,6 +27,9 @@ struct LinkCost {
   double forward_bytes_per_second = std::numeric_limits<double>::infinity();
   double backward_bytes_per_second = std::numeric_limits<double>::infinity();
   double latency_seconds = 0;  // one-way latency
+  // Of the sender's line, which all that a stage sends shares.
+  double forward_uplink_bytes_per_second = std::numeric_limits<double>::infinity();
+  double backward_uplink_bytes_per_second = std::numeric_limits<double>::infinity();
 };
 
 // An action with its start and end, seconds from the start of the step.
@@ -78,7 +81,8 @@ struct Forecast {
 //
 // The model: a stage runs its list in order, one action at a time, and waits only for the message
 // that an action needs. Sending takes no time of the stage. Messages from one stage to another are
-// sent one at a time, in the order in which they were produced, whichever chunks they connect.
+// sent one at a time, in the order in which they were produced, whichever chunks they connect. A
+// message also takes its share of the sender's line, and waits while that is taken.
 // Backward m needs forward m of its own chunk and the gradient from downstream. The update starts
 // when every stage has finished, because clipping needs all gradient norms. Received messages that
 // are not used yet do not count as in flight.

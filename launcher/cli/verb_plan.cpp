@@ -19,6 +19,7 @@
 #include "launcher/planner/plan_maker.h"
 #include "launcher/planner/plan_text.h"
 #include "launcher/planner/planned_layout.h"
+#include "launcher/planner/run_forecast.h"
 #include "launcher/planner/what_if.h"
 #include "launcher/recipe/links.h"
 
@@ -28,6 +29,7 @@ namespace {
 nlohmann::json plan_json(const plan::Plan& plan) {
   nlohmann::json json = to_json(plan::without_secrets(plan));
   json["load"] = to_json(planner::load_of(plan));
+  json["run"] = to_json(planner::forecast_run(plan), plan);
   return json;
 }
 

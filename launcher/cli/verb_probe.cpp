@@ -77,7 +77,7 @@ class Prober {
   }
 
   void measure_paths();
-  Probed take() { return {std::move(table_), std::move(gaps_)}; }
+  Probed take() { return {{{}, std::move(links_)}, std::move(gaps_)}; }
 
  private:
   std::optional<ProbedPair> reached_pair(const hosts::HostPair& pair,
@@ -94,7 +94,7 @@ class Prober {
   const plan::Plan& plan_;
   const ProbeOptions& options_;
   hosts::OpenPorts ports_;
-  recipe::LinkTable table_;
+  std::vector<recipe::MeasuredLink> links_;
   std::vector<std::string> gaps_;
 };
 
@@ -208,7 +208,7 @@ void Prober::add_direction(std::size_t from, std::size_t to, double rate, double
         fmt::format("{} to {}: too few bytes arrived to measure the rate", name(from), name(to)));
     return;
   }
-  table_.links.push_back({name(from), name(to), 8 * rate, 8 * flows, round_trip / 2});
+  links_.push_back({name(from), name(to), 8 * rate, 8 * flows, round_trip / 2});
   options_.print(fmt::format("  {} to {}: {:.1f} Mbit/s, {} connections {:.1f}, {:.2f} ms",
                              name(from), name(to), 8e-6 * rate, options_.connections, 8e-6 * flows,
                              5e2 * round_trip));

@@ -6,6 +6,8 @@
 #include <array>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <type_traits>
+#include <utility>
 
 #include "framework/fields/json_fields.h"
 #include "framework/store/file_hash.h"
@@ -58,7 +60,7 @@ void describe(auto& f, fields::Is<Plan::Data> auto& m) {
 }
 void describe(auto& f, fields::Is<Plan::Host> auto& m) {
   f("name", m.name), f("cores", m.cores), f("memory", m.memory);
-  f("gpus", m.gpus), f("processor", m.processor);
+  f("gpus", m.gpus), f("device", m.device), f("processor", m.processor);
 }
 void describe(auto& f, fields::Is<Plan::Process> auto& m) {
   f("name", m.name), f("host", m.host), f("host_index", m.host_index), f("chunks", m.chunks);
@@ -94,7 +96,14 @@ void describe(auto& f, fields::Is<Plan> auto& m) {
   f("first_epoch_step_seconds", m.first_epoch_step_seconds), f("sync_method", m.sync_method);
   f("sync_strength", m.sync_strength), f("sync_offers", m.sync_offers);
   f("layouts", m.layouts), f("hosts", m.hosts);
-  f("measured_hosts", m.speeds.hosts), f("measured_links", m.speeds.links);
+  f("measured_hosts", m.speeds.hosts);
+  if constexpr (std::is_const_v<std::remove_reference_t<decltype(m)>>) {
+    f("measured_links", m.speeds.links.list());
+  } else {
+    std::vector<recipe::MeasuredLink> links;
+    f("measured_links", links);
+    m.speeds.links = std::move(links);
+  }
   f("processes", m.processes), f("links", m.links);
 }
 
@@ -131,6 +140,10 @@ sync::ReplicaGroups groups_of(const Plan& plan, std::uint32_t stage) {
 }
 
 const Plan::Process& Plan::process(net::ProcessName name) const {
+  // In this order, so that a plan of a thousand finds each at once.
+  const std::size_t at =
+      std::size_t{name.replica} * static_cast<std::size_t>(recipe.pipeline.stages) + name.stage;
+  if (at < processes.size() && processes[at].name == name) return processes[at];
   for (const Process& candidate : processes) {
     if (candidate.name == name) return candidate;
   }

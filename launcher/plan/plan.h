@@ -30,6 +30,7 @@ struct Plan {
     std::int64_t memory = 0;  // bytes
     // Bytes of each GPU that the host's stages use in turn. Empty: they compute on its CPU.
     std::optional<std::vector<std::int64_t>> gpus = std::nullopt;
+    std::string device = {};  // their name, by the recipe or the driver; empty: unknown
     std::optional<std::string> processor = std::nullopt;  // equal on hosts that compute equal bits
   };
   struct Process {
@@ -121,9 +122,8 @@ struct Plan {
   std::optional<std::size_t> gpu_of(const Process& process) const;
   std::int64_t micro_batch_rows() const;  // as the recipe states or "auto" chose
   std::int64_t chunks() const { return std::ssize(processes.at(0).chunks); }  // of each stage
-  // Actions of a stage in a training step.
+  // Actions of a stage in a training step, and in an evaluation, which all replicas share.
   schedules::ActionList training_actions(net::ProcessName name) const;
-  // Actions of a stage in an evaluation, which all replicas share.
   schedules::ActionList evaluation_actions(net::ProcessName name) const;
   // The same if only `replicas` replicas take part, and this one has number `index` among them.
   schedules::ActionList evaluation_actions(net::ProcessName name, std::size_t replicas,

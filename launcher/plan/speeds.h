@@ -3,41 +3,60 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "launcher/plan/plan.h"
 
 namespace strait::plan {
 
 // Speeds for forecasts: measured ones (hosts.links of the recipe), else those that the recipe
-// states (tflops of a host, hosts.link_megabits), else these.
+// states (tflops or device of a host, its uplink, hosts.link_megabits), else these.
 inline constexpr double kAssumedFlopsPerThread = 2e10;
-// What training reaches on a GPU of a desktop: an RTX 4090 reaches about twice as much, a T4 half.
+// Of a GPU whose name is not known: what training reaches on one of a desktop.
 inline constexpr double kAssumedFlopsOfGpu = 6e13;  // in bfloat16
 inline constexpr double kAssumedFlopsOfGpuInFloat32 = 1.5e13;
-inline constexpr double kAssumedBackwardCost = 2.0;            // relative to a forward
-inline constexpr double kAssumedLinkBytesPerSecond = 4e9 / 8;  // CURVE over loopback
-inline constexpr double kAssumedMemoryBytesPerSecond = 2e10;   // read and written
+inline constexpr double kAssumedBackwardCost = 2.0;         // relative to a forward
+inline constexpr double kLoopbackBytesPerSecond = 4e9 / 8;  // CURVE; also the most of any path
+// Between hosts of which nothing is known: the line of an office. A wide one has to be stated or
+// measured before a plan uses it, so that no layout is chosen for a line that is not there.
+inline constexpr double kAssumedLineBytesPerSecond = 1e8 / 8;
+inline constexpr double kAssumedLineSeconds = 0.01;           // one way
+inline constexpr double kAssumedMemoryBytesPerSecond = 2e10;  // read and written
+inline constexpr double kAssumedMemoryOfGpu = 1e12;           // the same
 // Fixed cost of a pass: it takes as long as this number of tokens. Measured on CPUs with layers 256
 // to 1536 wide; assumed for GPUs.
 inline constexpr std::int64_t kPassTokensOfCpu = 24;
 inline constexpr std::int64_t kAssumedPassTokensOfGpu = 512;
 
 struct PathSpeed {
-  double bytes_per_second = kAssumedLinkBytesPerSecond;
-  double seconds = 0;  // one-way latency
+  double bytes_per_second = kLoopbackBytesPerSecond;  // of one connection
+  double seconds = 0;                                 // one-way latency
   bool measured = false;
   bool stated = false;  // by the recipe, also as simulated
+  // What the sender's line and the receiver's have for all of their paths together, as far as this
+  // path shows: a message takes its share of both.
+  double uplink = kLoopbackBytesPerSecond;
+  double downlink = kLoopbackBytesPerSecond;
 };
 
 // Speed between two hosts of the plan, or two processes of one host: simulated (hosts.simulate),
-// measured (plan.speeds), stated by the recipe (hosts.link_megabits), or assumed.
+// measured (plan.speeds) within the lines that the recipe states, stated, or assumed.
 PathSpeed path_speed(const Plan& plan, std::size_t from, std::size_t to);
+// Whether a path between two hosts is neither measured, simulated nor stated.
+bool assumes_lines(const Plan& plan);
 
 // The speed of a link between two hosts of the plan.
 using PathSpeeds =
     std::function<PathSpeed(const Plan::Link& link, std::size_t from, std::size_t to)>;
 // A path through a relay that `links` links share. Bytes cross two paths, so latency doubles.
 PathSpeed relayed_speed(const PathSpeed& direct, std::size_t links);
+
+// The line of a host as the recipe states it, in bytes per second.
+struct StatedLine {
+  std::optional<double> up;
+  std::optional<double> down;
+};
+StatedLine stated_line(const Plan& plan, std::size_t host);
 
 struct ComputeSpeed {
   double flops_per_second = kAssumedFlopsPerThread;
@@ -46,6 +65,7 @@ struct ComputeSpeed {
   bool stated = false;  // by the recipe
 };
 
+// Also where the recipe alone says so: a device by name or number, or model.device = "cuda".
 bool computes_on_gpus(const Plan& plan, std::size_t host);
 
 // Speed of one of `processes` processes on a host, each with this number of threads. At most as
@@ -56,7 +76,7 @@ ComputeSpeed compute_speed(const Plan& plan, std::size_t host, std::int64_t thre
 // Speed of a process of the plan.
 ComputeSpeed compute_speed(const Plan& plan, const Plan::Process& process);
 
-// Bytes per second at which a host copies memory.
+// Bytes per second at which a host copies memory, or its GPUs theirs.
 double copy_speed(const Plan& plan, std::size_t host);
 
 }  // namespace strait::plan

@@ -13,6 +13,7 @@
 #include "launcher/planner/plan_text.h"
 #include "launcher/planner/planned_layout.h"
 #include "launcher/planner/planned_sync.h"
+#include "launcher/planner/run_forecast.h"
 #include "launcher/planner/step_forecast.h"
 
 namespace strait::planner {
@@ -43,6 +44,17 @@ std::string some_of(const std::vector<std::string>& words) {
   return fmt::format("{} and {} more", fmt::join(first, ", "), words.size() - kShown);
 }
 
+double one_digit(double value) {
+  if (value <= 0 || !std::isfinite(value)) return value;
+  const double digit = std::pow(10, std::floor(std::log10(value)));
+  return std::round(value / digit) * digit;
+}
+
+std::string text_of_speed(double flops_per_second) {
+  return flops_per_second < 1e12 ? fmt::format("{:.3g} Gflop/s", flops_per_second / 1e9)
+                                 : fmt::format("{:.3g} Tflop/s", flops_per_second / 1e12);
+}
+
 // The speeds that forecasts use, measured and assumed.
 std::string text_of_speeds(const plan::Plan& plan) {
   std::vector<std::string> measured;
@@ -50,14 +62,16 @@ std::string text_of_speeds(const plan::Plan& plan) {
   std::set<std::string> assumed;
   for (std::size_t i = 0; i < plan.hosts.size(); ++i) {
     const plan::ComputeSpeed speed = plan::compute_speed(plan, i, 1);
-    const std::string words = fmt::format("{:.3g} Gflop/s a {}", speed.flops_per_second / 1e9,
-                                          plan::computes_on_gpus(plan, i) ? "GPU" : "thread");
+    const bool known = speed.measured || speed.stated;
+    const std::string words =
+        text_of_speed(known ? speed.flops_per_second : one_digit(speed.flops_per_second)) +
+        (plan::computes_on_gpus(plan, i) ? " a GPU" : " a thread");
     if (speed.measured) measured.push_back(fmt::format("{} on {}", words, plan.hosts[i].name));
     if (speed.stated) {
       stated.insert(fmt::format("{:.3g} Tflop/s a process on {}", speed.flops_per_second / 1e12,
                                 plan.hosts[i].name));
     }
-    if (!speed.measured && !speed.stated) assumed.insert(words);
+    if (!known) assumed.insert(words);
   }
   std::set<std::pair<std::size_t, std::size_t>> seen;
   for (const plan::Plan::Link& link : plan.links) {
@@ -79,18 +93,6 @@ std::string text_of_speeds(const plan::Plan& plan) {
   return fmt::format("{}", fmt::join(parts, "; "));
 }
 
-// Includes what replicas add to each step: sync, which contains the consensus round, or the
-// consensus round alone.
-double seconds_of_all_steps(const plan::Plan& plan) {
-  const std::int64_t first = std::min(plan.steps, plan.epoch_steps);
-  const plan::Plan::SyncOffer* const offer = chosen_offer(plan);
-  const double added =
-      offer != nullptr ? offer->step_seconds - plan.step_seconds : consensus_seconds(plan);
-  return static_cast<double>(first) * plan.first_epoch_step_seconds +
-         static_cast<double>(plan.steps - first) * plan.step_seconds +
-         static_cast<double>(plan.steps) * added;
-}
-
 // Whether the forecast knows neither by measurement nor by the recipe how fast a part is.
 bool is_assumed(const plan::Plan& plan) {
   const bool host = std::ranges::any_of(plan.processes, [&](const plan::Plan::Process& process) {
@@ -106,9 +108,7 @@ bool is_assumed(const plan::Plan& plan) {
 
 // To one digit if it is assumed.
 double as_known(const plan::Plan& plan, double value) {
-  if (value <= 0 || !std::isfinite(value) || !is_assumed(plan)) return value;
-  const double digit = std::pow(10, std::floor(std::log10(value)));
-  return std::round(value / digit) * digit;
+  return is_assumed(plan) ? one_digit(value) : value;
 }
 
 // hosts.simulate: "100 Mbit/s, 20 ms one way"; empty: links are as they are.
@@ -133,18 +133,70 @@ std::string text_of_simulation(const recipe::Recipe::Hosts& hosts) {
   return fmt::format("\nonly {} is {}; the forecast leaves that out\n", hosts.simulate_link, rest);
 }
 
+// How to replace lines that are assumed; empty: none is.
+std::string text_of_assumed_lines(const plan::Plan& plan) {
+  if (plan.hosts.size() < 2 || !plan::assumes_lines(plan)) return "";
+  return fmt::format(
+      "  lines between hosts are assumed to carry {}; state yours as hosts.link_megabits or as "
+      "uplink_megabits of a host, or measure them: strait probe RECIPE\n",
+      text_of_rate(plan::kAssumedLineBytesPerSecond));
+}
+
+// "  hosts that lack the weights, 15.0 GiB, get them within 21 min"
+std::string text_of_shipping(const plan::Plan& plan, const RunForecast& run) {
+  if (run.shipped_bytes == 0) return "";
+  const recipe::Recipe::Hosts& hosts = plan.recipe.hosts;
+  return fmt::format("  hosts that lack the weights, {}, get them within {} ({})\n",
+                     base::byte_text(run.shipped_bytes), text_of_seconds(run.shipping_seconds),
+                     hosts.ship_megabits   ? "hosts.ship_megabits"
+                     : hosts.link_megabits ? "hosts.link_megabits"
+                                           : "assumed; hosts.ship_megabits states it");
+}
+
+// "  b sends most, 120 GiB in all; 2 checkpoints of 1.2 GiB; 12.3 GPU-hours; cost 4.56"
+std::string text_of_use(const plan::Plan& plan, const RunForecast& run) {
+  std::vector<std::string> parts;
+  const auto busiest = std::ranges::max_element(run.sent_bytes);
+  if (busiest != run.sent_bytes.end() && *busiest > 0) {
+    parts.push_back(
+        fmt::format("{} sends most, {} in all",
+                    plan.hosts[static_cast<std::size_t>(busiest - run.sent_bytes.begin())].name,
+                    base::byte_text(*busiest)));
+  }
+  if (run.checkpoints > 0) {
+    parts.push_back(fmt::format("{} of {}", base::counted(run.checkpoints, "checkpoint"),
+                                base::byte_text(run.checkpoint_bytes)));
+  }
+  if (run.gpu_seconds > 0) {
+    parts.push_back(fmt::format("{} GPU-hours", forecast_number(plan, run.gpu_seconds / 3600)));
+  }
+  if (run.cost) parts.push_back(fmt::format("cost {}", forecast_number(plan, *run.cost)));
+  return parts.empty() ? "" : fmt::format("  {}\n", fmt::join(parts, "; "));
+}
+
 std::string text_of_forecast(const plan::Plan& plan) {
-  std::string text = fmt::format("\nforecast at {}: {} a step", text_of_speeds(plan),
-                                 text_of_seconds(plan.step_seconds));
-  if (std::ranges::any_of(plan.links, &plan::Plan::Link::has_cache)) {
-    text +=
-        fmt::format(", {} in the first epoch ({})", text_of_seconds(plan.first_epoch_step_seconds),
-                    base::counted(plan.epoch_steps, "step"));
+  const RunForecast run = forecast_run(plan);
+  const bool one_epoch = plan.epoch_steps > 0 && plan.steps <= plan.epoch_steps;
+  std::string text = fmt::format(
+      "\nforecast at {}: {} a step", text_of_speeds(plan),
+      forecast_seconds(plan, one_epoch ? plan.first_epoch_step_seconds : plan.step_seconds));
+  // An epoch that the run does not leave needs no words.
+  if (!one_epoch && std::ranges::any_of(plan.links, &plan::Plan::Link::has_cache)) {
+    text += fmt::format(", {} in the first epoch ({})",
+                        forecast_seconds(plan, plan.first_epoch_step_seconds),
+                        base::counted(plan.epoch_steps, "step"));
   }
   if (const double consensus = consensus_seconds(plan); consensus > 0) {
     text += fmt::format(", and {:.3g} s for the consensus of replicas", consensus);
   }
-  return text + fmt::format("; {} in all\n", text_of_seconds(seconds_of_all_steps(plan)));
+  text += fmt::format("; {} in all",
+                      forecast_seconds(plan, run.steps_seconds + run.evaluation_seconds));
+  if (run.evaluation_seconds > 0) {
+    text += fmt::format(", {} of it for {}", forecast_seconds(plan, run.evaluation_seconds),
+                        base::counted(run.evaluations, "evaluation"));
+  }
+  return text + "\n" + text_of_use(plan, run) + text_of_shipping(plan, run) +
+         text_of_assumed_lines(plan);
 }
 
 // "a 16, b+c 12": the hosts of each stage in all replicas, with its blocks.

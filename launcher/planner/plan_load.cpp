@@ -12,6 +12,7 @@
 #include "launcher/base/text.h"
 #include "launcher/plan/placement.h"
 #include "launcher/plan/speeds.h"
+#include "launcher/planner/host_lines.h"
 #include "launcher/planner/planned_model.h"
 #include "launcher/planner/planned_pipeline.h"
 #include "launcher/planner/planned_sync.h"
@@ -21,6 +22,8 @@ namespace strait::planner {
 namespace {
 
 constexpr double kTwice = 2;
+// A line is named if it is busy for this many times as long as the slowest link on it.
+constexpr double kClearlyShared = 1.4;
 
 plan::PathSpeeds speeds_of(const plan::Plan& plan) {
   return [&plan](const plan::Plan::Link& /*link*/, std::size_t from, std::size_t to) {
@@ -30,12 +33,6 @@ plan::PathSpeeds speeds_of(const plan::Plan& plan) {
 
 double seconds_of(const StepCosts& costs, const plan::Plan& plan) {
   return step_seconds(costs, plan.depth);
-}
-
-// What the sync of replicas adds to a step.
-double sync_seconds(const plan::Plan& plan) {
-  const plan::Plan::SyncOffer* const offer = chosen_offer(plan);
-  return offer != nullptr ? offer->step_seconds - plan.step_seconds : consensus_seconds(plan);
 }
 
 // The blocks of a stage; layer 0 is the embedding, and the last one the head.
@@ -102,6 +99,18 @@ class ReplicaLoad {
     const double computes = busy_[static_cast<std::size_t>(stage)];
     const double sends = sent_.empty() ? 0 : sent_[static_cast<std::size_t>(line)];
     StepCosts faster = costs_;
+    const HostLines lines(plan_, speeds_of(plan_));
+    if (lines.busiest_seconds() > std::max({computes, kClearlyShared * sends, sync})) {
+      for (schedules::LinkCost& link : faster.links) {
+        link.forward_uplink_bytes_per_second *= kTwice;
+        link.backward_uplink_bytes_per_second *= kTwice;
+        link.forward_bytes_per_second *= kTwice;
+        link.backward_bytes_per_second *= kTwice;
+      }
+      const double twice = std::max(seconds_of(faster, plan_), lines.busiest_seconds() / kTwice);
+      return {fmt::format("the line of {}", lines.busiest()), lines.busiest_seconds(),
+              twice + sync};
+    }
     if (sync > std::max(computes, sends)) {
       return {"sync of replicas", sync, load.step_seconds - sync / kTwice};
     }
@@ -121,6 +130,8 @@ class ReplicaLoad {
          link += busy_.size()) {
       schedules::LinkCost& cost = faster.links[link];
       (slow.down ? cost.forward_bytes_per_second : cost.backward_bytes_per_second) *= kTwice;
+      (slow.down ? cost.forward_uplink_bytes_per_second : cost.backward_uplink_bytes_per_second) *=
+          kTwice;
     }
     return {fmt::format("the link from {} to {}", slow.from, slow.to), sends,
             seconds_of(faster, plan_) + sync};
@@ -165,7 +176,9 @@ void compare_with_one_host(const plan::Plan& plan, PlanLoad& load) {
 
 double without_network(const plan::Plan& plan) {
   return forecast_step(plan, [](const plan::Plan::Link& /*link*/, std::size_t, std::size_t) {
-    return plan::PathSpeed{std::numeric_limits<double>::infinity(), 0, false, false};
+    constexpr double kInfinite = std::numeric_limits<double>::infinity();
+    return plan::PathSpeed{
+        .bytes_per_second = kInfinite, .uplink = kInfinite, .downlink = kInfinite};
   });
 }
 
@@ -188,7 +201,9 @@ PlanLoad load_of(const plan::Plan& plan) {
   const auto slowest = std::ranges::max_element(
       replicas, {}, [&](const StepCosts& costs) { return seconds_of(costs, plan); });
   load.replica = static_cast<std::uint32_t>(slowest - replicas.begin());
-  load.step_seconds = seconds_of(*slowest, plan) + sync_seconds(plan);
+  load.step_seconds =
+      std::max(seconds_of(*slowest, plan), HostLines(plan, speeds_of(plan)).busiest_seconds()) +
+      sync_seconds(plan);
   ReplicaLoad(plan, load.replica, std::move(*slowest)).write(load);
   compare_with_one_host(plan, load);
   load.without_network_seconds = without_network(plan);

@@ -27,7 +27,8 @@ struct PlanLoad {
   };
   // What a step takes longest for.
   struct Limit {
-    std::string name;          // "compute of a", "the link from a to b", "sync of replicas"
+    // "compute of a", "the link from a to b", "the line of a", "sync of replicas"
+    std::string name;
     double busy_seconds = 0;   // of a step
     double twice_seconds = 0;  // a step, if this part were twice as fast
   };

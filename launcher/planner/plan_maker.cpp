@@ -11,6 +11,7 @@
 #include "launcher/base/command_name.h"
 #include "launcher/base/cores.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/nvidia_driver.h"
 #include "launcher/base/text.h"
 #include "launcher/plan/placement.h"
 #include "launcher/plan/speeds.h"
@@ -112,7 +113,9 @@ void plan_local_cores(plan::Plan& plan, const plan::Plan* before) {
 // Hosts of the plan with what is known of them.
 void plan_hosts(plan::Plan& plan, const recipe::LinkTable* speeds, const plan::Plan* before) {
   const recipe::Recipe& recipe = plan.recipe;
-  for (const recipe::RecipeHost& host : plan::hosts_of(recipe)) plan.hosts.push_back({host.name});
+  for (const recipe::RecipeHost& host : plan::hosts_of(recipe)) {
+    plan.hosts.push_back({.name = host.name, .device = host.device});
+  }
   if (speeds != nullptr) {
     plan.speeds = *speeds;
   } else if (!recipe.hosts.links.empty()) {
@@ -120,7 +123,11 @@ void plan_hosts(plan::Plan& plan, const recipe::LinkTable* speeds, const plan::P
   }
   const std::vector<KnownGpus> gpus = gpus_of_hosts(recipe, plan.speeds);
   for (std::size_t i = 0; i < gpus.size(); ++i) plan.hosts[i].gpus = gpus[i];
-  if (recipe.hosts.backend == recipe::BackendKind::local) plan_local_cores(plan, before);
+  if (recipe.hosts.backend != recipe::BackendKind::local) return;
+  plan_local_cores(plan, before);
+  if (const auto here = base::gpus_here(); !here.empty()) {
+    plan.hosts.front().device = here.front().name;
+  }
 }
 
 // Whether a plan knows enough to say that something does not fit.

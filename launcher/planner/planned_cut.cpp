@@ -13,7 +13,6 @@
 
 #include "launcher/base/cores.h"
 #include "launcher/base/errors.h"
-#include "launcher/base/nvidia_driver.h"
 #include "launcher/plan/gpu_memory.h"
 #include "launcher/plan/placement.h"
 #include "launcher/plan/speeds.h"
@@ -285,23 +284,6 @@ PlannedCut plan_cut(const recipe::Recipe& recipe, const recipe::LinkTable& speed
     }
   }
   return cut;
-}
-
-std::vector<KnownGpus> gpus_of_hosts(const recipe::Recipe& recipe,
-                                     const recipe::LinkTable& speeds) {
-  std::vector<KnownGpus> gpus;
-  for (const recipe::RecipeHost& host : plan::hosts_of(recipe)) {
-    const recipe::MeasuredHost* known = speeds.host(host.name);
-    KnownGpus& of_host = gpus.emplace_back();
-    if (recipe.model.device == recipe::Device::cpu) {
-      of_host.emplace();
-    } else if (known != nullptr && known->gpu_memory) {
-      of_host = known->gpu_memory;
-    } else if (recipe.hosts.backend == recipe::BackendKind::local) {
-      of_host = base::gpu_memory_here();
-    }
-  }
-  return gpus;
 }
 
 StateBytes state_bytes(const recipe::Recipe& recipe) {

@@ -77,14 +77,16 @@ void add_devices(const plan::Plan& plan, placement::Problem& problem) {
 void add_paths(const plan::Plan& plan, placement::Problem& problem) {
   problem.hosts.resize(plan.hosts.size());
   for (std::size_t from = 0; from < plan.hosts.size(); ++from) {
+    placement::Line line{0, 0};  // as stated, or as wide as its widest path
     for (std::size_t to = 0; to < plan.hosts.size(); ++to) {
       const plan::PathSpeed speed = plan::path_speed(plan, from, to);
       problem.paths.push_back({speed.bytes_per_second, from == to ? 0 : speed.seconds});
+      if (from == to) continue;
+      line.up_bytes_per_second = std::max(line.up_bytes_per_second, speed.uplink);
+      line.down_bytes_per_second =
+          std::max(line.down_bytes_per_second, plan::path_speed(plan, to, from).downlink);
     }
-    // Of a process; a host with one process has no more.
-    if (!plan.recipe.hosts.link_megabits) continue;
-    const double line = *plan.recipe.hosts.link_megabits * 1e6 / 8;
-    problem.hosts[from] = {line, line};
+    if (plan.hosts.size() > 1) problem.hosts[from] = line;
   }
 }
 
@@ -260,7 +262,9 @@ bool chooses_shape(const recipe::Recipe& recipe) {
 
 // Whether the recipe or measurements say how fast the paths between hosts are.
 bool knows_links(const plan::Plan& plan) {
-  return !plan.speeds.links.empty() || plan.recipe.hosts.link_megabits.has_value();
+  const auto states_line = [](const auto& host) { return host.uplink_megabits.has_value(); };
+  return !plan.speeds.links.empty() || plan.recipe.hosts.link_megabits ||
+         std::ranges::any_of(plan.recipe.hosts.list, states_line);
 }
 
 }  // namespace

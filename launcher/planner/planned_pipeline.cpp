@@ -17,6 +17,7 @@
 #include "launcher/plan/gpu_memory.h"
 #include "launcher/plan/placement.h"
 #include "launcher/plan/shard_places.h"
+#include "launcher/planner/host_lines.h"
 #include "launcher/planner/planned_boundary.h"
 #include "launcher/planner/planned_cut.h"
 #include "launcher/planner/planned_model.h"
@@ -67,6 +68,7 @@ ReplicaCosts replica_costs(const plan::Plan& plan, const models::ModelDescriptio
         plan::compute_speed(plan, host, sizes.threads, std::ranges::count(all_hosts, host));
     costs.known.chunks.push_back(
         chunk_cost(model, ranges[i], sizes.micro_batch_tokens + sizes.pass_tokens, speed));
+    costs.known.chunks.back().update_seconds = update_seconds(plan, host, model, ranges[i]);
   }
   costs.known.links.resize(ranges.size() - 1);  // nothing is sent within a stage
   costs.first_epoch = costs.known;
@@ -78,6 +80,10 @@ ReplicaCosts replica_costs(const plan::Plan& plan, const models::ModelDescriptio
     const BoundaryBytes& bytes = boundaries[i].bytes;
     costs.known.links[i] = link_cost(boundaries[i].forward_bytes(), bytes.backward, down, up);
     costs.first_epoch.links[i] = link_cost(bytes.first_forward, bytes.backward, down, up);
+    // A message is encoded and decoded on its way.
+    const double coding = 2 * coding_seconds(model, sizes.micro_batch_tokens);
+    costs.known.links[i].latency_seconds += coding;
+    costs.first_epoch.links[i].latency_seconds += coding;
   }
   const std::size_t first = hosts.front();
   const std::size_t last = hosts.back();
@@ -328,6 +334,7 @@ void plan_pipeline(plan::Plan& plan, const recipe::Recipe& resolved,
   for (std::size_t i = 0; i < hosts.size(); ++i) plan::check_gpu_memory(plan, i);
   plan_boundary_links(plan, boundaries);
   if (sizes.tie) plan_tie_links(plan, *sizes.tie);
+  wait_for_lines(plan);
   plan_sync(plan, model, question.before);
   check_simulated_link(plan);
   check_ports(plan);

@@ -4,9 +4,13 @@
 #include <vector>
 
 #include "launcher/base/errors.h"
+#include "launcher/base/nvidia_driver.h"
+#include "launcher/plan/placement.h"
 #include "launcher/plan/speeds.h"
+#include "launcher/planner/planned_cut.h"
 #include "launcher/planner/planned_layout.h"
 #include "launcher/planner/step_forecast.h"
+#include "launcher/recipe/known_gpus.h"
 #include "stages/partition.h"
 
 namespace strait::planner {
@@ -75,6 +79,27 @@ std::vector<recipe::Recipe> with_schedules(const recipe::Recipe& recipe, bool cu
     if (cut_by_speed) pipeline.partition = {};
   }
   return all;
+}
+
+std::vector<KnownGpus> gpus_of_hosts(const recipe::Recipe& recipe,
+                                     const recipe::LinkTable& speeds) {
+  std::vector<KnownGpus> gpus;
+  for (const recipe::RecipeHost& host : plan::hosts_of(recipe)) {
+    const recipe::MeasuredHost* known = speeds.host(host.name);
+    KnownGpus& of_host = gpus.emplace_back();
+    if (recipe.model.device == recipe::Device::cpu) {
+      of_host.emplace();
+    } else if (known != nullptr && known->gpu_memory) {
+      of_host = known->gpu_memory;
+    } else if (recipe.hosts.backend == recipe::BackendKind::local) {
+      of_host = base::gpu_memory_here();
+    } else if (const recipe::KnownGpu* gpu = recipe::known_gpu(host.device); gpu != nullptr) {
+      const auto count = host.devices.empty() ? static_cast<std::size_t>(host.slots.value_or(1))
+                                              : host.devices.size();
+      of_host.emplace(std::max<std::size_t>(count, 1), gpu->gibibytes << 30);
+    }
+  }
+  return gpus;
 }
 
 }  // namespace strait::planner

@@ -58,9 +58,12 @@ std::vector<plan::Plan::SyncOffer> sync_offers(const plan::Plan& plan,
 // The offer of the plan's method. Null: it is not among them, or there is one replica.
 const plan::Plan::SyncOffer* chosen_offer(const plan::Plan& plan);
 
-// The consensus round of a step: each first stage's message has to reach all others. With the
-// plan's method, 0 if its replicas train apart; and with one that waits, as the ratio of step
-// durations with and without it.
+// What replicas add to a step: sync, which contains the consensus round, or that round alone.
+double sync_seconds(const plan::Plan& plan);
+
+// The consensus round of a step: each first stage's message has to reach all others. 0 if replicas
+// train apart with the plan's method. In seconds, and as the ratio of step durations with and
+// without it.
 double consensus_seconds(const plan::Plan& plan);
 double consensus_slowdown(const plan::Plan& plan);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "launcher/planner/host_lines.h"
 #include "launcher/planner/planned_model.h"
 #include "schedules/choose_depth.h"
 #include "schedules/schedule.h"
@@ -44,6 +45,24 @@ schedules::ChunkCost chunk_cost(const models::ModelDescription& model,
   return cost;
 }
 
+double update_seconds(const plan::Plan& plan, std::size_t host,
+                      const models::ModelDescription& model, const models::LayerRange& layers) {
+  std::int64_t trained = 0;
+  for (int i = layers.first; i <= layers.last; ++i) {
+    trained += model.layers[static_cast<std::size_t>(i)].trained;
+  }
+  // The update reads gradient, value and both moments, and writes value and moments. The norm reads
+  // the gradient, clipping reads and writes it, and the next step sets it to zero.
+  constexpr double kPassedBytes = 4 * (7 + 1 + 2 + 1);
+  return static_cast<double>(trained) * kPassedBytes / (2 * plan::copy_speed(plan, host));
+}
+
+double coding_seconds(const models::ModelDescription& model, std::int64_t tokens) {
+  // Of values in float32, by one thread; what codecs of few bits reach (tests/bench/RESULTS.md).
+  constexpr double kCodedBytesPerSecond = 5e9;
+  return static_cast<double>(tokens * model.hidden) * sizeof(float) / kCodedBytesPerSecond;
+}
+
 schedules::LinkCost link_cost(double forward_bytes, double backward_bytes,
                               const plan::PathSpeed& forward, const plan::PathSpeed& backward) {
   schedules::LinkCost link;
@@ -51,6 +70,8 @@ schedules::LinkCost link_cost(double forward_bytes, double backward_bytes,
   link.backward_bytes = backward_bytes;
   link.forward_bytes_per_second = forward.bytes_per_second;
   link.backward_bytes_per_second = backward.bytes_per_second;
+  link.forward_uplink_bytes_per_second = forward.uplink;
+  link.backward_uplink_bytes_per_second = backward.uplink;
   link.latency_seconds = (forward.seconds + backward.seconds) / 2;
   return link;
 }
@@ -107,6 +128,8 @@ std::vector<StepCosts> costs_of_replicas(const plan::Plan& plan, const plan::Pat
     for (std::size_t c = 0; c < process.chunks.size(); ++c) {
       costs.chunks[c * stages + process.name.stage] =
           chunk_cost(model, process.chunks[c], tokens, compute);
+      costs.chunks[c * stages + process.name.stage].update_seconds =
+          update_seconds(plan, process.host_index, model, process.chunks[c]);
     }
   }
   for (const plan::Plan::Link& link : plan.links) {
@@ -118,10 +141,13 @@ std::vector<StepCosts> costs_of_replicas(const plan::Plan& plan, const plan::Pat
           plan.micro_batches, speed(link, upper, lower), speed(link, lower, upper));
     }
     if (link.use != plan::Plan::Use::boundary) continue;
-    replicas.at(link.connects.replica).links.at(static_cast<std::size_t>(link.position)) =
-        link_cost(static_cast<double>(link.forward_bytes) / micro_batches,
-                  static_cast<double>(link.backward_bytes) / micro_batches,
-                  speed(link, upper, lower), speed(link, lower, upper));
+    schedules::LinkCost& cost =
+        replicas.at(link.connects.replica).links.at(static_cast<std::size_t>(link.position));
+    cost = link_cost(static_cast<double>(link.forward_bytes) / micro_batches,
+                     static_cast<double>(link.backward_bytes) / micro_batches,
+                     speed(link, upper, lower), speed(link, lower, upper));
+    // A message is encoded and decoded on its way.
+    cost.latency_seconds += 2 * coding_seconds(model, tokens);
   }
   for (StepCosts& costs : replicas) {
     costs.schedule = plan.recipe.pipeline.schedule;
@@ -132,7 +158,7 @@ std::vector<StepCosts> costs_of_replicas(const plan::Plan& plan, const plan::Pat
 }
 
 double forecast_step(const plan::Plan& plan, const plan::PathSpeeds& speed) {
-  double slowest = 0;
+  double slowest = HostLines(plan, speed).busiest_seconds();
   for (const StepCosts& costs : costs_of_replicas(plan, speed)) {
     slowest = std::max(slowest, step_seconds(costs, plan.depth));
   }

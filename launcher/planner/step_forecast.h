@@ -20,6 +20,13 @@ schedules::ChunkCost chunk_cost(const models::ModelDescription& model,
                                 const models::LayerRange& layers, std::int64_t tokens,
                                 const plan::ComputeSpeed& speed);
 
+// Seconds of an optimizer's update of what these layers train, on a host.
+double update_seconds(const plan::Plan& plan, std::size_t host,
+                      const models::ModelDescription& model, const models::LayerRange& layers);
+
+// Seconds in which one end encodes, or decodes, a boundary's message of this number of tokens.
+double coding_seconds(const models::ModelDescription& model, std::int64_t tokens);
+
 // Cost of a boundary that carries these bytes per micro-batch.
 schedules::LinkCost link_cost(double forward_bytes, double backward_bytes,
                               const plan::PathSpeed& forward, const plan::PathSpeed& backward);
@@ -56,10 +63,10 @@ double step_seconds(const StepCosts& costs, std::int64_t depth);
 // The pipelines of all replicas of a plan. `speed` returns the speed of a path.
 std::vector<StepCosts> costs_of_replicas(const plan::Plan& plan, const plan::PathSpeeds& speed);
 
-// Seconds of a step of the slowest replica.
+// Seconds of a step of the slowest replica, at least those of the busiest line.
 double forecast_step(const plan::Plan& plan, const plan::PathSpeeds& speed);
 
-// Seconds that each process computes in a step.
+// Seconds that each process computes in a step, without its update.
 std::map<net::ProcessName, double> compute_seconds(const plan::Plan& plan);
 
 }  // namespace strait::planner

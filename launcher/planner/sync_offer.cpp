@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <utility>
 
 #include "framework/sync/forecast.h"
 #include "framework/sync/methods.h"
 #include "launcher/base/cores.h"
+#include "launcher/planner/host_lines.h"
 #include "launcher/planner/planned_group.h"
 #include "launcher/planner/planned_sync.h"
 #include "launcher/planner/step_forecast.h"
@@ -35,92 +35,139 @@ RoundTime round_time_of(sync::Hook hook, const sync::RoundPlan& plan) {
   return {hook, plan.late, (answered ? 2 : 1) * plan.exchanges + 1};
 }
 
+// The round of a step; the last one if it has several.
+std::optional<RoundTime> round_of_step(const sync::SyncMethod& method, const sync::Layout& layout,
+                                       const sync::Membership& membership, std::int64_t step) {
+  std::optional<RoundTime> time;
+  for (const sync::Hook hook : {sync::Hook::gradient, sync::Hook::clipped, sync::Hook::update}) {
+    const auto plan = method.plan({static_cast<store::Step>(step), hook}, layout, membership);
+    if (plan) time = round_time_of(hook, *plan);
+  }
+  return time;
+}
+
 // When the method's regular rounds start and are applied. The last step of a run often has its own
 // round, which nothing hides; it counts only if there is no other.
 RoundTime round_time(const sync::SyncMethod& method, const sync::Layout& layout,
                      std::size_t members, std::int64_t steps) {
   sync::Membership membership;
   for (std::uint32_t i = 0; i < members; ++i) membership.members.push_back(i);
-  std::optional<RoundTime> time;
   const std::int64_t first = std::max<std::int64_t>(steps - 1 - kStepsLookedAt, 0);
-  for (std::int64_t step = first; step < steps; ++step) {
-    if (time && step + 1 == steps) break;
-    for (const sync::Hook hook : {sync::Hook::gradient, sync::Hook::clipped, sync::Hook::update}) {
-      const auto plan = method.plan({static_cast<store::Step>(step), hook}, layout, membership);
-      if (plan) time = round_time_of(hook, *plan);
+  for (std::int64_t step = steps - 2; step >= first; --step) {
+    if (const auto time = round_of_step(method, layout, membership, step)) return *time;
+  }
+  if (steps == 0) return {};
+  return round_of_step(method, layout, membership, steps - 1).value_or(RoundTime());
+}
+
+// Replicas that train apart read what others propose some steps later, so none waits for it.
+bool waits_for_consensus(const plan::Plan& plan, const std::string& method) {
+  return method.empty() || plan.recipe.sync.on_loss == recipe::LossRule::continue_run ||
+         groups_with(plan, method, 0).front().size() > 1 ||
+         !sync::make_method(sync_settings(plan.recipe, method, plan.steps))->traits.trains_apart;
+}
+
+// The replicas of a plan, with what forecasts of all methods need.
+class Replicas {
+ public:
+  Replicas(const plan::Plan& plan, const models::ModelDescription& model)
+      : plan_(plan),
+        model_(model),
+        count_(static_cast<std::size_t>(plan.recipe.pipeline.replicas)),
+        lines_(plan, [&plan](const plan::Plan::Link& /*link*/, std::size_t from, std::size_t to) {
+          return plan::path_speed(plan, from, to);
+        }) {
+    for (std::uint32_t stage = 0; stage < plan.recipe.pipeline.stages; ++stage) {
+      Stage& added =
+          stages_.emplace_back(Stage{stages::stage_layout(model, process(stage, 0).chunks)});
+      for (std::uint32_t from = 0; from < count_; ++from) {
+        for (std::uint32_t to = 0; to < count_; ++to) {
+          added.paths.push_back(plan::path_speed(plan, process(stage, from).host_index,
+                                                 process(stage, to).host_index));
+          if (from != to) added.latency = std::max(added.latency, added.paths.back().seconds);
+        }
+      }
     }
   }
-  return time.value_or(RoundTime());
-}
 
-// Bytes to the adjacent stages, which share the uplink of this process.
-double boundary_bytes_of(const plan::Plan& plan, net::ProcessName process) {
-  std::int64_t bytes = 0;
-  for (const plan::Plan::Link& link : plan.links) {
-    if (link.connects == process) bytes += link.forward_bytes;
-    if (link.listens == process) bytes += link.backward_bytes;
+  plan::Plan::SyncOffer offer(const sync::SyncSettings& settings) const;
+
+ private:
+  struct Stage {
+    sync::Layout layout;
+    std::vector<plan::PathSpeed> paths =
+        {};              // by replica that sends, then by the one that receives
+    double latency = 0;  // the largest
+  };
+  // Replicas that exchange with each other, in several groups of the same size.
+  using Groups = sync::ReplicaGroups;
+
+  const plan::Plan::Process& process(std::uint32_t stage, std::uint32_t replica) const {
+    return plan_.process({stage, replica});
   }
-  return static_cast<double>(bytes);
-}
-
-// The narrowest path from this process to its peers, because all of its links share one uplink.
-double uplink_bytes_per_second(const plan::Plan& plan, const plan::Plan::Process& process) {
-  double rate = std::numeric_limits<double>::infinity();
-  for (const plan::Plan::Process& other : plan.processes) {
-    const bool sibling = other.name.stage == process.name.stage;
-    const bool adjacent = other.name.replica == process.name.replica;
-    if (other.name == process.name || !(sibling || adjacent)) continue;
-    rate = std::min(rate,
-                    plan::path_speed(plan, process.host_index, other.host_index).bytes_per_second);
+  const plan::PathSpeed& path(std::uint32_t stage, std::uint32_t from, std::uint32_t to) const {
+    return stages_[stage].paths[from * count_ + to];
   }
-  return rate;
-}
-
-// A step without sync. The links of a process share its uplink, which may take longest.
-double seconds_without(const plan::Plan& plan) {
-  double seconds = plan.step_seconds;
-  for (const plan::Plan::Process& process : plan.processes) {
-    seconds = std::max(
-        seconds, boundary_bytes_of(plan, process.name) / uplink_bytes_per_second(plan, process));
+  // One latency: first stages send at the same time, or in turns, which takes the same on average.
+  double consensus_seconds(const std::string& method) const {
+    return waits_for_consensus(plan_, method) ? stages_.front().latency : 0;
   }
-  return seconds;
-}
+  double exchange_seconds(std::uint32_t stage, const Groups& groups, double bytes) const;
+  void carry(std::uint32_t stage, const Groups& groups, double bytes, HostLines& lines) const;
+  double added(std::uint32_t stage, const sync::SyncSettings& settings, const Groups& groups,
+               HostLines& lines) const;
 
-// The largest one-way latency between two replicas of a stage.
-double sibling_seconds(const plan::Plan& plan, std::uint32_t stage) {
+  const plan::Plan& plan_;
+  const models::ModelDescription& model_;
+  std::size_t count_;
+  HostLines lines_;  // without sync
+  std::vector<Stage> stages_;
+};
+
+// Each byte at the rate of its own path: of all that a replica sends, or receives, each path takes
+// its part of the line, and none is faster than one connection.
+double Replicas::exchange_seconds(std::uint32_t stage, const Groups& groups, double bytes) const {
   double seconds = 0;
-  for (const plan::Plan::Process& one : plan.processes) {
-    if (one.name.stage != stage) continue;
-    for (const plan::Plan::Process& other : plan.processes) {
-      if (other.name.stage != stage || other.name.replica == one.name.replica) continue;
-      seconds = std::max(seconds, plan::path_speed(plan, one.host_index, other.host_index).seconds);
+  for (const std::vector<std::uint32_t>& group : groups) {
+    const double each = bytes / static_cast<double>(group.size() - 1);
+    for (const std::uint32_t own : group) {
+      double sends = 0;
+      double receives = 0;
+      for (const std::uint32_t peer : group) {
+        if (peer == own) continue;
+        sends += each / path(stage, own, peer).uplink;
+        receives += each / path(stage, peer, own).downlink;
+        seconds = std::max(seconds, each / path(stage, own, peer).bytes_per_second);
+      }
+      seconds = std::max({seconds, sends, receives});
     }
   }
   return seconds;
 }
 
-// Seconds of a step's consensus round with this method. One latency: first stages send at the same
-// time, or in turns, which takes the same time on average. Replicas that train apart read what
-// others send some steps later, so none waits.
-double consensus_with(const plan::Plan& plan, const std::string& method) {
-  const bool apart =
-      !method.empty() && plan.recipe.sync.on_loss == recipe::LossRule::stop &&
-      groups_with(plan, method, 0).front().size() == 1 &&
-      sync::make_method(sync_settings(plan.recipe, method, plan.steps))->traits.trains_apart;
-  return apart ? 0 : sibling_seconds(plan, 0);
+void Replicas::carry(std::uint32_t stage, const Groups& groups, double bytes,
+                     HostLines& lines) const {
+  for (const std::vector<std::uint32_t>& group : groups) {
+    const double each = bytes / static_cast<double>(group.size() - 1);
+    for (const std::uint32_t own : group) {
+      for (const std::uint32_t peer : group) {
+        if (peer == own) continue;
+        lines.carry(process(stage, own), process(stage, peer), each, path(stage, own, peer));
+      }
+    }
+  }
 }
 
 // Seconds of a step that hide a round.
 double window(const plan::Plan& plan, const models::ModelDescription& model,
-              const plan::Plan::Process& process, const RoundTime& time,
-              const std::string& method) {
+              const plan::Plan::Process& process, const RoundTime& time, double consensus) {
   if (time.late > 0) {
     // A result is applied after the consensus round of a step. If replicas can be lost, that round
     // first finds out which ones have the result, so one consensus round less hides it.
     const bool confirms = plan.recipe.sync.on_loss == recipe::LossRule::continue_run;
     const std::int64_t rounds = time.late - (confirms ? 1 : 0);
     return static_cast<double>(time.late) * plan.step_seconds +
-           static_cast<double>(rounds) * consensus_with(plan, method);
+           static_cast<double>(rounds) * consensus;
   }
   if (time.hook != sync::Hook::gradient) return 0;
   // Gradients are sent while the backward of the last micro-batch computes the remaining ones.
@@ -147,66 +194,80 @@ double delay_by_coding(const plan::Plan& plan, const plan::Plan::Process& proces
   return 1 - std::min(spare / static_cast<double>(processes), 1.0);
 }
 
+// A round of a method, and what hides it.
+struct Round {
+  sync::Forecast costs;
+  sync::CodingCost coding;
+  RoundTime time;
+  double copy_seconds = 0;    // of the values that it is about
+  double travel_seconds = 0;  // of its bytes
+  double latency = 0;
+  double hiding = 0;  // seconds of compute that hide it
+};
+
 // Seconds that a method's rounds add to a step: waiting, applying the result, and computation that
-// coding delays. `hiding`: seconds of compute that hide a round.
+// coding delays.
 double added_seconds(const plan::Plan& plan, const plan::Plan::Process& process,
-                     const sync::Forecast& costs, const sync::CodingCost& coding, double values,
-                     const RoundTime& time, double hiding) {
-  if (costs.round_bytes <= 0) return 0;
+                     const Round& round) {
   // Gradients have a round in every step, whose mean bytes are below those of the largest round.
-  const bool of_updates = time.hook == sync::Hook::update;
-  const double rounds = of_updates ? costs.step_bytes / costs.round_bytes : 1;
-  const double copy = values * sizeof(float) / plan::copy_speed(plan, process.host_index);
-  const double coded = coding.engine * copy / rounds;
-  const double latency = sibling_seconds(plan, process.name.stage);
-  const double travels = costs.step_bytes / rounds / uplink_bytes_per_second(plan, process);
-  const double trips = static_cast<double>(time.trips) * latency;
+  const bool of_updates = round.time.hook == sync::Hook::update;
+  const double rounds = of_updates ? round.costs.step_bytes / round.costs.round_bytes : 1;
+  const double coded = round.coding.engine * round.copy_seconds / rounds;
+  const double travels = round.travel_seconds / rounds;
+  const double trips = static_cast<double>(round.time.trips) * round.latency;
   // The last gradient is sent after the backward, so nothing hides its latencies.
   const double hidden = of_updates ? trips : 0;
-  const double waited = std::max(coded + travels + hidden - hiding, 0.0) + (trips - hidden);
-  const double delayed = std::min(coded, hiding) * delay_by_coding(plan, process);
-  return rounds * (waited + delayed) + coding.trainer * copy / static_cast<double>(process.threads);
+  const double waited = std::max(coded + travels + hidden - round.hiding, 0.0) + (trips - hidden);
+  const double delayed = std::min(coded, round.hiding) * delay_by_coding(plan, process);
+  return rounds * (waited + delayed) +
+         round.coding.trainer * round.copy_seconds / static_cast<double>(process.threads);
 }
 
-// The same for rounds with this number of members. A sum in a group is assumed to cost as much as
-// coding, because memory is several times as fast as links.
-double added_by(const plan::Plan& plan, const models::ModelDescription& model,
-                const plan::Plan::Process& process, const sync::SyncSettings& settings,
-                std::size_t members) {
+// What rounds between the members of groups add to a step. A sum in a group is assumed to cost as
+// much as coding, because memory is several times as fast as links.
+double Replicas::added(std::uint32_t stage, const sync::SyncSettings& settings,
+                       const Groups& groups, HostLines& lines) const {
+  const std::size_t members = groups.front().size();
   if (members < 2) return 0;
-  const sync::Layout layout = stages::stage_layout(model, process.chunks);
-  const auto method = sync::make_method(settings);
-  const RoundTime time = round_time(*method, layout, members, plan.steps);
-  return added_seconds(plan, process, sync::forecast(settings, layout, members),
-                       sync::coding_cost(settings), static_cast<double>(layout.size()), time,
-                       window(plan, model, process, time, settings.method));
+  const sync::Layout& layout = stages_[stage].layout;
+  const plan::Plan::Process& first = process(stage, 0);
+  Round round;
+  round.costs = sync::forecast(settings, layout, members);
+  if (round.costs.round_bytes <= 0) return 0;
+  round.coding = sync::coding_cost(settings);
+  round.time = round_time(*sync::make_method(settings), layout, members, plan_.steps);
+  round.copy_seconds = static_cast<double>(layout.size()) * sizeof(float) /
+                       plan::copy_speed(plan_, first.host_index);
+  round.travel_seconds = exchange_seconds(stage, groups, round.costs.step_bytes);
+  round.latency = stages_[stage].latency;
+  round.hiding = window(plan_, model_, first, round.time, consensus_seconds(settings.method));
+  carry(stage, groups, round.costs.step_bytes, lines);
+  return added_seconds(plan_, first, round);
 }
 
-plan::Plan::SyncOffer offer_of(const plan::Plan& plan, const models::ModelDescription& model,
-                               const sync::SyncSettings& settings) {
+plan::Plan::SyncOffer Replicas::offer(const sync::SyncSettings& settings) const {
   plan::Plan::SyncOffer offer;
   offer.method = settings.method;
   offer.strength = strength_of(settings);
-  const double without = seconds_without(plan);
-  const double with_consensus = without + consensus_with(plan, settings.method);
+  const double without = std::max(plan_.step_seconds, lines_.busiest_seconds());
+  const double with_consensus = without + consensus_seconds(settings.method);
   offer.step_seconds = with_consensus;
-  for (const plan::Plan::Process& process : plan.processes) {
-    if (process.name.replica != 0) continue;
-    const sync::Layout layout = stages::stage_layout(model, process.chunks);
+  HostLines lines = lines_;
+  for (std::uint32_t stage = 0; stage < stages_.size(); ++stage) {
     // The first replica of a group leads it.
-    const sync::ReplicaGroups groups = groups_with(plan, settings.method, process.name.stage);
-    const sync::Forecast costs = sync::forecast(settings, layout, groups, 0);
-    const double added =
-        added_by(plan, model, process, settings, groups.size()) +
-        added_by(plan, model, process, sync::settings_in_group(settings), groups.front().size());
-    const double on_the_wire = (boundary_bytes_of(plan, process.name) + costs.step_bytes) /
-                               uplink_bytes_per_second(plan, process);
-    offer.step_seconds = std::max({offer.step_seconds, with_consensus + added, on_the_wire});
+    const sync::ReplicaGroups groups = groups_with(plan_, settings.method, stage);
+    const sync::Forecast costs = sync::forecast(settings, stages_[stage].layout, groups, 0);
+    std::vector<std::uint32_t> leaders;
+    for (const auto& group : groups) leaders.push_back(group.front());
+    const double added = this->added(stage, settings, {leaders}, lines) +
+                         this->added(stage, sync::settings_in_group(settings), groups, lines);
+    offer.step_seconds = std::max(offer.step_seconds, with_consensus + added);
     offer.step_bytes = std::max(offer.step_bytes, std::lround(costs.step_bytes));
     offer.round_bytes = std::max(offer.round_bytes, std::lround(costs.round_bytes));
     offer.slot_bytes = std::max(offer.slot_bytes, std::lround(costs.slot_bytes));
     offer.staleness = costs.staleness;
   }
+  offer.step_seconds = std::max(offer.step_seconds, lines.busiest_seconds());
   offer.slowdown = offer.step_seconds / without;
   return offer;
 }
@@ -243,10 +304,11 @@ std::pair<int, double> preference(const plan::Plan::SyncOffer& offer) {
 
 std::vector<plan::Plan::SyncOffer> sync_offers(const plan::Plan& plan,
                                                const models::ModelDescription& model) {
+  const Replicas replicas(plan, model);
   std::vector<plan::Plan::SyncOffer> offers;
   for (const std::string& name : sync::method_names()) {
     for (const sync::SyncSettings& settings : candidates(plan, name)) {
-      offers.push_back(offer_of(plan, model, settings));
+      offers.push_back(replicas.offer(settings));
     }
   }
   return offers;
@@ -260,10 +322,26 @@ const plan::Plan::SyncOffer* chosen_offer(const plan::Plan& plan) {
   return found == plan.sync_offers.end() ? nullptr : &*found;
 }
 
-double consensus_seconds(const plan::Plan& plan) { return consensus_with(plan, plan.sync_method); }
+double sync_seconds(const plan::Plan& plan) {
+  const plan::Plan::SyncOffer* const offer = chosen_offer(plan);
+  return offer != nullptr ? offer->step_seconds - plan.step_seconds : consensus_seconds(plan);
+}
+
+double consensus_seconds(const plan::Plan& plan) {
+  double seconds = 0;
+  if (!waits_for_consensus(plan, plan.sync_method)) return seconds;
+  for (const plan::Plan::Process& one : plan.processes) {
+    if (one.name.stage != 0) continue;
+    for (const plan::Plan::Process& other : plan.processes) {
+      if (other.name.stage != 0 || other.name.replica == one.name.replica) continue;
+      seconds = std::max(seconds, plan::path_speed(plan, one.host_index, other.host_index).seconds);
+    }
+  }
+  return seconds;
+}
 
 double consensus_slowdown(const plan::Plan& plan) {
-  return 1 + sibling_seconds(plan, 0) / seconds_without(plan);
+  return 1 + consensus_seconds(plan) / plan.step_seconds;
 }
 
 plan::Plan::SyncOffer choose_sync(const std::vector<plan::Plan::SyncOffer>& offers,

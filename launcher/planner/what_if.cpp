@@ -68,10 +68,7 @@ void set_link(const std::vector<std::string>& words, const std::string& sentence
     if (has_delay) {
       link.seconds = std::chrono::duration<double>(scratch.hosts.simulate.delay).count();
     }
-    std::erase_if(speeds.links, [&](const recipe::MeasuredLink& old) {
-      return old.from == link.from && old.to == link.to;
-    });
-    speeds.links.push_back(std::move(link));
+    speeds.links.put({std::move(link)});
   }
 }
 
@@ -114,7 +111,7 @@ void add_like(const std::string& name, const std::string& like, const std::strin
     best.to = like;
     links.push_back(std::move(best));
   }
-  std::ranges::move(links, std::back_inserter(speeds.links));
+  speeds.links.put(links);
 }
 
 }  // namespace

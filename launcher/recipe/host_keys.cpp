@@ -9,6 +9,7 @@
 #include "launcher/base/text.h"
 #include "launcher/recipe/key_kinds.h"
 #include "launcher/recipe/key_lists.h"
+#include "launcher/recipe/known_gpus.h"
 #include "launcher/recipe/number_keys.h"
 
 namespace strait::recipe {
@@ -16,6 +17,7 @@ namespace {
 
 constexpr key_kinds::NumberRange kMegabits{1e-3, 1e7};
 constexpr key_kinds::NumberRange kTflops{1e-6, 1e6};
+constexpr key_kinds::NumberRange kPrice{0, 1e6};
 
 // ---- the value of hosts.list
 
@@ -96,6 +98,14 @@ const std::vector<HostField>& host_fields() {
       {"environment", "a table of variables and their texts", take_environment},
       {"tflops", "a number from 0.000001 to 1000000",
        [](const V& v, H& h) { return take_number(kTflops, v, h.tflops); }},
+      {"device", "a GPU that strait knows, such as \"RTX 4090\"; state tflops of another one",
+       [](const V& v, H& h) { return take_text(v, h.device) && known_gpu(h.device) != nullptr; }},
+      {"price", "a number from 0 to 1000000",
+       [](const V& v, H& h) { return take_number(kPrice, v, h.price); }},
+      {"uplink_megabits", "a number from 0.001 to 10000000",
+       [](const V& v, H& h) { return take_number(kMegabits, v, h.uplink_megabits); }},
+      {"downlink_megabits", "a number from 0.001 to 10000000",
+       [](const V& v, H& h) { return take_number(kMegabits, v, h.downlink_megabits); }},
       {"up_megabits", "a number from 0.001 to 10000000",
        [](const V& v, H& h) { return take_number(kMegabits, v, h.up_megabits); }},
       {"down_megabits", "a number from 0.001 to 10000000",
@@ -164,6 +174,10 @@ RecipeValue host_list_value(const std::vector<RecipeHost>& hosts) {
     if (!host.directory.empty()) table["directory"] = host.directory;
     if (!host.environment.empty()) table["environment"] = host.environment;
     if (host.tflops) table["tflops"] = *host.tflops;
+    if (!host.device.empty()) table["device"] = host.device;
+    if (host.price) table["price"] = *host.price;
+    if (host.uplink_megabits) table["uplink_megabits"] = *host.uplink_megabits;
+    if (host.downlink_megabits) table["downlink_megabits"] = *host.downlink_megabits;
     if (host.up_megabits) table["up_megabits"] = *host.up_megabits;
     if (host.down_megabits) table["down_megabits"] = *host.down_megabits;
     list.push_back(table.size() == 1 ? table.at("name") : table);
@@ -297,9 +311,10 @@ std::vector<RecipeKey> host_keys() {
            "measured links and hosts, as strait probe writes them"),
       number("hosts.ship_megabits", in_hosts<&Hosts::ship_megabits>(), kMegabits,
              "per second, of the launcher's link for file transfer to hosts; absent: all"),
-      number("hosts.link_megabits", in_hosts<&Hosts::link_megabits>(), kMegabits,
-             "per second, that a process can send and receive: for forecasts and choices based on "
-             "them; absent: the speed of loopback")};
+      number(
+          "hosts.link_megabits", in_hosts<&Hosts::link_megabits>(), kMegabits,
+          "per second, of each host's line, or on one machine each process's, in each direction: "
+          "for forecasts and choices based on them; absent: assumed")};
 }
 
 }  // namespace strait::recipe

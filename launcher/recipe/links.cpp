@@ -9,6 +9,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <utility>
 
 #include "framework/store/input_file.h"
 #include "framework/store/store_error.h"
@@ -18,7 +19,7 @@
 namespace strait::recipe {
 namespace {
 
-constexpr std::size_t kMostLinksBytes = std::size_t{16} << 20;
+constexpr std::size_t kMostLinksBytes = std::size_t{128} << 20;  // of a thousand hosts
 constexpr const char* kCsvHeading = "from,to,mbit_per_s,ms";
 
 [[noreturn]] void refuse_links(const std::string& where, const std::string& what) {
@@ -227,13 +228,8 @@ const MeasuredHost* LinkTable::host(const std::string& name) const {
 }
 
 const MeasuredLink* LinkTable::link(const std::string& from, const std::string& to) const {
-  const auto between = [this](const std::string& one, const std::string& other) {
-    return std::ranges::find_if(
-        links, [&](const MeasuredLink& link) { return link.from == one && link.to == other; });
-  };
-  auto found = between(from, to);
-  if (found == links.end()) found = between(to, from);
-  return found == links.end() ? nullptr : &*found;
+  const MeasuredLink* const found = links.find(from, to);
+  return found == nullptr ? links.find(to, from) : found;
 }
 
 LinkTable read_links(const std::filesystem::path& file) {
@@ -260,24 +256,26 @@ LinkTable parse_links_toml(std::string_view text, const std::string& source) {
                  fmt::format("not TOML: {}", error.description()));
   }
   LinkTable table;
+  std::vector<MeasuredLink> links;
   for (const auto& [key, value] : root) {
     if (key.str() == "hosts") {
       each_table(value, source, "hosts",
                  [&](TableFields& fields) { table.hosts.push_back(host_in(fields)); });
     } else if (key.str() == "links") {
       each_table(value, source, "links",
-                 [&](TableFields& fields) { table.links.push_back(link_in(fields)); });
+                 [&](TableFields& fields) { links.push_back(link_in(fields)); });
     } else {
       refuse_links(position_of(value, source),
                    fmt::format("a file of links has no key {}; it has hosts and links", key.str()));
     }
   }
+  table.links = std::move(links);
   return table;
 }
 
 LinkTable parse_links_csv(std::string_view text, const std::string& source) {
   if (text.size() > kMostLinksBytes) refuse_links(source, "is larger than any table of links");
-  LinkTable table;
+  std::vector<MeasuredLink> links;
   std::istringstream in{std::string(text)};
   int number = 0;
   bool headed = false;
@@ -303,9 +301,9 @@ LinkTable parse_links_csv(std::string_view text, const std::string& source) {
     link.to = cells[1];
     link.bits_per_second = cell_number(cells[2], 1e-6, where, "mbit_per_s") * 1e6;
     link.seconds = cell_number(cells[3], 0, where, "ms") / 1e3;
-    table.links.push_back(std::move(link));
+    links.push_back(std::move(link));
   }
-  return table;
+  return {{}, std::move(links)};
 }
 
 std::string write_links(const LinkTable& table, const std::string& heading) {

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -33,10 +36,36 @@ struct MeasuredLink {
   bool operator==(const MeasuredLink&) const = default;
 };
 
+// A list of links that finds the link between two hosts quickly. Copies share it: a plan of a
+// thousand hosts has a million links, and is copied for every layout that is compared.
+class MeasuredLinks {
+ public:
+  MeasuredLinks() = default;
+  MeasuredLinks(std::vector<MeasuredLink> links);  // NOLINT(google-explicit-constructor)
+  MeasuredLinks(std::initializer_list<MeasuredLink> links)
+      : MeasuredLinks(std::vector<MeasuredLink>(links)) {}
+
+  const std::vector<MeasuredLink>& list() const;
+  auto begin() const { return list().begin(); }
+  auto end() const { return list().end(); }
+  std::size_t size() const { return list().size(); }
+  bool empty() const { return list().empty(); }
+  const MeasuredLink& operator[](std::size_t i) const { return list()[i]; }
+  // In this direction. Null: none.
+  const MeasuredLink* find(const std::string& from, const std::string& to) const;
+  // Adds links, in place of those between the same hosts in the same direction.
+  void put(const std::vector<MeasuredLink>& newer);
+  bool operator==(const MeasuredLinks& other) const { return list() == other.list(); }
+
+ private:
+  struct Indexed;
+  std::shared_ptr<const Indexed> indexed_;  // null: no links
+};
+
 // The file that `hosts.links` names: measured speeds for forecasts.
 struct LinkTable {
   std::vector<MeasuredHost> hosts;
-  std::vector<MeasuredLink> links;
+  MeasuredLinks links;
 
   bool empty() const { return hosts.empty() && links.empty(); }
   const MeasuredHost* host(const std::string& name) const;  // null: not measured

@@ -102,8 +102,12 @@ struct RecipeHost {
   std::string directory = {};               // for transferred files; empty: kHostDirectory
   std::map<std::string, std::string> environment = {};  // of its stage processes
   std::optional<double> tflops = {};  // of a stage process; for forecasts where it is not measured
-  std::optional<double> up_megabits = {};    // limit of file transfer from this host
-  std::optional<double> down_megabits = {};  // limit of file transfer to this host
+  std::string device = {};            // name of its GPUs, such as "RTX 4090"; for forecasts
+  std::optional<double> price = {};   // of an hour, in any currency
+  std::optional<double> uplink_megabits = {};    // of its line, shared by all that it sends
+  std::optional<double> downlink_megabits = {};  // the same, received; absent: as the uplink
+  std::optional<double> up_megabits = {};        // limit of file transfer from this host
+  std::optional<double> down_megabits = {};      // limit of file transfer to this host
   bool operator==(const RecipeHost&) const = default;
 };
 

@@ -94,15 +94,13 @@ recipe::LinkTable RunSpeeds::table() const {
     });
     table.hosts.push_back(host);
   }
+  std::vector<recipe::MeasuredLink> links;
   for (const auto& [path, rates] : rates_) {
-    const recipe::MeasuredLink link{plan_.hosts.at(path.first).name,
-                                    plan_.hosts.at(path.second).name, 8 * median_of(rates), 0,
-                                    plan::path_speed(plan_, path.first, path.second).seconds};
-    std::erase_if(table.links, [&](const recipe::MeasuredLink& old) {
-      return old.from == link.from && old.to == link.to;
-    });
-    table.links.push_back(link);
+    links.push_back({plan_.hosts.at(path.first).name, plan_.hosts.at(path.second).name,
+                     8 * median_of(rates), 0,
+                     plan::path_speed(plan_, path.first, path.second).seconds});
   }
+  table.links.put(links);
   return table;
 }
 

@@ -37,7 +37,7 @@ plan::Plan small_plan() {
   small.links.resize(1);
   small.sync_offers.resize(1);
   small.speeds.hosts.resize(1);
-  small.speeds.links.resize(1);
+  small.speeds.links = {recipe::MeasuredLink()};
   small.eval = plan::Plan::Data{};
   return small;
 }

@@ -72,6 +72,26 @@ TEST(Simulate, AMessageOccupiesItsLinkThenArrivesAfterTheLatency) {
   EXPECT_EQ(forecast.transfers[1].end - forecast.transfers[1].start, 3);
 }
 
+// The middle one of three stages sends activations down and gradients up on one line: by hand, its
+// 20 messages of a second each are what a step waits for.
+TEST(Simulate, WhatAStageSendsSharesItsLine) {
+  const int m = 10;
+  const auto lists = action_lists(schedule_named("1f1b"), {3, m, 4});
+  const auto costs = same_cost(3, {.forward_seconds = 0.01, .backward_seconds = 0.01});
+  LinkCost link{.forward_bytes = 1,
+                .backward_bytes = 1,
+                .forward_bytes_per_second = 1,
+                .backward_bytes_per_second = 1};
+  const double apart = simulate(lists, costs, same_link(3, link)).seconds;
+  EXPECT_LT(apart, 2 * m - 2);
+  link.forward_uplink_bytes_per_second = link.backward_uplink_bytes_per_second = 1;
+  const double shared = simulate(lists, costs, same_link(3, link)).seconds;
+  EXPECT_GE(shared, 2 * m);
+  EXPECT_LT(shared, 2 * m + 5);
+  link.forward_uplink_bytes_per_second = link.backward_uplink_bytes_per_second = 1e9;
+  EXPECT_NEAR(simulate(lists, costs, same_link(3, link)).seconds, apart, 1e-6);
+}
+
 TEST(Simulate, LatencyIsPaidOncePerFillNotOncePerMessage) {
   const std::vector<ActionList> lists = action_lists(schedule_named("gpipe"), {2, 10, 0});
   const auto costs = same_cost(2, {.forward_seconds = 1, .backward_seconds = 1});

@@ -361,7 +361,26 @@ TEST(PlannedSync, ForecastOfAllStepsContainsSync) {
   plan.first_epoch_step_seconds = 2;  // one more than later ones
   const double seconds = 100 * taken(plan).step_seconds + 10 * 1.0;
   EXPECT_GT(seconds, 100 * (1 + 4 * 0.1) + 10);
-  EXPECT_THAT(forecast_text(plan), testing::HasSubstr(fmt::format("; {:.3g} s in all", seconds)));
+  EXPECT_THAT(forecast_text(plan),
+              testing::HasSubstr("; " + forecast_seconds(plan, seconds) + " in all"));
+}
+
+// Three replicas, of which one is far: by hand, in a sum of b bytes each sends b/3 to every other
+// one twice; the far one needs most, and no byte between the others takes as long as its bytes.
+TEST(PlannedSync, EachByteTravelsAtTheRateOfItsOwnPath) {
+  const auto added = [](double near, double far) {
+    plan::Plan plan = plan_of(1, 3, "allreduce");
+    plan.hosts = {{.name = "a", .cores = 4}, {.name = "b", .cores = 4}, {.name = "c", .cores = 4}};
+    plan.processes[1].host_index = 1;
+    plan.processes[2].host_index = 2;
+    plan.speeds.links = {{"a", "b", near, 0, 0}, {"a", "c", far, 0, 0}, {"b", "c", far, 0, 0}};
+    plan_sync(plan, wide());
+    return sync_seconds(plan);
+  };
+  const double narrow = added(1e7, 1e7);
+  const double mixed = added(4e9, 1e7);
+  EXPECT_NEAR(mixed, narrow, 0.02 * narrow) << "the far one has only slow paths";
+  EXPECT_NEAR(added(1e7, 4e9), narrow / 2, 0.1 * narrow) << "half of its bytes take a slow path";
 }
 
 TEST(PlannedSync, ComparesWithBytesOfTrainedParameters) {

@@ -11,6 +11,7 @@
 #include "launcher/plan/speeds.h"
 #include "launcher/planner/plan_text.h"
 #include "launcher/planner/planned_model.h"
+#include "launcher/planner/run_forecast.h"
 
 namespace strait::planner {
 namespace {
@@ -87,7 +88,9 @@ TEST(BestMicroBatch, IsSmallestOfThoseThatAreNearlyFastest) {
 
 TEST(Speeds, PrefersMeasuredToStatedToAssumed) {
   plan::Plan plan = plan_over_two_hosts();
-  EXPECT_EQ(plan::path_speed(plan, 0, 1).bytes_per_second, plan::kAssumedLinkBytesPerSecond);
+  EXPECT_EQ(plan::path_speed(plan, 0, 1).bytes_per_second, plan::kAssumedLineBytesPerSecond);
+  EXPECT_EQ(plan::path_speed(plan, 0, 1).seconds, plan::kAssumedLineSeconds);
+  EXPECT_EQ(plan::path_speed(plan, 0, 0).bytes_per_second, plan::kLoopbackBytesPerSecond);
   EXPECT_FALSE(plan::path_speed(plan, 0, 1).measured);
   plan.recipe.hosts.link_megabits = 80;
   EXPECT_EQ(plan::path_speed(plan, 0, 1).bytes_per_second, 1e7);
@@ -95,11 +98,117 @@ TEST(Speeds, PrefersMeasuredToStatedToAssumed) {
   EXPECT_EQ(plan::path_speed(plan, 0, 1).bytes_per_second, 1e6);
   EXPECT_EQ(plan::path_speed(plan, 1, 0).seconds, 0.03);
   EXPECT_TRUE(plan::path_speed(plan, 0, 1).measured);
-  EXPECT_EQ(plan::path_speed(plan, 0, 0).bytes_per_second, 1e7)
-      << "host a was not measured to itself";
+  EXPECT_EQ(plan::path_speed(plan, 0, 0).bytes_per_second, plan::kLoopbackBytesPerSecond)
+      << "what stays in a host is not on its line";
+  plan.recipe.hosts.link_megabits.reset();
   plan.speeds.links = {{"a", "b", 100e9, 0, 0}};
-  EXPECT_EQ(plan::path_speed(plan, 0, 1).bytes_per_second, plan::kAssumedLinkBytesPerSecond)
+  EXPECT_EQ(plan::path_speed(plan, 0, 1).bytes_per_second, plan::kLoopbackBytesPerSecond)
       << "sealing";
+}
+
+TEST(Speeds, LinesAreThoseOfHosts) {
+  plan::Plan plan = plan_over_two_hosts();
+  plan.recipe.hosts.list = {{.name = "a", .uplink_megabits = 16, .downlink_megabits = 80},
+                            {.name = "b", .uplink_megabits = 40}};
+  EXPECT_EQ(plan::path_speed(plan, 0, 1).bytes_per_second, 2e6);
+  EXPECT_EQ(plan::path_speed(plan, 1, 0).bytes_per_second, 5e6);
+  EXPECT_EQ(plan::path_speed(plan, 1, 0).downlink, 1e7);
+  EXPECT_TRUE(plan::path_speed(plan, 0, 1).stated);
+  plan.speeds.links = {{"a", "b", 8e6, 24e6, 0}};
+  EXPECT_EQ(plan::path_speed(plan, 0, 1).bytes_per_second, 1e6) << "one connection";
+  EXPECT_EQ(plan::path_speed(plan, 0, 1).uplink, 2e6) << "as stated";
+  plan.recipe.hosts.list.clear();
+  EXPECT_EQ(plan::path_speed(plan, 0, 1).uplink, 3e6) << "what several connections reached";
+  EXPECT_FALSE(plan::assumes_lines(plan));
+  plan.speeds.links = {};
+  EXPECT_TRUE(plan::assumes_lines(plan));
+  EXPECT_THAT(plan_text(plan), HasSubstr("lines between hosts are assumed to carry 100 Mbit/s"));
+}
+
+// A tied table, of 40 MB a step, goes the same way as the activations.
+TEST(Speeds, AStepTakesAtLeastTheTimeOfABusyLine) {
+  plan::Plan plan = plan_over_two_hosts();
+  plan.recipe.hosts.link_megabits = 80;
+  EXPECT_LT(forecast(plan), 2);
+  plan::Plan::Link tie = plan.links.front();
+  tie.use = plan::Plan::Use::tie;
+  tie.forward_bytes = 40'000'000;
+  plan.links.push_back(tie);
+  EXPECT_GE(forecast(plan), 5);
+  EXPECT_LT(forecast(plan), 6);
+}
+
+TEST(Speeds, AGpuIsNeverAThread) {
+  plan::Plan plan = plan_over_two_hosts();
+  plan.recipe.model.dtype = recipe::Dtype::bfloat16;
+  plan.recipe.hosts.list = {{.name = "a", .device = "RTX 4090"}, {.name = "b", .devices = {0}}};
+  plan.hosts[0].device = "RTX 4090";
+  EXPECT_NEAR(plan::compute_speed(plan, 0, 1).flops_per_second, 74e12, 1e12);
+  EXPECT_EQ(plan::compute_speed(plan, 0, 64).flops_per_second,
+            plan::compute_speed(plan, 0, 1).flops_per_second);
+  EXPECT_EQ(plan::compute_speed(plan, 1, 1).flops_per_second, plan::kAssumedFlopsOfGpu);
+  EXPECT_THAT(plan_text(plan), HasSubstr("60 Tflop/s a GPU and 70 Tflop/s a GPU"));
+  plan.hosts[0].device = "Tesla T4";
+  EXPECT_LT(plan::compute_speed(plan, 0, 1).flops_per_second, 4e12) << "it has no bfloat16";
+  plan.recipe.model.device = recipe::Device::cpu;
+  EXPECT_EQ(plan::compute_speed(plan, 0, 1).flops_per_second, plan::kAssumedFlopsPerThread);
+}
+
+TEST(StepForecast, CountsTheUpdateOfTheSlowestStage) {
+  plan::Plan plan = plan_over_two_hosts();
+  const models::ModelDescription model = models::describe(planned_model(plan), {64, 4});
+  const double update = update_seconds(plan, 0, model, {1, 4});
+  EXPECT_DOUBLE_EQ(update, 4 * 44.0 * static_cast<double>(model.layers[1].trained) /
+                               plan::kAssumedMemoryBytesPerSecond);
+  const double before = forecast(plan);
+  plan.speeds.hosts = {{"b", 0, 0, 1, 1e6}};
+  EXPECT_NEAR(forecast(plan) - before,
+              update_seconds(plan, 1, model, {3, 5}) - update_seconds(plan, 0, model, {0, 2}),
+              1e-9);
+}
+
+TEST(RunForecast, CountsEvaluationsLinesWeightsAndMoney) {
+  plan::Plan plan = plan_over_two_hosts();
+  plan.steps = 100;
+  plan.epoch_steps = 10;
+  plan.step_seconds = 1;
+  plan.first_epoch_step_seconds = 3;
+  plan.links[0].first_forward_bytes = 20'000'000;
+  RunForecast run = forecast_run(plan);
+  EXPECT_EQ(run.steps_seconds, 10 * 3 + 90);
+  EXPECT_EQ(run.evaluation_seconds, 0);
+  EXPECT_EQ(run.sent_bytes[0], 10 * 20'000'000LL + 90 * 10'000'000LL);
+  EXPECT_EQ(run.sent_bytes[1], 100 * 10'000'000LL);
+  EXPECT_EQ(run.shipped_bytes, 0) << "of hosts on this machine";
+  EXPECT_FALSE(run.cost);
+  plan.links[0].cache.entry_bytes = 1;
+  plan.eval = plan::Plan::Data{};
+  plan.eval_micro_batches = 20;  // as many as two steps have
+  plan.recipe.train.eval_every = 30;
+  plan.recipe.checkpoint.every = 40;
+  run = forecast_run(plan);
+  EXPECT_EQ(run.evaluations, 4) << "after 30, 60, 90 and 100 steps";
+  EXPECT_DOUBLE_EQ(run.evaluation_seconds, 4 * 2 * 3.0 / (1 + plan::kAssumedBackwardCost));
+  EXPECT_EQ(run.checkpoints, 3);
+  plan.recipe.hosts.backend = recipe::BackendKind::ssh;
+  plan.recipe.hosts.list = {
+      {.name = "a", .price = 1.0}, {.name = "b", .price = 0.5}, {.name = "c"}};
+  plan.recipe.hosts.ship_megabits = 100;
+  plan.processes[0].parameters = 3'000'000'000;
+  plan.processes[1].parameters = 1'000'000'000;
+  plan.hosts[1].gpus = {1'000'000'000};
+  run = forecast_run(plan);
+  EXPECT_EQ(run.shipped_bytes, 16'000'000'000);
+  EXPECT_DOUBLE_EQ(run.shipping_seconds, 1280);
+  EXPECT_DOUBLE_EQ(run.gpu_seconds, run.steps_seconds + run.evaluation_seconds);
+  EXPECT_DOUBLE_EQ(*run.cost, 1.5 * (run.gpu_seconds + 1280) / 3600);
+  const std::string text = forecast_text(plan);
+  EXPECT_THAT(text, HasSubstr("get them within 21 min (hosts.ship_megabits)"));
+  EXPECT_THAT(text, HasSubstr("a sends most"));
+  EXPECT_THAT(text, HasSubstr("of it for 4 evaluations"));
+  EXPECT_THAT(text, HasSubstr("in the first epoch (10 steps)"));
+  plan.steps = 10;
+  EXPECT_THAT(forecast_text(plan), Not(HasSubstr("first epoch"))) << "it has no other";
 }
 
 TEST(Speeds, ScalesMeasuredSpeedByThreads) {
@@ -160,7 +269,7 @@ TEST(Speeds, ForecastsZeroBubbleWithWeightGradientsOfTheirOwn) {
 // Only the rows of one micro-batch are waited for, in each direction.
 TEST(Speeds, StepIncludesTiedRows) {
   plan::Plan plan = plan_over_two_hosts();
-  plan.speeds.links = {{"a", "b", 8e6, 0, 0.03}};
+  plan.speeds.links = {{"a", "b", 8e7, 0, 0.03}};
   const double before = forecast(plan);
   plan::Plan::Link tie = plan.links.front();
   tie.name = "tie 0.0>1.0";
@@ -168,7 +277,7 @@ TEST(Speeds, StepIncludesTiedRows) {
   tie.forward_bytes = 2'000'000;
   tie.backward_bytes = 1'000'000;
   plan.links.push_back(tie);
-  EXPECT_NEAR(forecast(plan) - before, (2.0 + 1.0) / 10 + 2 * 0.03, 1e-9);
+  EXPECT_NEAR(forecast(plan) - before, (0.2 + 0.1) / 10 + 2 * 0.03, 1e-9);
 }
 
 TEST(Speeds, RelayAddsLatencyAndIsShared) {
@@ -187,7 +296,7 @@ TEST(Speeds, RelayAddsLatencyAndIsShared) {
 TEST(Speeds, PlanContainsAndPrintsMeasuredSpeeds) {
   plan::Plan plan = plan_over_two_hosts();
   EXPECT_THAT(plan_text(plan),
-              AllOf(HasSubstr("forecast at assumed 20 Gflop/s a thread and 4 Gbit/s a link"),
+              AllOf(HasSubstr("forecast at assumed 100 Mbit/s a link and 20 Gflop/s a thread"),
                     Not(HasSubstr("measured"))));
   plan.speeds.links = {{"a", "b", 96e6, 97e6, 0.03}};
   plan.speeds.hosts = {{"b", 3e10, 2.5, 1, 1e10}};

@@ -67,6 +67,18 @@ TEST(Links, PrefersEntryOfSameDirection) {
   EXPECT_EQ(table.link("bob \"b\"", "alice@10.0.0.1")->bits_per_second, 1e7);
 }
 
+// A plan of a thousand hosts is copied for every layout.
+TEST(Links, CopiesShareTheirList) {
+  LinkTable table = two_hosts();
+  const LinkTable copy = table;
+  EXPECT_EQ(&copy.links.list(), &table.links.list());
+  table.links.put({{"bob \"b\"", "alice@10.0.0.1", 2e7, 0, 0}, {"c", "d", 1e6, 0, 0}});
+  EXPECT_EQ(table.links.size(), 3U);
+  EXPECT_EQ(table.link("bob \"b\"", "alice@10.0.0.1")->bits_per_second, 2e7);
+  EXPECT_EQ(table.link("d", "c")->bits_per_second, 1e6);
+  EXPECT_EQ(copy, two_hosts());
+}
+
 TEST(Links, ReadsCsv) {
   const LinkTable table = parse_links_csv(
       "from,to,mbit_per_s,ms\r\n# by hand\na, b, 100, 30\n\"b\",\"a\",12.5,0\n", "l.csv");

@@ -109,7 +109,7 @@ every = 50
 keep = 5
 [hosts]
 backend = "ssh"
-list = ["alice@10.0.0.1", { name = "bob@b", address = "10.0.0.2", slots = 2, memory = "8GiB", devices = [0, 1], directory = "/data", environment = { OMP_PROC_BIND = "true" }, tflops = 0.5, up_megabits = 100, down_megabits = 200.5 }]
+list = ["alice@10.0.0.1", { name = "bob@b", address = "10.0.0.2", slots = 2, memory = "8GiB", devices = [0, 1], directory = "/data", environment = { OMP_PROC_BIND = "true" }, tflops = 0.5, device = "RTX 4090", price = 0.4, uplink_megabits = 20, downlink_megabits = 80, up_megabits = 100, down_megabits = 200.5 }]
 address = "10.0.0.9"
 ssh_config = "c"
 hold = 60
@@ -167,6 +167,10 @@ TEST(RecipeReader, SetsFieldOfEveryKey) {
                           .directory = "/data",
                           .environment = {{"OMP_PROC_BIND", "true"}},
                           .tflops = 0.5,
+                          .device = "RTX 4090",
+                          .price = 0.4,
+                          .uplink_megabits = 20.0,
+                          .downlink_megabits = 80.0,
                           .up_megabits = 100.0,
                           .down_megabits = 200.5}};
   expected.hosts.ports = {47000, 47099};
@@ -253,6 +257,8 @@ TEST(RecipeReader, SaysHowToWriteANumberWithAPoint) {
 }
 
 TEST(RecipeReader, SaysHowToQuoteTheTextsOfAList) {
+  EXPECT_THAT(mistake(kLeast, {"hosts.list=[{name = \"b\", device = \"RTX 9999\"}]"}),
+              HasSubstr("must be a GPU that strait knows"));
   EXPECT_THAT(mistake(kLeast, {"hosts.list=[b, c]"}),
               HasSubstr("; the texts of a list have to be in quotes: --set "
                         "'hosts.list=[\"b\",\"c\"]'"));

@@ -91,6 +91,8 @@ Recipe::Hosts random_hosts(Draw& draw) {
                            .memory = draw.integer(1, 1 << 20) << 20U,
                            .directory = draw.text(),
                            .environment = {{"A", draw.text()}, {"B_1", draw.text()}},
+                           .price = draw.number(10),
+                           .uplink_megabits = 1 + draw.number(100),
                            .up_megabits = 1 + draw.number(100)}};
   hosts.address = draw.text();
   hosts.hold = draw.integer(1, 1000);

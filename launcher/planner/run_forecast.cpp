@@ -1,0 +1,125 @@
+#include "launcher/planner/run_forecast.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+
+#include "launcher/plan/speeds.h"
+#include "launcher/planner/planned_model.h"
+#include "launcher/planner/planned_sync.h"
+
+namespace strait::planner {
+namespace {
+
+double steps_seconds(const plan::Plan& plan, std::int64_t first) {
+  return static_cast<double>(first) * plan.first_epoch_step_seconds +
+         static_cast<double>(plan.steps - first) * plan.step_seconds +
+         static_cast<double>(plan.steps) * sync_seconds(plan);
+}
+
+// At the end, and before it as often as the recipe says.
+std::int64_t evaluations_of(const plan::Plan& plan) {
+  if (!plan.eval) return 0;
+  const std::int64_t every = plan.recipe.train.eval_every;
+  return every == 0 ? 1 : (plan.steps + every - 1) / every;
+}
+
+// A step without backwards, of as many micro-batches as an evaluation has for each replica.
+double seconds_of_evaluation(const plan::Plan& plan) {
+  const auto micro_batches =
+      static_cast<double>(plan.micro_batches * plan.recipe.pipeline.replicas);
+  return plan.first_epoch_step_seconds / (1 + plan::kAssumedBackwardCost) *
+         static_cast<double>(plan.eval_micro_batches) / micro_batches;
+}
+
+std::vector<std::int64_t> sent_bytes(const plan::Plan& plan, std::int64_t first) {
+  std::vector<std::int64_t> sent(plan.hosts.size());
+  for (const plan::Plan::Link& link : plan.links) {
+    const std::size_t from = plan.process(link.connects).host_index;
+    const std::size_t to = plan.process(link.listens).host_index;
+    if (from == to) continue;
+    sent[from] += first * link.first_forward_bytes + (plan.steps - first) * link.forward_bytes;
+    sent[to] += plan.steps * link.backward_bytes;
+  }
+  return sent;
+}
+
+std::int64_t shipped_bytes(const plan::Plan& plan) {
+  const recipe::Recipe& recipe = plan.recipe;
+  if (!recipe::stores_on_hosts(recipe.hosts.backend)) return 0;
+  if (recipe.model.weights != recipe::Weights::load) return 0;
+  std::int64_t parameters = 0;
+  for (const plan::Plan::Process& process : plan.processes) {
+    if (process.name.replica == 0) parameters += process.parameters;
+  }
+  return parameters * value_bytes(recipe.model);
+}
+
+// Those of checkpoint.every, and one at the end.
+std::int64_t checkpoints_of(const plan::Plan& plan) {
+  const std::int64_t every = plan.recipe.checkpoint.every;
+  return every == 0 ? 0 : (plan.steps + every - 1) / every;
+}
+
+// Of the hosts that compute, by the hour.
+std::optional<double> cost_of(const plan::Plan& plan, double seconds) {
+  std::set<std::string> used;
+  for (const plan::Plan::Process& process : plan.processes) used.insert(process.host);
+  std::optional<double> cost;
+  for (const recipe::RecipeHost& host : plan.recipe.hosts.list) {
+    if (!host.price || !used.contains(host.name)) continue;
+    cost = cost.value_or(0) + *host.price * seconds / 3600;
+  }
+  return cost;
+}
+
+double shipping_rate(const plan::Plan& plan) {
+  const recipe::Recipe::Hosts& hosts = plan.recipe.hosts;
+  const std::optional<double> stated =
+      hosts.ship_megabits ? hosts.ship_megabits : hosts.link_megabits;
+  return stated ? *stated * 1e6 / 8 : plan::kAssumedLineBytesPerSecond;
+}
+
+}  // namespace
+
+RunForecast forecast_run(const plan::Plan& plan) {
+  const std::int64_t first = std::min(plan.steps, plan.epoch_steps);
+  RunForecast run;
+  run.steps_seconds = steps_seconds(plan, first);
+  run.evaluations = evaluations_of(plan);
+  if (run.evaluations > 0 && plan.micro_batches > 0) {
+    run.evaluation_seconds = static_cast<double>(run.evaluations) * seconds_of_evaluation(plan);
+  }
+  run.sent_bytes = sent_bytes(plan, first);
+  const auto gpus = std::ranges::count_if(plan.processes, [&plan](const auto& process) {
+    return plan::computes_on_gpus(plan, process.host_index);
+  });
+  const double seconds = run.steps_seconds + run.evaluation_seconds;
+  run.gpu_seconds = static_cast<double>(gpus) * seconds;
+  run.checkpoints = checkpoints_of(plan);
+  for (const plan::Plan::Process& process : plan.processes) {
+    run.checkpoint_bytes += process.saved_bytes;
+  }
+  run.shipped_bytes = shipped_bytes(plan);
+  run.shipping_seconds = static_cast<double>(run.shipped_bytes) / shipping_rate(plan);
+  run.cost = cost_of(plan, seconds + run.shipping_seconds);
+  return run;
+}
+
+nlohmann::json to_json(const RunForecast& run, const plan::Plan& plan) {
+  nlohmann::json sent;
+  for (std::size_t i = 0; i < run.sent_bytes.size(); ++i) {
+    sent[plan.hosts[i].name] = run.sent_bytes[i];
+  }
+  nlohmann::json json = {
+      {"steps_seconds", run.steps_seconds},           {"evaluations", run.evaluations},
+      {"evaluation_seconds", run.evaluation_seconds}, {"checkpoints", run.checkpoints},
+      {"checkpoint_bytes", run.checkpoint_bytes},     {"sent_bytes", std::move(sent)},
+      {"gpu_hours", run.gpu_seconds / 3600},          {"shipped_bytes", run.shipped_bytes},
+      {"shipping_seconds", run.shipping_seconds}};
+  if (run.cost) json["cost"] = *run.cost;
+  return json;
+}
+
+}  // namespace strait::planner
