@@ -32,12 +32,15 @@ bool keeps_samples(const BoundaryOptions& options, const BoundarySetting& settin
 std::unique_ptr<codec::ActivationCache> make_cache(const BoundaryOptions& options,
                                                    const BoundarySetting& setting,
                                                    Direction direction) {
-  if (!keeps_samples(options, setting, direction)) return nullptr;
+  const bool keeps = keeps_samples(options, setting, direction);
+  if (!keeps && !codec_of(options, direction).has_state) return nullptr;
   codec::ActivationCacheOptions cache;
   cache.row_tokens = setting.row_tokens;
   cache.width = setting.width;
-  cache.memory_bytes = static_cast<std::uint64_t>(options.cache.memory_bytes);
-  cache.disk_bytes = static_cast<std::uint64_t>(options.cache.disk_bytes);
+  if (keeps) {
+    cache.memory_bytes = static_cast<std::uint64_t>(options.cache.memory_bytes);
+    cache.disk_bytes = static_cast<std::uint64_t>(options.cache.disk_bytes);
+  }
   std::string file = cache_prefix(options, setting, direction);
   std::ranges::replace(file, '/', '-');
   cache.disk_file = options.cache_folder / (file + "entries");
@@ -85,7 +88,8 @@ std::string cache_prefix(const BoundaryOptions& options, const BoundarySetting& 
 bool uses_cache(const BoundaryOptions& options) {
   return std::ranges::any_of(
       std::array{Direction::forward, Direction::backward}, [&](Direction direction) {
-        return codec_of(options, direction).caching_of(direction) != Caching::none;
+        const codec::CodecOffer& offer = codec_of(options, direction);
+        return offer.has_state || offer.caching_of(direction) != Caching::none;
       });
 }
 

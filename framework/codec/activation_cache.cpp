@@ -256,7 +256,8 @@ void ActivationCache::set_next(std::int64_t slot, Position next) {
 }
 
 // The checkpoint format of ActivationCache: "layout" int64 [3] (tokens of a row, width, slabs),
-// "index" int64 [entries, 4] (sample, slot, tokens, checksum), and the slabs "slab.0" and so on.
+// "index" int64 [entries, 4] (sample, slot, tokens, checksum), the slabs "slab.0" and so on, and
+// the codec's tensors "state.0" and so on.
 
 std::vector<tensors::NamedTensor> ActivationCache::saved(const std::string& prefix) const {
   const std::vector<at::Tensor> slabs = slots_.slabs(entries());
@@ -274,6 +275,9 @@ std::vector<tensors::NamedTensor> ActivationCache::saved(const std::string& pref
   tensors.push_back({prefix + "index", std::move(index)});
   for (std::size_t i = 0; i < slabs.size(); ++i) {
     tensors.push_back({fmt::format("{}slab.{}", prefix, i), slabs[i]});
+  }
+  for (std::size_t i = 0; i < state_.size(); ++i) {
+    tensors.push_back({fmt::format("{}state.{}", prefix, i), state_[i]});
   }
   return tensors;
 }
@@ -344,6 +348,9 @@ void ActivationCache::restore(const std::string& prefix, const ReadTensor& read)
       set_checksum(store::SampleId{row[0]}, std::bit_cast<std::uint64_t>(row[3]));
     }
     begin = end;
+  }
+  for (std::size_t i = 0; i < state_.size(); ++i) {
+    state_[i] = read(fmt::format("{}state.{}", prefix, i)).contiguous();
   }
   if (line == index.size(0)) return;
   throw store::StoreError(

@@ -73,6 +73,11 @@ class ActivationCache {
   void set_checksum(store::SampleId sample, std::uint64_t checksum);
   std::uint64_t checksum(store::SampleId sample) const;
 
+  // Tensors of the codec that uses the cache, which are saved with the entries. To change one, a
+  // codec replaces it: snapshots share their memory. restore() needs as many as there are.
+  void set_state(std::vector<at::Tensor> state) { state_ = std::move(state); }
+  const std::vector<at::Tensor>& state() const { return state_; }
+
   const ActivationCacheOptions& options() const { return options_; }
   std::int64_t entries() const { return static_cast<std::int64_t>(held_.size()); }
   // Whether all entries stay in memory after this many are added.
@@ -121,6 +126,7 @@ class ActivationCache {
   SlotStore slots_;
   std::vector<Held> held_;
   std::unordered_map<store::SampleId, std::int64_t> slot_of_;
+  std::vector<at::Tensor> state_;
   std::optional<store::Step> step_;
   std::optional<bool> any_repeats_;
   std::uint64_t bytes_ = 0;

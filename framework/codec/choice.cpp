@@ -151,6 +151,11 @@ double step_seconds(const Measured& measured, double bytes) {
   return std::max(measured.compute_seconds, transfer) + transfer / measured.messages_per_step;
 }
 
+double relative_error(int bits) {
+  constexpr double kOfBfloat16 = 0.0011;
+  return bits == kRawBits ? kOfBfloat16 : kError.at(static_cast<std::size_t>(bits));
+}
+
 Choice first_choice(const ChoiceLimits& limits) {
   if (limits.has_cache) return {Choice::Encoding::delta, limits.least_bits, limits.first_bits};
   return {Choice::Encoding::fixed, limits.fixed_bits, limits.first_bits};

@@ -81,6 +81,9 @@ int enough_bits(const GradientMeasure& gradient, const Choice& now, int least);
 std::optional<Decision> next_choice(const ChoiceLimits& limits, const Choice& now,
                                     const Measured& measured);
 
+// ‖error‖ / ‖values‖ of this many bits, of Gaussian values in groups of 64.
+double relative_error(int bits);
+
 // The choice before the first measurement.
 Choice first_choice(const ChoiceLimits& limits);
 

@@ -6,6 +6,8 @@
 #include "framework/codec/raw.h"
 #include "framework/codec/sample_decoder.h"
 #include "framework/codec/sample_encoder.h"
+#include "framework/codec/transform_decoder.h"
+#include "framework/codec/transform_encoder.h"
 
 namespace strait::codec {
 namespace {
@@ -77,6 +79,20 @@ std::unique_ptr<Decoder> sample_decoder(const DirectionSettings& settings, Cache
   return std::make_unique<SampleDecoder>(settings.result, std::move(cache), settings.device);
 }
 
+std::unique_ptr<Encoder> transform_encoder(const DirectionSettings& settings, Cache cache) {
+  TransformEncoderOptions options;
+  options.direction = settings.direction;
+  options.bits = settings.bits();
+  options.first_bits = static_cast<int>(settings.codec.first_bits);
+  options.group = static_cast<int>(settings.codec.group);
+  options.key = settings.key;
+  return std::make_unique<TransformEncoder>(options, std::move(cache));
+}
+
+std::unique_ptr<Decoder> transform_decoder(const DirectionSettings& settings, Cache cache) {
+  return std::make_unique<TransformDecoder>(settings.result, std::move(cache));
+}
+
 // Uses the encoder's own sizes, with average rows and tokens in place of counted ones.
 double quantised(const DirectionSettings& settings, const PayloadLoad& load, int bits,
                  RowBase base) {
@@ -97,6 +113,13 @@ PayloadBytes delta_payload(const DirectionSettings& settings, const PayloadLoad&
           quantised(settings, load, settings.bits(), RowBase::entry)};
 }
 
+// What it takes depends on the data. These are the bits a value of RESULTS.md, for the same errors.
+PayloadBytes transform_payload(const DirectionSettings& settings, const PayloadLoad& load) {
+  PayloadBytes groups = delta_payload(settings, load);
+  constexpr double kOfGroups = 0.5;
+  return {kOfGroups * groups.first, kOfGroups * groups.known};
+}
+
 // A forecast with the fewest bits: what auto chooses depends on measurements that a plan does not
 // have.
 PayloadBytes auto_payload(const DirectionSettings& settings, const PayloadLoad& load) {
@@ -114,6 +137,8 @@ Catalogue<CodecOffer>& codecs() {
         fixed_payload},
        {"delta", Caching::always, true, sample_encoder<Encoding::delta>, sample_decoder,
         delta_payload, Caching::always},
+       {"transform", Caching::always, true, transform_encoder, transform_decoder, transform_payload,
+        Caching::none, true},
        {"auto", Caching::if_samples_repeat, true, auto_encoder, sample_decoder, auto_payload}});
   return all;
 }

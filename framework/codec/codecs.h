@@ -64,13 +64,14 @@ struct CodecOffer {
   std::unique_ptr<Decoder> (*decoder)(const DirectionSettings&, Cache) = nullptr;
   PayloadBytes (*payload)(const DirectionSettings&, const PayloadLoad&) = nullptr;
   Caching gradient_caching = Caching::none;
+  bool has_state = false;  // a direction without entries has a cache, too, which saves its state
 
   Caching caching_of(Direction direction) const {
     return direction == Direction::forward ? caching : gradient_caching;
   }
 };
 
-// raw, fixed, delta, auto, and the codecs of plugins.
+// raw, fixed, delta, transform, auto, and the codecs of plugins.
 Catalogue<CodecOffer>& codecs();
 
 }  // namespace strait::codec

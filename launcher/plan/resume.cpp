@@ -19,8 +19,11 @@ int layer_above(const Plan& plan, const Plan::Link& link) {
   return plan.process(link.connects).chunks.at(chunk).last;
 }
 
-bool has_caches(const Plan& plan) {
-  return std::ranges::any_of(plan.links, &Plan::Link::has_cache);
+// The gradients of this codec have no entries, but a state that is saved in the same way.
+bool has_gradient_state(const Plan& plan) {
+  return plan.recipe.codec.backward == "transform" &&
+         std::ranges::any_of(
+             plan.links, [](const Plan::Link& link) { return link.use == Plan::Use::boundary; });
 }
 
 std::string text_of_layers(const Plan& plan) {
@@ -52,7 +55,8 @@ std::string saved_caches(const Plan& plan) {
                         link.cache.entry_bytes, link.cache.memory_bytes, link.cache.disk_bytes);
   }
   const recipe::Recipe::Codec& codec = plan.recipe.codec;
-  if (!text.empty() && codec.backward == "delta") {
+  const bool is_named = codec.backward == "delta" || codec.forward == "transform";
+  if ((!text.empty() && is_named) || has_gradient_state(plan)) {
     text += fmt::format("; {} forward, {} backward", codec.forward, codec.backward);
   }
   return text;
@@ -61,9 +65,9 @@ std::string saved_caches(const Plan& plan) {
 CacheResume decide_caches(const store::Manifest& checkpoint, const Plan& plan) {
   CacheResume resume;
   resume.generation = checkpoint.codec_generation;
-  if (!has_caches(plan)) return resume;
-  const auto note = checkpoint.notes.find(kCachesNote);
   const std::string wanted = saved_caches(plan);
+  if (wanted.empty()) return resume;
+  const auto note = checkpoint.notes.find(kCachesNote);
   if (note == checkpoint.notes.end()) {
     resume.dropped = fmt::format("the checkpoint of step {} has none", number(checkpoint.step));
   } else if (note->second != wanted) {

@@ -57,6 +57,10 @@ std::string text_of_forward(const recipe::Recipe::Codec& codec) {
     return fmt::format("{} {}{} bits ({} on a cache miss)", codec.forward,
                        codec.forward == "auto" ? "from " : "", codec.forward_bits, first);
   }
+  if (codec.forward == "transform") {
+    return fmt::format("transform, as exact as {} bits ({} on a cache miss)", codec.forward_bits,
+                       first);
+  }
   return codec.forward;  // of a plugin
 }
 
@@ -65,6 +69,9 @@ std::string text_of_backward(const recipe::Recipe::Codec& codec) {
   if (codec.backward == "delta") {
     return fmt::format("delta {} bits ({} as values)", codec.backward_bits,
                        std::max<std::int64_t>(codec.backward_bits, 4));
+  }
+  if (codec.backward == "transform") {
+    return fmt::format("transform, as exact as {} bits", codec.backward_bits);
   }
   if (codec.backward != "fixed" && codec.backward != "auto") return codec.backward;
   return fmt::format("{} {}{} bits", codec.backward, codec.backward == "auto" ? "from " : "",

@@ -171,12 +171,12 @@ void add_wire(std::vector<RecipeKey>& keys) {
               {part("codec.forward", at<&R::codec, &R::Codec::forward>(), PartKind::codec,
                     "how activations are sent"),
                integer("codec.forward_bits", at<&R::codec, &R::Codec::forward_bits>(), {2, 8},
-                       "of fixed and delta; of auto the least"),
+                       "of fixed and delta; of transform the error; of auto the least"),
                special_keys::first_bits(),
                part("codec.backward", at<&R::codec, &R::Codec::backward>(), PartKind::codec,
                     "how gradients are sent"),
                integer("codec.backward_bits", at<&R::codec, &R::Codec::backward_bits>(), {2, 8},
-                       "of fixed and delta; of auto the least"),
+                       "of fixed and delta; of transform the error; of auto the least"),
                choice("codec.wire_dtype", at<&R::codec, &R::Codec::wire_dtype>(), "of raw"),
                special_keys::group(), special_keys::cache(), special_keys::cache_disk()});
   std::ranges::move(sync_keys(), std::back_inserter(keys));

@@ -103,11 +103,12 @@ void check_codecs(const Recipe::Codec& codec, const Origins& origins, const Orig
   for (const auto& [key, name] :
        {std::pair<std::string, std::string>("codec.forward", codec.forward),
         {"codec.backward", codec.backward}}) {
-    if (name == "delta" && codec.cache + codec.cache_disk == 0) {
-      mistakes.push_back(fmt::format(
-          "codec.cache and codec.cache_disk are both 0 ({}), but {} is \"delta\", which "
-          "needs them for its activation cache; set one of them, or {} = \"fixed\"",
-          at({"codec.cache", "codec.cache_disk"}), key, key));
+    const bool caches = name == "delta" || (name == "transform" && key == "codec.forward");
+    if (caches && codec.cache + codec.cache_disk == 0) {
+      mistakes.push_back(
+          fmt::format("codec.cache and codec.cache_disk are both 0 ({}), but {} is \"{}\", which "
+                      "needs them for its activation cache; set one of them, or {} = \"fixed\"",
+                      at({"codec.cache", "codec.cache_disk"}), key, name, key));
     }
     const std::string bits = key + "_bits";
     if (!origins.contains(bits) || origins.contains(key)) continue;

@@ -15,7 +15,7 @@ std::vector<std::string> part_names(strait::recipe::PartKind kind) {
   using strait::recipe::PartKind;
   if (kind == PartKind::sync_method) return strait::sync::method_names();
   if (kind == PartKind::schedule) return {"gpipe", "1f1b", "interleaved"};
-  return {"raw", "fixed", "delta", "auto"};
+  return {"raw", "fixed", "delta", "transform", "auto"};
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

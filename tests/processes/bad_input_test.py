@@ -55,6 +55,10 @@ class BadInput(runs.RunCase):
                 {"codec.backward": "delta", "codec.cache": 0, "codec.cache_disk": 0},
                 'codec.backward is "delta"',
             ),
+            (
+                {"codec.forward": "transform", "codec.cache": 0, "codec.cache_disk": 0},
+                'codec.forward is "transform"',
+            ),
             ({"codec.forward": "detla"}, "codec.forward", 'did you mean "delta"'),
             ({"codec.forward_bits": 9}, "codec.forward_bits is 9", "from 2 to 8"),
             ({"codec.first_bits": 12}, "codec.first_bits is 12", "2 to 8, or 16"),

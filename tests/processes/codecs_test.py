@@ -11,6 +11,8 @@ STEPS = 24  # of four rows: nearly five epochs of the 20 that this data packs in
 MIDDLE = 10  # a checkpoint, two epochs from the start
 RAW = {"codec.forward": "raw", "codec.backward": "raw"}
 DELTA = {"codec.forward": "delta", "codec.forward_bits": 4, "codec.backward": "fixed", "codec.backward_bits": 5}
+TRANSFORM = {"codec.forward": "transform", "codec.forward_bits": 4, "codec.first_bits": 6,
+             "codec.backward": "transform", "codec.backward_bits": 4}
 
 
 class Compressed(runs.RunCase):
@@ -169,6 +171,7 @@ class CacheResume(Compressed):
         for name, settings in [
             ("nearest", DELTA),
             ("chunks", {**DELTA, "pipeline.stages": 2, "pipeline.schedule": "interleaved"}),
+            ("transform", TRANSFORM),
             ("gradients", {**DELTA, "codec.backward": "delta", "codec.backward_bits": 2}),
         ]:
             with self.subTest(name):

@@ -19,6 +19,10 @@ def delta(forward_bits, backward_bits, first_bits, **more):
     return fixed(forward_bits, backward_bits, first_bits=first_bits, **more) | {"forward": "delta"}
 
 
+def transform(forward_bits, backward_bits, first_bits):
+    return fixed(forward_bits, backward_bits, first_bits=first_bits) | {"forward": "transform", "backward": "transform"}
+
+
 RAW = "raw fp32"
 BF16 = "raw bf16"
 
@@ -51,6 +55,10 @@ SETTINGS = {
     "delta 4/delta 5, first 8": delta(4, 5, 8, backward="delta"),
     "delta 4/delta 3, first 8": delta(4, 3, 8, backward="delta"),
     "delta 4/delta 2, first 8": delta(4, 2, 8, backward="delta"),
+    "transform 6/6, first 6": transform(6, 6, 6),
+    "transform 4/5, first 6": transform(4, 5, 6),
+    "transform 4/4, first 6": transform(4, 4, 6),
+    "transform 4/4, first 4": transform(4, 4, 4),
     "auto": {"forward": "auto", "backward": "auto"},
     "delta 4/8, first bf16": delta(4, 8, 16),
     "delta 2/4, first bf16": delta(2, 4, 16),

@@ -92,15 +92,14 @@ TwoEnds::TwoEnds(const SampleEncoderOptions& options,
   decoder_ = std::make_unique<SampleDecoder>(result, make_cache());
 }
 
-at::Tensor TwoEnds::pass(const Batch& batch) {
+Passed pass(Encoder& encoder, Decoder& decoder, const Batch& batch) {
   net::Frame frame;
   write_header(batch.header, frame);
-  encoder_->encode(batch.header, batch.values, frame);
+  encoder.encode(batch.header, batch.values, frame);
   const ReadTensor read = read_header(frame);
-  Decoded decoded = decoder_->decode(read.header, read.payload);
-  last_missing_ = decoded.missing.size();
-  last_payload_ = read.payload.size();
-  if (decoded.missing.empty()) return decoded.values;
+  Decoded decoded = decoder.decode(read.header, read.payload);
+  Passed passed{decoded.values, decoded.missing.size(), {read.payload.begin(), read.payload.end()}};
+  if (decoded.missing.empty()) return passed;
 
   TensorHeader request = batch.header;
   request.kind = Kind::resend;
@@ -114,10 +113,17 @@ at::Tensor TwoEnds::pass(const Batch& batch) {
   answer.kind = Kind::whole;
   net::Frame answered;
   write_header(answer, answered);
-  encoder_->encode_whole(answer, answered);
+  encoder.encode_whole(answer, answered);
   const ReadTensor whole = read_header(answered);
-  decoder_->complete(whole.header, whole.payload, decoded.missing, decoded.values);
-  return decoded.values;
+  decoder.complete(whole.header, whole.payload, decoded.missing, decoded.values);
+  return passed;
+}
+
+at::Tensor TwoEnds::pass(const Batch& batch) {
+  const Passed passed = codec::pass(*encoder_, *decoder_, batch);
+  last_missing_ = passed.missing;
+  last_payload_ = passed.payload.size();
+  return passed.values;
 }
 
 void TwoEnds::lose(const Batch& batch) {

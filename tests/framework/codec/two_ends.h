@@ -38,6 +38,16 @@ struct Batch {
   at::Tensor values;
 };
 
+// The tensor as it is used, and what it took.
+struct Passed {
+  at::Tensor values;
+  std::size_t missing = 0;  // rows that were asked for
+  Entry payload;            // of the message
+};
+
+// Sends the message and, where rows are missing, asks for them.
+Passed pass(Encoder& encoder, Decoder& decoder, const Batch& batch);
+
 // Both ends of one direction of one boundary, and what a link between them does.
 class TwoEnds {
  public:

@@ -20,7 +20,7 @@ Plan plan_with(const std::string& forward, int upper_last = 2, std::int64_t entr
   link.name = "boundary 0.0>1.0";
   link.connects = {0, 0};
   link.listens = {1, 0};
-  link.cache.entry_bytes = forward == "delta" ? entry : 0;
+  link.cache.entry_bytes = forward == "delta" || forward == "transform" ? entry : 0;
   link.cache.memory_bytes = 4096;
   plan.links = {link};
   return plan;
@@ -53,6 +53,18 @@ TEST(CacheResume, DropsCachesUnderNewGenerationIfAnythingDiffers) {
   EXPECT_THAT(dropped(plan_with("delta", 1), plan), HasSubstr("after layer 1"));
   EXPECT_THAT(dropped(plan_with("delta", 2, 512), plan), HasSubstr("512 bytes a row"));
   EXPECT_THAT(dropped(plan_with("raw"), plan), HasSubstr("step 7 has none"));
+}
+
+TEST(CacheResume, StateOfTransformIsRestoredBySameCodecsOnly) {
+  Plan gradients = plan_with("raw");
+  gradients.recipe.codec.backward = "transform";
+  EXPECT_TRUE(decide_caches(checkpoint_of(gradients, 3), gradients).restore);
+  const Plan both = plan_with("transform");
+  EXPECT_TRUE(decide_caches(checkpoint_of(both, 3), both).restore);
+  // Entries of the same size, which mean something else.
+  EXPECT_FALSE(decide_caches(checkpoint_of(plan_with("delta"), 3), both).restore);
+  EXPECT_FALSE(decide_caches(checkpoint_of(both, 3), plan_with("delta")).restore);
+  EXPECT_FALSE(decide_caches(checkpoint_of(plan_with("raw"), 3), gradients).restore);
 }
 
 TEST(CacheResume, KeepsGenerationIfRunHasNoCaches) {

@@ -49,7 +49,7 @@ TEST(PartNames, ContainBuiltInParts) {
   EXPECT_THAT(recipe::part_names(recipe::PartKind::schedule),
               testing::ElementsAre("gpipe", "1f1b", "zero_bubble", "interleaved"));
   EXPECT_THAT(recipe::part_names(recipe::PartKind::codec),
-              testing::ElementsAre("raw", "fixed", "delta", "auto"));
+              testing::ElementsAre("raw", "fixed", "delta", "transform", "auto"));
   EXPECT_THAT(recipe::part_names(recipe::PartKind::sync_method), Contains("cocktail"));
 }
 

@@ -11,7 +11,7 @@ namespace {
 std::vector<std::string> names_without_torch(PartKind kind) {
   if (kind == PartKind::sync_method) return sync::methods().names();
   if (kind == PartKind::schedule) return schedules::catalogue().names();
-  return {"raw", "fixed", "delta", "auto"};
+  return {"raw", "fixed", "delta", "transform", "auto"};
 }
 
 class PartNamesEnvironment : public testing::Environment {
