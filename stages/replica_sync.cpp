@@ -397,11 +397,7 @@ std::vector<std::uint32_t> ReplicaSync::trained_together() const {
   return grouped() ? own_.members : std::vector{static_cast<std::uint32_t>(replica_)};
 }
 
-// Not in a group, whose members hold the same weights. If members may change, the consensus round
-// of every step confirms that all have the data of a sync round.
-bool ReplicaSync::trains_apart() const {
-  return !alone() && own_.count() <= 1 && tracker_ == nullptr && method().traits.trains_apart;
-}
+bool ReplicaSync::trains_apart() const { return !alone() && method().traits.trains_apart; }
 
 const sync::SyncMethod& ReplicaSync::method() const {
   if (method_ != nullptr) return *method_;

@@ -39,7 +39,7 @@ class ReplicaSync {
 
   // Whether gradients are summed over the replicas before their norms are computed.
   bool sums_gradients() const { return alone() || method().traits.sums_gradients; }
-  // Whether this replica decides on its steps by itself.
+  // Whether this replica (or its group) clips by itself: sync::MethodTraits::trains_apart.
   bool trains_apart() const;
   // Links by replica, null at the own index. `next`: the first step of this process. `tracker`
   // outlives this object; null: no replica may be evicted. With `rejoin` this waits for the state

@@ -13,11 +13,22 @@ double without_sign_of_nan(double value) {
   return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
 }
 
+double clip_factor(double norm, double clip) {
+  // The small term keeps a norm of zero from dividing by zero; torch's clip_grad_norm_ uses the
+  // same.
+  return clip > 0 ? std::min(1.0, clip / (norm + 1e-6)) : 1;
+}
+
+double norm_of(const StepReport& report) {
+  double sum = 0;
+  for (const SquaredNorm& norm : report.squared_norms) sum += norm.value;
+  return std::sqrt(sum);
+}
+
 }  // namespace
 
 StepDecision decide_step(const StepReport& report, double clip, bool stop) {
-  double sum = 0;
-  for (const SquaredNorm& norm : report.squared_norms) sum += norm.value;
+  const double norm = norm_of(report);
   StepDecision decision;
   decision.step = report.step;
   const bool has_targets = report.target_tokens > 0;
@@ -28,15 +39,11 @@ StepDecision decide_step(const StepReport& report, double clip, bool stop) {
   decision.accuracy = report.accuracy;
   decision.target_tokens = report.target_tokens;
   decision.tokens = report.tokens;
-  decision.gradient_norm = without_sign_of_nan(std::sqrt(sum));
-  decision.skip = !has_targets || !std::isfinite(sum) || !std::isfinite(report.loss);
+  decision.gradient_norm = without_sign_of_nan(norm);
+  decision.skip = !has_targets || !std::isfinite(norm) || !std::isfinite(report.loss);
   decision.hold = decision.skip;
   decision.stop = stop;
-  if (clip > 0 && !decision.skip) {
-    // The small term keeps a norm of zero from dividing by zero; torch's clip_grad_norm_ uses the
-    // same.
-    decision.gradient_factor = std::min(1.0, clip / (decision.gradient_norm + 1e-6));
-  }
+  if (!decision.skip) decision.gradient_factor = clip_factor(norm, clip);
   return decision;
 }
 
@@ -75,8 +82,11 @@ StepDecision StepDecider::decide(StepReport report) {
   Requests requests = requests_();
   // A request that all replicas have agreed on must not save a second time.
   if (requests.save <= saved_for_) requests.save = 0;
-  return sync_.trains_apart() ? decide_apart(std::move(report), requests)
-                              : decide_together(std::move(report), requests);
+  // A group has to agree on skipping, because its members hold the same weights. If members may
+  // change, the consensus round of every step confirms that all have the data of a sync round.
+  const bool waits = sync_.membership_changes() || sync_.trained_together().size() > 1;
+  return sync_.trains_apart() && !waits ? decide_apart(std::move(report), requests)
+                                        : decide_together(std::move(report), requests);
 }
 
 StepDecision StepDecider::decide_apart(StepReport report, const Requests& requests) {
@@ -112,6 +122,7 @@ StepDecision StepDecider::decide_together(StepReport report, const Requests& req
                                     source_.target_tokens(report.step, sync_.trained_together()));
     scale_norms(report, own_factor);
   }
+  const double own_norm = norm_of(report);
   StepConsensus::Result result =
       consensus_.run_round({std::move(report), requests.stop, requests.save});
   saved_for_ = std::max(saved_for_, result.all.save);
@@ -123,6 +134,10 @@ StepDecision StepDecider::decide_together(StepReport report, const Requests& req
                         sync_.sums_gradients());
   }
   StepDecision decision = decide_step(all, clip_, result.all.stop);
+  // As replicas do that need not wait.
+  if (sync_.trains_apart() && !decision.skip) {
+    decision.gradient_factor = clip_factor(own_norm, clip_);
+  }
   decision.gradient_factor *= own_factor * factor;
   decision.save = result.all.save > 0;
   decision.retry = !result.complete;

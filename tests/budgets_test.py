@@ -27,6 +27,9 @@ LISTS = {
     "framework/sync/sync_rounds.cpp": 380,
     "framework/sync/packet.cpp": 420,  # the sections of a packet, which nobody else sees, and its values
     "framework/codec/activation_cache.cpp": 370,
+    "launcher/planner/sync_offer.cpp": 360,  # one forecast: of rounds, lines and consensus
+    "launcher/worker/stage_reporter.cpp": 360,  # one reporter: of steps, spans and codecs
+    "schedules/simulate.cpp": 360,  # one simulation, with the lines that links share
     "stages/replica_sync.cpp": 460,
     "stages/stage.cpp": 370,
     "framework/sync/methods/cocktail.cpp": 450,  # one class, with the forecast that a budget had cut off
