@@ -82,12 +82,16 @@ batch = 64
 micro_batch = "auto"
 learning_rate = 1
 decay = "linear"
+min_rate = 0.25
 warmup = 20
 betas = [0.8, 0.9]
 moments = "int8"
 weight_decay = 0
 clip = 0.5
+neftune = 5
+rates = { wte = 0.5 }
 eval_every = 10
+preference = { loss = "dpo", beta = 0.25 }
 [codec]
 forward = "delta"
 forward_bits = 3
@@ -146,9 +150,21 @@ TEST(RecipeReader, SetsFieldOfEveryKey) {
   expected.pipeline = {
       2, 2,     "gpipe", 1,     3,    {PartitionKind::ranges, {{0, 5}, {6, 11}}, ""},
       1, false, false,   false, true, {"bob@b", "alice@10.0.0.1", "bob@b", "bob@b"}};
-  expected.train = {
-      std::nullopt, 3,   64, std::nullopt, 1.0, DecayKind::linear, 20, {0.8, 0.9}, Moments::int8,
-      0.0,          0.5, 10};
+  expected.train = {.epochs = 3,
+                    .batch = 64,
+                    .micro_batch = std::nullopt,
+                    .learning_rate = 1.0,
+                    .decay = DecayKind::linear,
+                    .min_rate = 0.25,
+                    .warmup = 20,
+                    .betas = {0.8, 0.9},
+                    .moments = Moments::int8,
+                    .weight_decay = 0.0,
+                    .clip = 0.5,
+                    .neftune = 5,
+                    .rates = {{"wte", 0.5}},
+                    .preference = {.loss = PreferenceKind::dpo, .beta = 0.25},
+                    .eval_every = 10};
   expected.codec = {
       "delta", 3, 7, "fixed", 6, codec::WireDtype::float16, 32, 512 << 20, std::int64_t{2} << 30U};
   expected.sync = {.method = "cocktail",
