@@ -73,8 +73,7 @@ at::Tensor ExpertMlp::compute(const at::Tensor& tokens, const Pass& pass) const 
   }
   // Without tokens there is no result to join.
   if (results.empty()) return tokens;
-  const at::Tensor sums =
-      kernels::combine_rows(at::cat(results), weights.to(tokens.scalar_type()), rows);
+  at::Tensor sums = kernels::combine_rows(at::cat(results), weights.to(tokens.scalar_type()), rows);
   if (!shared_) return sums;
   return sums + shared_->mlp.forward(tokens, pass) * shared_->gate.forward(tokens, pass).sigmoid();
 }

@@ -46,9 +46,8 @@ BoundaryEnd& Boundary::connect(std::unique_ptr<net::Link> link, WaitClock& waits
     recorded = BoundarySpans(
         *spans, {options_.name, static_cast<std::uint64_t>(number), sends() == Direction::forward});
   }
-  end_ =
-      std::make_unique<BoundaryEnd>(std::move(link), std::move(codecs_), waits, std::move(peer),
-                                    setting_.device, std::chrono::seconds(30), std::move(recorded));
+  end_ = std::make_unique<BoundaryEnd>(std::move(link), std::move(codecs_), waits, std::move(peer),
+                                       setting_.device, std::chrono::seconds(30), recorded);
   return *end_;
 }
 

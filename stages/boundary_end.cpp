@@ -39,7 +39,7 @@ BoundaryEnd::BoundaryEnd(std::unique_ptr<net::Link> link, BoundaryCodecs codecs,
       peer_(std::move(peer)),
       transfer_(device),
       report_time_(report_time),
-      spans_(std::move(spans)),
+      spans_(spans),
       sender_([this] { send_loop(); }),
       receiver_([this] { receive_loop(); }) {}
 

@@ -71,7 +71,7 @@ StepConsensus::Result StepConsensus::run_late_round(const Proposal& mine) {
     save = std::max(save, all.save);
     joint = joint || stop || save > 0;
   }
-  Result result{joint ? std::move(all) : mine, members_.members, true, members_.epoch};
+  Result result{joint ? all : mine, members_.members, true, members_.epoch};
   result.all.stop = stop;
   result.all.save = save;
   return result;

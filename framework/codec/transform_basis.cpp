@@ -67,7 +67,7 @@ at::Tensor TransformBasis::expand(const at::Tensor& coordinates) const {
 }
 
 at::Tensor TransformBasis::project(const at::Tensor& values) {
-  const at::Tensor centred = values - mean_;
+  at::Tensor centred = values - mean_;
   if (part_.block == 0) return centred;
   if (!inverse_.defined()) {
     inverse_ = at::linalg_inv(columns_.to(at::kDouble)).transpose(1, 2).to(at::kFloat).contiguous();
@@ -92,7 +92,7 @@ void learn(TransformMoments& moments, const at::Tensor& changes, const at::Tenso
   moments.tokens += tokens;
   const std::int64_t stride = (tokens + kSampledTokens - 1) / kSampledTokens;
   const at::Tensor some = changes.slice(0, 0, tokens, stride);
-  const double mean_square = some.square().mean().item<double>();
+  const auto mean_square = some.square().mean().item<double>();
   if (!(mean_square > 0)) return;
   const at::Tensor scaled = some / std::sqrt(mean_square);
   const at::Tensor blocks = scaled.reshape({-1, width / block, block}).transpose(0, 1);

@@ -14,7 +14,7 @@ namespace {
 
 // Entries as they are in a cache or a message, [tokens, width].
 at::Tensor whole_numbers(std::span<const std::byte> bytes, std::int64_t width) {
-  const at::Tensor whole = at::empty({std::ssize(bytes) / 2 / width, width}, at::kShort);
+  at::Tensor whole = at::empty({std::ssize(bytes) / 2 / width, width}, at::kShort);
   if (!bytes.empty()) std::memcpy(whole.mutable_data_ptr(), bytes.data(), bytes.size());
   return whole;
 }

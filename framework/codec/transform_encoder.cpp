@@ -121,7 +121,7 @@ void TransformEncoder::begin_basis(const at::Tensor& values) {
   BasisPart first = first_basis(values.size(1));
   const double step =
       step_for(values, squared(relative_error(options_.first_bits)) * energy_of(values));
-  const double largest = values.abs().max().item<double>();
+  const auto largest = values.abs().max().item<double>();
   first.unit = static_cast<float>(std::max({step * kUnitOfStep, 4 * largest / kMostEntry, 1e-30}));
   state_.begin_generation(std::move(first));
 }

@@ -54,7 +54,7 @@ SymbolModel::Weights falling_sizes(double mean) {
 
 double mean_in(std::size_t context) {
   if (context < 2) return 1.0 / LevelModels::kOne;
-  const double octave = static_cast<double>(std::uint64_t{1} << (context / 2));
+  const auto octave = static_cast<double>(std::uint64_t{1} << (context / 2));
   return octave * (context % 2 == 0 ? 1.25 : 1.75) / LevelModels::kOne;
 }
 

@@ -62,7 +62,8 @@ RoundTime round_time(const sync::SyncMethod& method, const sync::Layout& layout,
 
 // Replicas that train apart read what others propose some steps later, so none waits for it.
 bool waits_for_consensus(const plan::Plan& plan, const std::string& method) {
-  return method.empty() || plan.recipe.sync.on_loss == recipe::LossRule::continue_run ||
+  return method.empty() || method == recipe::kAutomaticSync ||
+         plan.recipe.sync.on_loss == recipe::LossRule::continue_run ||
          groups_with(plan, method, 0).front().size() > 1 ||
          !sync::make_method(sync_settings(plan.recipe, method, plan.steps))->traits.trains_apart;
 }
@@ -300,6 +301,19 @@ std::pair<int, double> preference(const plan::Plan::SyncOffer& offer) {
   return {sync::methods().named(offer.method).rank, offer.staleness};
 }
 
+// Between two first stages.
+double longest_latency(const plan::Plan& plan) {
+  double seconds = 0;
+  for (const plan::Plan::Process& one : plan.processes) {
+    if (one.name.stage != 0) continue;
+    for (const plan::Plan::Process& other : plan.processes) {
+      if (other.name.stage != 0 || other.name.replica == one.name.replica) continue;
+      seconds = std::max(seconds, plan::path_speed(plan, one.host_index, other.host_index).seconds);
+    }
+  }
+  return seconds;
+}
+
 }  // namespace
 
 std::vector<plan::Plan::SyncOffer> sync_offers(const plan::Plan& plan,
@@ -328,20 +342,11 @@ double sync_seconds(const plan::Plan& plan) {
 }
 
 double consensus_seconds(const plan::Plan& plan) {
-  double seconds = 0;
-  if (!waits_for_consensus(plan, plan.sync_method)) return seconds;
-  for (const plan::Plan::Process& one : plan.processes) {
-    if (one.name.stage != 0) continue;
-    for (const plan::Plan::Process& other : plan.processes) {
-      if (other.name.stage != 0 || other.name.replica == one.name.replica) continue;
-      seconds = std::max(seconds, plan::path_speed(plan, one.host_index, other.host_index).seconds);
-    }
-  }
-  return seconds;
+  return waits_for_consensus(plan, plan.sync_method) ? longest_latency(plan) : 0;
 }
 
 double consensus_slowdown(const plan::Plan& plan) {
-  return 1 + consensus_seconds(plan) / plan.step_seconds;
+  return 1 + longest_latency(plan) / plan.step_seconds;
 }
 
 plan::Plan::SyncOffer choose_sync(const std::vector<plan::Plan::SyncOffer>& offers,

@@ -52,6 +52,9 @@ constexpr const char* kSinkFields =
        "num_local_experts": 3, "num_experts_per_tok": 3, "sliding_window": 5,
        "rope_parameters": {"rope_theta": 1e4})";
 
+const std::string kTextPart =
+    fmt::format(R"("text_config": {{"vocab_size": {}, {}}})", kVocabulary, kRecurrentFields);
+
 // Fields of config.json that make a family's model tiny.
 const std::map<std::string, std::string> kFields{
     {"gpt2", kGpt2Fields},
@@ -70,6 +73,8 @@ const std::map<std::string, std::string> kFields{
     {"olmo3", kLlamaFields},
     {"granite", kLlamaFields},
     {"qwen3_moe", kExpertFields},
+    {"qwen3_5", kTextPart},
+    {"qwen3_5_moe", kTextPart},
     {"qwen3_5_text", kRecurrentFields},
     {"qwen3_5_moe_text", kRecurrentFields},
     {"gpt_oss", kSinkFields},

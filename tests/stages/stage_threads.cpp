@@ -104,6 +104,7 @@ struct Together {
   std::mutex mutex;
   std::condition_variable changed;
   RunResult result;
+  std::vector<std::vector<double>> targets;  // of steps that replicas decide apart, by replica
   // The coordinator's part: the members, and the tracker of every process.
   std::set<std::uint32_t> members;
   bool replicas_leave = false;
@@ -205,6 +206,10 @@ class Recorder final : public StageObserver {
     if (index_ % stages == 0) {
       result.curves[index_ / stages].push_back(summary.decision.loss);
       result.tokens[index_ / stages].push_back(summary.decision.tokens);
+      if (summary.decision.own) {
+        together_.targets[index_ / stages].push_back(
+            static_cast<double>(summary.decision.target_tokens));
+      }
     }
     if (index_ != 0) return;
     result.losses.push_back(summary.decision.loss);
@@ -557,6 +562,21 @@ class Threads {
   std::vector<std::thread> threads_;
 };
 
+// Of replicas that train apart, as the coordinator does: the mean over the targets of all.
+void combine_own_losses(Together& together) {
+  RunResult& result = together.result;
+  for (std::size_t step = 0; step < together.targets[0].size(); ++step) {
+    double sum = 0;
+    double count = 0;
+    for (std::size_t r = 0; r < together.targets.size(); ++r) {
+      if (step >= together.targets[r].size()) return;
+      sum += result.curves[r][step] * together.targets[r][step];
+      count += together.targets[r][step];
+    }
+    result.losses[step] = sum / count;
+  }
+}
+
 }  // namespace
 
 RunResult run_stages(const RunSettings& settings, const Tensors& from, std::int64_t first,
@@ -585,6 +605,7 @@ RunResult run_stages(const RunSettings& settings, const Tensors& from, std::int6
   together.result.curves.resize(replicas);
   together.result.tokens.resize(replicas);
   together.result.models.resize(replicas);
+  together.targets.resize(replicas);
   together.result.traffic.resize(count);
   together.result.masters.resize(replicas);
   Threads threads(settings, {from, first, caches, data}, together);
@@ -596,6 +617,7 @@ RunResult run_stages(const RunSettings& settings, const Tensors& from, std::int6
     }
   }
   threads.join();
+  combine_own_losses(together);
   return std::move(together.result);
 }
 

@@ -35,7 +35,7 @@ TEST(ChangedRun, StartsFromTheRecipeOfThePlanAndReportsAnEditedFile) {
   EXPECT_EQ(overridden(recipe, run / "recipe.toml", {}), recipe);
   EXPECT_THROW(overridden(recipe, run / "recipe.toml", {"train.batch=x"}), base::UserError);
   ScratchDirectory::write(run / "recipe.toml", "steps =");
-  EXPECT_THAT(edited_recipe_note(run.path(), recipe), HasSubstr("no recipe now"));
+  EXPECT_THAT(edited_recipe_note(run.path(), recipe), HasSubstr("not a recipe now"));
 }
 
 }  // namespace

@@ -91,7 +91,7 @@ clip = 0.5
 neftune = 5
 rates = { wte = 0.5 }
 eval_every = 10
-preference = { loss = "dpo", beta = 0.25 }
+preference = { loss = "orpo", beta = 0.25 }
 [codec]
 forward = "delta"
 forward_bits = 3
@@ -163,7 +163,7 @@ TEST(RecipeReader, SetsFieldOfEveryKey) {
                     .clip = 0.5,
                     .neftune = 5,
                     .rates = {{"wte", 0.5}},
-                    .preference = {.loss = PreferenceKind::dpo, .beta = 0.25},
+                    .preference = {.loss = PreferenceKind::orpo, .beta = 0.25},
                     .eval_every = 10};
   expected.codec = {
       "delta", 3, 7, "fixed", 6, codec::WireDtype::float16, 32, 512 << 20, std::int64_t{2} << 30U};
