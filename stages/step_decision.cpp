@@ -92,19 +92,22 @@ StepDecision StepDecider::decide(StepReport report) {
 StepDecision StepDecider::decide_apart(StepReport report, const Requests& requests) {
   const bool training = !report.squared_norms.empty();
   StepDecision decision;
+  bool skips = false;
   if (training) {
     const std::int64_t own = source_.target_tokens(report.step, sync_.trained_together());
     const double factor = own_divisor_factor(std::exchange(report.target_tokens, own), own);
-    report.loss *= factor;
+    for (double* sum : {&report.loss, &report.margin, &report.accuracy}) *sum *= factor;
     scale_norms(report, factor);
     decision = decide_step(report, clip_, false);
     decision.gradient_factor *= factor;
     decision.own = true;
+    // Rows without targets change no weight, and are no reason to hold back a checkpoint.
+    skips = decision.skip && own > 0;
     // Nobody needs the norms of others, and adapters have thousands.
     report.squared_norms.clear();
   }
-  const StepConsensus::Result result = consensus_.run_late_round(
-      {std::move(report), requests.stop, requests.save, training && decision.skip});
+  const StepConsensus::Result result =
+      consensus_.run_late_round({std::move(report), requests.stop, requests.save, skips});
   saved_for_ = std::max(saved_for_, result.all.save);
   if (!training) decision = decide_step(result.all.report, clip_, false);
   decision.stop = result.all.stop;

@@ -201,7 +201,7 @@ class Prometheus(Tracker):
             self._values["strait_steps"] = {"": event["to"]}
             self._values.setdefault("strait_restarts_total", {"": 0})
         elif event["event"] == "restart":
-            self._values["strait_restarts_total"] = {"": self._values["strait_restarts_total"][""] + 1}
+            self._values["strait_restarts_total"] = {"": self._values.get("strait_restarts_total", {"": 0})[""] + 1}
 
     def page(self):
         text = ""

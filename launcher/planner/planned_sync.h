@@ -69,7 +69,8 @@ double consensus_slowdown(const plan::Plan& plan);
 
 // `method = "auto"`: of the offers that do not slow down the step, the one with the best rank, and
 // of one method's strengths the least stale. If all slow it down, the fastest. `offers` is not
-// empty. `at_the_least`: slowdown by the consensus round, which every offer includes.
+// empty. `at_the_least`: slowdown by the consensus round, which is no reason against those that
+// wait.
 plan::Plan::SyncOffer choose_sync(const std::vector<plan::Plan::SyncOffer>& offers,
                                   double at_the_least = 1);
 

@@ -24,19 +24,29 @@ void combine_own_rows(ProcessMetrics& processes) {
   }
   if (replicas.empty()) return;
   double loss = 0;
+  double margin = 0;
+  double accuracy = 0;
   double squares = 0;
   std::int64_t tokens = 0;
   std::int64_t targets = 0;
   for (const auto& [replica, own] : replicas) {
     const std::int64_t count = own.targets.value_or(0);
+    const auto weight = static_cast<double>(count);
     // The loss of no rows is not a number.
-    if (count > 0) loss += own.loss.value_or(0) * static_cast<double>(count);
+    if (count > 0) loss += own.loss.value_or(0) * weight;
+    margin += own.margin.value_or(0) * weight;
+    accuracy += own.accuracy.value_or(0) * weight;
     squares += std::pow(own.grad_norm.value_or(0), 2);
     tokens += own.tokens.value_or(0);
     targets += count;
   }
+  const auto all = static_cast<double>(targets);
   for (auto& [name, metrics] : processes) {
-    metrics.loss = loss / static_cast<double>(targets);
+    // A replica without targets makes no update, which is no fault while others have some.
+    metrics.skipped = metrics.skipped && (metrics.targets != 0 || targets == 0);
+    metrics.loss = loss / all;
+    if (metrics.margin) metrics.margin = margin / all;
+    if (metrics.accuracy) metrics.accuracy = accuracy / all;
     metrics.grad_norm = std::sqrt(squares / static_cast<double>(replicas.size()));
     metrics.tokens = tokens;
     metrics.targets = targets;

@@ -19,6 +19,7 @@
 #include "framework/store/store_error.h"
 #include "framework/tensors/shard_writer.h"
 #include "launcher/base/errors.h"
+#include "launcher/plan/resume.h"
 #include "launcher/plan/shard_places.h"
 
 namespace strait::worker {
@@ -169,7 +170,7 @@ stages::CheckpointResult StageSaver::save(store::Step step) {
 }
 
 stages::CheckpointResult StageSaver::keep(store::Step step) {
-  const bool caches = std::ranges::any_of(job_.plan.links, &plan::Plan::Link::has_cache);
+  const bool caches = !plan::saved_caches(job_.plan).empty();
   // A cache can have only one snapshot at a time. The next step's data of another process would end
   // the older one.
   if (caches) finish();

@@ -502,6 +502,7 @@ class Resumes(SavedRuns):
                 done = subprocess.run(words, cwd=self.home, capture_output=True)
                 self.assertEqual(done.returncode, -signal.SIGKILL, done.stderr)
                 self.wait_for_no_processes()
+                (run.path / "report.html.tmp-1-0").write_text("left by a launcher that was killed")
                 if round_ == 0:
                     after = self.state(run)
                     self.assertEqual({file: after[file] for file in after if "tmp-" not in file}, before)

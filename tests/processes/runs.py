@@ -531,7 +531,9 @@ class RunCase(unittest.TestCase):
         """Temporary files that no later start removes or replaces."""
         found = []
         for path in self.home.rglob("*"):
-            replaced_soon = path.name == "status.json.next" and self.launcher_was_killed
-            if is_unfinished(path) or path.suffix == ".next" and not replaced_soon:
+            killed_at = path.name == "status.json.next" or path.name.startswith("report.html.tmp-")
+            if killed_at and self.launcher_was_killed:
+                continue
+            if is_unfinished(path) or path.suffix == ".next":
                 found.append(str(path))
         return found

@@ -122,6 +122,7 @@ TEST(StepLedger, CombinesOwnRowsOfReplicas) {
     done.loss = name.replica == 0 ? 2.0 : 4.0;
     done.grad_norm = name.replica == 0 ? 3.0 : 5.0;
     done.targets = name.replica == 0 ? 300 : 100;
+    done.accuracy = name.replica == 0 ? 0.5 : 1.0;
     if (name.replica == 2) {  // has rows without targets
       done.loss = std::nan("");
       done.grad_norm = 4;
@@ -135,7 +136,9 @@ TEST(StepLedger, CombinesOwnRowsOfReplicas) {
   EXPECT_DOUBLE_EQ(*line->grad_norm, std::sqrt((9.0 + 25.0 + 16.0) / 3));
   EXPECT_EQ(line->tokens, 3 * 4096);
   EXPECT_EQ(line->targets, 400);
-  EXPECT_TRUE(line->skipped);
+  EXPECT_EQ(line->accuracy, 0.625);
+  EXPECT_FALSE(line->margin.has_value());
+  EXPECT_FALSE(line->skipped);
 }
 
 TEST(StepLedger, LineKeysAndNumbersAreStable) {
