@@ -25,7 +25,7 @@ LISTS = {
     # One class each, which a budget had cut in two.
     "launcher/run/coordinator.cpp": 490,  # with what WorkerInbox and InferenceDriver did, and ends on request
     "framework/sync/sync_rounds.cpp": 380,
-    "framework/sync/packet.cpp": 420,  # the sections of a packet, which nobody else sees, and its values
+    "framework/sync/packet.cpp": 420,  # the sections of a packet, which no other source sees, and its values
     "framework/codec/activation_cache.cpp": 370,
     "launcher/planner/sync_offer.cpp": 370,  # one forecast: of rounds, lines and consensus
     "launcher/worker/stage_reporter.cpp": 360,  # one reporter: of steps, spans and codecs

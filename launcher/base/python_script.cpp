@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <system_error>
 
 #include "launcher/base/errors.h"
@@ -50,6 +52,17 @@ std::string python_for(const PythonScript& script) {
 
 std::vector<std::string> start_of(const PythonScript& script) {
   return {python_for(script), "-E", "-B", file_of(script).string()};
+}
+
+void replace_process(std::vector<std::string> words, const PythonScript& script) {
+  std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  ::execvp(argv[0], argv.data());
+  throw UserError(ExitCode::bad_input,
+                  fmt::format("cannot run {}: {}; set STRAIT_PYTHON to a Python with {}", words[0],
+                              std::strerror(errno), script.packages));
 }
 
 }  // namespace strait::base

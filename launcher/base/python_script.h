@@ -24,4 +24,7 @@ std::string python_for(const PythonScript& script);
 // argv of the process; Python's own variables do not reach it. UserError: as above.
 std::vector<std::string> start_of(const PythonScript& script);
 
+// Runs `words`, start_of() and arguments, in place of this program. UserError: it cannot.
+[[noreturn]] void replace_process(std::vector<std::string> words, const PythonScript& script);
+
 }  // namespace strait::base

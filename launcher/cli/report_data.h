@@ -13,14 +13,14 @@
 
 namespace strait::cli {
 
-// What the page tells of an event, on the axis of steps and in a table.
+// What the page says about an event, on the axis of steps and in a table.
 struct ReportMark {
   double step = 0;
   std::string kind;  // "checkpoint", "fault", "member"
   std::string text;
 };
 
-// What a report tells of a run, from the lines of its files. Memory is bounded however many there
+// What a report says about a run, from the lines of its files. Memory is bounded however many there
 // are: some thousand points per curve, a few hundred per process and boundary, sums, and the last
 // line.
 struct ReportData {

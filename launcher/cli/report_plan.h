@@ -32,7 +32,7 @@ struct ReportPlan {
 };
 ReportPlan report_plan(const plan::Plan& plan);
 
-// What crossed a link in a run, beside what no compression would have sent: activations and
+// What crossed a link in a run, compared with what no compression would have sent: activations and
 // gradients in the run's own type, and for replicas a bfloat16 all-reduce in each step.
 struct LinkLoad {
   std::string link;       // "0.0>1.0", or the process that sends to other replicas

@@ -1,13 +1,11 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <iterator>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "launcher/base/errors.h"
@@ -45,14 +43,7 @@ base::ExitCode launch_on_ray(const Launch& launch) {
     words.emplace_back("--set");
     words.push_back(one);
   }
-  std::vector<char*> argv;
-  argv.reserve(words.size() + 1);
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  ::execvp(argv[0], argv.data());
-  throw base::UserError(base::ExitCode::bad_input,
-                        fmt::format("cannot run {}: {}; set STRAIT_PYTHON to a Python with {}",
-                                    words[0], std::strerror(errno), kScript.packages));
+  base::replace_process(std::move(words), kScript);
 }
 
 }  // namespace

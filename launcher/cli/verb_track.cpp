@@ -1,13 +1,9 @@
-#include <fmt/format.h>
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "launcher/base/errors.h"
@@ -32,14 +28,7 @@ base::ExitCode track(const std::filesystem::path& run, const std::string& to,
   if (const auto live = run::RunDirectory::live(run)) {
     words.insert(words.end(), {"--pid", std::to_string(live->pid)});
   }
-  std::vector<char*> argv;
-  argv.reserve(words.size() + 1);
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  ::execvp(argv[0], argv.data());
-  throw base::UserError(base::ExitCode::bad_input,
-                        fmt::format("cannot run {}: {}; STRAIT_PYTHON names another Python",
-                                    words[0], std::strerror(errno)));
+  base::replace_process(std::move(words), script);
 }
 
 }  // namespace

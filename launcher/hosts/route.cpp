@@ -80,8 +80,8 @@ std::vector<std::string> blocked_hosts(const plan::Plan& plan,
     std::vector<PathProbe> towards;
     std::ranges::copy_if(tries, std::back_inserter(towards),
                          [&](const PathProbe& one) { return one.to == host; });
-    // One host that gets through shows that no firewall blocks everybody. What the others lack is a
-    // route.
+    // One host that gets through shows that no firewall blocks all of them. What the others lack is
+    // a route.
     const bool open = std::ranges::any_of(towards, &std::string::empty, &PathProbe::problem);
     if (towards.empty() || open) continue;
     std::set<std::string> addresses;

@@ -164,7 +164,8 @@ class FileFetcher::Fetch {
 
   bool is_silent(const Source& source, std::size_t number, Time now) {
     const net::LinkState link = fetcher_.peers_.state(source.peer);
-    // An alternative source is given up sooner, because the next one (the launcher) has everything.
+    // An alternative source is abandoned sooner, because the next one (the launcher) has
+    // everything.
     const bool last = std::all_of(sources_.begin() + static_cast<std::ptrdiff_t>(number) + 1,
                                   sources_.end(), [](const Source& one) { return one.given_up; });
     const bool delayed = [&] {

@@ -1,5 +1,5 @@
-// What codec transform takes beside groups, on values whose energy falls by half every sixteenth of
-// the directions: bits and error of a value, and processor time. One thread.
+// What codec transform takes compared with groups, on values whose energy falls by half every
+// sixteenth of the directions: bits and error of a value, and processor time. One thread.
 //   transform_bench [WIDTH = 1024] [TOKENS of a message = 1024]
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>

@@ -215,7 +215,7 @@ class Rendezvous(EnginesCase):
     def test_node_that_never_comes_is_named(self):
         self.write_recipes(join_wait=6)
         first, one = [self.by_flags(rank) for rank in range(2)]
-        alone = self.by_flags(2, first=self.hosts[2])  # where nobody answers
+        alone = self.by_flags(2, first=self.hosts[2])  # where no process answers
         self.assertEqual(first.end(), 20, first.output())
         self.assertIn("node2 has not joined within 6 s", self.errors(first)[0])
         self.assertEqual(one.end(), 20, one.output())

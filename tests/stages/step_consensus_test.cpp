@@ -188,7 +188,7 @@ TEST(StepConsensus, ReplicaThatTrainsApartWaitsForNobodyForSomeSteps) {
   FirstStages all(false);
   Proposal mine = proposal(1, {});
   mine.report.joint = false;
-  mine.stop = true;  // what others have not read yet stops nobody
+  mine.stop = true;  // what others have not read yet stops no replica
   for (std::size_t i = 0; i < StepConsensus::kLag; ++i) {
     const StepConsensus::Result result = all.stages[0]->run_late_round(mine);
     EXPECT_EQ(result.all.report.loss, 1);
