@@ -144,12 +144,14 @@ class Files(unittest.TestCase):
             self.assertRegex(path.read_text(), r"STRAIT_JOIN_SECRET", path)
             self.assertNotRegex(path.read_text(), r"strait run.*SECRET", path)
 
-    def test_every_command_of_the_page_is_in_a_test(self):
+    def test_every_file_and_command_of_the_page_is_run_by_a_test(self):
         tests = "".join(path.read_text() for path in TESTS.glob("*/*_test.py") if "import engines" in path.read_text())
         for heading, blocks in list(engines.page().items())[1:]:
             for number in range(len(blocks)):
                 call = f'engines.commands("{heading}"' + (f", {number})" if number else "")
                 self.assertTrue(call in tests, call)
+        for path in FILES.glob("*.yaml"):
+            self.assertTrue(f'assert_goes_on("{path.name}"' in tests, path)
 
     def load(self, engine, file):
         if not os.environ.get("STRAIT_CAMPAIGNS"):

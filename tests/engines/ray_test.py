@@ -77,7 +77,7 @@ class Ray(runs.RunCase):
         script = engines.commands("Ray").replace("HOST:6379", self.address).rstrip() + " --restarts 9"
         launched = runs.Launched(self, ["-c", script], self.run_of("recipe"), "sh",
                                  env={**os.environ, "PATH": f"{runs.BIN}:{os.environ['PATH']}"})
-        for step, rank, worker in ((10, 1, False), (40, 2, True), (70, 0, False), (100, 0, True)):
+        for step, rank, worker in ((10, 1, False), (25, 2, True), (40, 0, False), (55, 0, True)):
             launched.at_checkpoint(step)
             self.kill(launched, rank, worker)
         self.assertEqual(launched.end(120), 0, launched.output())

@@ -1,6 +1,6 @@
-"""The commands of docs/engines.md on three nodes, and what happens when a node's process is killed: whatever starts it
-again has it back in the run, to the bits of a run on one machine. What a node is comes from the engine's own variables.
-Slurm and Ray have tests of their own; the recipe is the same for all."""
+"""The commands of docs/engines.md and of the files in recipes/engines on three nodes, and what happens when a node's
+process is killed: whatever starts it again has it back in the run, to the bits of a run on one machine. What a node is
+comes from the engine's own variables. Slurm and Ray have tests of their own; the recipe is the same for all."""
 
 import os
 import pathlib
@@ -11,13 +11,13 @@ import signal
 import sys
 import unittest
 
-import debs
-import hosts
+import engines
 import runs
 
-sys.path.insert(0, str(runs.ROOT / "tests" / "engines"))
+sys.path.insert(0, str(runs.ROOT / "tests" / "hosts"))
 
-import engines
+import debs
+import hosts
 
 TORCHRUN = pathlib.Path(sys.executable).with_name("torchrun")
 OPEN_MPI, MPICH = (debs.unpacked(package) for package in ("openmpi-bin", "mpich"))
@@ -92,10 +92,14 @@ class EnginesCase(hosts.HostsCase):
     def three_by_flags(self):
         return [self.by_flags(rank) for rank in range(3)]
 
-    def by_file(self, rank, name, names, **variables):
-        """As Kubernetes and SkyPilot start it: their file, their variables, and the cluster's addresses for names."""
-        words = [names.get(word, word) for word in engines.words_of_file(name, variables)]
-        return self.start_node(rank, shlex.join(["strait", *words]), **variables)
+    def by_file(self, file, rank, variables):
+        """As the engine of this file starts the node, which finds the first one by the name that the file has for it."""
+        values = {"rank": rank, "first": self.hosts[0].address, "all": "\n".join(host.address for host in self.hosts)}
+        own = {name: value.format_map(values) for name, value in variables.items()}
+        words = engines.words_of_file(file, own)
+        names = " ".join(word for word in words if word.endswith(".strait"))
+        (self.hosts[rank].home / JOB / "names").write_text(f"127.0.0.1 localhost\n{values['first']} {names}\n")
+        return self.start_node(rank, f"mount --bind names /etc/hosts && exec {shlex.join(['strait', *words])}", **own)
 
     def saved(self, launched, step=5):
         launched.wait_for(f"a checkpoint of step {step}", lambda: self.whole_checkpoint(step))
@@ -112,39 +116,48 @@ class EnginesCase(hosts.HostsCase):
 
 
 @hosts.needs_namespaces
-class Rendezvous(EnginesCase):
-    def test_node_that_a_kubelet_starts_again_rejoins(self):
-        """The environment of an indexed Job with a headless service."""
-        def pod(rank):
-            names = {"strait-0.strait": self.hosts[0].address}
-            return self.by_file(rank, "kubernetes-job.yaml", names, JOB_COMPLETION_INDEX=str(rank))
-
-        pods = [pod(rank) for rank in (2, 1, 0)]
-        self.saved(pods[2])
-        pods[0].kill()
-        pods[0].process.wait()
-        pods[0] = pod(2)
-        self.assert_job_done(pods)
-        self.assertEqual(len(self.run.events("restart")), 1)
-        self.assertIn("node2", self.run.events("restart")[0]["cause"])
-
-    def test_first_node_that_comes_back_finds_the_others(self):
-        """The environment of a SkyPilot task."""
-        ips = "\n".join(host.address for host in self.hosts)
-
-        def node(rank):
-            return self.by_file(rank, "skypilot.yaml", {}, SKYPILOT_NODE_RANK=str(rank), SKYPILOT_NUM_NODES="3",
-                                SKYPILOT_NODE_IPS=ips)
-
-        nodes = [node(rank) for rank in range(3)]
+class Files(EnginesCase):
+    def assert_goes_on(self, file, lost, **variables):
+        """When processes of these nodes have been killed, and the engine has started them again."""
+        nodes = [self.by_file(file, rank, variables) for rank in range(3)]
         self.saved(nodes[0])
-        self.launcher_was_killed = True
-        nodes[0].kill()
-        nodes[0].process.wait()
-        nodes[0] = node(0)
+        self.launcher_was_killed = 0 in lost
+        for rank in lost:
+            nodes[rank].kill()
+            nodes[rank].process.wait()
+        for rank in lost:
+            nodes[rank] = self.by_file(file, rank, variables)
         self.assert_job_done(nodes)
-        self.assertIn("resuming from step", nodes[0].output())
+        if 0 in lost:
+            self.assertIn("resuming from step", nodes[0].output())
+        else:
+            restart, = self.run.events("restart")
+            self.assertIn(f"node{lost[0]}", restart["cause"])
 
+    def test_job_of_kubernetes_makes_another_pod(self):
+        self.assert_goes_on("kubernetes-job.yaml", [2], JOB_COMPLETION_INDEX="{rank}")
+
+    def test_job_set_makes_another_pod_of_the_first_node(self):
+        self.assert_goes_on("jobset.yaml", [0], JOB_COMPLETION_INDEX="{rank}")
+
+    def test_train_job_makes_another_pod(self):
+        self.assert_goes_on("trainjob.yaml", [1], JOB_COMPLETION_INDEX="{rank}", PET_NODE_RANK="{rank}", PET_NNODES="3",
+                            PET_NPROC_PER_NODE="4", PET_MASTER_ADDR="strait-node-0-0.strait", PET_MASTER_PORT="29500")
+
+    def test_volcano_starts_the_container_again(self):
+        self.assert_goes_on("volcano.yaml", [2], VC_TASK_INDEX="{rank}")
+
+    def test_skypilot_starts_all_nodes_again(self):
+        self.assert_goes_on("skypilot.yaml", [1, 0, 2], SKYPILOT_NODE_RANK="{rank}", SKYPILOT_NUM_NODES="3",
+                            SKYPILOT_NODE_IPS="{all}")
+
+    def test_dstack_starts_all_nodes_again(self):
+        self.assert_goes_on("dstack.yaml", [2, 1, 0], DSTACK_NODE_RANK="{rank}", DSTACK_NODES_NUM="3",
+                            DSTACK_MASTER_NODE_IP="{first}")
+
+
+@hosts.needs_namespaces
+class Rendezvous(EnginesCase):
     def test_sigterm_saves_and_the_same_command_goes_on(self):
         nodes = self.three_by_flags()
         nodes[0].at_step(7)
@@ -182,45 +195,39 @@ class Rendezvous(EnginesCase):
         for node in nodes:
             self.assertEqual(node.end(), 0, node.output())
 
-    def errors(self, node):
-        return [line for line in node.output().splitlines() if line.startswith("strait:") or " error " in line]
+    def assert_ends(self, node, code, words):
+        """With one sentence, which matches `words`."""
+        self.assertEqual(node.end(), code, node.output())
+        line, = [one for one in node.output().splitlines() if one.startswith("strait:") or " error " in one]
+        self.assertRegex(line, words)
 
     def test_mistakes_are_one_sentence_each(self):
         first = self.by_flags(0)
         first.wait_for("the rendezvous", lambda: "node1" in first.output())
-        for name, start, code, words in (
-            ("another secret", lambda: self.by_flags(1, secret="5b" * 32), 12,
-             r"does not know this host: it has another secret"),
-            ("two firsts", lambda: self.by_flags(1, rank=0), 10, r"another machine; one node has rank 0"),
-            ("the same first", lambda: self.by_flags(0), 10, r"port 47000 on 10\.77\.0\.1 is taken"),
-            ("no secret", lambda: self.by_flags(1, secret=""), 10, r"openssl rand -hex 32"),
-            ("another number", lambda: self.by_flags(1, nodes=4), 11, r'nodes = "4"'),
-        ):
-            with self.subTest(name):
-                self.assertIsNone(first.process.poll(), first.output())
-                other = start()
-                self.assertEqual(other.end(), code, other.output())
-                (line,) = self.errors(other)
-                self.assertRegex(line, words)
-        self.assertEqual(first.end(), 20, first.output())  # it hears of the last one
+        mistakes = [
+            (self.by_flags(1, secret="5b" * 32), 12, r"does not know this host: it has another secret"),
+            (self.by_flags(1, secret=""), 10, r"openssl rand -hex 32"),
+            (self.by_flags(1, rank=0), 10, r"another machine; one node has rank 0"),
+            (self.by_flags(0), 10, r"port 47000 on 10\.77\.0\.1 is taken")]
+        for mistake in mistakes:
+            self.assert_ends(*mistake)
+        self.assertIsNone(first.process.poll(), first.output())
+        self.assert_ends(self.by_flags(1, nodes=4), 11, r'nodes = "4"')
+        self.assert_ends(first, 20, r'nodes = "4"')
 
     def test_nodes_hear_why_the_first_one_cannot_start(self):
         (self.hosts[0].home / JOB / "train.jsonl").unlink()
         nodes = self.three_by_flags()
         for node in nodes:
-            self.assertEqual(node.end(), 10, node.output())
-            (line,) = self.errors(node)
-            self.assertIn("train.jsonl", line)
+            self.assert_ends(node, 10, "train.jsonl")
 
     def test_node_that_never_comes_is_named(self):
         self.write_recipes(join_wait=6)
         first, one = [self.by_flags(rank) for rank in range(2)]
         alone = self.by_flags(2, first=self.hosts[2])  # where no process answers
-        self.assertEqual(first.end(), 20, first.output())
-        self.assertIn("node2 has not joined within 6 s", self.errors(first)[0])
-        self.assertEqual(one.end(), 20, one.output())
-        self.assertEqual(alone.end(), 20, alone.output())
-        self.assertIn("did not answer within 6 s", self.errors(alone)[0])
+        for node in first, one:
+            self.assert_ends(node, 20, "node2 has not joined within 6 s")
+        self.assert_ends(alone, 20, "did not answer within 6 s")
 
 
 @hosts.needs_namespaces
