@@ -143,6 +143,8 @@ class Files(unittest.TestCase):
         for path in FILES.glob("*.yaml"):
             self.assertRegex(path.read_text(), r"STRAIT_JOIN_SECRET", path)
             self.assertNotRegex(path.read_text(), r"strait run.*SECRET", path)
+            # There is another package of this name in the index.
+            self.assertNotIn("pip install strait", path.read_text(), path)
 
     def test_every_file_and_command_of_the_page_is_run_by_a_test(self):
         tests = "".join(path.read_text() for path in TESTS.glob("*/*_test.py") if "import engines" in path.read_text())
