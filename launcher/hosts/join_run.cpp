@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -86,9 +87,11 @@ class JoinedHost {
       return check_agent();
     }
     try {
-      const auto link = node_.connect(
-          *endpoint, join_link(ticket_.host, ticket_.hosts, net::ProcessName::coordinator(),
-                               ticket_.launcher_key));
+      net::LinkOptions options = join_link(ticket_.host, ticket_.hosts,
+                                           net::ProcessName::coordinator(), ticket_.launcher_key);
+      options.connect_limit = std::min<std::chrono::milliseconds>(
+          options.connect_limit, std::chrono::seconds(ticket_.wait));
+      const auto link = node_.connect(*endpoint, options);
       link->send(format(NodeHello{base::own_host(), start_}));
       while (true) {
         if (const auto frame = link->receive_until(Clock::now() + kLookEvery)) {

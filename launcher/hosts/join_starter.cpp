@@ -249,9 +249,9 @@ std::string late_hosts_text(const recipe::Recipe::Hosts& hosts,
                               : fmt::format("{} {} not joined within {} s", names,
                                             missing.size() == 1 ? "has" : "have", hosts.join_wait);
   return fmt::format(
-      "{}: start the run again, and with it each host (with its own new token: strait join TOKEN; "
-      "or wait for longer: hosts.join_wait). A host that tried and got no answer says so itself: "
-      "then {}",
+      "{}: start the run again, and with it each host (by its engine, or with its own new token: "
+      "strait join TOKEN; or wait for longer: hosts.join_wait). A host that tried and got no "
+      "answer says so itself: then {}",
       who, kFirewall);
 }
 
