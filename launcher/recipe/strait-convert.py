@@ -19,9 +19,9 @@ NAMES = {
     "axolotl": {"model": "base_model", "epochs": "num_epochs", "micro": "micro_batch_size", "row": "sequence_len",
                 "decay": "lr_scheduler", "optimizer": "optimizer", "packing": "sample_packing", "rank": "lora_r",
                 "share": "val_set_size", "targets": "lora_target_modules", "saved": "lora_modules_to_save",
-                "rslora": "peft_use_rslora", "adapter": "lora_model_dir"},
+                "rslora": "peft_use_rslora", "adapter": "lora_model_dir", "beta": "rl_beta"},
     "LLaMA-Factory": {"row": "cutoff_len", "rank": "lora_rank", "share": "val_size", "targets": "lora_target",
-                      "saved": "additional_target", "rslora": "use_rslora", "adapter": "adapter_name_or_path"},
+                      "saved": "additional_target", "rslora": "use_rslora", "adapter": "adapter_name_or_path", "beta": "pref_beta"},
     "TRL": {"row": "max_length", "rank": "lora_r", "targets": "lora_target_modules", "saved": "lora_modules_to_save",
             "rslora": "use_rslora"},
 }
@@ -39,7 +39,7 @@ DEFAULTS = {
 DECAYS = {"cosine": "cosine", "linear": "linear", "constant": "constant", "constant_with_warmup": "constant"}
 SAME_OPTIMIZERS = {"adamw_torch", "adamw_torch_fused", "adamw_hf", "adamw_apex_fused"}
 # Records that strait knows by their keys.
-KNOWN_RECORDS = {"alpaca", "completion", "chat_template", "sharegpt"}
+KNOWN_RECORDS = {"alpaca", "completion", "chat_template", "pretrain", "sharegpt"}
 
 REASONS = {
     "deepspeed": "[pipeline] divides the model", "fsdp": "[pipeline] divides the model",
@@ -47,7 +47,11 @@ REASONS = {
     "template": "the tokenizer's own template is used", "dataset_dir": "data.train names files",
     "use_dora": "LoRA and rsLoRA only", "peft_use_dora": "LoRA and rsLoRA only", "fp16": "float32 or bfloat16",
     "resume_from_checkpoint": "strait resume RUN", "max_samples": "give a shorter file",
-    "trust_remote_code": "no code of a model is run",
+    "trust_remote_code": "no code of a model is run", "logging_steps": "metrics.jsonl has every step",
+    "beta": "docs/data.md has the losses of preferences",
+    "evals_per_epoch": "train.eval_every counts steps", "saves_per_epoch": "checkpoint.every counts steps",
+    "eval_steps": "no data to evaluate on is named", "report_to": "strait track RUN", "wandb_project": "strait track RUN",
+    **dict.fromkeys(("attn_implementation", "flash_attention", "flash_attn"), "libtorch's attention is used"),
 }
 
 
@@ -117,7 +121,7 @@ class Conversion:
         lines = [f"# Made of {clean(file)}, a file of {self.tool}, by strait init --from. Comments name its keys.\n"]
         if self.without:
             lines += ["#\n# Nothing here corresponds to:\n", *(f"#   {line}\n" for line in self.without)]
-        for section in ["", "model", "model.lora", "data", "pipeline", "train", "checkpoint"]:
+        for section in ["", "model", "model.lora", "data", "pipeline", "train", "train.preference", "checkpoint"]:
             if section in self.sections:
                 lines += ["\n", *([f"[{section}]\n"] if section else []), *self.sections[section]]
         return "".join(lines)
@@ -204,8 +208,9 @@ def data_file(made, entry):
     if pathlib.Path(path).suffix in (".json", ".parquet", ".csv"):
         return str(pathlib.Path(path).with_suffix(".jsonl")), f"{path} as JSONL"
     split = clean(entry.get("split") or "train")
+    part = f"{clean(entry['name'])!r}, " if entry.get("name") else ""
     file = path.rstrip("/").rpartition("/")[2] + ".jsonl"
-    return file, f"datasets.load_dataset({path!r}, split={split!r}).to_json({file!r})"
+    return file, f"datasets.load_dataset({path!r}, {part}split={split!r}).to_json({file!r})"
 
 
 def check_records(made, entry):
@@ -214,7 +219,8 @@ def check_records(made, entry):
         made.lacks("type", kind if isinstance(kind, str) else "a table", "docs/data.md has the forms of records")
     if kind == "alpaca":
         made.lacks("type", kind, "the tokenizer's chat template writes the prompt")
-    for key, known in (("field_messages", ("messages", "conversations")), ("field", ("text",))):
+    for key, known in (("field_messages", ("messages", "conversations")), ("field", ("text",)),
+                       ("field_chosen", ("chosen",)), ("field_rejected", ("rejected",))):
         if entry.get(key) not in (None, *known):
             made.lacks(key, entry[key], f"records have {' or '.join(known)}")
 
@@ -224,7 +230,8 @@ def entries_of(made, key):
     if made.tool == "LLaMA-Factory":
         return [{"path": f"{name}.json"} for name in names_of(value)] if value else []
     if isinstance(value, str):  # of TRL
-        return [{"path": value, "split": made.left.pop("dataset_train_split", None)}]
+        return [{"path": value, "name": made.left.pop("dataset_config", None),
+                 "split": made.left.pop("dataset_train_split", None)}]
     entries = value if isinstance(value, list) else [value] if value else []
     if not all(isinstance(entry, dict) for entry in entries):
         raise Refusal(f"{key} has an entry that is not a table")
@@ -244,8 +251,11 @@ def put_data(made, key, source):
 
 
 def convert_data(made):
-    of_trl = "datasets" if "datasets" in made.left else "dataset_name"
-    sources = {"axolotl": ("datasets", "test_datasets"), "LLaMA-Factory": ("dataset", "eval_dataset"), "TRL": (of_trl, "")}
+    def first_of(*keys):
+        return next((key for key in keys if key in made.left), keys[-1])
+
+    sources = {"axolotl": (first_of("pretraining_dataset", "datasets"), "test_datasets"),
+               "LLaMA-Factory": ("dataset", "eval_dataset"), "TRL": (first_of("datasets", "dataset_name"), "")}
     train, evaluation = sources[made.tool]
     if not put_data(made, "data.train", train):
         made.put("data.train", "train.jsonl", f"edit: there is no {train}")
@@ -261,20 +271,44 @@ def convert_data(made):
     if made.tool == "TRL" and not made.has("row") and "max_seq_length" in made.left:
         made.names["row"] = "max_seq_length"
     made.put_number("data.row", "row", int)
-    convert_records(made)
     return evaluates
 
 
-def convert_records(made):
+def convert_preference(made):
+    """Whether the tool learns which of two answers is better."""
+    left = made.left
+    kind = left.pop("rl", None) or left.pop("reward_model", None) or left.get("stage", "sft")
+    if made.tool == "TRL":
+        kind = left.pop("loss_type", "nll")
+    elif made.tool == "LLaMA-Factory" and kind == "dpo":
+        kind = left.pop("pref_loss", "sigmoid")
+    if kind in ("sft", "pt", "nll"):
+        return False
+    kind = "dpo" if kind == "sigmoid" else kind
+    if kind not in ("dpo", "orpo", "simpo"):
+        raise Refusal(f"{clean(kind)} is trained; strait learns texts, answers, and preferences by dpo, orpo or simpo")
+    made.put("train.preference.loss", kind, "edit: records have prompt, chosen and rejected, as TRL's")
+    made.put_number("train.preference.beta", "orpo_alpha" if "orpo_alpha" in left else "beta", default=0.1)
+    if kind == "simpo":
+        made.put_number("train.preference.margin", "simpo_gamma", default=0.5)
+    return True
+
+
+def convert_records(made, has_pairs):
     whole = made.left.pop("train_on_inputs" if made.tool == "axolotl" else "train_on_prompt", False)
-    if whole or made.left.pop("completion_only_loss", None) is False:
+    if has_pairs:
+        pass  # the answers are learnt
+    elif whole or made.left.pop("completion_only_loss", None) is False:
         made.put("data.targets", "all", "prompts are learnt, too")
     elif made.left.pop("mask_history", False):
         made.put("data.targets", "last", "mask_history")
     elif made.tool == "TRL" and not made.left.pop("assistant_only_loss", False):
         made.put("data.targets", "assistant", 'edit: "all" for chats, of which TRL learns all without assistant_only_loss')
     strategy = made.left.pop("excess_length_strategy", "drop" if made.tool == "axolotl" else "truncate")
-    made.put("data.too_long", "truncate" if strategy == "truncate" else "drop", f"as {made.tool} does")
+    if has_pairs:
+        made.put("data.too_long", "drop", "a pair has to fit into a row")
+    else:
+        made.put("data.too_long", "truncate" if strategy == "truncate" else "drop", f"as {made.tool} does")
     name, packs = made.take("packing", made.left.get("stage") == "pt")
     packs = packs or made.left.pop("neat_packing", False)
     made.put("data.packing", "first_fit" if packs else "single", name if packs else f"{name.split()[0]} is not set")
@@ -341,7 +375,7 @@ def convert_rest(made, file):
     for key in ("stage", "do_train", "eval_strategy"):
         made.left.pop(key, None)
     # What is switched off is no loss.
-    rest = {clean(key): value for key, value in made.left.items() if value not in (False, "", [], {})}
+    rest = {clean(key): value for key, value in made.left.items() if value not in (False, "", "none", [], {})}
     for key in sorted(rest):
         made.lacks(key, rest[key], REASONS.get(key, "strait has nothing like it"))
 
@@ -380,13 +414,12 @@ def read(file):
 def convert(file):
     values = read(file)
     made = Conversion(tool_of(values), values)
-    preference = values.get("rl") or values.get("reward_model") or values.get("stage", "sft")
-    if preference not in ("sft", "pt"):
-        raise Refusal(f"{clean(preference)} is trained on preferences or rewards; strait learns texts and answers")
     if not isinstance(values[made.names["model"]], str):
         raise Refusal(f"{made.names['model']} is not the name of a model")
     convert_model(made)
-    convert_training(made, convert_data(made))
+    evaluates = convert_data(made)
+    convert_records(made, convert_preference(made))
+    convert_training(made, evaluates)
     convert_rest(made, file)
     return {"recipe": made.text(pathlib.Path(file).name), "without": made.without}
 

@@ -74,6 +74,7 @@ model_name_or_path: model
 dataset_name: train.jsonl
 max_length: 32
 packing: true
+report_to: none
 max_steps: 3
 per_device_train_batch_size: 4
 learning_rate: 1e-3
@@ -142,6 +143,28 @@ class Init(runs.RunCase):
             self.assertRegex(text, f"(?m)^#   {key}")
         self.assertNotIn("strict", out)  # is switched off
 
+    def test_preferences(self):
+        for text, wanted in ((AXOLOTL + "rl: dpo\nrl_beta: 0.2\n", {"loss": "dpo", "beta": 0.2}),
+                             (AXOLOTL + "rl: orpo\norpo_alpha: 0.3\n", {"loss": "orpo", "beta": 0.3}),
+                             (LLAMA_FACTORY.replace("stage: sft", "stage: dpo"), {"loss": "dpo", "beta": 0.1}),
+                             (LLAMA_FACTORY.replace("stage: sft", "stage: dpo\npref_loss: simpo\npref_beta: 2"),
+                              {"loss": "simpo", "beta": 2, "margin": 0.5}),
+                             (TRL + "use_peft: true\nloss_type: sigmoid\nbeta: 0.4\n", {"loss": "dpo", "beta": 0.4})):
+            out, _, recipe = self.converted(text)
+            self.assertEqual(recipe["train"]["preference"], wanted)
+            self.assertEqual(recipe["data"]["too_long"], "drop")
+            self.assertNotRegex(out, "counterpart: (rl|pref|beta|loss_type|orpo_alpha)")
+            (self.home / "theirs.toml").unlink()
+
+    def test_data_of_the_hub_are_named_with_their_part(self):
+        for text in (TRL.replace("train.jsonl", "allenai/c4\ndataset_config: en\ndataset_train_split: validation"),
+                     "base_model: model\npretraining_dataset:\n  - {path: allenai/c4, name: en, split: validation, type: pretrain}\n"):
+            out, made, recipe = self.converted(text)
+            self.assertEqual(recipe["data"]["train"], "c4.jsonl")
+            self.assertIn("datasets.load_dataset('allenai/c4', 'en', split='validation').to_json('c4.jsonl')", made)
+            self.assertNotRegex(out, "counterpart: (dataset_config|pretraining_dataset|type|report_to)")
+            (self.home / "theirs.toml").unlink()
+
     def test_llama_factory(self):
         out, text, recipe = self.converted(LLAMA_FACTORY)
         self.assertEqual(recipe["model"], {"path": "model", "lora": {"rank": 4, "alpha": 8, "targets": ["c_attn", "c_proj"]}})
@@ -165,7 +188,7 @@ class Init(runs.RunCase):
         self.refused("- a\n", "theirs.yml: it is not a table of keys")
         self.refused("a: [\n", "theirs.yml: it is not YAML: .*line 2")
         self.refused(b"a: \xff\n", "theirs.yml: it is not YAML")
-        self.refused(AXOLOTL + "rl: dpo\n", "theirs.yml: dpo is trained on preferences")
+        self.refused(AXOLOTL + "rl: kto\n", "theirs.yml: kto is trained; strait learns .* preferences by dpo, orpo or simpo")
         self.refused(AXOLOTL.replace("2e-4", "fast"), "theirs.yml: learning_rate is fast, but must be a number")
         self.refused(AXOLOTL.replace("lora_r: 32", "lora_r: 0"), r"model.lora.rank is 0 \(the recipe made of theirs.yml:")
         # A table that is far larger than its text.
