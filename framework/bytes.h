@@ -32,7 +32,9 @@ void append_value(Bytes& bytes, const Value& value) {
 
 template <class Bytes>
 void append_bytes(Bytes& bytes, std::span<const std::byte> more) {
-  bytes.insert(bytes.end(), more.begin(), more.end());
+  const std::size_t at = bytes.size();
+  bytes.resize(at + more.size());
+  std::ranges::copy(more, bytes.begin() + static_cast<std::ptrdiff_t>(at));
 }
 
 template <class Bytes>

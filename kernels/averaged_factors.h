@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cstdint>
-
 #include "kernels/averaged_adamw.h"
 
 namespace strait::kernels {

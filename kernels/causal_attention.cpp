@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "kernels/flash_attention.h"
-#include "kernels/random_key.h"
 
 namespace strait::kernels {
 namespace {

@@ -7,11 +7,10 @@
 #include <algorithm>
 #include <stdexcept>
 #include <string>
-#include <vector>
 
 #include "kernels/gpu_layers.h"
 #include "kernels/kernel_tensors.h"
-#include "kernels/leaf_gradient.h"
+#include "kernels/weight_gradient_queue.h"
 
 namespace strait::kernels {
 namespace {

@@ -6,9 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
-#include "kernels/leaf_gradient.h"
+#include "kernels/weight_gradient_queue.h"
 
 namespace strait::kernels {
 namespace {

@@ -1,9 +1,5 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
-#include <vector>
-
 #include "kernels/causal_attention.h"
 
 namespace strait::kernels {

@@ -2,9 +2,38 @@
 
 #include <ATen/ATen.h>
 
-#include "kernels/random_key.h"
+#include <mutex>
+
+#include "framework/mixed_bits.h"
 
 namespace strait::kernels {
+
+std::uint64_t mix_key(std::initializer_list<std::uint64_t> parts) {
+  std::uint64_t key = 0x9e3779b97f4a7c15ULL;
+  // The sum distinguishes (1, 2) from (2, 1), because the earlier part is mixed by then.
+  for (const std::uint64_t part : parts) key = mixed_bits(key + mixed_bits(part));
+  return key;
+}
+
+std::uint64_t hash_name(std::string_view name) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a
+  for (const char c : name) {
+    hash ^= static_cast<unsigned char>(c);
+    hash *= 0x100000001b3ULL;
+  }
+  return hash;
+}
+
+at::Generator keyed_generator(std::uint64_t key, at::Device device) {
+  at::Generator standard = at::globalContext().defaultGenerator(device);
+  at::Generator own;
+  {
+    const std::scoped_lock lock(standard.mutex());
+    own = standard.clone();
+  }
+  own.set_current_seed(key);
+  return own;
+}
 
 at::Tensor keep_mask(at::IntArrayRef sizes, double probability, const DropoutKey& key,
                      at::Device device) {

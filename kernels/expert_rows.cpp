@@ -9,7 +9,7 @@
 #include <numeric>
 #include <optional>
 
-#include "kernels/host_values.h"
+#include "kernels/kernel_tensors.h"
 
 namespace strait::kernels {
 namespace {

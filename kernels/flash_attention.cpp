@@ -7,11 +7,10 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "framework/mutex.h"
-#include "kernels/host_values.h"
+#include "kernels/kernel_tensors.h"
 
 namespace strait::kernels {
 namespace {

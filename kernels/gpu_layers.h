@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cstdint>
-
 #include "kernels/group_format.h"
 
 namespace strait::kernels {

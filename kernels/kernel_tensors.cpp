@@ -1,5 +1,7 @@
 #include "kernels/kernel_tensors.h"
 
+#include <ATen/ATen.h>
+
 #include "kernels/current_stream.h"
 #include "kernels/gpu_rows.h"
 
@@ -26,6 +28,14 @@ bool layer_kernels_take(const at::Tensor& values) {
 
 void* stream_of(const at::Tensor& values) {
   return current_stream(values.device()).native_handle();
+}
+
+at::Tensor on_device(const at::Tensor& host, at::Device device) {
+  if (host.device() == device) return host;
+  TORCH_INTERNAL_ASSERT(host.is_cpu(), "values of ", host.device(), " where the host's are copied");
+  // A copy from pageable memory would wait for the stream. The allocator of pinned memory keeps the
+  // block until the copy is done.
+  return host.pin_memory().to(device, /*non_blocking=*/true);
 }
 
 }  // namespace strait::kernels

@@ -17,4 +17,8 @@ bool layer_kernels_take(const at::Tensor& values);
 // The current stream of a tensor's device, a cudaStream_t.
 void* stream_of(const at::Tensor& values);
 
+// The values of `host`, a small CPU tensor, on `device`: copied through pinned memory after the
+// queued work of the current stream, without waiting for it. On the CPU the same tensor.
+at::Tensor on_device(const at::Tensor& host, at::Device device);
+
 }  // namespace strait::kernels

@@ -1,13 +1,8 @@
 #include "kernels/linear.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <optional>
-#include <vector>
-
-#include "kernels/leaf_gradient.h"
 #include "kernels/weight_gradient_queue.h"
 
 namespace strait::kernels {

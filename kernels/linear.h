@@ -1,7 +1,5 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <optional>
 #include <utility>
 
@@ -24,7 +22,7 @@ struct Weight {
 
 // input [rows, in] · matrix + bias, differentiable. `weight` is [out, in], or [in, out] with
 // `input_first`; `bias` is a leaf [out] or undefined. The backward adds the gradients of weight and
-// bias in place (leaf_gradient.h) and computes only required ones: none for a frozen leaf, none for
+// bias in place (leaf_gradient()) and computes only required ones: none for a frozen leaf, none for
 // an input without a gradient. The weight's may be queued (weight_gradient_queue.h), as may those
 // of both matrices of an adapter.
 at::Tensor linear(const at::Tensor& input, const Weight& weight, const at::Tensor& bias,

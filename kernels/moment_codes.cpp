@@ -9,7 +9,7 @@
 #include <cmath>
 
 #include "kernels/draws.h"
-#include "kernels/random_key.h"
+#include "kernels/dropout.h"
 
 namespace strait::kernels {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "kernels/gpu_layers.h"
 #include "kernels/kernel_tensors.h"
-#include "kernels/leaf_gradient.h"
+#include "kernels/weight_gradient_queue.h"
 
 namespace strait::kernels {
 namespace {

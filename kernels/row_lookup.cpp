@@ -1,12 +1,11 @@
 #include "kernels/row_lookup.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <optional>
 
-#include "kernels/leaf_gradient.h"
+#include "kernels/weight_gradient_queue.h"
 
 namespace strait::kernels {
 namespace {

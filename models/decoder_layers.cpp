@@ -6,8 +6,7 @@
 #include <utility>
 
 #include "kernels/dropout.h"
-#include "kernels/host_values.h"
-#include "kernels/random_key.h"
+#include "kernels/kernel_tensors.h"
 
 namespace strait::models {
 namespace {

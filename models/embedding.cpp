@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "kernels/host_values.h"
+#include "kernels/kernel_tensors.h"
 #include "kernels/row_lookup.h"
 
 namespace strait::models {

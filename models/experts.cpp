@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "kernels/expert_rows.h"
-#include "kernels/host_values.h"
+#include "kernels/kernel_tensors.h"
 #include "kernels/linear.h"
 #include "models/expert_load.h"
 

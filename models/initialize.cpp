@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "kernels/random_key.h"
+#include "kernels/dropout.h"
 #include "models/families.h"
 
 namespace strait::models {

@@ -4,7 +4,6 @@
 
 #include "kernels/dropout.h"
 #include "kernels/linear.h"
-#include "kernels/random_key.h"
 
 namespace strait::models {
 

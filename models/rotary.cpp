@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include "kernels/host_values.h"
+#include "kernels/kernel_tensors.h"
 
 namespace strait::models {
 

@@ -1,7 +1,4 @@
-#include <algorithm>
 #include <stdexcept>
-#include <string>
-#include <vector>
 
 #include "schedules/schedule.h"
 #include "schedules/simulate.h"

@@ -1,7 +1,6 @@
 #include "schedules/choose_depth.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace strait::schedules {
 namespace {

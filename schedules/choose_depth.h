@@ -1,7 +1,5 @@
 #pragma once
 
-#include <span>
-
 #include "schedules/pipeline_shape.h"
 #include "schedules/schedule.h"
 #include "schedules/simulate.h"

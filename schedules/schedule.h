@@ -1,9 +1,5 @@
 #pragma once
 
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "framework/catalogue.h"
 #include "schedules/action.h"
 #include "schedules/pipeline_shape.h"
@@ -21,7 +17,7 @@ struct Schedule {
   int chunks = 1;  // default number of chunks per stage; 1: the schedule supports only one
 };
 
-// All schedules: those of this build, one line each in schedule.cpp, and those of plugins.
+// All schedules: of this build, one line each in schedule.cpp, and of plugins.
 Catalogue<Schedule>& catalogue();
 
 // Throws std::invalid_argument that lists the allowed names.

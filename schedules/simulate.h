@@ -1,10 +1,6 @@
 #pragma once
 
-#include <cstdint>
 #include <limits>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "schedules/action.h"
 

@@ -1,12 +1,5 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
-#include <cstdint>
-#include <map>
-#include <string>
-#include <vector>
-
 #include "framework/sync/sync_method.h"
 #include "kernels/averaged_adamw.h"
 #include "kernels/moment_codes.h"
@@ -34,7 +27,7 @@ struct AdamWOptions {
 // moved into that memory.
 class AdamW {
  public:
-  // Updates the parameters that have their own storage, which are those of the layout. A tied LM
+  // Updates the parameters that have their own storage: the ones in the layout. A tied LM
   // head that shares the embedding's memory is updated with it.
   AdamW(const std::vector<models::Parameter>& parameters, const sync::Layout& layout,
         const AdamWOptions& options);
@@ -86,5 +79,19 @@ class AdamW {
   std::vector<at::Tensor> values_;        // the model's leaves, one per slot
   std::vector<std::size_t> gradient_of_;  // index into Gradients, one per slot
 };
+
+enum class Decay { cosine, linear, constant, inverse_sqrt };
+
+struct LearningRateOptions {
+  double peak = 1e-3;
+  double least = 0;         // what cosine and linear decays end at
+  std::int64_t warmup = 0;  // steps of linear increase; the first step's rate is not zero
+  std::int64_t steps =
+      1;  // of the whole run; the decay would reach `least` one step after the last
+  Decay decay = Decay::cosine;
+};
+
+// The learning rate of step `step`, counted from 0. Pure, so that a resumed run needs no state.
+double learning_rate(const LearningRateOptions& options, std::int64_t step);
 
 }  // namespace strait::stages

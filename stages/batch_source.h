@@ -1,9 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <memory>
-#include <vector>
-
 #include "framework/codec/rows.h"
 #include "framework/data/sample_order.h"
 #include "framework/data/token_file.h"

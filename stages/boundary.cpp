@@ -2,9 +2,7 @@
 
 #include <c10/util/Exception.h>
 
-#include <algorithm>
 #include <iterator>
-#include <utility>
 
 namespace strait::stages {
 namespace {

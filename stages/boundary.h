@@ -1,20 +1,9 @@
 #pragma once
 
-#include <array>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "framework/codec/choice.h"
 #include "framework/codec/traffic.h"
 #include "stages/boundary_codecs.h"
 #include "stages/boundary_end.h"
-#include "stages/codec_chooser.h"
 #include "stages/stage_state.h"
 
 namespace strait::stages {

@@ -3,11 +3,6 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
-#include <optional>
-#include <utility>
-
-#include "framework/codec/message.h"
-
 namespace strait::stages {
 namespace {
 

@@ -1,9 +1,6 @@
 #pragma once
 
-#include <deque>
 #include <exception>
-#include <memory>
-#include <string>
 #include <thread>
 
 #include "framework/codec/message.h"

@@ -3,11 +3,6 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <utility>
-
-#include "framework/codec/message.h"
-
 namespace strait::stages {
 
 codec::TensorHeader rows_message(codec::Kind kind, const codec::TensorHeader& tensor,

@@ -1,10 +1,5 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <deque>
-#include <vector>
-
 #include "framework/codec/codec.h"
 #include "framework/codec/message.h"
 #include "stages/transfer.h"

@@ -1,8 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <string>
-
 #include "framework/trace/span_log.h"
 
 namespace strait::stages {

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 
 #include "stages/partition.h"
 
@@ -31,8 +30,7 @@ class AssignmentCheck {
             static_cast<std::size_t>(chunk.last) >= layers) {
           refuse(
               "gives stage {} the layers {} to {}; the model has layers 0 to {}, and a chunk holds "
-              "at "
-              "least one",
+              "at least one",
               s, chunk.first, chunk.last, layers - 1);
         }
         for (int i = chunk.first; i <= chunk.last; ++i) {

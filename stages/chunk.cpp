@@ -5,9 +5,6 @@
 #include <c10/core/AutogradState.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include <optional>
-#include <utility>
-
 #include "models/pass.h"
 
 namespace strait::stages {

@@ -1,9 +1,5 @@
 #pragma once
 
-#include <map>
-#include <utility>
-#include <vector>
-
 #include "kernels/weight_gradient_queue.h"
 #include "models/expert_load.h"
 #include "models/model.h"

@@ -1,11 +1,12 @@
 #pragma once
 
-#include <map>
-#include <memory>
-#include <utility>
-
+#include "models/model.h"
+#include "stages/batch_source.h"
 #include "stages/boundary_end.h"
+#include "stages/gradients.h"
+#include "stages/link_tie.h"
 #include "stages/ports.h"
+#include "stages/preference.h"
 
 namespace strait::stages {
 
@@ -76,6 +77,65 @@ class LocalDownstream final : public Downstream {
 
  private:
   std::shared_ptr<LocalQueues> queues_;
+};
+
+// The upper end of a pipeline: makes token tensors of the batch, drops gradients, and decides on a
+// step when all reports are in. With a tie, whose embedding holds only the rows of a phase, tokens
+// are replaced by their row numbers.
+class BatchUpstream final : public Upstream {
+ public:
+  using Decide = std::function<StepDecision(const StepReport&)>;
+
+  BatchUpstream(const BatchSource& source, Decide decide, ReaderTie* tie = nullptr)
+      : source_(source), decide_(std::move(decide)), tie_(tie) {}
+
+  Flow take(const Phase& phase, MicroBatch micro_batch) override;
+  void give_gradient(const Phase& phase, MicroBatch micro_batch, at::Tensor gradient) override;
+  StepDecision decide(const StepReport& report) override { return decide_(report); }
+
+ private:
+  const BatchSource& source_;
+  Decide decide_;
+  ReaderTie* tie_;
+};
+
+// The lower end of a pipeline: the LM head's projection and the loss, in one fused pass that never
+// holds all logits. Its input is the normalised hidden state. In training, give() computes the
+// gradient of the input and adds that of the projection. Preferences take a second product, because
+// the weight of a token depends on the whole of both answers; a reference phase gives those of dpo.
+class LossDownstream final : public Downstream {
+ public:
+  LossDownstream(models::Head& head, Gradients& gradients, const BatchSource& source,
+                 const PreferenceOptions& preference);
+
+  void give(const Phase& phase, MicroBatch micro_batch, Flow flow) override;
+  at::Tensor take_gradient(const Phase& phase, MicroBatch micro_batch) override;
+  at::Tensor loss_sums(const Phase& phase) override;
+  StepReport collect(const Phase& phase, std::span<const double> loss_sums) override;
+  void announce(const StepDecision&) override {}
+
+ private:
+  // Resets the sums when a new pass begins, or when the report of another pass is collected.
+  void reset_if_reported(const std::optional<Phase>& collected);
+
+  struct Targets;
+
+  Targets targets_of(const Phase& phase, const codec::Rows& rows) const;
+  void add_loss(const at::Tensor& sums);
+  // Adds the losses of a micro-batch of preferences, and returns the weight of each target.
+  at::Tensor prefer(MicroBatch micro_batch, const Targets& targets, const at::Tensor& sums);
+
+  models::Head& head_;
+  Gradients& gradients_;
+  const BatchSource& source_;
+  PreferenceOptions preference_;
+  at::Tensor loss_sums_;            // float64, on the device; undefined: zero
+  std::int64_t tokens_ = 0;         // of the rows in this pass
+  std::optional<Phase> reported_;   // this pass is finished; its report may be collected again
+  store::Step counted_step_{};      // the step of target_tokens_
+  std::int64_t target_tokens_ = 0;  // over all micro-batches and replicas
+  std::map<MicroBatch, at::Tensor> gradients_ready_;
+  std::map<MicroBatch, at::Tensor> references_;  // of the phase that follows; sums of answers
 };
 
 }  // namespace strait::stages

@@ -1,12 +1,6 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
-#include <cstddef>
 #include <functional>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "models/layer.h"
 #include "stages/stage_layout.h"

@@ -1,14 +1,9 @@
 #include "stages/group_setup.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <optional>
-#include <utility>
-#include <vector>
 
-#include "framework/sync/group_hello.h"
 #include "framework/sync/shared_memory_group.h"
 #include "framework/sync/sync_error.h"
 

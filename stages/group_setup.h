@@ -1,13 +1,5 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <span>
-#include <string>
-
 #include "framework/net/link.h"
 #include "framework/sync/frame_relay.h"
 #include "framework/sync/membership.h"

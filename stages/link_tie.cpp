@@ -3,12 +3,9 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include <algorithm>
-#include <utility>
-
 #include "framework/codec/codecs.h"
 #include "framework/codec/raw.h"
-#include "kernels/host_values.h"
+#include "kernels/kernel_tensors.h"
 
 namespace strait::stages {
 namespace {

@@ -1,11 +1,5 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
-#include <cstdint>
-#include <memory>
-#include <vector>
-
 #include "framework/codec/codec.h"
 #include "framework/codec/settings.h"
 #include "framework/net/link.h"

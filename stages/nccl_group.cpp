@@ -6,7 +6,6 @@
 
 #include <cstring>
 #include <thread>
-#include <utility>
 
 #include "framework/net/link_error.h"
 #include "kernels/current_stream.h"

@@ -4,13 +4,10 @@
 #include <c10/core/Event.h>
 #include <c10/core/Stream.h>
 
-#include <chrono>
 #include <exception>
 #include <memory>
-#include <string>
 
 #include "framework/mutex.h"
-#include "framework/sync/group_hello.h"
 #include "framework/sync/membership.h"
 #include "framework/sync/replica_group.h"
 #include "stages/nccl_library.h"

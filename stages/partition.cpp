@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
 #include <limits>
 
 namespace strait::stages {
@@ -156,8 +155,7 @@ Assignment evenly_cut(const Question& question, LayerCost of_layer) {
   const int runs = question.stages * question.chunks;
   if (runs > blocks) {
     throw PartitionError(fmt::format(
-        "pipeline.stages is {}{}, but the model has only {} transformer blocks; use at most "
-        "{} {}",
+        "pipeline.stages is {}{}, but the model has only {} transformer blocks; use at most {} {}",
         question.stages,
         question.chunks == 1 ? "" : fmt::format(" with {} chunks each", question.chunks), blocks,
         blocks, question.chunks == 1 ? "stages" : "chunks in all"));
@@ -196,8 +194,8 @@ Assignment explicit_partition(const ModelDescription& model,
     const auto [first, last] = blocks[position];
     if (first != next || last < first || last >= block_count(model)) {
       throw PartitionError(fmt::format(
-          "pipeline.partition: stage {}{} has blocks [{}, {}]; it must begin with block "
-          "{} and end between that and block {}: each block once, in order",
+          "pipeline.partition: stage {}{} has blocks [{}, {}]; it must begin with block {} and end "
+          "between that and block {}: each block once, in order",
           position % stages, chunks == 1 ? "" : fmt::format(" chunk {}", position / stages), first,
           last, next, block_count(model) - 1));
     }
@@ -206,8 +204,7 @@ Assignment explicit_partition(const ModelDescription& model,
   }
   if (next != block_count(model)) {
     throw PartitionError(
-        fmt::format("pipeline.partition ends with block {}, "
-                    "but the model has blocks up to {}",
+        fmt::format("pipeline.partition ends with block {}, but the model has blocks up to {}",
                     next - 1, block_count(model) - 1));
   }
   return assign_in_turn(layers, stages);

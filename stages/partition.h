@@ -1,8 +1,6 @@
 #pragma once
 
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "framework/catalogue.h"
 #include "framework/error.h"

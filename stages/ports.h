@@ -2,8 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <span>
-
 #include "framework/codec/rows.h"
 #include "schedules/index.h"
 #include "stages/step_messages.h"

@@ -6,11 +6,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
-#include <utility>
 
+#include "framework/sync/exchange.h"
 #include "framework/sync/frame_relay.h"
-#include "framework/sync/model_checksum.h"
 
 namespace strait::stages {
 namespace {
@@ -239,7 +237,7 @@ bool ReplicaSync::updated(store::Step step, bool leaving) {
   bool applies_now = false;
   memory_->state_changed();
   wait_at({step, sync::Hook::update}, [&] { applies_now = rounds_->updated(step, leaving); });
-  // A round may have changed the masters, of which narrower parameters are copies.
+  // A round may have changed the masters, and narrower parameters are copies of masters.
   if (!applies_now) optimizer_.publish();
   return applies_now;
 }

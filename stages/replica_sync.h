@@ -1,11 +1,5 @@
 #pragma once
 
-#include <functional>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "framework/sync/methods.h"
 #include "framework/sync/sync_rounds.h"
 #include "framework/tensors/safetensors_writer.h"

@@ -2,8 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <utility>
-
 #include "framework/codec/message.h"
 
 namespace strait::stages {

@@ -1,11 +1,6 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
-#include <deque>
 #include <exception>
-#include <memory>
-#include <string>
 #include <thread>
 
 #include "framework/codec/codec.h"

@@ -2,18 +2,11 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
-#include <map>
-#include <set>
-#include <tuple>
-#include <utility>
-
 #include "framework/data/sample_order.h"
-#include "kernels/random_key.h"
+#include "kernels/dropout.h"
 #include "models/initialize.h"
 #include "models/model_description.h"
 #include "stages/chunk_ports.h"
-#include "stages/end_ports.h"
 #include "stages/link_tie.h"
 
 namespace strait::stages {

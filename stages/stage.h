@@ -1,10 +1,5 @@
 #pragma once
 
-#include <functional>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "framework/tensors/snapshot.h"
 #include "models/model.h"
 #include "stages/adamw.h"

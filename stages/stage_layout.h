@@ -2,8 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <vector>
-
 #include "framework/sync/layout.h"
 #include "models/model_description.h"
 

@@ -3,12 +3,8 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include <algorithm>
-#include <chrono>
 #include <iterator>
 #include <numeric>
-#include <span>
-#include <utility>
 
 #include "kernels/squared_norm.h"
 

@@ -1,11 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <vector>
-
 #include "framework/tensors/snapshot.h"
 #include "models/model.h"
 #include "schedules/action.h"
@@ -14,7 +8,6 @@
 #include "stages/boundary.h"
 #include "stages/chunk.h"
 #include "stages/gradients.h"
-#include "stages/learning_rate.h"
 #include "stages/ports.h"
 #include "stages/replica_sync.h"
 #include "stages/stage_observer.h"

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <vector>
-
 #include "framework/sync/sync_rounds.h"
 #include "framework/trace/step_metrics.h"
 #include "schedules/action.h"

@@ -2,12 +2,6 @@
 
 #include <c10/core/Device.h>
 
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "framework/data/token_file.h"
 #include "framework/net/link.h"
 #include "framework/sync/membership.h"

@@ -2,13 +2,9 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <chrono>
-#include <optional>
-#include <utility>
 
 #include "framework/bytes.h"
 #include "framework/codec/message.h"
@@ -29,10 +25,9 @@ constexpr std::chrono::milliseconds kPollInterval{20};
 
 void check_shape(const at::Tensor& target, const at::Tensor& source, const std::string& name) {
   if (source.sizes() == target.sizes()) return;
-  throw store::StoreError(
-      store::StoreError::Kind::bad_input,
-      fmt::format("tensor {} has shape [{}] where the model has [{}]", name,
-                  fmt::join(source.sizes(), ", "), fmt::join(target.sizes(), ", ")));
+  throw store::StoreError(store::StoreError::Kind::bad_input,
+                          "tensor {} has shape [{}] where the model has [{}]", name,
+                          fmt::join(source.sizes(), ", "), fmt::join(target.sizes(), ", "));
 }
 
 void copy_into(const at::Tensor& target, const at::Tensor& source, const std::string& name) {
@@ -184,18 +179,16 @@ void check_hashes(const std::vector<models::Parameter>& frozen, const ReadTensor
     const std::string now = hash_of(parameter);
     if (before == now) continue;
     if (kept_as(before) != kept_as(now)) {
-      throw store::StoreError(
-          store::StoreError::Kind::bad_input,
-          fmt::format("tensor {} of the model was {} when this run's adapters were trained, and is "
-                      "{} now; resume with the run's own model.quantization, or start a new run "
-                      "from its exported adapter",
-                      parameter.name, kept_as(before), kept_as(now)));
+      throw store::StoreError(store::StoreError::Kind::bad_input,
+                              "tensor {} of the model was {} when this run's adapters were "
+                              "trained, and is {} now; resume with the run's own "
+                              "model.quantization, or start a new run from its exported adapter",
+                              parameter.name, kept_as(before), kept_as(now));
     }
-    throw store::StoreError(
-        store::StoreError::Kind::bad_input,
-        fmt::format("tensor {} of the model is not the one that this run's adapters were trained "
-                    "with; bring back the model's former files, or start a new run",
-                    parameter.name));
+    throw store::StoreError(store::StoreError::Kind::bad_input,
+                            "tensor {} of the model is not the one that this run's adapters were "
+                            "trained with; bring back the model's former files, or start a new run",
+                            parameter.name);
   }
 }
 

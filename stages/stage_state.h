@@ -1,11 +1,5 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
-#include <functional>
-#include <string>
-#include <vector>
-
 #include "framework/net/link.h"
 #include "framework/sync/slots.h"
 #include "framework/tensors/safetensors_writer.h"

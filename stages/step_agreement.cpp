@@ -1,7 +1,5 @@
 #include "stages/step_agreement.h"
 
-#include <utility>
-
 namespace strait::stages {
 
 StepAgreement::StepAgreement(Calls calls) : calls_(std::move(calls)) {}

@@ -1,12 +1,9 @@
 #include "stages/step_consensus.h"
 
 #include <c10/util/Exception.h>
-#include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
-#include <utility>
 
 #include "framework/codec/message.h"
 #include "framework/fields/byte_fields.h"
@@ -186,10 +183,9 @@ StepConsensus::Message StepConsensus::take(std::uint32_t replica, Kind kind, std
     if (message.epoch < epoch) continue;
     if (message.epoch > epoch) {
       if (tracker_ == nullptr) {
-        throw codec::CodecError(
-            fmt::format("{} sent a consensus message of epoch {}, but the membership of this run "
-                        "cannot change",
-                        links_[replica]->state().peer, message.epoch));
+        throw codec::CodecError(fmt::format(
+            "{} sent a consensus message of epoch {}, but the membership of this run cannot change",
+            links_[replica]->state().peer, message.epoch));
       }
       // Stored for the round of that epoch.
       early_[replica] = frame;

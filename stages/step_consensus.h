@@ -1,11 +1,7 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <deque>
-#include <map>
 #include <memory>
-#include <vector>
 
 #include "framework/sync/membership.h"
 #include "stages/step_messages.h"

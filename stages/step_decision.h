@@ -1,8 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <functional>
-
 #include "stages/batch_source.h"
 #include "stages/replica_sync.h"
 #include "stages/step_consensus.h"

@@ -1,7 +1,6 @@
 #include "stages/step_messages.h"
 
 #include <algorithm>
-#include <string>
 
 #include "framework/codec/message.h"
 #include "framework/fields/byte_fields.h"

@@ -1,14 +1,8 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <c10/core/Event.h>
 
 #include <array>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "framework/sync/slots.h"
 #include "stages/adamw.h"

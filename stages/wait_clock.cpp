@@ -1,7 +1,5 @@
 #include "stages/wait_clock.h"
 
-#include <utility>
-
 namespace strait::stages {
 
 WaitClock::Wait::Wait(WaitClock& clock, std::string what, const net::Link& link)

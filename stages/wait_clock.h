@@ -1,8 +1,6 @@
 #pragma once
 
-#include <chrono>
 #include <functional>
-#include <string>
 
 #include "framework/mutex.h"
 #include "framework/net/link.h"

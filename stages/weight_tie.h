@@ -1,9 +1,5 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
-#include <utility>
-
 #include "stages/gradients.h"
 #include "stages/step_messages.h"
 

@@ -1,7 +1,6 @@
 #include "framework/codec/activation_cache.h"
 
 #include <ATen/ATen.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
@@ -42,9 +41,9 @@ at::Tensor read_integers(const ActivationCache::ReadTensor& read, const std::str
                      tensor.size(-1) == shape.back();
   if (!right) {
     throw store::StoreError(store::StoreError::Kind::corrupt,
-                            fmt::format("{} of a saved activation cache is not the index that "
-                                        "was written; resume without the caches",
-                                        name));
+                            "{} of a saved activation cache is not the index that "
+                            "was written; resume without the caches",
+                            name);
   }
   return tensor;
 }
@@ -55,9 +54,9 @@ at::Tensor read_slab(const ActivationCache::ReadTensor& read, const std::string&
   if (slab.scalar_type() != at::kByte || slab.dim() != 2 ||
       static_cast<std::size_t>(slab.size(1)) < entry_bytes) {
     throw store::StoreError(store::StoreError::Kind::corrupt,
-                            fmt::format("{} of a saved activation cache has slots of another size "
-                                        "than its rows take; resume without the caches",
-                                        name));
+                            "{} of a saved activation cache has slots of another size "
+                            "than its rows take; resume without the caches",
+                            name);
   }
   return slab;
 }
@@ -310,20 +309,18 @@ void ActivationCache::restore(const std::string& prefix, const ReadTensor& read)
   if (!at::equal(layout, layout_of(options_, slab_count))) {
     throw store::StoreError(
         store::StoreError::Kind::mismatch,
-        fmt::format(
-            "the saved activation cache {} has rows of {} tokens of width {}, and this run "
-            "{} of {}; resume without the caches, or with the settings they were saved with",
-            prefix, layout[0].item<std::int64_t>(), layout[1].item<std::int64_t>(),
-            options_.row_tokens, options_.width));
+        "the saved activation cache {} has rows of {} tokens of width {}, and this run "
+        "{} of {}; resume without the caches, or with the settings they were saved with",
+        prefix, layout[0].item<std::int64_t>(), layout[1].item<std::int64_t>(), options_.row_tokens,
+        options_.width);
   }
   const at::Tensor index = read_integers(read, prefix + "index", {-1, kIndexColumns});
   if (index.size(0) > slots_.capacity()) {
-    throw store::StoreError(
-        store::StoreError::Kind::mismatch,
-        fmt::format("the saved activation cache {} holds {} rows, but this run's limits "
-                    "have room for {}; resume without the caches, or with the limits "
-                    "they were saved with",
-                    prefix, index.size(0), slots_.capacity()));
+    throw store::StoreError(store::StoreError::Kind::mismatch,
+                            "the saved activation cache {} holds {} rows, but this run's limits "
+                            "have room for {}; resume without the caches, or with the limits "
+                            "they were saved with",
+                            prefix, index.size(0), slots_.capacity());
   }
   // A damaged index must not make two samples share a slot, or an entry exceed its slot.
   const auto is_possible = [this](const std::int64_t* line) {
@@ -353,11 +350,10 @@ void ActivationCache::restore(const std::string& prefix, const ReadTensor& read)
     state_[i] = read(fmt::format("{}state.{}", prefix, i)).contiguous();
   }
   if (line == index.size(0)) return;
-  throw store::StoreError(
-      store::StoreError::Kind::corrupt,
-      fmt::format("{}index of a saved activation cache says sample {}, slot {}, {} "
-                  "tokens in line {}, which cannot be; resume without the caches",
-                  prefix, row[0], row[1], row[2], line));
+  throw store::StoreError(store::StoreError::Kind::corrupt,
+                          "{}index of a saved activation cache says sample {}, slot {}, {} "
+                          "tokens in line {}, which cannot be; resume without the caches",
+                          prefix, row[0], row[1], row[2], line);
 }
 
 }  // namespace strait::codec

@@ -1,17 +1,8 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <filesystem>
-#include <functional>
-#include <memory>
 #include <optional>
 #include <set>
-#include <span>
-#include <string>
 #include <unordered_map>
-#include <utility>
-#include <vector>
 
 #include "framework/codec/slot_store.h"
 #include "framework/codec/upcoming_uses.h"

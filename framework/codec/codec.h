@@ -2,11 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstddef>
-#include <cstdint>
 #include <memory>
-#include <span>
-#include <vector>
 
 #include "framework/codec/message.h"
 #include "framework/codec/settings.h"

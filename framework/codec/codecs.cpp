@@ -1,8 +1,5 @@
 #include "framework/codec/codecs.h"
 
-#include <algorithm>
-#include <utility>
-
 #include "framework/codec/raw.h"
 #include "framework/codec/sample_decoder.h"
 #include "framework/codec/sample_encoder.h"

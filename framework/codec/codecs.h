@@ -3,11 +3,6 @@
 #include <ATen/core/ScalarType.h>
 #include <c10/core/Device.h>
 
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <string>
-
 #include "framework/catalogue.h"
 #include "framework/codec/activation_cache.h"
 #include "framework/codec/choice.h"

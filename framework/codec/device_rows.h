@@ -1,12 +1,8 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <c10/core/Event.h>
 
-#include <cstddef>
-#include <cstdint>
 #include <optional>
-#include <span>
 
 #include "framework/codec/tensor_pool.h"
 #include "kernels/gpu_rows.h"

@@ -3,9 +3,6 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include <algorithm>
-#include <cmath>
-
 namespace strait::codec {
 namespace {
 

@@ -2,8 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
-
 #include "framework/codec/traffic.h"
 
 namespace strait::codec {

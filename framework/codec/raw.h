@@ -1,7 +1,5 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include "framework/codec/codec.h"
 #include "framework/codec/tensor_pool.h"
 

@@ -3,10 +3,8 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <cstring>
-#include <stdexcept>
 
 #include "framework/codec/message.h"
 #include "kernels/kernel_tensors.h"
@@ -24,20 +22,20 @@ SampleDecoder::SampleDecoder(at::ScalarType result, std::unique_ptr<ActivationCa
 }
 
 // Called before memory of the sizes in the header is allocated.
-void SampleDecoder::check_fits(const TensorHeader& header) const {
+void check_fits(const TensorHeader& header, const ActivationCacheOptions& options) {
+  if (header.width == options.width && header.rows.padded_length <= options.row_tokens) return;
+  throw CodecError(fmt::format(
+      "a message has rows of {} tokens of width {}; this run's have at most {} of width {}",
+      header.rows.padded_length, header.width, options.row_tokens, options.width));
+}
+
+void SampleDecoder::check(const TensorHeader& header) const {
   if (header.evaluation) throw std::logic_error("a training decoder is given an evaluation tensor");
-  if (cache_ == nullptr) return;
-  const ActivationCacheOptions& options = cache_->options();
-  if (header.width != options.width || header.rows.padded_length > options.row_tokens) {
-    throw CodecError(
-        fmt::format("a message has rows of {} tokens of width {}; this run's have at "
-                    "most {} of width {}",
-                    header.rows.padded_length, header.width, options.row_tokens, options.width));
-  }
+  if (cache_ != nullptr) check_fits(header, cache_->options());
 }
 
 Decoded SampleDecoder::decode(const TensorHeader& header, std::span<const std::byte> payload) {
-  check_fits(header);
+  check(header);
   SamplePayload rows(header, payload, cache_ != nullptr);
   // The last message's kernels may still write entries that this message reads.
   if (device_) device_->wait();
@@ -184,13 +182,12 @@ void SampleDecoder::decode_row(const SamplePayload::Part& part, int group,
 void SampleDecoder::complete(const TensorHeader& header, std::span<const std::byte> payload,
                              std::span<const std::int64_t> places, const at::Tensor& values) {
   if (cache_ == nullptr) return Decoder::complete(header, payload, places, values);
-  check_fits(header);
+  check(header);
   if (places.size() != header.rows.rows.size() || values.scalar_type() != result_ ||
       values.dim() != 3 || values.size(2) != header.width ||
       values.size(1) != header.rows.padded_length) {
     throw CodecError(
-        fmt::format("a peer sends {} rows of width {} again where {} of width {} were "
-                    "asked for",
+        fmt::format("a peer sends {} rows of width {} again where {} of width {} were asked for",
                     header.rows.size(), header.width, places.size(), values.size(-1)));
   }
   // Later accesses may have evicted or changed the entries that the sender refers to.

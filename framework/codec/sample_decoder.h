@@ -1,9 +1,5 @@
 #pragma once
 
-#include <memory>
-#include <optional>
-#include <vector>
-
 #include "framework/codec/activation_cache.h"
 #include "framework/codec/codec.h"
 #include "framework/codec/device_rows.h"
@@ -12,6 +8,9 @@
 #include "framework/codec/wide_row.h"
 
 namespace strait::codec {
+
+// CodecError: the rows of a message are larger than entries of the cache.
+void check_fits(const TensorHeader& header, const ActivationCacheOptions& options);
 
 // The other end of SampleEncoder. A row whose base is not cached here, or has another hash than at
 // the sender, is reported as missing; its values are unset until complete(). A cached row decodes
@@ -34,7 +33,7 @@ class SampleDecoder final : public Decoder {
   ActivationCache* cache() { return cache_.get(); }
 
  private:
-  void check_fits(const TensorHeader& header) const;
+  void check(const TensorHeader& header) const;
   void pin(const TensorHeader& header, SamplePayload payload);
   bool fits_device(const TensorHeader& header, SamplePayload payload);
   Decoded decode_on_host(const TensorHeader& header, SamplePayload& rows);

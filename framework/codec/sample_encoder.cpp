@@ -3,14 +3,11 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstring>
-#include <stdexcept>
-#include <utility>
 
 #include "framework/codec/message.h"
+#include "kernels/dropout.h"
 #include "kernels/kernel_tensors.h"
-#include "kernels/random_key.h"
 #include "kernels/row_quantization.h"
 
 namespace strait::codec {
@@ -308,10 +305,9 @@ void SampleEncoder::encode_whole(const TensorHeader& header, net::Frame& frame) 
     const bool held = header.width == options.width && needed != 0 && entry.size() == needed &&
                       entry_hash(entry) == cache_->checksum(row.sample);
     if (!held) {
-      throw CodecError(
-          fmt::format("a peer asks for {} tokens of width {} of sample {} again, which "
-                      "this end does not hold",
-                      row.length(), header.width, number(row.sample)));
+      throw CodecError(fmt::format(
+          "a peer asks for {} tokens of width {} of sample {} again, which this end does not hold",
+          row.length(), header.width, number(row.sample)));
     }
     size += needed;
   }

@@ -1,11 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <vector>
-
 #include "framework/codec/activation_cache.h"
 #include "framework/codec/choice.h"
 #include "framework/codec/codec.h"

@@ -5,8 +5,6 @@
 
 #include <cstring>
 
-#include "framework/codec/message.h"
-
 namespace strait::codec {
 namespace {
 

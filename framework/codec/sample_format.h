@@ -1,9 +1,5 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
-
 #include "framework/codec/message.h"
 #include "framework/codec/settings.h"
 #include "kernels/group_format.h"

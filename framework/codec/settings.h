@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdint>
 #include <string>
 
 #include "kernels/group_format.h"
@@ -42,7 +41,7 @@ struct CodecSettings {
 };
 
 // The share of one direction of one boundary in the activation cache of a process. Both ends have
-// the same limits. Otherwise one end would evict rows of which the other sends changes.
+// the same limits. Otherwise one end would evict rows while the other sends changes to them.
 struct CacheLimits {
   std::int64_t entry_bytes = 0;   // of the longest row; 0: no cache
   std::int64_t memory_bytes = 0;  // at each end

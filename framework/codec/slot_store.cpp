@@ -2,14 +2,11 @@
 
 #include <ATen/ATen.h>
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <stdexcept>
-#include <string>
 #include <system_error>
 
 #include "framework/store/store_error.h"

@@ -1,8 +1,6 @@
 #pragma once
 
 #include <cmath>
-#include <cstdint>
-#include <tuple>
 
 #include "framework/trace/traffic_metrics.h"
 

@@ -1,10 +1,5 @@
 #pragma once
 
-#include <memory>
-#include <optional>
-#include <span>
-#include <vector>
-
 #include "framework/codec/activation_cache.h"
 #include "framework/codec/codec.h"
 #include "framework/codec/sample_decoder.h"
@@ -25,7 +20,6 @@ class TransformDecoder final : public Decoder {
   ActivationCache* cache() { return cache_.get(); }
 
  private:
-  void check_fits(const TensorHeader& header) const;
   void begin_step(const TensorHeader& header);
   // Coordinates of all tokens, float32 [tokens, width].
   at::Tensor read_gradients(const TransformMessage& message) const;

@@ -3,17 +3,12 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstring>
 #include <numeric>
-#include <stdexcept>
-#include <tuple>
-#include <utility>
 
-#include "framework/coding/level_models.h"
-#include "kernels/random_key.h"
+#include "framework/coding/symbol_model.h"
+#include "kernels/dropout.h"
 
 namespace strait::codec {
 namespace {
@@ -304,10 +299,9 @@ void TransformEncoder::encode_whole(const TensorHeader& header, net::Frame& fram
         step_ == header.step ? cache_->find(row.sample) : std::span<const std::byte>{};
     if (needed == 0 || entry.size() != needed ||
         entry_mark(entry, state_.generation) != cache_->checksum(row.sample)) {
-      throw CodecError(
-          fmt::format("a peer asks for {} tokens of sample {} of step {} again, which "
-                      "this end does not hold",
-                      row.length(), number(row.sample), number(header.step)));
+      throw CodecError(fmt::format(
+          "a peer asks for {} tokens of sample {} of step {} again, which this end does not hold",
+          row.length(), number(row.sample), number(header.step)));
     }
     frame.insert(frame.end(), entry.begin(), entry.end());
   }

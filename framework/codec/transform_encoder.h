@@ -1,9 +1,5 @@
 #pragma once
 
-#include <memory>
-#include <optional>
-#include <vector>
-
 #include "framework/codec/activation_cache.h"
 #include "framework/codec/codec.h"
 #include "framework/codec/sample_encoder.h"

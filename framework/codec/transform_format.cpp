@@ -2,12 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 
-#include "framework/coding/level_models.h"
+#include "framework/coding/symbol_model.h"
 #include "framework/mixed_bits.h"
 
 namespace strait::codec {
@@ -197,10 +195,9 @@ TransformMessage read_transform(const TensorHeader& header, std::span<const std:
   const auto format = cursor.next<std::uint8_t>("format");
   const auto flags = cursor.next<std::uint8_t>("flags");
   if (format != kTransformFormat || flags > kHasBasis || header.width < 1) {
-    throw CodecError(
-        fmt::format("a transformed payload has format {}, flags {} and width {}; this "
-                    "end reads format {}",
-                    format, flags, header.width, kTransformFormat));
+    throw CodecError(fmt::format(
+        "a transformed payload has format {}, flags {} and width {}; this end reads format {}",
+        format, flags, header.width, kTransformFormat));
   }
   TransformMessage message;
   message.generation = cursor.next<std::uint8_t>("generation");
@@ -208,10 +205,10 @@ TransformMessage read_transform(const TensorHeader& header, std::span<const std:
   if (flags == kHasBasis) {
     message.basis = take_basis(cursor, header.width);
   } else if (message.generation != generation || std::ssize(basis.spread) != header.width) {
-    throw CodecError(
-        fmt::format("a message of width {} is in basis {} of its sender, and this end "
-                    "has basis {} of width {}; resume all processes from a checkpoint",
-                    header.width, message.generation, generation, basis.spread.size()));
+    throw CodecError(fmt::format(
+        "a message of width {} is in basis {} of its sender, and this end has basis {} of width "
+        "{}; resume all processes from a checkpoint",
+        header.width, message.generation, generation, basis.spread.size()));
   }
   if (header.kind == Kind::backward) {
     message.level_size = cursor.next<float>("level size");

@@ -1,15 +1,49 @@
 #include "framework/codec/transform_state.h"
 
 #include <ATen/ATen.h>
-#include <fmt/format.h>
 
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "framework/store/store_error.h"
 
 namespace strait::codec {
 namespace {
+
+constexpr std::int64_t kLearntBlock = 512;
+constexpr std::int64_t kSampledTokens = 128;  // of a message
+// Fewer tokens than this times a block's values say too little about its covariance.
+constexpr std::int64_t kLeastTokens = 2;
+// A basis gains less on other values than on those that it was computed from.
+constexpr double kTrust = 0.5;
+constexpr double kMostColumn = 127;
+
+std::int64_t block_of(std::int64_t width) {
+  for (std::int64_t block = std::min(width, kLearntBlock); block > 1; --block) {
+    if (width % block == 0) return block;
+  }
+  return 1;
+}
+
+template <class Value>
+std::vector<Value> vector_of(const at::Tensor& tensor, at::ScalarType type) {
+  const at::Tensor flat = tensor.to(type).contiguous();
+  const auto* from = flat.const_data_ptr<Value>();
+  return {from, from + flat.numel()};
+}
+
+// Each block of a token times its columns.
+at::Tensor through(const at::Tensor& values, const at::Tensor& columns) {
+  const std::int64_t tokens = values.size(0);
+  const at::Tensor blocks = values.reshape({tokens, -1, columns.size(1)}).transpose(0, 1);
+  return at::bmm(blocks, columns).transpose(0, 1).reshape({tokens, -1});
+}
+
+// Bits of a token: each coordinate's variance against the noise that rounding makes.
+double bits_of(const at::Tensor& variances, double noise) {
+  return 0.5 * at::log2(variances / noise + 1).sum().item<double>();
+}
 
 // The tensors of a cache's state: int64 [kCounts] (generation, steps, sampled tokens, tokens,
 // largest norm, sent), the basis as it was sent, and the sums of an encoder.
@@ -21,6 +55,101 @@ at::Tensor none_without(const at::Tensor& tensor) {
 }
 
 }  // namespace
+
+TransformBasis::TransformBasis(BasisPart part) : part_(std::move(part)) {
+  net::Frame sent;
+  write_basis(part_, sent);
+  bytes_ = at::empty({std::ssize(sent)}, at::kByte);
+  std::memcpy(bytes_.mutable_data_ptr(), sent.data(), sent.size());
+  mean_ = at::tensor(at::ArrayRef<float>(part_.mean), at::kFloat);
+  if (part_.block == 0) return;
+  const at::Tensor scales = at::tensor(at::ArrayRef<float>(part_.scales), at::kFloat);
+  columns_ = at::tensor(at::ArrayRef<std::int8_t>(part_.columns), at::kChar)
+                 .to(at::kFloat)
+                 .view({-1, part_.block, part_.block})
+                 .mul(scales.view({-1, 1, part_.block}));
+}
+
+at::Tensor TransformBasis::expand(const at::Tensor& coordinates) const {
+  const at::Tensor values =
+      part_.block == 0 ? coordinates : through(coordinates, columns_.transpose(1, 2));
+  return values + mean_;
+}
+
+at::Tensor TransformBasis::project(const at::Tensor& values) {
+  at::Tensor centred = values - mean_;
+  if (part_.block == 0) return centred;
+  if (!inverse_.defined()) {
+    inverse_ = at::linalg_inv(columns_.to(at::kDouble)).transpose(1, 2).to(at::kFloat).contiguous();
+  }
+  return through(centred, inverse_);
+}
+
+std::vector<std::int64_t> products_shape(std::int64_t width) {
+  const std::int64_t block = block_of(width);
+  return {width / block, block, block};
+}
+
+void learn(TransformMoments& moments, const at::Tensor& changes, const at::Tensor& coordinates) {
+  const std::int64_t tokens = changes.size(0);
+  const std::int64_t width = changes.size(1);
+  const std::int64_t block = block_of(width);
+  if (moments.tokens == 0) {
+    moments.products = at::zeros(products_shape(width), at::kFloat);
+    moments.sums = at::zeros({width}, at::kFloat);
+    moments.means = at::zeros({width}, at::kFloat);
+  }
+  moments.tokens += tokens;
+  const std::int64_t stride = (tokens + kSampledTokens - 1) / kSampledTokens;
+  const at::Tensor some = changes.slice(0, 0, tokens, stride);
+  const auto mean_square = some.square().mean().item<double>();
+  if (!(mean_square > 0)) return;
+  const at::Tensor scaled = some / std::sqrt(mean_square);
+  const at::Tensor blocks = scaled.reshape({-1, width / block, block}).transpose(0, 1);
+  moments.products = moments.products + at::bmm(blocks.transpose(1, 2), blocks);
+  moments.sums = moments.sums + scaled.sum(0);
+  const at::Tensor seen = coordinates.slice(0, 0, tokens, stride);
+  moments.means = moments.means + seen.sum(0);
+  moments.largest = std::max(moments.largest, seen.norm(2, 1).max().item<double>());
+  moments.sampled += some.size(0);
+}
+
+std::optional<BasisPart> better_basis(const TransformMoments& moments, const TransformBasis& basis,
+                                      double error, double bits) {
+  const std::int64_t width = basis.width();
+  const std::int64_t block = block_of(width);
+  if (moments.sampled < kLeastTokens * block || block < 2) return std::nullopt;
+  const auto count = static_cast<double>(moments.sampled);
+  const at::Tensor mean = moments.sums.to(at::kDouble).div(count).view({-1, block, 1});
+  const at::Tensor covariance =
+      moments.products.to(at::kDouble).div(count) - mean.matmul(mean.transpose(1, 2));
+  const auto [ascending, vectors] = at::linalg_eigh(covariance);
+  const at::Tensor variances = ascending.flip(1).clamp_min(0);
+  // In the mean over coordinates a change has an energy of 1, with its own mean.
+  const at::Tensor now = moments.products.to(at::kDouble).diagonal(0, 1, 2) / count;
+  const double saved = kTrust * (bits_of(now, error) - bits_of(variances, error));
+  const auto price = static_cast<double>(8 * width * (block + 9)) + bits;
+  if (!(saved * static_cast<double>(moments.tokens) > price)) return std::nullopt;
+
+  BasisPart next;
+  next.block = block;
+  // The vectors are in coordinates of the basis in use.
+  at::Tensor columns = vectors.flip(2);
+  if (basis.columns_.defined()) columns = basis.columns_.to(at::kDouble).matmul(columns);
+  const at::Tensor scales = columns.abs().amax(1, true).clamp_min(1e-12) / kMostColumn;
+  next.columns = vector_of<std::int8_t>((columns / scales).round(), at::kChar);
+  next.scales = vector_of<float>(scales, at::kFloat);
+  const at::Tensor centre = moments.means / count;
+  next.mean = vector_of<float>(basis.expand(centre.unsqueeze(0)), at::kFloat);
+  const double most = std::max(variances.max().item<double>(), 1e-30);
+  next.spread = vector_of<std::uint8_t>(
+      at::log2((variances / most).clamp_min(1e-30)).mul(2).round().add(255).clamp(0, 255),
+      at::kByte);
+  // One coordinate may hold all of a token.
+  next.unit =
+      static_cast<float>(std::max(double{basis.part().unit}, 1.5 * moments.largest / kMostEntry));
+  return next;
+}
 
 void TransformState::set_basis(std::uint8_t of_generation, BasisPart part) {
   generation = of_generation;

@@ -3,7 +3,6 @@
 #include <c10/util/Half.h>
 
 #include <bit>
-#include <cstdint>
 #include <cstring>
 
 #include "kernels/row_quantization.h"

@@ -1,10 +1,8 @@
 #pragma once
 
 #include <array>
-#include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "framework/net/frame_memory.h"
 

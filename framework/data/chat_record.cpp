@@ -6,11 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include "framework/data/record_fields.h"
 #include "framework/fields/bounded_json.h"
 
 namespace strait::data {

@@ -1,12 +1,7 @@
 #include "framework/data/data_form.h"
 
-#include <fmt/format.h>
-
 #include <array>
-#include <cstdint>
-#include <string>
 #include <system_error>
-#include <utility>
 
 #include "framework/shell_word.h"
 #include "framework/store/store_error.h"
@@ -35,11 +30,13 @@ constexpr std::array kFirstBytes = {
     std::pair{"\xfd"
               "7zXZ"sv,
               OtherForm{"an xz archive", "xz -dc {0} > {1}", kUnpack}},
-    std::pair{"PAR1"sv,
-              OtherForm{"a Parquet table",
-                        "python3 -c 'import sys, pandas; pandas.read_parquet(sys.argv[1])"
-                        ".to_json(sys.argv[2], orient=\"records\", lines=True)' {0} {1}.jsonl",
-                        "convert it, with the packages pandas and pyarrow, with"}},
+    std::pair{
+        "PAR1"sv,
+        OtherForm{
+            "a Parquet table",
+            "python3 -c 'import sys, pandas; pandas.read_parquet(sys.argv[1]).to_json(sys.argv[2], "
+            "orient=\"records\", lines=True)' {0} {1}.jsonl",
+            "convert it, with the packages pandas and pyarrow, with"}},
     std::pair{"ARROW1"sv, OtherForm{"an Arrow table; write its records as JSONL"}},
     std::pair{"GGUF"sv, OtherForm{"a GGUF model"}},
     std::pair{"\x93NUMPY"sv, OtherForm{"a NumPy array; write it as a token file (docs/data.md)"}},
@@ -57,8 +54,7 @@ constexpr std::array kFirstBytes = {
 constexpr OtherForm kArray = {
     "one JSON array",
     "python3 -c 'import json, sys; [print(json.dumps(r if isinstance(r, dict) else {{\"text\": "
-    "r}})) "
-    "for r in json.load(open(sys.argv[1], encoding=\"utf-8-sig\"))]' {0} > {1}.jsonl",
+    "r}})) for r in json.load(open(sys.argv[1], encoding=\"utf-8-sig\"))]' {0} > {1}.jsonl",
     "write a record on each line with"};
 
 std::string without_ending(const std::filesystem::path& path) {
@@ -84,9 +80,9 @@ std::string free_target(const std::filesystem::path& path) {
                                      shell_word(free_target(path))));
   }
   throw store::StoreError(store::StoreError::Kind::bad_input,
-                          fmt::format("{} looks like {}; data is text, JSONL with a record on each "
-                                      "line, or a token file named NAME.safetensors{}",
-                                      path.string(), form.looks, advice));
+                          "{} looks like {}; data is text, JSONL with a record on each line, or a "
+                          "token file named NAME.safetensors{}",
+                          path.string(), form.looks, advice);
 }
 
 bool is_safetensors(std::string_view head) {
@@ -172,10 +168,8 @@ std::string advice_on_long_line(const std::filesystem::path& path, std::string_v
     return fmt::format(
         "cut the texts into records of a million characters with: python3 -c 'import json, sys; "
         "[print(json.dumps({{\"text\": t[i:i + 10**6]}})) for t in (json.loads(l)[\"text\"] for l "
-        "in "
-        "open(sys.argv[1], encoding=\"utf-8-sig\") if l.strip()) for i in range(0, len(t), "
-        "10**6)]' "
-        "{} > {}",
+        "in open(sys.argv[1], encoding=\"utf-8-sig\") if l.strip()) for i in range(0, len(t), "
+        "10**6)]' {} > {}",
         file, shell_word(target + "-cut.jsonl"));
   }
   return fmt::format("leave such records out with: LC_ALL=C awk 'length <= {}' {} > {}",

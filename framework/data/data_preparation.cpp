@@ -1,13 +1,9 @@
 #include "framework/data/data_preparation.h"
 
-#include <fmt/format.h>
-
 #include <set>
-#include <span>
-#include <utility>
 
 #include "framework/data/file_packer.h"
-#include "framework/data/row_mix.h"
+#include "framework/data/sample_order.h"
 #include "framework/data/token_cache.h"
 #include "framework/store/atomic_file.h"
 #include "framework/store/store_error.h"
@@ -35,11 +31,11 @@ void check_pairs(const TokenFile& tokens, const fs::path& source) {
     }
     const auto lengths = tokens.document_lengths(sample);
     if (lengths.size() % 2 == 0 && learnt.size() == lengths.size()) continue;
-    refuse_data(store::StoreError::Kind::bad_input,
-                fmt::format("{}: row {} has {} documents, {} of them with targets; rows of "
-                            "preferences hold pairs, the chosen answer before the rejected one, "
-                            "and each has a target",
-                            source.string(), row, lengths.size(), learnt.size()));
+    refuse_data(
+        store::StoreError::Kind::bad_input,
+        fmt::format("{}: row {} has {} documents, {} of them with targets; rows of preferences "
+                    "hold pairs, the chosen answer before the rejected one, and each has a target",
+                    source.string(), row, lengths.size(), learnt.size()));
   }
 }
 
@@ -67,18 +63,17 @@ void check_too_long(const DataOptions& options) {
 
 PackedFile read_token_file(const fs::path& source, const DataOptions& options) {
   if (options.hold_out > 0) {
-    refuse_data(
-        store::StoreError::Kind::bad_input,
-        fmt::format("{} is a token file, whose records are packed already, so data.hold_out "
-                    "has none to choose from; set data.eval to another file",
-                    source.string()));
+    refuse_data(store::StoreError::Kind::bad_input,
+                fmt::format("{} is a token file, whose records are packed already, so "
+                            "data.hold_out has none to choose from; set data.eval to another file",
+                            source.string()));
   }
   auto tokens = std::make_shared<const TokenFile>(source);
   if (tokens->row_length() != options.rows.row) {
-    refuse_data(store::StoreError::Kind::bad_input,
-                fmt::format("{} has rows of {} tokens, but the recipe says data.row = {}; make "
-                            "them equal",
-                            source.string(), tokens->row_length(), options.rows.row));
+    refuse_data(
+        store::StoreError::Kind::bad_input,
+        fmt::format("{} has rows of {} tokens, but the recipe says data.row = {}; make them equal",
+                    source.string(), tokens->row_length(), options.rows.row));
   }
   check_form(*tokens, source, options.preferences);
   return {std::move(tokens), nullptr, {}};

@@ -1,12 +1,6 @@
 #pragma once
 
-#include <cstdint>
-#include <filesystem>
-#include <map>
-#include <memory>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "framework/data/packer.h"
 #include "framework/data/record.h"

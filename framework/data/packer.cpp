@@ -1,13 +1,10 @@
 #include "framework/data/packer.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <numeric>
 #include <span>
 #include <stdexcept>
-#include <utility>
 
 #include "framework/store/store_error.h"
 
@@ -118,12 +115,10 @@ std::size_t Packer::kept_tokens(const Document& document) {
       ++long_documents_.split;
       return size;
   }
-  throw store::StoreError(
-      store::StoreError::Kind::bad_input,
-      fmt::format(
-          "{}: the record has {} tokens, but a row has {}; {} (only \"text\" records are cut "
-          "without being asked for)",
-          document.origin, size, length, options_.remedy));
+  throw store::StoreError(store::StoreError::Kind::bad_input,
+                          "{}: the record has {} tokens, but a row has {}; {} (only \"text\" "
+                          "records are cut without being asked for)",
+                          document.origin, size, length, options_.remedy);
 }
 
 void Packer::finish() {

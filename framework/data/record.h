@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -55,5 +56,30 @@ bool is_held_out(const Record& record, double share, std::uint64_t seed);
 
 // Changes which pieces are targets.
 void choose_targets(Record& record, Targets targets);
+
+// StoreError bad_input: "<origin>: <why>".
+[[noreturn]] void refuse_record(const std::string& origin, const std::string& why);
+
+// The JSON of a line of a data file.
+nlohmann::json parse_line(std::string_view line, const std::string& origin);
+
+// The type of a value, in words for a sentence: "a number", "a list".
+const char* kind_of(const nlohmann::json& value);
+
+// The string under a key that a record must have.
+std::string required_string(const nlohmann::json& object, const char* key,
+                            const std::string& origin);
+
+// Two answers to one prompt, each as a record whose answer is the target.
+struct Preference {
+  Record chosen;
+  Record rejected;
+};
+
+// Parses a line as TRL writes preferences: "chosen" and "rejected", two texts or two lists of
+// messages, perhaps after a "prompt" of the same form. Without such a prompt, what both begin with
+// is the prompt. Of messages, one of the assistant's has to follow the prompt. "tools" are those of
+// both chats; other keys are ignored. Throws StoreError bad_input that starts with `origin`.
+Preference parse_preference(std::string_view line, const std::string& origin);
 
 }  // namespace strait::data

@@ -1,13 +1,7 @@
 #include "framework/data/record_reader.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <span>
-#include <string_view>
-#include <utility>
 
-#include "framework/data/preference_record.h"
 #include "framework/store/store_error.h"
 #include "framework/utf8.h"
 
@@ -25,8 +19,7 @@ RecordReader::RecordReader(const std::filesystem::path& path, bool preferences)
   if (file_.size() == 0) {
     // An empty file is a mistake, such as an interrupted download, so it is not taken for no
     // records.
-    throw store::StoreError(store::StoreError::Kind::bad_input,
-                            fmt::format("{} is empty", path.string()));
+    throw store::StoreError(store::StoreError::Kind::bad_input, "{} is empty", path.string());
   }
   std::string head(std::min<std::uint64_t>(file_.size(), kFormBytes), '\0');
   file_.read(0, std::as_writable_bytes(std::span(head)));
@@ -34,10 +27,9 @@ RecordReader::RecordReader(const std::filesystem::path& path, bool preferences)
   if (!preferences_ || lines_) return;
   throw store::StoreError(
       store::StoreError::Kind::bad_input,
-      fmt::format(
-          "{} is one text, and train.preference.loss needs preferences; write them as JSONL "
-          "with a \"prompt\", a \"chosen\" and a \"rejected\" on each line",
-          path.string()));
+      "{} is one text, and train.preference.loss needs preferences; write them as JSONL "
+      "with a \"prompt\", a \"chosen\" and a \"rejected\" on each line",
+      path.string());
 }
 
 std::optional<Record> RecordReader::next() {
@@ -52,9 +44,8 @@ std::optional<Record> RecordReader::next() {
     return std::move(both.chosen);
   }
   if (records_ == 0) {
-    throw store::StoreError(
-        store::StoreError::Kind::bad_input,
-        fmt::format("{} holds no record, only blank lines", file_.path().string()));
+    throw store::StoreError(store::StoreError::Kind::bad_input,
+                            "{} holds no record, only blank lines", file_.path().string());
   }
   return std::nullopt;
 }
@@ -68,9 +59,8 @@ std::optional<Record> RecordReader::next_part() {
   while (buffer_.size() - position_ <= kPartBytes && offset_ < file_.size()) fill();
   if (position_ == buffer_.size()) {
     if (records_ > 0) return std::nullopt;
-    throw store::StoreError(
-        store::StoreError::Kind::bad_input,
-        fmt::format("{} is empty but for its byte order mark", file_.path().string()));
+    throw store::StoreError(store::StoreError::Kind::bad_input,
+                            "{} is empty but for its byte order mark", file_.path().string());
   }
   const std::size_t end = part_end(buffer_, position_);
   const std::uint64_t before = offset_ - (buffer_.size() - position_);
@@ -99,10 +89,9 @@ std::optional<std::string> RecordReader::next_line() {
   ++line_;
   if (end - position_ > kMaximumLine) {
     throw store::StoreError(
-        store::StoreError::Kind::bad_input,
-        fmt::format(
-            "{}: the line is longer than {} bytes; {}", origin(), kMaximumLine,
-            advice_on_long_line(file_.path(), std::string_view(buffer_).substr(position_))));
+        store::StoreError::Kind::bad_input, "{}: the line is longer than {} bytes; {}", origin(),
+        kMaximumLine,
+        advice_on_long_line(file_.path(), std::string_view(buffer_).substr(position_)));
   }
   std::string line = buffer_.substr(position_, end - position_);
   position_ = std::min(end + 1, buffer_.size());

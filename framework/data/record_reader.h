@@ -1,9 +1,6 @@
 #pragma once
 
-#include <cstdint>
-#include <filesystem>
 #include <optional>
-#include <string>
 
 #include "framework/data/data_form.h"
 #include "framework/data/record.h"

@@ -1,15 +1,11 @@
 #include "framework/data/token_cache.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <system_error>
-#include <utility>
-#include <vector>
 
 #include "framework/store/atomic_file.h"
 #include "framework/store/file_hash.h"
@@ -52,9 +48,8 @@ double most_bytes() {
     if (error != std::errc() || rest != end || !(value >= 0 && value <= kLargestLimit)) {
       throw store::StoreError(
           store::StoreError::Kind::bad_input,
-          fmt::format("STRAIT_CACHE_GB is \"{}\", but must be a number of gigabytes from 0 to "
-                      "{:.0e}",
-                      set, kLargestLimit));
+          "STRAIT_CACHE_GB is \"{}\", but must be a number of gigabytes from 0 to {:.0e}", set,
+          kLargestLimit);
     }
     gigabytes = value;
   }

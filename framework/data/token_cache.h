@@ -1,9 +1,5 @@
 #pragma once
 
-#include <filesystem>
-#include <optional>
-#include <string>
-
 #include "framework/data/file_packer.h"
 
 namespace strait::data {

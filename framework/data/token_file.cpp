@@ -1,10 +1,7 @@
 #include "framework/data/token_file.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <stdexcept>
-#include <utility>
 
 #include "framework/store/atomic_file.h"
 #include "framework/store/file_progress.h"

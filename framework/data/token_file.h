@@ -1,14 +1,8 @@
 #pragma once
 
-#include <cstdint>
-#include <filesystem>
 #include <map>
-#include <memory>
-#include <span>
-#include <string>
-#include <vector>
 
-#include "framework/data/row_mix.h"
+#include "framework/data/sample_order.h"
 #include "framework/data/token_rows.h"
 #include "framework/store/file_hash.h"
 #include "framework/store/sample.h"

@@ -1,11 +1,8 @@
 #pragma once
 
-#include <cstdint>
-#include <memory>
-#include <span>
 #include <vector>
 
-#include "framework/store/file_mapping.h"
+#include "framework/store/input_file.h"
 
 namespace strait::data {
 

@@ -1,11 +1,8 @@
 #pragma once
 
-#include <cstddef>
 #include <filesystem>
 #include <memory>
 #include <span>
-#include <string>
-#include <vector>
 
 #include "framework/data/packer.h"
 #include "framework/data/record.h"
@@ -46,6 +43,19 @@ class TokenizerOpener {
   virtual std::string hash(const std::filesystem::path& directory) const = 0;
   virtual std::string program_hash() const = 0;  // of the tokenizer program
   virtual std::unique_ptr<Tokenizer> start(const std::filesystem::path& directory) const = 0;
+};
+
+// The tokenizer that needs no file: byte b is token b, and one further token ends a record.
+struct ByteTokenizer {
+  static constexpr std::int32_t kEnd = 256;
+
+  static std::vector<std::int32_t> encode(std::string_view text);
+  // End tokens and unknown tokens are skipped.
+  static std::string decode(std::span<const std::int32_t> tokens);
+
+  // The record's tokens and which of them are targets. Its end is a target. Only the last part of a
+  // text has an end.
+  static Document document(const Record& record);
 };
 
 }  // namespace strait::data

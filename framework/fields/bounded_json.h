@@ -1,10 +1,8 @@
 #pragma once
 
-#include <cstddef>
 #include <nlohmann/json_fwd.hpp>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 
 #include "framework/json_depth.h"
 

@@ -3,11 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <set>
-#include <string>
-#include <tuple>
-#include <utility>
 #include <vector>
 
 #include "framework/fields/fields.h"

@@ -1,9 +1,6 @@
 #include "framework/net/background_pace.h"
 
-#include <algorithm>
 #include <functional>
-#include <span>
-#include <utility>
 
 namespace strait::net {
 namespace {

@@ -1,14 +1,8 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <deque>
-#include <optional>
 
-#include "framework/net/sliding_minimum.h"
+#include "framework/net/rate_meter.h"
 #include "framework/net/uplink.h"
 
 namespace strait::net {

@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <utility>
-
 #include "framework/net/socket_settings.h"
 
 namespace strait::net {

@@ -1,14 +1,9 @@
 #pragma once
 
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
 #include <zmq.hpp>
 
 #include "framework/net/carrier.h"
 #include "framework/net/endpoint.h"
-#include "framework/net/monitor.h"
 #include "framework/net/node.h"
 
 namespace strait::net {

@@ -1,8 +1,6 @@
 #include "framework/net/inbox.h"
 
 #include <algorithm>
-#include <stdexcept>
-#include <utility>
 
 namespace strait::net {
 

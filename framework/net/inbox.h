@@ -1,12 +1,8 @@
 #pragma once
 
-#include <chrono>
-#include <cstddef>
 #include <deque>
 #include <functional>
 #include <map>
-#include <optional>
-#include <utility>
 #include <variant>
 
 #include "framework/mutex.h"
@@ -14,7 +10,7 @@
 
 namespace strait::net {
 
-// A link that reports arrivals, as those of a Node and of memory_link() do. Wrappers need not.
+// A link that reports arrivals, as links of a Node do. Wrappers need not.
 class InboxLink : public Link {
  public:
   // Calls `notify` now and after each frame or error that arrives, and perhaps at other times, on

@@ -1,10 +1,8 @@
 #pragma once
 
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string>
 
 #include "framework/net/frame_memory.h"
 #include "framework/net/link_error.h"

@@ -1,10 +1,7 @@
 #include "framework/net/link_end.h"
 
-#include <algorithm>
 #include <atomic>
 #include <memory>
-#include <span>
-#include <utility>
 
 #include "framework/net/wire_format.h"
 

@@ -1,19 +1,14 @@
 #pragma once
 
-#include <chrono>
-#include <cstdint>
-#include <functional>
 #include <limits>
-#include <optional>
-#include <string>
 #include <zmq.hpp>
 
 #include "framework/mutex.h"
 #include "framework/net/background_pace.h"
-#include "framework/net/connection_bytes.h"
 #include "framework/net/inbox.h"
 #include "framework/net/link_protocol.h"
 #include "framework/net/rate_meter.h"
+#include "framework/net/socket_settings.h"
 #include "framework/net/uplink.h"
 
 namespace strait::net {

@@ -1,12 +1,9 @@
 #pragma once
 
 #include <chrono>
-#include <cstdint>
-#include <string>
-#include <utility>
 #include <vector>
 
-#include "framework/net/process_name.h"
+#include "framework/net/identity.h"
 
 namespace strait::net {
 

@@ -1,13 +1,5 @@
 #pragma once
 
-#include <chrono>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <vector>
-
-#include "framework/net/greeting.h"
 #include "framework/net/link.h"
 #include "framework/net/link_options.h"
 #include "framework/net/receive_assembly.h"

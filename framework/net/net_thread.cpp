@@ -2,15 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <bit>
 #include <cerrno>
 #include <csignal>
-#include <cstdint>
 #include <future>
-#include <system_error>
-#include <utility>
-#include <vector>
 #include <zmq_addon.hpp>
 
 namespace strait::net {

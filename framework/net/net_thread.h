@@ -1,18 +1,12 @@
 #pragma once
 
-#include <cstdint>
-#include <functional>
-#include <map>
-#include <memory>
-#include <string>
 #include <thread>
-#include <vector>
 #include <zmq.hpp>
 
 #include "framework/mutex.h"
 #include "framework/net/carrier.h"
+#include "framework/net/identity.h"
 #include "framework/net/node.h"
-#include "framework/net/process_name.h"
 #include "framework/net/uplink.h"
 #include "framework/net/wake_signal.h"
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <random>
-#include <utility>
 
 #include "framework/net/dealer_carrier.h"
 #include "framework/net/link_end.h"

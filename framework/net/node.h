@@ -1,15 +1,11 @@
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
 
-#include "framework/net/curve_keys.h"
+#include "framework/net/identity.h"
 #include "framework/net/link.h"
 #include "framework/net/link_options.h"
-#include "framework/net/process_name.h"
-#include "framework/net/run_id.h"
 
 namespace strait::net {
 

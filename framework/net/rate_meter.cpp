@@ -1,6 +1,5 @@
 #include "framework/net/rate_meter.h"
 
-#include <algorithm>
 #include <functional>
 
 namespace strait::net {

@@ -1,8 +1,5 @@
 #include "framework/net/receive_assembly.h"
 
-#include <algorithm>
-#include <utility>
-
 namespace strait::net {
 namespace {
 

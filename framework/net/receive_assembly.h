@@ -1,10 +1,7 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdint>
 #include <deque>
-#include <optional>
-#include <span>
 
 #include "framework/net/frame_memory.h"
 #include "framework/net/wire_format.h"

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <utility>
-
 namespace strait::net {
 
 ReplaceableLink::ReplaceableLink(std::string name, std::string peer, std::unique_ptr<Link> link)

@@ -13,7 +13,7 @@ namespace strait::net {
 // Threads: as for any link; any thread may call replace().
 class ReplaceableLink final : public Link {
  public:
-  // `name` and `peer` are those of LinkState while there is no link. `link` may be null.
+  // `name` and `peer`: of LinkState while there is no link. `link` may be null.
   ReplaceableLink(std::string name, std::string peer, std::unique_ptr<Link> link);
 
   // The current link is aborted, which ends the calls that wait on it. Byte counts continue.

@@ -3,11 +3,6 @@
 #include <fmt/format.h>
 #include <sys/socket.h>
 
-#include <algorithm>
-#include <string_view>
-#include <utility>
-
-#include "framework/net/connection_bytes.h"
 #include "framework/net/socket_settings.h"
 
 namespace strait::net {

@@ -1,7 +1,6 @@
 #include "framework/net/send_window.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace strait::net {
 

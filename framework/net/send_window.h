@@ -1,9 +1,6 @@
 #pragma once
 
-#include <chrono>
-#include <cstdint>
 #include <deque>
-#include <span>
 
 #include "framework/net/frame_memory.h"
 #include "framework/net/wire_format.h"

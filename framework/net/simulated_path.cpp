@@ -6,12 +6,10 @@
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 #include <deque>
-#include <utility>
 
 #include "framework/net/endpoint.h"
 #include "framework/net/link_error.h"
@@ -21,6 +19,7 @@ namespace {
 
 // How often a thread looks at what other threads have set.
 constexpr std::chrono::milliseconds kLook{50};
+// Pieces follow the rate, so that a slow path delays bytes evenly instead of in bursts.
 constexpr std::size_t kLargestPiece = std::size_t{64} << 10;
 constexpr std::size_t kLeastPiece = 64;
 // The most that one direction holds: more than a socket can keep in flight on any path.

@@ -1,14 +1,16 @@
 #include "framework/net/socket_settings.h"
 
 #include <fmt/format.h>
-
-#include <tuple>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include "framework/net/link_error.h"
 #include "framework/net/link_protocol.h"
 #include "framework/net/wire_format.h"
 
 namespace strait::net {
+
 namespace {
 
 // libzmq has this option since 4.3.0, but its header declares it only for drafts.
@@ -16,6 +18,17 @@ constexpr int kZapEnforceDomain = 93;
 
 // Well above kSilence; see tcp_maxrt below.
 constexpr int kUnconfirmedMs = 20'000;
+
+// Payload only. The kernel's acknowledgements do not count, whether they come from the peer or from
+// a middlebox. 0: unknown.
+std::uint64_t received_on(int descriptor) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return 0;
+  // An older kernel fills less of the structure.
+  if (size < offsetof(tcp_info, tcpi_bytes_received) + sizeof info.tcpi_bytes_received) return 0;
+  return info.tcpi_bytes_received;
+}
 
 }  // namespace
 
@@ -83,6 +96,32 @@ void require_safe_libzmq(int major, int minor, int patch) {
                   fmt::format("libzmq {}.{}.{} can be taken over from the network before a key is "
                               "shown (CVE-2019-13132, CVE-2020-15166); install 4.3.3 or newer",
                               major, minor, patch));
+}
+
+std::uint64_t socket_cookie(int descriptor) {
+  std::uint64_t cookie = 0;
+  socklen_t size = sizeof cookie;
+  if (getsockopt(descriptor, SOL_SOCKET, SO_COOKIE, &cookie, &size) != 0) return 0;
+  return cookie;
+}
+
+void ConnectionBytes::follow(const zmq::message_t& message) {
+  const int descriptor = zmq_msg_get(message.handle(), ZMQ_SRCFD);
+  if (descriptor < 0 || descriptor == descriptor_) return;
+  descriptor_ = descriptor;
+  cookie_ = socket_cookie(descriptor);
+  received_ = received_on(descriptor);
+}
+
+bool ConnectionBytes::grew() {
+  if (descriptor_ < 0) return false;
+  const std::uint64_t received = received_on(descriptor_);
+  // The cookie is read after the bytes, so that both belong to the same connection.
+  if (cookie_ == 0 || socket_cookie(descriptor_) != cookie_) {
+    descriptor_ = -1;  // the next message names its successor
+    return false;
+  }
+  return received > std::exchange(received_, received);
 }
 
 }  // namespace strait::net

@@ -1,8 +1,5 @@
 #pragma once
 
-#include <chrono>
-#include <string>
-
 #include "framework/net/link.h"
 
 namespace strait::net {

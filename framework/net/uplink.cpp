@@ -1,7 +1,5 @@
 #include "framework/net/uplink.h"
 
-#include <utility>
-
 namespace strait::net {
 
 void Uplink::change(Priority priority, Load before, Load after) {

@@ -1,8 +1,5 @@
 #pragma once
 
-#include <chrono>
-#include <cstdint>
-
 #include "framework/net/link_options.h"
 
 namespace strait::net {

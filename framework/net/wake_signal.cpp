@@ -1,7 +1,6 @@
 #include "framework/net/wake_signal.h"
 
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstdint>

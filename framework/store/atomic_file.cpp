@@ -1,17 +1,14 @@
 #include "framework/store/atomic_file.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <random>
 #include <stdexcept>
 #include <system_error>
-#include <utility>
 
 #include "framework/store/file_progress.h"
 #include "framework/store/input_file.h"
@@ -129,11 +126,10 @@ void AtomicFile::fail(const char* doing, int error) {
   discard();
   if (error != ENOSPC && error != EDQUOT) throw system_error(doing, path_, error);
   const std::uint64_t available = free_bytes(folder_of(path_));
-  throw StoreError(StoreError::Kind::storage_full,
-                   fmt::format("no room to write {}: {} bytes are needed, {} are available in {}; "
-                               "make room there",
-                               path_.string(), std::max(expected_, written_), available,
-                               folder_of(path_).string()));
+  throw StoreError(
+      StoreError::Kind::storage_full,
+      "no room to write {}: {} bytes are needed, {} are available in {}; make room there",
+      path_.string(), std::max(expected_, written_), available, folder_of(path_).string());
 }
 
 void AtomicFile::discard() noexcept {
@@ -165,11 +161,10 @@ void make_directory(const std::filesystem::path& path) {
   std::error_code ignored;
   if (error == EEXIST && std::filesystem::is_directory(path, ignored)) return;
   if (error == EEXIST && std::filesystem::is_symlink(path, ignored)) {
-    throw StoreError(
-        StoreError::Kind::bad_input,
-        fmt::format("cannot make the directory {}: it is a symbolic link to {}, which "
-                    "is not a directory; make that directory, or remove the link",
-                    path.string(), std::filesystem::read_symlink(path, ignored).string()));
+    throw StoreError(StoreError::Kind::bad_input,
+                     "cannot make the directory {}: it is a symbolic link to {}, which is not a "
+                     "directory; make that directory, or remove the link",
+                     path.string(), std::filesystem::read_symlink(path, ignored).string());
   }
   if (error != ENOENT || !path.has_parent_path() || path == path.parent_path()) {
     throw system_error("make the directory", path, error);

@@ -1,10 +1,6 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <filesystem>
 #include <functional>
-#include <span>
 #include <string_view>
 
 #include "framework/file_descriptor.h"

@@ -1,7 +1,5 @@
 #include "framework/store/checkpoint.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <stdexcept>
 
@@ -180,8 +178,8 @@ void commit_checkpoint(const fs::path& checkpoint, const Manifest& manifest,
     // Checked at the last moment: another generation may have committed meanwhile.
     if (is_committed(checkpoint)) {
       throw StoreError(StoreError::Kind::busy,
-                       fmt::format("checkpoint {} is complete already; another process wrote it",
-                                   checkpoint.string()));
+                       "checkpoint {} is complete already; another process wrote it",
+                       checkpoint.string());
     }
   });
 }

@@ -1,13 +1,8 @@
 #pragma once
 
-#include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <optional>
-#include <string>
-#include <vector>
 
-#include "framework/store/checkpoint_files.h"
 #include "framework/store/manifest.h"
 #include "framework/store/sample.h"
 

@@ -1,9 +1,7 @@
 #include "framework/store/manifest.h"
 
-#include <fmt/format.h>
-
-#include <nlohmann/json.hpp>
-#include <set>
+#include <functional>
+#include <system_error>
 
 #include "framework/fields/json_fields.h"
 #include "framework/store/file_hash.h"
@@ -61,17 +59,15 @@ void verify_check(std::string_view text, const std::string& file) {
   const std::string_view claimed = text.substr(digits, kHashDigits);
   const std::string found = hash_without_check(std::string(text), digits);
   if (claimed != found) {
-    throw StoreError(
-        StoreError::Kind::corrupt,
-        fmt::format("{} is damaged: its own hash should be {} and is {}", file, found, claimed));
+    throw StoreError(StoreError::Kind::corrupt,
+                     "{} is damaged: its own hash should be {} and is {}", file, found, claimed);
   }
 }
 
+constexpr std::string_view kWeightsSuffix = ".weights.safetensors";
+
 }  // namespace
 
-void describe(auto& f, fields::Is<ShardFile> auto& m) {
-  f("name", m.name), f("size", m.size), f("hash", m.hash);
-}
 void describe(auto& f, fields::Is<Share> auto& m) {
   f("stage", m.stage), f("replica", m.replica), f("first", m.first), f("last", m.last);
 }
@@ -96,15 +92,15 @@ Manifest Manifest::parse(std::string_view text, const std::string& file) {
     reader("format_version", version), reader("check", own_hash);
     if (version != kFormatVersion) {
       throw StoreError(StoreError::Kind::mismatch,
-                       fmt::format("{} has format version {}, this build reads version {}", file,
-                                   version, kFormatVersion));
+                       "{} has format version {}, this build reads version {}", file, version,
+                       kFormatVersion);
     }
     Manifest manifest;
     reader.whole(manifest);
     check(manifest, file);
     return manifest;
   } catch (const fields::JsonError& error) {
-    throw StoreError(StoreError::Kind::corrupt, fmt::format("{}: {}", file, error.what()));
+    throw StoreError(StoreError::Kind::corrupt, "{}: {}", file, error.what());
   } catch (const fields::UnknownField& error) {
     // The text's own hash is right, so an unknown field is not damage but another build.
     throw StoreError(StoreError::Kind::mismatch, error.what());
@@ -135,6 +131,44 @@ std::vector<std::string> differences(const Manifest& checkpoint, const Manifest&
   compare("data.hash", checkpoint.data.hash, run.data.hash);
   compare("data.rows", checkpoint.data.rows, run.data.rows);
   return lines;
+}
+
+std::string shard_name(std::int64_t stage, std::int64_t replica) {
+  return fmt::format("stage-{}.replica-{}.safetensors", stage, replica);
+}
+
+std::string caches_name(std::int64_t stage, std::int64_t replica) {
+  return fmt::format("stage-{}.replica-{}.caches.safetensors", stage, replica);
+}
+
+std::string weights_name(std::int64_t stage, std::int64_t replica) {
+  return fmt::format("stage-{}.replica-{}{}", stage, replica, kWeightsSuffix);
+}
+
+std::string hashes_name(std::int64_t stage, std::int64_t replica) {
+  return fmt::format("stage-{}.replica-{}{}", stage, replica, kHashesSuffix);
+}
+
+std::vector<std::string> file_names(std::int64_t stage, std::int64_t replica) {
+  return {weights_name(stage, replica), shard_name(stage, replica), caches_name(stage, replica),
+          hashes_name(stage, replica)};
+}
+
+std::vector<ShardFile> files_of(const Manifest& manifest, Part part) {
+  std::vector<ShardFile> files = manifest.files;
+  if (part == Part::none) return {};
+  const auto is = [](std::string_view suffix) {
+    return [suffix](const ShardFile& file) { return file.name.ends_with(suffix); };
+  };
+  std::erase_if(files, is(kHashesSuffix));
+  if (part == Part::all) return files;
+  std::erase_if(files, std::not_fn(is(kWeightsSuffix)));
+  return files;
+}
+
+bool has_size(const std::filesystem::path& path, std::uint64_t bytes) {
+  std::error_code error;
+  return std::filesystem::file_size(path, error) == bytes && !error;
 }
 
 }  // namespace strait::store

@@ -1,11 +1,12 @@
 #pragma once
 
-#include <cstdint>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "framework/fields/fields.h"
 #include "framework/store/sample.h"
 
 namespace strait::store {
@@ -21,6 +22,10 @@ struct ShardFile {
   std::string hash;
   bool operator==(const ShardFile&) const = default;
 };
+// Here, because control messages have it, too.
+void describe(auto& f, fields::Is<ShardFile> auto& m) {
+  f("name", m.name), f("size", m.size), f("hash", m.hash);
+}
 
 // The parts first to last (inclusive) that a process held.
 struct Share {
@@ -70,5 +75,33 @@ struct Manifest {
 // checkpoint 1f…, run 77…". Empty: it fits. Compares model_hash, recipe_hash, data.hash and
 // data.rows.
 std::vector<std::string> differences(const Manifest& checkpoint, const Manifest& run);
+
+// The files of a checkpoint, by their names.
+
+std::string shard_name(std::int64_t stage,
+                       std::int64_t replica);  // "stage-0.replica-0.safetensors"
+// The second shard of a process, without which a run can continue: its activation caches.
+std::string caches_name(std::int64_t stage,
+                        std::int64_t replica);  // "stage-0.replica-0.caches.safetensors"
+
+// The third one: the weights of the model, which are all that reading the model takes.
+std::string weights_name(std::int64_t stage,
+                         std::int64_t replica);  // "stage-0.replica-0.weights.safetensors"
+// The hashes of their tensors (tensor_hashes.h), which only help to name damage; a run does not
+// need them.
+inline constexpr std::string_view kHashesSuffix = ".safetensors.hashes";
+std::string hashes_name(std::int64_t stage,
+                        std::int64_t replica);  // "stage-0.replica-0.safetensors.hashes"
+// All files of one process.
+std::vector<std::string> file_names(std::int64_t stage, std::int64_t replica);
+
+// Which part of a checkpoint is asked for: its commit only, its weights, or everything that a run
+// resumes from.
+enum class Part { none, weights, all };
+// No part contains hashes of tensors.
+std::vector<ShardFile> files_of(const Manifest& manifest, Part part);
+
+// Whether the file exists and has this size.
+bool has_size(const std::filesystem::path& path, std::uint64_t bytes);
 
 }  // namespace strait::store

@@ -1,12 +1,9 @@
 #include "framework/store/memory_directory.h"
 
-#include <fmt/format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <system_error>
-#include <utility>
 
 #include "framework/store/file_lock.h"
 #include "framework/store/step_folders.h"

@@ -1,7 +1,5 @@
 #include "framework/store/safetensors_file.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -19,24 +17,22 @@ constexpr std::uint64_t kLengthBytes = 8;
 std::uint64_t header_length(const InputFile& file) {
   const std::string name = file.path().string();
   if (file.size() < kLengthBytes) {
-    throw StoreError(
-        StoreError::Kind::bad_input,
-        fmt::format("{} has {} bytes: too few for a safetensors file", name, file.size()));
+    throw StoreError(StoreError::Kind::bad_input, "{} has {} bytes: too few for a safetensors file",
+                     name, file.size());
   }
   std::array<std::byte, kLengthBytes> bytes{};
   file.read(0, bytes);
   const auto length = std::bit_cast<std::uint64_t>(bytes);
   if (length > SafetensorsHeader::kMaximumBytes) {
-    throw StoreError(StoreError::Kind::bad_input,
-                     fmt::format("{}: its header claims {} bytes, at most {} are allowed; is it a "
-                                 "safetensors file?",
-                                 name, length, SafetensorsHeader::kMaximumBytes));
+    throw StoreError(
+        StoreError::Kind::bad_input,
+        "{}: its header claims {} bytes, at most {} are allowed; is it a safetensors file?", name,
+        length, SafetensorsHeader::kMaximumBytes);
   }
   if (length > file.size() - kLengthBytes) {
     throw StoreError(StoreError::Kind::bad_input,
-                     fmt::format("{}: its header claims {} bytes, but only {} follow: the file is "
-                                 "cut short",
-                                 name, length, file.size() - kLengthBytes));
+                     "{}: its header claims {} bytes, but only {} follow: the file is cut short",
+                     name, length, file.size() - kLengthBytes);
   }
   return length;
 }
@@ -60,8 +56,8 @@ const TensorInfo* SafetensorsFile::find(const std::string& name) const {
 const TensorInfo& SafetensorsFile::info(const std::string& name) const {
   const TensorInfo* found = find(name);
   if (found == nullptr) {
-    throw StoreError(StoreError::Kind::bad_input,
-                     fmt::format("{}: it has no tensor \"{}\"", path().string(), name));
+    throw StoreError(StoreError::Kind::bad_input, "{}: it has no tensor \"{}\"", path().string(),
+                     name);
   }
   return *found;
 }
@@ -76,8 +72,8 @@ void SafetensorsFile::read(const TensorInfo& info, std::span<std::byte> bytes) c
   if (info.dtype == Dtype::boolean &&
       std::any_of(bytes.begin(), bytes.end(), [](std::byte b) { return b > std::byte{1}; })) {
     throw StoreError(StoreError::Kind::bad_input,
-                     fmt::format("{}: tensor \"{}\" is BOOL but holds bytes other than 0 and 1",
-                                 path().string(), info.name));
+                     "{}: tensor \"{}\" is BOOL but holds bytes other than 0 and 1",
+                     path().string(), info.name);
   }
 }
 

@@ -1,14 +1,6 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <filesystem>
-#include <map>
-#include <memory>
-#include <span>
-#include <string>
 #include <unordered_map>
-#include <vector>
 
 #include "framework/store/input_file.h"
 #include "framework/store/safetensors_header.h"

@@ -1,6 +1,5 @@
 #include "framework/store/safetensors_header.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -63,8 +62,8 @@ class EntryParser {
     info.end = offsets[1];
     if (info.begin > info.end || info.end > data_bytes) {
       refuse(
-          fmt::format("its bytes [{}, {}] do not lie inside the file's {} bytes of data; "
-                      "the file is incomplete or damaged: get it again",
+          fmt::format("its bytes [{}, {}] do not lie inside the file's {} bytes of data; the file "
+                      "is incomplete or damaged: get it again",
                       info.begin, info.end, data_bytes));
     }
     const std::uint64_t needed = size(info);
@@ -126,12 +125,10 @@ class EntryParser {
   }
 
   [[noreturn]] void refuse(const std::string& why) const {
-    throw StoreError(
-        StoreError::Kind::bad_input,
-        fmt::format("{}: tensor {}: {}", file_,
-                    nlohmann::json(name_.substr(0, 128))
-                        .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
-                    why));
+    throw StoreError(StoreError::Kind::bad_input, "{}: tensor {}: {}", file_,
+                     nlohmann::json(name_.substr(0, 128))
+                         .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
+                     why);
   }
 
   const std::string& file_;
@@ -162,10 +159,9 @@ void check_cover(const std::vector<TensorInfo>& tensors, std::uint64_t data_byte
   std::uint64_t covered = 0;
   for (const TensorInfo& info : tensors) {
     if (info.begin != covered) {
-      refuse_header(
-          file, fmt::format("tensor \"{}\" starts at byte {} of the data where byte {} is next: "
-                            "tensors overlap or leave a hole",
-                            info.name, info.begin, covered));
+      refuse_header(file, fmt::format("tensor \"{}\" starts at byte {} of the data where byte {} "
+                                      "is next: tensors overlap or leave a hole",
+                                      info.name, info.begin, covered));
     }
     covered = info.end;
   }
@@ -173,6 +169,17 @@ void check_cover(const std::vector<TensorInfo>& tensors, std::uint64_t data_byte
     refuse_header(file, fmt::format("its tensors have {} bytes, but {} bytes of data are there",
                                     covered, data_bytes));
   }
+}
+
+[[noreturn]] void refuse_index(const std::string& sentence) {
+  throw StoreError(StoreError::Kind::bad_input, sentence);
+}
+
+bool is_inside(const std::string& name) {
+  const std::filesystem::path relative(name);
+  const bool climbs = std::any_of(relative.begin(), relative.end(),
+                                  [](const std::filesystem::path& part) { return part == ".."; });
+  return !name.empty() && relative.is_relative() && !climbs && name.find('\0') == std::string::npos;
 }
 
 }  // namespace
@@ -236,6 +243,32 @@ std::string SafetensorsHeader::format() const {
     bytes += static_cast<char>(rest & 0xff);
   }
   return bytes + text;
+}
+
+WeightIndex parse_weight_index(std::string_view text, const std::string& file) {
+  nlohmann::json root;
+  try {
+    root = fields::parse_bounded_json(text);
+  } catch (const fields::JsonError& error) {
+    refuse_index(fmt::format("{} is not valid: {}", file, error.what()));
+  }
+  const auto map = root.is_object() ? root.find("weight_map") : root.end();
+  if (!root.is_object() || map == root.end() || !map->is_object() || map->empty()) {
+    refuse_index(fmt::format("{} has no \"weight_map\" of tensor names to files", file));
+  }
+  WeightIndex files;
+  for (const auto& [tensor, shard] : map->items()) {
+    if (!shard.is_string()) {
+      refuse_index(fmt::format("{}: the file of tensor \"{}\" is not a name", file, tensor));
+    }
+    const auto& name = shard.get_ref<const std::string&>();
+    if (!is_inside(name)) {
+      refuse_index(
+          fmt::format("{}: the shard \"{}\" is not a name inside the directory", file, name));
+    }
+    files.emplace(tensor, name);
+  }
+  return files;
 }
 
 }  // namespace strait::store

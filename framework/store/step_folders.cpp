@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdint>
 #include <optional>
-#include <string>
 #include <system_error>
 
 #include "framework/store/store_error.h"

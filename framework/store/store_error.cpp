@@ -1,11 +1,9 @@
 #include "framework/store/store_error.h"
 
-#include <fmt/format.h>
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <string>
 #include <system_error>
 
 namespace strait::store {

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace strait::store {
 
@@ -22,6 +25,11 @@ class StoreError : public std::runtime_error {
   };
 
   StoreError(Kind kind, const std::string& what) : std::runtime_error(what), kind_(kind) {}
+  // A sentence with values, as fmt::format takes it.
+  template <class... Values>
+  requires(sizeof...(Values) > 0)
+      StoreError(Kind kind, fmt::format_string<Values...> what, Values&&... values)
+      : StoreError(kind, fmt::format(what, std::forward<Values>(values)...)) {}
   Kind kind() const { return kind_; }
 
  private:

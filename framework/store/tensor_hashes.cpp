@@ -1,9 +1,6 @@
 #include "framework/store/tensor_hashes.h"
 
-#include <fmt/format.h>
-
 #include <iterator>
-#include <map>
 
 #include "framework/fields/json_fields.h"
 #include "framework/store/store_error.h"

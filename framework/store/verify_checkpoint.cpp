@@ -1,12 +1,6 @@
 #include "framework/store/verify_checkpoint.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <cstddef>
-#include <map>
-#include <optional>
-#include <utility>
 
 #include "framework/store/file_hash.h"
 #include "framework/store/file_progress.h"

@@ -1,4 +1,3 @@
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -112,16 +111,14 @@ void append_byte_groups(std::span<const float> values, net::Frame& out) {
 
 void check_byte_groups(std::span<const std::byte> bytes, std::size_t count, const char* what) {
   if (bytes.size() != byte_groups_size(count)) {
-    throw SyncError(SyncError::Kind::corrupt,
-                    fmt::format("{} has {} bytes; {} values take {}", what, bytes.size(), count,
-                                byte_groups_size(count)));
+    throw SyncError(SyncError::Kind::corrupt, "{} has {} bytes; {} values take {}", what,
+                    bytes.size(), count, byte_groups_size(count));
   }
   for_each_byte_group(count, [&](std::size_t at, std::size_t, std::size_t) {
     const float step = step_at(bytes.data() + at);
     if (!std::signbit(step) && !std::isinf(step)) return;
     if (std::isnan(step)) return;
-    throw SyncError(SyncError::Kind::corrupt,
-                    fmt::format("{} has a group with a step of {}", what, step));
+    throw SyncError(SyncError::Kind::corrupt, "{} has a group with a step of {}", what, step);
   });
 }
 

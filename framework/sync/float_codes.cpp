@@ -1,7 +1,5 @@
 #include "framework/sync/float_codes.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
 #include <cstring>
 
@@ -33,9 +31,8 @@ void append_floats(std::span<const float> values, bool narrow, net::Frame& out) 
 void check_floats(std::span<const std::byte> bytes, std::size_t count, bool narrow,
                   const char* what) {
   if (bytes.size() == float_bytes(count, narrow)) return;
-  throw SyncError(SyncError::Kind::corrupt,
-                  fmt::format("{} has {} bytes; {} values take {}", what, bytes.size(), count,
-                              float_bytes(count, narrow)));
+  throw SyncError(SyncError::Kind::corrupt, "{} has {} bytes; {} values take {}", what,
+                  bytes.size(), count, float_bytes(count, narrow));
 }
 
 void read_floats(std::span<const std::byte> bytes, bool narrow, std::span<float> to,
@@ -62,8 +59,7 @@ void read_finite_floats(std::span<const std::byte> bytes, bool narrow, std::span
   bool finite = true;
   for (const float value : to) finite &= std::isfinite(value);
   if (finite) return;
-  throw SyncError(SyncError::Kind::corrupt,
-                  fmt::format("{} has values that are infinite or NaN", what));
+  throw SyncError(SyncError::Kind::corrupt, "{} has values that are infinite or NaN", what);
 }
 
 void check_finite_floats(std::span<const std::byte> bytes, bool narrow, std::size_t count,

@@ -1,11 +1,6 @@
 #pragma once
 
 #include <bit>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string_view>
-#include <vector>
 
 #include "framework/net/frame_memory.h"
 #include "framework/sync/sync_method.h"

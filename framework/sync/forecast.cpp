@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
 #include "framework/net/frame_memory.h"
 #include "framework/net/link_options.h"
 #include "framework/net/wire_format.h"
 #include "framework/sync/methods.h"
-#include "framework/sync/round_message.h"
+#include "framework/sync/round.h"
 
 namespace strait::sync {
 namespace {

@@ -1,8 +1,5 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-
 #include "framework/sync/layout.h"
 #include "framework/sync/membership.h"
 #include "framework/sync/sync_settings.h"

@@ -5,9 +5,7 @@
 #include <algorithm>
 #include <deque>
 #include <limits>
-#include <map>
 #include <thread>
-#include <utility>
 
 namespace strait::sync {
 namespace {
@@ -113,7 +111,7 @@ class FollowerLink final : public net::Link {
 
 }  // namespace
 
-// The writer's is at the start of the memory; those of the readers and the ring follow.
+// The writer's is at the start of the memory; the readers' and the ring follow.
 struct FrameRelay::Progress {
   std::uint64_t token;  // of SharedMemory
   // A cache line each: otherwise each look of a reader would slow the writer.

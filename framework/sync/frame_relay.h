@@ -1,20 +1,14 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
 #include <memory>
-#include <optional>
-#include <span>
-#include <vector>
 
 #include "framework/mutex.h"
 #include "framework/net/frame_memory.h"
 #include "framework/net/link.h"
 #include "framework/net/link_error.h"
 #include "framework/sync/membership.h"
-#include "framework/sync/shared_memory.h"
+#include "framework/sync/shared_memory_group.h"
 
 namespace strait::sync {
 

@@ -1,6 +1,5 @@
 #include "framework/sync/grid.h"
 
-#include <algorithm>
 #include <array>
 #include <bit>
 

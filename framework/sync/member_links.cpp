@@ -1,10 +1,5 @@
 #include "framework/sync/member_links.h"
 
-#include <fmt/format.h>
-
-#include <chrono>
-#include <utility>
-
 #include "framework/sync/sync_error.h"
 
 namespace strait::sync {
@@ -19,11 +14,9 @@ void check_round(const RoundMessage& got, const RoundMessage& expected, const st
   // A member in a newer epoch expects this one to follow.
   if (got.epoch > expected.epoch) return;
   if (got.round >= expected.round && got.round <= expected.round + kRoundsAhead) return;
-  throw SyncError(
-      SyncError::Kind::corrupt,
-      fmt::format("{} sent a message of sync round {} (epoch {}); expected round {} (epoch "
-                  "{})",
-                  peer, got.round, got.epoch, expected.round, expected.epoch));
+  throw SyncError(SyncError::Kind::corrupt,
+                  "{} sent a message of sync round {} (epoch {}); expected round {} (epoch {})",
+                  peer, got.round, got.epoch, expected.round, expected.epoch);
 }
 
 }  // namespace
@@ -110,9 +103,8 @@ bool MemberLinks::keep(std::uint32_t replica, const RoundMessage& header, net::F
   if (header.epoch < membership_.epoch) return false;
   // A frame of a newer epoch is kept: its sender has changed its members before this replica.
   if (early_[replica].emplace(header, std::move(frame)).second) return true;
-  throw SyncError(SyncError::Kind::corrupt,
-                  fmt::format("{} sent the same part of sync round {} twice",
-                              links_[replica]->state().peer, header.round));
+  throw SyncError(SyncError::Kind::corrupt, "{} sent the same part of sync round {} twice",
+                  links_[replica]->state().peer, header.round);
 }
 
 std::vector<std::uint32_t> MemberLinks::check(std::optional<std::size_t> member) {

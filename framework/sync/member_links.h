@@ -1,16 +1,11 @@
 #pragma once
 
 #include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <map>
 #include <memory>
-#include <optional>
-#include <vector>
 
 #include "framework/net/link.h"
 #include "framework/sync/membership.h"
-#include "framework/sync/round_message.h"
+#include "framework/sync/round.h"
 
 namespace strait::sync {
 

@@ -1,6 +1,5 @@
 #include "framework/sync/methods.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "framework/sync/sync_error.h"
@@ -25,8 +24,8 @@ SyncSettings settings_in_group(SyncSettings settings) {
 std::int64_t checked_interval(const SyncSettings& settings, std::int64_t usual) {
   const std::int64_t every = settings.every_or(usual);
   if (every >= 1) return every;
-  throw SyncError(SyncError::Kind::setting,
-                  fmt::format("{}: every is {}; it must be at least 1", settings.method, every));
+  throw SyncError(SyncError::Kind::setting, "{}: every is {}; it must be at least 1",
+                  settings.method, every);
 }
 
 std::string Strength::text() const { return fmt::format("{}/{}/{}", random, top, bits); }
@@ -48,9 +47,8 @@ std::vector<std::string> method_names() { return methods().names(); }
 
 std::unique_ptr<SyncMethod> make_method(const SyncSettings& settings) {
   if (const MethodOffer* offer = methods().find(settings.method)) return offer->make(settings);
-  throw SyncError(SyncError::Kind::setting,
-                  fmt::format("there is no sync method {}; there are {}", settings.method,
-                              fmt::join(method_names(), ", ")));
+  throw SyncError(SyncError::Kind::setting, "there is no sync method {}; there are {}",
+                  settings.method, fmt::join(method_names(), ", "));
 }
 
 }  // namespace strait::sync

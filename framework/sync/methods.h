@@ -1,11 +1,6 @@
 #pragma once
 
-#include <functional>
 #include <memory>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "framework/catalogue.h"
 #include "framework/sync/forecast.h"
@@ -59,7 +54,7 @@ std::unique_ptr<SyncMethod> made(const SyncSettings& settings) {
   return std::make_unique<Method>(settings);
 }
 
-// All methods: those of this build, which methods.cpp lists, and those of plugins.
+// All methods: of this build, which methods.cpp lists, and of plugins.
 Catalogue<MethodOffer>& methods();
 std::vector<std::string> method_names();
 

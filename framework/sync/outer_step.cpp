@@ -1,7 +1,5 @@
 #include "framework/sync/outer_step.h"
 
-#include <fmt/format.h>
-
 #include "framework/sync/sync_error.h"
 
 namespace strait::sync {
@@ -29,9 +27,9 @@ OuterStep outer_step(const SyncSettings& settings, const OuterStep& usual) {
   if (settings.outer_momentum) step.momentum = static_cast<float>(*settings.outer_momentum);
   if (!(step.learning_rate > 0) || !(step.momentum >= 0) || !(step.momentum < 1)) {
     throw SyncError(SyncError::Kind::setting,
-                    fmt::format("{}: outer_learning_rate is {} and outer_momentum is {}; the rate "
-                                "must be above 0, the momentum from 0 to below 1",
-                                settings.method, step.learning_rate, step.momentum));
+                    "{}: outer_learning_rate is {} and outer_momentum is {}; the rate "
+                    "must be above 0, the momentum from 0 to below 1",
+                    settings.method, step.learning_rate, step.momentum);
   }
   return step;
 }

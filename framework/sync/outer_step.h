@@ -1,8 +1,5 @@
 #pragma once
 
-#include <span>
-#include <vector>
-
 #include "framework/sync/slots.h"
 #include "framework/sync/sync_settings.h"
 

@@ -1,23 +1,10 @@
 #include "framework/sync/packet.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <bit>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <utility>
-#include <vector>
 
-#include "framework/coding/lane_coder.h"
-#include "framework/net/frame_memory.h"
 #include "framework/sync/bit_stream.h"
 #include "framework/sync/block_models.h"
-#include "framework/sync/block_pattern.h"
 #include "framework/sync/grid.h"
-#include "framework/sync/random_choice.h"
 #include "framework/sync/sync_error.h"
 
 namespace strait::sync {
@@ -43,7 +30,7 @@ struct PacketHeader {
   unsigned plain_bits() const { return 1 + grid().plain_bits; }
 };
 
-// Consecutive blocks of a packet that share a grid: those of one dense piece, or some that are not
+// Consecutive blocks of a packet that share a grid: all of one dense piece, or some that are not
 // dense.
 struct PacketRun {
   std::size_t first = 0;  // block
@@ -103,8 +90,8 @@ std::size_t checked_values(std::span<const Block> blocks, std::span<const std::u
   for (std::size_t b = 0; b < blocks.size(); ++b) {
     values += values_in(patterns[b]);
     if (patterns[b] >> blocks[b].count == 0) continue;
-    throw SyncError(SyncError::Kind::corrupt,
-                    fmt::format("a packet has values beyond the {} of a block", blocks[b].count));
+    throw SyncError(SyncError::Kind::corrupt, "a packet has values beyond the {} of a block",
+                    blocks[b].count);
   }
   return values;
 }
@@ -134,9 +121,8 @@ void append_packet_header(const PacketHeader& header, net::Frame& out) {
 // SyncError (corrupt) if the bytes do not begin with a valid header.
 PacketHeader read_packet_header(std::span<const std::byte> bytes) {
   if (bytes.size() < kPacketHeaderBytes) {
-    throw SyncError(SyncError::Kind::corrupt,
-                    fmt::format("a packet has {} bytes, its header alone has {}", bytes.size(),
-                                kPacketHeaderBytes));
+    throw SyncError(SyncError::Kind::corrupt, "a packet has {} bytes, its header alone has {}",
+                    bytes.size(), kPacketHeaderBytes);
   }
   const auto byte = [&](std::size_t at) { return std::to_integer<std::uint32_t>(bytes[at]); };
   PacketHeader header;

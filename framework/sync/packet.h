@@ -1,10 +1,5 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <vector>
-
 #include "framework/coding/lane_coder.h"
 #include "framework/net/frame_memory.h"
 #include "framework/sync/random_choice.h"

@@ -1,8 +1,6 @@
 #pragma once
 
-#include <cstdint>
 #include <initializer_list>
-#include <vector>
 
 #include "framework/mixed_bits.h"
 #include "framework/store/sample.h"

@@ -1,4 +1,3 @@
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -75,8 +74,7 @@ void append_sign_groups(std::span<const float> values, std::span<const float> sp
     const std::span<const float> group = values.subspan(first, size);
     const float scale = scale_of(group, spread.subspan(first, size));
     if (!std::isfinite(scale)) {
-      throw SyncError(SyncError::Kind::corrupt,
-                      fmt::format("{} has values that are infinite or NaN", what));
+      throw SyncError(SyncError::Kind::corrupt, "{} has values that are infinite or NaN", what);
     }
     std::byte* to = out.data() + begin + at;
     std::memcpy(to, &scale, sizeof scale);
@@ -95,16 +93,14 @@ void check_sign_groups(std::span<const std::byte> bytes, std::span<const float> 
                        const char* what) {
   const std::size_t count = spread.size();
   if (bytes.size() != sign_groups_size(count)) {
-    throw SyncError(SyncError::Kind::corrupt,
-                    fmt::format("{} has {} bytes; {} values take {}", what, bytes.size(), count,
-                                sign_groups_size(count)));
+    throw SyncError(SyncError::Kind::corrupt, "{} has {} bytes; {} values take {}", what,
+                    bytes.size(), count, sign_groups_size(count));
   }
   for_each_sign_group(count, [&](std::size_t at, std::size_t first, std::size_t size) {
     const float scale = sign_scale_at(bytes.data() + at);
     const float largest = *std::ranges::max_element(spread.subspan(first, size));
     if (std::isfinite(scale * largest) && std::isfinite(scale) && !std::signbit(scale)) return;
-    throw SyncError(SyncError::Kind::corrupt,
-                    fmt::format("{} has a group with a scale of {}", what, scale));
+    throw SyncError(SyncError::Kind::corrupt, "{} has a group with a scale of {}", what, scale);
   });
 }
 

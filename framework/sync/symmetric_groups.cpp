@@ -1,4 +1,3 @@
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
@@ -37,8 +36,7 @@ float largest_of(std::span<const float> values, const char* what) {
     largest = std::max(largest, std::abs(value));
   }
   if (finite) return largest;
-  throw SyncError(SyncError::Kind::corrupt,
-                  fmt::format("{} has values that are infinite or NaN", what));
+  throw SyncError(SyncError::Kind::corrupt, "{} has values that are infinite or NaN", what);
 }
 
 float scale_at(const std::byte* scales, std::size_t group) {
@@ -82,17 +80,15 @@ void append_symmetric_groups(std::span<const float> values, int bits, net::Frame
 void check_symmetric_groups(std::span<const std::byte> bytes, std::size_t count, int bits,
                             const char* what) {
   if (bytes.size() != symmetric_groups_size(count, bits)) {
-    throw SyncError(SyncError::Kind::corrupt,
-                    fmt::format("{} has {} bytes; {} values of {} bits take {}", what, bytes.size(),
-                                count, bits, symmetric_groups_size(count, bits)));
+    throw SyncError(SyncError::Kind::corrupt, "{} has {} bytes; {} values of {} bits take {}", what,
+                    bytes.size(), count, bits, symmetric_groups_size(count, bits));
   }
   // The largest multiple must be finite, too.
   const auto beyond = static_cast<float>(2 * symmetric_levels(bits) + 1);
   for (std::size_t group = 0; group < symmetric_groups_of(count); ++group) {
     const float scale = scale_at(bytes.data(), group);
     if (!std::signbit(scale) && std::isfinite(scale * beyond)) continue;
-    throw SyncError(SyncError::Kind::corrupt,
-                    fmt::format("{} has a group with a scale of {}", what, scale));
+    throw SyncError(SyncError::Kind::corrupt, "{} has a group with a scale of {}", what, scale);
   }
 }
 

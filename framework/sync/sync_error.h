@@ -1,7 +1,10 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace strait::sync {
 
@@ -16,6 +19,11 @@ class SyncError : public std::runtime_error {
     membership_changed  // the round is abandoned and opens again among other members
   };
   SyncError(Kind kind, const std::string& sentence) : std::runtime_error(sentence), kind_(kind) {}
+  // A sentence with values, as fmt::format takes it.
+  template <class... Values>
+  requires(sizeof...(Values) > 0)
+      SyncError(Kind kind, fmt::format_string<Values...> sentence, Values&&... values)
+      : SyncError(kind, fmt::format(sentence, std::forward<Values>(values)...)) {}
   Kind kind() const { return kind_; }
 
  private:

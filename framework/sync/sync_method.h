@@ -1,11 +1,7 @@
 #pragma once
 
 #include <optional>
-#include <span>
 #include <stdexcept>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "framework/sync/round.h"
 #include "framework/sync/slots.h"

@@ -1,8 +1,5 @@
 #include "framework/sync/sync_rounds.h"
 
-#include <stdexcept>
-#include <utility>
-
 #include "framework/sync/sync_error.h"
 
 namespace strait::sync {

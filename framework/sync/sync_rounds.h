@@ -1,9 +1,6 @@
 #pragma once
 
-#include <chrono>
 #include <exception>
-#include <memory>
-#include <optional>
 #include <thread>
 
 #include "framework/mutex.h"

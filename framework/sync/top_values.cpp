@@ -1,8 +1,6 @@
 #include "framework/sync/top_values.h"
 
-#include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <functional>

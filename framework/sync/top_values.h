@@ -1,10 +1,6 @@
 #pragma once
 
 #include <bit>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <vector>
 
 #include "framework/sync/grid.h"
 #include "framework/sync/random_choice.h"

@@ -1,15 +1,16 @@
 #include "framework/tensors/safetensors_writer.h"
 
 #include <ATen/ATen.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <stdexcept>
-#include <vector>
 
 #include "framework/store/atomic_file.h"
+#include "framework/store/checkpoint.h"
 #include "framework/store/file_progress.h"
 #include "framework/store/safetensors_header.h"
+#include "framework/store/step_folders.h"
+#include "framework/store/store_error.h"
 
 namespace strait::tensors {
 namespace {
@@ -37,10 +38,8 @@ store::Dtype dtype_to_write(const TensorSource& named) {
     case at::kBool:
       return store::Dtype::boolean;
     default:
-      throw std::invalid_argument(
-          fmt::format("tensor \"{}\" has an element type that safetensors "
-                      "files do not know",
-                      named.name));
+      throw std::invalid_argument(fmt::format(
+          "tensor \"{}\" has an element type that safetensors files do not know", named.name));
   }
 }
 
@@ -144,6 +143,27 @@ void write_all(File& file, const std::string& text, const std::vector<const Tens
   }
 }
 
+// `write` gets the path of the file and returns its summary.
+template <class Write>
+store::ShardFile write_uncommitted(const std::filesystem::path& checkpoint, const std::string& name,
+                                   const Write& write) {
+  if (store::is_committed(checkpoint)) {
+    throw store::StoreError(store::StoreError::Kind::busy,
+                            "checkpoint {} is complete already; it is never written into",
+                            checkpoint.string());
+  }
+  // A run's directory that was moved away must not come back with nothing but this in it.
+  const std::filesystem::path run = checkpoint.parent_path().parent_path();
+  if (!run.empty() && !store::is_present(run)) {
+    throw store::StoreError(store::StoreError::Kind::storage_io,
+                            "{} is gone: it was moved or removed while the run used it",
+                            run.string());
+  }
+  store::make_directory(checkpoint);
+  const store::FileSummary summary = write(checkpoint / name);
+  return {name, summary.size, summary.hash};
+}
+
 }  // namespace
 
 std::uint64_t bytes_of(const TensorSource& source) {
@@ -176,6 +196,34 @@ store::FileSummary write_safetensors(const std::filesystem::path& path,
   store::AtomicFile file(path, text.size() + bytes);
   write_all(file, text, order, header, hashes);
   return file.commit();
+}
+
+store::ShardFile write_shard(const std::filesystem::path& checkpoint, const std::string& name,
+                             std::span<const NamedTensor> tensors,
+                             const std::map<std::string, std::string>& metadata) {
+  return write_uncommitted(checkpoint, name, [&](const std::filesystem::path& path) {
+    return write_safetensors(path, tensors, metadata);
+  });
+}
+
+store::ShardFile write_shard(const std::filesystem::path& checkpoint, const std::string& name,
+                             std::span<const TensorSource> tensors,
+                             const std::map<std::string, std::string>& metadata,
+                             store::TensorHashes* hashes) {
+  std::vector<store::TensorHash> own;
+  store::ShardFile file =
+      write_uncommitted(checkpoint, name, [&](const std::filesystem::path& path) {
+        return write_safetensors(path, tensors, metadata, hashes == nullptr ? nullptr : &own);
+      });
+  if (hashes != nullptr) hashes->files.emplace_back(name, std::move(own));
+  return file;
+}
+
+store::ShardFile write_hashes(const std::filesystem::path& checkpoint, const std::string& name,
+                              const store::TensorHashes& hashes) {
+  return write_uncommitted(checkpoint, name, [&](const std::filesystem::path& path) {
+    return store::replace_file(path, hashes.format());
+  });
 }
 
 }  // namespace strait::tensors

@@ -1,13 +1,6 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <exception>
-#include <map>
-#include <memory>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "framework/mutex.h"
 #include "framework/tensors/safetensors_writer.h"

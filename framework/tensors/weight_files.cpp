@@ -1,17 +1,13 @@
 #include "framework/tensors/weight_files.h"
 
 #include <ATen/ATen.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <set>
-#include <span>
-#include <string_view>
 
 #include "framework/shell_word.h"
 #include "framework/store/input_file.h"
 #include "framework/store/store_error.h"
-#include "framework/store/weight_index.h"
 
 namespace strait::tensors {
 namespace {
@@ -59,9 +55,8 @@ WeightFiles::WeightFiles(std::filesystem::path directory) : directory_(std::move
     refuse_weights(fmt::format(
         "{} holds its weights as pytorch_model.bin only, a format that can run code when it is "
         "read; convert it once, with transformers: python3 -c 'import sys; from transformers "
-        "import "
-        "AutoModelForCausalLM as M; M.from_pretrained(sys.argv[1], torch_dtype=\"auto\")"
-        ".save_pretrained(sys.argv[1])' {}",
+        "import AutoModelForCausalLM as M; M.from_pretrained(sys.argv[1], "
+        "torch_dtype=\"auto\").save_pretrained(sys.argv[1])' {}",
         directory_.string(), shell_word(directory_.string())));
   } else if (!std::filesystem::is_directory(directory_, ignored)) {
     refuse_weights(fmt::format("the model's directory {} is missing; put its files back there",

@@ -1,13 +1,5 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
-#include <filesystem>
-#include <map>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "framework/store/safetensors_header.h"
 #include "framework/tensors/safetensors_reader.h"
 

@@ -1,9 +1,7 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdint>
 #include <map>
-#include <optional>
 #include <span>
 #include <utility>
 #include <vector>

@@ -1,13 +1,10 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <filesystem>
-#include <string>
 #include <vector>
 
 #include "framework/mutex.h"
-#include "framework/trace/trace_error.h"
+#include "framework/trace/trace_file.h"
 
 namespace strait::trace {
 

@@ -1,11 +1,8 @@
 #include "launcher/base/backend.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <csignal>
 #include <fstream>
-#include <string_view>
 
 #include "launcher/base/text.h"
 
@@ -35,6 +32,8 @@ const char* signal_meaning(int signal) {
   }
 }
 
+// The end of a log is read, not the whole: a log may have gigabytes. A line of a traceback may be
+// long, and a single one must not push the others off the screen.
 constexpr std::streamoff kTailBytes = std::streamoff{64} << 10;
 constexpr std::size_t kLineBytes = 400;
 

@@ -1,15 +1,12 @@
 #pragma once
 
 #include <chrono>
-#include <cstddef>
 #include <filesystem>
 #include <ios>
 #include <memory>
-#include <optional>
-#include <string>
 #include <vector>
 
-#include "framework/net/process_name.h"
+#include "framework/net/identity.h"
 #include "launcher/base/errors.h"
 
 namespace strait::base {

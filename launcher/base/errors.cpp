@@ -1,22 +1,16 @@
 #include "launcher/base/errors.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <charconv>
-#include <cstdint>
-#include <filesystem>
 #include <new>
 #include <regex>
-#include <string>
 #include <system_error>
 
 #include "framework/net/link_error.h"
 #include "framework/store/store_error.h"
 #include "framework/sync/sync_error.h"
-#include "framework/trace/trace_error.h"
+#include "framework/trace/trace_file.h"
 #include "launcher/base/text.h"
 
 namespace strait::base {
@@ -158,10 +152,9 @@ Failure describe_failure(const std::exception& error) {
     return {exit_code_of(*known), text_of(*known)};
   }
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr || reports_missing_memory(text)) {
-    return {ExitCode::out_of_memory,
-            "out of memory" + asked_for(text) +
-                "; a smaller train.micro_batch, model.recompute = \"layer\" or more "
-                "pipeline.stages need less"};
+    return {ExitCode::out_of_memory, "out of memory" + asked_for(text) +
+                                         "; a smaller train.micro_batch, model.recompute = "
+                                         "\"layer\" or more pipeline.stages need less"};
   }
   return {ExitCode::internal, "broken invariant: " + first_line(text), true};
 }

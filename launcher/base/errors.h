@@ -1,9 +1,10 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <exception>
 #include <stdexcept>
-#include <string>
 
 #include "framework/fields/fields.h"
 
@@ -84,6 +85,11 @@ class UserError : public std::runtime_error {
  public:
   UserError(ExitCode code, const std::string& sentence)
       : std::runtime_error(sentence), code_(code) {}
+  // A sentence with values, as fmt::format takes it.
+  template <class... Values>
+  requires(sizeof...(Values) > 0)
+      UserError(ExitCode code, fmt::format_string<Values...> sentence, Values&&... values)
+      : UserError(code, fmt::format(sentence, std::forward<Values>(values)...)) {}
   ExitCode code() const { return code_; }
 
  private:

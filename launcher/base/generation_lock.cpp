@@ -1,14 +1,10 @@
 #include "launcher/base/generation_lock.h"
 
-#include <fmt/format.h>
 #include <poll.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <csignal>
-#include <optional>
 #include <sstream>
 
 #include "framework/store/atomic_file.h"
@@ -26,6 +22,7 @@ using Clock = std::chrono::steady_clock;
 // A killed process ends only when its system calls return; a disk or network file system that hangs
 // delays it.
 constexpr std::chrono::seconds kGoneWithin{30};
+// Most processes are gone within some milliseconds, and a restart waits for this.
 constexpr std::chrono::milliseconds kLookEvery{10};
 // A process writes its record right after it has taken its lock.
 constexpr std::chrono::seconds kRecordedWithin{1};
@@ -66,11 +63,10 @@ std::optional<Holder> recorded_holder(const LockFile& file) {
 }
 
 [[noreturn]] void refuse_fenced(std::uint32_t own, std::uint32_t newer, const fs::path& run) {
-  throw UserError(
-      ExitCode::fenced,
-      fmt::format("this process is of generation {} of the run in {}, but generation {} has begun "
+  throw UserError(ExitCode::fenced,
+                  "this process is of generation {} of the run in {}, but generation {} has begun "
                   "there; it ends",
-                  own, run.string(), newer));
+                  own, run.string(), newer);
 }
 
 // Takes the lock, or returns its holder. An empty Holder: it has not written its name yet.
@@ -85,14 +81,12 @@ std::optional<Holder> take(LockFile& file) {
 std::string process_of(const LockFile& file) { return file.path().stem().string(); }
 
 [[noreturn]] void refuse_held(const LockFile& lock, const Holder& holder) {
-  throw UserError(
-      ExitCode::stalled,
-      fmt::format("{} still holds {}{}; end it, then resume",
+  throw UserError(ExitCode::stalled, "{} still holds {}{}; end it, then resume",
                   holder.process.pid == 0 ? "a process" : holder.describe(process_of(lock)),
                   lock.path().string(),
                   holder.process.exists()
                       ? fmt::format(" {} s after it was killed", kGoneWithin.count())
-                      : ", and from here it cannot be ended"));
+                      : ", and from here it cannot be ended");
 }
 
 // What to do about a holder. Until a process that has just taken the lock has written its name, the
@@ -141,11 +135,10 @@ std::uint32_t read_generation(const fs::path& file) {
   std::uint32_t number = 0;
   // Counted from 1 again, processes of former starts would look like present ones.
   if (in >> number) return number;
-  throw UserError(
-      ExitCode::corrupt,
-      fmt::format("{} does not hold a number. It counts the starts of this run and must never "
+  throw UserError(ExitCode::corrupt,
+                  "{} does not hold a number. It counts the starts of this run and must never "
                   "decrease: write a number into it that is higher than any before",
-                  file.string()));
+                  file.string());
 }
 
 std::uint32_t begun_generation(const fs::path& run_directory) {

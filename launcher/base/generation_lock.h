@@ -1,12 +1,9 @@
 #pragma once
 
-#include <cstdint>
-#include <filesystem>
-#include <string>
 #include <vector>
 
-#include "framework/net/process_name.h"
-#include "launcher/base/lock_file.h"
+#include "framework/net/identity.h"
+#include "launcher/base/run_lock.h"
 
 namespace strait::base {
 

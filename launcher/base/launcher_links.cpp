@@ -1,6 +1,6 @@
 #include "launcher/base/launcher_links.h"
 
-#include "launcher/base/build_id.h"
+#include "launcher/base/own_program.h"
 
 namespace strait::base {
 namespace {

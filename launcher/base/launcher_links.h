@@ -1,10 +1,7 @@
 #pragma once
 
-#include <chrono>
-#include <string>
-
+#include "framework/net/identity.h"
 #include "framework/net/link_options.h"
-#include "framework/net/process_name.h"
 
 // Options of the launcher's links, for the end whose peer is `peer`. Both ends use these: a hello
 // with another name, or of another build, is refused.

@@ -1,5 +1,4 @@
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -10,13 +9,12 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <string_view>
 
 #include "framework/file_descriptor.h"
 #include "launcher/base/backend.h"
-#include "launcher/base/child_streams.h"
-#include "launcher/base/clocks.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/machine.h"
+#include "launcher/base/piped_process.h"
 #include "launcher/base/process_identity.h"
 #include "launcher/base/read_all.h"
 
@@ -99,10 +97,9 @@ void LocalProcess::send_input(const std::string& json) {
     } else if (errno == EAGAIN) {
       const int left = milliseconds_until(deadline);
       if (left == 0) {
-        throw UserError(
-            ExitCode::stalled,
-            fmt::format("{} (pid {}) started but did not read its plan within {} s; see {}", name_,
-                        pid_, kInputLimit.count(), log_.file().string()));
+        throw UserError(ExitCode::stalled,
+                        "{} (pid {}) started but did not read its plan within {} s; see {}", name_,
+                        pid_, kInputLimit.count(), log_.file().string());
       }
       pollfd room{input_.number(), POLLOUT, 0};
       ::poll(&room, 1, left);
@@ -113,9 +110,8 @@ void LocalProcess::send_input(const std::string& json) {
 }
 
 [[noreturn]] void throw_start_error(const Launch& launch, std::string_view doing, int error) {
-  throw UserError(ExitCode::bad_input,
-                  fmt::format("cannot start {}: {} failed: {}", launch.process.describe(), doing,
-                              std::strerror(error)));
+  throw UserError(ExitCode::bad_input, "cannot start {}: {} failed: {}", launch.process.describe(),
+                  doing, std::strerror(error));
 }
 
 }  // namespace

@@ -1,13 +1,7 @@
 #pragma once
 
-#include <array>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <span>
-#include <string>
-#include <string_view>
 #include <variant>
 
 #include "framework/fields/bounded_json.h"

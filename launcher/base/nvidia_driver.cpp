@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstddef>
 #include <cstdlib>
-#include <memory>
+#include <filesystem>
 #include <sstream>
-
-#include "launcher/base/libtorch_cuda.h"
+#include <system_error>
 
 namespace strait::base {
 namespace {
@@ -30,6 +30,8 @@ struct Utilization {
 };
 
 using Text = std::array<char, 96>;  // both lengths are this or less in the manual
+
+constexpr const char* kLibrary = "libtorch_cuda.so";
 
 }  // namespace
 
@@ -141,6 +143,32 @@ std::vector<std::int64_t> gpu_memory_here() {
   std::vector<std::int64_t> bytes;
   for (const NvidiaDriver::Gpu& gpu : gpus_here()) bytes.push_back(gpu.memory_bytes.value_or(0));
   return bytes;
+}
+
+// Asks the loader where it searches: the program's RPATH, LD_LIBRARY_PATH and the system's folders.
+bool libtorch_has_cuda() {
+  void* const program = dlopen(nullptr, RTLD_LAZY);
+  Dl_serinfo size{};
+  if (program == nullptr || dlinfo(program, RTLD_DI_SERINFOSIZE, &size) != 0) return false;
+  const auto bytes = std::make_unique<std::byte[]>(size.dls_size);
+  auto* const folders = new (bytes.get()) Dl_serinfo(size);
+  if (dlinfo(program, RTLD_DI_SERINFO, folders) != 0) return false;
+  for (unsigned i = 0; i < folders->dls_cnt; ++i) {
+    std::error_code none;
+    const std::filesystem::path folder = folders->dls_serpath[i].dls_name;
+    if (std::filesystem::exists(folder / kLibrary, none)) return true;
+  }
+  return false;
+}
+
+const std::string& load_libtorch_cuda() {
+  static const std::string kFault = [] {
+    if (!libtorch_has_cuda()) return std::string();
+    // It stays loaded. Its symbols are global, as symbols of a linked library are.
+    if (dlopen(kLibrary, RTLD_NOW | RTLD_GLOBAL) != nullptr) return std::string();
+    return std::string(dlerror());
+  }();
+  return kFault;
 }
 
 }  // namespace strait::base

@@ -1,27 +1,25 @@
 #include "launcher/base/piped_process.h"
 
-#include <fmt/format.h>
+#include <fcntl.h>
 #include <poll.h>
+#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <utility>
 
-#include "launcher/base/child_streams.h"
-#include "launcher/base/clocks.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/machine.h"
 #include "launcher/base/text.h"
 
 namespace strait::base {
 namespace {
 
+// Bounds on what a program that goes on printing can make this process keep.
 constexpr std::size_t kStderrLimit = 64 << 10;
 constexpr std::size_t kLineLimit = 1 << 20;
 constexpr std::size_t kPieceBytes = 16 << 10;
@@ -30,6 +28,54 @@ constexpr std::size_t kOutputLimit = 1 << 20;  // of run_program()
 constexpr std::size_t kUnreadLimit = 64 << 20;
 
 }  // namespace
+
+FileDescriptor above_standard_streams(FileDescriptor low) {
+  if (low.number() > 2 || !low.open()) return low;
+  return FileDescriptor(::fcntl(low.number(), F_DUPFD_CLOEXEC, 3));
+}
+
+std::pair<FileDescriptor, FileDescriptor> stream_pair(const std::string& program) {
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+    throw UserError(ExitCode::bad_input, "cannot start {}: socketpair failed: {}", program,
+                    std::strerror(errno));
+  }
+  return {above_standard_streams(FileDescriptor(ends[0])),
+          above_standard_streams(FileDescriptor(ends[1]))};
+}
+
+int spawn_child(int& pid, std::vector<std::string> argv, int input, int output, int errors) {
+  posix_spawn_file_actions_t actions{};
+  ::posix_spawn_file_actions_init(&actions);
+  for (const auto& [from, to] : {std::pair{input, 0}, {output, 1}, {errors, 2}}) {
+    ::posix_spawn_file_actions_adddup2(&actions, from, to);
+  }
+  // Another thread may open a file without O_CLOEXEC between fork and exec, also inside a library.
+  ::posix_spawn_file_actions_addclosefrom_np(&actions, 3);
+  posix_spawnattr_t attributes{};
+  ::posix_spawnattr_init(&attributes);
+  sigset_t all;
+  sigset_t none;
+  ::sigfillset(&all);
+  ::sigemptyset(&none);
+  // Ignored signals survive exec: a child of nohup would ignore SIGHUP, and SIGPIPE if the parent
+  // does.
+  ::posix_spawnattr_setsigdefault(&attributes, &all);
+  ::posix_spawnattr_setsigmask(&attributes, &none);
+  // A session of its own, so that Ctrl-C in the terminal reaches the launcher only.
+  const auto flags = static_cast<unsigned>(POSIX_SPAWN_SETSID) |
+                     static_cast<unsigned>(POSIX_SPAWN_SETSIGDEF) |
+                     static_cast<unsigned>(POSIX_SPAWN_SETSIGMASK);
+  ::posix_spawnattr_setflags(&attributes, static_cast<short>(flags));
+  std::vector<char*> words;
+  words.reserve(argv.size() + 1);
+  for (std::string& word : argv) words.push_back(word.data());
+  words.push_back(nullptr);
+  const int error = ::posix_spawnp(&pid, words[0], &actions, &attributes, words.data(), environ);
+  ::posix_spawnattr_destroy(&attributes);
+  ::posix_spawn_file_actions_destroy(&actions);
+  return error;
+}
 
 PipedProcess::PipedProcess(const std::vector<std::string>& argv) {
   auto [input, their_input] = stream_pair(argv.at(0));
@@ -192,8 +238,8 @@ ProgramResult run_program(const std::vector<std::string>& argv, std::chrono::sec
   }
   const std::optional<ExitStatus> ended = program.wait_until(deadline);
   if (!ended) {
-    throw UserError(ExitCode::stalled,
-                    fmt::format("{} timed out after {} s and was killed", argv[0], limit.count()));
+    throw UserError(ExitCode::stalled, "{} timed out after {} s and was killed", argv[0],
+                    limit.count());
   }
   result.status = *ended;
   result.err = program.errors();

@@ -1,15 +1,13 @@
 #include "launcher/base/read_all.h"
 
-#include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
 
-#include "launcher/base/clocks.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/machine.h"
 
 namespace strait::base {
 namespace {
@@ -44,8 +42,8 @@ std::string read_all(int descriptor, const std::string& what, std::size_t most,
   while (true) {
     const int left = milliseconds_until(deadline);
     if (left == 0) {
-      throw UserError(ExitCode::stalled,
-                      fmt::format("{} did not arrive completely within {} s", what, limit.count()));
+      throw UserError(ExitCode::stalled, "{} did not arrive completely within {} s", what,
+                      limit.count());
     }
     pollfd waited{descriptor, POLLIN, 0};
     ::poll(&waited, 1, left);
@@ -54,13 +52,12 @@ std::string read_all(int descriptor, const std::string& what, std::size_t most,
     if (got == 0) return text;
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (got < 0) {
-      throw UserError(ExitCode::bad_input,
-                      fmt::format("cannot read {}: {}", what, std::strerror(errno)));
+      throw UserError(ExitCode::bad_input, "cannot read {}: {}", what, std::strerror(errno));
     }
     text.append(piece.data(), static_cast<std::size_t>(got));
     if (text.size() > most) {
-      throw UserError(ExitCode::bad_input,
-                      fmt::format("{} is longer than {} bytes: it is something else", what, most));
+      throw UserError(ExitCode::bad_input, "{} is longer than {} bytes: it is something else", what,
+                      most);
     }
   }
 }

@@ -4,13 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
-#include <string_view>
+#include <vector>
 
 #include "framework/shell_word.h"
 
-// Text for terminals, shells and error messages. All functions are pure.
 namespace strait::base {
+
+// Text for terminals, shells and error messages. All functions are pure.
 
 // "980 B", "98.0 kB", "1.2 MB", "3.45 GB": decimal units.
 std::string byte_text(std::uint64_t bytes);
@@ -43,5 +43,26 @@ using strait::shell_word;
 // The known name with the least edit distance to `written` (a swap of adjacent letters counts as
 // one edit); empty if more than a third of the letters differ.
 std::string_view nearest_name(std::string_view written, std::span<const std::string_view> known);
+
+// Tables for people.
+
+struct TextColumn {
+  enum class Kind { number, text, key };  // a key is a text that names the row
+
+  std::string heading;
+  std::vector<std::string> cells;  // as many in each column
+  Kind kind = Kind::number;        // numbers are aligned right
+};
+
+// The lines of a table: headings, then the rows. Where it is wider than `columns` characters, the
+// columns that do not fit follow below with the keys again; only a single column with its keys may
+// be wider. 0: of any width. Pure.
+std::vector<std::string> table_lines(const std::vector<TextColumn>& table, std::size_t columns = 0);
+
+// The same, each line with two blanks before it and a line end.
+std::string table_text(const std::vector<TextColumn>& table, std::size_t columns = 0);
+
+// Of the terminal that is stdout; 0: it is not one.
+std::size_t terminal_columns();
 
 }  // namespace strait::base

@@ -1,16 +1,8 @@
 #include "launcher/cli/changed_run.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <array>
-#include <cstdint>
-#include <filesystem>
-#include <span>
-#include <string_view>
 #include <system_error>
-#include <utility>
 
 #include "launcher/base/errors.h"
 #include "launcher/base/run_file_names.h"
@@ -22,7 +14,7 @@
 #include "launcher/recipe/recipe_io.h"
 #include "launcher/recipe/recipe_keys.h"
 #include "launcher/worker/stage_settings.h"
-#include "stages/learning_rate.h"
+#include "stages/adamw.h"
 
 namespace strait::cli {
 namespace {
@@ -106,11 +98,10 @@ std::vector<const recipe::RecipeKey*> changed_keys(const recipe::Recipe& before,
 void check_may_change(const std::vector<const recipe::RecipeKey*>& keys) {
   for (const recipe::RecipeKey* key : keys) {
     if (find_changeable(key->name) != nullptr) continue;
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("--set {} would change what this run is; resume can change {} only; for others "
-                    "start a run of another name",
-                    key->name, keys_with(kEffects)));
+    throw base::UserError(base::ExitCode::bad_input,
+                          "--set {} would change what this run is; resume can change {} only; for "
+                          "others start a run of another name",
+                          key->name, keys_with(kEffects));
   }
 }
 
@@ -182,10 +173,10 @@ std::vector<std::string> change_notes(const plan::Plan& before, const plan::Plan
   const std::string warmup = planner::long_warmup_note(now);
   if (!warmup.empty() && warmup != planner::long_warmup_note(before)) notes.push_back(warmup);
   if (before.recipe.train.batch != now.recipe.train.batch) {
-    notes.push_back(fmt::format(
-        "step {} takes the rows that it has in a run of {} rows a step from the start: others "
-        "are skipped or repeated once",
-        number(step) + 1, now.recipe.train.batch));
+    notes.push_back(
+        fmt::format("step {} takes the rows that it has in a run of {} rows a step from the start: "
+                    "others are skipped or repeated once",
+                    number(step) + 1, now.recipe.train.batch));
   }
   return notes;
 }
@@ -239,10 +230,9 @@ ChangedRun changed_run(const run::RunDirectory& directory, const plan::RunFile& 
   if (changes_sync(overrides)) before.sync_method.clear();
   plan::RunFile changed = planned_again(run, recipe, before, nullptr);
   if (changed.plan.steps < number(step)) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("the run has made {}, and would have {}: set train.steps to more than {}",
-                    base::counted(number(step), "step"), changed.plan.steps, number(step)));
+    throw base::UserError(base::ExitCode::bad_input,
+                          "the run has made {}, and would have {}: set train.steps to more than {}",
+                          base::counted(number(step), "step"), changed.plan.steps, number(step));
   }
   std::vector<std::string> notes = change_notes(run.plan, changed.plan, keys, step);
   return {std::move(changed), std::move(notes)};

@@ -1,9 +1,5 @@
 #pragma once
 
-#include <filesystem>
-#include <string>
-#include <vector>
-
 #include "framework/store/sample.h"
 #include "launcher/plan/run_files.h"
 #include "launcher/recipe/recipe.h"

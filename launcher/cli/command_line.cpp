@@ -1,13 +1,9 @@
 #include "launcher/cli/command_line.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <filesystem>
 #include <system_error>
-#include <vector>
 
 #include "framework/utf8.h"
 #include "launcher/base/command_name.h"
@@ -114,15 +110,14 @@ std::string missing(const Chosen& chosen, const std::string& sentence) {
 void check_encoding(std::span<char* const> words) {
   for (const char* word : words) {
     if (is_utf8(word)) continue;
-    throw base::UserError(base::ExitCode::bad_input,
-                          fmt::format("the argument \"{}\" is not UTF-8", word));
+    throw base::UserError(base::ExitCode::bad_input, "the argument \"{}\" is not UTF-8", word);
   }
   std::error_code gone;  // a folder that was removed has no path
   const std::string here = std::filesystem::current_path(gone).string();
   if (is_utf8(here)) return;
-  throw base::UserError(
-      base::ExitCode::bad_input,
-      fmt::format("the path of this folder, {}, is not UTF-8; call strait in another one", here));
+  throw base::UserError(base::ExitCode::bad_input,
+                        "the path of this folder, {}, is not UTF-8; call strait in another one",
+                        here);
 }
 
 // The library would list all words of the line as not expected.
@@ -134,10 +129,8 @@ void check_verb(const CLI::App& cli, std::string_view word) {
   }
   const std::string near = proposal(word, verbs_of(cli));
   throw base::UserError(
-      base::ExitCode::bad_input,
-      fmt::format(
-          "\"{}\" is not a verb{}", word,
-          near.empty() ? fmt::format("; {} --help lists them", base::command_name()) : near));
+      base::ExitCode::bad_input, "\"{}\" is not a verb{}", word,
+      near.empty() ? fmt::format("; {} --help lists them", base::command_name()) : near);
 }
 
 std::string usage_fault(const CLI::App& cli, const CLI::Error& error) {

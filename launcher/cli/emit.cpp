@@ -1,7 +1,5 @@
 #include "launcher/cli/emit.h"
 
-#include <fmt/format.h>
-
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/hosts/agent_starter.h"

@@ -1,9 +1,5 @@
 #pragma once
 
-#include <filesystem>
-#include <string>
-#include <vector>
-
 #include "launcher/plan/plan.h"
 
 namespace strait::cli {

@@ -1,12 +1,6 @@
 #include "launcher/cli/link_checkup.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
-
-#include <cstddef>
-#include <map>
-#include <string>
-#include <tuple>
 
 #include "framework/net/link_error.h"
 #include "launcher/base/errors.h"

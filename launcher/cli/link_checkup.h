@@ -1,7 +1,5 @@
 #pragma once
 
-#include <vector>
-
 #include "launcher/hosts/diagnostics.h"
 #include "launcher/plan/plan.h"
 #include "launcher/run/run_hosts.h"

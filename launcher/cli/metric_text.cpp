@@ -1,10 +1,6 @@
 #include "launcher/cli/metric_text.h"
 
-#include <algorithm>
 #include <cmath>
-#include <cstdint>
-
-#include "launcher/base/text.h"
 
 namespace strait::cli {
 namespace {

@@ -3,15 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cstddef>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
 #include "framework/trace/combine_metrics.h"
 #include "framework/trace/metric.h"
-#include "launcher/base/text_table.h"
+#include "launcher/base/text.h"
 
 // Metrics as text for people, according to their tables (framework/trace/metric.h): parts of the
 // line of a step, and tables of a run. Pure.

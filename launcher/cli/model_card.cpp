@@ -1,14 +1,6 @@
 #include "launcher/cli/model_card.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <array>
-#include <cstdint>
 #include <fstream>
-#include <functional>
-#include <nlohmann/json.hpp>
-#include <utility>
 
 #include "framework/store/checkpoint.h"
 #include "framework/store/step_folders.h"

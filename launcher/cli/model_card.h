@@ -1,9 +1,6 @@
 #pragma once
 
-#include <filesystem>
-#include <string>
-
-#include "launcher/cli/whole_model.h"
+#include "launcher/cli/ask_model.h"
 #include "launcher/recipe/recipe.h"
 
 namespace strait::cli {

@@ -1,12 +1,7 @@
 #include "launcher/cli/prepared_run.h"
 
-#include <fmt/format.h>
-
 #include <exception>
-#include <string>
 #include <system_error>
-#include <utility>
-#include <vector>
 
 #include "framework/store/atomic_file.h"
 #include "framework/store/checkpoint.h"
@@ -109,9 +104,9 @@ PreparedRun prepare_run(const fs::path& path, planner::PlannedRun planned,
     plan::RunFile run = write_files(directory, std::move(planned));
     if (signals.count().load() > 0) {
       throw base::UserError(base::ExitCode::interrupted,
-                            fmt::format("interrupted while {} was prepared; nothing was started, "
-                                        "and the directory is removed",
-                                        path.string()));
+                            "interrupted while {} was prepared; nothing was started, "
+                            "and the directory is removed",
+                            path.string());
     }
     return {std::move(directory), std::move(run)};
   } catch (const std::exception&) {

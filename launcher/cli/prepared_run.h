@@ -1,7 +1,5 @@
 #pragma once
 
-#include <filesystem>
-
 #include "launcher/plan/run_files.h"
 #include "launcher/planner/plan_maker.h"
 #include "launcher/run/run_directory.h"

@@ -1,8 +1,5 @@
 #pragma once
 
-#include <fmt/format.h>
-
-#include <filesystem>
 #include <system_error>
 
 #include "framework/store/step_folders.h"
@@ -14,13 +11,12 @@ namespace strait::cli {
 // UserError: the name is empty, or there is something already; its message ends with the remedy.
 inline void check_new_or_empty(const std::filesystem::path& target, const char* remedy) {
   if (target.empty()) {
-    throw base::UserError(base::ExitCode::bad_input,
-                          fmt::format("the folder's name is empty; {}", remedy));
+    throw base::UserError(base::ExitCode::bad_input, "the folder's name is empty; {}", remedy);
   }
   if (!store::is_present(target)) return;
   if (std::filesystem::is_directory(target) && std::filesystem::is_empty(target)) return;
-  throw base::UserError(base::ExitCode::bad_input,
-                        fmt::format("{} exists already; {}", target.string(), remedy));
+  throw base::UserError(base::ExitCode::bad_input, "{} exists already; {}", target.string(),
+                        remedy);
 }
 
 // Removes what was written into a new or empty directory unless all of it was: the next attempt
@@ -52,9 +48,8 @@ class RemoveUnlessComplete {
   // UserError (interrupted): the user has pressed Ctrl-C.
   void check() const {
     if (signals_.count() == 0) return;
-    throw base::UserError(
-        base::ExitCode::interrupted,
-        fmt::format("interrupted; what was written to {} is removed", target_.string()));
+    throw base::UserError(base::ExitCode::interrupted,
+                          "interrupted; what was written to {} is removed", target_.string());
   }
 
  private:

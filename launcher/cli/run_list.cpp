@@ -1,11 +1,9 @@
 #include "launcher/cli/run_list.h"
 
 #include <fmt/chrono.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <ctime>
-#include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "framework/store/step_folders.h"

@@ -1,10 +1,7 @@
 #include "launcher/cli/run_options.h"
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <iostream>
-#include <iterator>
-#include <memory>
 #include <system_error>
 
 #include "launcher/base/errors.h"

@@ -1,12 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <filesystem>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "launcher/hosts/node_rank.h"
 #include "launcher/plan/run_files.h"
 #include "launcher/recipe/recipe.h"

@@ -1,9 +1,7 @@
 #pragma once
 
-#include <cstddef>
-#include <optional>
-#include <string>
-#include <vector>
+#include <atomic>
+#include <filesystem>
 
 #include "framework/data/record.h"
 #include "launcher/recipe/recipe.h"
@@ -31,5 +29,11 @@ std::string prompt_flags(const std::vector<SamplePrompt>& prompts);
 
 // Whether the run trains on chats, by its first record. False where that cannot be read.
 bool trains_on_chats(const recipe::Recipe& recipe);
+
+// A few prompts of the evaluation data with the trained model's completions and the expected ones.
+// Empty where the data has no prompts, or the model does not fit here. Once `stops` is above 0 no
+// further one is generated.
+std::vector<std::string> sample_completions(const std::filesystem::path& run_directory,
+                                            const std::atomic<int>& stops);
 
 }  // namespace strait::cli

@@ -1,13 +1,7 @@
 #include "launcher/cli/step_timeline.h"
 
-#include <algorithm>
 #include <cmath>
-#include <functional>
-#include <limits>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <utility>
 
 #include "launcher/planner/step_forecast.h"
 

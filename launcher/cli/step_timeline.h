@@ -1,10 +1,7 @@
 #pragma once
 
-#include <cstdint>
 #include <istream>
 #include <nlohmann/json_fwd.hpp>
-#include <string>
-#include <vector>
 
 #include "launcher/plan/plan.h"
 

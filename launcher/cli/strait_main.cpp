@@ -5,23 +5,19 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <exception>
 #include <iostream>
-#include <string>
-#include <string_view>
 #include <system_error>
 
-#include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
-#include "launcher/base/libtorch_cuda.h"
+#include "launcher/base/machine.h"
+#include "launcher/base/nvidia_driver.h"
 #include "launcher/base/own_program.h"
 #include "launcher/base/stop_signals.h"
 #include "launcher/base/text.h"
-#include "launcher/base/thread_waits.h"
 #include "launcher/cli/command_line.h"
 #include "launcher/cli/verbs.h"
 #include "launcher/plugin/plugin_file.h"

@@ -1,9 +1,7 @@
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <climits>
-#include <string_view>
 
 #include "launcher/base/errors.h"
 #include "launcher/base/stop_signals.h"

@@ -3,15 +3,15 @@
 #include <cstdlib>
 #include <iostream>
 
-#include "launcher/base/build_id.h"
-#include "launcher/base/libtorch_cuda.h"
+#include "launcher/base/nvidia_driver.h"
+#include "launcher/base/own_program.h"
 #include "launcher/cli/strait_main.h"
 #include "launcher/hosts/stage_command.h"
 #include "launcher/plugin/plugin_file.h"
 #include "launcher/worker/commands.h"
 #include "launcher/worker/compute_device.h"
 
-// strait-stage with libtorch: the commands of a host agent and those of a stage.
+// strait-stage with libtorch: the commands of a host agent and of a stage.
 int strait::strait_stage_main(int argc, char** argv, OfferParts offer) {
   using strait::base::ExitCode;
   using strait::hosts::TorchCommand;

@@ -1,17 +1,9 @@
 #include <fmt/chrono.h>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdint>
 #include <ctime>
-#include <filesystem>
-#include <memory>
-#include <nlohmann/json.hpp>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "framework/store/checkpoint.h"
 #include "framework/store/store_error.h"
@@ -19,8 +11,7 @@
 #include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
-#include "launcher/cli/copied_run.h"
-#include "launcher/cli/number_range.h"
+#include "launcher/cli/command_line.h"
 #include "launcher/cli/saved_checkpoints.h"
 #include "launcher/cli/verbs.h"
 #include "launcher/run/run_directory.h"
@@ -38,7 +29,7 @@ std::vector<SavedCheckpoint> list_of(const fs::path& run) {
   return saved_checkpoints(run, plan_of(run));
 }
 
-// Where a complete checkpoint survives the loss of which machine.
+// The machines that may be lost without losing a complete checkpoint.
 std::string place_text(const SavedCheckpoint& one) {
   if (one.state != State::complete) return one.problem;
   if (one.here == store::Part::all) return "whole on this machine";
@@ -178,10 +169,9 @@ base::ExitCode copy_checkpoint_of(const fs::path& run, const fs::path& target,
   const auto found = std::ranges::find(list, State::complete, &SavedCheckpoint::state);
   const SavedCheckpoint& one = found == list.end() ? list.front() : *found;
   if (one.state != State::complete || one.here == store::Part::none) {
-    throw base::UserError(
-        base::ExitCode::corrupt,
-        fmt::format("checkpoint {} cannot be copied: {}{}", number(one.step), place_text(one),
-                    intact_instead(list_of(run), plan, one.step)));
+    throw base::UserError(base::ExitCode::corrupt, "checkpoint {} cannot be copied: {}{}",
+                          number(one.step), place_text(one),
+                          intact_instead(list_of(run), plan, one.step));
   }
   warn_of_passed_over(list, one);
   const CopiedRun copied = [&] {
@@ -212,7 +202,7 @@ base::ExitCode copy_checkpoint_of(const fs::path& run, const fs::path& target,
 // With the newest that is known to be good.
 struct PruneRule {
   std::int64_t keep = 0;                // newest complete ones
-  std::optional<std::int64_t> every{};  // and those of steps divisible by this
+  std::optional<std::int64_t> every{};  // and checkpoints whose step is a multiple of this
   bool dry_run = false;
 };
 
@@ -227,9 +217,8 @@ base::ExitCode prune_run(const fs::path& run, const PruneRule& rule) {
   for (const std::string& sentence : damage) fmt::print("damaged: {}\n", sentence);
   const std::vector<store::Step> kept = kept_steps(list, rule.keep, rule.every, good);
   if (kept.empty() && !damage.empty()) {
-    throw base::UserError(
-        base::ExitCode::corrupt,
-        fmt::format("{} has no checkpoint that is intact; nothing was removed", run.string()));
+    throw base::UserError(base::ExitCode::corrupt,
+                          "{} has no checkpoint that is intact; nothing was removed", run.string());
   }
   if (kept.empty()) {
     fmt::print("{} has no complete checkpoint; nothing was removed\n", run.string());

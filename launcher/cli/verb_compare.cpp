@@ -18,7 +18,6 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/run_file_names.h"
 #include "launcher/base/text.h"
-#include "launcher/base/text_table.h"
 #include "launcher/cli/metric_text.h"
 #include "launcher/cli/run_options.h"
 #include "launcher/cli/verbs.h"

@@ -1,16 +1,11 @@
-#include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <exception>
-#include <memory>
-#include <nlohmann/json.hpp>
-#include <optional>
-#include <vector>
 
-#include "launcher/base/build_id.h"
 #include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/own_program.h"
 #include "launcher/base/text.h"
 #include "launcher/cli/link_checkup.h"
 #include "launcher/cli/run_options.h"

@@ -1,20 +1,11 @@
-#include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <filesystem>
 #include <iostream>
 #include <iterator>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <string>
-#include <utility>
-#include <variant>
-#include <vector>
 
 #include "framework/data/data_preparation.h"
 #include "framework/data/token_file.h"
@@ -22,7 +13,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/cli/ask_model.h"
-#include "launcher/cli/text_coder.h"
+#include "launcher/cli/generation.h"
 #include "launcher/cli/verbs.h"
 #include "launcher/planner/planned_data.h"
 #include "launcher/planner/planned_model.h"
@@ -133,8 +124,7 @@ double Evaluation::loss() const {
 std::string remedy_for_long_records(const fs::path& run, const fs::path& source,
                                     const data::DataOptions& options) {
   return fmt::format(
-      "to evaluate the others: {} --too-long drop out.safetensors && {} --data "
-      "out.safetensors",
+      "to evaluate the others: {} --too-long drop out.safetensors && {} --data out.safetensors",
       planner::prepare_command(source.string(), options), base::strait_command("eval", run));
 }
 
@@ -164,11 +154,10 @@ data::PreparedData evaluation_data(const fs::path& directory, const plan::RunFil
       data::read_data({{source.string()}}, options, tokenizer::PythonTokenizers());
   const std::string made_by = data_tokenizer(run);
   if (!data.tokenizer.empty() && !made_by.empty() && data.tokenizer != made_by) {
-    throw base::UserError(
-        base::ExitCode::mismatch,
-        fmt::format("{} was made by another tokenizer or chat template ({}) than the run's data "
-                    "({}); prepare it with the run's",
-                    source.string(), data.tokenizer, made_by));
+    throw base::UserError(base::ExitCode::mismatch,
+                          "{} was made by another tokenizer or chat template ({}) than the run's "
+                          "data ({}); prepare it with the run's",
+                          source.string(), data.tokenizer, made_by);
   }
   for (const std::string& note : data.notes) warn(note);
   planner::check_tokens(recipe,

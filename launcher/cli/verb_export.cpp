@@ -1,20 +1,10 @@
 #include <ATen/ATen.h>
 #include <ATen/core/ScalarType.h>
-#include <ATen/core/Tensor.h>
-#include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
-#include <cstdint>
-#include <filesystem>
 #include <iostream>
-#include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "framework/store/atomic_file.h"
 #include "framework/store/step_folders.h"
@@ -22,16 +12,16 @@
 #include "framework/tensors/safetensors_writer.h"
 #include "framework/tensors/weight_files.h"
 #include "launcher/base/errors.h"
+#include "launcher/cli/ask_model.h"
+#include "launcher/cli/command_line.h"
+#include "launcher/cli/generation.h"
 #include "launcher/cli/model_card.h"
-#include "launcher/cli/number_range.h"
 #include "launcher/cli/remove_unless_complete.h"
 #include "launcher/cli/run_options.h"
-#include "launcher/cli/text_coder.h"
 #include "launcher/cli/verbs.h"
-#include "launcher/cli/whole_model.h"
 #include "launcher/plan/run_files.h"
-#include "launcher/planner/checkpoint_weights.h"
 #include "launcher/planner/model_folder.h"
+#include "launcher/planner/model_weights.h"
 #include "models/families.h"
 #include "models/model_description.h"
 #include "models/tensor_names.h"

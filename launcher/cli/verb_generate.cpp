@@ -1,33 +1,24 @@
-#include <fmt/format.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdint>
-#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <limits>
-#include <memory>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <string_view>
 #include <system_error>
-#include <utility>
-#include <vector>
 
 #include "framework/data/chat_record.h"
-#include "framework/data/record_fields.h"
+#include "framework/data/record.h"
 #include "framework/data/record_reader.h"
 #include "framework/fields/bounded_json.h"
 #include "framework/utf8.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/cli/ask_model.h"
+#include "launcher/cli/command_line.h"
 #include "launcher/cli/generation.h"
-#include "launcher/cli/number_range.h"
 #include "launcher/cli/sample_prompts.h"
-#include "launcher/cli/text_coder.h"
 #include "launcher/cli/verbs.h"
 #include "models/model_description.h"
 

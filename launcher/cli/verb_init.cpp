@@ -1,20 +1,12 @@
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <sstream>
-#include <string>
-#include <string_view>
 #include <system_error>
-#include <vector>
 
 #include "framework/store/atomic_file.h"
 #include "framework/store/file_hash.h"
@@ -23,7 +15,6 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/own_program.h"
 #include "launcher/base/piped_process.h"
-#include "launcher/base/python_script.h"
 #include "launcher/base/text.h"
 #include "launcher/cli/verbs.h"
 #include "launcher/recipe/recipe_io.h"
@@ -35,9 +26,8 @@ namespace fs = std::filesystem;
 
 void refuse_existing(const fs::path& file) {
   if (!fs::exists(file)) return;
-  throw base::UserError(
-      base::ExitCode::bad_input,
-      fmt::format("{} exists already and is left as it is; name another file", file.string()));
+  throw base::UserError(base::ExitCode::bad_input,
+                        "{} exists already and is left as it is; name another file", file.string());
 }
 
 // The names of the examples in a folder: quickstart for quickstart.toml.
@@ -57,19 +47,17 @@ fs::path example_folder() {
   const fs::path program = base::own_program();
   const fs::path shared = base::shared_folder(program);
   if (!shared.empty()) return shared / "recipes";
-  throw base::UserError(
-      base::ExitCode::bad_input,
-      fmt::format("no example recipes belong to {}; a recipe with every key is written by: {} init "
-                  "--keys all.toml",
-                  program.string(), base::command_name()));
+  throw base::UserError(base::ExitCode::bad_input,
+                        "no example recipes belong to {}; a recipe with every key is written by: "
+                        "{} init --keys all.toml",
+                        program.string(), base::command_name());
 }
 
 std::string read_example(const fs::path& file) {
   std::ifstream in(file);
   std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
   if (!in.bad() && !text.empty()) return text;
-  throw base::UserError(base::ExitCode::storage_io,
-                        fmt::format("cannot read the example {}", file.string()));
+  throw base::UserError(base::ExitCode::storage_io, "cannot read the example {}", file.string());
 }
 
 // The first sentence of the comment at the top.
@@ -141,9 +129,8 @@ base::ExitCode copy_example(const std::vector<std::string>& words) {
     example = "quickstart";
   }
   if (!is_name(example)) {
-    throw base::UserError(base::ExitCode::bad_input,
-                          fmt::format("there is no example recipe {}; there are: {}", example,
-                                      fmt::join(names, ", ")));
+    throw base::UserError(base::ExitCode::bad_input, "there is no example recipe {}; there are: {}",
+                          example, fmt::join(names, ", "));
   }
   const bool into_folder = to.extension() != ".toml";
   if (into_folder) to /= example + ".toml";
@@ -169,9 +156,8 @@ base::ExitCode copy_example(const std::vector<std::string>& words) {
 fs::path only_file(const std::vector<std::string>& words, const char* flag, const fs::path& usual) {
   if (words.size() > 1) {
     throw base::UserError(base::ExitCode::bad_input,
-                          fmt::format("init {} takes one file to write, and not {}; leave all but "
-                                      "one out",
-                                      flag, fmt::join(words, " and ")));
+                          "init {} takes one file to write, and not {}; leave all but one out",
+                          flag, fmt::join(words, " and "));
   }
   fs::path to = words.empty() ? usual : fs::path(words[0]);
   refuse_existing(to);
@@ -197,14 +183,12 @@ base::ExitCode convert_recipe(const fs::path& from, const std::vector<std::strin
   if (!result.succeeded() || !(answer.contains("recipe") || answer.contains("error"))) {
     throw base::UserError(
         base::ExitCode::bad_input,
-        fmt::format("{} cannot be converted: {} (its Python is {}, which "
-                    "STRAIT_PYTHON changes)",
-                    from.string(), base::printable(result.error_line()), command[0]));
+        "{} cannot be converted: {} (its Python is {}, which STRAIT_PYTHON changes)", from.string(),
+        base::printable(result.error_line()), command[0]);
   }
   if (answer.contains("error")) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("{}: {}", from.string(), base::printable(answer["error"].get<std::string>())));
+    throw base::UserError(base::ExitCode::bad_input, "{}: {}", from.string(),
+                          base::printable(answer["error"].get<std::string>()));
   }
   const std::string text = answer.at("recipe").get<std::string>();
   recipe::parse_recipe(text, "the recipe made of " + from.string());  // or says what is wrong

@@ -1,26 +1,18 @@
-#include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdio>
-#include <filesystem>
 #include <iterator>
-#include <memory>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "framework/mutex.h"
 #include "framework/store/store_error.h"
-#include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/own_program.h"
 #include "launcher/base/text.h"
 #include "launcher/cli/run_options.h"
 #include "launcher/cli/verbs.h"
-#include "launcher/hosts/build_files.h"
 #include "launcher/hosts/host_install.h"
 
 namespace strait::cli {
@@ -112,10 +104,9 @@ std::vector<hosts::Build> builds_here(const std::filesystem::path& named) {
 base::ExitCode install_on_hosts(const RunOptions& options, const std::string& other_build) {
   const recipe::Recipe recipe = read_recipe(options);
   if (recipe.hosts.backend != recipe::BackendKind::ssh) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("{} has no hosts that ssh reaches: hosts.backend is not \"ssh\"",
-                    options.recipe.string()));
+    throw base::UserError(base::ExitCode::bad_input,
+                          "{} has no hosts that ssh reaches: hosts.backend is not \"ssh\"",
+                          options.recipe.string());
   }
   const std::vector<hosts::Build> builds = builds_here(other_build);
   std::vector<recipe::RecipeHost> hosts = recipe.hosts.list;

@@ -1,15 +1,9 @@
-#include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <array>
 #include <cerrno>
 #include <cstring>
-#include <memory>
-#include <span>
-#include <string>
-#include <utility>
 
 #include "framework/file_descriptor.h"
 #include "launcher/base/errors.h"
@@ -26,9 +20,8 @@ void join_run(std::string token_file) {
   const std::array<char*, 4> words{program.data(), flag.data(), token_file.data(), nullptr};
   ::execv(program.c_str(), words.data());
   throw base::UserError(base::ExitCode::mismatch,
-                        fmt::format("cannot run {}: {}; it belongs beside strait: install both "
-                                    "again",
-                                    program, std::strerror(errno)));
+                        "cannot run {}: {}; it belongs beside strait: install both again", program,
+                        std::strerror(errno));
 }
 
 void join_run(const hosts::JoinTicket& ticket) {
@@ -41,8 +34,8 @@ void join_run(const hosts::JoinTicket& ticket) {
                        ::lseek(memory.number(), 0, SEEK_SET) == 0 &&
                        ::dup2(memory.number(), STDIN_FILENO) == STDIN_FILENO;
   if (!written) {
-    throw base::UserError(base::ExitCode::out_of_memory,
-                          fmt::format("cannot pass the ticket on: {}", std::strerror(errno)));
+    throw base::UserError(base::ExitCode::out_of_memory, "cannot pass the ticket on: {}",
+                          std::strerror(errno));
   }
   join_run("-");
 }

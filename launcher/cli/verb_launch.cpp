@@ -1,17 +1,11 @@
-#include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <iterator>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "launcher/base/errors.h"
 #include "launcher/base/own_program.h"
-#include "launcher/base/python_script.h"
-#include "launcher/cli/number_range.h"
+#include "launcher/cli/command_line.h"
 #include "launcher/cli/run_options.h"
 #include "launcher/cli/verbs.h"
 

@@ -1,22 +1,15 @@
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <poll.h>
 
 #include <CLI/CLI.hpp>
-#include <cstddef>
 #include <cstdio>
-#include <filesystem>
 #include <iterator>
-#include <map>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/run_file_names.h"
 #include "launcher/base/text.h"
-#include "launcher/cli/number_range.h"
+#include "launcher/cli/command_line.h"
 #include "launcher/cli/verbs.h"
 #include "launcher/run/log_reader.h"
 #include "launcher/run/run_directory.h"
@@ -36,7 +29,7 @@ namespace fs = std::filesystem;
 
 constexpr int kFollowEvery = 200;  // milliseconds
 
-// The logs that are shown, including those of processes that start later.
+// The logs that are shown, including logs of processes that start later.
 class RunLogs {
  public:
   explicit RunLogs(const LogOptions& options)
@@ -87,15 +80,13 @@ void print_log(const std::vector<run::LogLine>& lines, bool with_process) {
     known.push_back(file.stem().string());
   }
   if (known.empty() && run::RunDirectory::live(options.run)) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("{} is being prepared and has no logs yet; wait for them: {}",
-                    options.run.string(), base::strait_command("logs --follow", options.run)));
+    throw base::UserError(base::ExitCode::bad_input,
+                          "{} is being prepared and has no logs yet; wait for them: {}",
+                          options.run.string(), base::strait_command("logs --follow", options.run));
   }
   if (known.empty()) run::refuse_run_not_started(options.run);
-  throw base::UserError(base::ExitCode::bad_input,
-                        fmt::format("{} has no process {}; it has {}", options.run.string(),
-                                    options.process, fmt::join(known, ", ")));
+  throw base::UserError(base::ExitCode::bad_input, "{} has no process {}; it has {}",
+                        options.run.string(), options.process, fmt::join(known, ", "));
 }
 
 base::ExitCode show_logs(const LogOptions& options) {

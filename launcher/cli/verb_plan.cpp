@@ -1,15 +1,11 @@
-#include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <iostream>
-#include <memory>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
 #include "launcher/base/errors.h"
 #include "launcher/base/own_program.h"
-#include "launcher/base/text_table.h"
+#include "launcher/base/text.h"
 #include "launcher/cli/emit.h"
 #include "launcher/cli/run_options.h"
 #include "launcher/cli/verbs.h"

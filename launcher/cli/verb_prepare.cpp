@@ -1,26 +1,19 @@
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdint>
 #include <cstdlib>
-#include <filesystem>
 #include <iostream>
 #include <iterator>
-#include <memory>
 #include <numeric>
-#include <span>
-#include <string>
-#include <vector>
 
-#include "framework/data/byte_tokenizer.h"
 #include "framework/data/data_preparation.h"
 #include "framework/data/record_reader.h"
+#include "framework/data/tokenizer.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
-#include "launcher/cli/number_range.h"
+#include "launcher/cli/command_line.h"
 #include "launcher/cli/verbs.h"
 #include "launcher/recipe/recipe_keys.h"
 #include "launcher/tokenizer/tokenizer_worker.h"
@@ -158,9 +151,9 @@ void print_summary(const PrepareFlags& flags, const data::PreparedData& prepared
 
 base::ExitCode prepare(const PrepareFlags& flags) {
   if (flags.overlap >= flags.row) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("--overlap is {}, but must be less than --row, {}", flags.overlap, flags.row));
+    throw base::UserError(base::ExitCode::bad_input,
+                          "--overlap is {}, but must be less than --row, {}", flags.overlap,
+                          flags.row);
   }
   if (fs::path(flags.data).extension() == ".safetensors") {
     throw base::UserError(base::ExitCode::bad_input, flags.data + " is a token file already");
@@ -168,9 +161,9 @@ base::ExitCode prepare(const PrepareFlags& flags) {
   if (!flags.file.empty() && fs::path(flags.file).extension() != ".safetensors") {
     throw base::UserError(
         base::ExitCode::bad_input,
-        fmt::format("{} would be replaced by tokens: the second file is the one to write, and its "
-                    "name must end in .safetensors; prepare one file of data at a time",
-                    flags.file));
+        "{} would be replaced by tokens: the second file is the one to write, and its "
+        "name must end in .safetensors; prepare one file of data at a time",
+        flags.file);
   }
   data::DataOptions options;
   options.rows = {flags.row, named<data::TooLong>(flags.too_long),

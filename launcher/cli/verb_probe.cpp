@@ -1,23 +1,15 @@
 #include <fmt/chrono.h>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <ctime>
-#include <functional>
 #include <iostream>
-#include <map>
-#include <memory>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "framework/store/atomic_file.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
-#include "launcher/cli/number_range.h"
+#include "launcher/cli/command_line.h"
 #include "launcher/cli/run_options.h"
 #include "launcher/cli/verbs.h"
 #include "launcher/hosts/host_agents.h"
@@ -52,7 +44,7 @@ constexpr seconds kProbeTimeout{120};
 constexpr int kPings = 60;
 constexpr double kPingSeconds = 45;
 
-// Two hosts, the first of which dials the second, and what was measured between them.
+// Two hosts and what was measured between them. The first dials the second.
 struct ProbedPair {
   std::size_t dials = 0;
   std::size_t listens = 0;
@@ -244,9 +236,8 @@ void measure_hosts(const plan::Plan& plan, const ProbeOptions& options, const Me
                                   threads.at(host), measured->memory_bytes_per_second,
                                   measured->gpu_memory});
     options.print(fmt::format(
-        "  {}: {:.1f} Gflop/s with {}, backward {:.2f} times a forward, "
-        "memory {:.1f} GB/s",
-        name, measured->flops_per_second / 1e9, base::counted(threads.at(host), "thread"),
+        "  {}: {:.1f} Gflop/s with {}, backward {:.2f} times a forward, memory {:.1f} GB/s", name,
+        measured->flops_per_second / 1e9, base::counted(threads.at(host), "thread"),
         measured->backward, measured->memory_bytes_per_second / 1e9));
   }
 }

@@ -1,18 +1,9 @@
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <poll.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
-#include <cstdint>
-#include <filesystem>
-#include <functional>
-#include <memory>
-#include <nlohmann/json.hpp>
 #include <numeric>
-#include <string>
-#include <vector>
 
 #include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
@@ -28,6 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
+// status.json is the only way to see a live run from another process, so it is polled.
 constexpr int kPollMilliseconds = 100;
 
 // The replicas in status.json, and the last attempt of one of them to rejoin.
@@ -76,12 +68,11 @@ bool has_rejoined(const fs::path& run, std::uint32_t replica, int attempt, const
   if (known.attempt <= attempt || known.state == "rejoining") return false;
   if (known.state == "joined") {
     throw base::UserError(base::ExitCode::peer_lost,
-                          fmt::format("replica {} joined at step {} and has left again: {}",
-                                      replica, known.joined, known.left));
+                          "replica {} joined at step {} and has left again: {}", replica,
+                          known.joined, known.left);
   }
-  throw base::UserError(
-      base::ExitCode::peer_lost,
-      fmt::format("replica {} could not rejoin {}: {}", replica, run.string(), known.failed));
+  throw base::UserError(base::ExitCode::peer_lost, "replica {} could not rejoin {}: {}", replica,
+                        run.string(), known.failed);
 }
 
 plan::Plan plan_of_live(const fs::path& run) {
@@ -92,8 +83,8 @@ plan::Plan plan_of_live(const fs::path& run) {
 void check_can_leave(const fs::path& run, const plan::Plan& plan, std::uint32_t replica,
                      const Replicas& known) {
   const auto refuse = [&](const std::string& why) {
-    throw base::UserError(base::ExitCode::bad_input, fmt::format("replica {} cannot leave {}: {}",
-                                                                 replica, run.string(), why));
+    throw base::UserError(base::ExitCode::bad_input, "replica {} cannot leave {}: {}", replica,
+                          run.string(), why);
   };
   if (!known.has(replica)) {
     refuse(fmt::format("it is not active; active replicas: {}", fmt::join(known.active, ", ")));
@@ -112,8 +103,8 @@ void check_can_leave(const fs::path& run, const plan::Plan& plan, std::uint32_t 
 void check_can_rejoin(const fs::path& run, const plan::Plan& plan, std::uint32_t replica,
                       const Replicas& known) {
   const auto refuse = [&](const std::string& why) {
-    throw base::UserError(base::ExitCode::bad_input, fmt::format("replica {} cannot rejoin {}: {}",
-                                                                 replica, run.string(), why));
+    throw base::UserError(base::ExitCode::bad_input, "replica {} cannot rejoin {}: {}", replica,
+                          run.string(), why);
   };
   if (known.has(replica)) {
     refuse(fmt::format("it is active; active replicas: {}", fmt::join(known.active, ", ")));
@@ -130,12 +121,11 @@ void wait_until(const fs::path& run, std::chrono::seconds timeout,
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   while (!done()) {
     if (!run::RunDirectory::live(run)) {
-      throw base::UserError(base::ExitCode::bad_input, fmt::format("{} has ended", run.string()));
+      throw base::UserError(base::ExitCode::bad_input, "{} has ended", run.string());
     }
     if (std::chrono::steady_clock::now() >= deadline) {
-      throw base::UserError(base::ExitCode::stalled,
-                            fmt::format("timed out after {} s; see: {}", timeout.count(),
-                                        base::strait_command("status", run)));
+      throw base::UserError(base::ExitCode::stalled, "timed out after {} s; see: {}",
+                            timeout.count(), base::strait_command("status", run));
     }
     ::poll(nullptr, 0, kPollMilliseconds);
   }

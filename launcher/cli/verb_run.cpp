@@ -1,22 +1,12 @@
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <cstdint>
 #include <exception>
-#include <filesystem>
 #include <iterator>
-#include <memory>
-#include <nlohmann/json.hpp>
-#include <optional>
-#include <string>
 #include <system_error>
-#include <utility>
-#include <vector>
 
 #include "framework/store/checkpoint.h"
 #include "framework/store/step_folders.h"
@@ -26,14 +16,13 @@
 #include "launcher/base/stop_signals.h"
 #include "launcher/base/text.h"
 #include "launcher/base/text_pump.h"
-#include "launcher/base/text_table.h"
 #include "launcher/cli/changed_run.h"
 #include "launcher/cli/closing_lines.h"
+#include "launcher/cli/command_line.h"
 #include "launcher/cli/console.h"
-#include "launcher/cli/number_range.h"
 #include "launcher/cli/prepared_run.h"
 #include "launcher/cli/run_options.h"
-#include "launcher/cli/sample_completions.h"
+#include "launcher/cli/sample_prompts.h"
 #include "launcher/cli/verbs.h"
 #include "launcher/hosts/agent_starter.h"
 #include "launcher/hosts/host_facts.h"
@@ -42,9 +31,9 @@
 #include "launcher/planner/plan_text.h"
 #include "launcher/plugin/plugin_file.h"
 #include "launcher/recipe/recipe_io.h"
-#include "launcher/run/lost_hosts.h"
-#include "launcher/run/resume_changes.h"
+#include "launcher/run/restart_policy.h"
 #include "launcher/run/resume_point.h"
+#include "launcher/run/run_directory.h"
 #include "launcher/run/run_launch.h"
 #include "launcher/run/supervised_run.h"
 
@@ -182,10 +171,9 @@ void check_belongs(const run::RunDirectory& directory, const plan::RunFile& run,
   const store::Manifest& manifest = checkpoint.manifest;
   const auto differences = store::differences(manifest, plan::manifest_for(run, 0, manifest.step));
   if (differences.empty()) return;
-  throw base::UserError(
-      base::ExitCode::mismatch,
-      fmt::format("{} does not belong to the run of {}:\n  {}", checkpoint.path.string(),
-                  directory.plan().string(), fmt::join(differences, "\n  ")));
+  throw base::UserError(base::ExitCode::mismatch, "{} does not belong to the run of {}:\n  {}",
+                        checkpoint.path.string(), directory.plan().string(),
+                        fmt::join(differences, "\n  "));
 }
 
 // All steps are done. The nodes must hear of it.
@@ -193,8 +181,7 @@ base::ExitCode report_complete(const run::RunDirectory& directory, const plan::P
                                bool was_to_change, hosts::Rendezvous* rendezvous,
                                Console& console) {
   console.note(fmt::format(
-      "{} is complete: all {} steps are done{}; to train on: {} --set "
-      "train.steps={}",
+      "{} is complete: all {} steps are done{}; to train on: {} --set train.steps={}",
       directory.path().string(), plan.steps, was_to_change ? ", so nothing was changed" : "",
       base::strait_command("resume", directory.path()), 2 * plan.steps));
   if (rendezvous == nullptr) return base::ExitCode::done;

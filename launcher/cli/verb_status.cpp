@@ -1,25 +1,16 @@
 #include <fmt/chrono.h>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
-#include <cstddef>
 #include <ctime>
 #include <exception>
-#include <filesystem>
-#include <memory>
-#include <nlohmann/json.hpp>
-#include <optional>
-#include <string>
 #include <system_error>
-#include <vector>
 
-#include "launcher/base/clocks.h"
 #include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/machine.h"
 #include "launcher/base/run_file_names.h"
 #include "launcher/base/text.h"
-#include "launcher/base/text_table.h"
 #include "launcher/cli/run_list.h"
 #include "launcher/cli/run_options.h"
 #include "launcher/cli/saved_checkpoints.h"

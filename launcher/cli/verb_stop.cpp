@@ -1,19 +1,11 @@
-#include <fmt/format.h>
 #include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
-#include <chrono>
 #include <csignal>
-#include <cstdint>
 #include <cstring>
-#include <filesystem>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "framework/file_descriptor.h"
 #include "framework/store/checkpoint.h"
@@ -49,10 +41,9 @@ bool wait_for_end(const fs::path& run, const base::LiveRun& live, int pidfd,
 // `harder`: the command that ends it in spite of that.
 [[noreturn]] void give_up(const fs::path& run, std::chrono::seconds timeout,
                           const std::string& harder) {
-  throw base::UserError(
-      base::ExitCode::stalled,
-      fmt::format("{} is still live after {} s; see: {}, or end it at once: {}", run.string(),
-                  timeout.count(), base::strait_command("status", run), harder));
+  throw base::UserError(base::ExitCode::stalled,
+                        "{} is still live after {} s; see: {}, or end it at once: {}", run.string(),
+                        timeout.count(), base::strait_command("status", run), harder);
 }
 
 void print_stopped(const fs::path& run) {
@@ -73,8 +64,8 @@ base::ExitCode stop_run(const fs::path& run, bool now, std::chrono::seconds time
   const std::optional<base::LiveRun> live = run::RunDirectory::live(run);
   if (!live) run::refuse_not_live(run);
   if (!live->here()) {
-    throw base::UserError(base::ExitCode::bad_input, fmt::format("{} is run by {}; stop it there",
-                                                                 run.string(), live->sentence()));
+    throw base::UserError(base::ExitCode::bad_input, "{} is run by {}; stop it there", run.string(),
+                          live->sentence());
   }
   const auto pid = static_cast<pid_t>(live->pid);
   const FileDescriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
@@ -89,9 +80,8 @@ base::ExitCode stop_run(const fs::path& run, bool now, std::chrono::seconds time
     const int error = base::send_signal(*live, signal);
     if (error != 0 && error != ESRCH) {
       throw base::UserError(base::ExitCode::bad_input,
-                            fmt::format("cannot signal process {}, the launcher of "
-                                        "{}: {}",
-                                        live->pid, run.string(), std::strerror(error)));
+                            "cannot signal process {}, the launcher of {}: {}", live->pid,
+                            run.string(), std::strerror(error));
     }
   }
   fmt::print("requested process {} to {}\n", live->pid,
@@ -99,8 +89,7 @@ base::ExitCode stop_run(const fs::path& run, bool now, std::chrono::seconds time
   std::fflush(stdout);
   if (!wait_for_end(run, *live, handle.number(), timeout)) {
     if (const std::string why = live->suspension(); !why.empty()) {
-      throw base::UserError(base::ExitCode::stalled,
-                            fmt::format("{}: {}; it stops then", run.string(), why));
+      throw base::UserError(base::ExitCode::stalled, "{}: {}; it stops then", run.string(), why);
     }
     give_up(
         run, timeout,

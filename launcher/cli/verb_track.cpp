@@ -1,13 +1,7 @@
 #include <CLI/CLI.hpp>
-#include <filesystem>
-#include <memory>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "launcher/base/errors.h"
-#include "launcher/base/python_script.h"
+#include "launcher/base/own_program.h"
 #include "launcher/base/run_file_names.h"
 #include "launcher/cli/run_options.h"
 #include "launcher/cli/verbs.h"

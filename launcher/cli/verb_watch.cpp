@@ -1,23 +1,18 @@
-#include <fmt/format.h>
 #include <poll.h>
+#include <sys/ioctl.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <chrono>
-#include <cstdint>
 #include <cstdio>
-#include <filesystem>
-#include <map>
-#include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "launcher/base/errors.h"
+#include "launcher/base/read_all.h"
 #include "launcher/base/run_file_names.h"
 #include "launcher/base/stop_signals.h"
-#include "launcher/cli/full_screen.h"
 #include "launcher/cli/run_list.h"
 #include "launcher/cli/run_options.h"
 #include "launcher/cli/status_text.h"
@@ -35,6 +30,79 @@ using nlohmann::json;
 constexpr auto kDrawEvery = std::chrono::milliseconds(500);
 // Of output that is no terminal.
 constexpr ScreenSize kPipeSize = {120, 60};
+
+constexpr const char* kAlternateScreen = "\x1b[?1049h\x1b[?25l";  // and no cursor
+constexpr const char* kRestoreScreen = "\x1b[?25h\x1b[?1049l";
+constexpr char kTerminalClosed = '\x04';
+
+// The alternate screen of a terminal; the destructor restores the previous content. Keys are read
+// one by one without echo, Ctrl-C as '\x03'. One thread, one object per terminal.
+class FullScreen {
+ public:
+  FullScreen(int input, int output);  // both are terminals
+  FullScreen(const FullScreen&) = delete;
+  FullScreen& operator=(const FullScreen&) = delete;
+  ~FullScreen();
+
+  ScreenSize size() const;
+  // Replaces the previous picture. The lines must fit the size.
+  void draw(const std::vector<std::string>& lines);
+  // Waits at most this long for a key. '\x04' (Ctrl-D): the terminal is closed.
+  std::optional<char> key(std::chrono::milliseconds limit);
+
+ private:
+  void put(const std::string& text);
+
+  const int input_;
+  const int output_;
+  termios before_{};
+};
+
+FullScreen::FullScreen(int input, int output) : input_(input), output_(output) {
+  ::tcgetattr(input_, &before_);
+  termios plain = before_;
+  plain.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO | ISIG);
+  plain.c_cc[VMIN] = 1;
+  plain.c_cc[VTIME] = 0;
+  ::tcsetattr(input_, TCSANOW, &plain);
+  put(kAlternateScreen);
+}
+
+FullScreen::~FullScreen() {
+  put(kRestoreScreen);
+  ::tcsetattr(input_, TCSANOW, &before_);
+}
+
+ScreenSize FullScreen::size() const {
+  winsize size{};
+  if (::ioctl(output_, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0) return {};
+  return {size.ws_col, size.ws_row};
+}
+
+void FullScreen::draw(const std::vector<std::string>& lines) {
+  std::string text = "\x1b[H";  // from the upper left corner
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    // Each line erases the rest of the previous one. There is no line feed after the last line,
+    // because it would scroll.
+    text += (i == 0 ? "" : "\r\n") + lines[i] + "\x1b[K";
+  }
+  put(text + "\x1b[J");
+}
+
+std::optional<char> FullScreen::key(std::chrono::milliseconds limit) {
+  pollfd waited{input_, POLLIN, 0};
+  // A signal such as SIGWINCH ends the wait early; then the screen is only drawn sooner.
+  if (::poll(&waited, 1, static_cast<int>(limit.count())) <= 0) return std::nullopt;
+  char key = 0;
+  const ssize_t got = ::read(input_, &key, 1);
+  if (got == 1) return key;
+  return got == 0 || errno != EINTR ? std::optional(kTerminalClosed) : std::nullopt;
+}
+
+void FullScreen::put(const std::string& text) {
+  // If the terminal is closed, the next key() reports it.
+  base::write_all(output_, std::as_bytes(std::span(text)));
+}
 
 // Reads the state of a run from its files, repeatedly.
 class WatchedRun {

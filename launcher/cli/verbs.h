@@ -1,12 +1,5 @@
 #pragma once
 
-#include <chrono>
-#include <cstdint>
-#include <filesystem>
-#include <functional>
-#include <string>
-#include <vector>
-
 #include "launcher/base/errors.h"
 #include "launcher/cli/run_options.h"
 #include "launcher/hosts/join_ticket.h"

@@ -1,8 +1,5 @@
 #include "launcher/hosts/agent_message.h"
 
-#include <array>
-#include <string_view>
-
 #include "launcher/base/messages.h"
 #include "launcher/hosts/host_facts_fields.h"
 

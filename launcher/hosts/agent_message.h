@@ -1,14 +1,7 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <variant>
-
 #include "framework/net/frame_memory.h"
-#include "framework/net/process_name.h"
+#include "framework/net/identity.h"
 #include "launcher/base/errors.h"
 #include "launcher/hosts/host_facts.h"
 #include "launcher/hosts/path_request.h"

@@ -1,9 +1,5 @@
 #include "launcher/hosts/agent_starter.h"
 
-#include <chrono>
-#include <thread>
-#include <utility>
-
 #include "launcher/hosts/ssh_session.h"
 
 namespace strait::hosts {

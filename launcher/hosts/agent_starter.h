@@ -1,14 +1,6 @@
 #pragma once
 
-#include <chrono>
-#include <cstddef>
 #include <exception>
-#include <filesystem>
-#include <functional>
-#include <memory>
-#include <set>
-#include <string>
-#include <vector>
 
 #include "launcher/hosts/agent_job.h"
 #include "launcher/hosts/join_ticket.h"

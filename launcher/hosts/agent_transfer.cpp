@@ -2,9 +2,6 @@
 
 #include <spdlog/spdlog.h>
 
-#include <chrono>
-#include <utility>
-
 #include "launcher/base/errors.h"
 #include "launcher/base/launcher_links.h"
 

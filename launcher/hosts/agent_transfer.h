@@ -1,12 +1,5 @@
 #pragma once
 
-#include <filesystem>
-#include <map>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "framework/net/node.h"
 #include "launcher/hosts/agent_job.h"
 #include "launcher/transfer/transfer_agent.h"

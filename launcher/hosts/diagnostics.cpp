@@ -1,35 +1,24 @@
 #include "launcher/hosts/diagnostics.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <chrono>
-#include <exception>
-#include <filesystem>
-#include <iterator>
-#include <memory>
-#include <utility>
-
-#include "launcher/base/clocks.h"
-#include "launcher/base/errors.h"
+#include "launcher/base/machine.h"
 #include "launcher/base/text.h"
 #include "launcher/hosts/ssh_session.h"
-#include "launcher/plan/gpu_memory.h"
+#include "launcher/plan/host_limits.h"
 #include "launcher/plan/placement.h"
-#include "launcher/plan/shard_places.h"
+#include "launcher/plan/run_files.h"
 
 namespace strait::hosts {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Kind = CheckResult::Kind;
+using ResultKind = CheckResult::Kind;
 
 // For all hosts at the same time: the login, then the inspection.
 constexpr auto kDoctorCallLimit = std::chrono::seconds(25);
 constexpr auto kInspectionLimit = std::chrono::seconds(15);
 
 CheckResult wrong(base::ExitCode code, const std::string& where, std::string text) {
-  return {Kind::wrong, code, where, std::move(text)};
+  return {ResultKind::wrong, code, where, std::move(text)};
 }
 
 InspectionRequest inspection_request_for(const recipe::RecipeHost& host,
@@ -95,15 +84,14 @@ void diagnose_ports(const recipe::RecipeHost& listed, const HostNeed& need,
   const int all = ports.second - ports.first + 1;
   const int left = all - static_cast<int>(inspection.busy_ports.size());
   if (left < need.ports) {
-    results.push_back(wrong(
-        base::ExitCode::bad_input, listed.name,
-        fmt::format(
-            "of its ports {}-{} only {} are free, but {} are needed; end the programs that listen "
-            "there, or name others: hosts.ports",
-            ports.first, ports.second, left, need.ports)));
+    results.push_back(
+        wrong(base::ExitCode::bad_input, listed.name,
+              fmt::format("of its ports {}-{} only {} are free, but {} are needed; end the "
+                          "programs that listen there, or name others: hosts.ports",
+                          ports.first, ports.second, left, need.ports)));
   } else if (!inspection.busy_ports.empty()) {
     results.push_back(
-        {Kind::note, base::ExitCode::done, listed.name,
+        {ResultKind::note, base::ExitCode::done, listed.name,
          fmt::format("{} of its ports {}-{} are taken; {} are left, {} are needed",
                      inspection.busy_ports.size(), ports.first, ports.second, left, need.ports)});
   }
@@ -157,27 +145,27 @@ std::vector<CheckResult> diagnose_host(const recipe::RecipeHost& listed, const H
                     facts.cores == 1 ? "" : " or fewer")));
   }
   if (inspection.objection.empty() && facts.free_disk < need.disk) {
-    results.push_back(
-        wrong(base::ExitCode::storage_full, listed.name,
-              fmt::format("its checkpoints take {}, but {} has {} free; make room, lower "
-                          "checkpoint.keep, or {}",
-                          base::byte_text(need.disk), base::printable(facts.directory),
-                          base::byte_text(facts.free_disk), inspection.advice)));
+    results.push_back(wrong(
+        base::ExitCode::storage_full, listed.name,
+        fmt::format(
+            "its checkpoints take {}, but {} has {} free; make room, lower checkpoint.keep, or {}",
+            base::byte_text(need.disk), base::printable(facts.directory),
+            base::byte_text(facts.free_disk), inspection.advice)));
   }
   diagnose_ports(listed, need, inspection, ports, results);
   if (std::string late = clock_warning(listed.name, facts.clock, now); !late.empty()) {
-    results.push_back({Kind::note, base::ExitCode::done, listed.name, std::move(late)});
+    results.push_back({ResultKind::note, base::ExitCode::done, listed.name, std::move(late)});
   }
   for (const auto& [works, text] : inspection.devices) {
-    results.push_back({works ? Kind::ok : Kind::wrong,
+    results.push_back({works ? ResultKind::ok : ResultKind::wrong,
                        works ? base::ExitCode::done : base::ExitCode::internal, listed.name,
                        base::printable(text)});
   }
   const bool has_problem = std::ranges::any_of(
-      results, [](const CheckResult& result) { return result.kind == Kind::wrong; });
+      results, [](const CheckResult& result) { return result.kind == ResultKind::wrong; });
   if (!has_problem) {
     results.insert(results.begin(),
-                   {Kind::ok, base::ExitCode::done, listed.name,
+                   {ResultKind::ok, base::ExitCode::done, listed.name,
                     fmt::format("{} cores, {} of memory ({} needed), {} of disk free ({} needed)",
                                 facts.cores, base::byte_text(memory), base::byte_text(need.memory),
                                 base::byte_text(facts.free_disk), base::byte_text(need.disk))});
@@ -200,10 +188,10 @@ std::vector<CheckResult> check_hosts(const recipe::Recipe& recipe,
     }
     case recipe::BackendKind::join:
       try {
-        return {{Kind::ok, base::ExitCode::done, "this machine",
+        return {{ResultKind::ok, base::ExitCode::done, "this machine",
                  fmt::format("joining hosts are told its address {}",
                              address_for_joining(recipe.hosts.address, own_addresses()))},
-                {Kind::note, base::ExitCode::done, "hosts",
+                {ResultKind::note, base::ExitCode::done, "hosts",
                  "they connect by themselves, so they cannot be checked from here"}};
       } catch (const base::UserError& error) {
         return {wrong(error.code(), "this machine", error.what())};

@@ -1,9 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "launcher/base/errors.h"
 #include "launcher/hosts/host_inspection.h"
 #include "launcher/plan/plan.h"

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <utility>
 
 namespace strait::hosts {
 namespace {
 
 // Per direction. More would only add latency: TCP's own buffers hold what the path can.
 constexpr std::size_t kMostBuffered = std::size_t{256} << 10;
+// Most relayed connections are idle most of the time, so a buffer starts small and grows.
 constexpr std::size_t kFirstBuffered = std::size_t{4} << 10;
 
 // A socket without wanted events is left out (-1): poll(2) would report its POLLHUP in a busy loop.

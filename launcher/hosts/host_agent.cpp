@@ -1,24 +1,13 @@
 #include "launcher/hosts/host_agent.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <cstdint>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
-#include <map>
-#include <memory>
-#include <optional>
-#include <string>
 #include <system_error>
-#include <type_traits>
-#include <utility>
-#include <variant>
 
 #include "framework/mutex.h"
 #include "framework/net/node.h"
@@ -26,18 +15,16 @@
 #include "framework/store/step_folders.h"
 #include "framework/store/store_error.h"
 #include "launcher/base/backend.h"
-#include "launcher/base/build_id.h"
-#include "launcher/base/errors.h"
 #include "launcher/base/generation_lock.h"
 #include "launcher/base/launcher_links.h"
+#include "launcher/base/own_program.h"
 #include "launcher/base/run_file_names.h"
 #include "launcher/base/stop_signals.h"
-#include "launcher/hosts/agent_job.h"
 #include "launcher/hosts/agent_message.h"
 #include "launcher/hosts/agent_transfer.h"
 #include "launcher/hosts/host_facts.h"
 #include "launcher/hosts/path_service.h"
-#include "launcher/plan/shard_places.h"
+#include "launcher/plan/run_files.h"
 #include "launcher/transfer/workers.h"
 
 namespace strait::hosts {
@@ -48,8 +35,10 @@ using Clock = std::chrono::steady_clock;
 
 // Ends of processes are noticed within this time.
 constexpr auto kServeTick = std::chrono::milliseconds(50);
+// Logs travel in few messages, and a user who follows them still sees lines within a second.
 constexpr auto kLogEvery = std::chrono::milliseconds(500);
 constexpr auto kFinalFlushTimeout = std::chrono::seconds(5);
+// As long as RunHosts::kCallLimit: after that the launcher has given this host up.
 constexpr auto kGreetingTimeout = std::chrono::seconds(30);
 constexpr auto kStopCheck = std::chrono::milliseconds(200);
 
@@ -130,12 +119,11 @@ void send_hello(net::Link& link, const AgentJob& job, const HostFacts& facts,
   } catch (const net::LinkError& error) {
     why = error.what();
   }
-  throw base::UserError(
-      base::ExitCode::peer_lost,
-      fmt::format("the launcher of run {} at {} does not answer this host's agent ({}): the run "
-                  "has ended or was started again, or another agent has connected with the same "
-                  "job, or this host has no route to the launcher",
-                  job.run_name, job.endpoints.at(base::kAgentService), why));
+  throw base::UserError(base::ExitCode::peer_lost,
+                        "the launcher of run {} at {} does not answer this host's agent ({}): the "
+                        "run has ended or was started again, or another agent has connected with "
+                        "the same job, or this host has no route to the launcher",
+                        job.run_name, job.endpoints.at(base::kAgentService), why);
 }
 
 // Flushes the last messages, unless the launcher has disconnected already.

@@ -1,8 +1,5 @@
 #pragma once
 
-#include <filesystem>
-#include <string>
-
 #include "launcher/base/errors.h"
 #include "launcher/hosts/agent_job.h"
 #include "launcher/hosts/join_ticket.h"

@@ -1,12 +1,7 @@
 #include "launcher/hosts/host_agents.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <csignal>
-#include <utility>
 
-#include "launcher/base/backend.h"
 #include "launcher/base/errors.h"
 
 namespace strait::hosts {
@@ -190,9 +185,8 @@ void HostAgents::check_locked(std::size_t host) {
   check_silence(host);
   const Host& one = hosts_.at(host);
   if (one.lost.empty() && !one.leaving) return;
-  throw base::UserError(
-      base::ExitCode::peer_lost,
-      fmt::format("host {}: {}", one.name, one.leaving ? kInterrupted : one.lost));
+  throw base::UserError(base::ExitCode::peer_lost, "host {}: {}", one.name,
+                        one.leaving ? kInterrupted : one.lost);
 }
 
 std::unique_ptr<base::Process> HostAgents::start(const base::Launch& launch) {
@@ -235,16 +229,15 @@ std::int64_t HostAgents::await(const base::Launch& launch, std::future<AgentMess
       for (const std::size_t one : hosts) check_locked(one);
     }
     if (Clock::now() < deadline) continue;
-    throw base::UserError(base::ExitCode::stalled,
-                          fmt::format("host {} has not started {} within {} s", name(launch.host),
-                                      launch.process.describe(), kStartLimit.count()));
+    throw base::UserError(base::ExitCode::stalled, "host {} has not started {} within {} s",
+                          name(launch.host), launch.process.describe(), kStartLimit.count());
   }
   const AgentMessage message = reply.get();
   std::string problem;
   if (const auto* started = content_of<ProcessStarted>(message, problem)) return started->pid;
   const auto* failed = std::get_if<Failure>(&message);
-  throw base::UserError(failed != nullptr ? failed->code : base::ExitCode::internal,
-                        fmt::format("host {}: {}", name(launch.host), problem));
+  throw base::UserError(failed != nullptr ? failed->code : base::ExitCode::internal, "host {}: {}",
+                        name(launch.host), problem);
 }
 
 std::string HostAgents::key(std::size_t host) {
@@ -269,9 +262,9 @@ std::map<std::size_t, AgentMessage> HostAgents::ask_all(
       if (poll_) poll_();
       if (Clock::now() < deadline) continue;
       throw base::UserError(base::ExitCode::stalled,
-                            fmt::format("host {} has not replied within {} s; it may be "
-                                        "overloaded: see the log of its agent",
-                                        name(host), limit.count()));
+                            "host {} has not replied within {} s; it may be "
+                            "overloaded: see the log of its agent",
+                            name(host), limit.count());
     }
     const AgentMessage& message = all.emplace(host, reply.get()).first->second;
     if (!std::holds_alternative<Failure>(message)) continue;

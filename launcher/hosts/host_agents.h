@@ -1,16 +1,8 @@
 #pragma once
 
-#include <chrono>
-#include <cstdint>
-#include <functional>
 #include <future>
-#include <map>
-#include <memory>
-#include <optional>
 #include <set>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "framework/mutex.h"
 #include "framework/net/inbox.h"

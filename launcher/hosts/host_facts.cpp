@@ -9,17 +9,13 @@
 
 #include <algorithm>
 #include <array>
-#include <memory>
-#include <optional>
 #include <system_error>
 
 #include "framework/file_descriptor.h"
 #include "framework/net/endpoint.h"
-#include "launcher/base/build_id.h"
-#include "launcher/base/clocks.h"
-#include "launcher/base/cores.h"
-#include "launcher/base/memory.h"
+#include "launcher/base/machine.h"
 #include "launcher/base/nvidia_driver.h"
+#include "launcher/base/own_program.h"
 #include "launcher/base/process_identity.h"
 
 namespace strait::hosts {

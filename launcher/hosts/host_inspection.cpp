@@ -1,22 +1,18 @@
 #include "launcher/hosts/host_inspection.h"
 
 #include <arpa/inet.h>
-#include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "framework/fields/bounded_json.h"
 #include "framework/fields/json_fields.h"
 #include "framework/file_descriptor.h"
-#include "launcher/base/errors.h"
 #include "launcher/base/text.h"
-#include "launcher/hosts/agent_greeting.h"
 #include "launcher/hosts/agent_job.h"
 #include "launcher/hosts/host_facts_fields.h"
 

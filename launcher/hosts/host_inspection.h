@@ -1,11 +1,5 @@
 #pragma once
 
-#include <filesystem>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "launcher/base/errors.h"
 #include "launcher/hosts/host_facts.h"
 

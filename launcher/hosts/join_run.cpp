@@ -1,4 +1,3 @@
-#include <fmt/format.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
@@ -7,16 +6,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <csignal>
-#include <cstddef>
-#include <memory>
-#include <optional>
 #include <random>
-#include <string>
 #include <system_error>
-#include <utility>
-#include <vector>
 
 #include "framework/file_descriptor.h"
 #include "framework/net/endpoint.h"
@@ -69,11 +61,10 @@ class JoinedHost {
       if (Clock::now() < last_seen_ + std::chrono::seconds(ticket_.wait)) continue;
       throw base::UserError(
           base::ExitCode::peer_lost,
-          fmt::format("the launcher of run {} at {} {} within {} s ({}): the run has ended, or it "
-                      "has not been started, or this host has no route to it",
-                      ticket_.run_name, ticket_.endpoint,
-                      was_joined_ ? "did not come back" : "did not answer", ticket_.wait,
-                      problem_));
+          "the launcher of run {} at {} {} within {} s ({}): the run has ended, or it "
+          "has not been started, or this host has no route to it",
+          ticket_.run_name, ticket_.endpoint, was_joined_ ? "did not come back" : "did not answer",
+          ticket_.wait, problem_);
     }
   }
 
@@ -169,9 +160,9 @@ class JoinedHost {
       case Kind::unauthenticated:
         throw base::UserError(
             base::ExitCode::authentication,
-            fmt::format("the launcher at {} does not know this host: it has another secret or "
-                        "another number of nodes, or the token is of an earlier launcher ({})",
-                        ticket_.endpoint, error.what()));
+            "the launcher at {} does not know this host: it has another secret or "
+            "another number of nodes, or the token is of an earlier launcher ({})",
+            ticket_.endpoint, error.what());
       case Kind::refused:
       case Kind::fenced:
       case Kind::unusable:
@@ -208,9 +199,9 @@ FileDescriptor hold_ticket(const JoinTicket& ticket) {
   }
   if (errno != EADDRINUSE) throw std::system_error(errno, std::generic_category(), "bind");
   throw base::UserError(base::ExitCode::bad_input,
-                        fmt::format("a process of this machine has already joined the run {} as "
-                                    "host {}; each host needs a token or rank of its own",
-                                    ticket.run_name, ticket.host));
+                        "a process of this machine has already joined the run {} as "
+                        "host {}; each host needs a token or rank of its own",
+                        ticket.run_name, ticket.host);
 }
 
 }  // namespace

@@ -1,19 +1,15 @@
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-#include <span>
 #include <system_error>
-#include <utility>
 
 #include "framework/file_descriptor.h"
 #include "framework/net/endpoint.h"
 #include "launcher/base/backend.h"
-#include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/own_program.h"
 #include "launcher/base/read_all.h"
@@ -166,18 +162,16 @@ std::string address_for_joining(const std::string& configured,
                                            : fmt::format("it has {}", fmt::join(found, ", "));
   if (configured.empty() && own.size() == 1) return own.front();
   if (configured.empty()) {
-    throw base::UserError(base::ExitCode::bad_input,
-                          fmt::format("set hosts.address to the address of this machine at which "
-                                      "joining hosts can reach it; {}",
-                                      choice));
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        "set hosts.address to the address of this machine at which joining hosts can reach it; {}",
+        choice);
   }
   if (is_own(configured, own)) return configured;
-  throw base::UserError(
-      base::ExitCode::bad_input,
-      fmt::format(
-          "hosts.address is {}, which is not an address of this machine, and the run listens "
-          "there for its hosts; {}",
-          base::printable(configured), choice));
+  throw base::UserError(base::ExitCode::bad_input,
+                        "hosts.address is {}, which is not an address of this machine, and the run "
+                        "listens there for its hosts; {}",
+                        base::printable(configured), choice);
 }
 
 void check_launcher_address(const recipe::Recipe::Hosts& hosts) {

@@ -1,14 +1,11 @@
 #include "launcher/hosts/join_ticket.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 
-#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
-#include <optional>
 
 #include "framework/fields/json_fields.h"
 #include "framework/file_descriptor.h"
@@ -50,9 +47,8 @@ std::optional<Secret> parse_secret(std::string_view digits) {
 std::string text_in(const std::string& name) {
   const FileDescriptor file(::open(name.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.open()) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("cannot read {}, which {} names: {}", name, kSecretFile, std::strerror(errno)));
+    throw base::UserError(base::ExitCode::bad_input, "cannot read {}, which {} names: {}", name,
+                          kSecretFile, std::strerror(errno));
   }
   return base::read_all(file.number(), name, kMostSecretBytes, kSecretLimit);
 }
@@ -85,8 +81,8 @@ JoinTicket parse_join_ticket(const std::string& text) {
   try {
     return fields::from_text<JoinTicket>(text, "run token");
   } catch (const base::MessageError& error) {
-    throw base::UserError(base::ExitCode::mismatch,
-                          fmt::format("this is not a run token of this build: {}", error.what()));
+    throw base::UserError(base::ExitCode::mismatch, "this is not a run token of this build: {}",
+                          error.what());
   }
 }
 
@@ -112,11 +108,10 @@ std::string take_rendezvous_secret() {
                                 ? "--rendezvous lacks a secret that all nodes share; give it"
                                 : fmt::format("the secret of {} has {}; give one", source,
                                               base::counted(std::ssize(text), "character"));
-  throw base::UserError(
-      base::ExitCode::bad_input,
-      fmt::format("{} of 64 hexadecimal digits, as `openssl rand -hex 32` prints, in {} or in a "
-                  "file that {} names",
-                  found, kSecret, kSecretFile));
+  throw base::UserError(base::ExitCode::bad_input,
+                        "{} of 64 hexadecimal digits, as `openssl rand -hex 32` prints, in {} or "
+                        "in a file that {} names",
+                        found, kSecret, kSecretFile);
 }
 
 net::CurveKeyPair launcher_keys(const std::string& secret) {

@@ -1,15 +1,10 @@
 #pragma once
 
-#include <chrono>
-#include <cstdint>
-#include <span>
-#include <string>
 #include <variant>
 
-#include "framework/net/curve_keys.h"
+#include "framework/net/identity.h"
 #include "framework/net/link.h"
 #include "framework/net/link_options.h"
-#include "framework/net/process_name.h"
 #include "launcher/base/errors.h"
 
 namespace strait::hosts {

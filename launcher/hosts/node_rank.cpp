@@ -1,14 +1,10 @@
 #include "launcher/hosts/node_rank.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstdlib>
-#include <string_view>
-#include <vector>
 
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"

@@ -1,18 +1,12 @@
 #include "launcher/hosts/path_service.h"
 
-#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <chrono>
-#include <span>
-#include <string_view>
-#include <utility>
 
-#include "launcher/base/clocks.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/machine.h"
 #include "launcher/base/piped_process.h"
 #include "launcher/base/text.h"
 
@@ -110,9 +104,8 @@ ComputeMeasured measure_in_subprocess(const std::string& program, const MeasureC
   std::string line;
   if (child.read_line(line, deadline) != base::PipedProcess::ReadResult::line) {
     child.wait_until(deadline);
-    throw base::UserError(
-        base::ExitCode::internal,
-        fmt::format("{} --measure has not answered: {}", program, base::printable(child.errors())));
+    throw base::UserError(base::ExitCode::internal, "{} --measure has not answered: {}", program,
+                          base::printable(child.errors()));
   }
   const AgentMessage reply = parse_agent_message(std::as_bytes(std::span(line))).content;
   if (const auto* failed = std::get_if<Failure>(&reply)) {
@@ -176,7 +169,7 @@ void RelayClient::serve() {
     for (BindEnd& end : binds_) {
       prepare(end, now);
       const short events = end.greeted ? POLLIN : POLLOUT;
-      // poll(2) skips -1, so that positions stay those of binds_.
+      // poll(2) skips -1, so that positions stay the same as in binds_.
       polls.push_back({end.ready.open() ? end.ready.number() : -1, events, 0});
     }
     for (const DialEnd& end : dials_) polls.push_back({end.listener.number(), POLLIN, 0});

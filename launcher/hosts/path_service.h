@@ -3,14 +3,7 @@
 #include <poll.h>
 
 #include <atomic>
-#include <functional>
-#include <map>
-#include <memory>
-#include <optional>
-#include <string>
 #include <thread>
-#include <utility>
-#include <vector>
 
 #include "framework/file_descriptor.h"
 #include "framework/mutex.h"

@@ -3,11 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
 #include <future>
 #include <iterator>
-#include <limits>
-#include <optional>
 #include <set>
 
 #include "framework/net/endpoint.h"

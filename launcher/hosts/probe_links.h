@@ -1,13 +1,6 @@
 #pragma once
 
-#include <chrono>
-#include <cstdint>
 #include <map>
-#include <memory>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "framework/net/node.h"
 #include "launcher/hosts/path_request.h"

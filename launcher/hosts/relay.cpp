@@ -1,12 +1,10 @@
 #include "launcher/hosts/relay.h"
 
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <iterator>
-#include <utility>
 
 #include "launcher/hosts/forwarding.h"
 

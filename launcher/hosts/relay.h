@@ -3,12 +3,8 @@
 #include <poll.h>
 
 #include <atomic>
-#include <cstdint>
 #include <map>
-#include <span>
-#include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "framework/file_descriptor.h"

@@ -1,9 +1,6 @@
 #include "launcher/hosts/rendezvous.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <stdexcept>
 
 #include "launcher/base/text.h"
 
@@ -15,6 +12,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kTurn = std::chrono::milliseconds(50);
 // A link sends heartbeats, so a process that lives is heard more often.
 constexpr auto kAbsentAfter = std::chrono::seconds(7);
+// Hosts are told how the run ended as far as possible: one that is gone must not delay the exit.
 constexpr auto kFarewellLimit = std::chrono::seconds(2);
 
 net::NodeOptions launcher_node(net::CurveKeyPair keys) {

@@ -1,7 +1,6 @@
 #include "launcher/hosts/stage_command.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <poll.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
@@ -9,36 +8,25 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <csignal>
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <cxxopts.hpp>
-#include <exception>
-#include <filesystem>
 #include <iostream>
-#include <span>
 #include <sstream>
-#include <string>
 #include <system_error>
 #include <thread>
-#include <utility>
 
 #include "framework/file_descriptor.h"
-#include "launcher/base/build_id.h"
-#include "launcher/base/clocks.h"
-#include "launcher/base/errors.h"
 #include "launcher/base/generation_lock.h"
+#include "launcher/base/machine.h"
 #include "launcher/base/own_program.h"
 #include "launcher/base/piped_process.h"
 #include "launcher/base/process_identity.h"
 #include "launcher/base/read_all.h"
 #include "launcher/base/run_file_names.h"
 #include "launcher/base/text.h"
-#include "launcher/base/thread_waits.h"
-#include "launcher/hosts/agent_greeting.h"
 #include "launcher/hosts/agent_job.h"
 #include "launcher/hosts/host_agent.h"
 #include "launcher/hosts/host_inspection.h"
@@ -73,13 +61,12 @@ std::string read_request(int input) {
       return std::move(read.text);
     case State::timed_out:
       throw base::UserError(base::ExitCode::stalled,
-                            fmt::format("the launcher sent no job within {} s after the greeting",
-                                        std::chrono::seconds(kJobLimit).count()));
+                            "the launcher sent no job within {} s after the greeting",
+                            std::chrono::seconds(kJobLimit).count());
     case State::too_long:
       throw base::UserError(base::ExitCode::mismatch,
-                            fmt::format("a job of {} bytes was announced; at most {} "
-                                        "are possible",
-                                        read.size, kMaxJobBytes));
+                            "a job of {} bytes was announced; at most {} are possible", read.size,
+                            kMaxJobBytes);
     case State::ended:
     case State::unreadable:
       break;
@@ -113,8 +100,8 @@ FileDescriptor open_agent_log(const AgentJob& job) {
   FileDescriptor log(
       ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644));
   if (!log.open()) {
-    throw base::UserError(base::ExitCode::storage_io,
-                          fmt::format("cannot write {}: {}", file.string(), std::strerror(errno)));
+    throw base::UserError(base::ExitCode::storage_io, "cannot write {}: {}", file.string(),
+                          std::strerror(errno));
   }
   return log;
 }
@@ -174,8 +161,7 @@ void check_stage_program(HostInspection& inspection) {
   }
   inspection.objection = fmt::format(
       "the libraries of stages cannot be loaded there ({}); install this build there with: strait "
-      "install "
-      "--hosts RECIPE",
+      "install --hosts RECIPE",
       answer.succeeded() ? "it is " + base::printable(first) : answer.error_line());
   inspection.objection_code = base::ExitCode::mismatch;
 }
@@ -195,8 +181,7 @@ base::ExitCode serve_ssh_request(int input, int output) {
   end_former_agent(job, log);
   const int agent = ::fork();
   if (agent < 0) {
-    throw base::UserError(base::ExitCode::internal,
-                          fmt::format("cannot fork: {}", std::strerror(errno)));
+    throw base::UserError(base::ExitCode::internal, "cannot fork: {}", std::strerror(errno));
   }
   if (agent == 0) {
     detach_from_ssh(log);
@@ -220,10 +205,9 @@ std::string token_text(const std::string& token) {
     return base::read_all(STDIN_FILENO, "the run token on stdin", kMaxTokenBytes, kTokenLimit);
   const FileDescriptor file(::open(token.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.open()) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("cannot read the run token {}: {}; strait run writes one for each host", token,
-                    std::strerror(errno)));
+    throw base::UserError(base::ExitCode::bad_input,
+                          "cannot read the run token {}: {}; strait run writes one for each host",
+                          token, std::strerror(errno));
   }
   return base::read_all(file.number(), "the run token " + token, kMaxTokenBytes, kTokenLimit);
 }
@@ -254,9 +238,8 @@ base::ExitCode join_with_token(const std::string& token) {
     if (ticket.build != base::build_id()) {
       throw base::UserError(
           base::ExitCode::mismatch,
-          fmt::format("the run token is of build {}, but this is build {}; install the "
-                      "launcher's build here",
-                      ticket.build, base::build_id()));
+          "the run token is of build {}, but this is build {}; install the launcher's build here",
+          ticket.build, base::build_id());
     }
     return join_run(ticket);
   } catch (const std::exception& error) {

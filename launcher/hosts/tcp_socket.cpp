@@ -5,21 +5,18 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdint>
 #include <cstring>
 #include <memory>
-#include <string_view>
-#include <system_error>
 
-#include "framework/net/run_id.h"
+#include "framework/net/identity.h"
 
 namespace strait::hosts {
 namespace {
 
+// More than the links of one host that connect at the same time.
 constexpr int kBacklog = 64;
 // The kernel closes a connection whose data was not acknowledged for so long.
 constexpr std::uint32_t kUnackedMilliseconds = 15'000;
@@ -112,9 +109,8 @@ BoundPort listen_at(const std::string& address, std::pair<int, int> ports) {
   }
   const auto holder = net::port_holder(static_cast<std::uint16_t>(ports.first));
   throw PathError(fmt::format(
-      "all ports {}-{} of {} are taken, {} by {}; free one or widen "
-      "hosts.ports",
-      ports.first, ports.second, address, ports.first, holder.value_or("another process")));
+      "all ports {}-{} of {} are taken, {} by {}; free one or widen hosts.ports", ports.first,
+      ports.second, address, ports.first, holder.value_or("another process")));
 }
 
 FileDescriptor accept_connection(int listener) {

@@ -3,11 +3,8 @@
 #include <array>
 #include <chrono>
 #include <cstddef>
-#include <optional>
 #include <span>
 #include <stdexcept>
-#include <string>
-#include <utility>
 
 #include "framework/file_descriptor.h"
 #include "framework/net/endpoint.h"

@@ -1,5 +1,5 @@
 # libtorch as an interface target, from the folder that Torch_DIR names. Without its CUDA part, which
-# programs load when they start (launcher/base/libtorch_cuda.h). Not through torch's own CMake package:
+# programs load when they start (launcher/base/nvidia_driver.h). Not through torch's own CMake package:
 # that one refuses a wheel with CUDA where there is no CUDA toolkit.
 function(strait_add_torch target imported)
   get_filename_component(torch "${Torch_DIR}/../../.." ABSOLUTE)

@@ -7,5 +7,5 @@ foreach(file IN LISTS files)
 endforeach()
 string(SHA256 id "${all}")
 string(SUBSTRING ${id} 0 12 id)
-file(WRITE ${OUT} "#include \"launcher/base/build_id.h\"\n\nnamespace strait::base {\n
+file(WRITE ${OUT} "#include \"launcher/base/own_program.h\"\n\nnamespace strait::base {\n
 const char* build_id() { return \"${VERSION}-${id}\"; }\n\n}  // namespace strait::base\n")

@@ -1,10 +1,5 @@
 #include "launcher/plan/placement.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cstdint>
-
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/plan/plan.h"
@@ -26,12 +21,11 @@ std::vector<std::size_t> assign_hosts(const std::vector<recipe::RecipeHost>& hos
     without_slots += host.slots ? 0U : 1U;
   }
   if (without_slots == 0 && stated < processes) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("hosts.list has {}, but the run has {} (stages times "
-                    "replicas); give hosts more slots, or list more hosts",
-                    base::counted(static_cast<std::int64_t>(stated), "slot"),
-                    base::counted(static_cast<std::int64_t>(processes), "process", "es")));
+    throw base::UserError(base::ExitCode::bad_input,
+                          "hosts.list has {}, but the run has {} (stages times "
+                          "replicas); give hosts more slots, or list more hosts",
+                          base::counted(static_cast<std::int64_t>(stated), "slot"),
+                          base::counted(static_cast<std::int64_t>(processes), "process", "es"));
   }
   std::size_t shared = processes - std::min(stated, processes);
   std::vector<std::size_t> assigned;

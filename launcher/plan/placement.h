@@ -1,10 +1,5 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "launcher/recipe/recipe.h"
 #include "models/model_description.h"
 

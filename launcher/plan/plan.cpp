@@ -1,14 +1,5 @@
 #include "launcher/plan/plan.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <array>
-#include <map>
-#include <nlohmann/json.hpp>
-#include <type_traits>
-#include <utility>
-
 #include "framework/fields/json_fields.h"
 #include "framework/store/file_hash.h"
 #include "launcher/base/errors.h"
@@ -237,11 +228,10 @@ Plan plan_from_json(const nlohmann::json& from) {
   try {
     plan = fields::from_object<Plan>(from, "plan");
   } catch (const base::MessageError& error) {
-    throw base::UserError(
-        base::ExitCode::mismatch,
-        fmt::format("this is not a plan of this build ({}); was it made by another "
-                    "version of strait?",
-                    error.what()));
+    throw base::UserError(base::ExitCode::mismatch,
+                          "this is not a plan of this build ({}); was it made by another "
+                          "version of strait?",
+                          error.what());
   }
   // From here on a plan of this build, but perhaps edited by hand: only what would index out of
   // range or overflow is checked.

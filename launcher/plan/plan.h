@@ -1,14 +1,10 @@
 #pragma once
 
-#include <cstdint>
 #include <iterator>
 #include <nlohmann/json_fwd.hpp>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "framework/codec/settings.h"
-#include "framework/net/process_name.h"
+#include "framework/net/identity.h"
 #include "framework/store/sample.h"
 #include "framework/sync/membership.h"
 #include "framework/sync/sync_settings.h"

@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
-#include <vector>
 
 #include "framework/store/checkpoint.h"
 #include "launcher/recipe/recipe_io.h"

@@ -1,10 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <map>
-#include <set>
-#include <string>
-
 #include "framework/store/manifest.h"
 #include "launcher/plan/plan.h"
 

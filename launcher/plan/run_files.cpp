@@ -1,26 +1,22 @@
 #include "launcher/plan/run_files.h"
 
-#include <fmt/format.h>
-
-#include <filesystem>
 #include <nlohmann/json.hpp>
-#include <string_view>
 #include <system_error>
-#include <utility>
 
 #include "framework/fields/bounded_json.h"
 #include "framework/json_depth.h"
 #include "framework/store/atomic_file.h"
 #include "framework/store/file_hash.h"
 #include "framework/store/input_file.h"
+#include "framework/store/memory_directory.h"
 #include "framework/store/step_folders.h"
-#include "launcher/base/build_id.h"
 #include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/own_program.h"
 #include "launcher/plan/resume.h"
-#include "launcher/recipe/recipe_io.h"
 
 namespace strait::plan {
+
 namespace {
 
 constexpr std::uint64_t kMostPlanBytes = std::uint64_t{1} << 30;
@@ -67,9 +63,9 @@ nlohmann::json parse_json(const std::string& text, const std::filesystem::path& 
   const auto damaged = [&file](std::string_view why) {
     return base::UserError(
         base::ExitCode::corrupt,
-        fmt::format("{} is damaged: {}. Put a copy of it back, or start a run of another name that "
-                    "begins with the weights of a checkpoint: model.weights = \"{}/step-N\"",
-                    file.string(), why, (file.parent_path() / store::kCheckpointsFolder).string()));
+        "{} is damaged: {}. Put a copy of it back, or start a run of another name that "
+        "begins with the weights of a checkpoint: model.weights = \"{}/step-N\"",
+        file.string(), why, (file.parent_path() / store::kCheckpointsFolder).string());
   };
   if (json_depth(text) > kMostJsonDepth) throw damaged("its lists and objects are nested too deep");
   try {
@@ -83,7 +79,7 @@ Plan plan_in(const nlohmann::json& whole, const std::filesystem::path& file) {
   try {
     return plan_from_json(whole.at("plan"));
   } catch (const base::UserError& error) {
-    throw base::UserError(error.code(), fmt::format("{}: {}", file.string(), error.what()));
+    throw base::UserError(error.code(), "{}: {}", file.string(), error.what());
   }
 }
 
@@ -143,9 +139,8 @@ RunFile parse_run_file(const std::string& text, const std::filesystem::path& fil
     if (read.plan.eval) find_own_rows(file.parent_path(), kEvalRows, *read.plan.eval);
     return read;
   } catch (const nlohmann::json::exception& error) {
-    throw base::UserError(base::ExitCode::mismatch,
-                          fmt::format("{} is not a plan of this build: {}", file.string(),
-                                      fields::plain_json_reason(error.what())));
+    throw base::UserError(base::ExitCode::mismatch, "{} is not a plan of this build: {}",
+                          file.string(), fields::plain_json_reason(error.what()));
   }
 }
 
@@ -168,9 +163,9 @@ void check_same_rows(const Plan::Data& data, const std::string& now, std::string
                      std::string_view remedy) {
   if (now == data.hash) return;
   throw base::UserError(base::ExitCode::mismatch,
-                        fmt::format("{} has changed since the run {} (its rows have the hash {}, "
-                                    "and had {}); put it back, or {}",
-                                    data.file, began, now, data.hash, remedy));
+                        "{} has changed since the run {} (its rows have the hash {}, "
+                        "and had {}); put it back, or {}",
+                        data.file, began, now, data.hash, remedy);
 }
 
 store::Manifest manifest_for(const RunFile& run, std::uint32_t generation, store::Step step) {
@@ -194,6 +189,54 @@ store::Manifest manifest_for(const RunFile& run, std::uint32_t generation, store
     manifest.notes[kCachesNote] = kept;
   }
   return manifest;
+}
+
+std::vector<WrittenShard> written_shards(const Plan& plan,
+                                         const std::vector<store::ShardFile>& files) {
+  std::map<std::string, const Plan::Process*> writers;
+  for (const Plan::Process& process : plan.processes) {
+    for (const std::string& name : store::file_names(process.name.stage, process.name.replica)) {
+      writers[name] = &process;
+    }
+  }
+  std::vector<WrittenShard> shards;
+  for (const store::ShardFile& file : files) {
+    const auto found = writers.find(file.name);
+    if (found == writers.end()) continue;
+    shards.push_back({file, found->second->name, found->second->host_index});
+  }
+  return shards;
+}
+
+std::filesystem::path memory_directory(const net::RunId& run, std::size_t host) {
+  return store::MemoryDirectory::path_of(fmt::format("{}-{}", run.hex(), host));
+}
+
+std::vector<std::optional<std::size_t>> memory_neighbours(const Plan& plan) {
+  std::vector<std::size_t> used;
+  for (std::size_t host = 0; host < plan.hosts.size(); ++host) {
+    if (std::ranges::count(plan.processes, host, &Plan::Process::host_index) > 0) {
+      used.push_back(host);
+    }
+  }
+  std::vector<std::optional<std::size_t>> neighbours(plan.hosts.size());
+  if (used.size() < 2) return neighbours;
+  for (std::size_t i = 0; i < used.size(); ++i) neighbours[used[i]] = used[(i + 1) % used.size()];
+  return neighbours;
+}
+
+std::int64_t held_bytes(const Plan& plan, std::size_t host) {
+  if (plan.recipe.checkpoint.memory_every == 0) return 0;
+  constexpr std::int64_t kGenerations = 2;
+  const auto neighbours = memory_neighbours(plan);
+  std::int64_t bytes = 0;
+  for (const Plan::Process& process : plan.processes) {
+    const std::int64_t one = process.saved_bytes + process.cache_bytes;
+    const std::size_t owner = process.host_index;
+    if (owner == host) bytes += kGenerations * one;
+    if (neighbours[owner] == host) bytes += kGenerations * one;
+  }
+  return bytes;
 }
 
 }  // namespace strait::plan

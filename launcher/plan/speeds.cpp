@@ -1,8 +1,5 @@
 #include "launcher/plan/speeds.h"
 
-#include <algorithm>
-#include <chrono>
-
 #include "launcher/recipe/known_gpus.h"
 
 namespace strait::plan {

@@ -1,10 +1,5 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <optional>
-
 #include "launcher/plan/plan.h"
 
 namespace strait::plan {

@@ -1,10 +1,5 @@
 #include "launcher/plan/stage_job.h"
 
-#include <fmt/format.h>
-
-#include <chrono>
-#include <cstdint>
-#include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "framework/fields/json_fields.h"
@@ -44,8 +39,8 @@ void describe(auto& f, fields::Is<StageJob> auto& m) {
 namespace {
 
 [[noreturn]] void refuse_job(const std::string& cause) {
-  throw base::UserError(base::ExitCode::mismatch,
-                        fmt::format("the job on stdin is not one of this build: {}", cause));
+  throw base::UserError(base::ExitCode::mismatch, "the job on stdin is not one of this build: {}",
+                        cause);
 }
 
 // The length comes before the text: a wrong program on stdin must not make this one allocate 4 GiB.
@@ -81,15 +76,13 @@ StageJob read_stage_job(int descriptor) {
   }
   if (read.state == State::too_long) {
     throw base::UserError(base::ExitCode::bad_input,
-                          fmt::format("the job on stdin claims {} bytes; at most {} "
-                                      "are possible",
-                                      read.size, kMaxJobBytes));
+                          "the job on stdin claims {} bytes; at most {} are possible", read.size,
+                          kMaxJobBytes);
   }
   if (read.state != State::whole) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        "strait-stage is started by strait, which hands it a plan on stdin; stdin "
-        "ended before the plan did");
+    throw base::UserError(base::ExitCode::bad_input,
+                          "strait-stage is started by strait, which hands it a plan on stdin; "
+                          "stdin ended before the plan did");
   }
   return parse_stage_job(read.text);
 }

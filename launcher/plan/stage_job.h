@@ -1,14 +1,6 @@
 #pragma once
 
-#include <cstdint>
-#include <map>
-#include <set>
-#include <string>
-#include <vector>
-
-#include "framework/net/curve_keys.h"
-#include "framework/net/process_name.h"
-#include "framework/net/run_id.h"
+#include "framework/net/identity.h"
 #include "launcher/plan/plan.h"
 
 namespace strait::plan {

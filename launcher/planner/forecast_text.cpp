@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "launcher/base/text.h"
-#include "launcher/base/text_table.h"
 #include "launcher/planner/plan_text.h"
 #include "launcher/planner/planned_layout.h"
 #include "launcher/planner/planned_sync.h"

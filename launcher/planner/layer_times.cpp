@@ -7,11 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstddef>
-#include <functional>
-#include <map>
 #include <tuple>
-#include <utility>
 
 #include "kernels/cross_entropy.h"
 #include "launcher/base/median.h"
@@ -22,6 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// A plan waits for this. Tiny layers would make more rounds than a median needs.
 constexpr auto kMeasureFor = std::chrono::milliseconds(1000);
 constexpr int kMaxRounds = 2000;
 constexpr std::int64_t kBusyTokens = 512;  // see plan::kPassTokensOfCpu

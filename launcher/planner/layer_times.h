@@ -1,10 +1,6 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
-#include <cstdint>
 #include <functional>
-#include <vector>
 
 #include "models/model.h"
 #include "models/model_config.h"

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
-#include <string>
 
 #include "launcher/base/text.h"
 #include "launcher/planner/plan_load.h"

@@ -1,19 +1,13 @@
 #include "launcher/planner/model_folder.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
-#include <string_view>
 #include <system_error>
-#include <vector>
 
 #include "framework/store/input_file.h"
 #include "framework/store/step_folders.h"
 #include "framework/store/store_error.h"
+#include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
-#include "launcher/base/hub_name.h"
 #include "launcher/base/text.h"
 
 namespace strait::planner {
@@ -81,10 +75,9 @@ std::string read_config(const fs::path& model, bool goes_on) {
   } else if (!fs::exists(model, none) && none != std::errc::permission_denied) {
     advice = "; " + base::download_advice(model.string());
   }
-  refuse_model(
-      fmt::format("model.path = \"{}\" {}; it must be a Hugging Face model directory with "
-                  "config.json{}",
-                  model.string(), fault, advice));
+  refuse_model(fmt::format(
+      "model.path = \"{}\" {}; it must be a Hugging Face model directory with config.json{}",
+      model.string(), fault, advice));
 }
 
 std::optional<std::string> model_hub_name(const fs::path& model, const std::string& config) {

@@ -1,26 +1,59 @@
 #include "launcher/planner/model_weights.h"
 
 #include <ATen/ATen.h>
-#include <fmt/format.h>
+#include <ATen/core/grad_mode.h>
 
-#include <algorithm>
 #include <cmath>
-#include <cstdint>
-#include <filesystem>
 #include <system_error>
-#include <utility>
-#include <vector>
 
 #include "framework/store/checkpoint.h"
+#include "framework/store/store_error.h"
 #include "kernels/mxfp4.h"
+#include "kernels/quantized_matrix.h"
 #include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/planner/model_folder.h"
+#include "models/families.h"
+#include "models/initialize.h"
 #include "models/lora.h"
 #include "models/tensor_names.h"
+#include "stages/stage_state.h"
 
 namespace strait::planner {
 namespace {
+
+// The values with which training computes.
+at::Tensor dequantized(const at::Tensor& values, kernels::MatrixFormat format,
+                       const std::string& name) {
+  models::Parameter matrix{name, values};
+  matrix.quantized =
+      kernels::make_quantized_matrix({format, values.size(0), values.size(1)}, at::kCPU);
+  models::assign(matrix, values);
+  at::Tensor read = at::empty_like(values);
+  kernels::dequantize_matrix(*matrix.quantized, read);
+  return read;
+}
+
+// The files of a checkpoint that hold hashes of frozen tensors. They are not part of its weights,
+// so they may be missing on this host or damaged; then nothing is compared.
+std::vector<std::unique_ptr<tensors::SafetensorsReader>> files_with_hashes(
+    const tensors::CheckpointReader& checkpoint) {
+  std::vector<std::unique_ptr<tensors::SafetensorsReader>> found;
+  for (const store::ShardFile& file : store::files_of(checkpoint.manifest(), store::Part::all)) {
+    const std::filesystem::path path = checkpoint.path() / file.name;
+    if (!file.name.ends_with(".safetensors") || !store::has_size(path, file.size)) continue;
+    try {
+      auto reader = std::make_unique<tensors::SafetensorsReader>(path);
+      const bool any = std::ranges::any_of(reader->tensors(), [](const store::TensorInfo& tensor) {
+        return tensor.name.starts_with(stages::frozen_hash_name(""));
+      });
+      if (any) found.push_back(std::move(reader));
+    } catch (const store::StoreError&) {
+      continue;
+    }
+  }
+  return found;
+}
 
 namespace fs = std::filesystem;
 
@@ -33,9 +66,8 @@ at::Tensor checked(at::Tensor values, const std::string& name, const fs::path& f
   if (at::isfinite(values).all().item<bool>()) return values;
   throw base::UserError(
       base::ExitCode::bad_input,
-      fmt::format("{}: tensor {} has values that are not finite; get the file again, or train from "
-                  "another one",
-                  file.string(), name));
+      "{}: tensor {} has values that are not finite; get the file again, or train from another one",
+      file.string(), name);
 }
 
 template <class Infos>
@@ -70,6 +102,84 @@ std::string export_command(const fs::path& checkpoint) {
 
 }  // namespace
 
+CheckpointWeights::CheckpointWeights(const recipe::Recipe& recipe, models::ModelConfig config,
+                                     const std::filesystem::path& checkpoint)
+    : source_(recipe.model),
+      config_(std::move(config)),
+      seed_(static_cast<std::uint64_t>(recipe.seed)),
+      checkpoint_(checkpoint, store::Verify::sizes, store::Part::weights) {
+  for (const models::LayerCost& layer : models::describe(config_).layers) {
+    for (const models::TensorShape& tensor : layer.tensors) shapes_.emplace(tensor.name, tensor);
+  }
+  if (config_.lora != nullptr) with_hashes_ = files_with_hashes(checkpoint_);
+}
+
+const ModelWeights& CheckpointWeights::model() const {
+  std::call_once(opened_, [this] { model_ = std::make_unique<ModelWeights>(source_, config_); });
+  return *model_;
+}
+
+// Compares the hash as a stage does when it resumes.
+void CheckpointWeights::check_frozen(const models::TensorShape& tensor,
+                                     const at::Tensor& values) const {
+  const std::string name = stages::frozen_hash_name(tensor.name);
+  const auto holder = std::ranges::find_if(
+      with_hashes_, [&](const auto& file) { return file->find(name) != nullptr; });
+  if (holder == with_hashes_.end()) return;
+  at::Tensor hash = (*holder)->read(name);
+  // This host has only parts of the file.
+  if (hash.eq(0).any().item<bool>()) return;
+  const bool wide = source_.dtype != recipe::Dtype::bfloat16;
+  at::TensorOptions options(wide ? at::kFloat : at::kBFloat16);
+  if (tensor.quantization) options = options.device(at::kMeta);
+  models::Parameter frozen{tensor.name, at::empty(tensor.shape, options)};
+  frozen.trained = false;
+  if (tensor.quantization) {
+    frozen.quantized = kernels::make_quantized_matrix(
+        {*tensor.quantization, values.size(0), values.size(1)}, at::kCPU);
+  }
+  models::assign(frozen, values);
+  stages::check_hashes({frozen}, [&](const std::string&) { return hash; });
+}
+
+at::Tensor CheckpointWeights::read(const std::string& name) const {
+  const models::TensorShape& tensor = shapes_.at(name);
+  if (tensor.trained) return checkpoint_.read(name);
+  if (source_.weights != recipe::Weights::random) {
+    at::Tensor values = model().read(name);
+    check_frozen(tensor, values);
+    return values;
+  }
+  const models::Parameter drawn{name, at::empty(tensor.shape)};
+  models::initialize(drawn, config_, seed_);
+  return drawn.value;
+}
+
+at::Tensor CheckpointWeights::read_merged(const std::string& name) const {
+  at::Tensor values = read(name).to(at::kFloat);
+  if (const auto format = shapes_.at(name).quantization)
+    values = dequantized(values, *format, name);
+  const std::string matrix = name.substr(0, name.rfind('.'));
+  if (!name.ends_with(".weight") || !shapes_.contains(matrix + models::kAdapterDown)) return values;
+  const at::NoGradGuard no_grad;
+  const double scale = models::adapter_of(*config_.lora, matrix)->scale;
+  const at::Tensor down = checkpoint_.read(matrix + models::kAdapterDown);
+  const at::Tensor up = checkpoint_.read(matrix + models::kAdapterUp);
+  const at::Tensor product = at::mm(up, down).mul_(scale);
+  return values.add_(models::family_of(config_).input_first ? product.t() : product);
+}
+
+ModelWeights::Origin CheckpointWeights::origin(const std::string& name) const {
+  if (source_.weights == recipe::Weights::random) return {name, at::kFloat};
+  // Checkpoints of two runs have the same names and types. The other run may have pruned the
+  // checkpoint that this run read.
+  const store::TensorInfo* const own = checkpoint_.find(name);
+  if (source_.weights == recipe::Weights::run && own != nullptr) {
+    return {name, tensors::scalar_type(own->dtype)};
+  }
+  return model().origin(name);
+}
+
 ModelWeights::ModelWeights(const recipe::Recipe::Model& source, const models::ModelConfig& config) {
   if (source.weights != recipe::Weights::run) {
     files_.emplace(source.path);
@@ -80,10 +190,9 @@ ModelWeights::ModelWeights(const recipe::Recipe::Model& source, const models::Mo
   if (!fs::exists(fs::path(source.weights_run) / store::kManifestName, none) && !none) {
     throw base::UserError(
         base::ExitCode::bad_input,
-        fmt::format("the weights that the run began with, {}, are not there any more: a run "
-                    "removes its older checkpoints (checkpoint.keep). Put that folder back, or "
-                    "start a run of another name",
-                    source.weights_run));
+        "the weights that the run began with, {}, are not there any more: a run removes its older "
+        "checkpoints (checkpoint.keep). Put that folder back, or start a run of another name",
+        source.weights_run);
   }
   checkpoint_.emplace(source.weights_run, store::Verify::sizes, store::Part::weights);
   std::vector<models::TensorShape> shapes;
@@ -94,12 +203,11 @@ ModelWeights::ModelWeights(const recipe::Recipe::Model& source, const models::Mo
     whole = whole && found != nullptr;
   }
   if (!whole && holds_adapters(*checkpoint_)) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("model.weights = \"{}\" is a run that trained adapters only; start from its "
-                    "adapter (model.adapter = \"from-run\", or with --merge model.path = "
-                    "\"from-run\"), which is written by: {} from-run",
-                    source.weights_run, export_command(source.weights_run)));
+    throw base::UserError(base::ExitCode::bad_input,
+                          "model.weights = \"{}\" is a run that trained adapters only; start from "
+                          "its adapter (model.adapter = \"from-run\", or with --merge model.path = "
+                          "\"from-run\"), which is written by: {} from-run",
+                          source.weights_run, export_command(source.weights_run));
   }
   in_file_ = models::match_tensors(config, shapes, source.weights_run);
 }
@@ -120,11 +228,9 @@ void check_tied_projection(const recipe::Recipe::Model& source, const models::Mo
   if (same) return;
   throw base::UserError(
       base::ExitCode::bad_input,
-      fmt::format(
-          "{}: config.json ties the projection to the token table, but {} is another matrix "
-          "than {}; set \"tie_word_embeddings\": false there if the file is right, or remove "
-          "{} from the file",
-          source.path, twice->projection, twice->table, twice->projection));
+      "{}: config.json ties the projection to the token table, but {} is another matrix than {}; "
+      "set \"tie_word_embeddings\": false there if the file is right, or remove {} from the file",
+      source.path, twice->projection, twice->table, twice->projection);
 }
 
 at::Tensor ModelWeights::read(const std::string& name) const {
@@ -155,12 +261,11 @@ ModelWeights::Origin ModelWeights::origin(const std::string& name) const {
 AdapterWeights::AdapterWeights(const std::string& directory, const models::ModelConfig& config) {
   const fs::path file = fs::path(directory) / "adapter_model.safetensors";
   if (!fs::exists(file)) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("model.adapter = \"{}\" has no adapter_model.safetensors{}", directory,
-                    fs::exists(fs::path(directory) / "adapter_model.bin")
-                        ? "; save the adapter again with PEFT's safe_serialization"
-                        : ""));
+    throw base::UserError(base::ExitCode::bad_input,
+                          "model.adapter = \"{}\" has no adapter_model.safetensors{}", directory,
+                          fs::exists(fs::path(directory) / "adapter_model.bin")
+                              ? "; save the adapter again with PEFT's safe_serialization"
+                              : "");
   }
   file_.emplace(file);
   in_file_ = models::match_adapter_tensors(config, shapes_of(file_->tensors()), file.string());
@@ -176,10 +281,9 @@ ChosenWeights with_chosen_checkpoint(recipe::Recipe recipe) {
   const fs::path run = recipe.model.weights_run;
   std::error_code none;
   if (!fs::is_directory(run, none)) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("model.weights = \"{}\" {}; it must be the directory of a run, runs/NAME",
-                    run.string(), folder_fault(run, store::kManifestName)));
+    throw base::UserError(base::ExitCode::bad_input,
+                          "model.weights = \"{}\" {}; it must be the directory of a run, runs/NAME",
+                          run.string(), folder_fault(run, store::kManifestName));
   }
   if (fs::exists(run / store::kManifestName)) {  // a checkpoint itself
     return {std::move(recipe), ""};
@@ -187,9 +291,9 @@ ChosenWeights with_chosen_checkpoint(recipe::Recipe recipe) {
   const auto newest = store::choose_checkpoint(run, store::Part::weights);
   if (!newest) {
     throw base::UserError(base::ExitCode::bad_input,
-                          fmt::format("model.weights = \"{}\" is a directory without a complete "
-                                      "checkpoint; it must be that of a run, runs/NAME",
-                                      run.string()));
+                          "model.weights = \"{}\" is a directory without a complete checkpoint; it "
+                          "must be that of a run, runs/NAME",
+                          run.string());
   }
   recipe.model.weights_run = newest->checkpoint.path.string();
   return {std::move(recipe), newest->warning};

@@ -1,11 +1,5 @@
 #include "launcher/planner/needed_files.h"
 
-#include <algorithm>
-#include <iterator>
-#include <map>
-#include <set>
-
-#include "framework/store/checkpoint.h"
 #include "framework/store/input_file.h"
 #include "framework/tensors/safetensors_reader.h"
 #include "framework/tensors/weight_files.h"
@@ -18,7 +12,7 @@ namespace strait::planner {
 namespace {
 
 namespace fs = std::filesystem;
-using Kind = transfer::NeededGroup::Kind;
+using GroupKind = transfer::NeededGroup::Kind;
 
 std::uint64_t header_bytes(const fs::path& safetensors) {
   const store::InputFile file(safetensors);
@@ -76,7 +70,7 @@ std::set<std::string> all_tensors(const plan::Plan& plan) {
 
 transfer::NeededGroup adapter_files(const plan::Plan& plan) {
   const fs::path directory = fs::absolute(plan.recipe.model.adapter);
-  transfer::NeededGroup group{Kind::adapter, {}};
+  transfer::NeededGroup group{GroupKind::adapter, {}};
   for (const char* name : {"adapter_config.json", "adapter_model.safetensors"}) {
     group.files.push_back({directory / name, name});
   }
@@ -126,7 +120,7 @@ transfer::NeededGroup model_files(const plan::Plan& plan, std::size_t host) {
     if (rows->scales.empty()) continue;
     add_rows(*weights.find(rows->scales), rows->first_scale, rows->scale_count, files);
   }
-  transfer::NeededGroup group{Kind::model, {}};
+  transfer::NeededGroup group{GroupKind::model, {}};
   for (const char* name : {"config.json", "model.safetensors.index.json"}) {
     if (fs::exists(directory / name)) group.files.push_back({directory / name, name});
   }
@@ -148,9 +142,9 @@ std::vector<transfer::NeededGroup> needed_files(const plan::Plan& plan, std::siz
                                                 bool weights) {
   std::vector<transfer::NeededGroup> groups;
   if (!plan.train.file.empty() && reads_rows(plan, host)) {
-    groups.push_back({Kind::train, {{fs::absolute(plan.train.file), plan::kTrainRows}}});
+    groups.push_back({GroupKind::train, {{fs::absolute(plan.train.file), plan::kTrainRows}}});
     if (plan.eval) {
-      groups.push_back({Kind::eval, {{fs::absolute(plan.eval->file), plan::kEvalRows}}});
+      groups.push_back({GroupKind::eval, {{fs::absolute(plan.eval->file), plan::kEvalRows}}});
     }
   }
   const recipe::Recipe::Model& source = plan.recipe.model;
@@ -158,11 +152,11 @@ std::vector<transfer::NeededGroup> needed_files(const plan::Plan& plan, std::siz
   if (weights && source.weights == recipe::Weights::run) {
     groups.push_back(
         needed_checkpoint(plan, host, fs::absolute(source.weights_run), store::Part::weights));
-    groups.back().kind = Kind::weights;
+    groups.back().kind = GroupKind::weights;
   }
   if (weights && !source.adapter.empty()) groups.push_back(adapter_files(plan));
   if (!plugins.empty()) {
-    transfer::NeededGroup group{Kind::plugins, {}};
+    transfer::NeededGroup group{GroupKind::plugins, {}};
     for (std::size_t i = 0; i < plugins.size(); ++i) {
       const fs::path file = fs::absolute(plugins[i].file);
       group.files.push_back({file, transfer::delivered_plugin_name(i, file)});
@@ -187,7 +181,7 @@ transfer::NeededGroup needed_checkpoint(const plan::Plan& plan, std::size_t host
       own_files.insert(std::move(name));
     }
   }
-  transfer::NeededGroup group{Kind::checkpoint,
+  transfer::NeededGroup group{GroupKind::checkpoint,
                               {{checkpoint / store::kManifestName, store::kManifestName}}};
   for (const store::ShardFile& shard : store::files_of(manifest, part)) {
     transfer::NeededFile file{

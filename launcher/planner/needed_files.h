@@ -1,9 +1,5 @@
 #pragma once
 
-#include <filesystem>
-#include <string>
-#include <vector>
-
 #include "framework/store/checkpoint.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/stage_job.h"

@@ -2,12 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cstddef>
-#include <iterator>
-#include <limits>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "launcher/base/text.h"
 #include "launcher/plan/placement.h"

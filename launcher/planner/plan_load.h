@@ -1,10 +1,6 @@
 #pragma once
 
-#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "launcher/plan/plan.h"
 

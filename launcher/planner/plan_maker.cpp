@@ -1,21 +1,16 @@
 #include "launcher/planner/plan_maker.h"
 
 #include <ATen/Context.h>
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <optional>
-#include <utility>
 
 #include "framework/store/file_hash.h"
 #include "launcher/base/command_name.h"
-#include "launcher/base/cores.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/machine.h"
 #include "launcher/base/nvidia_driver.h"
 #include "launcher/base/text.h"
+#include "launcher/plan/host_limits.h"
 #include "launcher/plan/placement.h"
 #include "launcher/plan/speeds.h"
-#include "launcher/plan/thread_limit.h"
 #include "launcher/planner/layer_times.h"
 #include "launcher/planner/model_folder.h"
 #include "launcher/planner/model_weights.h"
@@ -39,13 +34,12 @@ namespace fs = std::filesystem;
 void check_same_model(const plan::Plan& before, const plan::Plan& now) {
   if (now.model_hash == before.model_hash) return;
   const fs::path run = fs::path("runs") / now.recipe.name;
-  throw base::UserError(
-      base::ExitCode::mismatch,
-      fmt::format("{} has changed since the run began; put it back, or start another run from the "
-                  "weights of this one: {} --set name={}-2 --set model.weights={}",
-                  (fs::path(now.recipe.model.path) / "config.json").string(),
-                  base::strait_command("run", run / "recipe.toml"), now.recipe.name,
-                  base::shell_word(run.string())));
+  throw base::UserError(base::ExitCode::mismatch,
+                        "{} has changed since the run began; put it back, or start another run "
+                        "from the weights of this one: {} --set name={}-2 --set model.weights={}",
+                        (fs::path(now.recipe.model.path) / "config.json").string(),
+                        base::strait_command("run", run / "recipe.toml"), now.recipe.name,
+                        base::shell_word(run.string()));
 }
 
 // Compares the names and shapes in the weight files with the model's, before anything starts.
@@ -58,12 +52,10 @@ void check_weights(const recipe::Recipe::Model& source, const models::ModelConfi
 void check_device(const recipe::Recipe& recipe) {
   if (recipe.model.device != recipe::Device::cuda || at::globalContext().hasCUDART()) return;
   if (recipe.hosts.backend != recipe::BackendKind::local) return;
-  throw base::UserError(
-      base::ExitCode::bad_input,
-      fmt::format(
-          "model.device is \"cuda\", but this is a libtorch for CPUs; {} doctor says how to "
-          "install one with CUDA, or set model.device = \"cpu\"",
-          base::command_name()));
+  throw base::UserError(base::ExitCode::bad_input,
+                        "model.device is \"cuda\", but this is a libtorch for CPUs; {} doctor says "
+                        "how to install one with CUDA, or set model.device = \"cpu\"",
+                        base::command_name());
 }
 
 // Takes the layers from the run that is resumed if "profile" chose them. Another measurement could
@@ -228,6 +220,38 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before,
     if (!note.empty()) run.train.notes.push_back(note);
   }
   return run;
+}
+
+plan::Plan inference_plan(const plan::Plan& trained) {
+  plan::Plan plan = trained;
+  plan.recipe.train.micro_batch = trained.micro_batch_rows();
+  plan.recipe.pipeline.replicas = 1;
+  plan.recipe.sync = {};
+  plan.sync_method.clear();
+  plan.sync_strength.reset();
+  plan.sync_offers.clear();
+  plan.train = {};
+  plan.eval.reset();
+  std::erase_if(plan.processes,
+                [](const plan::Plan::Process& process) { return process.name.replica != 0; });
+  std::erase_if(plan.links, [](const plan::Plan::Link& link) {
+    return link.use != plan::Plan::Use::boundary || link.listens.replica != 0;
+  });
+  // of hosts that stay: from the former number to the new one
+  std::map<std::size_t, std::size_t> numbers;
+  for (const plan::Plan::Process& process : plan.processes) numbers[process.host_index];
+  // Empty if hosts have no names until they join.
+  const std::vector<recipe::RecipeHost> named = std::exchange(plan.recipe.hosts.list, {});
+  plan.hosts.clear();
+  for (auto& [former, number] : numbers) {
+    number = plan.hosts.size();
+    plan.hosts.push_back(trained.hosts.at(former));
+    if (former < named.size()) plan.recipe.hosts.list.push_back(named[former]);
+  }
+  for (plan::Plan::Process& process : plan.processes) {
+    process.host_index = numbers.at(process.host_index);
+  }
+  return plan;
 }
 
 }  // namespace strait::planner

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <optional>
-
 #include "framework/data/data_preparation.h"
 #include "launcher/plan/plan.h"
 #include "launcher/recipe/recipe.h"
@@ -23,5 +21,9 @@ struct PlannedRun {
 // stay if they fit, and its token files are the data. `speeds`: in place of those in hosts.links.
 PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before = nullptr,
                      const recipe::LinkTable* speeds = nullptr);
+
+// The plan for asking the model: the first replica's stages on the same hosts. Data, other replicas
+// and all links except boundaries are left out, as are hosts without a stage. Pure.
+plan::Plan inference_plan(const plan::Plan& trained);
 
 }  // namespace strait::planner

@@ -3,18 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <cstddef>
-#include <iterator>
-#include <utility>
-#include <vector>
-
-#include "launcher/base/memory.h"
+#include "launcher/base/machine.h"
 #include "launcher/base/text.h"
-#include "launcher/base/text_table.h"
-#include "launcher/plan/gpu_memory.h"
-#include "launcher/plan/plan.h"
-#include "launcher/plan/shard_places.h"
+#include "launcher/plan/host_limits.h"
+#include "launcher/plan/run_files.h"
 #include "launcher/planner/plan_load.h"
 #include "launcher/planner/planned_boundary.h"
 #include "launcher/planner/planned_group.h"

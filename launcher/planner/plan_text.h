@@ -1,8 +1,5 @@
 #pragma once
 
-#include <cstddef>
-#include <string>
-
 #include "launcher/plan/plan.h"
 
 namespace strait::planner {

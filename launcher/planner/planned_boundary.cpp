@@ -1,16 +1,12 @@
 #include "launcher/planner/planned_boundary.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <array>
 #include <cmath>
-#include <iterator>
 
 #include "framework/codec/codecs.h"
 #include "framework/net/wire_format.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
+#include "stages/link_tie.h"
 
 namespace strait::planner {
 namespace {
@@ -59,10 +55,10 @@ void plan_cache(const recipe::Recipe& recipe, std::int64_t rows, std::int64_t en
 // Codecs of plugins are checked here; the reader of recipes has checked built-in ones.
 void check_codec_of_gradients(const recipe::Recipe& recipe) {
   if (codec::codecs().named(recipe.codec.backward).for_gradients) return;
-  throw base::UserError(base::ExitCode::bad_input,
-                        fmt::format("codec.backward = \"{}\" supports activations only; select "
-                                    "another codec for gradients",
-                                    recipe.codec.backward));
+  throw base::UserError(
+      base::ExitCode::bad_input,
+      "codec.backward = \"{}\" supports activations only; select another codec for gradients",
+      recipe.codec.backward);
 }
 
 // Assumes full rows. The message of a micro-batch is one frame of a link. Evaluation sends raw
@@ -76,12 +72,29 @@ void check_message_fits(const recipe::Recipe& recipe, BoundaryLoad load, bool se
   const double largest =
       std::max({bytes.first_forward, bytes.known_forward, sends_gradients ? bytes.backward : 0});
   if (largest <= static_cast<double>(net::kMaxFrameBytes)) return;
-  throw base::UserError(
-      base::ExitCode::bad_input,
-      fmt::format("a micro-batch of {} rows of {} tokens sends {} over a boundary in one message, "
-                  "which may have {}; set train.micro_batch to less",
-                  load.rows, recipe.data.row, base::byte_text(std::llround(largest)),
-                  base::byte_text(std::int64_t{net::kMaxFrameBytes})));
+  throw base::UserError(base::ExitCode::bad_input,
+                        "a micro-batch of {} rows of {} tokens sends {} over a boundary in one "
+                        "message, which may have {}; set train.micro_batch to less",
+                        load.rows, recipe.data.row, base::byte_text(std::llround(largest)),
+                        base::byte_text(std::int64_t{net::kMaxFrameBytes}));
+}
+
+constexpr std::int64_t kSteps = 4;  // that are examined
+
+// `raw`: bytes of a value that is not encoded.
+double bytes_of_rows(const recipe::Recipe& recipe, const models::ModelDescription& model,
+                     codec::Direction direction, double rows, double raw) {
+  constexpr int kBfloat16Bits = 16;
+  codec::DirectionSettings settings;
+  settings.codec = stages::tied_row_codec(recipe.codec);
+  settings.direction = direction;
+  const std::string& codec = settings.codec.name(direction);
+  const std::int64_t width = model.tied_parameters / model.vocabulary;
+  const double values = rows * static_cast<double>(width);
+  if (codec == "raw") return values * raw;
+  if (settings.bits() == kBfloat16Bits) return values * 2;
+  // The headers of messages are ignored, because they are small compared with the rows.
+  return codec::codecs().named(codec).payload(settings, {1, rows, width}).first;
 }
 
 }  // namespace
@@ -158,6 +171,47 @@ std::int64_t cache_bytes_of(const std::vector<PlannedBoundary>& boundaries, std:
     }
   }
   return sum;
+}
+
+std::optional<TieBytes> tie_bytes(const plan::Plan& plan, const models::ModelDescription& model,
+                                  const data::PreparedData& train) {
+  const recipe::Recipe& recipe = plan.recipe;
+  if (!model.tied || !model.tied_trained || recipe.pipeline.stages == 1) return std::nullopt;
+  stages::BatchOptions batch;
+  batch.seed = static_cast<std::uint64_t>(recipe.seed);
+  batch.replicas = recipe.pipeline.replicas;
+  batch.micro_batch_rows = plan.micro_batch_rows();
+  batch.micro_batches = plan.micro_batches;
+  batch.shuffle = recipe.data.shuffle;
+  const stages::BatchSource source(train.tokens, nullptr, batch);
+  const std::int64_t steps = std::min(plan.steps, kSteps);
+  std::size_t rows = 0;
+  for (std::int64_t step = 0; step < steps; ++step) {
+    rows += stages::looked_up_rows(source, {store::Step{step}, true},
+                                   static_cast<int>(plan.micro_batches))
+                .tokens.size();
+  }
+  const double mean =
+      static_cast<double>(rows) / static_cast<double>(std::max<std::int64_t>(steps, 1));
+  const bool narrow = recipe.model.dtype == recipe::Dtype::bfloat16;
+  return TieBytes{bytes_of_rows(recipe, model, codec::Direction::backward, mean, 4),
+                  bytes_of_rows(recipe, model, codec::Direction::forward, mean, narrow ? 2 : 4)};
+}
+
+void plan_tie_links(plan::Plan& plan, const TieBytes& bytes) {
+  const auto last_stage = static_cast<std::uint32_t>(plan.recipe.pipeline.stages - 1);
+  for (const plan::Plan::Process& first : plan.processes) {
+    if (first.name.stage != 0) continue;
+    plan::Plan::Link link;
+    link.use = plan::Plan::Use::tie;
+    link.connects = first.name;
+    link.listens = {last_stage, first.name.replica};
+    link.name = fmt::format("tie {}>{}", link.connects.text(), link.listens.text());
+    link.forward_bytes = std::llround(bytes.gradients);
+    link.backward_bytes = std::llround(bytes.values);
+    link.first_forward_bytes = link.forward_bytes;
+    plan.links.push_back(link);
+  }
 }
 
 }  // namespace strait::planner

@@ -1,10 +1,9 @@
 #pragma once
 
-#include <cstdint>
-#include <vector>
-
 #include "framework/codec/settings.h"
+#include "framework/data/data_preparation.h"
 #include "framework/data/token_file.h"
+#include "launcher/plan/plan.h"
 #include "launcher/recipe/recipe.h"
 #include "models/model_description.h"
 
@@ -59,5 +58,19 @@ std::vector<PlannedBoundary> plan_boundaries(const recipe::Recipe& recipe,
 // Cache memory of all boundaries of a stage.
 std::int64_t cache_bytes_of(const std::vector<PlannedBoundary>& boundaries, std::size_t stage,
                             std::size_t stages);
+
+// Bytes per step of a tied table if embedding and LM head are on different stages: the rows that a
+// step looks up, see stages/link_tie.h.
+struct TieBytes {
+  double gradients = 0;  // from the first stage
+  double values = 0;     // to the first stage
+};
+
+// Mean over the first few steps of replica 0. Nullopt: no weight is on two stages.
+std::optional<TieBytes> tie_bytes(const plan::Plan& plan, const models::ModelDescription& model,
+                                  const data::PreparedData& train);
+
+// Adds one link per replica.
+void plan_tie_links(plan::Plan& plan, const TieBytes& bytes);
 
 }  // namespace strait::planner

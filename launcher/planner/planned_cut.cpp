@@ -1,25 +1,19 @@
 #include "launcher/planner/planned_cut.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <exception>
 #include <iterator>
-#include <optional>
-#include <stdexcept>
-#include <utility>
 
-#include "launcher/base/cores.h"
 #include "launcher/base/errors.h"
-#include "launcher/plan/gpu_memory.h"
+#include "launcher/base/machine.h"
+#include "launcher/plan/host_limits.h"
 #include "launcher/plan/placement.h"
 #include "launcher/plan/speeds.h"
 #include "launcher/planner/planned_model.h"
 #include "launcher/plugin/plugin_file.h"
 #include "schedules/choose_depth.h"
-#include "schedules/schedule.h"
 #include "stages/partition.h"
 
 namespace strait::planner {
@@ -144,11 +138,9 @@ NamedPartition plugin_partition(const std::string& file_and_name) {
     const std::string own = file_and_name.substr(1);
     const stages::PartitionOffer* const offer = stages::partitions().find(own);
     if (offer == nullptr) {
-      throw base::UserError(
-          base::ExitCode::bad_input,
-          fmt::format("pipeline.partition: this program has no partition \"{}\"; it "
-                      "has {}",
-                      own, fmt::join(stages::partitions().names(), ", ")));
+      throw base::UserError(base::ExitCode::bad_input,
+                            "pipeline.partition: this program has no partition \"{}\"; it has {}",
+                            own, fmt::join(stages::partitions().names(), ", "));
     }
     return {offer->cut, fmt::format("the partition \"{}\"", own)};
   }
@@ -157,12 +149,12 @@ NamedPartition plugin_partition(const std::string& file_and_name) {
   std::string name = hash == std::string::npos ? "" : file_and_name.substr(hash + 1);
   if (name.empty() && offered.size() == 1) name = offered.front();
   if (std::ranges::find(offered, name) == offered.end()) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        offered.empty() ? fmt::format("the plugin {} has no partition", file)
-                        : fmt::format("the plugin {} has the partitions {}; select one, as in "
-                                      "pipeline.partition = \"plugin:{}#{}\"",
-                                      file, fmt::join(offered, ", "), file, offered.front()));
+    throw base::UserError(base::ExitCode::bad_input,
+                          offered.empty()
+                              ? fmt::format("the plugin {} has no partition", file)
+                              : fmt::format("the plugin {} has the partitions {}; select one, as "
+                                            "in pipeline.partition = \"plugin:{}#{}\"",
+                                            file, fmt::join(offered, ", "), file, offered.front()));
   }
   return {stages::partitions().named(name).cut,
           fmt::format("the partition \"{}\" of {}", name, file)};
@@ -201,8 +193,7 @@ partition::Assignment answer_of(const NamedPartition& asked, const partition::Qu
   } catch (const stages::PartitionError&) {
     throw;
   } catch (const std::exception& error) {
-    throw base::UserError(base::ExitCode::bad_input,
-                          fmt::format("{} failed: {}", asked.name, error.what()));
+    throw base::UserError(base::ExitCode::bad_input, "{} failed: {}", asked.name, error.what());
   }
 }
 
@@ -224,11 +215,10 @@ partition::Question first_question(const recipe::Recipe& recipe, const recipe::L
 }
 
 [[noreturn]] void refuse_other_layers(const NamedPartition& asked, int replica, std::size_t stage) {
-  throw base::UserError(
-      base::ExitCode::bad_input,
-      fmt::format("{} assigns stage {} of replica {} other layers than that of replica "
-                  "0; all replicas of a stage hold the same layers",
-                  asked.name, stage, replica));
+  throw base::UserError(base::ExitCode::bad_input,
+                        "{} assigns stage {} of replica {} other layers than that of replica 0; "
+                        "all replicas of a stage hold the same layers",
+                        asked.name, stage, replica);
 }
 
 // Subtracts what this replica uses from the resources of the hosts.
@@ -322,8 +312,7 @@ const schedules::Schedule& plan_schedule(const recipe::Recipe& recipe, std::int6
     }
     return schedule;
   } catch (const std::invalid_argument& error) {
-    throw base::UserError(base::ExitCode::bad_input,
-                          fmt::format("pipeline.schedule: {}", error.what()));
+    throw base::UserError(base::ExitCode::bad_input, "pipeline.schedule: {}", error.what());
   }
 }
 

@@ -1,10 +1,5 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <vector>
-
 #include "launcher/planner/layer_times.h"
 #include "launcher/recipe/links.h"
 #include "launcher/recipe/recipe.h"

@@ -1,13 +1,6 @@
 #include "launcher/planner/planned_data.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <filesystem>
-#include <string>
 #include <system_error>
-#include <utility>
-#include <vector>
 
 #include "framework/data/data_preparation.h"
 #include "framework/data/sample_order.h"
@@ -15,9 +8,7 @@
 #include "framework/store/store_error.h"
 #include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
-#include "launcher/base/hub_name.h"
 #include "launcher/base/text.h"
-#include "launcher/tokenizer/tokenizer_folder.h"
 #include "launcher/tokenizer/tokenizer_worker.h"
 
 namespace strait::planner {
@@ -32,9 +23,8 @@ void check_tokenizer(const data::PreparedData& data, const std::string& expected
   if (data.tokenizer.empty() || expected.empty() || data.tokenizer == expected) return;
   throw base::UserError(
       base::ExitCode::mismatch,
-      fmt::format("{} was made by another tokenizer or chat template ({}) than {} ({}); prepare it "
-                  "again",
-                  data.name(), data.tokenizer, source, expected));
+      "{} was made by another tokenizer or chat template ({}) than {} ({}); prepare it again",
+      data.name(), data.tokenizer, source, expected);
 }
 
 // For token files without data.tokenizer, whose tokens should come from the model's own tokenizer.
@@ -43,10 +33,9 @@ void compare_with_model(data::PreparedData& data, const std::string& model) {
   if (data.tokenizer == data::kByteTokenizer) {
     throw base::UserError(
         base::ExitCode::mismatch,
-        fmt::format("{} has byte tokens, but the model of {} has another tokenizer, its own; "
-                    "prepare it again with --model {}, or confirm it with data.tokenizer = "
-                    "\"bytes\"",
-                    data.name(), model, base::shell_word(model)));
+        "{} has byte tokens, but the model of {} has another tokenizer, its own; prepare it again "
+        "with --model {}, or confirm it with data.tokenizer = \"bytes\"",
+        data.name(), model, base::shell_word(model));
   }
   std::string own;
   try {
@@ -64,11 +53,11 @@ void compare_with_model(data::PreparedData& data, const std::string& model) {
 // Called before data is read, which may take long.
 void check_row(const recipe::Recipe& recipe, const models::ModelDescription& model) {
   if (recipe.data.row <= model.positions) return;
-  throw base::UserError(base::ExitCode::bad_input,
-                        fmt::format("data.row is {}, but the model of {} takes rows of up to {} "
-                                    "tokens (its positions, or those before its rotation is "
-                                    "scaled by a row's length); set data.row to that or less",
-                                    recipe.data.row, recipe.model.path, model.positions));
+  throw base::UserError(
+      base::ExitCode::bad_input,
+      "data.row is {}, but the model of {} takes rows of up to {} tokens (its positions, or those "
+      "before its rotation is scaled by a row's length); set data.row to that or less",
+      recipe.data.row, recipe.model.path, model.positions);
 }
 
 void check_data_files(const char* key, const std::vector<data::DataFile>& files) {
@@ -78,11 +67,10 @@ void check_data_files(const char* key, const std::vector<data::DataFile>& files)
     if (fs::exists(file.path, error) || error == std::errc::permission_denied) continue;
     const bool may_be_hubs = base::hub_name(file.path) && !fs::path(file.path).has_extension();
     throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("{} = \"{}\" is not a file here ({}){}{}", key, file.path,
-                    fs::current_path().string(),
-                    may_be_hubs ? "; it must name one of a data set's files, and " : "",
-                    may_be_hubs ? base::download_advice(file.path, "--repo-type dataset") : ""));
+        base::ExitCode::bad_input, "{} = \"{}\" is not a file here ({}){}{}", key, file.path,
+        fs::current_path().string(),
+        may_be_hubs ? "; it must name one of a data set's files, and " : "",
+        may_be_hubs ? base::download_advice(file.path, "--repo-type dataset") : "");
   }
 }
 
@@ -93,12 +81,11 @@ void check_batch_rows(const recipe::Recipe& recipe, const data::PreparedData& tr
   if (recipe.train.batch / replicas <= rows / replicas) return;
   const std::string parts =
       replicas == 1 ? "" : fmt::format(", {} for each of {} replicas", rows / replicas, replicas);
-  throw base::UserError(
-      base::ExitCode::bad_input,
-      fmt::format("train.batch is {} ({}), but {} has {} row{} of {} tokens{}; make train.batch or "
-                  "data.row smaller, or give more data",
-                  recipe.train.batch, recipe.origins.of("train.batch"), train.name(), rows,
-                  rows == 1 ? "" : "s", recipe.data.row, parts));
+  throw base::UserError(base::ExitCode::bad_input,
+                        "train.batch is {} ({}), but {} has {} row{} of {} tokens{}; make "
+                        "train.batch or data.row smaller, or give more data",
+                        recipe.train.batch, recipe.origins.of("train.batch"), train.name(), rows,
+                        rows == 1 ? "" : "s", recipe.data.row, parts);
 }
 
 plan::Plan::Data plan_data(const data::PreparedData& data) {
@@ -109,9 +96,9 @@ plan::Plan::Data plan_data(const data::PreparedData& data) {
 data::DataFile own_file(const plan::Plan::Data& data) {
   if (store::is_present(data.file)) return {data.file};
   throw base::UserError(base::ExitCode::mismatch,
-                        fmt::format("{}, from which the run reads its rows, is missing; put it "
-                                    "back, or start a run of another name",
-                                    data.file));
+                        "{}, from which the run reads its rows, is missing; put it back, or start "
+                        "a run of another name",
+                        data.file);
 }
 
 // What rows are made of. A resumed run uses its own token files, because the sources may have moved
@@ -147,11 +134,10 @@ void count_steps(plan::Plan& plan, const data::PreparedData& train) {
   const std::int64_t micro_batch = recipe.train.micro_batch.value_or(1);
   const std::int64_t rows = micro_batch * recipe.pipeline.replicas;
   if (recipe.train.batch % rows != 0) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("train.batch = {} is not a multiple of train.micro_batch = {}{}",
-                    recipe.train.batch, micro_batch,
-                    recipe.pipeline.replicas == 1 ? "" : " times pipeline.replicas"));
+    throw base::UserError(base::ExitCode::bad_input,
+                          "train.batch = {} is not a multiple of train.micro_batch = {}{}",
+                          recipe.train.batch, micro_batch,
+                          recipe.pipeline.replicas == 1 ? "" : " times pipeline.replicas");
   }
   check_batch_rows(recipe, train);
   const data::SampleOrder order(
@@ -198,11 +184,11 @@ void check_tokens(const recipe::Recipe& recipe, const models::ModelDescription& 
                   const data::PreparedData& data) {
   const data::TokenFile& rows = *data.tokens;
   if (rows.largest_token() >= model.vocabulary) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("{} has token {}, but the model of {} has tokens 0 to {} "
-                    "(byte tokens need a vocabulary of 257)",
-                    data.name(), rows.largest_token(), recipe.model.path, model.vocabulary - 1));
+    throw base::UserError(base::ExitCode::bad_input,
+                          "{} has token {}, but the model of {} has tokens 0 to {} (byte tokens "
+                          "need a vocabulary of 257)",
+                          data.name(), rows.largest_token(), recipe.model.path,
+                          model.vocabulary - 1);
   }
   for (std::int64_t row = 0; row < rows.rows(); ++row) {
     if (!rows.targets(store::SampleId{row}).empty()) return;
@@ -212,11 +198,10 @@ void check_tokens(const recipe::Recipe& recipe, const models::ModelDescription& 
       data::is_token_file(first)
           ? "look at its loss_mask"
           : "look at it with: " + prepare_command(first, data_options(recipe)) + " --show 3";
-  throw base::UserError(
-      base::ExitCode::bad_input,
-      fmt::format("{} has no target: none of its tokens is to be predicted, so there is nothing to "
-                  "learn or to evaluate; {}",
-                  data.name(), look));
+  throw base::UserError(base::ExitCode::bad_input,
+                        "{} has no target: none of its tokens is to be predicted, so there is "
+                        "nothing to learn or to evaluate; {}",
+                        data.name(), look);
 }
 
 std::string long_warmup_note(const plan::Plan& plan) {
@@ -224,8 +209,8 @@ std::string long_warmup_note(const plan::Plan& plan) {
   if (settings.warmup == 0 || settings.warmup < plan.steps) return "";
   const double share = static_cast<double>(plan.steps) / static_cast<double>(settings.warmup);
   return fmt::format(
-      "train.warmup is {}, and the run has {}: the learning rate only rises, to {:.3g} in "
-      "the last step, of train.learning_rate = {:.3g}; make train.warmup smaller",
+      "train.warmup is {}, and the run has {}: the learning rate only rises, to {:.3g} in the last "
+      "step, of train.learning_rate = {:.3g}; make train.warmup smaller",
       base::counted(settings.warmup, "step"), plan.steps, settings.learning_rate * share,
       settings.learning_rate);
 }

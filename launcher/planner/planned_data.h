@@ -1,7 +1,5 @@
 #pragma once
 
-#include <string>
-
 #include "launcher/plan/plan.h"
 #include "launcher/planner/plan_maker.h"
 #include "launcher/recipe/recipe.h"

@@ -1,12 +1,5 @@
 #include "launcher/planner/planned_group.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <functional>
-#include <memory>
-#include <optional>
-
 #include "framework/sync/methods.h"
 #include "launcher/base/errors.h"
 
@@ -147,8 +140,8 @@ Choice choice_of_method(const plan::Plan& plan, const sync::MethodOffer& offer) 
     const std::size_t first = choice.groups.front().size();
     if (group.size() == first || method->traits.sums_gradients) continue;
     choice.objection = fmt::format(
-        "there are hosts with {} and with {} replicas, whose weights {} would average "
-        "as if they were of as many rows",
+        "there are hosts with {} and with {} replicas, whose weights {} would average as if they "
+        "were of as many rows",
         first, group.size(), offer.name);
   }
   return choice;
@@ -207,10 +200,9 @@ void plan_groups(plan::Plan& plan, const plan::Plan* before) {
       process.group = sync::group_of(choice.groups, replica).members.front();
     }
     if (!always || choice.objection.empty()) continue;
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("sync.group is \"always\" ({}), but {}; leave sync.group at \"auto\"",
-                    plan.recipe.origins.of("sync.group"), choice.objection));
+    throw base::UserError(base::ExitCode::bad_input,
+                          "sync.group is \"always\" ({}), but {}; leave sync.group at \"auto\"",
+                          plan.recipe.origins.of("sync.group"), choice.objection);
   }
 }
 
@@ -226,13 +218,12 @@ void check_replica_devices(const plan::Plan& plan) {
       const bool gpus = on_gpu(plan, other) == true || on_gpu(plan, process) == true;
       throw base::UserError(
           base::ExitCode::bad_input,
-          fmt::format("{} computes on {} (host {}) and {} on {} (host {}): {} keeps their weights "
-                      "equal bit by bit, but the two round differently; {}, or another "
-                      "sync.method, such as \"cocktail\"",
-                      other.name.describe(), device_text(plan, other),
-                      plan.hosts.at(other.host_index).name, process.name.describe(),
-                      device_text(plan, process), plan.hosts.at(process.host_index).name,
-                      offer->name, gpus ? "set model.device = \"cpu\"" : "use hosts of one kind"));
+          "{} computes on {} (host {}) and {} on {} (host {}): {} keeps their weights equal bit by "
+          "bit, but the two round differently; {}, or another sync.method, such as \"cocktail\"",
+          other.name.describe(), device_text(plan, other), plan.hosts.at(other.host_index).name,
+          process.name.describe(), device_text(plan, process),
+          plan.hosts.at(process.host_index).name, offer->name,
+          gpus ? "set model.device = \"cpu\"" : "use hosts of one kind");
     }
   }
 }

@@ -1,8 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <string>
-
 #include "framework/sync/membership.h"
 #include "framework/sync/sync_settings.h"
 #include "launcher/plan/plan.h"

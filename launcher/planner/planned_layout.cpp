@@ -1,11 +1,5 @@
 #include "launcher/planner/planned_layout.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <optional>
-#include <utility>
-
 #include "framework/sync/forecast.h"
 #include "launcher/base/errors.h"
 #include "launcher/plan/placement.h"

@@ -1,11 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <vector>
-
 #include "launcher/plan/plan.h"
 #include "launcher/planner/planned_pipeline.h"
 #include "launcher/recipe/recipe.h"

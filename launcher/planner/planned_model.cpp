@@ -1,24 +1,16 @@
 #include "launcher/planner/planned_model.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <cstdint>
-#include <filesystem>
-#include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <system_error>
-#include <vector>
 
 #include "framework/fields/bounded_json.h"
 #include "framework/name_pattern.h"
 #include "framework/store/input_file.h"
+#include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
-#include "launcher/base/hub_name.h"
 #include "launcher/base/text.h"
 #include "launcher/planner/model_folder.h"
 #include "models/tensor_names.h"
@@ -169,9 +161,8 @@ bool are_equal(recipe::Recipe::Lora one, recipe::Recipe::Lora other) {
 
 void check_rates(const recipe::Recipe& recipe, const models::ModelDescription& model) {
   const auto refuse = [&recipe](const std::string& why) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("train.rates ({}) {}", recipe.origins.of("train.rates"), why));
+    throw base::UserError(base::ExitCode::bad_input, "train.rates ({}) {}",
+                          recipe.origins.of("train.rates"), why);
   };
   const std::vector<models::TensorShape> trained = model.trained_tensors();
   std::map<std::string, std::string> pattern_of;
@@ -187,10 +178,9 @@ void check_rates(const recipe::Recipe& recipe, const models::ModelDescription& m
                          tensor.name, other->second, pattern));
     }
     if (used) continue;
-    refuse(
-        fmt::format("has the pattern \"{}\", which matches no trained parameter; the first one "
-                    "is {}",
-                    pattern, trained.front().name));
+    refuse(fmt::format(
+        "has the pattern \"{}\", which matches no trained parameter; the first one is {}", pattern,
+        trained.front().name));
   }
 }
 
@@ -202,11 +192,10 @@ recipe::Recipe with_adapter_settings(recipe::Recipe recipe, const std::string& c
     const std::string& adapter = recipe.model.adapter;
     const std::string advice =
         fs::exists(adapter, none) ? "" : "; " + base::download_advice(adapter);
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("model.adapter = \"{}\" {}; it must be a directory that PEFT or strait export "
-                    "has written{}",
-                    adapter, folder_fault(adapter, file.filename()), advice));
+    throw base::UserError(base::ExitCode::bad_input,
+                          "model.adapter = \"{}\" {}; it must be a directory that PEFT or strait "
+                          "export has written{}",
+                          adapter, folder_fault(adapter, file.filename()), advice);
   }
   const recipe::Recipe::Lora settings =
       settings_of(models::parse_lora(store::read_text_file(file, kMostConfigBytes), file.string()));
@@ -214,19 +203,17 @@ recipe::Recipe with_adapter_settings(recipe::Recipe recipe, const std::string& c
       !are_equal(as_exported(recipe.model, config), settings)) {
     throw base::UserError(
         base::ExitCode::bad_input,
-        fmt::format(
-            "model.lora has other settings than {}; leave it out to go on with that adapter",
-            file.string()));
+        "model.lora has other settings than {}; leave it out to go on with that adapter",
+        file.string());
   }
   if (recipe.train.preference.loss == recipe::PreferenceKind::dpo &&
       !settings.modules_to_save.empty()) {
     throw base::UserError(
         base::ExitCode::bad_input,
-        fmt::format(
-            "{} has modules_to_save, but train.preference.loss is \"dpo\", which compares "
-            "with the model without adapters, and these modules have no other weights; take "
-            "an adapter without them, or set it to \"orpo\" or \"simpo\"",
-            file.string()));
+        "{} has modules_to_save, but train.preference.loss is \"dpo\", which compares with the "
+        "model without adapters, and these modules have no other weights; take an adapter without "
+        "them, or set it to \"orpo\" or \"simpo\"",
+        file.string());
   }
   recipe.model.lora = settings;
   return recipe;

@@ -1,8 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <string>
-
 #include "launcher/plan/plan.h"
 #include "models/model_config.h"
 #include "models/model_description.h"

@@ -1,28 +1,21 @@
 #include "launcher/planner/planned_pipeline.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <cmath>
-#include <iterator>
-#include <optional>
-#include <span>
 
 #include "framework/codec/upcoming_uses.h"
-#include "launcher/base/cores.h"
 #include "launcher/base/errors.h"
-#include "launcher/base/memory.h"
+#include "launcher/base/machine.h"
 #include "launcher/base/text.h"
-#include "launcher/plan/gpu_memory.h"
+#include "launcher/plan/host_limits.h"
 #include "launcher/plan/placement.h"
-#include "launcher/plan/shard_places.h"
+#include "launcher/plan/run_files.h"
 #include "launcher/planner/host_lines.h"
 #include "launcher/planner/planned_boundary.h"
 #include "launcher/planner/planned_cut.h"
 #include "launcher/planner/planned_model.h"
 #include "launcher/planner/planned_sync.h"
-#include "launcher/planner/planned_tie.h"
 #include "launcher/planner/step_forecast.h"
 #include "schedules/choose_depth.h"
 #include "schedules/schedule.h"
@@ -251,13 +244,12 @@ void check_held_memory(const plan::Plan& plan, const std::vector<recipe::RecipeH
     if (held == 0 || !hosts[i].memory) continue;
     const std::int64_t needed = held + plan::host_memory_needed(plan, i);
     if (needed <= *hosts[i].memory) continue;
-    throw base::UserError(
-        base::ExitCode::out_of_memory,
-        fmt::format("host {} may use {}, but by the plan it needs {}, {} of it for checkpoints in "
-                    "memory (its own and those of the host before it, two of each); leave out "
-                    "checkpoint.memory_every, or give it fewer layers",
-                    hosts[i].name, base::byte_text(*hosts[i].memory), base::byte_text(needed),
-                    base::byte_text(held)));
+    throw base::UserError(base::ExitCode::out_of_memory,
+                          "host {} may use {}, but by the plan it needs {}, {} of it for "
+                          "checkpoints in memory (its own and those of the host before it, two of "
+                          "each); leave out checkpoint.memory_every, or give it fewer layers",
+                          hosts[i].name, base::byte_text(*hosts[i].memory), base::byte_text(needed),
+                          base::byte_text(held));
   }
 }
 
@@ -268,11 +260,10 @@ void check_ports(const plan::Plan& plan) {
   const std::vector<std::int64_t> needed = plan::link_ports(plan);
   for (std::size_t i = 0; i < needed.size(); ++i) {
     if (needed[i] <= last - first + 1) continue;
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("hosts.ports is {}-{}, {} in all, but host {} needs {} for the links to its "
-                    "processes; give it more",
-                    first, last, last - first + 1, plan.hosts[i].name, needed[i]));
+    throw base::UserError(base::ExitCode::bad_input,
+                          "hosts.ports is {}-{}, {} in all, but host {} needs {} for the links to "
+                          "its processes; give it more",
+                          first, last, last - first + 1, plan.hosts[i].name, needed[i]);
   }
 }
 
@@ -283,12 +274,11 @@ void check_simulated_link(const plan::Plan& plan) {
   std::vector<std::string> names;
   for (const plan::Plan::Link& link : plan.links) names.push_back(link.name);
   if (std::ranges::count(names, name) > 0) return;
-  throw base::UserError(
-      base::ExitCode::bad_input,
-      fmt::format("hosts.simulate.link = \"{}\" is not a link of this plan; {}", name,
-                  names.empty() ? "it has none, so leave hosts.simulate out"
-                                : fmt::format("set it to one of {}, or leave it out for all",
-                                              fmt::join(names, ", "))));
+  throw base::UserError(base::ExitCode::bad_input,
+                        "hosts.simulate.link = \"{}\" is not a link of this plan; {}", name,
+                        names.empty() ? "it has none, so leave hosts.simulate out"
+                                      : fmt::format("set it to one of {}, or leave it out for all",
+                                                    fmt::join(names, ", ")));
 }
 
 }  // namespace

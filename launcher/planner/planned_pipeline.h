@@ -1,8 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <vector>
-
 #include "framework/data/data_preparation.h"
 #include "launcher/plan/plan.h"
 #include "launcher/planner/layer_times.h"

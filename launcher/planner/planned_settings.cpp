@@ -1,7 +1,4 @@
 #include <algorithm>
-#include <optional>
-#include <utility>
-#include <vector>
 
 #include "launcher/base/errors.h"
 #include "launcher/base/nvidia_driver.h"

@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "framework/sync/forecast.h"
 #include "launcher/planner/planned_group.h"

@@ -1,10 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "framework/sync/layout.h"
 #include "framework/sync/methods.h"
 #include "framework/sync/sync_settings.h"

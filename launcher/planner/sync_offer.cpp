@@ -5,7 +5,7 @@
 
 #include "framework/sync/forecast.h"
 #include "framework/sync/methods.h"
-#include "launcher/base/cores.h"
+#include "launcher/base/machine.h"
 #include "launcher/planner/host_lines.h"
 #include "launcher/planner/planned_group.h"
 #include "launcher/planner/planned_sync.h"

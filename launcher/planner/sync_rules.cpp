@@ -1,9 +1,4 @@
-#include <fmt/format.h>
 #include <fmt/ranges.h>
-
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "framework/sync/methods.h"
 #include "framework/sync/sync_error.h"

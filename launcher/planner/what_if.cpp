@@ -1,14 +1,10 @@
 #include "launcher/planner/what_if.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <cctype>
-#include <chrono>
 #include <iterator>
 #include <sstream>
-#include <vector>
 
 #include "launcher/base/errors.h"
 #include "launcher/recipe/recipe_keys.h"
@@ -19,8 +15,7 @@ namespace {
 using Hosts = std::vector<recipe::RecipeHost>;
 
 [[noreturn]] void refuse_what_if(const std::string& sentence, const std::string& why) {
-  throw base::UserError(base::ExitCode::bad_input,
-                        fmt::format("--what-if \"{}\": {}", sentence, why));
+  throw base::UserError(base::ExitCode::bad_input, "--what-if \"{}\": {}", sentence, why);
 }
 
 Hosts::iterator listed_host(Hosts& hosts, const std::string& name, const std::string& sentence) {

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <string>
-
 #include "launcher/recipe/links.h"
 #include "launcher/recipe/recipe.h"
 

@@ -1,14 +1,9 @@
-#include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <iterator>
-#include <optional>
 #include <set>
-#include <string>
 #include <system_error>
 
 #include "launcher/recipe/key_kinds.h"
-#include "launcher/recipe/key_lists.h"
 #include "launcher/recipe/number_keys.h"
 #include "launcher/recipe/recipe_keys.h"
 

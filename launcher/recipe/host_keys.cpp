@@ -1,16 +1,13 @@
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
-#include <functional>
 #include <set>
-#include <string_view>
 
 #include "launcher/base/text.h"
 #include "launcher/recipe/key_kinds.h"
-#include "launcher/recipe/key_lists.h"
 #include "launcher/recipe/known_gpus.h"
 #include "launcher/recipe/number_keys.h"
+#include "launcher/recipe/recipe_keys.h"
 
 namespace strait::recipe {
 namespace {
@@ -311,10 +308,9 @@ std::vector<RecipeKey> host_keys() {
            "measured links and hosts, as strait probe writes them"),
       number("hosts.ship_megabits", in_hosts<&Hosts::ship_megabits>(), kMegabits,
              "per second, of the launcher's link for file transfer to hosts; absent: all"),
-      number(
-          "hosts.link_megabits", in_hosts<&Hosts::link_megabits>(), kMegabits,
-          "per second, of each host's line, or on one machine each process's, in each direction: "
-          "for forecasts and choices based on them; absent: assumed")};
+      number("hosts.link_megabits", in_hosts<&Hosts::link_megabits>(), kMegabits,
+             "per second, of each host's line, or on one machine each process's, in each "
+             "direction: for forecasts and choices based on them; absent: assumed")};
 }
 
 }  // namespace strait::recipe

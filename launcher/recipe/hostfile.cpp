@@ -1,7 +1,5 @@
-#include <fmt/format.h>
 
 #include <charconv>
-#include <optional>
 #include <sstream>
 
 #include "launcher/base/errors.h"
@@ -40,9 +38,8 @@ RecipeValue hosts_in_hostfile(std::string_view text, const std::string& source) 
       if (!slots) {
         throw base::UserError(
             base::ExitCode::bad_input,
-            fmt::format("{}:{} has \"{}\" after the host; a line of a hostfile is \"HOST\" or "
-                        "\"HOST slots=N\"",
-                        source, number, base::printable(word)));
+            "{}:{} has \"{}\" after the host; a line of a hostfile is \"HOST\" or \"HOST slots=N\"",
+            source, number, base::printable(word));
       }
       host["slots"] = *slots;
     }
@@ -50,9 +47,8 @@ RecipeValue hosts_in_hostfile(std::string_view text, const std::string& source) 
   }
   if (hosts.empty()) {
     throw base::UserError(base::ExitCode::bad_input,
-                          fmt::format("{} names no host; a line of a hostfile is \"HOST\" or "
-                                      "\"HOST slots=N\"",
-                                      source));
+                          "{} names no host; a line of a hostfile is \"HOST\" or \"HOST slots=N\"",
+                          source);
   }
   return hosts;
 }

@@ -1,7 +1,5 @@
 #include "launcher/recipe/key_kinds.h"
 
-#include <algorithm>
-
 #include "framework/utf8.h"
 #include "launcher/base/text.h"
 

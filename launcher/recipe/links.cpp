@@ -1,15 +1,12 @@
 #include "launcher/recipe/links.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <toml++/toml.h>
 
 #include <algorithm>
 #include <charconv>
-#include <functional>
 #include <nlohmann/json.hpp>
 #include <sstream>
-#include <utility>
 
 #include "framework/store/input_file.h"
 #include "framework/store/store_error.h"
@@ -23,7 +20,7 @@ constexpr std::size_t kMostLinksBytes = std::size_t{128} << 20;  // of a thousan
 constexpr const char* kCsvHeading = "from,to,mbit_per_s,ms";
 
 [[noreturn]] void refuse_links(const std::string& where, const std::string& what) {
-  throw base::UserError(base::ExitCode::bad_input, fmt::format("{}: {}", where, what));
+  throw base::UserError(base::ExitCode::bad_input, "{}: {}", where, what);
 }
 
 std::string position_of(const toml::node& node, const std::string& source) {
@@ -237,9 +234,8 @@ LinkTable read_links(const std::filesystem::path& file) {
   try {
     text = store::read_text_file(file, kMostLinksBytes);
   } catch (const store::StoreError& error) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("hosts.links: {}; strait probe writes such a file", error.what()));
+    throw base::UserError(base::ExitCode::bad_input,
+                          "hosts.links: {}; strait probe writes such a file", error.what());
   }
   return file.extension() == ".csv" ? parse_links_csv(text, file.string())
                                     : parse_links_toml(text, file.string());

@@ -3,8 +3,8 @@
 
 #include "framework/name_pattern.h"
 #include "launcher/recipe/key_kinds.h"
-#include "launcher/recipe/key_lists.h"
 #include "launcher/recipe/number_keys.h"
+#include "launcher/recipe/recipe_keys.h"
 
 namespace strait::recipe {
 

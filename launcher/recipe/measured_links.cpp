@@ -1,4 +1,3 @@
-#include <cstdint>
 #include <unordered_map>
 #include <utility>
 

@@ -1,11 +1,6 @@
 #include "launcher/recipe/number_keys.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <array>
-#include <charconv>
-#include <string_view>
 
 namespace strait::recipe {
 namespace {

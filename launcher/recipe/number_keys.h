@@ -2,12 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <type_traits>
-#include <utility>
 
 #include "framework/name_pattern.h"
 #include "launcher/recipe/recipe_keys.h"

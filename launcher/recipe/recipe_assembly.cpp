@@ -1,19 +1,9 @@
 #include "launcher/recipe/recipe_assembly.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <array>
 #include <filesystem>
-#include <optional>
-#include <string>
-#include <utility>
 
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
-#include "launcher/recipe/key_lists.h"
-#include "launcher/recipe/recipe_keys.h"
-#include "launcher/recipe/recipe_rules.h"
 
 namespace strait::recipe {
 
@@ -93,7 +83,7 @@ std::string unknown_key(const FoundValue& found) {
                      fmt::join(known_in(section), ", "));
 }
 
-// "[a, b]", of which a shell has taken the quotes, with them.
+// "[a, b]" with the quotes that a shell has removed.
 RecipeValue list_of_texts(std::string_view written) {
   RecipeValue list = RecipeValue::array();
   if (written.size() < 3 || !written.starts_with('[') || !written.ends_with(']')) return list;
@@ -289,11 +279,9 @@ Recipe assemble_recipe(const std::vector<FoundValue>& found, const std::string& 
   }
   mistakes.resize(std::min(count, kMostMistakesShown));
   throw base::UserError(
-      base::ExitCode::bad_input,
-      fmt::format("{} mistakes in {}:\n  {}{}", count, source, fmt::join(mistakes, "\n  "),
-                  count > kMostMistakesShown
-                      ? fmt::format("\n  and {} more", count - kMostMistakesShown)
-                      : ""));
+      base::ExitCode::bad_input, "{} mistakes in {}:\n  {}{}", count, source,
+      fmt::join(mistakes, "\n  "),
+      count > kMostMistakesShown ? fmt::format("\n  and {} more", count - kMostMistakesShown) : "");
 }
 
 }  // namespace strait::recipe

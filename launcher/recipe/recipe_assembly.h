@@ -1,9 +1,5 @@
 #pragma once
 
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "launcher/recipe/recipe.h"
 #include "launcher/recipe/recipe_keys.h"
 
@@ -30,5 +26,21 @@ enum class PartNames { known, any };
 // that contradict each other are refused. UserError (bad_input) with all mistakes.
 Recipe assemble_recipe(const std::vector<FoundValue>& found, const std::string& source,
                        PartNames names = PartNames::known);
+
+// What keys of a recipe must be together, beyond what each may be alone. Each broken rule is one
+// sentence, with where the keys are set. All functions are pure.
+
+// Where each key was last set.
+using Origins = std::map<std::string, std::string, std::less<>>;
+using Mistakes = std::vector<std::string>;
+
+// `source`: the recipe as a whole, for keys that are not set.
+void check_required(const Recipe& recipe, const std::string& source, const Origins& origins,
+                    Mistakes& mistakes);
+// Of a recipe whose values are each allowed.
+void check_consistent(const Recipe& recipe, const std::string& source, const Origins& origins,
+                      Mistakes& mistakes);
+// Keys of [sync] must be read by the recipe's method.
+void check_sync(const std::vector<FoundValue>& found, const Recipe& recipe, Mistakes& mistakes);
 
 }  // namespace strait::recipe

@@ -1,13 +1,7 @@
 #pragma once
 
-#include <cstddef>
 #include <filesystem>
-#include <functional>
 #include <nlohmann/json_fwd.hpp>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "launcher/recipe/recipe.h"
 

@@ -2,12 +2,10 @@
 
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <atomic>
 #include <iterator>
 
 #include "launcher/recipe/key_kinds.h"
-#include "launcher/recipe/key_lists.h"
 #include "launcher/recipe/number_keys.h"
 
 namespace strait::recipe {
@@ -80,9 +78,9 @@ void add_model_and_data(std::vector<RecipeKey>& keys) {
                     at<&R::model, &R::Model::choose_recompute>()),
           text("model.adapter", at<&R::model, &R::Model::adapter>(), path,
                "a PEFT directory to start from"),
-          written_if_set(choice("model.quantization", at<&R::model, &R::Model::quantization>(),
-                                "bits of the matrices that adapters leave as they are: QLoRA; "
-                                "absent: none")),
+          written_if_set(
+              choice("model.quantization", at<&R::model, &R::Model::quantization>(),
+                     "bits of the matrices that adapters leave as they are: QLoRA; absent: none")),
       });
   std::ranges::move(lora_keys(), std::back_inserter(keys));
   std::ranges::move(data_keys(), std::back_inserter(keys));
@@ -115,10 +113,9 @@ void add_pipeline_and_train(std::vector<RecipeKey>& keys) {
        special_keys::partition(),
        integer("pipeline.threads", at<&R::pipeline, &R::Pipeline::threads>(), {1, 1024},
                "per process, no more than its host has cores; auto divides these", "auto"),
-       written_if_set(flag(
-           "pipeline.replan", at<&R::pipeline, &R::Pipeline::replan>(),
-           "true: at a checkpoint the run takes another layout if its measured speeds say that "
-           "this saves more than it costs; absent: false")),
+       written_if_set(flag("pipeline.replan", at<&R::pipeline, &R::Pipeline::replan>(),
+                           "true: at a checkpoint the run takes another layout if its measured "
+                           "speeds say that this saves more than it costs; absent: false")),
        integer("train.steps", at<&R::train, &R::Train::steps>(), {1, kMany}, "updates to make"),
        integer("train.epochs", at<&R::train, &R::Train::epochs>(), {1, 1'000'000},
                "passes over the data, instead of steps"),
@@ -194,12 +191,11 @@ void add_state_and_hosts(std::vector<RecipeKey>& keys) {
                   "what comes from hosts to this machine; auto: all, but behind the last step only "
                   "the weights are waited for; weights: never more; none: all stays there")),
        written_if_set(special_keys::checkpoint_memory()),
-       written_if_set(
-           integer("checkpoint.memory_every", at<&R::checkpoint, &R::Checkpoint::memory_every>(),
-                   {0, kMany},
-                   "steps between checkpoints in memory only, each stage's on its host and on a "
-                   "neighbour, so that losing a host costs at most so many steps; absent: 0, "
-                   "none"))});
+       written_if_set(integer(
+           "checkpoint.memory_every", at<&R::checkpoint, &R::Checkpoint::memory_every>(),
+           {0, kMany},
+           "steps between checkpoints in memory only, each stage's on its host and on a neighbour, "
+           "so that losing a host costs at most so many steps; absent: 0, none"))});
   std::ranges::move(host_keys(), std::back_inserter(keys));
   std::ranges::move(simulate_keys(), std::back_inserter(keys));
 }

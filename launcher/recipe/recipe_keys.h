@@ -1,11 +1,6 @@
 #pragma once
 
-#include <cstdint>
-#include <functional>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "launcher/recipe/recipe.h"
 
@@ -63,5 +58,34 @@ std::vector<std::string> part_names(PartKind kind);
 // Sets the source of the names. This room does not know the rooms with the parts, some of which
 // need libtorch, so every program that reads recipes sets it first (plugin::offer_own_parts does).
 void set_part_names(std::vector<std::string> (*source)(PartKind));
+
+// The keys that recipe_keys.cpp collects from other sources of this room, in the order of the
+// documentation.
+
+std::vector<RecipeKey> host_keys();      // [hosts]
+std::vector<RecipeKey> data_keys();      // [data]
+std::vector<RecipeKey> simulate_keys();  // [hosts.simulate]; present (`get`) only where set
+std::vector<RecipeKey> lora_keys();      // model.lora: present (`get`) only where the recipe has it
+
+// [sync]. Their values are present (`get`) only with several replicas, where the recipe sets
+// anything in [sync], and its method reads the key.
+std::vector<RecipeKey> sync_keys();
+
+inline constexpr std::size_t kLongestRunName = 100;
+
+// Keys whose values have a form of their own.
+namespace special_keys {
+
+RecipeKey run_name();           // name: a valid name of a directory
+RecipeKey weights();            // model.weights: "load", "random" or a run
+RecipeKey partition();          // pipeline.partition: a name, a plugin or ranges
+RecipeKey betas();              // train.betas: a pair
+RecipeKey first_bits();         // codec.first_bits: 2 to 8, or 16
+RecipeKey group();              // codec.group: a power of two
+RecipeKey cache();              // codec.cache: a size with its unit
+RecipeKey cache_disk();         // codec.cache_disk: a size with its unit
+RecipeKey checkpoint_memory();  // checkpoint.memory: a size with its unit
+
+}  // namespace special_keys
 
 }  // namespace strait::recipe

@@ -1,4 +1,3 @@
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <toml++/toml.h>
 
@@ -8,10 +7,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
-#include <optional>
 #include <sstream>
-#include <utility>
-#include <vector>
 
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
@@ -58,8 +54,8 @@ std::string shown_toml(const toml::node& node) {
 }
 
 [[noreturn]] void refuse_depth(const std::string& where) {
-  throw base::UserError(base::ExitCode::bad_input,
-                        fmt::format("values are nested deeper than {} ({})", kDeepestToml, where));
+  throw base::UserError(base::ExitCode::bad_input, "values are nested deeper than {} ({})",
+                        kDeepestToml, where);
 }
 
 // Dates become null, which no key allows; all other TOML values have a JSON equivalent.
@@ -125,9 +121,8 @@ toml::table parse_toml(std::string_view text, const std::string& source) {
     return toml::parse(text, source);
   } catch (const toml::parse_error& error) {
     const auto at = error.source().begin;
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("{}:{}:{} is not TOML: {}", source, at.line, at.column, error.description()));
+    throw base::UserError(base::ExitCode::bad_input, "{}:{}:{} is not TOML: {}", source, at.line,
+                          at.column, error.description());
   }
 }
 
@@ -148,9 +143,9 @@ toml::table parse_override_value(const std::string& value) {
 void collect_override(const std::string& written, std::vector<PlacedValue>& found) {
   const auto equals = written.find('=');
   if (equals == std::string::npos || equals == 0) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("--set {} has no key or no value; write it as --set train.batch=32", written));
+    throw base::UserError(base::ExitCode::bad_input,
+                          "--set {} has no key or no value; write it as --set train.batch=32",
+                          written);
   }
   const auto table = parse_override_value(written.substr(equals + 1));
   collect(*table.get("value"), written.substr(0, equals), "", "--set " + written, 0, found);
@@ -251,16 +246,14 @@ std::vector<std::string> plugins_in(const std::vector<FoundValue>& found) {
 std::string read_text(const std::filesystem::path& file, const char* what) {
   std::ifstream in(file, std::ios::binary);
   if (!in) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("cannot read {} {}: {}", what, file.string(), std::strerror(errno)));
+    throw base::UserError(base::ExitCode::bad_input, "cannot read {} {}: {}", what, file.string(),
+                          std::strerror(errno));
   }
   std::string text(kMostRecipeBytes + 1, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (in.bad() || (in.fail() && !in.eof())) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("cannot read {} {}: it is not a regular file", what, file.string()));
+    throw base::UserError(base::ExitCode::bad_input, "cannot read {} {}: it is not a regular file",
+                          what, file.string());
   }
   text.resize(static_cast<std::size_t>(in.gcount()));
   return text;
@@ -281,9 +274,9 @@ void take_hostfile(std::vector<PlacedValue>& overrides, std::vector<PlacedValue>
     const std::string path = named->found.value.get<std::string>();
     if (std::ranges::count_if(*values, names_hosts) > 1) {
       throw base::UserError(base::ExitCode::bad_input,
-                            fmt::format("hosts.file is \"{}\" ({}), but hosts.list is set, too; "
-                                        "keep one of them",
-                                        base::printable(path), named->found.where));
+                            "hosts.file is \"{}\" ({}), but hosts.list is set, too; "
+                            "keep one of them",
+                            base::printable(path), named->found.where);
     }
     named->found.key = "hosts.list";
     named->found.value = hosts_in_hostfile(read_text(path, "the hostfile"), path);
@@ -301,9 +294,9 @@ Recipe read_recipe(const std::filesystem::path& file, std::span<const std::strin
 Recipe parse_recipe(std::string_view text, const std::string& source,
                     std::span<const std::string> overrides, const LoadPlugins& load) {
   if (text.size() > kMostRecipeBytes) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("{} is larger than {} bytes, the limit of a recipe", source, kMostRecipeBytes));
+    throw base::UserError(base::ExitCode::bad_input,
+                          "{} is larger than {} bytes, the limit of a recipe", source,
+                          kMostRecipeBytes);
   }
   std::vector<PlacedValue> placed;
   collect(parse_toml(text, source), "", source, "", 0, placed);

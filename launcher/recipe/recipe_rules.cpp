@@ -1,19 +1,16 @@
-#include "launcher/recipe/recipe_rules.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <functional>
-#include <utility>
 
+#include "launcher/recipe/recipe_assembly.h"
 #include "launcher/recipe/recipe_keys.h"
 #include "launcher/recipe/recipe_sync_keys.h"
 
 namespace strait::recipe {
 namespace {
 
-// The origins of those of the keys that the recipe sets, for "(recipes/x.toml:3:9)".
+// Where the recipe sets some of these keys, for "(recipes/x.toml:3:9)".
 std::string origins_of(std::initializer_list<std::string_view> keys, const Origins& origins,
                        const std::string& source) {
   std::vector<std::string_view> known;
@@ -37,10 +34,10 @@ void check_data(const Recipe& recipe, const OriginsOf& at, Mistakes& mistakes) {
                     recipe.train.eval_every, at({"train.eval_every"})));
   }
   if (data.hold_out > 0 && !data.eval.empty()) {
-    mistakes.push_back(fmt::format(
-        "data.hold_out and data.eval are both set ({}); keep one of them: the records that are "
-        "held out are what is evaluated",
-        at({"data.hold_out", "data.eval"})));
+    mistakes.push_back(
+        fmt::format("data.hold_out and data.eval are both set ({}); keep one of them: the records "
+                    "that are held out are what is evaluated",
+                    at({"data.hold_out", "data.eval"})));
   }
   if (recipe.train.min_rate > recipe.train.learning_rate) {
     mistakes.push_back(
@@ -83,11 +80,11 @@ void check_preference(const Recipe& recipe, const Origins& origins, const Origin
   }
   if (preference.loss != PreferenceKind::dpo) return;
   if (!recipe.model.lora && recipe.model.adapter.empty()) {
-    mistakes.push_back(fmt::format(
-        "train.preference.loss is \"dpo\" ({}), but the whole model is trained, and the "
-        "model to compare with is the one without adapters; add model.lora or "
-        "model.adapter, or set it to \"orpo\" or \"simpo\"",
-        at({"train.preference.loss"})));
+    mistakes.push_back(
+        fmt::format("train.preference.loss is \"dpo\" ({}), but the whole model is trained, and "
+                    "the model to compare with is the one without adapters; add model.lora or "
+                    "model.adapter, or set it to \"orpo\" or \"simpo\"",
+                    at({"train.preference.loss"})));
   } else if (recipe.model.lora && !recipe.model.lora->modules_to_save.empty()) {
     mistakes.push_back(
         fmt::format("model.lora.modules_to_save is set ({}), but train.preference.loss is \"dpo\", "
@@ -112,10 +109,10 @@ void check_codecs(const Recipe::Codec& codec, const Origins& origins, const Orig
     }
     const std::string bits = key + "_bits";
     if (!origins.contains(bits) || origins.contains(key)) continue;
-    mistakes.push_back(fmt::format(
-        "{} is set ({}), but {} is missing, and without it values are sent raw; set {} too, for "
-        "example to \"fixed\"",
-        bits, at({bits}), key, key));
+    mistakes.push_back(
+        fmt::format("{} is set ({}), but {} is missing, and without it values are sent raw; set {} "
+                    "too, for example to \"fixed\"",
+                    bits, at({bits}), key, key));
   }
 }
 
@@ -145,10 +142,9 @@ void check_hosts(const Recipe::Hosts& hosts, const OriginsOf& at, Mistakes& mist
                     name_of(backend), at({"hosts.backend", key}), name_of(kind)));
   };
   if (!hosts.spare.empty() && !listed) {
-    mistakes.push_back(
-        fmt::format("hosts.spare is set while hosts.backend is \"{}\" ({}); it goes with a list of "
-                    "hosts",
-                    name_of(backend), at({"hosts.backend", "hosts.spare"})));
+    mistakes.push_back(fmt::format(
+        "hosts.spare is set while hosts.backend is \"{}\" ({}); it goes with a list of hosts",
+        name_of(backend), at({"hosts.backend", "hosts.spare"})));
   }
   only_for(hosts.simulate.any(), BackendKind::local, "hosts.simulate");
   for (const RecipeHost& spare : hosts.spare) {
@@ -231,8 +227,7 @@ void check_consistent(const Recipe& recipe, const std::string& source, const Ori
   if ((pipeline.choose_stages || pipeline.choose_replicas) && !hosts.empty()) {
     mistakes.push_back(
         fmt::format("pipeline.hosts is set while pipeline.stages or pipeline.replicas is \"auto\" "
-                    "({}); set all "
-                    "three, or leave pipeline.hosts out: it is chosen with them",
+                    "({}); set all three, or leave pipeline.hosts out: it is chosen with them",
                     at({"pipeline.hosts", "pipeline.stages", "pipeline.replicas"})));
   } else if (!hosts.empty() && std::ssize(hosts) != stages * replicas) {
     mistakes.push_back(fmt::format(
@@ -259,11 +254,10 @@ void check_consistent(const Recipe& recipe, const std::string& source, const Ori
   }
   if (recipe.model.quantization != Quantization::none && !recipe.model.lora &&
       recipe.model.adapter.empty()) {
-    mistakes.push_back(
-        fmt::format("model.quantization is \"{}\" ({}), but the whole model is trained, and "
-                    "weights of few bits "
-                    "cannot be; add model.lora or model.adapter, or leave it out",
-                    name_of(recipe.model.quantization), at({"model.quantization"})));
+    mistakes.push_back(fmt::format(
+        "model.quantization is \"{}\" ({}), but the whole model is trained, and weights of few "
+        "bits cannot be; add model.lora or model.adapter, or leave it out",
+        name_of(recipe.model.quantization), at({"model.quantization"})));
   }
   check_data(recipe, at, mistakes);
   check_preference(recipe, origins, at, mistakes);

@@ -1,14 +1,9 @@
 #include "launcher/recipe/recipe_sync_keys.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <utility>
-
 #include "framework/sync/methods.h"
 #include "launcher/recipe/key_kinds.h"
-#include "launcher/recipe/key_lists.h"
 #include "launcher/recipe/number_keys.h"
+#include "launcher/recipe/recipe_keys.h"
 
 namespace strait::recipe {
 
@@ -94,14 +89,13 @@ std::vector<RecipeKey> sync_keys() {
                   "method runs between hosts; auto: where it runs between hosts, and allreduce "
                   "between GPUs; always: also on one host, allreduce also by NCCL between hosts")));
   keys.insert(keys.begin(),
-              of_all_methods(
-                  choice("sync.on_loss", in_sync<&S::on_loss>(),
-                         "when a process or host of a replica is lost: the run stops, or the other "
-                         "replicas continue with their own sequences")));
+              of_all_methods(choice("sync.on_loss", in_sync<&S::on_loss>(),
+                                    "when a process or host of a replica is lost: the run stops, "
+                                    "or the other replicas continue with their own sequences")));
   keys.insert(keys.begin(),
               key_kinds::part("sync.method", in_sync<&S::method>(), PartKind::sync_method,
-                              "how the replicas of a stage agree on weights; auto: of those "
-                              "that hide behind compute, the one that costs least loss",
+                              "how the replicas of a stage agree on weights; auto: of those that "
+                              "hide behind compute, the one that costs least loss",
                               {kAutomaticSync}));
   return keys;
 }

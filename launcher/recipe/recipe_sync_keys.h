@@ -1,9 +1,5 @@
 #pragma once
 
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "framework/sync/sync_settings.h"
 #include "launcher/recipe/recipe.h"
 

@@ -1,20 +1,13 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <functional>
 #include <map>
 #include <optional>
-#include <span>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include "framework/codec/settings.h"
 #include "framework/data/packer.h"
 #include "framework/data/record.h"
-#include "framework/data/row_mix.h"
+#include "framework/data/sample_order.h"
 #include "framework/net/path_conditions.h"
 
 // The types of a recipe's values.

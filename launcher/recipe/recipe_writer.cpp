@@ -1,8 +1,5 @@
-#include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
-#include <vector>
 
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
@@ -141,8 +138,8 @@ Recipe without_secrets(Recipe recipe) {
 
 Recipe recipe_from_json(const RecipeValue& json, const std::string& source) {
   if (!json.is_object()) {
-    throw base::UserError(base::ExitCode::bad_input, fmt::format("{} holds no recipe but a JSON {}",
-                                                                 source, json.type_name()));
+    throw base::UserError(base::ExitCode::bad_input, "{} holds no recipe but a JSON {}", source,
+                          json.type_name());
   }
   std::vector<FoundValue> found;
   collect_json(json, "", source, found);

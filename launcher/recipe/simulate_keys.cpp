@@ -1,18 +1,11 @@
-#include <fmt/format.h>
 
 #include <array>
 #include <charconv>
-#include <chrono>
 #include <cmath>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
 
 #include "launcher/recipe/key_kinds.h"
-#include "launcher/recipe/key_lists.h"
 #include "launcher/recipe/number_keys.h"
+#include "launcher/recipe/recipe_keys.h"
 
 namespace strait::recipe {
 namespace {
@@ -45,7 +38,7 @@ std::optional<std::int64_t> parse_with_unit(const RecipeValue& value,
   return std::nullopt;
 }
 
-// In the largest unit of which it is at least one.
+// In the largest unit that the value reaches.
 std::string format_with_unit(std::int64_t value, std::span<const NamedUnit> units) {
   const NamedUnit* best = units.data();
   for (const NamedUnit& unit : units) {
@@ -101,10 +94,9 @@ std::vector<RecipeKey> simulate_keys() {
     return share == 0 ? RecipeValue() : RecipeValue(share);
   };
   return {
-      with_unit<&Path::bits_per_second>(
-          "hosts.simulate.rate", kRates, {1'000, 100 * kSecond, 0},
-          "of every link of a local run, in each direction, as between hosts; absent: as fast "
-          "as this machine is"),
+      with_unit<&Path::bits_per_second>("hosts.simulate.rate", kRates, {1'000, 100 * kSecond, 0},
+                                        "of every link of a local run, in each direction, as "
+                                        "between hosts; absent: as fast as this machine is"),
       with_unit<&Path::delay>("hosts.simulate.delay", kTimes, {0, 10 * kSecond, 0},
                               "of every link, one way"),
       std::move(loss),

@@ -2,8 +2,8 @@
 
 #include "launcher/base/text.h"
 #include "launcher/recipe/key_kinds.h"
-#include "launcher/recipe/key_lists.h"
 #include "launcher/recipe/number_keys.h"
+#include "launcher/recipe/recipe_keys.h"
 
 namespace strait::recipe::special_keys {
 
@@ -134,9 +134,8 @@ RecipeKey run_name() {
 RecipeKey partition() {
   return {
       "pipeline.partition",
-      "\"balanced\", \"profile\", \"plugin:PATH\", or the first and last layer of each stage "
-      "as in [[0, 5], [6, 11]] (of several chunks: the first ones of all stages, then the second "
-      "ones)",
+      "\"balanced\", \"profile\", \"plugin:PATH\", or the first and last layer of each stage as in "
+      "[[0, 5], [6, 11]] (of several chunks: the first ones of all stages, then the second ones)",
       "the layers of each stage; balanced: as many operations each, profile: as much time, as "
       "measured on this machine's CPU",
       {"balanced", "profile"},

@@ -1,11 +1,7 @@
 #include "launcher/run/agent_listeners.h"
 
-#include <algorithm>
-#include <chrono>
-#include <cstdint>
-
-#include "launcher/base/build_id.h"
 #include "launcher/base/launcher_links.h"
+#include "launcher/base/own_program.h"
 #include "launcher/hosts/agent_message.h"
 #include "launcher/hosts/host_facts.h"
 #include "launcher/plan/placement.h"

@@ -1,11 +1,5 @@
 #pragma once
 
-#include <cstddef>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "framework/net/node.h"
 #include "launcher/hosts/agent_job.h"
 #include "launcher/plan/run_files.h"

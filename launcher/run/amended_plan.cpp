@@ -1,21 +1,12 @@
 #include "launcher/run/amended_plan.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <map>
-#include <string>
-#include <utility>
-
-#include "launcher/base/clocks.h"
-#include "launcher/base/cores.h"
 #include "launcher/base/errors.h"
-#include "launcher/base/memory.h"
+#include "launcher/base/machine.h"
 #include "launcher/base/text.h"
-#include "launcher/hosts/agent_greeting.h"
-#include "launcher/plan/gpu_memory.h"
+#include "launcher/hosts/agent_job.h"
+#include "launcher/plan/host_limits.h"
 #include "launcher/plan/placement.h"
-#include "launcher/plan/shard_places.h"
+#include "launcher/plan/run_files.h"
 
 namespace strait::run {
 namespace {
@@ -79,13 +70,12 @@ void check_memory(const plan::Plan& plan, std::size_t host, const hosts::HostFac
   if (memory == 0 || needed <= memory) return;
   throw base::UserError(
       base::ExitCode::out_of_memory,
-      fmt::format("host {} may use {}, but by the plan its stages need {}; give it fewer stages or "
-                  "layers, or make train.micro_batch, codec.cache or checkpoint.memory smaller{}",
-                  plan.hosts[host].name, base::byte_text(memory), base::byte_text(needed),
-                  held == 0 ? ""
-                            : fmt::format("; {} of it are checkpoints in memory "
-                                          "(checkpoint.memory_every)",
-                                          base::byte_text(held))));
+      "host {} may use {}, but by the plan its stages need {}; give it fewer stages or layers, or "
+      "make train.micro_batch, codec.cache or checkpoint.memory smaller{}",
+      plan.hosts[host].name, base::byte_text(memory), base::byte_text(needed),
+      held == 0 ? ""
+                : fmt::format("; {} of it are checkpoints in memory (checkpoint.memory_every)",
+                              base::byte_text(held)));
 }
 
 void amend_by_this_machine(plan::Plan& plan) {

@@ -1,8 +1,5 @@
 #pragma once
 
-#include <cstddef>
-#include <vector>
-
 #include "launcher/hosts/host_facts.h"
 #include "launcher/plan/plan.h"
 #include "launcher/run/control_message.h"

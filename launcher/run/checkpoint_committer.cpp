@@ -1,10 +1,5 @@
 #include "launcher/run/checkpoint_committer.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <utility>
-
 #include "launcher/base/errors.h"
 
 namespace strait::run {

@@ -1,27 +1,17 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <filesystem>
-#include <map>
-#include <optional>
-#include <set>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "framework/store/checkpoint.h"
 #include "launcher/run/control_message.h"
 #include "launcher/run/coordinator_options.h"
 #include "launcher/run/membership.h"
-#include "launcher/run/root_cause.h"
+#include "launcher/run/outcome.h"
 #include "launcher/run/run_observer.h"
 
 namespace strait::run {
 
-// Which processes have written their shards of which checkpoint. Pure. One failed process fails the
-// whole checkpoint: shards that arrive later do not complete it. When a replica leaves, the
-// remaining ones write the checkpoint again in the new epoch.
+// Collects, for each checkpoint, the processes that have written their shards. Pure. One failed
+// process fails the whole checkpoint: shards that arrive later do not complete it. When a replica
+// leaves, the remaining ones write the checkpoint again in the new epoch.
 class CheckpointLedger {
  public:
   explicit CheckpointLedger(std::size_t processes) : processes_(processes) {}

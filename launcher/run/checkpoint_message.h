@@ -1,10 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "framework/store/manifest.h"
 #include "framework/store/sample.h"
 #include "launcher/base/errors.h"

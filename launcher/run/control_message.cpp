@@ -1,16 +1,10 @@
 #include "launcher/run/control_message.h"
 
-#include <array>
-#include <string_view>
-
 #include "launcher/base/messages.h"
 
 namespace strait::fields {
 
 // In this namespace, so that argument-dependent lookup finds them with the writers of fields.
-void describe(auto& f, Is<store::ShardFile> auto& m) {
-  f("name", m.name), f("size", m.size), f("hash", m.hash);
-}
 void describe(auto& f, Is<trace::BoundaryMetrics> auto& m) {
   trace::describe_metrics<trace::BoundaryMetrics>(f, m);
 }

@@ -1,15 +1,7 @@
 #pragma once
 
-#include <cstdint>
-#include <map>
-#include <optional>
-#include <span>
-#include <string>
-#include <variant>
-#include <vector>
-
+#include "framework/net/identity.h"
 #include "framework/net/link.h"
-#include "framework/net/process_name.h"
 #include "framework/store/sample.h"
 #include "framework/trace/step_metrics.h"
 #include "framework/trace/traffic_metrics.h"

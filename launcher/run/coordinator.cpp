@@ -1,12 +1,5 @@
 #include "launcher/run/coordinator.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <limits>
-#include <optional>
-#include <utility>
-
 #include "launcher/base/errors.h"
 
 namespace strait::run {

@@ -1,13 +1,7 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <optional>
-#include <set>
-#include <string>
 #include <type_traits>
-#include <vector>
 
 #include "framework/net/inbox.h"
 #include "launcher/run/checkpoint_committer.h"
@@ -16,7 +10,6 @@
 #include "launcher/run/membership.h"
 #include "launcher/run/outcome.h"
 #include "launcher/run/rejoin.h"
-#include "launcher/run/root_cause.h"
 #include "launcher/run/run_observer.h"
 #include "launcher/run/step_ledger.h"
 #include "launcher/run/watchdog.h"

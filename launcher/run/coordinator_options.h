@@ -1,12 +1,6 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <functional>
-#include <map>
-#include <string>
-#include <vector>
 
 #include "framework/store/checkpoint.h"
 #include "launcher/run/loss_history.h"

@@ -2,7 +2,6 @@
 
 #include <cstdlib>
 #include <system_error>
-#include <utility>
 
 #include "launcher/base/errors.h"
 #include "launcher/hosts/agent_starter.h"

@@ -1,10 +1,5 @@
 #pragma once
 
-#include <filesystem>
-#include <functional>
-#include <memory>
-#include <string>
-
 #include "framework/net/node.h"
 #include "launcher/base/stop_signals.h"
 #include "launcher/plan/run_files.h"

@@ -1,11 +1,9 @@
 #include "launcher/run/log_reader.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <charconv>
 #include <fstream>
-#include <string_view>
 #include <system_error>
 #include <tuple>
 
@@ -16,6 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Bounds the memory for a log of any size; the caller asks again for the rest.
 constexpr std::size_t kMostTaken = 4 << 20;
 constexpr std::string_view kTimeShape = "dddd-dd-dd dd:dd:dd.ddd";
 

@@ -7,7 +7,6 @@
 #include <fstream>
 #include <functional>
 #include <limits>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "launcher/base/run_file_names.h"

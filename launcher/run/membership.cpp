@@ -1,7 +1,5 @@
 #include "launcher/run/membership.h"
 
-#include <set>
-
 namespace strait::run {
 
 Membership::Membership(const std::vector<net::ProcessName>& processes, bool survives_loss)

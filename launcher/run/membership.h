@@ -1,16 +1,7 @@
 #pragma once
 
-#include <chrono>
-#include <cstdint>
-#include <map>
-#include <optional>
-#include <set>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "launcher/run/control_message.h"
-#include "launcher/run/root_cause.h"
+#include "launcher/run/outcome.h"
 
 namespace strait::run {
 

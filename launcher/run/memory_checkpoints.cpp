@@ -1,11 +1,6 @@
 #include "launcher/run/memory_checkpoints.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
-
-#include <algorithm>
-#include <exception>
-#include <utility>
 
 #include "framework/store/atomic_file.h"
 #include "framework/store/checkpoint.h"
@@ -109,8 +104,7 @@ T MemoryCheckpoints::wait_on(std::future<T>& future, std::size_t host) const {
   return transfer::wait_for(future, [&] {
     if (closing_) throw base::UserError(base::ExitCode::interrupted, "the run has ended");
     if (!over_->lost(host)) return;
-    throw base::UserError(base::ExitCode::peer_lost,
-                          fmt::format("host {} is lost", over_->hosts.at(host).name));
+    throw base::UserError(base::ExitCode::peer_lost, "host {} is lost", over_->hosts.at(host).name);
   });
 }
 
@@ -130,8 +124,8 @@ std::vector<transfer::ChunkTable> MemoryCheckpoints::check_shards(const Held& ma
     const transfer::ChunkTable& table = tables.emplace_back(wait_on(answers[i], shards[i].host));
     if (table.size == file.size && table.whole == file.hash) continue;
     throw store::StoreError(store::StoreError::Kind::corrupt,
-                            fmt::format("{} in the memory of host {} is not what was written",
-                                        file.name, over_->hosts.at(shards[i].host).name));
+                            "{} in the memory of host {} is not what was written", file.name,
+                            over_->hosts.at(shards[i].host).name);
   }
   return tables;
 }
@@ -228,9 +222,9 @@ void MemoryCheckpoints::fetch(const plan::WrittenShard& shard, const Held& one, 
     }
   }
   throw base::UserError(base::ExitCode::peer_lost,
-                        fmt::format("the part of {} was in the memory of {} only, which {} lost{}",
-                                    shard.process.describe(), fmt::join(names, " and "),
-                                    names.size() == 1 ? "is" : "are", problem));
+                        "the part of {} was in the memory of {} only, which {} lost{}",
+                        shard.process.describe(), fmt::join(names, " and "),
+                        names.size() == 1 ? "is" : "are", problem);
 }
 
 void MemoryCheckpoints::save(const Held& one, const fs::path& to,

@@ -1,21 +1,13 @@
 #pragma once
 
 #include <atomic>
-#include <cstddef>
-#include <filesystem>
-#include <functional>
 #include <future>
-#include <memory>
-#include <optional>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "framework/mutex.h"
 #include "framework/store/manifest.h"
 #include "framework/store/memory_directory.h"
 #include "launcher/plan/run_files.h"
-#include "launcher/plan/shard_places.h"
 #include "launcher/run/coordinator_options.h"
 #include "launcher/run/loss_history.h"
 #include "launcher/run/run_directory.h"

@@ -1,12 +1,5 @@
 #pragma once
 
-#include <cstddef>
-#include <filesystem>
-#include <functional>
-#include <map>
-#include <string>
-#include <vector>
-
 #include "framework/store/checkpoint.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/run_files.h"

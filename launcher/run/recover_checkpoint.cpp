@@ -1,10 +1,4 @@
-#include <fmt/format.h>
 
-#include <algorithm>
-#include <map>
-#include <optional>
-#include <set>
-#include <utility>
 
 #include "framework/net/node.h"
 #include "framework/store/checkpoint.h"
@@ -12,7 +6,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/stop_signals.h"
 #include "launcher/plan/placement.h"
-#include "launcher/plan/shard_places.h"
+#include "launcher/plan/run_files.h"
 #include "launcher/run/run_hosts.h"
 #include "launcher/run/run_launch.h"
 
@@ -96,8 +90,7 @@ base::Failure fetch_from_hosts(RunDirectory& directory, plan::RunFile part,
   const auto stopped = [&signals] { return signals.count().load() > 0; };
   const auto finished = hosts.file_transfer()->finish_downloads(stopped, report);
   if (!finished.missing.empty() && stopped()) {
-    throw base::UserError(base::ExitCode::interrupted,
-                          fmt::format("not resumed: {}", finished.missing));
+    throw base::UserError(base::ExitCode::interrupted, "not resumed: {}", finished.missing);
   }
   return {finished.code, finished.missing};
 }
@@ -117,8 +110,7 @@ std::string recover_checkpoint(RunDirectory& directory, const plan::RunFile& run
   const plan::RunFile part = with_hosts_of(run, shards, used);
   if (part.plan.processes.empty()) return "";
   const auto refusal = [&manifest](base::ExitCode code, const std::string& why) {
-    return base::UserError(
-        code, fmt::format("checkpoint {} cannot be used: {}", number(manifest->step), why));
+    return base::UserError(code, "checkpoint {} cannot be used: {}", number(manifest->step), why);
   };
   for (const std::size_t host : used) {
     if (!lost.contains(host)) continue;

@@ -1,9 +1,5 @@
 #include "launcher/run/rejoin.h"
 
-#include <algorithm>
-#include <functional>
-#include <utility>
-
 namespace strait::run {
 namespace {
 

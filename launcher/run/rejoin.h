@@ -1,14 +1,7 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
-#include <cstdint>
 #include <future>
-#include <map>
-#include <optional>
-#include <set>
-#include <string>
-#include <vector>
 
 #include "framework/net/inbox.h"
 #include "launcher/run/coordinator_options.h"

@@ -1,10 +1,5 @@
 #include "launcher/run/replan.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <vector>
-
 #include "launcher/base/errors.h"
 #include "launcher/base/median.h"
 #include "launcher/plan/placement.h"

@@ -1,14 +1,6 @@
 #pragma once
 
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <deque>
 #include <future>
-#include <map>
-#include <optional>
-#include <string>
-#include <utility>
 
 #include "launcher/plan/run_files.h"
 #include "launcher/recipe/links.h"

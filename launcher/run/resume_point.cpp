@@ -1,22 +1,14 @@
 #include "launcher/run/resume_point.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <cstdint>
-#include <filesystem>
-#include <string>
 #include <system_error>
-#include <utility>
-#include <vector>
 
 #include "framework/store/store_error.h"
 #include "framework/store/verify_checkpoint.h"
 #include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
-#include "launcher/run/run_launch.h"
 
 namespace strait::run {
 namespace {
@@ -40,7 +32,7 @@ std::vector<std::int64_t> saved_steps(const RunDirectory& directory) {
                           base::strait_command("resume", directory.path()), steps[1],
                           fmt::join(steps, ", "));
   }
-  throw base::UserError(failure.code, fmt::format("{}; {}", failure.text, advice));
+  throw base::UserError(failure.code, "{}; {}", failure.text, advice);
 }
 
 store::Resumable chosen_by_user(const RunDirectory& directory, store::Step step) {
@@ -52,10 +44,9 @@ store::Resumable chosen_by_user(const RunDirectory& directory, store::Step step)
 store::Resumable newest(const RunDirectory& directory, bool on_hosts) {
   auto found = store::choose_checkpoint(directory.path());
   if (!found) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("{} has no complete checkpoint to resume from; begin again with: {}",
-                    directory.path().string(), run_again_command(directory.path())));
+    throw base::UserError(base::ExitCode::bad_input,
+                          "{} has no complete checkpoint to resume from; begin again with: {}",
+                          directory.path().string(), run_again_command(directory.path()));
   }
   if (on_hosts && !found->damage.empty()) {
     throw store::StoreError(store::StoreError::Kind::corrupt, found->damage);
@@ -89,8 +80,8 @@ class SetAside {
       fs::rename(file, damaged(file), error);
       if (error) {
         put_back();
-        throw base::UserError(base::ExitCode::storage_io,
-                              fmt::format("cannot rename {}: {}", file.string(), error.message()));
+        throw base::UserError(base::ExitCode::storage_io, "cannot rename {}: {}", file.string(),
+                              error.message());
       }
     }
   }
@@ -181,10 +172,9 @@ store::Resumable choose_resume_point(RunDirectory& directory, const plan::RunFil
                                      std::optional<store::Step> from, const ModelQuestions& model,
                                      hosts::Rendezvous* rendezvous, RunObserver& observer) {
   if (from && std::ranges::count(store::committed_steps(directory.path()), *from) == 0) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("{} has no checkpoint of step {}; it has: {}", directory.path().string(),
-                    number(*from), fmt::join(saved_steps(directory), ", ")));
+    throw base::UserError(base::ExitCode::bad_input, "{} has no checkpoint of step {}; it has: {}",
+                          directory.path().string(), number(*from),
+                          fmt::join(saved_steps(directory), ", "));
   }
   try {
     recover(directory, run, from, {}, model, rendezvous, observer);

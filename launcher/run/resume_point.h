@@ -1,10 +1,5 @@
 #pragma once
 
-#include <cstddef>
-#include <optional>
-#include <set>
-#include <vector>
-
 #include "framework/store/checkpoint.h"
 #include "launcher/plan/run_files.h"
 #include "launcher/run/loss_history.h"

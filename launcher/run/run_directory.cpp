@@ -1,20 +1,19 @@
 #include "launcher/run/run_directory.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <array>
+#include <limits>
+#include <sstream>
 #include <system_error>
-#include <utility>
 
+#include "framework/fields/json_fields.h"
 #include "framework/store/atomic_file.h"
 #include "framework/store/checkpoint.h"
-#include "framework/store/step_folders.h"
+#include "framework/store/input_file.h"
+#include "framework/store/store_error.h"
 #include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/generation_lock.h"
 #include "launcher/base/text.h"
-#include "launcher/run/resume_changes.h"
 
 namespace strait::run {
 namespace {
@@ -35,9 +34,8 @@ bool holds_a_run(const fs::path& path) {
   if (!fs::exists(path)) return false;
   if (!fs::is_directory(path)) {
     throw base::UserError(base::ExitCode::bad_input,
-                          fmt::format("cannot create the run directory {}: it exists and is "
-                                      "not a directory",
-                                      path.string()));
+                          "cannot create the run directory {}: it exists and is not a directory",
+                          path.string());
   }
   for (const fs::directory_entry& entry : fs::directory_iterator(path)) {
     if (entry.path().filename() != base::kLockFile) return true;
@@ -155,17 +153,15 @@ RunDirectory RunDirectory::create(const fs::path& given, Existing existing) {
       fs::create_directories(directory.checkpoints());
     } catch (const fs::filesystem_error& error) {
       if (directory.discard()) throw;
-      throw base::UserError(
-          base::ExitCode::storage_io,
-          fmt::format("cannot create the run directory {}: {}; the earlier run "
-                      "is now {}",
-                      path.string(), error.code().message(), directory.moved_aside()->string()));
+      throw base::UserError(base::ExitCode::storage_io,
+                            "cannot create the run directory {}: {}; the earlier run is now {}",
+                            path.string(), error.code().message(),
+                            directory.moved_aside()->string());
     }
     return directory;
   } catch (const fs::filesystem_error& error) {
-    throw base::UserError(base::ExitCode::storage_io,
-                          fmt::format("cannot create the run directory {}: {}", path.string(),
-                                      error.code().message()));
+    throw base::UserError(base::ExitCode::storage_io, "cannot create the run directory {}: {}",
+                          path.string(), error.code().message());
   }
 }
 
@@ -206,6 +202,82 @@ std::uint32_t RunDirectory::next_generation() {
 
 std::string run_again_command(const fs::path& run) {
   return base::strait_command("run", run / base::kRecipeFile) + " --replace";
+}
+
+void describe(auto& fields, fields::Is<ResumeChanges> auto& changes) {
+  fields("from", changes.from), fields("plan", changes.plan), fields("recipe", changes.recipe);
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path journal_file(const RunDirectory& run) { return run.path() / base::kJournalFile; }
+
+constexpr std::uint64_t kMostBytes = std::numeric_limits<std::uint64_t>::max();
+
+std::string whole_text(const fs::path& file) { return store::read_text_file(file, kMostBytes); }
+
+void write_changes(const fs::path& file, const ResumeChanges& changes) {
+  store::replace_file(file, fields::to_object(changes).dump(1) + "\n");
+}
+
+std::optional<ResumeChanges> read_changes(const fs::path& file) {
+  if (!store::is_present(file)) return std::nullopt;
+  try {
+    return fields::from_text<ResumeChanges>(whole_text(file), file.filename().string(),
+                                            {.string_bytes = kMostBytes});
+  } catch (const base::MessageError& error) {
+    throw base::UserError(base::ExitCode::mismatch,
+                          "{} is not of this build ({}); resume with the build that wrote it",
+                          file.string(), error.what());
+  }
+}
+
+void remove_file(const fs::path& file) {
+  std::error_code error;
+  fs::remove(file, error);
+  if (error) throw store::system_error("remove", file, error.value());
+}
+
+void drop_later_steps(const fs::path& metrics, store::Step step) {
+  if (!store::is_present(metrics)) return;
+  const std::string text = whole_text(metrics);
+  std::istringstream lines(text);
+  std::string kept;
+  for (std::string line; std::getline(lines, line);) {
+    const nlohmann::json parsed = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    // A crash can leave an incomplete last line; its step is in no checkpoint.
+    if (!parsed.is_object() || !parsed.contains("step")) continue;
+    if (!parsed["step"].is_number_integer()) continue;
+    if (parsed["step"].get<std::int64_t>() <= number(step)) kept += line + "\n";
+  }
+  if (kept != text) store::replace_file(metrics, kept);
+}
+
+// Idempotent: it may be repeated after a crash at any point.
+void complete(const RunDirectory& run, const ResumeChanges& changes) {
+  if (changes.from) {
+    store::set_aside_newer(run.path(), *changes.from);
+    drop_later_steps(run.metrics(), *changes.from);
+  }
+  if (changes.recipe) store::replace_file(run.recipe(), *changes.recipe);
+  if (changes.plan) store::replace_file(run.plan(), *changes.plan);
+  // The journal goes last: as long as it exists, the next start completes the changes.
+  remove_file(journal_file(run));
+  // Before training continues: repeated later, these changes would undo it.
+  store::sync_directory(run.path());
+}
+
+}  // namespace
+
+void apply_changes(const RunDirectory& run, const ResumeChanges& changes) {
+  write_changes(journal_file(run), changes);
+  complete(run, changes);
+}
+
+void complete_changes(const RunDirectory& run) {
+  if (const auto changes = read_changes(journal_file(run))) complete(run, *changes);
 }
 
 }  // namespace strait::run

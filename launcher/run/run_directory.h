@@ -1,10 +1,6 @@
 #pragma once
 
-#include <cstdint>
-#include <filesystem>
-#include <optional>
-#include <string>
-
+#include "framework/store/sample.h"
 #include "framework/store/step_folders.h"
 #include "launcher/base/run_file_names.h"
 #include "launcher/base/run_lock.h"
@@ -22,7 +18,7 @@ class RunDirectory {
   // move_aside, or if it has not trained a step, it is renamed to <name>.old-N. Nothing is deleted.
   static RunDirectory create(const std::filesystem::path& path, Existing existing);
   // A run to resume. Completes the changes of a resume that died while applying them
-  // (resume_changes.h). UserError: there is no run, or it is live (with its pid and start time).
+  // (complete_changes()). UserError: there is no run, or it is live (with its pid and start time).
   static RunDirectory open(const std::filesystem::path& path);
 
   // The current owner of the run at `path`, if any. Does not lock.
@@ -70,5 +66,29 @@ class RunDirectory {
 
 // The command that starts the run of this directory again from its recipe.
 std::string run_again_command(const std::filesystem::path& run);
+
+class RunDirectory;
+
+// The changes of a resume to the files of a run, all or nothing. apply_changes() first writes all
+// of them to a journal, a single file. With the rename of that file the changes have happened. The
+// rest is completed by the same call or, if this process dies meanwhile, by the next
+// RunDirectory::open().
+struct ResumeChanges {
+  // The checkpoint that the run continues from.
+  std::optional<store::Step> from;
+  // The new texts of plan.json and recipe.toml. Absent: unchanged.
+  std::optional<std::string> plan;
+  std::optional<std::string> recipe;
+};
+
+// Sets aside the checkpoints later than `from`, which exists. Removes later steps from
+// metrics.jsonl, because they will be trained and written again, and replaces plan and recipe. Call
+// it when every process is up and has loaded: until then a start may fail, and the next one must
+// find the run unchanged. StoreError: a change failed; the next open() tries again.
+void apply_changes(const RunDirectory& run, const ResumeChanges& changes);
+
+// Completes changes that an earlier process began to apply; otherwise does nothing. StoreError.
+// UserError: they are of another build.
+void complete_changes(const RunDirectory& run);
 
 }  // namespace strait::run

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
-#include <string>
 
 #include "launcher/run/control_message.h"
 #include "launcher/run/outcome.h"

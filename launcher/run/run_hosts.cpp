@@ -1,18 +1,8 @@
 #include "launcher/run/run_hosts.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <array>
-#include <chrono>
-#include <exception>
 #include <fstream>
-#include <functional>
-#include <memory>
-#include <type_traits>
-#include <utility>
-#include <variant>
 
 #include "framework/net/path_conditions.h"
 #include "framework/net/simulated_path.h"
@@ -20,11 +10,10 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/generation_lock.h"
 #include "launcher/hosts/agent_job.h"
-#include "launcher/hosts/agent_starter.h"
 #include "launcher/hosts/path_probe.h"
 #include "launcher/plan/placement.h"
 #include "launcher/run/amended_plan.h"
-#include "launcher/run/lost_hosts.h"
+#include "launcher/run/restart_policy.h"
 
 namespace strait::run {
 namespace {
@@ -52,7 +41,7 @@ void work_on_hosts(const std::vector<std::size_t>& hosts,
     }
   }
   if (sentences.empty()) return;
-  throw base::UserError(code, fmt::format("{}{}", fmt::join(sentences, "\n"), advice(failed)));
+  throw base::UserError(code, "{}{}", fmt::join(sentences, "\n"), advice(failed));
 }
 
 constexpr auto kAsMessage = [](const auto& request) -> hosts::LauncherMessage { return request; };
@@ -336,8 +325,8 @@ std::vector<Event> RunHosts::prepare_restarted(const plan::RunFile& run, std::ui
       check();
       for (const std::size_t host : restarted) {
         if (!lost(host)) continue;
-        throw base::UserError(base::ExitCode::peer_lost,
-                              fmt::format("host {} was lost again", run.plan.hosts[host].name));
+        throw base::UserError(base::ExitCode::peer_lost, "host {} was lost again",
+                              run.plan.hosts[host].name);
       }
     };
     transfer_->rewind(restarted, saved, poll);

@@ -1,29 +1,28 @@
 #include "launcher/run/run_launch.h"
 
-#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <sys/resource.h>
 
-#include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <utility>
-#include <vector>
+#include <thread>
 
+#include "framework/mutex.h"
 #include "framework/net/node.h"
 #include "framework/store/checkpoint.h"
-#include "launcher/base/build_id.h"
+#include "framework/trace/merge_traces.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/own_program.h"
+#include "launcher/base/run_file_names.h"
 #include "launcher/base/stop_signals.h"
-#include "launcher/plan/thread_limit.h"
+#include "launcher/plan/host_limits.h"
+#include "launcher/plan/plan.h"
 #include "launcher/run/amended_plan.h"
 #include "launcher/run/coordinator.h"
 #include "launcher/run/loss_history.h"
-#include "launcher/run/resume_changes.h"
+#include "launcher/run/model_questions.h"
+#include "launcher/run/run_directory.h"
 #include "launcher/run/run_hosts.h"
+#include "launcher/run/run_observer.h"
 #include "launcher/run/run_recorder.h"
-#include "launcher/run/run_reports.h"
 #include "launcher/run/run_status.h"
 #include "launcher/run/run_storage.h"
 #include "launcher/run/slow_parts.h"
@@ -132,7 +131,7 @@ CoordinatorOptions training_coordination(const plan::RunFile& run, const RunDire
       run.plan.recipe.sync.on_loss == recipe::LossRule::continue_run;
   coordination.directory_in_place = [&directory] { return directory.in_place(); };
   const auto requests = [&directory](ReplicaRequest request) {
-    take_requests(request, directory.path());  // discards those of an earlier launch
+    take_requests(request, directory.path());  // discards requests to an earlier launch
     return [&directory, request] { return take_requests(request, directory.path()); };
   };
   coordination.leave_requests = requests(ReplicaRequest::leave);
@@ -158,6 +157,104 @@ CoordinatorOptions inference_coordination(const plan::RunFile& run, RunHosts& ho
   coordination.limits.standstill = std::chrono::seconds(0);  // it waits for prompts
   coordination.inference = options.inference;
   return coordination;
+}
+
+void collect_traces(const RunDirectory& directory, const plan::Plan& plan) {
+  std::vector<fs::path> files;
+  for (const plan::Plan::Process& process : plan.processes) {
+    const fs::path file = directory.path() / base::trace_file(process.name.text());
+    if (fs::exists(file)) files.push_back(file);
+  }
+  if (!files.empty()) trace::merge_traces(files, directory.path() / base::kTraceFile);
+}
+
+// Writes the report of a run: after each checkpoint, on a thread of its own with the lowest
+// priority, and at the end. If checkpoints come while it writes, one more report follows.
+class RunReports final : public RunObserver {
+ public:
+  // `directory` and `model` outlive it.
+  RunReports(const RunDirectory& directory, plan::Plan plan, const ModelQuestions& model);
+  ~RunReports() override;  // waits for the report that it writes
+
+  void checkpointed(store::Step step) override;
+
+  // After the run: merges the traces of its processes and writes the last report. Returns what went
+  // wrong, which does not change how the run ended.
+  std::vector<Event> finish();
+
+ private:
+  void write_reports();
+  void stop();
+
+  const RunDirectory& directory_;
+  const plan::Plan plan_;
+  const ModelQuestions& model_;
+  Mutex mutex_;
+  Condition changed_;
+  bool wanted_ STRAIT_GUARDED_BY(mutex_) = false;
+  bool ending_ STRAIT_GUARDED_BY(mutex_) = false;
+  std::thread thread_;  // last: it uses all members above
+};
+
+RunReports::RunReports(const RunDirectory& directory, plan::Plan plan, const ModelQuestions& model)
+    : directory_(directory),
+      plan_(std::move(plan)),
+      model_(model),
+      thread_([this] { write_reports(); }) {}
+
+RunReports::~RunReports() { stop(); }
+
+void RunReports::stop() {
+  {
+    const MutexLock lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void RunReports::checkpointed(store::Step /*step*/) {
+  {
+    const MutexLock lock(mutex_);
+    wanted_ = true;
+  }
+  changed_.notify_all();
+}
+
+void RunReports::write_reports() {
+  // Of this thread only. Processes that train may need all cores of this machine.
+  constexpr int kLowest = 19;
+  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kLowest);
+  while (true) {
+    {
+      const MutexLock lock(mutex_);
+      while (!wanted_ && !ending_) changed_.wait(mutex_);
+      if (ending_) return;
+      wanted_ = false;
+    }
+    try {
+      // Another run may be in the directory now.
+      if (directory_.in_place()) model_.write_report(directory_.path(), plan_);
+    } catch (const std::exception& error) {
+      spdlog::warn("no report: {}", base::describe_failure(error).text);
+    }
+  }
+}
+
+std::vector<Event> RunReports::finish() {
+  stop();
+  std::vector<Event> failures;
+  const auto attempt = [&failures](const char* what, const std::function<void()>& work) {
+    try {
+      work();
+    } catch (const std::exception& error) {
+      failures.push_back(
+          {"report_failed", fmt::format("{}: {}", what, base::describe_failure(error).text)});
+    }
+  };
+  attempt("no trace", [this] { collect_traces(directory_, plan_); });
+  attempt("no report", [this] { model_.write_report(directory_.path(), plan_); });
+  return failures;
 }
 
 }  // namespace

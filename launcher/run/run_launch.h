@@ -1,12 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <functional>
-#include <optional>
-#include <set>
-#include <string>
-#include <vector>
-
 #include "launcher/hosts/rendezvous.h"
 #include "launcher/plan/resume.h"
 #include "launcher/plan/run_files.h"

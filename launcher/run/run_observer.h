@@ -1,10 +1,6 @@
 #pragma once
 
 #include <functional>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "launcher/run/control_message.h"
 #include "launcher/run/outcome.h"

@@ -1,13 +1,6 @@
 #include "launcher/run/run_reach.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <set>
-#include <utility>
-
 #include "launcher/base/errors.h"
-#include "launcher/hosts/path_probe.h"
 #include "launcher/hosts/tcp_socket.h"
 #include "launcher/plan/placement.h"
 
@@ -21,11 +14,10 @@ std::string relay_endpoint(hosts::Relay& relay, const std::string& address) {
   try {
     return relay.endpoint(address).text();
   } catch (const hosts::PathError& error) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("this machine has to relay links of hosts that cannot reach each "
-                    "other, but no port is free for that: {}",
-                    error.what()));
+    throw base::UserError(base::ExitCode::bad_input,
+                          "this machine has to relay links of hosts that cannot reach each "
+                          "other, but no port is free for that: {}",
+                          error.what());
   }
 }
 
@@ -113,9 +105,8 @@ void RunReach::set_up_relay(const plan::Plan& plan, const plan::Plan::Link& link
   std::string problem;
   const auto* dialled = hosts::content_of<hosts::ListensAt>(replies.at(dials), problem);
   if (dialled == nullptr) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("host {} cannot relay {}: {}", agents_.name(dials), link.name, problem));
+    throw base::UserError(base::ExitCode::bad_input, "host {} cannot relay {}: {}",
+                          agents_.name(dials), link.name, problem);
   }
   one.connect_to = dialled->endpoint;
   relayed_.emplace(link.name, std::move(one));

@@ -1,16 +1,9 @@
 #pragma once
 
-#include <functional>
-#include <map>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "launcher/hosts/host_agents.h"
 #include "launcher/hosts/host_facts.h"
+#include "launcher/hosts/path_probe.h"
 #include "launcher/hosts/relay.h"
-#include "launcher/hosts/route.h"
 #include "launcher/plan/plan.h"
 #include "launcher/run/control_message.h"
 #include "launcher/run/model_questions.h"

@@ -3,14 +3,11 @@
 #include <spdlog/spdlog.h>
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <system_error>
-#include <utility>
 
 #include "framework/fields/bounded_json.h"
-#include "framework/trace/trace_error.h"
-#include "launcher/base/clocks.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/machine.h"
 #include "launcher/run/run_events.h"
 #include "launcher/run/run_status.h"
 

@@ -1,13 +1,9 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
-#include <optional>
-#include <string>
-#include <vector>
 
-#include "framework/trace/json_lines.h"
+#include "framework/trace/trace_file.h"
 #include "launcher/run/run_directory.h"
 #include "launcher/run/run_observer.h"
 #include "launcher/run/step_ledger.h"

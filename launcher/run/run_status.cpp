@@ -1,13 +1,8 @@
 #include "launcher/run/run_status.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
 #include <fstream>
-#include <nlohmann/json.hpp>
-#include <string>
-#include <string_view>
 #include <system_error>
 
 #include "framework/fields/bounded_json.h"
@@ -35,22 +30,20 @@ std::string_view prefix_of(ReplicaRequest request) {
 void refuse_run_not_started(const fs::path& run) {
   if (!store::is_present(run / base::kPlanFile)) base::refuse_no_run(run);
   throw base::UserError(base::ExitCode::bad_input,
-                        fmt::format("the run of {} has not started; start it with: {}",
-                                    run.string(), run_again_command(run)));
+                        "the run of {} has not started; start it with: {}", run.string(),
+                        run_again_command(run));
 }
 
 void refuse_not_live(const fs::path& run) {
   if (!store::is_present(run / base::kPlanFile)) base::refuse_no_run(run);
-  throw base::UserError(base::ExitCode::bad_input,
-                        fmt::format("no run is live in {}; see: {}", run.string(),
-                                    base::strait_command("status", run)));
+  throw base::UserError(base::ExitCode::bad_input, "no run is live in {}; see: {}", run.string(),
+                        base::strait_command("status", run));
 }
 
 void refuse_foreign_status(const fs::path& run, const std::exception& error) {
-  throw base::UserError(
-      base::ExitCode::corrupt,
-      fmt::format("{} was not written by this build: {}", RunDirectory::status(run).string(),
-                  fields::plain_json_reason(error.what())));
+  throw base::UserError(base::ExitCode::corrupt, "{} was not written by this build: {}",
+                        RunDirectory::status(run).string(),
+                        fields::plain_json_reason(error.what()));
 }
 
 std::optional<nlohmann::json> read_run_status(const std::filesystem::path& run) {
@@ -62,20 +55,18 @@ std::optional<nlohmann::json> read_run_status(const std::filesystem::path& run) 
     if (!status.is_object()) throw fields::JsonError("it is not an object");
     return status;
   } catch (const fields::JsonError& error) {
-    throw base::UserError(
-        base::ExitCode::corrupt,
-        fmt::format("{} is damaged: {}. It only shows the state of the run: remove it; "
-                    "resume does without it and writes it again",
-                    path.string(), error.what()));
+    throw base::UserError(base::ExitCode::corrupt,
+                          "{} is damaged: {}. It only shows the state of the run: remove it; "
+                          "resume does without it and writes it again",
+                          path.string(), error.what());
   }
 }
 
 void request_replica(ReplicaRequest request, const fs::path& run, std::uint32_t replica) {
   const fs::path file = run / fmt::format("{}{}", prefix_of(request), replica);
   if (std::ofstream(file).good()) return;
-  throw base::UserError(
-      base::ExitCode::bad_input,
-      fmt::format("cannot write the request to the run's launcher: {}", file.string()));
+  throw base::UserError(base::ExitCode::bad_input,
+                        "cannot write the request to the run's launcher: {}", file.string());
 }
 
 std::vector<std::uint32_t> take_requests(ReplicaRequest request, const fs::path& run) {

@@ -1,9 +1,5 @@
 #include "launcher/run/run_storage.h"
 
-#include <fmt/format.h>
-
-#include <utility>
-
 #include "framework/store/store_error.h"
 
 namespace strait::run {

@@ -1,11 +1,6 @@
 #pragma once
 
 #include <atomic>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "framework/store/checkpoint.h"
 #include "framework/store/manifest.h"

@@ -1,19 +1,10 @@
 #include "launcher/run/run_transfer.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <array>
-#include <chrono>
-#include <set>
-#include <utility>
-
 #include "framework/store/step_folders.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/run_file_names.h"
 #include "launcher/base/text.h"
 #include "launcher/plan/run_files.h"
-#include "launcher/plan/shard_places.h"
 
 namespace strait::run {
 namespace {
@@ -35,10 +26,9 @@ std::function<void()> limited(const std::function<void()>& poll, const std::stri
   return [poll, host, path, limit, until = Clock::now() + limit] {
     poll();
     if (Clock::now() < until) return;
-    throw base::UserError(
-        base::ExitCode::stalled,
-        fmt::format("host {} has not read {} for {} s: does its file system hang?", host, path,
-                    limit.count()));
+    throw base::UserError(base::ExitCode::stalled,
+                          "host {} has not read {} for {} s: does its file system hang?", host,
+                          path, limit.count());
   };
 }
 
@@ -214,11 +204,10 @@ void RunTransfer::deliver_inputs(const plan::Plan& plan, const Needs& needs,
   }
   if (fetched == 0) return;
   const std::chrono::duration<double> took = Clock::now() - began;
-  report(
-      {"shipped", fmt::format("hosts fetched {} of data, weights or plugins; sent {} from here in "
-                              "{:.1f} s",
-                              base::byte_text(fetched),
-                              base::byte_text(agent_->totals().sent_bytes), took.count())});
+  report({"shipped",
+          fmt::format("hosts fetched {} of data, weights or plugins; sent {} from here in {:.1f} s",
+                      base::byte_text(fetched), base::byte_text(agent_->totals().sent_bytes),
+                      took.count())});
 }
 
 void RunTransfer::set_input_paths(plan::StageJob& job, std::size_t host) const {
@@ -268,10 +257,10 @@ transfer::CheckpointDownloader::Finished RunTransfer::finish_downloads(
     if (give_up()) return true;
     if (Clock::now() >= due) {
       due = Clock::now() + kWaitReportEvery;
-      report(
-          {"gathering", fmt::format("downloading checkpoint {}, {} to go; one more Ctrl-C leaves "
-                                    "it on the hosts",
-                                    number(remaining.step), base::byte_text(remaining.bytes))});
+      report({"gathering",
+              fmt::format(
+                  "downloading checkpoint {}, {} to go; one more Ctrl-C leaves it on the hosts",
+                  number(remaining.step), base::byte_text(remaining.bytes))});
     }
     return false;
   });
@@ -292,8 +281,8 @@ std::vector<std::string> RunTransfer::download_traces(
       }
       if (!lost(process.host_index)) return;
       throw base::UserError(base::ExitCode::peer_lost,
-                            fmt::format("the trace of {} is on host {}, which is lost",
-                                        process.name.describe(), host.name));
+                            "the trace of {} is on host {}, which is lost", process.name.describe(),
+                            host.name);
     };
     try {
       poll();

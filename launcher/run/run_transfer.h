@@ -1,13 +1,6 @@
 #pragma once
 
-#include <filesystem>
-#include <functional>
 #include <future>
-#include <map>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "launcher/plan/plan.h"
 #include "launcher/plan/stage_job.h"

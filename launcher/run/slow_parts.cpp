@@ -1,10 +1,5 @@
 #include "launcher/run/slow_parts.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <optional>
-
 #include "launcher/base/median.h"
 #include "launcher/plan/speeds.h"
 
@@ -167,8 +162,7 @@ std::string SlowParts::judge_link(const StepLine& line, const StepLine::LinkByte
   if (!matters(seconds, line.seconds, slow ? kStillShare : kShare)) return "";
   const auto sentence = [&](double reference, const char* basis) {
     return fmt::format(
-        "{} carries {:.3g} Mbit/s from {}, where {} {:.3g}: {:.2g} s of a step of "
-        "{:.2g} s",
+        "{} carries {:.3g} Mbit/s from {}, where {} {:.3g}: {:.2g} s of a step of {:.2g} s",
         one.name, megabits(one.bytes_per_second), one.sender.describe(), basis, megabits(reference),
         seconds, line.seconds);
   };
@@ -202,8 +196,7 @@ std::string SlowParts::judge_process(const StepLine& line, const net::ProcessNam
   }
   const auto sentence = [&](double reference, const char* basis) {
     return fmt::format(
-        "{} (host {}) computes {:.2g} s of a step of {:.2g} s, {:.2g} times as long "
-        "as {}",
+        "{} (host {}) computes {:.2g} s of a step of {:.2g} s, {:.2g} times as long as {}",
         process.describe(), own->second.host, busy, line.seconds, ratio / reference, basis);
   };
   if (!replicas.empty() && ratio >= kSlow * base::median(replicas)) {
@@ -211,7 +204,7 @@ std::string SlowParts::judge_process(const StepLine& line, const net::ProcessNam
   }
   if (own->second.measured && ratio >= kSlow)
     return sentence(1, "the plan has it from strait probe");
-  // The plan's shares are forecasts; those of two processes alone say little.
+  // The plan's shares are forecasts; the shares of two processes alone say little.
   if (line.processes.size() > 2 && slowest > 0 && ratio >= kSlow * slowest) {
     return sentence(slowest, "the slowest other process for its share of the plan");
   }

@@ -1,12 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <deque>
-#include <map>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "launcher/plan/plan.h"
 #include "launcher/run/model_questions.h"
 #include "launcher/run/run_observer.h"

@@ -1,11 +1,5 @@
 #include "launcher/run/stage_starter.h"
 
-#include <algorithm>
-#include <chrono>
-#include <filesystem>
-#include <iterator>
-#include <utility>
-
 #include "framework/store/checkpoint.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/launcher_links.h"

@@ -1,11 +1,6 @@
 #pragma once
 
-#include <cstdint>
-#include <map>
-#include <string>
-#include <vector>
-
-#include "framework/net/curve_keys.h"
+#include "framework/net/identity.h"
 #include "framework/net/node.h"
 #include "launcher/plan/run_files.h"
 #include "launcher/plan/stage_job.h"

@@ -1,10 +1,6 @@
 #include "launcher/run/step_ledger.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "framework/trace/combine_metrics.h"
 #include "framework/trace/metric_json.h"

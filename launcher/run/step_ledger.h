@@ -1,13 +1,6 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <map>
 #include <nlohmann/json_fwd.hpp>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "framework/store/sample.h"
 #include "launcher/run/control_message.h"

@@ -1,27 +1,11 @@
 #include "launcher/run/supervised_run.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <filesystem>
-#include <iterator>
-#include <optional>
-#include <set>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
-
 #include "framework/store/checkpoint.h"
 #include "framework/store/store_error.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/stop_signals.h"
 #include "launcher/hosts/ssh_session.h"
 #include "launcher/recipe/recipe_io.h"
-#include "launcher/run/lost_hosts.h"
 #include "launcher/run/replan.h"
 #include "launcher/run/restart_policy.h"
 #include "launcher/run/resume_point.h"
@@ -33,6 +17,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// A user who stops the wait before a restart sees it end at once.
 constexpr std::chrono::milliseconds kPollInterval{50};
 
 // Nullopt, too, while the disk cannot be read: that must not replace how the run ended.

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <optional>
-
 #include "framework/store/sample.h"
 #include "launcher/plan/run_files.h"
 #include "launcher/run/outcome.h"

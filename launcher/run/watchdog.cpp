@@ -1,10 +1,6 @@
 #include "launcher/run/watchdog.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
-
-#include <algorithm>
-#include <utility>
 
 namespace strait::run {
 namespace {
@@ -137,8 +133,8 @@ std::optional<StallDiagnosis> Watchdog::silent(Time now) const {
                       : std::string();
   return StallDiagnosis{
       silent_one,
-      fmt::format("{} has sent nothing for {:.1f} s, but should report every second: "
-                  "its process is stopped, stuck or cut off{}",
+      fmt::format("{} has sent nothing for {:.1f} s, but should report every second: its process "
+                  "is stopped, stuck or cut off{}",
                   silent_one.describe(), seconds_between(*longest->heard, now), last),
       true};
 }
@@ -214,8 +210,7 @@ StallDiagnosis Watchdog::diagnose(net::ProcessName first, Time now) const {
   }
   if (is_silent(end)) {
     why = fmt::format(
-        "it has sent nothing for {:.0f} s (before: {}): its process is stopped, stuck "
-        "or cut off",
+        "it has sent nothing for {:.0f} s (before: {}): its process is stopped, stuck or cut off",
         seconds_between(*end.heard, now), why);
   }
   if (beyond && std::ranges::find(chain, *beyond) == chain.end()) chain.push_back(*beyond);

@@ -1,11 +1,5 @@
 #pragma once
 
-#include <chrono>
-#include <map>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "launcher/run/control_message.h"
 
 namespace strait::run {

@@ -1,10 +1,5 @@
 #include "launcher/run/workers.h"
 
-#include <algorithm>
-#include <set>
-#include <stdexcept>
-#include <utility>
-
 namespace strait::run {
 
 std::string Worker::host() const {

@@ -1,13 +1,5 @@
 #pragma once
 
-#include <chrono>
-#include <functional>
-#include <map>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "framework/net/link.h"
 #include "launcher/base/backend.h"
 #include "launcher/run/control_message.h"

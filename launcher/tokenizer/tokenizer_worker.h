@@ -1,20 +1,22 @@
 #pragma once
 
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <deque>
-#include <filesystem>
-#include <functional>
-#include <memory>
-#include <span>
-#include <string>
-#include <vector>
-
 #include "framework/data/tokenizer.h"
 #include "launcher/base/piped_process.h"
 
 namespace strait::tokenizer {
+
+// The files of a tokenizer, by name: nothing of them is parsed here.
+struct TokenizerFolder {
+  std::filesystem::path directory;
+  std::string hash;  // over the files that decide what tokens a record becomes
+};
+
+// Whether a directory has files of a tokenizer, in whatever form.
+bool has_tokenizer(const std::filesystem::path& directory);
+
+// StoreError bad_input: the directory has no tokenizer, or one of a form that this build cannot
+// read; says what to do.
+TokenizerFolder open_tokenizer(const std::filesystem::path& directory);
 
 // A tokenizer's directory, opened by a Python process (strait-tokenizer.py) that has the packages
 // tokenizers and jinja2. Batches of records go in, tokens and targets come out. Chat templates run

@@ -1,15 +1,9 @@
 #include "launcher/transfer/checkpoint_downloader.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
-
-#include <algorithm>
-#include <future>
-#include <utility>
 
 #include "framework/store/input_file.h"
 #include "framework/store/store_error.h"
-#include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 
 namespace strait::transfer {
@@ -18,6 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
+// A stop request during the last downloads is noticed at once by a user.
 constexpr std::chrono::milliseconds kPollInterval{100};
 
 void sort_weights_first(std::vector<CheckpointDownloader::Shard>& shards) {
@@ -38,7 +33,7 @@ void add_missing(base::Failure& all, const base::Failure& one) {
   all.text += (all.text.empty() ? "" : "; ") + one.text;
 }
 
-// The checkpoints of which every part that is fetched is here; newest first.
+// The checkpoints whose fetched parts are all here; newest first.
 std::vector<store::Step> complete_steps(const CheckpointDownloader::Settings& settings) {
   std::vector<store::Step> steps;
   for (const store::Checkpoint& checkpoint :

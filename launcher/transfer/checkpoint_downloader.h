@@ -1,15 +1,8 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <filesystem>
-#include <functional>
-#include <optional>
 #include <set>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "framework/mutex.h"
 #include "framework/store/checkpoint.h"

@@ -1,9 +1,7 @@
 #include "launcher/transfer/chunk_table.h"
 
-#include <fmt/format.h>
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <cerrno>
 
 #include "framework/store/file_hash.h"
@@ -57,10 +55,10 @@ bool is_content_id(std::string_view text) {
 ChunkTable read_chunk_table(const std::filesystem::path& path) {
   const store::InputFile file(path);
   if (chunks_for(file.size()) > ChunkTable::kMostChunks) {
-    throw store::StoreError(
-        store::StoreError::Kind::bad_input,
-        fmt::format("{} has {} bytes; files of at most {} bytes can be transferred", path.string(),
-                    file.size(), ChunkTable::kMostChunks * ChunkTable::kChunkBytes));
+    throw store::StoreError(store::StoreError::Kind::bad_input,
+                            "{} has {} bytes; files of at most {} bytes can be transferred",
+                            path.string(), file.size(),
+                            ChunkTable::kMostChunks * ChunkTable::kChunkBytes);
   }
   ChunkTable table;
   table.size = file.size();

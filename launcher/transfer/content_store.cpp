@@ -1,16 +1,11 @@
 #include "launcher/transfer/content_store.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <optional>
 #include <system_error>
-#include <utility>
-#include <vector>
 
 #include "framework/fields/json_fields.h"
 #include "framework/store/atomic_file.h"
@@ -167,8 +162,8 @@ ChunkTable ContentStore::table_of(const fs::path& path) const {
   }
   ChunkTable table = read_chunk_table(path);
   if (FileStamp::of(path) != before) {
-    throw store::StoreError(store::StoreError::Kind::busy,
-                            fmt::format("{} was modified while it was read", path.string()));
+    throw store::StoreError(store::StoreError::Kind::busy, "{} was modified while it was read",
+                            path.string());
   }
   try {
     write_table(entry, fields::to_object(CachedTable{name, before, table}).dump());

@@ -1,10 +1,6 @@
 #pragma once
 
 #include <chrono>
-#include <cstdint>
-#include <filesystem>
-#include <string>
-#include <utility>
 
 #include "framework/file_descriptor.h"
 #include "launcher/transfer/chunk_table.h"

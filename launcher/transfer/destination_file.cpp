@@ -1,16 +1,11 @@
 #include "launcher/transfer/destination_file.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 
 #include <cerrno>
-#include <span>
 #include <system_error>
-#include <utility>
-#include <vector>
 
 #include "framework/fields/json_fields.h"
 #include "framework/store/atomic_file.h"
@@ -134,10 +129,9 @@ void place_link(const fs::path& link, const fs::path& target) {
 void require_room(const fs::path& directory, std::uint64_t bytes, const std::string& what) {
   const std::uint64_t available = free_bytes(directory);
   if (bytes <= available) return;
-  throw store::StoreError(
-      store::StoreError::Kind::storage_full,
-      fmt::format("no room for {}: {} bytes are needed, {} are free in {}; make room there", what,
-                  bytes, available, directory.string()));
+  throw store::StoreError(store::StoreError::Kind::storage_full,
+                          "no room for {}: {} bytes are needed, {} are free in {}; make room there",
+                          what, bytes, available, directory.string());
 }
 
 PartialFile::PartialFile(fs::path path, ChunkTable table)
@@ -200,7 +194,7 @@ void PartialFile::read(std::uint32_t chunk, std::span<std::byte> content) const 
     if (count < 0) throw store::system_error("read", path_, errno);
     if (count == 0) {
       throw store::StoreError(store::StoreError::Kind::corrupt,
-                              fmt::format("{} was truncated by another process", path_.string()));
+                              "{} was truncated by another process", path_.string());
     }
     done += static_cast<std::size_t>(count);
   }

@@ -1,12 +1,6 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <filesystem>
 #include <memory>
-#include <optional>
-#include <span>
-#include <string>
 
 #include "framework/file_descriptor.h"
 #include "launcher/transfer/chunk_table.h"

@@ -1,11 +1,5 @@
 #include "launcher/transfer/file_fetcher.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <limits>
-#include <utility>
-
 #include "launcher/base/errors.h"
 
 namespace strait::transfer {
@@ -101,9 +95,9 @@ class FileFetcher::Fetch {
     std::size_t source = first == first_source_.end() ? 0 : first->second;
     while (source < sources_.size() && sources_[source].given_up) ++source;
     if (source < sources_.size()) return source;
-    throw base::UserError(code_, fmt::format("cannot fetch {}: {} of {} bytes are missing: {}",
-                                             request_.path.string(), lacking_bytes_,
-                                             request_.chunks.bytes(request_.table), cause_));
+    throw base::UserError(code_, "cannot fetch {}: {} of {} bytes are missing: {}",
+                          request_.path.string(), lacking_bytes_,
+                          request_.chunks.bytes(request_.table), cause_);
   }
 
   void request_chunks() {

@@ -2,17 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <deque>
-#include <functional>
 #include <list>
-#include <map>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "framework/mutex.h"
 #include "launcher/transfer/destination_file.h"

@@ -1,13 +1,9 @@
 #pragma once
 
-#include <cstdint>
 #include <functional>
-#include <optional>
-#include <string>
 #include <variant>
-#include <vector>
 
-#include "framework/net/process_name.h"
+#include "framework/net/identity.h"
 #include "framework/store/sample.h"
 #include "launcher/base/errors.h"
 #include "launcher/transfer/chunk_table.h"

@@ -1,9 +1,5 @@
 #include "launcher/transfer/file_server.h"
 
-#include <algorithm>
-#include <span>
-#include <utility>
-
 #include "framework/store/input_file.h"
 #include "framework/store/store_error.h"
 

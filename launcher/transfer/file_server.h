@@ -1,17 +1,7 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <deque>
-#include <filesystem>
-#include <map>
-#include <memory>
-#include <optional>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "framework/mutex.h"
 #include "framework/net/frame_memory.h"

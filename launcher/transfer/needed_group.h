@@ -1,10 +1,5 @@
 #pragma once
 
-#include <cstddef>
-#include <filesystem>
-#include <string>
-#include <vector>
-
 #include "launcher/transfer/chunk_table.h"
 
 namespace strait::transfer {

@@ -1,11 +1,5 @@
 #include "launcher/transfer/transfer_agent.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <functional>
-#include <utility>
-
 #include "framework/store/atomic_file.h"
 #include "framework/store/checkpoint.h"
 #include "framework/store/store_error.h"

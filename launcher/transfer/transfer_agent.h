@@ -1,17 +1,9 @@
 #pragma once
 
-#include <chrono>
-#include <cstdint>
-#include <filesystem>
-#include <functional>
 #include <future>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
 
+#include "framework/net/identity.h"
 #include "framework/net/link.h"
-#include "framework/net/process_name.h"
 #include "launcher/transfer/content_store.h"
 #include "launcher/transfer/file_fetcher.h"
 #include "launcher/transfer/file_request.h"

@@ -1,7 +1,5 @@
 #include "launcher/transfer/transfer_message.h"
 
-#include <utility>
-
 #include "framework/fields/byte_fields.h"
 #include "launcher/transfer/chunk_table.h"
 

@@ -1,11 +1,7 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <span>
-#include <string>
 #include <variant>
-#include <vector>
 
 #include "framework/net/frame_memory.h"
 #include "launcher/base/errors.h"

@@ -1,9 +1,5 @@
 #include "launcher/transfer/transfer_peers.h"
 
-#include <fmt/format.h>
-
-#include <utility>
-
 #include "launcher/base/launcher_links.h"
 
 namespace strait::transfer {

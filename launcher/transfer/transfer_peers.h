@@ -1,19 +1,13 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <deque>
-#include <functional>
 #include <memory>
-#include <optional>
-#include <string>
 #include <thread>
 
 #include "framework/mutex.h"
+#include "framework/net/identity.h"
 #include "framework/net/inbox.h"
 #include "framework/net/link_options.h"
-#include "framework/net/process_name.h"
 #include "launcher/transfer/transfer_message.h"
 
 namespace strait::transfer {

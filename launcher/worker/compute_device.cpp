@@ -4,20 +4,13 @@
 #include <ATen/DeviceAccelerator.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <dlfcn.h>
-#include <fmt/format.h>
 #include <torch/headeronly/version.h>
 
-#include <algorithm>
-#include <chrono>
-#include <filesystem>
-#include <limits>
-
 #include "launcher/base/errors.h"
-#include "launcher/base/libtorch_cuda.h"
-#include "launcher/base/memory.h"
+#include "launcher/base/machine.h"
 #include "launcher/base/nvidia_driver.h"
 #include "launcher/base/text.h"
-#include "launcher/plan/gpu_memory.h"
+#include "launcher/plan/host_limits.h"
 
 namespace strait::worker {
 
@@ -36,14 +29,12 @@ at::Device choose_device(recipe::Device requested, const std::optional<Accelerat
   if (requested == recipe::Device::cuda && !gpus) {
     throw base::UserError(
         base::ExitCode::bad_input,
-        fmt::format(
-            "model.device is \"cuda\", but {} has no GPU that it can use ({}); set "
-            "model.device = \"cpu\", or leave it at \"auto\", which takes a GPU where there "
-            "is one",
-            process,
-            at::globalContext().hasCUDART()
-                ? "none is visible: see nvidia-smi and CUDA_VISIBLE_DEVICES there"
-                : "its libtorch is built for CPUs: install one with CUDA"));
+        "model.device is \"cuda\", but {} has no GPU that it can use ({}); set model.device = "
+        "\"cpu\", or leave it at \"auto\", which takes a GPU where there is one",
+        process,
+        at::globalContext().hasCUDART()
+            ? "none is visible: see nvidia-smi and CUDA_VISIBLE_DEVICES there"
+            : "its libtorch is built for CPUs: install one with CUDA");
   }
   if (requested == recipe::Device::cpu || !here) return at::kCPU;
   return {here->type, static_cast<at::DeviceIndex>(index % here->count)};
@@ -123,9 +114,9 @@ DeviceCheck check_libtorch(bool has_driver) {
   const std::string& fault = base::load_libtorch_cuda();
   if (!fault.empty()) {
     return {false,
-            fmt::format("libtorch {} in {} cannot load its part for GPUs ({}); install torch "
-                        "again there",
-                        TORCH_VERSION, there, fault)};
+            fmt::format(
+                "libtorch {} in {} cannot load its part for GPUs ({}); install torch again there",
+                TORCH_VERSION, there, fault)};
   }
   return {true, fmt::format("libtorch {} {}, in {}{}", TORCH_VERSION,
                             base::libtorch_has_cuda() ? "with CUDA" : "for CPUs", there,
@@ -143,12 +134,12 @@ std::vector<DeviceCheck> check_devices() {
       checks.push_back({true, fmt::format("driver {}: {}", driver->version, gpu_text(gpu))});
     }
     if (!driver->gpus.empty() && !here) {
-      checks.push_back({true, at::globalContext().hasCUDART()
-                                  ? "no GPU is visible to this build: see CUDA_VISIBLE_DEVICES"
-                                  : fmt::format("its GPUs are not used: install torch {0} with "
-                                                "CUDA: python3 -m pip install --force-reinstall "
-                                                "'torch=={0},!={0}+cpu'",
-                                                TORCH_VERSION)});
+      checks.push_back(
+          {true, at::globalContext().hasCUDART()
+                     ? "no GPU is visible to this build: see CUDA_VISIBLE_DEVICES"
+                     : fmt::format("its GPUs are not used: install torch {0} with CUDA: python3 -m "
+                                   "pip install --force-reinstall 'torch=={0},!={0}+cpu'",
+                                   TORCH_VERSION)});
     }
   }
   checks.push_back(check_product(at::kCPU));

@@ -2,11 +2,6 @@
 
 #include <c10/core/Device.h>
 
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "launcher/plan/stage_job.h"
 #include "launcher/recipe/recipe_values.h"
 

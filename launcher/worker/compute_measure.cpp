@@ -2,14 +2,6 @@
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/Parallel.h>
 
-#include <algorithm>
-#include <chrono>
-#include <cstddef>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "launcher/base/errors.h"
 #include "launcher/base/median.h"
 #include "launcher/base/read_all.h"

@@ -1,11 +1,8 @@
 #include "launcher/worker/control_client.h"
 
-#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <cstdlib>
-#include <new>
-#include <utility>
 
 namespace strait::worker {
 namespace {

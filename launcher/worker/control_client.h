@@ -2,13 +2,7 @@
 
 #include <atomic>
 #include <exception>
-#include <functional>
-#include <map>
-#include <memory>
-#include <optional>
-#include <string>
 #include <thread>
-#include <utility>
 
 #include "framework/mutex.h"
 #include "framework/net/link.h"

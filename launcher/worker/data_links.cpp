@@ -1,7 +1,5 @@
 #include "launcher/worker/data_links.h"
 
-#include <utility>
-
 #include "launcher/base/errors.h"
 #include "launcher/worker/stage_settings.h"
 

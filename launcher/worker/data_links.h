@@ -1,11 +1,5 @@
 #pragma once
 
-#include <cstdint>
-#include <map>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "framework/mutex.h"
 #include "framework/net/node.h"
 #include "framework/net/replaceable_link.h"

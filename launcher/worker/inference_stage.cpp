@@ -1,23 +1,15 @@
 #include "launcher/worker/inference_stage.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
-#include <array>
-#include <chrono>
 #include <cstring>
-#include <memory>
-#include <optional>
-#include <utility>
-#include <vector>
 
 #include "framework/bytes.h"
 #include "framework/store/checkpoint.h"
 #include "launcher/base/errors.h"
-#include "launcher/planner/checkpoint_weights.h"
+#include "launcher/planner/model_weights.h"
 #include "launcher/planner/planned_model.h"
 #include "launcher/plugin/plugin_file.h"
 #include "launcher/run/control_message.h"

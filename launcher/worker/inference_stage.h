@@ -1,15 +1,5 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
-#include <cstddef>
-#include <deque>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <span>
-#include <vector>
-
 #include "framework/mutex.h"
 #include "framework/net/inbox.h"
 #include "framework/net/link.h"

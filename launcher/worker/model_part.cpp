@@ -6,13 +6,10 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
-#include <utility>
-#include <variant>
-#include <vector>
 
 #include "kernels/cross_entropy.h"
-#include "kernels/host_values.h"
-#include "kernels/random_key.h"
+#include "kernels/dropout.h"
+#include "kernels/kernel_tensors.h"
 #include "launcher/base/errors.h"
 #include "models/pass.h"
 

@@ -1,14 +1,6 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
-#include <cstdint>
 #include <functional>
-#include <map>
-#include <memory>
-#include <optional>
-#include <span>
-#include <vector>
 
 #include "launcher/run/inference.h"
 #include "models/key_value_cache.h"

@@ -1,25 +1,21 @@
 #include <ATen/Parallel.h>
-#include <fmt/format.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <csignal>
-#include <memory>
-#include <optional>
 #include <thread>
 
 #include "framework/net/node.h"
 #include "framework/net/wake_signal.h"
-#include "framework/tensors/checkpoint_reader.h"
-#include "framework/trace/trace_error.h"
+#include "framework/tensors/safetensors_reader.h"
+#include "framework/trace/trace_file.h"
 #include "kernels/flash_attention.h"
-#include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/generation_lock.h"
 #include "launcher/base/launcher_links.h"
+#include "launcher/base/own_program.h"
 #include "launcher/base/process_identity.h"
 #include "launcher/base/run_file_names.h"
 #include "launcher/plan/run_files.h"

@@ -1,11 +1,6 @@
 #include "launcher/worker/stage_reporter.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <cstdlib>
-#include <optional>
-#include <utility>
 
 #include "framework/net/stall_report.h"
 #include "framework/store/file_progress.h"
@@ -14,6 +9,7 @@
 namespace strait::worker {
 namespace {
 
+// Often enough for the watchdog, which takes seconds of silence for a stall.
 constexpr std::chrono::seconds kProgressEvery{1};
 constexpr double kNanosecondsPerSecond = 1e9;
 // Of all processes of a run together: about 80 MB of trace.json.
@@ -338,11 +334,10 @@ void StageReporter::report_resends(const run::StepDone& done) {
     if (boundary.resends == 0) continue;
     control_.send(run::Event{
         "resent",
-        fmt::format(
-            "boundary {}: activation cache mismatch on {} {} at step {}; {} resent, training "
-            "unaffected",
-            boundary.boundary, boundary.resends, boundary.resends == 1 ? "row" : "rows",
-            number(done.step), boundary.resends == 1 ? "row" : "rows")});
+        fmt::format("boundary {}: activation cache mismatch on {} {} at step {}; {} resent, "
+                    "training unaffected",
+                    boundary.boundary, boundary.resends, boundary.resends == 1 ? "row" : "rows",
+                    number(done.step), boundary.resends == 1 ? "row" : "rows")});
   }
 }
 

@@ -3,18 +3,11 @@
 #include <c10/core/Device.h>
 
 #include <atomic>
-#include <chrono>
-#include <functional>
-#include <map>
-#include <set>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include "framework/mutex.h"
 #include "framework/trace/span_log.h"
-#include "launcher/base/cores.h"
-#include "launcher/base/memory.h"
+#include "launcher/base/machine.h"
 #include "launcher/base/nvidia_driver.h"
 #include "launcher/worker/control_client.h"
 #include "stages/stage_observer.h"

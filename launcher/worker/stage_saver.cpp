@@ -2,25 +2,15 @@
 
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
-#include <chrono>
-#include <filesystem>
-#include <functional>
-#include <iterator>
-#include <optional>
-#include <span>
-#include <string>
 #include <system_error>
-#include <utility>
-#include <vector>
 
 #include "framework/mutex.h"
 #include "framework/store/checkpoint.h"
 #include "framework/store/store_error.h"
-#include "framework/tensors/shard_writer.h"
+#include "framework/tensors/safetensors_writer.h"
 #include "launcher/base/errors.h"
 #include "launcher/plan/resume.h"
-#include "launcher/plan/shard_places.h"
+#include "launcher/plan/run_files.h"
 
 namespace strait::worker {
 namespace {

@@ -1,11 +1,6 @@
 #pragma once
 
-#include <cstdint>
-#include <functional>
 #include <future>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "framework/store/manifest.h"
 #include "framework/store/sample.h"

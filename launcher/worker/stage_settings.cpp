@@ -3,12 +3,11 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "framework/codec/codec.h"
 #include "framework/sync/forecast.h"
-#include "launcher/base/build_id.h"
+#include "launcher/base/own_program.h"
 #include "launcher/planner/planned_group.h"
 #include "launcher/planner/planned_model.h"
 #include "launcher/planner/planned_sync.h"

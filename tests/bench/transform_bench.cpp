@@ -11,7 +11,7 @@
 #include <string>
 
 #include "framework/codec/codecs.h"
-#include "kernels/random_key.h"
+#include "kernels/dropout.h"
 
 namespace {
 

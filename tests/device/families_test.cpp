@@ -9,8 +9,8 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "kernels/cross_entropy.h"
-#include "kernels/leaf_gradient.h"
-#include "kernels/random_key.h"
+#include "kernels/dropout.h"
+#include "kernels/weight_gradient_queue.h"
 #include "models/model.h"
 #include "tests/device/streams.h"
 #include "tests/device/test_device.h"

@@ -11,7 +11,6 @@
 #include "kernels/cross_entropy.h"
 #include "kernels/gated_product.h"
 #include "kernels/gpu_rows.h"
-#include "kernels/host_values.h"
 #include "kernels/kernel_tensors.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rotate_heads.h"

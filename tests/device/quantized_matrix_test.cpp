@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "kernels/gpu_rows.h"
-#include "kernels/host_values.h"
-#include "kernels/matrix_operators.h"
+#include "kernels/kernel_tensors.h"
 #include "tests/device/waits.h"
 
 namespace strait::kernels {

@@ -1,4 +1,6 @@
 // Every implementation of a group of replicas passes these tests: another one is a line in kinds().
+#include "framework/sync/replica_group.h"
+
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <dlfcn.h>
@@ -9,7 +11,6 @@
 #include <barrier>
 #include <future>
 
-#include "framework/sync/group_hello.h"
 #include "framework/sync/member_links.h"
 #include "stages/group_setup.h"
 #include "tests/device/nccl_stand_in.h"

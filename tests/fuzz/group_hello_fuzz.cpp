@@ -7,7 +7,7 @@
 #include <span>
 
 #include "framework/fields/fields.h"
-#include "framework/sync/group_hello.h"
+#include "framework/sync/replica_group.h"
 #include "framework/sync/sync_error.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "launcher/base/errors.h"
-#include "launcher/hosts/agent_greeting.h"
+#include "launcher/hosts/agent_job.h"
 #include "launcher/hosts/host_inspection.h"
 #include "launcher/hosts/join_ticket.h"
 #include "tests/fuzz/examples.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "framework/sync/methods.h"
-#include "framework/sync/round_message.h"
+#include "framework/sync/round.h"
 #include "framework/sync/sync_error.h"
 #include "tests/framework/sync/direct_round.h"
 #include "tests/framework/sync/wrapped_method.h"

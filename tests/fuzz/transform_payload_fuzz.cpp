@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "framework/codec/transform_format.h"
-#include "framework/coding/level_models.h"
+#include "framework/coding/symbol_model.h"
 
 namespace {
 

@@ -3,8 +3,8 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "framework/store/safetensors_header.h"
 #include "framework/store/store_error.h"
-#include "framework/store/weight_index.h"
 #include "tests/fuzz/examples.h"
 
 std::vector<std::string> examples() {

@@ -7,7 +7,6 @@
 #include <span>
 #include <vector>
 
-#include "framework/net/greeting.h"
 #include "framework/net/link_protocol.h"
 #include "framework/net/wire_format.h"
 

@@ -17,9 +17,9 @@
 #include "framework/tensors/safetensors_writer.h"
 #include "framework/tensors/weight_files.h"
 #include "kernels/cross_entropy.h"
-#include "kernels/leaf_gradient.h"
 #include "kernels/mxfp4.h"
 #include "kernels/squared_norm.h"
+#include "kernels/weight_gradient_queue.h"
 #include "models/model.h"
 #include "models/tensor_names.h"
 

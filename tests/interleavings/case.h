@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "framework/net/process_name.h"
+#include "framework/net/identity.h"
 
 namespace strait::interleavings {
 

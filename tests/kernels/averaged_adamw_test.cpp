@@ -9,7 +9,7 @@
 
 #include <vector>
 
-#include "kernels/random_key.h"
+#include "kernels/dropout.h"
 
 namespace strait::kernels {
 namespace {

@@ -8,7 +8,7 @@
 
 #include <limits>
 
-#include "kernels/random_key.h"
+#include "kernels/dropout.h"
 #include "tests/kernels/random_values.h"
 
 namespace strait::kernels {

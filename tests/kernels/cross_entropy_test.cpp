@@ -9,7 +9,7 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "kernels/random_key.h"
+#include "kernels/dropout.h"
 #include "tests/kernels/random_values.h"
 
 namespace strait::kernels {

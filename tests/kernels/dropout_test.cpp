@@ -8,8 +8,6 @@
 #include <set>
 #include <vector>
 
-#include "kernels/random_key.h"
-
 namespace strait::kernels {
 namespace {
 

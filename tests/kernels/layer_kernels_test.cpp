@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "kernels/leaf_gradient.h"
 #include "kernels/linear.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rotate_heads.h"

@@ -4,7 +4,7 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
-#include "kernels/random_key.h"
+#include "kernels/dropout.h"
 
 namespace strait::kernels {
 namespace {

@@ -12,9 +12,8 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/dropout.h"
 #include "kernels/linear.h"
-#include "kernels/matrix_operators.h"
-#include "kernels/random_key.h"
 
 namespace strait::kernels {
 namespace {

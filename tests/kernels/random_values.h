@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "kernels/random_key.h"
+#include "kernels/dropout.h"
 
 namespace strait::kernels {
 

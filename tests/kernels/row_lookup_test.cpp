@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "kernels/random_key.h"
+#include "kernels/dropout.h"
 #include "tests/kernels/random_values.h"
 
 namespace strait::kernels {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/random_key.h"
+#include "kernels/dropout.h"
 #include "models/decoder.h"
 #include "models/model.h"
 #include "tests/kernels/random_values.h"

@@ -11,7 +11,7 @@
 #include <tuple>
 #include <vector>
 
-#include "kernels/random_key.h"
+#include "kernels/dropout.h"
 #include "stages/stage_state.h"
 
 namespace strait::stages {

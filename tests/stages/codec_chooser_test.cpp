@@ -1,6 +1,6 @@
-#include "stages/codec_chooser.h"
-
 #include <gtest/gtest.h>
+
+#include "stages/boundary_codecs.h"
 
 namespace strait::stages {
 namespace {

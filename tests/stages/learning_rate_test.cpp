@@ -1,6 +1,6 @@
-#include "stages/learning_rate.h"
-
 #include <gtest/gtest.h>
+
+#include "stages/adamw.h"
 
 namespace strait::stages {
 namespace {

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "framework/net/identity.h"
 #include "framework/net/link.h"
-#include "framework/net/process_name.h"
 #include "stages/stage.h"
 
 namespace strait::stages {

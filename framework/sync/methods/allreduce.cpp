@@ -1,4 +1,3 @@
-#include <vector>
 
 #include "framework/sync/float_codes.h"
 #include "framework/sync/layout.h"
@@ -42,7 +41,7 @@ class Allreduce final : public SyncMethod {
     std::vector<float> theirs(sum.size());
     for (std::size_t member = 0; member < contributions.size(); ++member) {
       // In the order of the members and without a zero to begin with, as one replica with all rows
-      // adds them: so the bits are those of that run.
+      // adds them: so it computes the bits of that run.
       read_floats(contributions[member], narrow_, member == 0 ? sum : theirs, kGradientPart);
       if (member == 0) continue;
       for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += theirs[i];

@@ -1,4 +1,3 @@
-#include <vector>
 
 #include "framework/sync/group_codes.h"
 #include "framework/sync/layout.h"

@@ -1,16 +1,10 @@
-#include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
 #include <numbers>
-#include <optional>
-#include <span>
-#include <string>
-#include <vector>
 
-#include "framework/sync/block_pattern.h"
+#include "framework/sync/block_models.h"
 #include "framework/sync/grid.h"
 #include "framework/sync/methods.h"
 #include "framework/sync/outer_step.h"
@@ -31,15 +25,14 @@ bool is_fresh(const SyncSettings& settings) { return settings.random > 0.25; }
 
 double checked_share(const SyncSettings& settings, double share, const char* what) {
   if (share > 0 && share <= 1) return share;
-  throw SyncError(
-      SyncError::Kind::setting,
-      fmt::format("{}: {} is {}; it must be above 0 and at most 1", settings.method, what, share));
+  throw SyncError(SyncError::Kind::setting, "{}: {} is {}; it must be above 0 and at most 1",
+                  settings.method, what, share);
 }
 
 int checked_bits(const SyncSettings& settings) {
   if (settings.bits >= 1 && settings.bits <= 8) return settings.bits;
-  throw SyncError(SyncError::Kind::setting, fmt::format("{}: bits is {}; it must be from 1 to 8",
-                                                        settings.method, settings.bits));
+  throw SyncError(SyncError::Kind::setting, "{}: bits is {}; it must be from 1 to 8",
+                  settings.method, settings.bits);
 }
 
 // A value that no packet can hold must not be encoded: it would enter the model of all replicas.
@@ -49,10 +42,9 @@ int checked_bits(const SyncSettings& settings) {
   while (std::abs(values[i]) < kMostMagnitude) ++i;
   const Block& block = blocks[i / kBlockSize];
   const Piece& piece = layout.pieces()[block.piece];
-  throw SyncError(
-      SyncError::Kind::corrupt,
-      fmt::format("{} of {} is {} at index {}", what, piece.spec.name, values[i],
-                  block.first + static_cast<std::int64_t>(i % kBlockSize) - piece.range.first));
+  throw SyncError(SyncError::Kind::corrupt, "{} of {} is {} at index {}", what, piece.spec.name,
+                  values[i],
+                  block.first + static_cast<std::int64_t>(i % kBlockSize) - piece.range.first);
 }
 
 // The highest bit is set for a magnitude of kMostMagnitude or more, and for NaN. Integer

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <vector>
 
 #include "framework/sync/float_codes.h"
 #include "framework/sync/layout.h"

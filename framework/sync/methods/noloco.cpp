@@ -1,8 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <utility>
-#include <vector>
 
 #include "framework/sync/float_codes.h"
 #include "framework/sync/layout.h"

@@ -1,12 +1,6 @@
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
-#include <map>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "framework/sync/float_codes.h"
 #include "framework/sync/group_codes.h"
@@ -73,8 +67,8 @@ class OnebitAdam final : public SyncMethod {
     const auto is_beta = [](double value) { return value >= 0 && value < 1; };
     if (!is_beta(settings.beta1) || !is_beta(settings.beta2)) {
       throw SyncError(SyncError::Kind::setting,
-                      fmt::format("{}: the betas are {} and {}; they must be from 0 to below 1",
-                                  settings.method, settings.beta1, settings.beta2));
+                      "{}: the betas are {} and {}; they must be from 0 to below 1",
+                      settings.method, settings.beta1, settings.beta2);
     }
   }
 

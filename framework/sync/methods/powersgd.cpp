@@ -1,12 +1,9 @@
-#include <fmt/format.h>
 #include <xxhash.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
-#include <span>
-#include <vector>
 
 #include "framework/sync/float_codes.h"
 #include "framework/sync/layout.h"
@@ -215,9 +212,8 @@ class PowerSgd final : public SyncMethod {
         seed_(settings.seed),
         rank_(static_cast<std::size_t>(settings.rank)) {
     if (settings.rank < 1 || settings.rank > kMaxRank) {
-      throw SyncError(SyncError::Kind::setting,
-                      fmt::format("{}: rank is {}; it must be from 1 to {}", settings.method,
-                                  settings.rank, kMaxRank));
+      throw SyncError(SyncError::Kind::setting, "{}: rank is {}; it must be from 1 to {}",
+                      settings.method, settings.rank, kMaxRank);
     }
   }
 

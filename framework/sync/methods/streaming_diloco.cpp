@@ -1,8 +1,6 @@
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 
 #include "framework/sync/group_codes.h"
 #include "framework/sync/layout.h"
@@ -23,7 +21,7 @@ constexpr double kScaleBits = 16;
 
 void require(bool holds, const SyncSettings& settings, const std::string& sentence) {
   if (holds) return;
-  throw SyncError(SyncError::Kind::setting, fmt::format("{}: {}", settings.method, sentence));
+  throw SyncError(SyncError::Kind::setting, "{}: {}", settings.method, sentence);
 }
 
 // DiLoCo in fragments: each zone is cut into stretches, every n-th stretch is a fragment, and

@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "framework/store/store_error.h"
-#include "kernels/random_key.h"
+#include "kernels/dropout.h"
 
 namespace strait::codec {
 

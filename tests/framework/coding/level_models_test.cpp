@@ -1,10 +1,10 @@
-#include "framework/coding/level_models.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <random>
+
+#include "framework/coding/symbol_model.h"
 
 namespace strait::coding {
 namespace {

@@ -1,10 +1,9 @@
-#include "framework/data/preference_record.h"
-
 #include <filesystem>
 #include <fstream>
 #include <set>
 
 #include "framework/data/data_preparation.h"
+#include "framework/data/record.h"
 #include "tests/framework/store/expect_store_error.h"
 #include "tests/refusal_of.h"
 

@@ -3,10 +3,10 @@
 #include <tuple>
 #include <vector>
 
-#include "framework/data/byte_tokenizer.h"
 #include "framework/data/chat_record.h"
 #include "framework/data/data_form.h"
 #include "framework/data/record_reader.h"
+#include "framework/data/tokenizer.h"
 #include "tests/framework/store/expect_store_error.h"
 #include "tests/refusal_of.h"
 #include "tests/scratch_directory.h"

@@ -1,5 +1,3 @@
-#include "framework/data/row_mix.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +5,8 @@
 #include <map>
 #include <random>
 #include <set>
+
+#include "framework/data/sample_order.h"
 
 namespace strait::data {
 namespace {

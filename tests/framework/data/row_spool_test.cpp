@@ -1,9 +1,8 @@
-#include "framework/data/row_spool.h"
-
 #include <algorithm>
 #include <numeric>
 #include <random>
 
+#include "framework/data/file_packer.h"
 #include "tests/framework/store/expect_store_error.h"
 #include "tests/scratch_directory.h"
 

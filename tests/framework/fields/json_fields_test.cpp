@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "framework/net/process_name.h"
+#include "framework/net/identity.h"
 #include "tests/refusal_of.h"
 
 namespace strait::fields {

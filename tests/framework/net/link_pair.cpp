@@ -5,7 +5,7 @@
 #include <tuple>
 #include <utility>
 
-#include "framework/net/memory_link.h"
+#include "tests/memory_links.h"
 
 namespace strait::net {
 

@@ -1,9 +1,7 @@
 // Names, run ids and keys: what is printed is read back, and nothing else is.
 #include <gtest/gtest.h>
 
-#include "framework/net/curve_keys.h"
-#include "framework/net/process_name.h"
-#include "framework/net/run_id.h"
+#include "framework/net/identity.h"
 
 namespace strait::net {
 namespace {

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <random>
 
-#include "framework/net/greeting.h"
 #include "tests/framework/net/link_pair.h"
 #include "tests/framework/net/reseal.h"
 

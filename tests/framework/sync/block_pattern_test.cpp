@@ -1,11 +1,11 @@
-#include "framework/sync/block_pattern.h"
-
 #include <gtest/gtest.h>
 
 #include <array>
 #include <bit>
 #include <numeric>
 #include <vector>
+
+#include "framework/sync/block_models.h"
 
 namespace strait::sync {
 namespace {

@@ -16,7 +16,7 @@
 
 #include "framework/net/wire_format.h"
 #include "framework/sync/methods.h"
-#include "framework/sync/round_message.h"
+#include "framework/sync/round.h"
 #include "tests/framework/sync/quadratic.h"
 #include "tests/framework/sync/random_stage.h"
 #include "tests/framework/sync/usual_settings.h"

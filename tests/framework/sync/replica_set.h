@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "framework/net/memory_link.h"
 #include "framework/sync/sync_rounds.h"
+#include "tests/memory_links.h"
 
 namespace strait::sync {
 

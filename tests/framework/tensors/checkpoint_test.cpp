@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <random>
 
-#include "framework/tensors/checkpoint_reader.h"
-#include "framework/tensors/shard_writer.h"
+#include "framework/tensors/safetensors_reader.h"
+#include "framework/tensors/safetensors_writer.h"
 #include "tests/framework/store/expect_store_error.h"
 #include "tests/framework/store/system_faults.h"
 #include "tests/saved_checkpoint.h"

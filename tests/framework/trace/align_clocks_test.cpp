@@ -1,7 +1,7 @@
-#include "framework/trace/align_clocks.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "framework/trace/merge_traces.h"
 
 namespace strait::trace {
 namespace {

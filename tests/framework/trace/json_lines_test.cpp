@@ -1,5 +1,3 @@
-#include "framework/trace/json_lines.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -16,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "framework/trace/trace_file.h"
 #include "tests/refusal_of.h"
 #include "tests/scratch_directory.h"
 

@@ -1,5 +1,3 @@
-#include "launcher/base/child_streams.h"
-
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -7,6 +5,8 @@
 #include <cerrno>
 #include <string>
 #include <utility>
+
+#include "launcher/base/piped_process.h"
 
 namespace strait::base {
 namespace {

@@ -1,6 +1,6 @@
-#include "launcher/base/hub_name.h"
-
 #include <gtest/gtest.h>
+
+#include "launcher/base/command_name.h"
 
 namespace strait::base {
 namespace {

@@ -1,5 +1,3 @@
-#include "launcher/base/memory.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +5,7 @@
 #include <vector>
 
 #include "framework/store/input_file.h"
+#include "launcher/base/machine.h"
 
 namespace strait::base {
 namespace {

@@ -16,7 +16,7 @@
 #include <thread>
 
 #include "framework/file_descriptor.h"
-#include "launcher/base/clocks.h"
+#include "launcher/base/machine.h"
 
 namespace strait::base {
 namespace {

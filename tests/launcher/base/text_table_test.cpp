@@ -1,7 +1,7 @@
-#include "launcher/base/text_table.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "launcher/base/text.h"
 
 namespace strait::base {
 namespace {

@@ -1,9 +1,9 @@
-#include "launcher/base/thread_waits.h"
-
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cstdlib>
+
+#include "launcher/base/machine.h"
 
 namespace strait::base {
 namespace {

@@ -1,12 +1,11 @@
-#include "launcher/cli/text_coder.h"
-
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "framework/data/byte_tokenizer.h"
 #include "framework/data/chat_record.h"
+#include "framework/data/tokenizer.h"
 #include "framework/store/store_error.h"
+#include "launcher/cli/generation.h"
 #include "tests/refusal_of.h"
 
 namespace strait::cli {

@@ -1,6 +1,6 @@
-#include "launcher/hosts/build_files.h"
-
 #include <gtest/gtest.h>
+
+#include "launcher/hosts/host_install.h"
 
 namespace strait::hosts {
 namespace {

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "launcher/base/build_id.h"
-#include "launcher/hosts/agent_greeting.h"
+#include "launcher/base/own_program.h"
+#include "launcher/hosts/agent_job.h"
 #include "tests/launcher/hosts/ssh_in_path.h"
 
 namespace strait::hosts {

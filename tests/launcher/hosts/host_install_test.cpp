@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "launcher/base/build_id.h"
+#include "launcher/base/own_program.h"
 #include "launcher/base/piped_process.h"
-#include "launcher/hosts/agent_greeting.h"
+#include "launcher/hosts/agent_job.h"
 #include "tests/launcher/hosts/ssh_in_path.h"
 
 namespace strait::hosts {

@@ -1,7 +1,7 @@
-#include "launcher/hosts/route.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "launcher/hosts/path_probe.h"
 
 namespace strait::hosts {
 namespace {

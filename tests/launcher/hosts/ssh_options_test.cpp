@@ -1,12 +1,11 @@
-#include "launcher/hosts/ssh_options.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
 
-#include "launcher/hosts/agent_greeting.h"
-#include "launcher/hosts/build_files.h"
+#include "launcher/hosts/agent_job.h"
+#include "launcher/hosts/host_install.h"
 #include "launcher/hosts/ssh_session.h"
 #include "tests/scratch_directory.h"
 

@@ -1,9 +1,8 @@
-#include "launcher/plan/gpu_memory.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "launcher/base/errors.h"
+#include "launcher/plan/host_limits.h"
 
 namespace strait::plan {
 namespace {

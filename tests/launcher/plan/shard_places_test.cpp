@@ -1,8 +1,7 @@
-#include "launcher/plan/shard_places.h"
-
 #include <gtest/gtest.h>
 
-#include "framework/store/checkpoint_files.h"
+#include "framework/store/manifest.h"
+#include "launcher/plan/run_files.h"
 
 namespace strait::plan {
 namespace {

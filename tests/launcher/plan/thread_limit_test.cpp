@@ -1,9 +1,8 @@
-#include "launcher/plan/thread_limit.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "launcher/base/errors.h"
+#include "launcher/plan/host_limits.h"
 #include "tests/launcher/user_error.h"
 
 namespace strait::plan {

@@ -1,5 +1,3 @@
-#include "launcher/planner/checkpoint_weights.h"
-
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +6,7 @@
 #include "framework/store/store_error.h"
 #include "framework/tensors/safetensors_writer.h"
 #include "launcher/base/errors.h"
+#include "launcher/planner/model_weights.h"
 #include "models/model.h"
 #include "stages/stage_state.h"
 #include "tests/models/tiny_gpt2.h"

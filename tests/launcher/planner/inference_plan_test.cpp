@@ -1,6 +1,6 @@
-#include "launcher/planner/inference_plan.h"
-
 #include <gtest/gtest.h>
+
+#include "launcher/planner/plan_maker.h"
 
 namespace strait::planner {
 namespace {

@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "launcher/base/cores.h"
 #include "launcher/base/errors.h"
-#include "launcher/plan/gpu_memory.h"
+#include "launcher/base/machine.h"
+#include "launcher/plan/host_limits.h"
 #include "launcher/plan/speeds.h"
 #include "models/model_config.h"
 #include "stages/partition.h"

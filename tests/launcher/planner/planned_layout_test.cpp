@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/plan/gpu_memory.h"
+#include "launcher/plan/host_limits.h"
 #include "launcher/planner/plan_load.h"
 #include "launcher/planner/plan_maker.h"
 #include "launcher/planner/plan_text.h"

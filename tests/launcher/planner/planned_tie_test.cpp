@@ -1,8 +1,8 @@
-#include "launcher/planner/planned_tie.h"
-
 #include <gtest/gtest.h>
 
 #include <memory>
+
+#include "launcher/planner/planned_boundary.h"
 
 namespace strait::planner {
 namespace {

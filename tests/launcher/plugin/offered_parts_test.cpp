@@ -1,5 +1,3 @@
-#include "launcher/plugin/offered_parts.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +5,7 @@
 #include <string>
 
 #include "framework/codec/codecs.h"
+#include "launcher/plugin/plugin_file.h"
 #include "launcher/recipe/recipe_keys.h"
 #include "stages/partition.h"
 #include "tests/refusal_of.h"

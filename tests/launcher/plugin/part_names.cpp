@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "launcher/plugin/offered_parts.h"
+#include "launcher/plugin/plugin_file.h"
 #include "launcher/recipe/recipe_keys.h"
 
 namespace strait::plugin {

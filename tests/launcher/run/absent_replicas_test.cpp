@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "launcher/base/errors.h"
-#include "launcher/run/lost_hosts.h"
+#include "launcher/run/restart_policy.h"
 
 namespace strait::run {
 namespace {

@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "launcher/base/errors.h"
-#include "launcher/plan/gpu_memory.h"
+#include "launcher/plan/host_limits.h"
 #include "tests/launcher/user_error.h"
 
 namespace strait::run {

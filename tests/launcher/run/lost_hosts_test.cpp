@@ -1,10 +1,10 @@
-#include "launcher/run/lost_hosts.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <utility>
 #include <vector>
+
+#include "launcher/run/restart_policy.h"
 
 namespace strait::run {
 namespace {

@@ -1,4 +1,3 @@
-#include "launcher/run/resume_changes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
-#include "launcher/run/root_cause.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "launcher/run/outcome.h"
 
 namespace strait::run {
 namespace {

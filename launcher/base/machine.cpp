@@ -1,0 +1,125 @@
+#include "launcher/base/machine.h"
+
+#include <dlfcn.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <climits>
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <map>
+#include <string>
+
+namespace strait::base {
+namespace {
+
+// The first line of /proc/stat: "cpu" and, in ticks, user, nice, system, idle, iowait, irq,
+// softirq, steal. The times of guests that follow are in user and nice already.
+std::optional<double> machine_seconds() {
+  std::ifstream in("/proc/stat");
+  std::string name;
+  double user = 0, nice = 0, system = 0, idle = 0, waiting = 0, irq = 0, soft = 0, steal = 0;
+  in >> name >> user >> nice >> system >> idle >> waiting >> irq >> soft >> steal;
+  if (!in || name != "cpu") return std::nullopt;
+  const auto ticks = static_cast<double>(::sysconf(_SC_CLK_TCK));
+  return (user + nice + system + irq + soft + steal) / ticks;
+}
+
+constexpr const char* kStatus = "/proc/self/status";
+
+// The lines "Name:   123 kB" of a file of /proc, in bytes.
+std::map<std::string, std::int64_t> sizes_in(const char* path) {
+  std::map<std::string, std::int64_t> sizes;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t colon = line.find(':');
+    if (colon == std::string::npos || !line.ends_with(" kB")) continue;
+    const std::size_t digit = line.find_first_of("0123456789", colon);
+    std::int64_t kilobytes = 0;  // stays where a process has a name that looks like a size
+    std::from_chars(line.data() + std::min(digit, line.size()), line.data() + line.size(),
+                    kilobytes);
+    sizes[line.substr(0, colon)] = 1024 * kilobytes;
+  }
+  return sizes;
+}
+
+}  // namespace
+
+std::int64_t usable_cores() {
+  // OpenMP's runtime, where libtorch has loaded one, may have bound this thread to a single core
+  // (OMP_PROC_BIND). It has counted them before.
+  if (void* const counts = ::dlsym(RTLD_DEFAULT, "omp_get_num_procs"); counts != nullptr) {
+    return reinterpret_cast<int (*)()>(counts)();
+  }
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) return ::sysconf(_SC_NPROCESSORS_ONLN);
+  return CPU_COUNT(&set);
+}
+
+ProcessorTime processor_time() {
+  timespec own{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &own);
+  return {machine_seconds(),
+          static_cast<double>(own.tv_sec) + 1e-9 * static_cast<double>(own.tv_nsec)};
+}
+
+bool set_thread_waits() {
+  // The standard's variable, and those of GNU's and of LLVM's and Intel's runtimes.
+  constexpr std::array kKnown{"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"};
+  if (std::ranges::any_of(kKnown, [](const char* name) { return std::getenv(name) != nullptr; })) {
+    return false;
+  }
+  // About 0.1 ms: longer than the gap between two operators of a small model, shorter than a
+  // scheduler's turn. Measured with 0 to 300,000 spins, idle and loaded (tests/bench/RESULTS.md).
+  ::setenv("GOMP_SPINCOUNT", "3000", 1);
+  ::setenv("KMP_BLOCKTIME", "1", 1);  // milliseconds, the least above none
+  return true;
+}
+
+HostMemory host_memory() {
+  std::map<std::string, std::int64_t> sizes = sizes_in("/proc/meminfo");
+  return {.total = sizes["MemTotal"], .available = sizes["MemAvailable"]};
+}
+
+std::int64_t peak_memory() { return sizes_in(kStatus)["VmHWM"]; }
+
+OwnMemory::OwnMemory() {
+  std::map<std::string, std::int64_t> now = sizes_in(kStatus);
+  start_ = peak_ = now["RssAnon"] + now["RssShmem"];
+  all_pages_ = now["VmHWM"];
+  file_pages_ = now["RssFile"];
+}
+
+std::int64_t OwnMemory::peak() {
+  std::map<std::string, std::int64_t> now = sizes_in(kStatus);
+  peak_ = std::max(peak_, now["RssAnon"] + now["RssShmem"]);
+  const std::int64_t files = now["RssFile"];
+  if (now["VmHWM"] > all_pages_)
+    peak_ = std::max(peak_, now["VmHWM"] - std::max(files, file_pages_));
+  all_pages_ = now["VmHWM"];
+  file_pages_ = files;
+  return peak_ - start_;
+}
+
+int milliseconds_until(std::chrono::steady_clock::time_point deadline) {
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, INT_MAX));
+}
+
+std::int64_t unix_seconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+double unix_time() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace strait::base

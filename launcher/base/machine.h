@@ -1,0 +1,63 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+namespace strait::base {
+
+// The cores of this machine that this process may use, which containers and schedulers make fewer
+// than there are.
+std::int64_t usable_cores();
+
+// Processor time in seconds: of this machine since it started, of this process since it began. What
+// a hypervisor gives to other machines counts as used. Absent: the kernel does not say.
+struct ProcessorTime {
+  std::optional<double> machine;
+  double process = 0;
+};
+ProcessorTime processor_time();
+
+// Bounds in the environment how long the threads of OpenMP spin before they sleep when they wait
+// for each other, in programs that are executed after this. By default they spin for milliseconds.
+// Where a core is also wanted by others (another program, our own codec and net threads), those
+// that compute then wait for those that spin. Where a core is free, a short spin saves a wake-up.
+// The runtime reads this when it is loaded. Call before any thread starts. Returns false and
+// changes nothing if the environment sets it already.
+bool set_thread_waits();
+
+// Memory of this machine and process, as the kernel counts it, in bytes. 0: not known here.
+struct HostMemory {
+  std::int64_t total = 0;
+  std::int64_t available = 0;  // for new allocations, without swapping
+};
+HostMemory host_memory();
+// The most that this process has had in memory so far.
+std::int64_t peak_memory();
+
+// The memory that this process has taken for itself since this was made, at most. Pages of files
+// are not in it: code, libraries and mapped data are shared by the processes of a machine, and the
+// kernel takes them back when memory is short. Not thread safe.
+class OwnMemory {
+ public:
+  OwnMemory();
+  // Reads the kernel's counters. The kernel keeps a peak of all pages only, so a peak counts the
+  // pages of files as of the nearest calls.
+  std::int64_t peak();
+
+ private:
+  std::int64_t start_;
+  std::int64_t peak_;
+  std::int64_t all_pages_ = 0;   // their peak at the last call
+  std::int64_t file_pages_ = 0;  // at the last call
+};
+
+// A timeout for poll(2), rounded up; 0: the deadline has passed.
+int milliseconds_until(std::chrono::steady_clock::time_point deadline);
+
+// Seconds since 1970, by this host's clock. Shown to users and compared across hosts; no deadline
+// depends on it.
+std::int64_t unix_seconds();
+double unix_time();  // with fractions
+
+}  // namespace strait::base
