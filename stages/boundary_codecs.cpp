@@ -31,8 +31,8 @@ std::unique_ptr<codec::ActivationCache> make_cache(const BoundaryOptions& option
   const bool keeps = keeps_samples(options, setting, direction);
   if (!keeps && !codec_of(options, direction).has_state) return nullptr;
   codec::ActivationCacheOptions cache;
-  cache.row_tokens = setting.row_tokens;
-  cache.width = setting.width;
+  cache.row_tokens = setting.limits.row_tokens;
+  cache.width = setting.limits.width;
   if (keeps) {
     cache.memory_bytes = static_cast<std::uint64_t>(options.cache.memory_bytes);
     cache.disk_bytes = static_cast<std::uint64_t>(options.cache.disk_bytes);
@@ -91,7 +91,7 @@ bool uses_cache(const BoundaryOptions& options) {
 
 BoundaryCodecs make_codecs(const BoundaryOptions& options, const BoundarySetting& setting) {
   BoundaryCodecs made;
-  made.width = setting.width;
+  made.limits = setting.limits;
   const bool down = setting.side == BoundarySide::sender;
   const Direction sent = down ? Direction::forward : Direction::backward;
   const Direction received = down ? Direction::backward : Direction::forward;

@@ -37,7 +37,7 @@ struct BoundaryCodecs {
   std::unique_ptr<codec::Decoder> evaluation_decoder;
   // Caches of this end, by direction; owned by the encoder or the decoder, null without one.
   std::array<codec::ActivationCache*, 2> caches{};
-  std::int64_t width = 0;  // of every tensor
+  codec::MessageLimits limits;
 };
 
 // The end of the boundary that sends activations, or the one that receives them.
@@ -48,8 +48,7 @@ struct BoundarySetting {
   BoundarySide side = BoundarySide::sender;
   std::int64_t replica = 0;
   std::uint64_t seed = 0;
-  std::int64_t width = 0;                       // of an activation
-  std::int64_t row_tokens = 0;                  // of the longest row
+  codec::MessageLimits limits;
   at::ScalarType dtype = at::kFloat;            // of the computation
   at::Device device = at::kCPU;                 // of the computation
   at::ScalarType evaluation_wire = at::kFloat;  // of the raw codec in evaluations

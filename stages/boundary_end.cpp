@@ -249,11 +249,17 @@ BoundarySpans::Message BoundaryEnd::accept(net::Frame frame) {
 }
 
 void BoundaryEnd::accept_tensor(codec::ReadTensor read) {
-  if (read.header.width != codecs_.width) {
-    throw codec::CodecError(fmt::format(
-        "{} sent the {} of step {} micro-batch {} with {} values per token where {} were expected",
-        peer_, direction_word(read.header.kind), number(read.header.step), read.header.micro_batch,
-        read.header.width, codecs_.width));
+  const codec::MessageLimits& limits = codecs_.limits;
+  const codec::Rows& rows = read.header.rows;
+  if (read.header.width != limits.width || rows.size() > limits.rows ||
+      rows.padded_length > limits.row_tokens) {
+    throw codec::CodecError(
+        fmt::format("{} sent the {} of step {} micro-batch {} as {} rows of {} tokens with {} "
+                    "values each; this "
+                    "run has at most {} rows of {} tokens with {} values",
+                    peer_, direction_word(read.header.kind), number(read.header.step),
+                    read.header.micro_batch, rows.size(), rows.padded_length, read.header.width,
+                    limits.rows, limits.row_tokens, limits.width));
   }
   const bool training = !read.header.evaluation;
   codec::Decoder& decoder = training ? *codecs_.decoder : *codecs_.evaluation_decoder;

@@ -150,7 +150,8 @@ std::unique_ptr<Boundary> Stage::make_boundary(const ChunkPlan& chunk, BoundaryS
   setting.side = side;
   setting.replica = options_.batch.replica;
   setting.seed = options_.seed;
-  setting.row_tokens = options_.row_tokens;
+  setting.limits.rows = options_.batch.micro_batch_rows;
+  setting.limits.row_tokens = options_.row_tokens;
   setting.dtype = options_.dtype;
   setting.device = options_.device;
   setting.evaluation_wire = options_.evaluation_wire;
@@ -158,7 +159,7 @@ std::unique_ptr<Boundary> Stage::make_boundary(const ChunkPlan& chunk, BoundaryS
   // A boundary carries the output of the last layer above it. Above the embedding there is none.
   const int above = upper ? chunk.layers.first - 1 : chunk.layers.last;
   if (above >= 0) {
-    setting.width = description_.layers.at(static_cast<std::size_t>(above)).output_width;
+    setting.limits.width = description_.layers.at(static_cast<std::size_t>(above)).output_width;
   }
   if (uses_cache(options)) {
     const data::SampleOrder order(sample_order_options(options_.batch, options_.training_rows));

@@ -53,7 +53,8 @@ class Decoder {
   Decoder& operator=(const Decoder&) = delete;
   virtual ~Decoder() = default;
 
-  // Throws CodecError if the payload does not match the header.
+  // Throws CodecError if the payload does not match the header. The header is within the run's
+  // limits: the caller has compared them, since few bytes may stand for many values.
   virtual Decoded decode(const TensorHeader& header, std::span<const std::byte> payload) = 0;
 
   // `payload` is what encode_whole() wrote for the missing rows of `values`; header.rows are those

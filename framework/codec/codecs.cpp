@@ -135,7 +135,7 @@ Catalogue<CodecOffer>& codecs() {
        {"delta", Caching::always, true, sample_encoder<Encoding::delta>, sample_decoder,
         delta_payload, Caching::always},
        {"transform", Caching::always, true, transform_encoder, transform_decoder, transform_payload,
-        Caching::none, true},
+        Caching::none, true, 1e8},
        {"auto", Caching::if_samples_repeat, true, auto_encoder, sample_decoder, auto_payload}});
   return all;
 }

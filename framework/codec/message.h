@@ -39,6 +39,13 @@ struct TensorHeader {
   }
 };
 
+// The largest tensor that a boundary's messages carry in a run; the width is that of all of them.
+struct MessageLimits {
+  std::int64_t rows = 0;
+  std::int64_t row_tokens = 0;  // of the longest row
+  std::int64_t width = 0;
+};
+
 inline constexpr std::int64_t kMaxRows = 1 << 20;
 inline constexpr std::int64_t kMaxPaddedLength = 1 << 24;
 inline constexpr std::int64_t kMaxWidth = 1 << 20;

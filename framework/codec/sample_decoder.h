@@ -9,9 +9,6 @@
 
 namespace strait::codec {
 
-// CodecError: the rows of a message are larger than entries of the cache.
-void check_fits(const TensorHeader& header, const ActivationCacheOptions& options);
-
 // The other end of SampleEncoder. A row whose base is not cached here, or has another hash than at
 // the sender, is reported as missing; its values are unset until complete(). A cached row decodes
 // to the values of its entry, bit for bit.
@@ -33,7 +30,6 @@ class SampleDecoder final : public Decoder {
   ActivationCache* cache() { return cache_.get(); }
 
  private:
-  void check(const TensorHeader& header) const;
   void pin(const TensorHeader& header, SamplePayload payload);
   bool fits_device(const TensorHeader& header, SamplePayload payload);
   Decoded decode_on_host(const TensorHeader& header, SamplePayload& rows);

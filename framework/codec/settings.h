@@ -30,6 +30,9 @@ struct CodecSettings {
   std::int64_t group = 64;                            // values that share a scale; fixed and delta
   std::int64_t cache = std::int64_t{4} << 30U;        // bytes of memory per process; delta
   std::int64_t cache_disk = std::int64_t{16} << 30U;  // bytes per process, in addition to memory
+  // Percent of the loss that compression may cost; 0: what follows from the fields above. The plan
+  // chooses codecs and bits in its place.
+  double budget = 0;
   bool operator==(const CodecSettings&) const = default;
 
   const std::string& name(Direction direction) const {

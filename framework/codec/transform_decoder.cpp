@@ -104,7 +104,6 @@ at::Tensor TransformDecoder::read_rows(const TensorHeader& header, const Transfo
 }
 
 Decoded TransformDecoder::decode(const TensorHeader& header, std::span<const std::byte> payload) {
-  check_fits(header, cache_->options());
   begin_step(header);
   // The sender looks all of them up, too, whatever follows.
   if (header.kind != Kind::backward) {
@@ -142,7 +141,6 @@ Decoded TransformDecoder::decode(const TensorHeader& header, std::span<const std
 
 void TransformDecoder::complete(const TensorHeader& header, std::span<const std::byte> payload,
                                 std::span<const std::int64_t> places, const at::Tensor& values) {
-  check_fits(header, cache_->options());
   if (step_ != header.step || places.size() != header.rows.rows.size()) {
     throw CodecError(fmt::format("a peer sends {} rows of step {} again where {} were asked for",
                                  header.rows.size(), number(header.step), places.size()));

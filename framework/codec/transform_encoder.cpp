@@ -13,8 +13,6 @@
 namespace strait::codec {
 namespace {
 
-// A unit is this share of the step of a cache miss, so that smaller steps remain for changes.
-constexpr double kUnitOfStep = 0.125;
 constexpr std::int64_t kSearched = 16384;  // values from which a step is found
 constexpr std::uint8_t kLastGeneration = 255;
 
@@ -104,8 +102,9 @@ void TransformEncoder::begin_step(store::Step step) {
   // Before each step whose number has doubled: then as many steps follow as there were.
   if (!std::has_single_bit(static_cast<std::uint64_t>(state_.steps - 1))) return;
   if (state_.moments.tokens == 0 || state_.generation == kLastGeneration) return;
-  // A value of a row that misses costs about half a bit more.
-  const double misses = 0.5 * static_cast<double>(cache_->bytes()) / sizeof(std::int16_t);
+  // What a value of a row that misses costs more: half a bit, and the bits of the smaller error.
+  const double more = 0.5 + std::max(0, options_.first_bits - options_.bits);
+  const double misses = more * static_cast<double>(cache_->bytes()) / sizeof(std::int16_t);
   auto better =
       better_basis(state_.moments, *state_.basis, squared(relative_error(options_.bits)), misses);
   if (better) state_.begin_generation(*std::move(better));
@@ -185,6 +184,9 @@ bool TransformEncoder::round(const TensorHeader& header, const at::Tensor& chang
     error_squares_ = wanted;
   } else {
     const double step = step_for(changes, wanted);
+    // Unchanged values want any step.
+    double& least = state_.moments.step;
+    if (step > 0) least = least > 0 ? std::min(least, step) : step;
     const auto units = std::clamp<std::int64_t>(std::llround(step / unit), 1, kMostLevelUnits);
     message_.level_units = static_cast<std::uint32_t>(units);
     levels = (changes / (unit * static_cast<double>(units))).round();

@@ -18,6 +18,16 @@ constexpr std::int64_t kLeastTokens = 2;
 // A basis gains less on other values than on those that it was computed from.
 constexpr double kTrust = 0.5;
 constexpr double kMostColumn = 127;
+// Of the largest norm, for each message: a spike is forgotten in time.
+constexpr double kRemembered = 0.94;
+// A unit above this many wanted steps misses the wanted error.
+constexpr double kCoarse = 2;
+
+// One coordinate may hold all of a token.
+float unit_for(const TransformMoments& moments, const BasisPart& used) {
+  const double fine = moments.step > 0 ? kUnitOfStep * moments.step : double{used.unit};
+  return static_cast<float>(std::max(fine, 1.5 * moments.largest / kMostEntry));
+}
 
 std::int64_t block_of(std::int64_t width) {
   for (std::int64_t block = std::min(width, kLearntBlock); block > 1; --block) {
@@ -46,8 +56,8 @@ double bits_of(const at::Tensor& variances, double noise) {
 }
 
 // The tensors of a cache's state: int64 [kCounts] (generation, steps, sampled tokens, tokens,
-// largest norm, sent), the basis as it was sent, and the sums of an encoder.
-constexpr std::int64_t kCounts = 6;
+// largest norm, sent, step), the basis as it was sent, and the sums of an encoder.
+constexpr std::int64_t kCounts = 7;
 constexpr std::size_t kTensors = 5;
 
 at::Tensor none_without(const at::Tensor& tensor) {
@@ -110,7 +120,7 @@ void learn(TransformMoments& moments, const at::Tensor& changes, const at::Tenso
   moments.sums = moments.sums + scaled.sum(0);
   const at::Tensor seen = coordinates.slice(0, 0, tokens, stride);
   moments.means = moments.means + seen.sum(0);
-  moments.largest = std::max(moments.largest, seen.norm(2, 1).max().item<double>());
+  moments.largest = std::max(kRemembered * moments.largest, seen.norm(2, 1).max().item<double>());
   moments.sampled += some.size(0);
 }
 
@@ -129,9 +139,13 @@ std::optional<BasisPart> better_basis(const TransformMoments& moments, const Tra
   const at::Tensor now = moments.products.to(at::kDouble).diagonal(0, 1, 2) / count;
   const double saved = kTrust * (bits_of(now, error) - bits_of(variances, error));
   const auto price = static_cast<double>(8 * width * (block + 9)) + bits;
-  if (!(saved * static_cast<double>(moments.tokens) > price)) return std::nullopt;
-
-  BasisPart next;
+  BasisPart next = basis.part();
+  next.unit = unit_for(moments, next);
+  if (!(saved * static_cast<double>(moments.tokens) > price)) {
+    // Values have become much smaller, as after a spike: nothing fits until the unit does.
+    const bool coarse = moments.step > 0 && basis.part().unit > kCoarse * moments.step;
+    return coarse && next.unit < basis.part().unit / 2 ? std::optional(next) : std::nullopt;
+  }
   next.block = block;
   // The vectors are in coordinates of the basis in use.
   at::Tensor columns = vectors.flip(2);
@@ -145,9 +159,6 @@ std::optional<BasisPart> better_basis(const TransformMoments& moments, const Tra
   next.spread = vector_of<std::uint8_t>(
       at::log2((variances / most).clamp_min(1e-30)).mul(2).round().add(255).clamp(0, 255),
       at::kByte);
-  // One coordinate may hold all of a token.
-  next.unit =
-      static_cast<float>(std::max(double{basis.part().unit}, 1.5 * moments.largest / kMostEntry));
   return next;
 }
 
@@ -164,7 +175,8 @@ void TransformState::begin_generation(BasisPart part) {
 
 void TransformState::save_to(ActivationCache& cache) const {
   cache.set_state({at::tensor({std::int64_t{generation}, steps, moments.sampled, moments.tokens,
-                               std::bit_cast<std::int64_t>(moments.largest), std::int64_t{sent}},
+                               std::bit_cast<std::int64_t>(moments.largest), std::int64_t{sent},
+                               std::bit_cast<std::int64_t>(moments.step)},
                               at::kLong),
                    basis->bytes(), none_without(moments.products), none_without(moments.sums),
                    none_without(moments.means)});
@@ -198,8 +210,13 @@ TransformState TransformState::load(const ActivationCache& cache) {
   state.steps = count[1];
   state.sent = count[5] != 0;
   if (count[3] == 0) return state;
-  state.moments = {saved[2], saved[3], saved[4], std::bit_cast<double>(count[4]),
-                   count[2], count[3]};
+  state.moments = {saved[2],
+                   saved[3],
+                   saved[4],
+                   std::bit_cast<double>(count[4]),
+                   std::bit_cast<double>(count[6]),
+                   count[2],
+                   count[3]};
   check(state.moments.products.sizes() == products_shape(width) &&
         state.moments.sums.numel() == width && state.moments.means.numel() == width);
   return state;

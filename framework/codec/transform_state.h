@@ -7,6 +7,9 @@ namespace strait::codec {
 
 struct TransformMoments;
 
+// A unit is this share of the step of a cache miss, so that smaller steps remain for changes.
+inline constexpr double kUnitOfStep = 0.125;
+
 // A basis in use. Threads: one at a time.
 class TransformBasis {
  public:
@@ -39,7 +42,8 @@ struct TransformMoments {
   at::Tensor products;  // float32 [blocks, block, block]: of changes, scaled to a mean square of 1
   at::Tensor sums;      // float32 [width]: of the same
   at::Tensor means;     // float32 [width]: of coordinates
-  double largest = 0;   // the largest norm of a token's coordinates
+  double largest = 0;   // the largest norm of a token's coordinates of late
+  double step = 0;      // the smallest step that a message of activations wanted; 0: none did
   std::int64_t sampled = 0;  // tokens in these sums
   std::int64_t tokens = 0;   // tokens that were coded since the basis began
 };
@@ -50,7 +54,8 @@ std::vector<std::int64_t> products_shape(std::int64_t width);
 void learn(TransformMoments& moments, const at::Tensor& changes, const at::Tensor& coordinates);
 
 // The basis that these moments ask for, if it saves more bits than its own and these while as many
-// tokens are sent again. `error`: the wanted one, as a share of the energy. Pure.
+// tokens are sent again, or if the unit of the one in use is too coarse for the wanted steps.
+// `error`: the wanted one, as a share of the energy. Pure.
 std::optional<BasisPart> better_basis(const TransformMoments& moments, const TransformBasis& basis,
                                       double error, double bits);
 

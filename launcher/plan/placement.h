@@ -11,8 +11,8 @@ struct Plan;
 struct Layout {
   std::int64_t stages = 1;
   std::int64_t replicas = 1;
-  std::vector<std::string> hosts;          // of the processes, by replica, then stage
-  double step_seconds = 0;                 // forecast, with the sync of replicas
+  std::vector<std::string> hosts;  // of the processes, by replica, then stage
+  double step_seconds = 0;         // forecast, the mean of the run, with the sync of replicas
   std::vector<models::LayerRange> layers;  // of the first chunk of each stage
   std::string schedule;
   std::int64_t depth = 0;

@@ -207,11 +207,18 @@ PlanLoad load_of(const plan::Plan& plan) {
 
 plan::Layout layout_of(const plan::Plan& whole) {
   const plan::Plan::SyncOffer* const sync = chosen_offer(whole);
+  // In the first epoch every sample misses the activation cache.
+  const double in_first_epoch =
+      std::min(1.0, static_cast<double>(whole.epoch_steps) /
+                        static_cast<double>(std::max(whole.steps, std::int64_t{1})));
+  const double known = sync == nullptr ? whole.step_seconds : sync->step_seconds;
+  const double step =
+      known + in_first_epoch * (whole.first_epoch_step_seconds - whole.step_seconds);
   const recipe::Recipe::Pipeline& pipeline = whole.recipe.pipeline;
   plan::Layout summary{pipeline.stages,
                        pipeline.replicas,
                        {},
-                       sync == nullptr ? whole.step_seconds : sync->step_seconds,
+                       step,
                        {},
                        pipeline.schedule,
                        whole.depth,

@@ -15,6 +15,7 @@
 #include "launcher/planner/model_folder.h"
 #include "launcher/planner/model_weights.h"
 #include "launcher/planner/plan_text.h"
+#include "launcher/planner/planned_codec.h"
 #include "launcher/planner/planned_cut.h"
 #include "launcher/planner/planned_data.h"
 #include "launcher/planner/planned_layout.h"
@@ -206,6 +207,9 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before,
     other.recompute = recipe::Recompute::layer;
     const std::int64_t bytes = recompute_layers(other, recomputing);
     questions.push_back({recomputing, run.train, bytes, before, other.recompute});
+  }
+  if (plan.recipe.codec.budget > 0) {
+    run.train.notes.push_back(choose_codec(plan, questions.front()));
   }
   const plan::Plan open = plan;
   if (chooses_layout(plan.recipe)) {

@@ -22,9 +22,7 @@ namespace {
 constexpr std::size_t kPlanned = 8;
 // Of these, the ones that are planned with each schedule.
 constexpr std::size_t kPlannedByAllSchedules = 4;
-// Forecasts are not more precise than this.
-constexpr double kSameStep = 1.02;
-// Those that a stated layout is compared with, and the length of the search for them.
+// Those that a quick search returns, and its length.
 constexpr std::size_t kComparedLayouts = 3;
 constexpr std::int64_t kMovesOfComparison = 100'000;
 // The search needs the size of a micro-batch; the plan chooses it later, for each layout by itself.
@@ -254,14 +252,13 @@ bool chooses_shape(const recipe::Recipe& recipe) {
   return recipe.pipeline.choose_stages || recipe.pipeline.choose_replicas;
 }
 
-// Whether the recipe or measurements say how fast the paths between hosts are.
+}  // namespace
+
 bool knows_links(const plan::Plan& plan) {
   const auto states_line = [](const auto& host) { return host.uplink_megabits.has_value(); };
   return !plan.speeds.links.empty() || plan.recipe.hosts.link_megabits ||
          std::ranges::any_of(plan.recipe.hosts.list, states_line);
 }
-
-}  // namespace
 
 bool chooses_layout(const recipe::Recipe& recipe) {
   return chooses_shape(recipe) || recipe.pipeline.choose_schedule || recipe.model.choose_recompute;
@@ -292,6 +289,20 @@ void plan_layout(plan::Plan& plan, std::span<const PipelineQuestion> questions) 
   for (Candidate& candidate : candidates) plan.layouts.push_back(std::move(candidate.summary));
 }
 
+std::vector<plan::Layout> quick_layouts(const plan::Plan& open, const PipelineQuestion& question) {
+  std::vector<Candidate> candidates;
+  if (chooses_shape(open.recipe)) {
+    add_layouts(open, question, {.moves = kMovesOfComparison, .threads = 0}, kComparedLayouts,
+                candidates);
+  } else if (auto stated = candidate_of(open, question, open.recipe)) {
+    candidates.push_back(std::move(*stated));
+  }
+  sort_by_step(candidates);
+  std::vector<plan::Layout> layouts;
+  for (Candidate& candidate : candidates) layouts.push_back(std::move(candidate.summary));
+  return layouts;
+}
+
 void compare_layouts(plan::Plan& plan, plan::Plan open, const PipelineQuestion& question) {
   if (!stores_on_hosts(plan.recipe.hosts.backend) || plan.hosts.size() < 2) return;
   if (question.before != nullptr || !knows_links(plan)) return;
@@ -299,43 +310,11 @@ void compare_layouts(plan::Plan& plan, plan::Plan open, const PipelineQuestion& 
   pipeline.choose_stages = pipeline.choose_replicas = true;
   pipeline.hosts.clear();
   pipeline.partition = {};
-  std::vector<Candidate> candidates;
-  add_layouts(open, question, {.moves = kMovesOfComparison, .threads = 0}, kComparedLayouts,
-              candidates);
-  sort_by_step(candidates);
+  std::vector<plan::Layout> layouts = quick_layouts(open, question);
   plan::Layout own = layout_of(plan);
-  if (candidates.empty() ||
-      own.step_seconds < kClearlySlower * candidates.front().summary.step_seconds) {
-    return;
-  }
+  if (layouts.empty() || own.step_seconds < kClearlySlower * layouts.front().step_seconds) return;
   plan.layouts.push_back(std::move(own));
-  for (Candidate& candidate : candidates) plan.layouts.push_back(std::move(candidate.summary));
-}
-
-std::string codec_note(const plan::Plan& plan, plan::Plan open, const PipelineQuestion& question) {
-  const codec::CodecSettings& codec = plan.recipe.codec;
-  if (codec.forward != "raw" || codec.backward != "raw") return "";
-  if (question.before != nullptr || !knows_links(plan)) return "";
-  open.recipe.codec.forward = open.recipe.codec.backward = "auto";
-  recipe::Recipe same = plan.recipe;
-  same.codec = open.recipe.codec;
-  std::vector<Candidate> candidates;
-  if (auto one = candidate_of(open, question, std::move(same))) {
-    candidates.push_back(std::move(*one));
-  }
-  if (chooses_shape(open.recipe)) {
-    add_layouts(open, question, {.moves = kMovesOfComparison, .threads = 0}, kComparedLayouts,
-                candidates);
-  }
-  if (candidates.empty()) return "";
-  sort_by_step(candidates);
-  const plan::Layout& best = candidates.front().summary;
-  const double now = layout_of(plan).step_seconds;
-  if (now < kClearlySlower * best.step_seconds) return "";
-  return fmt::format(
-      "with codec.forward = \"auto\" and codec.backward = \"auto\" a step takes {}, not {} ({}); "
-      "measured over 1,500 steps, 6 bits each way cost 0.1 ± 0.15 % of the loss",
-      forecast_seconds(plan, best.step_seconds), forecast_seconds(plan, now), layout_text(best));
+  std::ranges::move(layouts, std::back_inserter(plan.layouts));
 }
 
 }  // namespace strait::planner

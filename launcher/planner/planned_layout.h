@@ -8,6 +8,8 @@ namespace strait::planner {
 
 // Another layout is named where the stated one takes at least this many times as long.
 inline constexpr double kClearlySlower = 1.25;
+// Forecasts are not more precise than this.
+inline constexpr double kSameStep = 1.02;
 
 // Rows of a micro-batch: from the recipe, else from the run that is resumed (its bits depend on
 // them), else chosen by forecasts.
@@ -38,12 +40,15 @@ bool chooses_layout(const recipe::Recipe& recipe);
 // shortest forecast step wins. Among steps of about the same length the one with fewer processes.
 void plan_layout(plan::Plan& plan, std::span<const PipelineQuestion> questions);
 
+// The fastest layouts that the recipe of `open` allows, by a short search, the best first. Empty:
+// no layout fits. `open`: the plan before its layout.
+std::vector<plan::Layout> quick_layouts(const plan::Plan& open, const PipelineQuestion& question);
+
+// Whether the recipe or measurements say how fast the paths between hosts are.
+bool knows_links(const plan::Plan& plan);
+
 // Where the recipe states the layout, but another one over hosts whose links are known is clearly
 // faster by the forecast: adds both to `plan.layouts`. `open`: the plan before its pipeline.
 void compare_layouts(plan::Plan& plan, plan::Plan open, const PipelineQuestion& question);
-
-// One sentence where boundaries are raw and a codec of few bits makes a step clearly shorter, with
-// what such bits have cost by measurement: no plan chooses them by itself. Else empty.
-std::string codec_note(const plan::Plan& plan, plan::Plan open, const PipelineQuestion& question);
 
 }  // namespace strait::planner

@@ -73,10 +73,9 @@ ReplicaCosts replica_costs(const plan::Plan& plan, const models::ModelDescriptio
     const BoundaryBytes& bytes = boundaries[i].bytes;
     costs.known.links[i] = link_cost(boundaries[i].forward_bytes(), bytes.backward, down, up);
     costs.first_epoch.links[i] = link_cost(bytes.first_forward, bytes.backward, down, up);
-    // A message is encoded and decoded on its way.
-    const double coding = 2 * coding_seconds(model, sizes.micro_batch_tokens);
-    costs.known.links[i].latency_seconds += coding;
-    costs.first_epoch.links[i].latency_seconds += coding;
+    const auto values = static_cast<double>(sizes.micro_batch_tokens * model.hidden);
+    add_coding(plan.recipe.codec, values, costs.known.links[i]);
+    add_coding(plan.recipe.codec, values, costs.first_epoch.links[i]);
   }
   const std::size_t first = hosts.front();
   const std::size_t last = hosts.back();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "framework/codec/codecs.h"
 #include "launcher/planner/host_lines.h"
 #include "launcher/planner/planned_model.h"
 #include "schedules/choose_depth.h"
@@ -57,12 +58,6 @@ double update_seconds(const plan::Plan& plan, std::size_t host,
   return static_cast<double>(trained) * kPassedBytes / (2 * plan::copy_speed(plan, host));
 }
 
-double coding_seconds(const models::ModelDescription& model, std::int64_t tokens) {
-  // Of values in float32, by one thread; what codecs of few bits reach (tests/bench/RESULTS.md).
-  constexpr double kCodedBytesPerSecond = 5e9;
-  return static_cast<double>(tokens * model.hidden) * sizeof(float) / kCodedBytesPerSecond;
-}
-
 schedules::LinkCost link_cost(double forward_bytes, double backward_bytes,
                               const plan::PathSpeed& forward, const plan::PathSpeed& backward) {
   schedules::LinkCost link;
@@ -74,6 +69,21 @@ schedules::LinkCost link_cost(double forward_bytes, double backward_bytes,
   link.backward_uplink_bytes_per_second = backward.uplink;
   link.latency_seconds = (forward.seconds + backward.seconds) / 2;
   return link;
+}
+
+void add_coding(const codec::CodecSettings& settings, double values, schedules::LinkCost& link) {
+  const auto seconds = [&](codec::Direction direction) {
+    const codec::CodecOffer& offer = codec::codecs().named(settings.name(direction));
+    return values * sizeof(float) / offer.coded_bytes_per_second;
+  };
+  const double forward = seconds(codec::Direction::forward);
+  const double backward = seconds(codec::Direction::backward);
+  link.latency_seconds += forward + backward;  // the mean of both ways, at two ends
+  const auto cap = [](double& rate, double bytes, double coding) {
+    if (bytes > 0) rate = std::min(rate, bytes / coding);
+  };
+  cap(link.forward_bytes_per_second, link.forward_bytes, forward);
+  cap(link.backward_bytes_per_second, link.backward_bytes, backward);
 }
 
 double tie_seconds(double gradients, double values, std::int64_t micro_batches,
@@ -146,8 +156,7 @@ std::vector<StepCosts> costs_of_replicas(const plan::Plan& plan, const plan::Pat
     cost = link_cost(static_cast<double>(link.forward_bytes) / micro_batches,
                      static_cast<double>(link.backward_bytes) / micro_batches,
                      speed(link, upper, lower), speed(link, lower, upper));
-    // A message is encoded and decoded on its way.
-    cost.latency_seconds += 2 * coding_seconds(model, tokens);
+    add_coding(plan.recipe.codec, static_cast<double>(tokens * model.hidden), cost);
   }
   for (StepCosts& costs : replicas) {
     costs.schedule = plan.recipe.pipeline.schedule;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/codec/settings.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/speeds.h"
 #include "models/model_description.h"
@@ -24,12 +25,13 @@ schedules::ChunkCost chunk_cost(const models::ModelDescription& model,
 double update_seconds(const plan::Plan& plan, std::size_t host,
                       const models::ModelDescription& model, const models::LayerRange& layers);
 
-// Seconds in which one end encodes, or decodes, a boundary's message of this number of tokens.
-double coding_seconds(const models::ModelDescription& model, std::int64_t tokens);
-
 // Cost of a boundary that carries these bytes per micro-batch.
 schedules::LinkCost link_cost(double forward_bytes, double backward_bytes,
                               const plan::PathSpeed& forward, const plan::PathSpeed& backward);
+
+// Adds what both ends take to encode and decode messages of this number of values. A link carries
+// no more than one thread at each end codes.
+void add_coding(const codec::CodecSettings& settings, double values, schedules::LinkCost& link);
 
 // The pipeline of a replica, for the simulator.
 struct StepCosts {

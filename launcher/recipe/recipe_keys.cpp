@@ -165,7 +165,8 @@ void add_preference(std::vector<RecipeKey>& keys) {
 
 void add_wire(std::vector<RecipeKey>& keys) {
   keys.insert(keys.end(),
-              {part("codec.forward", at<&R::codec, &R::Codec::forward>(), PartKind::codec,
+              {written_if_set(special_keys::budget()),
+               part("codec.forward", at<&R::codec, &R::Codec::forward>(), PartKind::codec,
                     "how activations are sent"),
                integer("codec.forward_bits", at<&R::codec, &R::Codec::forward_bits>(), {2, 8},
                        "of fixed and delta; of transform the error; of auto the least"),

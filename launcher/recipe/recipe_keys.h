@@ -80,6 +80,7 @@ RecipeKey run_name();           // name: a valid name of a directory
 RecipeKey weights();            // model.weights: "load", "random" or a run
 RecipeKey partition();          // pipeline.partition: a name, a plugin or ranges
 RecipeKey betas();              // train.betas: a pair
+RecipeKey budget();             // codec.budget: "0.1 %"
 RecipeKey first_bits();         // codec.first_bits: 2 to 8, or 16
 RecipeKey group();              // codec.group: a power of two
 RecipeKey cache();              // codec.cache: a size with its unit

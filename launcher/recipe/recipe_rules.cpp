@@ -97,6 +97,13 @@ void check_preference(const Recipe& recipe, const Origins& origins, const Origin
 // Bits are read by codecs that quantise only, and without a codec values are sent raw.
 void check_codecs(const Recipe::Codec& codec, const Origins& origins, const OriginsOf& at,
                   Mistakes& mistakes) {
+  for (const std::string key : {"codec.forward", "codec.forward_bits", "codec.first_bits",
+                                "codec.backward", "codec.backward_bits", "codec.wire_dtype"}) {
+    if (codec.budget == 0 || !origins.contains(key)) continue;
+    mistakes.push_back(fmt::format(
+        "{} is set ({}), but with codec.budget the plan chooses codecs and bits; leave one out",
+        key, at({key})));
+  }
   for (const auto& [key, name] :
        {std::pair<std::string, std::string>("codec.forward", codec.forward),
         {"codec.backward", codec.backward}}) {

@@ -1,4 +1,7 @@
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <charconv>
 
 #include "launcher/base/text.h"
 #include "launcher/recipe/key_kinds.h"
@@ -177,6 +180,30 @@ RecipeKey checkpoint_memory() {
       "checkpoint.memory", [](auto& recipe) -> auto& { return recipe.checkpoint.memory; },
       "memory per process for copies of what changes before a checkpoint is written beside "
       "training; \"0B\": training pauses; absent: 1GiB");
+}
+
+RecipeKey budget() {
+  return {
+      "codec.budget",
+      "a share of the loss such as \"0.1 %\"",
+      "what compression may cost, as measured; the plan chooses codecs and bits, the fastest "
+      "that cost no more; absent: the keys below",
+      {},
+      [](const RecipeValue& value, Recipe& recipe) {
+        const auto* written = value.get_ptr<const std::string*>();
+        const char* const end = written == nullptr ? nullptr : written->data() + written->size();
+        double percent = 0;
+        if (end == nullptr) return false;
+        const auto [rest, error] = std::from_chars(written->data(), end, percent);
+        const std::string_view unit(rest, end);
+        if (error != std::errc() || (unit != " %" && unit != "%") || !(percent > 0) ||
+            percent > 100) {
+          return false;
+        }
+        recipe.codec.budget = percent;
+        return true;
+      },
+      [](const Recipe& recipe) { return RecipeValue(fmt::format("{} %", recipe.codec.budget)); }};
 }
 
 RecipeKey first_bits() {

@@ -366,8 +366,7 @@ class TwoStages {
     options.codec.backward = "fixed";
     options.cache.memory_bytes = 1 << 20;
     BoundarySetting setting;
-    setting.width = kWidth;
-    setting.row_tokens = kTokens;
+    setting.limits = {2, kTokens, kWidth};
     setting.device = device;
     setting.last = store::Step{100};
     setting.order = [](store::Step) {

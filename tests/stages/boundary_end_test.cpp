@@ -28,7 +28,7 @@ BoundaryCodecs raw_codecs() {
   codecs.decoder = std::make_unique<codec::RawDecoder>(at::kFloat, at::kFloat);
   codecs.evaluation_encoder = std::make_unique<codec::RawEncoder>(at::kBFloat16);
   codecs.evaluation_decoder = std::make_unique<codec::RawDecoder>(at::kBFloat16, at::kFloat);
-  codecs.width = 3;
+  codecs.limits = {3, 4, 3};
   return codecs;
 }
 
@@ -232,17 +232,29 @@ TEST_F(BoundaryEndTest, InvalidMessagePoisonsEnd) {
   EXPECT_THROW(lower_->send_note(net::Frame(1)), codec::CodecError);
 }
 
-TEST_F(BoundaryEndTest, TensorOfAnotherWidthPoisonsEnd) {
-  Flow wide = flow(0);
-  wide.values = at::randn({1, 4, 5});
-  LinkDownstream(*upper_).give(kTraining, MicroBatch{0}, wide);
-  try {
-    lower_->take(codec::Kind::forward, kTraining, MicroBatch{0});
-    FAIL() << "values were taken that no layer here can use";
-  } catch (const codec::CodecError& error) {
-    EXPECT_STREQ(error.what(),
-                 "stage 0 sent the forward of step 5 micro-batch 0 with 5 values per token where 3 "
-                 "were expected");
+// Before a decoder sees it: few bytes of an entropy coder may stand for gigabytes.
+TEST_F(BoundaryEndTest, TensorBeyondLimitsOfRunPoisonsEnd) {
+  struct Case {
+    at::IntArrayRef shape;
+    std::string claim;
+  };
+  for (const Case& one : {Case{{1, 4, 5}, "1 rows of 4 tokens with 5 values"},
+                          Case{{4, 4, 3}, "4 rows of 4 tokens with 3 values"},
+                          Case{{1, 5, 3}, "1 rows of 5 tokens with 3 values"}}) {
+    connect(raw_codecs(), raw_codecs());
+    Flow large;
+    large.values = at::randn(one.shape);
+    large.rows.padded_length = one.shape[1];
+    large.rows.rows.assign(static_cast<std::size_t>(one.shape[0]),
+                           codec::Row{store::SampleId{0}, {3, 1}});
+    LinkDownstream(*upper_).give(kTraining, MicroBatch{0}, large);
+    try {
+      lower_->take(codec::Kind::forward, kTraining, MicroBatch{0});
+      FAIL() << one.claim;
+    } catch (const codec::CodecError& error) {
+      EXPECT_EQ(error.what(), "stage 0 sent the forward of step 5 micro-batch 0 as " + one.claim +
+                                  " each; this run has at most 3 rows of 4 tokens with 3 values");
+    }
   }
 }
 

@@ -37,8 +37,7 @@ struct Ends {
   void join(std::unique_ptr<net::Link> upper_link, std::unique_ptr<net::Link> lower_link,
             const BoundaryOptions& options) {
     BoundarySetting setting;
-    setting.width = kWidthOfTensor;
-    setting.row_tokens = kTokens;
+    setting.limits = {kRowsOfTensor, kTokens, kWidthOfTensor};
     setting.last = store::Step{1000};
     // The same samples at every step.
     setting.order = [](store::Step) {

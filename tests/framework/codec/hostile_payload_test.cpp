@@ -133,19 +133,6 @@ TEST(HostilePayload, RefusesCachedRowsWithoutCache) {
   EXPECT_THROW(cached.decode(messages[0].header, claims_other), CodecError);
 }
 
-TEST(HostilePayload, RefusesOversizedRowsBeforeAllocation) {
-  SampleDecoder decoder(at::kFloat, std::make_unique<ActivationCache>(exposed_cache()));
-  const std::vector<Sent> messages = messages_of_every_sort();
-  TensorHeader header = messages[0].header;
-  header.rows.padded_length = kMaxPaddedLength;
-  EXPECT_THROW(decoder.decode(header, messages[0].payload), CodecError);
-  header = messages[0].header;
-  header.width = kMaxWidth;
-  EXPECT_THROW(decoder.decode(header, messages[0].payload), CodecError);
-  header.width = 0;
-  EXPECT_THROW(decoder.decode(header, messages[0].payload), CodecError);
-}
-
 TEST(HostilePayload, RefusesMoreRowsOfAStepThanFit) {
   SampleEncoderOptions options;
   SampleEncoder encoder(options, std::make_unique<ActivationCache>(exposed_cache(20)));

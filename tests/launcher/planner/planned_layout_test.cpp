@@ -13,6 +13,7 @@
 #include "launcher/planner/plan_load.h"
 #include "launcher/planner/plan_maker.h"
 #include "launcher/planner/plan_text.h"
+#include "launcher/planner/planned_codec.h"
 #include "launcher/recipe/recipe_io.h"
 #include "tests/launcher/user_error.h"
 #include "tests/scratch_directory.h"
@@ -49,9 +50,9 @@ class PlannedLayout : public testing::Test {
                     "data = {{train = \"{0}/text.txt\", tokenizer = \"bytes\", row = 64}}\n"
                     "train = {{steps = 10, batch = 24, micro_batch = 1}}\n"
                     "pipeline = {{{1}}}\n"
-                    "codec = {{forward = \"fixed\", backward = \"fixed\"}}\n"
+                    "codec = {{{3}}}\n"
                     "hosts = {{backend = \"ssh\", list = {2}, links = \"{0}/links.csv\"}}\n",
-                    folder_.path().string(), pipeline, hosts),
+                    folder_.path().string(), pipeline, hosts, codec_),
         "recipe.toml", overrides);
   }
   plan::Plan planned(const std::string& hosts, const std::string& pipeline,
@@ -77,6 +78,7 @@ class PlannedLayout : public testing::Test {
   }
 
   ScratchDirectory folder_;
+  std::string codec_ = R"(forward = "fixed", backward = "fixed")";
 };
 
 constexpr const char* kAutomatic = R"(stages = "auto", replicas = "auto")";
@@ -267,6 +269,44 @@ TEST_F(PlannedLayout, TextNamesTheChosenAndTheNextLayouts) {
   EXPECT_THAT(text, HasSubstr("0.02 Tflop/s a process on a"));
   EXPECT_THAT(plan_text(planned(R"(["a", "b", "c"])", "stages = 2", {"hosts.links="})),
               Not(HasSubstr("blocks of each stage")));
+}
+
+TEST_F(PlannedLayout, BudgetTakesFastestCodecsThatCostNoMore) {
+  codec_ = R"(budget = "0.1 %", cache = "1MiB")";
+  const std::string hosts = R"(["a", "b"])";
+  const auto codec = [&](const std::vector<std::string>& overrides) {
+    return planned(hosts, "stages = 2", overrides).recipe.codec;
+  };
+  const codec::CodecSettings narrow = codec({});
+  EXPECT_EQ(narrow.forward, "transform");
+  EXPECT_EQ(narrow.forward_bits, 4);
+  EXPECT_EQ(narrow.cache, std::int64_t{1} << 20) << "other keys stay";
+  EXPECT_EQ(narrow.budget, 0) << "a resumed run keeps what was chosen";
+  // Fewer bits lose more in a long run.
+  const codec::CodecSettings of_long_run = codec({"train.steps=1500"});
+  EXPECT_EQ(of_long_run.forward, "delta");
+  EXPECT_EQ(of_long_run.forward_bits, 6);
+  EXPECT_EQ(of_long_run.backward, "fixed");
+  ScratchDirectory::write(folder_ / "wide.csv", "from,to,mbit_per_s,ms\na,b,1000000,0\n");
+  EXPECT_EQ(codec({"hosts.links=" + (folder_ / "wide.csv").string()}).forward, "raw");
+  EXPECT_EQ(codec({"codec.budget=0.001 %"}).wire_dtype, codec::WireDtype::bfloat16);
+  const std::vector<std::string> notes = make_plan(recipe(hosts, "stages = 2")).train.notes;
+  EXPECT_THAT(notes, Contains(AllOf(HasSubstr("codec.budget = \"0.1 %\": transform 4 and transform "
+                                              "5 bits, which cost 0.08 % of the loss"),
+                                    HasSubstr("the others: raw float32"))));
+}
+
+TEST(CodecsWithin, AreOrderedByWhatTheyCost) {
+  for (const std::int64_t steps : {100, 1500}) {
+    for (const double budget : {0.0, 0.05, 0.1, 1.0}) {
+      const std::vector<MeasuredCodec> within = codecs_within(budget, steps);
+      ASSERT_FALSE(within.empty());
+      EXPECT_EQ(within.front().settings.forward, "raw");
+      EXPECT_TRUE(std::ranges::is_sorted(
+          within, {}, [&](const MeasuredCodec& one) { return one.loss(steps); }));
+      EXPECT_LE(within.back().loss(steps), budget);
+    }
+  }
 }
 
 }  // namespace

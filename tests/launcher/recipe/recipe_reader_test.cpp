@@ -350,6 +350,17 @@ TEST(RecipeReader, RefusesContradictingCodecsWithReason) {
             "activation cache; set one of them, or codec.forward = \"fixed\"");
 }
 
+TEST(RecipeReader, RefusesCodecsInAdditionToTheirBudget) {
+  EXPECT_EQ(mistake_after_least("[codec]\nbudget = \"0.1 %\"\nforward = \"delta\"\n"),
+            "codec.forward is set (recipes/x.toml:9:11), but with codec.budget the plan chooses "
+            "codecs and bits; leave one out");
+  for (const std::string text : {"\"0.1\"", "0.1", "\"-1 %\"", "\"0 %\"", "\"nan %\""}) {
+    EXPECT_THAT(mistake_after_least("[codec]\nbudget = " + text + "\n"),
+                testing::HasSubstr("codec.budget"))
+        << text;
+  }
+}
+
 TEST(RecipeReader, RefusesBitsOfACodecThatIsNotNamed) {
   EXPECT_EQ(mistake_after_least("[codec]\nforward_bits = 3\n"),
             "codec.forward_bits is set (recipes/x.toml:8:16), but codec.forward is missing, and "
