@@ -1,7 +1,8 @@
 #include "placement/cut_layers.h"
 
 #include <algorithm>
-#include <limits>
+#include <cstddef>
+#include <utility>
 
 namespace strait::placement {
 namespace {
@@ -74,35 +75,43 @@ struct Passed {
   double pace = kUnlimited;     // of the slowest stage
 };
 
-// The cut within a limit that a micro-batch passes in the least time.
+// The cut within a limit that a micro-batch passes in the least time. The last span of a stage that
+// ends at a layer may begin at any layer from some one on, and a later end moves that one only
+// down: a window, whose best begin a queue holds. So the time is linear in the layers.
 Passed fastest_pass(const LayerSums& sums, const Bounds& bounds, double limit) {
-  // least[e]: seconds of the first e layers in the stages so far. begins[s][e]: where the last of
-  // them begins.
+  // least[e]: seconds of the first e layers in the stages so far. begins: by stage and e, where the
+  // last of them begins.
   const auto columns = static_cast<std::size_t>(sums.layers()) + 1;
   std::vector<double> least(columns, kUnlimited);
-  std::vector<std::vector<int>> begins(bounds.stages(), std::vector<int>(columns, 0));
+  std::vector<double> next(columns);
+  std::vector<int> begins(bounds.stages() * columns, 0);
+  std::vector<std::pair<double, int>> queue(columns);  // rising: without the last span's end, begin
   least[0] = 0;
   for (std::size_t s = 0; s < bounds.stages(); ++s) {
-    std::vector<double> next(columns, kUnlimited);
-    for (int begin = 0; begin < sums.layers(); ++begin) {
-      const double before = least[static_cast<std::size_t>(begin)];
-      if (before == kUnlimited) continue;
-      for (int end = begin + 1; end <= sums.layers(); ++end) {
-        if (!bounds.allows(s, {begin, end}, limit)) break;
-        const double seconds = before + bounds.seconds(s, {begin, end});
-        const auto at = static_cast<std::size_t>(end);
-        if (seconds >= next[at]) continue;
-        next[at] = seconds;
-        begins[s][at] = begin;
+    std::ranges::fill(next, kUnlimited);
+    std::size_t front = 0;
+    std::size_t back = 0;
+    for (int end = 1; end <= sums.layers(); ++end) {
+      const double before = least[static_cast<std::size_t>(end - 1)];
+      if (before != kUnlimited) {
+        const double value = before - bounds.seconds(s, {0, end - 1});
+        while (back > front && queue[back - 1].first > value) --back;
+        queue[back++] = {value, end - 1};
       }
+      while (front < back && !bounds.allows(s, {queue[front].second, end}, limit)) ++front;
+      if (front == back) continue;
+      const int begin = queue[front].second;
+      const auto at = static_cast<std::size_t>(end);
+      next[at] = least[static_cast<std::size_t>(begin)] + bounds.seconds(s, {begin, end});
+      begins[s * columns + at] = begin;
     }
-    least = std::move(next);
+    std::swap(least, next);
   }
   if (least.back() == kUnlimited) return {};
   Passed passed{std::vector<LayerSpan>(bounds.stages()), least.back(), 0};
   int end = sums.layers();
   for (std::size_t s = bounds.stages(); s-- > 0;) {
-    passed.cut[s] = {begins[s][static_cast<std::size_t>(end)], end};
+    passed.cut[s] = {begins[s * columns + static_cast<std::size_t>(end)], end};
     passed.pace = std::max(passed.pace, bounds.seconds(s, passed.cut[s]));
     end = passed.cut[s].first;
   }

@@ -240,11 +240,12 @@ double Evaluation::sync_seconds(int stage) const {
   if (replicas_ == 1) return 0;
   const auto at = static_cast<std::size_t>(stage);
   const double bytes = sums_.sync_bytes(state_.cut[at]);
-  return bytes == 0 ? 0 : bytes * state_.per_byte[at] + 2 * state_.latency[at];
+  return bytes == 0 ? 0 : bytes * state_.per_byte[at] + 2 * problem_.rounds * state_.latency[at];
 }
 
 double Evaluation::together(double pipeline, double sync) const {
-  const double agreement = replicas_ == 1 ? 0 : state_.latency.front();  // of the step's consensus
+  const bool agrees = replicas_ > 1 && problem_.agrees_each_step;
+  const double agreement = agrees ? state_.latency.front() : 0;
   return (problem_.sync_overlaps ? std::max(pipeline, sync) : pipeline + sync) + agreement;
 }
 

@@ -48,6 +48,8 @@ struct Problem {
   double backward_bytes = 0;                   // its gradient
   bool duplex = true;                          // a path carries both directions at the same time
   bool sync_overlaps = false;                  // compute hides the rounds of replicas
+  double rounds = 1;                           // of replicas in a step; below 1: not in each
+  bool agrees_each_step = true;                // replicas wait for one message of all others
   std::int64_t micro_batches = 1;              // of a step, all replicas together
   std::optional<int> stages = std::nullopt;    // absent: chosen
   std::optional<int> replicas = std::nullopt;  // absent: chosen

@@ -116,6 +116,8 @@ StepDecision StageLoop::train(store::Step step) {
     const at::NoGradGuard no_grad;
     parts_.tie->combine(parts_.gradients);
   }
+  const auto gradient_whole = std::chrono::steady_clock::now();
+  const double waited_for_gradient = parts_.waits.read().total;
   // Before the sync, whose methods may change moments and slots.
   preserve_snapshot();
   StepSummary summary;
@@ -126,6 +128,8 @@ StepDecision StageLoop::train(store::Step step) {
   summary.metrics = metrics_of(summary.decision, rate, parts_.source.preferences());
   const double seconds = seconds_since(started);
   summary.metrics.seconds = seconds;
+  summary.metrics.update_seconds =
+      seconds_since(gradient_whole) - (parts_.waits.read().total - waited_for_gradient);
   summary.metrics.busy_seconds = seconds - (parts_.waits.read().total - waited);
   parts_.waits.step_ended(summary.metrics.busy_seconds);
   summary.metrics.checkpoint_seconds = take_checkpoint_seconds();

@@ -20,6 +20,7 @@ namespace fs = std::filesystem;
 constexpr int kFormat = 5;
 constexpr const char* kContent = "content";
 constexpr const char* kHasHeldOut = "held_out";
+constexpr const char* kTokens = "tokens";
 constexpr const char* kTraining = "";
 constexpr const char* kHeldOut = ".held-out";
 constexpr std::chrono::hours kUnused{24 * 60};
@@ -27,17 +28,6 @@ constexpr std::chrono::hours kUnused{24 * 60};
 constexpr std::chrono::hours kAbandoned{24};
 constexpr double kMostGigabytes = 20;
 constexpr double kLargestLimit = 1e6;  // gigabytes; bytes of it fit into an integer
-
-fs::path cache_folder() {
-  const auto named = [](const char* variable) -> fs::path {
-    const char* value = std::getenv(variable);
-    return value == nullptr ? "" : value;
-  };
-  if (const fs::path own = named("STRAIT_CACHE"); !own.empty()) return own / "tokens";
-  if (const fs::path all = named("XDG_CACHE_HOME"); !all.empty()) return all / "strait" / "tokens";
-  const fs::path home = named("HOME");
-  return home.empty() ? home : home / ".cache" / "strait" / "tokens";
-}
 
 double most_bytes() {
   double gigabytes = kMostGigabytes;
@@ -74,11 +64,22 @@ std::shared_ptr<const TokenFile> read_part(const fs::path& file) {
 
 }  // namespace
 
+fs::path cache_folder(const std::string& name) {
+  const auto named = [](const char* variable) -> fs::path {
+    const char* value = std::getenv(variable);
+    return value == nullptr ? "" : value;
+  };
+  if (const fs::path own = named("STRAIT_CACHE"); !own.empty()) return own / name;
+  if (const fs::path all = named("XDG_CACHE_HOME"); !all.empty()) return all / "strait" / name;
+  const fs::path home = named("HOME");
+  return home.empty() ? home : home / ".cache" / "strait" / name;
+}
+
 TokenCache::TokenCache(const fs::path& source, const DataOptions& options,
                        const std::string& tokenizer_hash, const TokenizerOpener& tokenizers)
     : source_(source.string()), tokenizer_hash_(tokenizer_hash) {
   if (options.tokenizer == kByteTokenizer) return;
-  folder_ = cache_folder();
+  folder_ = cache_folder(kTokens);
   if (folder_.empty()) return;
   const PackOptions& rows = options.rows;
   std::string key =
@@ -181,7 +182,7 @@ std::string prune_cache(const fs::path& folder, const std::string& kept) {
 }
 
 fs::path spool_folder() {
-  fs::path folder = cache_folder();
+  fs::path folder = cache_folder(kTokens);
   if (!folder.empty()) {
     try {
       store::make_directory(folder);

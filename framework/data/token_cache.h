@@ -35,6 +35,10 @@ class TokenCache {
 // that says how much; empty: nothing. `kept` stays.
 std::string prune_cache(const std::filesystem::path& folder, const std::string& kept);
 
+// The folder of this name below $STRAIT_CACHE, else $XDG_CACHE_HOME/strait, else ~/.cache/strait;
+// empty where the environment names no home.
+std::filesystem::path cache_folder(const std::string& name);
+
 // The directory for rows that do not fit into memory: that of the cache, else the one for temporary
 // files.
 std::filesystem::path spool_folder();

@@ -24,6 +24,7 @@ struct StepMetrics {
   std::uint64_t bytes_backward = 0;
   std::uint64_t bytes_sync = 0;
   std::uint64_t bytes_tied = 0;
+  double update_seconds = 0;
   double tied_wait_seconds = 0;
   double checkpoint_seconds = 0;
   std::uint64_t memory_bytes = 0;
@@ -118,6 +119,11 @@ inline constexpr std::tuple kMetrics<StepMetrics> = {
            {.key = "bytes_tied",
             .unit = Unit::bytes,
             .meaning = "rows of a tied table between its two stages, with framing"}),
+    metric(&StepMetrics::update_seconds,
+           {.key = "update_seconds",
+            .unit = Unit::seconds,
+            .combine = Combine::max,
+            .meaning = "from the last gradient to the updated weights, without waits"}),
     metric(&StepMetrics::tied_wait_seconds,
            {.key = "tied_wait_seconds",
             .unit = Unit::seconds,

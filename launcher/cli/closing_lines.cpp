@@ -13,14 +13,17 @@
 
 #include "framework/store/checkpoint.h"
 #include "framework/store/store_error.h"
+#include "framework/trace/metric_json.h"
 #include "launcher/base/command_name.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/run_file_names.h"
 #include "launcher/base/text.h"
 #include "launcher/cli/sample_prompts.h"
+#include "launcher/run/forecast_check.h"
 #include "launcher/run/log_reader.h"
 #include "launcher/run/resume_point.h"
 #include "launcher/run/run_directory.h"
+#include "launcher/run/run_status.h"
 
 namespace strait::cli {
 namespace {
@@ -158,6 +161,29 @@ std::vector<std::string> memory_line(const fs::path& run, const plan::Plan& plan
   return {line};
 }
 
+// "forecast  a step 2.71 s, took 3.21 s; compute of stage 1.0 (host b) 0.9 s, took 1.4 s": the
+// whole step and the parts that differ most.
+std::vector<std::string> forecast_line(const fs::path& run) {
+  constexpr std::size_t kShown = 3;
+  try {
+    const auto status = run::read_run_status(run);
+    if (!status) return {};
+    std::vector<std::string> texts;
+    for (const run::PartSeconds& one :
+         trace::read_metrics<run::PartSeconds>(status->value("parts", nlohmann::json::array()))) {
+      if (!one.measured || texts.size() == kShown) break;
+      texts.push_back(
+          fmt::format("{} {:.3g} s, took {:.3g} s", one.part, one.forecast, *one.measured));
+    }
+    if (texts.empty()) return {};
+    return {fmt::format("forecast  {}", fmt::join(texts, "; "))};
+  } catch (const base::UserError&) {
+    return {};  // a damaged file changes nothing of how the run ended
+  } catch (const nlohmann::json::exception&) {
+    return {};  // the same
+  }
+}
+
 // Of the held-out data, else of the training data.
 std::vector<SamplePrompt> prompts_to_try(const recipe::Recipe& recipe) {
   constexpr std::size_t kTried = 20;  // the first one that is short is taken
@@ -184,6 +210,7 @@ std::vector<std::string> closing_lines(const fs::path& run, const plan::Plan& pl
                   "checkpoints/step-{}",
                   run.string(), number(outcome.step))};
   std::ranges::move(memory_line(run, plan), std::back_inserter(lines));
+  std::ranges::move(forecast_line(run), std::back_inserter(lines));
   if (outcome.stopped && !losses.is_bad(outcome.step)) {
     lines.push_back(fmt::format("resume    {} resume {}   (from step {} of {})", command, name,
                                 number(outcome.step), plan.steps));

@@ -213,6 +213,10 @@ json sections(const ReportData& data, const ReportPlan& plan, const StepTimeline
                         {"measured", timeline_figure(measured)},
                         {"predicted", timeline_figure(plan.predicted)}});
   }
+  if (!data.parts.empty()) {
+    timeline.push_back(
+        table_figure("forecast beside measured, medians of the latest steps", data.parts));
+  }
   add("One step", std::move(timeline));
   add("Stages", stage_figures(data, plan));
   json of_boundaries = json::array();

@@ -6,10 +6,12 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "framework/trace/combine_metrics.h"
 #include "framework/trace/traffic_metrics.h"
 #include "launcher/cli/report_curves.h"
+#include "launcher/run/forecast_check.h"
 
 namespace strait::cli {
 
@@ -37,8 +39,9 @@ struct ReportData {
   ReportSeries change;
   ReportSeries error;
   ReportSeries hits;
-  ReportSeries sync_bytes;  // by process
-  nlohmann::json last;      // line of a step
+  ReportSeries sync_bytes;              // by process
+  nlohmann::json last;                  // line of a step
+  std::vector<run::PartSeconds> parts;  // of a step
   double tokens = 0;
   double seconds = 0;
   double sent_bytes = 0;

@@ -6,8 +6,10 @@
 #include <system_error>
 
 #include "framework/store/atomic_file.h"
+#include "framework/trace/metric_json.h"
 #include "launcher/base/run_file_names.h"
 #include "launcher/cli/report.h"
+#include "launcher/run/run_status.h"
 
 namespace strait::cli {
 
@@ -50,6 +52,13 @@ void ReportFiles::write(const std::filesystem::path& run, const plan::Plan& plan
                    [&](const std::string& line) { data_.add(parsed(line)); });
   events_.read_on(run / base::kEventsFile,
                   [&](const std::string& line) { data_.add_event(parsed(line)); });
+  try {
+    const auto status = run::read_run_status(run).value_or(nlohmann::json::object());
+    data_.parts =
+        trace::read_metrics<run::PartSeconds>(status.value("parts", nlohmann::json::array()));
+  } catch (const std::exception&) {
+    data_.parts.clear();  // a damaged status is no reason against a report
+  }
   std::error_code absent;
   const auto trace_written = std::filesystem::last_write_time(run / base::kTraceFile, absent);
   if (!absent && trace_written != trace_written_) {

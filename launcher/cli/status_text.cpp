@@ -19,6 +19,7 @@
 #include "launcher/base/command_name.h"
 #include "launcher/base/text.h"
 #include "launcher/cli/metric_text.h"
+#include "launcher/run/forecast_check.h"
 #include "launcher/run/step_ledger.h"
 
 namespace strait::cli {
@@ -83,6 +84,17 @@ std::vector<std::string> traffic_lines(const json& status, std::size_t columns) 
                    columns));
   add(kSyncTraffic,
       metric_table(trace::read_metrics<trace::SyncMetrics>(status.value("sync", none)), columns));
+  return lines;
+}
+
+// The forecast of a step beside what the latest ones take.
+std::vector<std::string> part_lines(const json& status, std::size_t columns) {
+  constexpr std::size_t kMostParts = 8;
+  auto parts = trace::read_metrics<run::PartSeconds>(status.value("parts", json::array()));
+  if (parts.size() > kMostParts) parts.resize(kMostParts);
+  std::vector<std::string> lines = metric_table(parts, columns);
+  if (!lines.empty())
+    lines.insert(lines.begin(), "forecast of a step, and what the latest ones took");
   return lines;
 }
 
@@ -208,7 +220,7 @@ std::vector<std::vector<std::string>> state_parts(const json& status, bool live,
   for (const std::string& line : state) {
     std::ranges::move(wrapped(base::printable(line), columns), std::back_inserter(fitting));
   }
-  return {traffic_lines(status, columns), std::move(fitting)};
+  return {traffic_lines(status, columns), part_lines(status, columns), std::move(fitting)};
 }
 
 std::vector<std::string> loss_chart(std::span<const double> values, std::size_t columns,

@@ -16,8 +16,9 @@ std::string end_line(const std::string& run, const nlohmann::json& status);
 std::vector<std::string> wrapped(const std::string& line, std::size_t columns);
 // All but these, for a screen of that width; status and watch show the same. First the traffic of
 // the last step, over boundaries and between replicas, as tables that fold (base::table_lines).
-// Then restarts by itself, and of a `live` run which replicas are active, which have left or rejoin
-// and why, what is slow, and what each process computes or waits for.
+// Then the forecast of a step beside what it takes, the parts that differ most first. Then restarts
+// by itself, and of a `live` run which replicas are active, which have left or rejoin and why, what
+// is slow, and what each process computes or waits for.
 std::vector<std::vector<std::string>> state_parts(const nlohmann::json& status, bool live,
                                                   std::size_t columns = 0);
 

@@ -6,6 +6,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/own_program.h"
 #include "launcher/base/text.h"
+#include "launcher/cli/cpu_speed.h"
 #include "launcher/cli/emit.h"
 #include "launcher/cli/run_options.h"
 #include "launcher/cli/verbs.h"
@@ -30,7 +31,7 @@ nlohmann::json plan_json(const plan::Plan& plan) {
 }
 
 base::ExitCode show_plan(const RunOptions& options) {
-  const planner::PlannedRun planned = planner::make_plan(read_recipe(options));
+  const planner::PlannedRun planned = plan_first(read_recipe(options));
   warn_about_data(planned);
   hosts::check_launcher_address(planned.plan.recipe.hosts);
   std::cout << (options.json ? plan_json(planned.plan).dump(1) + "\n"
@@ -65,7 +66,7 @@ base::ExitCode show_what_if(const RunOptions& options, const std::vector<std::st
 }
 
 base::ExitCode emit_plan(const RunOptions& options) {
-  const planner::PlannedRun planned = planner::make_plan(read_recipe(options));
+  const planner::PlannedRun planned = plan_first(read_recipe(options));
   std::cout << emit_commands(planned.plan,
                              {base::own_program(), options.recipe.string(), options.overrides});
   return base::ExitCode::done;

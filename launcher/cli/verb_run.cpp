@@ -20,6 +20,7 @@
 #include "launcher/cli/closing_lines.h"
 #include "launcher/cli/command_line.h"
 #include "launcher/cli/console.h"
+#include "launcher/cli/cpu_speed.h"
 #include "launcher/cli/prepared_run.h"
 #include "launcher/cli/run_options.h"
 #include "launcher/cli/sample_prompts.h"
@@ -258,7 +259,7 @@ base::ExitCode begin_or_go_on(const recipe::Recipe& recipe, const RunOptions& op
   const fs::path path = fs::path("runs") / recipe.name;
   const bool exists = options.resume_if_exists && has_checkpoint(path);
   if (exists) return go_on_with(path, options, rendezvous);
-  planner::PlannedRun planned = planner::make_plan(recipe);
+  planner::PlannedRun planned = plan_first(recipe);
   run::check_can_start_without(planned.plan, options.without);
   hosts::check_launcher_address(planned.plan.recipe.hosts);
   warn_about_data(planned);

@@ -26,6 +26,9 @@ inline constexpr std::tuple kListForm<models::LayerRange> = {&models::LayerRange
 template <>
 inline constexpr std::array kEnumNames<plan::Plan::Use> = {"boundary", "tie", "replica",
                                                            "consensus"};
+template <>
+inline constexpr std::array kEnumNames<plan::StepPart::Kind> = {"step", "compute", "update",
+                                                                "link", "sync",    "wait"};
 
 // Structs of other rooms, which have no JSON of their own.
 void describe(auto& f, Is<sync::Strength> auto& m) {
@@ -79,6 +82,11 @@ void describe(auto& f, fields::Is<Layout> auto& m) {
   f("depth", m.depth), f("micro_batch", m.micro_batch), f("recomputes", m.recomputes);
   f("limit", m.limit);
 }
+void describe(auto& f, fields::Is<StepPart> auto& m) {
+  f("kind", m.kind), f("process", m.process), f("name", m.name), f("link", m.link);
+  f("seconds", m.seconds), f("first_epoch_seconds", m.first_epoch_seconds);
+  f("assumed", m.assumed);
+}
 void describe(auto& f, fields::Is<Plan> auto& m) {
   f("recipe", m.recipe), f("model_config", m.model_config), f("model_hash", m.model_hash);
   f("train", m.train), f("eval", m.eval), f("steps", m.steps);
@@ -86,7 +94,7 @@ void describe(auto& f, fields::Is<Plan> auto& m) {
   f("depth", m.depth), f("epoch_steps", m.epoch_steps), f("step_seconds", m.step_seconds);
   f("first_epoch_step_seconds", m.first_epoch_step_seconds), f("sync_method", m.sync_method);
   f("sync_strength", m.sync_strength), f("sync_offers", m.sync_offers);
-  f("layouts", m.layouts), f("hosts", m.hosts);
+  f("parts", m.parts), f("layouts", m.layouts), f("hosts", m.hosts);
   f("measured_hosts", m.speeds.hosts);
   if constexpr (std::is_const_v<std::remove_reference_t<decltype(m)>>) {
     f("measured_links", m.speeds.links.list());

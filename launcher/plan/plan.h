@@ -1,6 +1,7 @@
 #pragma once
 
 #include <iterator>
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 
 #include "framework/codec/settings.h"
@@ -9,6 +10,7 @@
 #include "framework/sync/membership.h"
 #include "framework/sync/sync_settings.h"
 #include "launcher/plan/placement.h"
+#include "launcher/plan/step_parts.h"
 #include "launcher/recipe/links.h"
 #include "launcher/recipe/recipe.h"
 #include "models/model_description.h"
@@ -45,8 +47,7 @@ struct Plan {
     // The first replica of the group in which this stage sums its gradients; see groups_of().
     std::optional<std::uint32_t> group = std::nullopt;
   };
-  // replica: connects two replicas of a stage. consensus: connects the first stages of two
-  // replicas, which decide each step together.
+  // replica: of two replicas of a stage. consensus: of their first stages, which decide each step.
   enum class Use { boundary, tie, replica, consensus };
   struct Link {
     std::string name;  // "boundary 0.0>1.0", of chunks "boundary 1.0/0>0.0/1", "replica 1.0~1.1"
@@ -96,6 +97,7 @@ struct Plan {
   std::string sync_method;              // between replicas, "auto" resolved; empty with one replica
   std::optional<sync::Strength> sync_strength = std::nullopt;  // of cocktail, also if chosen
   std::vector<SyncOffer> sync_offers;                          // of all methods
+  std::vector<StepPart> parts;     // of the forecast step; the first one is the whole step
   std::vector<Layout> layouts;     // this one, then the next best; none: nothing was compared
   std::vector<Host> hosts;         // in the order of the recipe
   recipe::LinkTable speeds;        // measured speeds that forecasts use; see speeds.h

@@ -141,9 +141,7 @@ class ReplicaLoad {
 
 // All rows of a step on the fastest host.
 void compare_with_one_host(const plan::Plan& plan, PlanLoad& load) {
-  models::ModelDescription model =
-      models::describe(planned_model(plan), {plan.recipe.data.row, sizeof(float)});
-  recompute_layers(plan.recipe.model, model);
+  const models::ModelDescription model = trained_model(plan);
   const models::LayerRange all{0, static_cast<int>(std::ssize(model.layers)) - 1};
   const std::int64_t tokens = plan.micro_batch_rows() * plan.recipe.data.row;
   const auto micro_batches =
@@ -203,6 +201,66 @@ PlanLoad load_of(const plan::Plan& plan) {
   compare_with_one_host(plan, load);
   load.without_network_seconds = without_network(plan);
   return load;
+}
+
+std::vector<plan::StepPart> step_parts(const plan::Plan& plan) {
+  using Kind = plan::StepPart::Kind;
+  const double sync = sync_seconds(plan);
+  const models::ModelDescription model = trained_model(plan);
+  std::vector<plan::StepPart> parts{{Kind::step,
+                                     {},
+                                     "a step",
+                                     {},
+                                     plan.step_seconds + sync,
+                                     plan.first_epoch_step_seconds + sync}};
+  double works = 0;
+  for (const auto& [name, seconds] : compute_seconds(plan)) {
+    const plan::Plan::Process& process = plan.process(name);
+    const std::string of = fmt::format("{} (host {})", name.describe(), process.host);
+    const plan::ComputeSpeed speed = plan::compute_speed(plan, process);
+    double update = 0;
+    for (const models::LayerRange& layers : process.chunks) {
+      update += update_seconds(plan, process.host_index, model, layers);
+    }
+    parts.push_back({Kind::compute,
+                     name,
+                     "compute of " + of,
+                     {},
+                     seconds,
+                     seconds,
+                     !speed.measured && !speed.stated});
+    parts.push_back({Kind::update, name, "update of " + of, {}, update, update, !speed.measured});
+    works = std::max(works, seconds + update);
+  }
+  const auto add_link = [&](const plan::Plan::Link& link, bool down) {
+    const net::ProcessName from = down ? link.connects : link.listens;
+    const net::ProcessName to = down ? link.listens : link.connects;
+    const plan::PathSpeed speed =
+        plan::path_speed(plan, plan.process(from).host_index, plan.process(to).host_index);
+    const auto seconds = [&](std::int64_t bytes) {
+      return static_cast<double>(bytes) / speed.bytes_per_second;
+    };
+    parts.push_back({Kind::link, from, fmt::format("{} from {}", link.name, from.describe()),
+                     link.name, seconds(down ? link.forward_bytes : link.backward_bytes),
+                     seconds(down ? link.first_forward_bytes : link.backward_bytes),
+                     !speed.measured && !speed.stated});
+  };
+  for (const plan::Plan::Link& link : plan.links) {
+    if (link.use != plan::Plan::Use::boundary) continue;
+    add_link(link, true);
+    add_link(link, false);
+  }
+  if (plan.recipe.pipeline.replicas > 1) {
+    const double rounds = sync - consensus_seconds(plan);
+    parts.push_back({Kind::sync, {}, "waiting for rounds of replicas", {}, rounds, rounds});
+  }
+  parts.push_back({Kind::wait,
+                   {},
+                   "waiting of the busiest process",
+                   {},
+                   parts[0].seconds - works,
+                   parts[0].first_epoch_seconds - works});
+  return parts;
 }
 
 plan::Layout layout_of(const plan::Plan& whole) {

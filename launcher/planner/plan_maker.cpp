@@ -113,6 +113,8 @@ void plan_hosts(plan::Plan& plan, const recipe::LinkTable* speeds, const plan::P
     plan.speeds = *speeds;
   } else if (!recipe.hosts.links.empty()) {
     plan.speeds = recipe::read_links(recipe.hosts.links);
+  } else if (before != nullptr && recipe.hosts.backend == recipe::BackendKind::local) {
+    plan.speeds.hosts = before->speeds.hosts;  // that of this machine, measured as the run began
   }
   const std::vector<KnownGpus> gpus = gpus_of_hosts(recipe, plan.speeds);
   for (std::size_t i = 0; i < gpus.size(); ++i) plan.hosts[i].gpus = gpus[i];
@@ -219,6 +221,7 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before,
   const PipelineQuestion& question =
       *std::ranges::find(questions, plan.recipe.model.recompute, &PipelineQuestion::recompute);
   plan_whole_pipeline(plan, config, question);
+  plan.parts = step_parts(plan);
   if (plan.layouts.empty()) compare_layouts(plan, open, question);
   for (const std::string& note : {slower_layout_note(plan), codec_note(plan, open, question)}) {
     if (!note.empty()) run.train.notes.push_back(note);

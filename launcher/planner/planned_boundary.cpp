@@ -180,16 +180,16 @@ std::optional<TieBytes> tie_bytes(const plan::Plan& plan, const models::ModelDes
   stages::BatchOptions batch;
   batch.seed = static_cast<std::uint64_t>(recipe.seed);
   batch.replicas = recipe.pipeline.replicas;
-  batch.micro_batch_rows = plan.micro_batch_rows();
-  batch.micro_batches = plan.micro_batches;
+  // A step looks up the same rows however it is divided, and to find the samples of one micro-batch
+  // takes as long as to find all.
+  batch.micro_batch_rows = plan.micro_batch_rows() * plan.micro_batches;
+  batch.micro_batches = 1;
   batch.shuffle = recipe.data.shuffle;
   const stages::BatchSource source(train.tokens, nullptr, batch);
   const std::int64_t steps = std::min(plan.steps, kSteps);
   std::size_t rows = 0;
   for (std::int64_t step = 0; step < steps; ++step) {
-    rows += stages::looked_up_rows(source, {store::Step{step}, true},
-                                   static_cast<int>(plan.micro_batches))
-                .tokens.size();
+    rows += stages::looked_up_rows(source, {store::Step{step}, true}, 1).tokens.size();
   }
   const double mean =
       static_cast<double>(rows) / static_cast<double>(std::max<std::int64_t>(steps, 1));

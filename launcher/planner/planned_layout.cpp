@@ -103,7 +103,8 @@ void add_layers(const plan::Plan& plan, const models::ModelDescription& model, s
   }
 }
 
-// What replicas exchange for each value, and whether compute hides it. With "auto" the method that
+// What replicas exchange for each value, whether compute hides it, and whether a step waits for
+// their consensus. With "auto" the method that
 // sends least: what a layout costs with the chosen one, its plan says.
 void add_sync(const plan::Plan& plan, const models::ModelDescription& model,
               placement::Problem& problem, double& bytes_per_value) {
@@ -117,7 +118,10 @@ void add_sync(const plan::Plan& plan, const models::ModelDescription& model,
   for (const std::string& method : methods) {
     const sync::Forecast one =
         sync::forecast(sync_settings(plan.recipe, method, plan.steps), layout, 2);
-    if (!least || one.step_bytes < least->step_bytes) least = one;
+    if (least && one.step_bytes >= least->step_bytes) continue;
+    least = one;
+    problem.rounds = one.round_bytes > 0 ? std::min(one.step_bytes / one.round_bytes, 1.0) : 1;
+    problem.agrees_each_step = !trains_apart(plan, method);
   }
   problem.sync_overlaps = least->staleness > 0;
   bytes_per_value = least->step_bytes / static_cast<double>(layout.size());

@@ -17,14 +17,14 @@ schedules::PipelineShape shape_of_costs(const StepCosts& costs, std::int64_t dep
           static_cast<int>(depth), static_cast<int>(std::ssize(costs.chunks) / costs.stages)};
 }
 
+}  // namespace
+
 models::ModelDescription trained_model(const plan::Plan& plan) {
   models::ModelDescription model =
       models::describe(planned_model(plan), {plan.recipe.data.row, sizeof(float)});
   recompute_layers(plan.recipe.model, model);
   return model;
 }
-
-}  // namespace
 
 schedules::ChunkCost chunk_cost(const models::ModelDescription& model,
                                 const models::LayerRange& layers, std::int64_t tokens,

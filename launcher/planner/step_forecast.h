@@ -68,6 +68,9 @@ std::vector<StepCosts> costs_of_replicas(const plan::Plan& plan, const plan::Pat
 // Seconds of a step of the slowest replica, at least those of the busiest line.
 double forecast_step(const plan::Plan& plan, const plan::PathSpeeds& speed);
 
+// The model as the plan's stages train it: with adapters, and recomputed layers.
+models::ModelDescription trained_model(const plan::Plan& plan);
+
 // Seconds that each process computes in a step, without its update.
 std::map<net::ProcessName, double> compute_seconds(const plan::Plan& plan);
 

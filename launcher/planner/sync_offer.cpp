@@ -60,12 +60,9 @@ RoundTime round_time(const sync::SyncMethod& method, const sync::Layout& layout,
   return round_of_step(method, layout, membership, steps - 1).value_or(RoundTime());
 }
 
-// Replicas that train apart read what others propose some steps later, so none waits for it.
 bool waits_for_consensus(const plan::Plan& plan, const std::string& method) {
   return method.empty() || method == recipe::kAutomaticSync ||
-         plan.recipe.sync.on_loss == recipe::LossRule::continue_run ||
-         groups_with(plan, method, 0).front().size() > 1 ||
-         !sync::make_method(sync_settings(plan.recipe, method, plan.steps))->traits.trains_apart;
+         groups_with(plan, method, 0).front().size() > 1 || !trains_apart(plan, method);
 }
 
 // The replicas of a plan, with what forecasts of all methods need.
@@ -339,6 +336,11 @@ const plan::Plan::SyncOffer* chosen_offer(const plan::Plan& plan) {
 double sync_seconds(const plan::Plan& plan) {
   const plan::Plan::SyncOffer* const offer = chosen_offer(plan);
   return offer != nullptr ? offer->step_seconds - plan.step_seconds : consensus_seconds(plan);
+}
+
+bool trains_apart(const plan::Plan& plan, const std::string& method) {
+  return plan.recipe.sync.on_loss != recipe::LossRule::continue_run &&
+         sync::make_method(sync_settings(plan.recipe, method, plan.steps))->traits.trains_apart;
 }
 
 double consensus_seconds(const plan::Plan& plan) {

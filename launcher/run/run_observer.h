@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "launcher/run/control_message.h"
+#include "launcher/run/forecast_check.h"
 #include "launcher/run/outcome.h"
 #include "launcher/run/step_ledger.h"
 
@@ -84,6 +85,8 @@ class RunObserver {
   virtual void standing_still(const std::string& /*why*/) {}
   // All links and processes that are slower than expected, one sentence each; called on changes.
   virtual void slow_parts(const std::vector<std::string>& /*sentences*/) {}
+  // The parts of a step, forecast and measured; every few steps.
+  virtual void parts_measured(const std::vector<PartSeconds>& /*parts*/) {}
   virtual void stopping(bool /*now*/) {}
   // A remark before a launch or between two.
   virtual void note(const std::string& /*text*/) {}

@@ -6,6 +6,8 @@
 #include <system_error>
 
 #include "framework/fields/bounded_json.h"
+#include "framework/trace/metric_json.h"
+#include "framework/trace/trace_file.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/machine.h"
 #include "launcher/run/run_events.h"
@@ -150,6 +152,7 @@ RunRecorder::RunRecorder(const RunDirectory& directory, const std::string& run_i
                    {"boundaries", Json::array()},
                    {"sync", Json::array()},
                    {"slow", Json::array()},
+                   {"parts", Json::array()},
                    {"outcome", nullptr}});
   // Restarts stay listed as long as the run continues.
   if (former.contains("restarts")) (*status_)["restarts"] = former.at("restarts");
@@ -283,6 +286,11 @@ void RunRecorder::standing_still(const std::string& why) {
 void RunRecorder::slow_parts(const std::vector<std::string>& sentences) {
   (*status_)["slow"] = sentences;
   write_status();
+}
+
+// Not written here, as in step().
+void RunRecorder::parts_measured(const std::vector<PartSeconds>& parts) {
+  (*status_)["parts"] = trace::metrics_list(parts);
 }
 
 void RunRecorder::stopping(bool now) {

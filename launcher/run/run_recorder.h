@@ -39,6 +39,7 @@ class RunRecorder : public RunObserver {
   void replica_joined(const ReplicaJoined& joined) override;
   void standing_still(const std::string& why) override;
   void slow_parts(const std::vector<std::string>& sentences) override;
+  void parts_measured(const std::vector<PartSeconds>& parts) override;
   void stopping(bool now) override;
   void ended(const Outcome& outcome) override;
 

@@ -99,7 +99,9 @@ ExpectedSpeeds expected_speeds(const plan::Plan& plan, const ModelQuestions& mod
   ExpectedSpeeds expected;
   const std::map<net::ProcessName, double> seconds = model.compute_seconds(plan);
   for (const plan::Plan::Process& process : plan.processes) {
-    const bool measured = plan::compute_speed(plan, process).measured;
+    // Without a table the speed is that of a block of about the same size, which is not enough.
+    const bool measured =
+        plan::compute_speed(plan, process).measured && !plan.recipe.hosts.links.empty();
     expected.processes[process.name] = {seconds.at(process.name), measured, process.host};
   }
   for (const plan::Plan::Link& link : plan.links) {
@@ -300,10 +302,17 @@ SlowObserver::SlowObserver(const plan::Plan& plan, const ModelQuestions& model,
                            std::vector<RunObserver*> observers)
     : slow_(expected_speeds(plan, model)),
       slow_steps_(hosts_of_processes(plan)),
+      forecast_(plan),
       observers_(std::move(observers)) {}
 
 void SlowObserver::step(const StepLine& line) {
   observers_.launcher_event({"slow", slow_steps_.add(line)});
+  observers_.launcher_event({"off_plan", forecast_.add(line)});
+  // Medians change little from step to step, and a step may take a millisecond.
+  constexpr std::int64_t kTold = ForecastCheck::kWindow;
+  if (++steps_ <= ForecastCheck::kWarmUp + kTold || steps_ % kTold == 0) {
+    observers_.notify(&RunObserver::parts_measured, forecast_.table());
+  }
   const std::vector<SlowParts::Change> changes = slow_.add(line);
   if (changes.empty()) return;
   for (const auto& change : changes) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "launcher/plan/plan.h"
+#include "launcher/run/forecast_check.h"
 #include "launcher/run/model_questions.h"
 #include "launcher/run/run_observer.h"
 #include "launcher/run/step_ledger.h"
@@ -100,7 +101,7 @@ class SlowSteps {
 };
 
 // Tells the other observers of a run which links and processes (SlowParts) and which steps
-// (SlowSteps) are slow, compared with what the plan expects.
+// (SlowSteps) are slow, and what steps take beside their forecast (ForecastCheck).
 class SlowObserver : public RunObserver {
  public:
   SlowObserver(const plan::Plan& plan, const ModelQuestions& model,
@@ -111,6 +112,8 @@ class SlowObserver : public RunObserver {
  private:
   SlowParts slow_;
   SlowSteps slow_steps_;
+  ForecastCheck forecast_;
+  std::int64_t steps_ = 0;
   const RunObservers observers_;
 };
 

@@ -33,6 +33,12 @@ TEST(PlacementCost, ReplicasExchangeSharesTwice) {
   EXPECT_DOUBLE_EQ(cost_of(problem, layout).seconds, 1 + 11 + 0.5);
   problem.sync_overlaps = true;
   EXPECT_DOUBLE_EQ(cost_of(problem, layout).seconds, 11 + 0.5);
+  // Replicas that train apart wait for no message of others.
+  problem.agrees_each_step = false;
+  EXPECT_DOUBLE_EQ(cost_of(problem, layout).seconds, 11);
+  // A round in every fourth step has its latencies there alone; the bytes are a mean.
+  problem.rounds = 0.25;
+  EXPECT_DOUBLE_EQ(cost_of(problem, layout).sync_seconds, 10 + 2 * 0.5 / 4);
 }
 
 TEST(PlacementCost, LineCarriesAllThatItsHostSends) {

@@ -46,6 +46,7 @@ inline Problem random_problem(std::uint64_t seed, std::size_t devices, int layer
   problem.forward_bytes = among(0.01, 3);
   problem.backward_bytes = problem.forward_bytes * among(1, 2);
   problem.sync_overlaps = engine() % 2 == 0;
+  problem.agrees_each_step = engine() % 2 == 0;
   return problem;
 }
 

@@ -124,6 +124,20 @@ TEST_F(ClosingLines, AskARunOfChatsAsAUserDoes) {
                   "export    " + command + " export runs/talk talk-export"));
 }
 
+TEST_F(ClosingLines, ShowTheForecastOfAStepBesideWhatItTook) {
+  outcome_.code = base::ExitCode::done;
+  ScratchDirectory::write(scratch_ / "status.json", R"({"parts": [
+      {"part": "a step", "forecast_seconds": 2.71, "measured_seconds": 3.21},
+      {"part": "compute of stage 1.0 (host b)", "forecast_seconds": 0.9, "measured_seconds": 1.4
+},
+      {"part": "boundary 0.0>1.0", "forecast_seconds": 0.9, "measured_seconds": null}]
+})");
+  EXPECT_THAT(lines(""), Contains("forecast  a step 2.71 s, took 3.21 s; compute of stage 1.0 "
+                                  "(host b) 0.9 s, took 1.4 s"));
+ScratchDirectory::write(scratch_ / "status.json", "{");
+EXPECT_THAT(lines(""), Not(Contains(StartsWith("forecast"))));
+}
+
 TEST_F(ClosingLines, AreWordsThatAShellReads) {
   RunOptions options;
   options.from = 10;

@@ -9,11 +9,13 @@
 
 #include "framework/trace/metric_json.h"
 #include "framework/trace/traffic_metrics.h"
+#include "launcher/run/forecast_check.h"
 
 namespace strait::cli {
 namespace {
 
 using nlohmann::json;
+using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;
@@ -67,6 +69,18 @@ TEST(StateParts, SayThatTrafficIsOfOneStep) {
   ASSERT_EQ(lines.size(), 6U);
   EXPECT_EQ(lines[0], "boundary traffic of step 12 alone");
   EXPECT_EQ(lines[3], "traffic between replicas of step 12 alone");
+}
+
+TEST(StateParts, ShowTheForecastBesideWhatStepsTake) {
+  json status = training();
+  EXPECT_TRUE(state_parts(status, false)[1].empty());
+  const std::vector<run::PartSeconds> parts = {
+      {"a step", 2.71, 3.21}, {"compute of stage 1.0 (host b)", 0.9, std::nullopt}};
+  status["parts"] = json::parse(trace::metrics_list(parts).dump());
+  const auto lines = state_parts(status, false)[1];
+  ASSERT_EQ(lines.size(), 4U);
+  EXPECT_THAT(lines[2], AllOf(HasSubstr("a step"), HasSubstr("2.71 s"), HasSubstr("3.21 s")));
+  EXPECT_THAT(lines[3], HasSubstr("compute of stage 1.0 (host b)"));
 }
 
 TEST(WatchFrame, ShowsNoProcessesOfARunThatIsNotLive) {

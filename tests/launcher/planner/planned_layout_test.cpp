@@ -262,6 +262,40 @@ TEST_F(PlannedLayout, LoadNamesWhatTakesLongest) {
   for (std::string line; std::getline(text, line);) EXPECT_LE(line.size(), 80U) << line;
 }
 
+TEST_F(PlannedLayout, PartsOfAStepAreThoseOfItsProcessesAndLinks) {
+  using Kind = plan::StepPart::Kind;
+  const plan::Plan plan = planned(hosts_with(0.02, 0.001, 0.02), "stages = 3");
+  ASSERT_EQ(plan.parts.size(), 1U + 2 * 3 + 2 * 2 + 1);
+  EXPECT_EQ(plan.parts.front().kind, Kind::step);
+  EXPECT_DOUBLE_EQ(plan.parts.front().seconds, plan.step_seconds);
+  EXPECT_EQ(plan.parts.back().kind, Kind::wait);
+  double computes = 0;
+  for (const plan::StepPart& part : plan.parts) {
+    EXPECT_FALSE(part.assumed && part.kind != Kind::update) << part.name;  // stated and measured
+    if (part.kind == Kind::compute) computes = std::max(computes, part.seconds);
+    if (part.kind != Kind::link) continue;
+    const auto link = std::ranges::find(plan.links, part.link, &plan::Plan::Link::name);
+    const double bytes = static_cast<double>(part.process == link->connects ? link->forward_bytes
+                                                                            : link->backward_bytes);
+    const double megabits = part.link == "boundary 1.0>2.0" ? 75 : 300;
+    EXPECT_NEAR(part.seconds, 8 * bytes / (megabits * 1e6), 1e-9) << part.name;
+  }
+  EXPECT_NEAR(computes, load_of(plan).stages[1].busy_seconds, 0.02 * computes);
+}
+
+// Replicas that train apart wait for no message of others in a step, and for a round once in many.
+TEST_F(PlannedLayout, ReplicasThatTrainApartMayBeFarFromEachOther) {
+  ScratchDirectory::write(folder_ / "links.csv", "from,to,mbit_per_s,ms\na,b,300,10000\n");
+  const auto replicas_with = [&](const std::string& method) {
+    return planned(R"([{name = "a", tflops = 0.02}, {name = "b", tflops = 0.02}])",
+                   "stages = 1, replicas = \"auto\"",
+                   {"train.steps=1000", "sync.every=500", "sync.method=" + method})
+        .recipe.pipeline.replicas;
+  };
+  EXPECT_EQ(replicas_with("diloco"), 2);
+  EXPECT_EQ(replicas_with("allreduce"), 1);
+}
+
 TEST_F(PlannedLayout, TextNamesTheChosenAndTheNextLayouts) {
   const std::string text = plan_text(planned(hosts_with(0.02, 0.005, 0.02), kPipelineOnly));
   EXPECT_THAT(text, HasSubstr("* "));

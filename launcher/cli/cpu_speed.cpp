@@ -1,0 +1,150 @@
+#include "launcher/cli/cpu_speed.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <fstream>
+#include <optional>
+
+#include "framework/data/token_cache.h"
+#include "framework/store/atomic_file.h"
+#include "framework/store/file_hash.h"
+#include "framework/store/store_error.h"
+#include "launcher/base/errors.h"
+#include "launcher/base/machine.h"
+#include "launcher/base/nvidia_driver.h"
+#include "launcher/base/own_program.h"
+#include "launcher/plan/placement.h"
+#include "launcher/plan/speeds.h"
+#include "launcher/planner/model_folder.h"
+#include "launcher/planner/planned_pipeline.h"
+#include "launcher/worker/commands.h"
+#include "models/model_config.h"
+#include "models/model_description.h"
+
+namespace strait::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A wider block is no faster, and takes longer to measure.
+constexpr std::uint64_t kMostWidth = 1024;
+constexpr std::uint64_t kLeastWidth = 64;
+constexpr std::uint64_t kMostTokens = 512;
+constexpr std::uint64_t kLeastTokens = 128;
+
+std::int64_t rounded_to_power(std::int64_t value, std::uint64_t least, std::uint64_t most) {
+  const auto clamped =
+      std::clamp(static_cast<std::uint64_t>(std::max<std::int64_t>(value, 1)), least, most);
+  return static_cast<std::int64_t>(std::bit_floor(clamped + clamped / 4));
+}
+
+// The first one that the kernel lists; empty: it lists none.
+std::string processor_name() {
+  std::ifstream cpus("/proc/cpuinfo");
+  for (std::string line; std::getline(cpus, line);) {
+    if (line.starts_with("model name")) return line;
+  }
+  return "";
+}
+
+std::string config_of_width(std::int64_t width) {
+  return fmt::format(R"({{"model_type": "gpt2", "vocab_size": 256, "n_positions": {}, )"
+                     R"("n_embd": {}, "n_layer": 1, "n_head": {}}})",
+                     kLeastTokens, width, std::max<std::int64_t>(width / 64, 1));
+}
+
+recipe::MeasuredHost measured_speed(const BlockSize& size) {
+  const int before = at::get_num_threads();
+  const auto row = static_cast<std::int64_t>(kLeastTokens);
+  const hosts::ComputeMeasured measured = worker::measure_compute(
+      {config_of_width(size.width), size.tokens / row, row, size.threads, /*gpu=*/false});
+  at::set_num_threads(before);
+  recipe::MeasuredHost host;
+  // Forecasts add the fixed cost of a pass to the tokens, so the speed is that without it.
+  const auto tokens = static_cast<double>(size.tokens);
+  host.flops_per_second =
+      measured.flops_per_second * (tokens + static_cast<double>(plan::kPassTokensOfCpu)) / tokens;
+  host.backward = measured.backward;
+  host.threads = size.threads;
+  host.memory_bytes_per_second = measured.memory_bytes_per_second;
+  return host;
+}
+
+// The width of the recipe's model and what a process of it computes; nullopt: not on this CPU.
+std::optional<BlockSize> block_of(const recipe::Recipe& recipe) {
+  if (recipe.hosts.backend != recipe::BackendKind::local || !recipe.hosts.links.empty()) {
+    return std::nullopt;
+  }
+  const bool on_cpu =
+      recipe.model.device == recipe::Device::cpu ||
+      (recipe.model.device == recipe::Device::automatic && base::gpus_here().empty());
+  if (!on_cpu) return std::nullopt;
+  const models::ModelConfig config =
+      models::parse_config(planner::read_config(recipe.model.path, false), "config.json");
+  const recipe::Recipe::Pipeline& pipeline = recipe.pipeline;
+  const bool open = pipeline.choose_stages || pipeline.choose_replicas;
+  const std::int64_t processes = open ? 1 : pipeline.stages * pipeline.replicas;
+  const std::int64_t width =
+      models::describe(config, {recipe.data.row, static_cast<std::int64_t>(sizeof(float))}).hidden;
+  return block_size(width, recipe.train.micro_batch.value_or(1) * recipe.data.row,
+                    planner::threads_of(recipe, processes), base::usable_cores());
+}
+
+}  // namespace
+
+BlockSize block_size(std::int64_t width, std::int64_t tokens, std::int64_t threads,
+                     std::int64_t cores) {
+  return {rounded_to_power(width, kLeastWidth, kMostWidth),
+          rounded_to_power(tokens, kLeastTokens, kMostTokens),
+          std::clamp<std::int64_t>(threads, 1, std::max<std::int64_t>(cores, 1))};
+}
+
+recipe::MeasuredHost cpu_speed(const std::string& host, const BlockSize& size,
+                               const fs::path& folder) {
+  const std::string key =
+      fmt::format("{}\n{}\n{}\n{} {} {}", processor_name(), base::usable_cores(), base::build_id(),
+                  size.width, size.tokens, size.threads);
+  const fs::path file = folder / (store::hash_text(key) + ".toml");
+  std::error_code absent;
+  recipe::MeasuredHost speed;
+  bool known = !folder.empty() && fs::exists(file, absent);
+  try {
+    if (known) speed = recipe::read_links(file).hosts.at(0);
+  } catch (const std::exception&) {
+    known = false;  // damaged: measured again
+  }
+  if (!known) {
+    speed = measured_speed(size);
+    speed.name = "this machine";
+    try {
+      if (!folder.empty()) {
+        fs::create_directories(folder, absent);
+        store::replace_file(file, recipe::write_links({{speed}, {}},
+                                                      "Measured by strait on this machine. Remove "
+                                                      "the file to measure again."));
+      }
+    } catch (const store::StoreError&) {
+      absent.clear();  // a full disk only means that it is measured again
+    }
+  }
+  speed.name = host;
+  return speed;
+}
+
+planner::PlannedRun plan_first(const recipe::Recipe& recipe) {
+  recipe::LinkTable speeds;
+  try {
+    if (const auto size = block_of(recipe)) {
+      speeds.hosts.push_back(
+          cpu_speed(plan::hosts_of(recipe).front().name, *size, data::cache_folder("speeds")));
+    }
+  } catch (const std::exception&) {
+    speeds.hosts.clear();  // make_plan() says what is wrong with the model
+  }
+  return planner::make_plan(recipe, nullptr, speeds.empty() ? nullptr : &speeds);
+}
+
+}  // namespace strait::cli

@@ -1,0 +1,142 @@
+#include "launcher/run/forecast_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+#include <utility>
+
+#include "launcher/base/median.h"
+
+namespace strait::run {
+namespace {
+
+using Kind = plan::StepPart::Kind;
+
+constexpr double kParts = 0.25;         // of the forecast step
+constexpr double kLeastParting = 0.05;  // seconds; less is noise
+// A part is the cause if it explains this fraction of what the step parts by. Otherwise it is
+// waiting.
+constexpr double kExplains = 0.5;
+
+const trace::StepMetrics* of_process(const StepLine& line, const net::ProcessName& process) {
+  const auto found = std::ranges::find(line.processes, process,
+                                       &std::pair<net::ProcessName, trace::StepMetrics>::first);
+  return found == line.processes.end() ? nullptr : &found->second;
+}
+
+// Checkpoints are not part of the forecast of a step.
+double whole_step(const StepLine& line) {
+  return std::max(line.seconds - line.checkpoint_seconds, 0.0);
+}
+
+std::optional<double> seconds_of_part(const plan::StepPart& part, const StepLine& line) {
+  if (part.kind == Kind::step) return whole_step(line);
+  if (part.kind == Kind::compute || part.kind == Kind::update) {
+    const trace::StepMetrics* const own = of_process(line, part.process);
+    if (own == nullptr) return std::nullopt;
+    const double computes = std::max(own->busy_seconds - own->update_seconds, 0.0);
+    return part.kind == Kind::compute ? computes : own->update_seconds;
+  }
+  if (part.kind == Kind::link) {
+    for (const StepLine::LinkBytes& link : line.links) {
+      if (link.name != part.link || link.sender != part.process) continue;
+      if (link.bytes_per_second <= 0) return std::nullopt;
+      return static_cast<double>(link.sent_bytes) / link.bytes_per_second;
+    }
+    return std::nullopt;
+  }
+  double most = 0;
+  if (part.kind == Kind::sync) {
+    for (const trace::SyncMetrics& one : line.sync) most = std::max(most, one.waited_seconds);
+    return most;
+  }
+  for (const auto& [process, metrics] : line.processes) most = std::max(most, metrics.busy_seconds);
+  return std::max(whole_step(line) - most, 0.0);
+}
+
+const char* remedy(const plan::StepPart& part) {
+  if (part.kind == Kind::wait) return "the timeline in report.html shows what waits for what";
+  if (part.kind == Kind::sync) return "strait plan compares the methods of [sync]";
+  if (part.assumed) {
+    return "its speed was assumed: strait probe measures it, and hosts.links gives it to the plan";
+  }
+  return part.kind == Kind::link ? "see whether other programs use the line; strait probe measures "
+                                   "it again"
+                                 : "see whether other programs use the host; strait probe measures "
+                                   "it again";
+}
+
+}  // namespace
+
+std::optional<double> ForecastCheck::measured(std::size_t part) const {
+  const Seen& seen = seen_[part];
+  if (seen.count == 0) return std::nullopt;
+  if (parts_[part].kind == Kind::sync) return seen.sum / static_cast<double>(seen.count);
+  return base::median(std::vector<double>(seen.latest.begin(), seen.latest.end()));
+}
+
+std::string ForecastCheck::add(const StepLine& line) {
+  if (parts_.empty() || ++steps_ <= kWarmUp) return "";
+  const bool first_epoch = number(line.step) <= epoch_steps_;
+  if (std::exchange(first_epoch_, first_epoch) != first_epoch) seen_.assign(parts_.size(), {});
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    const std::optional<double> seconds = seconds_of_part(parts_[i], line);
+    if (!seconds) continue;
+    Seen& seen = seen_[i];
+    seen.sum += *seconds;
+    ++seen.count;
+    seen.latest.push_back(*seconds);
+    if (seen.latest.size() > kWindow) seen.latest.pop_front();
+  }
+  if (said_ || seen_[0].latest.size() < kWindow) return "";
+  const double missing = *measured(0) - forecast(0);
+  if (std::abs(missing) < std::max(kParts * forecast(0), kLeastParting)) return "";
+  said_ = true;
+  return sentence();
+}
+
+std::optional<std::size_t> ForecastCheck::cause(double missing) const {
+  std::optional<std::size_t> most;
+  double explained = kExplains * std::abs(missing);
+  std::optional<std::size_t> waits;
+  for (std::size_t i = 1; i < parts_.size(); ++i) {
+    if (parts_[i].kind == Kind::wait) waits = i;
+    const std::optional<double> seconds = measured(i);
+    if (parts_[i].kind == Kind::wait || !seconds) continue;
+    const double parting = (*seconds - forecast(i)) * (missing < 0 ? -1 : 1);
+    if (parting < explained) continue;
+    explained = parting;
+    most = i;
+  }
+  return most ? most : waits;
+}
+
+std::string ForecastCheck::sentence() const {
+  const double step = *measured(0);
+  const auto text = [](double seconds) { return fmt::format("{:.3g} s", seconds); };
+  std::string sentence =
+      fmt::format("a step takes {}, and its forecast is {}", text(step), text(forecast(0)));
+  const std::optional<std::size_t> part = cause(step - forecast(0));
+  if (!part || !measured(*part)) return sentence;
+  return fmt::format("{}; {} parts most: {}, forecast {}; {}", sentence, parts_[*part].name,
+                     text(*measured(*part)), text(std::max(forecast(*part), 0.0)),
+                     remedy(parts_[*part]));
+}
+
+std::vector<PartSeconds> ForecastCheck::table() const {
+  std::vector<PartSeconds> rows;
+  if (parts_.empty() || seen_[0].count == 0) return rows;
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    rows.push_back({parts_[i].name, std::max(forecast(i), 0.0), measured(i)});
+  }
+  const auto parting = [](const PartSeconds& row) {
+    return row.measured ? -std::abs(*row.measured - row.forecast) : 1;
+  };
+  std::ranges::stable_sort(rows.begin() + 1, rows.end(), {}, parting);
+  return rows;
+}
+
+}  // namespace strait::run
