@@ -11,10 +11,10 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// The matrix itself, [in, out]. If it is quantised, its values are valid until the thread's next
-// call.
+// The matrix itself, [in, out], in this type. If it is quantised, its values are valid until the
+// thread's next call.
 at::Tensor matrix_of(const Weight& weight, at::ScalarType type, bool input_first) {
-  at::Tensor stored = weight.kept;
+  at::Tensor stored = weight.quantized ? weight.kept : weight.kept.to(type);
   if (weight.quantized) {
     thread_local at::Tensor memory;
     const QuantizedShape& shape = *weight.quantized;

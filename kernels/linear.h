@@ -20,11 +20,11 @@ struct Weight {
   std::optional<QuantizedShape> quantized;
 };
 
-// input [rows, in] · matrix + bias, differentiable. `weight` is [out, in], or [in, out] with
-// `input_first`; `bias` is a leaf [out] or undefined. The backward adds the gradients of weight and
-// bias in place (leaf_gradient()) and computes only required ones: none for a frozen leaf, none for
-// an input without a gradient. The weight's may be queued (weight_gradient_queue.h), as may those
-// of both matrices of an adapter.
+// input [rows, in] · matrix + bias, differentiable, in the type of the input. `weight` is [out,
+// in], or [in, out] with `input_first`; `bias` is a leaf [out] or undefined. The backward adds the
+// gradients of weight and bias in place (leaf_gradient()) and computes only required ones: none for
+// a frozen leaf, none for an input without a gradient. The weight's may be queued
+// (weight_gradient_queue.h), as may those of both matrices of an adapter.
 at::Tensor linear(const at::Tensor& input, const Weight& weight, const at::Tensor& bias,
                   bool input_first);
 

@@ -37,7 +37,7 @@ bool in_octets(std::initializer_list<std::int64_t> sizes) {
 bool rotation_kernel_takes(const at::Tensor& heads, std::int64_t half) {
   return layer_kernels_take(heads) && heads.numel() > 0 && half > 0 && heads.stride(3) == 1 &&
          (heads.size(0) == 1 || heads.stride(0) == heads.size(1) * heads.stride(1)) &&
-         in_octets({half, heads.size(3), heads.stride(1), heads.stride(2)});
+         in_octets({half, heads.size(3), heads.stride(1), heads.stride(2), heads.storage_offset()});
 }
 
 at::Tensor rotated_by_kernel(const at::Tensor& heads, const at::Tensor& cosine,

@@ -4,9 +4,18 @@
 
 #include <tuple>
 
+#include "kernels/kernel_tensors.h"
 #include "models/key_value_cache.h"
 
 namespace strait::models {
+
+at::Tensor grown(const at::Tensor& queries, const QueryGrowth& growth, const Pass& pass) {
+  if (growth.beta == 0) return queries;
+  const at::Tensor periods = pass.positions.to(at::kFloat).div(growth.period).floor();
+  if (periods.max().item<double>() == 0) return queries;
+  const at::Tensor factors = periods.log1p().mul(growth.beta).add(1).to(queries.scalar_type());
+  return queries * kernels::on_device(factors, queries.device()).unsqueeze(2).unsqueeze(3);
+}
 
 at::Tensor attend(const kernels::AttentionHeads& inputs, const AttentionOptions& options,
                   const Pass& pass) {

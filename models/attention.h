@@ -9,6 +9,13 @@
 
 namespace strait::models {
 
+// Queries of position p are multiplied by 1 + beta · log(1 + ⌊p / period⌋).
+struct QueryGrowth {
+  double beta = 0;  // 0: they are not
+  double period = 0;
+};
+at::Tensor grown(const at::Tensor& queries, const QueryGrowth& growth, const Pass& pass);
+
 struct AttentionOptions {
   double scale = 1;
   double dropout = 0;       // of the probabilities, in training

@@ -180,7 +180,8 @@ ExpertOptions read_experts(const ConfigReader& reader, const std::string& count_
                            const std::string& inner_field, ExpertOptions family) {
   ExpertOptions experts = family;
   // The hub's library accepts either name.
-  const std::string other = count_field == "num_experts" ? "num_local_experts" : "num_experts";
+  const std::string other =
+      count_field == "num_local_experts" ? "num_experts" : "num_local_experts";
   experts.count = read_size(reader, count_field, other, family.count);
   experts.per_token = reader.integer("num_experts_per_tok", family.per_token, 1, experts.count);
   experts.inner = reader.integer(inner_field, family.inner, 1, kLargestSize);

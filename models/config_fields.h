@@ -53,6 +53,11 @@ std::shared_ptr<const Rotary> read_rotary(const ConfigReader& reader, DecoderCon
 
 Rotary plain_rotary(double theta, std::int64_t width);  // of `width` rotated values
 
+// What scores are multiplied by in addition, if scaled angles have an mscale_all_dim.
+double yarn_score_factor(const ConfigReader& reader);
+// From rope_parameters, which must not be absent.
+void read_query_growth(const ConfigReader& reader, DecoderConfig& config);
+
 // The fields of llama and its descendants, except windows. `family` holds the values of absent
 // fields; key_heads = 0 means as many as heads, and head_width = 0 means hidden / heads.
 DecoderConfig read_llama_fields(const ConfigReader& reader, DecoderConfig family);

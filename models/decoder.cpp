@@ -46,7 +46,7 @@ bool keeps_input(const Lora* lora, const std::string& prefix,
 // The same for one of the experts.
 bool experts_keep_input(const DecoderConfig& config, const Lora* lora, const std::string& prefix,
                         std::initializer_list<std::string> names) {
-  if (lora != nullptr && config.experts.joined) return false;
+  if (lora != nullptr && !config.experts.adaptable) return false;
   for (std::int64_t expert = 0; expert < config.experts.count; ++expert) {
     const std::string own = prefix + config.names.experts + std::to_string(expert) + ".";
     if (keeps_input(lora, own, names)) return true;
@@ -75,7 +75,8 @@ std::int64_t saved_mlp_values(const DecoderConfig& config, const Lora* lora, int
     values += config.hidden;
   }
   if (experts_keep_input(config, lora, prefix, {names.expert_down})) values += experts.inner;
-  return experts.per_token * values + config.hidden + 2 * experts.count + shared;
+  return experts.per_token * values + (experts.wide_router ? 2 : 1) * config.hidden +
+         2 * experts.count + shared;
 }
 
 // The same of a DeltaNet: the convolution's input and result; what the delta rule gives, the norm's
@@ -91,12 +92,32 @@ std::int64_t saved_recurrent_values(const DecoderConfig& config, const Lora* lor
   return values;
 }
 
+// The same of latent attention: latents before and after their norms; queries, keys, values and the
+// result of attention, all as wide as the widest.
+std::int64_t saved_latent_values(const DecoderConfig& config, const Lora* lora, int index) {
+  const LatentOptions& latent = config.latent;
+  const std::string own = config.block_prefix(index) + "self_attn.";
+  const std::int64_t width = std::max(latent.key_width(), latent.value_width);
+  const std::int64_t values = config.heads * latent.value_width;
+  std::int64_t sum = latent.query_rank + latent.rank + latent.rotated_width;
+  sum += 4 * config.heads * width;
+  if (keeps_input(lora, own, {"q_proj", "q_a_proj", "kv_a_proj_with_mqa"})) sum += config.hidden;
+  if (keeps_input(lora, own, {"q_b_proj"})) sum += latent.query_rank;
+  if (keeps_input(lora, own, {"kv_b_proj"})) sum += latent.rank;
+  if (width > latent.value_width && keeps_input(lora, own, {"o_proj"})) sum += values;
+  return sum;
+}
+
 // Values per token that a block's forward keeps for its backward, without adapters.
 std::int64_t saved_values(const DecoderConfig& config, const Lora* lora, int index) {
   const DecoderNames& names = config.names;
   const std::string prefix = config.block_prefix(index);
   if (config.block_recurrent(index - 1)) {
     return 2 * config.hidden + saved_recurrent_values(config, lora, index) +
+           saved_mlp_values(config, lora, index);
+  }
+  if (config.latent.rank > 0) {
+    return 2 * config.hidden + saved_latent_values(config, lora, index) +
            saved_mlp_values(config, lora, index);
   }
   const std::int64_t queries = config.heads * config.head_width;
@@ -124,6 +145,19 @@ double attention_products(const DecoderConfig& config, int index, const CostQues
   if (config.block_windowed(index - 1)) reach = std::min(reach, config.window);
   const double scores = 2 * queries * static_cast<double>(reach);
   return hidden * ((config.output_gate ? 3 : 2) * queries + keys) + scores;
+}
+
+// The same of latent attention.
+double latent_products(const DecoderConfig& config, const CostQuestion& question) {
+  const LatentOptions& latent = config.latent;
+  const std::int64_t queries = config.heads * latent.key_width();
+  const std::int64_t values = config.heads * latent.value_width;
+  const std::int64_t keys = config.heads * (latent.plain_width + latent.value_width);
+  std::int64_t products = config.hidden * (latent.rank + latent.rotated_width + values);
+  products += latent.rank * keys + question.row_length * (queries + values);
+  products += latent.query_rank > 0 ? latent.query_rank * (config.hidden + queries)
+                                    : config.hidden * queries;
+  return static_cast<double>(products);
 }
 
 // Tokens of a chunk of the delta rule (kernels/delta_rule.cpp).
@@ -158,8 +192,9 @@ LayerCost block_cost(int index, const ModelConfig& whole, const CostQuestion& qu
   const std::int64_t inner =
       sparse ? config.experts.per_token * config.experts.inner + config.experts.shared_inner
              : config.inner;
-  double products =
-      recurrent ? recurrent_products(config) : attention_products(config, index, question);
+  double products = recurrent                ? recurrent_products(config)
+                    : config.latent.rank > 0 ? latent_products(config, question)
+                                             : attention_products(config, index, question);
   products += (config.gated ? 3 : 2) * hidden * static_cast<double>(inner);
   if (sparse) products += hidden * static_cast<double>(config.experts.count);
   cost.forward_flops_per_token = 2 * products;
@@ -254,6 +289,7 @@ bool is_norm(const std::string& tensor, const DecoderNames& names) {
 Initialization initialize_decoder(const ModelConfig& whole, const std::string& tensor) {
   const DecoderConfig& config = decoder_of(whole);
   if (tensor.ends_with(".bias") && !tensor.ends_with(config.names.router + ".bias")) return {0, 0};
+  if (tensor.ends_with(kChoiceBias)) return {0, 0};
   const std::string& recurrent = config.names.recurrent;
   if (tensor.ends_with(recurrent + "norm.weight") || tensor.ends_with(recurrent + "dt_bias")) {
     return {1, 0};

@@ -8,6 +8,7 @@
 #include "models/activation.h"
 #include "models/delta_net.h"
 #include "models/experts.h"
+#include "models/latent_attention.h"
 #include "models/linear.h"
 #include "models/norm.h"
 #include "models/rotary.h"
@@ -100,9 +101,8 @@ struct DecoderConfig {
   std::shared_ptr<const Rotary> rotary;         // null: none
   std::shared_ptr<const Rotary> window_rotary;  // in windowed blocks; null: `rotary`
   std::vector<bool> unrotated;                  // by block; empty: none
-  // Queries of position p are multiplied by 1 + beta · log(1 + ⌊p / period⌋). 0: unchanged.
-  double query_beta = 0;
-  double query_period = 0;
+  QueryGrowth query_growth;
+  LatentOptions latent;  // of all blocks
 
   // Recurrent blocks, which have a DeltaNet in place of attention.
   DeltaOptions recurrent;

@@ -84,7 +84,7 @@ Mlp make_expert(ParameterMaker& maker, const std::string& prefix, const DecoderC
   return make_mlp(maker, prefix, own);
 }
 
-// An MLP that every token goes to, and its gate.
+// An MLP that every token goes to, and its gate if there is one.
 std::optional<SharedExpert> make_shared_expert(ParameterMaker& maker, const std::string& prefix,
                                                const DecoderConfig& config) {
   if (config.experts.shared_inner == 0) return std::nullopt;
@@ -94,13 +94,17 @@ std::optional<SharedExpert> make_shared_expert(ParameterMaker& maker, const std:
   own.names.up = config.names.shared_expert + config.names.expert_up;
   own.names.down = config.names.shared_expert + config.names.expert_down;
   Mlp mlp = make_mlp(maker, prefix, own);
-  return SharedExpert{std::move(mlp), Linear(maker, prefix + config.names.shared_expert_gate,
-                                             {config.hidden, 1, config.layout, /*bias=*/false})};
+  const std::string& gate = config.names.shared_expert_gate;
+  return SharedExpert{std::move(mlp),
+                      optional_linear(maker, gate.empty() ? gate : prefix + gate,
+                                      {config.hidden, 1, config.layout, /*bias=*/false})};
 }
 
-std::variant<SelfAttention, DeltaNet> make_attention(ParameterMaker& maker, int index,
-                                                     const DecoderConfig& config) {
+std::variant<SelfAttention, LatentAttention, DeltaNet> make_attention(ParameterMaker& maker,
+                                                                      int index,
+                                                                      const DecoderConfig& config) {
   if (config.block_recurrent(index - 1)) return DeltaNet(maker, index, config);
+  if (config.latent.rank > 0) return LatentAttention(maker, index, config);
   return SelfAttention(maker, index, config);
 }
 
@@ -154,8 +158,7 @@ SelfAttention::SelfAttention(ParameterMaker& maker, int index, const DecoderConf
       output_gate_(config.output_gate),
       norms_whole_heads_(config.norms_whole_heads),
       limit_(config.query_key_value_limit),
-      query_beta_(config.query_beta),
-      query_period_(config.query_period) {
+      growth_(config.query_growth) {
   const bool windowed = config.block_windowed(index - 1);
   options_.scale = config.attention_scale;
   // Layer 1 is the first block, whose scores are divided by 1.
@@ -210,13 +213,6 @@ kernels::AttentionHeads SelfAttention::project(const at::Tensor& input, const Pa
   return {parts[0], parts[1], parts[2]};
 }
 
-at::Tensor SelfAttention::scaled_queries(const at::Tensor& queries, const Pass& pass) const {
-  const at::Tensor periods = pass.positions.to(at::kFloat).div(query_period_).floor();
-  if (query_beta_ == 0 || periods.max().item<double>() == 0) return queries;
-  const at::Tensor factors = periods.log1p().mul(query_beta_).add(1).to(queries.scalar_type());
-  return queries * kernels::on_device(factors, queries.device()).unsqueeze(2).unsqueeze(3);
-}
-
 at::Tensor SelfAttention::forward(const at::Tensor& input, const Pass& pass) const {
   kernels::AttentionHeads inputs = project(input, pass);
   at::Tensor gate;
@@ -242,7 +238,7 @@ at::Tensor SelfAttention::forward(const at::Tensor& input, const Pass& pass) con
     inputs.query = kernels::rotate_heads(inputs.query, cosine, sine, rotary_->pairs);
     inputs.key = kernels::rotate_heads(inputs.key, cosine, sine, rotary_->pairs);
   }
-  inputs.query = scaled_queries(inputs.query, pass);
+  inputs.query = grown(inputs.query, growth_, pass);
   inputs.sinks = sinks_;
   at::Tensor attended = attend(inputs, options_, pass);
   if (gate.defined()) attended = attended * gate.sigmoid();

@@ -8,6 +8,7 @@
 #include "models/delta_net.h"
 #include "models/embedding.h"
 #include "models/experts.h"
+#include "models/latent_attention.h"
 #include "models/layer.h"
 #include "models/mlp.h"
 
@@ -36,7 +37,6 @@ class SelfAttention {
   at::Tensor forward(const at::Tensor& input, const Pass& pass) const;
 
  private:
-  at::Tensor scaled_queries(const at::Tensor& queries, const Pass& pass) const;
   kernels::AttentionHeads project(const at::Tensor& input, const Pass& pass) const;
 
   std::int64_t heads_;
@@ -47,8 +47,7 @@ class SelfAttention {
   bool output_gate_;
   bool norms_whole_heads_;
   double limit_;
-  double query_beta_;
-  double query_period_;
+  QueryGrowth growth_;
   std::shared_ptr<const Rotary> rotary_;
   std::vector<Linear> inputs_;  // query, key, value; or one fused matrix
   std::optional<Norm> query_norm_;
@@ -70,7 +69,7 @@ class DecoderBlock final : public Layer {
   double scale_;
   double dropout_;
   std::optional<Norm> attention_norm_;
-  std::variant<SelfAttention, DeltaNet> attention_;
+  std::variant<SelfAttention, LatentAttention, DeltaNet> attention_;
   std::optional<Norm> after_attention_norm_;
   std::optional<Norm> mlp_norm_;
   std::variant<Mlp, ExpertMlp> mlp_;

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <limits>
+
 #include "kernels/expert_rows.h"
 #include "kernels/kernel_tensors.h"
 #include "kernels/linear.h"
@@ -9,6 +11,9 @@
 
 namespace strait::models {
 namespace {
+
+// Too small to change the sum of a softmax.
+constexpr double kLeastSum = 1e-20;
 
 // The numbers of the tokens in documents, of all rows in sequence. Undefined: there is no padding.
 at::Tensor tokens_of_documents(const Pass& pass) {
@@ -34,9 +39,10 @@ ExpertMlp::ExpertMlp(ParameterMaker& maker, int layer, const std::string& router
       options_(options),
       router_(maker.make(router + ".weight", {options.count, hidden})) {
   if (options.router_bias) router_bias_ = maker.make(router + ".bias", {options.count});
+  if (options.choice_bias) choice_bias_ = maker.make_wide(router + kChoiceBias, {options.count});
   maker.set_token_share(static_cast<double>(options.per_token) /
                         static_cast<double>(options.count));
-  maker.allow_adapters(!options.joined);
+  maker.allow_adapters(options.adaptable);
   experts_.reserve(static_cast<std::size_t>(options.count));
   for (std::int64_t expert = 0; expert < options.count; ++expert) {
     experts_.push_back(make_expert(expert));
@@ -54,14 +60,34 @@ at::Tensor ExpertMlp::forward(const at::Tensor& input, const Pass& pass) const {
   return at::zeros_like(tokens).index_copy(0, chosen, sums).view(input.sizes());
 }
 
+at::Tensor ExpertMlp::scores(const at::Tensor& tokens) const {
+  const at::Tensor input = options_.wide_router ? tokens.to(at::kFloat) : tokens;
+  const at::Tensor logits = kernels::linear(input, router_, router_bias_, /*input_first=*/false);
+  return options_.sigmoid ? logits.to(at::kFloat).sigmoid() : logits.softmax(1, at::kFloat);
+}
+
+at::Tensor ExpertMlp::choose(const at::Tensor& scores) const {
+  at::Tensor order = choice_bias_.defined() ? scores + choice_bias_.detach() : scores;
+  if (options_.groups_per_token < options_.groups) {
+    const at::Tensor groups = order.unflatten(1, {options_.groups, -1});
+    const at::Tensor best = std::get<0>(groups.topk(2, 2)).sum(2);
+    const at::Tensor kept = std::get<1>(best.topk(options_.groups_per_token, 1));
+    const at::Tensor left_out = at::ones_like(best, at::kBool).scatter_(1, kept, false);
+    order = groups.masked_fill(left_out.unsqueeze(2), -std::numeric_limits<double>::infinity())
+                .flatten(1);
+  }
+  return std::get<1>(order.topk(options_.per_token, 1));
+}
+
 at::Tensor ExpertMlp::compute(const at::Tensor& tokens, const Pass& pass) const {
-  const at::Tensor logits = kernels::linear(tokens, router_, router_bias_, /*input_first=*/false);
-  at::Tensor probabilities = logits.softmax(1, at::kFloat);
-  const at::Tensor chosen = std::get<1>(probabilities.detach().topk(options_.per_token, 1));
+  at::Tensor all = scores(tokens);
+  const at::Tensor chosen = choose(all.detach());
   const kernels::ExpertRows rows = kernels::sort_by_expert(chosen, options_.count);
-  probabilities = balance(probabilities, rows.counts, pass);
-  at::Tensor weights = probabilities.gather(1, chosen);
-  if (options_.normalise) weights = weights / weights.sum(1, /*keepdim=*/true);
+  all = balance(all, rows.counts, pass);
+  at::Tensor weights = all.gather(1, chosen);
+  // Sigmoids may all be zero.
+  if (options_.normalise) weights = weights / weights.sum(1, /*keepdim=*/true).add(kLeastSum);
+  if (options_.scale != 1) weights = weights * options_.scale;
 
   const std::vector<at::Tensor> inputs =
       kernels::gather_rows(tokens, rows).split_with_sizes(rows.counts);
@@ -75,25 +101,28 @@ at::Tensor ExpertMlp::compute(const at::Tensor& tokens, const Pass& pass) const 
   if (results.empty()) return tokens;
   at::Tensor sums = kernels::combine_rows(at::cat(results), weights.to(tokens.scalar_type()), rows);
   if (!shared_) return sums;
-  return sums + shared_->mlp.forward(tokens, pass) * shared_->gate.forward(tokens, pass).sigmoid();
+  const at::Tensor shared = shared_->mlp.forward(tokens, pass);
+  if (!shared_->gate) return sums + shared;
+  return sums + shared * shared_->gate->forward(tokens, pass).sigmoid();
 }
 
-at::Tensor ExpertMlp::balance(const at::Tensor& probabilities,
-                              const std::vector<std::int64_t>& counts, const Pass& pass) const {
-  const auto tokens = static_cast<double>(probabilities.size(0));
-  if (pass.load == nullptr && (options_.balance == 0 || !pass.training)) return probabilities;
-  if (tokens == 0) return probabilities;
-  const at::Tensor rows =
-      kernels::on_device(at::tensor(counts, at::kFloat), probabilities.device());
+at::Tensor ExpertMlp::balance(const at::Tensor& scores, const std::vector<std::int64_t>& counts,
+                              const Pass& pass) const {
+  const auto tokens = static_cast<double>(scores.size(0));
+  if (pass.load == nullptr && (options_.balance == 0 || !pass.training)) return scores;
+  if (tokens == 0) return scores;
+  const at::Tensor rows = kernels::on_device(at::tensor(counts, at::kFloat), scores.device());
   // The derivative of the loss by each of a token's probabilities.
   const auto blocks = static_cast<double>(options_.blocks);
   const at::Tensor slope = rows * (static_cast<double>(options_.count) / (tokens * tokens) /
                                    blocks * pass.balance_share);
   if (pass.load != nullptr) {
-    pass.load->add(layer_, counts, probabilities.detach().sum(0).dot(slope));
+    at::Tensor shares = scores.detach();
+    if (options_.sigmoid) shares = shares / shares.sum(1, /*keepdim=*/true).add(kLeastSum);
+    pass.load->add(layer_, counts, shares.sum(0).dot(slope));
   }
-  if (options_.balance == 0 || !pass.training) return probabilities;
-  return kernels::with_slope(probabilities, slope * options_.balance);
+  if (options_.balance == 0 || !pass.training) return scores;
+  return kernels::with_slope(scores, slope * options_.balance);
 }
 
 }  // namespace strait::models

@@ -22,11 +22,20 @@ struct ExpertOptions {
   std::int64_t inner = 0;         // of an expert
   std::int64_t shared_inner = 0;  // of the expert that every token goes to; 0: there is none
   bool normalise = false;         // the weights of a token's experts add up to 1
+  double scale = 1;               // of a token's weights, after that
+  // The router's scores: the softmax of its logits, or the sigmoid of each.
+  bool sigmoid = false;
   bool router_bias = false;
+  bool choice_bias = false;  // a tensor without gradient that is added to scores only to choose
+  bool wide_router = false;  // its product is in float32
+  // A token's experts are in its best groups, by the sum of the two best scores of each. 1: no
+  // groups.
+  std::int64_t groups = 1;
+  std::int64_t groups_per_token = 1;
   kernels::ClampedGate clamped;  // of the experts' MLPs
   // Files have one tensor for all experts of a block, [experts, in, out], and one of their biases.
-  // PEFT then has no adapters for them.
   bool joined = false;
+  bool adaptable = true;    // PEFT has a name for the adapter of each matrix
   double balance = 0;       // coefficient of the balance loss; 0: there is none
   std::int64_t blocks = 1;  // sparse blocks of the model, which the balance loss is the mean over
 };
@@ -35,17 +44,21 @@ struct ExpertOptions {
 // sigmoid of the gate.
 struct SharedExpert {
   Mlp mlp;
-  Linear gate;
+  std::optional<Linear> gate;
 };
 
-// A sparse MLP: a router chooses the experts of each token by the softmax of its logits, in
-// float32, and the token's result is the sum of theirs, weighted by their probabilities. Every
+// The name of ExpertOptions::choice_bias after that of the router. Values are float32 whatever the
+// type of the others, because small differences between large ones decide.
+inline constexpr const char* kChoiceBias = ".e_score_correction_bias";
+
+// A sparse MLP: a router chooses the experts of each token by scores of its logits, in float32, and
+// the token's result is the sum of theirs, weighted by their scores. Every
 // expert computes its rows only, sorted by expert (kernels/expert_rows.h); none is dropped. Padding
 // goes to no expert, and its result is zero.
 //
 // The balance loss of a block is count · Σ f·p over the experts, of f, the rows of an expert for
-// each token of the micro-batch, and p, the mean of its probability. So the gradient of a block
-// needs no other stage, and does not depend on the partition.
+// each token of the micro-batch, and p, the mean of its share of a token's scores. So the gradient
+// of a block needs no other stage, and does not depend on the partition.
 class ExpertMlp {
  public:
   // `make_expert` makes the MLP of an expert by its number.
@@ -58,14 +71,17 @@ class ExpertMlp {
 
  private:
   at::Tensor compute(const at::Tensor& tokens, const Pass& pass) const;
-  // Counts the rows, and adds the gradient of the balance loss to the probabilities.
-  at::Tensor balance(const at::Tensor& probabilities, const std::vector<std::int64_t>& counts,
+  at::Tensor scores(const at::Tensor& tokens) const;  // [tokens, experts]
+  at::Tensor choose(const at::Tensor& scores) const;  // [tokens, experts of each]
+  // Counts the rows, and adds the gradient of the balance loss to the scores.
+  at::Tensor balance(const at::Tensor& scores, const std::vector<std::int64_t>& counts,
                      const Pass& pass) const;
 
   int layer_;
   ExpertOptions options_;
   at::Tensor router_;
   at::Tensor router_bias_;
+  at::Tensor choice_bias_;
   std::vector<Mlp> experts_;
   std::optional<SharedExpert> shared_;
 };

@@ -14,8 +14,8 @@ std::optional<std::string> canonical_name(const FileNames& names, const std::str
       std::any_of(names.ignored.begin(), names.ignored.end(),
                   [&](const std::string& ending) { return in_file.ends_with(ending); });
   if (ignored || is_carried(names, in_file)) return std::nullopt;
-  if (!names.inside.empty() && in_file.starts_with(names.inside)) {
-    return names.prefix + in_file.substr(names.inside.size());
+  for (const auto& [there, here] : names.inside) {
+    if (in_file.starts_with(there)) return here + in_file.substr(there.size());
   }
   if (const auto alias = names.aliases.find(in_file); alias != names.aliases.end()) {
     return alias->second;
@@ -26,14 +26,20 @@ std::optional<std::string> canonical_name(const FileNames& names, const std::str
 }
 
 Catalogue<Family>& families() {
-  static Catalogue<Family> all(
-      "model family",
-      {gpt2_family(),    llama_family(),       mistral_family(),      qwen2_family(),
-       qwen3_family(),   gpt_neox_family(),    opt_family(),          gptj_family(),
-       phi3_family(),    gemma2_family(),      gemma3_family(),       qwen3_moe_family(),
-       mixtral_family(), olmoe_family(),       ministral3_family(),   smollm3_family(),
-       olmo3_family(),   granite_family(),     qwen3_5_text_family(), qwen3_5_moe_text_family(),
-       qwen3_5_family(), qwen3_5_moe_family(), gpt_oss_family()});
+  static Catalogue<Family> all("model family", {gpt2_family(),          llama_family(),
+                                                mistral_family(),       qwen2_family(),
+                                                qwen3_family(),         gpt_neox_family(),
+                                                opt_family(),           gptj_family(),
+                                                phi3_family(),          gemma2_family(),
+                                                gemma3_family(),        qwen3_moe_family(),
+                                                mixtral_family(),       olmoe_family(),
+                                                ministral3_family(),    smollm3_family(),
+                                                olmo3_family(),         granite_family(),
+                                                qwen3_5_text_family(),  qwen3_5_moe_text_family(),
+                                                qwen3_5_family(),       qwen3_5_moe_family(),
+                                                gpt_oss_family(),       deepseek_v3_family(),
+                                                glm4_moe_lite_family(), mistral4_family(),
+                                                mistral3_family()});
   return all;
 }
 

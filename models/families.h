@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "framework/catalogue.h"
@@ -36,11 +37,13 @@ struct FileNames {
   // Files of the model without its head lack `prefix` before names that start with one of these.
   std::string prefix;
   std::vector<std::string> parts;
-  // Files of a larger model that this is the text part of have `inside` in place of `prefix`. Names
+  // Of a larger model that this is the text part of: how names begin in its files, and here. Names
   // of its other tensors begin with one of `carried`: an export has them as they were.
-  std::string inside;
+  std::vector<std::pair<std::string, std::string>> inside;
   std::vector<std::string> carried;
+  std::string module;                // the library has this in place of `prefix`; empty: the same
   bool joins_experts = false;        // exported files have the experts of a block in one tensor
+  bool reads_mxfp4 = false;          // files may have them as blocks of four bits
   std::vector<std::string> ignored;  // endings of tensors that are not weights
   // from the library's name of a tensor to the name here
   std::map<std::string, std::string> aliases;
@@ -67,16 +70,20 @@ struct Family {
 };
 
 // The families of this library. Each is in the file with its name, or in that of its parent.
+Family deepseek_v3_family();
 Family gemma2_family();
 Family gemma3_family();
 Family gpt2_family();
 Family gpt_oss_family();
 Family gpt_neox_family();
 Family gptj_family();
+Family glm4_moe_lite_family();
 Family granite_family();
 Family llama_family();
 Family ministral3_family();
 Family mistral_family();
+Family mistral3_family();  // text and vision
+Family mistral4_family();
 Family mixtral_family();
 Family olmo3_family();
 Family olmoe_family();

@@ -20,13 +20,7 @@ DecoderConfig read_ministral3(const ConfigReader& reader) {
   family.norm = {NormKind::rms, 1e-5};
   DecoderConfig config = read_llama_fields(reader, family);
   read_windows(reader, config, 0, [](std::int64_t) { return true; });
-  if (!reader.has("rope_parameters")) {
-    reader.refuse("rope_parameters", "an object: the files of this family have it");
-  }
-  const ConfigReader angles = reader.object("rope_parameters");
-  config.query_beta = angles.number("llama_4_scaling_beta", 0, 0, 1e3);
-  config.query_period = angles.number("original_max_position_embeddings",
-                                      static_cast<double>(config.positions), 1, 1e9);
+  read_query_growth(reader, config);
   config.rotary = read_rotary(reader, config, {});
   return config;
 }

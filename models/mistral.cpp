@@ -1,3 +1,5 @@
+#include <any>
+
 #include "models/config_fields.h"
 #include "models/decoder.h"
 
@@ -21,8 +23,31 @@ DecoderConfig read_mistral(const ConfigReader& reader) {
   return config;
 }
 
+// The text part of a model of text and images, which has one of three types.
+DecoderConfig read_mistral3(const ConfigReader& reader) {
+  const ConfigReader text = reader.object("text_config");
+  const std::string type = text.string("model_type", "mistral");
+  for (const Family& family : {mistral_family(), ministral3_family(), mistral4_family()}) {
+    if (family.name != type) continue;
+    auto config = std::any_cast<DecoderConfig>(family.read(text));
+    config.tied = reader.boolean("tie_word_embeddings", true);
+    return config;
+  }
+  text.refuse("model_type", "one of mistral, ministral3, mistral4");
+}
+
 }  // namespace
 
 Family mistral_family() { return decoder_family("mistral", read_mistral, llama_file_names()); }
+
+Family mistral3_family() {
+  FileNames names = llama_file_names();
+  names.inside = {{"model.language_model.", "model."}, {"language_model.", ""}};
+  names.carried = {"vision_tower.", "multi_modal_projector.", "model.vision_tower.",
+                   "model.multi_modal_projector."};
+  names.module = "model.language_model.";
+  names.joins_experts = true;
+  return decoder_family("mistral3", read_mistral3, std::move(names));
+}
 
 }  // namespace strait::models

@@ -51,7 +51,7 @@ ModelConfig parse_config(std::string_view text, const std::string& file) {
   const ConfigReader reader(text, file);
   const std::string type = reader.string("model_type", "");
   const Family* const family = families().find(type);
-  const bool reads_four_bits = family != nullptr && family->names.joins_experts;
+  const bool reads_four_bits = family != nullptr && family->names.reads_mxfp4;
   if (reader.has("quantization_config") &&
       !(reads_four_bits &&
         reader.object("quantization_config").string("quant_method", "") == "mxfp4")) {

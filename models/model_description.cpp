@@ -203,7 +203,7 @@ ModelDescription describe(const ModelConfig& config, const CostQuestion& questio
   ModelDescription description = family.describe(config, question);
   // The layers themselves, made without memory, are the only source of shapes.
   const LayerRange all{0, static_cast<int>(description.layers.size()) - 1};
-  const auto model = family.make(config, all, at::kFloat, at::kMeta);
+  const auto model = family.make(config, all, at::kBFloat16, at::kMeta);
   for (const auto& layer : model->layers()) {
     LayerCost& cost = description.layers[static_cast<std::size_t>(layer->index())];
     for (const Parameter& parameter : layer->parameters()) {
@@ -216,6 +216,7 @@ ModelDescription describe(const ModelConfig& config, const CostQuestion& questio
       cost.tensors.push_back(
           {parameter.name, parameter.value.sizes().vec(), parameter.trained, parameter.adapter});
       cost.tensors.back().token_share = parameter.token_share;
+      cost.tensors.back().wide = parameter.value.scalar_type() == at::kFloat;
       if (parameter.quantized) add_quantized(*parameter.quantized, cost);
       cost.parameters += parameter.value.numel();
       if (parameter.trained) cost.trained += parameter.value.numel();

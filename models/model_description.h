@@ -23,6 +23,7 @@ struct TensorShape {
   bool adapter = false;                                              // as in Parameter
   std::optional<kernels::MatrixFormat> quantization = std::nullopt;  // of Parameter::quantized
   double token_share = 1;                                            // as in Parameter
+  bool wide = false;  // float32, whatever the type of the others
 
   std::int64_t elements() const {
     std::int64_t product = 1;

@@ -46,6 +46,13 @@ at::Tensor ParameterMaker::make(const std::string& name, at::IntArrayRef shape) 
   return made_.back().value;
 }
 
+at::Tensor ParameterMaker::make_wide(const std::string& name, at::IntArrayRef shape) {
+  const at::ScalarType others = std::exchange(type_, at::kFloat);
+  const at::Tensor value = make(name, shape);
+  type_ = others;
+  return value;
+}
+
 at::Tensor ParameterMaker::make_tied(const std::string& name, at::IntArrayRef shape,
                                      const at::Tensor& embedding) {
   const bool trained = is_trained(name);

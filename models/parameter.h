@@ -44,6 +44,8 @@ class ParameterMaker {
       : lora_(lora), type_(type), device_(device) {}
 
   at::Tensor make(const std::string& name, at::IntArrayRef shape);
+  // In float32, whatever the type of the others.
+  at::Tensor make_wide(const std::string& name, at::IntArrayRef shape);
   // A matrix of a product; quantised if it is frozen and LoRA asks for it.
   kernels::Weight make_matrix(const std::string& name, at::IntArrayRef shape);
   // The head's side of a tied weight: a separate leaf with its own gradient. Shares the memory of

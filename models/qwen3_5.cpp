@@ -90,7 +90,7 @@ DecoderConfig read_text_part(const ConfigReader& reader) {
 
 FileNames names_of_text_part() {
   FileNames names = llama_file_names();
-  names.inside = "model.language_model.";
+  names.inside = {{"model.language_model.", "model."}};
   names.carried = {"model.visual.", "mtp."};  // vision, and a head that predicts more tokens
   return names;
 }

@@ -103,6 +103,24 @@ ConfigReader rotary_settings(const ConfigReader& reader, const std::string& grou
 
 }  // namespace
 
+double yarn_score_factor(const ConfigReader& reader) {
+  const ConfigReader settings = rotary_settings(reader, "");
+  const std::string type = settings.string("rope_type", settings.string("type", "default"));
+  const double all = settings.number("mscale_all_dim", 0, 0, 100);
+  if (type == "default" || all == 0) return 1;
+  return std::pow(yarn_magnitude(required(settings, "factor"), all), 2);
+}
+
+void read_query_growth(const ConfigReader& reader, DecoderConfig& config) {
+  if (!reader.has("rope_parameters")) {
+    reader.refuse("rope_parameters", "an object: the files of this family have it");
+  }
+  const ConfigReader settings = reader.object("rope_parameters");
+  config.query_growth = {settings.number("llama_4_scaling_beta", 0, 0, 1e3),
+                         settings.number("original_max_position_embeddings",
+                                         static_cast<double>(config.positions), 1, 1e9)};
+}
+
 Rotary plain_rotary(double theta, std::int64_t width) {
   Rotary rotary;
   rotary.frequencies = plain_frequencies(theta, width);

@@ -30,14 +30,18 @@ constexpr std::string_view kBlocks = "_blocks";
 
 std::string own_name(const FileNames& names, const std::string& other) {
   const auto alias = names.aliases.find(other);
-  return alias == names.aliases.end() ? other : alias->second;
+  if (alias != names.aliases.end()) return alias->second;
+  const bool inside = !names.module.empty() && other.starts_with(names.module);
+  return inside ? names.prefix + other.substr(names.module.size()) : other;
 }
 
 // The name that transformers uses today.
 std::string name_in_library(const FileNames& names, const std::string& own) {
   const auto alias = std::ranges::find_if(
       names.aliases, [&](const auto& other_and_own) { return other_and_own.second == own; });
-  return alias == names.aliases.end() ? own : alias->first;
+  if (alias != names.aliases.end()) return alias->first;
+  const bool moved = !names.module.empty() && own.starts_with(names.prefix);
+  return moved ? names.module + own.substr(names.prefix.size()) : own;
 }
 
 // A tensor of one expert: "….experts.7.up_proj.weight".
@@ -201,7 +205,7 @@ std::map<std::string, std::string> match_tensors(const ModelConfig& config,
 
   const std::vector<TensorShape> all = model.tensors();
   std::vector<TensorShape> values;
-  if (family.names.joins_experts) unpack_blocks(in_file, found, values);
+  if (family.names.reads_mxfp4) unpack_blocks(in_file, found, values);
   std::vector<TensorShape> parts;
   split_experts(all, found, parts);
   return match(all, std::move(found), std::move(surplus),
@@ -242,7 +246,7 @@ std::vector<FileTensor> tensors_to_export(const ModelConfig& config) {
     if (is_first) all.push_back({name, shape_of_all(*expert, tensor, 0), {}});
     FileTensor& together = all[place->second];
     together.parts.push_back(tensor.name);
-    ++together.shape[0];
+    together.shape[0] = expert->expert + 1;
   }
   return all;
 }
@@ -266,9 +270,10 @@ std::string adapter_file_name(const ModelConfig& config, const std::string& tens
 }
 
 Lora lora_for_peft(const ModelConfig& config) {
+  const FileNames& names = family_of(config).names;
   Lora lora = *config.lora;
   for (std::string& module : lora.saved) {
-    module = name_in_library(family_of(config).names, module.append(kWeight));
+    module = name_in_library(names, module.append(kWeight));
     module.resize(module.size() - kWeight.size());
   }
   std::vector<TensorShape> adapters = describe(config).trained_tensors();
@@ -278,13 +283,15 @@ Lora lora_for_peft(const ModelConfig& config) {
   const bool of_experts = std::ranges::any_of(
       adapters, [](const TensorShape& tensor) { return tensor.token_share < 1; });
   if (of_experts) lora.dropout = 0;
-  const bool by_names = !lora.blocks.empty() || (of_experts && lora.pattern.empty());
-  if (!by_names || !lora.targets.empty()) return lora;
+  // Whole names where only some blocks have adapters, or other parts of the library's model have
+  // matrices of the same names.
+  const bool whole = !lora.blocks.empty() || !names.module.empty();
+  const bool by_names = whole || (of_experts && lora.pattern.empty());
+  if (!by_names || (!lora.targets.empty() && names.module.empty())) return lora;
   std::set<std::string> targets;
   for (const TensorShape& tensor : adapters) {
     const std::string matrix = tensor.name.substr(0, tensor.name.rfind(kAdapterDown));
-    // Whole names where only some blocks have adapters.
-    targets.insert(lora.blocks.empty() ? matrix.substr(matrix.rfind('.') + 1) : matrix);
+    targets.insert(whole ? name_in_library(names, matrix) : matrix.substr(matrix.rfind('.') + 1));
   }
   lora.targets.assign(targets.begin(), targets.end());
   lora.pattern.clear();
@@ -293,10 +300,12 @@ Lora lora_for_peft(const ModelConfig& config) {
 }
 
 Lora with_own_names(const ModelConfig& config, Lora lora) {
+  const FileNames& names = family_of(config).names;
   for (std::string& module : lora.saved) {
-    module = own_name(family_of(config).names, module.append(kWeight));
+    module = own_name(names, module.append(kWeight));
     module.resize(module.size() - kWeight.size());
   }
+  for (std::string& target : lora.targets) target = own_name(names, target);
   return lora;
 }
 

@@ -1,5 +1,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/ScalarType.h>
+#include <ATen/core/Tensor.h>
+#include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -40,20 +42,21 @@ namespace fs = std::filesystem;
 std::vector<tensors::TensorSource> tensors_to_write(const RunCheckpoint& source,
                                                     const planner::CheckpointWeights& weights,
                                                     const ExportOptions& options) {
+  const models::FileNames& names = models::family_of(source.config).names;
   std::vector<tensors::TensorSource> all;
   for (const models::FileTensor& tensor : models::tensors_to_export(source.config)) {
     const planner::ModelWeights::Origin origin = weights.origin(tensor.parts.front());
+    std::string name = tensor.name.empty() ? origin.name : tensor.name;
+    if (models::canonical_name(names, origin.stored) == name) name = origin.stored;
     const at::ScalarType type = options.type.value_or(origin.type);
-    all.push_back({tensor.name.empty() ? origin.name : tensor.name, type, tensor.shape,
-                   [&weights, type, parts = tensor.parts] {
-                     std::vector<at::Tensor> values;
-                     values.reserve(parts.size());
-                     for (const auto& part : parts)
-                       values.push_back(weights.read_merged(part).to(type));
-                     return parts.size() == 1 ? values.front() : at::stack(values);
-                   }});
+    all.push_back(
+        {name, type, tensor.shape, [&weights, type, parts = tensor.parts, shape = tensor.shape] {
+           std::vector<at::Tensor> values;
+           values.reserve(parts.size());
+           for (const auto& part : parts) values.push_back(weights.read_merged(part).to(type));
+           return (parts.size() == 1 ? values.front() : at::stack(values)).reshape(shape);
+         }});
   }
-  const models::FileNames& names = models::family_of(source.config).names;
   const recipe::Recipe::Model& model = source.run.plan.recipe.model;
   if (names.carried.empty() || model.weights != recipe::Weights::load) return all;
   // Of a larger model that this one is a part of.

@@ -129,7 +129,7 @@ void CheckpointWeights::check_frozen(const models::TensorShape& tensor,
   at::Tensor hash = (*holder)->read(name);
   // This host has only parts of the file.
   if (hash.eq(0).any().item<bool>()) return;
-  const bool wide = source_.dtype != recipe::Dtype::bfloat16;
+  const bool wide = tensor.wide || source_.dtype != recipe::Dtype::bfloat16;
   at::TensorOptions options(wide ? at::kFloat : at::kBFloat16);
   if (tensor.quantization) options = options.device(at::kMeta);
   models::Parameter frozen{tensor.name, at::empty(tensor.shape, options)};
@@ -170,12 +170,12 @@ at::Tensor CheckpointWeights::read_merged(const std::string& name) const {
 }
 
 ModelWeights::Origin CheckpointWeights::origin(const std::string& name) const {
-  if (source_.weights == recipe::Weights::random) return {name, at::kFloat};
+  if (source_.weights == recipe::Weights::random) return {name, at::kFloat, name};
   // Checkpoints of two runs have the same names and types. The other run may have pruned the
   // checkpoint that this run read.
   const store::TensorInfo* const own = checkpoint_.find(name);
   if (source_.weights == recipe::Weights::run && own != nullptr) {
-    return {name, tensors::scalar_type(own->dtype)};
+    return {name, tensors::scalar_type(own->dtype), name};
   }
   return model().origin(name);
 }
@@ -249,13 +249,13 @@ at::Tensor ModelWeights::read(const std::string& name) const {
 
 ModelWeights::Origin ModelWeights::origin(const std::string& name) const {
   const std::string& own = in_file_.at(name);
-  if (checkpoint_) return {own, tensors::scalar_type(checkpoint_->find(own)->dtype)};
+  if (checkpoint_) return {own, tensors::scalar_type(checkpoint_->find(own)->dtype), own};
   const store::TensorInfo& info = files_->find(own)->info;
   const auto rows = models::rows_in_file(name, {own, info.shape});
   // What four bits stand for is exact in bfloat16.
-  if (rows && !rows->scales.empty()) return {name, at::kBFloat16};
+  if (rows && !rows->scales.empty()) return {name, at::kBFloat16, own};
   // Experts leave one by one, as the hub has them.
-  return {rows ? name : own, tensors::scalar_type(info.dtype)};
+  return {rows ? name : own, tensors::scalar_type(info.dtype), own};
 }
 
 AdapterWeights::AdapterWeights(const std::string& directory, const models::ModelConfig& config) {

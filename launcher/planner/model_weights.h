@@ -25,6 +25,7 @@ class ModelWeights {
   struct Origin {
     std::string name;
     at::ScalarType type = at::kFloat;
+    std::string stored;  // the tensor of the files that it is, or is a part of
   };
   Origin origin(const std::string& name) const;
 

@@ -210,7 +210,7 @@ QWEN2_SPLIT = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[
 
 def from_vocabulary(tokenizers, folder, config):
     """Byte-level BPE of vocab.json and merges.txt."""
-    from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
+    from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 
     kind = config.get("tokenizer_class")
     if kind not in GPT2_CLASSES | QWEN2_CLASSES:
@@ -227,19 +227,108 @@ def from_vocabulary(tokenizers, folder, config):
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
     else:
         made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=bool(config.get("add_prefix_space")))
+    add_listed_tokens(folder, config, made, "vocab.json")
+    return made
+
+
+def add_listed_tokens(folder, config, made, vocabulary):
+    from tokenizers import AddedToken
+
     for number, entry in added_tokens(folder, config, made):
         flags = {k: entry[k] for k in ("lstrip", "rstrip", "single_word", "normalized") if k in entry}
         token = AddedToken(entry["content"], special=entry.get("special", False), **flags)
         (made.add_special_tokens if token.special else made.add_tokens)([token])
         got = made.token_to_id(token.content)
         if number is not None and got != number:
-            raise Refusal(f"{folder}: its added token {token.content!r} is number {number}, but vocab.json and the added "
+            raise Refusal(f"{folder}: its added token {token.content!r} is number {number}, but {vocabulary} and the added "
                           f"tokens before it make it number {got}")
+
+
+def protobuf_fields(data):
+    """The fields of a message, as (number, value): an int, or the bytes of a text, a message or a fixed number."""
+    view, at = memoryview(data), 0
+
+    def varint():
+        nonlocal at
+        value = shift = 0
+        while shift < 64:
+            byte = view[at]
+            at, value, shift = at + 1, value | (byte & 127) << shift, shift + 7
+            if byte < 128:
+                return value
+        raise IndexError
+
+    while at < len(view):
+        number, kind = divmod(varint(), 8)
+        if kind == 0:
+            yield number, varint()
+            continue
+        size = {1: 8, 5: 4}.get(kind) if kind != 2 else varint()
+        if size is None or size > len(view) - at:
+            raise IndexError
+        at += size
+        yield number, bytes(view[at - size:at])
+
+
+# Kinds of pieces of a tokenizer.model.
+LONGEST_PIECE = 1000  # characters; SentencePiece itself makes none above 16
+NORMAL, UNKNOWN, CONTROL_PIECE, USER_DEFINED = 1, 2, 3, 4
+
+
+def sentence_pieces(file):
+    """(text, score, kind) of each piece, the settings of the training and those of the normaliser, by number."""
+    pieces, training, normaliser = [], {}, {}
+    for number, value in protobuf_fields(file.read_bytes()):
+        if number == 1:
+            piece = dict(protobuf_fields(value))
+            score = struct.unpack("<f", piece.get(2, bytes(4)))[0]
+            pieces.append((piece.get(1, b"").decode("utf-8", "replace"), score, piece.get(3, NORMAL)))
+        elif number in (2, 3):
+            (training if number == 2 else normaliser).update(protobuf_fields(value))
+    return pieces, training, normaliser
+
+
+def from_sentencepiece(tokenizers, folder, config):
+    """The BPE of a tokenizer.model, as of Llama 2 and Mistral: merges in the order of their scores."""
+    from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers
+
+    file = folder / "tokenizer.model"
+    pieces, training, normaliser = sentence_pieces(file)
+    # Numbers of trainer_spec.model_type, and of the normaliser's charsmap, dummy prefix, extra spaces, escaped spaces.
+    if training.get(3, 1) != 2 or normaliser.get(2) or normaliser.get(4, 1) or not normaliser.get(5, 1):
+        raise Refusal(
+            f"{file} is not a BPE that leaves texts as they are, which is the only kind that this build reads without a "
+            "tokenizer.json; write one with transformers and sentencepiece (pip install both): python3 -c 'import sys; "
+            "from transformers import AutoTokenizer as T; T.from_pretrained(sys.argv[1]).save_pretrained(sys.argv[1])' "
+            f"{shlex.quote(str(folder))}")
+    vocabulary = {text: number for number, (text, _, _) in enumerate(pieces)}
+    rank = {text: (-score, number) for number, (text, score, kind) in enumerate(pieces) if kind == NORMAL}
+    if any(len(text) > LONGEST_PIECE for text in rank):
+        raise ValueError("a piece is too long")
+    splits = ((text, text[:at], text[at:]) for text in rank for at in range(1, len(text)))
+    merges = sorted((rank[text], left, right) for text, left, right in splits if left in rank and right in rank)
+    whole = sorted((text for text, _, kind in pieces if kind == USER_DEFINED), key=len, reverse=True)
+    made = tokenizers.Tokenizer(models.BPE(
+        vocabulary, [(left, right) for _, left, right in merges], fuse_unk=True, byte_fallback=bool(training.get(35)),
+        unk_token=next((text for text, _, kind in pieces if kind == UNKNOWN), None), ignore_merges=bool(whole)))
+    prefix = normaliser.get(3, 1) and config.get("add_prefix_space") is not False
+    scheme = ("always" if config.get("legacy") else "first") if prefix else "never"
+    parts = [pre_tokenizers.Metaspace(replacement="▁", prepend_scheme=scheme, split=False)]
+    if whole:
+        parts.append(pre_tokenizers.Split(Regex("|".join(map(re.escape, whole))), behavior="isolated"))
+    made.pre_tokenizer = pre_tokenizers.Sequence(parts)
+    end = [decoders.Strip(" ", 1, 0)] if prefix else []
+    made.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), *end])
+    made.add_special_tokens([AddedToken(text, normalized=False) for text, _, kind in pieces if kind == CONTROL_PIECE])
+    add_listed_tokens(folder, config, made, file.name)
+    config.setdefault("tokenizer_class", "LlamaTokenizer")
+    if config.get("add_bos_token") is None:  # its class does, where no file says it
+        config["add_bos_token"] = True
     return made
 
 
 def added_tokens(folder, config, made):
-    """Tokens beside vocab.json, as (number, entry); number None: in the vocabulary, if anywhere."""
+    """Tokens beside the vocabulary's file, as (number, entry); number None: in the vocabulary, if anywhere."""
     if "added_tokens_decoder" in config:
         return sorted((int(number), entry) for number, entry in config["added_tokens_decoder"].items())
     named = named_tokens(folder, config)
@@ -258,8 +347,16 @@ def load_tokenizer(tokenizers, folder, config):
             made = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
         except Exception as error:  # the package raises plain Exception for what does not parse
             raise Refusal(f"{folder / 'tokenizer.json'} is not a tokenizer: {str(error)[:300]}") from None
-    else:
+    elif (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
         made = from_vocabulary(tokenizers, folder, config)
+    else:
+        try:
+            made = from_sentencepiece(tokenizers, folder, config)
+        except (OSError, MemoryError, Refusal):
+            raise
+        except Exception:
+            raise Refusal(f"{folder / 'tokenizer.model'} is damaged, or not a file of SentencePiece; take it from the model "
+                          "again") from None
     text, number = max(made.get_vocab().items(), key=lambda item: item[1], default=("", 0))
     if number > MAXIMUM_TOKEN:
         raise Refusal(f"{folder}: its token {text[:50]!r} is number {number}, and strait knows numbers up to "

@@ -18,16 +18,20 @@ namespace {
 namespace fs = std::filesystem;
 
 // Those that say how text becomes tokens, and messages text.
-constexpr const char* kFiles[] = {"tokenizer.json",     "vocab.json",
-                                  "merges.txt",         "tokenizer_config.json",
-                                  "added_tokens.json",  "special_tokens_map.json",
+constexpr const char* kFiles[] = {"tokenizer.json",
+                                  "vocab.json",
+                                  "merges.txt",
+                                  "tokenizer.model",
+                                  "tokenizer_config.json",
+                                  "added_tokens.json",
+                                  "special_tokens_map.json",
                                   "chat_template.jinja"};
 // Forms that this build does not read.
-constexpr const char* kOtherForms[] = {"tokenizer.model", "spiece.model", "tiktoken.model",
-                                       "vocab.txt",       "tekken.json",  "vocab.json"};
+constexpr const char* kOtherForms[] = {"spiece.model", "tiktoken.model", "vocab.txt", "tekken.json",
+                                       "vocab.json"};
 
 bool can_read(const fs::path& directory) {
-  return fs::exists(directory / "tokenizer.json") ||
+  return fs::exists(directory / "tokenizer.json") || fs::exists(directory / "tokenizer.model") ||
          (fs::exists(directory / "vocab.json") && fs::exists(directory / "merges.txt"));
 }
 
@@ -124,8 +128,8 @@ TokenizerFolder open_tokenizer(const fs::path& directory) {
     }
     const bool there = fs::exists(directory);
     refuse_tokenizer(fmt::format(
-        "{} is not a tokenizer's directory: there is no tokenizer.json, and no vocab.json with "
-        "merges.txt; name a directory that has them, or \"bytes\" (in a recipe: "
+        "{} is not a tokenizer's directory: there is no tokenizer.json, no tokenizer.model, and no "
+        "vocab.json with merges.txt; name a directory that has them, or \"bytes\" (in a recipe: "
         "data.tokenizer){}{}",
         directory.string(), there ? "" : "; ",
         there ? "" : base::download_advice(directory.string(), "--include '*.j*'")));

@@ -47,6 +47,40 @@ MODELS = {
         },
         {"row": 256, "batch": 8, "micro_batch": 4},
     ),
+    # A quarter of the experts, and of the tokens that each of all 128 has in a micro-batch of 4096.
+    "qwen3-30b-a3b": (
+        "qwen3_moe",
+        {
+            "vocab_size": 8192,
+            "hidden_size": 2048,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 32,
+            "num_key_value_heads": 4,
+            "head_dim": 128,
+            "num_experts": 32,
+            "num_experts_per_tok": 8,
+            "moe_intermediate_size": 768,
+            "norm_topk_prob": True,
+        },
+        {"row": 256, "batch": 8, "micro_batch": 4},
+    ),
+    # Three recurrent blocks and one with attention.
+    "qwen3.5-0.8b": (
+        "qwen3_5_text",
+        {
+            "vocab_size": 8192,
+            "hidden_size": 1024,
+            "intermediate_size": 3584,
+            "num_hidden_layers": 4,
+            "num_attention_heads": 8,
+            "num_key_value_heads": 2,
+            "head_dim": 256,
+            "linear_num_key_heads": 16,
+            "linear_num_value_heads": 16,
+            "tie_word_embeddings": True,
+        },
+        {"row": 256, "batch": 8, "micro_batch": 4},
+    ),
 }
 QUICK = {"n_layer": 1, "n_embd": 64, "n_head": 2, "vocab_size": 512}
 

@@ -52,6 +52,20 @@ constexpr const char* kSinkFields =
        "num_local_experts": 3, "num_experts_per_tok": 3, "sliding_window": 5,
        "rope_parameters": {"rope_theta": 1e4})";
 
+// Every token goes to all experts.
+constexpr const char* kLatentFields =
+    R"("max_position_embeddings": 16, "hidden_size": 48, "num_hidden_layers": 2,
+       "num_attention_heads": 3, "num_key_value_heads": 3, "intermediate_size": 20,
+       "q_lora_rank": 24, "kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8,
+       "v_head_dim": 8, "n_routed_experts": 3, "num_experts_per_tok": 3, "n_group": 1,
+       "topk_group": 1, "moe_intermediate_size": 12, "first_k_dense_replace": 1,
+       "rope_parameters": {"rope_theta": 1e4, "llama_4_scaling_beta": 0.2,
+       "original_max_position_embeddings": 4})";
+
+const std::string kMistralText =
+    fmt::format(R"("text_config": {{"model_type": "mistral4", "vocab_size": {}, {}}})", kVocabulary,
+                kLatentFields);
+
 const std::string kTextPart =
     fmt::format(R"("text_config": {{"vocab_size": {}, {}}})", kVocabulary, kRecurrentFields);
 
@@ -78,6 +92,10 @@ const std::map<std::string, std::string> kFields{
     {"qwen3_5_text", kRecurrentFields},
     {"qwen3_5_moe_text", kRecurrentFields},
     {"gpt_oss", kSinkFields},
+    {"deepseek_v3", kLatentFields},
+    {"glm4_moe_lite", kLatentFields},
+    {"mistral4", kLatentFields},
+    {"mistral3", kMistralText},
     {"mixtral", kExpertFields},
     {"olmoe", kExpertFields},
     {"opt", R"("max_position_embeddings": 16, "hidden_size": 24, "num_hidden_layers": 2,
@@ -139,7 +157,7 @@ Learned gradients_of(const ModelConfig& config, at::Device device, at::ScalarTyp
   torch::autograd::backward({values}, {loss.hidden_gradient.view(values.sizes())});
   learned.made = {{"hidden", hidden.cpu()}, {"loss", loss.loss_sum.cpu()}};
   for (const Parameter& parameter : model->parameters()) {
-    if (!parameter.trained) continue;
+    if (!parameter.trained || !parameter.value.grad().defined()) continue;
     learned.made["gradient of " + name_of(parameter)] = parameter.value.grad().cpu();
   }
   return learned;
@@ -150,7 +168,7 @@ std::map<std::string, at::Tensor> step_of(const ModelConfig& config, at::Device 
   Learned learned = gradients_of(config, device, at::kFloat);
   const at::NoGradGuard no_grad;
   for (const Parameter& parameter : learned.model->parameters()) {
-    if (!parameter.trained) continue;
+    if (!parameter.trained || !parameter.value.grad().defined()) continue;
     const at::Tensor value = parameter.value.detach();
     const at::Tensor slope = parameter.value.grad();
     const at::Tensor first = at::zeros_like(slope);

@@ -41,7 +41,7 @@ ODD_VALUES = [None, True, False, 0, -1, 1, 1 << 31, 1 << 63, 1 << 64, 1e308, 0.5
 
 
 def write_seed_folder(folder):
-    """A small byte-level BPE, in both of the forms that are read."""
+    """A small byte-level BPE, in both of the forms that are read, and one of SentencePiece."""
     made = Tokenizer(models.BPE())
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()
@@ -55,6 +55,17 @@ def write_seed_folder(folder):
     (folder / "special_tokens_map.json").write_text(json.dumps({"eos_token": "</s>"}))
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [1]}))
     (folder / "chat_template.jinja").write_text(TEMPLATE)
+    kinds = [("<s>", 3), ("</s>", 3), ("<unk>", 2), ("<tag>", 4), *((f"<0x{i:02X}>", 6) for i in range(256)),
+             *((text, 1) for text in ("▁i", "is", "▁is", "it", *"▁whatisuer,n"))]
+    pieces = [field(1, field(1, text.encode()) + b"\x15" + struct.pack("<f", -i) + bytes([0x18, kind]))
+              for i, (text, kind) in enumerate(kinds)]
+    settings = field(2, b"\x18\x02\x98\x02\x01") + field(3, b"\x20\x00")  # BPE with bytes; spaces stay
+    (folder / "tokenizer.model").write_bytes(b"".join(pieces) + settings)
+
+
+def field(number, content):
+    """Of protobuf; content of less than 128 bytes."""
+    return bytes([number << 3 | 2, len(content)]) + content
 
 
 def places(value, path=()):
@@ -169,13 +180,21 @@ def main():
         seeds, folder = pathlib.Path(holder, "seeds"), pathlib.Path(holder, "damaged")
         seeds.mkdir()
         write_seed_folder(seeds)
-        assert use(worker, seeds), "the undamaged tokenizer is refused"
+        for gone in ("tokenizer.json", "vocab.json", None):
+            assert use(worker, seeds), "the undamaged tokenizer is refused"
+            if gone:
+                (seeds / gone).unlink()
+        shutil.rmtree(seeds)
+        seeds.mkdir()
+        write_seed_folder(seeds)
         quiet = worker.peak_memory()
         for number in range(RUNS):
             shutil.rmtree(folder, ignore_errors=True)
             shutil.copytree(seeds, folder)
-            if choose.random() < 0.4:
+            if choose.random() < 0.5:
                 (folder / "tokenizer.json").unlink()
+                if choose.random() < 0.5:
+                    (folder / "vocab.json").unlink()
             if choose.random() < 0.4:
                 (folder / "chat_template.jinja").unlink()
             files = sorted(folder.iterdir())

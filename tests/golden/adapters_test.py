@@ -105,6 +105,12 @@ CASES = {
         {"stages": 2, "base": "int4"},
         {"target_modules": ["in_proj_qkv", "out_proj", "q_proj", "down_proj", "shared_expert_gate"]},
     ),
+    "deepseek_v3, all matrices": ("deepseek_v3", {"stages": 3}, {"target_modules": "all-linear"}),
+    "glm4_moe_lite, int4, a saved router": (
+        "glm4_moe_lite",
+        {"stages": 2, "base": "int4"},
+        {"target_modules": ["q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "up_proj"], "modules_to_save": ["mlp.gate"]},
+    ),
     "gpt_oss, all matrices": ("gpt_oss", {"stages": 2}, {"target_modules": "all-linear"}),
     "olmoe, nf4": ("olmoe", {"stages": 1, "base": "nf4"}, {"target_modules": ["up_proj", "gate_proj"]}),
     "gpt_neox, saved head": (
@@ -331,6 +337,30 @@ def fused_experts_case(seed):
         return [training.report("qwen3_moe, over fused experts", seed, found)]
 
 
+def text_and_images_case(seed):
+    """PEFT puts the exported adapter over the text part of a model of text and images, and nowhere else."""
+    with tempfile.TemporaryDirectory() as name_of_folder:
+        folder = pathlib.Path(name_of_folder)
+        torch.manual_seed(seed)
+        vision = {"model_type": "pixtral", "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1,
+                  "num_attention_heads": 2, "head_dim": 4, "patch_size": 2, "image_size": 8}
+        text = training.FAMILIES["mistral4"] | {"model_type": "mistral4"}
+        config = transformers.AutoConfig.for_model(
+            "mistral3", text_config=text, vision_config=vision, tie_word_embeddings=False)
+        model = transformers.AutoModelForImageTextToText.from_config(config, **LOOP).float().eval()
+        model.save_pretrained(folder / "source")
+        rows, unseen = training.random_rows(seed), training.random_rows(seed + 1000)
+        save_file(rows, folder / "train.safetensors")
+        save_file(unseen, folder / "eval.safetensors")
+        training.train(folder, {"stages": 3, "set": {"model.lora.rank": 3, "train.learning_rate": 0.05}})
+        loaded = exported_adapter(folder, model)
+        named = {name for name, _ in loaded.named_parameters() if "lora_" in name}
+        # Five matrices of attention in each block, three of an MLP or of shared experts.
+        assert len(named) == 2 * 4 * (5 + 3) and not any("vision" in name for name in named), named
+        found = training.evaluation_quotients(folder, inner(loaded).double(), unseen)
+        return [training.report("mistral3, text part", seed, found)]
+
+
 def fresh_adapter_case(seed, blocks=()):
     """A new adapter is no change yet, and PEFT reads what was trained from it.
 
@@ -381,6 +411,7 @@ def main():
         with without_conversions():
             results += run_case(name, family, case, options, seed, mistakes)
     results += fused_experts_case(seed=5)
+    results += text_and_images_case(seed=6)
     results += fresh_adapter_case(seed=3)
     results += fresh_adapter_case(seed=4, blocks=(2, 3))
     print(f"{sum(results)} of {len(results)} as expected of PEFT {peft.__version__}")

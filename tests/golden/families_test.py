@@ -71,7 +71,21 @@ RECURRENT = LLAMA | {
 }
 HALF = {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5}
 LATE = ["full_attention", "linear_attention", "linear_attention", "full_attention"]
+LATENT = {name: value for name, value in LLAMA.items() if name != "head_dim"} | {
+    "num_key_value_heads": 6,
+    "q_lora_rank": 10,
+    "kv_lora_rank": 9,
+    "qk_nope_head_dim": 6,
+    "qk_rope_head_dim": 4,
+    "v_head_dim": 5,
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 3,
+    "moe_intermediate_size": 14,
+}
 BASES = {
+    "deepseek_v3": LATENT | {"n_group": 4, "topk_group": 2, "first_k_dense_replace": 1},
+    "glm4_moe_lite": LATENT | {"v_head_dim": 13},
+    "mistral4": LATENT | {"rope_parameters": GROWING | {"mscale": 1.0, "mscale_all_dim": 1.0}},
     "gpt_oss": LLAMA
     | {"num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": 6, "swiglu_limit": 0.7,
        "rope_parameters": YARN | {"truncate": False}},
@@ -224,6 +238,15 @@ CASES = [
     ("olmo3", "scaled angles without a window, packed", {"rope_parameters": {"full_attention": YARN, "sliding_attention": {"rope_type": "default", "rope_theta": 500.0}}, "documents": PACKED}),
     ("granite", "four factors", {}),
     ("granite", "tied, biases, packed", {"tie_word_embeddings": True, "attention_bias": True, "mlp_bias": True, "documents": PACKED}),
+    ("deepseek_v3", "groups of experts", {}),
+    ("deepseek_v3", "yarn of scores, two shared experts, packed", {"rope_parameters": YARN | {"mscale": 1.2, "mscale_all_dim": 0.7}, "n_shared_experts": 2, "documents": PACKED}),
+    ("deepseek_v3", "yarn, old spelling", {"rope_parameters": YARN | {"mscale": 1.0, "mscale_all_dim": 1.0}, "file": "old"}),
+    ("deepseek_v3", "one matrix of queries, halves, no groups, biases", {"q_lora_rank": None, "rope_interleave": False, "n_group": 1, "topk_group": 1, "attention_bias": True, "first_k_dense_replace": 0}),
+    ("deepseek_v3", "weights that do not add up, experts of a block in one tensor", {"norm_topk_prob": False, "routed_scaling_factor": 0.7, "fused": True}),
+    ("glm4_moe_lite", "values wider than keys", {}),
+    ("glm4_moe_lite", "another epsilon of other norms, dense blocks, packed", {"rms_norm_eps": 1e-2, "mlp_layer_types": ["sparse", "dense", "sparse"], "documents": PACKED}),
+    ("mistral4", "softmax scores, queries that grow", {}),
+    ("mistral4", "groups, dense first block, packed", {"n_group": 2, "topk_group": 1, "first_k_dense_replace": 1, "documents": PACKED}),
     ("gpt_neox", "parallel, old spelling", {}),
     ("gpt_neox", "serial, packed", {"use_parallel_residual": False, "documents": PACKED}),
     ("gpt_neox", "no biases in attention, tied", {"attention_bias": False, "tie_word_embeddings": True}),
@@ -269,6 +292,14 @@ LIES = [
     ("smollm3", "every block rotated", {}, {"no_rope_layers": [1, 1, 1, 1, 1]}),
     ("smollm3", "every third block not rotated", {}, {"no_rope_layers": None, "no_rope_layer_interval": 3}),
     ("olmo3", "a window in every block", {}, {"layer_types": ["sliding_attention"] * 5}),
+    ("deepseek_v3", "halves rotated", {}, {"rope_interleave": False}),
+    ("deepseek_v3", "no groups", {}, {"n_group": 1, "topk_group": 1}),
+    ("deepseek_v3", "a group too many", {}, {"topk_group": 3}),
+    ("deepseek_v3", "forgotten factor of the experts", {}, {"routed_scaling_factor": 1}),
+    ("deepseek_v3", "weights that do not add up to one", {}, {"norm_topk_prob": False}),
+    ("deepseek_v3", "scores without the factor of yarn", {"rope_parameters": YARN | {"mscale": 1.0, "mscale_all_dim": 1.0}}, {"rope_parameters": YARN | {"attention_factor": 1.0}}),
+    ("glm4_moe_lite", "another epsilon", {}, {"rms_norm_eps": 1e-6}),
+    ("mistral4", "queries that do not grow", {}, {"rope_parameters": GROWING | {"mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0}}),
     ("granite", "forgotten factor of the embedding", {}, {"embedding_multiplier": 1}),
     ("granite", "forgotten factor of the scores", {}, {"attention_multiplier": 6 ** -0.5}),
     ("granite", "forgotten factor of the residual", {}, {"residual_multiplier": 1}),
@@ -326,6 +357,14 @@ OTHER_TENSORS = [
     ("gpt_oss", "gates before ups", {}, "experts.gate_up_proj", lambda t: t.unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2)),
     ("gpt_oss", "ups without the one", {}, "experts.gate_up_proj_bias", lambda t: t - torch.tensor([0.0, 1.0]).repeat(t.shape[1] // 2)),
     ("gpt_oss", "a router without a bias", {}, "router.bias", torch.zeros_like),
+    ("deepseek_v3", "a choice without the bias", {}, "e_score_correction_bias", torch.zeros_like),
+    ("deepseek_v3", "rotated part before the other", {}, "q_b_proj.weight", lambda t: t.view(6, 10, -1).roll(4, 1).reshape(t.shape)),
+    ("deepseek_v3", "rotated part of keys before latents", {}, "kv_a_proj_with_mqa.weight", lambda t: t.roll(4, 0)),
+    ("deepseek_v3", "values before keys", {}, "kv_b_proj.weight", lambda t: t.view(6, 11, -1).roll(5, 1).reshape(t.shape)),
+    ("deepseek_v3", "all keys before values", {}, "kv_b_proj.weight", lambda t: t.view(11, 6, -1).transpose(0, 1).reshape(t.shape)),
+    ("deepseek_v3", "latents without norms' weights", {}, ("q_a_layernorm.weight", "kv_a_layernorm.weight"), torch.ones_like),
+    ("glm4_moe_lite", "no shared expert", {}, "shared_experts.down_proj.weight", torch.zeros_like),
+    ("mistral4", "up before gate", {}, "experts.gate_up_proj", lambda t: swapped_blocks(t, [1, 0], 1)),
     ("mixtral", "w2 for w1", {}, ".w1.weight", lambda t: t.roll(1, 0)),
     ("olmoe", "norms of each head", {}, "q_norm.weight", lambda t: t[:6].repeat(6)),
     ("gpt_neox", "q, k, v of all heads", {}, "query_key_value.weight", lambda t: blocks_for_heads(t, 3)),
@@ -430,6 +469,7 @@ def reference(model, probe, documents):
     )
     loss.backward()
     gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
+    gradients |= {name: torch.zeros_like(bias) for name, bias in random_models.choice_biases(model).items()}
     gradients = random_models.parts_of_experts(random_models.published(model.config.model_type, gradients))
     norm = torch.sqrt(sum(gradient.square().sum() for gradient in gradients.values()))
     return logits.detach(), loss.item(), norm.item(), gradients

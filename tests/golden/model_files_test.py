@@ -30,6 +30,8 @@ import random_models
 
 STRAIT = pathlib.Path(os.environ.get("STRAIT_BIN", "build/release/bin")).resolve() / "strait"
 VOCABULARY = 61
+TEXT_AND_IMAGES = ("qwen3_5", "qwen3_5_moe", "mistral3")
+LATENT = ("deepseek_v3", "glm4_moe_lite", "mistral4")
 FAMILIES = [
     "gpt2",
     "llama",
@@ -48,6 +50,11 @@ FAMILIES = [
     "qwen3_5_moe_text",
     "qwen3_5",
     "gpt_oss",
+    "deepseek_v3",
+    "glm4_moe_lite",
+    "mistral4",
+    "mistral3",
+    "qwen3_5_moe",
     "mixtral",
     "olmoe",
     "gpt_neox",
@@ -89,10 +96,16 @@ def random_config(family, chance):
         return {**common, **sizes, "rotary_pct": 0.5 if width == 4 else 1.0}
     key_heads = chance.choice([count for count in (1, 2, 3, 6) if heads % count == 0])
     sizes |= {"num_key_value_heads": key_heads, "pad_token_id": chance.choice([None, 3])}
-    if family == "qwen3_5":  # the text part of a model of text and images
+    if family == "mistral3":
+        vision = {"model_type": "pixtral", "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1,
+                  "num_attention_heads": 2, "head_dim": 4, "patch_size": 2, "image_size": 8}
+        text = chance.choice(["mistral4", "ministral3"])
+        return {"text_config": random_config(text, chance) | {"model_type": text}, "vision_config": vision,
+                "tie_word_embeddings": tied}
+    if family in TEXT_AND_IMAGES:
         vision = {"depth": 1, "hidden_size": 8, "intermediate_size": 8, "num_heads": 2, "patch_size": 2,
                   "out_hidden_size": 24, "num_position_embeddings": 4}
-        return {"text_config": random_config("qwen3_5_text", chance) | {"tie_word_embeddings": tied},
+        return {"text_config": random_config(family + "_text", chance) | {"tie_word_embeddings": tied},
                 "vision_config": vision, "tie_word_embeddings": tied}
     if "qwen3_5" in family:
         sizes |= {"layer_types": ["linear_attention", "full_attention"], "linear_num_key_heads": 1,
@@ -105,7 +118,12 @@ def random_config(family, chance):
         sizes |= {"moe_intermediate_size": 6, "mlp_only_layers": chance.choice([[], [0]])}
     if family == "qwen3_5_moe_text":
         sizes |= {"moe_intermediate_size": 6, "shared_expert_intermediate_size": 4}
-    if family not in ("qwen2", "phi3", "olmoe", "smollm3", "olmo3", "granite"):
+    if family in LATENT:
+        sizes |= {"num_key_value_heads": heads, "q_lora_rank": chance.choice([None, 6]), "kv_lora_rank": 8,
+                  "qk_nope_head_dim": 4, "qk_rope_head_dim": chance.choice([2, 4]), "v_head_dim": 6,
+                  "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 6}
+        sizes |= {"first_k_dense_replace": 1, "n_group": 2, "topk_group": 1} if family != "glm4_moe_lite" else {}
+    elif family not in ("qwen2", "phi3", "olmoe", "smollm3", "olmo3", "granite"):
         sizes["head_dim"] = chance.choice([4, 8])
     if family in ("llama", "qwen3", "gemma2", "gemma3_text"):
         sizes["attention_bias"] = chance.random() < 0.5
@@ -116,10 +134,10 @@ def write_source(folder, family, chance, shards):
     kind = chance.choice([torch.float32, torch.bfloat16, torch.float16])
     torch.manual_seed(chance.randrange(1 << 30))
     config = transformers.AutoConfig.for_model(family, **random_config(family, chance))
-    kind_of_model = transformers.AutoModelForImageTextToText if family == "qwen3_5" else transformers.AutoModelForCausalLM
+    kind_of_model = transformers.AutoModelForImageTextToText if family in TEXT_AND_IMAGES else transformers.AutoModelForCausalLM
     model = kind_of_model.from_config(config)
     with torch.no_grad():
-        for parameter in model.parameters():
+        for parameter in [*model.parameters(), *random_models.choice_biases(model).values()]:
             parameter.normal_(0, 0.2)
     size = "3KB" if shards else "1GB"
     model.to(kind).save_pretrained(folder / "source", max_shard_size=size)
@@ -192,8 +210,8 @@ def there_and_back(family, seed):
         assert "steps | 1 of 1" in card and "learning_rate" in card, card
         if not shards:
             assert (folder / "out/model.safetensors").exists()
-        loaders = [transformers.AutoModelForCausalLM]
-        if family == "qwen3_5":
+        loaders = [transformers.AutoModelForCausalLM] if family != "mistral3" else []
+        if family in TEXT_AND_IMAGES:
             loaders.append(transformers.AutoModelForImageTextToText)
         for loader in loaders:
             _, report = loader.from_pretrained(folder / "out", output_loading_info=True)

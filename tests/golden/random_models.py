@@ -12,7 +12,14 @@ EXPERTS = {
     "qwen3_5_moe_text": ("mlp", "gate_proj", "up_proj", "down_proj"),
     "olmoe": ("mlp", "gate_proj", "up_proj", "down_proj"),
     "mixtral": ("block_sparse_moe", "w1", "w3", "w2"),
+    "deepseek_v3": ("mlp", "gate_proj", "up_proj", "down_proj"),
+    "glm4_moe_lite": ("mlp", "gate_proj", "up_proj", "down_proj"),
+    "mistral4": ("mlp", "gate_proj", "up_proj", "down_proj"),
 }
+# The files of these families are as transformers has it; ours has a matrix for each expert.
+JOINED = ("mistral4",)
+# transformers has it as the text part of mistral3 only.
+transformers.AutoModelForCausalLM.register(transformers.Mistral4Config, transformers.Mistral4ForCausalLM, exist_ok=True)
 # transformers' loop over experts, which takes float64, in place of a product that does not.
 LOOP = {"attn_implementation": "eager", "experts_implementation": "eager"}
 
@@ -30,7 +37,14 @@ def random_model(family, options, seed):
             adds_one = "gemma" in family or "qwen3_5" in family and not name.endswith("linear_attn.norm.weight")
             if parameter.dim() == 1 and name.endswith("weight") and not adds_one:
                 parameter.add_(1)
+        for bias in choice_biases(model).values():
+            bias.normal_(0, 0.2)
     return model
+
+
+def choice_biases(model):
+    """What routers add to their scores to choose by: no parameters, and without gradient."""
+    return {name: bias for name, bias in model.named_buffers() if name.endswith("e_score_correction_bias")}
 
 
 def published(family, tensors):
@@ -126,7 +140,8 @@ def save_model(model, directory, bare_names=False, only_head=False, old_buffers=
     tensors = {name: value.clone() for name, value in model.state_dict().items()}
     family = model.config.model_type
     head = "embed_out." if family == "gpt_neox" else "lm_head."
-    tensors = published(family, tensors)
+    if family not in JOINED:
+        tensors = published(family, tensors)
     if model.config.tie_word_embeddings:
         del tensors[TABLES[family] if only_head else head + "weight"]
     if bare_names:

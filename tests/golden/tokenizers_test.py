@@ -12,10 +12,12 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 try:
     import tokenizers
     import transformers
+    from transformers.utils import sentencepiece_model_pb2_new as sentencepiece_model_pb2
     from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 except ImportError as error:
     print(f"skipped: {error}; ./strait test installs it")
@@ -128,6 +130,23 @@ def byte_fallback():
     return made
 
 
+def sentencepiece_model(whole=(), **settings):
+    """The bytes of a tokenizer.model: a BPE whose merges have scores, as SentencePiece writes them."""
+    proto = sentencepiece_model_pb2.ModelProto()
+    words = sorted({word for text in CORPUS for word in ("▁" + text.replace(" ", " ▁")).split(" ")})
+    parts = {word[:end] for word in words for end in range(2, len(word) + 1)} | {"he", "or", "ll", "▁▁"}
+    letters = ["▁", *sorted(set("".join(CORPUS)) - {" ", "\n"})]
+    kinds = [("<unk>", 2), ("<s>", 3), ("</s>", 3), *((text, 4) for text in whole), *((f"<0x{i:02X}>", 6) for i in range(256))]
+    kinds += [(text, 1) for text in sorted(parts - set(letters), key=lambda text: (len(text), text)) + letters]
+    for number, (text, kind) in enumerate(kinds):
+        proto.pieces.add(piece=text, score=-float(number) if kind == 1 else 0.0, type=kind)
+    proto.trainer_spec.model_type, proto.trainer_spec.byte_fallback, proto.trainer_spec.unk_id = 2, True, 0
+    proto.normalizer_spec.remove_extra_whitespaces = False
+    for name, value in settings.items():
+        setattr(proto.normalizer_spec, name, value)
+    return proto.SerializeToString()
+
+
 def write_folder(folder, made, template=None):
     folder.mkdir(parents=True, exist_ok=True)
     made.save(str(folder / "tokenizer.json"))
@@ -169,6 +188,40 @@ class TokenizersTest(unittest.TestCase):
                 with self.subTest(kind=kind, text=text[:40]):
                     self.assertEqual(ids, theirs(text)["input_ids"] + [theirs.eos_token_id])
                     self.assertEqual(mask, [1] * len(ids))
+
+    def test_ids_of_a_tokenizer_model_match_transformers(self):
+        cases = {"prefix of the first": ({}, {}), "prefix of each": ({"legacy": True}, {}), "none": ({}, {"add_dummy_prefix": False})}
+        for name, (config, settings) in cases.items():
+            folder = self.folder / name
+            folder.mkdir()
+            (folder / "tokenizer.model").write_bytes(sentencepiece_model(**settings))
+            config = {"tokenizer_class": "LlamaTokenizer", "add_prefix_space": "add_dummy_prefix" not in settings, **config}
+            (folder / "tokenizer_config.json").write_text(json.dumps(config))
+            # transformers asks for the package sentencepiece, and then reads the file by another.
+            with unittest.mock.patch("transformers.convert_slow_tokenizer.requires_backends"):
+                theirs = transformers.AutoTokenizer.from_pretrained(folder)
+            worker = self.worker(folder)
+            texts = [*HARD, "a</s>b<s> c"]
+            for text, (ids, mask) in zip(texts, worker.records([{"text": text} for text in texts])):
+                with self.subTest(name, text=text[:40]):
+                    self.assertEqual(ids, [1, *theirs(text, add_special_tokens=False)["input_ids"], 2])
+            ids = theirs("the lazy dog 日", add_special_tokens=False)["input_ids"]
+            self.assertEqual(worker.ask(do="decode", ids=ids)["text"], "the lazy dog 日")
+
+    def test_pieces_that_a_user_defined_stay_whole(self):
+        (self.folder / "tokenizer.model").write_bytes(sentencepiece_model(whole=["<tag>", "▁▁▁", "quick"]))
+        worker = self.worker(self.folder)
+        [(ids, _)] = worker.records([{"text": "a<tag>quickly   the"}])
+        self.assertEqual([token for token in ids if token in (3, 4, 5)], [3, 5, 4])
+
+    def test_a_tokenizer_model_of_another_kind_is_refused(self):
+        file = self.folder / "tokenizer.model"
+        whole = sentencepiece_model()
+        for name, content, words in (("spaces", sentencepiece_model(remove_extra_whitespaces=True), "is not a BPE .* sentencepiece"),
+                                     ("cut", whole[:-3], "damaged"), ("other", b"\xff" * 40, "damaged"), ("empty", b"", "not a BPE")):
+            file.write_bytes(content)
+            with self.subTest(name):
+                self.assertRegex(self.worker(self.folder).opened.get("error", ""), words)
 
     def test_chats_match_transformers(self):
         for kind, made in self.kinds().items():

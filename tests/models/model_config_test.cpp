@@ -88,10 +88,10 @@ TEST(ModelConfig, TakesTheLibrarysOtherNamesOfSizes) {
 TEST(ModelConfig, AnUnknownFamilyIsRefusedWithTheKnownOnes) {
   EXPECT_EQ(
       refusal_of_file(R"({"model_type": "gpt9"})"),
-      R"(m/config.json: model_type is "gpt9", expected one of "gpt2", "llama", "mistral", "qwen2", "qwen3", "gpt_neox", "opt", "gptj", "phi3", "gemma2", "gemma3_text", "qwen3_moe", "mixtral", "olmoe", "ministral3", "smollm3", "olmo3", "granite", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_5", "qwen3_5_moe", "gpt_oss")");
+      R"(m/config.json: model_type is "gpt9", expected one of "gpt2", "llama", "mistral", "qwen2", "qwen3", "gpt_neox", "opt", "gptj", "phi3", "gemma2", "gemma3_text", "qwen3_moe", "mixtral", "olmoe", "ministral3", "smollm3", "olmo3", "granite", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_5", "qwen3_5_moe", "gpt_oss", "deepseek_v3", "glm4_moe_lite", "mistral4", "mistral3")");
   EXPECT_EQ(
       refusal_of_file("{}"),
-      R"(m/config.json: model_type is absent, expected one of "gpt2", "llama", "mistral", "qwen2", "qwen3", "gpt_neox", "opt", "gptj", "phi3", "gemma2", "gemma3_text", "qwen3_moe", "mixtral", "olmoe", "ministral3", "smollm3", "olmo3", "granite", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_5", "qwen3_5_moe", "gpt_oss")");
+      R"(m/config.json: model_type is absent, expected one of "gpt2", "llama", "mistral", "qwen2", "qwen3", "gpt_neox", "opt", "gptj", "phi3", "gemma2", "gemma3_text", "qwen3_moe", "mixtral", "olmoe", "ministral3", "smollm3", "olmo3", "granite", "qwen3_5_text", "qwen3_5_moe_text", "qwen3_5", "qwen3_5_moe", "gpt_oss", "deepseek_v3", "glm4_moe_lite", "mistral4", "mistral3")");
 }
 
 TEST(ModelConfig, NamesTheFieldThatIsWrong) {

@@ -92,12 +92,15 @@ class Splits(Compared):
                           "output_router_logits": True, "router_aux_loss_coef": 0.5},
             "qwen3_5_text": {"linear_num_key_heads": 1, "linear_num_value_heads": 2, "linear_key_head_dim": 8,
                              "linear_value_head_dim": 6},
+            "deepseek_v3": {"num_key_value_heads": 6, "q_lora_rank": 10, "kv_lora_rank": 9, "qk_nope_head_dim": 6,
+                            "qk_rope_head_dim": 4, "v_head_dim": 5, "n_routed_experts": 6, "num_experts_per_tok": 2,
+                            "moe_intermediate_size": 12, "n_group": 3, "topk_group": 2, "first_k_dense_replace": 1},
             "gpt_oss": {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 7,
                         "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}},
         }
         chunks, thirds = split(2, INTERLEAVED), split(3, ONE_F_ONE_B, 1, "layer")
         splits = {"llama": [chunks], "gemma2": [thirds], "qwen3_moe": [chunks, thirds],
-                  "qwen3_5_text": [chunks, thirds], "gpt_oss": [chunks]}
+                  "qwen3_5_text": [chunks, thirds], "gpt_oss": [chunks], "deepseek_v3": [thirds]}
         for family, fields in families.items():
             folder = self.home / family
             folder.mkdir()
@@ -119,7 +122,7 @@ class Splits(Compared):
         if family == "qwen3_moe":  # from even to all tokens on the same two of six experts
             self.assertTrue(1 < one["expert_load"] <= 3, one)
             self.assertTrue(2 < one["router_loss"] < 6, one)
-        elif family != "gpt_oss":
+        elif family not in ("gpt_oss", "deepseek_v3"):
             self.assertEqual((one["expert_load"], one["router_loss"]), (0, 0))
 
     def test_interleaved_chunks_match_bits(self):

@@ -13,8 +13,8 @@ try:
     import torch
     from peft import PeftModel
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import (AutoModelForCausalLM, AutoTokenizer, GPT2Config, LlamaConfig, PreTrainedTokenizerFast,
-                              Qwen2Config, Qwen3MoeConfig)
+    from transformers import (AutoModelForCausalLM, AutoTokenizer, GPT2Config, GptOssConfig, LlamaConfig,
+                              PreTrainedTokenizerFast, Qwen2Config, Qwen3MoeConfig)
 except ImportError as error:
     print(f"skipped: {error}; ./strait test installs it")
     sys.exit(77)
@@ -56,6 +56,8 @@ class Recipes(runs.RunCase):
         "llama3-qlora": (lambda: LlamaConfig(vocab_size=400, num_hidden_layers=4, **WIDTH), "chats.jsonl"),
         "qwen3-moe-lora": (lambda: Qwen3MoeConfig(vocab_size=400, num_hidden_layers=4, num_experts=8, num_experts_per_tok=2,
                                                   moe_intermediate_size=16, head_dim=8, **WIDTH), "chats.jsonl"),
+        "gpt-oss-qlora": (lambda: GptOssConfig(vocab_size=400, num_hidden_layers=4, num_local_experts=4, num_experts_per_tok=2,
+                                               sliding_window=16, head_dim=8, **WIDTH), "chats.jsonl"),
         "text-pretraining": (lambda: Qwen2Config(vocab_size=400, num_hidden_layers=4, tie_word_embeddings=True, **WIDTH),
                              "corpus.txt"),
     }
@@ -101,7 +103,7 @@ class Recipes(runs.RunCase):
                 lines = self.run_of(name).metrics()
                 self.assertEqual(len(lines), 3)
                 self.assertTrue(all(0 < line["loss"] < 8 for line in lines), lines)
-        for name in ("llama3-qlora", "qwen3-moe-lora"):
+        for name in ("llama3-qlora", "qwen3-moe-lora", "gpt-oss-qlora"):
             self.assertIn("Not yet run on a GPU", (self.home / f"{name}.toml").read_text())
 
     def test_recipes_of_the_checkout_run_from_anywhere(self):

@@ -237,7 +237,7 @@ class TokenizerRuns(runs.RunCase):
         self.assertEqual(code, 0, out + err)
         self.assertRegex(err, "a.safetensors was made by another tokenizer or chat template .* than that of model is now")
         # In a form that cannot be read there is nothing to compare.
-        (self.home / "model/tokenizer.json").rename(self.home / "model/tokenizer.model")
+        (self.home / "model/tokenizer.json").rename(self.home / "model/tekken.json")
         self.assertEqual(self.strait(*plan)[::2], (0, ""))
 
     def test_each_file_of_a_template_counts_for_the_cache(self):
@@ -316,8 +316,8 @@ class TokenizerRuns(runs.RunCase):
         os.environ["STRAIT_PYTHON"] = "/bin/false"
         self.addCleanup(os.environ.pop, "STRAIT_PYTHON", None)
         self.refused("tokenizer process of .* ended|did not take", "plan", self.words())
-        (self.home / "model/tokenizer.json").rename(self.home / "model/tokenizer.model")
-        self.refused("tokenizer.model and no tokenizer.json.*AutoTokenizer", "plan", self.words())
+        (self.home / "model/tokenizer.json").rename(self.home / "model/tekken.json")
+        self.refused("tekken.json and no tokenizer.json.*AutoTokenizer", "plan", self.words())
 
     def test_answers_of_another_program_are_refused(self):
         """STRAIT_PYTHON may be any program; each answer is the first to every request."""
