@@ -83,7 +83,7 @@ StageLoop::StageLoop(StageParts parts, schedules::ActionList training,
 
 store::Step StageLoop::run() {
   store::Step done = options_.first;
-  bool stop = false;
+  bool stop = options_.early_stop.is_due();
   while (done < options_.last && !stop) {
     const StepDecision decision = train(done);
     stop = decision.stop;
@@ -168,6 +168,8 @@ StepDecision StageLoop::evaluate(store::Step steps) {
     agreement_.regroup(decision);
   } while (decision.retry);
   observer_.evaluated(decision);
+  options_.early_stop.evaluated(decision.loss);
+  decision.stop = decision.stop || options_.early_stop.is_due();
   return decision;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "framework/tensors/snapshot.h"
+#include "framework/trace/early_stop.h"
 #include "models/model.h"
 #include "schedules/action.h"
 #include "stages/adamw.h"
@@ -24,6 +25,7 @@ struct LoopOptions {
   std::int64_t checkpoint_every = 0;  // steps; 0: only after the last step
   std::int64_t memory_every = 0;      // steps; 0: no checkpoints in memory
   bool evaluate = false;              // there is evaluation data
+  trace::EarlyStop early_stop{};      // with what the evaluations before `first` have shown
   bool reference = false;             // forwards without adapters come before every pass
   LearningRateOptions learning_rate;
   // The actions of an evaluation that is sharded over this many replicas, for shard `index`. Needed
@@ -89,14 +91,15 @@ class StageLoop {
   StageLoop(StageParts parts, schedules::ActionList training, schedules::ActionList evaluation,
             LoopOptions options, StageObserver& observer, CheckpointTargets targets);
 
-  // Returns the number of finished steps, at the end of the run or after a requested stop. The last
-  // state has been saved. A skipped step is never saved, because its loss or gradient was not
-  // finite; a checkpoint that is due then follows the next update.
+  // Returns the number of finished steps, at the end of the run, after a requested stop or where
+  // `early_stop` says so: all processes see the same evaluations. The last state has been saved. A
+  // skipped step is never saved, because its loss or gradient was not finite; a checkpoint that is
+  // due then follows the next update.
   store::Step run();
 
  private:
   StepDecision train(store::Step step);
-  // The decision says whether a stop was requested.
+  // The decision says whether a stop was requested, or is due by the loss.
   StepDecision evaluate(store::Step steps);
   void save(store::Step steps, const SaveCheckpoint& target);
   // The state is about to change.

@@ -287,12 +287,25 @@ std::optional<Step> newest_good(const std::vector<Step>& steps, std::optional<St
   return *found;
 }
 
+std::vector<Step> best_of(const std::vector<Step>& steps, const BestRule& rule) {
+  std::vector<Step> best;
+  for (const Step step : rule.order) {
+    if (std::ssize(best) >= rule.keep) break;
+    if (std::ranges::find(steps, step) != steps.end()) best.push_back(step);
+  }
+  return best;
+}
+
 std::vector<Step> steps_to_keep(const std::vector<Step>& complete, std::int64_t keep,
-                                std::optional<Step> good) {
+                                std::optional<Step> good, const BestRule& best) {
   std::vector<Step> kept = complete;
   kept.resize(std::min(complete.size(), static_cast<std::size_t>(keep)));
-  const std::optional<Step> proven = newest_good(complete, good);
-  if (proven && std::ranges::find(kept, *proven) == kept.end()) kept.push_back(*proven);
+  std::vector<Step> others = best_of(complete, best);
+  if (const auto proven = newest_good(complete, good)) others.push_back(*proven);
+  for (const Step step : others) {
+    if (std::ranges::find(kept, step) == kept.end()) kept.push_back(step);
+  }
+  std::ranges::sort(kept, std::ranges::greater());
   return kept;
 }
 
@@ -305,7 +318,7 @@ Pruned prune_checkpoints(const fs::path& run, const PruneRule& rule, PruneTime t
     for (const Checkpoint& one : list.complete) complete.push_back(one.manifest.step);
     // Two at least: if the newest turns out damaged, the run must not start from scratch.
     const std::int64_t keep = std::max<std::int64_t>(rule.keep, 2);
-    const std::vector<Step> kept = steps_to_keep(complete, keep, rule.good);
+    const std::vector<Step> kept = steps_to_keep(complete, keep, rule.good, rule.best);
     const Step newest = kept.front();
     for (const Checkpoint& one : list.complete) {
       if (std::ranges::find(kept, one.manifest.step) != kept.end()) {
@@ -315,11 +328,18 @@ Pruned prune_checkpoints(const fs::path& run, const PruneRule& rule, PruneTime t
       }
     }
     // The files of an unusable checkpoint may be intact on a host. It stays while fewer than `keep`
-    // are complete, and while it may be the newest that is known to be good.
+    // are complete, and while it may be the newest that is known to be good, or one of the best.
+    std::vector<Step> committed = complete;
+    for (const Unusable& one : list.unusable) {
+      if (one.committed) committed.push_back(one.step);
+    }
+    const std::vector<Step> best = best_of(committed, rule.best);
+    const Step oldest = steps_to_keep(complete, keep, rule.good).back();
     const auto is_replaced = [&](Step unusable) {
       const bool good = newest_good({unusable}, rule.good).has_value();
-      return std::ssize(complete) >= keep && unusable < kept.back() &&
-             (!good || newest_good(complete, rule.good));
+      return std::ssize(complete) >= keep && unusable < oldest &&
+             (!good || newest_good(complete, rule.good)) &&
+             std::ranges::find(best, unusable) == best.end();
     };
     for (const Unusable& one : list.unusable) {
       const bool goes = one.committed ? is_replaced(one.step) : one.step < newest;

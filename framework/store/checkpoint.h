@@ -101,11 +101,19 @@ struct Pruned {
 // `good` and all earlier steps; nullopt: none is.
 std::optional<Step> newest_good(const std::vector<Step>& steps, std::optional<Step> good);
 
-// Which of these complete checkpoints (newest first) stay: the `keep` newest ones and the newest
-// one that is known to be good. So a good one is never removed for one that is not known to be
-// good. Pure; every pruning uses it.
+// The checkpoints with the lowest losses in an evaluation.
+struct BestRule {
+  std::int64_t keep = 0;    // how many of them stay
+  std::vector<Step> order;  // evaluated steps, the best first
+};
+// The best of these steps, at most `rule.keep`.
+std::vector<Step> best_of(const std::vector<Step>& steps, const BestRule& rule);
+
+// Which of these complete checkpoints (newest first) stay: the `keep` newest ones, the newest one
+// that is known to be good, and the best. So a good one is never removed for one that is not known
+// to be good. Pure; every pruning uses it.
 std::vector<Step> steps_to_keep(const std::vector<Step>& complete, std::int64_t keep,
-                                std::optional<Step> good);
+                                std::optional<Step> good, const BestRule& best = {});
 
 // Prunes the checkpoints on a disk. Called when a launch has loaded its checkpoint, and after each
 // commit. Throws no StoreError. Keeps steps_to_keep() of the complete checkpoints, at least two.
@@ -124,6 +132,7 @@ struct PruneRule {
   std::int64_t keep = 2;
   std::optional<Step> good = {};  // as in newest_good()
   Part part = Part::all;
+  BestRule best = {};
 };
 Pruned prune_checkpoints(const std::filesystem::path& run, const PruneRule& rule,
                          PruneTime time = PruneTime::after_commit);

@@ -4,6 +4,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <cstdlib>
+
 #include "framework/utf8.h"
 
 namespace strait::base {
@@ -63,21 +65,15 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 constexpr std::size_t kGap = 2;
 
-// A character counts as one column.
-std::size_t width_of(const std::string& text) {
-  return static_cast<std::size_t>(std::ranges::count_if(
-      text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
-}
-
 std::size_t width_of(const TextColumn& column) {
-  std::size_t width = width_of(column.heading);
-  for (const std::string& cell : column.cells) width = std::max(width, width_of(cell));
+  std::size_t width = columns_of(column.heading);
+  for (const std::string& cell : column.cells) width = std::max(width, columns_of(cell));
   return width;
 }
 
 // `cell` is one of the column.
 void append(std::string& line, const TextColumn& column, const std::string& cell) {
-  const std::string blanks(width_of(column) - width_of(cell), ' ');
+  const std::string blanks(width_of(column) - columns_of(cell), ' ');
   if (!line.empty()) line += std::string(kGap, ' ');
   line += column.kind == TextColumn::Kind::number ? blanks + cell : cell + blanks;
 }
@@ -118,6 +114,20 @@ std::string cut_to_columns(const std::string& text, std::size_t columns) {
     if (begins && used++ == columns) return text.substr(0, i);
   }
   return text;
+}
+
+std::size_t columns_of(std::string_view text) {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
+}
+
+std::string painted(const std::string& text, Tone tone, bool colors) {
+  if (!colors || tone == Tone::plain || text.empty()) return text;
+  const char* const code = tone == Tone::good      ? "32"
+                           : tone == Tone::caution ? "33"
+                           : tone == Tone::bad     ? "1;31"
+                                                   : "2";
+  return fmt::format("\x1b[{}m{}\x1b[0m", code, text);
 }
 
 std::string_view nearest_name(std::string_view written, std::span<const std::string_view> known) {
@@ -169,6 +179,17 @@ std::string table_text(const std::vector<TextColumn>& table, std::size_t columns
   std::string text;
   for (const std::string& line : table_lines(table, inside)) text += fmt::format("  {}\n", line);
   return text;
+}
+
+bool wants_colors(const std::string& choice) {
+  if (choice != "auto") return choice == "always";
+  const char* const refused = std::getenv("NO_COLOR");
+  return is_live_terminal() && (refused == nullptr || *refused == '\0');
+}
+
+bool is_live_terminal() {
+  const char* const name = std::getenv("TERM");
+  return isatty(STDOUT_FILENO) != 0 && (name == nullptr || std::string_view(name) != "dumb");
 }
 
 std::size_t terminal_columns() {

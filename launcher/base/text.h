@@ -34,6 +34,13 @@ std::string printable_lines(std::string_view lines);
 // The first `columns` characters of UTF-8 text; a character counts as one column.
 std::string cut_to_columns(const std::string& text, std::size_t columns);
 
+// How wide UTF-8 text is: a character counts as one column.
+std::size_t columns_of(std::string_view text);
+
+// What a colour means. Where `colors` is false, the text stays as it is.
+enum class Tone : std::uint8_t { plain, good, caution, bad, faint };
+std::string painted(const std::string& text, Tone tone, bool colors);
+
 constexpr bool is_ascii_alphanumeric(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
@@ -61,6 +68,13 @@ std::vector<std::string> table_lines(const std::vector<TextColumn>& table, std::
 
 // The same, each line with two blanks before it and a line end.
 std::string table_text(const std::vector<TextColumn>& table, std::size_t columns = 0);
+
+// Whether what is printed has colours: `choice` is always, never or auto. auto: where stdout is a
+// terminal, unless NO_COLOR is set or TERM is dumb.
+bool wants_colors(const std::string& choice);
+
+// Whether stdout is a terminal whose cursor can be moved.
+bool is_live_terminal();
 
 // Of the terminal that is stdout; 0: it is not one.
 std::size_t terminal_columns();

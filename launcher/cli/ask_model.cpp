@@ -36,6 +36,35 @@ bool fits(const RunCheckpoint& source, std::int64_t available) {
   return available == 0 || static_cast<double>(bytes) <= kShare * static_cast<double>(available);
 }
 
+// Of a checkpoint whose weights are here.
+store::Step step_of(const std::filesystem::path& run, const plan::Plan& plan,
+                    const std::string& which) {
+  std::vector<store::Step> here;
+  std::vector<std::string> names;
+  for (const store::Checkpoint& one :
+       store::list_checkpoints(run, store::Verify::sizes, store::Part::weights).complete) {
+    here.push_back(one.manifest.step);
+    names.push_back(fmt::format("{}", number(one.manifest.step)));
+  }
+  if (which == "best") {
+    const auto best = store::best_of(here, losses_of(run, plan).best(1));
+    if (!best.empty()) return best.front();
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("{} has no checkpoint whose step was evaluated, so none is the best; give "
+                    "newest or a step: {}",
+                    run.string(), fmt::join(names, ", ")));
+  }
+  const auto named = std::ranges::find(names, which);
+  if (named != names.end()) return here[static_cast<std::size_t>(named - names.begin())];
+  throw base::UserError(
+      base::ExitCode::bad_input,
+      fmt::format(
+          "--checkpoint is {}, but must be newest, best, or the step of a checkpoint that {} "
+          "has here: {}",
+          base::printable(which), run.string(), fmt::join(names, ", ")));
+}
+
 // A GPU of this machine with room for the model, unless the recipe wants none.
 at::Device device_for(const RunCheckpoint& source) {
   const bool none = source.run.plan.recipe.model.device == recipe::Device::cpu;
@@ -82,15 +111,29 @@ base::ExitCode ask_hosts(const std::filesystem::path& path, const RunCheckpoint&
 
 }  // namespace
 
-RunCheckpoint find_checkpoint(const std::filesystem::path& run_directory) {
+void add_which_checkpoint(CLI::App* verb, std::string& which) {
+  verb->add_option("--checkpoint", which,
+                   "newest, best (the lowest evaluation loss), or the step of one")
+      ->capture_default_str();
+}
+
+RunCheckpoint find_checkpoint(const std::filesystem::path& run_directory,
+                              const std::string& which) {
   RunCheckpoint whole;
   whole.run = read_run(run_directory);
+  whole.config = planner::planned_model(whole.run.plan);
   const recipe::Recipe::Checkpoint& settings = whole.run.plan.recipe.checkpoint;
   if (settings.home == recipe::CheckpointHome::none && !weights_are_here(run_directory)) {
     throw base::UserError(
         base::ExitCode::bad_input,
         "the weights of {} stay on its hosts (checkpoint.home = \"none\"); fetch them with: {}",
         run_directory.string(), base::strait_command("resume", run_directory));
+  }
+  if (which != kNewest) {
+    whole.step = step_of(run_directory, whole.run.plan, which);
+    whole.checkpoint = store::checkpoint_directory(run_directory, whole.step);
+    store::open_checkpoint(whole.checkpoint, store::Verify::hashes, store::Part::weights);
+    return whole;
   }
   const auto newest = store::choose_checkpoint(run_directory, store::Part::weights);
   const bool has_ended = !run::RunDirectory::live(run_directory);
@@ -112,7 +155,6 @@ RunCheckpoint find_checkpoint(const std::filesystem::path& run_directory) {
   const bool damaged = !newest->damage.empty();
   if (has_ended || damaged) whole.warning = newest->warning;
   whole.step = newest->checkpoint.manifest.step;
-  whole.config = planner::planned_model(whole.run.plan);
   return whole;
 }
 

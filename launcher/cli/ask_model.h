@@ -13,7 +13,7 @@ class App;
 
 namespace strait::cli {
 
-// A run and its newest complete checkpoint.
+// A run and one of its complete checkpoints.
 struct RunCheckpoint {
   plan::RunFile run;
   models::ModelConfig config;
@@ -22,8 +22,15 @@ struct RunCheckpoint {
   std::string warning;  // a newer checkpoint that had to be passed over; empty: none
 };
 
-// UserError where there is no run or no checkpoint.
-RunCheckpoint find_checkpoint(const std::filesystem::path& run_directory);
+// Which one: "newest", "best" (that with the lowest evaluation loss, of those that are here), or a
+// step.
+inline constexpr const char* kNewest = "newest";
+// --checkpoint; `which` outlives the verb.
+void add_which_checkpoint(CLI::App* verb, std::string& which);
+
+// UserError where there is no run or no such checkpoint.
+RunCheckpoint find_checkpoint(const std::filesystem::path& run_directory,
+                              const std::string& which = kNewest);
 
 // Whether that checkpoint's weights, in float32, fit into the memory that this machine has free.
 bool fits_here(const RunCheckpoint& source);

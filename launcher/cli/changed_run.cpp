@@ -31,6 +31,7 @@ struct Changeable {
 constexpr std::array kChangeable = {
     Changeable{"train.eval_every", Effect::none},
     // Before "train", which would match as well.
+    Changeable{"train.stop_when", Effect::none},
     Changeable{"train.micro_batch", Effect::sums},
     Changeable{"train", Effect::later_steps},
     Changeable{"pipeline.replicas", Effect::replicas},
@@ -42,6 +43,7 @@ constexpr std::array kChangeable = {
     Changeable{"sync", Effect::replicas},
     Changeable{"checkpoint", Effect::none},
     Changeable{"hosts", Effect::none},
+    Changeable{"on", Effect::none},
     Changeable{"plugins", Effect::none},
 };
 

@@ -211,6 +211,10 @@ std::vector<std::string> closing_lines(const fs::path& run, const plan::Plan& pl
                   run.string(), number(outcome.step))};
   std::ranges::move(memory_line(run, plan), std::back_inserter(lines));
   std::ranges::move(forecast_line(run), std::back_inserter(lines));
+  if (!outcome.early.empty()) {
+    lines.push_back(
+        fmt::format("train on  {} resume {} --set train.stop_when.no_better=0", command, name));
+  }
   if (outcome.stopped && !losses.is_bad(outcome.step)) {
     lines.push_back(fmt::format("resume    {} resume {}   (from step {} of {})", command, name,
                                 number(outcome.step), plan.steps));
@@ -221,6 +225,17 @@ std::vector<std::string> closing_lines(const fs::path& run, const plan::Plan& pl
   lines.push_back(fmt::format("export    {} export {} {}", command, name,
                               base::shell_word(plan.recipe.name + "-export")));
   return lines;
+}
+
+std::string complete_line(const fs::path& run, const plan::Plan& plan, const std::string& early,
+                          bool was_to_change) {
+  const std::string why =
+      early.empty() ? fmt::format("all {} steps are done", plan.steps) : "it ended early: " + early;
+  const std::string change =
+      early.empty() ? fmt::format("train.steps={}", 2 * plan.steps) : "train.stop_when.no_better=0";
+  return fmt::format("{} is complete: {}{}; to train on: {} --set {}", run.string(), why,
+                     was_to_change ? ", so nothing was changed" : "",
+                     base::strait_command("resume", run), change);
 }
 
 std::string as_words(const RunOptions& options) {

@@ -18,6 +18,11 @@ std::vector<std::string> closing_lines(const std::filesystem::path& run, const p
                                        const run::Outcome& outcome, const std::string& asked,
                                        const run::LossHistory& losses);
 
+// Of a resume of a run that has nothing left to do: all steps are done, or `early` says why it
+// ended before them. `was_to_change`: something was asked for that a longer run would have.
+std::string complete_line(const std::filesystem::path& run, const plan::Plan& plan,
+                          const std::string& early, bool was_to_change);
+
 // " --from 12 --set 'hosts.list=["b"]'": what a resume was asked for, as words of a shell's
 // command.
 std::string as_words(const RunOptions& options);

@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -17,61 +19,60 @@ namespace {
 using Style = ConsoleOptions::Style;
 using Json = nlohmann::ordered_json;
 
-// Carriage return and "erase to the end of the line", because a shorter line may follow a longer
-// one.
-constexpr const char* kLineStart = "\r\x1b[K";
+// Erases to the end of the line, and of the screen.
+constexpr const char* kLineEnd = "\x1b[K";
+constexpr const char* kRestOfScreen = "\x1b[J";
 constexpr auto kQuietLive = std::chrono::seconds(2);
 constexpr auto kQuietPlain = std::chrono::seconds(30);
-constexpr std::int64_t kStayingLines = 20;
-constexpr std::size_t kLinksShown = 3;
-
-std::string link_label(const std::string& name) {
-  constexpr std::string_view kUsual = "boundary ";
-  return name.rfind(kUsual, 0) == 0 ? name.substr(kUsual.size()) : name;
-}
+constexpr auto kDrawEvery = std::chrono::milliseconds(100);
+constexpr std::size_t kRowsAtEnd = 4;  // of a table, live; the report has the others
 
 }  // namespace
 
-void LinkRates::add(const std::vector<run::ProcessReport>& reports,
-                    std::chrono::steady_clock::time_point now) {
-  std::map<std::string, double> rates;
-  for (const run::ProcessReport& report : reports) {
-    if (!report.progress) continue;
-    for (const run::LinkTraffic& link : report.progress->links) {
-      // Both ends report the link, and each counts what it sent.
-      Seen& seen = ends_[{link.name, report.process}];
-      const double seconds = std::chrono::duration<double>(now - seen.when).count();
-      const bool known = seen.when != std::chrono::steady_clock::time_point{};
-      if (known && seconds > 0 && link.sent_bytes >= seen.sent) {
-        // A smaller count means that the process restarted.
-        constexpr double kBitsPerByte = 8;
-        constexpr double kMega = 1e6;
-        const auto bytes = static_cast<double>(link.sent_bytes - seen.sent);
-        rates[link.name] += bytes * kBitsPerByte / kMega / seconds;
-      }
-      seen = {link.sent_bytes, now};
-    }
-  }
-  rates_ = std::move(rates);
-}
-
-std::vector<std::pair<std::string, double>> LinkRates::megabits() const {
-  return {rates_.begin(), rates_.end()};
+ConsoleOptions ConsoleOptions::of_stdout(bool as_json, const std::string& color) {
+  ConsoleOptions options;
+  options.colors = base::wants_colors(color);
+  if (base::is_live_terminal()) options.style = Style::live;
+  if (as_json) options.style = Style::json;
+  options.columns = [usual = options.columns]() -> std::size_t {
+    const std::size_t columns = base::terminal_columns();
+    return columns > 0 ? columns : usual();
+  };
+  return options;
 }
 
 Console::Console(base::TextSink& sink, ConsoleOptions options)
     : sink_(sink), options_(std::move(options)), said_(options_.now()) {}
 
-void Console::lasting(const std::string& line) {
-  const std::string text = base::printable(line) + "\n";
-  sink_.write(is(Style::live) ? kLineStart + text : text, false);
+Console::~Console() { erase(); }
+
+void Console::lasting(const std::string& line, base::Tone tone) {
+  const std::string text = base::painted(base::printable(line), tone, options_.colors);
+  const bool live = is(Style::live);
+  sink_.write(live ? fmt::format("\r{}{}\n{}", text, kLineEnd, kRestOfScreen) : text + "\n", false);
   said_ = options_.now();
+  if (std::exchange(drawn_, false)) draw();
 }
 
-void Console::passing(const std::string& line) {
+void Console::draw() {
   // The last column stays free: some terminals wrap when it is written.
-  sink_.write(kLineStart + base::cut_to_columns(base::printable(line), options_.columns() - 1),
-              true);
+  const std::size_t columns = std::max<std::size_t>(options_.columns(), 2) - 1;
+  view_.losses = losses_;
+  std::string text = "\r";
+  const std::vector<std::string> lines = live_block(view_, columns);
+  if (lines.empty()) return;
+  for (const std::string& line : lines) {
+    text += (text.size() > 1 ? "\n" : "") + in_tones(line, options_.colors) + kLineEnd;
+  }
+  text += kRestOfScreen;
+  if (lines.size() > 1) text += fmt::format("\x1b[{}A", lines.size() - 1);
+  sink_.write(text + "\r", true);
+  printed_ = options_.now();
+  drawn_ = true;
+}
+
+void Console::erase() {
+  if (std::exchange(drawn_, false)) sink_.write(std::string("\r") + kRestOfScreen, false);
 }
 
 void Console::json(const std::string& event, const Json& fields) {
@@ -84,6 +85,11 @@ void Console::json(const run::RunEvent& event) { json(event.name, event.fields);
 
 void Console::plan(const std::string& text, const std::string& plan_json) {
   if (is(Style::json)) return json("plan", {{"plan", Json::parse(plan_json)}});
+  if (is(Style::live)) {
+    const Json plan = Json::parse(plan_json);
+    first_step_seconds_ =
+        std::max(plan.value("step_seconds", 0.0), plan.value("first_epoch_step_seconds", 0.0));
+  }
   sink_.write(text + (text.ends_with('\n') ? "" : "\n"), false);
 }
 
@@ -111,6 +117,8 @@ void Console::training(store::Step from, store::Step to) {
   to_ = to;
   remaining_ = run::RemainingTime(to);
   if (is(Style::json)) return json(run::training_event(from, to));
+  view_.step = store::number(from);
+  view_.steps = store::number(to);
   lasting(from == store::Step{}
               ? "training " + base::counted(store::number(to), "step")
               : fmt::format("training steps {} to {}", store::number(from) + 1, store::number(to)));
@@ -121,36 +129,44 @@ void Console::reports(const std::vector<run::ProcessReport>& processes) {
   rates_.add(processes, now);
   const auto quiet = now - said_;
   const bool live = is(Style::live);
-  if (is(Style::json) || quiet < (live ? kQuietLive : kQuietPlain)) return;
-  std::vector<std::string> doing;
+  if (is(Style::json)) return;
+  if (quiet < (live ? kQuietLive : kQuietPlain)) {
+    if (drawn_) draw();  // the window may have another width now
+    return;
+  }
+  const std::string line = fmt::format("{}", fmt::join(doing(processes), " · "));
+  if (!live) return lasting(line);
+  const double seconds = std::chrono::duration<double>(quiet).count();
+  const bool first = view_.steps > 0 && losses_.empty();
+  const std::string estimate =
+      first && first_step_seconds_ > 0
+          ? fmt::format(" of about {} by the plan", clock_text(first_step_seconds_))
+          : "";
+  view_.doing =
+      fmt::format("{}{}{}: {}", first ? "first step, " : "", clock_text(seconds), estimate, line);
+  draw();
+}
+
+std::vector<std::string> Console::doing(const std::vector<run::ProcessReport>& processes) const {
+  std::vector<std::string> all;
   for (const run::ProcessReport& report : processes) {
     if (!report.progress) {
-      doing.push_back(report.process.describe() + " is starting");
+      all.push_back(report.process.describe() + " is starting");
     } else if (!report.progress->waits_for.empty()) {
-      doing.push_back(report.progress->waits_for);
+      all.push_back(report.progress->waits_for);
     } else {
-      doing.push_back(fmt::format("{}: {}", report.process.describe(), report.progress->phase));
+      all.push_back(fmt::format("{}: {}", report.process.describe(), report.progress->phase));
     }
   }
-  const std::string line = fmt::format("{}", fmt::join(doing, " · "));
-  live ? passing(line) : lasting(line);
+  return all;
 }
 
 std::string Console::step_text(const run::StepLine& line) const {
   std::vector<std::string> parts;
   parts.push_back(fmt::format("step {}/{}", store::number(line.step), store::number(to_)));
-  for (std::string& label : step_labels<trace::StepMetrics>(line, false)) {
-    parts.push_back(std::move(label));
-  }
-  const auto links = rates_.megabits();
-  for (std::size_t i = 0; i < std::min(links.size(), kLinksShown); ++i) {
-    parts.push_back(fmt::format("{} {:.1f} Mbit/s", link_label(links[i].first), links[i].second));
-  }
-  if (links.size() > kLinksShown) {
-    parts.push_back(fmt::format("+{} links", links.size() - kLinksShown));
-  }
-  for (std::string& label : step_labels<trace::StepMetrics>(line, true)) {
-    parts.push_back(std::move(label));
+  for (auto labels : {step_labels<trace::StepMetrics>(line, false), rates_.labels(),
+                      step_labels<trace::StepMetrics>(line, true)}) {
+    std::ranges::move(labels, std::back_inserter(parts));
   }
   if (const auto left = remaining_.seconds()) parts.push_back("ETA " + clock_text(*left));
   return fmt::format("{}", fmt::join(parts, " · "));
@@ -167,19 +183,31 @@ void Console::step(const run::StepLine& line) {
     fields["link_megabits_per_second"] = std::move(links);
     return json("step", fields);
   }
-  const std::string text = step_text(line);
-  held_back_ = text;
-  if (is(Style::plain)) return plain_step(line, text);
-  const std::int64_t done = store::number(line.step) - store::number(from_);
-  const std::int64_t every =
-      std::max<std::int64_t>(1, (store::number(to_) - store::number(from_)) / kStayingLines);
-  if (done == 1 || done % every == 0 || line.step == to_) {
-    lasting(text);
-    held_back_.clear();
-  } else {
-    passing(text);
-    said_ = options_.now();
+  held_back_ = step_text(line);
+  is(Style::plain) ? plain_step(line, held_back_) : live_step(line);
+}
+
+void Console::live_step(const run::StepLine& line) {
+  const auto now = options_.now();
+  said_ = now;
+  losses_.push_back(line.loss.value_or(std::numeric_limits<double>::quiet_NaN()));
+  view_.step = store::number(line.step);
+  view_.eta_seconds = remaining_.seconds();
+  view_.doing.clear();
+  view_.labels = step_labels<trace::StepMetrics>(line, false);
+  if (!evaluation_.empty()) view_.labels.push_back(evaluation_);
+  for (auto labels : {step_labels<trace::StepMetrics>(line, true), rates_.labels()}) {
+    std::ranges::move(labels, std::back_inserter(view_.labels));
   }
+  std::pair<std::uint64_t, std::string> most;
+  for (const auto& [process, metrics] : line.processes) {
+    most =
+        std::max(most, {std::max(metrics.gpu_memory_bytes, metrics.memory_bytes), process.text()});
+  }
+  if (most.first > 0) {
+    view_.labels.push_back(fmt::format("memory {} ({})", base::byte_text(most.first), most.second));
+  }
+  if (!printed_ || now - *printed_ >= kDrawEvery || line.step == to_) draw();
 }
 
 void Console::plain_step(const run::StepLine& line, const std::string& text) {
@@ -192,19 +220,22 @@ void Console::plain_step(const run::StepLine& line, const std::string& text) {
 
 void Console::evaluated(const run::Evaluated& evaluated) {
   if (is(Style::json)) return json(run::event_of(evaluated));
+  evaluation_ = fmt::format("evaluation {:.4g}", evaluated.loss);
   lasting(fmt::format("evaluation at step {}: loss {:.4g} over {}", store::number(evaluated.step),
                       evaluated.loss, base::counted(evaluated.tokens, "token")));
 }
 
 void Console::checkpointed(store::Step step) {
   if (is(Style::json)) return json(run::checkpoint_event(step));
-  lasting(fmt::format("checkpoint at step {}", store::number(step)));
+  view_.checkpoint = store::number(step);
+  lasting(fmt::format("checkpoint at step {}", store::number(step)), base::Tone::faint);
 }
 
 void Console::checkpoint_failed(store::Step step, const std::string& text) {
   if (is(Style::json)) return json(run::checkpoint_failed_event(step, text));
   lasting(fmt::format("warning: checkpoint at step {} failed, training continues: {}",
-                      store::number(step), text));
+                      store::number(step), text),
+          base::Tone::caution);
 }
 
 void Console::event(const std::string& source, const run::Event& event) {
@@ -221,7 +252,8 @@ void Console::replicas_absent(const run::ReplicasAbsent& absent) {
 void Console::replica_left(const run::ReplicaLeft& gone) {
   if (is(Style::json)) return json(run::event_of(gone));
   lasting(fmt::format("replica {} left at step {}: {}; active replicas: {}", gone.replica,
-                      store::number(gone.step), gone.why, fmt::join(gone.remaining, ", ")));
+                      store::number(gone.step), gone.why, fmt::join(gone.remaining, ", ")),
+          base::Tone::caution);
 }
 
 void Console::rejoin_attempted(const run::RejoinAttempt& attempt) {
@@ -239,13 +271,15 @@ void Console::replica_joined(const run::ReplicaJoined& joined) {
 
 void Console::standing_still(const std::string& why) {
   if (is(Style::json)) return json(run::standstill_event(why));
-  lasting(why.empty() ? "the run moves again" : "nothing moves: " + why);
+  lasting(why.empty() ? "the run moves again" : "nothing moves: " + why,
+          why.empty() ? base::Tone::good : base::Tone::caution);
 }
 
 void Console::stopping(bool now) {
   if (is(Style::json)) return json(run::stopping_event(now));
   lasting(now ? "stopping immediately"
-              : "stopping after this step and its checkpoint; Ctrl-C again stops immediately");
+              : "stopping after this step and its checkpoint; Ctrl-C again stops immediately",
+          base::Tone::caution);
 }
 
 void Console::restarting(const run::Restart& restart) {
@@ -260,11 +294,16 @@ void Console::restarting(const run::Restart& restart) {
 
 void Console::ended(const run::Outcome& outcome) {
   if (is(Style::json)) return json(run::event_of(outcome));
+  erase();
+  view_ = {};
   if (!held_back_.empty()) lasting(std::exchange(held_back_, {}));
   table(kBoundaryTraffic, boundaries_);
   table(kSyncTraffic, sync_);
   if (outcome.code != base::ExitCode::done) {
     failure(outcome);
+  } else if (!outcome.early.empty()) {
+    lasting(fmt::format("ended early after step {} of {}: {}", store::number(outcome.step),
+                        store::number(to_), outcome.early));
   } else if (outcome.stopped) {
     lasting(fmt::format("stopped on request after step {} of {}", store::number(outcome.step),
                         store::number(to_)));
@@ -273,17 +312,21 @@ void Console::ended(const run::Outcome& outcome) {
 
 template <class S>
 void Console::table(const char* what, const trace::MetricTotals<S>& totals) {
-  const std::vector<std::string> rows =
-      metric_table(totals.all(), is(Style::live) ? options_.columns() : 0);
+  const bool live = is(Style::live);
+  std::vector<S> all = totals.all();
+  const std::size_t hidden = live && all.size() > kRowsAtEnd ? all.size() - kRowsAtEnd : 0;
+  all.resize(all.size() - hidden);
+  const std::vector<std::string> rows = metric_table(all, live ? options_.columns() : 0);
   if (rows.empty()) return;
-  lasting(sums_title(what, totals));
+  lasting(sums_title(what, totals), base::Tone::faint);
   for (const std::string& row : rows) lasting(row);
+  if (hidden > 0) lasting(fmt::format("… {} more in report.html", hidden), base::Tone::faint);
 }
 
 void Console::failure(const run::Outcome& outcome) {
   const char* meaning = base::meaning(outcome.code);
   lasting("");
-  lasting(fmt::format("strait: {}", outcome.cause));
+  lasting(fmt::format("strait: {}", outcome.cause), base::Tone::bad);
   const std::string saved = outcome.checkpoint ? fmt::format("last checkpoint: step {}",
                                                              store::number(*outcome.checkpoint))
                                                : "no checkpoint since this start";

@@ -8,7 +8,10 @@
 #include <vector>
 
 #include "framework/trace/combine_metrics.h"
+#include "launcher/base/text.h"
 #include "launcher/base/text_pump.h"
+#include "launcher/cli/link_rates.h"
+#include "launcher/cli/status_text.h"
 #include "launcher/run/run_observer.h"
 #include "launcher/run/step_ledger.h"
 
@@ -24,32 +27,23 @@ struct ConsoleOptions {
   // The width of the terminal now, since its window may be resized.
   std::function<std::size_t()> columns = [] { return std::size_t{100}; };
   std::chrono::milliseconds every{1'000};  // plain: the least time between lines of steps
+  bool colors = false;
   std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
-};
 
-// Mbit/s of each link, both directions together, between the last two reports. Pure.
-class LinkRates {
- public:
-  void add(const std::vector<run::ProcessReport>& reports,
-           std::chrono::steady_clock::time_point now);
-
-  // Of the measured links, by name.
-  std::vector<std::pair<std::string, double>> megabits() const;
-
- private:
-  struct Seen {
-    std::uint64_t sent = 0;
-    std::chrono::steady_clock::time_point when;
-  };
-  std::map<std::pair<std::string, net::ProcessName>, Seen> ends_;
-  std::map<std::string, double> rates_;
+  // `color`: see base::wants_colors.
+  static ConsoleOptions of_stdout(bool as_json, const std::string& color);
 };
 
 // The output of `strait run`: lines for people or, with --json, objects for programs. Only writes
 // what it receives. One thread.
+//
+// On a terminal a block of lines (live_block) stays below the others and is redrawn in place. After
+// every piece of text the cursor is where the block begins, so text of any piece replaces it,
+// whether the pump has written the block or not, and a narrower window leaves nothing behind.
 class Console : public run::RunObserver {
  public:
   Console(base::TextSink& sink, ConsoleOptions options);
+  ~Console() override;  // leaves no block behind
 
   // The plan, as text or as one JSON object.
   void plan(const std::string& text, const std::string& json);
@@ -78,10 +72,14 @@ class Console : public run::RunObserver {
  private:
   using Time = std::chrono::steady_clock::time_point;
 
-  void lasting(const std::string& line);  // stays on the screen
-  void passing(const std::string& line);  // on a terminal, replaces the last such line
+  // Stays on the screen, above the block.
+  void lasting(const std::string& line, base::Tone tone = base::Tone::plain);
+  void draw();   // the block
+  void erase();  // the block, for good or until the next draw()
+  std::vector<std::string> doing(const std::vector<run::ProcessReport>& processes) const;
   void json(const std::string& event, const nlohmann::ordered_json& fields);
   void json(const run::RunEvent& event);
+  void live_step(const run::StepLine& line);
   void plain_step(const run::StepLine& line, const std::string& text);
   template <class S>
   void table(const char* what, const trace::MetricTotals<S>& totals);
@@ -97,9 +95,15 @@ class Console : public run::RunObserver {
   trace::MetricTotals<trace::SyncMetrics> sync_;
   store::Step from_{};
   store::Step to_{};
-  std::optional<Time> printed_;  // plain: time of the last line of a step
+  std::optional<Time> printed_;  // time of the last line of a step; live: of the last block
   Time said_;                    // time of the last line of any kind
   std::string held_back_;        // the line of the latest step, if it was not printed as lasting
+  // Live:
+  RunView view_;
+  std::vector<double> losses_;
+  std::string evaluation_;         // the label of the latest one
+  double first_step_seconds_ = 0;  // by the plan; 0: not known
+  bool drawn_ = false;             // there may be a block on the screen
 };
 
 }  // namespace strait::cli

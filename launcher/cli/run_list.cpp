@@ -29,6 +29,7 @@ std::string ended_state(const json& status) {
   if (outcome.at("code") != number(base::ExitCode::done)) {
     return "ended: " + outcome.at("meaning").get<std::string>();
   }
+  if (!outcome.value("early", "").empty()) return "ended early";
   return outcome.at("stopped").get<bool>() ? "stopped" : "done";
 }
 

@@ -45,6 +45,12 @@ void add_run_options(CLI::App* verb, const std::shared_ptr<RunOptions>& options)
   verb->add_flag("--json", options->json, "machine-readable output");
 }
 
+void add_color(CLI::App* verb, std::string& color) {
+  verb->add_option("--color", color, "auto: on a terminal, unless NO_COLOR is set")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->capture_default_str();
+}
+
 CLI::Option* add_without(CLI::App* verb, const std::shared_ptr<RunOptions>& options) {
   return verb
       ->add_option("--without", options->without,

@@ -22,6 +22,7 @@ struct RunOptions {
   std::filesystem::path recipe;        // or, to resume, the run directory
   std::vector<std::string> overrides;  // --set key=value
   bool json = false;                   // machine-readable events on stdout
+  std::string color = "auto";          // see base::wants_colors
   std::vector<std::uint32_t> without;  // replicas that the run starts without
   bool replace = false;                // move an earlier run of that name aside
   std::optional<std::int64_t> from;    // to resume: the step of the checkpoint; absent: the newest
@@ -40,6 +41,8 @@ std::filesystem::path run_directory(const std::filesystem::path& given);
 void add_overrides(CLI::App* verb, std::vector<std::string>& overrides);
 // --set and --json.
 void add_run_options(CLI::App* verb, const std::shared_ptr<RunOptions>& options);
+// --color; `color` outlives the verb.
+void add_color(CLI::App* verb, std::string& color);
 // --without.
 CLI::Option* add_without(CLI::App* verb, const std::shared_ptr<RunOptions>& options);
 

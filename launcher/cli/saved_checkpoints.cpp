@@ -184,12 +184,15 @@ std::vector<SavedCheckpoint> saved_checkpoints(const fs::path& run, const plan::
 }
 
 std::vector<std::string> mark_damaged(std::vector<SavedCheckpoint>& list, const plan::Plan& plan,
-                                      std::int64_t keep, std::optional<store::Step> good) {
+                                      std::int64_t keep, std::optional<store::Step> good,
+                                      const store::BestRule& best) {
   std::vector<std::string> sentences;
   std::int64_t intact = 0;
   for (SavedCheckpoint& one : list) {
     const bool may_be_good = good && one.step <= *good;
-    if (one.state != State::complete || (intact >= keep && !may_be_good)) continue;
+    const bool may_be_best = std::ranges::find(best.order, one.step) != best.order.end();
+    const bool may_stay = intact < keep || may_be_good || may_be_best;
+    if (one.state != State::complete || !may_stay) continue;
     const auto damage = store::verify_checkpoint(one.path, part_here(plan)).damage;
     if (damage.empty()) {
       ++intact;
@@ -222,7 +225,7 @@ std::string intact_instead(const std::vector<SavedCheckpoint>& list, const plan:
 
 std::vector<store::Step> kept_steps(const std::vector<SavedCheckpoint>& list, std::int64_t keep,
                                     std::optional<std::int64_t> every,
-                                    std::optional<store::Step> good) {
+                                    std::optional<store::Step> good, const store::BestRule& best) {
   std::vector<store::Step> complete;
   for (const SavedCheckpoint& one : list) {
     if (one.state == State::complete) complete.push_back(one.step);
@@ -230,7 +233,7 @@ std::vector<store::Step> kept_steps(const std::vector<SavedCheckpoint>& list, st
   if (complete.empty()) return {};
   const store::Step oldest =
       complete[std::min(complete.size(), static_cast<std::size_t>(keep)) - 1];
-  std::vector<store::Step> kept = store::steps_to_keep(complete, keep, good);
+  std::vector<store::Step> kept = store::steps_to_keep(complete, keep, good, best);
   for (const store::Step step : complete) {
     const bool added = std::ranges::find(kept, step) == kept.end();
     if (added && every && number(step) % *every == 0) kept.push_back(step);

@@ -35,11 +35,13 @@ std::vector<SavedCheckpoint> saved_checkpoints(const std::filesystem::path& run,
 
 // The newest complete ones may have damage that sizes do not show, and what is damaged is not to be
 // counted upon: reads them, newest first, until `keep` are intact, and the newest that is known to
-// be good (that of step `good` or an older one). The others become damaged. Returns what is wrong,
+// be good (that of step `good` or an older one), and all that may be `best`. The others become
+// damaged. Returns what is wrong,
 // a sentence each. Of one whose files lie on hosts, only what is here is read. StoreError
 // storage_io: the disk cannot be read now.
 std::vector<std::string> mark_damaged(std::vector<SavedCheckpoint>& list, const plan::Plan& plan,
-                                      std::int64_t keep, std::optional<store::Step> good = {});
+                                      std::int64_t keep, std::optional<store::Step> good = {},
+                                      const store::BestRule& best = {});
 
 // What to copy instead of the checkpoint of step `damaged`: "; step 4 is intact: copy it with
 // --step 4". Reads the others, newest first, until one is intact.
@@ -47,11 +49,13 @@ std::string intact_instead(const std::vector<SavedCheckpoint>& list, const plan:
                            store::Step damaged);
 
 // Which of these stay: the `keep` newest complete ones, the newest complete one that is known to be
-// good (that of step `good` or an older one), complete ones of steps that `every` divides, all of
-// another build, and damaged ones among those newest. Newest first; empty where none is complete.
+// good (that of step `good` or an older one), the `best`, complete ones of steps that `every`
+// divides, all of another build, and damaged ones among those newest. Newest first; empty where
+// none is complete.
 std::vector<store::Step> kept_steps(const std::vector<SavedCheckpoint>& list, std::int64_t keep,
                                     std::optional<std::int64_t> every,
-                                    std::optional<store::Step> good = {});
+                                    std::optional<store::Step> good = {},
+                                    const store::BestRule& best = {});
 
 // What copy_run() has copied.
 struct CopiedRun {

@@ -4,11 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <cstdint>
 #include <iterator>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
@@ -18,6 +15,7 @@
 #include "framework/trace/traffic_metrics.h"
 #include "launcher/base/command_name.h"
 #include "launcher/base/text.h"
+#include "launcher/cli/loss_chart.h"
 #include "launcher/cli/metric_text.h"
 #include "launcher/run/forecast_check.h"
 #include "launcher/run/step_ledger.h"
@@ -27,40 +25,23 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kScale = 9;  // characters of a number and its bar
-constexpr std::array<std::string_view, 9> kEighths = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
-constexpr std::size_t kFull = kEighths.size() - 1;
-
-// NaN: no finite value fell into this column.
-std::vector<double> column_means(std::span<const double> values, std::size_t columns) {
-  const std::size_t used = std::min(columns, values.size());
-  std::vector<double> means(used);
-  for (std::size_t column = 0; column < used; ++column) {
-    const std::size_t first = column * values.size() / used;
-    const std::size_t last = (column + 1) * values.size() / used;
-    double sum = 0;
-    std::size_t count = 0;
-    for (const double value : values.subspan(first, last - first)) {
-      if (!std::isfinite(value)) continue;
-      sum += value;
-      ++count;
-    }
-    means[column] =
-        count == 0 ? std::numeric_limits<double>::quiet_NaN() : sum / static_cast<double>(count);
-  }
-  return means;
-}
-
-constexpr std::size_t kBarColumns = 30;
+constexpr std::size_t kMostBarColumns = 30;
+constexpr std::size_t kMostCurveColumns = 40;
 constexpr std::size_t kMostChartRows = 8;
 
-std::string progress_bar(std::int64_t step, std::int64_t steps) {
-  const double share =
-      steps > 0 ? std::clamp(static_cast<double>(step) / static_cast<double>(steps), 0.0, 1.0) : 0;
-  const auto full = static_cast<std::size_t>(share * kBarColumns);
-  std::string bar;
-  for (std::size_t i = 0; i < kBarColumns; ++i) bar += i < full ? "█" : "░";
-  return fmt::format("{} {:3.0f} %", bar, 100 * share);
+// The parts with a dot between them, in lines of this width; a part alone may be wider.
+void add_folded(std::vector<std::string>& lines, const std::vector<std::string>& parts,
+                std::size_t columns) {
+  std::string line;
+  for (const std::string& part : parts) {
+    const std::string longer = line.empty() ? part : line + " · " + part;
+    if (!line.empty() && base::columns_of(longer) > columns) {
+      lines.push_back(std::exchange(line, part));
+    } else {
+      line = longer;
+    }
+  }
+  if (!line.empty()) lines.push_back(line);
 }
 
 void add_part(std::vector<std::string>& lines, const std::vector<std::string>& part) {
@@ -173,6 +154,58 @@ std::string numbers_line(const json& status) {
   return line;
 }
 
+RunView view_of(const json& status) {
+  RunView view{status.at("step").get<std::int64_t>(), status.at("steps").get<std::int64_t>()};
+  const json eta = status.at("eta_seconds");
+  if (status.at("state") != "ended" && eta.is_number()) view.eta_seconds = eta.get<double>();
+  const json saved = status.at("checkpoint");
+  if (saved.is_number_integer()) view.checkpoint = saved.get<std::int64_t>();
+  for (const trace::Status where : {trace::Status::line, trace::Status::watch}) {
+    std::ranges::move(metric_labels<trace::StepMetrics>(status, where),
+                      std::back_inserter(view.labels));
+  }
+  return view;
+}
+
+std::vector<std::string> live_block(const RunView& view, std::size_t columns) {
+  std::vector<std::string> lines;
+  if (view.steps > 0) {
+    std::vector<std::string> progress = {
+        fmt::format("{}  step {}/{}",
+                    progress_bar(view.step, view.steps, std::min(kMostBarColumns, columns / 4)),
+                    view.step, view.steps)};
+    if (view.eta_seconds) progress.push_back("ETA " + clock_text(*view.eta_seconds));
+    if (view.checkpoint) progress.push_back(fmt::format("checkpoint at step {}", *view.checkpoint));
+    add_folded(lines, progress, columns);
+    std::vector<std::string> labels = view.labels;
+    if (!labels.empty() && !view.losses.empty()) {
+      labels[0] += " " + curve_of(view.losses, std::min(kMostCurveColumns, columns / 4));
+    }
+    add_folded(lines, labels, columns);
+  }
+  if (!view.doing.empty()) lines.push_back(view.doing);
+  for (std::string& line : lines) line = base::cut_to_columns(base::printable(line), columns);
+  return lines;
+}
+
+std::string in_tones(const std::string& line, bool colors) {
+  const std::size_t bar = std::min(line.find("█"), line.find("░"));
+  if (const std::size_t end = line.find(' '); bar == 0 && end != line.npos) {
+    return base::painted(line.substr(0, end), base::Tone::good, colors) + line.substr(end);
+  }
+  using base::Tone;
+  const auto has = [&](std::string_view text) { return line.find(text) != line.npos; };
+  const bool lost = has("ended with code") || has("launcher is gone");
+  const bool slow = line.starts_with("slow: ") || line.starts_with("nothing moves: ") ||
+                    line.starts_with("restarts by itself") || has("did not rejoin: ") ||
+                    (line.starts_with("replica ") && has(" left at step "));
+  return base::painted(line,
+                       lost && !has("ended with code 0") ? Tone::bad
+                       : slow                            ? Tone::caution
+                                                         : Tone::plain,
+                       colors);
+}
+
 std::string end_line(const std::string& run, const json& status) {
   const json& outcome = status.at("outcome");
   const auto step = status.at("step").get<std::int64_t>();
@@ -181,6 +214,9 @@ std::string end_line(const std::string& run, const json& status) {
   if (outcome.at("stopped").get<bool>() && cause.empty() && step < steps) {
     return fmt::format("stopped on request after step {} of {}; resume with: {}", step, steps,
                        base::strait_command("resume", run));
+  }
+  if (const std::string early = outcome.value("early", ""); !early.empty() && cause.empty()) {
+    return fmt::format("ended early after step {} of {}: {}", step, steps, early);
   }
   return fmt::format("ended with code {} ({}){}{}", outcome.at("code").get<int>(),
                      outcome.at("meaning").get<std::string>(), cause.empty() ? "" : ": ", cause);
@@ -195,8 +231,7 @@ std::vector<std::string> wrapped(const std::string& line, std::size_t columns) {
     const std::size_t word = std::min(line.find_first_not_of(' ', begin), line.size());
     const std::size_t end = std::min(line.find(' ', word), line.size());
     const std::string next = line.substr(begin, end - begin);
-    const auto width = static_cast<std::size_t>(std::ranges::count_if(
-        next, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
+    const std::size_t width = base::columns_of(next);
     if (columns > 0 && used > 0 && used + width > columns) {
       lines.push_back(std::string(kFurther) + next.substr(word - begin));
       used = kFurther.size() + width - (word - begin);
@@ -223,49 +258,10 @@ std::vector<std::vector<std::string>> state_parts(const json& status, bool live,
   return {traffic_lines(status, columns), part_lines(status, columns), std::move(fitting)};
 }
 
-std::vector<std::string> loss_chart(std::span<const double> values, std::size_t columns,
-                                    std::size_t rows) {
-  if (values.empty() || rows == 0 || columns <= kScale) return {};
-  const std::vector<double> means = column_means(values, columns - kScale);
-  double least = std::numeric_limits<double>::infinity();
-  double most = -least;
-  for (const double mean : means) {
-    if (std::isnan(mean)) continue;
-    least = std::min(least, mean);
-    most = std::max(most, mean);
-  }
-  if (!std::isfinite(least)) return {};
-  const double range = most > least ? most - least : 1;
-  std::vector<std::string> lines;
-  for (std::size_t row = rows; row-- > 0;) {
-    const bool top = row + 1 == rows;
-    const bool bottom = row == 0;
-    std::string line =
-        top || bottom ? fmt::format("{:>7.4g} │", top ? most : least) : fmt::format("{:>7} │", "");
-    for (const double mean : means) {
-      // At least one eighth of the lowest row, so that the lowest value is visible.
-      const double height =
-          std::isnan(mean) ? 0 : 1 + (mean - least) / range * static_cast<double>(rows * kFull - 1);
-      const double above = height - static_cast<double>(row * kFull);
-      line +=
-          kEighths[static_cast<std::size_t>(std::clamp(above, 0.0, static_cast<double>(kFull)))];
-    }
-    lines.push_back(std::move(line));
-  }
-  return lines;
-}
-
 std::vector<std::string> watch_frame(const std::string& headline, const nlohmann::json& status,
                                      bool live, std::span<const double> losses, ScreenSize size) {
   std::vector<std::string> lines = {headline};
-  std::string numbers = fmt::format(
-      "{}  {}",
-      progress_bar(status.at("step").get<std::int64_t>(), status.at("steps").get<std::int64_t>()),
-      numbers_line(status));
-  for (const std::string& label : metric_labels<trace::StepMetrics>(status, trace::Status::watch)) {
-    numbers += " · " + label;
-  }
-  std::ranges::move(wrapped(numbers, size.columns), std::back_inserter(lines));
+  std::ranges::move(live_block(view_of(status), size.columns), std::back_inserter(lines));
   const auto parts = state_parts(status, live, size.columns);
   // The chart gets the remaining rows; on a small screen the tables have priority.
   std::size_t taken = lines.size() + 3;

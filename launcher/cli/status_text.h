@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,6 +14,24 @@ namespace strait::cli {
 std::string numbers_line(const nlohmann::json& status);
 // How a run ended, according to status.json: "ended with code 30 (a process was lost): …".
 std::string end_line(const std::string& run, const nlohmann::json& status);
+// How far a run is, for people: from its status, or in its launcher.
+struct RunView {
+  std::int64_t step = 0;
+  std::int64_t steps = 0;  // 0: it has not begun to train
+  std::optional<double> eta_seconds = {};
+  std::optional<std::int64_t> checkpoint = {};
+  std::vector<std::string> labels = {};  // of the latest step, the loss first
+  std::span<const double> losses = {};   // so far; empty: without a curve
+  std::string doing = {};                // what it waits for; empty: it trains
+};
+RunView view_of(const nlohmann::json& status);
+// A bar, and what the view says, in lines that are folded between labels to this width. The
+// launcher redraws them in place, and watch_frame() begins with them.
+std::vector<std::string> live_block(const RunView& view, std::size_t columns);
+// A line of these functions in the colours of what it means: a bar, something slow or lost, a
+// failure.
+std::string in_tones(const std::string& line, bool colors);
+
 // The line, broken at blanks where it is wider; 0: of any width. A word alone may be wider.
 std::vector<std::string> wrapped(const std::string& line, std::size_t columns);
 // All but these, for a screen of that width; status and watch show the same. First the traffic of
@@ -21,12 +41,6 @@ std::vector<std::string> wrapped(const std::string& line, std::size_t columns);
 // is slow, and what each process computes or waits for.
 std::vector<std::vector<std::string>> state_parts(const nlohmann::json& status, bool live,
                                                   std::size_t columns = 0);
-
-// A curve in characters: `rows` lines of at most `columns` characters, with the scale on the left.
-// Every column is the mean of its share of the values, oldest first. Values that are not finite
-// leave a gap. Empty without values or room. Pure.
-std::vector<std::string> loss_chart(std::span<const double> values, std::size_t columns,
-                                    std::size_t rows);
 
 // The size of a terminal, in characters.
 struct ScreenSize {

@@ -51,23 +51,47 @@ std::optional<bool> is_good(const SavedCheckpoint& one, const run::LossHistory& 
   return seen ? std::optional(false) : std::nullopt;
 }
 
-std::string goodness_text(std::optional<bool> good) {
-  if (!good) return "";
-  return *good ? ", known to be good" : ", its losses have diverged";
+std::string judgement_text(std::optional<bool> good, std::optional<double> evaluation, bool best) {
+  std::string text = !good ? "" : *good ? ", known to be good" : ", its losses have diverged";
+  if (evaluation) text += fmt::format(", evaluation loss {:.4g}", *evaluation);
+  return text + (best ? ", the best" : "");
+}
+
+std::optional<double> evaluation_of(const SavedCheckpoint& one, const run::LossHistory& losses) {
+  return one.state == State::complete ? losses.evaluation(one.step) : std::nullopt;
+}
+
+bool is_best(const SavedCheckpoint& one, std::optional<store::Step> best) {
+  return one.state == State::complete && one.step == best;
+}
+
+// That of --checkpoint best.
+std::optional<store::Step> best_step(const std::vector<SavedCheckpoint>& list,
+                                     const run::LossHistory& losses) {
+  std::vector<store::Step> complete;
+  for (const SavedCheckpoint& one : list) {
+    if (one.state == State::complete) complete.push_back(one.step);
+  }
+  const auto best = store::best_of(complete, losses.best(1));
+  return best.empty() ? std::nullopt : std::optional(best.front());
 }
 
 base::ExitCode list_checkpoints_of(const fs::path& run, bool as_json) {
   const plan::Plan plan = plan_of(run);
   const std::vector<SavedCheckpoint> list = saved_checkpoints(run, plan);
   const run::LossHistory losses = losses_of(run, plan);
+  const std::optional<store::Step> best = best_step(list, losses);
   if (as_json) {
     json lines = json::array();
     for (const SavedCheckpoint& one : list) {
       const std::optional<bool> good = is_good(one, losses);
+      const std::optional<double> evaluation = evaluation_of(one, losses);
       lines.push_back({{"step", number(one.step)},
                        {"path", one.path.string()},
                        {"state", name_of(one.state)},
                        {"good", good ? json(*good) : json(nullptr)},
+                       {"evaluation", evaluation ? json(*evaluation) : json(nullptr)},
+                       {"best", is_best(one, best)},
                        {"saved", one.saved == 0 ? json(nullptr) : json(one.saved)},
                        {"bytes", one.bytes},
                        {"files", one.files},
@@ -86,8 +110,10 @@ base::ExitCode list_checkpoints_of(const fs::path& run, bool as_json) {
         one.state == State::complete
             ? fmt::format("{} in {}", base::byte_text(one.bytes), base::counted(one.files, "file"))
             : "-";
-    fmt::print("step {:<8} {:<19}  {:<16}  {:<22}  {}{}\n", number(one.step), time_text(one.saved),
-               name_of(one.state), size, place_text(one), goodness_text(is_good(one, losses)));
+    fmt::print(
+        "step {:<8} {:<19}  {:<16}  {:<22}  {}{}\n", number(one.step), time_text(one.saved),
+        name_of(one.state), size, place_text(one),
+        judgement_text(is_good(one, losses), evaluation_of(one, losses), is_best(one, best)));
   }
   return base::ExitCode::done;
 }
@@ -199,7 +225,7 @@ base::ExitCode copy_checkpoint_of(const fs::path& run, const fs::path& target,
   return base::ExitCode::done;
 }
 
-// With the newest that is known to be good.
+// With the newest that is known to be good, and those that checkpoint.keep_best keeps.
 struct PruneRule {
   std::int64_t keep = 0;                // newest complete ones
   std::optional<std::int64_t> every{};  // and checkpoints whose step is a multiple of this
@@ -210,12 +236,14 @@ base::ExitCode prune_run(const fs::path& run, const PruneRule& rule) {
   const run::RunDirectory directory = run::RunDirectory::open(run);
   const plan::Plan plan = plan_of(run);
   std::vector<SavedCheckpoint> list = saved_checkpoints(run, plan);
-  const std::optional<store::Step> good = losses_of(run, plan).good();
+  const run::LossHistory losses = losses_of(run, plan);
+  const std::optional<store::Step> good = losses.good();
+  const store::BestRule best = losses.best(plan.recipe.checkpoint.keep_best);
   // Every byte that would stay is read first: what is intact must not be removed for what is
   // damaged.
-  const std::vector<std::string> damage = mark_damaged(list, plan, rule.keep, good);
+  const std::vector<std::string> damage = mark_damaged(list, plan, rule.keep, good, best);
   for (const std::string& sentence : damage) fmt::print("damaged: {}\n", sentence);
-  const std::vector<store::Step> kept = kept_steps(list, rule.keep, rule.every, good);
+  const std::vector<store::Step> kept = kept_steps(list, rule.keep, rule.every, good, best);
   if (kept.empty() && !damage.empty()) {
     throw base::UserError(base::ExitCode::corrupt,
                           "{} has no checkpoint that is intact; nothing was removed", run.string());

@@ -175,6 +175,7 @@ struct EvalFlags {
   fs::path run;
   std::string data;  // empty: the recipe's data.eval
   std::string tokenizer;
+  std::string checkpoint = kNewest;
   bool json = false;
   Place place = Place::automatic;
 };
@@ -183,7 +184,7 @@ base::ExitCode evaluate(const EvalFlags& flags) {
   const data::PreparedData data =
       evaluation_data(flags.run, read_run(flags.run), flags.data, flags.tokenizer);
   // Not before the data is read: a live run removes checkpoints.
-  const RunCheckpoint source = find_checkpoint(flags.run);
+  const RunCheckpoint source = find_checkpoint(flags.run, flags.checkpoint);
   warn(source.warning);
   const plan::Plan& plan = source.run.plan;
   const Place place = choose_place(source, flags.place);
@@ -213,6 +214,7 @@ void add_eval(CLI::App& cli, Command& command) {
   verb->add_option("--data", flags->data, "instead of the recipe's data.eval");
   verb->add_option("--tokenizer", flags->tokenizer, "a directory, or bytes; else the run's own");
   verb->add_flag("--json", flags->json, "machine-readable output");
+  add_which_checkpoint(verb, flags->checkpoint);
   add_place(verb, flags->place);
   verb->callback([flags, &command] { command = [flags] { return evaluate(*flags); }; });
 }

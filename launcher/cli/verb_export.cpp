@@ -35,6 +35,7 @@ struct ExportOptions {
   std::optional<at::ScalarType> type;         // absent: each tensor's own in the source
   bool merge = false;                         // of adapters: write the model with them added
   std::uint64_t shard_bytes = 5'000'000'000;  // a file holds at most this, or one tensor
+  std::string checkpoint = kNewest;
 };
 
 namespace fs = std::filesystem;
@@ -266,16 +267,15 @@ std::string copy_tokenizer_and_side_files(const plan::RunFile& run, const fs::pa
   return "";
 }
 
-// Writes a run's newest checkpoint as a Hugging Face directory: weights under the names and in the
+// Writes a run's checkpoint as a Hugging Face directory: weights under the names and in the
 // value types of the source's files, config.json, the source's tokenizer, template and generation
 // files, and a README.md that says how the model was made. One tensor is in memory at a time. Of a
 // run that trained adapters: a PEFT directory, unless they are to be merged.
-// Returns a line for the user. UserError where the directory exists already or there is no
-// checkpoint.
+// Returns a line for the user. UserError where the directory exists already or no checkpoint does.
 std::string export_model(const fs::path& run, const fs::path& directory,
                          const ExportOptions& options) {
   check_new_or_empty(directory, "export into a new directory");
-  const RunCheckpoint source = find_checkpoint(run);
+  const RunCheckpoint source = find_checkpoint(run, options.checkpoint);
   warn(source.warning);
   const planner::CheckpointWeights weights(source.run.plan.recipe, source.config,
                                            source.checkpoint);
@@ -314,7 +314,7 @@ void add_export(CLI::App& cli, Command& command) {
     std::string directory;
     std::string type;
     double shard_gigabytes = 5;
-    bool merge = false;
+    ExportOptions how;
   };
   const auto options = std::make_shared<Options>();
   CLI::App* verb = cli.add_subcommand("export", "a Hugging Face directory of a trained model");
@@ -322,14 +322,14 @@ void add_export(CLI::App& cli, Command& command) {
   verb->add_option("directory", options->directory, "a new one")->required();
   verb->add_option("--dtype", options->type, "instead of the value types of the source's files")
       ->check(CLI::IsMember({"float32", "bfloat16", "float16"}));
-  verb->add_flag("--merge", options->merge, "of a LoRA run: the whole model, adapters added");
+  verb->add_flag("--merge", options->how.merge, "of a LoRA run: the whole model, adapters added");
   verb->add_option("--shard-gb", options->shard_gigabytes, "the most that a file holds")
       ->check(number_range(1e-6, 1e6))
       ->capture_default_str();
+  add_which_checkpoint(verb, options->how.checkpoint);
   verb->callback([options, &command] {
     command = [options] {
-      ExportOptions how;
-      how.merge = options->merge;
+      ExportOptions how = options->how;
       if (options->type == "float32") how.type = at::kFloat;
       if (options->type == "bfloat16") how.type = at::kBFloat16;
       if (options->type == "float16") how.type = at::kHalf;

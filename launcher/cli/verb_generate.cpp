@@ -33,6 +33,7 @@ struct GenerateFlags {
   std::string prompt;
   std::filesystem::path prompts;  // instead: a file
   std::string tokenizer;
+  std::string checkpoint = kNewest;
   bool chat = false;
   Place place = Place::automatic;
   GenerationOptions options;
@@ -162,7 +163,7 @@ base::ExitCode generate(const GenerateFlags& flags) {
     prompts = read_prompts(flags.prompts, flags.chat, *coder);
   }
   // Not before the tokenizer is up and the prompts are read: a live run removes checkpoints.
-  const RunCheckpoint source = find_checkpoint(flags.run);
+  const RunCheckpoint source = find_checkpoint(flags.run, flags.checkpoint);
   warn(source.warning);
   const Place place = choose_place(source, flags.place);
   Generation generation(std::move(prompts), models::describe(source.config), *coder, flags.options,
@@ -218,6 +219,7 @@ void add_generate(CLI::App& cli, Command& command) {
   verb->add_option("--tokenizer", flags->tokenizer, "a directory, or bytes; else the run's own");
   verb->add_flag("--chat", flags->chat,
                  "the prompt is what a user says, in the tokenizer's chat template");
+  add_which_checkpoint(verb, flags->checkpoint);
   add_place(verb, flags->place);
   verb->callback([flags, &command] { command = [flags] { return generate(*flags); }; });
 }

@@ -49,20 +49,6 @@ constexpr const char* kStoppedEarly =
 // A node that comes after a failed start would wait for a launcher as long as hosts.join_wait says.
 constexpr std::chrono::seconds kTellNodesFor{20};
 
-ConsoleOptions console_options(bool as_json) {
-  ConsoleOptions options;
-  if (as_json) {
-    options.style = ConsoleOptions::Style::json;
-  } else if (isatty(STDOUT_FILENO) != 0) {
-    options.style = ConsoleOptions::Style::live;
-    options.columns = [usual = options.columns]() -> std::size_t {
-      const std::size_t columns = base::terminal_columns();
-      return columns > 0 ? columns : usual();
-    };
-  }
-  return options;
-}
-
 // A run goes on without its lines: all that they say is in its files.
 base::TextPump make_pump(const RunOptions& options, const fs::path& run) {
   const auto failed = [run](int error) {
@@ -177,14 +163,10 @@ void check_belongs(const run::RunDirectory& directory, const plan::RunFile& run,
                         fmt::join(differences, "\n  "));
 }
 
-// All steps are done. The nodes must hear of it.
-base::ExitCode report_complete(const run::RunDirectory& directory, const plan::Plan& plan,
-                               bool was_to_change, hosts::Rendezvous* rendezvous,
-                               Console& console) {
-  console.note(fmt::format(
-      "{} is complete: all {} steps are done{}; to train on: {} --set train.steps={}",
-      directory.path().string(), plan.steps, was_to_change ? ", so nothing was changed" : "",
-      base::strait_command("resume", directory.path()), 2 * plan.steps));
+// Nothing is left to train. The nodes must hear of it.
+base::ExitCode report_complete(const std::string& line, const plan::Plan& plan,
+                               hosts::Rendezvous* rendezvous, Console& console) {
+  console.note(line);
   if (rendezvous == nullptr) return base::ExitCode::done;
   rendezvous->end(base::ExitCode::done, "");
   wait_for_nodes(plan.recipe.hosts, std::chrono::seconds(plan.recipe.hosts.join_wait), *rendezvous);
@@ -198,7 +180,7 @@ base::ExitCode go_on(const RunOptions& options, hosts::Rendezvous* rendezvous) {
   std::optional<store::Step> from;
   if (options.from) from = store::Step{*options.from};
   base::TextPump pump = make_pump(options, directory.path());
-  Console console(pump, console_options(options.json));
+  Console console(pump, ConsoleOptions::of_stdout(options.json, options.color));
   const std::string edited = edited_recipe_note(directory.path(), run.plan.recipe);
   if (!edited.empty()) console.note(edited);
   const bool by_engine = rendezvous != nullptr;
@@ -219,9 +201,13 @@ base::ExitCode go_on(const RunOptions& options, hosts::Rendezvous* rendezvous) {
       for (const std::string& line : changed.notes) console.note(line);
     }
   }
-  if (number(manifest.step) >= run.plan.steps) {
-    return report_complete(directory, run.plan, !options.overrides.empty() && !by_engine,
-                           rendezvous, console);
+  run::LossHistory losses = losses_of(directory.path(), run.plan);
+  losses.go_back(manifest.step);
+  const std::string early = losses.end_reason(run.plan.recipe.train.stop_when);
+  if (number(manifest.step) >= run.plan.steps || !early.empty()) {
+    return report_complete(
+        complete_line(directory.path(), run.plan, early, !options.overrides.empty() && !by_engine),
+        run.plan, rendezvous, console);
   }
   run::check_can_start_without(run.plan, options.without);
   hosts::check_launcher_address(run.plan.recipe.hosts);
@@ -242,6 +228,7 @@ base::ExitCode go_on_with(const fs::path& path, const RunOptions& options,
   RunOptions again;
   again.recipe = path;
   again.json = options.json;
+  again.color = options.color;
   again.without = options.without;
   if (rendezvous != nullptr) {
     const auto first = std::ranges::find_if(options.overrides, [](const std::string& one) {
@@ -269,7 +256,7 @@ base::ExitCode begin_or_go_on(const recipe::Recipe& recipe, const RunOptions& op
       path, std::move(planned),
       aside ? run::RunDirectory::Existing::move_aside : run::RunDirectory::Existing::refuse);
   base::TextPump pump = make_pump(options, directory.path());
-  Console console(pump, console_options(options.json));
+  Console console(pump, ConsoleOptions::of_stdout(options.json, options.color));
   if (directory.moved_aside()) {
     console.note(fmt::format("the earlier run is now {}", directory.moved_aside()->string()));
   }
@@ -327,6 +314,7 @@ void add_run(CLI::App& cli, Command& command) {
   CLI::App* verb = cli.add_subcommand("run", "fine-tune a model as a recipe describes");
   verb->add_option("recipe", options->recipe, "a recipe file")->required();
   add_run_options(verb, options);
+  add_color(verb, options->color);
   verb->add_flag("--replace", options->replace, "move an earlier run of that name aside");
   add_rendezvous(verb, options);
   add_without(verb, options);
@@ -344,6 +332,7 @@ void add_resume(CLI::App& cli, Command& command) {
   add_run_argument(verb, options->recipe)->required();
   verb->footer(changeable_keys);
   add_run_options(verb, options);
+  add_color(verb, options->color);
   CLI::Option* one =
       verb->add_option("--replica", replica->number,
                        "of a live run: this replica rejoins (sync.on_loss = \"continue\")");

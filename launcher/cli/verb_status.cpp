@@ -122,7 +122,7 @@ std::string update_text(double updated) {
 }
 
 void print(const std::filesystem::path& run, const json& status,
-           const std::optional<base::LiveRun>& live) {
+           const std::optional<base::LiveRun>& live, bool colors) {
   const auto state = status.at("state").get<std::string>();
   const std::string updated = update_text(status.at("updated").get<double>());
   if (live && state == "preparing") {
@@ -130,7 +130,7 @@ void print(const std::filesystem::path& run, const json& status,
   } else if (live) {
     fmt::print("{}: {} ({}; updated {})\n", run.string(), state, live->sentence(), updated);
   } else if (state == "ended") {
-    fmt::print("{}: {}\n", run.string(), end_line(run.string(), status));
+    fmt::print("{}: {}\n", run.string(), in_tones(end_line(run.string(), status), colors));
   } else {
     fmt::print("{}: its launcher is gone, last update {} while {}; {}\n", run.string(), updated,
                state, resume_hint(run));
@@ -143,13 +143,13 @@ void print(const std::filesystem::path& run, const json& status,
     if (!line.empty()) parts.insert(parts.begin(), wrapped(line, inside));
   }
   for (const auto& part : parts) {
-    for (const std::string& line : part) fmt::print("  {}\n", line);
+    for (const std::string& line : part) fmt::print("  {}\n", in_tones(line, colors));
   }
 }
 
 }  // namespace
 
-base::ExitCode show_status(const std::filesystem::path& run, bool as_json) {
+base::ExitCode show_status(const std::filesystem::path& run, bool as_json, bool colors) {
   const std::optional<base::LiveRun> live = run::RunDirectory::live(run);
   std::optional<json> status = run::read_run_status(run);
   if (!status && !live) {
@@ -180,7 +180,7 @@ base::ExitCode show_status(const std::filesystem::path& run, bool as_json) {
     return base::ExitCode::done;
   }
   try {
-    print(run, *status, live);
+    print(run, *status, live, colors);
   } catch (const json::exception& error) {
     run::refuse_foreign_status(run, error);
   }
@@ -191,16 +191,18 @@ void add_status(CLI::App& cli, Command& command) {
   struct Options {
     std::filesystem::path run;
     bool json = false;
+    std::string color = "auto";
   };
   const auto options = std::make_shared<Options>();
   CLI::App* verb =
       cli.add_subcommand("status", "show the state of a run, or how it ended; list the runs");
   add_run_argument(verb, options->run)->description("its directory, or NAME; absent: all here");
   verb->add_flag("--json", options->json, "machine-readable output");
+  add_color(verb, options->color);
   verb->callback([options, &command] {
     command = [options] {
       if (options->run.empty()) return list_runs("status", options->json);
-      return show_status(options->run, options->json);
+      return show_status(options->run, options->json, base::wants_colors(options->color));
     };
   });
 }

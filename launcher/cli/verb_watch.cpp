@@ -154,7 +154,7 @@ class WatchedRun {
   std::string suspension_;  // empty: it is not
 };
 
-void watch_on_screen(WatchedRun& run) {
+void watch_on_screen(WatchedRun& run, bool colors) {
   const base::StopSignals signals;  // a signal must not skip restoring the terminal
   FullScreen screen(STDIN_FILENO, STDOUT_FILENO);
   for (;;) {
@@ -163,6 +163,7 @@ void watch_on_screen(WatchedRun& run) {
     std::vector<std::string> lines =
         run.frame(size).value_or(std::vector<std::string>{"the run is being prepared"});
     lines.resize(size.rows);
+    for (std::string& line : lines) line = in_tones(line, colors);
     lines.emplace_back(run.live() ? "q quits; the run continues" : "q quits");
     screen.draw(lines);
     const std::optional<char> key = screen.key(kDrawEvery);
@@ -171,13 +172,13 @@ void watch_on_screen(WatchedRun& run) {
   }
 }
 
-void watch_on_pipe(WatchedRun& run) {
+void watch_on_pipe(WatchedRun& run, bool colors) {
   std::vector<std::string> printed;
   for (;;) {
     const auto lines = run.frame(kPipeSize);
     if (lines && *lines != printed) {
       printed = *lines;
-      for (const std::string& line : printed) fmt::print("{}\n", line);
+      for (const std::string& line : printed) fmt::print("{}\n", in_tones(line, colors));
       fmt::print("\n");
       std::fflush(stdout);
     }
@@ -186,15 +187,15 @@ void watch_on_pipe(WatchedRun& run) {
   }
 }
 
-base::ExitCode watch_run(const fs::path& run) {
+base::ExitCode watch_run(const fs::path& run, bool colors) {
   if (!run::RunDirectory::live(run) && !run::read_run_status(run)) {
     run::refuse_run_not_started(run);
   }
   WatchedRun watched(run);
   if (::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0) {
-    watch_on_screen(watched);
+    watch_on_screen(watched, colors);
   } else {
-    watch_on_pipe(watched);
+    watch_on_pipe(watched, colors);
   }
   return base::ExitCode::done;
 }
@@ -202,11 +203,20 @@ base::ExitCode watch_run(const fs::path& run) {
 }  // namespace
 
 void add_watch(CLI::App& cli, Command& command) {
-  const auto run = std::make_shared<fs::path>();
+  struct Options {
+    fs::path run;
+    std::string color = "auto";
+  };
+  const auto options = std::make_shared<Options>();
   CLI::App* verb = cli.add_subcommand("watch", "show a run live on the full screen");
-  add_run_argument(verb, *run)->description("its directory, or NAME; absent: list those here");
-  verb->callback([run, &command] {
-    command = [run] { return run->empty() ? list_runs("watch", false) : watch_run(*run); };
+  add_run_argument(verb, options->run)
+      ->description("its directory, or NAME; absent: list those here");
+  add_color(verb, options->color);
+  verb->callback([options, &command] {
+    command = [options] {
+      return options->run.empty() ? list_runs("watch", false)
+                                  : watch_run(options->run, base::wants_colors(options->color));
+    };
   });
 }
 

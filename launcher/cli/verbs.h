@@ -58,7 +58,7 @@ base::ExitCode resume_replica(const std::filesystem::path& run, std::uint32_t re
 
 // Prints the state of a run, or how it ended, from its files; does not connect to the run.
 // UserError: there is no run.
-base::ExitCode show_status(const std::filesystem::path& run, bool json);
+base::ExitCode show_status(const std::filesystem::path& run, bool json, bool colors = false);
 
 // What a key of recipes, a table of them, an exit code, a metric or a word means. UserError: it is
 // none of them.

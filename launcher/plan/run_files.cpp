@@ -156,6 +156,8 @@ std::string recipe_hash(const RunFile& run) {
   recipe.sync = {};
   recipe.checkpoint = {};
   recipe.hosts = {};
+  recipe.on = {};
+  recipe.train.stop_when = {};
   return store::hash_text(recipe::recipe_to_toml(recipe));
 }
 

@@ -34,6 +34,8 @@ void describe(auto& f, fields::Is<StageJob> auto& m) {
   f("binds", m.binds), f("resume", m.resume), f("resume_caches", m.resume_caches);
   f("resume_exact", m.resume_exact), f("absent", m.absent), f("joins", m.joins);
   f("inference", m.inference), f("codec_generation", m.codec_generation);
+  f("best_evaluation", m.early_stop.best);
+  f("evaluations_since", m.early_stop.since_better);
 }
 
 namespace {

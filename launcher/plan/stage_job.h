@@ -1,6 +1,7 @@
 #pragma once
 
 #include "framework/net/identity.h"
+#include "framework/trace/early_stop.h"
 #include "launcher/plan/plan.h"
 
 namespace strait::plan {
@@ -36,7 +37,8 @@ struct StageJob {
   std::set<std::uint32_t> absent;  // replicas that the run starts without
   bool joins = false;              // joins replicas that are training: copies the state of one
   bool inference = false;          // answers requests to the model of `resume` and trains nothing
-  std::int64_t codec_generation = 0;  // incremented whenever all activation caches are dropped
+  std::int64_t codec_generation = 0;   // incremented whenever all activation caches are dropped
+  trace::EarlyStop::State early_stop;  // what the evaluations so far have shown
 };
 
 std::string to_text(const StageJob& job);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "framework/trace/early_stop.h"
 #include "launcher/recipe/recipe_values.h"
 
 namespace strait::recipe {
@@ -12,16 +13,11 @@ struct PreferenceSettings {
   bool operator==(const PreferenceSettings&) const = default;
 };
 
-// [codec]: the codecs' own struct.
-using codec::CodecSettings;
-
-// One recipe file as a plain value, compared field by field, independent of TOML. Paths are as the
-// user wrote them. Comments say what an absent optional means.
+// One recipe file as a plain value; paths as the user wrote them; comments say what absence means.
 struct Recipe {
   using Lora = LoraSettings;
   using Hosts = HostSettings;
-  using Codec = CodecSettings;
-
+  using Codec = codec::CodecSettings;
   struct Model {
     std::string path;                         // a Hugging Face directory; required
     Weights weights = Weights::load;          // random: only config.json is needed
@@ -32,8 +28,7 @@ struct Recipe {
     bool choose_recompute = false;            // "auto": none until the plan has chosen
     std::optional<Lora> lora = std::nullopt;  // absent: full fine-tuning
     std::string adapter;  // a PEFT directory to start from, with its own `lora`; empty: none
-    // Of the frozen matrices of blocks; only with adapters.
-    Quantization quantization = Quantization::none;
+    Quantization quantization = Quantization::none;  // of frozen matrices; only with adapters
     bool operator==(const Model&) const = default;
   };
 
@@ -91,7 +86,8 @@ struct Recipe {
     double neftune = 0;                   // alpha of the noise on token embeddings; 0 is off
     std::map<std::string, double> rates;  // factors of the learning rate, by pattern of names
     PreferenceSettings preference;
-    std::int64_t eval_every = 0;  // steps; 0: only at the end, when there is data to evaluate
+    std::int64_t eval_every = 0;       // steps; 0: only at the end, when there is data to evaluate
+    trace::EarlyStop::Rule stop_when;  // by the evaluation loss
     bool operator==(const Train&) const = default;
   };
 
@@ -114,12 +110,18 @@ struct Recipe {
   };
 
   struct Checkpoint {
-    std::int64_t every = 100;  // steps; 0: only at the end
-    std::int64_t keep = 2;     // complete checkpoints that stay
+    std::int64_t every = 100;    // steps; 0: only at the end
+    std::int64_t keep = 2;       // complete checkpoints that stay
+    std::int64_t keep_best = 0;  // more of them, those with the best evaluation loss
     CheckpointHome home = CheckpointHome::automatic;
     std::int64_t memory = std::int64_t{1} << 30U;  // bytes per process
     std::int64_t memory_every = 0;                 // steps; 0: none is held in memory
     bool operator==(const Checkpoint&) const = default;
+  };
+
+  struct Hooks {  // commands for a shell; empty: none
+    std::string end, failure, checkpoint;
+    bool operator==(const Hooks&) const = default;
   };
 
   std::string name;       // the run directory is runs/<name>/; by default the file's own name
@@ -132,6 +134,7 @@ struct Recipe {
   Codec codec;
   Sync sync;
   Checkpoint checkpoint;
+  Hooks on;
   Hosts hosts;
   KeyOrigins origins;  // compares as equal
   bool operator==(const Recipe&) const = default;

@@ -21,6 +21,7 @@ using key_kinds::text;
 using key_kinds::text_list;
 using key_kinds::written_if_set;
 constexpr std::int64_t kMany = 1'000'000'000;
+constexpr const char* kCommand = "a command of a shell";
 
 // A member of a section.
 template <auto Part, auto Member>
@@ -38,6 +39,11 @@ using R = Recipe;
 template <auto Member>
 constexpr auto in_preference() {
   return [](auto& recipe) -> auto& { return recipe.train.preference.*Member; };
+}
+
+template <auto Member>
+constexpr auto in_stop_when() {
+  return [](auto& recipe) -> auto& { return recipe.train.stop_when.*Member; };
 }
 
 // With "auto" as a further value, which sets `chosen`.
@@ -149,6 +155,19 @@ void add_pipeline_and_train(std::vector<RecipeKey>& keys) {
                "steps; 0 is only at the end, when there is data to evaluate")});
 }
 
+void add_stop_when(std::vector<RecipeKey>& keys) {
+  keys.insert(keys.end(),
+              {written_if_set(integer(
+                   "train.stop_when.no_better", in_stop_when<&trace::EarlyStop::Rule::no_better>(),
+                   {0, 1'000'000},
+                   "patience: the run saves and ends after so many evaluations in a row without a "
+                   "better loss; absent: 0, never")),
+               written_if_set(number(
+                   "train.stop_when.min_delta", in_stop_when<&trace::EarlyStop::Rule::min_delta>(),
+                   {0, 1000},
+                   "a loss is better if it is lower than the best by more than this; absent: 0"))});
+}
+
 void add_preference(std::vector<RecipeKey>& keys) {
   using Settings = PreferenceSettings;
   keys.insert(keys.end(),
@@ -187,16 +206,24 @@ void add_state_and_hosts(std::vector<RecipeKey>& keys) {
                "steps; 0 is only at the end"),
        integer("checkpoint.keep", at<&R::checkpoint, &R::Checkpoint::keep>(), {2, 1'000'000},
                "complete checkpoints that stay"),
+       special_keys::keep_best(),
        written_if_set(
            choice("checkpoint.home", at<&R::checkpoint, &R::Checkpoint::home>(),
                   "what comes from hosts to this machine; auto: all, but behind the last step only "
                   "the weights are waited for; weights: never more; none: all stays there")),
        written_if_set(special_keys::checkpoint_memory()),
-       written_if_set(integer(
-           "checkpoint.memory_every", at<&R::checkpoint, &R::Checkpoint::memory_every>(),
-           {0, kMany},
-           "steps between checkpoints in memory only, each stage's on its host and on a neighbour, "
-           "so that losing a host costs at most so many steps; absent: 0, none"))});
+       written_if_set(
+           integer("checkpoint.memory_every", at<&R::checkpoint, &R::Checkpoint::memory_every>(),
+                   {0, kMany},
+                   "steps between checkpoints in memory only, each stage's on its host and on a "
+                   "neighbour, so that losing a host costs at most so many steps; absent: 0, "
+                   "none")),
+       text("on.end", at<&R::on, &R::Hooks::end>(), kCommand,
+            "run by the launcher when the run has ended, however it did (docs/runs.md#commands)"),
+       text("on.failure", at<&R::on, &R::Hooks::failure>(), kCommand,
+            "the same before it, when the exit code is neither 0 nor 130"),
+       text("on.checkpoint", at<&R::on, &R::Hooks::checkpoint>(), kCommand,
+            "run after a checkpoint, beside training: one at a time, the newest next")});
   std::ranges::move(host_keys(), std::back_inserter(keys));
   std::ranges::move(simulate_keys(), std::back_inserter(keys));
 }
@@ -210,6 +237,7 @@ const std::vector<RecipeKey>& recipe_keys() {
     std::vector<RecipeKey> all;
     add_model_and_data(all);
     add_pipeline_and_train(all);
+    add_stop_when(all);
     add_preference(all);
     add_wire(all);
     add_state_and_hosts(all);

@@ -86,6 +86,7 @@ RecipeKey group();              // codec.group: a power of two
 RecipeKey cache();              // codec.cache: a size with its unit
 RecipeKey cache_disk();         // codec.cache_disk: a size with its unit
 RecipeKey checkpoint_memory();  // checkpoint.memory: a size with its unit
+RecipeKey keep_best();          // checkpoint.keep_best: a number, or a flag
 
 }  // namespace special_keys
 

@@ -51,6 +51,41 @@ void check_data(const Recipe& recipe, const OriginsOf& at, Mistakes& mistakes) {
   }
 }
 
+// What ends a run early or keeps checkpoints by the evaluation loss.
+void check_by_evaluation(const Recipe& recipe, const Origins& origins, const OriginsOf& at,
+                         Mistakes& mistakes) {
+  const trace::EarlyStop::Rule& stop = recipe.train.stop_when;
+  const std::int64_t evaluated = recipe.train.eval_every;
+  constexpr std::string_view kStop = "train.stop_when.no_better";
+  if (stop.no_better == 0 && origins.contains("train.stop_when.min_delta")) {
+    mistakes.push_back(
+        fmt::format("train.stop_when.min_delta is set ({}), but {} is missing, and "
+                    "without it no run ends early; set it too, for example to 3",
+                    at({"train.stop_when.min_delta"}), kStop));
+  }
+  if (stop.no_better > 0 && evaluated == 0) {
+    mistakes.push_back(fmt::format(
+        "{} is {} ({}), but nothing is evaluated before the last step; set train.eval_every to a "
+        "number of steps, and data.eval or data.hold_out",
+        kStop, stop.no_better, at({kStop})));
+  }
+  if (stop.no_better > 0 && recipe.sync.on_loss == LossRule::continue_run) {
+    mistakes.push_back(fmt::format(
+        "{} is {}, but sync.on_loss is \"continue\" ({}): a replica that comes back has not seen "
+        "all evaluations; leave one of them out",
+        kStop, stop.no_better, at({kStop, "sync.on_loss"})));
+  }
+  const std::int64_t saved = recipe.checkpoint.every;
+  if (recipe.checkpoint.keep_best == 0) return;
+  if (evaluated == 0 || saved == 0 || saved % evaluated != 0) {
+    mistakes.push_back(fmt::format(
+        "checkpoint.keep_best is set, but checkpoint.every is {} and train.eval_every {} ({}); it "
+        "needs an evaluation of every checkpoint: make checkpoint.every a multiple of "
+        "train.eval_every, both above 0",
+        saved, evaluated, at({"checkpoint.keep_best", "checkpoint.every", "train.eval_every"})));
+  }
+}
+
 // The losses of pairs, what they need and what they exclude.
 void check_preference(const Recipe& recipe, const Origins& origins, const OriginsOf& at,
                       Mistakes& mistakes) {
@@ -267,6 +302,7 @@ void check_consistent(const Recipe& recipe, const std::string& source, const Ori
         name_of(recipe.model.quantization), at({"model.quantization"})));
   }
   check_data(recipe, at, mistakes);
+  check_by_evaluation(recipe, origins, at, mistakes);
   check_preference(recipe, origins, at, mistakes);
   check_codecs(recipe.codec, origins, at, mistakes);
   check_hosts(recipe.hosts, at, mistakes);

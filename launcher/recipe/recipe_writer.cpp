@@ -133,6 +133,7 @@ Recipe without_secrets(Recipe recipe) {
   for (std::vector<RecipeHost>* hosts : {&recipe.hosts.list, &recipe.hosts.spare}) {
     for (RecipeHost& host : *hosts) host.environment.clear();
   }
+  recipe.on = {};  // commands may hold keys of services
   return recipe;
 }
 

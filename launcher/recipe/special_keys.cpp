@@ -206,6 +206,18 @@ RecipeKey budget() {
       [](const Recipe& recipe) { return RecipeValue(fmt::format("{} %", recipe.codec.budget)); }};
 }
 
+RecipeKey keep_best() {
+  RecipeKey key = key_kinds::integer(
+      "checkpoint.keep_best", [](auto& recipe) -> auto& { return recipe.checkpoint.keep_best; },
+      {0, 1'000'000},
+      "checkpoints with the best evaluation loss that stay, too; true: 1; absent: false");
+  key.allowed += ", or true or false";
+  key.set = [set = std::move(key.set)](const RecipeValue& value, Recipe& recipe) {
+    return set(value.is_boolean() ? RecipeValue(value == true ? 1 : 0) : value, recipe);
+  };
+  return key_kinds::written_if_set(std::move(key));
+}
+
 RecipeKey first_bits() {
   return listed_number(
       "codec.first_bits", [](auto& recipe) -> auto& { return recipe.codec.first_bits; },

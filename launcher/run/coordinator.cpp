@@ -62,6 +62,7 @@ Outcome Coordinator::run(const std::atomic<int>& stops) {
   workers_.kill_all();
   Outcome result = outcome();
   if (result.code == base::ExitCode::done) {
+    observers_.launcher_event({"stopped_early", result.early});
     observers_.launcher_event({"diverged", losses_.divergence()});
   }
   observers_.notify(&RunObserver::ended, result);
@@ -307,14 +308,19 @@ void Coordinator::evict_replica(const Finding& finding) {
 
 Outcome Coordinator::outcome() const {
   Outcome result;
-  result.stopped = stops_handled_ > 0 && (phase_ == Phase::aborting || last_step_ < options_.to);
+  const bool short_of_end = last_step_ < options_.to;
+  if (phase_ == Phase::leaving && short_of_end) {
+    result.early = losses_.end_reason(options_.stop_when);
+  }
+  result.stopped =
+      stops_handled_ > 0 && result.early.empty() && (phase_ == Phase::aborting || short_of_end);
   result.step = last_step_;
   result.checkpoint = checkpoints_.last();
   result.joined = joined_;
   result.trained = trained_;
   result.left = left_hosts_;
   std::optional<Finding> cause = root_cause_.cause();
-  if (!cause && leaving_ && !result.stopped && last_step_ < options_.to) {
+  if (!cause && leaving_ && !result.stopped && result.early.empty() && short_of_end) {
     cause = Finding{std::nullopt, leaving_->code, leaving_->sentence};  // no process has failed
     if (leaving_->process) result.host = workers_.at(*leaving_->process).host();
   }

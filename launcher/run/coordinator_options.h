@@ -73,6 +73,8 @@ struct CoordinatorOptions {
   bool survives_lost_replicas = false;
   // The losses of the weights that this launch starts with.
   LossHistory losses{};
+  // The stages end the run by it; here it only says why they have.
+  trace::EarlyStop::Rule stop_when{};
   // Called when training begins and after every loss, before the next prune(). May be absent.
   std::function<void(const LossHistory&)> on_loss;
   // How many checkpoints in a row may fail: with this one the run ends.

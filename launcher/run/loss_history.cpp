@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/base/run_file_names.h"
+#include "launcher/base/text.h"
 
 namespace strait::run {
 namespace {
@@ -75,6 +76,7 @@ void LossHistory::trained(const Loss& loss, bool skipped) {
 
 void LossHistory::evaluated(const Loss& loss) {
   evaluated_ = loss.step;
+  evaluations_.push_back(loss);
   add(loss, loss.step);
   add_better(loss);
 }
@@ -90,10 +92,46 @@ void LossHistory::go_back(Step step) {
   if (best_ && best_->step > step) best_ = first_better_;
   if (good_) good_ = std::min(*good_, step);
   if (is_evaluated(step)) evaluated_ = step;
+  std::erase_if(evaluations_, [&](const Loss& one) { return one.step > step; });
   trained_ = std::min(trained_, step);
   not_finite_ = is_bad(step);
   latest_.reset();
   skipped_ = 0;
+}
+
+store::BestRule LossHistory::best(std::int64_t keep) const {
+  if (keep == 0) return {};
+  std::vector<Loss> losses = evaluations_;
+  std::erase_if(losses, [](const Loss& one) { return !std::isfinite(one.value); });
+  std::ranges::stable_sort(losses, {}, &Loss::value);
+  store::BestRule rule{keep, {}};
+  rule.order.reserve(losses.size());
+  for (const Loss& one : losses) rule.order.push_back(one.step);
+  return rule;
+}
+
+std::optional<double> LossHistory::evaluation(Step step) const {
+  const auto found = std::ranges::find(evaluations_, step, &Loss::step);
+  return found == evaluations_.end() ? std::nullopt : std::optional(found->value);
+}
+
+trace::EarlyStop LossHistory::early_stop(const trace::EarlyStop::Rule& rule) const {
+  trace::EarlyStop stop(rule);
+  for (const Loss& one : evaluations_) stop.evaluated(one.value);
+  return stop;
+}
+
+std::string LossHistory::end_reason(const trace::EarlyStop::Rule& rule) const {
+  const trace::EarlyStop stop = early_stop(rule);
+  if (!stop.is_due()) return "";
+  const std::int64_t since = stop.state().since_better;
+  const std::string times = base::counted(since, "evaluation");
+  if (!stop.state().best) return fmt::format("the evaluation loss was not finite for {}", times);
+  const Loss& best = *(evaluations_.end() - 1 - since);
+  const std::string by =
+      rule.min_delta > 0 ? fmt::format(" by more than {:.4g}", rule.min_delta) : std::string();
+  return fmt::format("the evaluation loss was not better{} than the {:.4g} of step {} for {}", by,
+                     best.value, number(best.step), times);
 }
 
 std::string LossHistory::divergence() const {

@@ -4,8 +4,11 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "framework/store/checkpoint.h"
 #include "framework/store/sample.h"
+#include "framework/trace/early_stop.h"
 
 namespace strait::run {
 
@@ -43,6 +46,16 @@ class LossHistory {
   // The latest loss belongs to its weights and was not finite.
   bool is_bad(store::Step checkpoint) const { return not_finite_ && !is_good(checkpoint); }
 
+  // The `keep` best checkpoints are those of the steps with the lowest evaluation losses; of equal
+  // ones the earliest.
+  store::BestRule best(std::int64_t keep) const;
+  // Of the weights after this step, where they were evaluated.
+  std::optional<double> evaluation(store::Step step) const;
+  // What the evaluations so far mean to this rule.
+  trace::EarlyStop early_stop(const trace::EarlyStop::Rule& rule) const;
+  // Why the run ends early by this rule, as a sentence. Empty: it does not.
+  std::string end_reason(const trace::EarlyStop::Rule& rule) const;
+
   // Steps that changed no weight, up to the latest one. Starts again with go_back().
   int skipped_in_a_row() const { return skipped_; }
   // Why the latest loss is not sound, as a sentence. Empty: it is.
@@ -56,7 +69,8 @@ class LossHistory {
 
   double guess_;
   store::Step trained_{};                 // the latest step
-  std::optional<store::Step> evaluated_;  // the latest evaluation
+  std::optional<store::Step> evaluated_;  // the latest evaluation, or go_back() before it
+  std::vector<Loss> evaluations_;         // by step
   std::optional<store::Step> good_;
   std::optional<Loss> first_better_;  // the first one below a guess
   std::optional<Loss> best_;          // the best of these

@@ -17,6 +17,7 @@ nlohmann::ordered_json to_json(const Outcome& outcome) {
           {"log_tail", outcome.log_tail},
           {"followers", outcome.followers},
           {"stopped", outcome.stopped},
+          {"early", outcome.early},
           {"step", store::number(outcome.step)},
           {"checkpoint",
            outcome.checkpoint ? Json(store::number(*outcome.checkpoint)) : Json(nullptr)}};

@@ -19,6 +19,7 @@ struct Outcome {
   std::vector<std::string> log_tail;        // last lines of its log
   std::vector<std::string> followers;       // failures that followed, one sentence each
   bool stopped = false;                     // on the user's request, before its last step
+  std::string early;                        // why train.stop_when has ended it; empty: it has not
   bool trained = false;                     // training was reached, so its changes were applied
   store::Step step{};                       // updates made by all processes
   std::optional<store::Step> checkpoint;    // newest one committed by this launch

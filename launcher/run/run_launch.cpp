@@ -121,7 +121,8 @@ store::Manifest manifest_of(const plan::RunFile& run, std::uint32_t generation,
 
 CoordinatorOptions training_coordination(const plan::RunFile& run, const RunDirectory& directory,
                                          RunHosts& hosts, RunStorage& storage,
-                                         StageStarter& starter, const LaunchOptions& options) {
+                                         StageStarter& starter, LossHistory so_far,
+                                         const LaunchOptions& options) {
   CoordinatorOptions coordination = base_coordination(run, hosts);
   coordination.from = options.from;
   coordination.to = static_cast<store::Step>(run.plan.steps);
@@ -144,8 +145,8 @@ CoordinatorOptions training_coordination(const plan::RunFile& run, const RunDire
     storage.commit(step, files);
   };
   coordination.on_loss = [&storage](const LossHistory& losses) { storage.judge(losses); };
-  coordination.losses = read_losses(directory.path(), options.model.guess_loss(run.plan));
-  coordination.losses.go_back(options.from);
+  coordination.losses = std::move(so_far);
+  coordination.stop_when = run.plan.recipe.train.stop_when;
   coordination.prune = [&storage](store::PruneTime time) { return storage.prune(time); };
   return coordination;
 }
@@ -278,7 +279,10 @@ Outcome launch_run(RunDirectory& directory, const plan::RunFile& planned,
   });
   hosts.phase_ended("files sent");
 
-  StageStarter starter(run, directory, node_options, hosts, options);
+  LossHistory losses = read_losses(directory.path(), options.model.guess_loss(run.plan));
+  losses.go_back(options.from);
+  StageStarter starter(run, directory, node_options, hosts, options,
+                       losses.early_stop(run.plan.recipe.train.stop_when).state());
   std::vector<WorkerHandle> workers = starter.start_all();
   hosts.phase_ended("stages started");
 
@@ -297,7 +301,7 @@ Outcome launch_run(RunDirectory& directory, const plan::RunFile& planned,
   for (const Event& note : hosts.notes()) report(note);
   for (const Event& warning : warnings) report(warning);
   CoordinatorOptions coordination =
-      training_coordination(run, directory, hosts, storage, starter, options);
+      training_coordination(run, directory, hosts, storage, starter, std::move(losses), options);
   if (options.starting) options.starting(run);
   coordination.end_requests = options.end_requests;
   // After RunHosts, which writes facts of the hosts into `run`.

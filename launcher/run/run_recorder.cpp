@@ -103,6 +103,15 @@ void record_between(const RunDirectory& directory, const RunEvent* event,
 
 }  // namespace
 
+void record_event(const RunDirectory& directory, const Event& event) {
+  try {
+    const RunEvent line = stage_event("the launcher", event);
+    trace::JsonLines(directory.events()).append(event_line(line));
+  } catch (const trace::TraceError& error) {
+    spdlog::error("{}", error.what());
+  }
+}
+
 void record_restarting(const RunDirectory& directory) {
   record_between(directory, nullptr, [](Json& status) {
     status["state"] = "restarting";

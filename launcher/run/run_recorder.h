@@ -59,6 +59,9 @@ class RunRecorder : public RunObserver {
   bool warned_ = false;
 };
 
+// An event of the launcher, at any time. Disk errors are only logged.
+void record_event(const RunDirectory& directory, const Event& event);
+
 // Between two launches of a run, when there is no RunRecorder: the same files. Disk errors are not
 // reported, because the next launch meets them too.
 //

@@ -65,12 +65,13 @@ void RunStorage::commit(store::Step step, const std::vector<store::ShardFile>& f
 
 void RunStorage::judge(const LossHistory& losses) {
   losses_ = losses;
-  if (transfer_ != nullptr && losses.good()) transfer_->known_good(*losses.good());
+  if (transfer_ != nullptr) transfer_->judged(losses.good(), best());
   if (memory_) memory_->judge(losses);
 }
 
 store::Pruned RunStorage::prune(store::PruneTime time) {
   store::PruneRule rule{run_.plan.recipe.checkpoint.keep, losses_.good()};
+  rule.best = best();
   if (transfer_ != nullptr) {
     // A finished download prunes: until then older checkpoints are the newest that are complete
     // here.

@@ -44,7 +44,8 @@ class RunStorage {
   MemoryHolder* hold_in_memory(const Report& report);
   // All processes have written these files.
   void commit(store::Step step, const std::vector<store::ShardFile>& files);
-  // After every loss. Nothing that is pruned from now on is the newest checkpoint known to be good.
+  // After every loss. Nothing that is pruned from now on is the newest checkpoint known to be good,
+  // or one of those that checkpoint.keep_best keeps.
   void judge(const LossHistory& losses);
   store::Pruned prune(store::PruneTime time);
   // Sets aside what hosts hold of later steps.
@@ -60,6 +61,7 @@ class RunStorage {
 
  private:
   transfer::CheckpointDownloader::Settings downloads() const;
+  store::BestRule best() const { return losses_.best(run_.plan.recipe.checkpoint.keep_best); }
   // True once the user has requested another stop.
   std::function<bool()> one_more_stop() const;
 

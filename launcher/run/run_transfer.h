@@ -12,7 +12,7 @@
 namespace strait::run {
 
 // Moves the files of one launch between hosts without a common file system: inputs to the hosts,
-// and checkpoints and traces back. One thread; checkpoint_committed(), known_good() and
+// and checkpoints and traces back. One thread; checkpoint_committed(), judged() and
 // take_warnings() may be called while another thread is in add_host() or deliver_inputs().
 class RunTransfer {
  public:
@@ -59,7 +59,9 @@ class RunTransfer {
   void start_downloads(const transfer::CheckpointDownloader::Settings& settings);
   void checkpoint_committed(const plan::Plan& plan, store::Step step,
                             const std::vector<store::ShardFile>& files);
-  void known_good(store::Step step) { downloader_->known_good(step); }
+  void judged(std::optional<store::Step> good, store::BestRule best) {
+    downloader_->judged(good, std::move(best));
+  }
   std::vector<std::string> take_warnings() { return downloader_->take_warnings(); }
 
   // CheckpointDownloader::finish(), which reports progress if it takes long. `give_up` ends the

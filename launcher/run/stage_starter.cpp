@@ -15,8 +15,13 @@ std::filesystem::path stage_program() { return base::own_program().parent_path()
 
 StageStarter::StageStarter(const plan::RunFile& run, const RunDirectory& directory,
                            const net::NodeOptions& node, RunHosts& hosts,
-                           const LaunchOptions& options)
-    : run_(run), directory_(directory), node_(node), hosts_(hosts), options_(options) {}
+                           const LaunchOptions& options, trace::EarlyStop::State early_stop)
+    : run_(run),
+      directory_(directory),
+      node_(node),
+      hosts_(hosts),
+      options_(options),
+      early_stop_(early_stop) {}
 
 std::vector<WorkerHandle> StageStarter::start_all() {
   std::vector<net::ProcessName> present;
@@ -76,6 +81,7 @@ plan::StageJob StageStarter::job_for(net::ProcessName process, std::size_t host,
   job.absent = options_.without;
   job.joins = joins;
   job.inference = options_.inference != nullptr;
+  job.early_stop = early_stop_;
   hosts_.fill_in(job, host);
   return job;
 }

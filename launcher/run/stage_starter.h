@@ -16,7 +16,8 @@ namespace strait::run {
 class StageStarter {
  public:
   StageStarter(const plan::RunFile& run, const RunDirectory& directory,
-               const net::NodeOptions& node, RunHosts& hosts, const LaunchOptions& options);
+               const net::NodeOptions& node, RunHosts& hosts, const LaunchOptions& options,
+               trace::EarlyStop::State early_stop = {});
 
   // Processes of the replicas that the run starts with. Absent ones get a handle without a process.
   std::vector<WorkerHandle> start_all();
@@ -34,6 +35,7 @@ class StageStarter {
   const net::NodeOptions& node_;
   RunHosts& hosts_;
   const LaunchOptions& options_;
+  const trace::EarlyStop::State early_stop_;
   std::map<net::ProcessName, net::CurveKeyPair> keys_;
 };
 

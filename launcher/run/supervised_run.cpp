@@ -6,6 +6,7 @@
 #include "launcher/base/stop_signals.h"
 #include "launcher/hosts/ssh_session.h"
 #include "launcher/recipe/recipe_io.h"
+#include "launcher/run/hooks.h"
 #include "launcher/run/replan.h"
 #include "launcher/run/restart_policy.h"
 #include "launcher/run/resume_point.h"
@@ -281,7 +282,22 @@ class SupervisedRun {
 Outcome run_supervised(RunDirectory& directory, const plan::RunFile& run,
                        const LaunchOptions& options, std::optional<store::Step> chosen,
                        RunObserver& observer) {
-  return SupervisedRun(directory, run, options, chosen, observer).run();
+  const base::StopSignals signals;
+  Hooks hooks(directory, run.plan.recipe, observer);
+  LaunchOptions hooked = options;
+  hooked.observers.push_back(&hooks);
+  try {
+    const Outcome outcome = SupervisedRun(directory, run, hooked, chosen, observer).run();
+    hooks.finish(outcome, signals.count());
+    return outcome;
+  } catch (const std::exception& error) {
+    const base::Failure failure = base::describe_failure(error);
+    Outcome outcome;
+    outcome.code = failure.code;
+    outcome.cause = failure.text;
+    hooks.finish(outcome, signals.count());
+    throw;
+  }
 }
 
 }  // namespace strait::run

@@ -15,7 +15,7 @@ namespace strait::run {
 //
 // Returns how the run ended: of failures that came back without a new checkpoint in between, with
 // the first; `trained` if any launch has. UserError: the first launch could not start, or the user
-// stopped it while it did.
+// stopped it while it did. The recipe's commands (hooks.h) have been run by then.
 Outcome run_supervised(RunDirectory& directory, const plan::RunFile& run,
                        const LaunchOptions& options, std::optional<store::Step> chosen,
                        RunObserver& observer);

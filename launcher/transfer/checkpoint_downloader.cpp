@@ -292,21 +292,25 @@ void CheckpointDownloader::warn_of(const store::Pruned& pruned) {
   }
 }
 
-std::optional<store::Step> CheckpointDownloader::newest_good() const {
-  const std::vector<store::Step> steps = store::committed_steps(settings_.run);
+store::PruneRule CheckpointDownloader::rule() const {
   const MutexLock lock(mutex_);
-  return store::newest_good(steps, good_);
+  store::PruneRule rule = rule_;
+  rule.keep = *settings_.keep;
+  rule.part = settings_.fetched;
+  return rule;
 }
 
 void CheckpointDownloader::prune(store::Step downloaded) {
-  const std::optional<store::Step> good = newest_good();
-  warn_of(store::prune_checkpoints(settings_.run, {*settings_.keep, good, settings_.fetched}));
+  const store::PruneRule rule = this->rule();
+  // Before the pruning, and also those that are on hosts only.
+  const std::vector<store::Step> judged =
+      store::steps_to_keep(store::committed_steps(settings_.run), 0, rule.good, rule.best);
+  warn_of(store::prune_checkpoints(settings_.run, rule));
   std::vector<store::Step> kept = complete_steps(settings_);
   // A newer checkpoint was committed meanwhile: its download prunes. Otherwise what is incomplete
   // now was skipped and will not be downloaded.
   if (kept.empty() || kept.front() != downloaded) return;
-  // Also if it is on hosts only: `kept` has only what is complete here.
-  if (good) kept.push_back(*good);
+  kept.insert(kept.end(), judged.begin(), judged.end());
   warn_of(store::prune_all_but(settings_.run, kept));
   prune_hosts(kept);
 }
@@ -320,7 +324,8 @@ void CheckpointDownloader::prune_skipped() {
     {
       const MutexLock lock(mutex_);
       // At least two: the newest may still be incomplete on a host that was lost since.
-      kept = store::steps_to_keep(committed, std::max<std::int64_t>(*settings_.keep, 2), good_);
+      kept = store::steps_to_keep(committed, std::max<std::int64_t>(*settings_.keep, 2), rule_.good,
+                                  rule_.best);
       if (current_) kept.push_back(current_->step);
     }
     prune_hosts(kept);

@@ -22,8 +22,8 @@ void fetch_shard(TransferAgent& agent, const net::ProcessName& host,
 // during a download only the newest comes next, so that the first and the last of a run are always
 // downloaded. A finished download prunes older checkpoints here and on the hosts; a commit those
 // that were skipped, but for the newest `keep`, which the hosts have. Neither removes the newest
-// that is known to be good. A host that the newest checkpoint has no shards of has left the run and
-// is not waited for. Weights come first.
+// that is known to be good, nor the best. A host that the newest checkpoint has no shards of has
+// left the run and is not waited for. Weights come first.
 class CheckpointDownloader {
  public:
   struct Host {
@@ -58,10 +58,11 @@ class CheckpointDownloader {
   // A checkpoint was committed: its manifest is here.
   void add(store::Step step, std::vector<Shard> shards) STRAIT_EXCLUDES(mutex_);
 
-  // Checkpoints of this step and of earlier ones are known to be good.
-  void known_good(store::Step step) STRAIT_EXCLUDES(mutex_) {
+  // Checkpoints of this step and of earlier ones are known to be good; the best also stay.
+  void judged(std::optional<store::Step> good, store::BestRule best) STRAIT_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
-    good_ = step;
+    rule_.good = good;
+    rule_.best = std::move(best);
   }
 
   // A message for each checkpoint that could not be downloaded, and for each old one that could not
@@ -103,8 +104,7 @@ class CheckpointDownloader {
   void send_manifest(store::Step step) STRAIT_EXCLUDES(mutex_);
   void prune(store::Step downloaded) STRAIT_EXCLUDES(mutex_);
   void prune_skipped() STRAIT_EXCLUDES(mutex_);
-  // The newest that is known to be good, be it here or on hosts only.
-  std::optional<store::Step> newest_good() const STRAIT_EXCLUDES(mutex_);
+  store::PruneRule rule() const STRAIT_EXCLUDES(mutex_);
   // Of steps that are older than the newest of these.
   void prune_hosts(const std::vector<store::Step>& kept) STRAIT_EXCLUDES(mutex_);
   // A warning for each folder that cannot be removed, once.
@@ -127,7 +127,7 @@ class CheckpointDownloader {
   bool finishing_ STRAIT_GUARDED_BY(mutex_) = false;
   // Of the last download.
   Finished last_ STRAIT_GUARDED_BY(mutex_);
-  std::optional<store::Step> good_ STRAIT_GUARDED_BY(mutex_);
+  store::PruneRule rule_ STRAIT_GUARDED_BY(mutex_);  // what was judged of the losses
   std::vector<std::string> warnings_ STRAIT_GUARDED_BY(mutex_);
   std::set<std::filesystem::path> not_pruned_ STRAIT_GUARDED_BY(mutex_);
   std::thread thread_;

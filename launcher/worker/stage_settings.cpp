@@ -168,6 +168,7 @@ stages::StageOptions stage_options(const plan::StageJob& job, store::Step first,
   options.loop.evaluate = plan.eval.has_value();
   options.loop.reference = options.preference.loss == stages::PreferenceLoss::dpo;
   options.loop.evaluate_every = recipe.train.eval_every;
+  options.loop.early_stop = trace::EarlyStop(recipe.train.stop_when, job.early_stop);
   options.loop.checkpoint_every = recipe.checkpoint.every;
   options.loop.memory_every = recipe.checkpoint.memory_every;
   options.loop.evaluation_shard = [&plan, name = job.process](std::size_t replicas,

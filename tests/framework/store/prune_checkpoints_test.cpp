@@ -184,6 +184,36 @@ TEST(PruneCheckpoints, NewestKnownToBeGoodStays) {
   EXPECT_THAT(folders(run.path()), testing::UnorderedElementsAre("step-36", "step-34"));
 }
 
+TEST(PruneCheckpoints, BestAreKeptBesideTheNewest) {
+  const std::vector<Step> all = {Step{34}, Step{32}, Step{30}, Step{28}, Step{26}};
+  // 29 was evaluated and not saved.
+  const BestRule rule{2, {Step{29}, Step{28}, Step{34}, Step{26}}};
+  EXPECT_THAT(best_of(all, rule), testing::ElementsAre(Step{28}, Step{34}));
+  EXPECT_THAT(steps_to_keep(all, 2, std::nullopt, rule),
+              testing::ElementsAre(Step{34}, Step{32}, Step{28}));
+  EXPECT_THAT(steps_to_keep(all, 1, Step{30}, {1, rule.order}),
+              testing::ElementsAre(Step{34}, Step{30}, Step{28}));
+  EXPECT_THAT(best_of(all, {0, rule.order}), testing::IsEmpty());
+}
+
+TEST(PruneCheckpoints, BestStaysUntilAnotherOneIsBetter) {
+  const ScratchDirectory run;
+  PruneRule rule{.keep = 2, .best = {1, {Step{30}, Step{36}, Step{34}}}};
+  for (const std::int64_t step : {28, 30, 32, 34, 36}) {
+    save(run.path(), step);
+    prune_checkpoints(run.path(), rule);
+  }
+  EXPECT_THAT(folders(run.path()), testing::UnorderedElementsAre("step-36", "step-34", "step-30"));
+  // Part of it is on hosts only.
+  fs::remove(checkpoint_directory(run.path(), Step{30}) / shard_name(1, 0));
+  save(run.path(), 38);
+  prune_checkpoints(run.path(), rule);
+  EXPECT_THAT(folders(run.path()), testing::UnorderedElementsAre("step-38", "step-36", "step-30"));
+  rule.best.order = {Step{36}, Step{30}};
+  prune_checkpoints(run.path(), rule);
+  EXPECT_THAT(folders(run.path()), testing::UnorderedElementsAre("step-38", "step-36"));
+}
+
 // Where files lie on hosts, one that was committed may be incomplete here for a while.
 TEST(PruneCheckpoints, KnownToBeGoodButNotHereStaysUntilAnotherOneIsGood) {
   const ScratchDirectory run;

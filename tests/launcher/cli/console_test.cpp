@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "framework/utf8.h"
 
 namespace strait::cli {
 namespace {
@@ -131,28 +134,147 @@ TEST_F(ConsoleTest, StoppedRunShowsItsLastStep) {
   EXPECT_THAT(paper_.all, HasSubstr("step 2/300"));
 }
 
-TEST_F(ConsoleTest, LiveStyleReplacesOneLine) {
+// What a terminal of this width shows after these characters, and where its cursor is: line feeds,
+// carriage returns and the sequences that the console uses.
+struct Terminal {
+  explicit Terminal(std::size_t width) : columns(width) {}
+
+  void write(const std::string& text) {
+    for (std::size_t i = 0; i < text.size();) {
+      if (text.compare(i, 2, "\x1b[") == 0) {
+        const std::size_t end = text.find_first_of("KJAm", i);
+        sequence(text[end], text.substr(i + 2, end - i - 2));
+        i = end + 1;
+        continue;
+      }
+      const std::size_t bytes = utf8_length(std::string_view(text).substr(i));
+      character(text.substr(i, bytes));
+      i += bytes;
+    }
+  }
+  void character(const std::string& one) {
+    if (one == "\r") {
+      column = 0;
+    } else if (one == "\n") {
+      ++row;
+      column = 0;
+    } else {
+      if (column == columns) {
+        ++row;
+        column = 0;
+      }
+      cell(row).resize(std::max(cell(row).size(), column + 1), " ");
+      cell(row)[column++] = one;
+    }
+  }
+  void sequence(char kind, const std::string& number) {
+    if (kind == 'm') return;
+    if (kind == 'A') row -= std::stoul(number);
+    if (kind == 'A') return;
+    cell(row).resize(std::min(cell(row).size(), column));
+    if (kind == 'J') rows.resize(row + 1);
+  }
+  std::vector<std::string>& cell(std::size_t number) {
+    if (rows.size() <= number) rows.resize(number + 1);
+    return rows[number];
+  }
+  std::vector<std::string> lines() {
+    std::vector<std::string> all;
+    for (const auto& cells : rows) {
+      std::string& line = all.emplace_back();
+      for (const std::string& one : cells) line += one;
+    }
+    while (!all.empty() && all.back().empty()) all.pop_back();
+    return all;
+  }
+
+  std::size_t columns;
+  std::vector<std::vector<std::string>> rows;
+  std::size_t row = 0;
+  std::size_t column = 0;
+};
+
+TEST_F(ConsoleTest, LiveBlockStaysBelowTheEventsAndIsReplaced) {
+  Console& out = console(Style::live, 80);
+  out.training(Step{}, Step{300});
+  out.step(line(1));
+  now_ += 1s;
+  out.step(line(150));
+  out.checkpointed(Step{100});
+  Terminal terminal(80);
+  terminal.write(paper_.all);
+  EXPECT_THAT(terminal.lines(),
+              testing::ElementsAre(
+                  "training 300 steps", "checkpoint at step 100",
+                  "██████████░░░░░░░░░  50 %  step 150/300 · ETA 0:38 · checkpoint at step 100",
+                  "loss 0.412 ▁▁ · lr 8.1e-4 · 12.3k tok/s · idle 12 %"));
+  EXPECT_EQ(terminal.row, 2U) << "text of any piece replaces the block";
+  EXPECT_EQ(terminal.column, 0U);
+}
+
+// The pump drops a block that was not written yet where a newer piece follows.
+TEST_F(ConsoleTest, ScreenIsTheSameWithAnyBlocksDropped) {
+  std::vector<std::pair<std::string, bool>> pieces;
+  class Pieces : public base::TextSink {
+   public:
+    explicit Pieces(std::vector<std::pair<std::string, bool>>& all) : all_(all) {}
+    void write(std::string text, bool passing) override { all_.emplace_back(text, passing); }
+
+   private:
+    std::vector<std::pair<std::string, bool>>& all_;
+  } sink(pieces);
+  {
+    Console out(sink,
+                {Style::live, [] { return std::size_t{60}; }, 1000ms, [this] { return now_; }});
+    out.training(Step{}, Step{300});
+    for (int step = 1; step <= 40; ++step) {
+      now_ += 1s;
+      out.step(line(step));
+      second(out);
+      if (step % 7 == 0) out.event("stage 1.0", {"x", std::string(step * 5, 'x')});
+    }
+  }
+  Terminal whole(60);
+  for (const auto& [text, passing] : pieces) whole.write(text);
+  std::uint32_t random = 7;
+  for (int times = 0; times < 50; ++times) {
+    Terminal terminal(60);
+    for (const auto& [text, passing] : pieces) {
+      random = random * 1664525 + 1013904223;
+      if (!passing || (random >> 16U) % 2 == 0) terminal.write(text);
+    }
+    EXPECT_EQ(terminal.lines(), whole.lines());
+  }
+  EXPECT_THAT(whole.lines(), Not(testing::Contains(HasSubstr("step 40/300")))) << "none is left";
+}
+
+TEST_F(ConsoleTest, LiveLinesAreNeverWiderThanTerminal) {
+  for (const std::size_t columns : {20U, 40U, 80U, 200U}) {
+    paper_.all.clear();
+    Console& out = console(Style::live, columns);
+    out.training(Step{}, Step{300});
+    paper_.all.clear();
+    out.step(line(2));
+    Terminal terminal(1000);
+    terminal.write(paper_.all);
+    for (const std::string& one : terminal.lines())
+      EXPECT_LT(base::columns_of(one), columns) << one;
+    EXPECT_THAT(paper_.all, HasSubstr("loss 0.412"));
+  }
+}
+
+TEST_F(ConsoleTest, LastStepStaysWhenTheBlockGoes) {
   Console& out = console(Style::live);
   out.training(Step{}, Step{300});
   out.step(line(1));
-  out.step(line(2));
   out.step(line(3));
-  EXPECT_THAT(paper_.all, HasSubstr("\r\x1b[Kstep 2/300"));
-  EXPECT_THAT(paper_.all, HasSubstr("\r\x1b[Kstep 3/300"));
-  EXPECT_THAT(paper_.lasting, HasSubstr("\r\x1b[Kstep 1/300"));
-  EXPECT_THAT(paper_.lasting, Not(HasSubstr("step 2/300")));
   out.ended({});
-  EXPECT_THAT(paper_.lasting, HasSubstr("step 3/300"));
-  EXPECT_EQ(paper_.lasting.back(), '\n');
-}
-
-TEST_F(ConsoleTest, LiveLineIsNeverWiderThanTerminal) {
-  Console& out = console(Style::live, 40);
-  out.training(Step{}, Step{300});
-  out.step(line(1));
-  paper_.all.clear();
-  out.step(line(2));
-  EXPECT_EQ(paper_.all, "\r\x1b[Kstep 2/300 · loss 0.412 · lr 8.1e-4 · 1");
+  Terminal terminal(200);
+  terminal.write(paper_.all);
+  EXPECT_THAT(terminal.lines(),
+              testing::ElementsAre("training 300 steps",
+                                   "step 3/300 · loss 0.412 · lr 8.1e-4 · 12.3k tok/s · idle 12 % "
+                                   "· ETA 1:14"));
 }
 
 TEST_F(ConsoleTest, LiveStyleReportsWaitsWithoutSteps) {
@@ -161,6 +283,37 @@ TEST_F(ConsoleTest, LiveStyleReportsWaitsWithoutSteps) {
   EXPECT_THAT(paper_.all, Not(HasSubstr("waits")));
   second(out);
   EXPECT_THAT(paper_.all, HasSubstr("stage 0.0: forward · stage 1.0 waits 3 s for forward"));
+}
+
+TEST_F(ConsoleTest, FirstStepHasAnEstimateByThePlan) {
+  Console& out = console(Style::live);
+  out.plan("text", R"({"step_seconds":4,"first_epoch_step_seconds":5})");
+  out.training(Step{}, Step{300});
+  for (int i = 0; i < 3; ++i) second(out);
+  EXPECT_THAT(paper_.all, HasSubstr("first step, 0:03 of about 0:05 by the plan: stage 0.0: forw"));
+  out.step(line(1));
+  now_ += 1s;
+  paper_.all.clear();
+  out.step(line(2));
+  EXPECT_THAT(paper_.all, Not(HasSubstr("first step")));
+}
+
+TEST_F(ConsoleTest, ColoursSayWhatALineMeans) {
+  const auto text = [this](bool colors) {
+    paper_.all.clear();
+    Console out(paper_, {Style::live, [] { return std::size_t{80}; }, 1000ms,
+                         [this] { return now_; }, colors});
+    out.training(Step{}, Step{300});
+    out.step(line(1));
+    out.checkpoint_failed(Step{2}, "no room");
+    out.ended(broken());
+    return paper_.all;
+  };
+  EXPECT_THAT(text(true),
+              HasSubstr("\x1b[1;31mstrait: stage 1.0 (host b): killed by signal 9\x1b[0m"));
+  EXPECT_THAT(text(true), HasSubstr("\x1b[33mwarning: checkpoint at step 2 failed"));
+  EXPECT_THAT(text(true), HasSubstr("\x1b[32m░"));
+  EXPECT_THAT(text(false), Not(testing::ContainsRegex("\x1b\\[[0-9;]*m")));
 }
 
 TEST_F(ConsoleTest, PlainStyleReportsLongWaitsRarely) {
@@ -188,7 +341,7 @@ TEST_F(ConsoleTest, FailureHasCauseCodeStateLogAndFollowers) {
 TEST_F(ConsoleTest, RemovesControlCharactersFromMessages) {
   Console& out = console(Style::live);
   out.event("stage 1.0", {"x", "\x1b]0;title\x07\r\nfake"});
-  EXPECT_EQ(paper_.all, "\r\x1b[Kstage 1.0: ]0;titlefake\n");
+  EXPECT_EQ(paper_.all, "\rstage 1.0: ]0;titlefake\x1b[K\n\x1b[J");
 }
 
 TEST_F(ConsoleTest, JsonHasOneEventPerLineAndReadsBackExactly) {

@@ -10,6 +10,7 @@
 #include "framework/trace/metric_json.h"
 #include "framework/trace/traffic_metrics.h"
 #include "launcher/run/forecast_check.h"
+#include "launcher/cli/loss_chart.h"
 
 namespace strait::cli {
 namespace {
@@ -115,7 +116,7 @@ TEST(WatchFrame, WrapsWhatIsWiderThanTheScreen) {
       const std::size_t begin = line.find_first_not_of(' ');
       if (begin != line.npos) words += " " + line.substr(begin);
     }
-    EXPECT_THAT(words, HasSubstr("checkpoint at step 10 · 1234 tok/s"));
+    EXPECT_THAT(words, HasSubstr("checkpoint at step 10 loss 0.5 · 1234 tok/s"));
     EXPECT_THAT(words, HasSubstr("replica 1 left at step 7: stage 0.1 (host b) sent nothing"));
     EXPECT_THAT(words, HasSubstr("16.8 MB received, last byte 38 s ago; last heard 0 s ago"));
   }
@@ -124,7 +125,7 @@ TEST(WatchFrame, WrapsWhatIsWiderThanTheScreen) {
 TEST(WatchFrame, CountsHiddenLines) {
   const auto lines = watch_frame("runs/x", training(), true, {}, {100, 4});
   ASSERT_EQ(lines.size(), 4U);
-  EXPECT_EQ(lines.back(), "… 5 more lines");
+  EXPECT_EQ(lines.back(), "… 6 more lines");
 }
 
 TEST(LossChart, FallingLossFallsToTheRight) {

@@ -59,6 +59,7 @@ TEST(PlanJson, HashTellsNothingOfSecrets) {
   Plan secret = plan;
   secret.recipe.hosts.list[1].environment = {{"TOKEN", "secret"}};
   secret.recipe.hosts.spare[0].environment = {{"TOKEN", "secret"}};
+  secret.recipe.on.end = "curl https://example.org/secret";
   EXPECT_EQ(secret.hash(), plan.hash());
   EXPECT_EQ(to_json(without_secrets(secret)), to_json(plan));
   EXPECT_NE(to_json(secret), to_json(plan));

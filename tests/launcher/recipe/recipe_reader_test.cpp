@@ -92,6 +92,7 @@ neftune = 5
 rates = { wte = 0.5 }
 eval_every = 10
 preference = { loss = "orpo", beta = 0.25 }
+stop_when = { no_better = 3, min_delta = 0.5 }
 [codec]
 forward = "delta"
 forward_bits = 3
@@ -104,13 +105,18 @@ cache = "512MiB"
 cache_disk = "2GiB"
 [sync]
 method = "cocktail"
-on_loss = "continue"
+on_loss = "stop"
 random = 0.25
 top = 1
 bits = 3
 [checkpoint]
 every = 50
 keep = 5
+keep_best = true
+[on]
+end = "a"
+failure = "b \"$STRAIT_CAUSE\""
+checkpoint = "c"
 [hosts]
 backend = "ssh"
 list = ["alice@10.0.0.1", { name = "bob@b", address = "10.0.0.2", slots = 2, memory = "8GiB", devices = [0, 1], directory = "/data", environment = { OMP_PROC_BIND = "true" }, tflops = 0.5, device = "RTX 4090", price = 0.4, uplink_megabits = 20, downlink_megabits = 80, up_megabits = 100, down_megabits = 200.5 }]
@@ -164,15 +170,14 @@ TEST(RecipeReader, SetsFieldOfEveryKey) {
                     .neftune = 5,
                     .rates = {{"wte", 0.5}},
                     .preference = {.loss = PreferenceKind::orpo, .beta = 0.25},
-                    .eval_every = 10};
+                    .eval_every = 10,
+                    .stop_when = {3, 0.5}};
   expected.codec = {
       "delta", 3, 7, "fixed", 6, codec::WireDtype::float16, 32, 512 << 20, std::int64_t{2} << 30U};
-  expected.sync = {.method = "cocktail",
-                   .on_loss = LossRule::continue_run,
-                   .random = 0.25,
-                   .top = 1.0,
-                   .bits = 3};
-  expected.checkpoint = {50, 5};
+  expected.sync = {
+      .method = "cocktail", .on_loss = LossRule::stop, .random = 0.25, .top = 1.0, .bits = 3};
+  expected.checkpoint = {50, 5, 1};
+  expected.on = {"a", "b \"$STRAIT_CAUSE\"", "c"};
   expected.hosts.backend = BackendKind::ssh;
   expected.hosts.list = {{.name = "alice@10.0.0.1"},
                          {.name = "bob@b",
@@ -205,7 +210,8 @@ TEST(RecipeReader, NamesNearestKeyForUnknownKey) {
   EXPECT_EQ(mistake_after_least("learning_rat = 1e-3\n"),
             "unknown key train.learning_rat (recipes/x.toml:7:16); did you mean learning_rate? "
             "known in [train]: steps, epochs, batch, micro_batch, learning_rate, decay, min_rate, "
-            "warmup, betas, moments, weight_decay, clip, rates, neftune, eval_every, preference");
+            "warmup, betas, moments, weight_decay, clip, rates, neftune, eval_every, stop_when, "
+            "preference");
 }
 
 TEST(RecipeReader, SaysWhatIsDoneInPlaceOfARemovedKey) {
@@ -401,6 +407,40 @@ TEST(RecipeReader, RefusesCheckpointsInMemoryWhereTheyCannotBe) {
                                           "on_loss = \"continue\"\n"),
               HasSubstr("but sync.on_loss is \"continue\" (recipes/x.toml:8:16, "
                         "recipes/x.toml:12:11): then the other replicas hold"));
+}
+
+// Lines of [train], and of the tables after it, of a recipe that is evaluated.
+std::string mistake_of_evaluated(const std::string& lines) {
+  return mistake(std::string(kLeast) + lines, {"data.hold_out=0.1"});
+}
+
+TEST(RecipeReader, RefusesToStopOrKeepByAnEvaluationThatIsNotThere) {
+  EXPECT_EQ(mistake_of_evaluated("stop_when = { no_better = 3 }\n"),
+            "train.stop_when.no_better is 3 (recipes/x.toml:7:27), but nothing is evaluated before "
+            "the last step; set train.eval_every to a number of steps, and data.eval or "
+            "data.hold_out");
+  EXPECT_THAT(mistake_of_evaluated("eval_every = 2\nstop_when = { min_delta = 3 }\n"),
+              HasSubstr("train.stop_when.no_better is missing, and without it no run ends early"));
+  EXPECT_THAT(mistake_of_evaluated("eval_every = 2\nstop_when.no_better = 3\n[pipeline]\n"
+                                   "replicas = 1\n[sync]\non_loss = \"continue\"\n"),
+              HasSubstr("a replica that comes back has not seen all evaluations; leave one of"));
+  for (const char* every : {"3", "0", "1"}) {
+    EXPECT_THAT(
+        mistake_of_evaluated(std::string("eval_every = 2\n[checkpoint]\nkeep_best = 2\nevery = ") +
+                             every),
+        HasSubstr(std::string("but checkpoint.every is ") + every + " and train.eval_every 2 ("));
+  }
+  EXPECT_THAT(mistake_of_evaluated("[checkpoint]\nkeep_best = true\n"),
+              HasSubstr("make checkpoint.every a multiple of train.eval_every, both above 0"));
+  const auto read = [](const std::string& best) {
+    return parse(
+               std::string(kLeast) + "eval_every = 2\n[checkpoint]\nevery = 4\nkeep_best = " + best,
+               {"data.hold_out=0.1"})
+        .checkpoint.keep_best;
+  };
+  EXPECT_EQ(read("true"), 1);
+  EXPECT_EQ(read("false"), 0);
+  EXPECT_EQ(read("3"), 3);
 }
 
 Recipe::Sync sync_of(const std::string& lines) {

@@ -154,6 +154,15 @@ void add_preference(Draw& draw, Recipe& recipe) {
   recipe.model.lora->modules_to_save.clear();
 }
 
+void add_by_evaluation(Draw& draw, Recipe& recipe) {
+  Recipe::Train& train = recipe.train;
+  if (train.eval_every == 0 || draw.coin()) return;
+  recipe.checkpoint.every = train.eval_every * draw.integer(1, 9);
+  recipe.checkpoint.keep_best = draw.integer(1, 9);
+  const bool all_stay = recipe.sync.on_loss == LossRule::stop;
+  if (all_stay) train.stop_when = {draw.integer(1, 9), draw.number(1)};
+}
+
 Recipe random_recipe(Draw& draw) {
   Recipe r;
   r.name = "run-" + std::to_string(draw.integer(0, 99));
@@ -216,8 +225,10 @@ Recipe random_recipe(Draw& draw) {
              draw.integer(1, 1 << 20) << draw.integer(0, 20),
              draw.integer(0, 1 << 20) << draw.integer(0, 20)};
   if (r.pipeline.replicas > 1) r.sync = random_sync(draw);
-  r.checkpoint = {draw.integer(0, 1000), draw.integer(2, 10), draw.word<CheckpointHome>(),
+  r.checkpoint = {draw.integer(0, 1000), draw.integer(2, 10), 0, draw.word<CheckpointHome>(),
                   draw.integer(0, 1 << 20) << draw.integer(0, 20)};
+  add_by_evaluation(draw, r);
+  if (draw.coin()) r.on = {draw.text(), draw.text(), draw.text()};
   r.hosts = random_hosts(draw);
   return r;
 }

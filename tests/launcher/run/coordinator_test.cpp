@@ -499,6 +499,29 @@ TEST_F(CoordinatorTest, FirstStopFinishesAndSavesStep) {
   EXPECT_THAT(notes_.said, Contains("stopping"));
 }
 
+// The stages end it, all at the same step, and nobody has asked for it.
+TEST_F(CoordinatorTest, SaysWhyEvaluationsHaveEndedTheRun) {
+  options_.to = Step{1000};
+  options_.stop_when = {1, 0};
+  const auto play = [](Script& me) {
+    me.start();
+    me.step(1);
+    if (me.name().stage == 0) {
+      me.say(Evaluated{Step{1}, 2, 1000});
+      me.say(Evaluated{Step{2}, 2.5, 1000});
+    }
+    me.end_behind_step_2();
+  };
+  stage(0, play);
+  stage(1, play);
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
+  EXPECT_FALSE(outcome.stopped);
+  EXPECT_EQ(outcome.early,
+            "the evaluation loss was not better than the 2 of step 1 for 1 evaluation");
+  EXPECT_THAT(notes_.said, Contains("the launcher: " + outcome.early));
+}
+
 TEST_F(CoordinatorTest, SecondStopEndsRunAtOnce) {
   const auto play = [](Script& me) {
     me.start();

@@ -236,5 +236,41 @@ TEST(LossHistory, NoPruningRemovesTheNewestCheckpointKnownToBeGood) {
   }
 }
 
+TEST(LossHistory, BestAreTheLowestEvaluationsAndTheEarliestOfEqualOnes) {
+  LossHistory history(kGuess);
+  for (const auto& [step, value] : {std::pair(2, 3.0), {4, 2.0}, {6, kNaN}, {8, 2.0}, {10, 2.5}}) {
+    history.evaluated(loss(step, value));
+  }
+  EXPECT_EQ(history.best(1).keep, 1);
+  EXPECT_THAT(history.best(1).order, testing::ElementsAre(Step{4}, Step{8}, Step{10}, Step{2}));
+  EXPECT_THAT(history.best(0).order, testing::IsEmpty()) << "none is to be kept";
+  EXPECT_EQ(history.evaluation(Step{10}), 2.5);
+  EXPECT_EQ(history.evaluation(Step{5}), std::nullopt);
+  history.go_back(Step{8});
+  EXPECT_THAT(history.best(1).order, testing::ElementsAre(Step{4}, Step{8}, Step{2}));
+}
+
+TEST(LossHistory, SaysWhyARunEndsEarly) {
+  const trace::EarlyStop::Rule rule{2, 0};
+  LossHistory history(kGuess);
+  history.evaluated(loss(2, 3));
+  history.evaluated(loss(4, 2));
+  history.evaluated(loss(6, 2.5));
+  EXPECT_EQ(history.end_reason(rule), "");
+  history.evaluated(loss(8, kNaN));
+  EXPECT_EQ(history.end_reason(rule),
+            "the evaluation loss was not better than the 2 of step 4 for 2 evaluations");
+  EXPECT_EQ(history.end_reason({2, 0.5}),
+            "the evaluation loss was not better by more than 0.5 than the 2 of step 4 for 2 "
+            "evaluations");
+  EXPECT_EQ(history.end_reason({}), "");
+  // What the steps after a checkpoint have shown does not count for a run that goes on from it.
+  history.go_back(Step{6});
+  EXPECT_EQ(history.end_reason(rule), "");
+  LossHistory ruined(kGuess);
+  ruined.evaluated(loss(2, kNaN));
+  EXPECT_THAT(ruined.end_reason({1, 0}), HasSubstr("was not finite for 1 evaluation"));
+}
+
 }  // namespace
 }  // namespace strait::run

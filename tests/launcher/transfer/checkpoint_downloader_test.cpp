@@ -176,7 +176,7 @@ TEST(CheckpointDownloader, NewestKnownToBeGoodStaysThoughItWasSkipped) {
     RemoteRun run(options);
     const auto downloader = run.downloader();
     for (std::int64_t step = 1; step <= 9; ++step) {
-      if (step == 5) downloader->known_good(store::Step{4});
+      if (step == 5) downloader->judged(store::Step{4}, {});
       downloader->add(static_cast<store::Step>(step), run.commit(step));
     }
     judge(run, *downloader);
