@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <limits>
 
 #include "framework/trace/metric.h"
 
@@ -32,6 +33,12 @@ struct StepMetrics {
   std::uint64_t gpu_memory_bytes = 0;
   double gpu_busy = 0;
   double gpu_celsius = 0;
+  double useful_flops = 0;  // of the step, by the process
+  double peak_flops = 0;    // of its device, or its share of one, in a second; 0: not known
+  double devices = 0;
+  double tokens_per_second_per_device = 0;
+  double tflops = 0;
+  double mfu = 0;
   double own_cores = 0;              // used by the process, mean since its previous report
   std::optional<double> host_cores;  // used by all programs of its host meanwhile
   double router_loss = 0;
@@ -43,6 +50,18 @@ struct StepMetrics {
 };
 inline double tokens_per_second(const StepMetrics& step) {
   return step.seconds > 0 ? static_cast<double>(step.tokens.value_or(0)) / step.seconds : 0;
+}
+inline double tokens_per_second_per_device(const StepMetrics& step) {
+  return step.devices > 0 ? tokens_per_second(step) / step.devices : 0;
+}
+inline double tera_flops(const StepMetrics& step) {
+  constexpr double kTera = 1e12;
+  return step.seconds > 0 ? step.useful_flops / step.seconds / kTera : 0;
+}
+inline double flops_utilization(const StepMetrics& step) {
+  return step.peak_flops > 0 && step.seconds > 0
+             ? step.useful_flops / step.seconds / step.peak_flops
+             : std::numeric_limits<double>::quiet_NaN();
 }
 inline double idle_share(const StepMetrics& step) {
   return step.seconds > 0 ? std::clamp(1 - step.busy_seconds / step.seconds, 0.0, 1.0) : 0;
@@ -159,6 +178,32 @@ inline constexpr std::tuple kMetrics<StepMetrics> = {
            {.key = "gpu_celsius",
             .combine = Combine::each,
             .meaning = "of its GPU, by the driver; 0 where it does not say"}),
+    metric(&StepMetrics::useful_flops, {.key = "useful_flops", .combine = Combine::not_written}),
+    metric(&StepMetrics::peak_flops, {.key = "peak_flops", .combine = Combine::not_written}),
+    metric(&StepMetrics::devices, {.key = "devices",
+                                   .combine = Combine::sum,
+                                   .meaning = "GPUs that compute, and hosts whose CPUs do"}),
+    metric(&StepMetrics::tokens_per_second_per_device,
+           {.key = "tokens_per_second_per_device",
+            .unit = Unit::tokens_per_second,
+            .combine = Combine::derived,
+            .meaning = "tokens_per_second / devices"},
+           tokens_per_second_per_device),
+    metric(&StepMetrics::tflops,
+           {.key = "tflops",
+            .combine = Combine::each,
+            .meaning = "10¹² useful operations a second: of the model's forwards and backwards",
+            .label = {7, "", " TFLOP/s per stage", /*hides_zero=*/true},
+            .status = Status::line},
+           tera_flops),
+    metric(&StepMetrics::mfu,
+           {.key = "mfu",
+            .unit = Unit::share,
+            .combine = Combine::each,
+            .meaning = "of its device's published peak; null where that is not known",
+            .label = {8, "MFU ", "", /*hides_zero=*/true},
+            .status = Status::line},
+           flops_utilization),
     metric(&StepMetrics::own_cores, {.key = "own_cores", .combine = Combine::not_written}),
     metric(&StepMetrics::host_cores, {.key = "host_cores", .combine = Combine::not_written}),
     metric(&StepMetrics::router_loss,

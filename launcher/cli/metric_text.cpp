@@ -46,6 +46,23 @@ std::string label_text(const trace::MetricInfo& metric, double value, bool whole
   return metric.label.before + line_value(metric.unit, value, whole) + metric.label.after;
 }
 
+const char* unit_text(trace::Unit unit) {
+  if (unit == trace::Unit::nats) return "nats";
+  if (unit == trace::Unit::tokens_per_second) return "tokens/s";
+  return unit == trace::Unit::rate ? "per update" : "";
+}
+
+std::optional<double> mean_of(const nlohmann::json& value) {
+  if (value.is_number()) return value.get<double>();
+  if (!value.is_object() || value.empty()) return std::nullopt;
+  double sum = 0;
+  for (const nlohmann::json& one : value) {
+    if (!one.is_number()) return std::nullopt;
+    sum += one.get<double>();
+  }
+  return sum / static_cast<double>(value.size());
+}
+
 std::string number_cell(Unit unit, const std::optional<double>& value) {
   if (!value || !std::isfinite(*value)) return "-";
   if (unit == Unit::share) return fmt::format("{:.2g} %", 100 * *value);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "framework/trace/combine_metrics.h"
@@ -22,6 +23,9 @@ std::string label_text(const trace::MetricInfo& metric, double value, bool whole
 
 // A duration: "0:41", "12:03", "3:07:00".
 std::string clock_text(double seconds);
+
+// Of the axis of a chart; empty: none, or said otherwise.
+const char* unit_text(trace::Unit unit);
 
 // "8.0 MB", "12 %", "-" if unknown.
 std::string count_cell(trace::Unit unit, std::uint64_t value);
@@ -49,7 +53,7 @@ std::vector<std::string> step_labels(const S& step, bool means) {
     // A flag is shown if it is set, a speed if tokens were counted.
     const bool hides_zero = info.label.hides_zero || info.unit == trace::Unit::flag ||
                             info.unit == trace::Unit::tokens_per_second;
-    if (!value || (hides_zero && *value == 0)) return;
+    if (!value || (hides_zero && !(std::abs(*value) > 0))) return;  // nor what is not a number
     labels.emplace(info.label.rank, label_text(info, *value));
   });
   std::vector<std::string> texts;
@@ -57,15 +61,19 @@ std::vector<std::string> step_labels(const S& step, bool means) {
   return texts;
 }
 
+// A number, or the mean of those of all processes. Nullopt: one of them is not known.
+std::optional<double> mean_of(const nlohmann::json& value);
+
 // The same from status.json, for the metrics that are shown there.
 template <class S>
 std::vector<std::string> metric_labels(const nlohmann::json& status, trace::Status where) {
   std::vector<std::string> labels;
   trace::each_metric<S>([&](const auto& one) {
     if (one.info.status != where) return;
-    const auto value = status.find(one.info.key);
-    if (value == status.end() || !value->is_number()) return;
-    labels.push_back(label_text(one.info, value->template get<double>(), true));
+    const auto found = status.find(one.info.key);
+    const std::optional<double> value = found == status.end() ? std::nullopt : mean_of(*found);
+    if (!value || (one.info.label.hides_zero && *value == 0)) return;
+    labels.push_back(label_text(one.info, *value, true));
   });
   return labels;
 }

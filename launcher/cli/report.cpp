@@ -12,6 +12,7 @@
 
 #include "framework/trace/step_metrics.h"
 #include "launcher/base/text.h"
+#include "launcher/cli/html_page.h"
 #include "launcher/cli/metric_text.h"
 #include "launcher/planner/plan_text.h"
 
@@ -20,34 +21,8 @@ namespace {
 
 using nlohmann::json;
 
-std::string escaped(const std::string& text) {
-  std::string safe;
-  for (const char c : text) {
-    switch (c) {
-      case '<':
-        safe += "&lt;";
-        break;
-      case '>':
-        safe += "&gt;";
-        break;
-      case '&':
-        safe += "&amp;";
-        break;
-      default:
-        safe += c;
-    }
-  }
-  return safe;
-}
-
 std::string byte_text_of(double bytes) {
   return base::byte_text(static_cast<std::uint64_t>(std::max(bytes, 0.0)));
-}
-
-const char* unit_text(trace::Unit unit) {
-  if (unit == trace::Unit::nats) return "nats";
-  if (unit == trace::Unit::tokens_per_second) return "tokens/s";
-  return unit == trace::Unit::rate ? "per update" : "";
 }
 
 // {"title", "columns", "rows"}, with the cells as text.
@@ -68,12 +43,6 @@ json table_figure(std::string title, const std::vector<S>& rows) {
   return {{"title", std::move(title)}, {"columns", std::move(columns)}, {"rows", std::move(cells)}};
 }
 
-std::string folded(const char* title, const std::string& text) {
-  if (text.empty()) return "";
-  return fmt::format("<details><summary>{}</summary><pre tabindex=\"0\">{}</pre></details>\n",
-                     title, escaped(text));
-}
-
 // What the run did, in a few numbers.
 std::string facts(const ReportData& data, const ReportPlan& plan) {
   std::string list;
@@ -92,7 +61,18 @@ std::string facts(const ReportData& data, const ReportPlan& plan) {
   if (data.seconds > 0) {
     add("time of the steps", clock_text(data.seconds));
     add("tokens", fmt::format("{:.0f}", data.tokens));
-    add("tokens a second", fmt::format("{:.4g}", data.tokens / data.seconds));
+    const double rate = data.tokens / data.seconds;
+    const double devices = data.last.is_object() ? number_at(data.last, "devices") : 0;
+    add("tokens a second", fmt::format("{:.4g}", rate),
+        devices > 1 ? fmt::format("{:.4g} per device", rate / devices) : "");
+    if (data.useful_tflop > 0) {
+      const double useful = data.useful_tflop / data.seconds;
+      add("TFLOP/s", fmt::format("{:.3g}", useful),
+          "of the model, without recompute" +
+              (data.peaks_known ? fmt::format("; {:.0f} % of the devices' published peak (MFU)",
+                                              100 * data.useful_tflop / data.peak_tflop)
+                                : "; the peak of a device is not known"));
+    }
     add("sent", byte_text_of(data.sent_bytes));
   }
   const std::vector<LinkLoad> loads = link_loads(plan, data.boundaries.all(), data.sync.all());
@@ -134,8 +114,7 @@ json training_figures(const ReportData& data) {
     if (wanted.rank == 0 || curve == data.curves.end()) return;
     charts.emplace(wanted.rank, curve->second.figure(wanted.title, unit_text(one.info.unit)));
   });
-  ReportCurve evaluated;
-  for (const auto& [step, loss] : data.evaluations) evaluated.add({step, loss});
+  const ReportCurve evaluated = data.evaluation_curve();
   for (auto& [rank, chart] : charts) figures.push_back(std::move(chart));
   if (!evaluated.empty()) {
     figures.insert(figures.begin() + (figures.empty() ? 0 : 1),
@@ -147,6 +126,8 @@ json training_figures(const ReportData& data) {
 json stage_figures(const ReportData& data, const ReportPlan& plan) {
   json figures = json::array();
   if (!data.idle.empty()) figures.push_back(data.idle.figure("Bubble", "share of a step"));
+  if (!data.tflops.empty()) figures.push_back(data.tflops.figure("Useful work", "TFLOP/s"));
+  if (!data.mfu.empty()) figures.push_back(data.mfu.figure("MFU", "share of the published peak"));
   json memory = json::array();
   const auto used = data.last.is_object() ? data.last.value("memory_bytes", json()) : json();
   const auto program = data.last.is_object() ? data.last.value("program_bytes", json()) : json();
@@ -167,14 +148,38 @@ json stage_figures(const ReportData& data, const ReportPlan& plan) {
   return figures;
 }
 
+// {"title", "unit", "nodes": [[name, content, replica]], "edges": [[from, to, what, rate,
+// capacity]]}; null: not known.
+json map_figure(const ReportPlan& plan, const std::vector<LinkLoad>& loads, double seconds) {
+  json nodes = json::array();
+  for (const ReportPlan::Node& node : plan.nodes) {
+    nodes.push_back({node.name, node.content, node.replica});
+  }
+  json edges = json::array();
+  for (const ReportPlan::Path& path : plan.paths) {
+    const auto load = std::ranges::find_if(loads, [&path](const LinkLoad& one) {
+      return one.link == path.name && one.direction == path.direction;
+    });
+    const bool counted = path.only_one && load != loads.end() && seconds > 0;
+    edges.push_back(
+        {path.from, path.to,
+         path.direction == "replicas" ? path.direction : path.name + " " + path.direction,
+         counted ? json(load->sent_bytes / seconds) : json(),
+         path.bytes_per_second ? json(*path.bytes_per_second) : json()});
+  }
+  return {{"title", "Map"}, {"unit", ""}, {"nodes", std::move(nodes)}, {"edges", std::move(edges)}};
+}
+
 json link_figures(const ReportData& data, const ReportPlan& plan) {
   json loads = json::array();
-  for (const LinkLoad& load : link_loads(plan, data.boundaries.all(), data.sync.all())) {
+  json figures = json::array();
+  const std::vector<LinkLoad> all = link_loads(plan, data.boundaries.all(), data.sync.all());
+  if (!plan.paths.empty()) figures.push_back(map_figure(plan, all, data.seconds));
+  for (const LinkLoad& load : all) {
     if (data.seconds <= 0) break;
     loads.push_back({load.link + " " + load.direction, load.sent_bytes / data.seconds,
                      load.bytes_per_second ? json(*load.bytes_per_second) : json()});
   }
-  json figures = json::array();
   if (loads.empty()) return figures;
   figures.push_back({{"title", "Load of links against capacity"},
                      {"unit", "bytes/s"},
@@ -260,29 +265,19 @@ std::string report_page(const ReportData& data, const ReportPlan& plan,
   const json shown = {{"progress", data.progress.figure("", "")},
                       {"marks", std::move(marks)},
                       {"sections", sections(data, plan, measured)}};
-  std::string text = shown.dump(-1, ' ', false, json::error_handler_t::replace);
-  // Inside a script only this could end it.
-  for (std::size_t at = 0; (at = text.find('<', at)) != std::string::npos;) {
-    text.replace(at, 1, "\\u003c");
-  }
   const std::string state = !data.end.empty()     ? data.end
                             : data.last.is_null() ? "No step yet"
                                                   : fmt::format("Training; written after step {}",
                                                                 number_at(data.last, "step"));
   const std::string last =
       data.last.is_null() ? "" : data.last.dump(1, ' ', false, json::error_handler_t::replace);
-  return fmt::format(
-      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
-      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
-      "'unsafe-inline'; script-src 'unsafe-inline'\"><meta name=\"viewport\" "
-      "content=\"width=device-width\"><title>{0}</title><style>{1}</style></head><body>\n<header>"
-      "<h1>{0}</h1>\n<p>{2}</p>\n<p class=\"state\">{3}</p>\n{4}</header>\n<main></main>\n"
-      "<footer>{5}{6}{7}{8}{9}</footer>\n<script type=\"application/json\" "
-      "id=\"data\">{10}</script>\n<script>{11}</script></body></html>\n",
-      escaped(plan.run), kReportStyle, escaped(plan.summary), escaped(state), facts(data, plan),
-      folded("Recipe", plan.recipe), folded("Plan", plan.text),
-      folded("Build", fmt::format("{}", fmt::join(data.builds, "\n"))),
-      folded("Machines", plan.machines), folded("Last step", last), text, kReportScript);
+  return html_page(plan.run,
+                   fmt::format("<p>{}</p>\n<p class=\"state\">{}</p>\n{}", escaped(plan.summary),
+                               escaped(state), facts(data, plan)),
+                   folded("Recipe", plan.recipe) + folded("Plan", plan.text) +
+                       folded("Build", fmt::format("{}", fmt::join(data.builds, "\n"))) +
+                       folded("Machines", plan.machines) + folded("Last step", last),
+                   shown);
 }
 
 }  // namespace strait::cli

@@ -47,15 +47,19 @@ void ReportCurve::add(const ReportPoint& point) {
   runs_.push_back({point, point});
 }
 
-nlohmann::json ReportCurve::figure(const char* title, const char* unit) const {
+nlohmann::json ReportCurve::points() const {
   nlohmann::json points = nlohmann::json::array();
   for (const Run& run : runs_) {
     points.push_back({static_cast<std::int64_t>(std::min(run.low.step, run.high.step)),
                       page_number(run.low.value), page_number(run.high.value)});
   }
+  return points;
+}
+
+nlohmann::json ReportCurve::figure(const char* title, const char* unit) const {
   return {{"title", title},
           {"unit", unit},
-          {"points", std::move(points)},
+          {"points", points()},
           {"first", page_point(first_)},
           {"last", page_point(last_)},
           {"lowest", page_point(lowest_)},

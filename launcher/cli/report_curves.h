@@ -27,6 +27,9 @@ class ReportCurve {
   // {"title", "unit", "points": [[step, lowest, highest]], "first", "last", "lowest", "highest"},
   // the last four as [step, value].
   nlohmann::json figure(const char* title, const char* unit) const;
+  // The part of it that is drawn: [[step, lowest, highest]].
+  nlohmann::json points() const;
+  double last() const { return last_.value; }
   std::string change() const;  // "5 to 2.5"
 
  private:

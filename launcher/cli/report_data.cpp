@@ -52,6 +52,12 @@ double number_at(const json& object, const char* key) {
   return found != object.end() && found->is_number() ? found->get<double>() : 0.0;
 }
 
+ReportCurve ReportData::evaluation_curve() const {
+  ReportCurve curve;
+  for (const auto& [step, loss] : evaluations) curve.add({step, loss});
+  return curve;
+}
+
 void ReportData::add_traffic(const json& line, std::int64_t step) {
   try {
     const auto rows = rows_at<trace::BoundaryMetrics>(line, "boundaries");
@@ -77,10 +83,27 @@ void ReportData::add_traffic(const json& line, std::int64_t step) {
   } catch (const json::exception&) {
     // A line of another release, or a damaged one, is missing in the sums.
   }
-  const auto waits = line.find("idle");
-  if (waits == line.end() || !waits->is_object()) return;
-  for (const auto& [process, share] : waits->items()) {
+}
+
+void ReportData::add_compute(const json& line, std::int64_t step) {
+  const auto by_process = [&line](const char* key) {
+    const auto found = line.find(key);
+    return found != line.end() && found->is_object() ? *found : json::object();
+  };
+  for (const auto& [process, share] : by_process("idle").items()) {
     if (share.is_number()) idle.add(step, process, share.get<double>());
+  }
+  const double taken = number_at(line, "seconds");
+  const json shares = by_process("mfu");
+  for (const auto& [process, rate] : by_process("tflops").items()) {
+    if (!rate.is_number() || rate == 0) continue;
+    tflops.add(step, process, rate.get<double>());
+    useful_tflop += rate.get<double>() * taken;
+    const double share = number_at(shares, process.c_str());
+    peaks_known = peaks_known && share > 0;
+    if (share <= 0) continue;
+    mfu.add(step, process, share);
+    peak_tflop += rate.get<double>() / share * taken;
   }
 }
 
@@ -103,6 +126,7 @@ void ReportData::add(const json& line) {
   progress.add(number, "seconds", seconds);
   progress.add(number, "tokens", tokens);
   add_traffic(line, number);
+  add_compute(line, number);
   last = line;
 }
 

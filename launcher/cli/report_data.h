@@ -34,7 +34,9 @@ struct ReportData {
   trace::MetricTotals<trace::SyncMetrics> sync;
   ReportSeries progress;  // "tokens", "seconds", "bytes": sums up to each step
   ReportSeries idle;      // by process
-  ReportSeries bytes;     // by boundary and direction
+  ReportSeries tflops;
+  ReportSeries mfu;
+  ReportSeries bytes;  // by boundary and direction
   ReportSeries bits;
   ReportSeries change;
   ReportSeries error;
@@ -45,10 +47,15 @@ struct ReportData {
   double tokens = 0;
   double seconds = 0;
   double sent_bytes = 0;
+  double useful_tflop = 0;  // 10¹² operations
+  double peak_tflop = 0;    // what the devices could have done meanwhile by their published peaks
+  bool peaks_known = true;  // of all devices in all steps
   std::deque<ReportMark> marks;  // the latest ones
   std::size_t restarts = 0;
   std::set<std::string> builds;
   std::string end;  // how the run ended
+
+  ReportCurve evaluation_curve() const;
 
   // Takes a line of metrics.jsonl. Lines without a step are skipped; so are values of the wrong
   // type.
@@ -57,6 +64,7 @@ struct ReportData {
   void add_event(const nlohmann::json& line);
 
  private:
+  void add_compute(const nlohmann::json& line, std::int64_t step);
   void add_traffic(const nlohmann::json& line, std::int64_t step);
 };
 

@@ -13,6 +13,14 @@
 
 namespace strait::cli {
 
+namespace {
+
+nlohmann::json parsed(const std::string& line) {
+  return nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+}
+
+}  // namespace
+
 bool GrowingFile::replaced(const std::filesystem::path& path) {
   struct stat now {};
   const bool exists = ::stat(path.c_str(), &now) == 0;
@@ -35,6 +43,15 @@ void GrowingFile::read_on(const std::filesystem::path& path,
   }
 }
 
+ReportData read_report_data(const std::filesystem::path& run) {
+  ReportData data;
+  GrowingFile().read_on(run / base::kMetricsFile,
+                        [&](const std::string& line) { data.add(parsed(line)); });
+  GrowingFile().read_on(run / base::kEventsFile,
+                        [&](const std::string& line) { data.add_event(parsed(line)); });
+  return data;
+}
+
 void ReportFiles::write(const std::filesystem::path& run, const plan::Plan& plan) {
   if (run != run_) *this = ReportFiles();
   run_ = run;
@@ -45,9 +62,6 @@ void ReportFiles::write(const std::filesystem::path& run, const plan::Plan& plan
     metrics_.replaced(run / base::kMetricsFile);
     events_.replaced(run / base::kEventsFile);
   }
-  const auto parsed = [](const std::string& line) {
-    return nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  };
   metrics_.read_on(run / base::kMetricsFile,
                    [&](const std::string& line) { data_.add(parsed(line)); });
   events_.read_on(run / base::kEventsFile,

@@ -26,6 +26,9 @@ class GrowingFile {
   std::uintmax_t read_ = 0;  // bytes
 };
 
+// What the files of a run say now.
+ReportData read_report_data(const std::filesystem::path& run);
+
 // Writes report.html of a run from its files, again and again: each time it reads what is new in
 // them. Not for several threads at a time.
 class ReportFiles {

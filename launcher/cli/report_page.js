@@ -1,6 +1,6 @@
 // Draws the figures of a report from the JSON in its element "data". A figure has `points` (one curve: step, lowest
-// and highest of each run of steps), `values` (a curve per name), `bars` (name, value, limit), `rows` (a table) or
-// `measured` and `predicted` (a step as a timeline).
+// and highest of each run of steps), `curves` (those of several runs), `values` (a curve per name), `bars` (name, value, limit), `rows` (a table), `nodes`
+// and `edges` (a map) or `measured` and `predicted` (a step as a timeline).
 const data = JSON.parse(document.getElementById("data").textContent);
 const kHeight = 220, kLeft = 58, kRight = 12, kTop = 12, kBottom = 34, kColours = 8, kTableRows = 400;
 const controls = { smooth: 0, log: false, axis: "step" };
@@ -36,10 +36,10 @@ const axisText = (v) => controls.axis === "seconds" ? clock(v) : controls.axis =
   controls.axis === "tokens" && v >= 1e4 ? shown(v, "bytes").replace(/B$/, "").replace("G", "B") : nice(v);
 const colour = (i, count) => count < 2 ? "var(--line)" : `hsl(${Math.round(i * 360 / Math.min(count, 24) + 215) % 360} 65% ${i % 2 ? 45 : 58}%)`;
 
-// The position of a step on the chosen axis, between those that are known.
-function position(step) {
+// The position of a step of a run on the chosen axis, between those that are known.
+function position(step, progress = data.progress) {
   if (controls.axis === "step") return step;
-  const { steps, names, values } = data.progress, at = values[names.indexOf(controls.axis)];
+  const { steps, names, values } = progress, at = values[names.indexOf(controls.axis)];
   if (!at) return step;
   let low = 0, high = steps.length - 1;
   if (high < 1 || step >= steps[high]) return at[Math.max(high, 0)];
@@ -55,8 +55,9 @@ function ticks(low, high, count) {
   return list;
 }
 
-// [[step, lowest, highest]] of each curve.
+// [[step, lowest, highest]] of each curve, and the progress of its run if the page has several.
 function curvesOf(figure) {
+  if (figure.curves) return figure.curves.map((curve) => ({ ...curve, progress: data.runs[curve.run] }));
   if (figure.points) return [{ name: "", points: figure.points }];
   return figure.names.map((name, i) => ({ name, points: figure.steps.map((s, j) => [s, figure.values[i][j], figure.values[i][j]])
     .filter((p) => p[1] !== null && p[1] !== undefined) })).filter((curve) => curve.points.length);
@@ -67,13 +68,13 @@ function drawCurves(figure, box, caption, all) {
   const every = curves.flatMap((c) => c.points);
   const logarithmic = controls.log && every.every((p) => p[1] > 0), scale = logarithmic ? Math.log10 : (v) => v;
   let low = Infinity, high = -Infinity, first = Infinity, last = -Infinity;
-  for (const p of every) {
+  for (const { points, progress } of curves) for (const p of points) {
     low = Math.min(low, scale(p[1])); high = Math.max(high, scale(p[2]));
-    first = Math.min(first, position(p[0])); last = Math.max(last, position(p[0]));
+    first = Math.min(first, position(p[0], progress)); last = Math.max(last, position(p[0], progress));
   }
   if (low === high) { low -= Math.abs(low) / 2 || 1; high += Math.abs(high) / 2 || 1; }
   if (first === last) last += 1;
-  const x = (step) => kLeft + (position(step) - first) / (last - first) * (width - kLeft - kRight);
+  const x = (step, progress) => kLeft + (position(step, progress) - first) / (last - first) * (width - kLeft - kRight);
   const y = (v) => kTop + (high - v) / (high - low) * (kHeight - kTop - kBottom);
   box.textContent = "";
   const svg = element("svg", { viewBox: `0 0 ${width} ${kHeight}`, height: kHeight, role: "img",
@@ -95,10 +96,10 @@ function drawCurves(figure, box, caption, all) {
     if (kind !== "checkpoint") element("path", { d: `M${x(step)} ${kTop}V${kHeight - kBottom}`, stroke: fill, "stroke-dasharray": "3 3" }, svg);
     element("title", {}, mark, `step ${step}: ${text}`);
   }
-  const path = (list) => list.map(([s, v], i) => `${i ? "L" : "M"}${x(s).toFixed(1)} ${y(v).toFixed(1)}`).join("");
+  const pathOf = (list, progress) => list.map(([s, v], i) => `${i ? "L" : "M"}${x(s, progress).toFixed(1)} ${y(v).toFixed(1)}`).join("");
   const lines = curves.map((curve, i) => {
-    const points = curve.points, line = { fill: "none", stroke: colour(i, curves.length), "stroke-width": 1.5 };
-    if (points.length === 1) return element("circle", { cx: x(points[0][0]), cy: y(scale(points[0][1])), r: 3, fill: line.stroke }, svg);
+    const { points, progress } = curve, path = (list) => pathOf(list, progress), line = { fill: "none", stroke: colour(i, curves.length), "stroke-width": 1.5 };
+    if (points.length === 1) return element("circle", { cx: x(points[0][0], progress), cy: y(scale(points[0][1])), r: 3, fill: line.stroke }, svg);
     const raw = element("path", { ...line, d: path(points.flatMap((p) => p[1] === p[2] ? [[p[0], scale(p[1])]] : [[p[0], scale(p[1])], [p[0], scale(p[2])]])), opacity: keep ? .3 : 1 }, svg);
     if (!keep) return raw;
     let mean = (scale(points[0][1]) + scale(points[0][2])) / 2;
@@ -112,14 +113,15 @@ function drawCurves(figure, box, caption, all) {
     const at = svg.getBoundingClientRect(), px = event.clientX - at.left, py = event.clientY - at.top;
     let best = null;
     curves.forEach((curve, i) => {
-      const near = curve.points.reduce((a, b) => Math.abs(x(b[0]) - px) < Math.abs(x(a[0]) - px) ? b : a);
+      const away = (p) => Math.abs(x(p[0], curve.progress) - px);
+      const near = curve.points.reduce((a, b) => away(b) < away(a) ? b : a);
       const far = Math.abs(y(scale((near[1] + near[2]) / 2)) - py);
       if (!best || far < best.far) best = { far, near, curve, i };
     });
     lines.forEach((line, i) => { line.style.strokeOpacity = curves.length > 1 && i !== best.i ? .25 : 1; });
-    mark.setAttribute("d", `M${x(best.near[0])} ${kTop}V${kHeight - kBottom}`);
+    mark.setAttribute("d", `M${x(best.near[0], best.curve.progress)} ${kTop}V${kHeight - kBottom}`);
     const [step, one, other] = best.near, unit = figure.unit;
-    caption.textContent = `step ${step}${controls.axis === "step" ? "" : `, ${axisText(position(step))}`}: ${best.curve.name} ` +
+    caption.textContent = `step ${step}${controls.axis === "step" ? "" : `, ${axisText(position(step, best.curve.progress))}`}: ${best.curve.name} ` +
       (one === other ? shown(one, unit) : `${shown(one, unit)} to ${shown(other, unit)}`);
   };
   svg.onmouseleave = () => { mark.removeAttribute("d"); lines.forEach((line) => { line.style.strokeOpacity = 1; }); caption.textContent = all; };
@@ -169,6 +171,8 @@ function curveFigure(figure, parent) {
   const raw = (v) => v === null || v === undefined ? null : String(v);
   if (figure.points) {
     foldedTable(parent, ["step", "lowest", "highest"], () => thinned(figure.points).map((p) => p.map(raw)));
+  } else if (figure.curves) {
+    foldedTable(parent, ["", "step", "lowest", "highest"], () => curves.flatMap((curve) => thinned(curve.points).map((p) => [curve.name, ...p.map(raw)])));
   } else {
     foldedTable(parent, ["step", ...figure.names], () => thinned(figure.steps.map((s, j) => [s, j]))
       .map(([s, j]) => [raw(s), ...figure.values.map((v) => raw(v[j]))]));
@@ -185,6 +189,84 @@ function barsFigure(figure, parent) {
     return [name, shown(value, figure.unit), shown(limit, figure.unit), cell];
   });
   table(["", figure.unit === "bytes" ? "peak" : "mean", figure.limit, "share"], rows, parent).className = "bars";
+}
+
+const kBoxWidth = 128, kBoxHeight = 42, kGap = 100, kRowGap = 56, kBoxLetters = 16;
+
+// A mean rate of 0 or more, of what the link can carry: 3 levels, and none if that is not known.
+const loadColour = (rate, capacity) => rate === null || !capacity ? "var(--soft)" : rate / capacity > .9 ? "var(--bad)" : rate / capacity > .5 ? "var(--warn)" : "var(--good)";
+const megabits = (bytes) => bytes === null ? "?" : nice(bytes * 8 / 1e6);
+const shortened = (text) => text.length <= kBoxLetters ? text : `${text.slice(0, kBoxLetters - 7)}…${text.slice(-6)}`;
+
+// Both directions between two nodes, with all that crosses: [{from, to, there, back}], each {rate, capacity, what}.
+function pairsOf(edges) {
+  const pairs = new Map();
+  for (const [from, to, what, rate, capacity] of edges) {
+    const key = `${Math.min(from, to)} ${Math.max(from, to)}`;
+    if (!pairs.has(key)) pairs.set(key, { from: Math.min(from, to), to: Math.max(from, to), there: null, back: null });
+    const pair = pairs.get(key), side = from < to ? "there" : "back";
+    pair[side] ??= { rate: null, capacity, what: [] };
+    if (rate !== null) pair[side].rate = (pair[side].rate ?? 0) + rate;
+    pair[side].what.push(what);
+  }
+  return [...pairs.values()];
+}
+
+// Each replica's pipeline runs to the right and, where that is too long, back in the next line.
+function drawMap(figure, pairs, box) {
+  const width = box.clientWidth, across = Math.max(1, Math.floor((width - kBoxWidth - 16) / (kBoxWidth + kGap)) + 1);
+  const cells = [];
+  let line = -1, replica = null, inReplica = 0;
+  figure.nodes.forEach((node) => {
+    if (node[2] !== replica) { replica = node[2]; inReplica = 0; }
+    if (inReplica % across === 0) ++line;
+    const column = inReplica % across, backwards = Math.floor(inReplica / across) % 2 === 1;
+    cells.push({ column: backwards ? across - 1 - column : column, line });
+    ++inReplica;
+  });
+  const height = (line + 1) * (kBoxHeight + kRowGap) - kRowGap + 16;
+  const x = (cell) => 8 + cell.column * (kBoxWidth + kGap), y = (cell) => 8 + cell.line * (kBoxHeight + kRowGap);
+  box.textContent = "";
+  const svg = element("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img",
+    "aria-label": `${figure.nodes.length} boxes and ${pairs.length} links between them; the table has them all` }, box);
+  const label = (left, top, anchor, arrow, way) => way && element("text", { x: left, y: top, "text-anchor": anchor }, svg, `${arrow} ${megabits(way.rate)}/${megabits(way.capacity)}`);
+  for (const { from, to, there, back } of pairs) {
+    const a = cells[from], b = cells[to], beside = a.line === b.line && Math.abs(a.column - b.column) === 1;
+    const below = a.column === b.column && Math.abs(a.line - b.line) === 1, [left, right] = x(a) < x(b) ? [a, b] : [b, a];
+    const busier = (there?.rate ?? -1) / (there?.capacity || 1) >= (back?.rate ?? -1) / (back?.capacity || 1) ? there : back;
+    const line = { fill: "none", stroke: loadColour(busier.rate, busier.capacity), "stroke-width": 2 };
+    const middleX = (cell) => x(cell) + kBoxWidth / 2, middleY = (cell) => y(cell) + kBoxHeight / 2;
+    if (beside) {
+      element("path", { ...line, d: `M${x(left) + kBoxWidth} ${middleY(a)}H${x(right)}` }, svg);
+      const forth = left === a ? there : back, returns = left === a ? back : there, at = x(left) + kBoxWidth + kGap / 2;
+      label(at, middleY(a) - 6, "middle", "→", forth);
+      label(at, middleY(a) + 15, "middle", "←", returns);
+    } else if (below) {
+      element("path", { ...line, d: `M${middleX(a)} ${y(a) + kBoxHeight}V${y(b)}` }, svg);
+      const rightmost = a.column > 0 && a.column === across - 1, [by, anchor] = rightmost ? [-6, "end"] : [6, "start"];
+      label(middleX(a) + by, y(a) + kBoxHeight + kRowGap / 2 - 4, anchor, "↓", there);
+      label(middleX(a) + by, y(a) + kBoxHeight + kRowGap / 2 + 12, anchor, "↑", back);
+    } else {
+      const bend = Math.min(72, 24 + 8 * Math.abs(a.line - b.line));
+      element("path", { ...line, "stroke-width": 1, opacity: .45, d: `M${middleX(a)} ${middleY(a)}C${middleX(a) + bend} ${middleY(a) + bend} ${middleX(b) + bend} ${middleY(b) - bend} ${middleX(b)} ${middleY(b)}` }, svg);
+    }
+  }
+  figure.nodes.forEach(([name, content], i) => {
+    const rect = element("rect", { x: x(cells[i]), y: y(cells[i]), width: kBoxWidth, height: kBoxHeight, rx: 5, fill: "var(--back)", stroke: "var(--soft)" }, svg);
+    element("title", {}, rect, `${name}: ${content}`);
+    const text = (line, value, more) => element("text", { x: x(cells[i]) + kBoxWidth / 2, y: y(cells[i]) + line, "text-anchor": "middle", ...more }, svg, shortened(value));
+    text(17, name, { class: "name" });
+    text(33, content, {});
+  });
+}
+
+function mapFigure(figure, parent) {
+  parent.className = "wide";
+  const box = element("div", {}, parent), pairs = pairsOf(figure.edges);
+  element("figcaption", {}, parent, "Between boxes: mean rate/capacity in Mbit/s (?: not known). Green: up to half of it, red: above 90 %. Links without figures are in the table.");
+  redraws.push(() => drawMap(figure, pairs, box));
+  foldedTable(parent, ["from", "to", "carries", "mean Mbit/s", "capacity", "share"], () => figure.edges.map(([from, to, what, rate, capacity]) =>
+    [figure.nodes[from][0], figure.nodes[to][0], what, megabits(rate), megabits(capacity), rate !== null && capacity ? `${Math.round(rate / capacity * 100)} %` : null]));
 }
 
 const kLanes = ["compute", "encode", "send", "link", "receive", "decode", "sync"], kLaneHeight = 14;
@@ -284,7 +366,8 @@ function controlsForm(parent) {
 
 const drawAll = () => redraws.forEach((draw) => draw());
 const main = document.querySelector("main");
-if (data.sections.some((s) => s.figures.some((f) => f.points || f.values))) controlsForm(main);
+const isCurve = (figure) => figure.points || figure.curves || figure.values;
+if (data.sections.some((s) => s.figures.some(isCurve))) controlsForm(main);
 for (const { title, figures } of data.sections) {
   const section = element("section", {}, main);
   if (figures.length > 1 || figures[0].title !== title) element("h2", {}, section, title);
@@ -292,9 +375,10 @@ for (const { title, figures } of data.sections) {
   for (const figure of figures) {
     const one = element("figure", {}, grid);
     element(figures.length === 1 && figure.title === title ? "h2" : "h3", {}, one, figure.title + (figure.unit && !figure.bars ? ` (${figure.unit})` : ""));
-    if (figure.points || figure.values) curveFigure(figure, one);
+    if (isCurve(figure)) curveFigure(figure, one);
     else if (figure.measured) timelineFigure(figure, one);
     else if (figure.bars) barsFigure(figure, one);
+    else if (figure.nodes) mapFigure(figure, one);
     else { one.className = "wide"; table(figure.columns, figure.rows, one); }
   }
 }

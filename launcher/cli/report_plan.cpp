@@ -1,10 +1,13 @@
 #include "launcher/cli/report_plan.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
 
 #include "launcher/base/text.h"
 #include "launcher/plan/run_files.h"
@@ -29,23 +32,28 @@ std::string machine_lines(const plan::Plan& plan) {
   return lines;
 }
 
+std::optional<double> known_speed(const plan::Plan& plan, net::ProcessName from,
+                                  net::ProcessName to) {
+  const plan::PathSpeed speed =
+      plan::path_speed(plan, plan.process(from).host_index, plan.process(to).host_index);
+  if (!speed.measured && !speed.stated) return std::nullopt;
+  return speed.bytes_per_second;
+}
+
+std::string boundary_of(const plan::Plan::Link& link) {
+  return link.name.substr(std::string_view("boundary ").size());
+}
+
 void add_speeds(const plan::Plan& plan, ReportPlan& report) {
-  const auto known = [&plan](net::ProcessName from, net::ProcessName to) -> std::optional<double> {
-    const plan::PathSpeed speed =
-        plan::path_speed(plan, plan.process(from).host_index, plan.process(to).host_index);
-    if (!speed.measured && !speed.stated) return std::nullopt;
-    return speed.bytes_per_second;
-  };
   const auto keep_slowest = [&report](net::ProcessName sender, double speed) {
     const auto [slowest, added] = report.sync_speeds.emplace(sender.text(), speed);
     if (!added) slowest->second = std::min(slowest->second, speed);
   };
-  constexpr std::string_view kBoundary = "boundary ";
   for (const plan::Plan::Link& link : plan.links) {
-    const std::optional<double> forward = known(link.connects, link.listens);
-    const std::optional<double> backward = known(link.listens, link.connects);
+    const std::optional<double> forward = known_speed(plan, link.connects, link.listens);
+    const std::optional<double> backward = known_speed(plan, link.listens, link.connects);
     if (link.use == plan::Plan::Use::boundary) {
-      const std::string name = link.name.substr(kBoundary.size());
+      const std::string name = boundary_of(link);
       if (forward) report.boundary_speeds[{name, "forward"}] = *forward;
       if (backward) report.boundary_speeds[{name, "backward"}] = *backward;
     } else if (link.use == plan::Plan::Use::replica) {
@@ -53,6 +61,60 @@ void add_speeds(const plan::Plan& plan, ReportPlan& report) {
       if (backward) keep_slowest(link.listens, *backward);
     }
   }
+}
+
+// In the order of pipelines: by replica, then by stage, of the first process of each.
+void add_nodes(const plan::Plan& plan, ReportPlan& report,
+               std::map<net::ProcessName, std::size_t>& node_of) {
+  const bool by_host = plan.hosts.size() > 1;
+  std::map<std::size_t, std::size_t> known;
+  std::vector<std::vector<std::string>> contents;
+  for (std::size_t i = 0; i < plan.processes.size(); ++i) {
+    const plan::Plan::Process& process = plan.processes[i];
+    const auto [at, added] = known.emplace(by_host ? process.host_index : i, known.size());
+    node_of[process.name] = at->second;
+    if (added) {
+      report.nodes.push_back(
+          {by_host ? process.host : process.name.text(), "", process.name.replica});
+      contents.emplace_back();
+    }
+    contents[at->second].push_back(process.name.text());
+  }
+  for (std::size_t i = 0; i < report.nodes.size(); ++i) {
+    constexpr std::size_t kMostNamed = 3;
+    const std::size_t count = contents[i].size();
+    report.nodes[i].content =
+        !by_host ? plan.processes[i].host
+        : count > kMostNamed
+            ? fmt::format("{} stages", count)
+            : fmt::format("stage{} {}", count == 1 ? "" : "s", fmt::join(contents[i], ", "));
+  }
+}
+
+void add_map(const plan::Plan& plan, ReportPlan& report) {
+  std::map<net::ProcessName, std::size_t> node_of;
+  add_nodes(plan, report, node_of);
+  std::map<std::string, std::size_t> peers;  // of processes that send to other replicas
+  const auto add = [&](net::ProcessName from, net::ProcessName to, const std::string& name,
+                       const char* direction) {
+    const std::size_t sender = node_of.at(from);
+    const std::size_t receiver = node_of.at(to);
+    if (sender != receiver)
+      report.paths.push_back({sender, receiver, name, direction, known_speed(plan, from, to)});
+  };
+  for (const plan::Plan::Link& link : plan.links) {
+    if (link.use == plan::Plan::Use::boundary) {
+      add(link.connects, link.listens, boundary_of(link), "forward");
+      add(link.listens, link.connects, boundary_of(link), "backward");
+    } else if (link.use == plan::Plan::Use::replica) {
+      for (const auto& [from, to] :
+           {std::pair(link.connects, link.listens), std::pair(link.listens, link.connects)}) {
+        add(from, to, from.text(), "replicas");
+        ++peers[from.text()];
+      }
+    }
+  }
+  for (ReportPlan::Path& path : report.paths) path.only_one = peers[path.name] < 2;
 }
 
 }  // namespace
@@ -83,6 +145,7 @@ ReportPlan report_plan(const plan::Plan& plan) {
         static_cast<double>(on_gpu ? plan.host_bytes(process) : plan.memory_bytes(process));
   }
   add_speeds(plan, report);
+  add_map(plan, report);
   report.predicted = predicted_step(plan);
   return report;
 }

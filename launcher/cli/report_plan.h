@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -29,6 +31,23 @@ struct ReportPlan {
   std::map<std::pair<std::string, std::string>, double> boundary_speeds;
   std::map<std::string, double> sync_speeds;
   StepTimeline predicted;
+  // The map: hosts in the order of their first stages, or the processes of a single host; and what
+  // crosses between two of them, of which a load (LinkLoad) has the same name and direction.
+  struct Node {
+    std::string name;
+    std::string content;  // "stages 0.0, 1.0"
+    std::uint32_t replica = 0;
+  };
+  struct Path {
+    std::size_t from = 0;  // of `nodes`
+    std::size_t to = 0;
+    std::string name;
+    std::string direction;
+    std::optional<double> bytes_per_second;  // nullopt: unknown
+    bool only_one = true;                    // that carries this load
+  };
+  std::vector<Node> nodes;
+  std::vector<Path> paths;
 };
 ReportPlan report_plan(const plan::Plan& plan);
 

@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -14,11 +13,13 @@
 #include <utility>
 #include <vector>
 
-#include "framework/trace/metric.h"
+#include "framework/store/atomic_file.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/run_file_names.h"
 #include "launcher/base/text.h"
 #include "launcher/cli/metric_text.h"
+#include "launcher/cli/report.h"
+#include "launcher/cli/report_files.h"
 #include "launcher/cli/run_options.h"
 #include "launcher/cli/verbs.h"
 #include "launcher/recipe/recipe_keys.h"
@@ -41,62 +42,35 @@ struct ComparedRun {
   fs::path path;
   recipe::Recipe recipe;
   std::vector<Result> results;
+  ReportData data;
 };
-
-double number_at(const nlohmann::json& line, const char* key) {
-  const auto found = line.find(key);
-  return found != line.end() && found->is_number() ? found->get<double>() : 0;
-}
-
-// What metrics.jsonl says of all steps together.
-struct Sums {
-  std::int64_t step = 0;
-  std::optional<double> loss;  // the latest one
-  double tokens = 0;
-  double seconds = 0;
-  double bytes = 0;
-};
-
-Sums sums_of(const fs::path& run) {
-  Sums sums;
-  std::ifstream file(run / base::kMetricsFile);
-  for (std::string text; std::getline(file, text);) {
-    const nlohmann::json line = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-    if (!line.is_object()) continue;  // cut short by a crash
-    sums.step = static_cast<std::int64_t>(number_at(line, "step"));
-    if (const auto loss = line.find("loss"); loss != line.end() && loss->is_number()) {
-      sums.loss = loss->get<double>();
-    }
-    sums.tokens += number_at(line, "tokens");
-    sums.seconds += number_at(line, "seconds");
-    for (const char* key : {"bytes_forward", "bytes_backward", "bytes_sync", "bytes_tied"}) {
-      sums.bytes += number_at(line, key);
-    }
-  }
-  return sums;
-}
 
 Result loss_result(const char* name, const std::optional<double>& loss) {
   if (!loss) return {name, nlohmann::json(), "-"};
   return {name, *loss, fmt::format("{:.4g}", *loss)};
 }
 
-std::vector<Result> results_of(const fs::path& run, const plan::Plan& plan) {
-  const Sums sums = sums_of(run);
+std::vector<Result> results_of(const fs::path& run, const plan::Plan& plan,
+                               const ReportData& data) {
   std::optional<run::LossHistory::Loss> best;
   for (const auto& [step, loss] : run::evaluations_of(run)) {
     if (std::isfinite(loss.value) && (!best || loss.value < best->value)) best = loss;
   }
-  const double rate = sums.seconds > 0 ? sums.tokens / sums.seconds : 0;
-  const auto bytes = static_cast<std::uint64_t>(sums.bytes);
+  const double rate = data.seconds > 0 ? data.tokens / data.seconds : 0;
+  const auto bytes = static_cast<std::uint64_t>(data.sent_bytes);
+  const auto step =
+      static_cast<std::int64_t>(data.last.is_object() ? number_at(data.last, "step") : 0);
+  const auto losses = data.curves.find("loss");
+  std::optional<double> loss;
+  if (losses != data.curves.end()) loss = losses->second.last();
   return {
-      {"step", sums.step, fmt::format("{} of {}", sums.step, plan.steps)},
-      loss_result("loss", sums.loss),
+      {"step", step, fmt::format("{} of {}", step, plan.steps)},
+      loss_result("loss", loss),
       loss_result("best_evaluation", best ? std::optional(best->value) : std::nullopt),
       {"best_evaluation_step", best ? nlohmann::json(number(best->step)) : nlohmann::json(),
        best ? fmt::format("{}", number(best->step)) : "-"},
-      {"tokens", sums.tokens, fmt::format("{:.0f}", sums.tokens)},
-      {"seconds", sums.seconds, clock_text(sums.seconds)},
+      {"tokens", data.tokens, fmt::format("{:.0f}", data.tokens)},
+      {"seconds", data.seconds, clock_text(data.seconds)},
       {"tokens_per_second", rate, fmt::format("{:.0f}", rate)},
       {"sent_bytes", bytes, base::byte_text(bytes)},
   };
@@ -117,8 +91,9 @@ std::vector<const recipe::RecipeKey*> differing_keys(const std::vector<ComparedR
   return keys;
 }
 
-void print_table(const std::vector<ComparedRun>& runs,
-                 const std::vector<const recipe::RecipeKey*>& keys) {
+// A column of names, and one for each run.
+std::vector<TextColumn> columns_of(const std::vector<ComparedRun>& runs,
+                                   const std::vector<const recipe::RecipeKey*>& keys) {
   TextColumn names{"", {}, TextColumn::Kind::key};
   for (const recipe::RecipeKey* key : keys) names.cells.push_back(key->name);
   for (const Result& one : runs.front().results) names.cells.emplace_back(one.name);
@@ -130,10 +105,33 @@ void print_table(const std::vector<ComparedRun>& runs,
     for (const Result& one : run.results) column.cells.push_back(one.text);
     table.push_back(std::move(column));
   }
+  return table;
+}
+
+void print_table(const std::vector<ComparedRun>& runs,
+                 const std::vector<const recipe::RecipeKey*>& keys) {
+  const std::vector<TextColumn> table = columns_of(runs, keys);
   for (const std::string& line : base::table_lines(table, base::terminal_columns())) {
     fmt::print("{}\n", line);
   }
   if (keys.empty()) fmt::print("the settings do not differ\n");
+}
+
+// A row for each run, so that many runs do not make the page wide.
+void write_page(const fs::path& page, std::vector<ComparedRun>& runs,
+                const std::vector<const recipe::RecipeKey*>& keys) {
+  nlohmann::json columns = nlohmann::json::array();
+  nlohmann::json rows = nlohmann::json::array();
+  const std::vector<TextColumn> table = columns_of(runs, keys);
+  columns.push_back("run");
+  for (const std::string& name : table.front().cells) columns.push_back(name);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    nlohmann::json& row = rows.emplace_back(nlohmann::json::array({runs[i].path.string()}));
+    for (const std::string& cell : table[i + 1].cells) row.push_back(cell);
+  }
+  std::vector<std::pair<std::string, ReportData>> curves;
+  for (ComparedRun& run : runs) curves.emplace_back(run.path.string(), std::move(run.data));
+  store::replace_file(page, compare_page(curves, {{"columns", columns}, {"rows", rows}}));
 }
 
 void print_json(const std::vector<ComparedRun>& runs,
@@ -148,16 +146,20 @@ void print_json(const std::vector<ComparedRun>& runs,
   fmt::print("{}\n", list.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
-base::ExitCode compare_runs(const std::vector<std::string>& names, bool as_json) {
+base::ExitCode compare_runs(const std::vector<std::string>& names, const fs::path& page,
+                            bool as_json) {
   std::vector<ComparedRun> runs;
   runs.reserve(names.size());
   for (const std::string& name : names) {
     const fs::path path = run_directory(name);
     const plan::Plan plan = read_run(path).plan;
-    runs.push_back({path, plan.recipe, results_of(path, plan)});
+    ReportData data = read_report_data(path);
+    std::vector<Result> results = results_of(path, plan, data);
+    runs.push_back({path, plan.recipe, std::move(results), std::move(data)});
   }
   const std::vector<const recipe::RecipeKey*> keys = differing_keys(runs);
   (as_json ? print_json : print_table)(runs, keys);
+  if (!page.empty()) write_page(page, runs, keys);
   return base::ExitCode::done;
 }
 
@@ -166,6 +168,7 @@ base::ExitCode compare_runs(const std::vector<std::string>& names, bool as_json)
 void add_compare(CLI::App& cli, Command& command) {
   struct Options {
     std::vector<std::string> runs;
+    fs::path page;
     bool json = false;
   };
   const auto options = std::make_shared<Options>();
@@ -174,9 +177,10 @@ void add_compare(CLI::App& cli, Command& command) {
   verb->add_option("runs", options->runs, "two or more directories, runs/NAME, or NAME alone")
       ->required()
       ->expected(2, 100);
+  verb->add_option("--page", options->page, "also write their curves over each other, as HTML");
   verb->add_flag("--json", options->json, "machine-readable output");
   verb->callback([options, &command] {
-    command = [options] { return compare_runs(options->runs, options->json); };
+    command = [options] { return compare_runs(options->runs, options->page, options->json); };
   });
 }
 

@@ -1,3 +1,4 @@
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -5,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <ctime>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,6 +20,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/cli/command_line.h"
+#include "launcher/cli/man_page.h"
 #include "launcher/cli/run_list.h"
 #include "launcher/cli/verbs.h"
 #include "launcher/recipe/recipe_keys.h"
@@ -104,9 +107,9 @@ const CLI::App* verb_named(const CLI::App& in, const std::string& name) {
   return nullptr;
 }
 
-base::ExitCode show_help(const CLI::App& cli, const std::vector<std::string>& words) {
+base::ExitCode show_help(const CLI::App& cli, const std::vector<std::string>& words, bool man) {
   const CLI::App* app = &cli;
-  std::string called = base::command_name();
+  std::string called = man ? "strait" : base::command_name();
   for (const std::string& word : words) {
     const CLI::App* const next = verb_named(*app, word);
     if (next == nullptr) {
@@ -117,6 +120,10 @@ base::ExitCode show_help(const CLI::App& cli, const std::vector<std::string>& wo
     }
     app = next;
     called += " " + word;
+  }
+  if (man) {
+    fmt::print("{}", man_page(*app, called, fmt::format("{:%F}", fmt::gmtime(std::time(nullptr)))));
+    return base::ExitCode::done;
   }
   // App::help() of the program would show the verb that was called, this one.
   fmt::print("{}", app->get_formatter()->make_help(app, called, CLI::AppFormatMode::Normal));
@@ -194,11 +201,18 @@ std::vector<std::string> completions(const CLI::App& cli, const std::vector<std:
 }
 
 void add_help(CLI::App& cli, Command& command) {
-  const auto words = std::make_shared<std::vector<std::string>>();
+  struct Options {
+    std::vector<std::string> words;
+    bool man = false;
+  };
+  const auto options = std::make_shared<Options>();
   CLI::App* help = cli.add_subcommand("help", "show how a verb is used");
-  help->add_option("verb", *words, "such as run, or checkpoint list; absent: the list of verbs");
-  help->callback(
-      [&cli, words, &command] { command = [&cli, words] { return show_help(cli, *words); }; });
+  help->add_option("verb", options->words,
+                   "such as run, or checkpoint list; absent: the list of verbs");
+  help->add_flag("--man", options->man, "as a manual page: strait help --man run | man -l -");
+  help->callback([&cli, options, &command] {
+    command = [&cli, options] { return show_help(cli, options->words, options->man); };
+  });
 
   const auto word = std::make_shared<std::string>();
   CLI::App* explain =

@@ -64,6 +64,10 @@ file(GLOB workers ${CMAKE_SOURCE_DIR}/launcher/*/strait-*.py)
 install(PROGRAMS ${workers} DESTINATION ${program_dir} COMPONENT program)
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/recipes DESTINATION ${CMAKE_INSTALL_DATADIR}/strait COMPONENT program
         PATTERN plugins EXCLUDE PATTERN __pycache__ EXCLUDE)
+# The manual page is what the program says of itself.
+install(CODE "file(MAKE_DIRECTORY \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_MANDIR}/man1\")
+  execute_process(COMMAND [[$<TARGET_FILE:strait>]] help --man COMMAND_ERROR_IS_FATAL ANY
+    OUTPUT_FILE \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_MANDIR}/man1/strait.1\")" COMPONENT program)
 install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program
         RENAME copyright)
 

@@ -31,14 +31,20 @@ PathSpeed simulated_speed(const net::PathConditions& simulated) {
 }
 
 double assumed_gpu_flops(const Plan& plan, std::size_t host) {
-  const bool narrow = plan.recipe.model.dtype == recipe::Dtype::bfloat16;
-  const recipe::KnownGpu* known = recipe::known_gpu(plan.hosts.at(host).device);
-  if (known == nullptr) return narrow ? kAssumedFlopsOfGpu : kAssumedFlopsOfGpuInFloat32;
-  const bool tensor = narrow && known->tensor_tflops > 0;
-  return kReached * 1e12 * (tensor ? known->tensor_tflops : known->float32_tflops);
+  const recipe::Dtype dtype = plan.recipe.model.dtype;
+  const double published = published_flops(plan.hosts.at(host).device, dtype);
+  if (published > 0) return kReached * published;
+  return dtype == recipe::Dtype::bfloat16 ? kAssumedFlopsOfGpu : kAssumedFlopsOfGpuInFloat32;
 }
 
 }  // namespace
+
+double published_flops(std::string_view device, recipe::Dtype dtype) {
+  const recipe::KnownGpu* const known = recipe::known_gpu(device);
+  if (known == nullptr) return 0;
+  const bool tensor = dtype == recipe::Dtype::bfloat16 && known->tensor_tflops > 0;
+  return 1e12 * (tensor ? known->tensor_tflops : known->float32_tflops);
+}
 
 StatedLine stated_line(const Plan& plan, std::size_t host) {
   StatedLine line;

@@ -63,6 +63,10 @@ struct ComputeSpeed {
 // Also where the recipe alone says so: a device by name or number, or model.device = "cuda".
 bool computes_on_gpus(const Plan& plan, std::size_t host);
 
+// The published peak of a GPU by its name, in operations a second, for a run of this type; 0: it is
+// not known.
+double published_flops(std::string_view device, recipe::Dtype dtype);
+
 // Speed of one of `processes` processes on a host, each with this number of threads. At most as
 // many threads run at a time as the host has cores, if these are known. On a GPU threads do not
 // matter; processes that share a GPU are forecast as if each had it alone.

@@ -190,4 +190,27 @@ std::map<net::ProcessName, double> compute_seconds(const plan::Plan& plan) {
   return seconds;
 }
 
+StepWork step_work(const plan::Plan& plan, net::ProcessName name) {
+  const plan::Plan::Process& own = plan.process(name);
+  const models::ModelDescription model =
+      models::describe(planned_model(plan), {.row_length = plan.recipe.data.row});
+  StepWork work;
+  for (const models::LayerRange& layers : own.chunks) {
+    for (int i = layers.first; i <= layers.last; ++i) {
+      const models::LayerCost& layer = model.layers[static_cast<std::size_t>(i)];
+      work.flops += layer.forward_flops_per_token * (1 + layer.backward_factor);
+    }
+  }
+  work.flops *= static_cast<double>(plan.micro_batches * plan.micro_batch_rows()) *
+                static_cast<double>(plan.recipe.data.row);
+  work.devices =
+      1 / static_cast<double>(
+              std::ranges::count_if(plan.processes, [&](const plan::Plan::Process& other) {
+                return other.host_index == own.host_index && plan.gpu_of(other) == plan.gpu_of(own);
+              }));
+  work.device = plan.hosts.at(own.host_index).device;
+  work.dtype = plan.recipe.model.dtype;
+  return work;
+}
+
 }  // namespace strait::planner

@@ -74,4 +74,15 @@ models::ModelDescription trained_model(const plan::Plan& plan);
 // Seconds that each process computes in a step, without its update.
 std::map<net::ProcessName, double> compute_seconds(const plan::Plan& plan);
 
+// The useful work of a process in a step, for its model FLOPs utilization: the forwards and
+// backwards of its layers, by the model's formulas, with attention over whole rows. Recompute, the
+// forwards of a preference's reference, and evaluations do not count.
+struct StepWork {
+  double flops = 0;
+  double devices = 0;  // the part of a GPU, or of the CPUs of a host, that the process has
+  std::string device;  // name of the GPU by the plan; empty: unknown
+  recipe::Dtype dtype = recipe::Dtype::float32;
+};
+StepWork step_work(const plan::Plan& plan, net::ProcessName name);
+
 }  // namespace strait::planner

@@ -92,10 +92,11 @@ std::set<std::uint32_t> StageReporter::disconnected_for(std::chrono::seconds tim
   return replicas;
 }
 
-void StageReporter::set_device(at::Device device) {
+void StageReporter::set_device(at::Device device, planner::StepWork work) {
   {
     const MutexLock lock(mutex_);
     device_ = device;
+    work_ = std::move(work);
   }
   if (!device.is_cpu()) read_sensors(base::NvidiaSession{});  // the first steps report it, too
 }
@@ -291,6 +292,12 @@ void StageReporter::add_device_metrics(run::StepDone& done) {
   done.gpu_memory_bytes = static_cast<std::uint64_t>(peak_device_memory(device_));
   done.gpu_busy = gpu_.busy_percent.value_or(0) / kPercent;
   done.gpu_celsius = gpu_.celsius.value_or(0);
+  done.useful_flops = work_.flops;
+  done.devices = work_.devices;
+  if (device_.is_cpu()) return;
+  const double published = plan::published_flops(gpu_.name, work_.dtype);
+  done.peak_flops = work_.devices *
+                    (published > 0 ? published : plan::published_flops(work_.device, work_.dtype));
 }
 
 void StageReporter::add_core_use(run::StepDone& done) {

@@ -9,6 +9,7 @@
 #include "framework/trace/span_log.h"
 #include "launcher/base/machine.h"
 #include "launcher/base/nvidia_driver.h"
+#include "launcher/planner/step_forecast.h"
 #include "launcher/worker/control_client.h"
 #include "stages/stage_observer.h"
 #include "stages/wait_clock.h"
@@ -51,9 +52,9 @@ class StageReporter final : public stages::StageObserver {
       STRAIT_EXCLUDES(mutex_);
   // Other replicas to which a watched link has been disconnected for at least `time`. Any thread.
   std::set<std::uint32_t> disconnected_for(std::chrono::seconds time) STRAIT_EXCLUDES(mutex_);
-  // The device that computes from now on. Reports contain its memory and, if its driver answers,
-  // its utilisation.
-  void set_device(at::Device device) STRAIT_EXCLUDES(mutex_);
+  // The device that computes from now on, and what the process does on it in each step. Reports
+  // contain its memory and, if its driver answers, its utilisation.
+  void set_device(at::Device device, planner::StepWork work) STRAIT_EXCLUDES(mutex_);
   void set_phase(const std::string& phase) STRAIT_EXCLUDES(mutex_);
   void count_progress() { ++finished_actions_; }  // for the watchdog
   trace::SpanLog& spans() { return spans_; }
@@ -105,6 +106,7 @@ class StageReporter final : public stages::StageObserver {
   Mutex mutex_;
   Condition changed_;
   at::Device device_ STRAIT_GUARDED_BY(mutex_) = at::kCPU;
+  planner::StepWork work_ STRAIT_GUARDED_BY(mutex_);
   base::NvidiaDriver::Gpu gpu_ STRAIT_GUARDED_BY(mutex_);  // as of the last reading
   std::string phase_ STRAIT_GUARDED_BY(mutex_) = "loading";
   std::uint64_t file_progress_ STRAIT_GUARDED_BY(mutex_) = 0;  // of the process, at the last report

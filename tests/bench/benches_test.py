@@ -32,6 +32,7 @@ SCRIPTS = {
     "tied_table": (["of both tables", "random", "memory"], []),
     "training_step": (["gpt2-124m", "strait", "eager", "load"], []),
     "waiting_threads": (["spin", "passive", "own", "load"], []),
+    "watching": (["a step with all readers / alone", "Prometheus was asked", "spans of a process"], []),
     "yielding": (["a flood alone:", "against a flood", "two in the background:", "alone ", "beside a background"], []),
     "zero_bubble": (["the same loss in every run: True", "simulated:", "zero_bubble"], []),
 }

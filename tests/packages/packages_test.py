@@ -93,6 +93,7 @@ def check_wheel(system, wheel):
     assert "2021-03-05" in told if CAMPAIGN else re.search(r"\d", told), told
     check_tokenizer(system, strait)
     assert libtorch_of(system, strait) == f"/opt/venv/{SITE}/torch/lib"
+    assert ".TH STRAIT 1" in system.ok("cat", "/opt/venv/share/man/man1/strait.1")
     assert system.ok("/opt/venv/bin/strait-stage", "--version").startswith("strait-stage 0.1.0")
     check_programs(system, f"opt/venv/{SITE}/strait/bin")
     check_other_folders(system, wheel)
@@ -145,6 +146,7 @@ def check_deb(system, deb):
         train(system, strait, 3, environment=with_torch)
     torch_dir = {"Torch_DIR": f"/opt/venv/{SITE}/torch/share/cmake/Torch"}
     assert libtorch_of(system, strait, environment=torch_dir) == f"/opt/venv/{SITE}/torch/lib"
+    assert ".TH STRAIT 1" in system.ok("cat", "/usr/share/man/man1/strait.1")
     check_programs(system, "usr/libexec/strait")
     system.ok("apt-get", "-y", "purge", "--autoremove", "strait", user=0)
     check_nothing_is_left(system, before)

@@ -69,6 +69,10 @@ class Devices(runs.RunCase):
         last = run.metrics()[-1]
         self.assertEqual(last["gpu_busy"], {"0.0": 0.97, "1.0": 0})
         self.assertEqual(last["gpu_celsius"], {"0.0": 41, "1.0": 0})
+        # Only the first has a name that is known; the simulated device is a slow L4.
+        self.assertAlmostEqual(last["mfu"]["0.0"], last["tflops"]["0.0"] / 30.3)
+        self.assertGreater(last["tflops"]["1.0"], 0)
+        self.assertIsNone(last["mfu"]["1.0"])
         for process in ("0.0", "1.0"):
             planned = next(p for p in run.plan()["processes"] if p["name"] == process)
             planned = planned["state_bytes"] + planned["activation_bytes"]

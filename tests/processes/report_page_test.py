@@ -2,6 +2,7 @@
 report that a run has while it trains.
 """
 
+import json
 import signal
 import sys
 
@@ -25,18 +26,36 @@ class ReportPage(runs.RunCase):
             self.skipTest("there is no chromium in PATH")
         page = self.train("pages", SETTINGS).path / "report.html"
         text = page.read_text()
-        for part in ("raw on the same links", "Measured", '"sync"', "Load of links", "Bits a value"):
+        for part in ("raw on the same links", "Measured", '"sync"', "Load of links", "Bits a value", '"Map"', "TFLOP/s"):
             self.assertIn(part, text)
+        self.train("more", {**SETTINGS, "train.steps": 5})
+        self.ok("compare", "pages", "more", "--page", "both.html")
+        wide = self.home / "wide.html"
+        wide.write_text(self.with_many_hosts(text))
         bad = self.home / "bad.html"
         bad.write_text('<div style="width:300px"><p style="width:500px">a</p></div><img src="x.png"><svg width="50" '
                        'height="40"><text x="40" y="20">a long text</text><text x="30" y="22">b</text></svg>')
         with pictures.Browser() as browser:
             for width in (400, 1400):
                 for dark in (False, True):
-                    self.assertEqual(pictures.problems(browser, page, width, dark), [], f"{width} pixels")
+                    for shown in (page, self.home / "both.html", wide):
+                        found = pictures.problems(browser, shown, width, dark)
+                        self.assertEqual(found, [], f"{shown.name} at {width} pixels")
             blind = "\n".join(pictures.problems(browser, bad, 400, False))
         for sentence in ("leaves DIV", "leaves its chart", "touches", "the page is 5", "it requests file:"):
             self.assertIn(sentence, blind)
+
+    def with_many_hosts(self, text):
+        """The page with a map of two pipelines over 32 hosts each."""
+        begin, end = text.index('id="data">') + len('id="data">'), text.index("</script>", text.index('id="data">'))
+        data = json.loads(text[begin:end])
+        links = next(one for one in data["sections"] if one["title"] == "Links")["figures"]
+        nodes = [[f"host-{i}.of-a-long-domain.example", f"stage {i % 32}.{i // 32}", i // 32] for i in range(64)]
+        edges = [edge for i in range(63) if i != 31 for edge in
+                 ([i, i + 1, "forward", 1.53e6 * i, 1.25e8], [i + 1, i, "backward", None, 1.25e8])]
+        edges += [[i, i + 32, "replicas", 2e6, 1.25e7] for i in range(32)]
+        links[0].update(nodes=nodes, edges=edges)
+        return text[:begin] + json.dumps(data).replace("<", "\\u003c") + text[end:]
 
     def test_report_is_written_at_checkpoints(self):
         launched = self.start("live", {"checkpoint.every": 2, "train.steps": 100000})

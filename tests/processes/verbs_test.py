@@ -182,6 +182,34 @@ class Verbs(runs.RunCase):
         self.assertEqual(first["results"]["sent_bytes"],
                          sum(m[key] for m in self.run_of("one").metrics() for key in m if key.startswith("bytes_")))
 
+    def test_runs_are_compared_on_a_page(self):
+        self.train("one", {"train.steps": 2, "data.eval": "train.jsonl"})
+        self.train("two", {"train.steps": 4})
+        self.ok("compare", "one", "two", "--page", "both.html")
+        text = (self.home / "both.html").read_text()
+        data = json.loads(text.split('id="data">')[1].split("</script>")[0])
+        figures = {one["title"]: one for section in data["sections"] for one in section["figures"]}
+        self.assertEqual([(c["name"], len(c["points"])) for c in figures["Loss"]["curves"]],
+                         [("runs/one", 2), ("runs/two", 4)])
+        self.assertEqual(len(figures["Evaluation loss"]["curves"]), 1)
+        self.assertEqual(data["runs"][1]["steps"], [1, 2, 3, 4])
+        self.assertEqual([row[0] for row in figures["Settings that differ, and results"]["rows"]],
+                         ["runs/one", "runs/two"])
+
+    def test_manual_page_says_what_help_says(self):
+        page = self.ok("help", "--man")
+        for part in (".TH STRAIT 1", ".SS strait run recipe", ".SS strait checkpoint prune", "\\-\\-resume\\-if\\-exists",
+                     ".TP\n.B 20\npeer lost"):
+            self.assertIn(part, page)
+        self.assertNotRegex(page, r"(?m)^$")
+        self.assertIn(".TH STRAIT-CHECKPOINT 1", self.ok("help", "--man", "checkpoint"))
+        if shutil.which("man") is None:
+            return
+        shown = subprocess.run(["man", "--warnings", "-E", "UTF-8", "-l", "-"], input=page, capture_output=True, text=True,
+                               env={**os.environ, "MANWIDTH": "100", "LC_ALL": "C.UTF-8"})
+        self.assertEqual((shown.returncode, shown.stderr), (0, ""))
+        self.assertIn("--resume-if-exists", shown.stdout)
+
     def test_help_explains_and_completes(self):
         self.assertIn("--replace", self.ok("help", "run"))
         self.assertIn("--keep", self.ok("help", "checkpoint", "prune"))

@@ -159,6 +159,11 @@ class Bench:
             "checkpoint.every": 0,
         }
 
+    def inputs_of(self, task):
+        task, _ = split_variant(task)
+        ending = "jsonl" if task == "instructions" else "safetensors"
+        return {"data": f"{task}.{ending}", "model": f"model-{TASKS[task]}"}
+
     def call(self, *words):
         done = subprocess.run(
             [self.strait, *words],
@@ -187,7 +192,7 @@ class Bench:
         named, (task, _) = task, split_variant(task)
         ending = "jsonl" if task == "instructions" else "safetensors"
         name = f"cell-{task}"
-        recipe = self.recipe(name, seed, f"{task}.{ending}", f"model-{TASKS[task]}")
+        recipe = self.recipe(name, seed, **self.inputs_of(task))
         recipe |= {"train.epochs": self.sizes.epochs, "train.warmup": 10}
         recipe |= {"data.eval": f"{task}-eval.{ending}", **keys}
         begun = time.monotonic()
@@ -252,8 +257,10 @@ class Bench:
         self.write_config("config-wide", WIDE)
         recipe = self.recipe("wide", 1, "wide.safetensors", "config-wide")
         tasks.write_rows(self.folder / "wide.safetensors", bytes(64 * tasks.ROW), 64)
-        recipe |= {"model.weights": "random", "train.epochs": 3, **keys}
-        return json.loads(self.call("plan", self.write_recipe("wide", recipe), "--json"))
+        return self.plan(recipe | {"model.weights": "random", "train.epochs": 3, **keys})
+
+    def plan(self, recipe):
+        return json.loads(self.call("plan", self.write_recipe(recipe["name"], recipe), "--json"))
 
     def planned_bytes(self, keys):
         """Of a boundary, as the program plans it."""

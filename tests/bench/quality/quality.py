@@ -106,22 +106,26 @@ def run_cells(bench, options):
     return True
 
 
-def main(words=None):
-    options = options_of(words)
+def bench_of(options):
     sizes = cells.SmallSizes() if options.small else cells.Sizes()
     for name in SIZES:
         if getattr(options, name):
             setattr(sizes, name, getattr(options, name))
     folder = pathlib.Path(options.folder).resolve()
-    bench = cells.Bench(folder, pathlib.Path(options.bin).resolve(), sizes, options.english)
+    return cells.Bench(folder, pathlib.Path(options.bin).resolve(), sizes, options.english)
+
+
+def main(words=None):
+    options = options_of(words)
+    bench = bench_of(options)
     if options.table:
         finished = True
     else:
-        with open(folder / "lock", "w") as lock:
+        with open(bench.folder / "lock", "w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                return f"another quality.py works in {folder}: wait, or name another --folder"
+                return f"another quality.py works in {bench.folder}: wait, or name another --folder"
             finished = run_cells(bench, options)
     print(options.markdown(bench))
     if not finished:

@@ -92,6 +92,21 @@ def adapters(folder):
     assert 0 < abs(nf4["loss"] / plain["loss"] - 1) < 0.05, (nf4, plain)
 
 
+def yardstick(folder):
+    """From the cells that are there."""
+    script = pathlib.Path(__file__).with_name("yardstick.py")
+    page = folder / "page.md"
+    command = [sys.executable, "-B", script, "--folder", folder, "--small", "--table", "--page", page]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
+    assert done.returncode == 0, done.stderr
+    text = page.read_text()
+    print(text)
+    for setting in "raw fp32", "raw bf16", "allreduce", SYNCS[0]:
+        row, columns = columns_of(text, setting)
+        narrow, middle, wide = map(float, columns[3:])
+        assert narrow > middle >= wide > 0, row
+
+
 def main():
     if "STRAIT_BIN" not in os.environ:
         print("skipped: STRAIT_BIN is not set")
@@ -104,6 +119,7 @@ def main():
         codecs(folder)
         gradients(folder)
         replicas(folder)
+        yardstick(folder)
         adapters(folder)
 
 

@@ -66,6 +66,7 @@ AT_TASKS_RATE = {
     "powersgd rank 2": setting("powersgd", rank=2),
     "powersgd rank 4": setting("powersgd", rank=4),
     "onebit_adam": setting("onebit_adam"),
+    "bytegrad": setting("bytegrad"),
     "noloco every 20": setting("noloco", every=20),
 }
 

@@ -17,7 +17,7 @@ TEST(NvidiaDriver, DescribesItsGpus) {
   ASSERT_TRUE(driver.has_value());
   EXPECT_EQ(driver->version, "580.65.06");
   ASSERT_EQ(driver->gpus.size(), 2U);
-  EXPECT_EQ(driver->gpus[0].name, "A GPU");
+  EXPECT_EQ(driver->gpus[0].name, "NVIDIA L4");
   EXPECT_EQ(driver->gpus[0].memory_bytes, std::int64_t{80} << 30);
   EXPECT_EQ(driver->gpus[0].free_bytes, std::int64_t{79} << 30);
   EXPECT_EQ(driver->gpus[0].celsius, 41);
@@ -35,10 +35,10 @@ TEST(NvidiaDriver, ShowsGpusAsCudaVisibleDevicesSays) {
     for (const NvidiaDriver::Gpu& gpu : visible_gpus(*driver, visible)) all += gpu.name + ";";
     return all;
   };
-  EXPECT_EQ(names(nullptr), "A GPU;Another GPU;");
-  EXPECT_EQ(names("1,0"), "Another GPU;A GPU;");
+  EXPECT_EQ(names(nullptr), "NVIDIA L4;Another GPU;");
+  EXPECT_EQ(names("1,0"), "Another GPU;NVIDIA L4;");
   EXPECT_EQ(names("GPU-b"), "Another GPU;");
-  EXPECT_EQ(names("0,7,1"), "A GPU;") << "CUDA ignores what follows an unknown one";
+  EXPECT_EQ(names("0,7,1"), "NVIDIA L4;") << "CUDA ignores what follows an unknown one";
   for (const char* none : {"", "-1", "MIG-1", "1x"}) EXPECT_EQ(names(none), "") << none;
 }
 

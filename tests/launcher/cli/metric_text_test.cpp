@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "framework/trace/combine_metrics.h"
 #include "framework/trace/metric_json.h"
+#include "framework/trace/step_metrics.h"
 #include "framework/trace/traffic_metrics.h"
 
 namespace strait::cli {
@@ -30,6 +32,20 @@ trace::BoundaryMetrics boundary_of(const std::string& boundary, const std::strin
 
 trace::SyncMetrics sync_of(const std::string& process) {
   return {process, 2, 1'000, 117'000, 0.5, 0.125};
+}
+
+TEST(MetricLabels, HaveTheMeanOfAllProcessesWhereAllAreKnown) {
+  const auto labels = [](const char* status) {
+    return metric_labels<trace::StepMetrics>(nlohmann::json::parse(status), trace::Status::line);
+  };
+  EXPECT_THAT(labels(R"({"tflops":{"0.0":1,"1.0":2},"mfu":{"0.0":0.25,"1.0":0.35}})"),
+              testing::ElementsAre("1.5 TFLOP/s per stage", "MFU 30 %"));
+  EXPECT_THAT(labels(R"({"tflops":{"0.0":0},"mfu":{"0.0":0.25,"1.0":null}})"),
+              testing::ElementsAre());
+  trace::StepMetrics step;
+  step.tflops = 1.5;
+  step.mfu = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_THAT(step_labels(step, true), testing::ElementsAre("idle 0 %", "1.5 TFLOP/s per stage"));
 }
 
 TEST(BoundaryTable, SumsCountsAndKeepsLatestRatios) {

@@ -161,6 +161,29 @@ TEST(Report, BeginsWithWhatTheRunDid) {
   EXPECT_THAT(report_page(trained(), {}), Not(HasSubstr("raw on the same links")));
 }
 
+TEST(Report, SaysHowMuchOfThePeakIsUsedOnlyWhereItIsKnown) {
+  const auto step = [](int number, const char* mfu) {
+    json line =
+        json::parse(R"({"tokens":100,"seconds":2,"devices":2,"tflops":{"0.0":10,"1.0":30}})");
+    line["step"] = number;
+    line["mfu"] = json::parse(mfu);
+    return line;
+  };
+  ReportData report;
+  report.add(step(1, R"({"0.0":0.5,"1.0":0.5})"));
+  report.add(step(2, R"({"0.0":0.25,"1.0":0.5})"));  // 10 of 40 and 30 of 60
+  std::string page = report_page(report, {});
+  EXPECT_THAT(page, HasSubstr("<dt>TFLOP/s</dt><dd>40</dd>"));
+  EXPECT_THAT(page, HasSubstr("; 44 % of the devices' published peak"));  // 160 of 360
+  EXPECT_THAT(page, HasSubstr("25 per device"));
+  EXPECT_EQ(figure(page, "Useful work")["values"], json::parse("[[10,10],[30,30]]"));
+  EXPECT_EQ(figure(page, "MFU")["values"], json::parse("[[0.5,0.25],[0.5,0.5]]"));
+  report.add(step(3, R"({"0.0":0.25,"1.0":null})"));
+  page = report_page(report, {});
+  EXPECT_THAT(page, HasSubstr("the peak of a device is not known"));
+  EXPECT_THAT(page, Not(HasSubstr("published peak (MFU)")));
+}
+
 TEST(Report, ShowsBoundariesLinksReplicasAndMemory) {
   ReportPlan plan = some_plan();
   plan.memory_bytes["0.0"] = 1200;
@@ -194,6 +217,55 @@ TEST(Report, TakesThePlanOfARunWithoutSecrets) {
   EXPECT_TRUE(timeline["rows"][0]["lanes"].contains("link"));
   EXPECT_EQ(timeline["rows"][0]["lanes"]["compute"].size(),
             static_cast<std::size_t>(plan.micro_batches * 2));
+}
+
+// Two stages on a host each.
+ReportPlan two_hosts() {
+  ReportPlan plan = some_plan();
+  plan.nodes = {{"a", "stage 0.0", 0}, {"b", "stage 1.0", 0}};
+  plan.paths = {{0, 1, "0.0>1.0", "forward", 5000.0, true},
+                {1, 0, "0.0>1.0", "backward", std::nullopt, true},
+                {0, 1, "0.0", "replicas", 5000.0, false}};
+  return plan;
+}
+
+TEST(Report, MapHasRatesOnlyOfLinksWhoseBytesAreKnown) {
+  const json map = figure(report_page(trained(), two_hosts()), "Map");
+  EXPECT_EQ(map["nodes"], json::parse(R"([["a","stage 0.0",0],["b","stage 1.0",0]])"));
+  // 2 kB in 4 s; of the backward nothing was counted; the replicas' bytes go to several.
+  EXPECT_EQ(map["edges"], json::parse(R"([[0,1,"0.0>1.0 forward",500,5000],
+      [1,0,"0.0>1.0 backward",null,null],[0,1,"replicas",null,5000]])"));
+}
+
+TEST(Report, MapOfOneHostHasItsProcesses) {
+  std::ifstream stream("tests/launcher/plan/plan.json");
+  plan::Plan plan = plan::plan_from_json(json::parse(stream));
+  const ReportPlan shown = report_plan(plan);
+  EXPECT_EQ(shown.nodes.size(), plan.hosts.size() > 1 ? plan.hosts.size() : 4U);
+  plan.hosts.resize(1);
+  for (plan::Plan::Process& process : plan.processes) process.host_index = 0;
+  const ReportPlan alone = report_plan(plan);
+  ASSERT_EQ(alone.nodes.size(), 4U);
+  EXPECT_EQ(alone.nodes[0].name, "0.0");
+  const auto forward = std::ranges::find(alone.paths, "forward", &ReportPlan::Path::direction);
+  ASSERT_NE(forward, alone.paths.end());
+  EXPECT_EQ(alone.nodes[forward->from].name + ">" + alone.nodes[forward->to].name, forward->name);
+}
+
+TEST(ComparePage, HasTheCurvesOfAllRunsOverTheirOwnProgress) {
+  ReportData other;
+  other.add({{"step", 1}, {"loss", 3.0}, {"tokens", 50}, {"seconds", 1.0}});
+  other.add_event({{"event", "evaluated"}, {"step", 1}, {"loss", 3.5}});
+  const json table =
+      json::parse(R"({"columns":["run","loss"],"rows":[["one","2.5"],["two","3"]]})");
+  const std::string page = compare_page({{"one", trained()}, {"two", other}}, table);
+  const json curves = figure(page, "Loss")["curves"];
+  ASSERT_EQ(curves.size(), 2U);
+  EXPECT_EQ(curves[1], json::parse(R"({"name":"two","run":1,"points":[[1,3,3]]})"));
+  EXPECT_EQ(curves[0]["points"].size(), 2U);
+  EXPECT_EQ(figure(page, "Evaluation loss")["curves"].size(), 1U);
+  EXPECT_EQ(drawn(page)["runs"][1]["values"], json::parse("[[0],[1],[50]]"));
+  EXPECT_EQ(figure(page, "Settings")["rows"][1][1], "3");
 }
 
 TEST(Report, OfLongRunOfManyProcessesStaysSmallAndKeepsPeaks) {

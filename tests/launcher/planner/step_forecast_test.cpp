@@ -75,6 +75,37 @@ TEST(StepForecast, CountsTheForwardsThatRecomputeRepeats) {
   EXPECT_EQ(model.layers[1].backward_factor, 3);
 }
 
+TEST(StepWork, IsCountedByHand) {
+  plan::Plan plan = plan_over_two_hosts();
+  plan.recipe.data.row = 64;
+  plan.recipe.train.batch = 20;  // two rows in each micro-batch
+  plan.recipe.train.micro_batch = 2;
+  // Of one token in a block: 4 matrices of 64 x 64, 2 of 64 x 256, scores and sums with 64 keys.
+  constexpr double kBlock = 2.0 * (4 * 64 * 64 + 2 * 64 * 256 + 2 * 64 * 64);
+  constexpr double kHead = 2.0 * 64 * 257;
+  constexpr double kEmbedding = 2.0 * 64;  // two sums
+  constexpr double kTokens = 10 * 2 * 64;
+  constexpr double kWithBackward = 3;
+  EXPECT_EQ(step_work(plan, {0, 0}).flops, kWithBackward * kTokens * (kEmbedding + 2 * kBlock));
+  EXPECT_EQ(step_work(plan, {1, 0}).flops, kWithBackward * kTokens * (2 * kBlock + kHead));
+  const double useful = step_work(plan, {1, 0}).flops;
+  plan.recipe.model.recompute = recipe::Recompute::layer;
+  EXPECT_EQ(step_work(plan, {1, 0}).flops, useful) << "what recompute repeats is no use";
+  EXPECT_EQ(step_work(plan, {1, 0}).devices, 1);
+  plan.processes[1].host_index = 0;
+  EXPECT_EQ(step_work(plan, {1, 0}).devices, 0.5) << "both on one CPU";
+  plan.hosts[0].gpus = {80'000'000'000, 80'000'000'000};
+  EXPECT_EQ(step_work(plan, {1, 0}).devices, 1) << "a GPU each";
+}
+
+TEST(StepWork, PeakIsThatOfAKnownGpuInTheTypeOfTheRun) {
+  EXPECT_EQ(plan::published_flops("NVIDIA A100-SXM4-80GB", recipe::Dtype::bfloat16), 312e12);
+  EXPECT_EQ(plan::published_flops("NVIDIA A100-SXM4-80GB", recipe::Dtype::float32), 19.5e12);
+  EXPECT_EQ(plan::published_flops("Tesla T4", recipe::Dtype::bfloat16), 8.1e12);
+  EXPECT_EQ(plan::published_flops("Voodoo 2", recipe::Dtype::float32), 0);
+  EXPECT_EQ(plan::published_flops("", recipe::Dtype::float32), 0);
+}
+
 TEST(BestMicroBatch, IsSmallestOfThoseThatAreNearlyFastest) {
   using Seconds = std::map<std::int64_t, std::optional<double>>;
   const auto best = [](Seconds seconds) {

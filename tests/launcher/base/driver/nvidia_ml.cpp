@@ -30,7 +30,7 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
   return 0;
 }
 int nvmlDeviceGetName(void* device, char* text, unsigned size) {
-  std::strncpy(text, index_of(device) == 0 ? "A GPU" : "Another GPU", size);
+  std::strncpy(text, index_of(device) == 0 ? "NVIDIA L4" : "Another GPU", size);
   return 0;
 }
 int nvmlDeviceGetUUID(void* device, char* text, unsigned size) {
